@@ -1,0 +1,1 @@
+//! Who can talk to whom: verdicts, connectivity maps and their presentation.

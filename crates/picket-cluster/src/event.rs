@@ -1,0 +1,46 @@
+//! Changes to what exists.
+
+use picket_policy::{ObjectRef, Policy};
+
+use crate::{Namespace, Node, Pod, Service};
+
+/// One change, as every source emits it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// A complete list follows: everything not applied before [`Event::InitDone`] no longer exists.
+    Init,
+    /// The object exists and is now like this.
+    Apply(Object),
+    /// The object no longer exists.
+    Delete(ObjectRef),
+    /// The list that [`Event::Init`] began is complete.
+    InitDone,
+}
+
+/// An object of any kind that picket looks at.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Object {
+    /// A namespace.
+    Namespace(Namespace),
+    /// A node.
+    Node(Node),
+    /// A pod, or a workload that stands for its pods.
+    Pod(Pod),
+    /// A service.
+    Service(Service),
+    /// A policy of any dialect, lowered.
+    Policy(Policy),
+}
+
+impl Object {
+    /// What identifies it.
+    pub fn object_ref(&self) -> ObjectRef {
+        match self {
+            Self::Namespace(namespace) => ObjectRef::new("Namespace", "", &namespace.name),
+            Self::Node(node) => ObjectRef::new("Node", "", &node.name),
+            Self::Pod(pod) => pod.object.clone(),
+            Self::Service(service) => service.object.clone(),
+            Self::Policy(policy) => policy.object.clone(),
+        }
+    }
+}

@@ -1,0 +1,12 @@
+//! What exists: pods, namespaces, nodes and workloads as events, a store and snapshots; and the question that
+//! everything above answers, a [`Flow`] between two [`Endpoint`]s, with its [`Judgement`].
+
+mod event;
+mod flow;
+mod object;
+mod store;
+
+pub use event::{Event, Object};
+pub use flow::{Cause, EndJudgement, Endpoint, Flow, Judgement, Reason, Semantics, Verdict};
+pub use object::{Addresses, NAMESPACE_NAME_LABEL, NamedPort, Namespace, Node, Owner, Pod, Service};
+pub use store::{Snapshot, Store};

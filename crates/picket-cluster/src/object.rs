@@ -1,0 +1,175 @@
+//! The objects of a cluster, reduced to what policies can see of them.
+
+use std::collections::BTreeSet;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use picket_net::{Family, Protocol};
+use picket_policy::{Labels, ObjectRef};
+use smol_str::SmolStr;
+
+/// The label that the API server puts on every namespace; its value is the namespace's name.
+pub const NAMESPACE_NAME_LABEL: &str = "kubernetes.io/metadata.name";
+
+/// A namespace.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Namespace {
+    /// Its name.
+    pub name: SmolStr,
+    /// Its labels, [`NAMESPACE_NAME_LABEL`] among them.
+    pub labels: Labels,
+}
+
+impl Namespace {
+    /// The namespace `name` with `labels` and [`NAMESPACE_NAME_LABEL`], which overrides what `labels` say.
+    pub fn new(name: &str, labels: &Labels) -> Self {
+        Self {
+            name: name.into(),
+            labels: labels.with(NAMESPACE_NAME_LABEL, name),
+        }
+    }
+
+    /// The namespace that `name` implies when nothing else is known of it.
+    pub fn implied(name: &str) -> Self {
+        Self::new(name, &Labels::default())
+    }
+}
+
+/// A node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Node {
+    /// Its name.
+    pub name: SmolStr,
+    /// Its labels.
+    pub labels: Labels,
+    /// Every address of its own: `status.addresses` and the host addresses of the pods on it.
+    pub addresses: BTreeSet<IpAddr>,
+}
+
+/// At most one address of each family.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Addresses {
+    /// The IPv4 address.
+    pub v4: Option<Ipv4Addr>,
+    /// The IPv6 address.
+    pub v6: Option<Ipv6Addr>,
+}
+
+impl Addresses {
+    /// The address of one family.
+    pub fn of(&self, family: Family) -> Option<IpAddr> {
+        match family {
+            Family::Ipv4 => self.v4.map(IpAddr::V4),
+            Family::Ipv6 => self.v6.map(IpAddr::V6),
+        }
+    }
+
+    /// All of them, IPv4 first.
+    pub fn iter(&self) -> impl Iterator<Item = IpAddr> + '_ {
+        Family::BOTH.into_iter().filter_map(|family| self.of(family))
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.v4.is_none() && self.v6.is_none()
+    }
+}
+
+impl FromIterator<IpAddr> for Addresses {
+    /// The first address of each family counts.
+    fn from_iter<I: IntoIterator<Item = IpAddr>>(addresses: I) -> Self {
+        addresses
+            .into_iter()
+            .fold(Self::default(), |found, address| match address {
+                IpAddr::V4(address) => Self {
+                    v4: found.v4.or(Some(address)),
+                    ..found
+                },
+                IpAddr::V6(address) => Self {
+                    v6: found.v6.or(Some(address)),
+                    ..found
+                },
+            })
+    }
+}
+
+/// A named container port.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct NamedPort {
+    /// The name.
+    pub name: SmolStr,
+    /// The protocol it is declared for.
+    pub protocol: Protocol,
+    /// The number, never 0.
+    pub port: u16,
+}
+
+/// A controller that an object belongs to.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Owner {
+    /// The kind, as in `Deployment`.
+    pub kind: SmolStr,
+    /// The name; owners live in the namespace of what they own.
+    pub name: SmolStr,
+}
+
+/// A pod, or a workload that stands for its pods (`object.kind` tells which).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Pod {
+    /// What identifies it; the kind is `Pod` or a workload kind.
+    pub object: ObjectRef,
+    /// Its labels (a workload: those of its pod template).
+    pub labels: Labels,
+    /// The node it runs on, once it is known.
+    pub node: Option<SmolStr>,
+    /// Its addresses on the cluster network. A hostNetwork pod has its node's.
+    pub addresses: Addresses,
+    /// Whether picket made the addresses up. An ipBlock matches such an address only when its prefix is /0.
+    pub synthetic: bool,
+    /// Its named container ports, sorted, unique.
+    pub ports: Vec<NamedPort>,
+    /// Numbers of all declared container ports, named or not, sorted and unique. Policies cannot see them; the lab
+    /// probes them.
+    pub declared_ports: Vec<(Protocol, u16)>,
+    /// Whether it shares its node's network. Policies neither select it nor match it by selector.
+    pub host_network: bool,
+    /// Whether it has run to its end (phase Succeeded or Failed). For policies it then does not exist.
+    pub finished: bool,
+    /// The top owner, when it is owned.
+    pub owner: Option<Owner>,
+}
+
+impl Pod {
+    /// Whether this stands for the pods of a workload.
+    pub fn is_workload(&self) -> bool {
+        self.object.kind != "Pod"
+    }
+
+    /// Whether policies can select it and selectors can match it.
+    pub fn is_managed(&self) -> bool {
+        !self.host_network && !self.finished
+    }
+
+    /// `namespace/name` for a pod, `namespace/Kind/name` for a workload.
+    pub fn id(&self) -> String {
+        let ObjectRef {
+            kind,
+            namespace,
+            name,
+            ..
+        } = &self.object;
+        if self.is_workload() {
+            format!("{namespace}/{kind}/{name}")
+        } else {
+            format!("{namespace}/{name}")
+        }
+    }
+}
+
+/// A service. Policies are judged after service translation, so picket only uses it to explain addresses.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Service {
+    /// What identifies it.
+    pub object: ObjectRef,
+    /// Its virtual addresses: `clusterIPs`, `externalIPs` and load-balancer addresses.
+    pub addresses: BTreeSet<IpAddr>,
+}

@@ -1,0 +1,1 @@
+//! The contract that every enforcement target fulfils.

@@ -1,0 +1,1 @@
+//! Identities, compilation and incremental updates.

@@ -1,0 +1,1 @@
+//! Pods as local network namespaces, enforced and probed with real packets.

@@ -1,0 +1,1 @@
+//! Linux: network namespaces, netlink and sockets.

@@ -1,0 +1,1 @@
+//! The nftables target: typed rulesets, two layouts, difference and meaning.

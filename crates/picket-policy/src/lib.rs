@@ -1,0 +1,18 @@
+//! What people write: policy kinds parsed, validated and lowered to one form.
+//!
+//! Every dialect has a module of its own that reads its documents and lowers them to [`Policy`]; nothing above this
+//! crate knows which dialect a policy came from. Reading never fails as a whole: it returns what could be read and
+//! [`Diagnostic`]s for the rest, and what could not be read never widens a policy (`docs/semantics.md`).
+
+mod diagnostic;
+mod object;
+mod policy;
+mod selector;
+
+pub use diagnostic::{Code, Diagnostic, Edit, Fix, Label, Severity, Span};
+pub use object::{ObjectRef, Position};
+pub use policy::{
+    Action, Block, Direction, List, NamespaceScope, Networks, Peer, PodSelector, Policy, PortMatch, Rule,
+    Side, Tier,
+};
+pub use selector::{Labels, Requirement, Selector};

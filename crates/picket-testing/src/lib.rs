@@ -1,0 +1,1 @@
+//! Builders, generators and readable cases shared by the tests of every crate.

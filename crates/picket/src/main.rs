@@ -1,0 +1,3 @@
+//! The `picket` command.
+
+fn main() {}
