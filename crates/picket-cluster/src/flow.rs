@@ -13,8 +13,13 @@ use smol_str::SmolStr;
 pub enum Endpoint {
     /// A pod or workload, by its object.
     Pod(ObjectRef),
-    /// A node, by its name.
-    Node(SmolStr),
+    /// A node, by its name and the one of its addresses that the connection uses.
+    Node {
+        /// The name.
+        name: SmolStr,
+        /// The address: policies can tell the addresses of one node apart.
+        address: IpAddr,
+    },
     /// An address that belongs to no pod and no node.
     External(IpAddr),
 }
@@ -26,7 +31,7 @@ pub struct Flow {
     pub source: Endpoint,
     /// To whom.
     pub destination: Endpoint,
-    /// Which addresses of the two are used.
+    /// Which addresses of the two are used. Ends that carry an address carry one of this family.
     pub family: Family,
     /// The protocol.
     pub protocol: Protocol,

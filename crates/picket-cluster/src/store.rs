@@ -51,7 +51,10 @@ impl Snapshot {
     /// Linear in the number of pods; callers with many questions keep an index.
     pub fn endpoint_at(&self, address: IpAddr) -> Endpoint {
         if let Some(node) = self.nodes.values().find(|node| node.addresses.contains(&address)) {
-            return Endpoint::Node(node.name.clone());
+            return Endpoint::Node {
+                name: node.name.clone(),
+                address,
+            };
         }
         let mut pods = self
             .live_pods()

@@ -1,0 +1,159 @@
+//! How the tiers compose, for one end of a connection.
+
+use std::sync::Arc;
+
+use picket_cluster::{Cause, EndJudgement, Endpoint, Flow, Pod, Reason, Semantics, Snapshot, Verdict};
+use picket_net::Protocol;
+use picket_policy::{Action, Direction, Networks, Policy, Rule, Tier};
+
+use crate::matching::{rule_matches, selects};
+
+/// One end of one connection.
+pub(crate) struct Question<'a> {
+    pub(crate) snapshot: &'a Snapshot,
+    pub(crate) semantics: &'a Semantics,
+    pub(crate) flow: &'a Flow,
+    pub(crate) direction: Direction,
+    /// The pod at this end.
+    pub(crate) pod: &'a Pod,
+    /// The other end.
+    pub(crate) peer: &'a Endpoint,
+}
+
+/// `for tier in [Admin, NetworkPolicy, Baseline]`: the first tier that decides, decides; by default, allow.
+pub(crate) fn judge_pod(question: &Question<'_>) -> EndJudgement {
+    let own_node = is_own_node(question.snapshot, question.pod, question.peer);
+    if own_node && question.direction == Direction::Ingress {
+        return EndJudgement::without_cause(Verdict::Allow, Reason::LocalNode);
+    }
+    if let Some(decided) = ordered_tier(question, Tier::Admin) {
+        return decided;
+    }
+    // "Traffic to and from the node where a Pod is running is always allowed", but for what an administrator denies.
+    if own_node {
+        return EndJudgement::without_cause(Verdict::Allow, Reason::LocalNode);
+    }
+    network_policies(question)
+        .or_else(|| ordered_tier(question, Tier::Baseline))
+        .unwrap_or_else(|| EndJudgement::without_cause(Verdict::Allow, Reason::NotIsolated))
+}
+
+/// Whether `peer` is the node that `pod` runs on, or a hostNetwork pod there, which is the node too.
+fn is_own_node(snapshot: &Snapshot, pod: &Pod, peer: &Endpoint) -> bool {
+    let peer_node = match peer {
+        Endpoint::Node { name, .. } => Some(name),
+        Endpoint::Pod(object) => snapshot
+            .pods
+            .get(object)
+            .filter(|other| other.host_network)
+            .and_then(|other| other.node.as_ref()),
+        Endpoint::External(_) => None,
+    };
+    pod.node.is_some() && pod.node.as_ref() == peer_node
+}
+
+/// The policies of one tier that select the pod, in the order in which the tier judges them.
+fn selecting<'a>(question: &Question<'a>, tier: Tier) -> Vec<&'a Arc<Policy>> {
+    let mut policies: Vec<_> = question
+        .snapshot
+        .policies
+        .values()
+        .filter(|policy| policy.tier == tier && policy.networks == Networks::Cluster)
+        .filter(|policy| selects(question.snapshot, &policy.subject, question.pod))
+        .collect();
+    policies.sort_by_key(|policy| (policy.priority, &policy.object));
+    policies
+}
+
+/// Admin and Baseline: the first rule that matches decides, unless it passes.
+fn ordered_tier(question: &Question<'_>, tier: Tier) -> Option<EndJudgement> {
+    for policy in selecting(question, tier) {
+        for rule in &policy.side(question.direction).rules {
+            if rule_matches(question, rule) {
+                let (verdict, reason) = match rule.action {
+                    Action::Accept => (Verdict::Allow, Reason::AllowedByRule),
+                    Action::Deny => (Verdict::Deny, Reason::DeniedByRule),
+                    Action::Pass => return None,
+                };
+                return Some(EndJudgement {
+                    verdict,
+                    reason,
+                    causes: vec![by_rule(question, policy, rule)],
+                });
+            }
+        }
+    }
+    None
+}
+
+/// NetworkPolicy: says nothing about a pod that no policy isolates; otherwise its verdict is final, and policies "do
+/// not conflict; they are additive".
+fn network_policies(question: &Question<'_>) -> Option<EndJudgement> {
+    let selecting = selecting(question, Tier::NetworkPolicy);
+    let isolating: Vec<_> = selecting
+        .iter()
+        .filter(|policy| policy.side(question.direction).isolates)
+        .collect();
+    if isolating.is_empty() {
+        return None;
+    }
+    if is_accepted_icmp(question) {
+        return Some(EndJudgement::without_cause(Verdict::Allow, Reason::IcmpAccepted));
+    }
+    let mut accepting: Vec<_> = selecting
+        .iter()
+        .flat_map(|policy| {
+            policy
+                .side(question.direction)
+                .rules
+                .iter()
+                .map(move |rule| (policy, rule))
+        })
+        .filter(|(_, rule)| rule_matches(question, rule))
+        .map(|(policy, rule)| by_rule(question, policy, rule))
+        .collect();
+    if accepting.is_empty() {
+        let mut causes: Vec<_> = isolating
+            .iter()
+            .map(|policy| by_isolation(question, policy))
+            .collect();
+        causes.sort();
+        return Some(EndJudgement {
+            verdict: Verdict::Deny,
+            reason: Reason::NoRuleMatches,
+            causes,
+        });
+    }
+    accepting.sort();
+    Some(EndJudgement {
+        verdict: Verdict::Allow,
+        reason: Reason::AllowedByRule,
+        causes: accepting,
+    })
+}
+
+fn is_accepted_icmp(question: &Question<'_>) -> bool {
+    match question.flow.protocol {
+        Protocol::ICMP => question.semantics.accept_icmp,
+        Protocol::ICMPV6 => question.semantics.accept_icmpv6,
+        _ => false,
+    }
+}
+
+fn by_rule(question: &Question<'_>, policy: &Policy, rule: &Rule) -> Cause {
+    Cause {
+        object: policy.object.clone(),
+        direction: question.direction,
+        rule: Some(rule.index),
+        position: rule.position.clone(),
+    }
+}
+
+fn by_isolation(question: &Question<'_>, policy: &Policy) -> Cause {
+    Cause {
+        object: policy.object.clone(),
+        direction: question.direction,
+        rule: None,
+        position: policy.position.clone(),
+    }
+}
