@@ -1,1 +1,18 @@
 //! Builders, generators and readable cases shared by the tests of every crate.
+//!
+//! - [`build`]: objects in one line each, as in `pod("x/web").label("app", "web").ip("10.0.0.5")`.
+//! - [`generate`]: proptest strategies for random clusters, policies and event sequences.
+//! - [`flows`]: the packets that tell policies of a snapshot apart.
+//!
+//! Nothing here evaluates policies: an evaluator tested with these must not be tested against itself.
+
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "test support: a wrong literal in a test must fail that test at once"
+)]
+
+pub mod build;
+pub mod flows;
+pub mod generate;

@@ -1,0 +1,67 @@
+//! Proptest strategies for random clusters, policies and event sequences.
+//!
+//! Everything is drawn from small pools, so that selectors collide, prefixes overlap pods, nodes and each other, and
+//! port names resolve differently from pod to pod. Addresses never clash: they depend on the pod's slot alone. Only a
+//! finished pod may have the address of a live one, as it does in clusters that reuse addresses.
+
+mod cluster;
+mod event;
+mod policy;
+
+pub use cluster::{SLOTS, cluster, namespace, node, pod};
+pub use event::events;
+pub use policy::{Shape, policies, policy};
+
+use picket_cluster::{Object, Snapshot};
+use proptest::prelude::*;
+
+/// A random cluster with up to `max_policies` random policies.
+pub fn snapshot(shape: Shape, max_policies: usize) -> impl Strategy<Value = Snapshot> {
+    (cluster(), policies(shape, max_policies)).prop_map(|(cluster, policies)| {
+        let policies = policies.into_iter().map(Object::Policy);
+        cluster.into_iter().chain(policies).collect()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+    use crate::flows::representative_flows;
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+
+        #[test]
+        fn live_addresses_are_unique_and_named_nodes_exist(snapshot in snapshot(Shape::Tiered, 4)) {
+            let mut seen = BTreeSet::new();
+            for pod in snapshot.live_pods() {
+                prop_assert!(!pod.addresses.is_empty());
+                let node = pod.node.as_ref().and_then(|name| snapshot.nodes.get(name));
+                prop_assert_eq!(node.is_some(), pod.node.is_some());
+                for address in pod.addresses.iter() {
+                    let of_node = node.is_some_and(|node| node.addresses.contains(&address));
+                    let proper = if pod.host_network { of_node } else { seen.insert(address) && !of_node };
+                    prop_assert!(proper, "{}: {address}", pod.object);
+                }
+            }
+            prop_assert!(representative_flows(&snapshot).len() < 100_000);
+        }
+
+        #[test]
+        fn the_v1_shape_has_no_empty_list_and_no_rule_without_isolation(policies in policies(Shape::V1, 4)) {
+            use picket_policy::{Direction, List, Tier};
+            for policy in &policies {
+                prop_assert_eq!(policy.tier, Tier::NetworkPolicy);
+                for side in Direction::BOTH.map(|direction| policy.side(direction)) {
+                    prop_assert!(side.isolates || side.rules.is_empty());
+                    for rule in &side.rules {
+                        prop_assert!(!matches!(&rule.peers, List::Items(items) if items.is_empty()));
+                        prop_assert!(!matches!(&rule.ports, List::Items(items) if items.is_empty()));
+                    }
+                }
+            }
+        }
+    }
+}
