@@ -7,7 +7,7 @@ use picket_cluster::{Endpoint, Flow, Snapshot};
 use picket_net::{Family, PortRange, Prefix, Protocol};
 use picket_policy::{Direction, List, Peer, PortMatch, Rule};
 
-/// Every ordered pair of live pods, nodes and external addresses, in every family that both have, with every protocol
+/// Every ordered pair of live pods, addresses of nodes and external addresses, in every family that both have, with every protocol
 /// and port at which an answer can change.
 ///
 /// - One external address for each range that the prefixes of the policies cut the address space into.
@@ -48,18 +48,23 @@ fn is_pair(source: &Endpoint, destination: &Endpoint) -> bool {
     }
 }
 
-/// Live pods, nodes and one external address per elementary range, with the families of their addresses.
+/// Live pods, every address of every node, and one external address per elementary range, with the families of their
+/// addresses.
 pub fn endpoints(snapshot: &Snapshot) -> Vec<(Endpoint, BTreeSet<Family>)> {
-    let families = |addresses: &mut dyn Iterator<Item = IpAddr>| addresses.map(Family::of).collect();
     let pods = snapshot.live_pods().map(|pod| {
         (
             Endpoint::Pod(pod.object.clone()),
-            families(&mut pod.addresses.iter()),
+            pod.addresses.iter().map(Family::of).collect(),
         )
     });
-    let nodes = snapshot.nodes.values().map(|node| {
-        let addresses = &mut node.addresses.iter().copied();
-        (Endpoint::Node(node.name.clone()), families(addresses))
+    let nodes = snapshot.nodes.values().flat_map(|node| {
+        node.addresses.iter().map(|&address| {
+            let name = node.name.clone();
+            (
+                Endpoint::Node { name, address },
+                BTreeSet::from([Family::of(address)]),
+            )
+        })
     });
     let external = external_addresses(snapshot)
         .into_iter()

@@ -68,7 +68,7 @@ fn node_addresses(index: usize) -> std::collections::BTreeSet<IpAddr> {
     match number {
         0 => [v4(1), v6(1)].into(),
         1 => [v4(1)].into(),
-        // Always in the same prefixes: which one is used never matters to a policy.
+        // Policies have a prefix that holds only the first IPv4 address.
         _ => [v4(1), v4(2), v6(1), v6(2)].into(),
     }
 }

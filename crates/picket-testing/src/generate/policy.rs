@@ -27,7 +27,7 @@ pub enum Shape {
 }
 
 /// Blocks and exceptions: both families, /0, pods, nodes, synthetic addresses, addresses outside, nested and adjacent.
-const PREFIXES: [&str; 32] = [
+const PREFIXES: [&str; 33] = [
     "0.0.0.0/0",
     "0.0.0.0/1",
     "10.0.0.0/8",
@@ -42,6 +42,7 @@ const PREFIXES: [&str; 32] = [
     "10.9.0.0/16",
     "10.9.0.0/30",
     "10.9.2.0/24",
+    "10.9.2.1/32",
     "192.0.2.0/24",
     "192.0.2.0/25",
     "192.0.2.128/25",
