@@ -1,1 +1,23 @@
-//! Linux: network namespaces, netlink and sockets.
+//! Linux: network namespaces without names, user namespaces, a small rtnetlink client, sockets, checksums and
+//! readiness. The only crate with `unsafe`; every use says why it is sound.
+
+mod checksum;
+mod error;
+mod limit;
+mod message;
+mod namespace;
+mod netlink;
+mod poll;
+mod process;
+mod socket;
+mod user;
+
+pub use checksum::{crc32c, internet_checksum};
+pub use error::{Error, Result};
+pub use limit::raise_open_files_limit;
+pub use namespace::{NamespaceIdentity, NetworkNamespace};
+pub use netlink::{Netlink, Route};
+pub use poll::{Epoll, Interest, Readiness};
+pub use process::{die_with_parent, run_with_input};
+pub use socket::{connected_udp, icmp_socket, listening_tcp, pending_connect, raw_sctp, starting_tcp};
+pub use user::{UserNamespace, can_administer_network, enter_user_namespace};

@@ -1,0 +1,283 @@
+//! Links, addresses and routes of one network namespace.
+
+use std::io;
+use std::net::IpAddr;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+
+use rustix::io::Errno;
+use rustix::net::netdevice::name_to_index;
+use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, recv, send, socket_with};
+
+use crate::message::{Message, acknowledgement};
+use crate::{Error, NetworkNamespace, Result};
+
+const RTM_NEWLINK: u16 = 16;
+const RTM_DELLINK: u16 = 17;
+const RTM_NEWADDR: u16 = 20;
+const RTM_NEWROUTE: u16 = 24;
+
+const REQUEST_ACK: u16 = 0x1 | 0x4;
+const CREATE_EXCL: u16 = 0x400 | 0x200;
+
+const IFLA_IFNAME: u16 = 3;
+const IFLA_LINKINFO: u16 = 18;
+const IFLA_NET_NS_FD: u16 = 28;
+const IFLA_INFO_KIND: u16 = 1;
+const IFLA_INFO_DATA: u16 = 2;
+const VETH_INFO_PEER: u16 = 1;
+const IFF_UP: u32 = 1;
+
+const IFA_ADDRESS: u16 = 1;
+const IFA_LOCAL: u16 = 2;
+const IFA_F_NODAD: u8 = 2;
+
+const RTA_DST: u16 = 1;
+const RTA_OIF: u16 = 4;
+const RTA_GATEWAY: u16 = 5;
+const RTA_PREFSRC: u16 = 7;
+const RTNH_F_ONLINK: u32 = 4;
+const RT_TABLE_MAIN: u8 = 254;
+const RTPROT_STATIC: u8 = 4;
+const RT_SCOPE_UNIVERSE: u8 = 0;
+const RT_SCOPE_LINK: u8 = 253;
+const RTN_UNICAST: u8 = 1;
+
+/// A connection to the kernel's network configuration of one namespace.
+#[derive(Debug)]
+pub struct Netlink {
+    socket: OwnedFd,
+    sequence: u32,
+}
+
+/// A unicast route of the main table.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Route {
+    /// Where to: a base address and a prefix length.
+    pub destination: (IpAddr, u8),
+    /// The next hop, taken to be reachable at the interface itself; `None`: the destination is.
+    pub gateway: Option<IpAddr>,
+    /// The interface.
+    pub interface: String,
+    /// The source address of what this namespace sends itself; `None`: the kernel chooses.
+    pub source: Option<IpAddr>,
+}
+
+impl Netlink {
+    /// Opens it in `namespace`; it stays there whatever thread uses it.
+    ///
+    /// # Errors
+    /// [`Error::Enter`] or [`Error::Socket`].
+    pub fn open(namespace: &NetworkNamespace) -> Result<Self> {
+        let socket = namespace
+            .run(|| {
+                socket_with(
+                    AddressFamily::NETLINK,
+                    SocketType::RAW,
+                    SocketFlags::CLOEXEC,
+                    None,
+                )
+            })?
+            .map_err(|source| Error::socket("open a netlink socket", source))?;
+        ask_for_explanations(&socket);
+        Ok(Self { socket, sequence: 0 })
+    }
+
+    /// Creates two Ethernet interfaces that are the ends of one cable: `name` here and `peer_name` in `peer`.
+    ///
+    /// # Errors
+    /// [`Error::Netlink`], for example when a name is taken.
+    pub fn create_cable(&mut self, name: &str, peer_name: &str, peer: &NetworkNamespace) -> Result<()> {
+        let (name, peer_name) = (interface_name(name)?, interface_name(peer_name)?);
+        let peer_file = u32::try_from(peer.as_fd().as_raw_fd()).unwrap_or_default();
+        let message =
+            Message::new(RTM_NEWLINK, REQUEST_ACK | CREATE_EXCL, &link_header(0, 0)).text(IFLA_IFNAME, name);
+        let (message, info) = message.open(IFLA_LINKINFO, &[]);
+        let (message, settings) = message.text(IFLA_INFO_KIND, "veth").open(IFLA_INFO_DATA, &[]);
+        let (message, other_end) = message.open(VETH_INFO_PEER, &link_header(0, 0));
+        let message = message
+            .text(IFLA_IFNAME, peer_name)
+            .number(IFLA_NET_NS_FD, peer_file)
+            .close(&other_end)
+            .close(&settings)
+            .close(&info);
+        self.request(message, || {
+            format!("create the interface pair `{name}` and `{peer_name}`")
+        })
+    }
+
+    /// Removes an interface, and with it the other end of its cable.
+    ///
+    /// # Errors
+    /// [`Error::Netlink`] when there is none of that name.
+    pub fn delete(&mut self, name: &str) -> Result<()> {
+        let index = self.index(name)?;
+        let message = Message::new(RTM_DELLINK, REQUEST_ACK, &link_header(index, 0));
+        self.request(message, || format!("delete the interface `{name}`"))
+    }
+
+    /// Switches an interface on.
+    ///
+    /// # Errors
+    /// [`Error::Netlink`] when there is none of that name.
+    pub fn set_up(&mut self, name: &str) -> Result<()> {
+        let index = self.index(name)?;
+        let message = Message::new(RTM_NEWLINK, REQUEST_ACK, &link_header(index, IFF_UP));
+        self.request(message, || format!("switch the interface `{name}` on"))
+    }
+
+    /// Gives an interface an address, usable at once: IPv6 duplicate address detection is off for it.
+    ///
+    /// # Errors
+    /// [`Error::Netlink`].
+    pub fn add_address(&mut self, name: &str, address: IpAddr, prefix_length: u8) -> Result<()> {
+        let index = self.index(name)?;
+        let scope = if is_link_local(address) {
+            RT_SCOPE_LINK
+        } else {
+            RT_SCOPE_UNIVERSE
+        };
+        let mut header = vec![family(address), prefix_length, IFA_F_NODAD, scope];
+        header.extend(index.to_ne_bytes());
+        let message = Message::new(RTM_NEWADDR, REQUEST_ACK | CREATE_EXCL, &header)
+            .address(IFA_LOCAL, address)
+            .address(IFA_ADDRESS, address);
+        self.request(message, || {
+            format!("give `{name}` the address {address}/{prefix_length}")
+        })
+    }
+
+    /// Adds a route.
+    ///
+    /// # Errors
+    /// [`Error::Netlink`], for example when there is one to the same destination.
+    pub fn add_route(&mut self, route: &Route) -> Result<()> {
+        let (destination, length) = route.destination;
+        let index = self.index(&route.interface)?;
+        let (scope, flags) = match route.gateway {
+            None => (RT_SCOPE_LINK, 0),
+            // IPv6 needs no such flag: the next hops here are link-local addresses.
+            Some(IpAddr::V6(_)) => (RT_SCOPE_UNIVERSE, 0),
+            Some(IpAddr::V4(_)) => (RT_SCOPE_UNIVERSE, RTNH_F_ONLINK),
+        };
+        let mut header = vec![
+            family(destination),
+            length,
+            0,
+            0,
+            RT_TABLE_MAIN,
+            RTPROT_STATIC,
+            scope,
+            RTN_UNICAST,
+        ];
+        header.extend(flags.to_ne_bytes());
+        let mut message =
+            Message::new(RTM_NEWROUTE, REQUEST_ACK | CREATE_EXCL, &header).number(RTA_OIF, index);
+        if length > 0 {
+            message = message.address(RTA_DST, destination);
+        }
+        if let Some(gateway) = route.gateway {
+            message = message.address(RTA_GATEWAY, gateway);
+        }
+        if let Some(source) = route.source {
+            message = message.address(RTA_PREFSRC, source);
+        }
+        self.request(message, || {
+            format!("add the route to {destination}/{length} by `{}`", route.interface)
+        })
+    }
+
+    fn index(&self, name: &str) -> Result<u32> {
+        let name = interface_name(name)?;
+        name_to_index(&self.socket, name).map_err(|source| Error::Netlink {
+            action: format!("find the interface `{name}`"),
+            detail: String::new(),
+            source: source.into(),
+        })
+    }
+
+    fn request(&mut self, message: Message, action: impl Fn() -> String) -> Result<()> {
+        let refused = |detail: String, source: io::Error| Error::Netlink {
+            action: action(),
+            detail,
+            source,
+        };
+        self.sequence = self.sequence.wrapping_add(1);
+        let bytes = message.finish(self.sequence);
+        send(&self.socket, &bytes, SendFlags::empty())
+            .map_err(|source| refused(String::new(), source.into()))?;
+        let mut buffer = [0; 8192];
+        loop {
+            let length = match recv(&self.socket, &mut buffer, RecvFlags::empty()) {
+                Ok((length, _)) => length,
+                Err(Errno::INTR) => continue,
+                Err(source) => return Err(refused(String::new(), source.into())),
+            };
+            match acknowledgement(buffer.get(..length).unwrap_or_default()) {
+                Some(answer) if answer.sequence == self.sequence && answer.error == 0 => return Ok(()),
+                Some(answer) if answer.sequence == self.sequence => {
+                    let detail = answer
+                        .explanation
+                        .map_or(String::new(), |text| format!(": {text}"));
+                    return Err(refused(detail, io::Error::from_raw_os_error(answer.error)));
+                }
+                _ => {}
+            }
+        }
+    }
+}
+
+/// The header of link messages, `struct ifinfomsg`.
+fn link_header(index: u32, up: u32) -> Vec<u8> {
+    let mut header = vec![0; 4];
+    header.extend(index.to_ne_bytes());
+    header.extend(up.to_ne_bytes());
+    header.extend(up.to_ne_bytes());
+    header
+}
+
+fn family(address: IpAddr) -> u8 {
+    let family = if address.is_ipv4() {
+        libc::AF_INET
+    } else {
+        libc::AF_INET6
+    };
+    u8::try_from(family).unwrap_or_default()
+}
+
+fn is_link_local(address: IpAddr) -> bool {
+    match address {
+        IpAddr::V4(address) => address.is_link_local(),
+        IpAddr::V6(address) => address.is_unicast_link_local(),
+    }
+}
+
+fn interface_name(name: &str) -> Result<&str> {
+    let allowed = |c: char| !c.is_whitespace() && c != '/' && c != ':' && c != '\0';
+    if (1..=15).contains(&name.len()) && name.chars().all(allowed) && name != "." && name != ".." {
+        Ok(name)
+    } else {
+        Err(Error::InterfaceName {
+            name: name.to_owned(),
+        })
+    }
+}
+
+/// Asks the kernel to say in words why it refuses. Kernels that cannot still give the code.
+#[expect(unsafe_code, reason = "rustix has no netlink socket options")]
+fn ask_for_explanations(socket: &OwnedFd) {
+    for option in [libc::NETLINK_EXT_ACK, libc::NETLINK_CAP_ACK] {
+        let on: libc::c_int = 1;
+        let length = size_of::<libc::c_int>();
+        // SAFETY: the descriptor is open for the whole call, and the kernel reads exactly one `c_int` from a
+        // variable of that type.
+        unsafe {
+            libc::setsockopt(
+                socket.as_raw_fd(),
+                libc::SOL_NETLINK,
+                option,
+                (&raw const on).cast(),
+                libc::socklen_t::try_from(length).unwrap_or_default(),
+            );
+        }
+    }
+}
