@@ -2,6 +2,7 @@
 //!
 //! - [`build`]: objects in one line each, as in `pod("x/web").label("app", "web").ip("10.0.0.5")`.
 //! - [`generate`]: proptest strategies for random clusters, policies and event sequences.
+//! - [`cases`]: Markdown files with manifests and the verdicts they must give.
 //! - [`flows`]: the packets that tell policies of a snapshot apart.
 //!
 //! Nothing here evaluates policies: an evaluator tested with these must not be tested against itself.
@@ -14,5 +15,6 @@
 )]
 
 pub mod build;
+pub mod cases;
 pub mod flows;
 pub mod generate;
