@@ -1,5 +1,10 @@
 //! Sentences of the specification, each with the smallest cluster that shows it.
 
+#![expect(
+    clippy::unwrap_used,
+    reason = "a wrong literal in a test must fail that test at once"
+)]
+
 use picket_cluster::{Endpoint, Flow, Reason, Semantics, Snapshot, Verdict};
 use picket_net::{Family, Protocol};
 use picket_policy::{Direction, ObjectRef};
