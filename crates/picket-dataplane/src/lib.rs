@@ -1,1 +1,10 @@
-//! The contract that every enforcement target fulfils.
+//! The contract of an enforcement target: what it says about a [`Packet`] ([`Meaning`]), what it cannot say
+//! ([`Capability`]), and how it gets from what it has to what it should have ([`Objects`], [`Plan`]).
+
+mod capability;
+mod packet;
+mod plan;
+
+pub use capability::{Capability, Denial, EstablishedConnections, Shortfall};
+pub use packet::{Crossing, Meaning, Outcome, Packet, State};
+pub use plan::{Objects, Plan};

@@ -1,1 +1,4 @@
-//! The nftables target: typed rulesets, two layouts, difference and meaning.
+//! The nftables target: a ruleset as typed values ([`model`]), its text and JSON forms ([`print`]).
+
+pub mod model;
+pub mod print;

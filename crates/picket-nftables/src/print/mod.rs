@@ -1,0 +1,11 @@
+//! A table as what nft loads: text for `nft -f`, and libnftables JSON for `nft -j -f`.
+//!
+//! Both are one transaction that creates or replaces exactly the table: `add` makes sure that there is one to
+//! `delete`. Equal tables with equal order print the same bytes.
+
+mod json;
+mod text;
+
+pub use json::{json, value as json_value};
+
+pub use text::{block, text};
