@@ -1,12 +1,17 @@
 //! What exists: pods, namespaces, nodes and workloads as events, a store and snapshots; and the question that
 //! everything above answers, a [`Flow`] between two [`Endpoint`]s, with its [`Judgement`].
 
+mod assemble;
+pub mod codes;
 mod event;
 mod flow;
 mod object;
 mod store;
+mod written;
 
+pub use assemble::{SYNTHETIC_IPV4, SYNTHETIC_IPV6, assemble};
 pub use event::{Event, Object};
 pub use flow::{Cause, EndJudgement, Endpoint, Flow, Judgement, Reason, Semantics, Verdict};
 pub use object::{Addresses, NAMESPACE_NAME_LABEL, NamedPort, Namespace, Node, Owner, Pod, Service};
 pub use store::{Snapshot, Store};
+pub use written::{Located, Spec, Written, WrittenNamespace, WrittenNode, WrittenPod};

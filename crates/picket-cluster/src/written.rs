@@ -1,0 +1,86 @@
+//! Objects as somebody wrote them, each on its own: what [`assemble`](crate::assemble()) makes a snapshot of.
+
+use std::net::IpAddr;
+
+use picket_policy::{Labels, ObjectRef, Policy, Span};
+use smol_str::SmolStr;
+
+use crate::{NamedPort, Owner, Service};
+
+/// A value and where it stands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Located<T> {
+    /// The value.
+    pub value: T,
+    /// Its text.
+    pub span: Span,
+}
+
+/// One object of one document.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Written {
+    /// What identifies it. Objects of namespaced kinds that name no namespace are in `default`.
+    pub object: ObjectRef,
+    /// The place to show for the whole object, such as its name.
+    pub span: Span,
+    /// The rest.
+    pub spec: Spec,
+}
+
+/// What an object says besides its name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Spec {
+    /// A namespace.
+    Namespace(WrittenNamespace),
+    /// A node.
+    Node(WrittenNode),
+    /// A pod, or a workload that may stand for its pods.
+    Pod(WrittenPod),
+    /// A service.
+    Service(Service),
+    /// A policy of any dialect, lowered.
+    Policy(Policy),
+}
+
+/// What a Namespace says.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct WrittenNamespace {
+    /// `metadata.labels`.
+    pub labels: Labels,
+    /// The value of the label [`NAMESPACE_NAME_LABEL`](crate::NAMESPACE_NAME_LABEL), when it is written.
+    pub name_label: Option<Located<SmolStr>>,
+}
+
+/// What a Node says.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct WrittenNode {
+    /// `metadata.labels`.
+    pub labels: Labels,
+    /// `status.addresses` of the types InternalIP and ExternalIP.
+    pub addresses: Vec<Located<IpAddr>>,
+}
+
+/// What a Pod says, or the pod template of a workload.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct WrittenPod {
+    /// The labels of the pod.
+    pub labels: Labels,
+    /// `spec.nodeName`.
+    pub node: Option<SmolStr>,
+    /// `spec.hostNetwork`.
+    pub host_network: bool,
+    /// Whether `status.phase` is Succeeded or Failed.
+    pub finished: bool,
+    /// `status.podIPs`, or else `status.podIP`.
+    pub addresses: Vec<Located<IpAddr>>,
+    /// `status.hostIPs`, or else `status.hostIP`.
+    pub host_addresses: Vec<IpAddr>,
+    /// Named container ports, sorted and unique.
+    pub ports: Vec<NamedPort>,
+    /// Numbers of all container ports, sorted and unique.
+    pub declared_ports: Vec<(picket_net::Protocol, u16)>,
+    /// `metadata.ownerReferences`, the controller first.
+    pub owners: Vec<Owner>,
+    /// Whether a workload asks for no pods: `replicas` is 0.
+    pub scaled_to_zero: bool,
+}
