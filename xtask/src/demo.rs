@@ -1,0 +1,18 @@
+//! `cargo xtask demo`: the lab on the shop of `examples/`.
+
+use anyhow::Result;
+
+use crate::command::{cargo, run};
+use crate::packages;
+
+/// What the demo runs: `picket` with these arguments.
+const ARGUMENTS: &str = "lab run -f examples/shop";
+
+/// Builds picket, then turns the shop into network namespaces and probes every pair with real packets.
+pub(crate) fn demo() -> Result<()> {
+    packages::install_missing()?;
+    run(&mut cargo("build --package picket --locked"))?;
+    run(&mut cargo(&format!(
+        "run --quiet --package picket --locked -- {ARGUMENTS}"
+    )))
+}

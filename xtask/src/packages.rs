@@ -1,0 +1,55 @@
+//! The Debian packages that tests and the lab use.
+
+use std::process::Command;
+
+use anyhow::{Result, bail};
+
+use crate::command::{is_installed, is_root, run, say};
+
+/// Programs, and the packages of Debian 12 that bring them.
+const PROGRAMS: [(&str, &str); 4] = [
+    ("nft", "nftables"),
+    ("ip", "iproute2"),
+    ("unshare", "util-linux"),
+    ("setpriv", "util-linux"),
+];
+
+/// Installs what is missing, and says so. Needs root or `sudo` only when something is.
+pub(crate) fn install_missing() -> Result<()> {
+    let missing: Vec<_> = PROGRAMS
+        .into_iter()
+        .filter(|(program, _)| !is_installed(program))
+        .collect();
+    if missing.is_empty() {
+        return Ok(());
+    }
+    let mut packages: Vec<_> = missing.iter().map(|(_, package)| *package).collect();
+    packages.dedup();
+    let packages = packages.join(" ");
+    let programs: Vec<_> = missing
+        .iter()
+        .map(|(program, _)| format!("`{program}`"))
+        .collect();
+    say(&format!(
+        "{} missing: installing the Debian packages {packages}",
+        programs.join(", ")
+    ));
+    let install = format!("apt-get install --yes --no-install-recommends {packages}");
+    if !is_installed("apt-get") {
+        bail!("install {packages} (this is no Debian: `apt-get` was not found) and run this again");
+    }
+    let as_root = is_root()?;
+    if !as_root && !is_installed("sudo") {
+        bail!("installing needs root: run `{install}` as root, then this again");
+    }
+    let apt_get = |arguments: &str| {
+        let mut words = if as_root { Vec::new() } else { vec!["sudo"] };
+        words.extend(["env", "DEBIAN_FRONTEND=noninteractive"]);
+        words.extend(arguments.split_whitespace());
+        let mut command = Command::new(words.remove(0));
+        command.args(words);
+        command
+    };
+    run(&mut apt_get("apt-get update"))?;
+    run(&mut apt_get(&install))
+}

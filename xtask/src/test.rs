@@ -1,0 +1,85 @@
+//! `cargo xtask test`: everything that must hold before a change lands.
+
+use std::env;
+use std::process::Command;
+
+use anyhow::{Context, Result, bail};
+
+use crate::command::{cargo, is_installed, is_root, output, run, say, search_path};
+use crate::packages;
+
+#[derive(clap::Args)]
+pub(crate) struct Arguments {
+    /// Leave out the tests that need root, network namespaces or other programs
+    #[arg(long)]
+    quick: bool,
+}
+
+/// Crates whose integration tests need root.
+const KERNEL_CRATES: [&str; 2] = ["picket-linux", "picket-lab"];
+
+/// The name of the modules whose tests need root, in the other crates.
+const KERNEL_MODULE: &str = "kernel::";
+
+pub(crate) fn check(arguments: &Arguments) -> Result<()> {
+    let runner = if arguments.quick {
+        None
+    } else {
+        prepare_for_kernel_tests()?
+    };
+    run(&mut cargo("fmt --all --check"))?;
+    run(&mut cargo(
+        "clippy --workspace --all-targets --locked -- --deny warnings",
+    ))?;
+    run(cargo("doc --workspace --no-deps --locked").env("RUSTDOCFLAGS", "--deny warnings"))?;
+    if arguments.quick {
+        return run_quick_tests();
+    }
+    let mut tests = cargo("test --workspace --locked --no-fail-fast");
+    tests.env("PATH", env::join_paths(search_path())?).envs(runner);
+    run(&mut tests)
+}
+
+/// Tests that any user can run on any Linux.
+fn run_quick_tests() -> Result<()> {
+    let excluded = KERNEL_CRATES.map(|name| format!("--exclude {name}")).join(" ");
+    let tests = format!("test --workspace {excluded} --locked --no-fail-fast -- --skip {KERNEL_MODULE}");
+    let others = run(&mut cargo(&tests));
+    let selected = KERNEL_CRATES.map(|name| format!("--package {name}")).join(" ");
+    run(&mut cargo(&format!(
+        "test {selected} --lib --locked --no-fail-fast"
+    )))?;
+    others?;
+    say(&format!(
+        "--quick left out the tests that need root: the integration tests of {}, and every `{KERNEL_MODULE}` module. \
+         `cargo xtask test` runs them.",
+        KERNEL_CRATES.join(" and ")
+    ));
+    Ok(())
+}
+
+/// Installs what kernel tests need, and finds out how to run tests as root.
+///
+/// Returns the environment variable that makes cargo start test programs with `sudo`, where that is needed: cargo
+/// itself then stays an ordinary user's, and so do the files it makes.
+fn prepare_for_kernel_tests() -> Result<Option<(String, &'static str)>> {
+    packages::install_missing()?;
+    if is_root()? {
+        return Ok(None);
+    }
+    if !is_installed("sudo") {
+        bail!("kernel tests need root: run this as root, or `cargo xtask test --quick` without them");
+    }
+    say("kernel tests need root: running the tests with sudo");
+    run(Command::new("sudo").arg("--validate"))?;
+    let version = output(Command::new("rustc").arg("-vV"))?;
+    let host = version.lines().find_map(|line| line.strip_prefix("host: "));
+    let host = host
+        .context("`rustc -vV` names no host")?
+        .to_uppercase()
+        .replace('-', "_");
+    Ok(Some((
+        format!("CARGO_TARGET_{host}_RUNNER"),
+        "sudo --preserve-env --",
+    )))
+}
