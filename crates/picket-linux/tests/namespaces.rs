@@ -13,6 +13,7 @@ use picket_linux::{
 const SECOND: Option<Duration> = Some(Duration::from_secs(5));
 
 /// Two namespaces with a cable, both families, ready to use.
+#[expect(clippy::unwrap_used, reason = "a test that cannot set itself up fails")]
 fn pair() -> (NetworkNamespace, NetworkNamespace) {
     let (left, right) = (
         NetworkNamespace::create().unwrap(),
