@@ -114,17 +114,20 @@ impl NetworkNamespace {
         })
     }
 
-    /// Writes a kernel setting of this namespace, by its path below `/proc/sys/net`, as in `ipv4/ip_forward`.
+    /// Writes kernel settings of this namespace, by their paths below `/proc/sys/net`, as in `ipv4/ip_forward`.
     ///
     /// # Errors
-    /// [`Error::Enter`], or [`Error::Setting`] when the kernel does not have it or refuses.
-    pub fn set(&self, name: &str, value: &str) -> Result<()> {
+    /// [`Error::Enter`], or [`Error::Setting`] for the first that the kernel does not have or refuses.
+    pub fn set(&self, settings: &[(&str, &str)]) -> Result<()> {
         // /proc/sys/net shows the namespace of the thread that opens the file.
-        self.run(|| fs::write(format!("/proc/sys/net/{name}"), value))?
-            .map_err(|source| Error::Setting {
-                name: format!("net/{name}"),
-                source,
+        self.run(|| {
+            settings.iter().try_for_each(|(name, value)| {
+                fs::write(format!("/proc/sys/net/{name}"), value).map_err(|source| Error::Setting {
+                    name: format!("net/{name}"),
+                    source,
+                })
             })
+        })?
     }
 }
 

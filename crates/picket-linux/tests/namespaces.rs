@@ -87,11 +87,14 @@ fn settings_belong_to_the_namespace_they_were_written_in() {
         NetworkNamespace::create().unwrap(),
         NetworkNamespace::create().unwrap(),
     );
-    one.set("ipv4/ip_forward", "1").unwrap();
+    one.set(&[("ipv4/ip_forward", "1")]).unwrap();
     let read = || std::fs::read_to_string("/proc/sys/net/ipv4/ip_forward").unwrap();
     assert_eq!(one.run(read).unwrap(), "1\n");
     assert_eq!(other.run(read).unwrap(), "0\n");
-    assert!(matches!(one.set("ipv4/no_such", "1"), Err(Error::Setting { .. })));
+    assert!(matches!(
+        one.set(&[("ipv4/no_such", "1")]),
+        Err(Error::Setting { .. })
+    ));
 }
 
 #[test]

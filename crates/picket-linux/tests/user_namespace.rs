@@ -36,7 +36,7 @@ fn ordinary_user_gets_networks_of_their_own() {
     let namespace = NetworkNamespace::create().unwrap();
     let mut netlink = Netlink::open(&namespace).unwrap();
     netlink.set_up("lo").unwrap();
-    namespace.set("ipv4/ip_forward", "1").unwrap();
+    namespace.set(&[("ipv4/ip_forward", "1")]).unwrap();
     let output = namespace
         .run(|| {
             Command::new("nft")
