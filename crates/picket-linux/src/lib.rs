@@ -19,5 +19,5 @@ pub use namespace::{NamespaceIdentity, NetworkNamespace};
 pub use netlink::{Netlink, Route};
 pub use poll::{Epoll, Interest, Readiness};
 pub use process::{die_with_parent, run_with_input};
-pub use socket::{connected_udp, icmp_socket, listening_tcp, pending_connect, raw_sctp, starting_tcp};
+pub use socket::{icmp_socket, listening_tcp, pending_connect, raw_sctp, starting_tcp, udp};
 pub use user::{UserNamespace, can_administer_network, enter_user_namespace};

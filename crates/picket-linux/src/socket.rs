@@ -62,7 +62,7 @@ pub fn pending_connect(stream: &TcpStream) -> std::io::Result<()> {
 ///
 /// # Errors
 /// [`Error::Socket`] when the address is not here or in use.
-pub fn connected_udp(address: SocketAddr) -> Result<UdpSocket> {
+pub fn udp(address: SocketAddr) -> Result<UdpSocket> {
     let open = || {
         let socket = UdpSocket::bind(address)?;
         socket.set_nonblocking(true)?;

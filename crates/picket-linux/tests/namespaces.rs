@@ -6,8 +6,8 @@ use std::process::Command;
 use std::time::Duration;
 
 use picket_linux::{
-    Epoll, Error, Interest, Netlink, NetworkNamespace, Route, connected_udp, listening_tcp, pending_connect,
-    raw_sctp, run_with_input, starting_tcp,
+    Epoll, Error, Interest, Netlink, NetworkNamespace, Route, listening_tcp, pending_connect, raw_sctp,
+    run_with_input, starting_tcp, udp,
 };
 
 const SECOND: Option<Duration> = Some(Duration::from_secs(5));
@@ -139,11 +139,11 @@ fn a_port_without_listener_refuses() {
 fn sockets_made_inside_work_outside() {
     let (left, right) = pair();
     let receiver: UdpSocket = right
-        .run(|| connected_udp("[2001:db8::2]:53".parse().unwrap()))
+        .run(|| udp("[2001:db8::2]:53".parse().unwrap()))
         .unwrap()
         .unwrap();
     let sender = left
-        .run(|| connected_udp("[2001:db8::1]:0".parse().unwrap()))
+        .run(|| udp("[2001:db8::1]:0".parse().unwrap()))
         .unwrap()
         .unwrap();
     sender.send_to(b"question", "[2001:db8::2]:53").unwrap();
