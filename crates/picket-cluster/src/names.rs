@@ -1,0 +1,360 @@
+//! Whether what policies name exists.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use picket_net::Protocol;
+use picket_policy::{
+    Code, Diagnostic, Direction, List, NamespaceScope, Peer, Policy, PortMatch, Position, Requirement, Rule,
+    Severity, Span,
+};
+use smol_str::SmolStr;
+
+use crate::NAMESPACE_NAME_LABEL;
+use crate::codes;
+use crate::written::{Spec, Written};
+
+/// Namespaces that every cluster has, in the input or not.
+const IN_EVERY_CLUSTER: [&str; 4] = ["default", "kube-node-lease", "kube-public", "kube-system"];
+
+/// Warnings about policies that are in a namespace, name a namespace by its label, or name a container port that the
+/// input does not have. Each has a meaning: nothing is selected. An input without pods and namespaces gets none.
+///
+/// `line` gives the place to show for a line of a file; without one, the policy is shown.
+pub fn check_names(objects: &[Written], line: &dyn Fn(&Position) -> Option<Span>) -> Vec<Diagnostic> {
+    let known = Known::of(objects);
+    let mut checker = Checker {
+        known: &known,
+        line,
+        diagnostics: Vec::new(),
+    };
+    for written in objects {
+        if let Spec::Policy(policy) = &written.spec {
+            checker.policy(written, policy);
+        }
+    }
+    checker.diagnostics
+}
+
+struct Known {
+    /// Those that were written or that a pod is in; empty when nothing says which there are.
+    namespaces: BTreeSet<SmolStr>,
+    /// The protocols that each port name is declared for.
+    ports: BTreeMap<SmolStr, BTreeSet<Protocol>>,
+    pods: bool,
+}
+
+impl Known {
+    fn of(objects: &[Written]) -> Self {
+        let mut known = Self {
+            namespaces: BTreeSet::new(),
+            ports: BTreeMap::new(),
+            pods: false,
+        };
+        for written in objects {
+            match &written.spec {
+                Spec::Namespace(_) => {
+                    known.namespaces.insert(written.object.name.clone());
+                }
+                Spec::Pod(pod) => {
+                    known.pods = true;
+                    known.namespaces.insert(written.object.namespace.clone());
+                    for port in pod.ports.iter().filter(|_| !pod.finished) {
+                        known
+                            .ports
+                            .entry(port.name.clone())
+                            .or_default()
+                            .insert(port.protocol);
+                    }
+                }
+                Spec::Node(_) | Spec::Service(_) | Spec::Policy(_) => {}
+            }
+        }
+        known
+    }
+
+    fn lacks_namespace(&self, name: &str) -> bool {
+        !self.namespaces.is_empty() && !self.namespaces.contains(name) && !IN_EVERY_CLUSTER.contains(&name)
+    }
+}
+
+struct Checker<'a> {
+    known: &'a Known,
+    line: &'a dyn Fn(&Position) -> Option<Span>,
+    diagnostics: Vec<Diagnostic>,
+}
+
+impl Checker<'_> {
+    fn policy(&mut self, written: &Written, policy: &Policy) {
+        let namespace = &written.object.namespace;
+        if !namespace.is_empty() && self.known.lacks_namespace(namespace) {
+            let message = format!(
+                "{} is in the namespace `{namespace}`, which the input does not have",
+                written.object
+            );
+            self.warn(
+                codes::UNKNOWN_NAMESPACE,
+                written,
+                message,
+                "metadata.namespace".to_owned(),
+                None,
+            );
+        }
+        self.scope(
+            written,
+            &policy.subject.namespaces,
+            "spec.subject".to_owned(),
+            None,
+        );
+        for direction in Direction::BOTH {
+            for rule in &policy.side(direction).rules {
+                self.rule(written, direction, rule);
+            }
+        }
+    }
+
+    fn rule(&mut self, written: &Written, direction: Direction, rule: &Rule) {
+        let field = format!("spec.{direction}[{}]", rule.index);
+        if let List::Items(peers) = &rule.peers {
+            for peer in peers {
+                if let Peer::Pods(pods) = peer {
+                    self.scope(written, &pods.namespaces, field.clone(), Some(&rule.position));
+                }
+            }
+        }
+        if let List::Items(ports) = &rule.ports {
+            for port in ports {
+                if let PortMatch::Named { protocol, name } = port {
+                    self.port(written, *protocol, name, field.clone(), &rule.position);
+                }
+            }
+        }
+    }
+
+    fn scope(
+        &mut self,
+        written: &Written,
+        scope: &NamespaceScope,
+        field: String,
+        position: Option<&Position>,
+    ) {
+        let NamespaceScope::Matching(selector) = scope else {
+            return;
+        };
+        for requirement in selector.requirements() {
+            let Requirement::In(key, values) = requirement else {
+                continue;
+            };
+            for value in values.iter().filter(|_| key == NAMESPACE_NAME_LABEL) {
+                if self.known.lacks_namespace(value) {
+                    let message = format!(
+                        "{} names the namespace `{value}`, which the input does not have",
+                        written.object
+                    );
+                    self.warn(
+                        codes::UNKNOWN_NAMESPACE,
+                        written,
+                        message,
+                        field.clone(),
+                        position,
+                    );
+                }
+            }
+        }
+    }
+
+    fn port(
+        &mut self,
+        written: &Written,
+        protocol: Option<Protocol>,
+        name: &SmolStr,
+        field: String,
+        position: &Position,
+    ) {
+        let declared = self.known.ports.get(name);
+        let found =
+            declared.is_some_and(|protocols| protocol.is_none_or(|wanted| protocols.contains(&wanted)));
+        if found || !self.known.pods {
+            return;
+        }
+        let wanted = protocol
+            .map(|protocol| format!("{protocol} "))
+            .unwrap_or_default();
+        let message = format!(
+            "no pod has a {wanted}port called `{name}`, which {} names",
+            written.object
+        );
+        self.warn(codes::UNKNOWN_PORT_NAME, written, message, field, Some(position));
+        let hint = match declared {
+            Some(protocols) => {
+                let protocols: Vec<_> = protocols.iter().map(Protocol::to_string).collect();
+                format!("pods have a port of this name for {}", protocols.join(" and "))
+            }
+            None => match self.known.ports.len() {
+                0 => "no container port of the input has a name".to_owned(),
+                _ => format!(
+                    "the names of container ports are {}",
+                    quoted(self.known.ports.keys())
+                ),
+            },
+        };
+        if let Some(last) = self.diagnostics.last_mut() {
+            last.notes.push(hint);
+            last.notes
+                .push("a name that no pod has matches no connection".to_owned());
+        }
+    }
+
+    fn warn(
+        &mut self,
+        code: Code,
+        written: &Written,
+        message: String,
+        field: String,
+        position: Option<&Position>,
+    ) {
+        let span = position.and_then(|position| (self.line)(position));
+        let mut diagnostic = Diagnostic::new(code, Severity::Warning, message)
+            .on(&written.object)
+            .mark(span.unwrap_or_else(|| written.span.clone()), "");
+        diagnostic.field = field;
+        if code == codes::UNKNOWN_NAMESPACE {
+            let known = format!(
+                "the namespaces of the input are {}",
+                quoted(&self.known.namespaces)
+            );
+            diagnostic.notes.push(known);
+        }
+        self.diagnostics.push(diagnostic);
+    }
+}
+
+/// Up to eight names in backticks.
+fn quoted<'a>(names: impl IntoIterator<Item = &'a SmolStr>) -> String {
+    let mut names = names.into_iter();
+    let some: Vec<_> = names.by_ref().take(8).map(|name| format!("`{name}`")).collect();
+    let rest = names.count();
+    let rest = if rest > 0 {
+        format!(" and {rest} more")
+    } else {
+        String::new()
+    };
+    some.join(", ") + &rest
+}
+
+#[cfg(test)]
+mod tests {
+    use picket_policy::{Action, Networks, ObjectRef, PodSelector, Selector, Side, Tier};
+
+    use super::*;
+    use crate::NamedPort;
+    use crate::written::{WrittenNamespace, WrittenPod};
+
+    fn written(object: ObjectRef, spec: Spec) -> Written {
+        let span = Span {
+            file: "cluster.yaml".into(),
+            start: 0,
+            end: 1,
+            line: 1,
+            column: 1,
+            end_line: 1,
+            end_column: 2,
+        };
+        Written { object, span, spec }
+    }
+
+    fn namespace(name: &str) -> Written {
+        written(
+            ObjectRef::new("Namespace", "", name),
+            Spec::Namespace(WrittenNamespace::default()),
+        )
+    }
+
+    fn pod(namespace: &str, port: &str, protocol: Protocol) -> Written {
+        let ports = vec![NamedPort {
+            name: port.into(),
+            protocol,
+            port: 80,
+        }];
+        let pod = WrittenPod {
+            ports,
+            ..WrittenPod::default()
+        };
+        written(ObjectRef::new("Pod", namespace, "a"), Spec::Pod(pod))
+    }
+
+    fn policy(namespace: &str, peer: &str, port: &str) -> Written {
+        let object = ObjectRef::new("NetworkPolicy", namespace, "p");
+        let named = Requirement::In(NAMESPACE_NAME_LABEL.into(), vec![peer.into()]);
+        let rule = Rule {
+            index: 2,
+            position: Position::unknown(),
+            action: Action::Accept,
+            peers: List::Items(vec![Peer::Pods(PodSelector {
+                namespaces: NamespaceScope::Matching([named].into_iter().collect()),
+                pods: Selector::everything(),
+            })]),
+            ports: List::Items(vec![PortMatch::Named {
+                protocol: Some(Protocol::TCP),
+                name: port.into(),
+            }]),
+        };
+        let policy = Policy {
+            object: object.clone(),
+            position: Position::unknown(),
+            tier: Tier::NetworkPolicy,
+            priority: 0,
+            networks: Networks::Cluster,
+            subject: PodSelector {
+                namespaces: NamespaceScope::Named(namespace.into()),
+                pods: Selector::everything(),
+            },
+            ingress: Side {
+                isolates: true,
+                rules: vec![rule],
+            },
+            egress: Side::default(),
+        };
+        written(object, Spec::Policy(policy))
+    }
+
+    #[test]
+    fn what_the_input_does_not_have_is_named() {
+        let (tcp, udp) = (Protocol::TCP, Protocol::UDP);
+        for (objects, expected) in [
+            (vec![policy("x", "x", "web"), pod("x", "web", tcp)], vec![]),
+            (
+                vec![policy("x", "z", "web"), pod("x", "web", tcp), namespace("y")],
+                vec!["NetworkPolicy x/p names the namespace `z`, which the input does not have"],
+            ),
+            (
+                vec![policy("z", "x", "web"), pod("x", "web", tcp)],
+                vec!["NetworkPolicy z/p is in the namespace `z`, which the input does not have"],
+            ),
+            (
+                vec![policy("x", "kube-system", "web"), pod("x", "web", tcp)],
+                vec![],
+            ),
+            (
+                vec![policy("x", "x", "wbe"), pod("x", "web", tcp)],
+                vec!["no pod has a TCP port called `wbe`, which NetworkPolicy x/p names"],
+            ),
+            (
+                vec![policy("x", "x", "web"), pod("x", "web", udp)],
+                vec!["no pod has a TCP port called `web`, which NetworkPolicy x/p names"],
+            ),
+            (vec![policy("x", "z", "web")], vec![]),
+        ] {
+            let found = check_names(&objects, &|_| None);
+            let messages: Vec<_> = found.iter().map(|found| found.message.as_str()).collect();
+            assert_eq!(messages, expected);
+        }
+    }
+
+    #[test]
+    fn a_port_of_another_protocol_is_pointed_out() {
+        let objects = [policy("x", "x", "web"), pod("x", "web", Protocol::UDP)];
+        let found = check_names(&objects, &|_| None);
+        assert_eq!(found[0].notes[0], "pods have a port of this name for UDP");
+        assert_eq!(found[0].field, "spec.ingress[2]");
+    }
+}
