@@ -1,3 +1,33 @@
 //! The `picket` command.
 
-fn main() {}
+#![expect(
+    dead_code,
+    reason = "the commands that use it are being built on this skeleton"
+)]
+
+mod arguments;
+mod command;
+mod input;
+mod output;
+mod report;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use crate::arguments::{Arguments, Command};
+
+fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    arguments.color.write_global();
+    let result = match arguments.command {
+        Command::Check(arguments) => command::check::run(&arguments),
+        Command::Eval(arguments) => command::eval::run(&arguments),
+        Command::Matrix(arguments) => command::matrix::run(&arguments),
+        Command::Render(arguments) => command::render::run(&arguments),
+        Command::Lab(arguments) => command::lab::run(&arguments),
+        Command::Completions(arguments) => command::completions::run(&arguments),
+        Command::Man(arguments) => command::man::run(&arguments),
+    };
+    output::exit_code(result)
+}

@@ -1,0 +1,80 @@
+//! The command line: what all subcommands share. Each subcommand's own arguments are beside its code.
+
+use std::path::PathBuf;
+
+use clap::{ArgAction, Args, Parser, Subcommand};
+use picket_cluster::Semantics;
+
+use crate::command;
+use crate::output::Color;
+
+/// Network policies of Kubernetes, evaluated, rendered and tried out without a cluster
+#[derive(Debug, Parser)]
+#[command(name = "picket", version, about, after_help = EXIT_STATUS, max_term_width = 100)]
+pub(crate) struct Arguments {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+
+    /// When to use colour
+    #[arg(long, global = true, value_enum, default_value_t, value_name = "WHEN")]
+    pub(crate) color: Color,
+}
+
+/// What every `--help` says about exit statuses.
+pub(crate) const EXIT_STATUS: &str = "\
+Exit status: 0 yes or clean, 1 no or findings, 2 usage or input error.";
+
+/// What to do.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    Check(command::check::Arguments),
+    Eval(command::eval::Arguments),
+    Matrix(command::matrix::Arguments),
+    Render(command::render::Arguments),
+    Lab(command::lab::Arguments),
+    Completions(command::completions::Arguments),
+    Man(command::man::Arguments),
+}
+
+/// Which manifests to read, and how.
+#[derive(Args, Clone, Debug)]
+#[command(next_help_heading = "Input")]
+pub(crate) struct Input {
+    /// A file or a directory of manifests, YAML or JSON; `-` is standard input. May be repeated
+    #[arg(short = 'f', long = "filename", required = true, value_name = "PATH")]
+    pub(crate) paths: Vec<PathBuf>,
+
+    /// Refuse CIDRs that the API server only tolerates in stored objects, such as 10.0.0.5/8 or 010.0.0.0/8
+    #[arg(long)]
+    pub(crate) strict_cidr: bool,
+}
+
+/// The choices that Kubernetes leaves to the implementation.
+#[derive(Args, Clone, Debug)]
+#[command(next_help_heading = "Semantics")]
+pub(crate) struct SemanticsArguments {
+    /// Whether an ipBlock matches the addresses of pods
+    #[arg(long, action = ArgAction::Set, num_args = 0..=1, require_equals = true, default_value_t = true,
+        default_missing_value = "true", value_name = "BOOL")]
+    ipblock_matches_pods: bool,
+
+    /// Let isolated pods send and receive ICMP whatever the rules say
+    #[arg(long, action = ArgAction::Set, num_args = 0..=1, require_equals = true, default_value_t = false,
+        default_missing_value = "true", value_name = "BOOL", hide_default_value = true)]
+    accept_icmp: bool,
+
+    /// Let isolated pods send and receive ICMPv6 whatever the rules say
+    #[arg(long, action = ArgAction::Set, num_args = 0..=1, require_equals = true, default_value_t = false,
+        default_missing_value = "true", value_name = "BOOL", hide_default_value = true)]
+    accept_icmpv6: bool,
+}
+
+impl SemanticsArguments {
+    pub(crate) fn semantics(&self) -> Semantics {
+        Semantics {
+            ipblock_matches_pods: self.ipblock_matches_pods,
+            accept_icmp: self.accept_icmp,
+            accept_icmpv6: self.accept_icmpv6,
+        }
+    }
+}

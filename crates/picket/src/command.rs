@@ -1,0 +1,9 @@
+//! The subcommands: for each its arguments and `run`.
+
+pub(crate) mod check;
+pub(crate) mod completions;
+pub(crate) mod eval;
+pub(crate) mod lab;
+pub(crate) mod man;
+pub(crate) mod matrix;
+pub(crate) mod render;
