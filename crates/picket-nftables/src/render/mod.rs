@@ -1,0 +1,3 @@
+//! From policies to a [`Table`](crate::model::Table): one module per layout.
+
+pub mod documented;
