@@ -1,6 +1,7 @@
 //! The nftables target: a ruleset as typed values ([`model`]), its text and JSON forms ([`print`]), the layouts
-//! ([`render`]), and what a ruleset does with packets ([`meaning`]).
+//! ([`render`]), the way from one ruleset to another ([`diff`]), and what a ruleset does with packets ([`meaning`]).
 
+pub mod diff;
 pub mod meaning;
 pub mod model;
 pub mod print;

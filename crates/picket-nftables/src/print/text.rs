@@ -70,6 +70,11 @@ impl Display for Indented<'_> {
     }
 }
 
+/// A string in quotation marks.
+pub(super) fn quoted(text: &str) -> String {
+    Quoted(text).to_string()
+}
+
 /// A string in quotation marks. Whoever makes the string keeps `"` out of it.
 struct Quoted<'a>(&'a str);
 
@@ -84,7 +89,7 @@ fn comment_line(comment: &Comment) -> String {
 }
 
 /// The lines that declare a set, without its elements.
-pub(crate) fn set_header(set: &Set) -> Vec<String> {
+pub(super) fn set_header(set: &Set) -> Vec<String> {
     header(
         format!("type {}", types(set.key())),
         set.interval(),
@@ -93,7 +98,7 @@ pub(crate) fn set_header(set: &Set) -> Vec<String> {
 }
 
 /// The lines that declare a map, without its elements.
-pub(crate) fn map_header(map: &Map) -> Vec<String> {
+pub(super) fn map_header(map: &Map) -> Vec<String> {
     let types = format!("type {} : {}", types(map.key()), map.gives().keyword());
     header(types, map.interval(), map.comment())
 }
@@ -105,7 +110,7 @@ fn header(types: String, interval: bool, comment: Option<&Comment>) -> Vec<Strin
 }
 
 /// The lines that declare a chain, without its rules.
-pub(crate) fn chain_header(chain: &Chain) -> Vec<String> {
+pub(super) fn chain_header(chain: &Chain) -> Vec<String> {
     let base = chain.base.map(|base| Printed(&base).to_string());
     let comment = chain
         .comment
@@ -136,12 +141,12 @@ fn elements(printed: Vec<String>) -> String {
 }
 
 /// The key of an element.
-pub(crate) fn element(key: &Key) -> String {
+pub(super) fn element(key: &Key) -> String {
     joined(key.values().iter().map(Printed), " . ")
 }
 
 /// One rule in one line.
-pub(crate) fn rule(rule: &Rule) -> String {
+pub(super) fn rule(rule: &Rule) -> String {
     let mut parts: Vec<String> = rule
         .statements
         .iter()
@@ -162,7 +167,7 @@ fn fields(key: &[Field]) -> String {
     joined(key.iter().map(Printed), " . ")
 }
 
-fn joined<T: Display>(parts: impl Iterator<Item = T>, separator: &str) -> String {
+pub(super) fn joined<T: Display>(parts: impl Iterator<Item = T>, separator: &str) -> String {
     parts.enumerate().fold(String::new(), |mut text, (index, part)| {
         // INVARIANT: writing to a `String` cannot fail.
         let _ = write!(text, "{}{part}", if index == 0 { "" } else { separator });
@@ -171,7 +176,7 @@ fn joined<T: Display>(parts: impl Iterator<Item = T>, separator: &str) -> String
 }
 
 /// Shows a part of the model in nft's language.
-pub(crate) struct Printed<T>(pub(crate) T);
+pub(super) struct Printed<T>(pub(super) T);
 
 impl Display for Printed<&Base> {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {

@@ -2,8 +2,11 @@
 
 #![expect(
     clippy::expect_used,
+    clippy::indexing_slicing,
     reason = "functions that tests share; a failure there is a failure of the test"
 )]
 
+mod arbitrary;
+mod difference;
 mod kernel;
 mod sample;
