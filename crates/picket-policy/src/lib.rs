@@ -4,15 +4,22 @@
 //! crate knows which dialect a policy came from. Reading never fails as a whole: it returns what could be read and
 //! [`Diagnostic`]s for the rest, and what could not be read never widens a policy (`docs/semantics.md`).
 
+pub mod code;
 mod diagnostic;
+pub mod document;
+mod header;
+pub mod name;
 mod object;
 mod policy;
+mod reader;
 mod selector;
 
 pub use diagnostic::{Code, Diagnostic, Edit, Fix, Label, Severity, Span};
+pub use header::{Header, OwnerReference, Scope, header};
 pub use object::{ObjectRef, Position};
 pub use policy::{
     Action, Block, Direction, List, NamespaceScope, Networks, Peer, PodSelector, Policy, PortMatch, Rule,
     Side, Tier,
 };
+pub use reader::{Cursor, Fields, Path, Reader, UnknownField, Unreadable};
 pub use selector::{Labels, Requirement, Selector};

@@ -1,0 +1,129 @@
+//! The codes of all diagnostics of this crate: one table, from which the documentation is made.
+
+use crate::Code;
+
+/// What a code means.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Explanation {
+    /// The code.
+    pub code: Code,
+    /// A few words, as a heading.
+    pub title: &'static str,
+    /// What it is about, why it matters, and what picket does about it.
+    pub text: &'static str,
+}
+
+/// Declares codes as constants and as `ALL`, a table of [`Explanation`]s in the order written.
+#[macro_export]
+macro_rules! codes {
+    ($($name:ident $code:literal $title:literal $text:literal)*) => {
+        $(
+            #[doc = concat!($title, ".\n\n", $text)]
+            pub const $name: $crate::Code = $crate::Code($code);
+        )*
+
+        /// Every code of this crate, ascending.
+        pub const ALL: &[$crate::code::Explanation] = &[$(
+            $crate::code::Explanation {
+                code: $name,
+                title: $title,
+                text: $text,
+            },
+        )*];
+    };
+}
+
+codes! {
+    NOT_UTF8 "P001" "Not UTF-8 text"
+        "Manifests are UTF-8 text, with or without a byte order mark. Nothing of a file in another encoding is read; save it as UTF-8."
+
+    SYNTAX "P002" "YAML that cannot be parsed"
+        "The document breaks the rules of YAML, so nothing of it is read; the other documents of the file are. The marked place is where the parser gave up: the mistake is there or just before it. Usual causes are tabs in the indentation, an indentation that fits no line above, and a quote or bracket that is not closed."
+
+    ALIAS "P003" "An alias that cannot be expanded"
+        "An alias (`*name`) stands for the value with the anchor `&name` before it in the same document. One that names no anchor, that contains itself, or whose expansion would make the document too big has no meaning; what contains it is treated as unreadable."
+
+    DUPLICATE_KEY "P004" "A key that is set twice"
+        "One mapping has the same key twice. Tools disagree on which of the two counts, and `kubectl` refuses the document, so picket uses neither: the field is treated as unreadable."
+
+    TOO_DEEP "P005" "Nesting that is too deep"
+        "The document nests lists and mappings deeper than any manifest does, so nothing of it is read."
+
+    TAG "P006" "A YAML tag that has no meaning here"
+        "Values may carry the tags of the YAML core schema, such as `!!str`. A value with another tag, or one that is not what its tag says, is treated as unreadable."
+
+    MERGE "P007" "A merge key that cannot be expanded"
+        "The merge key `<<` takes a mapping or a list of mappings, whose keys are added to the mapping it stands in. Where a key is set before `<<` and again by what is merged, tools disagree on which counts, so the field is treated as unreadable: write the merge key first, then what overrides it."
+
+    KEY_TYPE "P008" "A key that is not text"
+        "Keys are text. A plain key such as `on`, `y` or `80` is something else in YAML, and `kubectl` turns it into the text of that value: `on` becomes `true`. Quote the key to keep it as written. A list or mapping cannot be a key."
+
+    NOT_AN_OBJECT "P010" "A document that is no object"
+        "Every document of a manifest is a mapping with `apiVersion` and `kind`. A list or a single value is not, and is not read."
+
+    NO_KIND "P011" "An object without kind or apiVersion"
+        "`apiVersion` and `kind` say what an object is. Without them nothing of it is read."
+
+    METADATA "P012" "An object whose metadata cannot be used"
+        "An object is identified by `metadata.name` and `metadata.namespace`, which have to be names as the API server accepts them. Without a usable name nothing can refer to the object; without a readable namespace nobody can tell which pods a policy is about."
+
+    UNKNOWN_FIELD "P013" "A field that does not exist"
+        "The API has no such field at this place. The API server ignores it or refuses the object, and what it was meant to say is lost. In a policy the part that it stands in is treated as unreadable, so that a misspelt restriction never becomes an allowance."
+
+    WRONG_TYPE "P014" "A value of the wrong type"
+        "The API expects another type at this place, such as a number where a text stands. The API server refuses the object. In a policy the part that it stands in is treated as unreadable."
+
+    API_VERSION "P015" "A version of the API that is not supported"
+        "The kind is known, but not in this version. The object is not read."
+
+    LABEL "P016" "A label or annotation that cannot be used"
+        "Keys and values of labels have to be as the API server accepts them. The object is used as it is written, because stored objects may break today's rules."
+
+    UNSUPPORTED_VALUE "P101" "A value that is not one of those allowed"
+        "The field takes one of a few values, spelled exactly. The API server refuses the object; picket treats the part it stands in as unreadable: a rule matches nothing, unreadable `policyTypes` isolate both directions."
+
+    PORT "P102" "A port that is no port"
+        "`port` is a number from 1 to 65535 or the name of a container port: at most 15 lower-case letters, digits and single hyphens, at least one of them a letter. The rule matches nothing."
+
+    END_PORT "P103" "A range of ports that is none"
+        "`endPort` is the last port of a range that `port` begins: it needs a numeric `port`, and must not be below it. The rule matches nothing."
+
+    PEER "P104" "A peer that is none"
+        "Each item of `from` and `to` has a `podSelector`, a `namespaceSelector`, both together, or an `ipBlock` alone. The rule matches nothing."
+
+    CIDR "P105" "An address block that is none"
+        "`cidr` and `except` are written as an address, a slash and a prefix length, and each exception lies inside its `cidr` without being all of it. The rule matches nothing."
+
+    SLOPPY_CIDR "P106" "An address block in a non-standard spelling"
+        "Leading zeros, bits beyond the prefix length and IPv4-mapped IPv6 addresses are refused by newer API servers, but older ones have stored them. picket reads zeros as decimal, masks the bits, and takes a mapped address for the IPv4 address it holds. With `--strict-cidr` this is an error, and the rule matches nothing."
+
+    POLICY_TYPES "P107" "Policy types that cannot be used"
+        "`policyTypes` lists `Ingress`, `Egress` or both. When the list cannot be used, the policy isolates its pods in both directions."
+
+    SELECTOR "P108" "A selector that cannot be used"
+        "A label selector has `matchLabels`, `matchExpressions` or both, with keys, operators and values as the API server accepts them. In a peer, the rule matches nothing. In the `podSelector` of a policy, the unusable part is ignored, so that every pod which may be meant is isolated, and the policy allows nothing."
+
+    NO_SPEC "P109" "A policy without a readable spec"
+        "Without `spec` nobody can tell what a policy selects, so it isolates nothing. `spec: {}` is readable: it selects every pod of the namespace, and denies all ingress."
+}
+
+#[cfg(test)]
+mod tests {
+    use super::ALL;
+
+    #[test]
+    fn codes_are_unique_and_ascending() {
+        assert!(ALL.windows(2).all(|pair| pair[0].code < pair[1].code));
+    }
+
+    #[test]
+    fn every_code_is_explained_in_sentences() {
+        for explanation in ALL {
+            assert!(
+                !explanation.title.ends_with('.') && explanation.text.ends_with('.'),
+                "{}",
+                explanation.code
+            );
+        }
+    }
+}

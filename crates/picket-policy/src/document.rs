@@ -1,0 +1,37 @@
+//! Files of manifests: text → documents → objects, with the place of every key and value.
+
+mod compose;
+mod manifest;
+mod node;
+mod scalar;
+mod source;
+mod split;
+
+use std::sync::Arc;
+
+use crate::Diagnostic;
+
+pub use manifest::Manifest;
+pub use node::{Entry, Node, Value};
+pub use source::Source;
+
+/// Reads one file of manifests: YAML or JSON, any number of documents, lists of objects taken apart.
+///
+/// `file` is the name to print, `-` for standard input. What cannot be read is left out with a diagnostic; a document
+/// that cannot be parsed takes no other document with it. Empty documents are skipped.
+pub fn read(file: &Arc<str>, bytes: &[u8]) -> (Vec<Manifest>, Vec<Diagnostic>) {
+    let source = match Source::decode(file, bytes) {
+        Ok(source) => source,
+        Err(diagnostic) => return (Vec::new(), vec![*diagnostic]),
+    };
+    let (mut manifests, mut diagnostics) = (Vec::new(), Vec::new());
+    for chunk in split::split(source.text()) {
+        for root in compose::compose(&source, chunk, &mut diagnostics) {
+            manifest::flatten(&source, root, &mut manifests, &mut diagnostics);
+        }
+    }
+    (manifests, diagnostics)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,140 @@
+//! Walking the fields of an object: types, unknown fields, and the path and place of whatever is wrong.
+
+mod cursor;
+mod path;
+mod suggestion;
+
+use std::ops::Range;
+
+use crate::document::{Manifest, Source, Value};
+use crate::{Code, Diagnostic, ObjectRef, Severity};
+
+pub use cursor::{Cursor, Fields, UnknownField};
+pub use path::Path;
+
+/// Something could not be read, and a diagnostic says so. The caller decides what that means for the whole.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Unreadable;
+
+/// Collects what is wrong with one object while it is read.
+#[derive(Debug)]
+pub struct Reader<'a> {
+    source: &'a Source,
+    object: ObjectRef,
+    diagnostics: Vec<Diagnostic>,
+}
+
+impl Manifest {
+    /// Begins reading the object. Diagnostics name it by its kind, namespace and name as far as they can be read.
+    pub fn reader(&self) -> (Reader<'_>, Cursor<'_>) {
+        let metadata = self.root().get("metadata");
+        let text = |field| {
+            let value = metadata.and_then(|metadata| metadata.get(field));
+            value
+                .and_then(|value| value.as_str())
+                .cloned()
+                .unwrap_or_default()
+        };
+        let object = ObjectRef {
+            kind: self.kind().clone(),
+            namespace: text("namespace"),
+            name: text("name"),
+            uid: text("uid"),
+        };
+        let reader = Reader {
+            source: self.source(),
+            object,
+            diagnostics: Vec::new(),
+        };
+        (reader, Cursor::root(self.root()))
+    }
+}
+
+impl<'a> Reader<'a> {
+    /// The text that the object comes from.
+    pub fn source(&self) -> &'a Source {
+        self.source
+    }
+
+    /// The object, as diagnostics name it.
+    pub fn object(&self) -> &ObjectRef {
+        &self.object
+    }
+
+    /// Names the object otherwise from now on, as when its namespace is a default.
+    pub fn rename(&mut self, object: ObjectRef) {
+        self.object = object;
+    }
+
+    /// Reports an error at a value. Returns [`Unreadable`] for `?` and `Err`.
+    pub fn error(&mut self, code: Code, at: &Cursor<'_>, message: impl Into<String>) -> Unreadable {
+        self.report(code, Severity::Error, at, message);
+        Unreadable
+    }
+
+    /// Reports that a field which must be there is missing from the mapping `at`.
+    pub fn missing(
+        &mut self,
+        code: Code,
+        at: &Cursor<'_>,
+        field: &'static str,
+        message: impl Into<String>,
+    ) -> Unreadable {
+        self.report_at(
+            code,
+            Severity::Error,
+            &at.path().field(field),
+            at.first_line(self.source),
+            message,
+        );
+        Unreadable
+    }
+
+    /// Reports something at a value; more can be added to what is returned.
+    pub fn report(
+        &mut self,
+        code: Code,
+        severity: Severity,
+        at: &Cursor<'_>,
+        message: impl Into<String>,
+    ) -> &mut Diagnostic {
+        let range = match at.node().value {
+            Value::Sequence(_) | Value::Mapping(_) => at.first_line(self.source),
+            _ => at.node().range.clone(),
+        };
+        self.report_at(code, severity, at.path(), range, message)
+    }
+
+    /// Reports something at a path and a range of bytes.
+    pub fn report_at(
+        &mut self,
+        code: Code,
+        severity: Severity,
+        path: &Path<'_>,
+        range: Range<usize>,
+        message: impl Into<String>,
+    ) -> &mut Diagnostic {
+        let mut diagnostic = Diagnostic::new(code, severity, message)
+            .on(&self.object)
+            .mark(self.source.span(range), "");
+        diagnostic.field = path.to_string();
+        self.diagnostics.push(diagnostic);
+        // INVARIANT: one was just pushed.
+        let last = self.diagnostics.len() - 1;
+        #[expect(clippy::indexing_slicing, reason = "the index is that of the last element")]
+        &mut self.diagnostics[last]
+    }
+
+    /// What has been reported so far.
+    pub fn diagnostics(&self) -> &[Diagnostic] {
+        &self.diagnostics
+    }
+
+    /// Everything that was reported, in order.
+    pub fn finish(self) -> Vec<Diagnostic> {
+        self.diagnostics
+    }
+}
+
+#[cfg(test)]
+mod tests;
