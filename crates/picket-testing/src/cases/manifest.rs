@@ -86,7 +86,7 @@ pub(super) fn delete(
 }
 
 /// Reads what cases need to tell objects apart: `kind:` and `metadata:` at the margin, with `name` and `namespace`
-/// either indented below or in braces.
+/// either indented below or in braces, quoted or not.
 fn object_ref(document: &[(u32, &str)]) -> Option<ObjectRef> {
     let (mut kind, mut namespace, mut name) = (None, "", None);
     let mut in_metadata = false;
@@ -98,16 +98,16 @@ fn object_ref(document: &[(u32, &str)]) -> Option<ObjectRef> {
             let fields = value.trim().trim_start_matches('{').trim_end_matches('}');
             for (key, value) in fields.split(',').filter_map(|field| field.split_once(':')) {
                 match key.trim() {
-                    "name" => name = Some(value.trim()),
-                    "namespace" => namespace = value.trim(),
+                    "name" => name = Some(unquoted(value)),
+                    "namespace" => namespace = unquoted(value),
                     _ => {}
                 }
             }
         } else if in_metadata && line.starts_with("  ") {
             // Deeper fields, such as a label `name`, are indented further.
             match line.strip_prefix("  ")?.split_once(':') {
-                Some(("name", value)) => name = Some(value.trim()),
-                Some(("namespace", value)) => namespace = value.trim(),
+                Some(("name", value)) => name = Some(unquoted(value)),
+                Some(("namespace", value)) => namespace = unquoted(value),
                 _ => {}
             }
         } else {
@@ -115,4 +115,8 @@ fn object_ref(document: &[(u32, &str)]) -> Option<ObjectRef> {
         }
     }
     Some(ObjectRef::new(kind?, namespace, name?))
+}
+
+fn unquoted(value: &str) -> &str {
+    value.trim().trim_matches('"')
 }
