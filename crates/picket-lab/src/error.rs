@@ -1,3 +1,5 @@
+//! Why a lab fails.
+
 use crate::{Place, TopologyError};
 
 /// Why a lab could not be built, enforced or probed.

@@ -1,3 +1,5 @@
+//! Why the kernel or a tool refuses.
+
 use std::io;
 
 /// What was being done when the kernel or a tool refused.

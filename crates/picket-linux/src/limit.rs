@@ -1,3 +1,5 @@
+//! Limits of this process.
+
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 /// Raises this process's limit of open files to what it may have, and returns it.

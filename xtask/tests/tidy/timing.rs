@@ -1,0 +1,38 @@
+//! No test waits for time to pass, or measures it.
+
+use std::path::Path;
+
+use crate::assert_none;
+use crate::modules::modules;
+use crate::safety::words;
+
+/// What a test would use for it.
+const CLOCKS: [&str; 5] = ["sleep", "Instant", "SystemTime", "elapsed", "park_timeout"];
+
+/// Files with a test that looks again and again for what nothing announces, and gives up after a bound far beyond it.
+const POLLING: [&str; 1] = [
+    // The kernel takes the cables of a dropped namespace down in the background.
+    "crates/picket-linux/tests/namespaces.rs",
+];
+
+#[test]
+fn no_test_is_timed() {
+    let mut findings = Vec::new();
+    let excepted = |path: &Path| {
+        path.ends_with("tidy/timing.rs")
+            || path.iter().any(|folder| folder == "benches")
+            || POLLING.iter().any(|polling| path == Path::new(polling))
+    };
+    for module in modules().iter().filter(|module| !excepted(&module.path)) {
+        let tests = module.test_lines();
+        for (word, line) in words(module.source.parse().expect("it was parsed before")) {
+            if CLOCKS.contains(&word.as_str()) && tests.iter().any(|range| range.contains(&line)) {
+                findings.push(format!("{}: `{word}`", module.place(line)));
+            }
+        }
+    }
+    assert_none(
+        "wait for what must happen instead (a pipe, a poll, a process that ends)",
+        &findings,
+    );
+}
