@@ -92,6 +92,11 @@ impl<T> Default for IntervalSet<T> {
     }
 }
 
+impl<T> IntervalSet<T> {
+    /// No value.
+    pub const EMPTY: Self = Self(Vec::new());
+}
+
 impl<T: Bound> IntervalSet<T> {
     /// No value.
     pub fn empty() -> Self {

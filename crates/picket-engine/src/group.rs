@@ -1,0 +1,159 @@
+//! Groups: pods of one namespace with the same labels and ports, which policies tell apart only by address.
+
+use std::hash::BuildHasher;
+use std::ops::{Index, IndexMut};
+
+use hashbrown::HashTable;
+use picket_cluster::NamedPort;
+use picket_policy::Labels;
+use rustc_hash::FxBuildHasher;
+use smol_str::SmolStr;
+
+use crate::label::Anchor;
+use crate::multimap::MultiMap;
+use crate::slab::{GroupId, Key, NamespaceId, NodeId, PodId, Slab};
+use crate::subject::SubjectId;
+
+/// What the members of a group have in common.
+#[derive(Clone, Debug)]
+pub(crate) enum Kind {
+    /// Everything that is neither a managed pod nor a node.
+    External,
+    Node(NodeId),
+    Pods {
+        namespace: NamespaceId,
+        labels: Labels,
+        ports: Box<[NamedPort]>,
+    },
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Group {
+    pub(crate) kind: Kind,
+    /// Sorted.
+    pub(crate) pods: Vec<PodId>,
+    /// Ingress and egress.
+    pub(crate) subjects: [Option<SubjectId>; 2],
+}
+
+impl Group {
+    /// The named ports of its pods.
+    pub(crate) fn ports(&self) -> &[NamedPort] {
+        match &self.kind {
+            Kind::Pods { ports, .. } => ports,
+            Kind::External | Kind::Node(_) => &[],
+        }
+    }
+}
+
+/// All groups, indexed by what makes them.
+#[derive(Clone, Debug)]
+pub(crate) struct Groups {
+    entries: Slab<GroupId, Group>,
+    table: HashTable<u32>,
+    pub(crate) by_label: MultiMap<Anchor, GroupId>,
+    pub(crate) by_port_name: MultiMap<SmolStr, GroupId>,
+}
+
+impl Groups {
+    /// The group of external addresses.
+    pub(crate) const EXTERNAL: GroupId = GroupId(0);
+
+    pub(crate) fn new() -> Self {
+        let mut groups = Self {
+            entries: Slab::default(),
+            table: HashTable::new(),
+            by_label: MultiMap::default(),
+            by_port_name: MultiMap::default(),
+        };
+        // INVARIANT: the first, so its key is `EXTERNAL`.
+        groups.insert(Kind::External);
+        groups
+    }
+
+    pub(crate) fn find(
+        &self,
+        namespace: NamespaceId,
+        labels: &Labels,
+        ports: &[NamedPort],
+    ) -> Option<GroupId> {
+        let hash = FxBuildHasher.hash_one((namespace, labels, ports));
+        let found = self
+            .table
+            .find(hash, |&index| match &self.entries[GroupId(index)].kind {
+                Kind::Pods {
+                    namespace: own,
+                    labels: own_labels,
+                    ports: own_ports,
+                } => *own == namespace && own_labels == labels && **own_ports == *ports,
+                Kind::External | Kind::Node(_) => false,
+            });
+        found.map(|&index| GroupId(index))
+    }
+
+    pub(crate) fn insert(&mut self, kind: Kind) -> GroupId {
+        let id = self.entries.insert(Group {
+            kind,
+            pods: Vec::new(),
+            subjects: [None; 2],
+        });
+        let entries = &self.entries;
+        let kind = &entries[id].kind;
+        if let Kind::Pods { labels, ports, .. } = kind {
+            self.table.insert_unique(hash(kind), id.index(), |&index| {
+                hash(&entries[GroupId(index)].kind)
+            });
+            for anchor in Anchor::of_labels(labels) {
+                self.by_label.insert(anchor, id);
+            }
+            for port in ports {
+                self.by_port_name.insert(port.name.clone(), id);
+            }
+        }
+        id
+    }
+
+    pub(crate) fn remove(&mut self, id: GroupId) -> Option<Group> {
+        let group = self.entries.remove(id)?;
+        if let Kind::Pods { labels, ports, .. } = &group.kind {
+            if let Ok(entry) = self
+                .table
+                .find_entry(hash(&group.kind), |&index| index == id.index())
+            {
+                entry.remove();
+            }
+            for anchor in Anchor::of_labels(labels) {
+                self.by_label.remove(&anchor, id);
+            }
+            for port in ports {
+                self.by_port_name.remove(&port.name, id);
+            }
+        }
+        Some(group)
+    }
+}
+
+fn hash(kind: &Kind) -> u64 {
+    match kind {
+        Kind::Pods {
+            namespace,
+            labels,
+            ports,
+        } => FxBuildHasher.hash_one((*namespace, labels, &**ports)),
+        Kind::External | Kind::Node(_) => 0,
+    }
+}
+
+impl Index<GroupId> for Groups {
+    type Output = Group;
+
+    fn index(&self, id: GroupId) -> &Group {
+        &self.entries[id]
+    }
+}
+
+impl IndexMut<GroupId> for Groups {
+    fn index_mut(&mut self, id: GroupId) -> &mut Group {
+        &mut self.entries[id]
+    }
+}

@@ -1,0 +1,246 @@
+//! Writes: pods that join and leave groups, and the subjects that follow.
+
+use picket_cluster::Pod;
+use picket_policy::{Direction, Tier};
+use rustc_hash::FxHashMap;
+
+use crate::group::Kind;
+use crate::identify::as_pods;
+use crate::label::matches;
+use crate::multimap::{insert_sorted, remove_sorted};
+use crate::program::{PeerTerm, Program};
+use crate::slab::{GroupId, NamespaceId, PodId, PolicyId, TermId};
+use crate::subject::{SubjectId, SubjectKey};
+
+impl Program {
+    /// The group of a managed pod, made when it is new.
+    pub(crate) fn ensure_group(&mut self, pod: &Pod) -> GroupId {
+        let namespace = self.namespaces.ensure(&pod.object.namespace);
+        if let Some(group) = self.groups.find(namespace, &pod.labels, &pod.ports) {
+            return group;
+        }
+        let group = self.groups.insert(Kind::Pods {
+            namespace,
+            labels: pod.labels.clone(),
+            ports: pod.ports.clone().into(),
+        });
+        self.namespaces.add_group(namespace, group);
+        for port in &pod.ports {
+            if self.port_names.contains_key(&port.name) {
+                self.acquire_port(port.clone());
+            }
+        }
+        self.place_group(group);
+        self.resubject(&[group]);
+        group
+    }
+
+    pub(crate) fn join_group(&mut self, group: GroupId, pod: PodId) {
+        insert_sorted(&mut self.groups[group].pods, pod);
+    }
+
+    /// Takes a pod, whose addresses are released already, out of its group; a group without pods is gone.
+    pub(crate) fn leave_group(&mut self, group: GroupId, pod: PodId) {
+        remove_sorted(&mut self.groups[group].pods, pod);
+        if self.groups[group].pods.is_empty() {
+            self.remove_group(group);
+        }
+    }
+
+    pub(crate) fn remove_group(&mut self, id: GroupId) {
+        self.peers.remove(id);
+        self.subject_classes.remove(id);
+        let Some(group) = self.groups.remove(id) else {
+            return;
+        };
+        for subject in group.subjects.into_iter().flatten() {
+            self.release_subject(subject);
+        }
+        for port in group.ports() {
+            if self.port_names.contains_key(&port.name) {
+                self.release_port(port);
+            }
+        }
+        if let Kind::Pods { namespace, .. } = group.kind {
+            self.namespaces.remove_group(namespace, id);
+        }
+    }
+
+    /// Puts a group into the classes of the selectors that match it.
+    pub(crate) fn place_group(&mut self, group: GroupId) {
+        let (peers, subjects) = match &self.groups[group].kind {
+            Kind::External => (Vec::new(), Vec::new()),
+            Kind::Node(node) => {
+                let labels = &self.nodes[*node].node.labels;
+                let terms = self.peer_terms.iter();
+                let matching = terms.filter(|(_, term)| match term {
+                    PeerTerm::Nodes(selector) => matches(selector, labels),
+                    PeerTerm::Pods(_) | PeerTerm::Port(_) => false,
+                });
+                (matching.map(|(id, _)| id).collect(), Vec::new())
+            }
+            Kind::Pods {
+                namespace,
+                labels,
+                ports,
+            } => {
+                let scopes = &self.namespaces.get(*namespace).scopes;
+                let selector_of = |id: TermId| as_pods(&self.peer_terms[id]);
+                let mut peers = self.peer_index.matching(scopes, labels, selector_of);
+                for port in ports {
+                    let named = self.port_terms(&port.name).find(|(_, named)| *named == port);
+                    if let Some((term, _)) = named {
+                        insert_sorted(&mut peers, term);
+                    }
+                }
+                let selector_of = |id: TermId| Some(&self.subject_terms[id]);
+                (peers, self.subject_index.matching(scopes, labels, selector_of))
+            }
+        };
+        self.peers.place(group, &peers);
+        if !matches!(self.groups[group].kind, Kind::External | Kind::Node(_)) {
+            self.subject_classes.place(group, &subjects);
+        }
+    }
+
+    /// After the labels of a namespace changed: other selectors match its pods.
+    pub(crate) fn replace_groups(&mut self, namespace: NamespaceId) {
+        let groups = self.namespaces.get(namespace).groups.clone();
+        for &group in &groups {
+            self.place_group(group);
+        }
+        self.reidentify_groups(&groups, false);
+        self.resubject(&groups);
+    }
+
+    /// The groups that policies with a subject selector apply to.
+    pub(crate) fn groups_of_subject(&self, term: TermId) -> Vec<GroupId> {
+        let classes = self.subject_classes.with_term(term);
+        let members = classes.flat_map(|class| self.subject_classes.class(class).members());
+        members.copied().collect()
+    }
+
+    /// Gives groups the subjects that their policies make now. A subject whose groups all go the same way goes with
+    /// them.
+    pub(crate) fn resubject(&mut self, groups: &[GroupId]) {
+        for (at, direction) in Direction::BOTH.into_iter().enumerate() {
+            let mut moves = Vec::new();
+            // For each subject how many groups leave, and what for if they agree.
+            let mut leaving: FxHashMap<SubjectId, (u32, Option<SubjectKey>)> = FxHashMap::default();
+            for &group in groups {
+                let before = self.subject_of(group, at);
+                let wanted = self.subject_key(group, direction);
+                if before.and_then(|before| self.subjects.key(before)) != wanted.as_ref() {
+                    if let Some(before) = before {
+                        let (count, agreed) = leaving.entry(before).or_insert((0, wanted.clone()));
+                        *count += 1;
+                        if *agreed != wanted {
+                            *agreed = None;
+                        }
+                    }
+                    moves.push((group, wanted));
+                }
+            }
+            for (group, wanted) in moves {
+                self.move_subject(group, at, wanted, &leaving);
+            }
+        }
+    }
+
+    fn move_subject(
+        &mut self,
+        group: GroupId,
+        at: usize,
+        wanted: Option<SubjectKey>,
+        leaving: &FxHashMap<SubjectId, (u32, Option<SubjectKey>)>,
+    ) {
+        let before = self.subject_of(group, at);
+        if let (Some(before), Some(key)) = (before, &wanted) {
+            if self.subjects.key(before) == Some(key) {
+                return;
+            }
+            let leave = leaving.get(&before);
+            let all_agree = leave.is_some_and(|(count, agreed)| {
+                *count == self.subjects.uses(before) && agreed.as_ref() == Some(key)
+            });
+            if all_agree && self.subjects.find(key).is_none() {
+                self.subjects.rename(before, key.clone());
+                self.journal_subject_change(before);
+                return;
+            }
+        }
+        let after = wanted.map(|key| {
+            let (id, new) = self.subjects.acquire(key);
+            if new && self.journal.recording {
+                self.journal.subjects.add(id);
+            }
+            id
+        });
+        for pod in self.groups[group].pods.clone() {
+            self.journal_pod(pod);
+        }
+        if let Some(slot) = self.groups[group].subjects.get_mut(at) {
+            *slot = after;
+        }
+        if let Some(before) = before {
+            self.release_subject(before);
+        }
+    }
+
+    fn release_subject(&mut self, id: SubjectId) {
+        if self.subjects.release(id) && self.journal.recording {
+            self.journal.subjects.remove(id);
+        }
+    }
+
+    fn subject_of(&self, group: GroupId, at: usize) -> Option<SubjectId> {
+        self.groups[group].subjects.get(at).copied().flatten()
+    }
+
+    /// What applies to the pods of a group: only what can decide.
+    fn subject_key(&self, group: GroupId, direction: Direction) -> Option<SubjectKey> {
+        let class = self.subject_classes.class_of(group)?;
+        let terms = self.subject_classes.class(class).terms().iter();
+        let mut policies: Vec<PolicyId> = terms
+            .filter_map(|term| self.policies_of.get(term))
+            .flatten()
+            .copied()
+            .filter(|&id| !self.policies[id].side(direction).says_nothing())
+            .collect();
+        let isolated = policies
+            .iter()
+            .any(|&id| self.policies[id].side(direction).isolates);
+        policies.retain(|&id| match self.policies[id].policy.tier {
+            Tier::Admin => true,
+            Tier::NetworkPolicy => isolated,
+            // Isolation is final.
+            Tier::Baseline => !isolated,
+        });
+        if policies.is_empty() {
+            return None;
+        }
+        policies.sort_unstable_by(|&one, &other| self.policies[one].rank().cmp(&self.policies[other].rank()));
+        let names_ports = |&id: &PolicyId| self.policies[id].side(direction).names_ports();
+        let ports = if direction == Direction::Ingress && policies.iter().any(names_ports) {
+            let ports = self.groups[group].ports().iter();
+            let named = ports.filter(|port| {
+                let mut rules = policies
+                    .iter()
+                    .flat_map(|&id| &self.policies[id].side(direction).rules);
+                rules.any(|rule| {
+                    rule.names
+                        .iter()
+                        .any(|name| name.means(&port.name, port.protocol))
+                })
+            });
+            named.cloned().collect()
+        } else {
+            Box::default()
+        };
+        Some(SubjectKey {
+            direction,
+            policies: policies.into(),
+            ports,
+        })
+    }
+}

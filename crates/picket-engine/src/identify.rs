@@ -1,0 +1,426 @@
+//! Writes: terms and blocks that come and go, and the identities that follow.
+
+use std::net::IpAddr;
+
+use picket_policy::{Block, PodSelector, Selector};
+use rustc_hash::FxHashMap;
+use smol_str::SmolStr;
+
+use crate::Identity;
+use crate::atom::{Holder, Regrouped, View};
+use crate::group::{Groups, Kind};
+use crate::identity::{Signature, Terms};
+use crate::label::{Anchor, matches};
+use crate::multimap::insert_sorted;
+use crate::program::{PeerTerm, Program};
+use crate::slab::{AtomId, BlockId, ClassId, GroupId, TermId};
+
+/// Something that has an identity.
+#[derive(Clone, Copy, Debug)]
+enum Member {
+    Held(IpAddr, Holder),
+    Region(AtomId),
+}
+
+impl Program {
+    /// Counts one more use of a peer selector.
+    pub(crate) fn acquire_peer(&mut self, term: PeerTerm) -> TermId {
+        let (id, new) = self.peer_terms.acquire(term.clone());
+        if !new {
+            return id;
+        }
+        let members = match &term {
+            PeerTerm::Pods(selector) => {
+                let scope = self.namespaces.acquire_scope(&selector.namespaces);
+                let terms = &self.peer_terms;
+                self.peer_index.insert(scope, id, |term| as_pods(&terms[term]));
+                self.groups_selected(selector)
+            }
+            PeerTerm::Nodes(selector) => {
+                let nodes = self.nodes.iter().map(|(_, entry)| entry);
+                let matching = nodes.filter(|entry| matches(selector, &entry.node.labels));
+                matching.map(|entry| entry.group).collect()
+            }
+            PeerTerm::Port(port) => {
+                let naming = self.groups.by_port_name.get(&port.name).iter().copied();
+                naming
+                    .filter(|&group| self.groups[group].ports().contains(port))
+                    .collect()
+            }
+        };
+        let moved = self.peers.refine(id, members);
+        self.reidentify_groups(&moved, true);
+        self.identities.set_selector(id, self.peers.with_term(id));
+        id
+    }
+
+    /// Counts one use less of a peer selector.
+    pub(crate) fn release_peer(&mut self, id: TermId) {
+        if !self.peer_terms.is_last_use(id) {
+            self.peer_terms.release(id);
+            return;
+        }
+        let moved = self.peers.retire(id);
+        self.reidentify_groups(&moved, true);
+        self.identities.set_selector(id, std::iter::empty());
+        if let Some(PeerTerm::Pods(selector)) = self.peer_terms.release(id)
+            && let Some(scope) = self.namespaces.find_scope(&selector.namespaces)
+        {
+            self.peer_index.remove(scope, id, &selector);
+            self.namespaces.release_scope(scope);
+        }
+    }
+
+    /// Counts one more egress rule that uses a port name.
+    pub(crate) fn acquire_port_name(&mut self, name: &SmolStr) {
+        let entry = self.port_names.entry(name.clone()).or_default();
+        entry.uses += 1;
+        if entry.uses > 1 {
+            return;
+        }
+        for group in self.groups.by_port_name.get(name).to_vec() {
+            for port in self.groups[group].ports().to_vec() {
+                if port.name == *name {
+                    self.acquire_port(port);
+                }
+            }
+        }
+    }
+
+    /// Counts one more group with a port whose name is in use.
+    pub(crate) fn acquire_port(&mut self, port: picket_cluster::NamedPort) {
+        let id = self.acquire_peer(PeerTerm::Port(port.clone()));
+        if let Some(entry) = self.port_names.get_mut(&port.name) {
+            insert_sorted(&mut entry.terms, (port, id));
+        }
+    }
+
+    /// Counts one use less of a port name by an egress rule.
+    pub(crate) fn release_port_name(&mut self, name: &SmolStr) {
+        let Some(entry) = self.port_names.get_mut(name) else {
+            return;
+        };
+        entry.uses -= 1;
+        if entry.uses > 0 {
+            return;
+        }
+        for group in self.groups.by_port_name.get(name).to_vec() {
+            for port in self.groups[group].ports().to_vec() {
+                if port.name == *name {
+                    self.release_port(&port);
+                }
+            }
+        }
+        self.port_names.remove(name);
+    }
+
+    /// Counts one group less with a port whose name is in use.
+    pub(crate) fn release_port(&mut self, port: &picket_cluster::NamedPort) {
+        let Some(id) = self.peer_terms.find(&PeerTerm::Port(port.clone())) else {
+            return;
+        };
+        let last = self.peer_terms.is_last_use(id);
+        self.release_peer(id);
+        if last && let Some(entry) = self.port_names.get_mut(&port.name) {
+            entry.terms.retain(|(_, term)| *term != id);
+        }
+    }
+
+    /// Counts one more use of a block.
+    pub(crate) fn acquire_block(&mut self, block: &Block) -> BlockId {
+        let (id, regrouped) = self.atoms.acquire(block);
+        if let Some(Regrouped { created, moved }) = regrouped {
+            for atom in created {
+                self.journal_prefix(self.atoms.prefix(atom), None);
+                self.enter_region(atom);
+            }
+            self.reidentify_views(&moved);
+            self.identities.set_block(id, self.atoms.classes_with(id));
+        }
+        id
+    }
+
+    /// Counts one use less of a block.
+    pub(crate) fn release_block(&mut self, id: BlockId) {
+        let Some((block, moved)) = self.atoms.release(id) else {
+            return;
+        };
+        self.reidentify_views(&moved);
+        self.identities.set_block(id, std::iter::empty());
+        for (atom, prefix) in self.atoms.prune(&block) {
+            self.journal_prefix(prefix, self.regions.get(&atom).copied());
+            self.leave_region(atom);
+        }
+    }
+
+    /// Gives every atom its class and identity after blocks were taken in without.
+    pub(crate) fn classify_atoms(&mut self) {
+        self.atoms.classify();
+        for (atom, _) in self.atoms.iter().collect::<Vec<_>>() {
+            self.leave_region(atom);
+            self.enter_region(atom);
+        }
+    }
+
+    fn reidentify_views(&mut self, views: &[View]) {
+        let mut members = Vec::new();
+        for &view in views {
+            if !view.is_synthetic() {
+                members.push(Member::Region(view.atom()));
+            }
+            let held = self.atoms.holders(view.atom());
+            let seen = held.filter(|&(address, holder)| self.view_of_holder(holder, address) == view);
+            members.extend(seen.map(|(address, holder)| Member::Held(address, holder)));
+        }
+        self.reidentify(members, true);
+    }
+
+    /// Gives the addresses of an atom that nobody has their identity.
+    pub(crate) fn enter_region(&mut self, atom: AtomId) {
+        if let Some((selectors, blocks)) = self.wanted(Member::Region(atom)) {
+            let id = self.acquire_identity(selectors, blocks);
+            self.regions.insert(atom, id);
+        }
+    }
+
+    fn leave_region(&mut self, atom: AtomId) {
+        if let Some(id) = self.regions.remove(&atom) {
+            self.release_identity(id);
+        }
+    }
+
+    /// Gives the members of groups whose terms changed their new identities.
+    pub(crate) fn reidentify_groups(&mut self, groups: &[GroupId], refined: bool) {
+        let mut members = Vec::new();
+        for &group in groups {
+            match &self.groups[group].kind {
+                Kind::Pods { .. } => {
+                    for &pod in &self.groups[group].pods {
+                        let addresses = self.pods[pod].pod.addresses;
+                        members.extend(
+                            addresses
+                                .iter()
+                                .map(|address| Member::Held(address, Holder::Pod(pod))),
+                        );
+                    }
+                }
+                &Kind::Node(node) => {
+                    let addresses = &self.nodes[node].node.addresses;
+                    members.extend(
+                        addresses
+                            .iter()
+                            .map(|&address| Member::Held(address, Holder::Node(node))),
+                    );
+                }
+                Kind::External => {}
+            }
+        }
+        self.reidentify(members, refined);
+    }
+
+    /// Gives members their identities. Where a term came or went (`refined`), an identity whose members all go the same
+    /// way goes with them: nothing else tells it from what it was.
+    fn reidentify(&mut self, members: Vec<Member>, refined: bool) {
+        let mut moves = Vec::with_capacity(members.len());
+        for member in members {
+            if let (Some(before), Some(wanted)) = (self.current(member), self.wanted(member))
+                && self.identities.signature(before) != Some(&Signature::Class(wanted.0, wanted.1))
+            {
+                moves.push((member, before, wanted));
+            }
+        }
+        // For each identity how many members leave, and where to if they agree.
+        let mut leaving: FxHashMap<Identity, (u32, Option<(ClassId, ClassId)>)> = FxHashMap::default();
+        for &(_, before, wanted) in &moves {
+            let (count, agreed) = leaving.entry(before).or_insert((0, Some(wanted)));
+            *count += 1;
+            if *agreed != Some(wanted) {
+                *agreed = None;
+            }
+        }
+        for (member, before, wanted @ (selectors, blocks)) in moves {
+            if self.identities.signature(before) == Some(&Signature::Class(selectors, blocks)) {
+                continue;
+            }
+            if refined
+                && leaving.get(&before) == Some(&(self.identities.uses(before), Some(wanted)))
+                && self.identities.find(selectors, blocks).is_none()
+            {
+                self.identities.rename(before, selectors, blocks);
+                continue;
+            }
+            let after = self.acquire_identity(selectors, blocks);
+            self.set_current(member, after);
+            self.release_identity(before);
+        }
+    }
+
+    /// Gives an address of a pod or node its identity.
+    pub(crate) fn hold(&mut self, address: IpAddr, holder: Holder) {
+        self.journal_address(address);
+        let member = Member::Held(address, holder);
+        if let Some((selectors, blocks)) = self.wanted(member) {
+            let id = self.acquire_identity(selectors, blocks);
+            self.put_current(member, Some(id));
+        }
+        self.atoms.hold(address, holder);
+    }
+
+    /// Takes an address from a pod or node; its identity is still to be released.
+    pub(crate) fn detach_address(&mut self, address: IpAddr, holder: Holder) -> Option<Identity> {
+        self.journal_address(address);
+        self.atoms.release_address(address, holder);
+        let member = Member::Held(address, holder);
+        let id = self.current(member);
+        self.put_current(member, None);
+        id
+    }
+
+    /// Takes an address from a pod or node.
+    pub(crate) fn unhold(&mut self, address: IpAddr, holder: Holder) {
+        if let Some(id) = self.detach_address(address, holder) {
+            self.release_identity(id);
+        }
+    }
+
+    fn current(&self, member: Member) -> Option<Identity> {
+        match member {
+            Member::Held(address, holder) => self.holder_identity(holder, address),
+            Member::Region(atom) => self.regions.get(&atom).copied(),
+        }
+    }
+
+    fn wanted(&self, member: Member) -> Option<(ClassId, ClassId)> {
+        let (group, view) = match member {
+            Member::Held(address, holder) => (
+                self.group_of_holder(holder)?,
+                self.view_of_holder(holder, address),
+            ),
+            Member::Region(atom) => (Groups::EXTERNAL, View::of(atom, false)),
+        };
+        Some((self.peers.class_of(group)?, self.atoms.class_of(view)))
+    }
+
+    fn set_current(&mut self, member: Member, id: Identity) {
+        match member {
+            Member::Held(address, _) => self.journal_address(address),
+            Member::Region(atom) => {
+                let before = self.regions.get(&atom).copied();
+                self.journal_prefix(self.atoms.prefix(atom), before);
+            }
+        }
+        self.put_current(member, Some(id));
+    }
+
+    fn put_current(&mut self, member: Member, id: Option<Identity>) {
+        match (member, id) {
+            (Member::Held(address, Holder::Pod(pod)), id) => {
+                let [v4, v6] = &mut self.pods[pod].identities;
+                *(if address.is_ipv4() { v4 } else { v6 }) = id;
+            }
+            (Member::Held(address, Holder::Node(node)), Some(id)) => {
+                self.nodes[node].identities.insert(address, id);
+            }
+            (Member::Held(address, Holder::Node(node)), None) => {
+                self.nodes[node].identities.remove(&address);
+            }
+            (Member::Region(atom), Some(id)) => drop(self.regions.insert(atom, id)),
+            (Member::Region(atom), None) => drop(self.regions.remove(&atom)),
+        }
+    }
+
+    fn group_of_holder(&self, holder: Holder) -> Option<GroupId> {
+        match holder {
+            Holder::Pod(pod) => self.pods[pod].group,
+            Holder::Node(node) => Some(self.nodes[node].group),
+        }
+    }
+
+    fn view_of_holder(&self, holder: Holder, address: IpAddr) -> View {
+        match holder {
+            Holder::Pod(pod) => self.view_of(&self.pods[pod].pod, address),
+            Holder::Node(_) => View::of(self.atoms.find(address), false),
+        }
+    }
+
+    fn acquire_identity(&mut self, selectors: ClassId, blocks: ClassId) -> Identity {
+        let terms = Terms {
+            selectors: self.peers.class(selectors).terms(),
+            blocks: self.atoms.blocks_of(blocks),
+        };
+        let (id, new) = self.identities.acquire(selectors, blocks, terms);
+        if new && self.journal.recording {
+            self.journal.identities.add(id);
+        }
+        id
+    }
+
+    pub(crate) fn release_identity(&mut self, id: Identity) {
+        let terms = match self.identities.signature(id) {
+            Some(Signature::Class(selectors, blocks)) => Terms {
+                selectors: self.peers.class(*selectors).terms(),
+                blocks: self.atoms.blocks_of(*blocks),
+            },
+            Some(Signature::Joint(_)) | None => Terms {
+                selectors: &[],
+                blocks: &[],
+            },
+        };
+        if self.identities.release(id, terms) && self.journal.recording {
+            self.journal.identities.remove(id);
+        }
+    }
+
+    /// The groups of pods that a selector matches, by whichever index gives fewer to ask.
+    pub(crate) fn groups_selected(&self, selector: &PodSelector) -> Vec<GroupId> {
+        let Some(scope) = self.namespaces.find_scope(&selector.namespaces) else {
+            return Vec::new();
+        };
+        let namespaces = self.namespaces.in_scope(scope);
+        let in_scope: usize = namespaces
+            .iter()
+            .map(|&namespace| self.namespaces.get(namespace).groups.len())
+            .sum();
+        let anchors = Anchor::of_selector(&selector.pods);
+        let labelled: usize = anchors
+            .iter()
+            .map(|anchor| self.groups.by_label.get(anchor).len())
+            .sum();
+        if labelled < in_scope {
+            let candidates = anchors.iter().flat_map(|anchor| self.groups.by_label.get(anchor));
+            candidates
+                .copied()
+                .filter(|&group| self.is_selected(group, &selector.pods, Some(scope)))
+                .collect()
+        } else {
+            let candidates = namespaces
+                .iter()
+                .flat_map(|&namespace| &self.namespaces.get(namespace).groups);
+            candidates
+                .copied()
+                .filter(|&group| self.is_selected(group, &selector.pods, None))
+                .collect()
+        }
+    }
+
+    /// Whether `pods` matches a group's labels and, when it is not known, `scope` holds its namespace.
+    fn is_selected(&self, group: GroupId, pods: &Selector, scope: Option<crate::slab::ScopeId>) -> bool {
+        match &self.groups[group].kind {
+            Kind::Pods {
+                namespace, labels, ..
+            } => {
+                let scopes = &self.namespaces.get(*namespace).scopes;
+                scope.is_none_or(|scope| scopes.binary_search(&scope).is_ok()) && matches(pods, labels)
+            }
+            Kind::External | Kind::Node(_) => false,
+        }
+    }
+}
+
+/// A selector of pods.
+pub(crate) fn as_pods(term: &PeerTerm) -> Option<&PodSelector> {
+    match term {
+        PeerTerm::Pods(selector) => Some(selector),
+        PeerTerm::Nodes(_) | PeerTerm::Port(_) => None,
+    }
+}

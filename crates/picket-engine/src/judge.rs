@@ -1,0 +1,269 @@
+//! One verdict with its reason and causes, from the terms of both ends.
+
+use picket_cluster::{Cause, EndJudgement, Endpoint, Flow, Judgement, NamedPort, Pod, Reason, Verdict};
+use picket_net::Protocol;
+use picket_policy::{Action, Direction, List, PortMatch, Rule, Tier};
+
+use crate::Program;
+use crate::atom::View;
+use crate::group::Groups;
+use crate::policy::{LoweredRule, PeerMatch, PolicyEntry};
+use crate::program::PodEntry;
+use crate::slab::{ClassId, GroupId};
+
+/// The other end, as the terms of policies see it.
+#[derive(Clone, Copy)]
+struct PeerView {
+    /// The class of its selectors; `None` for what does not exist.
+    selectors: Option<ClassId>,
+    /// The class of its address; `None` without one.
+    blocks: Option<ClassId>,
+}
+
+/// One end of a flow, with all that the rules there ask about.
+struct Question<'a> {
+    program: &'a Program,
+    flow: &'a Flow,
+    direction: Direction,
+    peer: PeerView,
+    /// The named ports of the destination.
+    ports: &'a [NamedPort],
+}
+
+impl Program {
+    /// Judges one new connection.
+    ///
+    /// A pod that the program does not hold, or that has finished, is treated as no pod at all.
+    pub fn judge(&self, flow: &Flow) -> Judgement {
+        if flow.source == flow.destination && matches!(flow.source, Endpoint::Pod(_)) {
+            let same_pod = EndJudgement::without_cause(Verdict::Allow, Reason::SamePod);
+            return Judgement {
+                egress: same_pod.clone(),
+                ingress: same_pod,
+            };
+        }
+        Judgement {
+            egress: self.judge_end(flow, Direction::Egress),
+            ingress: self.judge_end(flow, Direction::Ingress),
+        }
+    }
+
+    /// Whether `peer` is the node that a pod runs on, or a hostNetwork pod there, which is the node too.
+    pub fn is_own_node(&self, pod: &Pod, peer: &Endpoint) -> bool {
+        let node = match peer {
+            Endpoint::Node { name, .. } => Some(name),
+            Endpoint::Pod(object) => {
+                let other = self.entry(object).map(|entry| &entry.pod);
+                let other = other.filter(|other| other.host_network);
+                other.and_then(|other| other.node.as_ref())
+            }
+            Endpoint::External(_) => None,
+        };
+        pod.node.is_some() && pod.node.as_ref() == node
+    }
+
+    fn judge_end(&self, flow: &Flow, direction: Direction) -> EndJudgement {
+        let (own, other) = match direction {
+            Direction::Egress => (&flow.source, &flow.destination),
+            Direction::Ingress => (&flow.destination, &flow.source),
+        };
+        let Some((pod, group)) = self.managed(own) else {
+            return EndJudgement::without_cause(Verdict::Allow, Reason::NotAPod);
+        };
+        let own_node = self.is_own_node(&pod.pod, other);
+        if own_node && direction == Direction::Ingress {
+            return EndJudgement::without_cause(Verdict::Allow, Reason::LocalNode);
+        }
+        let destination = self.managed(&flow.destination);
+        let question = Question {
+            program: self,
+            flow,
+            direction,
+            peer: self.peer_view(other, flow),
+            ports: destination.map_or(&[], |(pod, _)| &pod.pod.ports),
+        };
+        let policies = self.policies_deciding(group, direction);
+        question
+            .ordered_tier(&policies, Tier::Admin)
+            .or_else(|| own_node.then(|| EndJudgement::without_cause(Verdict::Allow, Reason::LocalNode)))
+            .or_else(|| question.network_policies(&policies))
+            .or_else(|| question.ordered_tier(&policies, Tier::Baseline))
+            .unwrap_or_else(|| EndJudgement::without_cause(Verdict::Allow, Reason::NotIsolated))
+    }
+
+    fn entry(&self, object: &picket_policy::ObjectRef) -> Option<&PodEntry> {
+        Some(&self.pods[*self.pod_ids.get(object)?])
+    }
+
+    fn managed(&self, endpoint: &Endpoint) -> Option<(&PodEntry, GroupId)> {
+        match endpoint {
+            Endpoint::Pod(object) => {
+                let entry = self.entry(object)?;
+                Some((entry, entry.group?))
+            }
+            Endpoint::Node { .. } | Endpoint::External(_) => None,
+        }
+    }
+
+    /// The policies that can decide about a group, in the order in which they are judged.
+    fn policies_deciding(&self, group: GroupId, direction: Direction) -> Vec<&PolicyEntry> {
+        let [ingress, egress] = self.groups[group].subjects;
+        let subject = match direction {
+            Direction::Ingress => ingress,
+            Direction::Egress => egress,
+        };
+        let key = subject.and_then(|subject| self.subjects.key(subject));
+        let policies = key.into_iter().flat_map(|key| &key.policies);
+        policies.map(|&id| &self.policies[id]).collect()
+    }
+
+    fn peer_view(&self, peer: &Endpoint, flow: &Flow) -> PeerView {
+        let external = self.peers.class_of(Groups::EXTERNAL);
+        match peer {
+            Endpoint::Pod(object) => {
+                let Some(entry) = self.entry(object) else {
+                    return PeerView {
+                        selectors: None,
+                        blocks: None,
+                    };
+                };
+                let address = entry.pod.addresses.of(flow.family);
+                PeerView {
+                    selectors: entry.group.map_or(external, |group| self.peers.class_of(group)),
+                    blocks: address.map(|address| self.atoms.class_of(self.view_of(&entry.pod, address))),
+                }
+            }
+            Endpoint::Node { name, address } => PeerView {
+                selectors: self
+                    .node_ids
+                    .get(name)
+                    .and_then(|&id| self.peers.class_of(self.nodes[id].group)),
+                blocks: Some(self.atoms.class_of(View::of(self.atoms.find(*address), false))),
+            },
+            Endpoint::External(address) => PeerView {
+                selectors: external,
+                blocks: Some(self.atoms.class_of(View::of(self.atoms.find(*address), false))),
+            },
+        }
+    }
+}
+
+impl Question<'_> {
+    /// Admin and Baseline: the first rule that matches decides, unless it passes.
+    fn ordered_tier(&self, policies: &[&PolicyEntry], tier: Tier) -> Option<EndJudgement> {
+        let (entry, rule, lowered) = self.matching(policies, tier).next()?;
+        let (verdict, reason) = match lowered.action {
+            Action::Accept => (Verdict::Allow, Reason::AllowedByRule),
+            Action::Deny => (Verdict::Deny, Reason::DeniedByRule),
+            Action::Pass => return None,
+        };
+        Some(EndJudgement {
+            verdict,
+            reason,
+            causes: vec![self.by_rule(entry, rule)],
+        })
+    }
+
+    /// NetworkPolicy: a union of accepts that is final for isolated pods.
+    fn network_policies(&self, policies: &[&PolicyEntry]) -> Option<EndJudgement> {
+        let mut isolating = policies
+            .iter()
+            .filter(|entry| entry.side(self.direction).isolates)
+            .peekable();
+        isolating.peek()?;
+        let semantics = &self.program.semantics;
+        let accepted = match self.flow.protocol {
+            Protocol::ICMP => semantics.accept_icmp,
+            Protocol::ICMPV6 => semantics.accept_icmpv6,
+            _ => false,
+        };
+        if accepted {
+            return Some(EndJudgement::without_cause(Verdict::Allow, Reason::IcmpAccepted));
+        }
+        let accepting = self.matching(policies, Tier::NetworkPolicy);
+        let mut causes: Vec<_> = accepting
+            .map(|(entry, rule, _)| self.by_rule(entry, rule))
+            .collect();
+        let (verdict, reason) = if causes.is_empty() {
+            causes.extend(isolating.map(|entry| Cause {
+                object: entry.policy.object.clone(),
+                direction: self.direction,
+                rule: None,
+                position: entry.policy.position.clone(),
+            }));
+            (Verdict::Deny, Reason::NoRuleMatches)
+        } else {
+            (Verdict::Allow, Reason::AllowedByRule)
+        };
+        causes.sort();
+        Some(EndJudgement {
+            verdict,
+            reason,
+            causes,
+        })
+    }
+
+    /// The rules of one tier that match, in the order in which they are judged.
+    fn matching<'a>(
+        &'a self,
+        policies: &'a [&'a PolicyEntry],
+        tier: Tier,
+    ) -> impl Iterator<Item = (&'a PolicyEntry, &'a Rule, &'a LoweredRule)> {
+        let tiered = policies.iter().filter(move |entry| entry.policy.tier == tier);
+        let rules = tiered.flat_map(|entry| {
+            let written = &entry.policy.side(self.direction).rules;
+            let lowered = &entry.side(self.direction).rules;
+            written
+                .iter()
+                .zip(lowered)
+                .map(move |(rule, lowered)| (*entry, rule, lowered))
+        });
+        rules.filter(|(_, rule, lowered)| self.ports_match(rule) && self.peers_match(lowered))
+    }
+
+    fn ports_match(&self, rule: &Rule) -> bool {
+        let List::Items(ports) = &rule.ports else {
+            return true;
+        };
+        let Flow { protocol, port, .. } = *self.flow;
+        ports.iter().any(|wanted| match wanted {
+            PortMatch::Protocol(own) => *own == protocol,
+            PortMatch::Range(own, range) => {
+                *own == protocol && (range.first()..=range.last()).contains(&port)
+            }
+            PortMatch::Named { protocol: own, name } => {
+                own.is_none_or(|own| own == protocol)
+                    && self
+                        .ports
+                        .iter()
+                        .any(|named| named.name == *name && named.protocol == protocol && named.port == port)
+            }
+        })
+    }
+
+    fn peers_match(&self, rule: &LoweredRule) -> bool {
+        let Program { peers, atoms, .. } = self.program;
+        let Some(wanted) = &rule.peers else {
+            return true;
+        };
+        wanted.iter().any(|peer| match peer {
+            PeerMatch::Selector(term) => {
+                let class = self.peer.selectors;
+                class.is_some_and(|class| peers.class(class).contains(term))
+            }
+            PeerMatch::Block(block) => {
+                let class = self.peer.blocks;
+                class.is_some_and(|class| atoms.blocks_of(class).binary_search(block).is_ok())
+            }
+        })
+    }
+
+    fn by_rule(&self, entry: &PolicyEntry, rule: &Rule) -> Cause {
+        Cause {
+            object: entry.policy.object.clone(),
+            direction: self.direction,
+            rule: Some(rule.index),
+            position: rule.position.clone(),
+        }
+    }
+}

@@ -1,0 +1,149 @@
+//! Policies with their selectors, blocks and port names replaced by what the engine knows of them.
+
+use std::sync::Arc;
+
+use picket_net::{PortSet, Protocol, TrafficSet};
+use picket_policy::{Action, Direction, List, ObjectRef, Peer, Policy, PortMatch, Rule, Side, Tier};
+use smol_str::SmolStr;
+
+use crate::slab::{BlockId, TermId};
+
+/// A policy and what it became.
+#[derive(Clone, Debug)]
+pub(crate) struct PolicyEntry {
+    pub(crate) policy: Arc<Policy>,
+    /// The pods it applies to; `None` when it does not act on the cluster network.
+    pub(crate) subject: Option<TermId>,
+    /// Ingress and egress.
+    pub(crate) sides: [LoweredSide; 2],
+}
+
+impl PolicyEntry {
+    pub(crate) fn side(&self, direction: Direction) -> &LoweredSide {
+        let [ingress, egress] = &self.sides;
+        match direction {
+            Direction::Ingress => ingress,
+            Direction::Egress => egress,
+        }
+    }
+
+    /// Policies in the order in which they are judged.
+    pub(crate) fn rank(&self) -> (Tier, u16, &ObjectRef) {
+        (self.policy.tier, self.policy.priority, &self.policy.object)
+    }
+}
+
+/// One direction of a policy. Equal sides of equal policies mean the same.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct LoweredSide {
+    pub(crate) isolates: bool,
+    pub(crate) rules: Vec<LoweredRule>,
+}
+
+impl LoweredSide {
+    pub(crate) fn says_nothing(&self) -> bool {
+        !self.isolates && self.rules.is_empty()
+    }
+
+    /// Whether a rule names a port.
+    pub(crate) fn names_ports(&self) -> bool {
+        self.rules.iter().any(|rule| !rule.names.is_empty())
+    }
+}
+
+/// A rule; its position is its place in [`Side::rules`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct LoweredRule {
+    pub(crate) action: Action,
+    /// `None` for anybody.
+    pub(crate) peers: Option<Vec<PeerMatch>>,
+    /// What it means for every destination.
+    pub(crate) traffic: TrafficSet,
+    /// Port names, which mean what the destination makes of them.
+    pub(crate) names: Vec<PortName>,
+}
+
+/// One kind of other end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum PeerMatch {
+    Selector(TermId),
+    Block(BlockId),
+}
+
+/// A container port's name, for one protocol or any.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct PortName {
+    pub(crate) protocol: Option<Protocol>,
+    pub(crate) name: SmolStr,
+}
+
+impl PortName {
+    pub(crate) fn means(&self, name: &str, protocol: Protocol) -> bool {
+        self.name == name && self.protocol.is_none_or(|own| own == protocol)
+    }
+}
+
+/// Every peer of every rule of a side.
+pub(crate) fn peers(side: &Side) -> impl Iterator<Item = &Peer> {
+    side.rules.iter().flat_map(|rule| match &rule.peers {
+        List::Absent => [].iter(),
+        List::Items(peers) => peers.iter(),
+    })
+}
+
+/// Every port name of every rule of a side.
+pub(crate) fn port_names(side: &Side) -> impl Iterator<Item = &SmolStr> {
+    let ports = side.rules.iter().flat_map(|rule| match &rule.ports {
+        List::Absent => [].iter(),
+        List::Items(ports) => ports.iter(),
+    });
+    ports.filter_map(|port| match port {
+        PortMatch::Named { name, .. } => Some(name),
+        PortMatch::Protocol(_) | PortMatch::Range(..) => None,
+    })
+}
+
+/// Replaces the peers of a side; `resolve` knows each of them.
+pub(crate) fn lower(side: &Side, resolve: impl Fn(&Peer) -> Option<PeerMatch>) -> LoweredSide {
+    let rules = side.rules.iter().map(|rule| {
+        let (traffic, names) = lower_ports(rule);
+        LoweredRule {
+            action: rule.action,
+            peers: match &rule.peers {
+                List::Absent => None,
+                List::Items(peers) => Some(peers.iter().filter_map(&resolve).collect()),
+            },
+            traffic,
+            names,
+        }
+    });
+    LoweredSide {
+        isolates: side.isolates,
+        rules: rules.collect(),
+    }
+}
+
+/// The traffic that a rule means for every destination, and the port names that depend on it.
+pub(crate) fn lower_ports(rule: &Rule) -> (TrafficSet, Vec<PortName>) {
+    let List::Items(ports) = &rule.ports else {
+        return (TrafficSet::all(), Vec::new());
+    };
+    let (mut traffic, mut names) = (TrafficSet::empty(), Vec::new());
+    for port in ports {
+        let part = match port {
+            PortMatch::Protocol(protocol) => TrafficSet::from(*protocol),
+            // A protocol without ports has none in any range.
+            PortMatch::Range(protocol, _) if !protocol.has_ports() => continue,
+            PortMatch::Range(protocol, range) => TrafficSet::of(*protocol, PortSet::from(*range)),
+            PortMatch::Named { protocol, name } => {
+                names.push(PortName {
+                    protocol: *protocol,
+                    name: name.clone(),
+                });
+                continue;
+            }
+        };
+        traffic = traffic.union(&part);
+    }
+    (traffic, names)
+}

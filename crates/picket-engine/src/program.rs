@@ -1,0 +1,426 @@
+//! The compiled form, as everything above the engine reads it.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use picket_cluster::{Node, Pod, Semantics, Service};
+use picket_net::{AddressSet, Family, Prefix, TrafficSet};
+use picket_policy::{Direction, NamespaceScope, ObjectRef, PodSelector, Policy, Selector, Tier};
+use rustc_hash::FxHashMap;
+use smol_str::SmolStr;
+
+use crate::allow::AllowSet;
+use crate::atom::{Atoms, Holder, View};
+use crate::delta::{Journal, PodState};
+use crate::group::{Groups, Kind};
+use crate::identity::{Identities, Signature};
+use crate::multimap::MultiMap;
+use crate::namespace::Namespaces;
+use crate::partition::Partition;
+use crate::policy::{LoweredRule, PolicyEntry};
+use crate::slab::{AtomId, GroupId, Interner, NodeId, PodId, PolicyId, Slab, TermId};
+use crate::subject::{SubjectKey, Subjects};
+use crate::term::SelectorIndex;
+use crate::{Identity, SubjectId};
+
+/// A selector that a peer or a port of some rule is.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) enum PeerTerm {
+    Pods(PodSelector),
+    Nodes(Selector),
+    /// The port of a pod whose name an egress rule uses.
+    Port(picket_cluster::NamedPort),
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct PodEntry {
+    pub(crate) pod: Arc<Pod>,
+    /// `None` when policies do not apply to the pod.
+    pub(crate) group: Option<GroupId>,
+    /// IPv4 and IPv6; only managed pods have identities of their own.
+    pub(crate) identities: [Option<Identity>; 2],
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct NodeEntry {
+    pub(crate) node: Node,
+    pub(crate) group: GroupId,
+    pub(crate) identities: BTreeMap<IpAddr, Identity>,
+}
+
+/// The uses of a port name by egress rules, and what the pods there are make of it.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct NameEntry {
+    pub(crate) uses: u32,
+    /// Sorted by protocol and number.
+    pub(crate) terms: Vec<(picket_cluster::NamedPort, TermId)>,
+}
+
+/// The compiled form of a cluster and its policies, independent of any dataplane.
+///
+/// Read-only: [`crate::Engine`] is what changes it. What may pass between two pods is decided at both ends; each end is
+/// a [`SubjectId`] with an [`AllowSet`] over the [`Identity`] of the other. Two rules stand beside the allow sets, since
+/// they are about single pods: a pod always reaches itself, and its own node always reaches it and, but for what
+/// [`Program::own_node_allow_set`] leaves out, is reached by it.
+#[derive(Debug)]
+pub struct Program {
+    pub(crate) semantics: Semantics,
+    pub(crate) namespaces: Namespaces,
+    pub(crate) groups: Groups,
+    pub(crate) pods: Slab<PodId, PodEntry>,
+    pub(crate) pod_ids: BTreeMap<ObjectRef, PodId>,
+    pub(crate) pods_by_node: MultiMap<SmolStr, PodId>,
+    pub(crate) nodes: Slab<NodeId, NodeEntry>,
+    pub(crate) node_ids: BTreeMap<SmolStr, NodeId>,
+    pub(crate) services: BTreeMap<ObjectRef, Service>,
+    pub(crate) policies: Slab<PolicyId, PolicyEntry>,
+    pub(crate) policy_ids: FxHashMap<ObjectRef, PolicyId>,
+    /// What tells identities apart, other than addresses. Members are groups.
+    pub(crate) peer_terms: Interner<TermId, PeerTerm>,
+    pub(crate) peer_index: SelectorIndex,
+    pub(crate) peers: Partition<GroupId, TermId>,
+    pub(crate) port_names: FxHashMap<SmolStr, NameEntry>,
+    /// What tells subjects apart. Members are groups of pods.
+    pub(crate) subject_terms: Interner<TermId, PodSelector>,
+    pub(crate) subject_index: SelectorIndex,
+    pub(crate) subject_classes: Partition<GroupId, TermId>,
+    /// The policies with each subject selector, sorted.
+    pub(crate) policies_of: FxHashMap<TermId, Vec<PolicyId>>,
+    pub(crate) subjects: Subjects,
+    pub(crate) atoms: Atoms,
+    pub(crate) identities: Identities,
+    /// The identity of the addresses of each atom that nobody has.
+    pub(crate) regions: FxHashMap<AtomId, Identity>,
+    /// The identities of addresses whose owners have several.
+    pub(crate) shared: BTreeMap<IpAddr, Identity>,
+    pub(crate) journal: Journal,
+}
+
+impl Program {
+    pub(crate) fn new(semantics: Semantics) -> Self {
+        let mut program = Self {
+            semantics,
+            namespaces: Namespaces::default(),
+            groups: Groups::new(),
+            pods: Slab::default(),
+            pod_ids: BTreeMap::new(),
+            pods_by_node: MultiMap::default(),
+            nodes: Slab::default(),
+            node_ids: BTreeMap::new(),
+            services: BTreeMap::new(),
+            policies: Slab::default(),
+            policy_ids: FxHashMap::default(),
+            peer_terms: Interner::default(),
+            peer_index: SelectorIndex::default(),
+            peers: Partition::default(),
+            port_names: FxHashMap::default(),
+            subject_terms: Interner::default(),
+            subject_index: SelectorIndex::default(),
+            subject_classes: Partition::default(),
+            policies_of: FxHashMap::default(),
+            subjects: Subjects::default(),
+            atoms: Atoms::new(),
+            identities: Identities::default(),
+            regions: FxHashMap::default(),
+            shared: BTreeMap::new(),
+            journal: Journal::default(),
+        };
+        program.peers.place(Groups::EXTERNAL, &[]);
+        for atom in program.atoms.iter().map(|(atom, _)| atom).collect::<Vec<_>>() {
+            program.enter_region(atom);
+        }
+        // Always in use, so that the first and the last policy about every pod or node move no address.
+        program.acquire_peer(PeerTerm::Pods(PodSelector {
+            namespaces: NamespaceScope::Matching(Selector::everything()),
+            pods: Selector::everything(),
+        }));
+        program.acquire_peer(PeerTerm::Nodes(Selector::everything()));
+        program
+    }
+
+    /// The choices it was compiled with.
+    pub fn semantics(&self) -> &Semantics {
+        &self.semantics
+    }
+
+    /// The identity of an address: of the pod or node that has it, or of external addresses there.
+    ///
+    /// An address that several have (clusters reuse them before the old pod is gone) may do only what all may.
+    pub fn identity_of(&self, address: IpAddr) -> Identity {
+        self.held_identity(address)
+            .unwrap_or_else(|| self.region_identity(self.atoms.find(address)))
+    }
+
+    /// Every identity there is, ascending.
+    pub fn identities(&self) -> impl Iterator<Item = Identity> + '_ {
+        self.identities.live().iter().map(Identity)
+    }
+
+    /// Every pod and workload, finished and hostNetwork ones included, in the order of their objects.
+    pub fn pods(&self) -> impl Iterator<Item = PodRef<'_>> {
+        self.pod_ids.values().map(|&id| self.pod_ref(id))
+    }
+
+    /// One pod.
+    pub fn pod(&self, object: &ObjectRef) -> Option<PodRef<'_>> {
+        Some(self.pod_ref(*self.pod_ids.get(object)?))
+    }
+
+    /// Every node, by name.
+    pub fn nodes(&self) -> impl Iterator<Item = &Node> {
+        self.node_ids.values().map(|&id| &self.nodes[id].node)
+    }
+
+    /// One node.
+    pub fn node(&self, name: &str) -> Option<&Node> {
+        Some(&self.nodes[*self.node_ids.get(name)?].node)
+    }
+
+    /// Every service, in the order of their objects.
+    pub fn services(&self) -> impl Iterator<Item = &Service> {
+        self.services.values()
+    }
+
+    /// Every policy, in no particular order.
+    pub fn policies(&self) -> impl Iterator<Item = &Arc<Policy>> {
+        self.policies.iter().map(|(_, entry)| &entry.policy)
+    }
+
+    /// The managed pods with an identity, with the family of the address that has it; in the order of their objects.
+    pub fn pods_with(&self, identity: Identity) -> Vec<(PodRef<'_>, Family)> {
+        let mut found = Vec::new();
+        for group in self.groups_with(identity) {
+            for &pod in &self.groups[group].pods {
+                let identities = self.pods[pod].identities;
+                for (family, own) in Family::BOTH.into_iter().zip(identities) {
+                    if own == Some(identity) {
+                        found.push((self.pod_ref(pod), family));
+                    }
+                }
+            }
+        }
+        found.sort_by(|(one, family), (other, other_family)| {
+            (&one.pod().object, family).cmp(&(&other.pod().object, other_family))
+        });
+        found
+    }
+
+    /// The nodes with an identity, with the address that has it; by name.
+    pub fn nodes_with(&self, identity: Identity) -> Vec<(&Node, IpAddr)> {
+        let mut found = Vec::new();
+        for group in self.groups_with(identity) {
+            if let Kind::Node(node) = self.groups[group].kind {
+                let entry = &self.nodes[node];
+                let own = entry.identities.iter().filter(|(_, own)| **own == identity);
+                found.extend(own.map(|(&address, _)| (&entry.node, address)));
+            }
+        }
+        found.sort_by_key(|(node, address)| (&node.name, *address));
+        found
+    }
+
+    /// The prefixes that decide the identity of addresses that no pod and no node has: the longest one that holds the
+    /// address does. 0.0.0.0/0 and ::/0 are always among them. Sorted, so outer prefixes come before inner ones.
+    pub fn prefixes(&self) -> Vec<(Prefix, Identity)> {
+        let mut prefixes: Vec<_> = self
+            .atoms
+            .iter()
+            .map(|(atom, prefix)| (prefix, self.region_identity(atom)))
+            .collect();
+        prefixes.sort_unstable();
+        prefixes
+    }
+
+    /// The addresses with an identity if no pod and no node had any; empty for identities of pods and nodes.
+    pub fn region(&self, identity: Identity) -> AddressSet {
+        let Some(Signature::Class(selectors, blocks)) = self.identities.signature(identity) else {
+            return AddressSet::empty();
+        };
+        if self.peers.class_of(Groups::EXTERNAL) != Some(*selectors) {
+            return AddressSet::empty();
+        }
+        let atoms = self.atoms.views_in(*blocks).iter();
+        let atoms = atoms.filter(|view| !view.is_synthetic() && view.atom() != Atoms::NOWHERE);
+        let sets: Vec<_> = atoms.map(|view| self.atoms.addresses(view.atom())).collect();
+        sets.iter().flat_map(AddressSet::ranges).collect()
+    }
+
+    /// The addresses of all nodes and of all pods that have not finished.
+    pub fn taken_addresses(&self) -> AddressSet {
+        let nodes = self.nodes().flat_map(|node| node.addresses.iter().copied());
+        let live = self.pods().filter(|pod| !pod.pod().finished);
+        let pods = live.flat_map(|pod| pod.pod().addresses.iter().collect::<Vec<_>>());
+        nodes.chain(pods).collect()
+    }
+
+    /// What applies to a pod in one direction; `None` when nothing does, or policies do not apply to the pod.
+    pub fn subject(&self, pod: &ObjectRef, direction: Direction) -> Option<SubjectId> {
+        self.pod(pod)?.subject(direction)
+    }
+
+    /// Every subject with its direction, ascending.
+    pub fn subjects(&self) -> impl Iterator<Item = (SubjectId, Direction)> + '_ {
+        self.subjects.iter().map(|(id, key)| (id, key.direction))
+    }
+
+    /// What a subject allows; nothing for one that does not exist.
+    ///
+    /// Worked out when first asked for. The allocation stays the same as long as the value does.
+    pub fn allow_set(&self, subject: SubjectId) -> Arc<AllowSet> {
+        let allowed = self.subjects.allowed(subject, self);
+        allowed.map(|allowed| allowed.peers).unwrap_or_default()
+    }
+
+    /// What pods of an egress subject may send to their own node: everything that no rule of the Admin tier denies.
+    /// What the own node sends to its pods is always allowed.
+    pub fn own_node_allow_set(&self, subject: SubjectId) -> Arc<AllowSet> {
+        let allowed = self.subjects.allowed(subject, self);
+        allowed.map(|allowed| allowed.own_node).unwrap_or_default()
+    }
+
+    /// What a subject, or a pod without one, allows with one identity.
+    pub fn traffic(&self, subject: Option<SubjectId>, peer: Identity) -> TrafficSet {
+        match subject {
+            None => TrafficSet::all(),
+            Some(subject) => self.allow_set(subject).traffic(peer).cloned().unwrap_or_default(),
+        }
+    }
+
+    /// Works out what every subject allows. Without it that happens one by one, when asked for.
+    pub fn expand(&self) {
+        for (subject, _) in self.subjects() {
+            self.allow_set(subject);
+        }
+    }
+
+    /// The managed pods on a node, in the order of their objects.
+    pub fn pods_on(&self, node: &str) -> Vec<PodRef<'_>> {
+        let pods = self.pods_by_node.get(node).iter().map(|&id| self.pod_ref(id));
+        let mut managed: Vec<_> = pods.filter(PodRef::is_managed).collect();
+        managed.sort_by(|one, other| one.pod().object.cmp(&other.pod().object));
+        managed
+    }
+
+    pub(crate) fn pod_ref(&self, id: PodId) -> PodRef<'_> {
+        let entry = &self.pods[id];
+        PodRef {
+            entry,
+            subjects: entry.group.map_or([None; 2], |group| self.groups[group].subjects),
+        }
+    }
+
+    /// The identity of an address that pods or nodes have.
+    pub(crate) fn held_identity(&self, address: IpAddr) -> Option<Identity> {
+        if let Some(&shared) = self.shared.get(&address) {
+            return Some(shared);
+        }
+        let holder = self.atoms.holders_at(address).next()?;
+        self.holder_identity(holder, address)
+    }
+
+    pub(crate) fn holder_identity(&self, holder: Holder, address: IpAddr) -> Option<Identity> {
+        match holder {
+            Holder::Pod(pod) => {
+                let [v4, v6] = self.pods[pod].identities;
+                if address.is_ipv4() { v4 } else { v6 }
+            }
+            Holder::Node(node) => self.nodes[node].identities.get(&address).copied(),
+        }
+    }
+
+    pub(crate) fn region_identity(&self, atom: AtomId) -> Identity {
+        // INVARIANT: every atom in the tree has one.
+        self.regions.get(&atom).copied().unwrap_or(Identity(0))
+    }
+
+    /// The groups of pods and nodes that an identity can have members in.
+    fn groups_with(&self, identity: Identity) -> Vec<GroupId> {
+        match self.identities.signature(identity) {
+            Some(Signature::Class(selectors, _)) => self.peers.class(*selectors).members().to_vec(),
+            Some(Signature::Joint(_)) | None => Vec::new(),
+        }
+    }
+
+    /// How blocks see the address of a pod.
+    pub(crate) fn view_of(&self, pod: &Pod, address: IpAddr) -> View {
+        if pod.host_network || self.semantics.ipblock_matches_pods {
+            View::of(self.atoms.find(address), pod.synthetic)
+        } else {
+            View::of(Atoms::NOWHERE, false)
+        }
+    }
+
+    /// What pods make of a port name that egress rules use.
+    pub(crate) fn port_terms(
+        &self,
+        name: &str,
+    ) -> impl Iterator<Item = (TermId, &picket_cluster::NamedPort)> {
+        let entry = self.port_names.get(name).into_iter();
+        entry.flat_map(|entry| entry.terms.iter().map(|(port, term)| (*term, port)))
+    }
+
+    /// The rules of one tier that decide about a subject, in the order in which they are judged.
+    pub(crate) fn rules_of<'a>(
+        &'a self,
+        subject: &'a SubjectKey,
+        tier: Tier,
+    ) -> impl Iterator<Item = &'a LoweredRule> {
+        let policies = subject.policies.iter().map(|&id| &self.policies[id]);
+        policies
+            .filter(move |entry| entry.policy.tier == tier)
+            .flat_map(|entry| &entry.side(subject.direction).rules)
+    }
+
+    /// Whether a policy of the NetworkPolicy tier isolates a subject.
+    pub(crate) fn isolates(&self, subject: &SubjectKey) -> bool {
+        let mut policies = subject.policies.iter().map(|&id| &self.policies[id]);
+        policies.any(|entry| entry.side(subject.direction).isolates)
+    }
+}
+
+/// One pod of a program.
+#[derive(Clone, Copy, Debug)]
+pub struct PodRef<'a> {
+    entry: &'a PodEntry,
+    subjects: [Option<SubjectId>; 2],
+}
+
+impl<'a> PodRef<'a> {
+    /// The object.
+    pub fn pod(&self) -> &'a Arc<Pod> {
+        &self.entry.pod
+    }
+
+    /// Whether policies can apply to it.
+    pub fn is_managed(&self) -> bool {
+        self.entry.group.is_some()
+    }
+
+    /// The identity of its address of one family; `None` without such an address, and for pods that are not managed.
+    pub fn identity(&self, family: Family) -> Option<Identity> {
+        let [v4, v6] = self.entry.identities;
+        match family {
+            Family::Ipv4 => v4,
+            Family::Ipv6 => v6,
+        }
+    }
+
+    /// What applies to it in one direction; `None` when nothing does.
+    pub fn subject(&self, direction: Direction) -> Option<SubjectId> {
+        let [ingress, egress] = self.subjects;
+        match direction {
+            Direction::Ingress => ingress,
+            Direction::Egress => egress,
+        }
+    }
+
+    /// What a dataplane must know of it; `None` for a pod that is not managed.
+    pub(crate) fn state(&self) -> Option<PodState> {
+        self.is_managed().then(|| PodState {
+            node: self.entry.pod.node.clone(),
+            addresses: self.entry.pod.addresses,
+            subjects: self.subjects,
+        })
+    }
+}

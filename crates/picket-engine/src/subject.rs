@@ -1,0 +1,156 @@
+//! Subjects: pods to which the same policies apply in one direction.
+
+use std::fmt;
+use std::sync::{Mutex, PoisonError};
+
+use picket_cluster::NamedPort;
+use picket_policy::Direction;
+use rustc_hash::FxHashMap;
+
+use crate::Program;
+use crate::allow::{Allowed, allowed};
+use crate::slab::{PolicyId, Slab, keys};
+
+keys! {
+    /// Pods to which the same policies apply in one direction and, for ingress, whose named ports resolve alike.
+    ///
+    /// A small integer. A pod to which no policy applies in a direction has none: everything is allowed.
+    pub struct SubjectId;
+}
+
+impl SubjectId {
+    /// The number.
+    pub fn number(self) -> u32 {
+        self.0
+    }
+}
+
+impl fmt::Display for SubjectId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// What makes a subject.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct SubjectKey {
+    pub(crate) direction: Direction,
+    /// The policies that can decide, in the order in which they are judged.
+    pub(crate) policies: Box<[PolicyId]>,
+    /// Ingress: the pod's ports whose names those policies use.
+    pub(crate) ports: Box<[NamedPort]>,
+}
+
+#[derive(Debug)]
+struct Entry {
+    key: SubjectKey,
+    /// Groups of pods.
+    uses: u32,
+    /// Grows whenever a policy of the subject changes.
+    revision: u64,
+    /// Filled when somebody asks.
+    cached: Mutex<Option<Cached>>,
+}
+
+#[derive(Clone, Debug)]
+struct Cached {
+    revision: u64,
+    epoch: u64,
+    allowed: Allowed,
+}
+
+/// All subjects.
+#[derive(Debug, Default)]
+pub(crate) struct Subjects {
+    entries: Slab<SubjectId, Entry>,
+    by_key: FxHashMap<SubjectKey, SubjectId>,
+}
+
+impl Subjects {
+    pub(crate) fn find(&self, key: &SubjectKey) -> Option<SubjectId> {
+        self.by_key.get(key).copied()
+    }
+
+    pub(crate) fn key(&self, id: SubjectId) -> Option<&SubjectKey> {
+        self.entries.get(id).map(|entry| &entry.key)
+    }
+
+    pub(crate) fn uses(&self, id: SubjectId) -> u32 {
+        self.entries.get(id).map_or(0, |entry| entry.uses)
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (SubjectId, &SubjectKey)> {
+        self.entries.iter().map(|(id, entry)| (id, &entry.key))
+    }
+
+    /// Counts one more group; says whether it is the first.
+    pub(crate) fn acquire(&mut self, key: SubjectKey) -> (SubjectId, bool) {
+        if let Some(id) = self.find(&key) {
+            self.entries[id].uses += 1;
+            return (id, false);
+        }
+        let id = self.entries.insert(Entry {
+            key: key.clone(),
+            uses: 1,
+            revision: 0,
+            cached: Mutex::default(),
+        });
+        self.by_key.insert(key, id);
+        (id, true)
+    }
+
+    /// Counts one group less; says whether it was the last.
+    pub(crate) fn release(&mut self, id: SubjectId) -> bool {
+        self.entries[id].uses -= 1;
+        if self.entries[id].uses > 0 {
+            return false;
+        }
+        if let Some(entry) = self.entries.retire(id) {
+            self.by_key.remove(&entry.key);
+        }
+        true
+    }
+
+    /// Lets the numbers of subjects that are gone be used again.
+    pub(crate) fn recycle(&mut self) {
+        self.entries.recycle();
+    }
+
+    /// Makes a subject with all its groups another one.
+    pub(crate) fn rename(&mut self, id: SubjectId, key: SubjectKey) {
+        self.by_key.insert(key.clone(), id);
+        let before = std::mem::replace(&mut self.entries[id].key, key);
+        self.by_key.remove(&before);
+        self.touch(id);
+    }
+
+    /// Notes that a policy of the subject changed.
+    pub(crate) fn touch(&mut self, id: SubjectId) {
+        self.entries[id].revision += 1;
+    }
+
+    /// What a subject allows; the same allocation as long as that does not change.
+    pub(crate) fn allowed(&self, id: SubjectId, program: &Program) -> Option<Allowed> {
+        let entry = self.entries.get(id)?;
+        let epoch = program.identities.epoch();
+        let mut cached = entry.cached.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(cached) = &*cached
+            && cached.revision == entry.revision
+            && cached.epoch == epoch
+        {
+            return Some(cached.allowed.clone());
+        }
+        let mut now = allowed(program, &entry.key);
+        if let Some(Cached { allowed: before, .. }) = &*cached
+            && *before == now
+        {
+            now = before.clone();
+        }
+        *cached = Some(Cached {
+            revision: entry.revision,
+            epoch,
+            allowed: now.clone(),
+        });
+        Some(now)
+    }
+}

@@ -1,0 +1,187 @@
+//! The policies of a pod with their peers resolved, for targets whose objects are per policy.
+
+use std::sync::Arc;
+
+use picket_cluster::Node;
+use picket_net::TrafficSet;
+use picket_policy::{Direction, List, ObjectRef, Peer, Policy, Rule};
+
+use crate::policy::{LoweredRule, PeerMatch, PolicyEntry, lower_ports};
+use crate::program::{PeerTerm, PodRef, Program};
+use crate::slab::{GroupId, TermId};
+
+/// A policy that selects a pod, with everything that its selectors mean now.
+#[derive(Clone, Debug)]
+pub struct PolicyView<'a> {
+    /// The policy.
+    pub policy: &'a Arc<Policy>,
+    /// What it says about connections to the pod.
+    pub ingress: SideView<'a>,
+    /// What it says about connections from the pod.
+    pub egress: SideView<'a>,
+}
+
+/// What a policy says about one direction.
+#[derive(Clone, Debug)]
+pub struct SideView<'a> {
+    /// Whether it isolates the pod.
+    pub isolates: bool,
+    /// Its rules, in the order written.
+    pub rules: Vec<RuleView<'a>>,
+}
+
+/// One rule.
+#[derive(Clone, Debug)]
+pub struct RuleView<'a> {
+    /// As it was written.
+    pub rule: &'a Rule,
+    /// Who is at the other end, in the order written.
+    pub peers: List<PeerView<'a>>,
+    /// The traffic that it means with all its peers. For ingress that includes the pod's own named ports.
+    pub traffic: TrafficSet,
+    /// Egress: what it means beyond that with peers whose ports have the names that it uses; sorted.
+    pub named: Vec<(TrafficSet, Vec<PodRef<'a>>)>,
+}
+
+/// One kind of other end and who that is now.
+#[derive(Clone, Debug)]
+pub struct PeerView<'a> {
+    /// As it was written. A [`Peer::Block`] says all there is to say.
+    pub peer: &'a Peer,
+    /// The managed pods that a [`Peer::Pods`] means, in the order of their objects.
+    pub pods: Vec<PodRef<'a>>,
+    /// The nodes that a [`Peer::Nodes`] means, by name.
+    pub nodes: Vec<&'a Node>,
+}
+
+impl Program {
+    /// The policies on the cluster network that select a pod, in the order in which they are judged.
+    pub fn policy_views(&self, pod: &ObjectRef) -> Vec<PolicyView<'_>> {
+        let Some(group) = self.pod_ids.get(pod).and_then(|&id| self.pods[id].group) else {
+            return Vec::new();
+        };
+        let mut entries = self.policies_selecting(group);
+        entries.sort_by(|one, other| one.rank().cmp(&other.rank()));
+        entries
+            .into_iter()
+            .map(|entry| PolicyView {
+                policy: &entry.policy,
+                ingress: self.side_view(entry, Direction::Ingress, group),
+                egress: self.side_view(entry, Direction::Egress, group),
+            })
+            .collect()
+    }
+
+    fn policies_selecting(&self, group: GroupId) -> Vec<&PolicyEntry> {
+        let class = self.subject_classes.class_of(group);
+        let terms = class
+            .into_iter()
+            .flat_map(|class| self.subject_classes.class(class).terms());
+        let policies = terms.filter_map(|term| self.policies_of.get(term)).flatten();
+        policies.map(|&id| &self.policies[id]).collect()
+    }
+
+    fn side_view<'a>(&'a self, entry: &'a PolicyEntry, direction: Direction, group: GroupId) -> SideView<'a> {
+        let written = entry.policy.side(direction);
+        let lowered = &entry.side(direction).rules;
+        SideView {
+            isolates: written.isolates,
+            rules: written
+                .rules
+                .iter()
+                .zip(lowered)
+                .map(|(rule, lowered)| self.rule_view(rule, lowered, direction, group))
+                .collect(),
+        }
+    }
+
+    fn rule_view<'a>(
+        &'a self,
+        rule: &'a Rule,
+        lowered: &'a LoweredRule,
+        direction: Direction,
+        group: GroupId,
+    ) -> RuleView<'a> {
+        let peers = match &rule.peers {
+            List::Absent => List::Absent,
+            List::Items(peers) => List::Items(peers.iter().map(|peer| self.peer_view_of(peer)).collect()),
+        };
+        let (mut traffic, names) = lower_ports(rule);
+        let mut named = Vec::new();
+        match direction {
+            Direction::Ingress => {
+                for port in self.groups[group].ports() {
+                    if names.iter().any(|name| name.means(&port.name, port.protocol)) {
+                        traffic = traffic.union(&crate::allow::one_port(port.protocol, port.port));
+                    }
+                }
+            }
+            Direction::Egress => {
+                for name in &names {
+                    for (term, port) in self.port_terms(&name.name) {
+                        if name.means(&port.name, port.protocol) {
+                            let pods = self.pods_matching(term, lowered.peers.as_deref());
+                            if !pods.is_empty() {
+                                named.push((crate::allow::one_port(port.protocol, port.port), pods));
+                            }
+                        }
+                    }
+                }
+            }
+        }
+        named.sort_by(|(one, _), (other, _)| one.cmp(other));
+        RuleView {
+            rule,
+            peers,
+            traffic,
+            named,
+        }
+    }
+
+    fn peer_view_of<'a>(&'a self, peer: &'a Peer) -> PeerView<'a> {
+        let (mut pods, mut nodes) = (Vec::new(), Vec::new());
+        if let Some(PeerMatch::Selector(term)) = self.peer_match(peer) {
+            match self.peer_terms[term] {
+                PeerTerm::Nodes(_) => nodes = self.nodes_of(term),
+                PeerTerm::Pods(_) | PeerTerm::Port(_) => pods = self.pods_matching(term, None),
+            }
+        }
+        PeerView { peer, pods, nodes }
+    }
+
+    /// The managed pods that `term` matches and, when given, any of `peers` does.
+    fn pods_matching(&self, term: TermId, peers: Option<&[PeerMatch]>) -> Vec<PodRef<'_>> {
+        let mut found = Vec::new();
+        for class in self.peers.with_term(term) {
+            for &group in self.peers.class(class).members() {
+                let pods = self.groups[group].pods.iter().map(|&id| self.pod_ref(id));
+                found.extend(pods.filter(|pod| {
+                    peers.is_none_or(|peers| {
+                        peers.iter().any(|peer| match peer {
+                            PeerMatch::Selector(term) => self.peers.class(class).contains(term),
+                            PeerMatch::Block(block) => pod.pod().addresses.iter().any(|address| {
+                                let class = self.atoms.class_of(self.view_of(pod.pod(), address));
+                                self.atoms.blocks_of(class).binary_search(block).is_ok()
+                            }),
+                        })
+                    })
+                }));
+            }
+        }
+        found.sort_by(|one, other| one.pod().object.cmp(&other.pod().object));
+        found
+    }
+
+    fn nodes_of(&self, term: TermId) -> Vec<&Node> {
+        let classes = self.peers.with_term(term);
+        let groups = classes.flat_map(|class| self.peers.class(class).members());
+        let mut found: Vec<_> = groups
+            .filter_map(|&group| match self.groups[group].kind {
+                crate::group::Kind::Node(node) => Some(&self.nodes[node].node),
+                crate::group::Kind::External | crate::group::Kind::Pods { .. } => None,
+            })
+            .collect();
+        found.sort_by_key(|node| &node.name);
+        found
+    }
+}

@@ -1,0 +1,176 @@
+//! Whatever happens to a cluster, the engine says what the reference says, and what it would say had it compiled the
+//! cluster from nothing.
+#![expect(clippy::unwrap_used, reason = "tests")]
+
+use std::collections::BTreeMap;
+
+use picket_cluster::{Endpoint, Flow, Judgement, Semantics, Snapshot, Store, Verdict};
+use picket_engine::{Delta, Engine, Program, equivalent};
+use picket_net::Family;
+use picket_policy::Direction;
+use picket_testing::flows::representative_flows;
+use picket_testing::generate::{self, Shape};
+use proptest::prelude::*;
+
+fn semantics() -> impl Strategy<Value = Semantics> {
+    (any::<bool>(), any::<bool>(), any::<bool>()).prop_map(
+        |(ipblock_matches_pods, accept_icmp, accept_icmpv6)| Semantics {
+            ipblock_matches_pods,
+            accept_icmp,
+            accept_icmpv6,
+        },
+    )
+}
+
+/// What the allow sets say of a flow, with the rules beside them, as a dataplane applies them.
+fn by_allow_sets(program: &Program, flow: &Flow) -> (Verdict, Verdict) {
+    let end = |own: &Endpoint, other: &Endpoint, direction: Direction| {
+        let Endpoint::Pod(object) = own else {
+            return Verdict::Allow;
+        };
+        let Some(pod) = program.pod(object).filter(|pod| pod.is_managed()) else {
+            return Verdict::Allow;
+        };
+        if own == other {
+            return Verdict::Allow;
+        }
+        let Some(subject) = pod.subject(direction) else {
+            return Verdict::Allow;
+        };
+        let Some(peer) = identity(program, other, flow.family) else {
+            return Verdict::Allow;
+        };
+        let allowed = match (program.is_own_node(pod.pod(), other), direction) {
+            (true, Direction::Ingress) => return Verdict::Allow,
+            (true, Direction::Egress) => program.own_node_allow_set(subject),
+            (false, _) => program.allow_set(subject),
+        };
+        let traffic = allowed.traffic(peer);
+        Verdict::from_allowed(traffic.is_some_and(|traffic| traffic.contains(flow.protocol, flow.port)))
+    };
+    (
+        end(&flow.source, &flow.destination, Direction::Egress),
+        end(&flow.destination, &flow.source, Direction::Ingress),
+    )
+}
+
+/// `None` for a hostNetwork pod: its address is a node's, and policies may tell the two apart.
+fn identity(program: &Program, endpoint: &Endpoint, family: Family) -> Option<picket_engine::Identity> {
+    match endpoint {
+        Endpoint::Pod(object) => program.pod(object)?.identity(family),
+        Endpoint::Node { address, .. } | Endpoint::External(address) => Some(program.identity_of(*address)),
+    }
+}
+
+fn judged_alike(snapshot: &Snapshot, semantics: &Semantics, program: &Program) -> Result<(), TestCaseError> {
+    let mut judged: BTreeMap<&Flow, Judgement> = BTreeMap::new();
+    let flows = representative_flows(snapshot);
+    for flow in &flows {
+        let expected = picket_reference::judge(snapshot, semantics, flow);
+        prop_assert_eq!(program.judge(flow), expected.clone(), "{:?}", flow);
+        judged.insert(flow, expected);
+    }
+    for (flow, expected) in judged {
+        let host_network = [&flow.source, &flow.destination]
+            .into_iter()
+            .any(|end| match end {
+                Endpoint::Pod(object) => snapshot.pods.get(object).is_some_and(|pod| pod.host_network),
+                _ => false,
+            });
+        if !host_network {
+            let verdicts = by_allow_sets(program, flow);
+            prop_assert_eq!(
+                verdicts,
+                (expected.egress.verdict, expected.ingress.verdict),
+                "{:?}",
+                flow
+            );
+        }
+    }
+    Ok(())
+}
+
+/// Everything of a program that a delta reports on, by name.
+fn visible(program: &Program) -> BTreeMap<String, String> {
+    let mut seen = BTreeMap::new();
+    for pod in program.pods().filter(picket_engine::PodRef::is_managed) {
+        let state = (
+            pod.pod().addresses,
+            pod.pod().node.clone(),
+            Family::BOTH.map(|family| pod.identity(family)),
+            Direction::BOTH.map(|direction| pod.subject(direction)),
+        );
+        seen.insert(format!("pod {}", pod.pod().object), format!("{state:?}"));
+    }
+    for node in program.nodes() {
+        let identities: Vec<_> = node
+            .addresses
+            .iter()
+            .map(|&own| (own, program.identity_of(own)))
+            .collect();
+        seen.insert(format!("node {}", node.name), format!("{identities:?}"));
+    }
+    for (prefix, identity) in program.prefixes() {
+        seen.insert(format!("prefix {prefix}"), identity.to_string());
+    }
+    let identities: Vec<_> = program.identities().collect();
+    seen.insert("identities".to_owned(), format!("{identities:?}"));
+    for (subject, direction) in program.subjects() {
+        let allowed = (program.allow_set(subject), program.own_node_allow_set(subject));
+        seen.insert(format!("subject {subject}"), format!("{direction} {allowed:?}"));
+    }
+    seen
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(48))]
+
+    #[test]
+    fn the_engine_says_what_the_reference_says(
+        snapshot in generate::snapshot(Shape::Tiered, 5),
+        semantics in semantics(),
+    ) {
+        let engine = Engine::compile(&snapshot, semantics.clone());
+        judged_alike(&snapshot, &semantics, engine.program())?;
+    }
+
+    #[test]
+    fn incremental_is_from_scratch(events in generate::events(Shape::Tiered, 16), semantics in semantics()) {
+        let (mut store, mut engine) = (Store::new(), Engine::new(semantics.clone()));
+        let mut seen = visible(engine.program());
+        for event in events {
+            store.apply(event.clone());
+            let delta = engine.apply(event.clone());
+            let scratch = Engine::compile(&store.snapshot(), semantics.clone());
+            prop_assert!(equivalent(engine.program(), scratch.program()), "after {:?}", event);
+            prop_assert_eq!(
+                engine.program().identities().count(),
+                scratch.program().identities().count(),
+                "after {:?}", event
+            );
+            prop_assert_eq!(engine.program().subjects().count(), scratch.program().subjects().count());
+            let now = visible(engine.program());
+            if delta.is_empty() {
+                prop_assert_eq!(&seen, &now, "after {:?}", event);
+            }
+            prop_assert_eq!(engine.apply(event), Delta::default());
+            prop_assert_eq!(&now, &visible(engine.program()));
+            seen = now;
+        }
+        judged_alike(&store.snapshot(), &semantics, engine.program())?;
+    }
+}
+
+#[test]
+fn repeated_compiles_give_the_same_numbers() {
+    use proptest::strategy::ValueTree;
+    let mut runner = proptest::test_runner::TestRunner::deterministic();
+    for _ in 0..8 {
+        let snapshot = generate::snapshot(Shape::Tiered, 5)
+            .new_tree(&mut runner)
+            .unwrap()
+            .current();
+        let [one, other] = [0, 1].map(|_| Engine::compile(&snapshot, Semantics::default()));
+        assert_eq!(visible(one.program()), visible(other.program()));
+    }
+}
