@@ -9,4 +9,5 @@ mod text;
 
 pub use command::commands;
 pub use json::{json, value as json_value};
+pub(crate) use text::FLAGS;
 pub use text::{block, text};

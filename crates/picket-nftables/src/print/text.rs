@@ -331,7 +331,7 @@ pub(super) const STATES: [State; 5] = [
 ];
 
 /// The flags of a TCP header by bit, lowest first.
-pub(super) const FLAGS: [&str; 6] = ["fin", "syn", "rst", "psh", "ack", "urg"];
+pub(crate) const FLAGS: [&str; 6] = ["fin", "syn", "rst", "psh", "ack", "urg"];
 
 pub(super) fn flags(bits: u8) -> Vec<&'static str> {
     FLAGS

@@ -3,7 +3,7 @@
 use picket_dataplane::Objects;
 use picket_nftables::diff::Operation;
 use picket_nftables::model::*;
-use picket_nftables::print;
+use picket_nftables::{parse, print};
 use proptest::prelude::*;
 
 use crate::arbitrary::table;
@@ -42,6 +42,12 @@ proptest! {
         let plan = Table::difference(Some(&old), &new);
         prop_assert_eq!(plan.is_empty(), old == new);
         prop_assert_eq!(Table::applied(Some(&old), &plan), Ok(new), "{}", print::commands(old.name(), &plan));
+    }
+
+    #[test]
+    fn json_is_read_back_as_it_was_written(bytes in bytes()) {
+        let table = table(&bytes);
+        prop_assert_eq!(parse::table(&print::json(&table)).expect("our own"), table);
     }
 
     #[test]

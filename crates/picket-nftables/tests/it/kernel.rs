@@ -1,11 +1,22 @@
 //! What nft and the kernel make of a printed table.
 
 use std::io::Write;
+use std::net::IpAddr;
 use std::process::{Command, Stdio};
 
-use picket_nftables::print;
+use picket_dataplane::Objects;
+use picket_net::{AddressSet, PortRange, Protocol, TrafficSet};
+use picket_nftables::model::{InterfaceName, Map, Set, Table};
+use picket_nftables::render::documented::{
+    Interface, Options, Peers, PodView, PolicyOnPod, ResolvedRule, ResolvedSide, Targets, render,
+};
+use picket_nftables::{parse, print};
+use picket_policy::{Action, ObjectRef, Tier};
+use proptest::prelude::*;
+use proptest::strategy::ValueTree;
+use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 
-use crate::sample;
+use crate::{arbitrary, sample};
 
 /// Runs `script` with a shell in a network namespace of its own, `input` on its standard input; what it prints.
 pub(crate) fn in_namespace(script: &str, input: &str) -> String {
@@ -28,25 +39,129 @@ pub(crate) fn in_namespace(script: &str, input: &str) -> String {
     String::from_utf8(output.stdout).expect("nft prints UTF-8")
 }
 
+/// What a listing of `table` looks like after `script` has run, as a table again.
+fn listed(script: &str, table: &Table, input: &str) -> Table {
+    let script = format!("{script}; nft -n -j list table inet {}", table.name());
+    let listing = in_namespace(&script, input);
+    parse::table(&listing).expect("a listing of one of our tables")
+}
+
+/// nft 1.0.6 reads no comments of sets and maps from JSON.
+fn without_comments_of_sets(table: &Table) -> Table {
+    let mut draft = table.clone().into_draft();
+    for set in &mut draft.sets {
+        let elements = set.elements().iter().cloned();
+        *set = Set::new(set.name().clone(), set.key().to_vec(), set.interval(), elements).expect("a set");
+    }
+    for map in &mut draft.maps {
+        let elements = map.elements().clone();
+        let (name, key) = (map.name().clone(), map.key().to_vec());
+        *map = Map::new(name, key, map.gives(), map.interval(), elements).expect("a map");
+    }
+    draft.check().expect("a table")
+}
+
 #[test]
-fn text_and_json_load_and_mean_the_same() {
-    let table = sample::table();
-    let from_text = in_namespace(
-        "nft -f -; nft list table inet picket-sample",
-        &print::text(&table),
-    );
-    let from_json = in_namespace(
-        "nft -j -f -; nft list table inet picket-sample",
-        &print::json(&table),
-    );
-    // nft 1.0.6 reads no comments of tables and chains from JSON.
-    let without_comments = |text: &str| -> String {
-        let lines = text
-            .lines()
-            .filter(|line| !line.trim_start().starts_with("comment "));
-        lines.map(|line| format!("{line}\n")).collect()
+fn a_table_loads_from_text_and_from_json_and_is_listed_as_it_was() {
+    for table in [sample::table(), arbitrary::table(&[]), documented()] {
+        let expected = parse::shown(&table);
+        assert_eq!(listed("nft -f -", &table, &print::text(&table)), expected);
+        let loaded = listed("nft -j -f -", &table, &print::json(&table));
+        assert_eq!(loaded, without_comments_of_sets(&expected));
+    }
+}
+
+/// What the renderer made of the document's complete example.
+fn documented() -> Table {
+    let peers = |name: &InterfaceName, texts: &[&str]| {
+        let addresses = texts
+            .iter()
+            .map(|text| text.parse::<IpAddr>().expect("an address"))
+            .collect();
+        Peers::Some {
+            hosts: Targets::from([(name.clone(), addresses)]),
+            blocks: AddressSet::all(),
+        }
     };
-    assert_eq!(without_comments(&from_json), without_comments(&from_text));
+    let eth0 = InterfaceName::new("eth0").expect("an interface name");
+    let ports = |first, last| PortRange::new(first, last).expect("a range").into();
+    let traffic = TrafficSet::of(Protocol::TCP, ports(80, 80))
+        .union(&TrafficSet::of(Protocol::TCP, ports(8080, 8090)))
+        .union(&TrafficSet::from(Protocol::SCTP))
+        .union(&TrafficSet::from(Protocol::ICMPV6));
+    let rule = ResolvedRule {
+        index: 0,
+        action: Action::Accept,
+        peers: peers(&eth0, &["10.0.0.1", "2001:db8::1"]),
+        traffic,
+        named: vec![],
+    };
+    let side = ResolvedSide {
+        isolates: true,
+        rules: vec![rule],
+    };
+    let policy = PolicyOnPod {
+        object: ObjectRef::new("NetworkPolicy", "default", &"p".repeat(200)),
+        tier: Tier::NetworkPolicy,
+        interfaces: vec![eth0.clone()],
+        ingress: side.clone(),
+        egress: side,
+    };
+    let view = PodView {
+        pod: ObjectRef::new("Pod", "default", "web"),
+        interfaces: vec![Interface {
+            name: eth0,
+            addresses: vec![[10, 0, 0, 9].into()],
+            cluster: true,
+        }],
+        own_node: ["192.0.2.1", "2001:db8::ffff"]
+            .iter()
+            .map(|text| text.parse::<IpAddr>().expect("one"))
+            .collect(),
+        policies: vec![policy],
+    };
+    render(
+        &view,
+        Options {
+            accept_icmp: true,
+            accept_icmpv6: true,
+        },
+    )
+    .expect("a table")
+    .0
+}
+
+#[test]
+fn the_kernel_takes_every_plan_and_has_then_what_the_model_says() {
+    let mut runner = TestRunner::new_with_rng(
+        Config::default(),
+        TestRng::deterministic_rng(RngAlgorithm::ChaCha),
+    );
+    let bytes = prop::collection::vec(any::<u8>(), 160);
+    let mut tables = vec![];
+    for _ in 0..20 {
+        let bytes = bytes.new_tree(&mut runner).expect("bytes").current();
+        let mut near = bytes.clone();
+        near[40] ^= 1;
+        near[90] ^= 3;
+        tables.extend([arbitrary::table(&bytes), arbitrary::table(&near)]);
+    }
+    // One namespace and one shell: every step's commands in a file, every listing on a line of its own.
+    let (mut script, mut state) = (String::new(), None);
+    for table in &tables {
+        let plan = Table::difference(state, table);
+        let commands = print::commands(table.name(), &plan);
+        script.push_str(&format!(
+            "nft -f - <<'END'\n{commands}END\nnft -n -j list table inet t1; echo\n"
+        ));
+        state = Some(table);
+    }
+    let listings = in_namespace("sh -e", &script);
+    let mut listings = listings.lines().filter(|line| !line.is_empty());
+    for table in &tables {
+        let listing = listings.next().expect("a listing for every table");
+        assert_eq!(parse::table(listing).expect("one of ours"), parse::shown(table));
+    }
 }
 
 #[test]
