@@ -1,53 +1,38 @@
 //! The codes of diagnostics about the objects of a cluster.
 
-use picket_policy::Code;
+picket_policy::codes! {
+    DUPLICATE "C001" "An object that is written twice"
+        "Two objects of the input have the same kind, namespace and name, so only one of them would exist in a cluster. The first is used. Two policies that differ become one: it isolates every pod that either selects in every direction that either isolates, and allows nothing."
 
-/// Every code of this crate with what it means, for the documentation.
-pub const CODES: [(Code, &str); 10] = [
-    (DUPLICATE, "two objects have the same kind, namespace and name"),
-    (
-        NAME_LABEL,
-        "the label `kubernetes.io/metadata.name` contradicts the name of its Namespace",
-    ),
-    (
-        ADDRESS_TAKEN,
-        "two pods, or a pod and a node, have the same address",
-    ),
-    (ADDRESS_FAMILY, "a pod has two addresses of one family"),
-    (ADDRESS, "a text is no IP address"),
-    (NO_ADDRESS_LEFT, "the range of made-up IPv4 addresses is used up"),
-    (
-        UNKNOWN_NAMESPACE,
-        "a policy is in, or names, a namespace that the input does not have",
-    ),
-    (
-        UNKNOWN_PORT_NAME,
-        "a policy names a container port that no pod has",
-    ),
-    (LABEL, "a label is not text"),
-    (
-        PORT,
-        "a container port is no number from 1 to 65535, or has an unknown protocol",
-    ),
-];
+    NAME_LABEL "C002" "A namespace that says it is called otherwise"
+        "The API server sets the label `kubernetes.io/metadata.name` of every namespace to its name, whatever is written. picket does the same."
 
-/// Two objects have the same kind, namespace and name.
-pub const DUPLICATE: Code = Code("C001");
-/// A Namespace says that it is called otherwise.
-pub const NAME_LABEL: Code = Code("C002");
-/// Two pods, or a pod and a node, have the same address.
-pub const ADDRESS_TAKEN: Code = Code("C003");
-/// A pod has two addresses of one family.
-pub const ADDRESS_FAMILY: Code = Code("C004");
-/// A text is no IP address.
-pub const ADDRESS: Code = Code("C005");
-/// The range of made-up IPv4 addresses is used up.
-pub const NO_ADDRESS_LEFT: Code = Code("C006");
-/// A policy is in, or names, a namespace that the input does not have.
-pub const UNKNOWN_NAMESPACE: Code = Code("C007");
-/// A policy names a container port that no pod has.
-pub const UNKNOWN_PORT_NAME: Code = Code("C008");
-/// A label is not text.
-pub const LABEL: Code = Code("C009");
-/// A container port cannot be one.
-pub const PORT: Code = Code("C010");
+    ADDRESS_TAKEN "C003" "An address that belongs to something else"
+        "Two running pods, or a pod and a node, have the same address, and nobody can tell whose packets are whose. A pod that uses its node's network says `hostNetwork: true`. Otherwise the later pod by namespace and name is judged with made-up addresses instead of its own."
+
+    ADDRESS_FAMILY "C004" "A pod with two addresses of one family"
+        "A pod has at most one IPv4 and one IPv6 address. The first of each family is used."
+
+    ADDRESS "C005" "A text that is no IP address"
+        "The field holds an IP address, such as 10.0.0.1 or fd00::1. It is read as if it were left out."
+
+    NO_ADDRESS_LEFT "C006" "No made-up address left"
+        "Pods without an address get made-up ones, IPv4 from 198.18.0.0/15. The range has 131,070, and the pod that is named has an IPv6 address only."
+
+    UNKNOWN_NAMESPACE "C007" "A namespace that the input does not have"
+        "A policy is in a namespace, or names one by its label `kubernetes.io/metadata.name`, of which the input has neither a Namespace nor a pod. Nothing there is selected. Namespaces that every cluster has, such as `kube-system`, are not reported when they are named by label."
+
+    UNKNOWN_PORT_NAME "C008" "A port name that no pod has"
+        "A policy names a container port, and no pod of the input declares one of that name and protocol. The name matches no connection."
+
+    PORT "C009" "A container port that is none"
+        "`containerPort` is a number from 1 to 65535, and `protocol` is TCP, UDP or SCTP. The port is read as if it were left out."
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn codes_are_unique_and_ascending() {
+        assert!(super::ALL.windows(2).all(|pair| pair[0].code < pair[1].code));
+    }
+}

@@ -7,6 +7,8 @@ use picket_policy::{
     Side, Tier,
 };
 
+use smol_str::SmolStr;
+
 use crate::codes;
 use crate::written::{Spec, Written};
 
@@ -14,7 +16,8 @@ use crate::written::{Spec, Written};
 pub(super) fn unique(objects: Vec<Written>, diagnostics: &mut Vec<Diagnostic>) -> Vec<Written> {
     let mut first: BTreeMap<ObjectRef, usize> = BTreeMap::new();
     let mut unique: Vec<Written> = Vec::with_capacity(objects.len());
-    for written in objects {
+    for mut written in objects {
+        forget_uid(&mut written);
         let kept = first
             .get(&written.object)
             .copied()
@@ -42,6 +45,16 @@ pub(super) fn unique(objects: Vec<Written>, diagnostics: &mut Vec<Diagnostic>) -
         diagnostics.push(diagnostic.note(note));
     }
     unique
+}
+
+/// Files of different times may hold one object under several uids; a snapshot from files has none.
+fn forget_uid(written: &mut Written) {
+    written.object.uid = SmolStr::default();
+    match &mut written.spec {
+        Spec::Policy(policy) => policy.object.uid = SmolStr::default(),
+        Spec::Service(service) => service.object.uid = SmolStr::default(),
+        Spec::Namespace(_) | Spec::Node(_) | Spec::Pod(_) => {}
+    }
 }
 
 /// Whether two policies are equal but for where they stand.

@@ -504,3 +504,15 @@ fn the_first_of_two_pods_counts() {
     assert_eq!(addresses(&snapshot), ["x/a 10.0.0.1"]);
     assert_eq!(found(&diagnostics), [(codes::DUPLICATE.0, Severity::Error)]);
 }
+
+#[test]
+fn uids_of_dumps_tell_no_objects_apart() {
+    let with_uid = |uid: &str| {
+        let mut written = plain("x/a", &["10.0.0.1"]);
+        written.object.uid = uid.into();
+        written
+    };
+    let (snapshot, diagnostics) = assemble(vec![with_uid("1"), with_uid("2")]);
+    assert_eq!(found(&diagnostics), [(codes::DUPLICATE.0, Severity::Error)]);
+    assert!(snapshot.pods.keys().all(|object| object.uid.is_empty()));
+}

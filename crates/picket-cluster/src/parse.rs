@@ -1,0 +1,119 @@
+//! Documents of the kinds that say what exists: Namespace, Node, Pod, Service, and workloads.
+//!
+//! Only what picket uses is read, and only that must have the right type; every other field may be anything. What
+//! cannot be read is left out with a diagnostic.
+
+mod field;
+mod labels;
+mod namespace;
+mod node;
+mod pod;
+mod service;
+mod workload;
+
+#[cfg(test)]
+mod tests;
+
+use picket_policy::document::Manifest;
+use picket_policy::{Cursor, Diagnostic, Header, OwnerReference, Reader, Scope, Unreadable, header};
+
+use self::field::Fields;
+use crate::Owner;
+use crate::written::{Spec, Written};
+
+/// A kind that [`parse`] reads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Namespace,
+    Node,
+    Pod,
+    Service,
+    /// A workload whose pod template stands below these fields.
+    Workload(&'static [&'static str]),
+}
+
+impl Kind {
+    /// The kind of this API group (`""` for the core) and name, whatever the version.
+    fn of(group: &str, kind: &str) -> Option<Self> {
+        const TEMPLATE: &[&str] = &["spec", "template"];
+        match (group, kind) {
+            ("", "Namespace") => Some(Self::Namespace),
+            ("", "Node") => Some(Self::Node),
+            ("", "Pod") => Some(Self::Pod),
+            ("", "Service") => Some(Self::Service),
+            ("", "ReplicationController")
+            | ("apps" | "extensions", "Deployment" | "ReplicaSet" | "DaemonSet")
+            | ("apps", "StatefulSet")
+            | ("batch", "Job") => Some(Self::Workload(TEMPLATE)),
+            ("batch", "CronJob") => Some(Self::Workload(&["spec", "jobTemplate", "spec", "template"])),
+            _ => None,
+        }
+    }
+}
+
+/// Whether [`parse`] reads objects of this `apiVersion` and `kind`.
+pub fn is_cluster_kind(api_version: &str, kind: &str) -> bool {
+    Kind::of(group(api_version), kind).is_some()
+}
+
+fn group(api_version: &str) -> &str {
+    api_version.split_once('/').map_or("", |(group, _)| group)
+}
+
+/// Reads one object; `None` for kinds that say nothing about the cluster, and for an object whose namespace cannot be
+/// read, of which nothing can be used.
+pub fn parse(manifest: &Manifest, diagnostics: &mut Vec<Diagnostic>) -> Option<Written> {
+    let kind = Kind::of(group(manifest.api_version()), manifest.kind())?;
+    let (mut reader, root) = manifest.reader();
+    let written = read(manifest, kind, root, &mut reader);
+    diagnostics.extend(reader.finish());
+    written.ok()
+}
+
+fn read<'a>(
+    manifest: &'a Manifest,
+    kind: Kind,
+    root: Cursor<'a>,
+    reader: &mut Reader<'a>,
+) -> Result<Written, Unreadable> {
+    let scope = match kind {
+        Kind::Namespace => Scope::Namespace,
+        Kind::Node => Scope::Cluster,
+        Kind::Pod | Kind::Service | Kind::Workload(_) => Scope::Namespaced,
+    };
+    let mut fields = root.fields(reader)?;
+    let Header {
+        object,
+        labels,
+        owners,
+        ..
+    } = header(manifest, scope, &mut fields, reader)?;
+    let root = Some(root);
+    let metadata = reader.mapping(&root, "metadata");
+    let labels = labels::complete(reader, &metadata, labels);
+    let mut spec = match kind {
+        Kind::Namespace => Spec::Namespace(namespace::parse(reader, &root, labels)),
+        Kind::Node => Spec::Node(node::parse(reader, &root, labels)),
+        Kind::Pod => Spec::Pod(pod::parse(reader, &root, labels)),
+        Kind::Service => Spec::Service(service::parse(reader, &root, object.clone())),
+        Kind::Workload(template) => Spec::Pod(workload::parse(reader, &root, template)),
+    };
+    if let Spec::Pod(pod) = &mut spec {
+        pod.owners = controller_first(owners);
+    }
+    let name = reader.field(&metadata, "name").or(root);
+    let range = name.map_or(0..0, |name| name.node().range.clone());
+    let span = reader.source().span(range);
+    Ok(Written { object, span, spec })
+}
+
+fn controller_first(references: Vec<OwnerReference>) -> Vec<Owner> {
+    let (controller, others): (Vec<_>, Vec<_>) = references.into_iter().partition(|owner| owner.controller);
+    let owners = controller.into_iter().chain(others);
+    owners
+        .map(|owner| Owner {
+            kind: owner.kind,
+            name: owner.name,
+        })
+        .collect()
+}

@@ -1,0 +1,110 @@
+//! Pod, and the pod template of workloads.
+
+use std::net::IpAddr;
+
+use picket_net::Protocol;
+
+use picket_policy::{Labels, Reader};
+
+use super::field::{Field, Fields};
+use crate::written::{Located, WrittenPod};
+use crate::{NamedPort, codes};
+
+pub(super) fn parse<'a>(reader: &mut Reader<'a>, root: &Field<'a>, labels: Labels) -> WrittenPod {
+    let status = reader.mapping(root, "status");
+    let phase = reader.string(&status, "phase");
+    WrittenPod {
+        finished: phase.is_some_and(|phase| phase == "Succeeded" || phase == "Failed"),
+        addresses: addresses(reader, &status, "podIPs", "podIP"),
+        host_addresses: addresses(reader, &status, "hostIPs", "hostIP")
+            .into_iter()
+            .map(|address| address.value)
+            .collect(),
+        labels,
+        ..spec(reader, root)
+    }
+}
+
+/// What the `spec` of a pod or pod template says.
+pub(super) fn spec<'a>(reader: &mut Reader<'a>, template: &Field<'a>) -> WrittenPod {
+    let spec = reader.mapping(template, "spec");
+    let mut pod = WrittenPod {
+        node: reader.string(&spec, "nodeName").filter(|node| !node.is_empty()),
+        host_network: reader.boolean(&spec, "hostNetwork"),
+        ..WrittenPod::default()
+    };
+    for container in reader.mappings(&spec, "containers") {
+        ports(reader, &container, &mut pod);
+    }
+    for container in reader.mappings(&spec, "initContainers") {
+        // Sidecars run as long as the pod does; other init containers are gone before it serves.
+        let restarts = reader.string(&container, "restartPolicy");
+        if restarts.is_some_and(|restarts| restarts == "Always") {
+            ports(reader, &container, &mut pod);
+        }
+    }
+    pod.ports.sort();
+    pod.ports.dedup();
+    pod.declared_ports.sort();
+    pod.declared_ports.dedup();
+    pod
+}
+
+/// A list `[{ip: …}]` and the older single field, which repeats its first item.
+fn addresses<'a>(
+    reader: &mut Reader<'a>,
+    status: &Field<'a>,
+    list: &'static str,
+    single: &'static str,
+) -> Vec<Located<IpAddr>> {
+    let mut addresses = Vec::new();
+    for item in reader.mappings(status, list) {
+        addresses.extend(reader.address(&item, "ip"));
+    }
+    let single = reader.address(status, single);
+    addresses.extend(single.filter(|single| addresses.iter().all(|address| address.value != single.value)));
+    addresses
+}
+
+fn ports<'a>(reader: &mut Reader<'a>, container: &Field<'a>, pod: &mut WrittenPod) {
+    for port in reader.mappings(container, "ports") {
+        let Some(number) = number(reader, &port) else {
+            continue;
+        };
+        let Some(protocol) = protocol(reader, &port) else {
+            continue;
+        };
+        pod.declared_ports.push((protocol, number));
+        if let Some(name) = reader.string(&port, "name").filter(|name| !name.is_empty()) {
+            pod.ports.push(NamedPort {
+                name,
+                protocol,
+                port: number,
+            });
+        }
+    }
+}
+
+fn number<'a>(reader: &mut Reader<'a>, port: &Field<'a>) -> Option<u16> {
+    let number = reader.integer(port, "containerPort")?;
+    let valid = u16::try_from(number).ok().filter(|&number| number != 0);
+    if valid.is_none() {
+        let field = reader.field(port, "containerPort")?;
+        let message = format!("Invalid value: {number}: must be between 1 and 65535, inclusive");
+        reader.error(codes::PORT, &field, message);
+    }
+    valid
+}
+
+fn protocol<'a>(reader: &mut Reader<'a>, port: &Field<'a>) -> Option<Protocol> {
+    let Some(field) = reader.field(port, "protocol") else {
+        return Some(Protocol::TCP);
+    };
+    let name = field.string(reader).ok()?;
+    let protocol = Protocol::from_api_name(name);
+    if protocol.is_none() {
+        let message = format!("Unsupported value: {name:?}: supported values: \"SCTP\", \"TCP\", \"UDP\"");
+        reader.error(codes::PORT, &field, message);
+    }
+    protocol
+}
