@@ -9,4 +9,5 @@
 mod arbitrary;
 mod difference;
 mod kernel;
+mod reference;
 mod sample;

@@ -2,6 +2,7 @@
 //! network namespace. `docs/nftables.md` lists every deviation with its reason.
 
 mod policy;
+mod resolve;
 mod skeleton;
 mod view;
 

@@ -56,6 +56,14 @@ impl PolicyOnPod {
         }
     }
 
+    /// Whether it isolates the pod or has rules, in any direction.
+    pub(super) fn says_something(&self) -> bool {
+        Direction::BOTH.iter().any(|&direction| {
+            let side = self.side(direction);
+            side.isolates || !side.rules.is_empty()
+        })
+    }
+
     /// Whether it isolates the pod in one direction, in the NetworkPolicy tier.
     pub(super) fn isolates(&self, direction: Direction) -> bool {
         self.tier == Tier::NetworkPolicy && self.side(direction).isolates
@@ -82,8 +90,7 @@ pub struct ResolvedRule {
     pub peers: Peers,
     /// What all of the peers may exchange. Ports by name are here for ingress, where the pod itself resolves them.
     pub traffic: TrafficSet,
-    /// Egress rules with ports by name: what the names mean to those peers that have such ports. Peers to whom they
-    /// mean the same are together.
+    /// Egress rules with ports by name: each port that a name stands for, with those of the peers that have it.
     pub named: Vec<(TrafficSet, Targets)>,
 }
 

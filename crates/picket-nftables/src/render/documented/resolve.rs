@@ -1,0 +1,158 @@
+//! From the compiled program to what the layout needs of one pod.
+
+use std::net::IpAddr;
+
+use picket_cluster::Pod;
+use picket_engine::{PeerView, PodRef, PolicyView, Program, RuleView, SideView};
+use picket_net::AddressSet;
+use picket_policy::{Block, List, ObjectRef, Peer};
+
+use super::{Interface, Peers, PodView, PolicyOnPod, ResolvedRule, ResolvedSide, Targets};
+use crate::model::InterfaceName;
+
+impl PodView {
+    /// A pod on the cluster network, whose interface in the pod is `interface`. `None` when there is no such pod.
+    ///
+    /// Policies do not apply to hostNetwork pods and finished pods: they are pods that no policy selects.
+    pub fn of(program: &Program, pod: &ObjectRef, interface: &InterfaceName) -> Option<Self> {
+        let found = program.pod(pod)?;
+        let resolve = Resolve { program, interface };
+        let policies = program.policy_views(pod);
+        let policies = policies.iter().map(|policy| resolve.policy(policy));
+        Some(Self {
+            pod: pod.clone(),
+            interfaces: vec![Interface {
+                name: interface.clone(),
+                addresses: found.pod().addresses.iter().collect(),
+                cluster: true,
+            }],
+            own_node: own_node(program, found.pod()),
+            policies: policies.filter(PolicyOnPod::says_something).collect(),
+        })
+    }
+}
+
+/// The addresses of the node of a pod, and of the hostNetwork pods there, which have the node's network.
+fn own_node(program: &Program, pod: &Pod) -> AddressSet {
+    let Some(name) = &pod.node else {
+        return AddressSet::empty();
+    };
+    let node = program
+        .node(name)
+        .into_iter()
+        .flat_map(|node| node.addresses.iter().copied());
+    let of_pods = program
+        .pods()
+        .map(|other| other.pod())
+        .filter(|other| other.host_network && !other.finished && other.node.as_ref() == Some(name))
+        .flat_map(|other| other.addresses.iter());
+    node.chain(of_pods).collect()
+}
+
+struct Resolve<'a> {
+    program: &'a Program,
+    interface: &'a InterfaceName,
+}
+
+impl Resolve<'_> {
+    fn policy(&self, view: &PolicyView<'_>) -> PolicyOnPod {
+        PolicyOnPod {
+            object: view.policy.object.clone(),
+            tier: view.policy.tier,
+            interfaces: vec![self.interface.clone()],
+            ingress: self.side(&view.ingress),
+            egress: self.side(&view.egress),
+        }
+    }
+
+    fn side(&self, side: &SideView<'_>) -> ResolvedSide {
+        ResolvedSide {
+            isolates: side.isolates,
+            rules: side.rules.iter().map(|rule| self.rule(rule)).collect(),
+        }
+    }
+
+    fn rule(&self, rule: &RuleView<'_>) -> ResolvedRule {
+        let named = rule.named.iter().map(|(traffic, pods)| {
+            let addresses = pods
+                .iter()
+                .flat_map(|pod| self.matched_addresses(*pod, &rule.peers))
+                .collect();
+            (traffic.clone(), self.over_the_interface(addresses))
+        });
+        ResolvedRule {
+            index: rule.rule.index,
+            action: rule.rule.action,
+            peers: self.peers(&rule.peers),
+            traffic: rule.traffic.clone(),
+            named: named.collect(),
+        }
+    }
+
+    fn over_the_interface(&self, addresses: AddressSet) -> Targets {
+        Targets::from([(self.interface.clone(), addresses)])
+    }
+
+    fn peers(&self, peers: &List<PeerView<'_>>) -> Peers {
+        let List::Items(peers) = peers else {
+            return Peers::Anyone;
+        };
+        let pods = peers
+            .iter()
+            .flat_map(|peer| &peer.pods)
+            .flat_map(|pod| pod.pod().addresses.iter());
+        let nodes = peers
+            .iter()
+            .flat_map(|peer| &peer.nodes)
+            .flat_map(|node| node.addresses.iter().copied());
+        let blocks = peers.iter().filter_map(|peer| match peer.peer {
+            Peer::Block(block) => Some(self.block(block)),
+            Peer::Pods(_) | Peer::Nodes(_) => None,
+        });
+        Peers::Some {
+            hosts: self.over_the_interface(pods.chain(nodes).collect()),
+            blocks: blocks.fold(AddressSet::empty(), |all, block| all.union(&block)),
+        }
+    }
+
+    /// The addresses of one block: the exceptions are its own, they take nothing from other blocks.
+    fn block(&self, block: &Block) -> AddressSet {
+        let all = AddressSet::from(block.prefix);
+        let exceptions = block.except.iter().map(|prefix| prefix.range()).collect();
+        let unmatched = self
+            .program
+            .pods()
+            .filter(|pod| !self.block_sees(block, pod.pod()));
+        let unmatched: AddressSet = unmatched.flat_map(|pod| pod.pod().addresses.iter()).collect();
+        all.difference(&exceptions).difference(&unmatched)
+    }
+
+    /// Whether a block matches the addresses of a pod that are in it. A finished pod has none.
+    fn block_sees(&self, block: &Block, pod: &Pod) -> bool {
+        let counts = pod.host_network || self.program.semantics().ipblock_matches_pods;
+        pod.finished || (counts && (!pod.synthetic || block.prefix.length() == 0))
+    }
+
+    /// The addresses of a pod that any of `peers` means: a block may hold only one of them.
+    fn matched_addresses(&self, pod: PodRef<'_>, peers: &List<PeerView<'_>>) -> Vec<IpAddr> {
+        let matches = |address: IpAddr| match peers {
+            List::Absent => true,
+            List::Items(peers) => peers.iter().any(|peer| match peer.peer {
+                Peer::Block(block) => {
+                    block.prefix.contains(address)
+                        && !block.except.iter().any(|except| except.contains(address))
+                        && self.block_sees(block, pod.pod())
+                }
+                Peer::Pods(_) | Peer::Nodes(_) => peer
+                    .pods
+                    .iter()
+                    .any(|other| other.pod().object == pod.pod().object),
+            }),
+        };
+        pod.pod()
+            .addresses
+            .iter()
+            .filter(|&address| matches(address))
+            .collect()
+    }
+}
