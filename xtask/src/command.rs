@@ -86,3 +86,10 @@ pub(crate) fn say(line: &str) {
     // A closed standard error is no reason to fail.
     let _ = writeln!(std::io::stderr(), "{line}");
 }
+
+/// Writes to standard output.
+pub(crate) fn print(text: &str) -> Result<()> {
+    std::io::stdout()
+        .write_all(text.as_bytes())
+        .context("standard output cannot be written")
+}

@@ -4,9 +4,11 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
+mod codegen;
 mod command;
 mod demo;
 mod packages;
+mod picture;
 mod test;
 
 /// Developer commands of picket.
@@ -23,12 +25,18 @@ enum Task {
     Test(test::Arguments),
     /// Run the shop of `examples/shop` as network namespaces and probe its policies with real packets
     Demo,
+    /// Write the reference pages, and the outputs that pages show, anew
+    Codegen(codegen::Arguments),
+    /// Draw what a program printed on a terminal: reads standard input, writes an SVG
+    Picture(picture::Arguments),
 }
 
 fn main() -> ExitCode {
     let outcome = match Arguments::parse().task {
         Task::Test(arguments) => test::check(&arguments),
         Task::Demo => demo::demo(),
+        Task::Codegen(arguments) => codegen::generate(&arguments),
+        Task::Picture(arguments) => picture::picture(&arguments),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

@@ -10,6 +10,7 @@
 )]
 
 mod dependencies;
+mod generated;
 mod layout;
 mod licences;
 mod markdown;

@@ -7,13 +7,7 @@ use crate::assert_none;
 use crate::modules::{Module, modules};
 
 /// Lints against code that panics.
-const LINTS: [&str; 5] = [
-    "unwrap_used",
-    "expect_used",
-    "indexing_slicing",
-    "panic",
-    "cast_possible_truncation",
-];
+const LINTS: [&str; 4] = ["unwrap_used", "expect_used", "indexing_slicing", "panic"];
 
 /// Crates that are for tests and developers only, where a wrong literal should stop the program.
 const FOR_DEVELOPERS: [&str; 2] = ["picket-testing", "xtask"];
