@@ -20,6 +20,9 @@ pub(super) fn pages(programs: &Path) -> Result<Vec<Generated>> {
     let mut generated = Vec::new();
     for path in markdown()? {
         let text = fs::read_to_string(root().join(&path)).with_context(|| format!("{}", path.display()))?;
+        if text.starts_with(reference::GENERATED) {
+            continue;
+        }
         let text = refresh(&text, programs).with_context(|| format!("{}", path.display()))?;
         generated.push(Generated { path, text });
     }

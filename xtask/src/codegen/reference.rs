@@ -9,7 +9,8 @@ use anyhow::Result;
 use super::Generated;
 use crate::command::output;
 
-const GENERATED: &str = "<!-- Written by `cargo xtask codegen`. -->\n";
+/// How the pages begin that are written as a whole.
+pub(super) const GENERATED: &str = "<!-- Written by `cargo xtask codegen`. -->\n";
 
 /// Both pages. `programs` is the folder that holds `picket`.
 pub(super) fn pages(programs: &Path) -> Result<Vec<Generated>> {
@@ -68,22 +69,20 @@ fn subcommands(help: &str) -> Vec<&str> {
         .collect()
 }
 
-/// Every code, ascending, with what it is about.
+/// Every code with what it is about, by crate and number.
 fn diagnostics() -> String {
     let mut text = format!(
-        "{GENERATED}\n# Diagnostics\n\nWhat picket may say about manifests. A code keeps its meaning for ever.\n\n\
-         ## About objects of the cluster\n\n| code | meaning |\n|---|---|\n"
+        "{GENERATED}\n# Diagnostics\n\nWhat picket may say about manifests. A code keeps its meaning for ever.\n"
     );
-    for (code, meaning) in picket_cluster::codes::CODES {
-        let _ = writeln!(text, "| {code} | {meaning} |");
-    }
-    text.push_str("\n## About files and policies\n");
-    for explanation in picket_policy::code::ALL {
-        let _ = write!(
-            text,
-            "\n### {}: {}\n\n{}\n",
-            explanation.code, explanation.title, explanation.text
-        );
+    for (title, codes) in [
+        ("Files and policies", picket_policy::code::ALL),
+        ("Objects of the cluster", picket_cluster::codes::ALL),
+    ] {
+        let _ = write!(text, "\n## {title}\n");
+        for explanation in codes {
+            let (code, title, about) = (explanation.code, explanation.title, explanation.text);
+            let _ = write!(text, "\n### {code}: {title}\n\n{about}\n");
+        }
     }
     text
 }
