@@ -3,14 +3,18 @@
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
-use picket_cluster::{Endpoint, Flow, Semantics, Snapshot};
+use picket_cluster::{Endpoint, Flow, Object, Semantics, Snapshot};
 use picket_dataplane::{Crossing, Meaning, Packet};
 use picket_engine::Engine;
+use picket_net::Protocol;
 use picket_nftables::meaning::Interpreter;
 use picket_nftables::model::{InterfaceName, Table};
 use picket_nftables::print;
 use picket_nftables::render::documented::{Options, PodView, render};
 use picket_policy::{Direction, ObjectRef};
+use picket_testing::build::{
+    accept, admin_policy, baseline_policy, block, deny, node, nodes_where, pod, policy,
+};
 use picket_testing::flows::representative_flows;
 use picket_testing::generate::{Shape, snapshot};
 use proptest::prelude::*;
@@ -110,7 +114,7 @@ proptest! {
 
     #[test]
     fn network_policies_mean_what_the_specification_says(
-        snapshot in snapshot(Shape::V1, 5), semantics in semantics(),
+        snapshot in prop_oneof![snapshot(Shape::V1, 5), snapshot(Shape::ThreeValued, 4)], semantics in semantics(),
     ) {
         check(&snapshot, &semantics)?;
     }
@@ -120,5 +124,133 @@ proptest! {
         snapshot in snapshot(Shape::Tiered, 4), semantics in semantics(),
     ) {
         check(&snapshot, &semantics)?;
+    }
+}
+
+/// Every choice of semantics.
+fn every_semantics() -> impl Iterator<Item = Semantics> {
+    (0..8).map(|bits| Semantics {
+        ipblock_matches_pods: bits & 1 == 0,
+        accept_icmp: bits & 2 == 0,
+        accept_icmpv6: bits & 4 == 0,
+    })
+}
+
+#[test]
+fn what_is_rare_in_random_clusters_means_what_the_specification_says() {
+    let web = || {
+        pod("x/web")
+            .ip("10.0.0.1")
+            .ip("fd00::1")
+            .on("n1")
+            .port("http", Protocol::TCP, 8080)
+    };
+    let api = || {
+        pod("x/api")
+            .ip("10.0.0.2")
+            .ip("fd00::2")
+            .on("n2")
+            .port("http", Protocol::TCP, 80)
+    };
+    let made_up = || {
+        pod("x/made-up")
+            .ip("198.18.0.10")
+            .ip("2001:2::a")
+            .synthetic()
+            .port("http", Protocol::TCP, 81)
+    };
+    let host = || {
+        pod("x/host")
+            .ip("192.0.2.1")
+            .on("n1")
+            .host_network()
+            .port("http", Protocol::TCP, 82)
+    };
+    let nodes = || {
+        [
+            node("n1").ip("192.0.2.1").ip("fd00:ffff::1"),
+            node("n2").ip("192.0.2.2").label("role", "edge"),
+        ]
+        .map(Object::from)
+    };
+    let tcp = |port| accept().port(Protocol::TCP, port);
+    let named = || accept().named("http", Protocol::TCP);
+    for (sentence, policies) in [
+        (
+            "a block matches made-up addresses only when it is everything",
+            vec![
+                policy("x/a")
+                    .isolates(Direction::Ingress)
+                    .ingress(tcp(1).peer(block("198.18.0.0/15", &[])))
+                    .ingress(tcp(2).peer(block("0.0.0.0/0", &[])))
+                    .ingress(tcp(3).peer(block("0.0.0.0/0", &["198.18.0.10/32"])))
+                    .ingress(tcp(4).peer(block("::/0", &[])).peer(block("2001:2::/48", &[]))),
+            ],
+        ),
+        (
+            "an exception takes nothing from another block of the rule",
+            vec![
+                policy("x/a").isolates(Direction::Egress).egress(
+                    tcp(1)
+                        .peer(block("10.0.0.0/8", &["10.0.0.0/24"]))
+                        .peer(block("10.0.0.2/32", &[])),
+                ),
+            ],
+        ),
+        (
+            "a port by name means another number on each peer, and nothing on what is no pod",
+            vec![
+                policy("x/a")
+                    .isolates(Direction::Egress)
+                    .isolates(Direction::Ingress)
+                    .egress(named())
+                    .ingress(named().port(Protocol::TCP, 9)),
+            ],
+        ),
+        (
+            "a port by name counts for the addresses that a block holds, not for the pod",
+            vec![
+                policy("x/a")
+                    .isolates(Direction::Egress)
+                    .egress(named().peer(block("10.0.0.0/31", &[]))),
+            ],
+        ),
+        (
+            "another port of the same protocol takes nothing from the whole protocol",
+            vec![
+                policy("x/a").isolates(Direction::Egress).egress(
+                    tcp(80)
+                        .protocol(Protocol::TCP)
+                        .protocol(Protocol::from_number(47)),
+                ),
+            ],
+        ),
+        (
+            "an Admin deny of the own node comes first in egress, and last in ingress",
+            vec![
+                admin_policy("a", 1).egress(deny()).ingress(deny()),
+                policy("x/a").isolates(Direction::Egress).egress(accept()),
+            ],
+        ),
+        (
+            "a Baseline deny comes after the own node",
+            vec![baseline_policy("a", 1).egress(deny()).ingress(deny())],
+        ),
+        (
+            "nodes are peers by their addresses",
+            vec![
+                policy("x/a")
+                    .isolates(Direction::Ingress)
+                    .ingress(tcp(1).peer(nodes_where("role=edge"))),
+            ],
+        ),
+    ] {
+        let pods = [web(), api(), made_up(), host()].map(Object::from);
+        let policies = policies.into_iter().map(Object::from);
+        let snapshot: Snapshot = pods.into_iter().chain(nodes()).chain(policies).collect();
+        for semantics in every_semantics() {
+            let checked = check(&snapshot, &semantics);
+            assert!(checked.is_ok(), "{sentence}: {semantics:?}: {checked:?}");
+        }
     }
 }
