@@ -279,6 +279,15 @@ impl Program {
         allowed.map(|allowed| allowed.own_node).unwrap_or_default()
     }
 
+    /// The policies that can decide about a subject, in the order in which they are judged.
+    pub fn deciding_policies(&self, subject: SubjectId) -> impl Iterator<Item = &Arc<Policy>> {
+        let policies = self.subjects.key(subject).map(|key| &key.policies);
+        policies
+            .into_iter()
+            .flatten()
+            .map(|&id| &self.policies[id].policy)
+    }
+
     /// What a subject, or a pod without one, allows with one identity.
     pub fn traffic(&self, subject: Option<SubjectId>, peer: Identity) -> TrafficSet {
         match subject {

@@ -40,14 +40,14 @@ pub(crate) fn in_namespace(script: &str, input: &str) -> String {
 }
 
 /// What a listing of `table` looks like after `script` has run, as a table again.
-fn listed(script: &str, table: &Table, input: &str) -> Table {
+pub(crate) fn listed(script: &str, table: &Table, input: &str) -> Table {
     let script = format!("{script}; nft -n -j list table inet {}", table.name());
     let listing = in_namespace(&script, input);
     parse::table(&listing).expect("a listing of one of our tables")
 }
 
 /// nft 1.0.6 reads no comments of sets and maps from JSON.
-fn without_comments_of_sets(table: &Table) -> Table {
+pub(crate) fn without_comments_of_sets(table: &Table) -> Table {
     let mut draft = table.clone().into_draft();
     for set in &mut draft.sets {
         let elements = set.elements().iter().cloned();

@@ -8,6 +8,7 @@
 
 mod arbitrary;
 mod difference;
+mod indexed;
 mod kernel;
 mod reference;
 mod sample;

@@ -179,7 +179,7 @@ pub fn policy_hash(object: &ObjectRef) -> NameHash {
 }
 
 /// How comments name a policy: `namespace/name`, or `name` where there is no namespace.
-fn title(object: &ObjectRef) -> String {
+pub(super) fn title(object: &ObjectRef) -> String {
     if object.namespace.is_empty() {
         object.name.to_string()
     } else {

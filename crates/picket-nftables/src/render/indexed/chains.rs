@@ -1,0 +1,237 @@
+//! The chains.
+
+use std::collections::BTreeSet;
+
+use picket_dataplane::State;
+use picket_net::{Family, TrafficSet};
+
+use super::class::{ANY_TRAFFIC, Classes, NOBODY};
+use super::sets::{self, Exact};
+use super::view::{LocalSide, NodeView, Role};
+use super::{counter_name, name};
+use crate::model::{
+    Assigned, Base, Chain, End, Field, Hook, Match, Policy, Relation, Rule, Slot, Statement, Transport,
+    Value, Verdict,
+};
+
+/// Before `mangle` (-150): who gives packets a queueing priority in this hook does it after the scratch use is over.
+const PRIORITY: i32 = -200;
+
+/// The most counters in one rule; the kernel takes 128 expressions.
+const COUNTERS_PER_RULE: usize = 64;
+
+/// The table's chains, callers first.
+pub(super) fn chains(view: &NodeView, classes: &Classes) -> Vec<Chain> {
+    let mut chains = vec![forward()];
+    chains.extend(view.judges(Role::OwnNode).then(input));
+    chains.extend(sets::PRIORITIES.map(with_priority));
+    chains.push(judge(view));
+    chains.extend([classify_destination(), classify_source()]);
+    let sides = view.sides.iter().zip(&classes.sides);
+    chains.extend(sides.map(|(side, allowed)| subject(side, !allowed.is_empty())));
+    chains
+}
+
+/// The base chain of a node without restricted pods: nothing is looked at, not even by connection tracking.
+pub(super) fn idle() -> Chain {
+    base(Hook::Forward)
+}
+
+fn base(hook: Hook) -> Chain {
+    let base = Base {
+        hook,
+        priority: PRIORITY,
+        policy: Policy::Accept,
+    };
+    Chain::base(name(hook.keyword()), base)
+}
+
+fn forward() -> Chain {
+    let jump = End::Verdict(Verdict::Jump(name("judge")));
+    let [replies, always] = exempt();
+    base(Hook::Forward).with_rules([
+        replies,
+        always,
+        Rule::when([own(Family::Ipv4)], Verdict::Accept),
+        Rule::when([own(Family::Ipv6)], Verdict::Accept),
+        Rule::of(
+            [],
+            End::VerdictMap {
+                key: vec![Field::Priority],
+                map: name(sets::ARRIVAL_PRIORITY),
+            },
+        ),
+        Rule::of([], jump),
+        scratch(NOBODY),
+    ])
+}
+
+/// Packets from own pods to this node itself, as far as administrators restrict them. Nobody sees their priority later.
+fn input() -> Chain {
+    base(Hook::Input).with_rules(exempt().into_iter().chain(dispatch(Role::OwnNode)))
+}
+
+/// What is never judged: replies, and what IPv6 cannot do without.
+fn exempt() -> [Rule; 2] {
+    [
+        Rule::when(
+            [Match::state([State::Established, State::Related])],
+            Verdict::Accept,
+        ),
+        Rule::when(
+            [Match::is_in(Field::Icmpv6Type, name(sets::ALWAYS))],
+            Verdict::Accept,
+        ),
+    ]
+}
+
+/// A pod reaches itself, also through a service.
+fn own(family: Family) -> Match {
+    Match::Lookup {
+        key: vec![source(family), destination(family)],
+        relation: Relation::Is,
+        set: name(sets::own(family)),
+    }
+}
+
+/// Judges a packet that came with this priority, and gives the priority back: the way back from the jump remembers it.
+fn with_priority(priority: u32) -> Chain {
+    let jump = End::Verdict(Verdict::Jump(name("judge")));
+    Chain::regular(name(&sets::priority_chain(priority))).with_rules([Rule::of([], jump), scratch(priority)])
+}
+
+fn judge(view: &NodeView) -> Chain {
+    let roles = [Role::Egress, Role::Ingress].into_iter();
+    let rules = roles.filter(|&role| view.judges(role)).flat_map(dispatch);
+    Chain::regular(name("judge")).with_rules(rules)
+}
+
+/// To the chain of the own pod that the packet comes from or goes to.
+fn dispatch(role: Role) -> [Rule; 2] {
+    Family::BOTH.map(|family| {
+        let own_pod = match role {
+            Role::Egress | Role::OwnNode => source(family),
+            Role::Ingress => destination(family),
+        };
+        let end = End::VerdictMap {
+            key: vec![own_pod],
+            map: name(&sets::subjects(role, family)),
+        };
+        Rule::of([], end)
+    })
+}
+
+/// The chain that puts the peer class of the other end into the scratch field.
+fn classifier(role: Role) -> &'static str {
+    match role {
+        Role::Egress | Role::OwnNode => "classify-destination",
+        Role::Ingress => "classify-source",
+    }
+}
+
+fn classify_destination() -> Chain {
+    Chain::regular(name(classifier(Role::Egress))).with_rules(classify(destination))
+}
+
+fn classify_source() -> Chain {
+    Chain::regular(name(classifier(Role::Ingress))).with_rules(classify(source))
+}
+
+fn classify(peer: fn(Family) -> Field) -> Vec<Rule> {
+    let lookups = Family::BOTH.into_iter().flat_map(|family| {
+        [sets::blocks(family), sets::peers(family)].map(|map| {
+            let found = Assigned::Map {
+                key: vec![peer(family)],
+                map: name(map),
+            };
+            Rule::of([Statement::Set(Slot::Priority, found)], End::Next)
+        })
+    });
+    std::iter::once(scratch(NOBODY)).chain(lookups).collect()
+}
+
+/// Returns what one subject is allowed, so that the other end of the connection can be judged too; drops the rest.
+fn subject(side: &LocalSide, allows: bool) -> Chain {
+    let mut rules = Vec::new();
+    if allows {
+        rules.push(Rule::of(
+            [],
+            End::Verdict(Verdict::Jump(name(classifier(side.role)))),
+        ));
+        let traffic = Assigned::Map {
+            key: vec![Field::Priority],
+            map: name(&side.name()),
+        };
+        rules.push(Rule::of([Statement::Set(Slot::Priority, traffic)], End::Next));
+        rules.extend(
+            lookups(side.allowed.iter().map(|(traffic, _)| traffic))
+                .into_iter()
+                .map(|found| Rule::when([found], Verdict::Return)),
+        );
+    }
+    rules.extend(drop(side));
+    Chain::regular(name(&side.name())).with_rules(rules)
+}
+
+/// The lookups that find a packet in some of these kinds of traffic, the cheapest first.
+fn lookups<'a>(traffic: impl Iterator<Item = &'a TrafficSet>) -> Vec<Match> {
+    let mut any = false;
+    let mut used = BTreeSet::new();
+    for traffic in traffic {
+        any |= traffic.is_all();
+        if !traffic.is_all() {
+            used.extend(sets::kinds(traffic));
+        }
+    }
+    let class = [Field::Priority, Field::Protocol];
+    let port = Field::DestinationPort(Transport::Any);
+    let any = any.then(|| Match::is(Field::Priority, Value::priority(ANY_TRAFFIC)));
+    let lookups = used.into_iter().map(|kind| Match::Lookup {
+        key: match kind {
+            Exact::Protocols => class.to_vec(),
+            Exact::Ports | Exact::Ranges => [&class[..], &[port]].concat(),
+        },
+        relation: Relation::Is,
+        set: name(kind.set()),
+    });
+    any.into_iter().chain(lookups).collect()
+}
+
+/// Counts the packet for every policy that may be why, and drops it.
+fn drop(side: &LocalSide) -> Vec<Rule> {
+    let counts: Vec<_> = side
+        .denying
+        .iter()
+        .map(|policy| Statement::Count(counter_name(policy, side.role.direction())))
+        .collect();
+    let mut rules: Vec<_> = counts
+        .chunks(COUNTERS_PER_RULE)
+        .map(|chunk| Rule::of(chunk.iter().cloned(), End::Next))
+        .collect();
+    match rules.last_mut() {
+        Some(last) => last.end = End::Verdict(Verdict::Drop),
+        None => rules.push(Rule::when([], Verdict::Drop)),
+    }
+    rules
+}
+
+fn scratch(value: u32) -> Rule {
+    Rule::of(
+        [Statement::Set(Slot::Priority, Assigned::Constant(value))],
+        End::Next,
+    )
+}
+
+fn source(family: Family) -> Field {
+    match family {
+        Family::Ipv4 => Field::Ipv4Source,
+        Family::Ipv6 => Field::Ipv6Source,
+    }
+}
+
+fn destination(family: Family) -> Field {
+    match family {
+        Family::Ipv4 => Field::Ipv4Destination,
+        Family::Ipv6 => Field::Ipv6Destination,
+    }
+}

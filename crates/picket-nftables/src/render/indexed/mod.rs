@@ -1,0 +1,105 @@
+//! The indexed layout: constant work per new connection, whatever the number of policies.
+//!
+//! ```text
+//! forward        replies pass; the rest is judged, and leaves with the queueing priority it came with
+//! └ judge        address of an own pod → chain of its subject, once as source and once as destination
+//!   ├ egress-N   destination → peer class → traffic class → return, or count and drop
+//!   └ ingress-N  source      → peer class → traffic class → return, or count and drop
+//! ```
+//!
+//! `docs/nftables.md` says what each set holds and why the layout is as it is.
+
+mod chains;
+mod class;
+mod program;
+mod sets;
+mod view;
+
+use picket_engine::Program;
+use picket_policy::{Direction, ObjectRef};
+
+use super::documented::{policy_hash, title};
+use crate::model::{Comment, Counter, Draft, ModelError, Name, Table};
+use chains::chains;
+use class::Classes;
+use view::NodeView;
+
+/// The table's name.
+const TABLE: &str = "picket";
+
+/// Why the indexed layout cannot be rendered.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum IndexedError {
+    /// Two policies have one hash, so that their counters would have one name.
+    #[error("{0} and {1} have the same hash, so that their counters would have the same name")]
+    Collision(Box<ObjectRef>, Box<ObjectRef>),
+    /// The renderer made something that is no ruleset.
+    #[error(transparent)]
+    Model(#[from] ModelError),
+}
+
+/// The table of one node, or with `None` of one node that runs every pod.
+///
+/// Pods that run elsewhere or nowhere are peers only. A node that no policy restricts a pod of has the table with an
+/// empty base chain.
+pub fn render(program: &Program, node: Option<&str>) -> Result<Table, IndexedError> {
+    table(&NodeView::of(program, node))
+}
+
+/// The table for what `view` holds.
+fn table(view: &NodeView) -> Result<Table, IndexedError> {
+    let mut draft = Draft::new(name(TABLE));
+    draft.comment = Some(Comment::of(
+        "network policies of the pods on this node, written by picket",
+    ));
+    if !view.sides.is_empty() {
+        let classes = Classes::of(view);
+        draft.counters = counters(view)?;
+        draft.sets = sets::sets(view, &classes)?;
+        draft.maps = sets::maps(view, &classes)?;
+        draft.chains = chains(view, &classes);
+    } else {
+        draft.chains = vec![chains::idle()];
+    }
+    Ok(draft.check()?)
+}
+
+/// A counter for each policy and direction because of which packets of the node's pods can be dropped.
+fn counters(view: &NodeView) -> Result<Vec<Counter>, IndexedError> {
+    let mut owners = std::collections::BTreeMap::new();
+    for side in &view.sides {
+        for policy in &side.denying {
+            let owner = owners
+                .entry(counter_name(policy, side.role.direction()))
+                .or_insert(policy);
+            if *owner != policy {
+                return Err(IndexedError::Collision(
+                    Box::new((*owner).clone()),
+                    Box::new(policy.clone()),
+                ));
+            }
+        }
+    }
+    let counter = |(name, policy): (Name, &ObjectRef)| Counter {
+        name,
+        comment: Some(Comment::new(&title(policy), policy_hash(policy))),
+    };
+    Ok(owners.into_iter().map(counter).collect())
+}
+
+/// `drop-<direction>-<hash>`: packets that were dropped in this direction and that the policy may be why.
+fn counter_name(policy: &ObjectRef, direction: Direction) -> Name {
+    name(&format!("drop-{direction}-{}", policy_hash(policy)))
+}
+
+/// A name of this layout.
+#[expect(
+    clippy::expect_used,
+    reason = "every name here is a literal, a number or a hexadecimal hash behind letters"
+)]
+fn name(text: &str) -> Name {
+    Name::new(text).expect("names of this layout are nftables names")
+}
+
+#[cfg(test)]
+mod tests;

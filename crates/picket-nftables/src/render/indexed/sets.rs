@@ -1,0 +1,285 @@
+//! The sets and maps.
+
+use std::collections::BTreeSet;
+use std::net::IpAddr;
+
+use picket_net::{Family, PortSet, Protocol, TrafficSet};
+
+use super::class::Classes;
+use super::name;
+use super::view::{LocalSide, NodeView, Role};
+use crate::model::{Comment, Datatype, Datum, Key, Map, MapType, ModelError, Set, Value, Verdict};
+
+/// ICMPv6 that always passes.
+pub(super) const ALWAYS: &str = "icmpv6-always";
+
+/// The priority that a packet came with → the chain that gives it back.
+pub(super) const ARRIVAL_PRIORITY: &str = "arrival-priority";
+
+/// Queueing priorities that are given back: those of 802.1p, among them all that Linux derives from an IPv4 TOS.
+pub(super) const PRIORITIES: [u32; 8] = [0, 1, 2, 3, 4, 5, 6, 7];
+
+/// Packet too big, and neighbour discovery: solicitations, advertisements and redirects of routers and neighbours.
+const ALWAYS_TYPES: [u8; 6] = [2, 133, 134, 135, 136, 137];
+
+/// Ranges up to this length are listed port by port: mostly they are single ports that happen to be neighbours, and
+/// an exact lookup is cheaper than one of intervals.
+const LISTED_PORTS: u16 = 8;
+
+/// The sets that traffic other than "all" is looked up in, the cheapest first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Exact {
+    /// Traffic class and protocol.
+    Protocols,
+    /// Traffic class, protocol and destination port.
+    Ports,
+    /// Traffic class, protocol and range of destination ports.
+    Ranges,
+}
+
+impl Exact {
+    const ALL: [Self; 3] = [Self::Protocols, Self::Ports, Self::Ranges];
+
+    /// The name of the set.
+    pub(super) fn set(self) -> &'static str {
+        match self {
+            Self::Protocols => "protocols",
+            Self::Ports => "ports",
+            Self::Ranges => "port-ranges",
+        }
+    }
+
+    fn comment(self) -> &'static str {
+        match self {
+            Self::Protocols => "traffic class . protocol",
+            Self::Ports | Self::Ranges => "traffic class . protocol . destination port",
+        }
+    }
+}
+
+/// The sets that hold something of this traffic.
+pub(super) fn kinds(traffic: &TrafficSet) -> BTreeSet<Exact> {
+    elements(traffic).into_iter().map(|(kind, _)| kind).collect()
+}
+
+/// The elements that stand for this traffic, without the class.
+fn elements(traffic: &TrafficSet) -> Vec<(Exact, Vec<Value>)> {
+    let mut found: Vec<_> = traffic
+        .portless
+        .iter()
+        .map(|protocol| (Exact::Protocols, vec![Value::protocol(protocol)]))
+        .collect();
+    for protocol in Protocol::WITH_PORTS {
+        if let Some(ports) = traffic.ports(protocol) {
+            found.extend(port_elements(protocol, ports));
+        }
+    }
+    found
+}
+
+fn port_elements(protocol: Protocol, ports: &PortSet) -> Vec<(Exact, Vec<Value>)> {
+    if ports.is_all() {
+        return vec![(Exact::Protocols, vec![Value::protocol(protocol)])];
+    }
+    let mut found = Vec::new();
+    for range in ports.ranges() {
+        if range.last() - range.first() < LISTED_PORTS {
+            found.extend(
+                (range.first()..=range.last())
+                    .map(|port| (Exact::Ports, vec![Value::protocol(protocol), Value::port(port)])),
+            );
+        } else {
+            found.push((
+                Exact::Ranges,
+                vec![Value::protocol(protocol), Value::ports(range)],
+            ));
+        }
+    }
+    found
+}
+
+/// Every set of the table.
+pub(super) fn sets(view: &NodeView, classes: &Classes) -> Result<Vec<Set>, ModelError> {
+    let always = ALWAYS_TYPES.map(|kind| Key::from(Value::Icmpv6Type(picket_net::Interval::single(kind))));
+    let always = Set::new(name(ALWAYS), vec![Datatype::Icmpv6Type], false, always)?;
+    let mut sets = vec![always.commented(Comment::of("neighbour discovery and packet too big"))];
+    for family in Family::BOTH {
+        let own_pods = restricted(view, family);
+        let pairs = own_pods.map(|address| Key::of([Value::address(address), Value::address(address)]));
+        let set = Set::new(name(own(family)), vec![address_type(family); 2], false, pairs)?;
+        sets.push(set.commented(Comment::of("a pod reaches itself")));
+    }
+    let all: Vec<_> = classes
+        .traffic
+        .iter()
+        .flat_map(|(traffic, &class)| {
+            elements(traffic)
+                .into_iter()
+                .map(move |(kind, values)| (kind, class, values))
+        })
+        .collect();
+    for kind in Exact::ALL {
+        let keys: Vec<_> = all
+            .iter()
+            .filter(|(found, ..)| *found == kind)
+            .map(|(_, class, values)| {
+                Key::of(std::iter::once(Value::priority(*class)).chain(values.iter().cloned()))
+            })
+            .collect();
+        if !keys.is_empty() {
+            let mut types = vec![Datatype::Priority, Datatype::Protocol];
+            types.extend((kind != Exact::Protocols).then_some(Datatype::Port));
+            let set = Set::new(name(kind.set()), types, kind == Exact::Ranges, keys)?;
+            sets.push(set.commented(Comment::of(kind.comment())));
+        }
+    }
+    Ok(sets)
+}
+
+/// Every map of the table.
+pub(super) fn maps(view: &NodeView, classes: &Classes) -> Result<Vec<Map>, ModelError> {
+    let chains = PRIORITIES.map(|priority| {
+        let chain = Verdict::Goto(name(&priority_chain(priority)));
+        (Key::from(Value::priority(priority)), Datum::Verdict(chain))
+    });
+    let priority = Map::new(
+        name(ARRIVAL_PRIORITY),
+        vec![Datatype::Priority],
+        MapType::Verdict,
+        false,
+        chains,
+    )?;
+    let mut maps = vec![priority.commented(Comment::of("priority that a packet came with, to give back"))];
+    for role in Role::ALL.into_iter().filter(|&role| view.judges(role)) {
+        for family in Family::BOTH {
+            maps.push(subjects_map(view, role, family)?);
+        }
+    }
+    for family in Family::BOTH {
+        maps.push(blocks_map(classes, family)?);
+        maps.push(peers_map(classes, family)?);
+    }
+    for (side, elements) in view.sides.iter().zip(&classes.sides) {
+        if !elements.is_empty() {
+            let elements = elements
+                .iter()
+                .map(|(&peer, &traffic)| (Key::from(Value::priority(peer)), Datum::Priority(traffic)));
+            let map = Map::new(
+                name(&side.name()),
+                vec![Datatype::Priority],
+                MapType::Priority,
+                false,
+                elements,
+            )?;
+            maps.push(map.commented(Comment::of("peer class to traffic class")));
+        }
+    }
+    Ok(maps)
+}
+
+fn subjects_map(view: &NodeView, role: Role, family: Family) -> Result<Map, ModelError> {
+    let sides = view.sides.iter().filter(|side| side.role == role);
+    let elements = sides.flat_map(|side| {
+        let chain = Datum::Verdict(Verdict::Jump(name(&side.name())));
+        addresses(side, family).map(move |address| (Key::from(Value::address(address)), chain.clone()))
+    });
+    let map = Map::new(
+        name(&subjects(role, family)),
+        vec![address_type(family)],
+        MapType::Verdict,
+        false,
+        elements,
+    )?;
+    Ok(map.commented(Comment::of("own pod to the chain of its subject")))
+}
+
+fn blocks_map(classes: &Classes, family: Family) -> Result<Map, ModelError> {
+    let elements = classes
+        .blocks_of(family)
+        .map(|(range, class)| (Key::from(Value::addresses(range)), Datum::Priority(class)));
+    let map = Map::new(
+        name(blocks(family)),
+        vec![address_type(family)],
+        MapType::Priority,
+        true,
+        elements,
+    )?;
+    Ok(map.commented(Comment::of("address to peer class")))
+}
+
+fn peers_map(classes: &Classes, family: Family) -> Result<Map, ModelError> {
+    let elements = classes
+        .peers_of(family)
+        .map(|(address, class)| (Key::from(Value::address(address)), Datum::Priority(class)));
+    let map = Map::new(
+        name(peers(family)),
+        vec![address_type(family)],
+        MapType::Priority,
+        false,
+        elements,
+    )?;
+    Ok(map.commented(Comment::of(
+        "pod or node to peer class, where blocks say otherwise",
+    )))
+}
+
+/// The addresses of pods that something restricts.
+fn restricted(view: &NodeView, family: Family) -> impl Iterator<Item = IpAddr> + use<> {
+    let found: BTreeSet<_> = view
+        .sides
+        .iter()
+        .flat_map(|side| addresses(side, family))
+        .collect();
+    found.into_iter()
+}
+
+fn addresses(side: &LocalSide, family: Family) -> impl Iterator<Item = IpAddr> + '_ {
+    side.addresses
+        .iter()
+        .copied()
+        .filter(move |&address| Family::of(address) == family)
+}
+
+/// The set of (address, same address) of own pods.
+pub(super) fn own(family: Family) -> &'static str {
+    match family {
+        Family::Ipv4 => "own4",
+        Family::Ipv6 => "own6",
+    }
+}
+
+/// The map from ranges of addresses to peer classes.
+pub(super) fn blocks(family: Family) -> &'static str {
+    match family {
+        Family::Ipv4 => "blocks4",
+        Family::Ipv6 => "blocks6",
+    }
+}
+
+/// The map from single addresses to peer classes.
+pub(super) fn peers(family: Family) -> &'static str {
+    match family {
+        Family::Ipv4 => "peers4",
+        Family::Ipv6 => "peers6",
+    }
+}
+
+/// The verdict map from own pods to chains.
+pub(super) fn subjects(role: Role, family: Family) -> String {
+    match family {
+        Family::Ipv4 => format!("{role}4"),
+        Family::Ipv6 => format!("{role}6"),
+    }
+}
+
+/// The chain that gives a priority back.
+pub(super) fn priority_chain(priority: u32) -> String {
+    format!("priority-{priority}")
+}
+
+fn address_type(family: Family) -> Datatype {
+    match family {
+        Family::Ipv4 => Datatype::Ipv4Address,
+        Family::Ipv6 => Datatype::Ipv6Address,
+    }
+}

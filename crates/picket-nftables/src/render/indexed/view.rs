@@ -1,0 +1,187 @@
+//! What one node's table must know, free of everything else that a cluster holds.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use picket_engine::IdentitySet;
+use picket_net::{AddressRange, Prefix, TrafficSet};
+use picket_policy::{Direction, ObjectRef};
+
+/// A node's own pods that something restricts, and everybody at the other end.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct NodeView {
+    /// What restricts the node's pods. An address stands in one side of each role at most.
+    pub(super) sides: Vec<LocalSide>,
+    /// The identity of every address of a pod or node.
+    pub(super) endpoints: BTreeMap<IpAddr, u32>,
+    /// The identity of every other address; ranges ascending and disjoint. They may hold addresses of `endpoints`, which
+    /// then count as those.
+    pub(super) regions: Vec<(AddressRange, u32)>,
+}
+
+/// Which packets a side judges.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) enum Role {
+    /// Forwarded packets from the subject.
+    Egress,
+    /// Forwarded packets to the subject.
+    Ingress,
+    /// Packets from the subject to its own node.
+    OwnNode,
+}
+
+impl Role {
+    pub(super) const ALL: [Self; 3] = [Self::Egress, Self::Ingress, Self::OwnNode];
+
+    /// The direction of the policies that decide.
+    pub(super) fn direction(self) -> Direction {
+        match self {
+            Self::Egress | Self::OwnNode => Direction::Egress,
+            Self::Ingress => Direction::Ingress,
+        }
+    }
+}
+
+impl fmt::Display for Role {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Egress => "egress",
+            Self::Ingress => "ingress",
+            Self::OwnNode => "own-node",
+        })
+    }
+}
+
+/// What restricts some pods in one role.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct LocalSide {
+    /// Which packets are judged.
+    pub(super) role: Role,
+    /// The number of the engine's subject, the lowest when several are restricted alike; several numbers where pods of
+    /// several subjects have one address.
+    pub(super) subject: Vec<u32>,
+    /// The pods' addresses.
+    pub(super) addresses: BTreeSet<IpAddr>,
+    /// What is allowed, and with which identities. An identity stands in one entry at most, and no traffic is empty.
+    pub(super) allowed: Vec<(TrafficSet, IdentitySet)>,
+    /// The policies that a dropped packet is counted for.
+    pub(super) denying: BTreeSet<ObjectRef>,
+}
+
+impl LocalSide {
+    /// The name of its chain, and of its map from peer classes to traffic classes.
+    pub(super) fn name(&self) -> String {
+        let numbers: Vec<_> = self.subject.iter().map(u32::to_string).collect();
+        format!("{}-{}", self.role, numbers.join("."))
+    }
+}
+
+impl NodeView {
+    /// Whether any side has this role.
+    pub(super) fn judges(&self, role: Role) -> bool {
+        self.sides.iter().any(|side| side.role == role)
+    }
+
+    /// Every identity that something has.
+    pub(super) fn identities(&self) -> IdentitySet {
+        let endpoints = self.endpoints.values();
+        let regions = self.regions.iter().map(|(_, identity)| identity);
+        endpoints.chain(regions).copied().collect()
+    }
+}
+
+/// Cuts nested prefixes, outer ones first, into disjoint ranges: the longest prefix decides.
+pub(super) fn regions(prefixes: impl Iterator<Item = (Prefix, u32)>) -> Vec<(AddressRange, u32)> {
+    let mut ranges = Vec::new();
+    let mut open: Vec<(Prefix, u32)> = Vec::new();
+    // The first address of the innermost open prefix that no range holds yet.
+    let mut rest = None;
+    let mut emit = |rest: Option<IpAddr>, last: Option<IpAddr>, identity| {
+        let range = rest
+            .zip(last)
+            .and_then(|(first, last)| AddressRange::new(first, last));
+        ranges.extend(range.map(|range| (range, identity)));
+    };
+    for (prefix, identity) in prefixes {
+        while let Some(&(outer, outer_identity)) = open.last() {
+            if outer.contains_prefix(&prefix) {
+                emit(rest, previous(prefix.first()), outer_identity);
+                break;
+            }
+            emit(rest, Some(outer.last()), outer_identity);
+            rest = next(outer.last());
+            open.pop();
+        }
+        rest = Some(prefix.first());
+        open.push((prefix, identity));
+    }
+    while let Some((prefix, identity)) = open.pop() {
+        emit(rest, Some(prefix.last()), identity);
+        rest = next(prefix.last());
+    }
+    ranges
+}
+
+/// The next higher address of the same family.
+pub(super) fn next(address: IpAddr) -> Option<IpAddr> {
+    Some(match address {
+        IpAddr::V4(address) => Ipv4Addr::from_bits(address.to_bits().checked_add(1)?).into(),
+        IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits().checked_add(1)?).into(),
+    })
+}
+
+/// The next lower address of the same family.
+fn previous(address: IpAddr) -> Option<IpAddr> {
+    Some(match address {
+        IpAddr::V4(address) => Ipv4Addr::from_bits(address.to_bits().checked_sub(1)?).into(),
+        IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits().checked_sub(1)?).into(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn cut(prefixes: &[(&str, u32)]) -> Vec<(String, u32)> {
+        let prefixes = prefixes
+            .iter()
+            .map(|(text, identity)| (text.parse().unwrap(), *identity));
+        let ranges = regions(prefixes).into_iter();
+        ranges
+            .map(|(range, identity)| (range.to_string(), identity))
+            .collect()
+    }
+
+    #[test]
+    fn the_longest_prefix_decides() {
+        let nested = [
+            ("0.0.0.0/0", 1),
+            ("0.0.0.0/8", 2),
+            ("10.0.0.0/8", 3),
+            ("10.0.0.0/31", 4),
+            ("10.255.255.255/32", 5),
+            ("255.0.0.0/8", 6),
+            ("255.255.255.255/32", 7),
+            ("::/0", 8),
+            ("fd00::/16", 9),
+        ];
+        let expected = [
+            ("0.0.0.0-0.255.255.255", 2),
+            ("1.0.0.0-9.255.255.255", 1),
+            ("10.0.0.0-10.0.0.1", 4),
+            ("10.0.0.2-10.255.255.254", 3),
+            ("10.255.255.255-10.255.255.255", 5),
+            ("11.0.0.0-254.255.255.255", 1),
+            ("255.0.0.0-255.255.255.254", 6),
+            ("255.255.255.255-255.255.255.255", 7),
+            ("::-fcff:ffff:ffff:ffff:ffff:ffff:ffff:ffff", 8),
+            ("fd00::-fd00:ffff:ffff:ffff:ffff:ffff:ffff:ffff", 9),
+            ("fd01::-ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff", 8),
+        ];
+        assert_eq!(
+            cut(&nested),
+            expected.map(|(range, identity)| (range.to_owned(), identity))
+        );
+    }
+}

@@ -1,0 +1,21 @@
+//! The indexed layout: against the reference, and in the kernel.
+
+mod hosts;
+mod load;
+mod meaning;
+mod wire;
+
+use picket_cluster::{Semantics, Snapshot};
+use picket_engine::Engine;
+use picket_nftables::model::Table;
+use picket_nftables::render::indexed;
+
+/// The table of one node, or of all pods.
+fn table(snapshot: &Snapshot, node: Option<&str>) -> Table {
+    table_with(snapshot, &Semantics::default(), node)
+}
+
+fn table_with(snapshot: &Snapshot, semantics: &Semantics, node: Option<&str>) -> Table {
+    let engine = Engine::compile(snapshot, semantics.clone());
+    indexed::render(engine.program(), node).expect("a table")
+}
