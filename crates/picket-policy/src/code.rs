@@ -79,6 +79,9 @@ codes! {
     LABEL "P016" "A label or annotation that cannot be used"
         "Keys and values of labels have to be as the API server accepts them. The object is used as it is written, because stored objects may break today's rules."
 
+    UNREADABLE "P017" "A part that cannot be read"
+        "Something in this part of the object has no meaning, for the reason that another diagnostic gives, such as a key that is set twice. This one says what follows from it for the object."
+
     UNSUPPORTED_VALUE "P101" "A value that is not one of those allowed"
         "The field takes one of a few values, spelled exactly. The API server refuses the object; picket treats the part it stands in as unreadable: a rule matches nothing, unreadable `policyTypes` isolate both directions."
 
@@ -105,6 +108,7 @@ codes! {
 
     NO_SPEC "P109" "A policy without a readable spec"
         "Without `spec` nobody can tell what a policy selects, so it isolates nothing. `spec: {}` is readable: it selects every pod of the namespace, and denies all ingress."
+
 }
 
 #[cfg(test)]

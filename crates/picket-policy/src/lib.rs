@@ -6,15 +6,20 @@
 
 pub mod code;
 mod diagnostic;
+mod dialect;
 pub mod document;
 mod header;
+pub mod label_selector;
 pub mod name;
+mod network_policy;
 mod object;
 mod policy;
 mod reader;
 mod selector;
 
 pub use diagnostic::{Code, Diagnostic, Edit, Fix, Label, Severity, Span};
+pub use dialect::{Lowered, Options, lower};
+pub use document::{Entry, Manifest, Node, Source, Value, read};
 pub use header::{Header, OwnerReference, Scope, header};
 pub use object::{ObjectRef, Position};
 pub use policy::{

@@ -7,7 +7,7 @@ mod suggestion;
 use std::ops::Range;
 
 use crate::document::{Manifest, Source, Value};
-use crate::{Code, Diagnostic, ObjectRef, Severity};
+use crate::{Code, Diagnostic, Edit, Fix, ObjectRef, Severity, code};
 
 pub use cursor::{Cursor, Fields, UnknownField};
 pub use path::Path;
@@ -123,6 +123,58 @@ impl<'a> Reader<'a> {
         let last = self.diagnostics.len() - 1;
         #[expect(clippy::indexing_slicing, reason = "the index is that of the last element")]
         &mut self.diagnostics[last]
+    }
+
+    /// Reports a value that is none of those allowed, in the words of the API server, with the one that may be meant.
+    pub fn unsupported(
+        &mut self,
+        code: Code,
+        at: &Cursor<'_>,
+        text: &str,
+        supported: &[&'static str],
+    ) -> Unreadable {
+        let quoted: Vec<_> = supported.iter().map(|value| format!("{value:?}")).collect();
+        let message = format!(
+            "Unsupported value: {text:?}: supported values: {}",
+            quoted.join(", ")
+        );
+        self.report(code, Severity::Error, at, message);
+        self.suggest(at, text, supported);
+        Unreadable
+    }
+
+    /// Adds to the last diagnostic that one of `candidates` may be meant by `text`, which stands at a value.
+    pub fn suggest(&mut self, at: &Cursor<'_>, text: &str, candidates: &[&'static str]) {
+        let span = self.source.span(at.node().range.clone());
+        let meant = suggestion::nearest(text, candidates.iter().copied());
+        if let (Some(meant), Some(diagnostic)) = (meant, self.diagnostics.last_mut()) {
+            diagnostic.fixes.push(Fix {
+                title: format!("did you mean `{meant}`?"),
+                edits: vec![Edit {
+                    span,
+                    replacement: meant.to_owned(),
+                }],
+            });
+        }
+    }
+
+    /// Says in a note what follows from the errors after the first `before` diagnostics. When there are none, because
+    /// the parser has reported what is wrong, an error at `at` says it.
+    pub fn consequence(&mut self, before: usize, at: &Cursor<'_>, note: &str) {
+        let mut errors = self.diagnostics.iter_mut().skip(before);
+        if !errors.any(|diagnostic| diagnostic.severity == Severity::Error) {
+            self.report(
+                code::UNREADABLE,
+                Severity::Error,
+                at,
+                "a part of this cannot be read",
+            );
+        }
+        for diagnostic in self.diagnostics.iter_mut().skip(before) {
+            if diagnostic.severity == Severity::Error {
+                diagnostic.notes.push(note.to_owned());
+            }
+        }
     }
 
     /// What has been reported so far.

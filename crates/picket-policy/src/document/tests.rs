@@ -269,10 +269,10 @@ fn bombs_are_refused_in_bounded_time_and_memory() {
 #[test]
 fn long_input_is_read_whole() {
     let object = "- apiVersion: v1\n  kind: K\n  x: é\n";
-    let text = format!("apiVersion: v1\nkind: List\nitems:\n{}", object.repeat(20_000));
+    let text = format!("apiVersion: v1\nkind: List\nitems:\n{}", object.repeat(5_000));
     let (manifests, diagnostics) = parse(&text);
-    assert_eq!((manifests.len(), diagnostics.len()), (20_000, 0));
-    assert_eq!(manifests[19_999].position().line, 3 + 3 * 19_999 + 1);
+    assert_eq!((manifests.len(), diagnostics.len()), (5_000, 0));
+    assert_eq!(manifests[4_999].position().line, 3 + 3 * 4_999 + 1);
     let (manifests, _) = parse(&format!(
         "apiVersion: v1\nkind: K\nx: {}\n",
         "y".repeat(1_000_000)
