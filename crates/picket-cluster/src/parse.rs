@@ -15,7 +15,7 @@ mod workload;
 mod tests;
 
 use picket_policy::document::Manifest;
-use picket_policy::{Cursor, Diagnostic, Header, OwnerReference, Reader, Scope, Unreadable, header};
+use picket_policy::{Cursor, Diagnostic, Header, OwnerReference, Reader, Scope, Span, Unreadable, header};
 
 use self::field::Fields;
 use crate::Owner;
@@ -66,7 +66,13 @@ pub fn parse(manifest: &Manifest, diagnostics: &mut Vec<Diagnostic>) -> Option<W
     let kind = Kind::of(group(manifest.api_version()), manifest.kind())?;
     let (mut reader, root) = manifest.reader();
     let written = read(manifest, kind, root, &mut reader);
-    diagnostics.extend(reader.finish());
+    let mut found = reader.finish();
+    for diagnostic in found.iter_mut().filter(|found| labels::is_unquoted(found)) {
+        diagnostic
+            .notes
+            .push("the label is read as the text that is written".to_owned());
+    }
+    diagnostics.extend(found);
     written.ok()
 }
 
@@ -101,10 +107,23 @@ fn read<'a>(
     if let Spec::Pod(pod) = &mut spec {
         pod.owners = controller_first(owners);
     }
-    let name = reader.field(&metadata, "name").or(root);
-    let range = name.map_or(0..0, |name| name.node().range.clone());
-    let span = reader.source().span(range);
+    let span = place(manifest);
     Ok(Written { object, span, spec })
+}
+
+/// The place to show for a whole object: its name, or else its first line.
+pub fn place(manifest: &Manifest) -> Span {
+    let (source, root) = (manifest.source(), manifest.root());
+    let name = root.get("metadata").and_then(|metadata| metadata.get("name"));
+    let range = name.map_or_else(
+        || {
+            let text = source.slice(root.range.clone());
+            let width = text.lines().next().map_or(0, str::len);
+            root.range.start..root.range.start + width
+        },
+        |name| name.range.clone(),
+    );
+    source.span(range)
 }
 
 fn controller_first(references: Vec<OwnerReference>) -> Vec<Owner> {

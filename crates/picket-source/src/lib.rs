@@ -1,5 +1,8 @@
 //! Where objects come from: files, directories and standard input.
 
 mod files;
+mod load;
 
 pub use files::{EXTENSIONS, SourceError, Text, read};
+pub use load::{Loaded, load, load_texts};
+pub use picket_policy::Options;

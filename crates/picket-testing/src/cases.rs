@@ -52,7 +52,9 @@ pub use manifest::Manifest;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use picket_policy::Position;
+use picket_cluster::Snapshot;
+use picket_policy::{Options, Position, Severity};
+use picket_source::Text;
 
 /// One case: the same cluster and policies through one or more steps.
 #[derive(Clone, Debug)]
@@ -74,6 +76,29 @@ pub struct Step {
     pub manifests: Vec<Manifest>,
     /// What must hold, at least one.
     pub expectations: Vec<Expectation>,
+}
+
+impl Step {
+    /// What exists in this step.
+    ///
+    /// # Panics
+    /// When a manifest has an error: a case must mean what it says.
+    pub fn snapshot(&self) -> Snapshot {
+        let text = |manifest: &Manifest| Text {
+            name: Arc::clone(&manifest.position.file),
+            bytes: manifest.in_place().into_bytes(),
+        };
+        let texts: Vec<_> = self.manifests.iter().map(text).collect();
+        let loaded = picket_source::load_texts(&texts, Options::default());
+        let error = loaded
+            .diagnostics
+            .iter()
+            .find(|found| found.severity == Severity::Error);
+        match error {
+            Some(error) => panic!("{}: {error:?}", self.title),
+            None => loaded.snapshot,
+        }
+    }
 }
 
 /// Why a file of cases cannot be read.

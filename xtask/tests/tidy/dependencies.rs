@@ -18,8 +18,13 @@ const LAYERS: [Layer; 14] = [
         &["picket-testing"],
     ),
     (
-        "picket-testing",
+        "picket-source",
         &["picket-net", "picket-policy", "picket-cluster"],
+        &[],
+    ),
+    (
+        "picket-testing",
+        &["picket-net", "picket-policy", "picket-cluster", "picket-source"],
         &[],
     ),
     (
@@ -60,11 +65,6 @@ const LAYERS: [Layer; 14] = [
             "picket-dataplane",
         ],
         &["picket-reference", "picket-testing", "picket-linux"],
-    ),
-    (
-        "picket-source",
-        &["picket-net", "picket-policy", "picket-cluster"],
-        &["picket-testing"],
     ),
     (
         "picket-lab",

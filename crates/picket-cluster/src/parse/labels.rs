@@ -1,7 +1,7 @@
 //! Labels of pods, templates and namespaces.
 
 use picket_policy::document::{Entry, Value};
-use picket_policy::{Labels, Reader};
+use picket_policy::{Diagnostic, Labels, Reader, code};
 use smol_str::SmolStr;
 
 use super::field::{Field, Fields};
@@ -43,6 +43,13 @@ pub(super) fn complete<'a>(reader: &mut Reader<'a>, metadata: &Field<'a>, labels
             Some(written) => labels.with(&entry.key, &written),
             None => labels,
         })
+}
+
+/// Whether a diagnostic is about a label that [`parse`] or [`complete`] reads as it is written.
+pub(super) fn is_unquoted(diagnostic: &Diagnostic) -> bool {
+    diagnostic.code == code::WRONG_TYPE
+        && diagnostic.field.contains("metadata.labels.")
+        && !diagnostic.fixes.is_empty()
 }
 
 fn as_written(reader: &Reader<'_>, entry: &Entry) -> Option<SmolStr> {

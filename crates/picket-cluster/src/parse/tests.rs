@@ -218,6 +218,10 @@ fn a_label_that_is_not_text_is_read_as_written_and_can_be_quoted() {
         let found = diagnostics
             .iter()
             .find(|found| found.code == picket_policy::code::WRONG_TYPE);
+        assert_eq!(
+            found.unwrap().notes,
+            ["the label is read as the text that is written"]
+        );
         let edit = &found.unwrap().fixes[0].edits[0];
         assert_eq!(edit.replacement, format!("\"{value}\""), "{label}");
         assert_eq!(&text[edit.span.start..edit.span.end], value, "{label}");

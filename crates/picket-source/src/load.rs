@@ -1,0 +1,155 @@
+//! From texts to a snapshot.
+
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::Read;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use picket_cluster::{Snapshot, Spec, Written, assemble, check_names, is_cluster_kind, place};
+use picket_policy::document::{self, Manifest};
+use picket_policy::{Diagnostic, Lowered, Options, Position, Severity, Span, code};
+use smol_str::SmolStr;
+
+use crate::files::{self, SourceError, Text};
+
+/// Everything that files say.
+#[derive(Clone, Debug, Default)]
+pub struct Loaded {
+    /// What exists.
+    pub snapshot: Snapshot,
+    /// What is wrong with it, by file in the order read and by place in the file.
+    pub diagnostics: Vec<Diagnostic>,
+    /// How many objects of each kind say nothing about connectivity, by kind.
+    pub ignored: BTreeMap<SmolStr, usize>,
+    /// The text of each file, as far as it is text: what diagnostics point into.
+    pub sources: BTreeMap<Arc<str>, Arc<str>>,
+    /// The files, in the order read.
+    pub files: Vec<Arc<str>>,
+    /// The files that are not text, or of which a document cannot be parsed at all. The rest of them was read.
+    pub unparsable: BTreeSet<Arc<str>>,
+}
+
+/// Reads everything that `inputs` name, `-` being `stdin`; see [`read`](crate::read).
+///
+/// # Errors
+/// When a name leads to nothing that can be read, or nothing at all is in what they lead to.
+pub fn load(inputs: &[PathBuf], stdin: &mut dyn Read, options: Options) -> Result<Loaded, SourceError> {
+    let loaded = load_texts(&files::read(inputs, stdin)?, options);
+    let empty = loaded.snapshot == Snapshot::default() && loaded.ignored.is_empty();
+    let wrong = loaded
+        .diagnostics
+        .iter()
+        .any(|found| found.severity == Severity::Error);
+    if empty && !wrong {
+        let files: Vec<_> = loaded.files.iter().map(|file| format!("`{file}`")).collect();
+        return Err(SourceError::Empty(files.join(", ")));
+    }
+    Ok(loaded)
+}
+
+/// Reads texts that are at hand. It never fails: what cannot be used has a diagnostic.
+pub fn load_texts(texts: &[Text], options: Options) -> Loaded {
+    let mut loaded = Loaded::default();
+    let mut objects = Vec::new();
+    for Text { name, bytes } in texts {
+        let (manifests, diagnostics) = document::read(name, bytes);
+        loaded.diagnostics.extend(diagnostics);
+        for manifest in &manifests {
+            objects.extend(object(manifest, options, &mut loaded));
+        }
+        let text = String::from_utf8_lossy(bytes);
+        loaded.sources.insert(Arc::clone(name), Arc::from(text));
+        loaded.files.push(Arc::clone(name));
+    }
+    let lines = Lines {
+        sources: &loaded.sources,
+        starts: RefCell::default(),
+    };
+    let names = check_names(&objects, &|position| lines.span(position));
+    let (snapshot, problems) = assemble(objects);
+    loaded.snapshot = snapshot;
+    loaded.diagnostics.extend(names);
+    loaded.diagnostics.extend(problems);
+    loaded.unparsable = unparsable(&loaded.diagnostics);
+    sort(&mut loaded.diagnostics, &loaded.files);
+    loaded
+}
+
+/// What one object says about connectivity.
+fn object(manifest: &Manifest, options: Options, loaded: &mut Loaded) -> Option<Written> {
+    if is_cluster_kind(manifest.api_version(), manifest.kind()) {
+        return picket_cluster::parse(manifest, &mut loaded.diagnostics);
+    }
+    if let Some(Lowered { policy, diagnostics }) = picket_policy::lower(manifest, options) {
+        loaded.diagnostics.extend(diagnostics);
+        let policy = policy?;
+        return Some(Written {
+            object: policy.object.clone(),
+            span: place(manifest),
+            spec: Spec::Policy(policy),
+        });
+    }
+    *loaded.ignored.entry(manifest.kind().clone()).or_default() += 1;
+    None
+}
+
+/// The files of which a document could not be parsed.
+fn unparsable(diagnostics: &[Diagnostic]) -> BTreeSet<Arc<str>> {
+    let codes = [code::NOT_UTF8, code::SYNTAX, code::TOO_DEEP];
+    diagnostics
+        .iter()
+        .filter(|found| codes.contains(&found.code))
+        .filter_map(|found| Some(Arc::clone(&found.labels.first()?.span.file)))
+        .collect()
+}
+
+fn sort(diagnostics: &mut [Diagnostic], files: &[Arc<str>]) {
+    let order: BTreeMap<_, _> = files.iter().zip(0usize..).collect();
+    diagnostics.sort_by_cached_key(|found| {
+        let span = found.labels.first().map(|label| &label.span);
+        let file = span.and_then(|span| order.get(&span.file));
+        let place = span.map(|span| (span.start, span.end));
+        // Stable: what has no place comes last, in the order found.
+        (file.is_none(), file.copied(), place, found.code)
+    });
+}
+
+/// The lines of the files, found once for each file that is asked for.
+struct Lines<'a> {
+    sources: &'a BTreeMap<Arc<str>, Arc<str>>,
+    starts: RefCell<BTreeMap<Arc<str>, Vec<usize>>>,
+}
+
+impl Lines<'_> {
+    /// The text of a line, without the spaces around it.
+    fn span(&self, position: &Position) -> Option<Span> {
+        let text = self.sources.get(&position.file)?;
+        let number = usize::try_from(position.line).ok()?.checked_sub(1)?;
+        let mut starts = self.starts.borrow_mut();
+        let starts = starts.entry(Arc::clone(&position.file)).or_insert_with(|| {
+            let ends = text.match_indices('\n').map(|(at, _)| at + 1);
+            std::iter::once(0).chain(ends).collect()
+        });
+        let start = *starts.get(number)?;
+        let line = text.get(start..)?.lines().next()?;
+        let indent = line.len() - line.trim_start().len();
+        let end = indent + line.trim().len();
+        let column = |bytes: usize| {
+            let characters = line.get(..bytes).unwrap_or_default().chars().count();
+            u32::try_from(characters + 1).unwrap_or(u32::MAX)
+        };
+        Some(Span {
+            file: Arc::clone(&position.file),
+            start: start + indent,
+            end: start + end,
+            line: position.line,
+            column: column(indent),
+            end_line: position.line,
+            end_column: column(end),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests;
