@@ -1,6 +1,5 @@
 //! Whatever happens to a cluster, the engine says what the reference says, and what it would say had it compiled the
 //! cluster from nothing.
-#![expect(clippy::unwrap_used, reason = "tests")]
 
 use std::collections::BTreeMap;
 

@@ -4,6 +4,7 @@
 //! - [`generate`]: proptest strategies for random clusters, policies and event sequences.
 //! - [`cases`]: Markdown files with manifests and the verdicts they must give.
 //! - [`flows`]: the packets that tell policies of a snapshot apart.
+//! - [`synthetic`]: large clusters with the shape of real ones.
 //!
 //! Nothing here evaluates policies: an evaluator tested with these must not be tested against itself.
 
@@ -18,3 +19,4 @@ pub mod build;
 pub mod cases;
 pub mod flows;
 pub mod generate;
+pub mod synthetic;

@@ -1,0 +1,291 @@
+//! What events cost: deltas name what had to change, and nothing else.
+
+use picket_cluster::{Event, Object, Semantics};
+use picket_engine::{Delta, Engine};
+use picket_net::Protocol;
+use picket_policy::{Direction, ObjectRef};
+use picket_testing::build::{
+    accept, admin_policy, block, deny, ip, namespace, node, pod, pods_in, pods_where, policy,
+};
+
+fn engine(objects: impl IntoIterator<Item = Object>) -> Engine {
+    let mut engine = Engine::new(Semantics::default());
+    for object in objects {
+        engine.apply(Event::Apply(object));
+    }
+    engine
+}
+
+fn apply(engine: &mut Engine, object: impl Into<Object>) -> Delta {
+    engine.apply(Event::Apply(object.into()))
+}
+
+fn delete(engine: &mut Engine, kind: &str, namespace: &str, name: &str) -> Delta {
+    engine.apply(Event::Delete(ObjectRef::new(kind, namespace, name)))
+}
+
+/// How many addresses, prefixes, identities that come, identities that go, subjects that come, go and change, and pods
+/// a delta names.
+fn counts(delta: &Delta) -> [usize; 8] {
+    [
+        delta.addresses.len(),
+        delta.prefixes.len(),
+        delta.identities.added.len(),
+        delta.identities.removed.len(),
+        delta.subjects.added.len(),
+        delta.subjects.removed.len(),
+        delta.changed_subjects.len(),
+        delta.pods.len(),
+    ]
+}
+
+/// A shop with two web pods and a database that accepts only them.
+fn shop() -> Engine {
+    engine([
+        namespace("shop").into(),
+        pod("shop/web-1").label("app", "web").ip("10.0.0.1").into(),
+        pod("shop/web-2").label("app", "web").ip("10.0.0.2").into(),
+        pod("shop/db").label("app", "db").ip("10.0.0.3").into(),
+        policy("shop/db")
+            .selects("app=db")
+            .ingress(
+                accept()
+                    .peer(pods_in("shop", "app=web"))
+                    .port(Protocol::TCP, 5432),
+            )
+            .into(),
+    ])
+}
+
+#[test]
+fn a_pod_with_known_labels_changes_its_address_and_nothing_else() {
+    let mut engine = shop();
+    let web = pod("shop/web-3").label("app", "web").ip("10.0.0.4");
+    let delta = apply(&mut engine, web);
+    assert_eq!(counts(&delta), [1, 0, 0, 0, 0, 0, 0, 1]);
+    assert_eq!(delta.addresses[0].key, ip("10.0.0.4"));
+    assert_eq!(
+        delta.addresses[0].after,
+        Some(engine.program().identity_of(ip("10.0.0.1")))
+    );
+    let delta = delete(&mut engine, "Pod", "shop", "web-3");
+    assert_eq!(counts(&delta), [1, 0, 0, 0, 0, 0, 0, 1]);
+    assert_eq!(delta.addresses[0].after, None);
+}
+
+#[test]
+fn events_cost_what_they_change() {
+    let web = || pod("shop/web-1").label("app", "web").ip("10.0.0.1");
+    let db = |rule| policy("shop/db").selects("app=db").ingress(rule);
+    let from_web = || accept().peer(pods_in("shop", "app=web"));
+    for (what, object, expected) in [
+        ("the same pod again", web().into(), [0; 8]),
+        (
+            "an owner, which policies cannot see",
+            web().owned_by("Deployment", "web").into(),
+            [0; 8],
+        ),
+        (
+            "a label that no policy asks about",
+            web().label("track", "canary").into(),
+            [0; 8],
+        ),
+        (
+            "a pod that moves to another node",
+            web().on("node-1").into(),
+            [0, 0, 0, 0, 0, 0, 0, 1],
+        ),
+        (
+            "a pod that finishes",
+            web().finished().into(),
+            [1, 0, 0, 0, 0, 0, 0, 1],
+        ),
+        (
+            "labels that make another pod of it",
+            web().label("app", "db").into(),
+            [1, 0, 0, 0, 0, 0, 0, 1],
+        ),
+        (
+            "a label of the namespace that nobody asks about",
+            namespace("shop").label("a", "b").into(),
+            [0; 8],
+        ),
+        (
+            "a node",
+            node("node-1").ip("192.168.0.1").into(),
+            [1, 0, 1, 0, 0, 0, 0, 0],
+        ),
+        (
+            "other ports in a rule",
+            db(from_web().port(Protocol::TCP, 80)).into(),
+            [0, 0, 0, 0, 0, 0, 1, 0],
+        ),
+        (
+            "a rule about everybody",
+            db(accept()).into(),
+            [2, 0, 0, 1, 0, 0, 1, 0],
+        ),
+        (
+            "a policy with selectors that others have",
+            policy("shop/web").selects("app=web").ingress(from_web()).into(),
+            [0, 0, 0, 0, 1, 0, 0, 2],
+        ),
+        (
+            "a second policy for pods that have one",
+            policy("shop/more").selects("app=db").ingress(from_web()).into(),
+            [0, 0, 0, 0, 0, 0, 1, 0],
+        ),
+        (
+            "a block that holds no pod",
+            policy("shop/out")
+                .selects("app=db")
+                .egress(accept().peer(block("203.0.113.0/24", &[])))
+                .into(),
+            [0, 1, 1, 0, 1, 0, 0, 1],
+        ),
+        (
+            "a block of one pod of two that were alike",
+            policy("shop/out")
+                .selects("app=db")
+                .egress(accept().peer(block("10.0.0.1/32", &[])))
+                .into(),
+            [1, 1, 2, 0, 1, 0, 0, 1],
+        ),
+        (
+            "a block that all pods are in",
+            policy("shop/out")
+                .selects("app=db")
+                .egress(accept().peer(block("10.0.0.0/8", &[])))
+                .into(),
+            [0, 1, 1, 0, 1, 0, 0, 1],
+        ),
+        (
+            "a selector that matches all that were alike",
+            policy("shop/out")
+                .selects("app=db")
+                .egress(accept().peer(pods_where("", "app in (web)")))
+                .into(),
+            [0, 0, 0, 0, 1, 0, 0, 1],
+        ),
+        (
+            "a cluster-wide denial",
+            admin_policy("no", 1)
+                .ingress(deny().peer(pods_where("", "app=web")))
+                .into(),
+            [0, 0, 0, 0, 1, 0, 1, 2],
+        ),
+    ] {
+        let mut engine = shop();
+        let object: Object = object;
+        let delta = apply(&mut engine, object);
+        assert_eq!(counts(&delta), expected, "{what}: {delta:#?}");
+    }
+}
+
+#[test]
+fn what_comes_and_goes_leaves_nothing_behind() {
+    let mut engine = shop();
+    let before: Vec<_> = engine.program().identities().collect();
+    let prefixes = engine.program().prefixes();
+    for object in [
+        policy("shop/out")
+            .egress(accept().peer(block("10.0.0.0/31", &["10.0.0.1/32"])))
+            .into(),
+        policy("other/x")
+            .ingress(accept().peer(pods_where("a=b", "c=d")).named("p", Protocol::TCP))
+            .into(),
+        pod("new/p")
+            .label("app", "web")
+            .ip("10.9.9.9")
+            .port("p", Protocol::TCP, 1)
+            .into(),
+        node("node-9").label("a", "b").ip("10.9.9.1").into(),
+        namespace("shop").label("x", "y").into(),
+    ] {
+        let object: Object = object;
+        let name = object.object_ref();
+        engine.apply(Event::Apply(object));
+        if name.kind != "Namespace" {
+            engine.apply(Event::Delete(name));
+        }
+    }
+    assert_eq!(engine.program().identities().collect::<Vec<_>>(), before);
+    assert_eq!(engine.program().prefixes(), prefixes);
+}
+
+#[test]
+fn an_address_that_two_pods_have_may_do_what_both_may() {
+    let mut engine = shop();
+    let db = ObjectRef::new("Pod", "shop", "db");
+    let subject = engine
+        .program()
+        .subject(&db, Direction::Ingress)
+        .expect("the policy selects it");
+    let allows = |engine: &Engine| {
+        let program = engine.program();
+        program
+            .traffic(Some(subject), program.identity_of(ip("10.0.0.1")))
+            .contains(Protocol::TCP, 5432)
+    };
+    assert!(allows(&engine));
+    apply(&mut engine, pod("shop/late").label("app", "job").ip("10.0.0.1"));
+    assert!(!allows(&engine), "the address is not only web's");
+    assert_ne!(
+        engine.program().identity_of(ip("10.0.0.1")),
+        engine.program().identity_of(ip("10.0.0.2"))
+    );
+    delete(&mut engine, "Pod", "shop", "late");
+    assert!(allows(&engine));
+    apply(&mut engine, pod("shop/late").label("app", "job").ip("10.0.0.1"));
+    delete(&mut engine, "Pod", "shop", "web-1");
+    assert!(!allows(&engine), "only the other pod is left");
+}
+
+#[test]
+fn a_pod_may_appear_before_its_namespace_and_its_policies() {
+    let mut engine = engine([
+        pod("b/client").label("app", "web").ip("10.0.0.7").into(),
+        policy("a/db")
+            .ingress(accept().peer(pods_where("team=x", "")))
+            .into(),
+        pod("a/db").ip("10.0.0.8").into(),
+    ]);
+    let db = ObjectRef::new("Pod", "a", "db");
+    let allows = |engine: &Engine| {
+        let program = engine.program();
+        let subject = program.subject(&db, Direction::Ingress);
+        program
+            .traffic(subject, program.identity_of(ip("10.0.0.7")))
+            .is_all()
+    };
+    assert!(!allows(&engine));
+    apply(&mut engine, namespace("b").label("team", "x"));
+    assert!(allows(&engine));
+    delete(&mut engine, "Namespace", "", "b");
+    assert!(!allows(&engine));
+}
+
+#[test]
+fn an_allow_set_stays_the_same_allocation_while_it_says_the_same() {
+    let mut engine = shop();
+    let db = ObjectRef::new("Pod", "shop", "db");
+    let subject = engine
+        .program()
+        .subject(&db, Direction::Ingress)
+        .expect("the policy selects it");
+    let before = engine.program().allow_set(subject);
+    apply(
+        &mut engine,
+        pod("shop/other").label("app", "other").ip("10.0.0.9"),
+    );
+    apply(
+        &mut engine,
+        policy("shop/out")
+            .selects("app=web")
+            .egress(accept().peer(block("1.0.0.0/8", &[]))),
+    );
+    assert!(std::sync::Arc::ptr_eq(
+        &before,
+        &engine.program().allow_set(subject)
+    ));
+}
