@@ -1,9 +1,7 @@
 //! The indexed layout: against the reference, and in the kernel.
 
-mod hosts;
-mod load;
+mod kernel;
 mod meaning;
-mod wire;
 
 use picket_cluster::{Semantics, Snapshot};
 use picket_engine::Engine;

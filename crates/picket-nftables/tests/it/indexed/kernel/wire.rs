@@ -11,8 +11,8 @@ use picket_testing::build::{accept, pod, pods_in, policy};
 use picket_testing::snapshot;
 use rustix::net::{SendFlags, sendto, sockopt};
 
+use super::super::table;
 use super::hosts::{Host, Node};
-use super::table;
 
 fn install(node: &Node, snapshot: &Snapshot) {
     node.load(&print::text(&table(snapshot, None)));

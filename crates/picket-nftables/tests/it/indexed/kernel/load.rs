@@ -7,7 +7,7 @@ use picket_policy::Direction;
 use picket_testing::build::{accept, admin_policy, block, deny, node, pod, pods_in, policy};
 use picket_testing::snapshot;
 
-use super::table;
+use super::super::table;
 use crate::kernel::{listed, without_comments_of_sets};
 
 /// Everything that the layout has: both families, every set, and a node whose pods may not reach it.

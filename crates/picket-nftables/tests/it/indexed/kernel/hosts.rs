@@ -138,7 +138,7 @@ impl Host {
             .expect("a free port")
     }
 
-    /// Whether a TCP connection to `address` comes about. `tos` is the type of service or traffic class of its packets.
+    /// Whether a TCP connection to `address` comes about.
     pub(super) fn connects(&self, address: IpAddr, port: u16) -> bool {
         self.namespace
             .run(|| TcpStream::connect_timeout(&SocketAddr::new(address, port), PATIENCE).is_ok())
