@@ -4,6 +4,8 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
+mod bench;
+mod cluster;
 mod codegen;
 mod command;
 mod demo;
@@ -25,6 +27,10 @@ enum Task {
     Test(test::Arguments),
     /// Run the shop of `examples/shop` as network namespaces and probe its policies with real packets
     Demo,
+    /// Run the benchmarks and print the results with the machine and the commands
+    Bench(bench::Arguments),
+    /// Write the manifests of a large cluster, the same for the same numbers
+    Cluster(cluster::Arguments),
     /// Write the reference pages, and the outputs that pages show, anew
     Codegen(codegen::Arguments),
     /// Draw what a program printed on a terminal: reads standard input, writes an SVG
@@ -35,6 +41,8 @@ fn main() -> ExitCode {
     let outcome = match Arguments::parse().task {
         Task::Test(arguments) => test::check(&arguments),
         Task::Demo => demo::demo(),
+        Task::Bench(arguments) => bench::bench(&arguments),
+        Task::Cluster(arguments) => cluster::cluster(&arguments),
         Task::Codegen(arguments) => codegen::generate(&arguments),
         Task::Picture(arguments) => picture::picture(&arguments),
     };
