@@ -1,6 +1,8 @@
 //! What a target can and cannot do.
 
-use picket_policy::{Code, Diagnostic, ObjectRef, Severity};
+use picket_policy::{Diagnostic, ObjectRef, Severity};
+
+use crate::codes;
 
 /// What a target does with connections that were established when a change denies them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -45,13 +47,10 @@ pub struct Shortfall {
 }
 
 impl Shortfall {
-    /// Its diagnostic code.
-    pub const CODE: Code = Code("T001");
-
     /// As a warning about the policy.
     pub fn diagnostic(&self) -> Diagnostic {
         let message = format!("{}: {}", self.target, self.what);
-        Diagnostic::new(Self::CODE, Severity::Warning, message)
+        Diagnostic::new(codes::SHORTFALL, Severity::Warning, message)
             .on(&self.policy)
             .note(&self.instead)
     }

@@ -2,6 +2,7 @@
 //! ([`Capability`]), and how it gets from what it has to what it should have ([`Objects`], [`Plan`]).
 
 mod capability;
+pub mod codes;
 mod packet;
 mod plan;
 

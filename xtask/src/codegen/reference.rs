@@ -77,6 +77,7 @@ fn diagnostics() -> String {
     for (title, codes) in [
         ("Files and policies", picket_policy::code::ALL),
         ("Objects of the cluster", picket_cluster::codes::ALL),
+        ("Targets", picket_dataplane::codes::ALL),
     ] {
         let _ = write!(text, "\n## {title}\n");
         for explanation in codes {

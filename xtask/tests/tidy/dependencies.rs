@@ -104,6 +104,7 @@ const LAYERS: [Layer; 14] = [
             "picket-net",
             "picket-policy",
             "picket-cluster",
+            "picket-dataplane",
             "picket-testing",
         ],
         &[],

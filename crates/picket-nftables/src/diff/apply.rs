@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use picket_dataplane::Plan;
 
 use super::{Operation, References};
-use crate::model::{Chain, Draft, Key, Map, ModelError, Name, Rule, Set, Table};
+use crate::model::{Chain, Datum, Draft, Key, Map, ModelError, Name, Rule, Set, Table};
 
 /// Why the kernel would refuse an operation; it then refuses the whole transaction.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -47,29 +47,31 @@ pub(super) fn applied(observed: Option<&Table>, plan: &Plan<Operation>) -> Resul
 fn apply(table: &mut Draft, operation: &Operation) -> Result<(), Refusal> {
     match operation {
         // INVARIANT: handled where there may be no table.
-        Operation::Replace(_) | Operation::Delete(_) => {}
+        Operation::Replace(_) | Operation::Delete(_) => Ok(()),
+        Operation::Flush(_)
+        | Operation::DeleteElements(..)
+        | Operation::DeleteMap(_)
+        | Operation::DeleteSet(_)
+        | Operation::DeleteChain(_)
+        | Operation::DeleteCounter(_) => remove(table, operation),
+        _ => add(table, operation),
+    }
+}
+
+fn remove(table: &mut Draft, operation: &Operation) -> Result<(), Refusal> {
+    let containers = |name| References {
+        containers: [name].into(),
+        ..References::default()
+    };
+    match operation {
         Operation::Flush(name) => chain(table, name)?.rules.clear(),
         Operation::DeleteElements(name, keys) => delete_elements(table, name, keys)?,
         Operation::DeleteMap(name) => {
-            unused(
-                table,
-                &References {
-                    containers: [name].into(),
-                    ..References::default()
-                },
-                name,
-            )?;
+            unused(table, &containers(name), name)?;
             take(&mut table.maps, name, Map::name)?;
         }
         Operation::DeleteSet(name) => {
-            unused(
-                table,
-                &References {
-                    containers: [name].into(),
-                    ..References::default()
-                },
-                name,
-            )?;
+            unused(table, &containers(name), name)?;
             take(&mut table.sets, name, Set::name)?;
         }
         Operation::DeleteChain(name) => {
@@ -99,6 +101,13 @@ fn apply(table: &mut Draft, operation: &Operation) -> Result<(), Refusal> {
             )?;
             take(&mut table.counters, name, |counter| &counter.name)?;
         }
+        _ => {}
+    }
+    Ok(())
+}
+
+fn add(table: &mut Draft, operation: &Operation) -> Result<(), Refusal> {
+    match operation {
         Operation::AddCounter(counter) => {
             absent(&table.counters, &counter.name, |one| &one.name)?;
             table.counters.push(counter.clone());
@@ -126,8 +135,7 @@ fn apply(table: &mut Draft, operation: &Operation) -> Result<(), Refusal> {
         }
         Operation::AddElements(name, keys) => {
             let set = find(&mut table.sets, name, Set::name)?;
-            if let Some(present) = keys.iter().find(|key| set.elements().contains(key)) {
-                let _ = present;
+            if keys.iter().any(|key| set.elements().contains(key)) {
                 return Err(Refusal::Exists(name.clone()));
             }
             let elements = set.elements().iter().chain(keys).cloned();
@@ -144,11 +152,10 @@ fn apply(table: &mut Draft, operation: &Operation) -> Result<(), Refusal> {
             *find(&mut table.maps, name, Map::name)? = new;
         }
         Operation::AddRules(name, rules) => {
-            for rule in rules {
-                names_exist(table, rule)?;
-            }
+            rules.iter().try_for_each(|rule| names_exist(table, rule))?;
             chain(table, name)?.rules.extend(rules.iter().cloned());
         }
+        _ => {}
     }
     Ok(())
 }
@@ -160,10 +167,7 @@ fn with_comment(new: Set, old: &Set) -> Set {
     }
 }
 
-fn rebuilt(
-    old: &Map,
-    elements: impl IntoIterator<Item = (Key, crate::model::Datum)>,
-) -> Result<Map, ModelError> {
+fn rebuilt(old: &Map, elements: impl IntoIterator<Item = (Key, Datum)>) -> Result<Map, ModelError> {
     let new = Map::new(
         old.name().clone(),
         old.key().to_vec(),
@@ -242,7 +246,7 @@ fn unused(table: &Draft, objects: &References<'_>, name: &Name) -> Result<(), Re
 
 fn targets_exist(table: &Draft, map: &Map) -> Result<(), Refusal> {
     for datum in map.elements().values() {
-        if let crate::model::Datum::Verdict(verdict) = datum
+        if let Datum::Verdict(verdict) = datum
             && let Some(target) = verdict.target()
             && !table.chains.iter().any(|chain| chain.name == *target)
         {
