@@ -121,6 +121,34 @@ mod tests {
     }
 
     #[test]
+    fn every_code_is_used_and_declared_here() {
+        let mut text = String::new();
+        let mut folders = vec![std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("src")];
+        while let Some(folder) = folders.pop() {
+            for entry in std::fs::read_dir(folder).unwrap() {
+                let path = entry.unwrap().path();
+                if path.is_dir() && path.file_name().unwrap() != "tests" {
+                    folders.push(path);
+                } else if path.extension().is_some_and(|extension| extension == "rs")
+                    && !path.ends_with("tests.rs")
+                {
+                    text += &std::fs::read_to_string(path).unwrap();
+                }
+            }
+        }
+        let declarations = include_str!("code.rs");
+        for explanation in ALL {
+            let declared = format!(" {:?} ", explanation.code.0);
+            let line = declarations
+                .lines()
+                .find(|line| line.contains(&declared))
+                .unwrap();
+            let name = line.split_whitespace().next().unwrap();
+            assert!(text.contains(&format!("code::{name}")), "{name} is not used");
+        }
+    }
+
+    #[test]
     fn every_code_is_explained_in_sentences() {
         for explanation in ALL {
             assert!(

@@ -62,7 +62,7 @@ const OTHER_FIELDS: [&str; 9] = [
     "selfLink",
 ];
 
-/// Reads `metadata` of the object whose fields these are, and names it in the diagnostics that follow.
+/// Reads `metadata` of the object whose fields are `outer`, and names it in the diagnostics that follow.
 ///
 /// An object that only has `generateName` gets a name as the API server would make it, with a suffix that follows from
 /// the object's own text: the same text has the same name, wherever it stands. One without a usable name gets a name
@@ -73,12 +73,15 @@ const OTHER_FIELDS: [&str; 9] = [
 pub fn header(
     manifest: &Manifest,
     scope: Scope,
-    fields: &mut Fields<'_>,
+    outer: &mut Fields<'_>,
     reader: &mut Reader<'_>,
 ) -> Result<Header, Unreadable> {
-    let metadata = fields.get("metadata");
-    let at = fields.cursor().clone();
+    let metadata = outer.get("metadata");
+    let at = outer.cursor().clone();
     let Some(metadata) = metadata else {
+        if outer.is_misspelt("metadata") || outer.has("namespace") {
+            return Err(reader.missing(code::METADATA, &at, "metadata", NAME_REQUIRED));
+        }
         let object = unnamed(manifest, scope, SmolStr::new_static("default"), reader);
         reader.missing(code::METADATA, &at, "metadata.name", NAME_REQUIRED);
         return Ok(Header::nothing_but(object, manifest));
@@ -91,8 +94,10 @@ pub fn header(
     let labels = fields.get("labels");
     let annotations = fields.get("annotations");
     let owners = fields.get("ownerReferences");
-    let unknown = fields.unknown(&OTHER_FIELDS, reader);
-    if unknown.iter().any(|field| field.suggestion == Some("namespace")) {
+    fields.unknown(&OTHER_FIELDS, reader);
+    // A namespace that is misspelt or stands beside the metadata is not `default`.
+    let misplaced = !fields.has("namespace") && outer.has("namespace");
+    if fields.is_misspelt("namespace") || misplaced {
         return Err(Unreadable);
     }
     let namespace = namespace?;
@@ -297,3 +302,6 @@ fn owner_reference(at: &Cursor<'_>, reader: &mut Reader<'_>) -> Result<OwnerRefe
         controller: controller.transpose()?.unwrap_or_default(),
     })
 }
+
+#[cfg(test)]
+mod tests;

@@ -192,6 +192,20 @@ impl<'a> Fields<'a> {
         (!node.is_null()).then_some(Cursor { node, path })
     }
 
+    /// Whether there is such a field, and it is not null.
+    pub fn has(&self, name: &str) -> bool {
+        let mut entries = self.entries.iter();
+        entries.any(|entry| entry.key == name && !entry.value.is_null())
+    }
+
+    /// Whether a field is missing, and another that was not asked for is probably a misspelling of it.
+    pub fn is_misspelt(&self, name: &'static str) -> bool {
+        let unknown =
+            |entry: &&Entry| entry.key != name && !self.known.iter().any(|known| *known == entry.key);
+        let mut unknown = self.entries.iter().filter(unknown);
+        !self.has(name) && unknown.any(|entry| nearest(&entry.key, [name]).is_some())
+    }
+
     /// Reports every field that was neither asked for nor is one of `others`, the fields that exist besides.
     pub fn unknown(&self, others: &[&'static str], reader: &mut Reader<'_>) -> Vec<UnknownField> {
         let mut found = Vec::new();

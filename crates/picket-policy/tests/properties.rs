@@ -1,0 +1,398 @@
+//! What holds for every file, whatever is wrong with it.
+
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    reason = "test support reads what it has made itself"
+)]
+
+#[path = "../../../fuzz/checks.rs"]
+mod checks;
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use picket_policy::{Direction, List, Options, Policy, Requirement, Side, lower, read};
+use proptest::prelude::*;
+use proptest::sample::Index;
+use serde_json::{Value, json};
+
+const MANIFESTS: &str = include_str!("../../../fuzz/corpus/network_policy/complete.yaml");
+
+/// Pieces that make text look enough like YAML to get past the parser.
+fn yaml_like() -> impl Strategy<Value = String> {
+    let piece = prop::sample::select(vec![
+        "a",
+        "é",
+        "kind",
+        "apiVersion",
+        "NetworkPolicy",
+        "networking.k8s.io/v1",
+        "spec",
+        "items",
+        "List",
+        ": ",
+        ":",
+        "- ",
+        "\n",
+        "\n  ",
+        "\n    ",
+        "\r\n",
+        "\t",
+        "{",
+        "}",
+        "[",
+        "]",
+        ",",
+        "? ",
+        "&a ",
+        "*a",
+        "<<",
+        "!!str ",
+        "!x ",
+        "|",
+        ">-",
+        "'",
+        "\"",
+        "\\u00e9",
+        "#",
+        "%",
+        "---",
+        "...",
+        "~",
+        "null",
+        "80",
+        "1.5",
+        "on",
+        "\u{feff}",
+        "\u{2028}",
+        "@",
+        "`",
+    ]);
+    prop::collection::vec(piece, 0..60).prop_map(|pieces| pieces.concat())
+}
+
+#[derive(Clone, Debug)]
+enum Mutation {
+    Truncate,
+    Delete(usize),
+    Replace(u8),
+    Insert(&'static str),
+    Repeat(usize),
+}
+
+fn mutation() -> impl Strategy<Value = Mutation> {
+    prop_oneof![
+        Just(Mutation::Truncate),
+        (1..30usize).prop_map(Mutation::Delete),
+        any::<u8>().prop_map(Mutation::Replace),
+        prop::sample::select(vec![
+            "\t", "*", "&x ", "!", "---\n", "\n", " ", "{", "]", "\"", "é", "<<: ", ": "
+        ])
+        .prop_map(Mutation::Insert),
+        (1..60usize).prop_map(Mutation::Repeat),
+    ]
+}
+
+fn mutate(bytes: &mut Vec<u8>, at: Index, mutation: &Mutation) {
+    let at = at.index(bytes.len().max(1)).min(bytes.len());
+    match *mutation {
+        Mutation::Truncate => bytes.truncate(at),
+        Mutation::Delete(count) => drop(bytes.drain(at..(at + count).min(bytes.len()))),
+        Mutation::Replace(byte) => bytes.get_mut(at).into_iter().for_each(|present| *present = byte),
+        Mutation::Insert(text) => drop(bytes.splice(at..at, text.bytes())),
+        Mutation::Repeat(count) => {
+            let piece = bytes[at..(at + count).min(bytes.len())].to_vec();
+            drop(bytes.splice(at..at, piece));
+        }
+    }
+}
+
+proptest! {
+    #[test]
+    fn arbitrary_bytes_never_panic(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
+        checks::document(&bytes);
+        checks::network_policy(&bytes);
+        checks::prefix(&bytes);
+    }
+
+    #[test]
+    fn text_that_looks_like_yaml_never_panics(text in yaml_like()) {
+        checks::document(text.as_bytes());
+        checks::network_policy(text.as_bytes());
+    }
+
+    #[test]
+    fn mutated_manifests_never_panic(mutations in prop::collection::vec((any::<Index>(), mutation()), 1..4)) {
+        let mut bytes = MANIFESTS.as_bytes().to_vec();
+        for (at, mutation) in &mutations {
+            mutate(&mut bytes, *at, mutation);
+        }
+        checks::document(&bytes);
+        checks::network_policy(&bytes);
+    }
+
+    #[test]
+    fn a_corrupted_policy_is_never_wider(
+        policy in policy(),
+        place in any::<Index>(),
+        corruption in prop::sample::select(vec![
+            Corruption::Misspell, Corruption::Retype, Corruption::Nest, Corruption::Repeat, Corruption::Alias,
+        ]),
+    ) {
+        let sound = lowered(&policy.to_string()).expect("it is a policy").expect("it is sound");
+        let places = places(&policy, corruption);
+        let place = &places[place.index(places.len())];
+        let text = Printer { place, corruption }.print(&policy);
+        // Without kind, version, spec or namespace there is no policy; otherwise it is one that says no more.
+        let unclear = [vec![], vec!["kind"], vec!["apiVersion"], vec!["metadata"], vec!["metadata", "namespace"], vec!["spec"]];
+        match lowered(&text) {
+            Some(Some(broken)) => prop_assert!(is_narrower(&broken, &sound), "{text}\n{broken:#?}\n{sound:#?}"),
+            _ => prop_assert!(unclear.iter().any(|path| path == place), "{text} at {place:?}"),
+        }
+    }
+}
+
+proptest! {
+    #[test]
+    fn a_field_at_the_wrong_indentation_never_widens(policy in policy(), place in any::<Index>()) {
+        let sound = lowered(&policy.to_string()).expect("it is a policy").expect("it is sound");
+        let places = places(&policy, Corruption::Misspell);
+        let place = &places[place.index(places.len())];
+        let text = hoist(&policy, place).to_string();
+        // Without namespace there is no policy; otherwise it is one that says no more.
+        match lowered(&text) {
+            Some(Some(broken)) => prop_assert!(is_narrower(&broken, &sound), "{text}\n{broken:#?}\n{sound:#?}"),
+            _ => prop_assert_eq!(place, &["metadata", "namespace"]),
+        }
+    }
+}
+
+/// The object with one field moved to the next mapping around the one that it stands in.
+///
+/// The same object when there is none, when that has such a field, or when the field has a meaning there as well.
+fn hoist(object: &Value, place: &[String]) -> Value {
+    let pointer = |path: &[String]| path.iter().map(|step| format!("/{step}")).collect::<String>();
+    let mut hoisted = object.clone();
+    let Some((key, parent)) = place.split_last() else {
+        return hoisted;
+    };
+    let around = (0..parent.len()).rev().map(|length| pointer(&place[..length]));
+    let Some(around) = around
+        .into_iter()
+        .find(|path| object.pointer(path).is_some_and(Value::is_object))
+    else {
+        return hoisted;
+    };
+    let taken = object
+        .pointer(&around)
+        .is_some_and(|around| around.get(key).is_some());
+    if taken || (key == "podSelector" && around == "/spec") {
+        return hoisted;
+    }
+    let fields = hoisted
+        .pointer_mut(&pointer(parent))
+        .and_then(Value::as_object_mut);
+    let value = fields
+        .and_then(|fields| fields.shift_remove(key))
+        .expect("the place is a field");
+    let around = hoisted.pointer_mut(&around).and_then(Value::as_object_mut);
+    around.expect("it is a mapping").insert(key.clone(), value);
+    hoisted
+}
+
+fn lowered(text: &str) -> Option<Option<Policy>> {
+    let (manifests, _) = read(&Arc::from("a.yaml"), text.as_bytes());
+    let lowered = lower(manifests.first()?, Options::default())?;
+    Some(lowered.policy)
+}
+
+/// Whether one policy isolates at least what another isolates, and allows at most what it allows.
+fn is_narrower(narrow: &Policy, wide: &Policy) -> bool {
+    let requirements = |policy: &Policy| -> BTreeSet<Requirement> {
+        policy.subject.pods.requirements().iter().cloned().collect()
+    };
+    let silent = |side: &Side| {
+        side.rules
+            .iter()
+            .all(|rule| matches!(&rule.peers, List::Items(peers) if peers.is_empty()))
+    };
+    let same_subject = requirements(narrow) == requirements(wide);
+    requirements(narrow).is_subset(&requirements(wide))
+        && narrow.subject.namespaces == wide.subject.namespaces
+        && Direction::BOTH.into_iter().all(|direction| {
+            let (narrow, wide) = (narrow.side(direction), wide.side(direction));
+            let kept = narrow.rules.iter().all(|rule| {
+                let silent = matches!(&rule.peers, List::Items(peers) if peers.is_empty());
+                let original = wide.rules.get(rule.index as usize);
+                silent
+                    || original
+                        .is_some_and(|original| original.peers == rule.peers && original.ports == rule.ports)
+            });
+            (narrow.isolates || !wide.isolates) && kept && (same_subject || silent(narrow))
+        })
+}
+
+/// A policy that is sound, with every field that there is.
+fn policy() -> impl Strategy<Value = Value> {
+    let labels = prop::collection::btree_map("[a-c]", "[de]", 1..3).prop_map(|labels| json!(labels));
+    let expression = prop_oneof![
+        Just(json!({"key": "x", "operator": "In", "values": ["a", "b"]})),
+        Just(json!({"key": "z", "operator": "DoesNotExist"})),
+    ];
+    let selector = (prop::option::of(labels), prop::collection::vec(expression, 0..3)).prop_map(
+        |(labels, expressions)| {
+            let mut selector = json!({"matchExpressions": expressions});
+            selector
+                .as_object_mut()
+                .unwrap()
+                .extend(labels.map(|labels| ("matchLabels".to_owned(), labels)));
+            selector
+        },
+    );
+    let peer = prop_oneof![
+        selector
+            .clone()
+            .prop_map(|selector| json!({"podSelector": selector})),
+        (selector.clone(), selector.clone())
+            .prop_map(|(pods, namespaces)| json!({"podSelector": pods, "namespaceSelector": namespaces})),
+        Just(json!({"ipBlock": {"cidr": "10.0.0.0/8"}})),
+        Just(json!({"ipBlock": {"cidr": "fd00::/8", "except": ["fd00:1::/32", "fd00:2::/32"]}})),
+    ];
+    let port = prop_oneof![
+        Just(json!({})),
+        Just(json!({"port": 80})),
+        Just(json!({"protocol": "UDP", "port": 53, "endPort": 60})),
+        Just(json!({"protocol": "SCTP", "port": "http"})),
+    ];
+    let list = |name: &'static str, items: BoxedStrategy<Value>| {
+        prop::option::of(prop::collection::vec(items, 0..3))
+            .prop_map(move |items| items.map(|items| (name.to_owned(), json!(items))))
+    };
+    let rule = |peers: &'static str| {
+        (
+            list(peers, peer.clone().boxed()),
+            list("ports", port.clone().boxed()),
+        )
+            .prop_map(|(peers, ports)| Value::Object(peers.into_iter().chain(ports).collect()))
+    };
+    let types = prop::sample::subsequence(vec!["Ingress", "Egress"], 0..=2).prop_map(|types| json!(types));
+    (
+        prop::option::of(selector),
+        list("ingress", rule("from").boxed()),
+        list("egress", rule("to").boxed()),
+        prop::option::of(types),
+    )
+        .prop_map(|(selector, ingress, egress, types)| {
+            let mut spec = serde_json::Map::new();
+            spec.extend(selector.map(|selector| ("podSelector".to_owned(), selector)));
+            spec.extend(ingress.into_iter().chain(egress));
+            spec.extend(types.map(|types| ("policyTypes".to_owned(), types)));
+            json!({
+                "apiVersion": "networking.k8s.io/v1",
+                "kind": "NetworkPolicy",
+                "metadata": {"name": "web", "namespace": "shop", "labels": {"a": "b"}},
+                "spec": spec,
+            })
+        })
+}
+
+/// A mistake at one place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Corruption {
+    /// The key gets another letter.
+    Misspell,
+    /// The value becomes a fraction, which no field takes.
+    Retype,
+    /// The value becomes a list of lists, which no field takes.
+    Nest,
+    /// The key is there twice, with different values.
+    Repeat,
+    /// The value is an alias of nothing.
+    Alias,
+}
+
+/// The paths of every field and item that can be corrupted so; indexes are written as numbers.
+fn places(value: &Value, corruption: Corruption) -> Vec<Vec<String>> {
+    fn walk(value: &Value, corruption: Corruption, path: &mut Vec<String>, found: &mut Vec<Vec<String>>) {
+        let of_keys = matches!(corruption, Corruption::Misspell | Corruption::Repeat);
+        // Any key is a label: another one is another policy.
+        let free = path
+            .last()
+            .is_some_and(|key| key == "matchLabels" || key == "labels");
+        let children: Vec<(String, &Value, bool)> = match value {
+            Value::Object(fields) => fields
+                .iter()
+                .map(|(key, value)| (key.clone(), value, !(free && corruption == Corruption::Misspell)))
+                .collect(),
+            Value::Array(items) => items
+                .iter()
+                .enumerate()
+                .map(|(index, value)| (index.to_string(), value, !of_keys))
+                .collect(),
+            _ => Vec::new(),
+        };
+        for (step, child, fits) in children {
+            path.push(step);
+            if fits {
+                found.push(path.clone());
+            }
+            walk(child, corruption, path, found);
+            path.pop();
+        }
+    }
+    let mut found = Vec::new();
+    walk(value, corruption, &mut Vec::new(), &mut found);
+    found
+}
+
+/// Prints JSON with one mistake in it.
+struct Printer<'a> {
+    place: &'a [String],
+    corruption: Corruption,
+}
+
+impl Printer<'_> {
+    fn print(&self, value: &Value) -> String {
+        self.at(value, &mut Vec::new())
+    }
+
+    fn at(&self, value: &Value, path: &mut Vec<String>) -> String {
+        let mut child = |step: &str, value: &Value| {
+            path.push(step.to_owned());
+            let here = path == self.place;
+            let text = match self.corruption {
+                Corruption::Retype if here => "0.5".to_owned(),
+                Corruption::Nest if here => "[[]]".to_owned(),
+                Corruption::Alias if here => "*gone".to_owned(),
+                _ => self.at(value, path),
+            };
+            path.pop();
+            (here, text)
+        };
+        match value {
+            Value::Object(fields) => {
+                let mut parts = Vec::new();
+                for (key, value) in fields {
+                    let (here, text) = child(key, value);
+                    let misspelt = here && self.corruption == Corruption::Misspell;
+                    let suffix = if misspelt { "s" } else { "" };
+                    parts.push(format!("\"{key}{suffix}\": {text}"));
+                    if here && self.corruption == Corruption::Repeat {
+                        parts.push(format!("\"{key}\": null"));
+                    }
+                }
+                format!("{{{}}}", parts.join(", "))
+            }
+            Value::Array(items) => {
+                let items = items
+                    .iter()
+                    .enumerate()
+                    .map(|(index, value)| child(&index.to_string(), value).1);
+                format!("[{}]", items.collect::<Vec<_>>().join(", "))
+            }
+            scalar => scalar.to_string(),
+        }
+    }
+}
