@@ -1,7 +1,7 @@
 //! The indexed layout: against the reference, and in the kernel.
 
 mod kernel;
-mod meaning;
+pub(crate) mod meaning;
 
 use picket_cluster::{Semantics, Snapshot};
 use picket_engine::Engine;

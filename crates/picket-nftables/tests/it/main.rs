@@ -7,6 +7,7 @@
 )]
 
 mod arbitrary;
+mod cases;
 mod difference;
 mod indexed;
 mod kernel;

@@ -30,8 +30,11 @@ fn semantics() -> impl Strategy<Value = Semantics> {
     )
 }
 
+/// The tables of pods, each with whether it means less than the policies say.
+pub(crate) type Tables = BTreeMap<ObjectRef, (Table, bool)>;
+
 /// The table of every managed pod, and whether some policy of its has no exact form.
-fn tables(snapshot: &Snapshot, semantics: &Semantics) -> BTreeMap<ObjectRef, (Table, bool)> {
+pub(crate) fn tables(snapshot: &Snapshot, semantics: &Semantics) -> Tables {
     let engine = Engine::compile(snapshot, semantics.clone());
     let eth0 = InterfaceName::new("eth0").expect("an interface name");
     let options = Options {
@@ -59,7 +62,7 @@ fn address(snapshot: &Snapshot, endpoint: &Endpoint, flow: &Flow) -> IpAddr {
 }
 
 /// What the pod at one end sees of a flow.
-fn packet(snapshot: &Snapshot, flow: &Flow, direction: Direction) -> Packet {
+pub(crate) fn packet(snapshot: &Snapshot, flow: &Flow, direction: Direction) -> Packet {
     let crossing = match direction {
         Direction::Ingress => Crossing::Receive { input: "eth0".into() },
         Direction::Egress => Crossing::Send {

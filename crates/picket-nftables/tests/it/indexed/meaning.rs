@@ -16,13 +16,13 @@ use smol_str::SmolStr;
 use super::{table, table_with};
 
 /// The tables of a cluster: one for each node, or one for all pods where there are no nodes.
-struct Cluster<'a> {
+pub(crate) struct Cluster<'a> {
     snapshot: &'a Snapshot,
     tables: BTreeMap<Option<SmolStr>, Table>,
 }
 
 impl<'a> Cluster<'a> {
-    fn new(snapshot: &'a Snapshot, semantics: &Semantics) -> Self {
+    pub(crate) fn new(snapshot: &'a Snapshot, semantics: &Semantics) -> Self {
         let nodes: Vec<Option<SmolStr>> = if snapshot.nodes.is_empty() {
             vec![None]
         } else {
@@ -63,7 +63,7 @@ impl<'a> Cluster<'a> {
     }
 
     /// The packets that open a connection, each with the node that sees it; `None` when an end runs nowhere.
-    fn packets(&self, flow: &Flow) -> Option<BTreeSet<(Option<SmolStr>, Packet)>> {
+    pub(crate) fn packets(&self, flow: &Flow) -> Option<BTreeSet<(Option<SmolStr>, Packet)>> {
         let (source, destination) = (
             self.address(&flow.source, flow),
             self.address(&flow.destination, flow),
@@ -101,7 +101,7 @@ impl<'a> Cluster<'a> {
     }
 
     /// Whether every node lets the first packet pass; checks that nobody's marks are touched.
-    fn passes(&self, packets: &BTreeSet<(Option<SmolStr>, Packet)>, disguise: u32) -> bool {
+    pub(crate) fn passes(&self, packets: &BTreeSet<(Option<SmolStr>, Packet)>, disguise: u32) -> bool {
         packets.iter().all(|(node, packet)| {
             let packet = Packet {
                 mark: disguise,
