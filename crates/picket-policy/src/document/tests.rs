@@ -267,6 +267,36 @@ fn bombs_are_refused_in_bounded_time_and_memory() {
 }
 
 #[test]
+fn keys_of_large_mappings_are_unique_too() {
+    let entries =
+        |range: std::ops::Range<usize>| range.map(|at| format!("k{at}: {at}, ")).collect::<String>();
+    for count in [15, 16, 17, 18, 1_000] {
+        let all = entries(0..count);
+        assert_eq!(x(&format!("x: {{{all}}}")).1, []);
+        for again in [0, count - 1] {
+            let (shown, codes) = x(&format!("x: {{{all}k{again}: y}}"));
+            assert_eq!(codes, [code::DUPLICATE_KEY], "{count}");
+            assert!(shown.contains(&format!("k{again}:?")), "{shown}");
+            let merged = x(&format!(
+                "b: &b {{{all}}}\nx: {{<<: *b, {} k{again}: y}}",
+                entries(0..again)
+            ));
+            assert_eq!(
+                (merged.0, merged.1),
+                (
+                    x(&format!(
+                        "x: {{{}}}",
+                        all.replace(&format!("k{again}: {again},"), &format!("k{again}: y,"))
+                    ))
+                    .0,
+                    vec![]
+                )
+            );
+        }
+    }
+}
+
+#[test]
 fn long_input_is_read_whole() {
     let object = "- apiVersion: v1\n  kind: K\n  x: é\n";
     let text = format!("apiVersion: v1\nkind: List\nitems:\n{}", object.repeat(5_000));

@@ -16,7 +16,8 @@ pub(super) fn build(source: &Source, children: Vec<Node>, diagnostics: &mut Vec<
     let mut mapping = Mapping {
         source,
         entries: Vec::with_capacity(children.len() / 2),
-        places: BTreeMap::new(),
+        merged: Vec::with_capacity(children.len() / 2),
+        index: BTreeMap::new(),
         readable: true,
         diagnostics,
     };
@@ -40,39 +41,55 @@ fn is_merge_key(source: &Source, key: &Node) -> bool {
     key.as_str().is_some_and(|text| text == "<<") && source.slice(key.range.clone()) == "<<"
 }
 
-/// How a key came to be in the mapping, and which of the entries is its.
-struct Place {
-    at: usize,
-    merged: bool,
-}
+/// Up to so many entries are searched one by one: nearly every mapping has fewer, and an index costs more.
+const FEW: usize = 16;
 
 struct Mapping<'a> {
     source: &'a Source,
     entries: Vec<Entry>,
-    places: BTreeMap<SmolStr, Place>,
+    /// Which of the entries came by a merge key, and have not been overridden.
+    merged: Vec<bool>,
+    /// The places of the keys, once there are more than a few.
+    index: BTreeMap<SmolStr, usize>,
     readable: bool,
     diagnostics: &'a mut Vec<Diagnostic>,
 }
 
 impl Mapping<'_> {
+    fn find(&self, key: &str) -> Option<usize> {
+        if self.entries.len() <= FEW {
+            self.entries.iter().position(|entry| entry.key == key)
+        } else {
+            self.index.get(key).copied()
+        }
+    }
+
+    fn push(&mut self, entry: Entry, merged: bool) {
+        self.entries.push(entry);
+        self.merged.push(merged);
+        let indexed = self.index.len();
+        if self.entries.len() > FEW {
+            let places = self.entries.iter().enumerate().skip(indexed);
+            let places = places.map(|(at, entry)| (entry.key.clone(), at));
+            self.index.extend(places);
+        }
+    }
+
     fn set(&mut self, text: SmolStr, key: Node, value: Node) {
+        let at = self.find(&text);
         let entry = Entry {
-            key: text.clone(),
+            key: text,
             key_range: key.range,
             value,
         };
-        let next = self.entries.len();
-        let place = self.places.entry(text).or_insert(Place {
-            at: next,
-            merged: false,
-        });
-        let Some(present) = self.entries.get_mut(place.at) else {
-            self.entries.push(entry);
+        let present = at.and_then(|at| Some((self.entries.get_mut(at)?, self.merged.get_mut(at)?)));
+        let Some((present, merged)) = present else {
+            self.push(entry, false);
             return;
         };
-        if place.merged {
+        if *merged {
             // Overriding is what merge keys are for.
-            place.merged = false;
+            *merged = false;
             *present = entry;
             return;
         }
@@ -113,17 +130,13 @@ impl Mapping<'_> {
     /// Adds a merged entry. Of several mappings in one `<<` the first that has a key counts; entries below `before`
     /// were there when the `<<` came.
     fn inherit(&mut self, merge_key: &Node, before: usize, entry: &Entry) {
-        let next = self.entries.len();
-        let place = self.places.entry(entry.key.clone()).or_insert(Place {
-            at: next,
-            merged: true,
-        });
-        let Some(present) = self.entries.get_mut(place.at) else {
-            self.entries.push(entry.clone());
+        let at = self.find(&entry.key);
+        let Some((at, present)) = at.and_then(|at| Some((at, self.entries.get_mut(at)?))) else {
+            self.push(entry.clone(), true);
             return;
         };
         let agree = present.value.value == entry.value.value && is_scalar(&entry.value.value);
-        if place.at >= before || agree {
+        if at >= before || agree {
             return;
         }
         let message = format!(
