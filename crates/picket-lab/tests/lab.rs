@@ -1,5 +1,11 @@
 //! The lab itself, with rulesets that spell every dropped flow out: what it reports is what the kernel does.
 
+#![expect(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    reason = "a test that cannot set itself up fails"
+)]
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 use std::time::Duration;
