@@ -11,6 +11,7 @@ use std::fmt::Write;
 use std::time::Duration;
 
 use picket_cluster::{Flow, Judgement, Semantics, Snapshot};
+use picket_engine::Engine;
 use picket_lab::{
     Compile, Enforcement, Error, HostKind, Lab, Observation, Place, Ports, Progress, Shape, Topology,
     all_pairs, check_expectations, parse_expectations,
@@ -19,16 +20,16 @@ use picket_net::{Family, Protocol};
 use picket_testing::build::{accept, block, pod, pods_in, policy};
 use picket_testing::snapshot;
 
-/// Verdicts of the reference, and a drop for every flow that it denies.
+/// Verdicts of the engine, and a drop for every flow that it denies.
 struct SpelledOut {
-    snapshot: Snapshot,
+    engine: Engine,
     /// Changes the text of every ruleset.
     tamper: fn(String) -> String,
 }
 
 impl Enforcement for SpelledOut {
     fn judge(&self, flow: &Flow) -> Judgement {
-        picket_reference::judge(&self.snapshot, &Semantics::default(), flow)
+        self.engine.program().judge(flow)
     }
 
     fn rulesets(&self, topology: &Topology) -> Result<BTreeMap<Place, String>, Error> {
@@ -70,7 +71,7 @@ impl Enforcement for SpelledOut {
 fn compile(tamper: fn(String) -> String) -> Compile {
     Box::new(move |snapshot| {
         Ok(Box::new(SpelledOut {
-            snapshot: snapshot.clone(),
+            engine: Engine::compile(snapshot, Semantics::default()),
             tamper,
         }))
     })
@@ -194,7 +195,7 @@ fn blocked_by(rule: &'static str) -> Vec<(picket_lab::Probe, Observation)> {
     struct Wrong(&'static str);
     impl Enforcement for Wrong {
         fn judge(&self, flow: &Flow) -> Judgement {
-            picket_reference::judge(&Snapshot::default(), &Semantics::default(), flow)
+            Engine::new(Semantics::default()).program().judge(flow)
         }
         fn rulesets(&self, topology: &Topology) -> Result<BTreeMap<Place, String>, Error> {
             let text = format!(
