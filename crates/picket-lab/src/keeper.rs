@@ -40,6 +40,11 @@ impl Claim {
         }
     }
 
+    /// The name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
     /// Answers requests about `lab` until one asks to end.
     ///
     /// # Errors

@@ -4,7 +4,7 @@ use crate::control::Response;
 use crate::{Expectation, Grid, Lab, Outcome, Place, check_expectations};
 
 /// What the lab is, by everything that was made for it.
-pub(crate) fn status(name: &str, lab: &Lab, inside: usize) -> Response {
+pub fn status(name: &str, lab: &Lab, inside: usize) -> Response {
     let hosts = &lab.topology().hosts;
     let places: Vec<_> = lab
         .network()

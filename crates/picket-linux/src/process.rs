@@ -18,8 +18,8 @@ pub fn die_with_parent(command: &mut Command) -> &mut Command {
     unsafe { command.pre_exec(|| Ok(set_parent_process_death_signal(Some(Signal::KILL))?)) }
 }
 
-/// Makes this process one of the background: a session of its own, standard input and error from and to nowhere.
-/// Standard output is left as it is.
+/// Makes this process one of the background: a session of its own, standard input, output and error from and to
+/// nowhere.
 ///
 /// # Errors
 /// [`Error::Start`] when `/dev/null` is not there.
@@ -32,6 +32,7 @@ pub fn leave_terminal() -> Result<()> {
             .write(true)
             .open("/dev/null")?;
         rustix::stdio::dup2_stdin(&nowhere)?;
+        rustix::stdio::dup2_stdout(&nowhere)?;
         rustix::stdio::dup2_stderr(&nowhere)?;
         Ok(())
     };

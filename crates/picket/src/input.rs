@@ -20,6 +20,14 @@ pub(crate) struct Loaded {
 }
 
 /// Reads everything that `input` names.
-pub(crate) fn load(_input: &Input) -> anyhow::Result<Loaded> {
-    anyhow::bail!("manifests cannot be read by this version")
+pub(crate) fn load(input: &Input) -> anyhow::Result<Loaded> {
+    let options = picket_source::Options {
+        strict_cidr: input.strict_cidr,
+    };
+    let loaded = picket_source::load(&input.paths, &mut std::io::stdin(), options)?;
+    Ok(Loaded {
+        snapshot: loaded.snapshot,
+        diagnostics: loaded.diagnostics,
+        texts: loaded.sources,
+    })
 }

@@ -1,10 +1,5 @@
 //! The `picket` command.
 
-#![expect(
-    dead_code,
-    reason = "the commands that use it are being built on this skeleton"
-)]
-
 mod arguments;
 mod command;
 mod input;
