@@ -4,6 +4,7 @@
 #![expect(
     clippy::print_stdout,
     clippy::unwrap_used,
+    clippy::indexing_slicing,
     reason = "a benchmark prints, and fails at once"
 )]
 
