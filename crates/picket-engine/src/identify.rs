@@ -169,7 +169,12 @@ impl Program {
                 members.push(Member::Region(view.atom()));
             }
             let held = self.atoms.holders(view.atom());
-            let seen = held.filter(|&(address, holder)| self.view_of_holder(holder, address) == view);
+            let seen = held.filter(|&(_, holder)| match holder {
+                Holder::Node(_) => !view.is_synthetic(),
+                Holder::Pod(pod) => {
+                    self.semantics.ipblock_matches_pods && self.pods[pod].pod.synthetic == view.is_synthetic()
+                }
+            });
             members.extend(seen.map(|(address, holder)| Member::Held(address, holder)));
         }
         self.reidentify(members, true);
