@@ -499,15 +499,6 @@ impl Program {
         }
     }
 
-    /// As [`Program::journal_address`], for one whose holder has identity `own`.
-    pub(crate) fn journal_holder(&mut self, address: IpAddr, own: Option<Identity>) {
-        if self.journal.recording {
-            // Unless it is shared, all its holders had the same identity before the event touched it.
-            let before = self.shared.get(&address).copied().or(own);
-            self.journal.addresses.entry(address).or_insert(before);
-        }
-    }
-
     pub(crate) fn journal_prefix(&mut self, prefix: Prefix, before: Option<Identity>) {
         if self.journal.recording {
             self.journal.prefixes.entry(prefix).or_insert(before);
@@ -541,46 +532,32 @@ impl Program {
         }
     }
 
-    /// Gives an address its joint identity, if its owners have several, and returns what it has now.
-    fn settle(&mut self, address: IpAddr) -> Option<Identity> {
-        let mut holders = self.atoms.holders_at(address);
-        let first = holders.next();
-        let first = first.and_then(|holder| self.holder_identity(holder, address));
-        let mut holders = holders.peekable();
-        if holders.peek().is_none() && !self.shared.contains_key(&address) {
-            return first;
-        }
-        let others = holders.filter_map(|holder| self.holder_identity(holder, address));
-        let members: BTreeSet<Identity> = others.chain(first).collect();
+    /// Gives an address its joint identity, if its owners have several.
+    fn settle(&mut self, address: IpAddr) {
+        let holders = self.atoms.holders_at(address);
+        let members: BTreeSet<Identity> = holders
+            .filter_map(|holder| self.holder_identity(holder, address))
+            .collect();
         let before = self.shared.remove(&address);
-        let mut now = first;
         if members.len() > 1 {
             let (joint, new) = self.identities.acquire_joint(members.into_iter().collect());
             if new && self.journal.recording {
                 self.journal.identities.add(joint);
             }
             self.shared.insert(address, joint);
-            now = Some(joint);
         }
         if let Some(before) = before {
             self.release_identity(before);
         }
-        now
     }
 
     /// Ends an event: settles what it touched and says what changed.
     fn commit(&mut self) -> Delta {
-        let mut touched: Vec<_> = self.journal.addresses.drain().collect();
-        touched.sort_unstable_by_key(|(address, _)| *address);
-        let addresses = touched.into_iter().filter_map(|(address, before)| {
-            let after = self.settle(address);
-            (before != after).then_some(Change {
-                key: address,
-                before,
-                after,
-            })
-        });
-        let addresses = addresses.collect();
+        let mut touched: Vec<_> = self.journal.addresses.keys().copied().collect();
+        touched.sort_unstable();
+        for &address in &touched {
+            self.settle(address);
+        }
         let journal = std::mem::replace(
             &mut self.journal,
             Journal {
@@ -588,6 +565,16 @@ impl Program {
                 ..Journal::default()
             },
         );
+        let change = |address: IpAddr| {
+            let before = journal.addresses.get(&address).copied().flatten();
+            let after = self.held_identity(address);
+            (before != after).then_some(Change {
+                key: address,
+                before,
+                after,
+            })
+        };
+        let addresses = touched.into_iter().filter_map(change).collect();
         let prefixes = journal.prefixes.into_iter().filter_map(|(prefix, before)| {
             let atom = self.atoms.exact(prefix);
             let after = atom.map(|atom| self.region_identity(atom));

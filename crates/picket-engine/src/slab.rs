@@ -1,6 +1,5 @@
 //! Small integer keys: typed slabs, and interners that count who uses a value.
 
-use std::collections::BTreeSet;
 use std::hash::{BuildHasher, Hash};
 use std::marker::PhantomData;
 use std::ops::{Index, IndexMut};
@@ -51,12 +50,11 @@ keys! {
     pub(crate) struct PolicyId;
 }
 
-/// Values under small keys; keys of removed values are used again, the smallest first, so that sets of keys stay few
-/// intervals.
+/// Values under small keys; keys of removed values are used again, the latest first.
 #[derive(Clone, Debug)]
 pub(crate) struct Slab<K, T> {
     slots: Vec<Option<T>>,
-    free: BTreeSet<u32>,
+    free: Vec<u32>,
     /// Keys freed and not yet to be used again; see [`Slab::retire`].
     retired: Vec<u32>,
     key: PhantomData<fn(K) -> K>,
@@ -66,7 +64,7 @@ impl<K, T> Default for Slab<K, T> {
     fn default() -> Self {
         Self {
             slots: Vec::new(),
-            free: BTreeSet::new(),
+            free: Vec::new(),
             retired: Vec::new(),
             key: PhantomData,
         }
@@ -84,7 +82,7 @@ fn position(at: usize) -> u32 {
 
 impl<K: Key, T> Slab<K, T> {
     pub(crate) fn insert(&mut self, value: T) -> K {
-        if let Some(index) = self.free.pop_first()
+        if let Some(index) = self.free.pop()
             && let Some(slot) = self.slots.get_mut(index as usize)
         {
             *slot = Some(value);
@@ -96,7 +94,7 @@ impl<K: Key, T> Slab<K, T> {
 
     pub(crate) fn remove(&mut self, key: K) -> Option<T> {
         let value = self.slots.get_mut(key.index() as usize)?.take()?;
-        self.free.insert(key.index());
+        self.free.push(key.index());
         Some(value)
     }
 
@@ -109,7 +107,7 @@ impl<K: Key, T> Slab<K, T> {
 
     /// Lets retired keys be used again.
     pub(crate) fn recycle(&mut self) {
-        self.free.extend(self.retired.drain(..));
+        self.free.append(&mut self.retired);
     }
 
     pub(crate) fn get(&self, key: K) -> Option<&T> {

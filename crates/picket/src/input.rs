@@ -1,33 +1,37 @@
 //! Reading manifests.
 
-use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::io;
 
-use picket_cluster::Snapshot;
-use picket_policy::Diagnostic;
+use picket_cluster::Semantics;
+use picket_engine::Engine;
+use picket_source::{Loaded, Options};
 
 use crate::arguments::Input;
-
-/// What the manifests of one run say.
-#[derive(Debug)]
-pub(crate) struct Loaded {
-    /// The objects.
-    pub(crate) snapshot: Snapshot,
-    /// What is wrong with them, in the order of their places.
-    pub(crate) diagnostics: Vec<Diagnostic>,
-    /// The text of each file, for showing places.
-    pub(crate) texts: BTreeMap<Arc<str>, Arc<str>>,
-}
+use crate::output::Outcome;
 
 /// Reads everything that `input` names.
 pub(crate) fn load(input: &Input) -> anyhow::Result<Loaded> {
-    let options = picket_source::Options {
+    let options = Options {
         strict_cidr: input.strict_cidr,
     };
-    let loaded = picket_source::load(&input.paths, &mut std::io::stdin(), options)?;
-    Ok(Loaded {
-        snapshot: loaded.snapshot,
-        diagnostics: loaded.diagnostics,
-        texts: loaded.sources,
-    })
+    Ok(picket_source::load(
+        &input.paths,
+        &mut io::stdin().lock(),
+        options,
+    )?)
+}
+
+/// Compiles what was read.
+pub(crate) fn compile(loaded: &Loaded, semantics: Semantics) -> Engine {
+    Engine::compile(&loaded.snapshot, semantics)
+}
+
+/// How a command ends that answered from what was read: files that cannot be parsed may hold anything, so that no
+/// answer is more than an answer about the rest.
+pub(crate) fn ended(loaded: &Loaded, outcome: Outcome) -> Outcome {
+    if loaded.unparsable.is_empty() {
+        outcome
+    } else {
+        Outcome::Unanswered
+    }
 }

@@ -5,6 +5,7 @@ mod command;
 mod input;
 mod output;
 mod report;
+mod sarif;
 
 use std::process::ExitCode;
 

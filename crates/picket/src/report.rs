@@ -3,8 +3,8 @@
 use annotate_snippets::renderer::DecorStyle;
 use annotate_snippets::{AnnotationKind, Group, Level, Patch, Renderer, Snippet};
 use picket_policy::{Diagnostic, Severity, Span};
+use picket_source::Loaded;
 
-use crate::input::Loaded;
 use crate::output;
 
 /// Prints an error that ends a command.
@@ -16,10 +16,16 @@ pub(crate) fn error(error: &anyhow::Error) {
 
 /// Prints every diagnostic to standard error.
 pub(crate) fn on_stderr(loaded: &Loaded) {
+    these_on_stderr(&loaded.diagnostics, loaded);
+}
+
+/// Prints some diagnostics to standard error.
+pub(crate) fn these_on_stderr(diagnostics: &[Diagnostic], loaded: &Loaded) {
     let renderer = renderer(output::color_on_stderr());
-    for diagnostic in &loaded.diagnostics {
-        output::to_stderr(&text(diagnostic, loaded, &renderer));
-    }
+    let texts = diagnostics
+        .iter()
+        .map(|diagnostic| text(diagnostic, loaded, &renderer));
+    output::to_stderr(&texts.collect::<String>());
 }
 
 /// How text is drawn, with or without colour.
@@ -77,7 +83,7 @@ pub(crate) fn text(diagnostic: &Diagnostic, loaded: &Loaded, renderer: &Renderer
 
 /// The text of the file of a span, and the span's bytes in it; `None` when it does not fit the text.
 fn source<'a>(span: &Span, loaded: &'a Loaded) -> Option<(&'a str, std::ops::Range<usize>)> {
-    let text = loaded.texts.get(&span.file)?;
+    let text = loaded.sources.get(&span.file)?;
     text.get(span.start..span.end)?;
     Some((text, span.start..span.end))
 }

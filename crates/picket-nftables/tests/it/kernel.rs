@@ -1,7 +1,5 @@
 //! What nft and the kernel make of a printed table.
 
-mod wire;
-
 use std::io::Write;
 use std::net::IpAddr;
 use std::process::{Command, Stdio};

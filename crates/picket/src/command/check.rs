@@ -1,20 +1,173 @@
-//! `picket check`.
+//! `picket check`: what is wrong with manifests.
 
-use anyhow::bail;
-use clap::Args;
+use std::collections::BTreeMap;
+use std::io::Write;
+
+use clap::{Args, ValueEnum};
+use picket_analysis::finding::Finding;
+use picket_policy::{Diagnostic, Severity};
+use picket_source::Loaded;
+use serde::Serialize;
 
 use crate::arguments::Input;
-use crate::output::Outcome;
+use crate::output::{self, Outcome};
+use crate::{input, report, sarif};
 
-/// Check
+/// Validate manifests: everything that cannot be read as written, or that the API server would refuse
 #[derive(Args, Debug)]
+#[command(after_help = EXAMPLES)]
 pub(crate) struct Arguments {
     #[command(flatten)]
     input: Input,
+
+    /// How to print what is found
+    #[arg(
+        short = 'o',
+        long = "output",
+        value_enum,
+        default_value_t,
+        value_name = "FORMAT"
+    )]
+    output: Format,
+
+    /// Fail on warnings too
+    #[arg(long)]
+    deny_warnings: bool,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  picket check -f manifests/
+  kubectl get -A -o yaml networkpolicies,pods,namespaces | picket check -f -
+  picket check -f manifests/ --deny-warnings -o sarif > picket.sarif
+
+Exit status: 0 nothing is wrong, 1 something is, 2 the input cannot be read.";
+
+/// How to print what is found.
+#[derive(Clone, Copy, Debug, Default, ValueEnum)]
+enum Format {
+    /// For people, with the source lines
+    #[default]
+    Text,
+    /// JSON; docs/schema/diagnostics.schema.json describes it
+    Json,
+    /// SARIF 2.1.0, for code hosts and editors
+    Sarif,
 }
 
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Outcome> {
-    let loaded = crate::input::load(&arguments.input)?;
-    crate::report::on_stderr(&loaded);
-    bail!("`check` is not built into this version")
+    let loaded = input::load(&arguments.input)?;
+    let summary = Summary::of(&loaded);
+    let mut out = output::stdout();
+    match arguments.output {
+        Format::Text => {
+            let renderer = report::renderer(output::color_on_stdout());
+            for diagnostic in &loaded.diagnostics {
+                out.write_all(report::text(diagnostic, &loaded, &renderer).as_bytes())?;
+            }
+            writeln!(out, "{}", summary.text())?;
+        }
+        Format::Json => {
+            let diagnostics = loaded.diagnostics.iter().map(Finding::from).collect();
+            serde_json::to_writer_pretty(
+                &mut out,
+                &Report {
+                    diagnostics,
+                    summary: &summary,
+                },
+            )?;
+            writeln!(out)?;
+        }
+        Format::Sarif => {
+            serde_json::to_writer_pretty(&mut out, &sarif::log(&loaded.diagnostics))?;
+            writeln!(out)?;
+        }
+    }
+    out.flush()?;
+    let clean = summary.errors == 0 && !(arguments.deny_warnings && summary.warnings > 0);
+    Ok(input::ended(&loaded, Outcome::from_yes(clean)))
+}
+
+/// The whole answer as JSON.
+#[derive(Serialize)]
+struct Report<'a> {
+    diagnostics: Vec<Finding>,
+    summary: &'a Summary,
+}
+
+/// What was read.
+#[derive(Serialize)]
+struct Summary {
+    files: usize,
+    /// By kind. Workloads that do not stand for pods of their own are not counted.
+    objects: BTreeMap<String, usize>,
+    /// Objects that say nothing about connectivity, by kind.
+    ignored: BTreeMap<String, usize>,
+    errors: usize,
+    warnings: usize,
+}
+
+impl Summary {
+    fn of(loaded: &Loaded) -> Self {
+        let snapshot = &loaded.snapshot;
+        let mut objects: BTreeMap<String, usize> = BTreeMap::new();
+        let named = snapshot
+            .pods
+            .keys()
+            .chain(snapshot.services.keys())
+            .chain(snapshot.policies.keys());
+        for object in named {
+            *objects.entry(object.kind.to_string()).or_default() += 1;
+        }
+        for (kind, count) in [
+            ("Namespace", snapshot.namespaces.len()),
+            ("Node", snapshot.nodes.len()),
+        ] {
+            if count > 0 {
+                objects.insert(kind.to_owned(), count);
+            }
+        }
+        let severe = |severity| {
+            let is_it = |diagnostic: &&Diagnostic| diagnostic.severity == severity;
+            loaded.diagnostics.iter().filter(is_it).count()
+        };
+        let ignored = loaded
+            .ignored
+            .iter()
+            .map(|(kind, count)| (kind.to_string(), *count));
+        Self {
+            files: loaded.files.len(),
+            objects,
+            ignored: ignored.collect(),
+            errors: severe(Severity::Error),
+            warnings: severe(Severity::Warning),
+        }
+    }
+
+    fn text(&self) -> String {
+        let listed = |counts: &BTreeMap<String, usize>| {
+            let parts: Vec<_> = counts
+                .iter()
+                .map(|(kind, count)| format!("{count} {kind}"))
+                .collect();
+            parts.join(", ")
+        };
+        let mut text = format!("{}: {}", counted(self.files, "file"), listed(&self.objects));
+        if self.objects.is_empty() {
+            text += "no object that says anything about connectivity";
+        }
+        if !self.ignored.is_empty() {
+            text += &format!("; ignored: {}", listed(&self.ignored));
+        }
+        format!(
+            "{text}\n{}, {}",
+            counted(self.errors, "error"),
+            counted(self.warnings, "warning")
+        )
+    }
+}
+
+fn counted(count: usize, what: &str) -> String {
+    let plural = if count == 1 { "" } else { "s" };
+    format!("{count} {what}{plural}")
 }

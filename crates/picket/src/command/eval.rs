@@ -1,20 +1,230 @@
-//! `picket eval`.
+//! `picket eval`: one question about one connection, or a batch of them.
 
-use anyhow::bail;
-use clap::Args;
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Write};
+use std::path::{Path, PathBuf};
 
-use crate::arguments::Input;
-use crate::output::Outcome;
+use anyhow::Context;
+use clap::{Args, ValueEnum};
+use picket_analysis::eval::{Answer, EndAnswer, Evaluator, Overall, batch};
+use picket_analysis::finding::Finding;
+use picket_net::Family;
+use serde::Serialize;
 
-/// Eval
+use crate::arguments::{Input, SemanticsArguments};
+use crate::output::{self, Outcome};
+use crate::{input, report};
+
+/// Say whether one endpoint may open a connection to another, and which policies decide it
 #[derive(Args, Debug)]
+#[command(after_help = EXAMPLES)]
 pub(crate) struct Arguments {
     #[command(flatten)]
     input: Input,
+
+    /// Who opens the connection: namespace/pod, namespace/Kind/name, a node or an address
+    #[arg(long, value_name = "ENDPOINT", required_unless_present = "batch")]
+    from: Option<String>,
+
+    /// To whom
+    #[arg(long, value_name = "ENDPOINT", required_unless_present = "batch")]
+    to: Option<String>,
+
+    /// The destination port: N/PROTO, NAME/PROTO, icmp, icmpv6 or proto:N; a bare number or name is TCP
+    #[arg(long, value_name = "PORT", required_unless_present = "batch")]
+    port: Option<String>,
+
+    /// Ask about this address family only
+    #[arg(long, value_enum)]
+    family: Option<FamilyArgument>,
+
+    /// Answer each line {"from": …, "to": …, "port": …} of a file, `-` for standard input, with a line of its own
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["from", "to", "port"])]
+    batch: Option<PathBuf>,
+
+    /// How to print the answer; a batch is always answered in JSON
+    #[arg(
+        short = 'o',
+        long = "output",
+        value_enum,
+        default_value_t,
+        value_name = "FORMAT"
+    )]
+    output: Format,
+
+    #[command(flatten)]
+    semantics: SemanticsArguments,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  picket eval -f manifests/ --from shop/web --to shop/api --port 8080/tcp
+  picket eval -f manifests/ --from 203.0.113.9 --to shop/web --port https -o json
+  picket eval -f manifests/ --from shop/Deployment/api --to shop/db-0 --port icmp --family ipv6
+  echo '{\"from\": \"shop/web\", \"to\": \"shop/api\", \"port\": 8080}' | picket eval -f manifests/ --batch -
+
+A node is named by its name, or as node/NAME. The address of a pod or node is that pod or node. Policies
+are judged after service translation: ask about pods and their own ports, not about Services.
+
+Exit status: 0 allowed, 1 denied or only one address family allowed, 2 usage or input error. A batch: 0
+when every line was answered, whatever the verdicts, 2 when one was not.";
+
+/// An address family.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum FamilyArgument {
+    /// IPv4
+    Ipv4,
+    /// IPv6
+    Ipv6,
+}
+
+impl From<FamilyArgument> for Family {
+    fn from(family: FamilyArgument) -> Self {
+        match family {
+            FamilyArgument::Ipv4 => Self::Ipv4,
+            FamilyArgument::Ipv6 => Self::Ipv6,
+        }
+    }
+}
+
+/// How to print the answer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+enum Format {
+    /// For people
+    #[default]
+    Text,
+    /// JSON; docs/schema/eval.schema.json and batch.schema.json describe it
+    Json,
 }
 
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Outcome> {
-    let loaded = crate::input::load(&arguments.input)?;
-    crate::report::on_stderr(&loaded);
-    bail!("`eval` is not built into this version")
+    let loaded = input::load(&arguments.input)?;
+    if arguments.output == Format::Text || arguments.batch.is_some() {
+        report::on_stderr(&loaded);
+    }
+    let engine = input::compile(&loaded, arguments.semantics.semantics());
+    let evaluator = Evaluator::new(&loaded.snapshot, engine.program());
+    let family = arguments.family.map(Family::from);
+    if let Some(questions) = &arguments.batch {
+        return Ok(input::ended(
+            &loaded,
+            answer_batch(&evaluator, family, questions)?,
+        ));
+    }
+    let asked = |argument: &Option<String>| argument.clone().unwrap_or_default();
+    let question = evaluator.question(
+        &asked(&arguments.from),
+        &asked(&arguments.to),
+        &asked(&arguments.port),
+        family,
+    );
+    // Whoever reads the error must see what may have led to it.
+    let question = question.inspect_err(|_| {
+        if arguments.output == Format::Json {
+            report::on_stderr(&loaded);
+        }
+    })?;
+    let answer = evaluator.answer(&question);
+    let mut out = output::stdout();
+    match arguments.output {
+        Format::Text => out.write_all(text(&answer).as_bytes())?,
+        Format::Json => {
+            let diagnostics = loaded.diagnostics.iter().map(Finding::from).collect();
+            serde_json::to_writer_pretty(
+                &mut out,
+                &Report {
+                    answer: &answer,
+                    diagnostics,
+                },
+            )?;
+            writeln!(out)?;
+        }
+    }
+    out.flush()?;
+    Ok(input::ended(
+        &loaded,
+        Outcome::from_yes(answer.verdict == Overall::Allow),
+    ))
+}
+
+/// The answer as JSON, with what was wrong with the input.
+#[derive(Serialize)]
+struct Report<'a> {
+    #[serde(flatten)]
+    answer: &'a Answer,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    diagnostics: Vec<Finding>,
+}
+
+fn answer_batch(
+    evaluator: &Evaluator<'_>,
+    family: Option<Family>,
+    questions: &Path,
+) -> anyhow::Result<Outcome> {
+    let reader: Box<dyn BufRead> = if questions.as_os_str() == "-" {
+        Box::new(io::stdin().lock())
+    } else {
+        let file = File::open(questions).with_context(|| format!("cannot read `{}`", questions.display()))?;
+        Box::new(BufReader::with_capacity(1 << 16, file))
+    };
+    let outcome = batch(evaluator, family, reader, output::stdout())?;
+    Ok(if outcome.failed == 0 {
+        Outcome::Yes
+    } else {
+        Outcome::Unanswered
+    })
+}
+
+fn text(answer: &Answer) -> String {
+    let port = match (&answer.port_name, answer.port) {
+        (Some(name), Some(port)) => format!(" {name} ({port})"),
+        (Some(name), None) => format!(" {name}"),
+        (None, Some(port)) => format!(" {port}"),
+        (None, None) => String::new(),
+    };
+    let mut text = format!(
+        "{}: {} → {}, {}{port}\n",
+        answer.verdict.as_str(),
+        answer.from,
+        answer.to,
+        answer.protocol
+    );
+    if let (Some(egress), Some(ingress)) = (&answer.egress, &answer.ingress) {
+        text += &ends("", egress, ingress);
+    } else {
+        for (name, family) in [("IPv4", &answer.families.ipv4), ("IPv6", &answer.families.ipv6)] {
+            if let Some(family) = family {
+                text += &format!("  {name}: {}\n", family.verdict);
+                text += &ends("  ", &family.egress, &family.ingress);
+            }
+        }
+    }
+    text
+}
+
+fn ends(indent: &str, egress: &EndAnswer, ingress: &EndAnswer) -> String {
+    let mut text = String::new();
+    for (name, end) in [("egress ", egress), ("ingress", ingress)] {
+        // A reason is one word in JSON.
+        let reason = serde_json::to_value(end.reason).ok();
+        let reason = reason
+            .as_ref()
+            .and_then(serde_json::Value::as_str)
+            .unwrap_or_default();
+        text += &format!("{indent}  {name}  {}  {reason}\n", end.verdict);
+        for cause in &end.causes {
+            let rule = cause.rule.map_or("isolates".to_owned(), |rule| {
+                format!("{} rule {rule}", cause.direction)
+            });
+            let object = match cause.namespace.as_str() {
+                "" => cause.name.to_string(),
+                namespace => format!("{namespace}/{}", cause.name),
+            };
+            text += &format!(
+                "{indent}    {} {object}, {rule} ({}:{})\n",
+                cause.kind, cause.file, cause.line
+            );
+        }
+    }
+    text
 }

@@ -1,0 +1,13 @@
+//! One question about one connection, and its answer.
+
+mod answer;
+mod batch;
+mod evaluator;
+mod question;
+#[cfg(test)]
+mod tests;
+
+pub use answer::{Answer, CauseAnswer, EndAnswer, Families, FamilyAnswer, Overall};
+pub use batch::{BatchError, BatchOutcome, LineError, batch};
+pub use evaluator::Evaluator;
+pub use question::{PortError, PortQuestion, Question, QuestionError};

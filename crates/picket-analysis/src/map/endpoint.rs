@@ -1,0 +1,247 @@
+//! The endpoints of a map.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
+
+use picket_cluster::{Pod, Snapshot};
+use picket_engine::{Identity, Program};
+use picket_net::{AddressSet, Family, Prefix};
+use picket_policy::Direction;
+use smol_str::SmolStr;
+
+use super::class::{Behaviour, Class, Classes};
+use super::{EndpointKind, MapEndpoint, Place};
+
+/// An endpoint on its way into the map.
+#[derive(Clone, Debug)]
+pub(super) struct Found {
+    pub(super) endpoint: MapEndpoint,
+    pub(super) place: Place,
+    /// The id of the top owner of a pod.
+    owner: Option<String>,
+    addresses: AddressSet,
+}
+
+/// Pods, workloads and nodes.
+pub(super) fn of_cluster(snapshot: &Snapshot, program: &Program, classes: &mut Classes<'_>) -> Vec<Found> {
+    let regions = program.prefixes();
+    let pods = snapshot.live_pods().map(|pod| {
+        let class = classes.intern(class_of_pod(pod, program, &regions));
+        let kind = if pod.is_workload() {
+            EndpointKind::Workload
+        } else {
+            EndpointKind::Pod
+        };
+        let owner = pod.owner.as_ref().filter(|_| !pod.is_workload());
+        let (on, node) = if pod.host_network {
+            (None, pod.node.clone())
+        } else {
+            (pod.node.clone(), None)
+        };
+        Found {
+            endpoint: MapEndpoint {
+                id: pod.id(),
+                kind,
+                addresses: pod.addresses.iter().map(|address| address.to_string()).collect(),
+            },
+            place: Place { class, on, node },
+            owner: owner.map(|owner| format!("{}/{}/{}", pod.object.namespace, owner.kind, owner.name)),
+            addresses: pod.addresses.iter().collect(),
+        }
+    });
+    let mut found: Vec<_> = pods.collect();
+    for node in snapshot.nodes.values() {
+        let identities = |family| {
+            let own = node
+                .addresses
+                .iter()
+                .filter(move |&&address| Family::of(address) == family);
+            own.map(|&address| program.identity_of(address)).collect()
+        };
+        let class = classes.intern(Class {
+            identities: Family::BOTH.map(identities),
+            egress: None,
+            ingress: None,
+            external: false,
+        });
+        found.push(Found {
+            endpoint: MapEndpoint {
+                id: node.name.to_string(),
+                kind: EndpointKind::Node,
+                addresses: node.addresses.iter().map(IpAddr::to_string).collect(),
+            },
+            place: Place {
+                class,
+                on: None,
+                node: Some(node.name.clone()),
+            },
+            owner: None,
+            addresses: node.addresses.iter().copied().collect(),
+        });
+    }
+    found
+}
+
+fn class_of_pod(pod: &Pod, program: &Program, regions: &[(Prefix, Identity)]) -> Class {
+    let entry = program.pod(&pod.object).filter(|_| pod.is_managed());
+    let identities = Family::BOTH.map(|family| {
+        let identity = match &entry {
+            Some(entry) => entry.identity(family),
+            None => pod.addresses.of(family).and_then(|address| {
+                // Only blocks of every address can mean an address that picket made up.
+                let counts = |prefix: &Prefix| !pod.synthetic || prefix.length() == 0;
+                let holding = regions
+                    .iter()
+                    .filter(|(prefix, _)| counts(prefix) && prefix.contains(address));
+                holding
+                    .max_by_key(|(prefix, _)| prefix.length())
+                    .map(|(_, identity)| *identity)
+            }),
+        };
+        identity.into_iter().collect()
+    });
+    let subject = |direction| entry.as_ref().and_then(|entry| entry.subject(direction));
+    Class {
+        identities,
+        egress: subject(Direction::Egress),
+        ingress: subject(Direction::Ingress),
+        external: false,
+    }
+}
+
+/// The addresses that none of `found` has, one endpoint for each identity and family.
+pub(super) fn add_external(
+    snapshot: &Snapshot,
+    program: &Program,
+    classes: &mut Classes<'_>,
+    found: &mut Vec<Found>,
+) {
+    let pods = snapshot.live_pods().flat_map(|pod| pod.addresses.iter());
+    let nodes = snapshot
+        .nodes
+        .values()
+        .flat_map(|node| node.addresses.iter().copied());
+    let taken: AddressSet = pods.chain(nodes).collect();
+    let identities: BTreeSet<_> = program
+        .prefixes()
+        .into_iter()
+        .map(|(_, identity)| identity)
+        .collect();
+    for identity in identities {
+        let region = program.region(identity).difference(&taken);
+        for family in Family::BOTH {
+            let addresses = region.of_family(family);
+            if addresses.is_empty() {
+                continue;
+            }
+            let only = |candidate| {
+                if candidate == family {
+                    vec![identity]
+                } else {
+                    Vec::new()
+                }
+            };
+            let class = classes.intern(Class {
+                identities: Family::BOTH.map(only),
+                egress: None,
+                ingress: None,
+                external: true,
+            });
+            found.push(external(class, addresses));
+        }
+    }
+}
+
+fn external(class: usize, addresses: AddressSet) -> Found {
+    let ranges: Vec<_> = addresses.ranges().map(|range| range.to_string()).collect();
+    Found {
+        endpoint: MapEndpoint {
+            id: ranges.first().cloned().unwrap_or_default(),
+            kind: EndpointKind::External,
+            addresses: ranges,
+        },
+        place: Place {
+            class,
+            on: None,
+            node: None,
+        },
+        owner: None,
+        addresses,
+    }
+}
+
+fn behaviour_of(found: &Found, behaviours: &[Behaviour]) -> Behaviour {
+    behaviours.get(found.place.class).copied().unwrap_or_default()
+}
+
+/// Makes one endpoint of all external ones of a family that behave alike.
+pub(super) fn merge_external(found: Vec<Found>, behaviours: &[Behaviour]) -> Vec<Found> {
+    let (externals, mut rest): (Vec<_>, Vec<_>) = found
+        .into_iter()
+        .partition(|found| found.endpoint.kind == EndpointKind::External);
+    let mut alike: BTreeMap<(Option<Family>, Behaviour), (usize, AddressSet)> = BTreeMap::new();
+    for one in externals {
+        let family = one.addresses.ranges().next().map(|range| range.family());
+        let key = (family, behaviour_of(&one, behaviours));
+        let (_, addresses) = alike.entry(key).or_insert((one.place.class, AddressSet::empty()));
+        *addresses = addresses.union(&one.addresses);
+    }
+    let merged = alike
+        .into_values()
+        .map(|(class, addresses)| external(class, addresses));
+    rest.extend(merged);
+    rest
+}
+
+/// Makes one endpoint of all pods of a top owner where they behave alike.
+pub(super) fn merge_workloads(found: Vec<Found>, behaviours: &[Behaviour]) -> Vec<Found> {
+    let mut merged = Vec::new();
+    let mut owned: BTreeMap<String, Vec<Found>> = BTreeMap::new();
+    for one in found {
+        match one.owner.clone() {
+            Some(owner) => owned.entry(owner).or_default().push(one),
+            None => merged.push(one),
+        }
+    }
+    for (id, pods) in owned {
+        let distinct: BTreeSet<_> = pods.iter().map(|pod| behaviour_of(pod, behaviours)).collect();
+        match pods.first() {
+            Some(first) if distinct.len() == 1 => {
+                let addresses = pods
+                    .iter()
+                    .fold(AddressSet::empty(), |all, pod| all.union(&pod.addresses));
+                let mut texts: Vec<_> = pods
+                    .iter()
+                    .flat_map(|pod| pod.endpoint.addresses.clone())
+                    .collect();
+                texts.sort_by_key(|text| picket_net::parse_address(text));
+                texts.dedup();
+                merged.push(Found {
+                    endpoint: MapEndpoint {
+                        id,
+                        kind: EndpointKind::Workload,
+                        addresses: texts,
+                    },
+                    place: Place {
+                        class: first.place.class,
+                        on: common(pods.iter().map(|pod| &pod.place.on)),
+                        node: common(pods.iter().map(|pod| &pod.place.node)),
+                    },
+                    owner: None,
+                    addresses,
+                });
+            }
+            _ => merged.extend(pods),
+        }
+    }
+    merged
+}
+
+/// The node that all have in common.
+fn common<'a>(nodes: impl Iterator<Item = &'a Option<SmolStr>>) -> Option<SmolStr> {
+    let distinct: BTreeSet<_> = nodes.collect();
+    match distinct.into_iter().collect::<Vec<_>>().as_slice() {
+        [only] => (*only).clone(),
+        _ => None,
+    }
+}

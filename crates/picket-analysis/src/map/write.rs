@@ -1,0 +1,75 @@
+//! Presentations of a map. Each is the same for the same map, byte by byte.
+
+mod html;
+mod list;
+mod table;
+
+use std::io::{self, Write};
+
+use picket_net::TrafficSet;
+
+use super::{Cell, Map};
+
+pub use list::{csv, dot, json, markdown};
+
+/// Groups of endpoints that behave alike, and a grid of what each may send to each, for people.
+///
+/// # Errors
+/// When writing fails.
+pub fn table(map: &Map<'_>, out: &mut impl Write) -> io::Result<()> {
+    table::write(map, out)
+}
+
+/// One self-contained page with the same groups and grid; nothing in it comes from elsewhere.
+///
+/// # Errors
+/// When writing fails.
+pub fn html(map: &Map<'_>, out: &mut impl Write) -> io::Result<()> {
+    html::write(map, out)
+}
+
+/// Short marks for what cells hold: `#` for everything, `.` for nothing, `-` for no pair, and letters for the rest in
+/// the order in which they are met.
+#[derive(Debug, Default)]
+struct Marks {
+    meanings: Vec<(String, String)>,
+}
+
+impl Marks {
+    fn mark(&mut self, cell: &Cell) -> String {
+        match cell {
+            Cell::NoPair => String::new(),
+            Cell::Same(traffic) if traffic.is_all() => "#".to_owned(),
+            Cell::Same(traffic) if traffic.is_empty() => ".".to_owned(),
+            Cell::Same(traffic) => self.letter(traffic.to_string()),
+            Cell::Differ(four, six) => self.letter(differing(four, six)),
+        }
+    }
+
+    fn letter(&mut self, meaning: String) -> String {
+        if let Some((mark, _)) = self.meanings.iter().find(|(_, known)| *known == meaning) {
+            return mark.clone();
+        }
+        let mark = letters(self.meanings.len());
+        self.meanings.push((mark.clone(), meaning));
+        mark
+    }
+}
+
+fn differing(four: &TrafficSet, six: &TrafficSet) -> String {
+    format!("IPv4: {four}; IPv6: {six}")
+}
+
+/// `a` to `z`, then `aa`, `ab` and so on.
+fn letters(mut number: usize) -> String {
+    let mut reversed = Vec::new();
+    loop {
+        reversed.push(b'a'.saturating_add(u8::try_from(number % 26).unwrap_or_default()));
+        number /= 26;
+        if number == 0 {
+            break;
+        }
+        number -= 1;
+    }
+    reversed.iter().rev().map(|&letter| char::from(letter)).collect()
+}
