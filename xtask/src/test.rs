@@ -31,7 +31,10 @@ pub(crate) fn check(arguments: &Arguments) -> Result<()> {
     run(&mut cargo(
         "clippy --workspace --all-targets --locked -- --deny warnings",
     ))?;
-    run(cargo("doc --workspace --no-deps --locked").env("RUSTDOCFLAGS", "--deny warnings"))?;
+    run(
+        cargo("doc --workspace --no-deps --document-private-items --locked")
+            .env("RUSTDOCFLAGS", "--deny warnings"),
+    )?;
     if arguments.quick {
         return run_quick_tests();
     }
