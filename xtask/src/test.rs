@@ -33,7 +33,7 @@ pub(crate) fn check(arguments: &Arguments) -> Result<()> {
     ))?;
     run(
         cargo("doc --workspace --no-deps --document-private-items --locked")
-            .env("RUSTDOCFLAGS", "--deny warnings"),
+            .env("RUSTDOCFLAGS", "--deny warnings --allow rustdoc::private-intra-doc-links"),
     )?;
     if arguments.quick {
         return run_quick_tests();

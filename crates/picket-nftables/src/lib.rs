@@ -1,4 +1,4 @@
-//! The nftables target: a ruleset as typed values ([`model`]), its text and JSON forms ([`print`]) and the way
+//! The nftables target: a ruleset as typed values ([`model`]), its text and JSON forms ([`mod@print`]) and the way
 //! back from a listing ([`parse`]), the layouts ([`render`]), the way from one ruleset to another ([`diff`]), and what a ruleset does with packets ([`meaning`]).
 
 pub mod diff;
