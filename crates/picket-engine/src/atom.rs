@@ -54,6 +54,9 @@ struct Atom {
     holders: BTreeSet<(IpAddr, Holder)>,
 }
 
+/// Moving less than one in so many holders, one by one is faster than all at once.
+const FEW: usize = 8;
+
 /// The tree of both families, the blocks in use, and the class of every atom.
 #[derive(Clone, Debug)]
 pub(crate) struct Atoms {
@@ -339,18 +342,15 @@ impl Atoms {
         let from = outer.children.partition_point(|&(child, _)| child < first);
         let to = outer.children.partition_point(|&(child, _)| child <= last);
         let children: Vec<_> = outer.children.drain(from..to).collect();
-        let mut holders = outer.holders.split_off(&(first, Holder::Node(NodeId(0))));
-        let mut beyond = match last_holder(last) {
-            end if holders.last().is_some_and(|holder| *holder > end) => {
-                let mut beyond = holders.split_off(&end);
-                if beyond.remove(&end) {
-                    holders.insert(end);
-                }
-                beyond
+        let inside = (first, Holder::Node(NodeId(0)))..=(last, Holder::Pod(PodId(u32::MAX)));
+        let holders: BTreeSet<_> = outer.holders.range(inside.clone()).copied().collect();
+        if holders.len() < outer.holders.len() / FEW {
+            for holder in &holders {
+                outer.holders.remove(holder);
             }
-            _ => BTreeSet::new(),
-        };
-        outer.holders.append(&mut beyond);
+        } else {
+            outer.holders.retain(|holder| !inside.contains(holder));
+        }
         let id = self.tree.insert(Atom {
             prefix,
             parent: Some(parent),
@@ -394,7 +394,11 @@ impl Atoms {
         {
             outer.children.splice(at..=at, atom.children);
         }
-        outer.holders.append(&mut atom.holders);
+        if atom.holders.len() < outer.holders.len() / FEW {
+            outer.holders.extend(atom.holders);
+        } else {
+            outer.holders.append(&mut atom.holders);
+        }
         for synthetic in [false, true] {
             self.classes.remove(View::of(id, synthetic));
         }
@@ -407,11 +411,6 @@ fn root(address: IpAddr) -> AtomId {
         Family::Ipv4 => Atoms::V4,
         Family::Ipv6 => Atoms::V6,
     }
-}
-
-/// Above every holder of `address`, and below every holder of the next one.
-fn last_holder(address: IpAddr) -> (IpAddr, Holder) {
-    (address, Holder::Pod(PodId(u32::MAX)))
 }
 
 /// Whether a block means every address, made-up ones included.

@@ -12,6 +12,15 @@ use crate::program::{PeerTerm, Program};
 use crate::slab::{GroupId, NamespaceId, PodId, PolicyId, TermId};
 use crate::subject::{SubjectId, SubjectKey};
 
+/// The groups that leave a subject.
+struct Leaving {
+    groups: u32,
+    /// Which of all moves was the first of them.
+    first: usize,
+    /// Whether the others go where the first goes.
+    agree: bool,
+}
+
 impl Program {
     /// The group of a managed pod, made when it is new.
     pub(crate) fn ensure_group(&mut self, pod: &Pod) -> GroupId {
@@ -125,45 +134,42 @@ impl Program {
     pub(crate) fn resubject(&mut self, groups: &[GroupId]) {
         for (at, direction) in Direction::BOTH.into_iter().enumerate() {
             let mut moves = Vec::new();
-            // For each subject how many groups leave, and what for if they agree.
-            let mut leaving: FxHashMap<SubjectId, (u32, Option<SubjectKey>)> = FxHashMap::default();
+            let mut leaving: FxHashMap<SubjectId, Leaving> = FxHashMap::default();
             for &group in groups {
                 let before = self.subject_of(group, at);
                 let wanted = self.subject_key(group, direction);
                 if before.and_then(|before| self.subjects.key(before)) != wanted.as_ref() {
                     if let Some(before) = before {
-                        let (count, agreed) = leaving.entry(before).or_insert((0, wanted.clone()));
-                        *count += 1;
-                        if *agreed != wanted {
-                            *agreed = None;
-                        }
+                        let leave = leaving.entry(before).or_insert(Leaving {
+                            groups: 0,
+                            first: moves.len(),
+                            agree: true,
+                        });
+                        leave.groups += 1;
+                        leave.agree &= moves.get(leave.first).is_none_or(|(_, first)| *first == wanted);
                     }
                     moves.push((group, wanted));
                 }
             }
             for (group, wanted) in moves {
-                self.move_subject(group, at, wanted, &leaving);
+                let before = self.subject_of(group, at);
+                let leave = before.and_then(|before| leaving.get(&before));
+                let all = leave.is_some_and(|leave| {
+                    leave.agree && before.map(|before| self.subjects.uses(before)) == Some(leave.groups)
+                });
+                self.move_subject(group, at, wanted, all);
             }
         }
     }
 
-    fn move_subject(
-        &mut self,
-        group: GroupId,
-        at: usize,
-        wanted: Option<SubjectKey>,
-        leaving: &FxHashMap<SubjectId, (u32, Option<SubjectKey>)>,
-    ) {
+    /// Gives a group another subject; `all` says that all groups of the one it has move the same way.
+    fn move_subject(&mut self, group: GroupId, at: usize, wanted: Option<SubjectKey>, all: bool) {
         let before = self.subject_of(group, at);
         if let (Some(before), Some(key)) = (before, &wanted) {
             if self.subjects.key(before) == Some(key) {
                 return;
             }
-            let leave = leaving.get(&before);
-            let all_agree = leave.is_some_and(|(count, agreed)| {
-                *count == self.subjects.uses(before) && agreed.as_ref() == Some(key)
-            });
-            if all_agree && self.subjects.find(key).is_none() {
+            if all && self.subjects.find(key).is_none() {
                 self.subjects.rename(before, key.clone());
                 self.journal_subject_change(before);
                 return;

@@ -169,7 +169,12 @@ impl Program {
                 members.push(Member::Region(view.atom()));
             }
             let held = self.atoms.holders(view.atom());
-            let seen = held.filter(|&(address, holder)| self.view_of_holder(holder, address) == view);
+            let seen = held.filter(|&(_, holder)| match holder {
+                Holder::Node(_) => !view.is_synthetic(),
+                Holder::Pod(pod) => {
+                    self.semantics.ipblock_matches_pods && self.pods[pod].pod.synthetic == view.is_synthetic()
+                }
+            });
             members.extend(seen.map(|(address, holder)| Member::Held(address, holder)));
         }
         self.reidentify(members, true);
@@ -250,7 +255,7 @@ impl Program {
                 continue;
             }
             let after = self.acquire_identity(selectors, blocks);
-            self.set_current(member, after);
+            self.set_current(member, before, after);
             self.release_identity(before);
         }
     }
@@ -268,10 +273,10 @@ impl Program {
 
     /// Takes an address from a pod or node; its identity is still to be released.
     pub(crate) fn detach_address(&mut self, address: IpAddr, holder: Holder) -> Option<Identity> {
-        self.journal_address(address);
-        self.atoms.release_address(address, holder);
         let member = Member::Held(address, holder);
         let id = self.current(member);
+        self.journal_holder(address, id);
+        self.atoms.release_address(address, holder);
         self.put_current(member, None);
         id
     }
@@ -301,15 +306,12 @@ impl Program {
         Some((self.peers.class_of(group)?, self.atoms.class_of(view)))
     }
 
-    fn set_current(&mut self, member: Member, id: Identity) {
+    fn set_current(&mut self, member: Member, before: Identity, after: Identity) {
         match member {
-            Member::Held(address, _) => self.journal_address(address),
-            Member::Region(atom) => {
-                let before = self.regions.get(&atom).copied();
-                self.journal_prefix(self.atoms.prefix(atom), before);
-            }
+            Member::Held(address, _) => self.journal_holder(address, Some(before)),
+            Member::Region(atom) => self.journal_prefix(self.atoms.prefix(atom), Some(before)),
         }
-        self.put_current(member, Some(id));
+        self.put_current(member, Some(after));
     }
 
     fn put_current(&mut self, member: Member, id: Option<Identity>) {

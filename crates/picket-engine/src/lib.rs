@@ -9,7 +9,7 @@
 //! - [`identity`]: a class of selectors together with a class of blocks.
 //! - [`policy`], [`subject`], [`allow`]: policies in these terms, who they are about, and what they then allow.
 //! - [`program`], [`judge`], [`view`], [`equivalence`]: reading.
-//! - [`identify`], [`grouping`], [`apply`], [`delta`]: writing.
+//! - [`identify`], [`grouping`], [`lowering`], [`apply`], [`commit`], [`delta`]: writing.
 
 #![expect(
     clippy::indexing_slicing,
@@ -20,6 +20,7 @@
 mod allow;
 mod apply;
 mod atom;
+mod commit;
 mod delta;
 mod equivalence;
 mod group;
@@ -28,6 +29,7 @@ mod identify;
 mod identity;
 mod judge;
 mod label;
+mod lowering;
 mod multimap;
 mod namespace;
 mod partition;

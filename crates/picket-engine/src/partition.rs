@@ -136,7 +136,8 @@ impl<M: Key, T: Key> Partition<M, T> {
             let mut terms = self.classes[class].terms.to_vec();
             crate::multimap::insert_sorted(&mut terms, term);
             if members.len() == self.classes[class].members.len() {
-                self.rename(class, terms.into());
+                self.rename(class, terms);
+                self.with_term_mut(term).insert(class.index());
                 continue;
             }
             // INVARIANT: nobody has the term yet, so the class is new.
@@ -162,7 +163,10 @@ impl<M: Key, T: Key> Partition<M, T> {
             let mut terms = self.classes[class].terms.to_vec();
             crate::multimap::remove_sorted(&mut terms, term);
             match self.find(&terms) {
-                None => self.rename(class, terms.into()),
+                None => {
+                    self.rename(class, terms);
+                    self.with_term_mut(term).remove(class.index());
+                }
                 Some(equal) => {
                     for member in self.classes[class].members.clone() {
                         self.remove(member);
@@ -195,40 +199,46 @@ impl<M: Key, T: Key> Partition<M, T> {
 
     /// Enters a class under its terms.
     fn list(&mut self, class: ClassId) {
-        let classes = &self.classes;
-        let hasher = |&index: &u32| hash(&classes[ClassId(index)].terms);
-        self.by_terms
-            .insert_unique(hasher(&class.index()), class.index(), hasher);
-        for term in &classes[class].terms {
-            let at = term.index() as usize;
-            if self.with_term.len() <= at {
-                self.with_term.resize_with(at + 1, IntervalSet::empty);
-            }
-            if let Some(classes) = self.with_term.get_mut(at) {
-                classes.insert(class.index());
-            }
+        self.list_terms(class);
+        for term in self.classes[class].terms.clone() {
+            self.with_term_mut(term).insert(class.index());
         }
     }
 
     fn unlist(&mut self, class: ClassId) {
-        let terms = &self.classes[class].terms;
-        if let Ok(entry) = self
-            .by_terms
-            .find_entry(hash(terms), |&index| index == class.index())
-        {
-            entry.remove();
-        }
-        for term in terms {
-            if let Some(classes) = self.with_term.get_mut(term.index() as usize) {
-                classes.remove(class.index());
-            }
+        self.unlist_terms(class);
+        for term in self.classes[class].terms.clone() {
+            self.with_term_mut(term).remove(class.index());
         }
     }
 
-    fn rename(&mut self, class: ClassId, terms: Box<[T]>) {
-        self.unlist(class);
-        self.classes[class].terms = terms;
-        self.list(class);
+    /// Gives a class other terms; which classes have the one that differs is the caller's to say.
+    fn rename(&mut self, class: ClassId, terms: Vec<T>) {
+        self.unlist_terms(class);
+        self.classes[class].terms = terms.into();
+        self.list_terms(class);
+    }
+
+    fn list_terms(&mut self, class: ClassId) {
+        let classes = &self.classes;
+        let hasher = |&index: &u32| hash(&classes[ClassId(index)].terms);
+        self.by_terms
+            .insert_unique(hasher(&class.index()), class.index(), hasher);
+    }
+
+    fn unlist_terms(&mut self, class: ClassId) {
+        let hash = hash(&self.classes[class].terms);
+        if let Ok(entry) = self.by_terms.find_entry(hash, |&index| index == class.index()) {
+            entry.remove();
+        }
+    }
+
+    fn with_term_mut(&mut self, term: T) -> &mut IntervalSet<u32> {
+        let at = term.index() as usize;
+        if self.with_term.len() <= at {
+            self.with_term.resize_with(at + 1, IntervalSet::empty);
+        }
+        &mut self.with_term[at]
     }
 
     fn attach(&mut self, member: M, class: ClassId) {

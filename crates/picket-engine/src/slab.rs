@@ -1,5 +1,6 @@
 //! Small integer keys: typed slabs, and interners that count who uses a value.
 
+use std::collections::BTreeSet;
 use std::hash::{BuildHasher, Hash};
 use std::marker::PhantomData;
 use std::ops::{Index, IndexMut};
@@ -50,11 +51,12 @@ keys! {
     pub(crate) struct PolicyId;
 }
 
-/// Values under small keys; keys of removed values are used again, the latest first.
+/// Values under small keys; keys of removed values are used again, the smallest first, so that sets of keys stay few
+/// intervals.
 #[derive(Clone, Debug)]
 pub(crate) struct Slab<K, T> {
     slots: Vec<Option<T>>,
-    free: Vec<u32>,
+    free: BTreeSet<u32>,
     /// Keys freed and not yet to be used again; see [`Slab::retire`].
     retired: Vec<u32>,
     key: PhantomData<fn(K) -> K>,
@@ -64,7 +66,7 @@ impl<K, T> Default for Slab<K, T> {
     fn default() -> Self {
         Self {
             slots: Vec::new(),
-            free: Vec::new(),
+            free: BTreeSet::new(),
             retired: Vec::new(),
             key: PhantomData,
         }
@@ -82,7 +84,7 @@ fn position(at: usize) -> u32 {
 
 impl<K: Key, T> Slab<K, T> {
     pub(crate) fn insert(&mut self, value: T) -> K {
-        if let Some(index) = self.free.pop()
+        if let Some(index) = self.free.pop_first()
             && let Some(slot) = self.slots.get_mut(index as usize)
         {
             *slot = Some(value);
@@ -94,7 +96,7 @@ impl<K: Key, T> Slab<K, T> {
 
     pub(crate) fn remove(&mut self, key: K) -> Option<T> {
         let value = self.slots.get_mut(key.index() as usize)?.take()?;
-        self.free.push(key.index());
+        self.free.insert(key.index());
         Some(value)
     }
 
@@ -107,7 +109,7 @@ impl<K: Key, T> Slab<K, T> {
 
     /// Lets retired keys be used again.
     pub(crate) fn recycle(&mut self) {
-        self.free.append(&mut self.retired);
+        self.free.extend(self.retired.drain(..));
     }
 
     pub(crate) fn get(&self, key: K) -> Option<&T> {

@@ -1,11 +1,13 @@
 //! Whatever happens to a cluster, the engine says what the reference says, and what it would say had it compiled the
 //! cluster from nothing.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
+use std::sync::Arc;
 
-use picket_cluster::{Endpoint, Flow, Judgement, Semantics, Snapshot, Store, Verdict};
-use picket_engine::{Delta, Engine, Program, equivalent};
-use picket_net::Family;
+use picket_cluster::{Endpoint, Event, Flow, Judgement, Object, Semantics, Snapshot, Store, Verdict};
+use picket_engine::{AllowSet, Change, Comings, Delta, Engine, Identity, Program, SubjectId, equivalent};
+use picket_net::{Family, Prefix};
 use picket_policy::Direction;
 use picket_testing::flows::representative_flows;
 use picket_testing::generate::{self, Shape};
@@ -54,10 +56,24 @@ fn by_allow_sets(program: &Program, flow: &Flow) -> (Verdict, Verdict) {
 }
 
 /// `None` for a hostNetwork pod: its address is a node's, and policies may tell the two apart.
-fn identity(program: &Program, endpoint: &Endpoint, family: Family) -> Option<picket_engine::Identity> {
+fn identity(program: &Program, endpoint: &Endpoint, family: Family) -> Option<Identity> {
     match endpoint {
         Endpoint::Pod(object) => program.pod(object)?.identity(family),
         Endpoint::Node { address, .. } | Endpoint::External(address) => Some(program.identity_of(*address)),
+    }
+}
+
+/// Gives pods one of three addresses, as if clusters reused them at once.
+fn crowd(event: Event) -> Event {
+    match event {
+        Event::Apply(Object::Pod(mut pod)) if !pod.host_network => {
+            if let Some(address) = &mut pod.addresses.v4 {
+                let [.., last] = address.octets();
+                *address = [10, 0, 0, last % 3].into();
+            }
+            Event::Apply(Object::Pod(pod))
+        }
+        other => other,
     }
 }
 
@@ -87,6 +103,96 @@ fn judged_alike(snapshot: &Snapshot, semantics: &Semantics, program: &Program) -
         }
     }
     Ok(())
+}
+
+/// What a delta must account for.
+struct Accounts {
+    addresses: BTreeMap<IpAddr, Identity>,
+    identities: BTreeSet<Identity>,
+    subjects: BTreeMap<SubjectId, [Arc<AllowSet>; 2]>,
+    prefixes: BTreeMap<Prefix, Identity>,
+}
+
+impl Accounts {
+    fn of(program: &Program) -> Self {
+        let pods = program.pods().filter(picket_engine::PodRef::is_managed);
+        let pods = pods.flat_map(|pod| pod.pod().addresses.iter().collect::<Vec<_>>());
+        let nodes = program.nodes().flat_map(|node| node.addresses.iter().copied());
+        let allowed = |subject| [program.allow_set(subject), program.own_node_allow_set(subject)];
+        Self {
+            addresses: pods
+                .chain(nodes)
+                .map(|own| (own, program.identity_of(own)))
+                .collect(),
+            identities: program.identities().collect(),
+            subjects: program
+                .subjects()
+                .map(|(subject, _)| (subject, allowed(subject)))
+                .collect(),
+            prefixes: program.prefixes().into_iter().collect(),
+        }
+    }
+
+    /// Whether `delta` says how these became `after`, no more and no less; but a subject that it names may say the same.
+    fn become_by(&self, delta: &Delta, after: &Self) -> Result<(), TestCaseError> {
+        prop_assert_eq!(
+            changes(&self.addresses, &after.addresses),
+            delta.addresses.clone()
+        );
+        prop_assert_eq!(changes(&self.prefixes, &after.prefixes), delta.prefixes.clone());
+        let comings = |before: &BTreeSet<_>, after: &BTreeSet<_>| Comings {
+            added: after.difference(before).copied().collect(),
+            removed: before.difference(after).copied().collect(),
+        };
+        prop_assert_eq!(
+            comings(&self.identities, &after.identities),
+            delta.identities.clone()
+        );
+        let keys = |of: &Self| of.subjects.keys().copied().collect::<BTreeSet<_>>();
+        let (ours, theirs) = (keys(self), keys(after));
+        prop_assert_eq!(
+            theirs.difference(&ours).copied().collect::<Vec<_>>(),
+            delta.subjects.added.clone()
+        );
+        prop_assert_eq!(
+            ours.difference(&theirs).copied().collect::<Vec<_>>(),
+            delta.subjects.removed.clone()
+        );
+        for (subject, now) in &after.subjects {
+            let Some(before) = self
+                .subjects
+                .get(subject)
+                .filter(|_| !delta.changed_subjects.contains(subject))
+            else {
+                continue;
+            };
+            for (before, now) in before.iter().zip(now) {
+                for &identity in self.identities.intersection(&after.identities) {
+                    prop_assert_eq!(
+                        before.traffic(identity),
+                        now.traffic(identity),
+                        "{} {}",
+                        subject,
+                        identity
+                    );
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+fn changes<K: Ord + Copy>(
+    before: &BTreeMap<K, Identity>,
+    after: &BTreeMap<K, Identity>,
+) -> Vec<Change<K, Identity>> {
+    let keys: BTreeSet<K> = before.keys().chain(after.keys()).copied().collect();
+    let changes = keys.into_iter().map(|key| Change {
+        key,
+        before: before.get(&key).copied(),
+        after: after.get(&key).copied(),
+    });
+    changes.filter(|change| change.before != change.after).collect()
 }
 
 /// Everything of a program that a delta reports on, by name.
@@ -134,12 +240,21 @@ proptest! {
     }
 
     #[test]
-    fn incremental_is_from_scratch(events in generate::events(Shape::Tiered, 16), semantics in semantics()) {
+    fn incremental_is_from_scratch(
+        events in generate::events(Shape::Tiered, 16),
+        semantics in semantics(),
+        crowded in any::<bool>(),
+    ) {
         let (mut store, mut engine) = (Store::new(), Engine::new(semantics.clone()));
         let mut seen = visible(engine.program());
+        let mut accounts = Accounts::of(engine.program());
         for event in events {
+            let event = if crowded { crowd(event) } else { event };
             store.apply(event.clone());
             let delta = engine.apply(event.clone());
+            let now = Accounts::of(engine.program());
+            accounts.become_by(&delta, &now)?;
+            accounts = now;
             let scratch = Engine::compile(&store.snapshot(), semantics.clone());
             prop_assert!(equivalent(engine.program(), scratch.program()), "after {:?}", event);
             prop_assert_eq!(

@@ -1,0 +1,151 @@
+//! Writes: what an event touched, recorded as it was, and the delta at its end.
+
+use std::collections::BTreeSet;
+use std::net::IpAddr;
+
+use picket_net::Prefix;
+
+use crate::delta::{Change, Delta, Journal};
+use crate::program::Program;
+use crate::slab::PodId;
+use crate::{Identity, SubjectId};
+
+impl Program {
+    pub(crate) fn journal_address(&mut self, address: IpAddr) {
+        if self.journal.recording && !self.journal.addresses.contains_key(&address) {
+            let before = self.held_identity(address);
+            self.journal.addresses.insert(address, before);
+        }
+    }
+
+    /// As [`Program::journal_address`], for one whose holder has identity `own`.
+    pub(crate) fn journal_holder(&mut self, address: IpAddr, own: Option<Identity>) {
+        if self.journal.recording {
+            // Unless it is shared, all its holders had the same identity before the event touched it.
+            let before = self.shared.get(&address).copied().or(own);
+            self.journal.addresses.entry(address).or_insert(before);
+        }
+    }
+
+    pub(crate) fn journal_prefix(&mut self, prefix: Prefix, before: Option<Identity>) {
+        if self.journal.recording {
+            self.journal.prefixes.entry(prefix).or_insert(before);
+        }
+    }
+
+    pub(crate) fn journal_subject_change(&mut self, subject: SubjectId) {
+        if self.journal.recording {
+            self.journal.changed_subjects.insert(subject);
+        }
+    }
+
+    pub(crate) fn journal_pod(&mut self, pod: PodId) {
+        if self.journal.recording && !self.journal.pods.contains_key(&pod) {
+            let before = self.pod_ref(pod).state();
+            let object = self.pods[pod].pod.object.clone();
+            self.journal.pods.insert(pod, (object, before));
+        }
+    }
+
+    pub(crate) fn journal_node(&mut self, name: &smol_str::SmolStr) {
+        if self.journal.recording {
+            self.journal.nodes.insert(name.clone());
+        }
+    }
+
+    /// Finds the addresses that several share among all there are.
+    pub(crate) fn settle_shared_addresses(&mut self) {
+        for address in self.atoms.contested() {
+            self.settle(address);
+        }
+    }
+
+    /// Gives an address its joint identity, if its owners have several, and returns what it has now.
+    fn settle(&mut self, address: IpAddr) -> Option<Identity> {
+        let mut holders = self.atoms.holders_at(address);
+        let first = holders.next();
+        let first = first.and_then(|holder| self.holder_identity(holder, address));
+        let mut holders = holders.peekable();
+        if holders.peek().is_none() && !self.shared.contains_key(&address) {
+            return first;
+        }
+        let others = holders.filter_map(|holder| self.holder_identity(holder, address));
+        let members: BTreeSet<Identity> = others.chain(first).collect();
+        let before = self.shared.remove(&address);
+        let mut now = first;
+        if members.len() > 1 {
+            let (joint, new) = self.identities.acquire_joint(members.into_iter().collect());
+            if new && self.journal.recording {
+                self.journal.identities.add(joint);
+            }
+            self.shared.insert(address, joint);
+            now = Some(joint);
+        }
+        if let Some(before) = before {
+            self.release_identity(before);
+        }
+        now
+    }
+
+    /// Ends an event: settles what it touched and says what changed.
+    pub(crate) fn commit(&mut self) -> Delta {
+        let mut touched: Vec<_> = self.journal.addresses.drain().collect();
+        touched.sort_unstable_by_key(|(address, _)| *address);
+        let addresses = touched.into_iter().filter_map(|(address, before)| {
+            let after = self.settle(address);
+            (before != after).then_some(Change {
+                key: address,
+                before,
+                after,
+            })
+        });
+        let addresses = addresses.collect();
+        let journal = std::mem::replace(
+            &mut self.journal,
+            Journal {
+                recording: true,
+                ..Journal::default()
+            },
+        );
+        let prefixes = journal.prefixes.into_iter().filter_map(|(prefix, before)| {
+            let atom = self.atoms.exact(prefix);
+            let after = atom.map(|atom| self.region_identity(atom));
+            (before != after).then_some(Change {
+                key: prefix,
+                before,
+                after,
+            })
+        });
+        let prefixes = prefixes.collect();
+        let mut pods: Vec<_> = journal
+            .pods
+            .into_iter()
+            .filter_map(|(id, (object, before))| {
+                let after = self.pods.get(id).and_then(|_| self.pod_ref(id).state());
+                (before != after).then_some(Change {
+                    key: object,
+                    before,
+                    after,
+                })
+            })
+            .collect();
+        pods.sort_by(|one, other| one.key.cmp(&other.key));
+        let changed = journal.changed_subjects.into_iter();
+        let changed = changed
+            .filter(|&subject| !journal.subjects.is_new(subject) && self.subjects.key(subject).is_some());
+        let delta = Delta {
+            addresses,
+            prefixes,
+            identities: journal.identities.finish(),
+            changed_subjects: changed.collect(),
+            subjects: journal.subjects.finish(),
+            pods,
+            nodes: journal.nodes.into_iter().collect(),
+            policies: journal.policies.into_iter().collect(),
+        };
+        self.identities.recycle();
+        self.subjects.recycle();
+        self.pods.recycle();
+        delta
+    }
+}
