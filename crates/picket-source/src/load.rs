@@ -20,6 +20,8 @@ pub struct Loaded {
     pub snapshot: Snapshot,
     /// What is wrong with it, by file in the order read and by place in the file.
     pub diagnostics: Vec<Diagnostic>,
+    /// How many objects of each kind were read, whatever became of them, by kind.
+    pub objects: BTreeMap<SmolStr, usize>,
     /// How many objects of each kind say nothing about connectivity, by kind.
     pub ignored: BTreeMap<SmolStr, usize>,
     /// The text of each file, as far as it is text: what diagnostics point into.
@@ -79,9 +81,11 @@ pub fn load_texts(texts: &[Text], options: Options) -> Loaded {
 /// What one object says about connectivity.
 fn object(manifest: &Manifest, options: Options, loaded: &mut Loaded) -> Option<Written> {
     if is_cluster_kind(manifest.api_version(), manifest.kind()) {
+        *loaded.objects.entry(manifest.kind().clone()).or_default() += 1;
         return picket_cluster::parse(manifest, &mut loaded.diagnostics);
     }
     if let Some(Lowered { policy, diagnostics }) = picket_policy::lower(manifest, options) {
+        *loaded.objects.entry(manifest.kind().clone()).or_default() += 1;
         loaded.diagnostics.extend(diagnostics);
         let policy = policy?;
         return Some(Written {

@@ -22,7 +22,7 @@ pub fn nearest(asked: &str, candidates: impl Iterator<Item = String>, count: usi
     (chosen.collect(), likely)
 }
 
-/// Levenshtein distance in characters, and the length of what was compared: the candidate, its last part when nothing
+/// Edit distance in characters, and the length of what was compared: the candidate, its last part when nothing
 /// else was asked for, or it without the kind. What was left out counts as one.
 fn distance(asked: &[char], candidate: &str) -> (usize, usize) {
     let parts: Vec<_> = candidate.split('/').collect();
@@ -40,20 +40,28 @@ fn distance(asked: &[char], candidate: &str) -> (usize, usize) {
     shorter.map_or(whole, |shorter| whole.min(compared(&shorter, 1)))
 }
 
+/// Insertions, deletions, replacements, and swaps of neighbours (optimal string alignment).
 fn edits(from: &[char], to: &[char]) -> usize {
     let mut row: Vec<usize> = (0..=to.len()).collect();
-    for (done, one) in from.iter().enumerate() {
-        let mut diagonal = done;
+    let mut above: Vec<usize> = Vec::new();
+    let mut last: Option<char> = None;
+    for (done, &one) in from.iter().enumerate() {
+        let mut next = vec![done + 1];
         let mut left = done + 1;
-        let mut next = Vec::with_capacity(row.len());
-        next.push(left);
-        for (other, &above) in to.iter().zip(row.iter().skip(1)) {
-            let replaced = diagonal + usize::from(one != other);
-            left = replaced.min(above + 1).min(left + 1);
-            diagonal = above;
-            next.push(left);
+        let mut before: Option<char> = None;
+        for (at, &other) in to.iter().enumerate() {
+            let cost = |row: &[usize], at: usize| row.get(at).copied().unwrap_or(usize::MAX / 2);
+            let mut best = (cost(&row, at) + usize::from(one != other))
+                .min(cost(&row, at + 1) + 1)
+                .min(left + 1);
+            if last == Some(other) && before == Some(one) {
+                best = best.min(cost(&above, at.saturating_sub(1)) + 1);
+            }
+            next.push(best);
+            (left, before) = (best, Some(other));
         }
-        row = next;
+        above = std::mem::replace(&mut row, next);
+        last = Some(one);
     }
     row.last().copied().unwrap_or_default()
 }
@@ -63,11 +71,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn edit_distance_counts_insertions_deletions_and_replacements() {
+    fn edit_distance_counts_insertions_deletions_replacements_and_swaps() {
         for (from, to, expected) in [
             ("", "abc", 3),
             ("web", "web", 0),
-            ("wbe", "web", 2),
+            ("wbe", "web", 1),
+            ("ab", "ba", 1),
+            ("abc", "ca", 3),
             ("kitten", "sitting", 3),
             ("a", "", 1),
         ] {
@@ -88,7 +98,11 @@ mod tests {
             (vec!["shop/web".into(), "shop/wep".into()], true)
         );
         assert_eq!(nearest("web", names(), 1), (vec!["shop/web".into()], true));
-        let workload = || ["shop/Deployment/web", "shop/database"].into_iter().map(str::to_owned);
+        let workload = || {
+            ["shop/Deployment/web", "shop/database"]
+                .into_iter()
+                .map(str::to_owned)
+        };
         assert_eq!(
             nearest("shop/web", workload(), 3),
             (vec!["shop/Deployment/web".into()], true)

@@ -98,31 +98,11 @@ impl<'a> Evaluator<'a> {
         };
         let numbers = numbers(question);
         let mut denied_port: Option<u16> = None;
-        let mut family_ends = |family| {
-            let (sources, destinations) = (question.from.addresses(family), question.to.addresses(family));
-            if sources.is_empty()
-                || destinations.is_empty()
-                || question.family.is_some_and(|only| only != family)
-            {
-                return None;
-            }
-            let mut first: Option<Ends<E>> = None;
-            for &port in &numbers {
-                for &source in &sources {
-                    for &destination in &destinations {
-                        let flow = flow(question, (source, destination), family, port.unwrap_or(0));
-                        let ends = judge(&flow);
-                        if !ends.verdict.is_allow() {
-                            denied_port = denied_port.into_iter().chain(port).min();
-                            return Some(ends);
-                        }
-                        first.get_or_insert(ends);
-                    }
-                }
-            }
-            Some(first.unwrap_or_else(|| denied(Reason::UnresolvedPortName)))
-        };
-        let [ipv4, ipv6] = Family::BOTH.map(&mut family_ends);
+        let [ipv4, ipv6] = Family::BOTH.map(|family| {
+            let (ends, port) = first_denied(question, family, &numbers, &mut judge)?;
+            denied_port = denied_port.into_iter().chain(port).min();
+            Some(ends.unwrap_or_else(|| denied(Reason::UnresolvedPortName)))
+        });
         let port = denied_port.or(numbers.first().copied().flatten());
         let agreed = match (&ipv4, &ipv6) {
             (Some(one), Some(other)) => {
@@ -177,6 +157,34 @@ impl<'a> Evaluator<'a> {
     pub(super) fn program(&self) -> &'a Program {
         self.program
     }
+}
+
+/// What one family says: the ends of the first flow that is denied, with its port, or else of the first flow. `None`
+/// when it is not asked about or one end does not have it; no ends when no port is asked about.
+fn first_denied<E>(
+    question: &Question,
+    family: Family,
+    numbers: &[Option<u16>],
+    judge: &mut impl FnMut(&Flow) -> Ends<E>,
+) -> Option<(Option<Ends<E>>, Option<u16>)> {
+    let (sources, destinations) = (question.from.addresses(family), question.to.addresses(family));
+    let asked = question.family.is_none_or(|only| only == family);
+    if !asked || sources.is_empty() || destinations.is_empty() {
+        return None;
+    }
+    let mut first = None;
+    for &port in numbers {
+        for &source in &sources {
+            for &destination in &destinations {
+                let ends = judge(&flow(question, (source, destination), family, port.unwrap_or(0)));
+                if !ends.verdict.is_allow() {
+                    return Some((Some(ends), port));
+                }
+                first.get_or_insert(ends);
+            }
+        }
+    }
+    Some((first, None))
 }
 
 /// The destination ports that are asked about, ascending; `None` for a protocol without ports.

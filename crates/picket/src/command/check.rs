@@ -8,6 +8,7 @@ use picket_analysis::finding::Finding;
 use picket_policy::{Diagnostic, Severity};
 use picket_source::Loaded;
 use serde::Serialize;
+use smol_str::SmolStr;
 
 use crate::arguments::Input;
 use crate::output::{self, Outcome};
@@ -99,7 +100,7 @@ struct Report<'a> {
 #[derive(Serialize)]
 struct Summary {
     files: usize,
-    /// By kind. Workloads that do not stand for pods of their own are not counted.
+    /// By kind.
     objects: BTreeMap<String, usize>,
     /// Objects that say nothing about connectivity, by kind.
     ignored: BTreeMap<String, usize>,
@@ -109,36 +110,18 @@ struct Summary {
 
 impl Summary {
     fn of(loaded: &Loaded) -> Self {
-        let snapshot = &loaded.snapshot;
-        let mut objects: BTreeMap<String, usize> = BTreeMap::new();
-        let named = snapshot
-            .pods
-            .keys()
-            .chain(snapshot.services.keys())
-            .chain(snapshot.policies.keys());
-        for object in named {
-            *objects.entry(object.kind.to_string()).or_default() += 1;
-        }
-        for (kind, count) in [
-            ("Namespace", snapshot.namespaces.len()),
-            ("Node", snapshot.nodes.len()),
-        ] {
-            if count > 0 {
-                objects.insert(kind.to_owned(), count);
-            }
-        }
         let severe = |severity| {
             let is_it = |diagnostic: &&Diagnostic| diagnostic.severity == severity;
             loaded.diagnostics.iter().filter(is_it).count()
         };
-        let ignored = loaded
-            .ignored
-            .iter()
-            .map(|(kind, count)| (kind.to_string(), *count));
+        let counts = |counts: &BTreeMap<SmolStr, usize>| {
+            let counts = counts.iter().map(|(kind, count)| (kind.to_string(), *count));
+            counts.collect()
+        };
         Self {
             files: loaded.files.len(),
-            objects,
-            ignored: ignored.collect(),
+            objects: counts(&loaded.objects),
+            ignored: counts(&loaded.ignored),
             errors: severe(Severity::Error),
             warnings: severe(Severity::Warning),
         }

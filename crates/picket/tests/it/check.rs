@@ -1,0 +1,76 @@
+use serde_json::json;
+
+use crate::{Manifests, shop};
+
+const SLOPPY: &str = "apiVersion: networking.k8s.io/v1
+kind: NetworkPolicy
+metadata: {name: p, namespace: default}
+spec:
+  podSelector: {}
+  ingress: [{from: [{ipBlock: {cidr: 10.0.0.5/8}}]}]
+";
+
+#[test]
+fn clean_manifests_are_counted() {
+    let manifests = shop();
+    std::fs::write(
+        manifests.path().join("map.yaml"),
+        "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: m}\n",
+    )
+    .unwrap();
+    let ran = manifests.picket("check", &[]);
+    assert_eq!(
+        (ran.stdout.as_str(), ran.status),
+        (
+            "3 files: 1 Deployment, 1 Namespace, 1 NetworkPolicy, 2 Node, 4 Pod, 1 Service; ignored: 1 ConfigMap\n\
+             0 errors, 0 warnings\n",
+            0
+        )
+    );
+}
+
+#[test]
+fn warnings_fail_only_when_asked_to() {
+    let manifests = Manifests::new(&[("p.yaml", SLOPPY)]);
+    for (arguments, status) in [
+        (vec![], 0),
+        (vec!["--deny-warnings"], 1),
+        (vec!["--strict-cidr"], 1),
+    ] {
+        assert_eq!(
+            manifests.picket("check", &arguments).status,
+            status,
+            "{arguments:?}"
+        );
+    }
+}
+
+#[test]
+fn the_place_is_shown_in_its_line() {
+    let ran = Manifests::new(&[("p.yaml", SLOPPY)]).picket("check", &[]);
+    assert!(
+        ran.stdout.contains("--> ./p.yaml:6:38") && ran.stdout.contains("cidr: 10.0.0.5/8"),
+        "{}",
+        ran.stdout
+    );
+    assert!(!ran.stdout.contains('\u{1b}'));
+}
+
+#[test]
+fn sarif_names_rules_levels_and_places() {
+    let ran = Manifests::new(&[("a b.yaml", SLOPPY)]).picket("check", &["-o", "sarif"]);
+    let log = ran.json();
+    let result = &log["runs"][0]["results"][0];
+    assert_eq!(log["version"], "2.1.0");
+    assert_eq!(result["level"], "warning");
+    assert_eq!(
+        result["ruleId"],
+        log["runs"][0]["tool"]["driver"]["rules"][0]["id"]
+    );
+    let place = &result["locations"][0]["physicalLocation"];
+    assert_eq!(place["artifactLocation"]["uri"], "./a%20b.yaml");
+    assert_eq!(
+        place["region"],
+        json!({"startLine": 6, "startColumn": 38, "endLine": 6, "endColumn": 48})
+    );
+}

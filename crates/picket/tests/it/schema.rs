@@ -1,0 +1,175 @@
+//! Real outputs are as `docs/schema` says.
+
+use picket_cluster::Reason;
+use serde_json::{Value, json};
+
+use crate::{CLUSTER, Manifests, POLICIES, run, shop};
+
+fn schema(name: &str) -> Value {
+    let path = format!(
+        "{}/../../docs/schema/{name}.schema.json",
+        env!("CARGO_MANIFEST_DIR")
+    );
+    serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap()
+}
+
+#[track_caller]
+fn assert_valid(name: &str, instances: &[Value]) {
+    let schema = schema(name);
+    let validator = jsonschema::validator_for(&schema).unwrap();
+    assert!(!instances.is_empty());
+    for instance in instances {
+        let errors: Vec<_> = validator
+            .iter_errors(instance)
+            .map(|error| format!("{error}"))
+            .collect();
+        assert!(errors.is_empty(), "{errors:?}\n{instance:#}");
+    }
+}
+
+/// Manifests with a diagnostic of every shape.
+fn broken() -> Manifests {
+    let policy = POLICIES
+        .replace("port: 5432", "port: 99999")
+        .replace("203.0.113.0/24", "203.0.113.7/24");
+    let typo = POLICIES
+        .replace("ingress:", "ingres:")
+        .replace("name: db", "name: typo");
+    let files = [
+        ("a.yaml", "metadata: {name: x}\n"),
+        ("b.yaml", CLUSTER),
+        ("c.yaml", &policy),
+        ("d.yaml", &typo),
+    ];
+    Manifests::new(&files)
+}
+
+#[test]
+fn eval() {
+    let mut answers = Vec::new();
+    for manifests in [shop(), broken()] {
+        for (from, to, port) in [
+            ("shop/web", "shop/db", "sql"),
+            ("shop/web", "shop/db", "nope/udp"),
+            ("shop/web", "shop/web", "icmp"),
+            ("n2", "shop/db", "proto:47"),
+            ("192.0.2.1", "2001:db8::1", "80"),
+            ("203.0.113.5", "shop/db", "5432"),
+        ] {
+            let ran = manifests.picket(
+                "eval",
+                &["--from", from, "--to", to, "--port", port, "-o", "json"],
+            );
+            answers.push(ran.json());
+        }
+    }
+    assert_valid("eval", &answers);
+}
+
+#[test]
+fn batch() {
+    let questions = ["shop/web", "nobody/here", "10.96.0.7", "shop/done", "nonsense"]
+        .map(|from| json!({"from": from, "to": "shop/db", "port": "sql"}).to_string());
+    let bad_port = json!({"from": "shop/web", "to": "shop/db", "port": "80/x"}).to_string();
+    let questions = [questions.join("\n"), bad_port, "{}".to_owned()].join("\n");
+    let ran = run(
+        shop().path(),
+        &["eval", "-f", ".", "--batch", "-", "-o", "json"],
+        &questions,
+    );
+    assert_eq!(ran.lines().len(), 7);
+    assert_valid("batch", &ran.lines());
+}
+
+#[test]
+fn matrix() {
+    let flags = ["-o", "json", "--accept-icmp"];
+    assert_valid(
+        "matrix",
+        &[
+            shop().picket("matrix", &flags).json(),
+            broken().picket("matrix", &["-o", "json"]).json(),
+        ],
+    );
+}
+
+#[test]
+fn diagnostics() {
+    assert_valid(
+        "diagnostics",
+        &[
+            shop().picket("check", &["-o", "json"]).json(),
+            broken().picket("check", &["-o", "json"]).json(),
+        ],
+    );
+}
+
+#[test]
+fn the_schemas_allow_nothing_else() {
+    let mut answer = shop()
+        .picket(
+            "eval",
+            &[
+                "--from", "shop/web", "--to", "shop/db", "--port", "sql", "-o", "json",
+            ],
+        )
+        .json();
+    let validator = jsonschema::validator_for(&schema("eval")).unwrap();
+    assert!(validator.is_valid(&answer));
+    answer["ingress"]["reason"] = json!("because");
+    assert!(!validator.is_valid(&answer));
+}
+
+#[test]
+fn every_reason_is_in_the_schema() {
+    use Reason::*;
+    let all = [
+        SamePod,
+        NotAPod,
+        LocalNode,
+        NotIsolated,
+        AllowedByRule,
+        DeniedByRule,
+        NoRuleMatches,
+        IcmpAccepted,
+        UnresolvedPortName,
+        NoCommonFamily,
+    ];
+    // A new reason stops this from compiling: add it above and to the schemas.
+    for reason in all {
+        match reason {
+            SamePod | NotAPod | LocalNode | NotIsolated | AllowedByRule | DeniedByRule | NoRuleMatches
+            | IcmpAccepted | UnresolvedPortName | NoCommonFamily => {}
+        }
+    }
+    for name in ["eval", "batch"] {
+        let mut listed: Vec<_> = schema(name)["$defs"]["end"]["properties"]["reason"]["enum"]
+            .as_array()
+            .unwrap()
+            .clone();
+        let mut known: Vec<_> = all
+            .iter()
+            .map(|reason| serde_json::to_value(reason).unwrap())
+            .collect();
+        listed.sort_by_key(Value::to_string);
+        known.sort_by_key(Value::to_string);
+        assert_eq!(listed, known, "{name}");
+    }
+}
+
+#[test]
+fn shared_definitions_are_the_same_everywhere() {
+    for (name, one, other) in [
+        ("diagnostic", "eval", "diagnostics"),
+        ("diagnostic", "matrix", "diagnostics"),
+        ("end", "eval", "batch"),
+        ("family", "eval", "batch"),
+        ("cause", "eval", "batch"),
+    ] {
+        assert_eq!(
+            schema(one)["$defs"][name],
+            schema(other)["$defs"][name],
+            "{name} of {one} and {other}"
+        );
+    }
+}
