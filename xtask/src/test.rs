@@ -32,8 +32,10 @@ pub(crate) fn check(arguments: &Arguments) -> Result<()> {
         "clippy --workspace --all-targets --locked -- --deny warnings",
     ))?;
     run(
-        cargo("doc --workspace --no-deps --document-private-items --locked")
-            .env("RUSTDOCFLAGS", "--deny warnings --allow rustdoc::private-intra-doc-links"),
+        cargo("doc --workspace --no-deps --document-private-items --locked").env(
+            "RUSTDOCFLAGS",
+            "--deny warnings --allow rustdoc::private-intra-doc-links",
+        ),
     )?;
     if arguments.quick {
         return run_quick_tests();

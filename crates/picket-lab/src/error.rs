@@ -19,6 +19,14 @@ pub enum Error {
         /// Why.
         source: picket_linux::Error,
     },
+    /// The policies cannot be made into a ruleset.
+    #[error("cannot render the ruleset of {place}: {message}")]
+    Render {
+        /// Where it would be loaded.
+        place: Box<Place>,
+        /// Why.
+        message: String,
+    },
     /// No namespace of the lab is called that.
     #[error("the lab has no `{0}`")]
     NoSuchPlace(Box<Place>),

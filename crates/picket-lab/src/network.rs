@@ -10,16 +10,19 @@
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use picket_cluster::Addresses;
 use picket_linux::{Netlink, NetworkNamespace, Route};
 use picket_net::Family;
 
 use crate::progress::Progress;
 use crate::{Error, Place, Topology};
 
-/// What the router's end of every cable is called on the wire.
-const GATEWAY_V4: IpAddr = IpAddr::V4(Ipv4Addr::new(169, 254, 1, 1));
+/// What the router's end of every cable is called on the wire. A node is both a router and a host of the fabric, and
+/// answers no ARP request that comes from one of its own addresses: so the fabric has another one.
+const NODE_V4: IpAddr = IpAddr::V4(Ipv4Addr::new(169, 254, 1, 1));
+const FABRIC_V4: IpAddr = IpAddr::V4(Ipv4Addr::new(169, 254, 2, 1));
 const GATEWAY_V6: IpAddr = IpAddr::V6(Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 1));
+/// Above every index that the kernel gives by itself, so that the two ends of a cable never have the same.
+const FIRST_INDEX: u32 = 100;
 /// The other end.
 const HOST_V6: IpAddr = IpAddr::V6(Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 2));
 
@@ -41,7 +44,25 @@ const ROUTER_SETTINGS: [(&str, &str); 2] = [("ipv4/ip_forward", "1"), ("ipv6/con
 #[derive(Debug)]
 pub struct Network {
     namespaces: BTreeMap<Place, NetworkNamespace>,
-    cables: usize,
+    routers: BTreeMap<Place, Router>,
+    cables: BTreeMap<Place, Cable>,
+}
+
+/// A namespace that forwards.
+#[derive(Debug)]
+struct Router {
+    netlink: Netlink,
+    /// The number of the next cable; numbers are not used again.
+    next: u32,
+}
+
+/// How a place hangs on a router.
+#[derive(Debug)]
+struct Cable {
+    router: Place,
+    /// The name of the router's end.
+    end: String,
+    addresses: Vec<IpAddr>,
 }
 
 impl Network {
@@ -50,68 +71,48 @@ impl Network {
     /// # Errors
     /// [`Error::Kernel`] with what the kernel refused; nothing is left behind.
     pub fn build(topology: &Topology, progress: &Progress) -> Result<Self, Error> {
-        let places = topology.places();
-        progress.begin("building namespaces", places.len() * 2);
         let mut network = Self {
             namespaces: BTreeMap::new(),
-            cables: 0,
+            routers: BTreeMap::new(),
+            cables: BTreeMap::new(),
         };
-        for place in places {
-            network.create(place)?;
-            progress.advance(1);
-        }
-        let mut fabric = Router::open(network.namespace(&Place::Fabric)?)?;
-        let mut nodes = BTreeMap::new();
-        for node in topology.snapshot.nodes.values() {
-            let addresses: Vec<IpAddr> = node.addresses.iter().copied().collect();
-            let place = Place::Node(node.name.clone());
-            let (router, host) =
-                network.attach(&mut fabric, &place, "h", "up", &addresses, &Addresses::default())?;
-            let own = addresses.iter().copied().collect();
-            for pod in topology.pods_on(&node.name) {
-                for address in pod.addresses.iter() {
-                    let gateway = match Family::of(address) {
-                        Family::Ipv4 => own_v4(&own),
-                        Family::Ipv6 => Some(HOST_V6),
-                    };
-                    fabric
-                        .netlink
-                        .add_route(&route(address, gateway, &router, None))?;
-                }
-            }
-            nodes.insert(
-                node.name.clone(),
-                (
-                    Router {
-                        netlink: host,
-                        cables: 0,
-                    },
-                    own,
-                ),
-            );
-            progress.advance(1);
-        }
-        for (name, (router, own)) in &mut nodes {
-            for pod in topology.pods_on(name) {
-                let addresses: Vec<IpAddr> = pod.addresses.iter().collect();
-                network.attach(router, &pod.place, "p", "eth0", &addresses, own)?;
-                progress.advance(1);
-            }
-        }
-        for host in &topology.hosts {
-            if let Place::External(address) = host.place {
-                network.attach(
-                    &mut fabric,
-                    &host.place,
-                    "h",
-                    "eth0",
-                    &[address],
-                    &Addresses::default(),
-                )?;
-                progress.advance(1);
-            }
-        }
+        network.change(topology, progress)?;
         Ok(network)
+    }
+
+    /// Builds what `topology` plans and is missing, and removes what it does not plan. Returns what is new, which has
+    /// no ruleset yet.
+    ///
+    /// # Errors
+    /// [`Error::Kernel`] with what the kernel refused; the network is then incomplete.
+    pub fn change(&mut self, topology: &Topology, progress: &Progress) -> Result<Vec<Place>, Error> {
+        let places = topology.places();
+        progress.begin("building namespaces", places.len());
+        let kept = |place: &Place, cable: &Cable| {
+            topology.router_of(place).as_ref() == Some(&cable.router)
+                && topology.addresses_of(place) == cable.addresses
+        };
+        let gone: Vec<Place> = self
+            .cables
+            .iter()
+            .filter(|(place, cable)| !places.contains(*place) || !kept(place, cable))
+            .map(|(place, _)| place.clone())
+            .collect();
+        for place in &gone {
+            self.remove(place)?;
+        }
+        let mut new = Vec::new();
+        for place in places {
+            if !self.namespaces.contains_key(&place) {
+                self.create(&place)?;
+                if let Some(router) = topology.router_of(&place) {
+                    self.attach(topology, &place, router)?;
+                }
+                new.push(place);
+            }
+            progress.advance(1);
+        }
+        Ok(new)
     }
 
     /// The namespace of `place`.
@@ -131,80 +132,125 @@ impl Network {
 
     /// How many cables there are.
     pub fn cables(&self) -> usize {
-        self.cables
+        self.cables.len()
     }
 
-    fn create(&mut self, place: Place) -> Result<(), Error> {
+    fn create(&mut self, place: &Place) -> Result<(), Error> {
         let namespace = NetworkNamespace::create()?;
         namespace.set(&SETTINGS)?;
+        let mut netlink = Netlink::open(&namespace)?;
+        netlink.set_up("lo")?;
         if matches!(place, Place::Fabric | Place::Node(_)) {
             namespace.set(&ROUTER_SETTINGS)?;
+            self.routers.insert(place.clone(), Router { netlink, next: 1 });
         }
-        Netlink::open(&namespace)?.set_up("lo")?;
-        self.namespaces.insert(place, namespace);
+        self.namespaces.insert(place.clone(), namespace);
         Ok(())
     }
 
-    /// Lays a cable from `router` to `place`, gives `place` its addresses and both ends their routes. `own` is what
-    /// the router itself sends from. Returns the name of the router's end, and the netlink of `place`.
-    fn attach(
-        &mut self,
-        router: &mut Router,
-        place: &Place,
-        prefix: &str,
-        interface: &str,
-        addresses: &[IpAddr],
-        own: &Addresses,
-    ) -> Result<(String, Netlink), Error> {
-        let namespace = self.namespace(place)?;
-        router.cables += 1;
-        let end = format!("{prefix}{}", router.cables);
-        router.netlink.create_cable(&end, interface, namespace)?;
-        router.netlink.add_address(&end, GATEWAY_V4, 32)?;
+    fn remove(&mut self, place: &Place) -> Result<(), Error> {
+        if let Some(cable) = self.cables.remove(place)
+            && let Some(router) = self.routers.get_mut(&cable.router)
+        {
+            router.netlink.delete(&cable.end)?;
+        }
+        self.routers.remove(place);
+        self.namespaces.remove(place);
+        // What hung on it is cut off with it.
+        let orphans: Vec<Place> = self
+            .cables
+            .iter()
+            .filter(|(_, cable)| cable.router == *place)
+            .map(|(place, _)| place.clone())
+            .collect();
+        for orphan in orphans {
+            self.cables.remove(&orphan);
+            self.namespaces.remove(&orphan);
+        }
+        Ok(())
+    }
+
+    /// Lays a cable from `router` to `place`, gives `place` its addresses and both ends their routes.
+    fn attach(&mut self, topology: &Topology, place: &Place, at: Place) -> Result<(), Error> {
+        let addresses = topology.addresses_of(place);
+        let own = topology.addresses_of(&at);
+        let namespace = self
+            .namespaces
+            .get(place)
+            .ok_or_else(|| Error::NoSuchPlace(Box::new(place.clone())))?;
+        let interface = if matches!(place, Place::Node(_)) {
+            "up"
+        } else {
+            "eth0"
+        };
+        let router = self
+            .routers
+            .get_mut(&at)
+            .ok_or_else(|| Error::NoSuchPlace(Box::new(at.clone())))?;
+        let end = format!("{}{}", if at == Place::Fabric { "h" } else { "p" }, router.next);
+        router.next += 1;
+        router
+            .netlink
+            .create_cable(&end, FIRST_INDEX + router.next, interface, namespace)?;
+        let gateway = if at == Place::Fabric { FABRIC_V4 } else { NODE_V4 };
+        router.netlink.add_address(&end, gateway, 32)?;
         router.netlink.add_address(&end, GATEWAY_V6, 64)?;
         router.netlink.set_up(&end)?;
 
         let mut host = Netlink::open(namespace)?;
         host.add_address(interface, HOST_V6, 64)?;
-        for &address in addresses {
+        for &address in &addresses {
             host.add_address(interface, address, if address.is_ipv4() { 32 } else { 128 })?;
         }
         host.set_up(interface)?;
         for family in Family::BOTH {
-            let source = addresses
-                .iter()
-                .copied()
-                .find(|address| Family::of(*address) == family);
+            let source = first_of(&addresses, family);
             if source.is_some() {
-                host.add_route(&default_route(family, interface, source))?;
+                host.set_route(&default_route(family, gateway, interface, source))?;
             }
         }
-        for &address in addresses {
-            let source = own.of(Family::of(address));
-            router.netlink.add_route(&route(address, None, &end, source))?;
+        for &address in &addresses {
+            let source = first_of(&own, Family::of(address));
+            router.netlink.set_route(&route(address, None, &end, source))?;
         }
-        self.cables += 1;
-        Ok((end, host))
+        self.cables.insert(
+            place.clone(),
+            Cable {
+                router: at.clone(),
+                end,
+                addresses: addresses.clone(),
+            },
+        );
+        if let Place::Node(_) = at {
+            self.announce(&at, &own, &addresses)?;
+        }
+        Ok(())
+    }
+
+    /// Tells the fabric that pods with these addresses are behind `node`.
+    fn announce(&mut self, node: &Place, own: &[IpAddr], addresses: &[IpAddr]) -> Result<(), Error> {
+        let Some(end) = self.cables.get(node).map(|cable| cable.end.clone()) else {
+            return Ok(());
+        };
+        let Some(fabric) = self.routers.get_mut(&Place::Fabric) else {
+            return Ok(());
+        };
+        for &address in addresses {
+            let gateway = match Family::of(address) {
+                Family::Ipv4 => first_of(own, Family::Ipv4),
+                Family::Ipv6 => Some(HOST_V6),
+            };
+            fabric.netlink.set_route(&route(address, gateway, &end, None))?;
+        }
+        Ok(())
     }
 }
 
-/// A namespace that forwards, and how many cables it has.
-struct Router {
-    netlink: Netlink,
-    cables: usize,
-}
-
-impl Router {
-    fn open(namespace: &NetworkNamespace) -> Result<Self, Error> {
-        Ok(Self {
-            netlink: Netlink::open(namespace)?,
-            cables: 0,
-        })
-    }
-}
-
-fn own_v4(own: &Addresses) -> Option<IpAddr> {
-    own.of(Family::Ipv4)
+fn first_of(addresses: &[IpAddr], family: Family) -> Option<IpAddr> {
+    addresses
+        .iter()
+        .copied()
+        .find(|address| Family::of(*address) == family)
 }
 
 fn route(to: IpAddr, gateway: Option<IpAddr>, interface: &str, source: Option<IpAddr>) -> Route {
@@ -216,9 +262,9 @@ fn route(to: IpAddr, gateway: Option<IpAddr>, interface: &str, source: Option<Ip
     }
 }
 
-fn default_route(family: Family, interface: &str, source: Option<IpAddr>) -> Route {
+fn default_route(family: Family, gateway_v4: IpAddr, interface: &str, source: Option<IpAddr>) -> Route {
     let (any, gateway) = match family {
-        Family::Ipv4 => (IpAddr::V4(Ipv4Addr::UNSPECIFIED), GATEWAY_V4),
+        Family::Ipv4 => (IpAddr::V4(Ipv4Addr::UNSPECIFIED), gateway_v4),
         Family::Ipv6 => (IpAddr::V6(Ipv6Addr::UNSPECIFIED), GATEWAY_V6),
     };
     Route {

@@ -92,6 +92,13 @@ impl Servers {
 
 impl Drop for Servers {
     fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+impl Servers {
+    /// Ends them; their addresses are free once this returns.
+    pub fn stop(&mut self) {
         drop(self.stop.take());
         if let Some(thread) = self.thread.take() {
             // A server thread that panicked has said so; there is nothing left to stop.

@@ -451,7 +451,7 @@ impl<'a> Session<'a> {
 }
 
 /// An error with what it came from.
-fn chain(error: &dyn std::error::Error) -> String {
+pub(crate) fn chain(error: &dyn std::error::Error) -> String {
     match error.source() {
         Some(source) => format!("{error}: {}", chain(source)),
         None => error.to_string(),

@@ -125,11 +125,16 @@ pub enum TopologyError {
 }
 
 impl Topology {
-    /// Plans a lab of `snapshot`. Pods without a node are spread over `spread` lab nodes (at least one).
+    /// Plans a lab of `snapshot`. Pods without a node are spread over `spread` lab nodes (at least one). Addresses of
+    /// `outside` that belong to nothing in the cluster become external hosts, besides those that policies call for.
     ///
     /// # Errors
     /// See [`TopologyError`].
-    pub fn plan(snapshot: &Snapshot, spread: usize) -> Result<Self, TopologyError> {
+    pub fn plan(
+        snapshot: &Snapshot,
+        spread: usize,
+        outside: &BTreeSet<IpAddr>,
+    ) -> Result<Self, TopologyError> {
         let mut snapshot = snapshot.clone();
         snapshot
             .pods
@@ -140,41 +145,85 @@ impl Topology {
         place_pods(&mut snapshot, spread.max(1));
         address_nodes(&mut snapshot);
         let mut hosts = cluster_hosts(&snapshot);
+        let mut addresses = external::representatives(&snapshot);
+        addresses.extend(outside);
+        for host in &hosts {
+            addresses.retain(|address| !host.addresses.iter().any(|own| own == *address));
+        }
+        hosts.extend(addresses.into_iter().map(|address| Host {
+            kind: HostKind::External,
+            id: address.to_string(),
+            place: Place::External(address),
+            addresses: [address].into_iter().collect(),
+            object: Endpoint::External(address),
+        }));
         check_addresses(&hosts)?;
-        hosts.extend(
-            external::representatives(&snapshot)
-                .into_iter()
-                .map(|address| Host {
-                    kind: HostKind::External,
-                    id: address.to_string(),
-                    place: Place::External(address),
-                    addresses: [address].into_iter().collect(),
-                    object: Endpoint::External(address),
-                }),
-        );
         hosts.sort_by(|a, b| (a.kind, &a.id).cmp(&(b.kind, &b.id)));
         Ok(Self { snapshot, hosts })
     }
 
-    /// The same lab with other policies.
-    #[must_use]
-    pub fn with_policies_of(&self, other: &Snapshot) -> Self {
-        let mut changed = self.clone();
-        changed.snapshot.policies.clone_from(&other.policies);
-        changed.snapshot.namespaces.clone_from(&other.namespaces);
-        changed
+    /// Plans a lab of `snapshot` in which every pod and node that this one has too stays where it is.
+    ///
+    /// # Errors
+    /// See [`TopologyError`].
+    pub fn replan(
+        &self,
+        snapshot: &Snapshot,
+        spread: usize,
+        outside: &BTreeSet<IpAddr>,
+    ) -> Result<Self, TopologyError> {
+        let mut snapshot = snapshot.clone();
+        for (object, pod) in &mut snapshot.pods {
+            if let (None, Some(known)) = (&pod.node, self.snapshot.pods.get(object)) {
+                Arc::make_mut(pod).node.clone_from(&known.node);
+            }
+        }
+        for (name, known) in &self.snapshot.nodes {
+            let needed = snapshot.pods.values().any(|pod| pod.node.as_ref() == Some(name));
+            match snapshot.nodes.get_mut(name) {
+                Some(node) if node.addresses.is_empty() => node.addresses.clone_from(&known.addresses),
+                None if needed => {
+                    snapshot.nodes.insert(name.clone(), known.clone());
+                }
+                _ => {}
+            }
+        }
+        Self::plan(&snapshot, spread, outside)
     }
 
-    /// The pods of node `name` that have a network of their own.
-    pub fn pods_on<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a Host> {
-        self.hosts.iter().filter(move |host| match &host.place {
+    /// Where the cable of `place` leads: pods hang on their node, all else on the fabric, the fabric on nothing.
+    pub fn router_of(&self, place: &Place) -> Option<Place> {
+        match place {
+            Place::Fabric => None,
+            Place::Node(_) | Place::External(_) => Some(Place::Fabric),
+            Place::Pod(object) => {
+                let node = self.snapshot.pods.get(object)?.node.clone()?;
+                Some(Place::Node(node))
+            }
+        }
+    }
+
+    /// Every address of `place`, ascending.
+    pub fn addresses_of(&self, place: &Place) -> Vec<IpAddr> {
+        match place {
+            Place::Fabric => Vec::new(),
+            Place::External(address) => vec![*address],
+            Place::Node(name) => self
+                .snapshot
+                .nodes
+                .get(name)
+                .map_or(Vec::new(), |node| node.addresses.iter().copied().collect()),
             Place::Pod(object) => self
                 .snapshot
                 .pods
                 .get(object)
-                .is_some_and(|pod| pod.node.as_deref() == Some(name)),
-            _ => false,
-        })
+                .map_or(Vec::new(), |pod| pod.addresses.iter().collect()),
+        }
+    }
+
+    /// The place whose name [`Place`] writes as `name`.
+    pub fn place(&self, name: &str) -> Option<Place> {
+        self.places().into_iter().find(|place| place.to_string() == name)
     }
 
     /// Every namespace that has to be built: the fabric first, then nodes, pods and external hosts.

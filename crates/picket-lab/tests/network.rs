@@ -1,5 +1,6 @@
 //! A real network without policies: everything reaches everything.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use picket_cluster::{Snapshot, Verdict};
@@ -32,7 +33,7 @@ fn cluster() -> Snapshot {
 
 #[test]
 fn without_rulesets_every_pair_answers_on_every_port_in_both_families() {
-    let topology = Topology::plan(&cluster(), 2).unwrap();
+    let topology = Topology::plan(&cluster(), 2, &BTreeSet::new()).unwrap();
     let network = Network::build(&topology, &Progress::hidden()).unwrap();
     let ports = Ports::of_snapshot(&topology.snapshot);
     let _servers = Servers::start(&network, &topology, &ports).unwrap();

@@ -2,6 +2,7 @@
 //! readiness. The only crate with `unsafe`; every use says why it is sound.
 
 mod checksum;
+mod descriptor;
 mod error;
 mod limit;
 mod message;
@@ -13,11 +14,12 @@ mod socket;
 mod user;
 
 pub use checksum::{crc32c, internet_checksum};
+pub use descriptor::{receive_line, send_line};
 pub use error::{Error, Result};
 pub use limit::raise_open_files_limit;
 pub use namespace::{NamespaceIdentity, NetworkNamespace};
 pub use netlink::{Netlink, Route};
 pub use poll::{Epoll, Interest, Readiness};
-pub use process::{die_with_parent, run_with_input};
+pub use process::{die_with_parent, kill, leave_terminal, peer_user, run_with_input, user_of_process};
 pub use socket::{icmp_socket, listening_tcp, pending_connect, raw_sctp, starting_tcp, udp};
 pub use user::{UserNamespace, can_administer_network, enter_user_namespace};

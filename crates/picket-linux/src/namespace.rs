@@ -101,6 +101,19 @@ impl NetworkNamespace {
         })
     }
 
+    /// Moves the calling thread inside, for good. Threads and processes that it starts from now on are inside too.
+    ///
+    /// # Errors
+    /// [`Error::Enter`].
+    pub fn enter(&self) -> Result<()> {
+        move_into_link_name_space(self.file.as_fd(), Some(LinkNameSpaceType::Network)).map_err(|source| {
+            Error::Enter {
+                kind: "network",
+                source: source.into(),
+            }
+        })
+    }
+
     /// Starts `command` inside.
     ///
     /// # Errors

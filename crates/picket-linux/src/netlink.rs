@@ -18,6 +18,7 @@ const RTM_NEWROUTE: u16 = 24;
 
 const REQUEST_ACK: u16 = 0x1 | 0x4;
 const CREATE_EXCL: u16 = 0x400 | 0x200;
+const CREATE_OR_REPLACE: u16 = 0x400 | 0x100;
 
 const IFLA_IFNAME: u16 = 3;
 const IFLA_LINKINFO: u16 = 18;
@@ -82,15 +83,25 @@ impl Netlink {
         Ok(Self { socket, sequence: 0 })
     }
 
-    /// Creates two Ethernet interfaces that are the ends of one cable: `name` here and `peer_name` in `peer`.
+    /// Creates two Ethernet interfaces that are the ends of one cable: `name` here, with this index, and `peer_name` in
+    /// `peer`.
+    ///
+    /// When both ends have the same index, the kernel takes up to a second to notice that they are up
+    /// (`linkwatch_urgent_event`).
     ///
     /// # Errors
     /// [`Error::Netlink`], for example when a name is taken.
-    pub fn create_cable(&mut self, name: &str, peer_name: &str, peer: &NetworkNamespace) -> Result<()> {
+    pub fn create_cable(
+        &mut self,
+        name: &str,
+        index: u32,
+        peer_name: &str,
+        peer: &NetworkNamespace,
+    ) -> Result<()> {
         let (name, peer_name) = (interface_name(name)?, interface_name(peer_name)?);
         let peer_file = u32::try_from(peer.as_fd().as_raw_fd()).unwrap_or_default();
-        let message =
-            Message::new(RTM_NEWLINK, REQUEST_ACK | CREATE_EXCL, &link_header(0, 0)).text(IFLA_IFNAME, name);
+        let message = Message::new(RTM_NEWLINK, REQUEST_ACK | CREATE_EXCL, &link_header(index, 0))
+            .text(IFLA_IFNAME, name);
         let (message, info) = message.open(IFLA_LINKINFO, &[]);
         let (message, settings) = message.text(IFLA_INFO_KIND, "veth").open(IFLA_INFO_DATA, &[]);
         let (message, other_end) = message.open(VETH_INFO_PEER, &link_header(0, 0));
@@ -146,11 +157,11 @@ impl Netlink {
         })
     }
 
-    /// Adds a route.
+    /// Adds a route, in place of one to the same destination.
     ///
     /// # Errors
-    /// [`Error::Netlink`], for example when there is one to the same destination.
-    pub fn add_route(&mut self, route: &Route) -> Result<()> {
+    /// [`Error::Netlink`].
+    pub fn set_route(&mut self, route: &Route) -> Result<()> {
         let (destination, length) = route.destination;
         let index = self.index(&route.interface)?;
         let (scope, flags) = match route.gateway {
@@ -171,7 +182,7 @@ impl Netlink {
         ];
         header.extend(flags.to_ne_bytes());
         let mut message =
-            Message::new(RTM_NEWROUTE, REQUEST_ACK | CREATE_EXCL, &header).number(RTA_OIF, index);
+            Message::new(RTM_NEWROUTE, REQUEST_ACK | CREATE_OR_REPLACE, &header).number(RTA_OIF, index);
         if length > 0 {
             message = message.address(RTA_DST, destination);
         }
@@ -182,7 +193,7 @@ impl Netlink {
             message = message.address(RTA_PREFSRC, source);
         }
         self.request(message, || {
-            format!("add the route to {destination}/{length} by `{}`", route.interface)
+            format!("set the route to {destination}/{length} by `{}`", route.interface)
         })
     }
 

@@ -1,10 +1,13 @@
 //! Programs that this process starts.
 
 use std::io::{self, Write};
+use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 
-use rustix::process::{Signal, set_parent_process_death_signal};
+use rustix::process::{Pid, Signal, geteuid, kill_process, set_parent_process_death_signal, setsid};
+
+use rustix::net::sockopt;
 
 use crate::{Error, NetworkNamespace, Result};
 
@@ -13,6 +16,31 @@ use crate::{Error, NetworkNamespace, Result};
 pub fn die_with_parent(command: &mut Command) -> &mut Command {
     // SAFETY: the closure makes one system call: it allocates nothing and takes no lock.
     unsafe { command.pre_exec(|| Ok(set_parent_process_death_signal(Some(Signal::KILL))?)) }
+}
+
+/// Makes this process one of the background: a session of its own, standard input, output and error from and to
+/// nowhere.
+///
+/// # Errors
+/// [`Error::Start`] when `/dev/null` is not there.
+pub fn leave_terminal() -> Result<()> {
+    // A process that leads its group cannot begin a session, and then has one already.
+    let _leader = setsid();
+    let redirect = || {
+        let nowhere = std::fs::OpenOptions::new()
+            .read(true)
+            .write(true)
+            .open("/dev/null")?;
+        rustix::stdio::dup2_stdin(&nowhere)?;
+        rustix::stdio::dup2_stdout(&nowhere)?;
+        rustix::stdio::dup2_stderr(&nowhere)?;
+        Ok(())
+    };
+    redirect().map_err(|source: io::Error| Error::Start {
+        program: "the background process".to_owned(),
+        hint: String::new(),
+        source,
+    })
 }
 
 /// Runs `command` inside `namespace` with `input` as its standard input, waits, and returns its standard output.
@@ -63,4 +91,24 @@ pub fn run_with_input(
             program,
         }),
     }
+}
+
+/// Kills the process with this number, if there is one.
+pub fn kill(process: u32) {
+    if let Some(process) = i32::try_from(process).ok().and_then(Pid::from_raw) {
+        // It may have ended just now.
+        let _ended = kill_process(process, Signal::KILL);
+    }
+}
+
+/// The number of the user of this process, as its user namespace has it.
+pub fn user_of_process() -> u32 {
+    geteuid().as_raw()
+}
+
+/// The number of the user at the other end of a connection, when it began; `None` when the kernel does not say.
+pub fn peer_user(stream: &UnixStream) -> Option<u32> {
+    sockopt::socket_peercred(stream)
+        .ok()
+        .map(|credentials| credentials.uid.as_raw())
 }

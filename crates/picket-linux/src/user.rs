@@ -3,6 +3,7 @@
 use std::fs::{self, File};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::MetadataExt;
 
 use rustix::process::{getegid, geteuid};
 use rustix::thread::{LinkNameSpaceType, UnshareFlags, move_into_link_name_space, unshare_unsafe};
@@ -30,6 +31,17 @@ impl UserNamespace {
             |source| Err(entering(source)),
             |file| Ok(Self { file: file.into() }),
         )
+    }
+
+    /// Whether this process is in it.
+    pub fn is_current(&self) -> bool {
+        let number = |file: io::Result<File>| {
+            file.and_then(|file| file.metadata())
+                .map(|metadata| metadata.ino())
+        };
+        let own = number(File::open("/proc/self/ns/user"));
+        let this = number(self.file.try_clone().map(File::from));
+        matches!((own, this), (Ok(own), Ok(this)) if own == this)
     }
 
     /// Moves this process inside. Needs a process with one thread, of the user who made the namespace.

@@ -20,7 +20,7 @@ fn pair() -> (NetworkNamespace, NetworkNamespace) {
         NetworkNamespace::create().unwrap(),
     );
     let mut netlink = Netlink::open(&left).unwrap();
-    netlink.create_cable("eth0", "eth0", &right).unwrap();
+    netlink.create_cable("eth0", 101, "eth0", &right).unwrap();
     for (namespace, own, other) in [(&left, "1", "2"), (&right, "2", "1")] {
         let mut netlink = Netlink::open(namespace).unwrap();
         netlink.set_up("lo").unwrap();
@@ -41,7 +41,7 @@ fn pair() -> (NetworkNamespace, NetworkNamespace) {
                 interface: "eth0".to_owned(),
                 source: None,
             };
-            netlink.add_route(&route).unwrap();
+            netlink.set_route(&route).unwrap();
         }
     }
     (left, right)
@@ -182,8 +182,8 @@ fn refusals_carry_the_kernels_words() {
             "address already assigned",
         ),
         (
-            netlink.add_route(&route),
-            "cannot add the route to 198.51.100.0/24 by `lo`: ",
+            netlink.set_route(&route),
+            "cannot set the route to 198.51.100.0/24 by `lo`: ",
         ),
         (netlink.set_up("eth7"), "cannot find the interface `eth7`"),
         (netlink.set_up("a-name-that-is-too-long"), "is no interface name"),

@@ -1,5 +1,6 @@
-//! The nftables target: a ruleset as typed values ([`model`]), its text and JSON forms ([`mod@print`]) and the way
-//! back from a listing ([`parse`]), the layouts ([`render`]), the way from one ruleset to another ([`diff`]), and what a ruleset does with packets ([`meaning`]).
+//! The nftables target: a ruleset as typed values ([`model`]), its text and JSON forms ([`mod@print`]) and the way back
+//! from a listing ([`parse`]), the layouts ([`render`]), the way from one ruleset to another ([`diff`]), and what a
+//! ruleset does with packets ([`meaning`]).
 
 pub mod diff;
 pub mod meaning;
@@ -7,3 +8,12 @@ pub mod model;
 pub mod parse;
 pub mod print;
 pub mod render;
+
+use picket_dataplane::{Capability, Denial, EstablishedConnections};
+
+/// What both layouts do beyond their verdicts. Rules alone cut nothing: replies of a connection that was accepted once
+/// go on until somebody deletes its entry in connection tracking.
+pub const CAPABILITY: Capability = Capability {
+    established: &[EstablishedConnections::Keep],
+    deny: Denial::Drop,
+};

@@ -1,6 +1,6 @@
 //! The indexed layout: against the reference, and in the kernel.
 
-mod kernel;
+pub(crate) mod kernel;
 pub(crate) mod meaning;
 
 use picket_cluster::{Semantics, Snapshot};

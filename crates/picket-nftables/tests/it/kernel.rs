@@ -1,5 +1,7 @@
 //! What nft and the kernel make of a printed table.
 
+mod wire;
+
 use std::io::Write;
 use std::net::IpAddr;
 use std::process::{Command, Stdio};

@@ -1,14 +1,383 @@
 //! `picket lab`: the pods as network namespaces on this machine.
 
-use anyhow::bail;
-use clap::Args;
+use std::fs;
+use std::io::{BufRead, BufReader, Write};
+use std::path::{Path, PathBuf, absolute};
+use std::process::{Command as Process, Stdio};
+use std::time::Duration;
 
-use crate::output::Outcome;
+use anyhow::{Context, bail};
+use clap::{Args, Subcommand, ValueEnum};
+use picket_lab::{
+    Claim, Expectation, Lab, Load, Progress, Request, Response, Shape, compile, execute, gain_access,
+    parse_expectations, report, running, send, status,
+};
+
+use crate::arguments::{EXIT_STATUS, Input, SemanticsArguments};
+use crate::output::{self, Outcome};
 
 /// Try policies with real packets between network namespaces on this machine
 #[derive(Args, Debug)]
-pub(crate) struct Arguments {}
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
 
-pub(crate) fn run(_arguments: &Arguments) -> anyhow::Result<Outcome> {
-    bail!("the lab is not built into this version")
+const EXAMPLES: &str = "\
+Examples:
+  picket lab run -f manifests/                     build, enforce, probe every pair, clean up
+  picket lab run -f manifests/ expectations.txt    and check what you expect
+  picket lab up -f manifests/                      the same, and keep it standing
+  picket lab exec shop/web -- nc -w 1 10.0.0.7 80  run a command in a pod
+  picket lab apply -f manifests/                   change it, and see which verdicts changed
+  picket lab down
+
+Needs nft (Debian: nftables). Ordinary users need user namespaces, root does not.
+
+Exit status: 0 everything is as it should be, 1 the wire differs from the policies or from what
+you expect, 2 usage or input error. `exec` exits as its command does.";
+
+/// What to do with a lab.
+#[derive(Subcommand, Debug)]
+enum Command {
+    /// Build a lab, probe every pair with real packets, and leave nothing behind
+    #[command(after_help = RUN)]
+    Run {
+        #[command(flatten)]
+        build: Build,
+        #[command(flatten)]
+        probing: Probing,
+        #[command(flatten)]
+        output: Output,
+    },
+    /// Build a lab and keep it standing in the background
+    #[command(after_help = UP)]
+    Up {
+        #[command(flatten)]
+        build: Build,
+        #[command(flatten)]
+        name: Name,
+        #[command(flatten)]
+        output: Output,
+        /// Be the background process
+        #[arg(long, hide = true)]
+        keeper: bool,
+    },
+    /// Probe every pair of a standing lab
+    #[command(after_help = EXIT_STATUS)]
+    Probe {
+        #[command(flatten)]
+        name: Name,
+        #[command(flatten)]
+        probing: Probing,
+        #[command(flatten)]
+        output: Output,
+    },
+    /// Name everything that a standing lab is made of
+    #[command(after_help = EXIT_STATUS)]
+    Status {
+        #[command(flatten)]
+        name: Name,
+        #[command(flatten)]
+        output: Output,
+    },
+    /// Change a standing lab to what the manifests say now, and show which verdicts changed
+    #[command(after_help = EXIT_STATUS)]
+    Apply {
+        #[command(flatten)]
+        input: Input,
+        #[command(flatten)]
+        name: Name,
+        #[command(flatten)]
+        output: Output,
+    },
+    /// Run a command in a pod, a node or an external host of a standing lab
+    #[command(after_help = EXEC)]
+    Exec {
+        #[command(flatten)]
+        name: Name,
+        /// `namespace/name` of a pod, `node/NAME`, the address of an external host, or `fabric`
+        place: String,
+        /// The command and its arguments
+        #[arg(last = true, required = true, value_name = "COMMAND")]
+        command: Vec<String>,
+    },
+    /// End a standing lab; everything in it goes
+    #[command(after_help = EXIT_STATUS)]
+    Down {
+        #[command(flatten)]
+        name: Name,
+    },
+}
+
+const RUN: &str = "\
+Pods, nodes and one external host for each range of addresses that policies tell apart become
+network namespaces. Every ordered pair is probed: TCP connect, UDP request and reply, SCTP INIT,
+ICMP echo, IPv4 and IPv6, on every port that a container or a policy names and one that none does.
+
+EXPECTATIONS has one expectation in a line; the first that speaks of a probe decides it:
+  allow shop/web -> shop/api 8080/tcp
+  deny  shop/*   -> shop/db  5432
+  deny  203.0.113.9 -> *
+
+Exit status: 0 the wire obeys, 1 it differs from the policies or the expectations, 2 usage or input
+error.";
+
+const UP: &str = "\
+A background process owns the lab, and when it ends, however it ends, nothing is left. Each host
+answers on the ports that are probed: TCP with its name, UDP with what it gets.
+
+Exit status: 0 the lab stands, 2 it could not be built.";
+
+const EXEC: &str = "\
+Examples:
+  picket lab exec shop/web -- ping -c 1 10.0.0.7
+  picket lab exec node/lab-1 -- nft list ruleset
+  picket lab exec shop/web -- sh
+
+Exit status: that of the command, 2 when it could not be started.";
+
+/// What a lab is built from.
+#[derive(Args, Clone, Debug)]
+struct Build {
+    #[command(flatten)]
+    input: Input,
+
+    #[command(flatten)]
+    semantics: SemanticsArguments,
+
+    /// Where policies are enforced
+    #[arg(long, value_enum, default_value_t)]
+    layout: Layout,
+
+    /// How many nodes the pods without `nodeName` are spread over
+    #[arg(long, default_value_t = 2, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
+    nodes: u16,
+}
+
+/// Where policies are enforced.
+#[derive(Clone, Copy, Debug, Default, ValueEnum)]
+enum Layout {
+    /// One table on every node
+    #[default]
+    Indexed,
+    /// One table inside every pod
+    Documented,
+}
+
+/// How probes go.
+#[derive(Args, Clone, Debug)]
+struct Probing {
+    /// A file of expectations to check besides the policies
+    expectations: Option<PathBuf>,
+
+    /// Seconds that a probe waits for its answer. Denied probes wait together
+    #[arg(long, default_value = "1", value_name = "SECONDS", value_parser = seconds)]
+    timeout: Duration,
+}
+
+/// Which lab.
+#[derive(Args, Clone, Debug)]
+struct Name {
+    /// The name of the lab
+    #[arg(long, default_value = "picket")]
+    name: String,
+}
+
+/// How to answer.
+#[derive(Args, Clone, Debug)]
+struct Output {
+    /// The form of the answer
+    #[arg(short, long, value_enum, default_value_t, value_name = "FORM")]
+    output: Form,
+}
+
+/// The form of an answer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+enum Form {
+    /// For people
+    #[default]
+    Text,
+    /// For machines
+    Json,
+}
+
+pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Outcome> {
+    match &arguments.command {
+        Command::Run {
+            build,
+            probing,
+            output,
+        } => run_once(build, probing, output),
+        Command::Up {
+            build,
+            name,
+            keeper: true,
+            ..
+        } => keep(build, name),
+        Command::Up { name, output, .. } => start_keeper(name, output),
+        Command::Probe {
+            name,
+            probing,
+            output,
+        } => {
+            let request = Request::Probe {
+                timeout: u64::try_from(probing.timeout.as_millis()).ok(),
+                expectations: probing.text()?,
+                colour: output.output == Form::Text && output::color_on_stdout(),
+            };
+            answer(&send(&name.name, &request)?, output)
+        }
+        Command::Status { name, output } => answer(&send(&name.name, &Request::Status)?, output),
+        Command::Apply { input, name, output } => apply(input, name, output),
+        Command::Exec { name, place, command } => exec(&name.name, place, command),
+        Command::Down { name } => {
+            send(&name.name, &Request::Down)?;
+            output::to_stderr(&format!("lab `{}` is down\n", name.name));
+            Ok(Outcome::Yes)
+        }
+    }
+}
+
+fn run_once(build: &Build, probing: &Probing, output: &Output) -> anyhow::Result<Outcome> {
+    let expectations = probing.read()?;
+    gain_access()?;
+    let progress = Progress::on_terminal();
+    let mut lab = build.up(&expectations, probing.timeout, &progress)?;
+    output::to_stderr(&format!(
+        "{} network namespaces without names, {} cables, {} rulesets: all gone when this ends\n",
+        lab.network().places().count(),
+        lab.network().cables(),
+        lab.enforced().count(),
+    ));
+    let grid = lab.probe(probing.timeout, &progress)?;
+    let colour = output.output == Form::Text && output::color_on_stdout();
+    answer(&report(&lab, &grid, &expectations, colour), output)
+}
+
+/// Starts the background process, which says one line once the lab stands.
+fn start_keeper(name: &Name, output: &Output) -> anyhow::Result<Outcome> {
+    if running().contains(&name.name) {
+        bail!(picket_lab::ControlError::AlreadyUp {
+            name: name.name.clone()
+        });
+    }
+    let mut keeper = Process::new("/proc/self/exe")
+        .args(std::env::args_os().skip(1))
+        .arg("--keeper")
+        .stdout(Stdio::piped())
+        .spawn()
+        .context("cannot start the background process")?;
+    let mut line = String::new();
+    if let Some(stdout) = keeper.stdout.take() {
+        BufReader::new(stdout).read_line(&mut line)?;
+    }
+    if line.is_empty() {
+        // It has said why on standard error.
+        keeper.wait()?;
+        return Ok(Outcome::Unanswered);
+    }
+    answer(&serde_json::from_str(&line)?, output)
+}
+
+fn keep(build: &Build, name: &Name) -> anyhow::Result<Outcome> {
+    let claim = Claim::take(&name.name)?;
+    gain_access()?;
+    let progress = Progress::on_terminal();
+    let lab = build.up(&[], Duration::from_secs(1), &progress)?;
+    let line = serde_json::to_string(&status(claim.name(), &lab, 0))?;
+    let mut stdout = output::stdout();
+    writeln!(stdout, "{line}")?;
+    stdout.flush()?;
+    drop(stdout);
+    picket_lab::leave_terminal()?;
+    let strict_cidr = build.input.strict_cidr;
+    let load: Load = Box::new(move |paths| {
+        let input = Input {
+            paths: paths.to_vec(),
+            strict_cidr,
+        };
+        crate::input::load(&input)
+            .map(|loaded| loaded.snapshot)
+            .map_err(|error| format!("{error:#}"))
+    });
+    claim.keep(lab, &load)?;
+    Ok(Outcome::Yes)
+}
+
+fn apply(input: &Input, name: &Name, output: &Output) -> anyhow::Result<Outcome> {
+    if input.paths.iter().any(|path| path == Path::new("-")) {
+        bail!("`apply` cannot read standard input: the lab reads the files itself, so give it files");
+    }
+    // Read here too, so that whoever typed the command sees what is wrong.
+    let loaded = crate::input::load(input)?;
+    crate::report::on_stderr(&loaded);
+    let paths = input.paths.iter().map(absolute).collect::<Result<_, _>>()?;
+    answer(&send(&name.name, &Request::Apply { paths })?, output)
+}
+
+fn exec(name: &str, place: &str, command: &[String]) -> anyhow::Result<Outcome> {
+    let Some((program, arguments)) = command.split_first() else {
+        bail!("there is no command to run");
+    };
+    let status = execute(name, place, Process::new(program).args(arguments))?;
+    std::process::exit(status);
+}
+
+fn answer(response: &Response, output: &Output) -> anyhow::Result<Outcome> {
+    let mut stdout = output::stdout();
+    match output.output {
+        Form::Text => write!(stdout, "{}", response.text)?,
+        Form::Json => writeln!(stdout, "{:#}", response.json)?,
+    }
+    stdout.flush()?;
+    Ok(Outcome::from_yes(response.good))
+}
+
+impl Build {
+    fn up(
+        &self,
+        expectations: &[Expectation],
+        timeout: Duration,
+        progress: &Progress,
+    ) -> anyhow::Result<Lab> {
+        let loaded = crate::input::load(&self.input)?;
+        crate::report::on_stderr(&loaded);
+        let shape = Shape {
+            nodes: usize::from(self.nodes),
+            outside: expectations.iter().flat_map(Expectation::addresses).collect(),
+            timeout,
+        };
+        let layout = match self.layout {
+            Layout::Indexed => picket_lab::Layout::Indexed,
+            Layout::Documented => picket_lab::Layout::Documented,
+        };
+        let compile = compile(layout, &self.semantics.semantics());
+        Ok(Lab::up(&loaded.snapshot, shape, expectations, compile, progress)?)
+    }
+}
+
+impl Probing {
+    fn text(&self) -> anyhow::Result<Option<String>> {
+        let read = |path: &PathBuf| {
+            let text =
+                fs::read_to_string(path).with_context(|| format!("cannot read `{}`", path.display()))?;
+            // Wrong lines are named here, with the file.
+            parse_expectations(&text).with_context(|| format!("cannot read `{}`", path.display()))?;
+            Ok(text)
+        };
+        self.expectations.as_ref().map(read).transpose()
+    }
+
+    fn read(&self) -> anyhow::Result<Vec<Expectation>> {
+        Ok(parse_expectations(&self.text()?.unwrap_or_default())?)
+    }
+}
+
+fn seconds(text: &str) -> Result<Duration, String> {
+    match text.parse::<f64>() {
+        Ok(seconds) if (0.05..=60.0).contains(&seconds) => Ok(Duration::from_secs_f64(seconds)),
+        _ => Err("give seconds from 0.05 to 60".to_owned()),
+    }
 }

@@ -95,7 +95,7 @@ fn counter_name(policy: &ObjectRef, direction: Direction) -> Name {
 /// A name of this layout.
 #[expect(
     clippy::expect_used,
-    reason = "every name here is a literal, a number or a hexadecimal hash behind letters"
+    reason = "INVARIANT: every name here is letters, then literals, numbers or hexadecimal digits"
 )]
 fn name(text: &str) -> Name {
     Name::new(text).expect("names of this layout are nftables names")

@@ -1,5 +1,5 @@
 //! The layout in the kernel: loaded, listed, and with real packets.
 
-mod hosts;
+pub(crate) mod hosts;
 mod load;
 mod wire;

@@ -10,19 +10,19 @@ use picket_linux::{Netlink, NetworkNamespace, Route, run_with_input};
 const PATIENCE: Duration = Duration::from_millis(400);
 
 /// A node that routes between its hosts.
-pub(super) struct Node {
-    pub(super) namespace: NetworkNamespace,
+pub(crate) struct Node {
+    pub(crate) namespace: NetworkNamespace,
 }
 
 /// A network namespace behind a node, with an address of each family on `eth0`.
-pub(super) struct Host {
-    pub(super) namespace: NetworkNamespace,
-    pub(super) v4: Ipv4Addr,
-    pub(super) v6: Ipv6Addr,
+pub(crate) struct Host {
+    pub(crate) namespace: NetworkNamespace,
+    pub(crate) v4: Ipv4Addr,
+    pub(crate) v6: Ipv6Addr,
 }
 
 impl Node {
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let namespace = NetworkNamespace::create().expect("a namespace");
         namespace
             .set(&[
@@ -37,7 +37,7 @@ impl Node {
     }
 
     /// A host on a link of its own: 10.0.`number`.2 and fd00:0:0:`number`::2, with the node as gateway.
-    pub(super) fn host(&self, number: u8) -> Host {
+    pub(crate) fn host(&self, number: u8) -> Host {
         let host = Host::new(
             self,
             number,
@@ -71,7 +71,7 @@ impl Node {
     }
 
     /// A host on the node's bridge `br0`: 10.0.0.`number` and fd00::`number`, all on one link.
-    pub(super) fn bridged_host(&self, number: u8) -> Host {
+    pub(crate) fn bridged_host(&self, number: u8) -> Host {
         let host = Host::new(
             self,
             number,
@@ -82,22 +82,22 @@ impl Node {
         host
     }
 
-    pub(super) fn ip(&self, arguments: &[&str]) {
+    pub(crate) fn ip(&self, arguments: &[&str]) {
         run(&self.namespace, "ip", arguments, "");
     }
 
     /// Loads what nft reads.
-    pub(super) fn load(&self, ruleset: &str) {
+    pub(crate) fn load(&self, ruleset: &str) {
         run(&self.namespace, "nft", &["-f", "-"], ruleset);
     }
 
     /// What `nft` prints.
-    pub(super) fn nft(&self, arguments: &[&str]) -> String {
+    pub(crate) fn nft(&self, arguments: &[&str]) -> String {
         run(&self.namespace, "nft", arguments, "")
     }
 
     /// How many packets the named counter of table `table` has counted.
-    pub(super) fn counted(&self, table: &str, counter: &str) -> u64 {
+    pub(crate) fn counted(&self, table: &str, counter: &str) -> u64 {
         let listing = self.nft(&["list", "counter", "inet", table, counter]);
         let mut words = listing.split_whitespace().skip_while(|word| *word != "packets");
         words
@@ -126,12 +126,12 @@ impl Host {
         Self { namespace, v4, v6 }
     }
 
-    pub(super) fn addresses(&self) -> [IpAddr; 2] {
+    pub(crate) fn addresses(&self) -> [IpAddr; 2] {
         [self.v4.into(), self.v6.into()]
     }
 
     /// Listens on a TCP port at every address, until the listener is dropped.
-    pub(super) fn listen(&self, port: u16) -> TcpListener {
+    pub(crate) fn listen(&self, port: u16) -> TcpListener {
         self.namespace
             .run(|| TcpListener::bind((Ipv6Addr::UNSPECIFIED, port)))
             .expect("the namespace")
@@ -139,14 +139,14 @@ impl Host {
     }
 
     /// Whether a TCP connection to `address` comes about.
-    pub(super) fn connects(&self, address: IpAddr, port: u16) -> bool {
+    pub(crate) fn connects(&self, address: IpAddr, port: u16) -> bool {
         self.namespace
             .run(|| TcpStream::connect_timeout(&SocketAddr::new(address, port), PATIENCE).is_ok())
             .expect("the namespace")
     }
 }
 
-pub(super) fn run(namespace: &NetworkNamespace, program: &str, arguments: &[&str], input: &str) -> String {
+pub(crate) fn run(namespace: &NetworkNamespace, program: &str, arguments: &[&str], input: &str) -> String {
     let output = run_with_input(
         namespace,
         Command::new(program).args(arguments),

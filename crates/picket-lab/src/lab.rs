@@ -1,0 +1,312 @@
+//! A standing lab: network, servers and the rulesets that are in force.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
+use std::process::Command;
+use std::time::Duration;
+
+use picket_cluster::{Endpoint, Flow, Judgement, Snapshot, Verdict};
+use picket_linux::run_with_input;
+
+use crate::{
+    Cell, Error, Expectation, Grid, Network, Observation, Place, Ports, Probe, Progress, Servers, Topology,
+    all_pairs, ask,
+};
+
+/// What decides about flows, and the rulesets that make it so.
+pub trait Enforcement: Send {
+    /// The verdict that policies give.
+    fn judge(&self, flow: &Flow) -> Judgement;
+
+    /// For each place that enforces, the text that `nft -f` loads in one transaction, replacing what was loaded before.
+    ///
+    /// # Errors
+    /// [`Error::Render`] when the policies cannot be expressed.
+    fn rulesets(&self, topology: &Topology) -> Result<BTreeMap<Place, String>, Error>;
+}
+
+/// Makes the enforcement of a snapshot.
+pub type Compile = Box<dyn Fn(&Snapshot) -> Result<Box<dyn Enforcement>, Error> + Send>;
+
+/// What a lab is made of besides its snapshot.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Shape {
+    /// Lab nodes over which pods without a node are spread.
+    pub nodes: usize,
+    /// Addresses outside the cluster that get a host, besides those that policies call for.
+    pub outside: BTreeSet<IpAddr>,
+    /// How long a probe waits for its answer.
+    pub timeout: Duration,
+}
+
+/// A lab that stands. Dropping it removes everything.
+pub struct Lab {
+    shape: Shape,
+    compile: Compile,
+    topology: Topology,
+    /// Held for their threads, and ended before the network is.
+    servers: Servers,
+    ports: Ports,
+    /// Ports that somebody asked for, besides those that the snapshot names.
+    asked: Vec<Expectation>,
+    enforcement: Box<dyn Enforcement>,
+    loaded: BTreeMap<Place, String>,
+    network: Network,
+    round: u16,
+}
+
+/// What a change of policies changed.
+#[derive(Debug)]
+pub struct Changes {
+    /// Every probe between hosts that were there before whose verdict changed, with the new verdict, and what the wire
+    /// says now.
+    pub grid: Grid,
+    /// How many rulesets were replaced.
+    pub rulesets: usize,
+    /// How many were there.
+    pub of: usize,
+}
+
+impl Lab {
+    /// Builds the network of `snapshot`, loads its rulesets and starts its servers. `expectations` may name addresses
+    /// and ports that are to be probed.
+    ///
+    /// # Errors
+    /// What could not be planned, built, rendered or loaded; nothing is left behind.
+    pub fn up(
+        snapshot: &Snapshot,
+        mut shape: Shape,
+        expectations: &[Expectation],
+        compile: Compile,
+        progress: &Progress,
+    ) -> Result<Self, Error> {
+        shape
+            .outside
+            .extend(expectations.iter().flat_map(Expectation::addresses));
+        let topology = Topology::plan(snapshot, shape.nodes, &shape.outside)?;
+        let enforcement = compile(&topology.snapshot)?;
+        let network = Network::build(&topology, progress)?;
+        let mut loaded = BTreeMap::new();
+        load(&network, &mut loaded, enforcement.rulesets(&topology)?, progress)?;
+        let ports = ports_of(&topology.snapshot, expectations);
+        let servers = Servers::start(&network, &topology, &ports)?;
+        progress.end();
+        Ok(Self {
+            shape,
+            compile,
+            topology,
+            servers,
+            ports,
+            asked: expectations.to_vec(),
+            enforcement,
+            loaded,
+            network,
+            round: 0,
+        })
+    }
+
+    /// What was planned.
+    pub fn topology(&self) -> &Topology {
+        &self.topology
+    }
+
+    /// What was built.
+    pub fn network(&self) -> &Network {
+        &self.network
+    }
+
+    /// The places that have a ruleset.
+    pub fn enforced(&self) -> impl Iterator<Item = &Place> {
+        self.loaded.keys()
+    }
+
+    /// How many sockets answer probes.
+    pub fn sockets(&self) -> usize {
+        self.servers.sockets()
+    }
+
+    /// How long a probe waits for its answer.
+    pub fn timeout(&self) -> Duration {
+        self.shape.timeout
+    }
+
+    /// Makes the lab ready for `expectations`: builds external hosts for their addresses, serves their ports.
+    ///
+    /// # Errors
+    /// As [`Lab::up`].
+    pub fn prepare(&mut self, expectations: &[Expectation], progress: &Progress) -> Result<(), Error> {
+        let addresses: BTreeSet<IpAddr> = expectations.iter().flat_map(Expectation::addresses).collect();
+        let known = self.shape.outside.is_superset(&addresses);
+        self.asked.extend(expectations.iter().cloned());
+        if known && ports_of(&self.topology.snapshot, &self.asked) == self.ports {
+            return Ok(());
+        }
+        self.shape.outside.extend(addresses);
+        let topology =
+            self.topology
+                .replan(&self.topology.snapshot, self.shape.nodes, &self.shape.outside)?;
+        self.move_to(topology, progress)?;
+        Ok(())
+    }
+
+    /// Probes every pair and holds what the wire says against the policies.
+    ///
+    /// # Errors
+    /// [`Error::Kernel`] when sockets cannot be made.
+    pub fn probe(&mut self, timeout: Duration, progress: &Progress) -> Result<Grid, Error> {
+        self.ask(&all_pairs(&self.topology, &self.ports), timeout, progress)
+    }
+
+    /// Changes to the objects of `snapshot`: policies, labels, pods and nodes. Pods that stay keep their place. Then
+    /// probes what has changed.
+    ///
+    /// # Errors
+    /// As [`Lab::up`]. When planning or rendering fails nothing has changed; when loading fails, the rulesets that
+    /// were loaded before are in force where the new ones are not.
+    pub fn apply(&mut self, snapshot: &Snapshot, progress: &Progress) -> Result<Changes, Error> {
+        let topology = self
+            .topology
+            .replan(snapshot, self.shape.nodes, &self.shape.outside)?;
+        let before = self.topology.snapshot.clone();
+        // The new enforcement replaces this one, which has to be asked what it said.
+        let former = (self.compile)(&before)?;
+        let rulesets = self.move_to(topology, progress)?;
+        let known = |endpoint: &Endpoint| match endpoint {
+            Endpoint::Pod(object) => before.pods.contains_key(object),
+            Endpoint::Node { name, .. } => before.nodes.contains_key(name),
+            Endpoint::External(_) => true,
+        };
+        let changed: Vec<Probe> = all_pairs(&self.topology, &self.ports)
+            .into_iter()
+            .filter(|probe| {
+                probe.flow(&self.topology.hosts).is_some_and(|flow| {
+                    known(&flow.source)
+                        && known(&flow.destination)
+                        && former.judge(&flow).verdict() != self.enforcement.judge(&flow).verdict()
+                })
+            })
+            .collect();
+        let grid = self.ask(&changed, self.shape.timeout, progress)?;
+        Ok(Changes {
+            grid,
+            rulesets,
+            of: self.loaded.len(),
+        })
+    }
+
+    /// Returns how many rulesets were replaced.
+    fn move_to(&mut self, topology: Topology, progress: &Progress) -> Result<usize, Error> {
+        let enforcement = (self.compile)(&topology.snapshot)?;
+        let rulesets = enforcement.rulesets(&topology)?;
+        let new = self.network.change(&topology, progress)?;
+        let places = topology.places();
+        self.loaded
+            .retain(|place, _| places.contains(place) && !new.contains(place));
+        self.topology = topology;
+        self.enforcement = enforcement;
+        let replaced = load(&self.network, &mut self.loaded, rulesets, progress)?;
+        self.ports = ports_of(&self.topology.snapshot, &self.asked);
+        // The old servers hold the addresses of the new ones.
+        self.servers.stop();
+        self.servers = Servers::start(&self.network, &self.topology, &self.ports)?;
+        progress.end();
+        Ok(replaced)
+    }
+
+    fn ask(&mut self, probes: &[Probe], timeout: Duration, progress: &Progress) -> Result<Grid, Error> {
+        let hosts = &self.topology.hosts;
+        let expected: Vec<(Probe, Verdict)> = probes
+            .iter()
+            .filter_map(|probe| Some((*probe, self.enforcement.judge(&probe.flow(hosts)?).verdict())))
+            .collect();
+        self.round = self.round.wrapping_add(1);
+        let seen = ask(
+            &self.network,
+            &self.topology,
+            &self.ports,
+            &expected,
+            timeout,
+            self.round,
+            progress,
+        )?;
+        progress.end();
+        let cells = expected.into_iter().zip(seen).map(|((probe, expected), seen)| {
+            let judgement = (seen.verdict() != Some(expected))
+                .then(|| probe.flow(hosts).map(|flow| self.enforcement.judge(&flow)))
+                .flatten();
+            Cell {
+                probe,
+                expected,
+                seen,
+                judgement,
+            }
+        });
+        Ok(Grid::new(hosts, cells.collect()))
+    }
+}
+
+impl Changes {
+    /// One line for each probe whose verdict changed.
+    pub fn lines(&self) -> Vec<String> {
+        let cells = self.grid.cells().iter();
+        cells
+            .map(|cell| {
+                let wire = match (&cell.seen, cell.agrees()) {
+                    (_, true) => String::new(),
+                    (Observation::Broken(text), _) => format!(", but the wire: {text}"),
+                    (_, false) => ", but the wire says otherwise".to_owned(),
+                };
+                format!(
+                    "{} {} -> {} {} {}{wire}",
+                    if cell.expected.is_allow() {
+                        "now allowed"
+                    } else {
+                        "now denied "
+                    },
+                    self.grid.host_id(cell.probe.source),
+                    self.grid.host_id(cell.probe.destination),
+                    crate::grid::traffic(cell.probe.protocol, cell.probe.port),
+                    crate::grid::name_of(cell.probe.family),
+                )
+            })
+            .collect()
+    }
+}
+
+fn ports_of(snapshot: &Snapshot, expectations: &[Expectation]) -> Ports {
+    let mut ports = Ports::of_snapshot(snapshot);
+    for (protocol, port) in expectations.iter().filter_map(Expectation::port) {
+        ports.insert(protocol, port);
+    }
+    ports
+}
+
+/// Loads each ruleset that differs from what is loaded, and returns how many did.
+fn load(
+    network: &Network,
+    loaded: &mut BTreeMap<Place, String>,
+    rulesets: BTreeMap<Place, String>,
+    progress: &Progress,
+) -> Result<usize, Error> {
+    progress.begin("loading rulesets", rulesets.len());
+    let mut replaced = 0;
+    for (place, text) in rulesets {
+        progress.advance(1);
+        if loaded.get(&place) == Some(&text) {
+            continue;
+        }
+        run_with_input(
+            network.namespace(&place)?,
+            Command::new("nft").args(["-f", "-"]),
+            text.as_bytes(),
+            "nftables",
+        )
+        .map_err(|source| Error::Ruleset {
+            place: Box::new(place.clone()),
+            source,
+        })?;
+        loaded.insert(place, text);
+        replaced += 1;
+    }
+    Ok(replaced)
+}
