@@ -15,6 +15,9 @@ pub(crate) const PORT: u16 = 8080;
 /// The client's address.
 pub(crate) const CLIENT: Ipv4Addr = Ipv4Addr::new(10, 1, 0, 2);
 
+/// The index of the router's interface to the client; those of the servers follow.
+const CLIENT_INDEX: u32 = 100;
+
 /// The address of the server with this index.
 pub(crate) fn server(index: u8) -> Ipv4Addr {
     Ipv4Addr::new(10, 2, index, 2)
@@ -36,7 +39,7 @@ impl Topology {
             // Closed connections must not fill the table in the middle of a measurement.
             ("netfilter/nf_conntrack_tcp_timeout_close", "1"),
         ])?;
-        let client = host(&router, "client", CLIENT)?;
+        let client = host(&router, CLIENT_INDEX, "client", CLIENT)?;
         let mut topology = Self {
             router,
             client,
@@ -44,7 +47,12 @@ impl Topology {
         };
         for index in servers {
             let address = server(index);
-            let namespace = host(&topology.router, &format!("server{index}"), address)?;
+            let namespace = host(
+                &topology.router,
+                CLIENT_INDEX + 1 + u32::from(index),
+                &format!("server{index}"),
+                address,
+            )?;
             let listener = namespace.run(|| TcpListener::bind((address, PORT)))??;
             load::serve(listener)?;
             topology.servers.push(namespace);
@@ -59,19 +67,20 @@ impl Topology {
     }
 }
 
-/// A namespace behind `router`, which is its gateway at the first address of the same /24.
-fn host(router: &NetworkNamespace, name: &str, address: Ipv4Addr) -> Result<NetworkNamespace> {
+/// A namespace behind `router`, at its interface of this index and name. The router is its gateway at the first address
+/// of the same /24.
+fn host(router: &NetworkNamespace, index: u32, name: &str, address: Ipv4Addr) -> Result<NetworkNamespace> {
     let namespace = NetworkNamespace::create()?;
     let [a, b, c, _] = address.octets();
     let gateway = IpAddr::from([a, b, c, 1]);
     let mut outer = Netlink::open(router)?;
-    outer.create_cable(name, "eth0", &namespace)?;
+    outer.create_cable(name, index, "eth0", &namespace)?;
     outer.add_address(name, gateway, 24)?;
     outer.set_up(name)?;
     let mut inner = Netlink::open(&namespace)?;
     inner.add_address("eth0", address.into(), 24)?;
     inner.set_up("eth0")?;
-    inner.add_route(&Route {
+    inner.set_route(&Route {
         destination: (Ipv4Addr::UNSPECIFIED.into(), 0),
         gateway: Some(gateway),
         interface: "eth0".to_owned(),

@@ -65,7 +65,7 @@ impl Node {
                 interface: "eth0".to_owned(),
                 source: None,
             };
-            inner.add_route(&route).expect("a route");
+            inner.set_route(&route).expect("a route");
         }
         host
     }
@@ -116,7 +116,9 @@ impl Host {
         let namespace = NetworkNamespace::create().expect("a namespace");
         let outer = format!("host{number}");
         let mut netlink = Netlink::open(&node.namespace).expect("netlink");
-        netlink.create_cable(&outer, "eth0", &namespace).expect("a cable");
+        netlink
+            .create_cable(&outer, 100 + u32::from(number), "eth0", &namespace)
+            .expect("a cable");
         netlink.set_up(&outer).expect("a link");
         let mut inner = Netlink::open(&namespace).expect("netlink");
         inner.set_up("lo").expect("a link");

@@ -263,7 +263,7 @@ fn a_pod_learns_a_narrower_path_although_nobody_may_speak_to_it() {
         use picket_linux::Netlink;
         let mut netlink = Netlink::open(&node.namespace).expect("netlink");
         netlink
-            .create_cable("far", "near", &far.namespace)
+            .create_cable("far", 99, "near", &far.namespace)
             .expect("a cable");
         netlink.set_up("far").expect("a link");
         netlink
