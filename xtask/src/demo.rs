@@ -6,7 +6,7 @@ use crate::command::{cargo, run};
 use crate::packages;
 
 /// What the demo runs: `picket` with these arguments.
-const ARGUMENTS: &str = "lab run -f examples/shop";
+const ARGUMENTS: &str = "lab run -f examples/shop examples/shop/expectations.txt";
 
 /// Builds picket, then turns the shop into network namespaces and probes every pair with real packets.
 pub(crate) fn demo() -> Result<()> {

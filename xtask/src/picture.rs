@@ -53,7 +53,9 @@ fn svg(text: &str) -> String {
     let mut out = format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width} {height}\" width=\"{width}\" \
          height=\"{height}\" font-family=\"ui-monospace, 'DejaVu Sans Mono', Menlo, Consolas, monospace\" \
-         font-size=\"15\">\n<rect width=\"100%\" height=\"100%\" rx=\"8\" fill=\"#161b22\"/>\n"
+         font-size=\"15\" fill=\"{}\" xml:space=\"preserve\">\n<rect width=\"100%\" height=\"100%\" rx=\"8\" \
+         fill=\"#161b22\"/>\n",
+        hex(Colour::Default)
     );
     for (index, line) in lines.iter().enumerate() {
         for run in line {
@@ -65,7 +67,12 @@ fn svg(text: &str) -> String {
 }
 
 fn write_run(run: &Run, y: usize, out: &mut String) {
-    let (x, width) = (BORDER + run.column * COLUMN, run.width() * COLUMN);
+    let x = BORDER + run.column * COLUMN;
+    // A single letter has nothing to stretch.
+    let stretch = match run.width() {
+        1 => String::new(),
+        letters => format!(" textLength=\"{}\"", letters * COLUMN),
+    };
     let weight = if run.style.bold {
         " font-weight=\"bold\""
     } else {
@@ -73,11 +80,13 @@ fn write_run(run: &Run, y: usize, out: &mut String) {
     };
     let opacity = if run.style.dim { " opacity=\"0.6\"" } else { "" };
     let text = run.text.replace('&', "&amp;").replace('<', "&lt;");
-    let fill = hex(run.style.colour);
+    let fill = match run.style.colour {
+        Colour::Default => String::new(),
+        colour => format!(" fill=\"{}\"", hex(colour)),
+    };
     let _ = writeln!(
         out,
-        "<text x=\"{x}\" y=\"{y}\" textLength=\"{width}\" lengthAdjust=\"spacingAndGlyphs\" \
-         fill=\"{fill}\"{weight}{opacity} xml:space=\"preserve\">{text}</text>"
+        "<text x=\"{x}\" y=\"{y}\"{stretch}{fill}{weight}{opacity}>{text}</text>"
     );
 }
 
@@ -106,9 +115,9 @@ mod tests {
         let texts: Vec<_> = picture.lines().filter(|line| line.starts_with("<text")).collect();
         assert_eq!(texts.len(), 3);
         for (text, parts) in texts.iter().zip([
-            ["x=\"16\"", "#d1d7e0", ">ok</text>"],
+            ["x=\"16\"", "textLength=\"18\"", ">ok</text>"],
             ["x=\"43\"", "#56d364\" font-weight=\"bold\"", ">yes</text>"],
-            ["y=\"51\"", "#d1d7e0", ">a&lt;b</text>"],
+            ["y=\"51\"", "x=\"25\"", ">a&lt;b</text>"],
         ]) {
             assert!(
                 parts.iter().all(|part| text.contains(part)),
