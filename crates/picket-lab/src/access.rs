@@ -1,3 +1,5 @@
+//! What this process may do.
+
 use picket_linux::{can_administer_network, enter_user_namespace};
 
 use crate::Error;

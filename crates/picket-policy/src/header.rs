@@ -105,30 +105,8 @@ pub fn header(
     if let Some(uid) = uid {
         object.uid = uid.string(reader).cloned().unwrap_or_default();
     }
-    let name_made_up = match (name, prefix) {
-        (Some(name), _) => match name.string(reader) {
-            Ok(text) if !text.is_empty() => {
-                check_name(scope, &name, text, reader);
-                object.name = text.clone();
-                false
-            }
-            Ok(_) => {
-                reader.error(code::METADATA, &name, NAME_REQUIRED);
-                true
-            }
-            Err(Unreadable) => true,
-        },
-        (None, Some(prefix)) => {
-            if let Ok(prefix) = prefix.string(reader) {
-                object.name = format_smolstr!("{prefix}{}", suffix(manifest));
-            }
-            true
-        }
-        (None, None) => {
-            reader.missing(code::METADATA, &metadata, "name", NAME_REQUIRED);
-            true
-        }
-    };
+    let (written, name_made_up) = written_name(name, prefix, &metadata, scope, manifest, reader);
+    object.name = written.unwrap_or(object.name);
     reader.rename(object.clone());
     let mut header = Header::nothing_but(object, manifest);
     header.name_made_up = name_made_up;
@@ -142,6 +120,41 @@ pub fn header(
         header.owners = owner_references(&owners, reader);
     }
     Ok(header)
+}
+
+/// The name that is written or that `generateName` begins, and whether picket has to make up all of it or the rest.
+fn written_name(
+    name: Option<Cursor<'_>>,
+    prefix: Option<Cursor<'_>>,
+    metadata: &Cursor<'_>,
+    scope: Scope,
+    manifest: &Manifest,
+    reader: &mut Reader<'_>,
+) -> (Option<SmolStr>, bool) {
+    match (name, prefix) {
+        (Some(name), _) => match name.string(reader) {
+            Ok(text) if !text.is_empty() => {
+                check_name(scope, &name, text, reader);
+                (Some(text.clone()), false)
+            }
+            Ok(_) => {
+                reader.error(code::METADATA, &name, NAME_REQUIRED);
+                (None, true)
+            }
+            Err(Unreadable) => (None, true),
+        },
+        (None, Some(prefix)) => {
+            let prefix = prefix.string(reader).ok();
+            (
+                prefix.map(|prefix| format_smolstr!("{prefix}{}", suffix(manifest))),
+                true,
+            )
+        }
+        (None, None) => {
+            reader.missing(code::METADATA, metadata, "name", NAME_REQUIRED);
+            (None, true)
+        }
+    }
 }
 
 const NAME_REQUIRED: &str = "Required value: name or generateName is required";

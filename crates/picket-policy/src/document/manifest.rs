@@ -85,27 +85,11 @@ fn take(
             return report(code::NOT_AN_OBJECT, message, &root);
         }
     }
-    let text = |field: &str, default: Option<&SmolStr>| match root.get(field).map(|node| &node.value) {
-        Some(Value::String(text)) if !text.is_empty() => Ok(text.clone()),
-        None | Some(Value::Null) => default.cloned().ok_or("has no"),
-        Some(Value::Unreadable) => Err("has an unreadable"),
-        Some(_) => Err("has an unusable"),
-    };
-    let kind = text("kind", defaults.map(|defaults| &defaults.kind));
-    let api_version = text("apiVersion", defaults.map(|defaults| &defaults.api_version));
-    let (kind, api_version) = match (kind, api_version) {
-        (Ok(kind), Ok(api_version)) => (kind, api_version),
-        (kind, api_version) => {
-            let missing: Vec<String> = [("kind", kind.err()), ("apiVersion", api_version.err())]
-                .into_iter()
-                .filter_map(|(field, problem)| Some(format!("{} `{field}`", problem?)))
-                .collect();
+    let (kind, api_version) = match kind_and_version(&root, defaults) {
+        Ok(named) => named,
+        Err(missing) => {
             let head = first_line(source, &root);
-            return report(
-                code::NO_KIND,
-                format!("the object {}", missing.join(" and ")),
-                &head,
-            );
+            return report(code::NO_KIND, format!("the object {missing}"), &head);
         }
     };
     let items = root.get("items");
@@ -136,6 +120,28 @@ fn take(
                 other.type_name()
             );
             report(code::NOT_AN_OBJECT, message, items);
+        }
+    }
+}
+
+/// `kind` and `apiVersion` of an object, or what is the matter with them.
+fn kind_and_version(root: &Node, defaults: Option<&Defaults>) -> Result<(SmolStr, SmolStr), String> {
+    let text = |field: &str, default: Option<&SmolStr>| match root.get(field).map(|node| &node.value) {
+        Some(Value::String(text)) if !text.is_empty() => Ok(text.clone()),
+        None | Some(Value::Null) => default.cloned().ok_or("has no"),
+        Some(Value::Unreadable) => Err("has an unreadable"),
+        Some(_) => Err("has an unusable"),
+    };
+    let kind = text("kind", defaults.map(|defaults| &defaults.kind));
+    let api_version = text("apiVersion", defaults.map(|defaults| &defaults.api_version));
+    match (kind, api_version) {
+        (Ok(kind), Ok(api_version)) => Ok((kind, api_version)),
+        (kind, api_version) => {
+            let missing = [("kind", kind.err()), ("apiVersion", api_version.err())];
+            let missing = missing
+                .into_iter()
+                .filter_map(|(field, problem)| Some(format!("{} `{field}`", problem?)));
+            Err(missing.collect::<Vec<_>>().join(" and "))
         }
     }
 }
