@@ -5,17 +5,26 @@ use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 
-use rustix::process::{Pid, Signal, geteuid, kill_process, set_parent_process_death_signal, setsid};
+use rustix::process::{
+    Pid, Signal, geteuid, getpid, getppid, kill_process, set_parent_process_death_signal, setsid,
+};
 
 use rustix::net::sockopt;
 
 use crate::{Error, NetworkNamespace, Result};
 
-/// Makes `command`'s process die when the thread that starts it ends, also when this process is killed.
+/// Makes `command`'s process die when the thread that starts it ends, also when this process is killed. To be called by
+/// the process that starts it.
 #[expect(unsafe_code, reason = "code between fork and exec is unsafe to add")]
 pub fn die_with_parent(command: &mut Command) -> &mut Command {
-    // SAFETY: the closure makes one system call: it allocates nothing and takes no lock.
-    unsafe { command.pre_exec(|| Ok(set_parent_process_death_signal(Some(Signal::KILL))?)) }
+    let parent = getpid();
+    let ask = move || {
+        set_parent_process_death_signal(Some(Signal::KILL))?;
+        // A parent that died before it was asked for sends no signal.
+        if getppid() == Some(parent) { Ok(()) } else { Err(io::Error::from(io::ErrorKind::Interrupted)) }
+    };
+    // SAFETY: the closure makes two system calls: it allocates nothing and takes no lock.
+    unsafe { command.pre_exec(ask) }
 }
 
 /// Makes this process one of the background: a session of its own, standard input, output and error from and to

@@ -1,0 +1,260 @@
+//! `picket lab` as people use it. These tests need root, nft and setpriv.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot set itself up fails")]
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+use std::time::Duration;
+
+use tempfile::TempDir;
+
+const CLUSTER: &str = "
+apiVersion: v1
+kind: Pod
+metadata: {name: web, namespace: shop, labels: {app: web}}
+spec: {containers: [{name: c, image: x, ports: [{containerPort: 80}]}]}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: db, namespace: shop, labels: {app: db}}
+spec: {containers: [{name: c, image: x, ports: [{containerPort: 5432}]}]}
+---
+apiVersion: networking.k8s.io/v1
+kind: NetworkPolicy
+metadata: {name: db, namespace: shop}
+spec:
+  podSelector: {matchLabels: {app: db}}
+  ingress: [{from: [{podSelector: {matchLabels: {app: web}}}], ports: [{port: 5432}]}]
+";
+
+fn folder() -> TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    fs::write(folder.path().join("cluster.yaml"), CLUSTER).unwrap();
+    folder
+}
+
+fn lab(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_picket"))
+        .arg("lab")
+        .args(arguments)
+        .stdin(Stdio::null())
+        .output()
+        .unwrap()
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+fn path(folder: &TempDir) -> String {
+    folder.path().to_string_lossy().into_owned()
+}
+
+/// Waits until `done`; the kernel and killed processes take a moment.
+fn eventually(what: &str, mut done: impl FnMut() -> bool) {
+    for _ in 0..1000 {
+        if done() {
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    panic!("{what} has not happened");
+}
+
+/// Whether any process is in the network namespace `net:[…]`.
+fn is_inhabited(namespace: &str) -> bool {
+    let processes = fs::read_dir("/proc").unwrap().flatten();
+    processes
+        .filter_map(|process| fs::read_link(process.path().join("ns/net")).ok())
+        .any(|link| link == Path::new(namespace))
+}
+
+#[test]
+fn run_exits_by_what_the_wire_and_the_expectations_say() {
+    let folder = folder();
+    for (expectations, layout, status, words) in [
+        (
+            "allow shop/web -> shop/db 5432\ndeny * -> shop/db 80",
+            "indexed",
+            1,
+            "1 of 2 expectations hold",
+        ),
+        (
+            "allow shop/web -> shop/db 5432\ndeny shop/web -> shop/db",
+            "documented",
+            0,
+            "2 of 2 expectations hold",
+        ),
+        ("allow shop/web to shop/db", "indexed", 2, ""),
+    ] {
+        let file = folder.path().join("expectations.txt");
+        fs::write(&file, expectations).unwrap();
+        let (folder, file) = (path(&folder), file.to_string_lossy().into_owned());
+        let output = lab(&[
+            "run",
+            "-f",
+            &folder,
+            "--layout",
+            layout,
+            "--timeout",
+            "0.4",
+            &file,
+        ]);
+        let (stdout, stderr) = (text(&output.stdout), text(&output.stderr));
+        assert_eq!(
+            output.status.code(),
+            Some(status),
+            "{expectations}\n{stdout}{stderr}"
+        );
+        assert!(stdout.contains(words), "{stdout}");
+        assert_eq!(
+            stdout.contains("the wire obeys the policies"),
+            status != 2,
+            "{stdout}"
+        );
+        fs::remove_file(file).unwrap();
+    }
+}
+
+#[test]
+fn run_answers_machines_with_every_probe() {
+    let folder = folder();
+    let output = lab(&["run", "-f", &path(&folder), "-o", "json", "--timeout", "0.4"]);
+    let answer: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let results = answer.get("results").unwrap().as_array().unwrap();
+    assert_eq!(
+        answer.get("probes").unwrap().as_u64().unwrap(),
+        results.len() as u64
+    );
+    assert_eq!(answer.get("differences").unwrap(), 0);
+    let denied = |result: &&serde_json::Value| result.get("observed").unwrap() == "deny";
+    assert!(results.iter().any(|result| denied(&result)) && !results.iter().all(|result| denied(&result)));
+}
+
+#[test]
+fn an_ordinary_user_needs_no_root() {
+    let folder = folder();
+    // The build folder may be closed to others.
+    let program = folder.path().join("picket");
+    fs::copy(env!("CARGO_BIN_EXE_picket"), &program).unwrap();
+    let output = Command::new("setpriv")
+        .args(["--reuid=65534", "--regid=65534", "--clear-groups", "--"])
+        .arg(&program)
+        .args(["lab", "run", "--timeout", "0.4", "-f"])
+        .arg(folder.path().join("cluster.yaml"))
+        .output()
+        .unwrap();
+    assert_eq!(
+        output.status.code(),
+        Some(0),
+        "{}{}",
+        text(&output.stdout),
+        text(&output.stderr)
+    );
+}
+
+#[test]
+fn a_standing_lab_answers_changes_and_goes() {
+    let (folder, name) = (folder(), "test-standing");
+    let up = lab(&["up", "-f", &path(&folder), "--name", name]);
+    assert_eq!(up.status.code(), Some(0), "{}", text(&up.stderr));
+    let again = lab(&["up", "-f", &path(&folder), "--name", name]);
+    assert_eq!(again.status.code(), Some(2));
+    assert!(text(&again.stderr).contains("already up"));
+
+    assert!(text(&lab(&["status", "--name", name]).stdout).contains("shop/db"));
+    assert_eq!(
+        lab(&["exec", "--name", name, "shop/web", "--", "sh", "-c", "exit 7"])
+            .status
+            .code(),
+        Some(7)
+    );
+    let nowhere = lab(&["exec", "--name", name, "shop/nobody", "--", "true"]);
+    assert!(
+        text(&nowhere.stderr).contains("has no `shop/nobody`; it has "),
+        "{}",
+        text(&nowhere.stderr)
+    );
+
+    fs::write(
+        folder.path().join("cluster.yaml"),
+        CLUSTER.replace("port: 5432}]}]\n", "port: 5433}]}]\n"),
+    )
+    .unwrap();
+    let apply = text(&lab(&["apply", "-f", &path(&folder), "--name", name]).stdout);
+    assert!(
+        apply.contains("now denied  shop/web -> shop/db 5432/TCP IPv4\n"),
+        "{apply}"
+    );
+    let probe = lab(&["probe", "--name", name, "--timeout", "0.4"]);
+    assert_eq!(probe.status.code(), Some(0), "{}", text(&probe.stdout));
+
+    assert_eq!(lab(&["down", "--name", name]).status.code(), Some(0));
+    let gone = lab(&["status", "--name", name]);
+    assert_eq!(gone.status.code(), Some(2));
+    assert!(
+        text(&gone.stderr).contains("no lab is called"),
+        "{}",
+        text(&gone.stderr)
+    );
+}
+
+#[test]
+fn a_killed_keeper_leaves_nothing_and_a_killed_guest_leaves_the_lab() {
+    let (folder, name) = (folder(), "test-killed");
+    assert_eq!(
+        lab(&["up", "-f", &path(&folder), "--name", name]).status.code(),
+        Some(0)
+    );
+    let status: serde_json::Value =
+        serde_json::from_slice(&lab(&["status", "--name", name, "-o", "json"]).stdout).unwrap();
+    let keeper = status.get("process").unwrap().to_string();
+    let link = lab(&[
+        "exec",
+        "--name",
+        name,
+        "shop/web",
+        "--",
+        "readlink",
+        "/proc/self/ns/net",
+    ]);
+    let namespace = text(&link.stdout).trim().to_owned();
+    assert!(namespace.starts_with("net:["), "{}", text(&link.stderr));
+    let guest = || {
+        Command::new(env!("CARGO_BIN_EXE_picket"))
+            .args(["lab", "exec", "--name", name, "shop/web", "--", "sleep", "1000"])
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap()
+    };
+
+    let mut first = guest();
+    eventually("the guest's arrival", || is_inhabited(&namespace));
+    first.kill().unwrap();
+    first.wait().unwrap();
+    eventually("the end of the guest's command", || !is_inhabited(&namespace));
+    assert_eq!(lab(&["status", "--name", name]).status.code(), Some(0));
+
+    let mut second = guest();
+    eventually("the second guest's arrival", || is_inhabited(&namespace));
+    assert!(
+        Command::new("kill")
+            .args(["-9", &keeper])
+            .status()
+            .unwrap()
+            .success()
+    );
+    assert!(!second.wait().unwrap().success());
+    eventually("the end of everything inside", || !is_inhabited(&namespace));
+    assert_eq!(lab(&["status", "--name", name]).status.code(), Some(2));
+    // The name is free: no file or socket holds it.
+    assert_eq!(
+        lab(&["up", "-f", &path(&folder), "--name", name]).status.code(),
+        Some(0)
+    );
+    assert_eq!(lab(&["down", "--name", name]).status.code(), Some(0));
+}
