@@ -117,8 +117,11 @@ pub(crate) fn address(name: &str, user: u32) -> Result<SocketAddr, ControlError>
 pub fn running() -> BTreeSet<String> {
     let own = format!("@{PREFIX}{}/", user_of_process());
     let sockets = std::fs::read_to_string("/proc/net/unix").unwrap_or_default();
+    // The fourth column has the bit of listeners; accepted connections carry the same name.
+    let listening = |line: &&str| line.split_whitespace().nth(3) == Some("00010000");
     let names = sockets
         .lines()
+        .filter(listening)
         .filter_map(|line| line.split_whitespace().last()?.strip_prefix(&own));
     names.map(str::to_owned).collect()
 }

@@ -86,6 +86,8 @@ impl Claim {
             if request == Request::Down {
                 drop(lab);
                 drop(inside);
+                // The name is free once the answer is there.
+                drop(self.listener);
                 // Whoever asked may have gone; the lab ends all the same.
                 let _gone = reply(&mut stream, &answer, &[]);
                 return Ok(());

@@ -21,7 +21,11 @@ pub fn die_with_parent(command: &mut Command) -> &mut Command {
     let ask = move || {
         set_parent_process_death_signal(Some(Signal::KILL))?;
         // A parent that died before it was asked for sends no signal.
-        if getppid() == Some(parent) { Ok(()) } else { Err(io::Error::from(io::ErrorKind::Interrupted)) }
+        if getppid() == Some(parent) {
+            Ok(())
+        } else {
+            Err(io::Error::from(io::ErrorKind::Interrupted))
+        }
     };
     // SAFETY: the closure makes two system calls: it allocates nothing and takes no lock.
     unsafe { command.pre_exec(ask) }

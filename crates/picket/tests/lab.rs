@@ -3,10 +3,10 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot set itself up fails")]
 
 use std::fs;
+use std::io::Read;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
-use std::process::{Command, Output, Stdio};
-use std::time::Duration;
+use std::process::{Child, ChildStdout, Command, Output, Stdio};
 
 use tempfile::TempDir;
 
@@ -45,6 +45,21 @@ fn lab(arguments: &[&str]) -> Output {
         .unwrap()
 }
 
+/// The name of a lab of this run, which ends with the test also when that fails.
+struct Standing(String);
+
+impl Standing {
+    fn new(name: &str) -> Self {
+        Self(format!("test-{name}-{}", std::process::id()))
+    }
+}
+
+impl Drop for Standing {
+    fn drop(&mut self) {
+        lab(&["down", "--name", &self.0]);
+    }
+}
+
 fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
@@ -53,15 +68,27 @@ fn path(folder: &TempDir) -> String {
     folder.path().to_string_lossy().into_owned()
 }
 
-/// Waits until `done`; the kernel and killed processes take a moment.
-fn eventually(what: &str, mut done: impl FnMut() -> bool) {
-    for _ in 0..1000 {
-        if done() {
-            return;
-        }
-        std::thread::sleep(Duration::from_millis(10));
-    }
-    panic!("{what} has not happened");
+/// A command that stays in `shop/web` of the lab, with the standard output of everything inside; it has begun.
+fn guest(name: &str) -> (Child, ChildStdout) {
+    let mut guest = Command::new(env!("CARGO_BIN_EXE_picket"))
+        .args([
+            "lab",
+            "exec",
+            "--name",
+            name,
+            "shop/web",
+            "--",
+            "sh",
+            "-c",
+            "echo; exec sleep 1000",
+        ])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let mut stdout = guest.stdout.take().unwrap();
+    stdout.read_exact(&mut [0]).unwrap();
+    (guest, stdout)
 }
 
 /// Whether any process is in the network namespace `net:[…]`.
@@ -70,6 +97,11 @@ fn is_inhabited(namespace: &str) -> bool {
     processes
         .filter_map(|process| fs::read_link(process.path().join("ns/net")).ok())
         .any(|link| link == Path::new(namespace))
+}
+
+/// Whether everybody leaves it: a process closes its files a moment before it leaves its namespaces.
+fn is_left(namespace: &str) -> bool {
+    (0..100).any(|_| !is_inhabited(namespace))
 }
 
 #[test]
@@ -158,7 +190,8 @@ fn an_ordinary_user_needs_no_root() {
 
 #[test]
 fn a_standing_lab_answers_changes_and_goes() {
-    let (folder, name) = (folder(), "test-standing");
+    let (folder, standing) = (folder(), Standing::new("standing"));
+    let name = standing.0.as_str();
     let up = lab(&["up", "-f", &path(&folder), "--name", name]);
     assert_eq!(up.status.code(), Some(0), "{}", text(&up.stderr));
     let again = lab(&["up", "-f", &path(&folder), "--name", name]);
@@ -204,7 +237,8 @@ fn a_standing_lab_answers_changes_and_goes() {
 
 #[test]
 fn a_killed_keeper_leaves_nothing_and_a_killed_guest_leaves_the_lab() {
-    let (folder, name) = (folder(), "test-killed");
+    let (folder, standing) = (folder(), Standing::new("killed"));
+    let name = standing.0.as_str();
     assert_eq!(
         lab(&["up", "-f", &path(&folder), "--name", name]).status.code(),
         Some(0)
@@ -223,24 +257,17 @@ fn a_killed_keeper_leaves_nothing_and_a_killed_guest_leaves_the_lab() {
     ]);
     let namespace = text(&link.stdout).trim().to_owned();
     assert!(namespace.starts_with("net:["), "{}", text(&link.stderr));
-    let guest = || {
-        Command::new(env!("CARGO_BIN_EXE_picket"))
-            .args(["lab", "exec", "--name", name, "shop/web", "--", "sleep", "1000"])
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap()
-    };
 
-    let mut first = guest();
-    eventually("the guest's arrival", || is_inhabited(&namespace));
+    let (mut first, mut stdout) = guest(name);
+    assert!(is_inhabited(&namespace));
     first.kill().unwrap();
     first.wait().unwrap();
-    eventually("the end of the guest's command", || !is_inhabited(&namespace));
+    // The end of standard output is the end of the command that held it.
+    stdout.read_to_end(&mut Vec::new()).unwrap();
+    assert!(is_left(&namespace));
     assert_eq!(lab(&["status", "--name", name]).status.code(), Some(0));
 
-    let mut second = guest();
-    eventually("the second guest's arrival", || is_inhabited(&namespace));
+    let (mut second, mut stdout) = guest(name);
     assert!(
         Command::new("kill")
             .args(["-9", &keeper])
@@ -249,12 +276,16 @@ fn a_killed_keeper_leaves_nothing_and_a_killed_guest_leaves_the_lab() {
             .success()
     );
     assert!(!second.wait().unwrap().success());
-    eventually("the end of everything inside", || !is_inhabited(&namespace));
-    assert_eq!(lab(&["status", "--name", name]).status.code(), Some(2));
+    stdout.read_to_end(&mut Vec::new()).unwrap();
+    let ended = Command::new("tail")
+        .args([&format!("--pid={keeper}"), "-f", "/dev/null"])
+        .status();
+    assert!(ended.unwrap().success());
+    assert!(is_left(&namespace));
+    assert!(text(&lab(&["status", "--name", name]).stderr).contains("no lab is called"));
     // The name is free: no file or socket holds it.
     assert_eq!(
         lab(&["up", "-f", &path(&folder), "--name", name]).status.code(),
         Some(0)
     );
-    assert_eq!(lab(&["down", "--name", name]).status.code(), Some(0));
 }
