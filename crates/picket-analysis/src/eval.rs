@@ -3,6 +3,7 @@
 mod answer;
 mod batch;
 mod evaluator;
+mod known;
 mod question;
 #[cfg(test)]
 mod tests;

@@ -19,7 +19,6 @@ use picket_cluster::Snapshot;
 use picket_engine::Program;
 use picket_net::TrafficSet;
 use serde::Serialize;
-use smol_str::SmolStr;
 
 use class::{Classes, Pair, Rows};
 pub use group::{Cell, Group};
@@ -129,10 +128,10 @@ pub struct Map<'a> {
 struct Place {
     /// Its class; that of each of its pods, for a workload.
     class: usize,
-    /// The node of a managed pod.
-    on: Option<SmolStr>,
+    /// The number of the node of a managed pod.
+    on: Option<usize>,
     /// The node that the endpoint is, for nodes and hostNetwork pods.
-    node: Option<SmolStr>,
+    node: Option<usize>,
 }
 
 impl<'a> Map<'a> {
@@ -197,14 +196,11 @@ impl<'a> Map<'a> {
     ) -> Result<(), E> {
         let mut rows = Rows::default();
         for &from in &self.by_id {
-            let Some(source) = self.places.get(from) else {
+            let (Some(source), Some(kind)) = (self.places.get(from), self.kind(from)) else {
                 continue;
             };
             self.classes.fill(&mut rows, source.class, &self.traffics);
             for &to in &self.by_id {
-                if !self.is_pair(from, to) {
-                    continue;
-                }
                 let Some(destination) = self.places.get(to) else {
                     continue;
                 };
@@ -217,19 +213,24 @@ impl<'a> Map<'a> {
                         .to_own_node(source.class, destination.class, &self.traffics);
                 }
                 for (family, traffic) in pair.connections() {
-                    take(from, to, family, traffic)?;
+                    if self.is_pair((from, kind), to) {
+                        take(from, to, family, traffic)?;
+                    }
                 }
             }
         }
         Ok(())
     }
 
-    fn is_pair(&self, from: usize, to: usize) -> bool {
-        let kind = |at: usize| self.endpoints.get(at).map(|endpoint| endpoint.kind);
-        match (kind(from), kind(to)) {
-            (Some(EndpointKind::External), Some(EndpointKind::External)) => false,
-            (Some(EndpointKind::Workload), _) => true,
-            _ => from != to,
+    fn kind(&self, at: usize) -> Option<EndpointKind> {
+        self.endpoints.get(at).map(|endpoint| endpoint.kind)
+    }
+
+    fn is_pair(&self, (from, kind): (usize, EndpointKind), to: usize) -> bool {
+        match kind {
+            EndpointKind::External => self.kind(to) != Some(EndpointKind::External),
+            EndpointKind::Workload => true,
+            EndpointKind::Node | EndpointKind::Pod => from != to,
         }
     }
 }

@@ -2,17 +2,14 @@
 
 use std::borrow::Cow;
 use std::io::{self, BufRead, Write};
-use std::sync::Arc;
 
-use picket_cluster::{EndJudgement, Endpoint, Flow, Judgement, Verdict};
-use picket_engine::{Identity, SubjectId};
-use picket_net::{Family, Protocol};
-use picket_policy::Direction;
+use picket_net::Family;
 use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
 
-use super::answer::{Answer, EndAnswer, Families, FamilyAnswer};
-use super::evaluator::{Ends, Evaluator};
+use super::answer::{Answer, Families, FamilyAnswer};
+use super::evaluator::Evaluator;
+use super::known::{EndText, Known};
 use super::question::{PortQuestion, Question, QuestionError};
 use crate::directory::{Party, UnknownParty};
 
@@ -200,39 +197,12 @@ fn write_answer(out: &mut impl Write, answer: &Answer<EndText>) -> io::Result<()
     out.write_all(b"}")
 }
 
-/// The JSON text of what one end says, shared by all answers that say the same.
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct EndText {
-    verdict: Verdict,
-    text: Arc<str>,
-}
-
-impl EndText {
-    fn new(end: &EndJudgement) -> Self {
-        // INVARIANT: an end holds nothing that JSON cannot.
-        let text = serde_json::to_string(&EndAnswer::from(end)).unwrap_or_default();
-        Self {
-            verdict: end.verdict,
-            text: text.into(),
-        }
-    }
-}
-
-/// Two flows with the same key get the same answer from that end.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-struct EndKey {
-    subject: SubjectId,
-    peer: Identity,
-    protocol: Protocol,
-    port: u16,
-}
-
 struct Answerer<'a> {
     evaluator: &'a Evaluator<'a>,
     family: Option<Family>,
     parties: FxHashMap<String, Result<Party, UnknownParty>>,
     ports: FxHashMap<String, Result<PortQuestion, super::PortError>>,
-    ends: FxHashMap<EndKey, EndText>,
+    ends: Known<'a>,
 }
 
 impl<'a> Answerer<'a> {
@@ -242,7 +212,7 @@ impl<'a> Answerer<'a> {
             family,
             parties: FxHashMap::default(),
             ports: FxHashMap::default(),
-            ends: FxHashMap::default(),
+            ends: Known::new(evaluator),
         }
     }
 
@@ -258,7 +228,7 @@ impl<'a> Answerer<'a> {
             .question(&line.from, &line.to, &port)
             .map_err(|error| LineError::from(&error))?;
         let Self { evaluator, ends, .. } = self;
-        Ok(evaluator.answer_by(&question, EndText::new, |flow| judge(evaluator, ends, flow)))
+        Ok(evaluator.answer_by(&question, EndText::new, |flow| ends.judge(evaluator, flow)))
     }
 
     fn question(&mut self, from: &str, to: &str, port: &str) -> Result<Question, QuestionError> {
@@ -287,50 +257,4 @@ impl<'a> Answerer<'a> {
         self.ports.insert(asked.to_owned(), parsed.clone());
         parsed
     }
-}
-
-fn judge(evaluator: &Evaluator<'_>, cache: &mut FxHashMap<EndKey, EndText>, flow: &Flow) -> Ends<EndText> {
-    let keys = [Direction::Egress, Direction::Ingress].map(|direction| key(evaluator, flow, direction));
-    if let [Some(egress), Some(ingress)] = keys.map(|key| cache.get(&key?).cloned()) {
-        return ends(egress, ingress);
-    }
-    let Judgement { egress, ingress } = evaluator.judge(flow);
-    let [egress, ingress] = [(egress, keys[0]), (ingress, keys[1])].map(|(judgement, key)| {
-        let text = EndText::new(&judgement);
-        if let Some(key) = key {
-            cache.insert(key, text.clone());
-        }
-        text
-    });
-    ends(egress, ingress)
-}
-
-fn ends(egress: EndText, ingress: EndText) -> Ends<EndText> {
-    Ends {
-        verdict: egress.verdict.and(ingress.verdict),
-        egress,
-        ingress,
-    }
-}
-
-/// `None` when more than the subject and the identity of the peer counts.
-fn key(evaluator: &Evaluator<'_>, flow: &Flow, direction: Direction) -> Option<EndKey> {
-    let (Endpoint::Pod(source), Endpoint::Pod(destination)) = (&flow.source, &flow.destination) else {
-        return None;
-    };
-    if source == destination {
-        return None;
-    }
-    let (own, peer) = match direction {
-        Direction::Egress => (source, destination),
-        Direction::Ingress => (destination, source),
-    };
-    let program = evaluator.program();
-    Some(EndKey {
-        subject: program.pod(own)?.subject(direction)?,
-        // Only managed pods have an identity of their own: where the peer is the network of a node, whose it is counts.
-        peer: program.pod(peer)?.identity(flow.family)?,
-        protocol: flow.protocol,
-        port: flow.port,
-    })
 }

@@ -72,8 +72,20 @@ fn lookup(allowed: &AllowSet, traffics: &mut Traffics) -> Lookup {
     lookup
 }
 
-/// How a class behaves: the same for classes with equal rows and equal columns. A hash of 128 bits of each.
-pub(super) type Behaviour = (u128, u128);
+/// How a class behaves: the same for classes of the same families with equal rows and equal columns, of each of which
+/// this holds a hash of 128 bits.
+pub(super) type Behaviour = ([bool; 2], u128, u128);
+
+/// An identity of a class, as a destination.
+#[derive(Clone, Copy, Debug)]
+struct Target {
+    class: usize,
+    identity: usize,
+    /// The place of the subject in [`Rows::ingress`]; the last place for none.
+    subject: usize,
+    /// Whether the class has another identity of this family before this one.
+    again: bool,
+}
 
 /// All classes, and what applies to them.
 #[derive(Debug)]
@@ -82,9 +94,14 @@ pub(super) struct Classes<'a> {
     classes: Vec<Class>,
     ids: FxHashMap<Class, usize>,
     lookups: FxHashMap<SubjectId, Lookup>,
-    /// The subjects of ingress, and the place of each in [`Rows::ingress`].
-    ingress: Vec<SubjectId>,
+    /// The place of each subject of ingress in [`Rows::ingress`].
     ingress_at: FxHashMap<SubjectId, usize>,
+    /// For each identity what the subjects of ingress accept from it that do not accept the same from everybody.
+    accepted: Vec<Vec<(usize, TrafficId)>>,
+    /// What the subjects of ingress accept from everybody, and at the end what a class without one does.
+    accepted_from_all: Vec<TrafficId>,
+    /// Per family every identity of every class.
+    targets: [Vec<Target>; 2],
     behaviours: Vec<Behaviour>,
 }
 
@@ -95,6 +112,8 @@ pub(super) struct Rows {
     to: [Vec<Option<TrafficId>>; 2],
     /// Per subject of ingress, for one identity of the source.
     ingress: Vec<TrafficId>,
+    /// Per identity, for the source's egress.
+    egress: Vec<TrafficId>,
 }
 
 impl Rows {
@@ -107,29 +126,52 @@ impl Rows {
     }
 }
 
+fn place(identity: Identity) -> usize {
+    identity.number() as usize
+}
+
 impl<'a> Classes<'a> {
     pub(super) fn new(program: &'a Program, traffics: &RefCell<Traffics>) -> Self {
         let traffics = &mut *traffics.borrow_mut();
-        let subjects: Vec<_> = program.subjects().collect();
-        let lookups = subjects
-            .iter()
-            .map(|&(subject, _)| (subject, lookup(&program.allow_set(subject), traffics)));
-        let ingress = subjects
-            .iter()
-            .filter(|(_, direction)| *direction == Direction::Ingress);
-        let ingress: Vec<_> = ingress.map(|&(subject, _)| subject).collect();
-        Self {
+        let mut classes = Self {
             program,
             classes: Vec::new(),
             ids: FxHashMap::default(),
-            lookups: lookups.collect(),
-            ingress_at: ingress
-                .iter()
-                .enumerate()
-                .map(|(at, &subject)| (subject, at))
-                .collect(),
-            ingress,
+            lookups: FxHashMap::default(),
+            ingress_at: FxHashMap::default(),
+            accepted: Vec::new(),
+            accepted_from_all: Vec::new(),
+            targets: [Vec::new(), Vec::new()],
             behaviours: Vec::new(),
+        };
+        let identities = program.identities().map(place).max().map_or(0, |last| last + 1);
+        classes.accepted.resize_with(identities, Vec::new);
+        for (subject, direction) in program.subjects() {
+            let lookup = lookup(&program.allow_set(subject), traffics);
+            if direction == Direction::Ingress {
+                classes.take_ingress(subject, &lookup);
+            }
+            classes.lookups.insert(subject, lookup);
+        }
+        classes.accepted_from_all.push(TrafficId::ALL);
+        classes
+    }
+
+    fn take_ingress(&mut self, subject: SubjectId, lookup: &Lookup) {
+        let at = self.accepted_from_all.len();
+        self.ingress_at.insert(subject, at);
+        let from_all = match lookup.as_slice() {
+            [(0, u32::MAX, traffic)] => *traffic,
+            _ => TrafficId::NONE,
+        };
+        self.accepted_from_all.push(from_all);
+        if from_all == TrafficId::NONE {
+            for &(first, last, traffic) in lookup {
+                let identities = self.accepted.iter_mut().skip(first as usize);
+                for accepted in identities.take((last - first) as usize + 1) {
+                    accepted.push((at, traffic));
+                }
+            }
         }
     }
 
@@ -139,6 +181,17 @@ impl<'a> Classes<'a> {
             return id;
         }
         let id = self.classes.len();
+        let none = self.accepted_from_all.len().saturating_sub(1);
+        let subject = class.ingress.and_then(|subject| self.ingress_at.get(&subject));
+        let subject = subject.copied().unwrap_or(none);
+        for (targets, identities) in self.targets.iter_mut().zip(&class.identities) {
+            targets.extend(identities.iter().enumerate().map(|(number, &identity)| Target {
+                class: id,
+                identity: place(identity),
+                subject,
+                again: number > 0,
+            }));
+        }
         self.classes.push(class.clone());
         self.ids.insert(class, id);
         id
@@ -160,33 +213,54 @@ impl<'a> Classes<'a> {
     pub(super) fn fill(&self, rows: &mut Rows, from: usize, traffics: &RefCell<Traffics>) {
         let traffics = &mut *traffics.borrow_mut();
         let Some(source) = self.get(from) else { return };
-        let egress = source.egress.and_then(|subject| self.lookups.get(&subject));
-        let Rows { to, ingress } = rows;
-        for (family, row) in Family::BOTH.into_iter().zip(to) {
+        self.fill_egress(&mut rows.egress, source);
+        for ((family, row), targets) in Family::BOTH.into_iter().zip(&mut rows.to).zip(&self.targets) {
             row.clear();
             row.resize(self.classes.len(), None);
-            for (at, &identity) in source.identities(family).iter().enumerate() {
-                ingress.clear();
-                let lookups = self.ingress.iter().map(|subject| self.lookups.get(subject));
-                ingress.extend(
-                    lookups.map(|lookup| lookup.map_or(TrafficId::ALL, |lookup| find(lookup, identity))),
-                );
-                for (cell, class) in row.iter_mut().zip(&self.classes) {
-                    let own = class.ingress.and_then(|subject| self.ingress_at.get(&subject));
-                    let own = own
-                        .and_then(|&at| ingress.get(at))
+            for (number, &identity) in source.identities(family).iter().enumerate() {
+                rows.ingress.clone_from(&self.accepted_from_all);
+                for &(subject, traffic) in self.accepted.get(place(identity)).into_iter().flatten() {
+                    if let Some(slot) = rows.ingress.get_mut(subject) {
+                        *slot = traffic;
+                    }
+                }
+                for target in targets {
+                    let sent = rows
+                        .egress
+                        .get(target.identity)
                         .copied()
-                        .unwrap_or(TrafficId::ALL);
-                    for (number, &peer) in class.identities(family).iter().enumerate() {
-                        let sent = egress.map_or(TrafficId::ALL, |lookup| find(lookup, peer));
-                        let both = traffics.meet(sent, own);
+                        .unwrap_or(TrafficId::NONE);
+                    let received = rows
+                        .ingress
+                        .get(target.subject)
+                        .copied()
+                        .unwrap_or(TrafficId::NONE);
+                    let both = traffics.meet(sent, received);
+                    if let Some(cell) = row.get_mut(target.class) {
                         *cell = Some(match *cell {
-                            Some(before) if at > 0 || number > 0 => traffics.meet(before, both),
+                            Some(before) if number > 0 || target.again => traffics.meet(before, both),
                             _ => both,
                         });
                     }
                 }
             }
+        }
+    }
+
+    fn fill_egress(&self, egress: &mut Vec<TrafficId>, source: &Class) {
+        let lookup = source.egress.and_then(|subject| self.lookups.get(&subject));
+        let otherwise = if lookup.is_some() {
+            TrafficId::NONE
+        } else {
+            TrafficId::ALL
+        };
+        egress.clear();
+        egress.resize(self.accepted.len(), otherwise);
+        for &(first, last, traffic) in lookup.into_iter().flatten() {
+            let identities = egress.iter_mut().skip(first as usize);
+            identities
+                .take((last - first) as usize + 1)
+                .for_each(|slot| *slot = traffic);
         }
     }
 
@@ -217,36 +291,55 @@ impl<'a> Classes<'a> {
     /// How each class behaves towards all others.
     pub(super) fn behaviours(&self, traffics: &RefCell<Traffics>) -> Vec<Behaviour> {
         let mut rows = Rows::default();
-        let mut sent = vec![FNV_OFFSET; self.classes.len()];
-        let mut received = sent.clone();
+        let families = |class: &Class| {
+            class
+                .identities
+                .each_ref()
+                .map(|identities| !identities.is_empty())
+        };
+        let mut behaviours: Vec<Behaviour> =
+            self.classes.iter().map(|class| (families(class), 0, 0)).collect();
         for (from, source) in self.classes.iter().enumerate() {
             self.fill(&mut rows, from, traffics);
-            let mut row = FNV_OFFSET;
-            for (to, (destination, column)) in self.classes.iter().zip(&mut received).enumerate() {
-                let word = if source.external && destination.external {
-                    0
-                } else {
-                    let Pair { v4, v6 } = rows.to(to);
-                    let word = |traffic: Option<TrafficId>| traffic.map_or(0, |id| u64::from(id.0) + 1);
-                    word(v4) << 32 | word(v6)
-                };
-                row = mixed(row, word);
-                *column = mixed(*column, word);
+            let mut sent = 0u128;
+            let [v4, v6] = &rows.to;
+            for (to, ((four, six), destination)) in v4.iter().zip(v6).zip(&self.classes).enumerate() {
+                let number = |traffic: &Option<TrafficId>| traffic.map_or(0, |id| id.0);
+                let word = u64::from(number(four)) << 32 | u64::from(number(six));
+                // Most pairs may exchange nothing, which adds nothing.
+                if word == 0 || (source.external && destination.external) {
+                    continue;
+                }
+                sent = sent.wrapping_add(mixed(to as u64, word));
+                if let Some((_, _, received)) = behaviours.get_mut(to) {
+                    *received = received.wrapping_add(mixed(from as u64, word));
+                }
             }
-            if let Some(slot) = sent.get_mut(from) {
-                *slot = row;
+            if let Some((_, row, _)) = behaviours.get_mut(from) {
+                *row = sent;
             }
         }
-        sent.into_iter().zip(received).collect()
+        behaviours
     }
 }
 
-/// FNV-1a of 128 bits, over words instead of bytes.
-const FNV_OFFSET: u128 = 0x6c62_272e_07bb_0142_62b8_2175_6295_c58d;
-const FNV_PRIME: u128 = 0x0000_0000_0100_0000_0000_0000_0000_013b;
-
-fn mixed(hash: u128, word: u64) -> u128 {
-    let mixed = (hash ^ u128::from(word)).wrapping_mul(FNV_PRIME);
-    // The prime carries low bits up; this carries high bits down.
-    mixed ^ (mixed >> 64)
+/// A hash of a place and what stands there. Sums of such hashes are hashes of sets.
+fn mixed(place: u64, word: u64) -> u128 {
+    // Two rounds of multiply and fold with odd constants of high entropy (as in wyhash), for each half.
+    let fold = |one: u64, other: u64| {
+        let product = u128::from(one).wrapping_mul(u128::from(other));
+        u64::try_from(product & u128::from(u64::MAX)).unwrap_or(0) ^ u64::try_from(product >> 64).unwrap_or(0)
+    };
+    let half = |a: u64, b: u64, c: u64| fold(fold(place ^ a, word ^ b) ^ c, place.rotate_left(32) ^ word ^ a);
+    let high = half(
+        0xa076_1d64_78bd_642f,
+        0xe703_7ed1_a0b4_28db,
+        0x8ebc_6af0_9c88_c6e3,
+    );
+    let low = half(
+        0x5899_65cc_7537_4cc3,
+        0x1d8e_4e27_c47d_124f,
+        0xeb44_acca_b455_d165,
+    );
+    u128::from(high) << 64 | u128::from(low)
 }

@@ -25,6 +25,10 @@ pub(super) struct Found {
 /// Pods, workloads and nodes.
 pub(super) fn of_cluster(snapshot: &Snapshot, program: &Program, classes: &mut Classes<'_>) -> Vec<Found> {
     let regions = program.prefixes();
+    let named = snapshot.live_pods().filter_map(|pod| pod.node.as_ref());
+    let names: BTreeSet<_> = snapshot.nodes.keys().chain(named).collect();
+    let numbers: BTreeMap<_, usize> = names.into_iter().zip(0..).collect();
+    let number = |name: &SmolStr| numbers.get(name).copied();
     let pods = snapshot.live_pods().map(|pod| {
         let class = classes.intern(class_of_pod(pod, program, &regions));
         let kind = if pod.is_workload() {
@@ -34,9 +38,9 @@ pub(super) fn of_cluster(snapshot: &Snapshot, program: &Program, classes: &mut C
         };
         let owner = pod.owner.as_ref().filter(|_| !pod.is_workload());
         let (on, node) = if pod.host_network {
-            (None, pod.node.clone())
+            (None, pod.node.as_ref().and_then(number))
         } else {
-            (pod.node.clone(), None)
+            (pod.node.as_ref().and_then(number), None)
         };
         Found {
             endpoint: MapEndpoint {
@@ -73,7 +77,7 @@ pub(super) fn of_cluster(snapshot: &Snapshot, program: &Program, classes: &mut C
             place: Place {
                 class,
                 on: None,
-                node: Some(node.name.clone()),
+                node: number(&node.name),
             },
             owner: None,
             addresses: node.addresses.iter().copied().collect(),
@@ -224,8 +228,8 @@ pub(super) fn merge_workloads(found: Vec<Found>, behaviours: &[Behaviour]) -> Ve
                     },
                     place: Place {
                         class: first.place.class,
-                        on: common(pods.iter().map(|pod| &pod.place.on)),
-                        node: common(pods.iter().map(|pod| &pod.place.node)),
+                        on: common(pods.iter().map(|pod| pod.place.on)),
+                        node: common(pods.iter().map(|pod| pod.place.node)),
                     },
                     owner: None,
                     addresses,
@@ -238,10 +242,10 @@ pub(super) fn merge_workloads(found: Vec<Found>, behaviours: &[Behaviour]) -> Ve
 }
 
 /// The node that all have in common.
-fn common<'a>(nodes: impl Iterator<Item = &'a Option<SmolStr>>) -> Option<SmolStr> {
+fn common(nodes: impl Iterator<Item = Option<usize>>) -> Option<usize> {
     let distinct: BTreeSet<_> = nodes.collect();
     match distinct.into_iter().collect::<Vec<_>>().as_slice() {
-        [only] => (*only).clone(),
+        [only] => *only,
         _ => None,
     }
 }
