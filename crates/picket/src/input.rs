@@ -8,6 +8,7 @@ use picket_source::{Loaded, Options};
 
 use crate::arguments::Input;
 use crate::output::Outcome;
+use crate::report;
 
 /// Reads everything that `input` names.
 pub(crate) fn load(input: &Input) -> anyhow::Result<Loaded> {
@@ -19,6 +20,19 @@ pub(crate) fn load(input: &Input) -> anyhow::Result<Loaded> {
         &mut io::stdin().lock(),
         options,
     )?)
+}
+
+/// Reads everything that `input` names and reports what is wrong with it, for commands that build something from it.
+///
+/// # Errors
+/// Also when a file cannot be parsed: what it holds may be the policy that matters.
+pub(crate) fn load_whole(input: &Input) -> anyhow::Result<Loaded> {
+    let loaded = load(input)?;
+    report::on_stderr(&loaded);
+    if let Some(file) = loaded.unparsable.first() {
+        anyhow::bail!("`{file}` cannot be parsed, and may hold pods or policies: mend it first");
+    }
+    Ok(loaded)
 }
 
 /// Compiles what was read.

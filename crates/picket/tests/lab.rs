@@ -289,3 +289,14 @@ fn a_killed_keeper_leaves_nothing_and_a_killed_guest_leaves_the_lab() {
         Some(0)
     );
 }
+
+#[test]
+fn a_file_that_cannot_be_parsed_builds_no_lab() {
+    let folder = folder();
+    fs::write(folder.path().join("broken.yaml"), "kind: [").unwrap();
+    let output = lab(&["run", "-f", folder.path().to_str().unwrap()]);
+    assert_eq!(output.status.code(), Some(2));
+    let error = String::from_utf8(output.stderr).unwrap();
+    assert!(error.contains("broken.yaml` cannot be parsed"), "{error}");
+    assert!(output.stdout.is_empty());
+}

@@ -311,8 +311,7 @@ fn apply(input: &Input, name: &Name, output: &Output) -> anyhow::Result<Outcome>
         bail!("`apply` cannot read standard input: the lab reads the files itself, so give it files");
     }
     // Read here too, so that whoever typed the command sees what is wrong.
-    let loaded = crate::input::load(input)?;
-    crate::report::on_stderr(&loaded);
+    crate::input::load_whole(input)?;
     let paths = input.paths.iter().map(absolute).collect::<Result<_, _>>()?;
     answer(&send(&name.name, &Request::Apply { paths })?, output)
 }
@@ -342,8 +341,7 @@ impl Build {
         timeout: Duration,
         progress: &Progress,
     ) -> anyhow::Result<Lab> {
-        let loaded = crate::input::load(&self.input)?;
-        crate::report::on_stderr(&loaded);
+        let loaded = crate::input::load_whole(&self.input)?;
         let shape = Shape {
             nodes: usize::from(self.nodes),
             outside: expectations.iter().flat_map(Expectation::addresses).collect(),
