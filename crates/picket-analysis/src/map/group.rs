@@ -68,11 +68,12 @@ impl Map<'_> {
         groups
     }
 
-    /// What each of `groups` may send to each.
-    pub fn cells(&self, groups: &[Group<'_>]) -> Vec<Vec<Cell>> {
+    /// What each of `groups` may send to each, one row at a time.
+    pub fn cells<'g>(&'g self, groups: &'g [Group<'_>]) -> impl Iterator<Item = Vec<Cell>> + 'g {
         let mut rows = Rows::default();
-        let row = |(from, source): (usize, &Group<'_>)| {
+        groups.iter().enumerate().map(move |(from, source)| {
             self.classes.fill(&mut rows, source.class, &self.traffics);
+            let traffics = self.traffics.borrow();
             let cells = groups.iter().enumerate().map(|(to, destination)| {
                 let external =
                     source.kind == EndpointKind::External && destination.kind == EndpointKind::External;
@@ -80,7 +81,6 @@ impl Map<'_> {
                     return Cell::NoPair;
                 }
                 let pair = rows.to(destination.class);
-                let traffics = self.traffics.borrow();
                 match (pair.v4, pair.v6) {
                     (None, None) => Cell::NoPair,
                     (Some(four), Some(six)) if four != six => {
@@ -90,7 +90,6 @@ impl Map<'_> {
                 }
             });
             cells.collect()
-        };
-        groups.iter().enumerate().map(row).collect()
+        })
     }
 }

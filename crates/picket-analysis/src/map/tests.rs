@@ -241,6 +241,35 @@ fn presentations_hold_every_endpoint_and_no_markup_of_theirs() {
     );
 }
 
+#[test]
+fn many_groups_are_listed_instead_of_drawn() {
+    let mut cluster = snapshot![pod("x/a").ip("10.0.0.1")];
+    for number in 1..=70u16 {
+        let name = format!("x/p{number:02}");
+        let label = format!("{number}");
+        let more = snapshot![
+            pod(&name).label("app", &label).ip(&format!("10.0.1.{number}")),
+            policy(&name)
+                .selects(&format!("app={label}"))
+                .ingress(accept().port(Protocol::TCP, number)),
+        ];
+        cluster.pods.extend(more.pods);
+        cluster.policies.extend(more.policies);
+    }
+    let engine = Engine::compile(&cluster, Semantics::default());
+    let map = Map::new(&cluster, engine.program(), By::Pod);
+    let (mut table, mut html) = (Vec::new(), Vec::new());
+    write::table(&map, &mut table).unwrap();
+    write::html(&map, &mut html).unwrap();
+    let table = String::from_utf8(table).unwrap();
+    assert!(table.starts_with("1  x/a (pod)\n      to 2: TCP 1\n"), "{table}");
+    assert!(
+        table.contains("\n      to 72: everything\n") && !table.contains("from\\to"),
+        "{table}"
+    );
+    assert!(!String::from_utf8(html).unwrap().contains("<table>"));
+}
+
 /// What a map says about one flow.
 fn allowed(map: &Allowed, from: &str, to: &str, flow: &Flow) -> bool {
     let found = map.get(&(from.to_owned(), to.to_owned())).into_iter().flatten();

@@ -4,6 +4,7 @@ mod html;
 mod list;
 mod table;
 
+use std::collections::BTreeMap;
 use std::io::{self, Write};
 
 use picket_net::TrafficSet;
@@ -54,6 +55,47 @@ impl Marks {
         self.meanings.push((mark.clone(), meaning));
         mark
     }
+}
+
+/// The most groups that a grid shows; of more each has a list of what it reaches.
+const WIDEST_GRID: usize = 60;
+
+/// What a row of cells allows, each with the numbers of the groups it is allowed with, counted from 1.
+fn reached(row: &[Cell]) -> BTreeMap<String, Vec<usize>> {
+    let mut reached: BTreeMap<String, Vec<usize>> = BTreeMap::new();
+    for (number, cell) in (1..).zip(row) {
+        let meaning = match cell {
+            Cell::NoPair => continue,
+            Cell::Same(traffic) if traffic.is_empty() => continue,
+            Cell::Same(traffic) if traffic.is_all() => "everything".to_owned(),
+            Cell::Same(traffic) => traffic.to_string(),
+            Cell::Differ(four, six) => differing(four, six),
+        };
+        reached.entry(meaning).or_default().push(number);
+    }
+    reached
+}
+
+/// Ascending numbers as people write them, as in `1-3, 7`.
+fn numbers(numbers: &[usize]) -> String {
+    let mut ranges: Vec<(usize, usize)> = Vec::new();
+    for &number in numbers {
+        match ranges.last_mut() {
+            Some((_, last)) if *last + 1 == number => *last = number,
+            _ => ranges.push((number, number)),
+        }
+    }
+    let texts: Vec<_> = ranges
+        .into_iter()
+        .map(|(first, last)| {
+            if first == last {
+                first.to_string()
+            } else {
+                format!("{first}-{last}")
+            }
+        })
+        .collect();
+    texts.join(", ")
 }
 
 fn differing(four: &TrafficSet, six: &TrafficSet) -> String {

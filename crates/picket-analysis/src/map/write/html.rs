@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use super::{Marks, differing};
+use super::{Marks, WIDEST_GRID, differing, numbers, reached};
 use crate::map::{Cell, EndpointKind, Group, Map};
 
 const STYLE: &str = "\
@@ -19,31 +19,55 @@ th,td{border-color:#3b4048}}";
 
 pub(super) fn write(map: &Map<'_>, out: &mut impl Write) -> io::Result<()> {
     let groups = map.groups();
-    let cells = map.cells(&groups);
     write!(
         out,
         "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><title>Who can talk to whom</title>\n\
          <style>\n{STYLE}\n</style></head><body>\n<h1>Who can talk to whom</h1>\n\
-         <p>{} endpoints in {} groups that behave alike. Rows open connections, columns accept them.</p>\n\
-         <div class=\"grid\"><table><thead><tr><th></th>",
+         <p>{} endpoints in {} groups that behave alike.</p>\n",
         map.endpoints().len(),
         groups.len()
+    )?;
+    if groups.iter().any(|group| group.kind == EndpointKind::Node) {
+        out.write_all(b"<p>A node and the pods on it reach each other whatever is said below.</p>\n")?;
+    }
+    if groups.len() <= WIDEST_GRID {
+        grid(map, &groups, out)?;
+    }
+    out.write_all(b"<h2>Endpoints</h2>\n")?;
+    for ((number, group), row) in (1..).zip(&groups).zip(map.cells(&groups)) {
+        writeln!(out, "<details><summary>{number} {}</summary><ul>", title(group))?;
+        for member in &group.members {
+            let addresses = member.addresses.join(", ");
+            writeln!(out, "<li>{}: {}</li>", escaped(&member.id), escaped(&addresses))?;
+        }
+        out.write_all(b"</ul>\n<p>May open connections to</p><ul>\n")?;
+        for (meaning, to) in reached(&row) {
+            writeln!(out, "<li>{}: {}</li>", numbers(&to), escaped(&meaning))?;
+        }
+        out.write_all(b"</ul></details>\n")?;
+    }
+    out.write_all(b"</body></html>\n")
+}
+
+fn grid(map: &Map<'_>, groups: &[Group<'_>], out: &mut impl Write) -> io::Result<()> {
+    out.write_all(
+        b"<p>Rows open connections, columns accept them.</p>\n<div class=\"grid\"><table><thead><tr><th></th>",
     )?;
     for number in 1..=groups.len() {
         write!(out, "<th>{number}</th>")?;
     }
     out.write_all(b"</tr></thead><tbody>\n")?;
     let mut marks = Marks::default();
-    for ((number, group), row) in (1..).zip(&groups).zip(&cells) {
+    for ((number, group), row) in (1..).zip(groups).zip(map.cells(groups)) {
         write!(out, "<tr><th class=\"name\">{number} {}</th>", title(group))?;
-        for (to, cell) in groups.iter().zip(row) {
+        for (to, cell) in groups.iter().zip(&row) {
             let (class, meaning) = meaning(cell);
-            let names = [group, to].map(|group| group.members.first().map_or("", |first| &first.id));
+            let [from, to] = [group, to].map(|group| group.members.first().map_or("", |first| &first.id));
             write!(
                 out,
                 "<td class=\"{class}\" title=\"{} → {}: {}\">{}</td>",
-                escaped(names[0]),
-                escaped(names[1]),
+                escaped(from),
+                escaped(to),
                 escaped(&meaning),
                 escaped(&marks.mark(cell))
             )?;
@@ -60,24 +84,7 @@ pub(super) fn write(map: &Map<'_>, out: &mut impl Write) -> io::Result<()> {
             escaped(meaning)
         )?;
     }
-    out.write_all(b"</ul>\n")?;
-    if groups.iter().any(|group| group.kind == EndpointKind::Node) {
-        out.write_all(b"<p>A node and the pods on it reach each other whatever the grid says.</p>\n")?;
-    }
-    out.write_all(b"<h2>Endpoints</h2>\n")?;
-    for (number, group) in (1..).zip(&groups) {
-        writeln!(out, "<details><summary>{number} {}</summary><ul>", title(group))?;
-        for member in &group.members {
-            writeln!(
-                out,
-                "<li>{}: {}</li>",
-                escaped(&member.id),
-                escaped(&member.addresses.join(", "))
-            )?;
-        }
-        out.write_all(b"</ul></details>\n")?;
-    }
-    out.write_all(b"</body></html>\n")
+    out.write_all(b"</ul>\n")
 }
 
 fn title(group: &Group<'_>) -> String {

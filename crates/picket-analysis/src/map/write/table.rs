@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use super::Marks;
+use super::{Marks, WIDEST_GRID, numbers, reached};
 use crate::map::{EndpointKind, Group, Map};
 
 /// How many members of a group are named.
@@ -10,14 +10,39 @@ const NAMED: usize = 4;
 
 pub(super) fn write(map: &Map<'_>, out: &mut impl Write) -> io::Result<()> {
     let groups = map.groups();
+    if groups.len() <= WIDEST_GRID {
+        grid(map, &groups, out)?;
+    } else {
+        list(map, &groups, out)?;
+    }
+    if groups.iter().any(|group| group.kind == EndpointKind::Node) {
+        writeln!(
+            out,
+            "A node and the pods on it reach each other whatever is said above."
+        )?;
+    }
+    Ok(())
+}
+
+/// Each group with what it reaches.
+fn list(map: &Map<'_>, groups: &[Group<'_>], out: &mut impl Write) -> io::Result<()> {
+    for ((number, group), row) in (1..).zip(groups).zip(map.cells(groups)) {
+        writeln!(out, "{number}  {}", members(group))?;
+        for (meaning, to) in reached(&row) {
+            writeln!(out, "      to {}: {meaning}", numbers(&to))?;
+        }
+    }
+    Ok(())
+}
+
+fn grid(map: &Map<'_>, groups: &[Group<'_>], out: &mut impl Write) -> io::Result<()> {
     let mut marks = Marks::default();
     let cells: Vec<Vec<String>> = map
-        .cells(&groups)
-        .iter()
+        .cells(groups)
         .map(|row| row.iter().map(|cell| marks.mark(cell)).collect())
         .collect();
     let digits = groups.len().to_string().len();
-    for (number, group) in (1..).zip(&groups) {
+    for (number, group) in (1..).zip(groups) {
         writeln!(out, "{number:>digits$}  {}", members(group))?;
     }
     let widest = cells.iter().flatten().map(String::len).max();
@@ -39,12 +64,6 @@ pub(super) fn write(map: &Map<'_>, out: &mut impl Write) -> io::Result<()> {
     writeln!(out, "\n#  everything   .  nothing")?;
     for (mark, meaning) in &marks.meanings {
         writeln!(out, "{mark}  {meaning}")?;
-    }
-    if groups.iter().any(|group| group.kind == EndpointKind::Node) {
-        writeln!(
-            out,
-            "A node and the pods on it reach each other whatever the grid says."
-        )?;
     }
     Ok(())
 }
