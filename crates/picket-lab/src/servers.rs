@@ -7,6 +7,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use picket_linux::{Epoll, Interest, listening_tcp, raw_sctp, udp};
 use picket_net::{Family, Protocol};
@@ -33,6 +34,10 @@ enum Server {
 
 /// Answers to one socket before others get their turn.
 const TURN: usize = 64;
+
+/// How often an address that is in use is tried again, and how long to wait in between.
+const PATIENCE: usize = 200;
+const PAUSE: Duration = Duration::from_millis(5);
 
 impl Servers {
     /// Starts them on every host of `topology`, at `ports`.
@@ -110,16 +115,29 @@ impl Servers {
 fn open(address: IpAddr, ports: &Ports, name: &Arc<str>) -> Result<Vec<Server>, picket_linux::Error> {
     let mut servers = Vec::new();
     for port in ports.of(Protocol::TCP) {
-        servers.push(Server::Tcp(
-            listening_tcp(SocketAddr::new(address, *port))?,
-            Arc::clone(name),
-        ));
+        let listener = once_free(|| listening_tcp(SocketAddr::new(address, *port)))?;
+        servers.push(Server::Tcp(listener, Arc::clone(name)));
     }
     for port in ports.of(Protocol::UDP) {
-        servers.push(Server::Udp(udp(SocketAddr::new(address, *port))?));
+        let socket = once_free(|| udp(SocketAddr::new(address, *port)))?;
+        servers.push(Server::Udp(socket));
     }
     servers.push(Server::Sctp(raw_sctp(address)?, Family::of(address)));
     Ok(servers)
+}
+
+/// Opens a socket at an address that servers which have just ended may have had: while another thread starts a program,
+/// the new process holds copies of every socket until it runs that program.
+fn once_free<T>(open: impl Fn() -> Result<T, picket_linux::Error>) -> Result<T, picket_linux::Error> {
+    for _ in 0..PATIENCE {
+        match open() {
+            Err(picket_linux::Error::Socket { source, .. }) if source.kind() == ErrorKind::AddrInUse => {
+                std::thread::sleep(PAUSE);
+            }
+            opened => return opened,
+        }
+    }
+    open()
 }
 
 fn serve(epoll: &Epoll, servers: &[Server]) {
