@@ -12,6 +12,7 @@ use picket_policy::Direction;
 use picket_testing::flows::representative_flows;
 use picket_testing::generate::{self, Shape};
 use proptest::prelude::*;
+use proptest::test_runner::FileFailurePersistence;
 
 fn semantics() -> impl Strategy<Value = Semantics> {
     (any::<bool>(), any::<bool>(), any::<bool>()).prop_map(
@@ -228,7 +229,11 @@ fn visible(program: &Program) -> BTreeMap<String, String> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(48))]
+    #![proptest_config(ProptestConfig {
+        cases: 48,
+        failure_persistence: Some(Box::new(FileFailurePersistence::Direct("tests/properties.proptest-regressions"))),
+        ..ProptestConfig::default()
+    })]
 
     #[test]
     fn the_engine_says_what_the_reference_says(

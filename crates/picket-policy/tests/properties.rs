@@ -16,6 +16,7 @@ use std::sync::Arc;
 use picket_policy::{Direction, List, Options, Policy, Requirement, Side, lower, read};
 use proptest::prelude::*;
 use proptest::sample::Index;
+use proptest::test_runner::FileFailurePersistence;
 use serde_json::{Value, json};
 
 const MANIFESTS: &str = include_str!("../../../fuzz/corpus/network_policy/complete.yaml");
@@ -109,7 +110,18 @@ fn mutate(bytes: &mut Vec<u8>, at: Index, mutation: &Mutation) {
     }
 }
 
+/// Cases that fail are kept, and tried first from then on.
+fn keeping_failures() -> ProptestConfig {
+    let file = FileFailurePersistence::Direct("tests/properties.proptest-regressions");
+    ProptestConfig {
+        failure_persistence: Some(Box::new(file)),
+        ..ProptestConfig::default()
+    }
+}
+
 proptest! {
+    #![proptest_config(keeping_failures())]
+
     #[test]
     fn arbitrary_bytes_never_panic(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
         checks::document(&bytes);
@@ -155,6 +167,8 @@ proptest! {
 }
 
 proptest! {
+    #![proptest_config(keeping_failures())]
+
     #[test]
     fn a_field_at_the_wrong_indentation_never_widens(policy in policy(), place in any::<Index>()) {
         let sound = lowered(&policy.to_string()).expect("it is a policy").expect("it is sound");

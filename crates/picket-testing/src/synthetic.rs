@@ -101,14 +101,13 @@ pub fn pod(size: Size, at: usize) -> Pod {
     let v6 = Ipv6Addr::from_bits(
         Ipv6Addr::new(0xfd00, 0x10, 0, 0, 0, 0, 0, 0).to_bits() + u128::from(number) + 256,
     );
+    let template = format!("{:x}", hash(home as u64 ^ ((round % 3) as u64) << 32) >> 32);
     let builder = build::pod(&format!("{namespace}/{app}-{at}-{replica}"))
+        .owned_by("ReplicaSet", &format!("{app}-{template}"))
         .label("app", &app)
         .label("tier", tier)
         .label("app.kubernetes.io/part-of", &namespace)
-        .label(
-            "pod-template-hash",
-            &format!("{:x}", hash(home as u64 ^ ((round % 3) as u64) << 32) >> 32),
-        )
+        .label("pod-template-hash", &template)
         .on(&format!("node-{}", at / PODS_PER_NODE))
         .ip(&v4.to_string())
         .ip(&v6.to_string());

@@ -86,10 +86,16 @@ fn of_pod(pod: &Pod) -> Value {
     let addresses: Vec<_> = pod.addresses.iter().map(|ip| json!({"ip": ip})).collect();
     let phase = if pod.finished { "Succeeded" } else { "Running" };
     let given = !pod.synthetic && !addresses.is_empty();
+    let mut metadata = metadata(&pod.object, Some(&pod.labels));
+    if let (Some(owner), Value::Object(metadata)) = (&pod.owner, &mut metadata) {
+        let owner =
+            json!({"apiVersion": "apps/v1", "kind": owner.kind, "name": owner.name, "controller": true});
+        metadata.insert("ownerReferences".to_owned(), json!([owner]));
+    }
     json!({
         "apiVersion": "v1",
         "kind": "Pod",
-        "metadata": metadata(&pod.object, Some(&pod.labels)),
+        "metadata": metadata,
         "spec": fields([
             ("nodeName", pod.node.as_ref().map(|node| json!(node))),
             ("hostNetwork", pod.host_network.then_some(json!(true))),

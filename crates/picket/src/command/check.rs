@@ -18,9 +18,6 @@ use crate::{input, report, sarif};
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Arguments {
-    #[command(flatten)]
-    input: Input,
-
     /// How to print what is found
     #[arg(
         short = 'o',
@@ -34,6 +31,9 @@ pub(crate) struct Arguments {
     /// Fail on warnings too
     #[arg(long)]
     deny_warnings: bool,
+
+    #[command(flatten)]
+    input: Input,
 }
 
 const EXAMPLES: &str = "\

@@ -19,9 +19,6 @@ use crate::{input, report};
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Arguments {
-    #[command(flatten)]
-    input: Input,
-
     /// Who opens the connection: namespace/pod, namespace/Kind/name, a node or an address
     #[arg(long, value_name = "ENDPOINT", required_unless_present = "batch")]
     from: Option<String>,
@@ -53,6 +50,9 @@ pub(crate) struct Arguments {
     output: Format,
 
     #[command(flatten)]
+    input: Input,
+
+    #[command(flatten)]
     semantics: SemanticsArguments,
 }
 
@@ -63,11 +63,12 @@ Examples:
   picket eval -f manifests/ --from shop/Deployment/api --to shop/db-0 --port icmp --family ipv6
   echo '{\"from\": \"shop/web\", \"to\": \"shop/api\", \"port\": 8080}' | picket eval -f manifests/ --batch -
 
-A node is named by its name, or as node/NAME. The address of a pod or node is that pod or node. Policies
-are judged after service translation: ask about pods and their own ports, not about Services.
+A node is named by its name, or as node/NAME. The address of a pod or node is that pod or node.
+Policies are judged after service translation: ask about pods and their own ports, not about
+Services.
 
-Exit status: 0 allowed, 1 denied or only one address family allowed, 2 usage or input error. A batch: 0
-when every line was answered, whatever the verdicts, 2 when one was not.";
+Exit status: 0 allowed, 1 denied or only one address family allowed, 2 usage or input error.
+A batch: 0 when every line was answered, whatever the verdicts, 2 when one was not.";
 
 /// An address family.
 #[derive(Clone, Copy, Debug, ValueEnum)]

@@ -14,9 +14,6 @@ use crate::{input, report};
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Arguments {
-    #[command(flatten)]
-    input: Input,
-
     /// How to print the map
     #[arg(
         short = 'o',
@@ -30,6 +27,9 @@ pub(crate) struct Arguments {
     /// Show each pod, or the pods of a workload as one endpoint where they behave alike
     #[arg(long, value_enum, default_value_t, value_name = "WHAT")]
     by: ByArgument,
+
+    #[command(flatten)]
+    input: Input,
 
     #[command(flatten)]
     semantics: SemanticsArguments,

@@ -21,9 +21,6 @@ use crate::{input, report};
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Arguments {
-    #[command(flatten)]
-    input: Input,
-
     /// What enforces the policies
     #[arg(long, value_enum)]
     target: Target,
@@ -53,6 +50,9 @@ pub(crate) struct Arguments {
         value_name = "FORMAT"
     )]
     output: Format,
+
+    #[command(flatten)]
+    input: Input,
 
     #[command(flatten)]
     semantics: SemanticsArguments,
