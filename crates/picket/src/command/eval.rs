@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::{self, BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 
-use anyhow::Context;
+use anyhow::{Context, bail};
 use clap::{Args, ValueEnum};
 use picket_analysis::eval::{Answer, EndAnswer, Evaluator, Overall, batch};
 use picket_analysis::finding::Finding;
@@ -99,6 +99,14 @@ enum Format {
 }
 
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Outcome> {
+    let is_stdin = |path: &Path| path.as_os_str() == "-";
+    if arguments.batch.as_deref().is_some_and(is_stdin)
+        && arguments.input.paths.iter().any(|path| is_stdin(path))
+    {
+        bail!(
+            "standard input (`-`) cannot hold both the manifests and the batch: give one of them as a file"
+        );
+    }
     let loaded = input::load(&arguments.input)?;
     if arguments.output == Format::Text || arguments.batch.is_some() {
         report::on_stderr(&loaded);

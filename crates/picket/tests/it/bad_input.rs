@@ -38,6 +38,14 @@ fn empty_standard_input() {
 }
 
 #[test]
+fn standard_input_for_both_manifests_and_questions() {
+    fails_with(
+        &run(shop().path(), &["eval", "-f", "-", "--batch", "-"], CLUSTER),
+        "standard input (`-`) cannot hold both the manifests and the batch",
+    );
+}
+
+#[test]
 fn a_manifest_without_kind() {
     let manifests = Manifests::new(&[("a.yaml", "metadata: {name: x}\n"), ("b.yaml", CLUSTER)]);
     let ran = manifests.picket("check", &["-o", "json"]);
