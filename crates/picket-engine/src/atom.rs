@@ -5,6 +5,7 @@
 
 use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::ops::RangeInclusive;
 
 use picket_net::{AddressSet, Family, Prefix};
 use picket_policy::Block;
@@ -51,8 +52,10 @@ struct Atom {
     /// The blocks that this prefix is taken out of.
     excepted: Vec<BlockId>,
     /// The pods and nodes at addresses of the atom.
-    holders: BTreeSet<(IpAddr, Holder)>,
+    holders: Holders,
 }
+
+type Holders = BTreeSet<(IpAddr, Holder)>;
 
 /// Moving less than one in so many holders, one by one is faster than all at once.
 const FEW: usize = 8;
@@ -64,6 +67,8 @@ pub(crate) struct Atoms {
     blocks: Interner<BlockId, Block>,
     /// Members are views of atoms, terms are blocks.
     classes: Partition<View, BlockId>,
+    /// The addresses that several have.
+    contested: BTreeSet<IpAddr>,
     /// Whether the tree grows without classes until [`Atoms::classify`].
     bulk: bool,
 }
@@ -90,6 +95,7 @@ impl Atoms {
             tree: Slab::default(),
             blocks: Interner::default(),
             classes: Partition::default(),
+            contested: BTreeSet::new(),
             bulk: false,
         };
         // INVARIANT: in the order of the constants above.
@@ -162,33 +168,35 @@ impl Atoms {
 
     pub(crate) fn hold(&mut self, address: IpAddr, holder: Holder) {
         let atom = self.find(address);
-        self.tree[atom].holders.insert((address, holder));
+        let holders = &mut self.tree[atom].holders;
+        holders.insert((address, holder));
+        if holders.range(all_at(address)).nth(1).is_some() {
+            self.contested.insert(address);
+        }
     }
 
     pub(crate) fn release_address(&mut self, address: IpAddr, holder: Holder) {
         let atom = self.find(address);
-        self.tree[atom].holders.remove(&(address, holder));
+        let holders = &mut self.tree[atom].holders;
+        holders.remove(&(address, holder));
+        if self.contested.contains(&address) && holders.range(all_at(address)).nth(1).is_none() {
+            self.contested.remove(&address);
+        }
     }
 
     /// Who has an address; nodes first.
     pub(crate) fn holders_at(&self, address: IpAddr) -> impl Iterator<Item = Holder> + '_ {
-        let first = (address, Holder::Node(NodeId(0)));
-        let last = (address, Holder::Pod(PodId(u32::MAX)));
         let holders = &self.tree[self.find(address)].holders;
-        holders.range(first..=last).map(|&(_, holder)| holder)
+        holders.range(all_at(address)).map(|&(_, holder)| holder)
     }
 
-    /// Addresses that several have, in no particular order.
+    /// Addresses that several have, ascending.
     pub(crate) fn contested(&self) -> Vec<IpAddr> {
-        let atoms = self.tree.iter();
-        let addresses = atoms.flat_map(|(_, atom)| {
-            let holders = atom.holders.iter();
-            let next = holders.clone().skip(1);
-            holders.zip(next).filter(|(one, other)| one.0 == other.0)
-        });
-        let mut contested: Vec<_> = addresses.map(|(one, _)| one.0).collect();
-        contested.dedup();
-        contested
+        self.contested.iter().copied().collect()
+    }
+
+    pub(crate) fn is_contested(&self, address: IpAddr) -> bool {
+        self.contested.contains(&address)
     }
 
     /// Who lives in an atom.
@@ -342,15 +350,7 @@ impl Atoms {
         let from = outer.children.partition_point(|&(child, _)| child < first);
         let to = outer.children.partition_point(|&(child, _)| child <= last);
         let children: Vec<_> = outer.children.drain(from..to).collect();
-        let inside = (first, Holder::Node(NodeId(0)))..=(last, Holder::Pod(PodId(u32::MAX)));
-        let holders: BTreeSet<_> = outer.holders.range(inside.clone()).copied().collect();
-        if holders.len() < outer.holders.len() / FEW {
-            for holder in &holders {
-                outer.holders.remove(holder);
-            }
-        } else {
-            outer.holders.retain(|holder| !inside.contains(holder));
-        }
+        let holders = take_range(&mut outer.holders, first, last);
         let id = self.tree.insert(Atom {
             prefix,
             parent: Some(parent),
@@ -381,7 +381,7 @@ impl Atoms {
         else {
             return false;
         };
-        let Some(mut atom) = self.tree.remove(id) else {
+        let Some(atom) = self.tree.remove(id) else {
             return false;
         };
         for &(_, child) in &atom.children {
@@ -394,11 +394,7 @@ impl Atoms {
         {
             outer.children.splice(at..=at, atom.children);
         }
-        if atom.holders.len() < outer.holders.len() / FEW {
-            outer.holders.extend(atom.holders);
-        } else {
-            outer.holders.append(&mut atom.holders);
-        }
+        unite(&mut outer.holders, atom.holders);
         for synthetic in [false, true] {
             self.classes.remove(View::of(id, synthetic));
         }
@@ -410,6 +406,42 @@ fn root(address: IpAddr) -> AtomId {
     match Family::of(address) {
         Family::Ipv4 => Atoms::V4,
         Family::Ipv6 => Atoms::V6,
+    }
+}
+
+/// Whatever holds an address.
+fn all_at(address: IpAddr) -> RangeInclusive<(IpAddr, Holder)> {
+    (address, Holder::Node(NodeId(0)))..=(address, Holder::Pod(PodId(u32::MAX)))
+}
+
+/// Takes the holders of addresses from `first` to `last` out of `outer`.
+fn take_range(outer: &mut Holders, first: IpAddr, last: IpAddr) -> Holders {
+    let inside = (first, Holder::Node(NodeId(0)))..=(last, Holder::Pod(PodId(u32::MAX)));
+    let within = outer.range(inside.clone());
+    if within.clone().nth(outer.len() / FEW).is_none() {
+        let taken: Holders = within.copied().collect();
+        for holder in &taken {
+            outer.remove(holder);
+        }
+        return taken;
+    }
+    let mut taken = outer.split_off(inside.start());
+    if taken.last().is_some_and(|holder| holder > inside.end()) {
+        let after = taken.split_off(&(last, Holder::Pod(PodId(u32::MAX))));
+        unite(outer, after);
+    }
+    taken
+}
+
+/// Adds `more` to `holders`, in time by the smaller of the two where they differ much.
+fn unite(holders: &mut Holders, mut more: Holders) {
+    if holders.len() < more.len() {
+        std::mem::swap(holders, &mut more);
+    }
+    if more.len() < holders.len() / FEW {
+        holders.extend(more);
+    } else {
+        holders.append(&mut more);
     }
 }
 

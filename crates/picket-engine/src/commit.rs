@@ -5,25 +5,34 @@ use std::net::IpAddr;
 
 use picket_net::Prefix;
 
-use crate::delta::{Change, Delta, Journal};
+use crate::atom::Holder;
+use crate::delta::{Change, Delta, Journal, Touch};
 use crate::program::Program;
 use crate::slab::PodId;
 use crate::{Identity, SubjectId};
 
 impl Program {
     pub(crate) fn journal_address(&mut self, address: IpAddr) {
-        if self.journal.recording && !self.journal.addresses.contains_key(&address) {
+        if self.journal.recording {
             let before = self.held_identity(address);
-            self.journal.addresses.insert(address, before);
+            self.journal.addresses.push(Touch {
+                address,
+                before,
+                holder: None,
+            });
         }
     }
 
-    /// As [`Program::journal_address`], for one whose holder has identity `own`.
-    pub(crate) fn journal_holder(&mut self, address: IpAddr, own: Option<Identity>) {
+    /// As [`Program::journal_address`], for one whose holder has identity `own`; `holder` when it keeps the address.
+    pub(crate) fn journal_holder(&mut self, address: IpAddr, own: Option<Identity>, holder: Option<Holder>) {
         if self.journal.recording {
             // Unless it is shared, all its holders had the same identity before the event touched it.
             let before = self.shared.get(&address).copied().or(own);
-            self.journal.addresses.entry(address).or_insert(before);
+            self.journal.addresses.push(Touch {
+                address,
+                before,
+                holder,
+            });
         }
     }
 
@@ -87,19 +96,42 @@ impl Program {
         now
     }
 
+    /// Settles the addresses that the event touched, and says which of them have another identity now.
+    fn changed_addresses(&mut self) -> Vec<Change<IpAddr, Identity>> {
+        let mut touches = std::mem::take(&mut self.journal.addresses);
+        // Stable: the first touch of an address stays the first.
+        touches.sort_by_key(|touch| touch.address);
+        let mut changes = Vec::with_capacity(touches.len());
+        for touches in touches.chunk_by(|one, other| one.address == other.address) {
+            let Some(&Touch {
+                address,
+                before,
+                holder,
+            }) = touches.first()
+            else {
+                continue;
+            };
+            let kept = holder.filter(|_| touches.iter().all(|touch| touch.holder == holder));
+            let after = match kept {
+                Some(holder) if !self.atoms.is_contested(address) && !self.shared.contains_key(&address) => {
+                    self.holder_identity(holder, address)
+                }
+                _ => self.settle(address),
+            };
+            if before != after {
+                changes.push(Change {
+                    key: address,
+                    before,
+                    after,
+                });
+            }
+        }
+        changes
+    }
+
     /// Ends an event: settles what it touched and says what changed.
     pub(crate) fn commit(&mut self) -> Delta {
-        let mut touched: Vec<_> = self.journal.addresses.drain().collect();
-        touched.sort_unstable_by_key(|(address, _)| *address);
-        let addresses = touched.into_iter().filter_map(|(address, before)| {
-            let after = self.settle(address);
-            (before != after).then_some(Change {
-                key: address,
-                before,
-                after,
-            })
-        });
-        let addresses = addresses.collect();
+        let addresses = self.changed_addresses();
         let journal = std::mem::replace(
             &mut self.journal,
             Journal {

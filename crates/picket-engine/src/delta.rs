@@ -6,9 +6,9 @@ use std::net::IpAddr;
 use picket_cluster::Addresses;
 use picket_net::Prefix;
 use picket_policy::{Direction, ObjectRef};
-use rustc_hash::FxHashMap;
 use smol_str::SmolStr;
 
+use crate::atom::Holder;
 use crate::slab::PodId;
 use crate::{Identity, SubjectId};
 
@@ -93,12 +93,22 @@ impl PodState {
     }
 }
 
+/// An address as it was when the event touched it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Touch {
+    pub(crate) address: IpAddr,
+    pub(crate) before: Option<Identity>,
+    /// Who had it and has it still, if this touch gave that one another identity.
+    pub(crate) holder: Option<Holder>,
+}
+
 /// How things were when the event began, for those that it touched.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Journal {
     /// Whether changes are recorded: not while compiling from nothing.
     pub(crate) recording: bool,
-    pub(crate) addresses: FxHashMap<IpAddr, Option<Identity>>,
+    /// In the order in which they were touched; the first touch of an address says what it was.
+    pub(crate) addresses: Vec<Touch>,
     pub(crate) prefixes: BTreeMap<Prefix, Option<Identity>>,
     pub(crate) identities: Tally<Identity>,
     pub(crate) subjects: Tally<SubjectId>,

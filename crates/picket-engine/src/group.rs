@@ -1,16 +1,17 @@
 //! Groups: pods of one namespace with the same labels and ports, which policies tell apart only by address.
 
+use std::collections::BTreeMap;
 use std::hash::BuildHasher;
 use std::ops::{Index, IndexMut};
 
 use hashbrown::HashTable;
 use picket_cluster::NamedPort;
 use picket_policy::Labels;
-use rustc_hash::FxBuildHasher;
+use rustc_hash::{FxBuildHasher, FxHashMap};
 use smol_str::SmolStr;
 
 use crate::label::Anchor;
-use crate::multimap::MultiMap;
+use crate::multimap::{MultiMap, insert_sorted, remove_sorted};
 use crate::slab::{GroupId, Key, NamespaceId, NodeId, PodId, Slab};
 use crate::subject::SubjectId;
 
@@ -52,7 +53,8 @@ pub(crate) struct Groups {
     entries: Slab<GroupId, Group>,
     table: HashTable<u32>,
     pub(crate) by_label: MultiMap<Anchor, GroupId>,
-    pub(crate) by_port_name: MultiMap<SmolStr, GroupId>,
+    /// By name, then by port.
+    by_port: FxHashMap<SmolStr, BTreeMap<NamedPort, Vec<GroupId>>>,
 }
 
 impl Groups {
@@ -64,7 +66,7 @@ impl Groups {
             entries: Slab::default(),
             table: HashTable::new(),
             by_label: MultiMap::default(),
-            by_port_name: MultiMap::default(),
+            by_port: FxHashMap::default(),
         };
         // INVARIANT: the first, so its key is `EXTERNAL`.
         groups.insert(Kind::External);
@@ -107,7 +109,8 @@ impl Groups {
                 self.by_label.insert(anchor, id);
             }
             for port in ports {
-                self.by_port_name.insert(port.name.clone(), id);
+                let named = self.by_port.entry(port.name.clone()).or_default();
+                insert_sorted(named.entry(port.clone()).or_default(), id);
             }
         }
         id
@@ -126,10 +129,37 @@ impl Groups {
                 self.by_label.remove(&anchor, id);
             }
             for port in ports {
-                self.by_port_name.remove(&port.name, id);
+                self.remove_port(port, id);
             }
         }
         Some(group)
+    }
+
+    /// The distinct ports of a name.
+    pub(crate) fn ports_named(&self, name: &str) -> Vec<NamedPort> {
+        let ports = self.by_port.get(name).into_iter();
+        ports.flat_map(BTreeMap::keys).cloned().collect()
+    }
+
+    /// The groups with a port, sorted.
+    pub(crate) fn with_port(&self, port: &NamedPort) -> &[GroupId] {
+        let groups = self.by_port.get(&port.name).and_then(|ports| ports.get(port));
+        groups.map_or(&[], Vec::as_slice)
+    }
+
+    fn remove_port(&mut self, port: &NamedPort, id: GroupId) {
+        let Some(ports) = self.by_port.get_mut(&port.name) else {
+            return;
+        };
+        if let Some(groups) = ports.get_mut(port) {
+            remove_sorted(groups, id);
+            if groups.is_empty() {
+                ports.remove(port);
+            }
+        }
+        if ports.is_empty() {
+            self.by_port.remove(&port.name);
+        }
     }
 }
 

@@ -3,7 +3,6 @@
 use std::net::IpAddr;
 
 use picket_policy::{Block, PodSelector, Selector};
-use rustc_hash::FxHashMap;
 use smol_str::SmolStr;
 
 use crate::Identity;
@@ -20,6 +19,23 @@ use crate::slab::{AtomId, BlockId, ClassId, GroupId, TermId};
 enum Member {
     Held(IpAddr, Holder),
     Region(AtomId),
+}
+
+/// Members that are to have another identity.
+#[derive(Debug, Default)]
+struct Moves {
+    /// Each with the identity it had and the one it gets, unless the one it had becomes that.
+    members: Vec<(Member, Option<(Identity, Identity)>)>,
+    /// What each has, what it is to have, and its place among the members.
+    ways: Vec<(Identity, (ClassId, ClassId), usize)>,
+}
+
+#[expect(
+    clippy::cast_possible_truncation,
+    reason = "INVARIANT: 2^32 members do not fit into memory"
+)]
+fn count<T>(members: &[T]) -> u32 {
+    members.len() as u32
 }
 
 impl Program {
@@ -41,12 +57,7 @@ impl Program {
                 let matching = nodes.filter(|entry| matches(selector, &entry.node.labels));
                 matching.map(|entry| entry.group).collect()
             }
-            PeerTerm::Port(port) => {
-                let naming = self.groups.by_port_name.get(&port.name).iter().copied();
-                naming
-                    .filter(|&group| self.groups[group].ports().contains(port))
-                    .collect()
-            }
+            PeerTerm::Port(port) => self.groups.with_port(port).to_vec(),
         };
         let moved = self.peers.refine(id, members);
         self.reidentify_groups(&moved, true);
@@ -78,17 +89,16 @@ impl Program {
         if entry.uses > 1 {
             return;
         }
-        for group in self.groups.by_port_name.get(name).to_vec() {
-            for port in self.groups[group].ports().to_vec() {
-                if port.name == *name {
-                    self.acquire_port(port);
-                }
-            }
+        for port in self.groups.ports_named(name) {
+            self.acquire_port(port);
         }
     }
 
-    /// Counts one more group with a port whose name is in use.
+    /// Tells those with a port, whose name is in use, from those without.
     pub(crate) fn acquire_port(&mut self, port: picket_cluster::NamedPort) {
+        if self.port_terms(&port.name).any(|(_, known)| *known == port) {
+            return;
+        }
         let id = self.acquire_peer(PeerTerm::Port(port.clone()));
         if let Some(entry) = self.port_names.get_mut(&port.name) {
             insert_sorted(&mut entry.terms, (port, id));
@@ -104,25 +114,24 @@ impl Program {
         if entry.uses > 0 {
             return;
         }
-        for group in self.groups.by_port_name.get(name).to_vec() {
-            for port in self.groups[group].ports().to_vec() {
-                if port.name == *name {
-                    self.release_port(&port);
-                }
-            }
-        }
+        let terms = std::mem::take(&mut entry.terms);
         self.port_names.remove(name);
+        for (_, term) in terms {
+            self.release_peer(term);
+        }
     }
 
-    /// Counts one group less with a port whose name is in use.
+    /// Forgets a port that no group has any more.
     pub(crate) fn release_port(&mut self, port: &picket_cluster::NamedPort) {
-        let Some(id) = self.peer_terms.find(&PeerTerm::Port(port.clone())) else {
+        if !self.groups.with_port(port).is_empty() {
+            return;
+        }
+        let Some(entry) = self.port_names.get_mut(&port.name) else {
             return;
         };
-        let last = self.peer_terms.is_last_use(id);
-        self.release_peer(id);
-        if last && let Some(entry) = self.port_names.get_mut(&port.name) {
-            entry.terms.retain(|(_, term)| *term != id);
+        if let Some(at) = entry.terms.iter().position(|(known, _)| known == port) {
+            let (_, term) = entry.terms.remove(at);
+            self.release_peer(term);
         }
     }
 
@@ -163,27 +172,35 @@ impl Program {
     }
 
     fn reidentify_views(&mut self, views: &[View]) {
-        let mut members = Vec::new();
+        let mut moves = Moves::default();
         for &view in views {
-            if !view.is_synthetic() {
-                members.push(Member::Region(view.atom()));
+            let blocks = self.atoms.class_of(view);
+            if !view.is_synthetic()
+                && let Some(selectors) = self.peers.class_of(Groups::EXTERNAL)
+            {
+                self.consider(&mut moves, Member::Region(view.atom()), (selectors, blocks));
             }
-            let held = self.atoms.holders(view.atom());
-            let seen = held.filter(|&(_, holder)| match holder {
-                Holder::Node(_) => !view.is_synthetic(),
-                Holder::Pod(pod) => {
-                    self.semantics.ipblock_matches_pods && self.pods[pod].pod.synthetic == view.is_synthetic()
+            for (address, holder) in self.atoms.holders(view.atom()) {
+                let seen = match holder {
+                    Holder::Node(_) => !view.is_synthetic(),
+                    Holder::Pod(pod) => {
+                        self.semantics.ipblock_matches_pods
+                            && self.pods[pod].pod.synthetic == view.is_synthetic()
+                    }
+                };
+                let group = self.group_of_holder(holder);
+                if seen && let Some(selectors) = group.and_then(|group| self.peers.class_of(group)) {
+                    self.consider(&mut moves, Member::Held(address, holder), (selectors, blocks));
                 }
-            });
-            members.extend(seen.map(|(address, holder)| Member::Held(address, holder)));
+            }
         }
-        self.reidentify(members, true);
+        self.reidentify(moves, true);
     }
 
     /// Gives the addresses of an atom that nobody has their identity.
     pub(crate) fn enter_region(&mut self, atom: AtomId) {
         if let Some((selectors, blocks)) = self.wanted(Member::Region(atom)) {
-            let id = self.acquire_identity(selectors, blocks);
+            let id = self.acquire_identity(selectors, blocks, 1);
             self.regions.insert(atom, id);
         }
     }
@@ -196,67 +213,82 @@ impl Program {
 
     /// Gives the members of groups whose terms changed their new identities.
     pub(crate) fn reidentify_groups(&mut self, groups: &[GroupId], refined: bool) {
-        let mut members = Vec::new();
+        let mut moves = Moves::default();
         for &group in groups {
+            let Some(selectors) = self.peers.class_of(group) else {
+                continue;
+            };
+            let mut consider = |address, holder| {
+                let member = Member::Held(address, holder);
+                // What selects a group says nothing about the blocks that its addresses are in.
+                if let Some(before) = self.current(member)
+                    && let Some(&Signature::Class(_, blocks)) = self.identities.signature(before)
+                {
+                    self.consider(&mut moves, member, (selectors, blocks));
+                }
+            };
             match &self.groups[group].kind {
                 Kind::Pods { .. } => {
                     for &pod in &self.groups[group].pods {
                         let addresses = self.pods[pod].pod.addresses;
-                        members.extend(
-                            addresses
-                                .iter()
-                                .map(|address| Member::Held(address, Holder::Pod(pod))),
-                        );
+                        addresses
+                            .iter()
+                            .for_each(|address| consider(address, Holder::Pod(pod)));
                     }
                 }
                 &Kind::Node(node) => {
-                    let addresses = &self.nodes[node].node.addresses;
-                    members.extend(
-                        addresses
-                            .iter()
-                            .map(|&address| Member::Held(address, Holder::Node(node))),
-                    );
+                    let addresses = self.nodes[node].node.addresses.iter();
+                    addresses.for_each(|&address| consider(address, Holder::Node(node)));
                 }
                 Kind::External => {}
             }
         }
-        self.reidentify(members, refined);
+        self.reidentify(moves, refined);
+    }
+
+    /// Adds a member to those that move, if it has an identity and `wanted` is another one.
+    fn consider(&self, moves: &mut Moves, member: Member, wanted: (ClassId, ClassId)) {
+        if let Some(before) = self.current(member)
+            && self.identities.signature(before) != Some(&Signature::Class(wanted.0, wanted.1))
+        {
+            moves.ways.push((before, wanted, moves.members.len()));
+            moves.members.push((member, None));
+        }
     }
 
     /// Gives members their identities. Where a term came or went (`refined`), an identity whose members all go the same
     /// way goes with them: nothing else tells it from what it was.
-    fn reidentify(&mut self, members: Vec<Member>, refined: bool) {
-        let mut moves = Vec::with_capacity(members.len());
-        for member in members {
-            if let (Some(before), Some(wanted)) = (self.current(member), self.wanted(member))
-                && self.identities.signature(before) != Some(&Signature::Class(wanted.0, wanted.1))
-            {
-                moves.push((member, before, wanted));
-            }
-        }
-        // For each identity how many members leave, and where to if they agree.
-        let mut leaving: FxHashMap<Identity, (u32, Option<(ClassId, ClassId)>)> = FxHashMap::default();
-        for &(_, before, wanted) in &moves {
-            let (count, agreed) = leaving.entry(before).or_insert((0, Some(wanted)));
-            *count += 1;
-            if *agreed != Some(wanted) {
-                *agreed = None;
-            }
-        }
-        for (member, before, wanted @ (selectors, blocks)) in moves {
-            if self.identities.signature(before) == Some(&Signature::Class(selectors, blocks)) {
+    fn reidentify(&mut self, mut moves: Moves, refined: bool) {
+        moves.ways.sort_unstable();
+        for leaving in moves.ways.chunk_by(|one, other| one.0 == other.0) {
+            let (Some(&(before, wanted, _)), Some(&(_, last, _))) = (leaving.first(), leaving.last()) else {
                 continue;
-            }
+            };
             if refined
-                && leaving.get(&before) == Some(&(self.identities.uses(before), Some(wanted)))
-                && self.identities.find(selectors, blocks).is_none()
+                && wanted == last
+                && self.identities.uses(before) == count(leaving)
+                && self.identities.find(wanted.0, wanted.1).is_none()
             {
-                self.identities.rename(before, selectors, blocks);
+                self.identities.rename(before, wanted.0, wanted.1);
                 continue;
             }
-            let after = self.acquire_identity(selectors, blocks);
-            self.set_current(member, before, after);
-            self.release_identity(before);
+            for together in leaving.chunk_by(|one, other| one.1 == other.1) {
+                let Some(&(_, (selectors, blocks), _)) = together.first() else {
+                    continue;
+                };
+                let after = self.acquire_identity(selectors, blocks, count(together));
+                for &(_, _, at) in together {
+                    if let Some((_, change)) = moves.members.get_mut(at) {
+                        *change = Some((before, after));
+                    }
+                }
+            }
+            self.release_identities(before, count(leaving));
+        }
+        for (member, change) in moves.members {
+            if let Some((before, after)) = change {
+                self.set_current(member, before, after);
+            }
         }
     }
 
@@ -265,7 +297,7 @@ impl Program {
         self.journal_address(address);
         let member = Member::Held(address, holder);
         if let Some((selectors, blocks)) = self.wanted(member) {
-            let id = self.acquire_identity(selectors, blocks);
+            let id = self.acquire_identity(selectors, blocks, 1);
             self.put_current(member, Some(id));
         }
         self.atoms.hold(address, holder);
@@ -275,7 +307,7 @@ impl Program {
     pub(crate) fn detach_address(&mut self, address: IpAddr, holder: Holder) -> Option<Identity> {
         let member = Member::Held(address, holder);
         let id = self.current(member);
-        self.journal_holder(address, id);
+        self.journal_holder(address, id, None);
         self.atoms.release_address(address, holder);
         self.put_current(member, None);
         id
@@ -308,7 +340,7 @@ impl Program {
 
     fn set_current(&mut self, member: Member, before: Identity, after: Identity) {
         match member {
-            Member::Held(address, _) => self.journal_holder(address, Some(before)),
+            Member::Held(address, holder) => self.journal_holder(address, Some(before), Some(holder)),
             Member::Region(atom) => self.journal_prefix(self.atoms.prefix(atom), Some(before)),
         }
         self.put_current(member, Some(after));
@@ -345,12 +377,12 @@ impl Program {
         }
     }
 
-    fn acquire_identity(&mut self, selectors: ClassId, blocks: ClassId) -> Identity {
+    fn acquire_identity(&mut self, selectors: ClassId, blocks: ClassId, members: u32) -> Identity {
         let terms = Terms {
             selectors: self.peers.class(selectors).terms(),
             blocks: self.atoms.blocks_of(blocks),
         };
-        let (id, new) = self.identities.acquire(selectors, blocks, terms);
+        let (id, new) = self.identities.acquire(selectors, blocks, terms, members);
         if new && self.journal.recording {
             self.journal.identities.add(id);
         }
@@ -358,6 +390,10 @@ impl Program {
     }
 
     pub(crate) fn release_identity(&mut self, id: Identity) {
+        self.release_identities(id, 1);
+    }
+
+    fn release_identities(&mut self, id: Identity, members: u32) {
         let terms = match self.identities.signature(id) {
             Some(Signature::Class(selectors, blocks)) => Terms {
                 selectors: self.peers.class(*selectors).terms(),
@@ -368,7 +404,7 @@ impl Program {
                 blocks: &[],
             },
         };
-        if self.identities.release(id, terms) && self.journal.recording {
+        if self.identities.release(id, terms, members) && self.journal.recording {
             self.journal.identities.remove(id);
         }
     }

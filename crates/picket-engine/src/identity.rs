@@ -124,20 +124,21 @@ impl Identities {
         self.with_block.get(block.index() as usize).unwrap_or(NONE)
     }
 
-    /// Counts one more member; says whether it is the first.
+    /// Counts `members` more; says whether they are the first.
     pub(crate) fn acquire(
         &mut self,
         selectors: ClassId,
         blocks: ClassId,
         terms: Terms<'_>,
+        members: u32,
     ) -> (Identity, bool) {
         if let Some(id) = self.find(selectors, blocks) {
-            self.entries[id].uses += 1;
+            self.entries[id].uses += members;
             return (id, false);
         }
         let id = self.entries.insert(Entry {
             signature: Signature::Class(selectors, blocks),
-            uses: 1,
+            uses: members,
         });
         self.enter(id, selectors, blocks);
         for term in terms.selectors {
@@ -167,11 +168,11 @@ impl Identities {
         (id, true)
     }
 
-    /// Counts one member less; says whether it was the last. The number is not used again before
+    /// Counts `members` less; says whether they were the last. The number is not used again before
     /// [`Identities::recycle`]. `terms` are those of its signature, none for a joint one.
-    pub(crate) fn release(&mut self, id: Identity, terms: Terms<'_>) -> bool {
+    pub(crate) fn release(&mut self, id: Identity, terms: Terms<'_>, members: u32) -> bool {
         let uses = &mut self.entries[id].uses;
-        *uses -= 1;
+        *uses -= members;
         if *uses > 0 {
             return false;
         }
