@@ -7,6 +7,7 @@ mod scalar;
 mod source;
 mod split;
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use crate::Diagnostic;
@@ -25,10 +26,24 @@ pub fn read(file: &Arc<str>, bytes: &[u8]) -> (Vec<Manifest>, Vec<Diagnostic>) {
         Err(diagnostic) => return (Vec::new(), vec![*diagnostic]),
     };
     let (mut manifests, mut diagnostics) = (Vec::new(), Vec::new());
-    for chunk in split::split(source.text()) {
-        for root in compose::compose(&source, chunk, &mut diagnostics) {
-            manifest::flatten(&source, root, &mut manifests, &mut diagnostics);
-        }
+    for chunk in chunks(&source) {
+        let (found, problems) = read_chunk(&source, chunk);
+        manifests.extend(found);
+        diagnostics.extend(problems);
+    }
+    (manifests, diagnostics)
+}
+
+/// The parts of a file that can be read one by one, in any order or side by side: its documents, as ranges of bytes.
+pub fn chunks(source: &Source) -> Vec<Range<usize>> {
+    split::split(source.text())
+}
+
+/// Reads one of the [`chunks`] of a file, as [`read`] does the whole of it.
+pub fn read_chunk(source: &Source, chunk: Range<usize>) -> (Vec<Manifest>, Vec<Diagnostic>) {
+    let (mut manifests, mut diagnostics) = (Vec::new(), Vec::new());
+    for root in compose::compose(source, chunk, &mut diagnostics) {
+        manifest::flatten(source, root, &mut manifests, &mut diagnostics);
     }
     (manifests, diagnostics)
 }

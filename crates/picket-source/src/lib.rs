@@ -2,6 +2,7 @@
 
 mod files;
 mod load;
+mod parallel;
 
 pub use files::{EXTENSIONS, SourceError, Text, read};
 pub use load::{Loaded, load, load_texts};

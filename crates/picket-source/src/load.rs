@@ -7,11 +7,12 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use picket_cluster::{Snapshot, Spec, Written, assemble, check_names, is_cluster_kind, place};
-use picket_policy::document::{self, Manifest};
+use picket_policy::document::{self, Manifest, Source};
 use picket_policy::{Diagnostic, Lowered, Options, Position, Severity, Span, code};
 use smol_str::SmolStr;
 
 use crate::files::{self, SourceError, Text};
+use crate::parallel::{self, Batch};
 
 /// Everything that files say.
 #[derive(Clone, Debug, Default)]
@@ -53,16 +54,27 @@ pub fn load(inputs: &[PathBuf], stdin: &mut dyn Read, options: Options) -> Resul
 /// Reads texts that are at hand. It never fails: what cannot be used has a diagnostic.
 pub fn load_texts(texts: &[Text], options: Options) -> Loaded {
     let mut loaded = Loaded::default();
-    let mut objects = Vec::new();
+    let mut batches = Vec::new();
     for Text { name, bytes } in texts {
-        let (manifests, diagnostics) = document::read(name, bytes);
-        loaded.diagnostics.extend(diagnostics);
-        for manifest in &manifests {
-            objects.extend(object(manifest, options, &mut loaded));
+        match Source::decode(name, bytes) {
+            Ok(source) => {
+                batches.extend(Batch::of(&source));
+                loaded.sources.insert(Arc::clone(name), Arc::from(source.text()));
+            }
+            Err(diagnostic) => {
+                loaded.diagnostics.push(*diagnostic);
+                let text = String::from_utf8_lossy(bytes);
+                loaded.sources.insert(Arc::clone(name), Arc::from(text));
+            }
         }
-        let text = String::from_utf8_lossy(bytes);
-        loaded.sources.insert(Arc::clone(name), Arc::from(text));
         loaded.files.push(Arc::clone(name));
+    }
+    let mut objects = Vec::new();
+    for part in parallel::read_all(&batches, |batch| Part::read(batch, options)) {
+        objects.extend(part.written);
+        loaded.diagnostics.extend(part.diagnostics);
+        add(&mut loaded.objects, part.objects);
+        add(&mut loaded.ignored, part.ignored);
     }
     let lines = Lines {
         sources: &loaded.sources,
@@ -78,24 +90,54 @@ pub fn load_texts(texts: &[Text], options: Options) -> Loaded {
     loaded
 }
 
-/// What one object says about connectivity.
-fn object(manifest: &Manifest, options: Options, loaded: &mut Loaded) -> Option<Written> {
-    if is_cluster_kind(manifest.api_version(), manifest.kind()) {
-        *loaded.objects.entry(manifest.kind().clone()).or_default() += 1;
-        return picket_cluster::parse(manifest, &mut loaded.diagnostics);
+/// What some documents say.
+#[derive(Default)]
+struct Part {
+    written: Vec<Written>,
+    diagnostics: Vec<Diagnostic>,
+    objects: BTreeMap<SmolStr, usize>,
+    ignored: BTreeMap<SmolStr, usize>,
+}
+
+impl Part {
+    fn read(batch: &Batch, options: Options) -> Self {
+        let mut part = Self::default();
+        for chunk in batch.chunks() {
+            let (manifests, diagnostics) = document::read_chunk(batch.source(), chunk);
+            part.diagnostics.extend(diagnostics);
+            for manifest in &manifests {
+                let written = part.object(manifest, options);
+                part.written.extend(written);
+            }
+        }
+        part
     }
-    if let Some(Lowered { policy, diagnostics }) = picket_policy::lower(manifest, options) {
-        *loaded.objects.entry(manifest.kind().clone()).or_default() += 1;
-        loaded.diagnostics.extend(diagnostics);
-        let policy = policy?;
-        return Some(Written {
-            object: policy.object.clone(),
-            span: place(manifest),
-            spec: Spec::Policy(policy),
-        });
+
+    /// What one object says about connectivity.
+    fn object(&mut self, manifest: &Manifest, options: Options) -> Option<Written> {
+        if is_cluster_kind(manifest.api_version(), manifest.kind()) {
+            *self.objects.entry(manifest.kind().clone()).or_default() += 1;
+            return picket_cluster::parse(manifest, &mut self.diagnostics);
+        }
+        if let Some(Lowered { policy, diagnostics }) = picket_policy::lower(manifest, options) {
+            *self.objects.entry(manifest.kind().clone()).or_default() += 1;
+            self.diagnostics.extend(diagnostics);
+            let policy = policy?;
+            return Some(Written {
+                object: policy.object.clone(),
+                span: place(manifest),
+                spec: Spec::Policy(policy),
+            });
+        }
+        *self.ignored.entry(manifest.kind().clone()).or_default() += 1;
+        None
     }
-    *loaded.ignored.entry(manifest.kind().clone()).or_default() += 1;
-    None
+}
+
+fn add(sums: &mut BTreeMap<SmolStr, usize>, counts: BTreeMap<SmolStr, usize>) {
+    for (kind, count) in counts {
+        *sums.entry(kind).or_default() += count;
+    }
 }
 
 /// The files of which a document could not be parsed.
