@@ -15,7 +15,13 @@ struct Text {
     text: String,
     /// The byte at which each line begins.
     lines: Vec<usize>,
+    /// How many characters stand before each block of [`BLOCK`] bytes: a whole dump may stand in one line, and a column
+    /// in it must not cost its length.
+    characters: Vec<usize>,
 }
+
+/// The distance in bytes of the places whose number of characters is kept.
+const BLOCK: usize = 1024;
 
 impl fmt::Debug for Text {
     /// The file's name only: sources are part of every value read from them.
@@ -66,10 +72,20 @@ impl Source {
         let lines = std::iter::once(0)
             .chain(starts.filter(|&(_, byte)| byte == b'\n').map(|(at, _)| at + 1))
             .collect();
+        let characters = text
+            .as_bytes()
+            .chunks(BLOCK)
+            .scan(0, |before, block| {
+                let here = *before;
+                *before += characters(block);
+                Some(here)
+            })
+            .collect();
         Self(Arc::new(Text {
             file: file.clone(),
             text,
             lines,
+            characters,
         }))
     }
 
@@ -107,18 +123,40 @@ impl Source {
     pub fn position(&self, at: usize) -> Position {
         Position {
             file: self.0.file.clone(),
-            line: self.line_and_column(at).0,
+            line: number(self.line(at)),
         }
     }
 
-    fn line_and_column(&self, at: usize) -> (u32, u32) {
-        let line = self.0.lines.partition_point(|&start| start <= at).max(1);
-        let start = self.0.lines.get(line - 1).copied().unwrap_or_default();
-        let before = self.slice(start..at);
-        let characters = before.chars().filter(|&character| character != BYTE_ORDER_MARK);
-        let count = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
-        (count(line), count(characters.count() + 1))
+    /// The line of a byte, counted from 1.
+    fn line(&self, at: usize) -> usize {
+        self.0.lines.partition_point(|&start| start <= at).max(1)
     }
+
+    fn line_and_column(&self, at: usize) -> (u32, u32) {
+        let line = self.line(at);
+        let start = self.0.lines.get(line - 1).copied().unwrap_or_default();
+        // The mark takes no column; it can only stand in the first line.
+        let mark = usize::from(start == 0 && at > 0 && self.text().starts_with(BYTE_ORDER_MARK));
+        let characters = self.characters_before(at) - self.characters_before(start) - mark;
+        (number(line), number(characters + 1))
+    }
+
+    fn characters_before(&self, at: usize) -> usize {
+        let at = at.min(self.text().len());
+        let block = (at / BLOCK).min(self.0.characters.len().saturating_sub(1));
+        let rest = self.text().as_bytes().get(block * BLOCK..at).unwrap_or_default();
+        self.0.characters.get(block).copied().unwrap_or_default() + characters(rest)
+    }
+}
+
+/// How many characters begin in a part of a text.
+fn characters(bytes: &[u8]) -> usize {
+    let continues = |byte: u8| byte & 0xc0 == 0x80;
+    bytes.iter().filter(|&&byte| !continues(byte)).count()
+}
+
+fn number(number: usize) -> u32 {
+    u32::try_from(number).unwrap_or(u32::MAX)
 }
 
 #[cfg(test)]
@@ -137,6 +175,15 @@ mod tests {
             (2, 5, 2, 6)
         );
         assert_eq!((span.start, span.end), (13, 15));
+    }
+
+    #[test]
+    fn columns_of_a_dump_in_one_line_do_not_cost_its_length() {
+        let source = source(&"é,".repeat(500_000));
+        for at in (0..1_500_000).step_by(30) {
+            let column = source.span(at..at + 2).column;
+            assert_eq!(column as usize, at / 3 * 2 + 1);
+        }
     }
 
     #[test]
