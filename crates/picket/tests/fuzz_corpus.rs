@@ -1,0 +1,49 @@
+//! Replays the corpora of the fuzz targets that need more than picket-policy.
+
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::print_stdout,
+    reason = "a failure must name the input"
+)]
+
+#[path = "../../../fuzz/checks_whole.rs"]
+mod checks;
+
+use std::path::Path;
+
+fn replay(target: &str, check: fn(&[u8])) {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../../fuzz/corpus")
+        .join(target);
+    let mut replayed = 0;
+    for entry in std::fs::read_dir(&folder).unwrap() {
+        let path = entry.unwrap().path();
+        println!("{}", path.display());
+        check(&std::fs::read(path).unwrap());
+        replayed += 1;
+    }
+    assert!(replayed > 1, "{} has too few inputs", folder.display());
+}
+
+#[test]
+fn clusters() {
+    replay("cluster", checks::cluster);
+    replay("document", checks::cluster);
+    replay("network_policy", checks::cluster);
+}
+
+#[test]
+fn questions() {
+    replay("questions", checks::questions);
+}
+
+#[test]
+fn listings() {
+    replay("listing", checks::listing);
+}
+
+#[test]
+fn expectations() {
+    replay("expectations", checks::expectations);
+}
