@@ -6,8 +6,9 @@ use std::io::Write;
 use std::net::IpAddr;
 use std::process::{Command, Stdio};
 
-use picket_dataplane::Objects;
+use picket_dataplane::{Objects, Plan};
 use picket_net::{AddressSet, PortRange, Protocol, TrafficSet};
+use picket_nftables::diff::Operation;
 use picket_nftables::model::{InterfaceName, Map, Set, Table};
 use picket_nftables::render::documented::{
     Interface, Options, Peers, PodView, PolicyOnPod, ResolvedRule, ResolvedSide, Targets, render,
@@ -71,6 +72,38 @@ fn a_table_loads_from_text_and_from_json_and_is_listed_as_it_was() {
         let loaded = listed("nft -j -f -", &table, &print::json(&table));
         assert_eq!(loaded, without_comments_of_sets(&expected));
     }
+}
+
+#[test]
+fn a_table_is_replaced_whole_and_deleted_and_others_stay() {
+    let first = sample::table();
+    let mut second = documented().into_draft();
+    second.name = first.name().clone();
+    let second = second.check().expect("a table");
+    let delete = Plan::from_iter([Operation::Delete(second.name().clone())]);
+    let steps = [
+        "add table inet others { chain kept { accept; }; }\n".to_owned(),
+        print::text(&first),
+        print::text(&second),
+        print::commands(second.name(), &delete),
+    ];
+    // Each step is a transaction of its own; `sed` hands them out one by one.
+    let load = "sed -u '/^%%$/Q' | nft -f -";
+    let input: String = steps.map(|step| format!("{step}\n%%\n")).concat();
+    let script = format!(
+        "{load}; {load}; {load}; nft -n -j list table inet {}",
+        second.name()
+    );
+    let listing = in_namespace(&script, &input);
+    assert_eq!(
+        parse::table(&listing).expect("one of our tables"),
+        parse::shown(&second),
+        "nothing of the first is left"
+    );
+    let script = format!("{load}; {load}; {load}; {load}; nft list ruleset");
+    let left = in_namespace(&script, &input);
+    let left: String = left.split_whitespace().collect();
+    assert_eq!(left, "tableinetothers{chainkept{accept}}");
 }
 
 /// What the renderer made of the document's complete example.
