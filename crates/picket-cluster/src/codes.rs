@@ -27,6 +27,9 @@ picket_policy::codes! {
 
     PORT "C009" "A container port that is none"
         "`containerPort` is a number from 1 to 65535, and `protocol` is TCP, UDP or SCTP. The port is read as if it were left out."
+
+    KIND "C010" "A kind that does not exist"
+        "The API server has no such kind in this version, but a similar one that says something about connectivity, or the same one in another version. It refuses the object. Nothing of it is read."
 }
 
 #[cfg(test)]

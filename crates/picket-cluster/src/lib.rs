@@ -16,6 +16,6 @@ pub use event::{Event, Object};
 pub use flow::{Cause, EndJudgement, Endpoint, Flow, Judgement, Reason, Semantics, Verdict};
 pub use names::check_names;
 pub use object::{Addresses, NAMESPACE_NAME_LABEL, NamedPort, Namespace, Node, Owner, Pod, Service};
-pub use parse::{is_cluster_kind, parse, place};
+pub use parse::{is_cluster_kind, misnamed, parse, place};
 pub use store::{Snapshot, Store};
 pub use written::{Located, Spec, Written, WrittenNamespace, WrittenNode, WrittenPod};

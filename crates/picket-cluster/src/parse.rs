@@ -4,6 +4,7 @@
 //! cannot be read is left out with a diagnostic.
 
 mod field;
+mod kind;
 mod labels;
 mod namespace;
 mod node;
@@ -18,47 +19,10 @@ use picket_policy::document::Manifest;
 use picket_policy::{Cursor, Diagnostic, Header, OwnerReference, Reader, Scope, Span, Unreadable, header};
 
 use self::field::Fields;
+use self::kind::{Kind, group};
+pub use self::kind::{is_cluster_kind, misnamed};
 use crate::Owner;
 use crate::written::{Spec, Written};
-
-/// A kind that [`parse`] reads.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
-    Namespace,
-    Node,
-    Pod,
-    Service,
-    /// A workload whose pod template stands below these fields.
-    Workload(&'static [&'static str]),
-}
-
-impl Kind {
-    /// The kind of this API group (`""` for the core) and name, whatever the version.
-    fn of(group: &str, kind: &str) -> Option<Self> {
-        const TEMPLATE: &[&str] = &["spec", "template"];
-        match (group, kind) {
-            ("", "Namespace") => Some(Self::Namespace),
-            ("", "Node") => Some(Self::Node),
-            ("", "Pod") => Some(Self::Pod),
-            ("", "Service") => Some(Self::Service),
-            ("", "ReplicationController")
-            | ("apps" | "extensions", "Deployment" | "ReplicaSet" | "DaemonSet")
-            | ("apps", "StatefulSet")
-            | ("batch", "Job") => Some(Self::Workload(TEMPLATE)),
-            ("batch", "CronJob") => Some(Self::Workload(&["spec", "jobTemplate", "spec", "template"])),
-            _ => None,
-        }
-    }
-}
-
-/// Whether [`parse`] reads objects of this `apiVersion` and `kind`.
-pub fn is_cluster_kind(api_version: &str, kind: &str) -> bool {
-    Kind::of(group(api_version), kind).is_some()
-}
-
-fn group(api_version: &str) -> &str {
-    api_version.split_once('/').map_or("", |(group, _)| group)
-}
 
 /// Reads one object; `None` for kinds that say nothing about the cluster, and for an object whose namespace cannot be
 /// read, of which nothing can be used.

@@ -6,7 +6,7 @@ use std::io::Read;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use picket_cluster::{Snapshot, Spec, Written, assemble, check_names, is_cluster_kind, place};
+use picket_cluster::{Snapshot, Spec, Written, assemble, check_names, is_cluster_kind, misnamed, place};
 use picket_policy::document::{self, Manifest, Source};
 use picket_policy::{Diagnostic, Lowered, Options, Position, Severity, Span, code};
 use smol_str::SmolStr;
@@ -129,6 +129,7 @@ impl Part {
                 spec: Spec::Policy(policy),
             });
         }
+        self.diagnostics.extend(misnamed(manifest));
         *self.ignored.entry(manifest.kind().clone()).or_default() += 1;
         None
     }

@@ -57,6 +57,14 @@ fn found(loaded: &Loaded) -> Vec<String> {
 }
 
 #[test]
+fn a_kind_that_does_not_exist_is_reported_and_counted_as_ignored() {
+    let text = POLICY.replace("NetworkPolicy", "networkPolicy");
+    let loaded = load_texts(&texts(&[("policy.yaml", &text)]), Options::default());
+    assert_eq!(found(&loaded), ["C010 policy.yaml:2:7 kind"]);
+    assert_eq!(loaded.ignored, BTreeMap::from([("networkPolicy".into(), 1)]));
+}
+
+#[test]
 fn files_become_one_snapshot() {
     let loaded = load_texts(
         &texts(&[("policy.yaml", POLICY), ("cluster.yaml", CLUSTER)]),

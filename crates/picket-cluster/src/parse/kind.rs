@@ -1,0 +1,136 @@
+//! Which kinds are read, and what looks like one of them and is none.
+
+use picket_policy::document::Manifest;
+use picket_policy::{Diagnostic, Severity};
+
+use crate::codes;
+
+/// A kind that [`parse`] reads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    Namespace,
+    Node,
+    Pod,
+    Service,
+    /// A workload whose pod template stands below these fields.
+    Workload(&'static [&'static str]),
+}
+
+impl Kind {
+    /// The kind of this API group (`""` for the core) and name, whatever the version.
+    pub(super) fn of(group: &str, kind: &str) -> Option<Self> {
+        const TEMPLATE: &[&str] = &["spec", "template"];
+        match (group, kind) {
+            ("", "Namespace") => Some(Self::Namespace),
+            ("", "Node") => Some(Self::Node),
+            ("", "Pod") => Some(Self::Pod),
+            ("", "Service") => Some(Self::Service),
+            ("", "ReplicationController")
+            | ("apps" | "extensions", "Deployment" | "ReplicaSet" | "DaemonSet")
+            | ("apps", "StatefulSet")
+            | ("batch", "Job") => Some(Self::Workload(TEMPLATE)),
+            ("batch", "CronJob") => Some(Self::Workload(&["spec", "jobTemplate", "spec", "template"])),
+            _ => None,
+        }
+    }
+}
+
+/// Whether [`parse`] reads objects of this `apiVersion` and `kind`.
+pub fn is_cluster_kind(api_version: &str, kind: &str) -> bool {
+    Kind::of(group(api_version), kind).is_some()
+}
+
+pub(super) fn group(api_version: &str) -> &str {
+    api_version.split_once('/').map_or("", |(group, _)| group)
+}
+
+/// The kinds about connectivity, and the version in which each is written today.
+const CURRENT: [(&str, &str); 12] = [
+    ("CronJob", "batch/v1"),
+    ("DaemonSet", "apps/v1"),
+    ("Deployment", "apps/v1"),
+    ("Job", "batch/v1"),
+    ("Namespace", "v1"),
+    ("NetworkPolicy", "networking.k8s.io/v1"),
+    ("Node", "v1"),
+    ("Pod", "v1"),
+    ("ReplicaSet", "apps/v1"),
+    ("ReplicationController", "v1"),
+    ("Service", "v1"),
+    ("StatefulSet", "apps/v1"),
+];
+
+/// Groups that nobody but Kubernetes defines kinds in, and `core`, as people call the one without a name.
+const BUILT_IN: [&str; 6] = ["", "apps", "batch", "core", "extensions", "networking.k8s.io"];
+
+/// Reports an object that is of no kind, but looks like one that is read: `networkpolicy`, or a Deployment of `v1`.
+///
+/// The API server refuses it. Ignored like a ConfigMap, it would be lost without a word. `manifest` is one that nothing
+/// reads.
+pub fn misnamed(manifest: &Manifest) -> Option<Diagnostic> {
+    let (kind, version) = (manifest.kind().as_str(), manifest.api_version().as_str());
+    if !BUILT_IN.contains(&group(version)) {
+        return None;
+    }
+    let (mut reader, root) = manifest.reader();
+    let mut fields = root.fields(&mut reader).ok()?;
+    let elsewhere = CURRENT.iter().find(|(current, _)| *current == kind);
+    let at = fields.get(elsewhere.map_or("kind", |_| "apiVersion"))?;
+    let message = format!("no kind `{kind}` in version `{version}`");
+    let found = reader.report(codes::KIND, Severity::Error, &at, message);
+    found.notes.push("nothing of it is read".to_owned());
+    match elsewhere {
+        Some((_, current)) => reader.suggest(&at, current, &[current]),
+        None => reader.suggest(&at, kind, &CURRENT.map(|(current, _)| current)),
+    }
+    // What resembles nothing is a kind that says nothing about connectivity.
+    reader.finish().pop().filter(|found| !found.fixes.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::misnamed;
+
+    #[test]
+    fn what_is_nearly_a_kind_is_no_kind_to_ignore() {
+        for (version, kind, meant) in [
+            ("networking.k8s.io/v1", "networkpolicy", Some("NetworkPolicy")),
+            ("networking.k8s.io/v1", "NetworkPolicys", Some("NetworkPolicy")),
+            ("networking.k8s.io/v1", "NetworkPolcy", Some("NetworkPolicy")),
+            ("v1", "pod", Some("Pod")),
+            ("apps/v1", "Deploymnet", Some("Deployment")),
+            ("apps/v1", "Pod", Some("v1")),
+            ("core/v1", "Namespace", Some("v1")),
+            ("v1", "Deployment", Some("apps/v1")),
+            ("extensions/v1beta1", "StatefulSet", Some("apps/v1")),
+            ("serving.knative.dev/v1", "Service", None),
+            ("example.com/v1", "pod", None),
+            ("v1", "ConfigMap", None),
+            ("v1", "Endpoints", None),
+            ("v1", "Event", None),
+            ("v1", "PodTemplate", None),
+            ("v1", "Secret", None),
+            ("v1", "ServiceAccount", None),
+            ("v1", "LimitRange", None),
+            ("v1", "ResourceQuota", None),
+            ("v1", "PersistentVolume", None),
+            ("apps/v1", "ControllerRevision", None),
+            ("networking.k8s.io/v1", "Ingress", None),
+            ("networking.k8s.io/v1", "IngressClass", None),
+            ("networking.k8s.io/v1", "ServiceCIDR", None),
+            ("networking.k8s.io/v1", "IPAddress", None),
+            ("extensions/v1beta1", "PodSecurityPolicy", None),
+        ] {
+            let text = format!("apiVersion: {version}\nkind: {kind}\n");
+            let (manifests, _) = picket_policy::read(&"a".into(), text.as_bytes());
+            let found = misnamed(&manifests[0]);
+            let suggested = found
+                .as_ref()
+                .map(|found| found.fixes[0].edits[0].replacement.as_str());
+            assert_eq!(suggested, meant, "{version} {kind}");
+            let message = found.map(|found| found.message);
+            let expected = meant.map(|_| format!("no kind `{kind}` in version `{version}`"));
+            assert_eq!(message, expected);
+        }
+    }
+}
