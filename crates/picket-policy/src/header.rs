@@ -135,7 +135,7 @@ fn written_name(
         (Some(name), _) => match name.string(reader) {
             Ok(text) if !text.is_empty() => {
                 check_name(scope, &name, text, reader);
-                (Some(text.clone()), false)
+                (Some(name::printable(text)), false)
             }
             Ok(_) => {
                 reader.error(code::METADATA, &name, NAME_REQUIRED);
@@ -144,7 +144,7 @@ fn written_name(
             Err(Unreadable) => (None, true),
         },
         (None, Some(prefix)) => {
-            let prefix = prefix.string(reader).ok();
+            let prefix = prefix.string(reader).ok().map(name::printable);
             (
                 prefix.map(|prefix| format_smolstr!("{prefix}{}", suffix(manifest))),
                 true,
@@ -189,7 +189,7 @@ fn namespace(scope: Scope, fields: &mut Fields<'_>, reader: &mut Reader<'_>) -> 
                     format!("Invalid value: {text:?}: {problem}"),
                 );
             }
-            Ok(text.clone())
+            Ok(name::printable(text))
         }
         (Scope::Cluster | Scope::Namespace, None) => Ok(SmolStr::default()),
         (Scope::Cluster | Scope::Namespace, Some(given)) => {
@@ -301,7 +301,7 @@ fn owner_references(at: &Cursor<'_>, reader: &mut Reader<'_>) -> Vec<OwnerRefere
 fn owner_reference(at: &Cursor<'_>, reader: &mut Reader<'_>) -> Result<OwnerReference, Unreadable> {
     let mut fields = at.fields(reader)?;
     let mut text = |field: &'static str, reader: &mut Reader<'_>| match fields.get(field) {
-        Some(value) => value.string(reader).cloned(),
+        Some(value) => value.string(reader).map(name::printable),
         None => Ok(SmolStr::default()),
     };
     let kind = text("kind", reader)?;

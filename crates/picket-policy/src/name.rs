@@ -1,8 +1,24 @@
 //! What names, labels and port names may look like: rules and wording of apimachinery (`util/validation`,
 //! `api/validate/content`), each as the list of what is wrong.
 
+use smol_str::SmolStr;
+
 const DNS_LABEL: &str = "[a-z0-9]([-a-z0-9]*[a-z0-9])?";
 const LABEL_KEY: &str = "([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]";
+
+/// `text` with U+FFFD for every character that a terminal would act upon: control characters, and what turns the
+/// direction of writing (Unicode UAX #9). No valid name has any; an invalid one is shown all the same.
+pub fn printable(text: &SmolStr) -> SmolStr {
+    let acts = |character: char| {
+        character.is_control()
+            || matches!(character, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+    };
+    if text.contains(acts) {
+        text.replace(acts, "\u{fffd}").into()
+    } else {
+        text.clone()
+    }
+}
 
 /// What keeps `text` from being a DNS label (RFC 1123), as namespaces are named.
 pub fn dns_label(text: &str) -> Vec<String> {

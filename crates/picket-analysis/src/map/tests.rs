@@ -231,7 +231,7 @@ fn presentations_hold_every_endpoint_and_no_markup_of_theirs() {
     let html = text(write::html);
     assert!(html.contains("x/c&lt;b&gt;|&quot;") && !html.contains("<b>") && !html.contains("http"));
     assert!(text(write::csv).contains("x/a,\"x/c<b>|\"\"\",any,\"TCP 80,443\"\r\n"));
-    assert!(text(write::markdown).contains("| x/a | x/c<b>\\|\" | any | TCP 80,443 |\n"));
+    assert!(text(write::markdown).contains("| x/a | x/c\\<b>\\|\" | any | TCP 80,443 |\n"));
     assert!(text(write::dot).contains("\"x/a\" -> \"x/c<b>|\\\"\" [label=\"TCP 80,443\"];\n"));
     assert_eq!(
         text(write::table),

@@ -4,7 +4,8 @@ use std::net::IpAddr;
 
 use picket_net::Protocol;
 
-use picket_policy::{Labels, Reader};
+use picket_policy::{Labels, Reader, name};
+use smol_str::SmolStr;
 
 use super::field::{Field, Fields};
 use crate::written::{Located, WrittenPod};
@@ -29,7 +30,7 @@ pub(super) fn parse<'a>(reader: &mut Reader<'a>, root: &Field<'a>, labels: Label
 pub(super) fn spec<'a>(reader: &mut Reader<'a>, template: &Field<'a>) -> WrittenPod {
     let spec = reader.mapping(template, "spec");
     let mut pod = WrittenPod {
-        node: reader.string(&spec, "nodeName").filter(|node| !node.is_empty()),
+        node: text(reader, &spec, "nodeName"),
         host_network: reader.boolean(&spec, "hostNetwork"),
         ..WrittenPod::default()
     };
@@ -75,7 +76,7 @@ fn ports<'a>(reader: &mut Reader<'a>, container: &Field<'a>, pod: &mut WrittenPo
             continue;
         };
         pod.declared_ports.push((protocol, number));
-        if let Some(name) = reader.string(&port, "name").filter(|name| !name.is_empty()) {
+        if let Some(name) = text(reader, &port, "name") {
             pod.ports.push(NamedPort {
                 name,
                 protocol,
@@ -83,6 +84,12 @@ fn ports<'a>(reader: &mut Reader<'a>, container: &Field<'a>, pod: &mut WrittenPo
             });
         }
     }
+}
+
+/// A name that is written and not empty.
+fn text<'a>(reader: &mut Reader<'a>, parent: &Field<'a>, key: &'static str) -> Option<SmolStr> {
+    let name = reader.string(parent, key).filter(|name| !name.is_empty());
+    name.as_ref().map(name::printable)
 }
 
 fn number<'a>(reader: &mut Reader<'a>, port: &Field<'a>) -> Option<u16> {

@@ -4,7 +4,7 @@ use smol_str::SmolStr;
 
 use super::node::{Node, Value};
 use super::source::Source;
-use crate::{Code, Diagnostic, Position, Severity, code};
+use crate::{Code, Diagnostic, Position, Severity, code, name};
 
 /// One object of a file, whatever its kind.
 #[derive(Clone, Debug)]
@@ -127,7 +127,7 @@ fn take(
 /// `kind` and `apiVersion` of an object, or what is the matter with them.
 fn kind_and_version(root: &Node, defaults: Option<&Defaults>) -> Result<(SmolStr, SmolStr), String> {
     let text = |field: &str, default: Option<&SmolStr>| match root.get(field).map(|node| &node.value) {
-        Some(Value::String(text)) if !text.is_empty() => Ok(text.clone()),
+        Some(Value::String(text)) if !text.is_empty() => Ok(name::printable(text)),
         None | Some(Value::Null) => default.cloned().ok_or("has no"),
         Some(Value::Unreadable) => Err("has an unreadable"),
         Some(_) => Err("has an unusable"),

@@ -195,3 +195,42 @@ fn wrong_usage_is_status_2() {
         );
     }
 }
+
+#[test]
+fn names_that_a_terminal_would_act_upon() {
+    const ODD: &str = r#"
+{apiVersion: v1, kind: Pod, metadata: {name: "\e[31mred\n|", namespace: "a\rb"}, spec: {nodeName: "\e]0;title\a", containers: [{ports: [{containerPort: 80, name: "\u202eptth"}]}]}}
+---
+{apiVersion: v1, kind: "Po\ed", metadata: {name: a}}
+---
+{apiVersion: networking.k8s.io/v1, kind: NetworkPolicy, metadata: {name: "\e[2J", namespace: "a\rb"}, spec: {podSelector: {}, ingress: [{ports: [{port: http}]}]}}
+"#;
+    let manifests = Manifests::new(&[("a.yaml", ODD)]);
+    let forms = ["table", "json", "csv", "md", "dot", "html"];
+    let mut rans: Vec<_> = forms.map(|form| manifests.picket("matrix", &["-o", form])).into();
+    rans.push(manifests.picket("check", &[]));
+    rans.push(manifests.picket("render", &["--target", "nftables"]));
+    let to = [
+        "--from",
+        "1.1.1.1",
+        "--to",
+        "a\u{fffd}b/\u{fffd}[31mred\u{fffd}|",
+        "--port",
+        "80",
+    ];
+    rans.push(manifests.picket("eval", &to));
+    for Ran { stdout, stderr, .. } in &rans {
+        let acts = |character: char| character.is_control() && !matches!(character, '\n' | '\r');
+        assert!(
+            !stdout.contains(acts) && !stderr.contains(acts),
+            "{stdout}{stderr}"
+        );
+        assert!(
+            !stdout.contains('\u{202e}') && !stderr.contains('\u{202e}'),
+            "{stdout}{stderr}"
+        );
+        assert!(!stdout.contains("red\n"), "{stdout}");
+    }
+    let eval = rans.last().map(|ran| ran.status);
+    assert_eq!(eval, Some(1), "the policy isolates the pod");
+}

@@ -108,7 +108,7 @@ pub fn csv(map: &Map<'_>, out: &mut impl Write) -> io::Result<()> {
 /// # Errors
 /// When writing fails.
 pub fn markdown(map: &Map<'_>, out: &mut impl Write) -> io::Result<()> {
-    let cell = |text: &str| text.replace('\\', "\\\\").replace('|', "\\|");
+    let cell = |text: &str| text.replace('\\', "\\\\").replace('|', "\\|").replace('<', "\\<");
     out.write_all(b"| from | to | family | allowed |\n|---|---|---|---|\n")?;
     Texts::new(map, cell).each(
         |traffic| cell(&traffic.to_string()),
