@@ -76,7 +76,7 @@ struct Line<'a> {
 
 /// A port as text, or a number for TCP.
 #[derive(Debug, Deserialize)]
-#[serde(untagged)]
+#[serde(untagged, expecting = "`port` is neither a number nor a text")]
 enum LinePort<'a> {
     Number(u64),
     #[serde(borrow)]

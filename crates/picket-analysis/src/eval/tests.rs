@@ -334,6 +334,24 @@ fn a_batch_answers_every_line_in_its_place() {
 }
 
 #[test]
+fn a_port_that_is_no_number_and_no_text_is_named() {
+    let snapshot = cluster();
+    let engine = Engine::compile(&snapshot, Semantics::default());
+    let evaluator = Evaluator::new(&snapshot, engine.program());
+    for port in ["1.5", "null", "[80]", "-1"] {
+        let question = format!(r#"{{"from": "shop/web", "to": "shop/db", "port": {port}}}"#);
+        let mut out = Vec::new();
+        batch(&evaluator, None, question.as_bytes(), &mut out).unwrap();
+        let answer: Value = serde_json::from_slice(&out).unwrap();
+        let message = answer["error"]["message"].as_str().unwrap();
+        assert!(
+            message.contains("`port` is neither a number nor a text"),
+            "{message}"
+        );
+    }
+}
+
+#[test]
 fn a_batch_says_what_single_questions_say() {
     let snapshot = cluster();
     let engine = Engine::compile(&snapshot, Semantics::default());
