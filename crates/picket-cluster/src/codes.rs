@@ -13,8 +13,8 @@ picket_policy::codes! {
     ADDRESS_FAMILY "C004" "A pod with two addresses of one family"
         "A pod has at most one IPv4 and one IPv6 address. The first of each family is used."
 
-    ADDRESS "C005" "A text that is no IP address"
-        "The field holds an IP address, such as 10.0.0.1 or fd00::1. It is read as if it were left out."
+    ADDRESS "C005" "No IP address of a pod or node"
+        "The field holds the IP address of one pod or node, such as 10.0.0.1 or fd00::1, and not one that means the host itself, nobody or many. It is read as if it were left out."
 
     NO_ADDRESS_LEFT "C006" "No made-up address left"
         "Pods without an address get made-up ones, IPv4 from 198.18.0.0/15. The range has 131,070, and the pod that is named has an IPv6 address only."
@@ -30,6 +30,12 @@ picket_policy::codes! {
 
     KIND "C010" "A kind that does not exist"
         "The API server has no such kind in this version, but a similar one that says something about connectivity, or the same one in another version. It refuses the object. Nothing of it is read."
+
+    PORT_NAME "C011" "A name of a container port that is refused"
+        "The name of a container port is at most 15 characters of a-z, 0-9 and `-`, with a letter among them, and no two ports of a container share one. Ports with a refused name are read all the same; a shared name stands for each of them."
+
+    PHASE "C012" "A phase that does not exist"
+        "`status.phase` is Pending, Running, Succeeded, Failed or Unknown. A pod in any other phase is treated as running."
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! The few fields that matter, each optional: what is missing or unusable says nothing.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
 
 use picket_net::parse_address;
 use picket_policy::{Cursor, Reader};
@@ -87,13 +87,19 @@ impl<'a> Fields<'a> for Reader<'a> {
     fn to_address(&mut self, value: &Cursor<'a>) -> Option<Located<IpAddr>> {
         let text = value.string(self).ok().filter(|text| !text.is_empty())?;
         let span = self.source().span(value.node().range.clone());
-        match parse_address(text) {
-            Some(value) => Some(Located { value, span }),
-            None => {
-                let message = format!("`{text}` is no IP address");
-                self.error(codes::ADDRESS, value, message);
-                None
-            }
-        }
+        let found = parse_address(text);
+        let problem = match found {
+            None => "is no IP address",
+            Some(address) if !is_of_one_host(address) => "is no address that a pod or node can have",
+            Some(_) => return found.map(|value| Located { value, span }),
+        };
+        self.error(codes::ADDRESS, value, format!("`{text}` {problem}"));
+        None
     }
+}
+
+/// Whether packets with this address can come from one host of a network, and reach it there.
+fn is_of_one_host(address: IpAddr) -> bool {
+    let nobody = address.is_unspecified() || address == IpAddr::V4(Ipv4Addr::BROADCAST);
+    !(nobody || address.is_loopback() || address.is_multicast())
 }

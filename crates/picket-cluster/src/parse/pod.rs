@@ -1,5 +1,6 @@
 //! Pod, and the pod template of workloads.
 
+use std::collections::BTreeSet;
 use std::net::IpAddr;
 
 use picket_net::Protocol;
@@ -13,9 +14,8 @@ use crate::{NamedPort, codes};
 
 pub(super) fn parse<'a>(reader: &mut Reader<'a>, root: &Field<'a>, labels: Labels) -> WrittenPod {
     let status = reader.mapping(root, "status");
-    let phase = reader.string(&status, "phase");
     WrittenPod {
-        finished: phase.is_some_and(|phase| phase == "Succeeded" || phase == "Failed"),
+        finished: is_finished(reader, &status),
         addresses: addresses(reader, &status, "podIPs", "podIP"),
         host_addresses: addresses(reader, &status, "hostIPs", "hostIP")
             .into_iter()
@@ -24,6 +24,19 @@ pub(super) fn parse<'a>(reader: &mut Reader<'a>, root: &Field<'a>, labels: Label
         labels,
         ..spec(reader, root)
     }
+}
+
+fn is_finished<'a>(reader: &mut Reader<'a>, status: &Field<'a>) -> bool {
+    const PHASES: [&str; 5] = ["Failed", "Pending", "Running", "Succeeded", "Unknown"];
+    let Some(phase) = reader.string(status, "phase").filter(|phase| !phase.is_empty()) else {
+        return false;
+    };
+    if !PHASES.contains(&phase.as_str())
+        && let Some(field) = reader.field(status, "phase")
+    {
+        reader.unsupported(codes::PHASE, &field, &phase, &PHASES);
+    }
+    phase == "Succeeded" || phase == "Failed"
 }
 
 /// What the `spec` of a pod or pod template says.
@@ -68,6 +81,7 @@ fn addresses<'a>(
 }
 
 fn ports<'a>(reader: &mut Reader<'a>, container: &Field<'a>, pod: &mut WrittenPod) {
+    let mut names = BTreeSet::new();
     for port in reader.mappings(container, "ports") {
         let Some(number) = number(reader, &port) else {
             continue;
@@ -77,12 +91,29 @@ fn ports<'a>(reader: &mut Reader<'a>, container: &Field<'a>, pod: &mut WrittenPo
         };
         pod.declared_ports.push((protocol, number));
         if let Some(name) = text(reader, &port, "name") {
+            check_name(reader, &port, &name, names.insert(name.clone()));
             pod.ports.push(NamedPort {
                 name,
                 protocol,
                 port: number,
             });
         }
+    }
+}
+
+fn check_name<'a>(reader: &mut Reader<'a>, port: &Field<'a>, text: &str, first: bool) {
+    let Some(field) = reader.field(port, "name") else {
+        return;
+    };
+    for problem in name::port_name(text) {
+        reader.error(
+            codes::PORT_NAME,
+            &field,
+            format!("Invalid value: {text:?}: {problem}"),
+        );
+    }
+    if !first {
+        reader.error(codes::PORT_NAME, &field, format!("Duplicate value: {text:?}"));
     }
 }
 
@@ -93,10 +124,14 @@ fn text<'a>(reader: &mut Reader<'a>, parent: &Field<'a>, key: &'static str) -> O
 }
 
 fn number<'a>(reader: &mut Reader<'a>, port: &Field<'a>) -> Option<u16> {
-    let number = reader.integer(port, "containerPort")?;
+    let Some(field) = reader.field(port, "containerPort") else {
+        let at = port.as_ref()?;
+        reader.missing(codes::PORT, at, "containerPort", "Required value");
+        return None;
+    };
+    let number = field.integer(reader).ok()?;
     let valid = u16::try_from(number).ok().filter(|&number| number != 0);
     if valid.is_none() {
-        let field = reader.field(port, "containerPort")?;
         let message = format!("Invalid value: {number}: must be between 1 and 65535, inclusive");
         reader.error(codes::PORT, &field, message);
     }

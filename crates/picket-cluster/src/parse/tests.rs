@@ -192,6 +192,27 @@ fn wrong_types_of_fields_that_are_read_are_errors() {
             "status.podIP: `10.0.0.300` is no IP address",
         ),
         (
+            "status: {podIP: 127.0.0.1}\n",
+            "status.podIP: `127.0.0.1` is no address that a pod or node can have",
+        ),
+        (
+            "status: {podIPs: [{ip: \"ff02::1\"}]}\n",
+            "status.podIPs[0].ip: `ff02::1` is no address that a pod or node can have",
+        ),
+        (
+            "status: {hostIP: 0.0.0.0}\n",
+            "status.hostIP: `0.0.0.0` is no address that a pod or node can have",
+        ),
+        (
+            "status: {phase: succeeded}\n",
+            "status.phase: Unsupported value: \"succeeded\": supported values: \"Failed\", \"Pending\", \"Running\", \
+             \"Succeeded\", \"Unknown\"",
+        ),
+        (
+            "spec: {containers: [{ports: [{name: http}]}]}\n",
+            "spec.containers[0].ports[0].containerPort: Required value",
+        ),
+        (
             "status: {podIPs: [{ip: 10}]}\n",
             "status.podIPs[0].ip: must be a string, not an integer",
         ),
@@ -199,6 +220,28 @@ fn wrong_types_of_fields_that_are_read_are_errors() {
         let (pod, problems) = pod(text);
         assert_eq!(problems, [problem], "{text}");
         assert_eq!(pod, WrittenPod::default(), "{text}");
+    }
+}
+
+#[test]
+fn port_names_that_the_api_server_refuses_still_stand_for_their_ports() {
+    for (names, problem) in [
+        (
+            ["A_B", "b"],
+            "spec.containers[0].ports[0].name: Invalid value: \"A_B\": must contain only alpha-numeric characters (a-z, \
+             0-9), and hyphens (-)",
+        ),
+        (
+            ["b", "b"],
+            "spec.containers[0].ports[1].name: Duplicate value: \"b\"",
+        ),
+    ] {
+        let [first, second] = names;
+        let (pod, problems) = pod(&format!(
+            "spec: {{containers: [{{ports: [{{containerPort: 1, name: {first}}}, {{containerPort: 2, name: {second}}}]}}]}}\n"
+        ));
+        assert!(problems.contains(&problem.to_owned()), "{problems:?}");
+        assert_eq!(ports(&pod), format!("{first}=TCP/1 {second}=TCP/2 TCP/1 TCP/2"));
     }
 }
 
