@@ -132,7 +132,7 @@ Exit status: 0 the lab stands, 2 it could not be built.";
 
 const EXEC: &str = "\
 Examples:
-  picket lab exec shop/web -- ping -c 1 10.0.0.7
+  picket lab exec shop/web -- bash -c 'cat < /dev/tcp/10.0.0.7/80'
   picket lab exec node/lab-1 -- nft list ruleset
   picket lab exec shop/web -- sh
 
