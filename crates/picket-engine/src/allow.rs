@@ -106,12 +106,13 @@ impl Fold {
     fn step(&mut self, step: &Step) {
         let mut split = Vec::new();
         for cell in &mut self.0 {
-            let hit = cell.undecided.intersection(&step.traffic);
-            if hit.is_empty() {
-                continue;
-            }
+            // First what most often says no: cells multiply because rules have different peers.
             let peers = cell.peers.intersection(&step.peers);
             if peers.is_empty() {
+                continue;
+            }
+            let hit = cell.undecided.intersection(&step.traffic);
+            if hit.is_empty() {
                 continue;
             }
             let rest = cell.peers.difference(&peers);
