@@ -52,16 +52,19 @@ pub fn dns_subdomain(text: &str) -> Vec<String> {
 
 /// What keeps `text` from being a label key: a name, optionally after a DNS subdomain and a slash.
 pub fn qualified_name(text: &str) -> Vec<String> {
-    let rule = format!(
-        "must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric \
-         character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is '{LABEL_KEY}')"
-    );
+    let rule = || {
+        format!(
+            "must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric \
+             character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is '{LABEL_KEY}')"
+        )
+    };
     let mut problems = Vec::new();
     let name = match text.split_once('/') {
         None => text,
         Some((_, rest)) if rest.contains('/') => {
             return vec![format!(
-                "a valid label key {rule} with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')"
+                "a valid label key {} with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')",
+                rule()
             )];
         }
         Some((prefix, name)) => {
@@ -87,7 +90,7 @@ pub fn qualified_name(text: &str) -> Vec<String> {
             .map(|problem| format!("name part {problem}")),
     );
     if !is_label_name(name) {
-        problems.push(format!("name part {rule}"));
+        problems.push(format!("name part {}", rule()));
     }
     problems
 }
