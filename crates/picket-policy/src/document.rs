@@ -36,7 +36,7 @@ pub fn read(file: &Arc<str>, bytes: &[u8]) -> (Vec<Manifest>, Vec<Diagnostic>) {
 
 /// The parts of a file that can be read one by one, in any order or side by side: its documents, as ranges of bytes.
 pub fn chunks(source: &Source) -> Vec<Range<usize>> {
-    split::split(source.text())
+    split::split(source)
 }
 
 /// Reads one of the [`chunks`] of a file, as [`read`] does the whole of it.

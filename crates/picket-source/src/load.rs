@@ -59,7 +59,7 @@ pub fn load_texts(texts: &[Text], options: Options) -> Loaded {
         match Source::decode(name, bytes) {
             Ok(source) => {
                 batches.extend(Batch::of(&source));
-                loaded.sources.insert(Arc::clone(name), Arc::from(source.text()));
+                loaded.sources.insert(Arc::clone(name), source.shared_text());
             }
             Err(diagnostic) => {
                 loaded.diagnostics.push(*diagnostic);

@@ -12,7 +12,7 @@ pub struct Source(Arc<Text>);
 
 struct Text {
     file: Arc<str>,
-    text: String,
+    text: Arc<str>,
     /// The byte at which each line begins.
     lines: Vec<usize>,
     /// How many characters stand before each block of [`BLOCK`] bytes: a whole dump may stand in one line, and a column
@@ -39,7 +39,7 @@ impl Source {
     /// A diagnostic that marks the first byte which is not text.
     pub fn decode(file: &Arc<str>, bytes: &[u8]) -> Result<Self, Box<Diagnostic>> {
         let refuse = |code: Code, valid: &[u8], message: String| {
-            let whole = Self::new(file, String::from_utf8_lossy(valid).into_owned());
+            let whole = Self::new(file, &String::from_utf8_lossy(valid));
             let end = whole.text().len();
             let mut span = whole.span(end..end);
             (span.start, span.end) = (valid.len(), valid.len() + 1);
@@ -60,18 +60,16 @@ impl Source {
                 return refuse(code::NOT_UTF8, bytes.get(..at).unwrap_or_default(), message);
             }
         };
-        if let Some(at) = bytes.iter().position(|&byte| byte == 0) {
+        if let Some(at) = text.find('\0') {
             let message = format!("the file is not text: NUL byte at offset {at}; is it UTF-16 or binary?");
             return refuse(code::NOT_UTF8, bytes.get(..at).unwrap_or_default(), message);
         }
-        Ok(Self::new(file, text.to_owned()))
+        Ok(Self::new(file, text))
     }
 
-    fn new(file: &Arc<str>, text: String) -> Self {
-        let starts = text.bytes().enumerate();
-        let lines = std::iter::once(0)
-            .chain(starts.filter(|&(_, byte)| byte == b'\n').map(|(at, _)| at + 1))
-            .collect();
+    fn new(file: &Arc<str>, text: &str) -> Self {
+        let ends = text.match_indices('\n').map(|(at, _)| at + 1);
+        let lines = std::iter::once(0).chain(ends).collect();
         let characters = text
             .as_bytes()
             .chunks(BLOCK)
@@ -83,7 +81,7 @@ impl Source {
             .collect();
         Self(Arc::new(Text {
             file: file.clone(),
-            text,
+            text: text.into(),
             lines,
             characters,
         }))
@@ -97,6 +95,16 @@ impl Source {
     /// The whole text, with its byte order mark if it has one: offsets in it are offsets in the file.
     pub fn text(&self) -> &str {
         &self.0.text
+    }
+
+    /// The whole text, sharing its memory.
+    pub fn shared_text(&self) -> Arc<str> {
+        Arc::clone(&self.0.text)
+    }
+
+    /// The byte at which each line begins; the last line may be empty.
+    pub(super) fn line_starts(&self) -> &[usize] {
+        &self.0.lines
     }
 
     /// The text of a range; empty when the range does not lie on character boundaries.
@@ -137,8 +145,11 @@ impl Source {
         let start = self.0.lines.get(line - 1).copied().unwrap_or_default();
         // The mark takes no column; it can only stand in the first line.
         let mark = usize::from(start == 0 && at > 0 && self.text().starts_with(BYTE_ORDER_MARK));
-        let characters = self.characters_before(at) - self.characters_before(start) - mark;
-        (number(line), number(characters + 1))
+        let characters = match self.text().as_bytes().get(start..at) {
+            Some(short) if short.len() <= BLOCK => characters(short),
+            _ => self.characters_before(at) - self.characters_before(start),
+        };
+        (number(line), number(characters - mark + 1))
     }
 
     fn characters_before(&self, at: usize) -> usize {

@@ -2,15 +2,24 @@
 
 use std::ops::Range;
 
+use super::source::Source;
+
 /// The byte ranges of the documents of a file.
 ///
 /// `---` and `...` at the start of a line end a document wherever they stand: YAML forbids them there inside any
 /// scalar (YAML 1.2.2 §9.1.2). Directives stay with the `---` that follows them.
-pub(super) fn split(text: &str) -> Vec<Range<usize>> {
+pub(super) fn split(source: &Source) -> Vec<Range<usize>> {
+    let length = source.text().len();
     let mut chunks = Vec::new();
-    let (mut start, mut at, mut has_content) = (0, 0, false);
-    for line in text.split_inclusive('\n') {
-        let end = at + line.len();
+    let (mut start, mut has_content) = (0, false);
+    let starts = source.line_starts();
+    let ends = starts.iter().skip(1).chain([&length]);
+    for (&at, &end) in starts.iter().zip(ends) {
+        let first = source.text().as_bytes().get(at).copied();
+        if has_content && !first.is_some_and(may_mark) {
+            continue;
+        }
+        let line = source.slice(at..end);
         let mark = line.trim_start_matches('\u{feff}');
         if is_marker(mark, "---") {
             if has_content {
@@ -24,10 +33,14 @@ pub(super) fn split(text: &str) -> Vec<Range<usize>> {
         } else if !line.trim().is_empty() && !line.starts_with(['#', '%']) {
             has_content = true;
         }
-        at = end;
     }
-    chunks.push(start..at);
+    chunks.push(start..length);
     chunks
+}
+
+/// Whether a line may be a marker that begins with this byte, which may be the first one of a byte order mark.
+fn may_mark(first: u8) -> bool {
+    matches!(first, b'-' | b'.' | 0xef)
 }
 
 fn is_marker(line: &str, marker: &str) -> bool {
@@ -37,12 +50,14 @@ fn is_marker(line: &str, marker: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::split;
+    use super::*;
 
     #[test]
     fn documents_begin_at_markers_in_the_first_column() {
         for (text, expected) in [
+            ("", vec![""]),
             ("a: 1\n", vec!["a: 1\n"]),
+            ("a: 1\n\u{feff}---\nb: 1", vec!["a: 1\n", "\u{feff}---\nb: 1"]),
             ("a: 1\n---\nb: 1\n", vec!["a: 1\n", "---\nb: 1\n"]),
             ("---\r\na: 1\r\n---\r\n", vec!["---\r\na: 1\r\n", "---\r\n"]),
             ("# c\n%YAML 1.2\n---\na: 1\n", vec!["# c\n%YAML 1.2\n---\na: 1\n"]),
@@ -52,7 +67,8 @@ mod tests {
             ),
             ("a: |\n  ---\n  x\n---x: 1\n", vec!["a: |\n  ---\n  x\n---x: 1\n"]),
         ] {
-            let chunks: Vec<_> = split(text).into_iter().map(|range| &text[range]).collect();
+            let source = Source::decode(&"a.yaml".into(), text.as_bytes()).unwrap();
+            let chunks: Vec<_> = split(&source).into_iter().map(|range| &text[range]).collect();
             assert_eq!(chunks, expected);
         }
     }
