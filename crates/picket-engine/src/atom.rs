@@ -32,6 +32,11 @@ impl View {
         Self(atom.index() * 2 + u32::from(synthetic))
     }
 
+    /// An atom from real addresses, and from made-up ones.
+    pub(crate) fn both(atom: AtomId) -> [Self; 2] {
+        [Self::of(atom, false), Self::of(atom, true)]
+    }
+
     pub(crate) fn atom(self) -> AtomId {
         AtomId(self.0 / 2)
     }

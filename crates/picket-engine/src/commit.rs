@@ -5,7 +5,7 @@ use std::net::IpAddr;
 
 use picket_net::Prefix;
 
-use crate::atom::Holder;
+use crate::atom::{Holder, View};
 use crate::delta::{Change, Delta, Journal, Touch};
 use crate::program::Program;
 use crate::slab::PodId;
@@ -141,7 +141,7 @@ impl Program {
         );
         let prefixes = journal.prefixes.into_iter().filter_map(|(prefix, before)| {
             let atom = self.atoms.exact(prefix);
-            let after = atom.map(|atom| self.region_identity(atom));
+            let after = atom.map(|atom| self.region_identity(View::of(atom, false)));
             (before != after).then_some(Change {
                 key: prefix,
                 before,

@@ -18,7 +18,8 @@ use crate::slab::{AtomId, BlockId, ClassId, GroupId, TermId};
 #[derive(Clone, Copy, Debug)]
 enum Member {
     Held(IpAddr, Holder),
-    Region(AtomId),
+    /// The addresses that nobody has, as blocks see them.
+    Region(View),
 }
 
 /// Members that are to have another identity.
@@ -157,7 +158,7 @@ impl Program {
         self.reidentify_views(&moved);
         self.identities.set_block(id, std::iter::empty());
         for (atom, prefix) in self.atoms.prune(&block) {
-            self.journal_prefix(prefix, self.regions.get(&atom).copied());
+            self.journal_prefix(prefix, self.regions.get(&View::of(atom, false)).copied());
             self.leave_region(atom);
         }
     }
@@ -175,10 +176,8 @@ impl Program {
         let mut moves = Moves::default();
         for &view in views {
             let blocks = self.atoms.class_of(view);
-            if !view.is_synthetic()
-                && let Some(selectors) = self.peers.class_of(Groups::EXTERNAL)
-            {
-                self.consider(&mut moves, Member::Region(view.atom()), (selectors, blocks));
+            if let Some(selectors) = self.peers.class_of(Groups::EXTERNAL) {
+                self.consider(&mut moves, Member::Region(view), (selectors, blocks));
             }
             for (address, holder) in self.atoms.holders(view.atom()) {
                 let seen = match holder {
@@ -197,17 +196,21 @@ impl Program {
         self.reidentify(moves, true);
     }
 
-    /// Gives the addresses of an atom that nobody has their identity.
+    /// Gives the addresses of an atom that nobody has their identity, real ones and those that picket made up.
     pub(crate) fn enter_region(&mut self, atom: AtomId) {
-        if let Some((selectors, blocks)) = self.wanted(Member::Region(atom)) {
-            let id = self.acquire_identity(selectors, blocks, 1);
-            self.regions.insert(atom, id);
+        for view in View::both(atom) {
+            if let Some((selectors, blocks)) = self.wanted(Member::Region(view)) {
+                let id = self.acquire_identity(selectors, blocks, 1);
+                self.regions.insert(view, id);
+            }
         }
     }
 
     fn leave_region(&mut self, atom: AtomId) {
-        if let Some(id) = self.regions.remove(&atom) {
-            self.release_identity(id);
+        for view in View::both(atom) {
+            if let Some(id) = self.regions.remove(&view) {
+                self.release_identity(id);
+            }
         }
     }
 
@@ -323,7 +326,7 @@ impl Program {
     fn current(&self, member: Member) -> Option<Identity> {
         match member {
             Member::Held(address, holder) => self.holder_identity(holder, address),
-            Member::Region(atom) => self.regions.get(&atom).copied(),
+            Member::Region(view) => self.regions.get(&view).copied(),
         }
     }
 
@@ -333,7 +336,7 @@ impl Program {
                 self.group_of_holder(holder)?,
                 self.view_of_holder(holder, address),
             ),
-            Member::Region(atom) => (Groups::EXTERNAL, View::of(atom, false)),
+            Member::Region(view) => (Groups::EXTERNAL, view),
         };
         Some((self.peers.class_of(group)?, self.atoms.class_of(view)))
     }
@@ -341,7 +344,11 @@ impl Program {
     fn set_current(&mut self, member: Member, before: Identity, after: Identity) {
         match member {
             Member::Held(address, holder) => self.journal_holder(address, Some(before), Some(holder)),
-            Member::Region(atom) => self.journal_prefix(self.atoms.prefix(atom), Some(before)),
+            Member::Region(view) if !view.is_synthetic() => {
+                self.journal_prefix(self.atoms.prefix(view.atom()), Some(before));
+            }
+            // No address of a packet has it.
+            Member::Region(_) => {}
         }
         self.put_current(member, Some(after));
     }
@@ -358,8 +365,8 @@ impl Program {
             (Member::Held(address, Holder::Node(node)), None) => {
                 self.nodes[node].identities.remove(&address);
             }
-            (Member::Region(atom), Some(id)) => drop(self.regions.insert(atom, id)),
-            (Member::Region(atom), None) => drop(self.regions.remove(&atom)),
+            (Member::Region(view), Some(id)) => drop(self.regions.insert(view, id)),
+            (Member::Region(view), None) => drop(self.regions.remove(&view)),
         }
     }
 

@@ -19,7 +19,7 @@ use crate::multimap::MultiMap;
 use crate::namespace::Namespaces;
 use crate::partition::Partition;
 use crate::policy::{LoweredRule, PolicyEntry};
-use crate::slab::{AtomId, GroupId, Interner, NodeId, PodId, PolicyId, Slab, TermId};
+use crate::slab::{GroupId, Interner, NodeId, PodId, PolicyId, Slab, TermId};
 use crate::subject::{SubjectKey, Subjects};
 use crate::term::SelectorIndex;
 use crate::{Identity, SubjectId};
@@ -90,8 +90,8 @@ pub struct Program {
     pub(crate) subjects: Subjects,
     pub(crate) atoms: Atoms,
     pub(crate) identities: Identities,
-    /// The identity of the addresses of each atom that nobody has.
-    pub(crate) regions: FxHashMap<AtomId, Identity>,
+    /// The identity of the addresses of each atom that nobody has, real and made up.
+    pub(crate) regions: FxHashMap<View, Identity>,
     /// The identities of addresses whose owners have several.
     pub(crate) shared: BTreeMap<IpAddr, Identity>,
     pub(crate) journal: Journal,
@@ -149,7 +149,13 @@ impl Program {
     /// An address that several have (clusters reuse them before the old pod is gone) may do only what all may.
     pub fn identity_of(&self, address: IpAddr) -> Identity {
         self.held_identity(address)
-            .unwrap_or_else(|| self.region_identity(self.atoms.find(address)))
+            .unwrap_or_else(|| self.region_identity(View::of(self.atoms.find(address), false)))
+    }
+
+    /// The identity that blocks give the address of a pod that is not managed, such as a hostNetwork pod, whoever else
+    /// has the address. If picket made it up, only blocks of every address hold it, and their exceptions count.
+    pub fn identity_by_address(&self, pod: &Pod, address: IpAddr) -> Identity {
+        self.region_identity(self.view_of(pod, address))
     }
 
     /// Every identity there is, ascending.
@@ -226,7 +232,7 @@ impl Program {
         let mut prefixes: Vec<_> = self
             .atoms
             .iter()
-            .map(|(atom, prefix)| (prefix, self.region_identity(atom)))
+            .map(|(atom, prefix)| (prefix, self.region_identity(View::of(atom, false))))
             .collect();
         prefixes.sort_unstable();
         prefixes
@@ -338,9 +344,9 @@ impl Program {
         }
     }
 
-    pub(crate) fn region_identity(&self, atom: AtomId) -> Identity {
-        // INVARIANT: every atom in the tree has one.
-        self.regions.get(&atom).copied().unwrap_or(Identity(0))
+    pub(crate) fn region_identity(&self, view: View) -> Identity {
+        // INVARIANT: both views of every atom in the tree have one.
+        self.regions.get(&view).copied().unwrap_or(Identity(0))
     }
 
     /// The groups of pods and nodes that an identity can have members in.

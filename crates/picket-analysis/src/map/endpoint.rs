@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
 use picket_cluster::{Pod, Snapshot};
-use picket_engine::{Identity, Program};
-use picket_net::{AddressSet, Family, Prefix};
+use picket_engine::Program;
+use picket_net::{AddressSet, Family};
 use picket_policy::Direction;
 use smol_str::SmolStr;
 
@@ -24,13 +24,12 @@ pub(super) struct Found {
 
 /// Pods, workloads and nodes.
 pub(super) fn of_cluster(snapshot: &Snapshot, program: &Program, classes: &mut Classes<'_>) -> Vec<Found> {
-    let regions = program.prefixes();
     let named = snapshot.live_pods().filter_map(|pod| pod.node.as_ref());
     let names: BTreeSet<_> = snapshot.nodes.keys().chain(named).collect();
     let numbers: BTreeMap<_, usize> = names.into_iter().zip(0..).collect();
     let number = |name: &SmolStr| numbers.get(name).copied();
     let pods = snapshot.live_pods().map(|pod| {
-        let class = classes.intern(class_of_pod(pod, program, &regions));
+        let class = classes.intern(class_of_pod(pod, program));
         let kind = if pod.is_workload() {
             EndpointKind::Workload
         } else {
@@ -86,21 +85,15 @@ pub(super) fn of_cluster(snapshot: &Snapshot, program: &Program, classes: &mut C
     found
 }
 
-fn class_of_pod(pod: &Pod, program: &Program, regions: &[(Prefix, Identity)]) -> Class {
+fn class_of_pod(pod: &Pod, program: &Program) -> Class {
     let entry = program.pod(&pod.object).filter(|_| pod.is_managed());
     let identities = Family::BOTH.map(|family| {
         let identity = match &entry {
             Some(entry) => entry.identity(family),
-            None => pod.addresses.of(family).and_then(|address| {
-                // Only blocks of every address can mean an address that picket made up.
-                let counts = |prefix: &Prefix| !pod.synthetic || prefix.length() == 0;
-                let holding = regions
-                    .iter()
-                    .filter(|(prefix, _)| counts(prefix) && prefix.contains(address));
-                holding
-                    .max_by_key(|(prefix, _)| prefix.length())
-                    .map(|(_, identity)| *identity)
-            }),
+            None => {
+                let address = pod.addresses.of(family);
+                address.map(|address| program.identity_by_address(pod, address))
+            }
         };
         identity.into_iter().collect()
     });

@@ -3,6 +3,7 @@ use std::collections::BTreeMap;
 use picket_cluster::{Endpoint, Flow, Semantics};
 use picket_engine::Engine;
 use picket_net::{Family, Protocol, parse_address};
+use picket_policy::ObjectRef;
 use picket_testing::build::{accept, block, node, pod, pods_in, policy};
 use picket_testing::generate::{Shape, snapshot as random};
 use picket_testing::{flows, snapshot};
@@ -151,6 +152,47 @@ fn own_nodes_and_their_pods_reach_each_other() {
         ]
     );
     assert!(map.contains(&"n1 → n2 any \"all\"".to_owned()));
+}
+
+#[test]
+fn exceptions_hold_for_a_made_up_address_of_a_host_network_pod() {
+    for (prefix, except, reaches) in [
+        ("0.0.0.0/0", vec![], true),
+        ("0.0.0.0/0", vec!["198.18.0.0/15"], false),
+        ("0.0.0.0/0", vec!["198.18.0.9/32", "10.0.0.0/8"], false),
+        ("0.0.0.0/0", vec!["10.0.0.0/8"], true),
+        ("198.18.0.0/15", vec![], false),
+    ] {
+        let rule = || accept().peer(block(prefix, &except));
+        let cluster = snapshot![
+            pod("x/a").label("app", "a").ip("10.0.0.1"),
+            pod("x/host").ip("198.18.0.9").synthetic().host_network(),
+            policy("x/p").selects("app=a").ingress(rule()).egress(rule()),
+            // Another block at the same place must not count.
+            policy("x/q")
+                .selects("app=a")
+                .ingress(accept().peer(block("198.18.0.0/24", &[])).port(Protocol::TCP, 1)),
+        ];
+        let map = connections(&as_json(&cluster, By::Pod));
+        let judged = |from: &str, to: &str| {
+            let end = |name| Endpoint::Pod(ObjectRef::new("Pod", "x", name));
+            let flow = Flow {
+                source: end(from),
+                destination: end(to),
+                family: Family::Ipv4,
+                protocol: Protocol::TCP,
+                port: 1,
+            };
+            picket_reference::judge(&cluster, &Semantics::default(), &flow)
+                .verdict()
+                .is_allow()
+        };
+        for (from, to) in [("host", "a"), ("a", "host")] {
+            let line = format!("x/{from} → x/{to} any \"all\"");
+            assert_eq!(map.contains(&line), reaches, "{prefix} {except:?}: {map:#?}");
+            assert_eq!(judged(from, to), reaches, "{prefix} {except:?}");
+        }
+    }
 }
 
 #[test]
