@@ -24,10 +24,13 @@ pub use self::kind::{is_cluster_kind, misnamed};
 use crate::Owner;
 use crate::written::{Spec, Written};
 
-/// Reads one object; `None` for kinds that say nothing about the cluster, and for an object whose namespace cannot be
-/// read, of which nothing can be used.
+/// Reads one object; `None` for kinds that say nothing about the cluster, for an object whose namespace cannot be read,
+/// of which nothing can be used, and for one of which a part could not be parsed: it may have had other labels.
 pub fn parse(manifest: &Manifest, diagnostics: &mut Vec<Diagnostic>) -> Option<Written> {
     let kind = Kind::of(group(manifest.api_version()), manifest.kind())?;
+    if manifest.is_broken() {
+        return None;
+    }
     let (mut reader, root) = manifest.reader();
     let written = read(manifest, kind, root, &mut reader);
     let mut found = reader.finish();

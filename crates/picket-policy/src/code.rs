@@ -38,7 +38,7 @@ codes! {
         "Manifests are UTF-8 text, with or without a byte order mark. Nothing of a file in another encoding is read; save it as UTF-8."
 
     SYNTAX "P002" "YAML that cannot be parsed"
-        "The document breaks the rules of YAML, so nothing of it is read; the other documents of the file are. The marked place is where the parser gave up: the mistake is there or just before it. Usual causes are tabs in the indentation, an indentation that fits no line above, and a quote or bracket that is not closed."
+        "The document breaks the rules of YAML. The other documents of the file are read, and so is every item of a list that stands on its own: in a list written with dashes all but the broken item, in JSON those before it. A note names the lines that are lost. A broken NetworkPolicy in YAML whose namespace and `spec` come before the mistake isolates the pods that it may select in both directions, and allows nothing; any other broken object is not read. The marked place is where the parser gave up: the mistake is there or just before it. Usual causes are tabs in the indentation, an indentation that fits no line above, and a quote or bracket that is not closed."
 
     ALIAS "P003" "An alias that cannot be expanded"
         "An alias (`*name`) stands for the value with the anchor `&name` before it in the same document. One that names no anchor, that contains itself, or whose expansion would make the document too big has no meaning; what contains it is treated as unreadable."
@@ -47,7 +47,7 @@ codes! {
         "One mapping has the same key twice. Tools disagree on which of the two counts, and `kubectl` refuses the document, so picket uses neither: the field is treated as unreadable."
 
     TOO_DEEP "P005" "Nesting that is too deep"
-        "The document nests lists and mappings deeper than any manifest does, so nothing of it is read."
+        "The document nests lists and mappings deeper than any manifest does. What is read of it is what would be after a syntax error (P002)."
 
     TAG "P006" "A YAML tag that has no meaning here"
         "Values may carry the tags of the YAML core schema, such as `!!str`. A value with another tag, or one that is not what its tag says, is treated as unreadable."

@@ -10,11 +10,14 @@ mod rule;
 mod types;
 
 use crate::dialect::{Lowered, Options};
-use crate::document::Manifest;
-use crate::header::{Scope, header};
+use crate::document::{Manifest, Value};
+use crate::header::{Header, Scope, header};
 use crate::label_selector::{self, Reading};
 use crate::reader::{Cursor, Fields, Reader, Unreadable};
-use crate::{Direction, NamespaceScope, Networks, PodSelector, Policy, Selector, Side, Tier, code};
+use crate::{
+    Direction, NamespaceScope, Networks, PodSelector, Policy, Requirement, Selector, Severity, Side, Tier,
+    code,
+};
 
 use types::{Certainty, Types};
 
@@ -39,6 +42,9 @@ fn policy(
     reader: &mut Reader<'_>,
 ) -> Result<Policy, Unreadable> {
     let mut fields = root.fields(reader)?;
+    if manifest.is_broken() {
+        return rest_of_policy(manifest, &mut fields, reader);
+    }
     let header = header(manifest, Scope::Namespaced, &mut fields, reader)?;
     let Some(spec) = fields.get("spec") else {
         return Err(reader.missing(
@@ -57,19 +63,62 @@ fn policy(
         reader.consequence(before, root, SAYS_LESS);
     }
     let spec = Spec::read(spec.fields(reader)?, misplaced, options, reader);
-    Ok(Policy {
-        subject: PodSelector {
-            namespaces: NamespaceScope::Named(header.object.namespace.clone()),
-            pods: spec.subject,
-        },
-        object: header.object,
-        position: header.position,
-        tier: Tier::NetworkPolicy,
-        priority: 0,
-        networks: Networks::Cluster,
-        ingress: spec.ingress,
-        egress: spec.egress,
-    })
+    Ok(spec.of(header))
+}
+
+/// Reads a policy of which a part could not be parsed: that part may have named more directions, and its rules may have
+/// been narrower, so it isolates in both directions and allows nothing.
+fn rest_of_policy(
+    manifest: &Manifest,
+    fields: &mut Fields<'_>,
+    reader: &mut Reader<'_>,
+) -> Result<Policy, Unreadable> {
+    if !fields.has("metadata") {
+        return Err(Unreadable);
+    }
+    let header = header(manifest, Scope::Namespaced, fields, reader)?;
+    let spec = fields.get("spec").ok_or(Unreadable)?;
+    let selector = spec.fields(reader)?.get("podSelector");
+    let is_known = selector
+        .as_ref()
+        .is_some_and(|at| at.node().value != Value::Unreadable);
+    let message = "a part of this policy cannot be parsed, so it isolates its pods in both directions and allows nothing";
+    let diagnostic = reader.report(code::UNREADABLE, Severity::Error, fields.cursor(), message);
+    if !is_known {
+        let note =
+            "its `podSelector` is not in the part that can be read: it isolates every pod of its namespace";
+        diagnostic.notes.push(note.to_owned());
+    }
+    let selector = selector.filter(|_| is_known);
+    let subject = selector.map_or_else(Selector::everything, |at| rest_of_subject(&at, reader));
+    let side = || Side {
+        isolates: true,
+        rules: Vec::new(),
+    };
+    let spec = Spec {
+        subject,
+        ingress: side(),
+        egress: side(),
+    };
+    Ok(spec.of(header))
+}
+
+/// The requirements that every selector with a lost part has which may be meant. A list of values is not among them: it
+/// may have had more.
+fn rest_of_subject(at: &Cursor<'_>, reader: &mut Reader<'_>) -> Selector {
+    let labels = at.node().get("matchLabels");
+    let label = |key: &str| labels.and_then(|labels| labels.get(key)?.as_str());
+    let requirements = subject(at, reader).selector;
+    let kept = requirements
+        .requirements()
+        .iter()
+        .filter(|requirement| match requirement {
+            Requirement::In(key, values) => {
+                label(key).is_some_and(|label| values.iter().all(|value| value == label))
+            }
+            Requirement::NotIn(..) | Requirement::Exists(_) | Requirement::DoesNotExist(_) => true,
+        });
+    kept.cloned().collect()
 }
 
 const SAYS_LESS: &str = "what it was meant to say is lost, so the policy allows nothing, and isolates its pods in \
@@ -115,6 +164,22 @@ impl Spec {
             ingress: side(ingress, Direction::Ingress),
             egress: side(egress, Direction::Egress),
             subject: subject.selector,
+        }
+    }
+
+    fn of(self, header: Header) -> Policy {
+        Policy {
+            subject: PodSelector {
+                namespaces: NamespaceScope::Named(header.object.namespace.clone()),
+                pods: self.subject,
+            },
+            object: header.object,
+            position: header.position,
+            tier: Tier::NetworkPolicy,
+            priority: 0,
+            networks: Networks::Cluster,
+            ingress: self.ingress,
+            egress: self.egress,
         }
     }
 }

@@ -183,6 +183,106 @@ proptest! {
     }
 }
 
+proptest! {
+    #![proptest_config(keeping_failures())]
+
+    #[test]
+    fn a_syntax_error_never_widens(
+        policy in policy(), place in any::<Index>(), slip in slip(), block in any::<bool>(),
+    ) {
+        let sound = lowered(&policy.to_string()).expect("it is a policy").expect("it is sound");
+        let text = if block { in_block_style(&policy, 0) } else { format!("{policy:#}\n") };
+        let text = slip.in_text(&text, 0..text.len(), place);
+        let (manifests, diagnostics) = read(&Arc::from("a.yaml"), text.as_bytes());
+        for manifest in manifests.iter().filter(|manifest| manifest.is_broken()) {
+            let policy = lower(manifest, Options::default()).and_then(|lowered| lowered.policy);
+            if let Some(broken) = policy {
+                prop_assert!(is_narrower(&broken, &sound), "{text}\n{broken:#?}\n{sound:#?}");
+            }
+        }
+        prop_assert!(manifests.iter().all(|manifest| !manifest.is_broken()) || !diagnostics.is_empty());
+    }
+
+    #[test]
+    fn a_syntax_error_in_an_item_loses_no_other(policy in policy(), place in any::<Index>(), slip in slip()) {
+        let items = json!([neighbour("before"), policy, neighbour("after")]);
+        let text = in_block_style(&json!({"apiVersion": "v1", "items": items, "kind": "List"}), 0);
+        let start = text.match_indices("\n- ").nth(1).expect("there are three items").0 + 3;
+        let end = text.match_indices("\n- ").nth(2).expect("there are three items").0;
+        let text = slip.in_text(&text, start..end, place);
+        let (manifests, diagnostics) = read(&Arc::from("a.yaml"), text.as_bytes());
+        let whole = |name: &str| manifests.iter().any(|manifest| {
+            let metadata = manifest.root().get("metadata").and_then(|metadata| metadata.get("name"));
+            !manifest.is_broken() && metadata.and_then(|name| name.as_str()).is_some_and(|found| found == name)
+        });
+        prop_assert!(whole("before") && whole("after"), "{text}\n{diagnostics:#?}");
+    }
+}
+
+/// A slip of the hand that brackets, quotes and indentation do not survive.
+#[derive(Clone, Debug)]
+enum Slip {
+    /// One character is missing.
+    Lose,
+    /// One is too much.
+    Add(char),
+}
+
+fn slip() -> impl Strategy<Value = Slip> {
+    let marks = prop::sample::select("\"'{}[],:-".chars().collect::<Vec<_>>());
+    prop_oneof![Just(Slip::Lose), marks.prop_map(Slip::Add)]
+}
+
+impl Slip {
+    /// The text with the slip somewhere in `range`, at a character that structures it. No other character is touched:
+    /// another letter is another policy.
+    fn in_text(&self, text: &str, range: std::ops::Range<usize>, place: Index) -> String {
+        let marks: Vec<_> = text
+            .char_indices()
+            .filter(|(at, mark)| range.contains(at) && "\"'{}[],: \n".contains(*mark))
+            .collect();
+        let (at, mark) = marks[place.index(marks.len())];
+        match self {
+            Self::Lose => [&text[..at], &text[at + mark.len_utf8()..]].concat(),
+            Self::Add(mark) => format!("{}{mark}{}", &text[..at], &text[at..]),
+        }
+    }
+}
+
+fn neighbour(name: &str) -> Value {
+    json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": {"a": "b"}}})
+}
+
+/// JSON as YAML with a line for each value.
+fn in_block_style(value: &Value, indent: usize) -> String {
+    let pad = " ".repeat(indent);
+    let below = |value: &Value, indent| match value {
+        Value::Object(fields) if !fields.is_empty() => format!("\n{}", in_block_style(value, indent)),
+        Value::Array(items) if !items.is_empty() => format!("\n{}", in_block_style(value, indent)),
+        scalar => format!(" {scalar}\n"),
+    };
+    match value {
+        Value::Object(fields) => fields
+            .iter()
+            .map(|(key, value)| {
+                let deeper = if value.is_array() { indent } else { indent + 2 };
+                format!("{pad}{key}:{}", below(value, deeper))
+            })
+            .collect(),
+        Value::Array(items) => items
+            .iter()
+            .map(|item| {
+                let text = match item {
+                    Value::Object(fields) if !fields.is_empty() => in_block_style(item, indent + 2),
+                    scalar => format!("{}{scalar}\n", " ".repeat(indent + 2)),
+                };
+                format!("{pad}- {}", &text[indent + 2..])
+            })
+            .collect(),
+        scalar => format!("{pad}{scalar}\n"),
+    }
+}
+
 /// The object with one field moved to the next mapping around the one that it stands in.
 ///
 /// The same object when there is none, when that has such a field, or when the field has a meaning there as well.

@@ -1,6 +1,7 @@
 //! From parser events to a tree: aliases, merge keys, unique keys, bounds.
 
 mod mapping;
+mod rest;
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -22,34 +23,73 @@ const MAX_ALIASED_NODES: usize = 100_000;
 /// YAML allows keys of 1,024 characters; JSON has no bound, and this one only guards time.
 const MAX_KEY_LENGTH: usize = 1 << 16;
 
+/// A document, or what is left of one that cannot be parsed.
+pub(super) struct Root {
+    pub(super) node: Node,
+    /// Where the objects in it begin of which a part is missing, ascending.
+    pub(super) broken: Vec<usize>,
+    /// Whether it is a list, even if that cannot be read of its kind.
+    pub(super) is_list: bool,
+}
+
 /// Parses a range of the text, and returns the documents in it that have a value.
-pub(super) fn compose(source: &Source, chunk: Range<usize>, diagnostics: &mut Vec<Diagnostic>) -> Vec<Node> {
+pub(super) fn compose(source: &Source, chunk: Range<usize>, diagnostics: &mut Vec<Diagnostic>) -> Vec<Root> {
     let mut roots = Vec::new();
     let mut start = chunk.start;
     loop {
         let text = source.slice(start..chunk.end);
-        let mut composer = Composer::new(source, start, diagnostics);
+        let mut problems = Vec::new();
+        let mut composer = Composer::new(source, start, &mut problems);
         let stop = composer.run(text);
-        let progressed = !composer.roots.is_empty();
-        roots.append(&mut composer.roots);
-        let Err(Stop { at, kind }) = stop else { break };
+        let open = std::mem::take(&mut composer.stack);
+        let mut found: Vec<_> = std::mem::take(&mut composer.roots)
+            .into_iter()
+            .map(Root::whole)
+            .collect();
         // JSON values may follow one another without a marker, as `kubectl` reads them.
-        let next_json = text.trim_start().starts_with('{') && source.slice(at..chunk.end).starts_with('{');
-        match kind {
-            Some(ErrorKind::ExpectedDocumentStart) if progressed && next_json => start = at,
-            Some(kind) => {
-                diagnostics.push(syntax_error(source, at, chunk.end, &kind));
-                break;
+        let is_json = |text: &str| text.trim_start().starts_with('{');
+        let next = match stop {
+            Ok(()) => None,
+            Err(Stop {
+                at,
+                kind: Some(ErrorKind::ExpectedDocumentStart),
+            }) if !found.is_empty() && is_json(text) && source.slice(at..chunk.end).starts_with('{') => {
+                Some(at)
             }
+            Err(stop) => {
+                // Whatever else follows a value is no document.
+                found.truncate(1);
+                let rest = match found.pop() {
+                    Some(before) => rest::after(source, before, chunk.end, &stop, &mut problems),
+                    None => rest::of_document(source, start..chunk.end, &stop, open, &mut problems),
+                };
+                found.extend(rest);
+                None
+            }
+        };
+        roots.extend(found);
+        diagnostics.extend(problems);
+        match next {
+            Some(at) => start = at,
             None => break,
         }
     }
-    roots.retain(|root| !root.is_null());
+    roots.retain(|root| !root.node.is_null());
     roots
 }
 
-fn syntax_error(source: &Source, at: usize, end: usize, kind: &ErrorKind) -> Diagnostic {
-    let rest = source.slice(at..end);
+impl Root {
+    fn whole(node: Node) -> Self {
+        Self {
+            node,
+            broken: Vec::new(),
+            is_list: false,
+        }
+    }
+}
+
+fn syntax_error(source: &Source, at: usize, kind: &ErrorKind) -> Diagnostic {
+    let rest = source.slice(at..source.text().len());
     let width = rest.chars().next().map_or(0, char::len_utf8);
     Diagnostic::new(
         code::SYNTAX,
@@ -57,7 +97,6 @@ fn syntax_error(source: &Source, at: usize, end: usize, kind: &ErrorKind) -> Dia
         format!("the YAML cannot be parsed: {kind}"),
     )
     .mark(source.span(at..at + width), "the parser gave up here")
-    .note("nothing of this document is read")
 }
 
 /// Why composing ended early; `kind` is absent when the reason has been reported.

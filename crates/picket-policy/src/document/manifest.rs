@@ -2,6 +2,7 @@
 
 use smol_str::SmolStr;
 
+use super::compose::Root;
 use super::node::{Node, Value};
 use super::source::Source;
 use crate::{Code, Diagnostic, Position, Severity, code, name};
@@ -13,6 +14,7 @@ pub struct Manifest {
     root: Node,
     api_version: SmolStr,
     kind: SmolStr,
+    is_broken: bool,
 }
 
 impl Manifest {
@@ -36,6 +38,11 @@ impl Manifest {
         &self.kind
     }
 
+    /// Whether a part of it could not be parsed, which a diagnostic says: what its fields do not say, it may have said.
+    pub fn is_broken(&self) -> bool {
+        self.is_broken
+    }
+
     /// The line on which its first key stands.
     pub fn position(&self) -> Position {
         self.source.position(self.root.range.start)
@@ -51,76 +58,109 @@ struct Defaults {
 /// Turns a document into the objects it holds: itself, or the items of the list that it is.
 pub(super) fn flatten(
     source: &Source,
-    root: Node,
+    root: Root,
     manifests: &mut Vec<Manifest>,
     diagnostics: &mut Vec<Diagnostic>,
 ) {
-    take(source, root, None, manifests, diagnostics);
+    let mut flattening = Flattening {
+        source,
+        broken: &root.broken,
+        manifests,
+        diagnostics,
+    };
+    if root.is_list {
+        flattening.take_rest_of_list(&root.node);
+    } else {
+        flattening.take(root.node, None);
+    }
 }
 
-fn take(
-    source: &Source,
-    root: Node,
-    defaults: Option<&Defaults>,
-    manifests: &mut Vec<Manifest>,
-    diagnostics: &mut Vec<Diagnostic>,
-) {
-    let mut report = |code: Code, message: String, node: &Node| {
-        let diagnostic = Diagnostic::new(code, Severity::Error, message);
-        diagnostics.push(
-            diagnostic
-                .mark(source.span(node.range.clone()), "")
-                .note("nothing of it is read"),
-        );
-    };
-    match &root.value {
-        Value::Mapping(_) => {}
-        // Reported where it was found.
-        Value::Unreadable => return,
-        other => {
-            let message = format!(
-                "an object with `apiVersion` and `kind` must be a mapping, not a value of type {}",
-                other.type_name()
-            );
-            return report(code::NOT_AN_OBJECT, message, &root);
+struct Flattening<'a> {
+    source: &'a Source,
+    /// Where the objects begin of which a part is missing.
+    broken: &'a [usize],
+    manifests: &'a mut Vec<Manifest>,
+    diagnostics: &'a mut Vec<Diagnostic>,
+}
+
+impl Flattening<'_> {
+    fn take(&mut self, root: Node, defaults: Option<&Defaults>) {
+        let is_broken = self.broken.binary_search(&root.range.start).is_ok();
+        match &root.value {
+            Value::Mapping(_) => {}
+            // Reported where it was found.
+            Value::Unreadable => return,
+            _ if is_broken => return,
+            other => {
+                let message = format!(
+                    "an object with `apiVersion` and `kind` must be a mapping, not a value of type {}",
+                    other.type_name()
+                );
+                return self.report(code::NOT_AN_OBJECT, message, &root);
+            }
         }
-    }
-    let (kind, api_version) = match kind_and_version(&root, defaults) {
-        Ok(named) => named,
-        Err(missing) => {
-            let head = first_line(source, &root);
-            return report(code::NO_KIND, format!("the object {missing}"), &head);
+        let (kind, api_version) = match kind_and_version(&root, defaults) {
+            Ok(named) => named,
+            // That they are missing follows from what has been reported.
+            Err(_) if is_broken => return,
+            Err(missing) => {
+                let head = first_line(self.source, &root);
+                return self.report(code::NO_KIND, format!("the object {missing}"), &head);
+            }
+        };
+        let items = root.get("items");
+        if let (Some(item_kind), Some(items)) = (kind.strip_suffix("List"), items) {
+            self.take_items(items, item_kind, &api_version);
+            return;
         }
-    };
-    let items = root.get("items");
-    let (Some(item_kind), Some(items)) = (kind.strip_suffix("List"), items) else {
-        manifests.push(Manifest {
-            source: source.clone(),
+        self.manifests.push(Manifest {
+            source: self.source.clone(),
             root,
             api_version,
             kind,
+            is_broken,
         });
-        return;
-    };
-    let typed = Defaults {
-        api_version,
-        kind: item_kind.into(),
-    };
-    let defaults = (!item_kind.is_empty()).then_some(&typed);
-    match &items.value {
-        Value::Sequence(items) => {
-            for item in items.iter() {
-                take(source, item.clone(), defaults, manifests, diagnostics);
+    }
+
+    fn take_items(&mut self, items: &Node, kind: &str, api_version: &SmolStr) {
+        let typed = Defaults {
+            api_version: api_version.clone(),
+            kind: kind.into(),
+        };
+        let defaults = (!kind.is_empty()).then_some(&typed);
+        match &items.value {
+            Value::Sequence(items) => {
+                for item in items.iter() {
+                    self.take(item.clone(), defaults);
+                }
+            }
+            Value::Null | Value::Unreadable => {}
+            other => {
+                let message = format!(
+                    "`items` must be a list, not a value of type {}",
+                    other.type_name()
+                );
+                self.report(code::NOT_AN_OBJECT, message, items);
             }
         }
-        Value::Null | Value::Unreadable => {}
-        other => {
-            let message = format!(
-                "`items` must be a list, not a value of type {}",
-                other.type_name()
-            );
-            report(code::NOT_AN_OBJECT, message, items);
+    }
+
+    /// The items of a list whose `kind` may stand in the part that could not be parsed. Nothing else has `items`.
+    fn take_rest_of_list(&mut self, root: &Node) {
+        let (kind, api_version) = kind_and_version(root, None).unwrap_or_default();
+        let kind = kind.strip_suffix("List").unwrap_or_default();
+        if let Some(items) = root.get("items") {
+            self.take_items(items, kind, &api_version);
         }
+    }
+
+    fn report(&mut self, code: Code, message: String, node: &Node) {
+        let diagnostic = Diagnostic::new(code, Severity::Error, message);
+        self.diagnostics.push(
+            diagnostic
+                .mark(self.source.span(node.range.clone()), "")
+                .note("nothing of it is read"),
+        );
     }
 }
 

@@ -126,6 +126,84 @@ fn one_bad_document_loses_no_other() {
     }
 }
 
+/// The names of the objects, with `?` after those of which a part is missing.
+fn kept(text: &str) -> (String, String) {
+    let (manifests, diagnostics) = parse(text);
+    let names = manifests.iter().map(|manifest| {
+        let name = manifest
+            .root()
+            .get("metadata")
+            .and_then(|metadata| metadata.get("name"));
+        let name = name
+            .and_then(|name| name.as_str())
+            .map_or("", |name| name.as_str());
+        format!("{name}{}", if manifest.is_broken() { "?" } else { "" })
+    });
+    let notes = diagnostics.iter().flat_map(|found| found.notes.clone());
+    (
+        names.collect::<Vec<_>>().join(" "),
+        notes.collect::<Vec<_>>().join("; "),
+    )
+}
+
+#[test]
+fn a_broken_item_loses_no_other_of_its_list() {
+    let item = |name: &str, rest: &str| {
+        format!("- apiVersion: v1\n  kind: K\n  metadata: {{name: {name}}}\n  x: {rest}\n")
+    };
+    for (broken, expected, lines) in [
+        (item("b", "'y"), "a b? c", "lines 7 to 10 are not read: K `b`"),
+        (item("b", "[y"), "a b? c", "lines 7 to 10 are not read: K `b`"),
+        (item("b", "y: z"), "a b? c", "lines 7 to 10 are not read: K `b`"),
+        (
+            item("b", "y\n z: 1"),
+            "a b? c",
+            "lines 7 to 11 are not read: K `b`",
+        ),
+        (item("b", "y\nz"), "a b? c", "lines 7 to 11 are not read: K `b`"),
+        ("- {}}\n".to_owned(), "a c", "lines 7 to 7 are not read"),
+    ] {
+        for (head, tail) in [
+            ("apiVersion: v1\nitems:\n", "kind: List\nmetadata: {}\n"),
+            ("apiVersion: v1\nkind: List\nitems:\n", ""),
+        ] {
+            let text = [head, &item("a", "1"), &broken, &item("c", "1"), tail].concat();
+            let lines = match tail {
+                "" => lines
+                    .replace('7', "8")
+                    .replace("10", "x")
+                    .replace("11", "12")
+                    .replace('x', "11"),
+                _ => lines.to_owned(),
+            };
+            assert_eq!(kept(&text), (expected.to_owned(), lines), "{text}");
+        }
+    }
+}
+
+#[test]
+fn json_lists_keep_the_items_before_a_broken_one() {
+    let item = |name: &str| {
+        format!("{{\"kind\": \"K\", \"apiVersion\": \"v1\", \"metadata\": {{\"name\": \"{name}\"}}}}")
+    };
+    let (a, b, c) = (item("a"), item("b"), item("c"));
+    for (items, expected) in [
+        (format!("{a},\n{},\n{c}", b.replace("\"}}", "}}")), "a"),
+        (format!("{a},\n{},\n{c}", b.replace("}}", "}")), "a"),
+        (format!("{a},\n{b}, \"x\": 1}},\n{c}"), "a"),
+        (format!("{a}\n{b},\n{c}"), ""),
+    ] {
+        let (names, notes) = kept(&format!(
+            "{{\"items\": [\n{items}], \"kind\": \"List\", \"apiVersion\": \"v1\"}}"
+        ));
+        assert_eq!(names, expected, "{items}");
+        assert!(
+            notes.starts_with("lines ") && notes.contains(" are not read"),
+            "{notes}"
+        );
+    }
+}
+
 #[test]
 fn a_syntax_error_is_placed_in_the_file() {
     let (_, diagnostics) = parse("apiVersion: v1\nkind: é\n---\nü:\n\t- b\n");

@@ -225,3 +225,45 @@ fn without_a_readable_spec_or_namespace_there_is_no_policy() {
     let note = "nobody can tell which pods the policy is about, so it isolates nothing";
     assert_eq!(diagnostics[1].notes, [note]);
 }
+
+#[test]
+fn a_policy_that_breaks_off_isolates_what_it_may_select() {
+    let head = "apiVersion: networking.k8s.io/v1\nkind: NetworkPolicy\n";
+    let web = "metadata:\n  name: web\n  namespace: shop\n";
+    let selector = "  podSelector:\n    matchLabels:\n      app: web\n    matchExpressions:\n    - {key: a, operator: In, values: [b]}\n    - {key: c, operator: Exists}\n";
+    for (text, expected) in [
+        (
+            format!("{web}spec:\n{selector}  policyTypes: [Ingress]\n  ingress:\n  - from: [}}\n"),
+            Some("shop/app=web,c"),
+        ),
+        (
+            format!("{web}spec:\n{selector}  ingress:\n  - from:\n   - x\n"),
+            Some("shop/app=web,c"),
+        ),
+        (format!("{web}spec:\n{selector}   x: y\n"), Some("shop/<all>")),
+        (
+            format!("{web}spec:\n  podSelector:\n    matchLabels:\n      app: 'web\n"),
+            Some("shop/<all>"),
+        ),
+        (format!("{web}spec:\n  ingress: [\n"), Some("shop/<all>")),
+        (format!("{web}spec: [\n"), None),
+        (format!("{web}x: [\nspec: {{}}\n"), None),
+        ("metadata:\n  name: 'web\nspec: {}\n".to_owned(), None),
+        (format!("spec:\n{selector}metadata: [\n"), None),
+    ] {
+        let (policy, diagnostics) = lowered(&format!("{head}{text}"), Options::default());
+        assert_eq!(diagnostics[0].code, code::SYNTAX, "{text}");
+        let note = "lines 1 to ";
+        assert!(diagnostics[0].notes[0].starts_with(note), "{:?}", diagnostics[0]);
+        assert_eq!(diagnostics[1].code, code::UNREADABLE, "{text}");
+        let left = policy.map(|policy| {
+            assert!(policy.ingress.isolates && policy.egress.isolates, "{text}");
+            assert!(
+                policy.ingress.rules.is_empty() && policy.egress.rules.is_empty(),
+                "{text}"
+            );
+            show(&policy).split(" | ").next().unwrap().to_owned()
+        });
+        assert_eq!(left.as_deref(), expected, "{text}");
+    }
+}
