@@ -34,46 +34,21 @@ pub(super) struct Root {
 
 /// Parses a range of the text, and returns the documents in it that have a value.
 pub(super) fn compose(source: &Source, chunk: Range<usize>, diagnostics: &mut Vec<Diagnostic>) -> Vec<Root> {
-    let mut roots = Vec::new();
-    let mut start = chunk.start;
-    loop {
-        let text = source.slice(start..chunk.end);
-        let mut problems = Vec::new();
-        let mut composer = Composer::new(source, start, &mut problems);
-        let stop = composer.run(text);
-        let open = std::mem::take(&mut composer.stack);
-        let mut found: Vec<_> = std::mem::take(&mut composer.roots)
-            .into_iter()
-            .map(Root::whole)
-            .collect();
-        // JSON values may follow one another without a marker, as `kubectl` reads them.
-        let is_json = |text: &str| text.trim_start().starts_with('{');
-        let next = match stop {
-            Ok(()) => None,
-            Err(Stop {
-                at,
-                kind: Some(ErrorKind::ExpectedDocumentStart),
-            }) if !found.is_empty() && is_json(text) && source.slice(at..chunk.end).starts_with('{') => {
-                Some(at)
-            }
-            Err(stop) => {
-                // Whatever else follows a value is no document.
-                found.truncate(1);
-                let rest = match found.pop() {
-                    Some(before) => rest::after(source, before, chunk.end, &stop, &mut problems),
-                    None => rest::of_document(source, start..chunk.end, &stop, open, &mut problems),
-                };
-                found.extend(rest);
-                None
-            }
+    let mut problems = Vec::new();
+    let mut composer = Composer::new(source, chunk.start, &mut problems);
+    let stop = composer.run(source.slice(chunk.clone()));
+    let open = std::mem::take(&mut composer.stack);
+    let mut roots: Vec<_> = composer.roots.into_iter().map(Root::whole).collect();
+    if let Err(stop) = stop {
+        // Whatever else follows a value is no document.
+        roots.truncate(1);
+        let rest = match roots.pop() {
+            Some(before) => rest::after(source, before, chunk.end, &stop, &mut problems),
+            None => rest::of_document(source, chunk, &stop, open, &mut problems),
         };
-        roots.extend(found);
-        diagnostics.extend(problems);
-        match next {
-            Some(at) => start = at,
-            None => break,
-        }
+        roots.extend(rest);
     }
+    diagnostics.extend(problems);
     roots.retain(|root| !root.node.is_null());
     roots
 }

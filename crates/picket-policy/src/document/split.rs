@@ -2,13 +2,47 @@
 
 use std::ops::Range;
 
+use serde::de::IgnoredAny;
+
 use super::source::Source;
 
-/// The byte ranges of the documents of a file.
+/// The byte ranges of the documents of a file: what markers separate, and the JSON objects within that.
+pub(super) fn split(source: &Source) -> Vec<Range<usize>> {
+    let chunks = at_markers(source).into_iter();
+    chunks
+        .flat_map(|chunk| between_objects(source.text(), chunk))
+        .collect()
+}
+
+/// Cuts where one JSON object follows another without a marker, as `kubectl` reads them.
 ///
+/// The YAML parser must not look for these places: it reads on to the end of a line before it gives back the first
+/// object there, so that asking it object by object costs the square of the line.
+fn between_objects(text: &str, chunk: Range<usize>) -> Vec<Range<usize>> {
+    let (mut objects, mut start) = (Vec::new(), chunk.start);
+    while let Some(length) = text.get(start..chunk.end).and_then(object_before_another) {
+        objects.push(start..start + length);
+        start += length;
+    }
+    objects.push(start..chunk.end);
+    objects
+}
+
+/// The length of the JSON object at the start of the text, if another follows it.
+fn object_before_another(text: &str) -> Option<usize> {
+    let opens = |text: &str| text.trim_start().starts_with('{');
+    if !opens(text) {
+        return None;
+    }
+    let mut values = serde_json::Deserializer::from_str(text).into_iter::<IgnoredAny>();
+    values.next()?.ok()?;
+    let length = values.byte_offset();
+    opens(text.get(length..)?).then_some(length)
+}
+
 /// `---` and `...` at the start of a line end a document wherever they stand: YAML forbids them there inside any
 /// scalar (YAML 1.2.2 §9.1.2). Directives stay with the `---` that follows them.
-pub(super) fn split(source: &Source) -> Vec<Range<usize>> {
+fn at_markers(source: &Source) -> Vec<Range<usize>> {
     let length = source.text().len();
     let mut chunks = Vec::new();
     let (mut start, mut has_content) = (0, false);
@@ -65,6 +99,10 @@ mod tests {
                 "a: 1\n...\n%YAML 1.2\n---\nb: 1",
                 vec!["a: 1\n...\n", "%YAML 1.2\n---\nb: 1"],
             ),
+            ("{}{\"a\": [{}]} \n{}", vec!["{}", "{\"a\": [{}]}", " \n{}"]),
+            ("---\n{}\n{}", vec!["---\n{}\n{}"]),
+            ("{\"a\": \"}{\"}: {}", vec!["{\"a\": \"}{\"}: {}"]),
+            ("{a: '}{'}{}", vec!["{a: '}{'}{}"]),
             ("a: |\n  ---\n  x\n---x: 1\n", vec!["a: |\n  ---\n  x\n---x: 1\n"]),
         ] {
             let source = Source::decode(&"a.yaml".into(), text.as_bytes()).unwrap();

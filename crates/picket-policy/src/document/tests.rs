@@ -93,6 +93,13 @@ fn values_keys_aliases_and_merges_are_expanded() {
 }
 
 #[test]
+fn json_objects_in_one_line_do_not_cost_its_square() {
+    let objects = 5_000;
+    let (manifests, diagnostics) = parse(&"{\"kind\":\"K\",\"apiVersion\":\"v1\"} ".repeat(objects));
+    assert_eq!((manifests.len(), codes(&diagnostics)), (objects, vec![]));
+}
+
+#[test]
 fn json_is_read_like_yaml() {
     let text = "{\n\t\"kind\": \"K\",\r\n\t\"apiVersion\": \"v1\",\n\t\"x\": {\"a\": \"\\ud83d\\ude00\\/\", \"n\": -1.5e3, \"y\":null}}\n";
     let (manifests, diagnostics) = parse(&format!("{text}{text}\n{text}"));
