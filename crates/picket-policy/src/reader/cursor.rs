@@ -210,11 +210,12 @@ impl<'a> Fields<'a> {
     pub fn unknown(&self, others: &[&'static str], reader: &mut Reader<'_>) -> Vec<UnknownField> {
         let mut found = Vec::new();
         let exists = |name: &str| self.known.iter().chain(others).any(|known| *known == name);
+        let absent = self.known.iter().chain(others).copied();
+        let absent = absent.filter(|known| !self.entries.iter().any(|entry| entry.key == *known));
+        let absent: Vec<&'static str> = absent.collect();
         for entry in self.entries.iter().filter(|entry| !exists(&entry.key)) {
             let name = &entry.key;
-            let absent = self.known.iter().chain(others).copied();
-            let absent = absent.filter(|known| !self.entries.iter().any(|entry| entry.key == *known));
-            let suggestion = nearest(name, absent.collect::<Vec<&'static str>>());
+            let suggestion = nearest(name, absent.iter().copied());
             let path = self.at.path.field(name);
             let span = reader.source().span(entry.key_range.clone());
             let diagnostic = reader.report_at(

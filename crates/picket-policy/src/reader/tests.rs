@@ -153,6 +153,22 @@ fn unknown_fields_are_those_neither_asked_for_nor_named() {
 }
 
 #[test]
+fn many_unknown_fields_do_not_cost_their_square() {
+    let count = 20_000;
+    let written: Vec<_> = (0..count).map(|number| format!("f{number}: 1")).collect();
+    let (found, diagnostics) = x(&format!("x: {{{}}}", written.join(", ")), |x, reader| {
+        let mut fields = x.fields(reader)?;
+        assert!(
+            ["name", "ports", "image", "env"]
+                .into_iter()
+                .all(|name| fields.get(name).is_none())
+        );
+        Ok(fields.unknown(&["args", "command"], reader))
+    });
+    assert_eq!((found.unwrap().len(), diagnostics.len()), (count, count));
+}
+
+#[test]
 fn null_is_missing_and_what_the_parser_reported_is_not_reported_again() {
     let manifest = manifest("z: null");
     let (mut reader, root) = manifest.reader();
