@@ -179,7 +179,7 @@ pub(crate) fn allowed(program: &Program, subject: &SubjectKey) -> Allowed {
     } else {
         Arc::new(AllowSet::everything())
     };
-    let isolated = program.isolates(subject);
+    let isolated = subject.isolated;
     if isolated {
         for step in union_of_accepts(program, subject) {
             fold.step(&step);

@@ -129,6 +129,24 @@ impl Program {
         changes
     }
 
+    /// The subjects that were there before and are there still, and whose policies say something else now.
+    fn changed_subjects(&self, journal: &Journal) -> Vec<SubjectId> {
+        let named = &journal.changed_subjects;
+        let mut changed: Vec<_> = if journal.universal.is_empty() {
+            let live = named
+                .iter()
+                .filter(|&&subject| self.subjects.key(subject).is_some());
+            live.copied().collect()
+        } else {
+            let reached = self.subjects.iter().filter(|(subject, key)| {
+                journal.universal.iter().any(|reach| reach.includes(key)) || named.contains(subject)
+            });
+            reached.map(|(subject, _)| subject).collect()
+        };
+        changed.retain(|&subject| !journal.subjects.is_new(subject));
+        changed
+    }
+
     /// Ends an event: settles what it touched and says what changed.
     pub(crate) fn commit(&mut self) -> Delta {
         let addresses = self.changed_addresses();
@@ -139,6 +157,7 @@ impl Program {
                 ..Journal::default()
             },
         );
+        let changed_subjects = self.changed_subjects(&journal);
         let prefixes = journal.prefixes.into_iter().filter_map(|(prefix, before)| {
             let atom = self.atoms.exact(prefix);
             let after = atom.map(|atom| self.region_identity(View::of(atom, false)));
@@ -162,14 +181,11 @@ impl Program {
             })
             .collect();
         pods.sort_by(|one, other| one.key.cmp(&other.key));
-        let changed = journal.changed_subjects.into_iter();
-        let changed = changed
-            .filter(|&subject| !journal.subjects.is_new(subject) && self.subjects.key(subject).is_some());
         let delta = Delta {
             addresses,
             prefixes,
             identities: journal.identities.finish(),
-            changed_subjects: changed.collect(),
+            changed_subjects,
             subjects: journal.subjects.finish(),
             pods,
             nodes: journal.nodes.into_iter().collect(),

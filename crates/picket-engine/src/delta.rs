@@ -10,6 +10,7 @@ use smol_str::SmolStr;
 
 use crate::atom::Holder;
 use crate::slab::PodId;
+use crate::universal::Reach;
 use crate::{Identity, SubjectId};
 
 /// What one event changed in a [`crate::Program`]. Every list is sorted and without repetitions.
@@ -113,6 +114,8 @@ pub(crate) struct Journal {
     pub(crate) identities: Tally<Identity>,
     pub(crate) subjects: Tally<SubjectId>,
     pub(crate) changed_subjects: BTreeSet<SubjectId>,
+    /// Which other subjects changed, by what makes them.
+    pub(crate) universal: Vec<Reach>,
     pub(crate) pods: BTreeMap<PodId, (ObjectRef, Option<PodState>)>,
     pub(crate) nodes: BTreeSet<SmolStr>,
     pub(crate) policies: BTreeSet<ObjectRef>,

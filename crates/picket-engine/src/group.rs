@@ -135,6 +135,10 @@ impl Groups {
         Some(group)
     }
 
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (GroupId, &Group)> {
+        self.entries.iter()
+    }
+
     /// The distinct ports of a name.
     pub(crate) fn ports_named(&self, name: &str) -> Vec<NamedPort> {
         let ports = self.by_port.get(name).into_iter();

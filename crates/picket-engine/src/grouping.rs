@@ -1,6 +1,6 @@
 //! Writes: pods that join and leave groups, and the subjects that follow.
 
-use picket_cluster::Pod;
+use picket_cluster::{NamedPort, Pod};
 use picket_policy::{Direction, Tier};
 use rustc_hash::FxHashMap;
 
@@ -222,31 +222,40 @@ impl Program {
             // Isolation is final.
             Tier::Baseline => !isolated,
         });
-        if policies.is_empty() {
+        if policies.is_empty() && !self.universal.speaks(direction) {
             return None;
         }
         policies.sort_unstable_by(|&one, &other| self.policies[one].rank().cmp(&self.policies[other].rank()));
-        let names_ports = |&id: &PolicyId| self.policies[id].side(direction).names_ports();
-        let ports = if direction == Direction::Ingress && policies.iter().any(names_ports) {
-            let ports = self.groups[group].ports().iter();
-            let named = ports.filter(|port| {
-                let mut rules = policies
-                    .iter()
-                    .flat_map(|&id| &self.policies[id].side(direction).rules);
-                rules.any(|rule| {
-                    rule.names
-                        .iter()
-                        .any(|name| name.means(&port.name, port.protocol))
-                })
-            });
-            named.cloned().collect()
-        } else {
-            Box::default()
-        };
         Some(SubjectKey {
             direction,
+            isolated,
+            ports: self.ports_named_by(group, direction, isolated, &policies),
             policies: policies.into(),
-            ports,
         })
+    }
+
+    /// Ingress: the ports of a group whose names `policies` or those about every pod use.
+    fn ports_named_by(
+        &self,
+        group: GroupId,
+        direction: Direction,
+        isolated: bool,
+        policies: &[PolicyId],
+    ) -> Box<[NamedPort]> {
+        if direction == Direction::Egress {
+            return Box::default();
+        }
+        let own = policies.iter().map(|&id| &self.policies[id]);
+        let entries = own.chain(self.universal_deciding(direction, isolated));
+        let sides = entries.map(|entry| entry.side(direction));
+        let sides: Vec<_> = sides.filter(|side| side.names_ports()).collect();
+        let named = self.groups[group].ports().iter().filter(|port| {
+            let mut names = sides
+                .iter()
+                .flat_map(|side| &side.rules)
+                .flat_map(|rule| &rule.names);
+            names.any(|name| name.means(&port.name, port.protocol))
+        });
+        named.cloned().collect()
     }
 }

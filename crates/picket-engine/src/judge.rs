@@ -113,8 +113,7 @@ impl Program {
             Direction::Egress => egress,
         };
         let key = subject.and_then(|subject| self.subjects.key(subject));
-        let policies = key.into_iter().flat_map(|key| &key.policies);
-        policies.map(|&id| &self.policies[id]).collect()
+        key.into_iter().flat_map(|key| self.deciding(key)).collect()
     }
 
     fn peer_view(&self, peer: &Endpoint, flow: &Flow) -> PeerView {

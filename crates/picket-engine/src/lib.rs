@@ -7,7 +7,8 @@
 //! - [`atom`]: the prefixes of all blocks as a tree, whose nodes are such members.
 //! - [`group`]: pods with the same namespace, labels and ports, which are such members too.
 //! - [`identity`]: a class of selectors together with a class of blocks.
-//! - [`policy`], [`subject`], [`allow`]: policies in these terms, who they are about, and what they then allow.
+//! - [`policy`], [`subject`], [`universal`], [`allow`]: policies in these terms, who they are about, and what they then
+//!   allow.
 //! - [`program`], [`judge`], [`view`], [`equivalence`]: reading.
 //! - [`identify`], [`grouping`], [`lowering`], [`apply`], [`commit`], [`delta`]: writing.
 
@@ -38,6 +39,7 @@ mod program;
 mod slab;
 mod subject;
 mod term;
+mod universal;
 mod view;
 
 pub use allow::AllowSet;

@@ -3,11 +3,11 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use picket_policy::{Direction, Networks, ObjectRef, Peer, PodSelector, Policy};
+use picket_policy::{Direction, NamespaceScope, Networks, ObjectRef, Peer, PodSelector, Policy, Tier};
 
 use crate::SubjectId;
 use crate::multimap::{insert_sorted, remove_sorted};
-use crate::policy::{self, LoweredSide, PeerMatch, PolicyEntry};
+use crate::policy::{self, LoweredSide, PeerMatch, PolicyEntry, Subject};
 use crate::program::{PeerTerm, Program};
 use crate::slab::{PolicyId, TermId};
 
@@ -32,7 +32,7 @@ impl Program {
         };
         let empty = PolicyEntry {
             policy: Arc::clone(&self.policies[id].policy),
-            subject: None,
+            subject: Subject::Nobody,
             sides: [LoweredSide::default(), LoweredSide::default()],
         };
         let before = std::mem::replace(&mut self.policies[id], empty);
@@ -43,9 +43,9 @@ impl Program {
     /// After a policy took the place of `before`: moves the subjects that it is about, and drops what only the old one
     /// used.
     fn replace_policy(&mut self, id: PolicyId, before: Option<PolicyEntry>) {
-        let old = before.as_ref().and_then(|before| before.subject);
-        let new = self.policies[id].subject;
-        let mut groups = Vec::new();
+        let old = before.as_ref().and_then(|before| before.subject.term());
+        let new = self.policies[id].subject.term();
+        let mut groups = self.replace_universal(id, before.as_ref());
         for term in [old, new].into_iter().flatten() {
             groups.extend(self.groups_of_subject(term));
         }
@@ -65,8 +65,11 @@ impl Program {
             }
         }
         self.resubject(&groups);
+        self.touch_universal(id, before.as_ref());
         let mut says_else = before.as_ref().is_none_or(|before| {
-            old != new || before.rank() != self.policies[id].rank() || before.sides != self.policies[id].sides
+            before.subject != self.policies[id].subject
+                || before.rank() != self.policies[id].rank()
+                || before.sides != self.policies[id].sides
         });
         says_else |= self.policies[id].policy.networks != Networks::Cluster;
         if says_else && self.journal.recording {
@@ -106,11 +109,11 @@ impl Program {
         if policy.networks != Networks::Cluster {
             return PolicyEntry {
                 policy: Arc::clone(policy),
-                subject: None,
+                subject: Subject::Nobody,
                 sides: [LoweredSide::default(), LoweredSide::default()],
             };
         }
-        let subject = self.acquire_subject_term(&policy.subject);
+        let subject = self.acquire_subject(policy);
         let sides = [&policy.ingress, &policy.egress].map(|side| {
             for peer in policy::peers(side) {
                 match peer {
@@ -126,16 +129,16 @@ impl Program {
         }
         PolicyEntry {
             policy: Arc::clone(policy),
-            subject: Some(subject),
+            subject,
             sides,
         }
     }
 
     /// Gives back what [`Program::lower_policy`] took.
     fn release_policy(&mut self, entry: &PolicyEntry) {
-        let Some(subject) = entry.subject else {
+        if entry.subject == Subject::Nobody {
             return;
-        };
+        }
         for name in policy::port_names(&entry.policy.egress) {
             self.release_port_name(name);
         }
@@ -148,7 +151,9 @@ impl Program {
                 }
             }
         }
-        self.release_subject_term(subject);
+        if let Some(term) = entry.subject.term() {
+            self.release_subject_term(term);
+        }
     }
 
     pub(crate) fn peer_match(&self, peer: &Peer) -> Option<PeerMatch> {
@@ -162,6 +167,17 @@ impl Program {
                 term.map(PeerMatch::Selector)
             }
             Peer::Block(block) => self.atoms.find_block(block).map(PeerMatch::Block),
+        }
+    }
+
+    fn acquire_subject(&mut self, policy: &Policy) -> Subject {
+        let PodSelector { namespaces, pods } = &policy.subject;
+        let every_namespace =
+            matches!(namespaces, NamespaceScope::Matching(selector) if selector.is_everything());
+        if every_namespace && pods.is_everything() && policy.tier != Tier::NetworkPolicy {
+            Subject::Everybody
+        } else {
+            Subject::Matching(self.acquire_subject_term(&policy.subject))
         }
     }
 

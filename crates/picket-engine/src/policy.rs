@@ -8,12 +8,31 @@ use smol_str::SmolStr;
 
 use crate::slab::{BlockId, TermId};
 
+/// The pods that a policy applies to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Subject {
+    /// None: it does not act on the cluster network.
+    Nobody,
+    /// Every pod there is, by a policy of the Admin or Baseline tier.
+    Everybody,
+    /// Those that a selector matches.
+    Matching(TermId),
+}
+
+impl Subject {
+    pub(crate) fn term(self) -> Option<TermId> {
+        match self {
+            Self::Matching(term) => Some(term),
+            Self::Nobody | Self::Everybody => None,
+        }
+    }
+}
+
 /// A policy and what it became.
 #[derive(Clone, Debug)]
 pub(crate) struct PolicyEntry {
     pub(crate) policy: Arc<Policy>,
-    /// The pods it applies to; `None` when it does not act on the cluster network.
-    pub(crate) subject: Option<TermId>,
+    pub(crate) subject: Subject,
     /// Ingress and egress.
     pub(crate) sides: [LoweredSide; 2],
 }

@@ -22,6 +22,7 @@ use crate::policy::{LoweredRule, PolicyEntry};
 use crate::slab::{GroupId, Interner, NodeId, PodId, PolicyId, Slab, TermId};
 use crate::subject::{SubjectKey, Subjects};
 use crate::term::SelectorIndex;
+use crate::universal::Universal;
 use crate::{Identity, SubjectId};
 
 /// A selector that a peer or a port of some rule is.
@@ -87,6 +88,7 @@ pub struct Program {
     pub(crate) subject_classes: Partition<GroupId, TermId>,
     /// The policies with each subject selector, sorted.
     pub(crate) policies_of: FxHashMap<TermId, Vec<PolicyId>>,
+    pub(crate) universal: Universal,
     pub(crate) subjects: Subjects,
     pub(crate) atoms: Atoms,
     pub(crate) identities: Identities,
@@ -119,6 +121,7 @@ impl Program {
             subject_index: SelectorIndex::default(),
             subject_classes: Partition::default(),
             policies_of: FxHashMap::default(),
+            universal: Universal::default(),
             subjects: Subjects::default(),
             atoms: Atoms::new(),
             identities: Identities::default(),
@@ -287,11 +290,9 @@ impl Program {
 
     /// The policies that can decide about a subject, in the order in which they are judged.
     pub fn deciding_policies(&self, subject: SubjectId) -> impl Iterator<Item = &Arc<Policy>> {
-        let policies = self.subjects.key(subject).map(|key| &key.policies);
-        policies
-            .into_iter()
-            .flatten()
-            .map(|&id| &self.policies[id].policy)
+        let key = self.subjects.key(subject);
+        let entries = key.into_iter().flat_map(|key| self.deciding(key));
+        entries.map(|entry| &entry.policy)
     }
 
     /// What a subject, or a pod without one, allows with one identity.
@@ -375,22 +376,34 @@ impl Program {
         entry.flat_map(|entry| entry.terms.iter().map(|(port, term)| (*term, port)))
     }
 
-    /// The rules of one tier that decide about a subject, in the order in which they are judged.
-    pub(crate) fn rules_of<'a>(
+    /// The policies that can decide about a subject, in the order in which they are judged.
+    pub(crate) fn deciding<'a>(
         &'a self,
         subject: &'a SubjectKey,
-        tier: Tier,
-    ) -> impl Iterator<Item = &'a LoweredRule> {
-        let policies = subject.policies.iter().map(|&id| &self.policies[id]);
-        policies
-            .filter(move |entry| entry.policy.tier == tier)
-            .flat_map(|entry| &entry.side(subject.direction).rules)
+    ) -> impl Iterator<Item = &'a PolicyEntry> + use<'a> {
+        let tiers = [Tier::Admin, Tier::NetworkPolicy, Tier::Baseline].into_iter();
+        tiers.flat_map(|tier| self.deciding_in(subject, tier))
     }
 
-    /// Whether a policy of the NetworkPolicy tier isolates a subject.
-    pub(crate) fn isolates(&self, subject: &SubjectKey) -> bool {
-        let mut policies = subject.policies.iter().map(|&id| &self.policies[id]);
-        policies.any(|entry| entry.side(subject.direction).isolates)
+    /// Those of one tier.
+    fn deciding_in(&self, subject: &SubjectKey, tier: Tier) -> Vec<&PolicyEntry> {
+        let own = subject.policies.iter().map(|&id| &self.policies[id]);
+        let universal = self.universal_deciding(subject.direction, subject.isolated);
+        let mut entries: Vec<_> = own
+            .chain(universal)
+            .filter(|entry| entry.policy.tier == tier)
+            .collect();
+        if tier != Tier::NetworkPolicy {
+            entries.sort_by(|one, other| one.rank().cmp(&other.rank()));
+        }
+        entries
+    }
+
+    /// The rules of one tier that decide about a subject, in the order in which they are judged.
+    pub(crate) fn rules_of(&self, subject: &SubjectKey, tier: Tier) -> impl Iterator<Item = &LoweredRule> {
+        let direction = subject.direction;
+        let entries = self.deciding_in(subject, tier).into_iter();
+        entries.flat_map(move |entry| &entry.side(direction).rules)
     }
 }
 

@@ -35,9 +35,11 @@ impl fmt::Display for SubjectId {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct SubjectKey {
     pub(crate) direction: Direction,
-    /// The policies that can decide, in the order in which they are judged.
+    /// Whether a policy of the NetworkPolicy tier isolates.
+    pub(crate) isolated: bool,
+    /// The policies that can decide, but for those about every pod; in the order in which they are judged.
     pub(crate) policies: Box<[PolicyId]>,
-    /// Ingress: the pod's ports whose names those policies use.
+    /// Ingress: the pod's ports whose names policies that can decide use.
     pub(crate) ports: Box<[NamedPort]>,
 }
 
@@ -55,6 +57,8 @@ struct Entry {
 #[derive(Clone, Debug)]
 struct Cached {
     revision: u64,
+    /// The revision of the policies about every pod.
+    universal: u64,
     epoch: u64,
     allowed: Allowed,
 }
@@ -133,9 +137,11 @@ impl Subjects {
     pub(crate) fn allowed(&self, id: SubjectId, program: &Program) -> Option<Allowed> {
         let entry = self.entries.get(id)?;
         let epoch = program.identities.epoch();
+        let universal = program.universal.revision(entry.key.direction);
         let mut cached = entry.cached.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(cached) = &*cached
             && cached.revision == entry.revision
+            && cached.universal == universal
             && cached.epoch == epoch
         {
             return Some(cached.allowed.clone());
@@ -148,6 +154,7 @@ impl Subjects {
         }
         *cached = Some(Cached {
             revision: entry.revision,
+            universal,
             epoch,
             allowed: now.clone(),
         });

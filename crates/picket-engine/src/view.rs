@@ -78,7 +78,8 @@ impl Program {
             .into_iter()
             .flat_map(|class| self.subject_classes.class(class).terms());
         let policies = terms.filter_map(|term| self.policies_of.get(term)).flatten();
-        policies.map(|&id| &self.policies[id]).collect()
+        let own = policies.map(|&id| &self.policies[id]);
+        own.chain(self.universal_policies()).collect()
     }
 
     fn side_view<'a>(&'a self, entry: &'a PolicyEntry, direction: Direction, group: GroupId) -> SideView<'a> {

@@ -5,7 +5,7 @@ use picket_engine::{Delta, Engine};
 use picket_net::Protocol;
 use picket_policy::{Direction, ObjectRef};
 use picket_testing::build::{
-    accept, admin_policy, block, deny, ip, namespace, node, pod, pods_in, pods_where, policy,
+    accept, admin_policy, baseline_policy, block, deny, ip, namespace, node, pod, pods_in, pods_where, policy,
 };
 
 fn engine(objects: impl IntoIterator<Item = Object>) -> Engine {
@@ -173,6 +173,11 @@ fn events_cost_what_they_change() {
                 .ingress(deny().peer(pods_where("", "app=web")))
                 .into(),
             [0, 0, 0, 0, 1, 0, 1, 2],
+        ),
+        (
+            "a cluster-wide default, which is nothing to isolated pods",
+            baseline_policy("no", 1).ingress(deny()).into(),
+            [0, 0, 0, 0, 1, 0, 0, 2],
         ),
     ] {
         let mut engine = shop();

@@ -91,15 +91,24 @@ pub fn policy(shape: Shape, name: u8) -> BoxedStrategy<Policy> {
         Tier::NetworkPolicy => Just(NamespaceScope::Named(namespace.into())).boxed(),
         Tier::Admin | Tier::Baseline => selector(true).prop_map(NamespaceScope::Matching).boxed(),
     };
+    let chosen = (scope, selector(false)).prop_map(|(namespaces, pods)| PodSelector { namespaces, pods });
+    let everybody = Just(PodSelector {
+        namespaces: NamespaceScope::Matching(Selector::everything()),
+        pods: Selector::everything(),
+    });
+    let subject = match tier {
+        Tier::NetworkPolicy => chosen.boxed(),
+        Tier::Admin | Tier::Baseline => prop_oneof![2 => chosen, 1 => everybody].boxed(),
+    };
     let (ingress, egress) = (side(shape, tier, namespace), side(shape, tier, namespace));
-    (scope, selector(false), 0..3u16, ingress, egress)
-        .prop_map(move |(namespaces, pods, priority, ingress, egress)| Policy {
+    (subject, 0..3u16, ingress, egress)
+        .prop_map(move |(subject, priority, ingress, egress)| Policy {
             object: object.clone(),
             position: Position::unknown(),
             tier,
             priority: if tier == Tier::NetworkPolicy { 0 } else { priority },
             networks: Networks::Cluster,
-            subject: PodSelector { namespaces, pods },
+            subject,
             ingress,
             egress,
         })
