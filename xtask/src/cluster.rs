@@ -75,7 +75,7 @@ fn files(size: Size) -> BTreeMap<&'static str, String> {
         let name = match object {
             Object::Namespace(_) => "0-namespaces.yaml",
             Object::Node(_) => "1-nodes.yaml",
-            Object::Pod(_) | Object::Service(_) => "2-pods.yaml",
+            Object::Pod(_) | Object::Service(_) | Object::Network(_) => "2-pods.yaml",
             Object::Policy(_) => "3-policies.yaml",
         };
         if let Some(manifest) = manifest::manifest(&object) {

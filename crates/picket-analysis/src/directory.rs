@@ -7,7 +7,7 @@ mod tests;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use picket_cluster::{Pod, Snapshot};
+use picket_cluster::{Interface, Pod, Snapshot};
 use picket_net::{Family, parse_address};
 use picket_policy::ObjectRef;
 use rustc_hash::FxHashMap;
@@ -38,6 +38,14 @@ impl Party {
             Self::Pod(pod) => pod.id(),
             Self::Node { name, .. } => name.to_string(),
             Self::External(address) => address.to_string(),
+        }
+    }
+
+    /// The interface that it is, on a secondary network.
+    pub fn interface(&self) -> Option<&Interface> {
+        match self {
+            Self::Pod(pod) => pod.interface.as_deref(),
+            Self::Node { .. } | Self::External(_) => None,
         }
     }
 

@@ -19,6 +19,7 @@ use picket_cluster::Snapshot;
 use picket_engine::Program;
 use picket_net::TrafficSet;
 use serde::Serialize;
+use smol_str::SmolStr;
 
 use class::{Classes, Pair, Rows};
 pub use group::{Cell, Group};
@@ -67,6 +68,9 @@ pub struct MapEndpoint {
     pub id: String,
     /// What it is.
     pub kind: EndpointKind,
+    /// The interface on the secondary network that is looked at.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub interface: Option<SmolStr>,
     /// Its addresses, ascending, IPv4 first; inclusive ranges `first-last` for external endpoints.
     pub addresses: Vec<String>,
 }
@@ -230,8 +234,20 @@ impl<'a> Map<'a> {
         match kind {
             EndpointKind::External => self.kind(to) != Some(EndpointKind::External),
             EndpointKind::Workload => true,
-            EndpointKind::Node | EndpointKind::Pod => from != to,
+            EndpointKind::Node | EndpointKind::Pod => from != to && !self.is_same_pod(from, to),
         }
+    }
+
+    /// Whether both are interfaces of one pod.
+    fn is_same_pod(&self, from: usize, to: usize) -> bool {
+        let pod = |at: usize| {
+            let endpoint = self
+                .endpoints
+                .get(at)
+                .filter(|endpoint| endpoint.interface.is_some())?;
+            endpoint.id.split_once('@').map(|(pod, _)| pod)
+        };
+        pod(from).is_some_and(|from| pod(to) == Some(from))
     }
 }
 

@@ -1,6 +1,7 @@
 //! From objects that were written one by one to a snapshot in which they fit together.
 
 mod address;
+mod attachment;
 mod duplicate;
 mod namespace;
 mod node;
@@ -35,6 +36,8 @@ struct Candidate {
 ///   (see [`SYNTHETIC_IPV4`]), and so does, instead of its own, a pod whose address belongs to a node or to a pod
 ///   before it in the order of objects.
 /// - A finished pod clashes with nothing and keeps the addresses it says it has.
+/// - An interface on a secondary network has the addresses that the pod's annotation gives it, or made-up ones of both
+///   families; two networks may use the same addresses.
 ///
 /// The order of `objects` decides nothing but which of two duplicates is the first.
 pub fn assemble(objects: Vec<Written>) -> (Snapshot, Vec<Diagnostic>) {
@@ -49,6 +52,7 @@ pub fn assemble(objects: Vec<Written>) -> (Snapshot, Vec<Diagnostic>) {
             }
             Spec::Node(written) => nodes.push((object, written)),
             Spec::Pod(written) => pods.push(Candidate { object, written }),
+            Spec::Network(network) => drop(snapshot.networks.insert(network)),
             Spec::Service(service) => {
                 snapshot.services.insert(object, service);
             }
@@ -62,7 +66,9 @@ pub fn assemble(objects: Vec<Written>) -> (Snapshot, Vec<Diagnostic>) {
     pods.retain(|pod| owners.has_endpoint(pod));
     snapshot.nodes = node::nodes(nodes, &pods);
     let addresses = address::assign(&pods, &snapshot.nodes, &mut diagnostics);
-    for (candidate, (addresses, synthetic)) in pods.into_iter().zip(addresses) {
+    let attachments = attachment::assign(&pods, &addresses, &snapshot.nodes, &mut diagnostics);
+    let assigned = addresses.into_iter().zip(attachments);
+    for (candidate, ((addresses, synthetic), attachments)) in pods.into_iter().zip(assigned) {
         let owner = owners.top(&candidate);
         let Candidate { object, written } = candidate;
         let pod = Pod {
@@ -76,6 +82,8 @@ pub fn assemble(objects: Vec<Written>) -> (Snapshot, Vec<Diagnostic>) {
             host_network: written.host_network,
             finished: written.finished,
             owner,
+            attachments,
+            interface: None,
         };
         snapshot.pods.insert(object, Arc::new(pod));
     }

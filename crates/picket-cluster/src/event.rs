@@ -1,7 +1,8 @@
 //! Changes to what exists.
 
-use picket_policy::{ObjectRef, Policy};
+use picket_policy::{NetworkName, ObjectRef, Policy};
 
+use crate::network::NETWORK_KIND;
 use crate::{Namespace, Node, Pod, Service};
 
 /// One change, as every source emits it.
@@ -28,6 +29,8 @@ pub enum Object {
     Pod(Pod),
     /// A service.
     Service(Service),
+    /// A secondary network.
+    Network(NetworkName),
     /// A policy of any dialect, lowered.
     Policy(Policy),
 }
@@ -40,6 +43,7 @@ impl Object {
             Self::Node(node) => ObjectRef::new("Node", "", &node.name),
             Self::Pod(pod) => pod.object.clone(),
             Self::Service(service) => service.object.clone(),
+            Self::Network(network) => ObjectRef::new(NETWORK_KIND, &network.namespace, &network.name),
             Self::Policy(policy) => policy.object.clone(),
         }
     }

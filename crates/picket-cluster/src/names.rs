@@ -4,10 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use picket_net::Protocol;
 use picket_policy::{
-    Code, Diagnostic, Direction, List, NamespaceScope, Peer, Policy, PortMatch, Position, Requirement, Rule,
-    Severity, Span,
+    Code, Diagnostic, Direction, List, NamespaceScope, NetworkName, Peer, Policy, PortMatch, Position,
+    Requirement, Rule, Severity, Span,
 };
-use smol_str::SmolStr;
+use smol_str::{SmolStr, ToSmolStr};
 
 use crate::NAMESPACE_NAME_LABEL;
 use crate::codes;
@@ -41,11 +41,13 @@ struct Known {
     /// The protocols that each port name is declared for.
     ports: BTreeMap<SmolStr, BTreeSet<Protocol>>,
     pods: bool,
+    networks: BTreeSet<NetworkName>,
 }
 
 impl Known {
     fn of(objects: &[Written]) -> Self {
         let mut known = Self {
+            networks: BTreeSet::new(),
             namespaces: BTreeSet::new(),
             ports: BTreeMap::new(),
             pods: false,
@@ -58,6 +60,8 @@ impl Known {
                 Spec::Pod(pod) => {
                     known.pods = true;
                     known.namespaces.insert(written.object.namespace.clone());
+                    let attachments = pod.attachments.iter();
+                    known.networks.extend(attachments.map(|own| own.network.clone()));
                     for port in pod.ports.iter().filter(|_| !pod.finished) {
                         known
                             .ports
@@ -66,6 +70,7 @@ impl Known {
                             .insert(port.protocol);
                     }
                 }
+                Spec::Network(network) => drop(known.networks.insert(network.clone())),
                 Spec::Node(_) | Spec::Service(_) | Spec::Policy(_) => {}
             }
         }
@@ -105,6 +110,9 @@ impl Checker<'_> {
             "spec.subject".to_owned(),
             None,
         );
+        for network in policy.networks.attached() {
+            self.network(written, network);
+        }
         for direction in Direction::BOTH {
             for rule in &policy.side(direction).rules {
                 self.rule(written, direction, rule);
@@ -159,6 +167,31 @@ impl Checker<'_> {
                     );
                 }
             }
+        }
+    }
+
+    fn network(&mut self, written: &Written, network: &NetworkName) {
+        if !self.known.pods || self.known.networks.contains(network) {
+            return;
+        }
+        let message = format!(
+            "{} is about the network `{network}`, which the input does not have",
+            written.object
+        );
+        let field = "metadata.annotations.k8s.v1.cni.cncf.io/policy-for".to_owned();
+        self.warn(codes::UNKNOWN_NETWORK, written, message, field, None);
+        let names: Vec<_> = self
+            .known
+            .networks
+            .iter()
+            .map(|network| network.to_smolstr())
+            .collect();
+        let hint = match names.len() {
+            0 => "no pod of the input is on a secondary network".to_owned(),
+            _ => format!("the networks of the input are {}", quoted(&names)),
+        };
+        if let Some(last) = self.diagnostics.last_mut() {
+            last.notes.push(hint);
         }
     }
 

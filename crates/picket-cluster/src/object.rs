@@ -7,6 +7,8 @@ use picket_net::{Family, Protocol};
 use picket_policy::{Labels, ObjectRef};
 use smol_str::SmolStr;
 
+use crate::network::{Attachment, Interface};
+
 /// The label that the API server puts on every namespace; its value is the namespace's name.
 pub const NAMESPACE_NAME_LABEL: &str = "kubernetes.io/metadata.name";
 
@@ -121,7 +123,8 @@ pub struct Pod {
     pub labels: Labels,
     /// The node it runs on, once it is known.
     pub node: Option<SmolStr>,
-    /// Its addresses on the cluster network. A hostNetwork pod has its node's.
+    /// Its addresses on the network that is looked at: the cluster network, but in what [`Snapshot::on`](crate::Snapshot::on) gives. A
+    /// hostNetwork pod has its node's.
     pub addresses: Addresses,
     /// Whether picket made the addresses up. An ipBlock matches such an address only when its prefix is /0.
     pub synthetic: bool,
@@ -136,6 +139,10 @@ pub struct Pod {
     pub finished: bool,
     /// The top owner, when it is owned.
     pub owner: Option<Owner>,
+    /// Its interfaces on secondary networks, in the order in which they were added to it.
+    pub attachments: Vec<Attachment>,
+    /// The interface that this stands for, in what [`Snapshot::on`](crate::Snapshot::on) gives; `None` on the cluster network.
+    pub interface: Option<Box<Interface>>,
 }
 
 impl Pod {
@@ -149,7 +156,8 @@ impl Pod {
         !self.host_network && !self.finished
     }
 
-    /// `namespace/name` for a pod, `namespace/Kind/name` for a workload.
+    /// `namespace/name` for a pod, `namespace/Kind/name` for a workload; followed by `@interface` when it has several
+    /// on the network that is looked at.
     pub fn id(&self) -> String {
         let ObjectRef {
             kind,
@@ -157,10 +165,23 @@ impl Pod {
             name,
             ..
         } = &self.object;
-        if self.is_workload() {
+        let id = if self.is_workload() {
             format!("{namespace}/{kind}/{name}")
         } else {
             format!("{namespace}/{name}")
+        };
+        match &self.interface {
+            Some(interface) if interface.one_of_several => format!("{id}@{}", interface.name),
+            Some(_) | None => id,
+        }
+    }
+
+    /// Whether the two are one pod: the same, or interfaces of the same. What a pod sends to itself leaves it through
+    /// no interface.
+    pub fn is_same_pod(&self, other: &Self) -> bool {
+        match (&self.interface, &other.interface) {
+            (Some(one), Some(two)) => one.pod == two.pod,
+            _ => self.object == other.object,
         }
     }
 }

@@ -1,8 +1,10 @@
-//! Documents of the kinds that say what exists: Namespace, Node, Pod, Service, and workloads.
+//! Documents of the kinds that say what exists: Namespace, Node, Pod, Service, NetworkAttachmentDefinition, and
+//! workloads.
 //!
 //! Only what picket uses is read, and only that must have the right type; every other field may be anything. What
 //! cannot be read is left out with a diagnostic.
 
+mod attachment;
 mod field;
 mod kind;
 mod labels;
@@ -16,7 +18,9 @@ mod workload;
 mod tests;
 
 use picket_policy::document::Manifest;
-use picket_policy::{Cursor, Diagnostic, Header, OwnerReference, Reader, Scope, Span, Unreadable, header};
+use picket_policy::{
+    Cursor, Diagnostic, Header, NetworkName, OwnerReference, Reader, Scope, Span, Unreadable, header,
+};
 
 use self::field::Fields;
 use self::kind::{Kind, group};
@@ -52,7 +56,7 @@ fn read<'a>(
     let scope = match kind {
         Kind::Namespace => Scope::Namespace,
         Kind::Node => Scope::Cluster,
-        Kind::Pod | Kind::Service | Kind::Workload(_) => Scope::Namespaced,
+        Kind::Pod | Kind::Service | Kind::Network | Kind::Workload(_) => Scope::Namespaced,
     };
     let mut fields = root.fields(reader)?;
     let Header {
@@ -69,8 +73,15 @@ fn read<'a>(
         Kind::Node => Spec::Node(node::parse(reader, &root, labels)),
         Kind::Pod => Spec::Pod(pod::parse(reader, &root, labels)),
         Kind::Service => Spec::Service(service::parse(reader, &root, object.clone())),
-        Kind::Workload(template) => Spec::Pod(workload::parse(reader, &root, template)),
+        Kind::Network => Spec::Network(NetworkName {
+            namespace: object.namespace.clone(),
+            name: object.name.clone(),
+        }),
+        Kind::Workload(template) => Spec::Pod(workload::parse(reader, &root, template, &object.namespace)),
     };
+    if let (Kind::Pod, Spec::Pod(pod)) = (kind, &mut spec) {
+        pod.attachments = attachment::parse(reader, &metadata, &object.namespace);
+    }
     if let Spec::Pod(pod) = &mut spec {
         pod.owners = controller_first(owners);
     }

@@ -5,9 +5,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use picket_policy::{ObjectRef, Policy};
+use picket_policy::{NetworkName, ObjectRef, Policy};
 use smol_str::SmolStr;
 
+use crate::network::NETWORK_KIND;
 use crate::{Endpoint, Event, Namespace, Node, Object, Pod, Service};
 
 /// Everything that exists at one moment.
@@ -21,6 +22,8 @@ pub struct Snapshot {
     pub pods: BTreeMap<ObjectRef, Arc<Pod>>,
     /// Services.
     pub services: BTreeMap<ObjectRef, Service>,
+    /// Secondary networks that have a definition; pods and policies may name others.
+    pub networks: BTreeSet<NetworkName>,
     /// Policies of every dialect.
     pub policies: BTreeMap<ObjectRef, Arc<Policy>>,
 }
@@ -129,6 +132,7 @@ fn insert(snapshot: &mut Snapshot, object: Object) {
         Object::Service(service) => {
             snapshot.services.insert(service.object.clone(), service);
         }
+        Object::Network(network) => drop(snapshot.networks.insert(network)),
         Object::Policy(policy) => {
             snapshot.policies.insert(policy.object.clone(), Arc::new(policy));
         }
@@ -140,6 +144,9 @@ fn remove(snapshot: &mut Snapshot, object: &ObjectRef) {
         "Namespace" => drop(snapshot.namespaces.remove(&object.name)),
         "Node" => drop(snapshot.nodes.remove(&object.name)),
         "Service" => drop(snapshot.services.remove(object)),
+        NETWORK_KIND => snapshot
+            .networks
+            .retain(|network| (&network.namespace, &network.name) != (&object.namespace, &object.name)),
         _ => {
             // Pods, workloads and policies of every dialect: a kind belongs to one of the two maps.
             if snapshot.pods.remove(object).is_none() {
@@ -158,5 +165,8 @@ fn retain(snapshot: &mut Snapshot, listed: &BTreeSet<ObjectRef>) {
         .retain(|name, _| listed.contains(&ObjectRef::new("Node", "", name)));
     snapshot.pods.retain(|object, _| listed.contains(object));
     snapshot.services.retain(|object, _| listed.contains(object));
+    snapshot
+        .networks
+        .retain(|network| listed.contains(&Object::Network(network.clone()).object_ref()));
     snapshot.policies.retain(|object, _| listed.contains(object));
 }

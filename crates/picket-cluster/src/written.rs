@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use picket_policy::{Labels, ObjectRef, Policy, Span};
+use picket_policy::{Labels, NetworkName, ObjectRef, Policy, Span};
 use smol_str::SmolStr;
 
 use crate::{NamedPort, Owner, Service};
@@ -38,6 +38,8 @@ pub enum Spec {
     Pod(WrittenPod),
     /// A service.
     Service(Service),
+    /// A secondary network.
+    Network(NetworkName),
     /// A policy of any dialect, lowered.
     Policy(Policy),
 }
@@ -81,6 +83,19 @@ pub struct WrittenPod {
     pub declared_ports: Vec<(picket_net::Protocol, u16)>,
     /// `metadata.ownerReferences`, the controller first.
     pub owners: Vec<Owner>,
+    /// Its interfaces on secondary networks, as its annotations have them.
+    pub attachments: Vec<WrittenAttachment>,
     /// Whether a workload asks for no pods: `replicas` is 0.
     pub scaled_to_zero: bool,
+}
+
+/// An interface on a secondary network.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WrittenAttachment {
+    /// The network.
+    pub network: NetworkName,
+    /// The name of the interface in the pod.
+    pub interface: SmolStr,
+    /// Its addresses, all with the place of the annotation; none when they are not known yet.
+    pub addresses: Vec<Located<IpAddr>>,
 }

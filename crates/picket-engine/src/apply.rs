@@ -111,6 +111,8 @@ impl Program {
             Object::Node(node) => self.apply_node(node),
             Object::Pod(pod) => self.apply_pod(Arc::new(pod)),
             Object::Service(service) => drop(self.services.insert(service.object.clone(), service)),
+            // An engine looks at one network; that others exist says nothing about it.
+            Object::Network(_) => {}
             Object::Policy(policy) => self.apply_policy(Arc::new(policy)),
         }
     }

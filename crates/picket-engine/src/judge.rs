@@ -31,11 +31,22 @@ struct Question<'a> {
 }
 
 impl Program {
+    fn is_same_pod(&self, source: &Endpoint, destination: &Endpoint) -> bool {
+        match (source, destination) {
+            (Endpoint::Pod(one), Endpoint::Pod(other)) if one == other => true,
+            (Endpoint::Pod(one), Endpoint::Pod(other)) => {
+                let pods = self.pod(one).zip(self.pod(other));
+                pods.is_some_and(|(one, other)| one.pod().is_same_pod(other.pod()))
+            }
+            _ => false,
+        }
+    }
+
     /// Judges one new connection.
     ///
     /// A pod that the program does not hold, or that has finished, is treated as no pod at all.
     pub fn judge(&self, flow: &Flow) -> Judgement {
-        if flow.source == flow.destination && matches!(flow.source, Endpoint::Pod(_)) {
+        if self.is_same_pod(&flow.source, &flow.destination) {
             let same_pod = EndJudgement::without_cause(Verdict::Allow, Reason::SamePod);
             return Judgement {
                 egress: same_pod.clone(),

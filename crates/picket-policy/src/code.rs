@@ -109,6 +109,8 @@ codes! {
     NO_SPEC "P109" "A policy without a readable spec"
         "Without `spec` nobody can tell what a policy selects, so it isolates nothing. `spec: {}` is readable: it selects every pod of the namespace, and denies all ingress."
 
+    POLICY_FOR "P110" "A MultiNetworkPolicy without usable networks"
+        "The annotation `k8s.v1.cni.cncf.io/policy-for` lists the NetworkAttachmentDefinitions whose interfaces the policy is about, as `name` or `namespace/name`, separated by commas. A MultiNetworkPolicy is never about the cluster network, so without the annotation it applies to nothing. An entry that names no network is ignored."
 }
 
 #[cfg(test)]

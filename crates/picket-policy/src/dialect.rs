@@ -1,7 +1,7 @@
 //! Which dialect an object is written in.
 
 use crate::document::Manifest;
-use crate::{Diagnostic, Policy, Severity, code, network_policy};
+use crate::{Diagnostic, Policy, Severity, code, multi_network_policy, network_policy};
 
 /// How policies are read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -20,15 +20,36 @@ pub struct Lowered {
     pub diagnostics: Vec<Diagnostic>,
 }
 
+/// A kind of policy: its name, the versions of the API that it is read in, and what reads it.
+type Dialect = (
+    &'static str,
+    &'static [&'static str],
+    fn(&Manifest, Options) -> Lowered,
+);
+
+/// Every kind of policy that picket reads.
+const DIALECTS: [Dialect; 2] = [
+    ("NetworkPolicy", &["networking.k8s.io/v1"], network_policy::lower),
+    (
+        "MultiNetworkPolicy",
+        &["k8s.cni.cncf.io/v1beta1", "k8s.cni.cncf.io/v1beta2"],
+        multi_network_policy::lower,
+    ),
+];
+
 /// Reads an object as a policy, or returns `None` when it is of another kind.
 ///
 /// What cannot be read never widens the policy: the part that it stands in matches nothing, or isolates all that may
 /// be meant, and a diagnostic says so.
 pub fn lower(manifest: &Manifest, options: Options) -> Option<Lowered> {
-    match (manifest.api_version().as_str(), manifest.kind().as_str()) {
-        ("networking.k8s.io/v1", "NetworkPolicy") => Some(network_policy::lower(manifest, options)),
-        (_, kind) if kind.ends_with("NetworkPolicy") => Some(unsupported(manifest)),
-        _ => None,
+    let (kind, version) = (manifest.kind().as_str(), manifest.api_version().as_str());
+    let dialect = DIALECTS
+        .iter()
+        .find(|(name, versions, _)| *name == kind && versions.contains(&version));
+    match dialect {
+        Some((_, _, read)) => Some(read(manifest, options)),
+        None if kind.ends_with("NetworkPolicy") => Some(unsupported(manifest)),
+        None => None,
     }
 }
 
@@ -43,9 +64,18 @@ fn unsupported(manifest: &Manifest) -> Lowered {
         .clone();
     let (kind, version) = (manifest.kind(), manifest.api_version());
     let path = root.path().field("apiVersion");
-    let message = format!(
-        "`{kind}` of `{version}` is not supported; picket reads `NetworkPolicy` of `networking.k8s.io/v1`"
-    );
+    let quoted = |names: &mut dyn Iterator<Item = &'static str>| {
+        let names: Vec<_> = names.map(|name| format!("`{name}`")).collect();
+        names.join(", ")
+    };
+    let expected = match DIALECTS.iter().find(|(name, _, _)| name == kind) {
+        Some((_, versions, _)) => format!("it is read as {}", quoted(&mut versions.iter().copied())),
+        None => format!(
+            "picket reads {}",
+            quoted(&mut DIALECTS.iter().map(|(name, _, _)| *name))
+        ),
+    };
+    let message = format!("`{kind}` of `{version}` is not supported; {expected}");
     let diagnostic = reader.report_at(code::API_VERSION, Severity::Error, &path, at, message);
     diagnostic
         .notes

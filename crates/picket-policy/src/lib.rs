@@ -10,7 +10,9 @@ mod dialect;
 pub mod document;
 mod header;
 pub mod label_selector;
+mod multi_network_policy;
 pub mod name;
+mod network;
 mod network_policy;
 mod object;
 mod policy;
@@ -21,10 +23,10 @@ pub use diagnostic::{Code, Diagnostic, Edit, Fix, Label, Severity, Span};
 pub use dialect::{Lowered, Options, lower};
 pub use document::{Entry, Manifest, Node, Source, Value, read};
 pub use header::{Header, OwnerReference, Scope, header};
+pub use network::{NetworkName, Networks};
 pub use object::{ObjectRef, Position};
 pub use policy::{
-    Action, Block, Direction, List, NamespaceScope, Networks, Peer, PodSelector, Policy, PortMatch, Rule,
-    Side, Tier,
+    Action, Block, Direction, List, NamespaceScope, Peer, PodSelector, Policy, PortMatch, Rule, Side, Tier,
 };
 pub use reader::{Cursor, Fields, Path, Reader, UnknownField, Unreadable};
 pub use selector::{Labels, Requirement, Selector};

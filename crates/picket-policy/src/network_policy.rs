@@ -24,10 +24,10 @@ use types::{Certainty, Types};
 /// Reads a NetworkPolicy. See [`crate::lower`].
 pub(crate) fn lower(manifest: &Manifest, options: Options) -> Lowered {
     let (mut reader, root) = manifest.reader();
-    let policy = policy(manifest, &root, options, &mut reader).ok();
+    let policy = policy(manifest, &root, SelectorField::Optional, options, &mut reader);
+    let policy = policy.ok().map(|(policy, _)| policy);
     if policy.is_none() {
-        let note = "nobody can tell which pods the policy is about, so it isolates nothing";
-        reader.consequence(0, &root, note);
+        reader.consequence(0, &root, ABOUT_NOTHING);
     }
     Lowered {
         policy,
@@ -35,12 +35,27 @@ pub(crate) fn lower(manifest: &Manifest, options: Options) -> Lowered {
     }
 }
 
-fn policy(
+/// What follows when a policy cannot be used at all.
+pub(crate) const ABOUT_NOTHING: &str =
+    "nobody can tell which pods the policy is about, so it isolates nothing";
+
+/// Whether a policy must have a `podSelector`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum SelectorField {
+    /// It may be left out, and then selects every pod of the namespace.
+    Optional,
+    /// Without it the policy cannot be created: it isolates every pod of the namespace and allows nothing.
+    Required,
+}
+
+/// Reads an object whose spec is that of a NetworkPolicy, for the cluster network.
+pub(crate) fn policy(
     manifest: &Manifest,
     root: &Cursor<'_>,
+    selector: SelectorField,
     options: Options,
     reader: &mut Reader<'_>,
-) -> Result<Policy, Unreadable> {
+) -> Result<(Policy, Header), Unreadable> {
     let mut fields = root.fields(reader)?;
     if manifest.is_broken() {
         return rest_of_policy(manifest, &mut fields, reader);
@@ -62,8 +77,8 @@ fn policy(
     if misplaced {
         reader.consequence(before, root, SAYS_LESS);
     }
-    let spec = Spec::read(spec.fields(reader)?, misplaced, options, reader);
-    Ok(spec.of(header))
+    let spec = Spec::read(spec.fields(reader)?, misplaced, selector, options, reader);
+    Ok((spec.of(&header), header))
 }
 
 /// Reads a policy of which a part could not be parsed: that part may have named more directions, and its rules may have
@@ -72,7 +87,7 @@ fn rest_of_policy(
     manifest: &Manifest,
     fields: &mut Fields<'_>,
     reader: &mut Reader<'_>,
-) -> Result<Policy, Unreadable> {
+) -> Result<(Policy, Header), Unreadable> {
     if !fields.has("metadata") {
         return Err(Unreadable);
     }
@@ -100,7 +115,7 @@ fn rest_of_policy(
         ingress: side(),
         egress: side(),
     };
-    Ok(spec.of(header))
+    Ok((spec.of(&header), header))
 }
 
 /// The requirements that every selector with a lost part has which may be meant. A list of values is not among them: it
@@ -133,7 +148,13 @@ struct Spec {
 
 impl Spec {
     /// Reads the spec. `misplaced` when something of the policy stands outside it, which the spec may lack.
-    fn read(mut fields: Fields<'_>, misplaced: bool, options: Options, reader: &mut Reader<'_>) -> Self {
+    fn read(
+        mut fields: Fields<'_>,
+        misplaced: bool,
+        required: SelectorField,
+        options: Options,
+        reader: &mut Reader<'_>,
+    ) -> Self {
         let selector = fields.get("podSelector");
         let types = fields.get("policyTypes");
         let ingress = fields.get("ingress");
@@ -144,7 +165,11 @@ impl Spec {
             reader.consequence(before, fields.cursor(), SAYS_LESS);
         }
         let damaged = misplaced || unknown;
-        let subject = selector.map_or_else(Reading::everything, |at| subject(&at, reader));
+        let subject = match selector {
+            Some(at) => subject(&at, reader),
+            None if required == SelectorField::Required => no_subject(fields.cursor(), reader),
+            None => Reading::everything(),
+        };
         let types = Types::read(types.as_ref(), egress.as_ref(), damaged, reader);
         let silent = damaged || !subject.complete;
         let mut side = |rules: Option<Cursor<'_>>, direction: Direction| {
@@ -167,14 +192,14 @@ impl Spec {
         }
     }
 
-    fn of(self, header: Header) -> Policy {
+    fn of(self, header: &Header) -> Policy {
         Policy {
             subject: PodSelector {
                 namespaces: NamespaceScope::Named(header.object.namespace.clone()),
                 pods: self.subject,
             },
-            object: header.object,
-            position: header.position,
+            object: header.object.clone(),
+            position: header.position.clone(),
             tier: Tier::NetworkPolicy,
             priority: 0,
             networks: Networks::Cluster,
@@ -193,6 +218,21 @@ fn subject(at: &Cursor<'_>, reader: &mut Reader<'_>) -> Reading {
         reader.consequence(before, at, note);
     }
     subject
+}
+
+/// A selector that is missing where one is required.
+fn no_subject(spec: &Cursor<'_>, reader: &mut Reader<'_>) -> Reading {
+    let before = reader.diagnostics().len();
+    reader.missing(code::SELECTOR, spec, "podSelector", "Required value");
+    reader.consequence(
+        before,
+        spec,
+        "every pod of the namespace is isolated, and the policy allows nothing",
+    );
+    Reading {
+        complete: false,
+        ..Reading::everything()
+    }
 }
 
 #[cfg(test)]

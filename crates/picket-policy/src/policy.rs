@@ -6,7 +6,7 @@ use picket_net::{PortRange, Prefix, Protocol};
 use serde::{Deserialize, Serialize};
 use smol_str::SmolStr;
 
-use crate::{ObjectRef, Position, Selector};
+use crate::{Networks, ObjectRef, Position, Selector};
 
 /// A policy, whatever dialect it was written in.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -51,16 +51,6 @@ pub enum Tier {
     NetworkPolicy,
     /// After NetworkPolicy, for pods that nothing isolates.
     Baseline,
-}
-
-/// The networks on which a policy acts.
-#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Networks {
-    /// The cluster network, which every pod has.
-    #[default]
-    Cluster,
-    /// Secondary networks, by the namespace and name of their NetworkAttachmentDefinition.
-    Attached(Vec<(SmolStr, SmolStr)>),
 }
 
 /// The direction of a connection, seen from the pod that a policy selects.

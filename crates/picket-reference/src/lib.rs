@@ -15,7 +15,7 @@ use picket_policy::Direction;
 /// A pod that the snapshot does not hold, or that has finished, is treated as no pod at all.
 pub fn judge(snapshot: &Snapshot, semantics: &Semantics, flow: &Flow) -> Judgement {
     // "A Pod cannot block access to itself."
-    if flow.source == flow.destination && matches!(flow.source, Endpoint::Pod(_)) {
+    if is_same_pod(snapshot, &flow.source, &flow.destination) {
         let same_pod = EndJudgement::without_cause(Verdict::Allow, Reason::SamePod);
         return Judgement {
             egress: same_pod.clone(),
@@ -26,6 +26,15 @@ pub fn judge(snapshot: &Snapshot, semantics: &Semantics, flow: &Flow) -> Judgeme
         egress: judge_end(snapshot, semantics, flow, Direction::Egress),
         ingress: judge_end(snapshot, semantics, flow, Direction::Ingress),
     }
+}
+
+/// Whether both ends are one pod: on a secondary network each of its interfaces is an end.
+fn is_same_pod(snapshot: &Snapshot, source: &Endpoint, destination: &Endpoint) -> bool {
+    let (Endpoint::Pod(one), Endpoint::Pod(other)) = (source, destination) else {
+        return false;
+    };
+    let pods = snapshot.pods.get(one).zip(snapshot.pods.get(other));
+    one == other || pods.is_some_and(|(one, other)| one.is_same_pod(other))
 }
 
 /// Judges the source's egress or the destination's ingress.

@@ -169,6 +169,8 @@ pub fn pod(id: &str) -> PodBuilder {
         host_network: false,
         finished: false,
         owner: None,
+        attachments: Vec::new(),
+        interface: None,
     })
 }
 

@@ -40,6 +40,7 @@
 //!   `###` heading as its title.
 //! - In a grid, rows are sources and columns are destinations: `.` allows, `X` denies, `-` says nothing. What is probed
 //!   stands behind `verdicts`. A line of its own is `allow|deny sources -> destinations : probes`.
+//! - `verdicts on namespace/name` is about a secondary network.
 //! - An end is `namespace/name`, `namespace/Kind/name` or an address. A probe is `TCP/80`, `TCP/name`, `ICMP`,
 //!   `ICMPv6` or `proto:47`.
 
@@ -53,7 +54,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use picket_cluster::Snapshot;
-use picket_policy::{Options, Position, Severity};
+use picket_policy::{NetworkName, Options, Position, Severity};
 use picket_source::Text;
 
 /// One case: the same cluster and policies through one or more steps.
@@ -74,12 +75,14 @@ pub struct Step {
     pub title: String,
     /// Every object that exists, in the order in which they first appeared.
     pub manifests: Vec<Manifest>,
+    /// The secondary network that it is about; `None` for the cluster network.
+    pub network: Option<NetworkName>,
     /// What must hold, at least one.
     pub expectations: Vec<Expectation>,
 }
 
 impl Step {
-    /// What exists in this step.
+    /// What exists in this step, as its network sees it.
     ///
     /// # Panics
     /// When a manifest has an error: a case must mean what it says.
@@ -96,7 +99,10 @@ impl Step {
             .find(|found| found.severity == Severity::Error);
         match error {
             Some(error) => panic!("{}: {error:?}", self.title),
-            None => loaded.snapshot,
+            None => match &self.network {
+                Some(network) => loaded.snapshot.on(network),
+                None => loaded.snapshot,
+            },
         }
     }
 }
@@ -264,15 +270,21 @@ impl Reader {
                 self.changed = true;
             }
             "verdicts" => {
+                let (network, rest) = network(rest);
                 let expectations = expectation::read(&position.file, rest, position.line, lines)?;
-                self.expect(position, expectations)?;
+                self.expect(position, network, expectations)?;
             }
             _ => {}
         }
         Ok(())
     }
 
-    fn expect(&mut self, position: &Position, expectations: Vec<Expectation>) -> Result<(), CaseError> {
+    fn expect(
+        &mut self,
+        position: &Position,
+        network: Option<NetworkName>,
+        expectations: Vec<Expectation>,
+    ) -> Result<(), CaseError> {
         let Some(case) = self.cases.last_mut() else {
             return Err(error(
                 position,
@@ -280,15 +292,27 @@ impl Reader {
             ));
         };
         match case.steps.last_mut() {
-            Some(step) if !self.changed => step.expectations.extend(expectations),
+            Some(step) if !self.changed && step.network == network => step.expectations.extend(expectations),
             _ => case.steps.push(Step {
                 title: self.heading.clone(),
                 manifests: self.current.clone(),
+                network,
                 expectations,
             }),
         }
         self.changed = false;
         Ok(())
+    }
+}
+
+/// The network that `on namespace/name` at the beginning of `text` names, and the rest of it.
+fn network(text: &str) -> (Option<NetworkName>, &str) {
+    let named = text
+        .strip_prefix("on ")
+        .map(|named| named.split_once(' ').unwrap_or((named, "")));
+    match named {
+        Some((name, rest)) => (NetworkName::parse(name, ""), rest),
+        None => (None, text),
     }
 }
 

@@ -49,6 +49,16 @@ pub(crate) struct Input {
     pub(crate) strict_cidr: bool,
 }
 
+/// Which network to look at.
+#[derive(Args, Clone, Debug)]
+#[command(next_help_heading = "Network")]
+pub(crate) struct NetworkArgument {
+    /// Look at a secondary network, as the NetworkAttachmentDefinition NAMESPACE/NAME defines it, instead of the cluster
+    /// network
+    #[arg(long, value_name = "NAMESPACE/NAME")]
+    pub(crate) network: Option<String>,
+}
+
 /// The choices that Kubernetes leaves to the implementation.
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Semantics")]

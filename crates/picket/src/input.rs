@@ -2,11 +2,13 @@
 
 use std::io;
 
-use picket_cluster::Semantics;
+use anyhow::{Context, bail};
+use picket_cluster::{Semantics, Snapshot};
 use picket_engine::Engine;
+use picket_policy::NetworkName;
 use picket_source::{Loaded, Options};
 
-use crate::arguments::Input;
+use crate::arguments::{Input, NetworkArgument};
 use crate::output::Outcome;
 use crate::report;
 
@@ -30,9 +32,38 @@ pub(crate) fn load_whole(input: &Input) -> anyhow::Result<Loaded> {
     let loaded = load(input)?;
     report::on_stderr(&loaded);
     if let Some(file) = loaded.unparsable.first() {
-        anyhow::bail!("`{file}` cannot be parsed, and may hold pods or policies: mend it first");
+        bail!("`{file}` cannot be parsed, and may hold pods or policies: mend it first");
     }
     Ok(loaded)
+}
+
+/// Reads everything that `input` names, and looks at one network of it.
+///
+/// # Errors
+/// Also when the network is none of the input's.
+pub(crate) fn load_network(input: &Input, network: &NetworkArgument) -> anyhow::Result<Loaded> {
+    let mut loaded = load(input)?;
+    if let Some(network) = &network.network {
+        loaded.snapshot = loaded
+            .snapshot
+            .on(&find_network(&loaded.snapshot, network).inspect_err(|_| report::on_stderr(&loaded))?);
+    }
+    Ok(loaded)
+}
+
+/// The network that `text` names, in the namespace `default` when it names none.
+fn find_network(snapshot: &Snapshot, text: &str) -> anyhow::Result<NetworkName> {
+    let known = snapshot.known_networks();
+    let network = NetworkName::parse(text, "default")
+        .with_context(|| format!("`{text}` is no network: write `namespace/name`"))?;
+    if known.contains(&network) {
+        return Ok(network);
+    }
+    let names: Vec<_> = known.iter().map(|known| format!("`{known}`")).collect();
+    match names.len() {
+        0 => bail!("there is no network `{network}`: nothing in the input is on a secondary network"),
+        _ => bail!("there is no network `{network}`; there are {}", names.join(", ")),
+    }
 }
 
 /// Compiles what was read.

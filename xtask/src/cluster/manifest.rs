@@ -15,7 +15,7 @@ pub(crate) fn manifest(object: &Object) -> Option<Value> {
         Object::Node(node) => Some(of_node(node)),
         Object::Pod(pod) => Some(of_pod(pod)),
         Object::Policy(policy) => of_policy(policy),
-        Object::Service(_) => None,
+        Object::Service(_) | Object::Network(_) => None,
     }
 }
 

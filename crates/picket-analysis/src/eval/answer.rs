@@ -15,6 +15,15 @@ pub struct Answer<E = EndAnswer> {
     pub from: String,
     /// The destination, likewise.
     pub to: String,
+    /// The secondary network that was asked about, as `namespace/name`; `None` for the cluster network.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub network: Option<String>,
+    /// The interface that the source is on a secondary network.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub from_interface: Option<SmolStr>,
+    /// The interface that the destination is there.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub to_interface: Option<SmolStr>,
     /// `TCP`, `UDP`, `SCTP`, `ICMP`, `ICMPv6` or `proto:N`.
     pub protocol: String,
     /// The number of the port; `None` for protocols without ports and names that nothing resolves. Of several numbers

@@ -121,9 +121,13 @@ impl<'a> Evaluator<'a> {
             ipv4: ipv4.map(answer),
             ipv6: ipv6.map(answer),
         };
+        let (from, to) = (question.from.interface(), question.to.interface());
         Answer {
             from: question.from.id(),
             to: question.to.id(),
+            network: from.or(to).map(|interface| interface.network.to_string()),
+            from_interface: from.map(|interface| interface.name.clone()),
+            to_interface: to.map(|interface| interface.name.clone()),
             protocol: question.port.protocol().to_string(),
             port,
             port_name: match &question.port {

@@ -45,6 +45,7 @@ pub(super) fn of_cluster(snapshot: &Snapshot, program: &Program, classes: &mut C
             endpoint: MapEndpoint {
                 id: pod.id(),
                 kind,
+                interface: pod.interface.as_ref().map(|interface| interface.name.clone()),
                 addresses: pod.addresses.iter().map(|address| address.to_string()).collect(),
             },
             place: Place { class, on, node },
@@ -71,6 +72,7 @@ pub(super) fn of_cluster(snapshot: &Snapshot, program: &Program, classes: &mut C
             endpoint: MapEndpoint {
                 id: node.name.to_string(),
                 kind: EndpointKind::Node,
+                interface: None,
                 addresses: node.addresses.iter().map(IpAddr::to_string).collect(),
             },
             place: Place {
@@ -155,6 +157,7 @@ fn external(class: usize, addresses: AddressSet) -> Found {
         endpoint: MapEndpoint {
             id: ranges.first().cloned().unwrap_or_default(),
             kind: EndpointKind::External,
+            interface: None,
             addresses: ranges,
         },
         place: Place {
@@ -217,6 +220,7 @@ pub(super) fn merge_workloads(found: Vec<Found>, behaviours: &[Behaviour]) -> Ve
                     endpoint: MapEndpoint {
                         id,
                         kind: EndpointKind::Workload,
+                        interface: common(pods.iter().map(|pod| pod.endpoint.interface.clone())),
                         addresses: texts,
                     },
                     place: Place {
@@ -235,10 +239,10 @@ pub(super) fn merge_workloads(found: Vec<Found>, behaviours: &[Behaviour]) -> Ve
 }
 
 /// The node that all have in common.
-fn common(nodes: impl Iterator<Item = Option<usize>>) -> Option<usize> {
-    let distinct: BTreeSet<_> = nodes.collect();
+fn common<T: Ord + Clone>(values: impl Iterator<Item = Option<T>>) -> Option<T> {
+    let distinct: BTreeSet<_> = values.collect();
     match distinct.into_iter().collect::<Vec<_>>().as_slice() {
-        [only] => *only,
+        [only] => only.clone(),
         _ => None,
     }
 }

@@ -1,10 +1,10 @@
 //! Objects that were written twice.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use picket_policy::{
-    Action, Diagnostic, NamespaceScope, ObjectRef, PodSelector, Policy, Position, Rule, Selector, Severity,
-    Side, Tier,
+    Action, Diagnostic, NamespaceScope, Networks, ObjectRef, PodSelector, Policy, Position, Rule, Selector,
+    Severity, Side, Tier,
 };
 
 use smol_str::SmolStr;
@@ -53,7 +53,7 @@ fn forget_uid(written: &mut Written) {
     match &mut written.spec {
         Spec::Policy(policy) => policy.object.uid = SmolStr::default(),
         Spec::Service(service) => service.object.uid = SmolStr::default(),
-        Spec::Namespace(_) | Spec::Node(_) | Spec::Pod(_) => {}
+        Spec::Namespace(_) | Spec::Node(_) | Spec::Pod(_) | Spec::Network(_) => {}
     }
 }
 
@@ -87,10 +87,23 @@ pub(super) fn narrower(one: &Policy, other: &Policy) -> Policy {
     Policy {
         tier: one.tier,
         priority: one.priority.min(other.priority),
+        networks: either_network(&one.networks, &other.networks),
         subject: either(&one.subject, &other.subject),
         ingress: narrower_side(one.tier, &one.ingress, &other.ingress),
         egress: narrower_side(one.tier, &one.egress, &other.egress),
         ..one.clone()
+    }
+}
+
+/// The networks of both.
+fn either_network(one: &Networks, other: &Networks) -> Networks {
+    match (one, other) {
+        (Networks::Attached(one), Networks::Attached(other)) => {
+            let all: BTreeSet<_> = one.iter().chain(other).cloned().collect();
+            Networks::Attached(all.into_iter().collect())
+        }
+        // One kind has only policies of the cluster network, or only others.
+        _ => one.clone(),
     }
 }
 

@@ -26,10 +26,15 @@ pub const SYNTHETIC_IPV6: Ipv6Addr = Ipv6Addr::new(0x2001, 2, 0, 0, 0, 0, 0, 0);
 /// The addresses of `pods`, which are sorted by object, none of them among `taken`. The IPv4 address is missing when
 /// the range is used up.
 pub(super) fn place(pods: &[&ObjectRef], taken: &BTreeSet<IpAddr>) -> Vec<Addresses> {
-    let hashes: Vec<[u8; 32]> = pods
+    let names = pods
         .iter()
-        .map(|pod| Sha256::digest(format!("{}/{}/{}", pod.namespace, pod.kind, pod.name)).into())
-        .collect();
+        .map(|pod| format!("{}/{}/{}", pod.namespace, pod.kind, pod.name));
+    place_names(names, taken)
+}
+
+/// The addresses of whatever has these names, each different.
+pub(super) fn place_names(names: impl Iterator<Item = String>, taken: &BTreeSet<IpAddr>) -> Vec<Addresses> {
+    let hashes: Vec<[u8; 32]> = names.map(|name| Sha256::digest(name).into()).collect();
     let (base, size) = SYNTHETIC_IPV4;
     let usable = u128::from(size - 2);
     let v4 = |place: u128| {

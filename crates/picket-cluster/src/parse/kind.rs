@@ -4,6 +4,7 @@ use picket_policy::document::Manifest;
 use picket_policy::{Diagnostic, Severity};
 
 use crate::codes;
+use crate::network::NETWORK_KIND;
 
 /// A kind that [`parse`] reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -12,6 +13,7 @@ pub(super) enum Kind {
     Node,
     Pod,
     Service,
+    Network,
     /// A workload whose pod template stands below these fields.
     Workload(&'static [&'static str]),
 }
@@ -25,6 +27,7 @@ impl Kind {
             ("", "Node") => Some(Self::Node),
             ("", "Pod") => Some(Self::Pod),
             ("", "Service") => Some(Self::Service),
+            ("k8s.cni.cncf.io", NETWORK_KIND) => Some(Self::Network),
             ("", "ReplicationController")
             | ("apps" | "extensions", "Deployment" | "ReplicaSet" | "DaemonSet")
             | ("apps", "StatefulSet")
@@ -45,12 +48,14 @@ pub(super) fn group(api_version: &str) -> &str {
 }
 
 /// The kinds about connectivity, and the version in which each is written today.
-const CURRENT: [(&str, &str); 12] = [
+const CURRENT: [(&str, &str); 14] = [
     ("CronJob", "batch/v1"),
     ("DaemonSet", "apps/v1"),
     ("Deployment", "apps/v1"),
     ("Job", "batch/v1"),
+    ("MultiNetworkPolicy", "k8s.cni.cncf.io/v1beta1"),
     ("Namespace", "v1"),
+    (NETWORK_KIND, "k8s.cni.cncf.io/v1"),
     ("NetworkPolicy", "networking.k8s.io/v1"),
     ("Node", "v1"),
     ("Pod", "v1"),
@@ -60,8 +65,16 @@ const CURRENT: [(&str, &str); 12] = [
     ("StatefulSet", "apps/v1"),
 ];
 
-/// Groups that nobody but Kubernetes defines kinds in, and `core`, as people call the one without a name.
-const BUILT_IN: [&str; 6] = ["", "apps", "batch", "core", "extensions", "networking.k8s.io"];
+/// Groups that nobody but Kubernetes or a standard defines kinds in, and `core`, as people call the one without a name.
+const BUILT_IN: [&str; 7] = [
+    "",
+    "apps",
+    "batch",
+    "core",
+    "extensions",
+    "k8s.cni.cncf.io",
+    "networking.k8s.io",
+];
 
 /// Reports an object that is of no kind, but looks like one that is read: `networkpolicy`, or a Deployment of `v1`.
 ///
@@ -99,6 +112,16 @@ mod tests {
             ("networking.k8s.io/v1", "NetworkPolcy", Some("NetworkPolicy")),
             ("v1", "pod", Some("Pod")),
             ("apps/v1", "Deploymnet", Some("Deployment")),
+            (
+                "k8s.cni.cncf.io/v1beta1",
+                "MultiNetworkpolicy",
+                Some("MultiNetworkPolicy"),
+            ),
+            (
+                "networking.k8s.io/v1",
+                "NetworkAttachmentDefinition",
+                Some("k8s.cni.cncf.io/v1"),
+            ),
             ("apps/v1", "Pod", Some("v1")),
             ("core/v1", "Namespace", Some("v1")),
             ("v1", "Deployment", Some("apps/v1")),

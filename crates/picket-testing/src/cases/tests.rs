@@ -167,9 +167,10 @@ fn every_committed_case_can_be_read() {
     };
     let (kubernetes, cyclonus) = (from("/k8s-e2e/"), from("/cyclonus/"));
     assert_eq!((kubernetes.len(), cyclonus.len()), (48, 58));
-    assert!(kubernetes.iter().chain(&cyclonus).all(|&steps| steps > 0));
+    assert!(cases.iter().all(|case| !case.steps.is_empty()));
     let expectations = cases
         .iter()
+        .filter(|case| !case.position.file.contains("/networks/"))
         .flat_map(|case| &case.steps)
         .map(|step| step.expectations.len());
     assert_eq!(expectations.sum::<usize>(), 29_702);

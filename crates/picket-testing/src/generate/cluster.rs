@@ -120,6 +120,8 @@ pub fn pod(slot: usize) -> impl Strategy<Value = Pod> {
                     kind: "Deployment".into(),
                     name: name.into(),
                 }),
+                attachments: Vec::new(),
+                interface: None,
             }
         })
 }

@@ -10,8 +10,9 @@ use picket_analysis::eval::{Answer, EndAnswer, Evaluator, Overall, batch};
 use picket_analysis::finding::Finding;
 use picket_net::Family;
 use serde::Serialize;
+use smol_str::SmolStr;
 
-use crate::arguments::{Input, SemanticsArguments};
+use crate::arguments::{Input, NetworkArgument, SemanticsArguments};
 use crate::output::{self, Outcome};
 use crate::{input, report};
 
@@ -53,6 +54,9 @@ pub(crate) struct Arguments {
     input: Input,
 
     #[command(flatten)]
+    network: NetworkArgument,
+
+    #[command(flatten)]
     semantics: SemanticsArguments,
 }
 
@@ -60,6 +64,7 @@ const EXAMPLES: &str = "\
 Examples:
   picket eval -f manifests/ --from shop/web --to shop/api --port 8080/tcp
   picket eval -f manifests/ --from 203.0.113.9 --to shop/web --port https -o json
+  picket eval -f manifests/ --network infra/storage --from shop/web --to shop/db --port 5432
   picket eval -f manifests/ --from shop/Deployment/api --to shop/db-0 --port icmp --family ipv6
   echo '{\"from\": \"shop/web\", \"to\": \"shop/api\", \"port\": 8080}' | picket eval -f manifests/ --batch -
 
@@ -107,7 +112,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Outcome> {
             "standard input (`-`) cannot hold both the manifests and the batch: give one of them as a file"
         );
     }
-    let loaded = input::load(&arguments.input)?;
+    let loaded = input::load_network(&arguments.input, &arguments.network)?;
     if arguments.output == Format::Text || arguments.batch.is_some() {
         report::on_stderr(&loaded);
     }
@@ -191,12 +196,19 @@ fn text(answer: &Answer) -> String {
         (None, Some(port)) => format!(" {port}"),
         (None, None) => String::new(),
     };
+    let end = |id: &String, interface: &Option<SmolStr>| match interface {
+        Some(interface) => format!("{id} ({interface})"),
+        None => id.clone(),
+    };
+    let network = answer.network.as_ref();
+    let network = network.map(|network| format!(" on network {network}"));
     let mut text = format!(
-        "{}: {} → {}, {}{port}\n",
+        "{}: {} → {}, {}{port}{}\n",
         answer.verdict.as_str(),
-        answer.from,
-        answer.to,
-        answer.protocol
+        end(&answer.from, &answer.from_interface),
+        end(&answer.to, &answer.to_interface),
+        answer.protocol,
+        network.unwrap_or_default(),
     );
     if let (Some(egress), Some(ingress)) = (&answer.egress, &answer.ingress) {
         text += &ends("", egress, ingress);

@@ -6,7 +6,7 @@ use clap::{Args, ValueEnum};
 use picket_analysis::finding::Finding;
 use picket_analysis::map::{By, Map, write};
 
-use crate::arguments::{Input, SemanticsArguments};
+use crate::arguments::{Input, NetworkArgument, SemanticsArguments};
 use crate::output::{self, Outcome};
 use crate::{input, report};
 
@@ -30,6 +30,9 @@ pub(crate) struct Arguments {
 
     #[command(flatten)]
     input: Input,
+
+    #[command(flatten)]
+    network: NetworkArgument,
 
     #[command(flatten)]
     semantics: SemanticsArguments,
@@ -76,7 +79,7 @@ enum ByArgument {
 }
 
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Outcome> {
-    let loaded = input::load(&arguments.input)?;
+    let loaded = input::load_network(&arguments.input, &arguments.network)?;
     if arguments.output != Format::Json {
         report::on_stderr(&loaded);
     }

@@ -433,29 +433,27 @@ fn non_standard_address_blocks_are_warnings_or_with_strict_cidr_errors() {
 
 #[test]
 fn other_versions_and_dialects_are_named_and_other_kinds_are_not_policies() {
-    for (version, kind, policy) in [
-        ("extensions/v1beta1", "NetworkPolicy", true),
-        ("networking.k8s.io/v2", "NetworkPolicy", true),
-        ("projectcalico.org/v3", "GlobalNetworkPolicy", true),
-        ("k8s.cni.cncf.io/v1beta1", "MultiNetworkPolicy", true),
-        ("v1", "Pod", false),
+    let network_policy = "it is read as `networking.k8s.io/v1`";
+    let multi = "it is read as `k8s.cni.cncf.io/v1beta1`, `k8s.cni.cncf.io/v1beta2`";
+    let unknown = "picket reads `NetworkPolicy`, `MultiNetworkPolicy`";
+    for (version, kind, expected) in [
+        ("extensions/v1beta1", "NetworkPolicy", Some(network_policy)),
+        ("networking.k8s.io/v2", "NetworkPolicy", Some(network_policy)),
+        ("k8s.cni.cncf.io/v1", "MultiNetworkPolicy", Some(multi)),
+        ("projectcalico.org/v3", "GlobalNetworkPolicy", Some(unknown)),
+        ("v1", "Pod", None),
     ] {
-        let (manifests, _) = read(
-            &"a".into(),
-            format!("apiVersion: {version}\nkind: {kind}\n").as_bytes(),
-        );
+        let text = format!("apiVersion: {version}\nkind: {kind}\n");
+        let (manifests, _) = read(&"a".into(), text.as_bytes());
         let lowered = lower(&manifests[0], Options::default());
-        assert_eq!(lowered.is_some(), policy, "{kind}");
-        if let Some(lowered) = lowered {
-            assert_eq!(lowered.policy, None);
-            assert_eq!(
-                errors(&lowered.diagnostics),
-                [format!(
-                    "apiVersion: `{kind}` of `{version}` is not supported; picket reads `NetworkPolicy` of \
-                     `networking.k8s.io/v1`"
-                )]
-            );
-        }
+        assert!(lowered.as_ref().is_none_or(|lowered| lowered.policy.is_none()));
+        let found = lowered.map(|lowered| errors(&lowered.diagnostics));
+        let expected = expected.map(|expected| {
+            vec![format!(
+                "apiVersion: `{kind}` of `{version}` is not supported; {expected}"
+            )]
+        });
+        assert_eq!(found, expected);
     }
 }
 
