@@ -6,6 +6,7 @@ mod bad_input;
 mod check;
 mod eval;
 mod matrix;
+mod network;
 mod render;
 mod schema;
 mod surface;

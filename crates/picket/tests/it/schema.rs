@@ -14,7 +14,7 @@ fn schema(name: &str) -> Value {
 }
 
 #[track_caller]
-fn assert_valid(name: &str, instances: &[Value]) {
+pub(crate) fn assert_valid(name: &str, instances: &[Value]) {
     let schema = schema(name);
     let validator = jsonschema::validator_for(&schema).unwrap();
     assert!(!instances.is_empty());

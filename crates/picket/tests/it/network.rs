@@ -1,0 +1,127 @@
+//! Questions about a secondary network.
+
+use serde_json::json;
+
+use crate::{Manifests, Ran, schema::assert_valid};
+
+const STORAGE: &str = r#"
+apiVersion: v1
+kind: Pod
+metadata:
+  name: web
+  namespace: shop
+  labels: {app: web}
+  annotations:
+    k8s.v1.cni.cncf.io/network-status: '[{"name": "infra/storage", "interface": "net1", "ips": ["10.7.0.1"]}]'
+status: {podIP: 10.0.0.1}
+---
+apiVersion: v1
+kind: Pod
+metadata:
+  name: db
+  namespace: shop
+  labels: {app: db}
+  annotations:
+    k8s.v1.cni.cncf.io/network-status: >-
+      [{"name": "infra/storage", "interface": "data0", "ips": ["10.7.0.2"]},
+       {"name": "infra/storage", "interface": "data1", "ips": ["10.7.0.3"]}]
+status: {podIP: 10.0.0.2}
+---
+apiVersion: k8s.cni.cncf.io/v1beta1
+kind: MultiNetworkPolicy
+metadata:
+  name: db
+  namespace: shop
+  annotations: {k8s.v1.cni.cncf.io/policy-for: infra/storage}
+spec:
+  podSelector: {matchLabels: {app: db}}
+  ingress: [{from: [{podSelector: {matchLabels: {app: web}}}], ports: [{port: 5432}]}]
+"#;
+
+fn picket(command: &str, arguments: &[&str]) -> Ran {
+    Manifests::new(&[("storage.yaml", STORAGE)]).picket(command, arguments)
+}
+
+/// The verdict on network `infra/storage`, or on the cluster network.
+fn verdict(network: bool, from: &str, to: &str, port: &str) -> String {
+    let question = ["--from", from, "--to", to, "--port", port, "-o", "json"];
+    let on: &[&str] = if network {
+        &["--network", "infra/storage"]
+    } else {
+        &[]
+    };
+    let ran = picket("eval", &[&question, on].concat());
+    let answer = ran.json();
+    assert_valid("eval", &[answer.clone()]);
+    assert_eq!(answer["network"].as_str().is_some(), network);
+    answer["verdict"].as_str().unwrap().to_owned()
+}
+
+#[test]
+fn a_network_has_its_own_addresses_and_policies() {
+    for (network, from, to, port, expected) in [
+        (true, "shop/web", "shop/db@data0", "5432", "allow"),
+        (true, "shop/web", "shop/db@data1", "5432", "allow"),
+        (true, "shop/web", "shop/db@data1", "80", "deny"),
+        (true, "shop/db@data0", "shop/db@data1", "80", "allow"),
+        (true, "10.0.0.1", "shop/db@data0", "5432", "deny"),
+        (true, "10.7.0.1", "10.7.0.2", "5432", "allow"),
+        (false, "shop/web", "shop/db", "80", "allow"),
+        (false, "10.7.0.1", "shop/db", "80", "allow"),
+    ] {
+        assert_eq!(
+            verdict(network, from, to, port),
+            expected,
+            "{network}: {from} → {to}, {port}"
+        );
+    }
+}
+
+#[test]
+fn every_answer_names_the_interface() {
+    let question = ["--from", "shop/web", "--to", "shop/db@data1", "--port", "80"];
+    let ran = picket("eval", &[&question[..], &["--network", "infra/storage"]].concat());
+    let first = ran.stdout.lines().next();
+    let expected = "deny: shop/web (net1) → shop/db@data1 (data1), TCP 80 on network infra/storage";
+    assert_eq!(first, Some(expected));
+    let map = picket("matrix", &["-o", "json", "--network", "infra/storage"]).json();
+    assert_valid("matrix", &[map.clone()]);
+    let interfaces: Vec<_> = map["endpoints"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter(|endpoint| endpoint["kind"] == "pod")
+        .map(|endpoint| (&endpoint["id"], &endpoint["interface"]))
+        .collect();
+    assert_eq!(
+        json!(interfaces),
+        json!([
+            ["shop/db@data0", "data0"],
+            ["shop/db@data1", "data1"],
+            ["shop/web", "net1"],
+        ])
+    );
+    let within = |connection: &serde_json::Value| {
+        connection["from"] == "shop/db@data0" && connection["to"] == "shop/db@data1"
+    };
+    assert!(!map["connections"].as_array().unwrap().iter().any(within));
+}
+
+#[test]
+fn an_unknown_network_is_an_error_that_names_those_there_are() {
+    for (network, message) in [
+        (
+            "infra/store",
+            "there is no network `infra/store`; there are `infra/storage`",
+        ),
+        (
+            "storage",
+            "there is no network `default/storage`; there are `infra/storage`",
+        ),
+        ("a/b/c", "`a/b/c` is no network: write `namespace/name`"),
+    ] {
+        let ran = picket("matrix", &["--network", network]);
+        assert_eq!(ran.status, 2);
+        assert!(ran.stderr.contains(message), "{}", ran.stderr);
+    }
+}
