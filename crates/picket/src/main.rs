@@ -2,6 +2,7 @@
 
 mod arguments;
 mod command;
+mod excerpt;
 mod input;
 mod output;
 mod report;

@@ -1,10 +1,11 @@
 //! Diagnostics and errors as text for people.
 
 use annotate_snippets::renderer::DecorStyle;
-use annotate_snippets::{AnnotationKind, Group, Level, Patch, Renderer, Snippet};
-use picket_policy::{Diagnostic, Severity, Span};
+use annotate_snippets::{AnnotationKind, Group, Level, Patch, Renderer};
+use picket_policy::{Diagnostic, Severity};
 use picket_source::Loaded;
 
+use crate::excerpt::Excerpt;
 use crate::output;
 
 /// Prints an error that ends a command.
@@ -50,18 +51,17 @@ pub(crate) fn text(diagnostic: &Diagnostic, loaded: &Loaded, renderer: &Renderer
             .primary_title(diagnostic.message.as_str())
             .id(diagnostic.code.0),
     );
+    let mut corrections = Vec::new();
     for (index, label) in diagnostic.labels.iter().enumerate() {
         let kind = if index == 0 {
             AnnotationKind::Primary
         } else {
             AnnotationKind::Context
         };
-        if let Some((source, range)) = source(&label.span, loaded) {
-            let annotation = kind.span(range).label(label.text.as_str());
-            let snippet = Snippet::source(source)
-                .path(&*label.span.file)
-                .annotation(annotation);
-            main = main.element(snippet);
+        if let Some(excerpt) = Excerpt::of(&label.span, loaded) {
+            let annotation = kind.span(excerpt.range.clone()).label(label.text.as_str());
+            corrections.extend(excerpt.correction());
+            main = main.element(excerpt.snippet().annotation(annotation));
         }
     }
     for note in &diagnostic.notes {
@@ -71,19 +71,14 @@ pub(crate) fn text(diagnostic: &Diagnostic, loaded: &Loaded, renderer: &Renderer
     for fix in &diagnostic.fixes {
         let mut group = Group::with_title(Level::HELP.secondary_title(fix.title.as_str()));
         for edit in &fix.edits {
-            if let Some((source, range)) = source(&edit.span, loaded) {
-                let patch = Patch::new(range, edit.replacement.as_str());
-                group = group.element(Snippet::source(source).path(&*edit.span.file).patch(patch));
+            if let Some(excerpt) = Excerpt::of(&edit.span, loaded) {
+                let patch = Patch::new(excerpt.range.clone(), edit.replacement.as_str());
+                group = group.element(excerpt.snippet().patch(patch));
             }
         }
         groups.push(group);
     }
-    format!("{}\n\n", renderer.render(&groups))
-}
-
-/// The text of the file of a span, and the span's bytes in it; `None` when it does not fit the text.
-fn source<'a>(span: &Span, loaded: &'a Loaded) -> Option<(&'a str, std::ops::Range<usize>)> {
-    let text = loaded.sources.get(&span.file)?;
-    text.get(span.start..span.end)?;
-    Some((text, span.start..span.end))
+    let drawn = renderer.render(&groups);
+    let text = corrections.iter().fold(drawn, |text, place| place.apply(&text));
+    format!("{text}\n\n")
 }

@@ -57,6 +57,50 @@ fn the_place_is_shown_in_its_line() {
 }
 
 #[test]
+fn a_place_in_a_long_line_is_shown_with_what_is_near() {
+    let item = |name: usize| {
+        json!({
+            "apiVersion": "networking.k8s.io/v1",
+            "kind": "NetworkPolicy",
+            "metadata": {"name": format!("p{name}"), "namespace": "default", "annotations": {"é": "é"}},
+            "spec": {"podSelector": {}, "ingress": [{"from": [{"ipBlock": {"cidr": "10.0.0.5/8"}}]}]},
+        })
+    };
+    let items: Vec<_> = (0..300).map(item).collect();
+    let text = json!({"apiVersion": "v1", "kind": "List", "items": items}).to_string();
+    let column = text.chars().collect::<String>().find("10.0.0.5/8").unwrap();
+    let column = text[..column].chars().count();
+    let ran = Manifests::new(&[("dump.json", &text)]).picket("check", &[]);
+    let lines: Vec<_> = ran.stdout.lines().collect();
+    assert!(
+        lines.iter().all(|line| line.chars().count() < 250),
+        "{}",
+        ran.stdout
+    );
+    let places: Vec<_> = lines
+        .iter()
+        .filter(|line| line.contains("--> ./dump.json:1:"))
+        .collect();
+    assert!(places.len() >= 300, "{}", places.len());
+    assert!(
+        places
+            .iter()
+            .any(|place| place.ends_with(&format!("dump.json:1:{column}"))),
+        "{column}: {places:?}"
+    );
+    let shown = lines
+        .iter()
+        .find(|line| line.contains("10.0.0.5/8") && line.contains("…"))
+        .unwrap();
+    let mark = lines
+        .iter()
+        .find(|line| line.trim_start_matches([' ', '|']).starts_with("^^^^"))
+        .unwrap();
+    let at = |line: &str, text: &str| line[..line.find(text).unwrap()].chars().count();
+    assert_eq!(at(shown, "\"10.0.0.5/8\""), at(mark, "^"));
+}
+
+#[test]
 fn sarif_names_rules_levels_and_places() {
     let ran = Manifests::new(&[("a b.yaml", SLOPPY)]).picket("check", &["-o", "sarif"]);
     let log = ran.json();
