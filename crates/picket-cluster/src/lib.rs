@@ -15,7 +15,7 @@ mod written;
 pub use assemble::{SYNTHETIC_IPV4, SYNTHETIC_IPV6, assemble};
 pub use event::{Event, Object};
 pub use flow::{Cause, EndJudgement, Endpoint, Flow, Judgement, Reason, Semantics, Verdict};
-pub use names::check_names;
+pub use names::{check_names, places};
 pub use network::{Attachment, Interface};
 pub use object::{Addresses, NAMESPACE_NAME_LABEL, NamedPort, Namespace, Node, Owner, Pod, Service};
 pub use parse::{is_cluster_kind, misnamed, parse, place};

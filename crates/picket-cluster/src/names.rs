@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use picket_net::Protocol;
+use picket_policy::document::{Manifest, Node};
 use picket_policy::{
     Code, Diagnostic, Direction, List, NamespaceScope, NetworkName, Peer, Policy, PortMatch, Position,
     Requirement, Rule, Severity, Span,
@@ -33,6 +34,106 @@ pub fn check_names(objects: &[Written], line: &dyn Fn(&Position) -> Option<Span>
         }
     }
     checker.diagnostics
+}
+
+/// Where the fields of a policy stand that [`check_names`] may have something to say about, by their paths.
+pub fn places(manifest: &Manifest, policy: &Policy) -> BTreeMap<String, Span> {
+    let spec = manifest.root().get("spec");
+    let mut places = BTreeMap::new();
+    for direction in Direction::BOTH {
+        let written = spec.and_then(|spec| spec.get(&direction.to_string()));
+        for rule in &policy.side(direction).rules {
+            let place = usize::try_from(rule.index).ok();
+            let written = place.and_then(|place| written?.items().get(place));
+            for named in named(direction, rule) {
+                let (list, at) = named.item();
+                let node = written.and_then(|rule| named.within(rule.get(list)?.items().get(at)?));
+                if let Some(node) = node {
+                    places.insert(named.field, manifest.source().span(node.range.clone()));
+                }
+            }
+        }
+    }
+    places
+}
+
+/// A field of a rule that names something.
+struct Named<'a> {
+    field: String,
+    peers: &'static str,
+    at: usize,
+    what: What<'a>,
+}
+
+enum What<'a> {
+    Namespaces(&'a NamespaceScope),
+    Port(Option<Protocol>, &'a SmolStr),
+}
+
+impl Named<'_> {
+    /// The list of the rule and the place in it.
+    fn item(&self) -> (&'static str, usize) {
+        match self.what {
+            What::Namespaces(_) => (self.peers, self.at),
+            What::Port(..) => ("ports", self.at),
+        }
+    }
+
+    /// The text that is the name, in the item of the list.
+    fn within<'n>(&self, item: &'n Node) -> Option<&'n Node> {
+        match self.what {
+            What::Namespaces(_) => {
+                let selector = item.get("namespaceSelector")?;
+                let labels = selector.get("matchLabels");
+                let label = labels.and_then(|labels| labels.get(NAMESPACE_NAME_LABEL));
+                label.or_else(|| {
+                    selector
+                        .get("matchExpressions")?
+                        .items()
+                        .first()?
+                        .get("values")?
+                        .items()
+                        .first()
+                })
+            }
+            What::Port(..) => item.get("port"),
+        }
+    }
+}
+
+/// What a rule names. Its lists are as written: a rule with an item that cannot be read has none.
+fn named(direction: Direction, rule: &Rule) -> Vec<Named<'_>> {
+    let rule_field = format!("spec.{direction}[{}]", rule.index);
+    let peers = match direction {
+        Direction::Ingress => "from",
+        Direction::Egress => "to",
+    };
+    let mut found = Vec::new();
+    if let List::Items(items) = &rule.peers {
+        for (at, peer) in items.iter().enumerate() {
+            if let Peer::Pods(pods) = peer {
+                found.push(Named {
+                    field: format!("{rule_field}.{peers}[{at}].namespaceSelector"),
+                    peers,
+                    at,
+                    what: What::Namespaces(&pods.namespaces),
+                });
+            }
+        }
+    }
+    if let List::Items(items) = &rule.ports {
+        for (at, port) in items.iter().enumerate() {
+            if let PortMatch::Named { protocol, name } = port {
+                found.push(Named {
+                    field: format!("{rule_field}.ports[{at}].port"),
+                    peers,
+                    at,
+                    what: What::Port(*protocol, name),
+                });
+            }
+        }
+    }
+    found
 }
 
 struct Known {
@@ -121,19 +222,10 @@ impl Checker<'_> {
     }
 
     fn rule(&mut self, written: &Written, direction: Direction, rule: &Rule) {
-        let field = format!("spec.{direction}[{}]", rule.index);
-        if let List::Items(peers) = &rule.peers {
-            for peer in peers {
-                if let Peer::Pods(pods) = peer {
-                    self.scope(written, &pods.namespaces, field.clone(), Some(&rule.position));
-                }
-            }
-        }
-        if let List::Items(ports) = &rule.ports {
-            for port in ports {
-                if let PortMatch::Named { protocol, name } = port {
-                    self.port(written, *protocol, name, field.clone(), &rule.position);
-                }
+        for Named { field, what, .. } in named(direction, rule) {
+            match what {
+                What::Namespaces(scope) => self.scope(written, scope, field, Some(&rule.position)),
+                What::Port(protocol, name) => self.port(written, protocol, name, field, &rule.position),
             }
         }
     }
@@ -245,7 +337,8 @@ impl Checker<'_> {
         field: String,
         position: Option<&Position>,
     ) {
-        let span = position.and_then(|position| (self.line)(position));
+        let place = written.places.get(&field).cloned();
+        let span = place.or_else(|| position.and_then(|position| (self.line)(position)));
         let mut diagnostic = Diagnostic::new(code, Severity::Warning, message)
             .on(&written.object)
             .mark(span.unwrap_or_else(|| written.span.clone()), "");
@@ -292,7 +385,12 @@ mod tests {
             end_line: 1,
             end_column: 2,
         };
-        Written { object, span, spec }
+        Written {
+            object,
+            span,
+            places: BTreeMap::new(),
+            spec,
+        }
     }
 
     fn namespace(name: &str) -> Written {
@@ -388,6 +486,6 @@ mod tests {
         let objects = [policy("x", "x", "web"), pod("x", "web", Protocol::UDP)];
         let found = check_names(&objects, &|_| None);
         assert_eq!(found[0].notes[0], "pods have a port of this name for UDP");
-        assert_eq!(found[0].field, "spec.ingress[2]");
+        assert_eq!(found[0].field, "spec.ingress[2].ports[0].port");
     }
 }

@@ -17,6 +17,8 @@ mod workload;
 #[cfg(test)]
 mod tests;
 
+use std::collections::BTreeMap;
+
 use picket_policy::document::Manifest;
 use picket_policy::{
     Cursor, Diagnostic, Header, NetworkName, OwnerReference, Reader, Scope, Span, Unreadable, header,
@@ -86,7 +88,12 @@ fn read<'a>(
         pod.owners = controller_first(owners);
     }
     let span = place(manifest);
-    Ok(Written { object, span, spec })
+    Ok(Written {
+        object,
+        span,
+        places: BTreeMap::new(),
+        spec,
+    })
 }
 
 /// The place to show for a whole object: its name, or else its first line.

@@ -1,5 +1,6 @@
 //! Objects as somebody wrote them, each on its own: what [`assemble`](crate::assemble()) makes a snapshot of.
 
+use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use picket_policy::{Labels, NetworkName, ObjectRef, Policy, Span};
@@ -23,6 +24,8 @@ pub struct Written {
     pub object: ObjectRef,
     /// The place to show for the whole object, such as its name.
     pub span: Span,
+    /// Where the fields stand that name something by a path in the object; see [`places`](crate::places).
+    pub places: BTreeMap<String, Span>,
     /// The rest.
     pub spec: Spec,
 }

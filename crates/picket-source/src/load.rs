@@ -6,7 +6,9 @@ use std::io::Read;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use picket_cluster::{Snapshot, Spec, Written, assemble, check_names, is_cluster_kind, misnamed, place};
+use picket_cluster::{
+    Snapshot, Spec, Written, assemble, check_names, is_cluster_kind, misnamed, place, places,
+};
 use picket_policy::document::{self, Manifest, Source};
 use picket_policy::{Diagnostic, Lowered, Options, Position, Severity, Span, code};
 use smol_str::SmolStr;
@@ -126,6 +128,7 @@ impl Part {
             return Some(Written {
                 object: policy.object.clone(),
                 span: place(manifest),
+                places: places(manifest, &policy),
                 spec: Spec::Policy(policy),
             });
         }

@@ -19,6 +19,7 @@ fn read(texts: impl Iterator<Item = String>) -> Snapshot {
                 Written {
                     object,
                     span: manifest.source().span(0..0),
+                    places: std::collections::BTreeMap::new(),
                     spec,
                 }
             });

@@ -46,6 +46,7 @@ fn pod(id: &str, addresses: &[&str], change: impl FnOnce(&mut WrittenPod)) -> Wr
     Written {
         object,
         span: span(1),
+        places: std::collections::BTreeMap::new(),
         spec: Spec::Pod(written),
     }
 }
@@ -67,6 +68,7 @@ fn node(name: &str, addresses: &[&str]) -> Written {
     Written {
         object: ObjectRef::new("Node", "", name),
         span: span(1),
+        places: std::collections::BTreeMap::new(),
         spec: Spec::Node(WrittenNode {
             labels: Labels::default(),
             addresses: located(addresses),
@@ -335,6 +337,7 @@ fn namespaces_are_implied_and_say_their_own_name() {
     let namespace = |name: &str, label: Option<&str>| Written {
         object: ObjectRef::new("Namespace", "", name),
         span: span(1),
+        places: std::collections::BTreeMap::new(),
         spec: Spec::Namespace(WrittenNamespace {
             labels: [("team", "red"), (NAMESPACE_NAME_LABEL, label.unwrap_or(name))]
                 .into_iter()
@@ -409,6 +412,7 @@ fn two_policies_of_one_name_never_allow_more_than_either() {
     let written = |policy: Policy| Written {
         object: policy.object.clone(),
         span: span(policy.position.line),
+        places: std::collections::BTreeMap::new(),
         spec: Spec::Policy(policy),
     };
     use Direction::{Egress, Ingress};

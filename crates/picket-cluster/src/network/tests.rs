@@ -14,6 +14,7 @@ fn snapshot(text: &str) -> (Snapshot, Vec<String>) {
                 written.extend(lowered.policy.map(|policy| Written {
                     object: policy.object.clone(),
                     span: place(manifest),
+                    places: std::collections::BTreeMap::new(),
                     spec: Spec::Policy(policy),
                 }));
             }

@@ -79,8 +79,8 @@ fn files_become_one_snapshot() {
     assert_eq!(&*loaded.sources["policy.yaml"], POLICY);
     assert!(loaded.unparsable.is_empty());
     let expected = [
-        "C008 policy.yaml:9:3 spec.ingress[0]",
-        "C007 policy.yaml:10:3 spec.ingress[1]",
+        "C008 policy.yaml:9:20 spec.ingress[0].ports[0].port",
+        "C007 policy.yaml:11:70 spec.ingress[1].from[0].namespaceSelector",
     ];
     assert_eq!(found(&loaded), expected);
 }
