@@ -10,7 +10,7 @@
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use picket_linux::{Netlink, NetworkNamespace, Route};
+use picket_linux::{CableEnd, Netlink, NetworkNamespace, Route};
 use picket_net::Family;
 
 use crate::progress::Progress;
@@ -189,13 +189,18 @@ impl Network {
             .ok_or_else(|| Error::NoSuchPlace(Box::new(at.clone())))?;
         let end = format!("{}{}", if at == Place::Fabric { "h" } else { "p" }, router.next);
         router.next += 1;
-        router
-            .netlink
-            .create_cable(&end, FIRST_INDEX + router.next, interface, namespace)?;
+        let index = FIRST_INDEX + router.next;
+        router.netlink.create_cable(&end, index, interface, namespace)?;
         let gateway = if at == Place::Fabric { FABRIC_V4 } else { NODE_V4 };
         router.netlink.add_address(&end, gateway, 32)?;
         router.netlink.add_address(&end, GATEWAY_V6, 64)?;
         router.netlink.set_up(&end)?;
+        // The kernel bounds how many neighbours all namespaces together may learn; these it need not learn.
+        for address in addresses.iter().copied().chain([HOST_V6]) {
+            router
+                .netlink
+                .set_neighbour(&end, address, CableEnd::There(index))?;
+        }
 
         let mut host = Netlink::open(namespace)?;
         host.add_address(interface, HOST_V6, 64)?;
@@ -203,6 +208,9 @@ impl Network {
             host.add_address(interface, address, if address.is_ipv4() { 32 } else { 128 })?;
         }
         host.set_up(interface)?;
+        for address in [gateway, GATEWAY_V6] {
+            host.set_neighbour(interface, address, CableEnd::Here(index))?;
+        }
         for family in Family::BOTH {
             let source = first_of(&addresses, family);
             if source.is_some() {

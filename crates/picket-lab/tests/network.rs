@@ -1,10 +1,12 @@
 //! A real network without policies: everything reaches everything.
 
 use std::collections::BTreeSet;
+use std::process::Command;
 use std::time::Duration;
 
 use picket_cluster::{Snapshot, Verdict};
 use picket_lab::{Network, Observation, Ports, Progress, Servers, Topology, all_pairs, ask};
+use picket_linux::run_with_input;
 use picket_net::Protocol;
 use picket_testing::build::{accept, block, node, pod, policy};
 use picket_testing::snapshot;
@@ -57,4 +59,16 @@ fn without_rulesets_every_pair_answers_on_every_port_in_both_families() {
         assert_eq!(seen, Observation::Answered, "{flow:?}");
     }
     assert!(probes.len() > 500, "{}", probes.len());
+    // What is learnt counts towards the bound that all namespaces share.
+    for place in network.places() {
+        let mut ip = Command::new("ip");
+        let namespace = network.namespace(place).unwrap();
+        let shown = run_with_input(namespace, ip.args(["neigh", "show"]), b"", "iproute2").unwrap();
+        let shown = String::from_utf8(shown).unwrap();
+        assert!(!shown.is_empty(), "{place}");
+        assert!(
+            shown.lines().all(|line| line.ends_with("PERMANENT ")),
+            "{place}: {shown}"
+        );
+    }
 }

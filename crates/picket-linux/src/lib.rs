@@ -18,7 +18,7 @@ pub use descriptor::{receive_line, send_line};
 pub use error::{Error, Result};
 pub use limit::raise_open_files_limit;
 pub use namespace::{NamespaceIdentity, NetworkNamespace};
-pub use netlink::{Netlink, Route};
+pub use netlink::{CableEnd, Netlink, Route};
 pub use poll::{Epoll, Interest, Readiness};
 pub use process::{die_with_parent, kill, leave_terminal, peer_user, run_with_input, user_of_process};
 pub use socket::{icmp_socket, listening_tcp, pending_connect, raw_sctp, starting_tcp, udp};

@@ -15,11 +15,13 @@ const RTM_NEWLINK: u16 = 16;
 const RTM_DELLINK: u16 = 17;
 const RTM_NEWADDR: u16 = 20;
 const RTM_NEWROUTE: u16 = 24;
+const RTM_NEWNEIGH: u16 = 28;
 
 const REQUEST_ACK: u16 = 0x1 | 0x4;
 const CREATE_EXCL: u16 = 0x400 | 0x200;
 const CREATE_OR_REPLACE: u16 = 0x400 | 0x100;
 
+const IFLA_ADDRESS: u16 = 1;
 const IFLA_IFNAME: u16 = 3;
 const IFLA_LINKINFO: u16 = 18;
 const IFLA_NET_NS_FD: u16 = 28;
@@ -32,6 +34,10 @@ const IFA_ADDRESS: u16 = 1;
 const IFA_LOCAL: u16 = 2;
 const IFA_F_NODAD: u8 = 2;
 
+const NDA_DST: u16 = 1;
+const NDA_LLADDR: u16 = 2;
+const NUD_PERMANENT: u16 = 0x80;
+
 const RTA_DST: u16 = 1;
 const RTA_OIF: u16 = 4;
 const RTA_GATEWAY: u16 = 5;
@@ -42,6 +48,27 @@ const RTPROT_STATIC: u8 = 4;
 const RT_SCOPE_UNIVERSE: u8 = 0;
 const RT_SCOPE_LINK: u8 = 253;
 const RTN_UNICAST: u8 = 1;
+
+/// An end of the cable with an index, as [`Netlink::create_cable`] takes it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CableEnd {
+    /// The end in the namespace that made it.
+    Here(u32),
+    /// The other.
+    There(u32),
+}
+
+impl CableEnd {
+    /// Its link-layer address, a locally administered one.
+    fn address(self) -> [u8; 6] {
+        let (first, index) = match self {
+            Self::Here(index) => (0x02, index),
+            Self::There(index) => (0x06, index),
+        };
+        let [a, b, c, d] = index.to_be_bytes();
+        [first, 0, a, b, c, d]
+    }
+}
 
 /// A connection to the kernel's network configuration of one namespace.
 #[derive(Debug)]
@@ -101,12 +128,14 @@ impl Netlink {
         let (name, peer_name) = (interface_name(name)?, interface_name(peer_name)?);
         let peer_file = u32::try_from(peer.as_fd().as_raw_fd()).unwrap_or_default();
         let message = Message::new(RTM_NEWLINK, REQUEST_ACK | CREATE_EXCL, &link_header(index, 0))
-            .text(IFLA_IFNAME, name);
+            .text(IFLA_IFNAME, name)
+            .attribute(IFLA_ADDRESS, &CableEnd::Here(index).address());
         let (message, info) = message.open(IFLA_LINKINFO, &[]);
         let (message, settings) = message.text(IFLA_INFO_KIND, "veth").open(IFLA_INFO_DATA, &[]);
         let (message, other_end) = message.open(VETH_INFO_PEER, &link_header(0, 0));
         let message = message
             .text(IFLA_IFNAME, peer_name)
+            .attribute(IFLA_ADDRESS, &CableEnd::There(index).address())
             .number(IFLA_NET_NS_FD, peer_file)
             .close(&other_end)
             .close(&settings)
@@ -195,6 +224,24 @@ impl Netlink {
         self.request(message, || {
             format!("set the route to {destination}/{length} by `{}`", route.interface)
         })
+    }
+
+    /// Says for good which end of its cable has an address that is reached by an interface. Such a neighbour is never
+    /// looked for, and does not count towards the number of neighbours that all namespaces together may have
+    /// (`gc_thresh3`).
+    ///
+    /// # Errors
+    /// [`Error::Netlink`].
+    pub fn set_neighbour(&mut self, name: &str, address: IpAddr, end: CableEnd) -> Result<()> {
+        let index = self.index(name)?;
+        let mut header = vec![family(address), 0, 0, 0];
+        header.extend(index.to_ne_bytes());
+        header.extend(NUD_PERMANENT.to_ne_bytes());
+        header.extend([0, 0]);
+        let message = Message::new(RTM_NEWNEIGH, REQUEST_ACK | CREATE_OR_REPLACE, &header)
+            .address(NDA_DST, address)
+            .attribute(NDA_LLADDR, &end.address());
+        self.request(message, || format!("make {address} a neighbour by `{name}`"))
     }
 
     fn index(&self, name: &str) -> Result<u32> {
