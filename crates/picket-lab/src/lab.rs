@@ -2,16 +2,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
-use std::process::Command;
 use std::time::Duration;
 
-use picket_cluster::{Endpoint, Flow, Judgement, Snapshot, Verdict};
-use picket_linux::run_with_input;
-
+use crate::loaded::Loaded;
 use crate::{
     Cell, Error, Expectation, Grid, Network, Observation, Place, Ports, Probe, Progress, Servers, Topology,
     all_pairs, ask,
 };
+use picket_cluster::{Endpoint, Flow, Judgement, Snapshot, Verdict};
 
 /// What decides about flows, and the rulesets that make it so.
 pub trait Enforcement: Send {
@@ -50,7 +48,7 @@ pub struct Lab {
     /// Ports that somebody asked for, besides those that the snapshot names.
     asked: Vec<Expectation>,
     enforcement: Box<dyn Enforcement>,
-    loaded: BTreeMap<Place, String>,
+    loaded: Loaded,
     network: Network,
     round: u16,
 }
@@ -86,8 +84,8 @@ impl Lab {
         let topology = Topology::plan(snapshot, shape.nodes, &shape.outside)?;
         let enforcement = compile(&topology.snapshot)?;
         let network = Network::build(&topology, progress)?;
-        let mut loaded = BTreeMap::new();
-        load(&network, &mut loaded, enforcement.rulesets(&topology)?, progress)?;
+        let mut loaded = Loaded::default();
+        loaded.replace(&network, enforcement.rulesets(&topology)?, progress)?;
         let ports = ports_of(&topology.snapshot, expectations);
         let servers = Servers::start(&network, &topology, &ports)?;
         progress.end();
@@ -117,7 +115,7 @@ impl Lab {
 
     /// The places that have a ruleset.
     pub fn enforced(&self) -> impl Iterator<Item = &Place> {
-        self.loaded.keys()
+        self.loaded.places()
     }
 
     /// How many sockets answer probes.
@@ -161,8 +159,8 @@ impl Lab {
     /// probes what has changed.
     ///
     /// # Errors
-    /// As [`Lab::up`]. When planning or rendering fails nothing has changed; when loading fails, the rulesets that
-    /// were loaded before are in force where the new ones are not.
+    /// As [`Lab::up`]. When planning or rendering fails nothing has changed; where a ruleset does not load nothing
+    /// passes, and all others are in force.
     pub fn apply(&mut self, snapshot: &Snapshot, progress: &Progress) -> Result<Changes, Error> {
         let topology = self
             .topology
@@ -201,16 +199,16 @@ impl Lab {
         let new = self.network.change(&topology, progress)?;
         let places = topology.places();
         self.loaded
-            .retain(|place, _| places.contains(place) && !new.contains(place));
+            .keep(|place| places.contains(place) && !new.contains(place));
         self.topology = topology;
         self.enforcement = enforcement;
-        let replaced = load(&self.network, &mut self.loaded, rulesets, progress)?;
+        let replaced = self.loaded.replace(&self.network, rulesets, progress);
         self.ports = ports_of(&self.topology.snapshot, &self.asked);
         // The old servers hold the addresses of the new ones.
         self.servers.stop();
         self.servers = Servers::start(&self.network, &self.topology, &self.ports)?;
         progress.end();
-        Ok(replaced)
+        replaced
     }
 
     fn ask(&mut self, probes: &[Probe], timeout: Duration, progress: &Progress) -> Result<Grid, Error> {
@@ -279,34 +277,4 @@ fn ports_of(snapshot: &Snapshot, expectations: &[Expectation]) -> Ports {
         ports.insert(protocol, port);
     }
     ports
-}
-
-/// Loads each ruleset that differs from what is loaded, and returns how many did.
-fn load(
-    network: &Network,
-    loaded: &mut BTreeMap<Place, String>,
-    rulesets: BTreeMap<Place, String>,
-    progress: &Progress,
-) -> Result<usize, Error> {
-    progress.begin("loading rulesets", rulesets.len());
-    let mut replaced = 0;
-    for (place, text) in rulesets {
-        progress.advance(1);
-        if loaded.get(&place) == Some(&text) {
-            continue;
-        }
-        run_with_input(
-            network.namespace(&place)?,
-            Command::new("nft").args(["-f", "-"]),
-            text.as_bytes(),
-            "nftables",
-        )
-        .map_err(|source| Error::Ruleset {
-            place: Box::new(place.clone()),
-            source,
-        })?;
-        loaded.insert(place, text);
-        replaced += 1;
-    }
-    Ok(replaced)
 }

@@ -8,6 +8,7 @@ mod external;
 mod grid;
 mod keeper;
 mod lab;
+mod loaded;
 mod network;
 mod policies;
 mod ports;
@@ -21,7 +22,7 @@ mod wire;
 
 pub use access::gain_access;
 pub use control::{ControlError, Request, Response, execute, running, send};
-pub use error::Error;
+pub use error::{Error, Unloaded};
 pub use expectation::{Expectation, ExpectationError, Outcome, check_expectations, parse_expectations};
 pub use grid::{Cell, Grid};
 pub use keeper::{Claim, Load, probe};

@@ -261,6 +261,65 @@ fn policies_change_under_a_standing_lab_and_the_changes_are_listed() {
     );
 }
 
+/// Rulesets of which that of `lab-2` does not load once the policy `x/web` is gone.
+struct OneWrong(SpelledOut);
+
+impl Enforcement for OneWrong {
+    fn judge(&self, flow: &Flow) -> Judgement {
+        self.0.judge(flow)
+    }
+
+    fn rulesets(&self, topology: &Topology) -> Result<BTreeMap<Place, String>, Error> {
+        let mut rulesets = self.0.rulesets(topology)?;
+        if topology.snapshot.policies.len() < 2 {
+            rulesets.insert(Place::Node("lab-2".into()), "nonsense".to_owned());
+        }
+        Ok(rulesets)
+    }
+}
+
+#[test]
+fn where_a_ruleset_does_not_load_nothing_passes_and_the_others_are_in_force() {
+    let compile: Compile = Box::new(|snapshot| {
+        let engine = Engine::compile(snapshot, Semantics::default());
+        let tamper = |text| text;
+        Ok(Box::new(OneWrong(SpelledOut { engine, tamper })))
+    });
+    let mut lab = Lab::up(&cluster(), shape(), &[], compile, &Progress::hidden()).unwrap();
+    let mut next = cluster();
+    next.policies.retain(|object, _| object.name != "web");
+    let error = lab.apply(&next, &Progress::hidden()).unwrap_err().to_string();
+    assert!(
+        error.starts_with("cannot load 1 of 2 rulesets")
+            && error.contains("node/lab-2")
+            && !error.contains("lab-1"),
+        "{error}"
+    );
+    let on = |lab: &Lab, index: usize| lab.topology().router_of(&lab.topology().hosts[index].place);
+    let closed = Place::Node("lab-2".into());
+    let grid = lab.probe(lab.timeout(), &Progress::hidden()).unwrap();
+    let (mut passed, mut stopped) = (0, 0);
+    for cell in grid.cells() {
+        let [from, to] = [cell.probe.source, cell.probe.destination];
+        let hosts = &lab.topology().hosts;
+        let through = [from, to]
+            .iter()
+            .any(|end| hosts[*end].place == closed || on(&lab, *end).as_ref() == Some(&closed));
+        if through {
+            assert_ne!(cell.seen, Observation::Answered, "{:?}", cell.probe);
+            stopped += 1;
+        } else {
+            assert!(cell.agrees(), "{:?}: {:?}", cell.probe, cell.seen);
+            passed += usize::from(cell.expected.is_allow());
+        }
+    }
+    assert!(passed > 0 && stopped > 0);
+    let back = lab.apply(&cluster(), &Progress::hidden()).unwrap();
+    assert_eq!(back.rulesets, 2);
+    let grid = lab.probe(lab.timeout(), &Progress::hidden()).unwrap();
+    assert_eq!(grid.differences().count(), 0, "{}", grid.to_text(false));
+}
+
 #[test]
 fn pods_and_hosts_come_and_go_under_a_standing_lab() {
     let mut lab = up(&cluster(), |text| text);
