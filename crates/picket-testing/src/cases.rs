@@ -87,6 +87,18 @@ impl Step {
     /// # Panics
     /// When a manifest has an error: a case must mean what it says.
     pub fn snapshot(&self) -> Snapshot {
+        let cluster = self.cluster();
+        match &self.network {
+            Some(network) => cluster.on(network),
+            None => cluster,
+        }
+    }
+
+    /// What exists in this step, on every network.
+    ///
+    /// # Panics
+    /// When a manifest has an error: a case must mean what it says.
+    pub fn cluster(&self) -> Snapshot {
         let text = |manifest: &Manifest| Text {
             name: Arc::clone(&manifest.position.file),
             bytes: manifest.in_place().into_bytes(),
@@ -99,10 +111,7 @@ impl Step {
             .find(|found| found.severity == Severity::Error);
         match error {
             Some(error) => panic!("{}: {error:?}", self.title),
-            None => match &self.network {
-                Some(network) => loaded.snapshot.on(network),
-                None => loaded.snapshot,
-            },
+            None => loaded.snapshot,
         }
     }
 }

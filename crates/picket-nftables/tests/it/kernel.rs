@@ -115,7 +115,7 @@ fn documented() -> Table {
             .collect();
         Peers::Some {
             hosts: Targets::from([(name.clone(), addresses)]),
-            blocks: AddressSet::all(),
+            blocks: Targets::from([(name.clone(), AddressSet::all())]),
         }
     };
     let eth0 = InterfaceName::new("eth0").expect("an interface name");

@@ -11,5 +11,6 @@ mod cases;
 mod difference;
 mod indexed;
 mod kernel;
+mod networks;
 mod reference;
 mod sample;

@@ -63,10 +63,17 @@ fn address(snapshot: &Snapshot, endpoint: &Endpoint, flow: &Flow) -> IpAddr {
 
 /// What the pod at one end sees of a flow.
 pub(crate) fn packet(snapshot: &Snapshot, flow: &Flow, direction: Direction) -> Packet {
+    packet_over("eth0", snapshot, flow, direction)
+}
+
+/// What the pod at one end sees of a flow over one of its interfaces.
+pub(crate) fn packet_over(interface: &str, snapshot: &Snapshot, flow: &Flow, direction: Direction) -> Packet {
     let crossing = match direction {
-        Direction::Ingress => Crossing::Receive { input: "eth0".into() },
+        Direction::Ingress => Crossing::Receive {
+            input: interface.into(),
+        },
         Direction::Egress => Crossing::Send {
-            output: "eth0".into(),
+            output: interface.into(),
         },
     };
     let (source, destination) = (

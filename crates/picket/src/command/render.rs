@@ -1,11 +1,12 @@
 //! `picket render`: what a target would be told.
 
+use std::collections::BTreeSet;
 use std::io::Write;
 
-use anyhow::{Context, bail};
+use anyhow::{Context, anyhow, bail};
 use clap::{Args, ValueEnum};
 use picket_analysis::directory::{Directory, Party, nearest};
-use picket_engine::Program;
+use picket_engine::{Engine, Program};
 use picket_nftables::model::{InterfaceName, Table};
 use picket_nftables::print;
 use picket_nftables::render::documented::{self, PodView};
@@ -164,9 +165,24 @@ fn in_pod(
     };
     let interface = InterfaceName::new(&arguments.interface)
         .with_context(|| format!("`{}` cannot be the name of an interface", arguments.interface))?;
-    let view = PodView::of(program, &pod.object, &interface)
+    let mut view = PodView::of(program, &pod.object, &interface)
         .with_context(|| format!("nothing is known of pod `{asked}`"))?;
     let semantics = program.semantics();
+    let networks: BTreeSet<_> = pod.attachments.iter().map(|own| &own.network).collect();
+    for network in networks {
+        let engine = Engine::compile(&loaded.snapshot.on(network), semantics.clone());
+        let attached = view.attach(engine.program());
+        attached.map_err(|name| anyhow!("`{name}` cannot be the name of an interface"))?;
+    }
+    if pod
+        .attachments
+        .iter()
+        .any(|own| own.interface == interface.as_str())
+    {
+        bail!(
+            "`{interface}` is an interface of pod `{asked}` on a secondary network: name another with `--interface`"
+        );
+    }
     let options = documented::Options {
         accept_icmp: semantics.accept_icmp,
         accept_icmpv6: semantics.accept_icmpv6,

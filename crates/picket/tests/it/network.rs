@@ -126,3 +126,34 @@ fn an_unknown_network_is_an_error_that_names_those_there_are() {
         assert!(ran.stderr.contains(message), "{}", ran.stderr);
     }
 }
+
+#[test]
+fn a_pods_table_has_the_rules_of_every_network() {
+    let render = [
+        "--target",
+        "nftables",
+        "--layout",
+        "documented",
+        "--pod",
+        "shop/db",
+    ];
+    let ran = picket("render", &render);
+    assert_eq!((ran.status, ran.stderr.as_str()), (0, ""));
+    for line in [
+        r#"elements = { "data0", "data1" }"#,
+        r#"iifname "data0" ip saddr 10.7.0.2 drop"#,
+        r#"iifname "data1" ip saddr @snp-HASH_ingress_ipv4_data1_0 tcp dport 5432 accept"#,
+    ] {
+        let line = line.replace("HASH", &hash(&ran.stdout));
+        assert!(ran.stdout.contains(&line), "{line}\n{}", ran.stdout);
+    }
+    let ran = picket("render", &[&render[..], &["--interface", "data0"]].concat());
+    let message = "`data0` is an interface of pod `shop/db` on a secondary network";
+    assert!(ran.status == 2 && ran.stderr.contains(message), "{}", ran.stderr);
+}
+
+/// The hash in the name of the only policy's chain.
+fn hash(table: &str) -> String {
+    let (_, rest) = table.split_once("chain cnp-").unwrap();
+    rest.chars().take(16).collect()
+}

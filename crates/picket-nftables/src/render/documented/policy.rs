@@ -6,7 +6,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use picket_net::{AddressRange, AddressSet, Family, Protocol, TrafficSet};
 use picket_policy::{Action, Direction, Tier};
 
-use super::{MAX_ANONYMOUS_SETS, Peers, PodView, PolicyOnPod, ResolvedRule, name, title};
+use super::{MAX_ANONYMOUS_SETS, Peers, PodView, PolicyOnPod, ResolvedRule, Targets, name, title};
 use crate::model::{
     Chain, Comment, Datatype, Field, InterfaceName, Key, Match, ModelError, Name, NameHash, Rule, Set,
     Transport, Value, Verdict,
@@ -177,20 +177,38 @@ impl<'a> Parts<'a> {
         Ok(Some(set))
     }
 
-    /// The set of the blocks of one family. All interfaces share it: it holds no addresses of any network's pods.
+    /// The set of the blocks of one family, which all interfaces share for which it holds the same addresses.
     fn blocks(
         &mut self,
         place: Place<'_>,
-        blocks: &AddressSet,
+        blocks: &Targets,
         traffic: &TrafficSet,
     ) -> Result<Option<Name>, ModelError> {
-        let ranges: Vec<AddressRange> = blocks.of_family(place.family).ranges().collect();
+        let over = |interface: &InterfaceName| {
+            let blocks = blocks.get(interface);
+            blocks
+                .map(|blocks| blocks.of_family(place.family))
+                .unwrap_or_default()
+        };
+        let wanted = over(place.interface);
+        let ranges: Vec<AddressRange> = wanted.ranges().collect();
         if ranges.is_empty() || traffic.is_empty() {
             return Ok(None);
         }
-        let set = place.set(self.hash, "cidr", None);
-        let first_interface = self.policy.interfaces.first() == Some(place.interface);
-        if first_interface {
+        let mut distinct: Vec<(&InterfaceName, AddressSet)> = Vec::new();
+        for interface in &self.policy.interfaces {
+            let addresses = over(interface);
+            if !distinct.iter().any(|(_, known)| *known == addresses) {
+                distinct.push((interface, addresses));
+            }
+        }
+        let number = distinct.iter().position(|(_, known)| *known == wanted);
+        let part = match number {
+            None | Some(0) => "cidr".to_owned(),
+            Some(number) => format!("cidr-{}", number + 1),
+        };
+        let set = place.set(self.hash, &part, None);
+        if distinct.iter().any(|(first, _)| *first == place.interface) {
             // As prefixes, like the document; the ranges are maximal, so that no two prefixes overlap.
             let prefixes = ranges.iter().flat_map(AddressRange::prefixes);
             let elements = prefixes.map(|prefix| Key::from(Value::addresses(prefix.range())));

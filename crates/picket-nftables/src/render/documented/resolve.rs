@@ -6,6 +6,7 @@ use picket_cluster::Pod;
 use picket_engine::{PeerView, PodRef, PolicyView, Program, RuleView, SideView};
 use picket_net::AddressSet;
 use picket_policy::{Block, List, ObjectRef, Peer};
+use smol_str::SmolStr;
 
 use super::{Interface, Peers, PodView, PolicyOnPod, ResolvedRule, ResolvedSide, Targets};
 use crate::model::InterfaceName;
@@ -29,6 +30,91 @@ impl PodView {
             own_node: own_node(program, found.pod()),
             policies: policies.filter(PolicyOnPod::says_something).collect(),
         })
+    }
+}
+
+impl PodView {
+    /// Adds what a secondary network says: `program` is of [`Snapshot::on`](picket_cluster::Snapshot::on) it. Nothing,
+    /// when the pod has no interface there.
+    ///
+    /// # Errors
+    /// The name of an interface that the kernel would not take.
+    pub fn attach(&mut self, program: &Program) -> Result<(), SmolStr> {
+        for endpoint in program.pods() {
+            let interface = endpoint.pod().interface.as_ref();
+            let Some(interface) = interface.filter(|interface| interface.pod == self.pod) else {
+                continue;
+            };
+            let name = InterfaceName::new(&interface.name).ok_or_else(|| interface.name.clone())?;
+            let resolve = Resolve {
+                program,
+                interface: &name,
+            };
+            for policy in program.policy_views(&endpoint.pod().object) {
+                self.add(resolve.policy(&policy));
+            }
+            self.interfaces.push(Interface {
+                name,
+                addresses: endpoint.pod().addresses.iter().collect(),
+                cluster: false,
+            });
+        }
+        Ok(())
+    }
+
+    /// Adds a policy, or what it says over another interface.
+    fn add(&mut self, policy: PolicyOnPod) {
+        if !policy.says_something() {
+            return;
+        }
+        match self
+            .policies
+            .iter_mut()
+            .find(|known| known.object == policy.object)
+        {
+            Some(known) => known.extend(policy),
+            None => self.policies.push(policy),
+        }
+    }
+}
+
+impl PolicyOnPod {
+    /// Adds what the same policy says over other interfaces.
+    fn extend(&mut self, other: Self) {
+        self.interfaces.extend(other.interfaces);
+        self.interfaces.sort();
+        for (own, other) in [
+            (&mut self.ingress, other.ingress),
+            (&mut self.egress, other.egress),
+        ] {
+            // INVARIANT: the rules of one policy are the same rules, in the same order.
+            for (own, other) in own.rules.iter_mut().zip(other.rules) {
+                own.extend(other);
+            }
+        }
+    }
+}
+
+impl ResolvedRule {
+    fn extend(&mut self, other: Self) {
+        if let (
+            Peers::Some { hosts, blocks },
+            Peers::Some {
+                hosts: more_hosts,
+                blocks: more_blocks,
+            },
+        ) = (&mut self.peers, other.peers)
+        {
+            hosts.extend(more_hosts);
+            blocks.extend(more_blocks);
+        }
+        for (traffic, targets) in other.named {
+            match self.named.iter_mut().find(|(known, _)| *known == traffic) {
+                Some((_, known)) => known.extend(targets),
+                None => self.named.push((traffic, targets)),
+            }
+        }
+        self.named.sort_by(|(one, _), (other, _)| one.cmp(other));
     }
 }
 
@@ -111,7 +197,7 @@ impl Resolve<'_> {
         });
         Peers::Some {
             hosts: self.over_the_interface(pods.chain(nodes).collect()),
-            blocks: blocks.fold(AddressSet::empty(), |all, block| all.union(&block)),
+            blocks: self.over_the_interface(blocks.fold(AddressSet::empty(), |all, block| all.union(&block))),
         }
     }
 

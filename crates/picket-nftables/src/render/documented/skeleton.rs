@@ -114,17 +114,23 @@ fn direction_chain(
     {
         rules.extend(own_node_rules(view, direction, own_node));
     }
-    if matches!(plan, Plan::Isolated | Plan::Open) {
-        let counts = |policy: &&PolicyOnPod| {
-            let side = policy.side(direction);
-            policy.tier == Tier::NetworkPolicy && (side.isolates || !side.rules.is_empty())
-        };
-        rules.extend(view.policies.iter().filter(counts).map(|policy| {
-            let hash = hash_of(hashes, policy);
-            let comment = Comment::new(&title(&policy.object), hash);
-            Rule::when([], Verdict::Jump(chain_name(hash))).commented(comment)
-        }));
-    }
+    // A tiered policy is about the cluster network only; the chains of others name their own interfaces.
+    let closed = matches!(plan, Plan::Closed { .. });
+    let on_cluster = |policy: &PolicyOnPod| {
+        let mut interfaces = view.interfaces.iter().filter(|interface| interface.cluster);
+        interfaces.any(|interface| policy.interfaces.contains(&interface.name))
+    };
+    let counts = |policy: &&PolicyOnPod| {
+        let side = policy.side(direction);
+        policy.tier == Tier::NetworkPolicy
+            && (side.isolates || !side.rules.is_empty())
+            && !(closed && on_cluster(policy))
+    };
+    rules.extend(view.policies.iter().filter(counts).map(|policy| {
+        let hash = hash_of(hashes, policy);
+        let comment = Comment::new(&title(&policy.object), hash);
+        Rule::when([], Verdict::Jump(chain_name(hash))).commented(comment)
+    }));
     rules.push(Rule::when([], Verdict::Drop).commented(Comment::of("Drop rule")));
     let comment = match direction {
         Direction::Ingress => "Ingress Policies",

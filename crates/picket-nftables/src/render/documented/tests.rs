@@ -41,11 +41,15 @@ fn rule(index: u32, peers: Peers, traffic: TrafficSet) -> ResolvedRule {
 }
 
 fn some(hosts: &[(&str, &[&str])], blocks: AddressSet) -> Peers {
-    let hosts = hosts
+    let addressed = hosts
         .iter()
         .map(|(name, texts)| (interface(name), addresses(texts)))
         .collect();
-    Peers::Some { hosts, blocks }
+    let blocks = hosts.iter().map(|(name, _)| (interface(name), blocks.clone()));
+    Peers::Some {
+        blocks: blocks.collect(),
+        hosts: addressed,
+    }
 }
 
 fn side(rules: Vec<ResolvedRule>) -> ResolvedSide {

@@ -103,8 +103,9 @@ pub enum Peers {
     Some {
         /// Addresses of pods and nodes.
         hosts: Targets,
-        /// Addresses of ipBlocks, without their exceptions and without what an ipBlock does not match.
-        blocks: AddressSet,
+        /// Addresses of ipBlocks, without their exceptions and without what an ipBlock does not match: the same over
+        /// every interface but where that differs between networks.
+        blocks: Targets,
     },
 }
 

@@ -1,0 +1,96 @@
+//! A pod's table with the rules of every network that it is on.
+
+use std::collections::BTreeMap;
+
+use picket_cluster::{Endpoint, Pod, Semantics, Snapshot};
+use picket_engine::Engine;
+use picket_nftables::meaning::Interpreter;
+use picket_nftables::model::{InterfaceName, Table};
+use picket_nftables::print;
+use picket_nftables::render::documented::{Options, PodView, render};
+use picket_policy::{Direction, ObjectRef};
+use picket_testing::cases::committed;
+use picket_testing::flows::representative_flows;
+
+use crate::reference::packet_over;
+
+/// The cluster as one of its networks sees it, the cluster network first.
+fn networks(cluster: &Snapshot) -> Vec<Snapshot> {
+    let secondary = cluster.known_networks();
+    let secondary = secondary.iter().map(|network| cluster.on(network));
+    std::iter::once(cluster.clone()).chain(secondary).collect()
+}
+
+/// The table of every managed pod.
+fn tables(cluster: &Snapshot, networks: &[Snapshot]) -> BTreeMap<ObjectRef, Table> {
+    let semantics = Semantics::default();
+    let engines: Vec<_> = networks
+        .iter()
+        .map(|network| Engine::compile(network, semantics.clone()))
+        .collect();
+    let (first, secondary) = engines.split_first().expect("the cluster network");
+    let eth0 = InterfaceName::new("eth0").expect("an interface name");
+    let managed = cluster.live_pods().filter(|pod| pod.is_managed());
+    managed
+        .map(|pod| {
+            let mut view = PodView::of(first.program(), &pod.object, &eth0).expect("a pod of the cluster");
+            for network in secondary {
+                view.attach(network.program()).expect("names of interfaces");
+            }
+            let (table, shortfalls) = render(&view, Options::default()).expect("a table");
+            assert_eq!(shortfalls, []);
+            (pod.object.clone(), table)
+        })
+        .collect()
+}
+
+/// The pod and the interface that an endpoint is.
+fn place(pod: &Pod) -> (&ObjectRef, &str) {
+    match &pod.interface {
+        Some(interface) => (&interface.pod, interface.name.as_str()),
+        None => (&pod.object, "eth0"),
+    }
+}
+
+/// Holds every representative flow on every network against the specification; gives their number.
+fn check(cluster: &Snapshot, title: &str) -> usize {
+    let networks = networks(cluster);
+    let tables = tables(cluster, &networks);
+    let mut judged = 0;
+    for network in &networks {
+        for flow in representative_flows(network) {
+            let judgement = picket_reference::judge(network, &Semantics::default(), &flow);
+            for (direction, endpoint, end) in [
+                (Direction::Egress, &flow.source, &judgement.egress),
+                (Direction::Ingress, &flow.destination, &judgement.ingress),
+            ] {
+                let Endpoint::Pod(object) = endpoint else { continue };
+                // What a pod sends to itself crosses no interface.
+                if end.reason == picket_cluster::Reason::SamePod {
+                    continue;
+                }
+                let (pod, interface) = place(&network.pods[object]);
+                let packet = packet_over(interface, network, &flow, direction);
+                let table = &tables[pod];
+                let accepted = Interpreter::new(table).pass(&packet).outcome.is_accept();
+                assert_eq!(
+                    accepted,
+                    end.verdict.is_allow(),
+                    "{title}: {direction} of {pod} over {interface}: {end:?}\n{flow:?}\n{}",
+                    print::block(table)
+                );
+                judged += 1;
+            }
+        }
+    }
+    judged
+}
+
+#[test]
+fn tables_of_pods_with_several_interfaces_mean_what_each_network_says() {
+    let cases = committed().expect("the cases of the project");
+    let steps = cases.iter().flat_map(|case| &case.steps);
+    let steps = steps.filter(|step| step.network.is_some());
+    let judged: usize = steps.map(|step| check(&step.cluster(), &step.title)).sum();
+    assert!(judged > 5_000, "{judged}");
+}
