@@ -3,14 +3,21 @@
 
 use picket_analysis::eval::{Evaluator, batch};
 use picket_analysis::map::{By, Map, write};
-use picket_cluster::Semantics;
+use picket_cluster::{Semantics, Snapshot};
 use picket_engine::Engine;
 use picket_lab::parse_expectations;
+use picket_nftables::model::Table;
 use picket_nftables::render::indexed;
 use picket_nftables::{parse, print};
 use picket_source::{Text, load_texts};
+use picket_testing::flows::representative_flows;
+use serde_json::Value;
 
-/// Whatever a file holds is loaded, compiled, mapped and rendered, twice to the same bytes.
+/// How many packets of one input are judged: more than small inputs have, and little enough to be quick.
+const MAX_FLOWS: usize = 1_000;
+
+/// Whatever a file holds is loaded, compiled, mapped and rendered, twice to the same bytes. The engine judges as the
+/// reference does, and what is rendered can be read.
 pub(crate) fn cluster(bytes: &[u8]) {
     let outputs = || {
         let text = Text {
@@ -29,11 +36,27 @@ pub(crate) fn cluster(bytes: &[u8]) {
         let nodes = loaded.snapshot.nodes.keys().map(|node| Some(node.as_str()));
         let tables = nodes.chain([None]).map(|node| {
             let table = indexed::render(engine.program(), node).expect("policies without equal hashes");
+            survives_listing(&table);
             print::text(&table)
         });
+        judged_alike(&loaded.snapshot, &engine);
         (loaded.diagnostics, map, tables.collect::<Vec<_>>())
     };
     assert_eq!(outputs(), outputs(), "the same input gives the same output");
+}
+
+fn judged_alike(snapshot: &Snapshot, engine: &Engine) {
+    let flows = representative_flows(snapshot);
+    let step = flows.len().div_ceil(MAX_FLOWS).max(1);
+    for flow in flows.iter().step_by(step) {
+        let expected = picket_reference::judge(snapshot, &Semantics::default(), flow);
+        assert_eq!(engine.program().judge(flow), expected, "{flow:?}");
+    }
+}
+
+fn survives_listing(table: &Table) {
+    let again = parse::table(&print::json(table)).expect("what picket prints can be read");
+    assert_eq!(parse::shown(table), parse::shown(&again));
 }
 
 /// Every line of a batch is answered, or says why not.
@@ -47,7 +70,7 @@ pub(crate) fn questions(bytes: &[u8]) {
     let engine = Engine::compile(&loaded.snapshot, Semantics::default());
     let evaluator = Evaluator::new(&loaded.snapshot, engine.program());
     let mut answers = Vec::new();
-    batch(&evaluator, None, bytes, &mut answers).expect("memory can be read and written");
+    let outcome = batch(&evaluator, None, bytes, &mut answers).expect("memory can be read and written");
     let answers = String::from_utf8(answers).expect("answers are text");
     let questions = bytes.trim_ascii_end();
     let lines = questions.split(|&byte| byte == b'\n').count();
@@ -56,6 +79,13 @@ pub(crate) fn questions(bytes: &[u8]) {
         if questions.is_empty() { 0 } else { lines },
         "one answer each"
     );
+    let mut failed = 0;
+    for answer in answers.lines() {
+        let answer: Value = serde_json::from_str(answer).expect("answers are JSON");
+        assert!(answer.get("error").is_some() != answer.get("verdict").is_some());
+        failed += u64::from(answer.get("error").is_some());
+    }
+    assert_eq!(outcome.failed, failed, "failures are counted");
 }
 
 /// What nft may list is read without panic, and what is read survives being printed and read again.
@@ -64,14 +94,35 @@ pub(crate) fn listing(bytes: &[u8]) {
         return;
     };
     if let Ok(table) = parse::table(text) {
-        let again = parse::table(&print::json(&table)).expect("what picket prints can be read");
-        assert_eq!(parse::shown(&table), parse::shown(&again));
+        survives_listing(&table);
     }
 }
 
-/// Expectations of the lab are read without panic.
+/// Expectations of the lab are read without panic, each line by itself, or the first that is none is named.
 pub(crate) fn expectations(bytes: &[u8]) {
-    if let Ok(text) = std::str::from_utf8(bytes) {
-        drop(parse_expectations(text));
+    let Ok(text) = std::str::from_utf8(bytes) else {
+        return;
+    };
+    let read_whole = parse_expectations(text);
+    let mut one_by_one = Vec::new();
+    for (number, line) in (1..).zip(text.lines()) {
+        match parse_expectations(line) {
+            Ok(expectations) => one_by_one.extend(
+                expectations
+                    .into_iter()
+                    .map(|expectation| (number, expectation.text)),
+            ),
+            Err(error) => {
+                let whole = read_whole.expect_err("one line cannot be read");
+                assert_eq!((whole.line, whole.message), (number, error.message));
+                return;
+            }
+        }
     }
+    let whole = read_whole.expect("every line can be read");
+    let whole: Vec<_> = whole
+        .into_iter()
+        .map(|expectation| (expectation.line, expectation.text))
+        .collect();
+    assert_eq!(whole, one_by_one);
 }

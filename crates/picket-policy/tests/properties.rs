@@ -10,10 +10,10 @@
 #[path = "../../../fuzz/checks.rs"]
 mod checks;
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use picket_policy::{Direction, List, Options, Policy, Requirement, Side, lower, read};
+use checks::damage::is_narrower;
+use picket_policy::{Options, Policy, lower, read};
 use proptest::prelude::*;
 use proptest::sample::Index;
 use proptest::test_runner::FileFailurePersistence;
@@ -320,32 +320,6 @@ fn lowered(text: &str) -> Option<Option<Policy>> {
     let (manifests, _) = read(&Arc::from("a.yaml"), text.as_bytes());
     let lowered = lower(manifests.first()?, Options::default())?;
     Some(lowered.policy)
-}
-
-/// Whether one policy isolates at least what another isolates, and allows at most what it allows.
-fn is_narrower(narrow: &Policy, wide: &Policy) -> bool {
-    let requirements = |policy: &Policy| -> BTreeSet<Requirement> {
-        policy.subject.pods.requirements().iter().cloned().collect()
-    };
-    let silent = |side: &Side| {
-        side.rules
-            .iter()
-            .all(|rule| matches!(&rule.peers, List::Items(peers) if peers.is_empty()))
-    };
-    let same_subject = requirements(narrow) == requirements(wide);
-    requirements(narrow).is_subset(&requirements(wide))
-        && narrow.subject.namespaces == wide.subject.namespaces
-        && Direction::BOTH.into_iter().all(|direction| {
-            let (narrow, wide) = (narrow.side(direction), wide.side(direction));
-            let kept = narrow.rules.iter().all(|rule| {
-                let silent = matches!(&rule.peers, List::Items(peers) if peers.is_empty());
-                let original = wide.rules.get(rule.index as usize);
-                silent
-                    || original
-                        .is_some_and(|original| original.peers == rule.peers && original.ports == rule.ports)
-            });
-            (narrow.isolates || !wide.isolates) && kept && (same_subject || silent(narrow))
-        })
 }
 
 /// A policy that is sound, with every field that there is.
