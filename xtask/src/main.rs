@@ -12,6 +12,7 @@ mod demo;
 mod packages;
 mod picture;
 mod test;
+mod wasm;
 
 /// Developer commands of picket.
 #[derive(Parser)]

@@ -6,7 +6,7 @@ use std::process::Command;
 use anyhow::{Context, Result, bail};
 
 use crate::command::{cargo, is_installed, is_root, output, run, say, search_path};
-use crate::packages;
+use crate::{packages, wasm};
 
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
@@ -40,6 +40,7 @@ pub(crate) fn check(arguments: &Arguments) -> Result<()> {
     if arguments.quick {
         return run_quick_tests();
     }
+    wasm::build()?;
     let mut tests = cargo("test --workspace --locked --no-fail-fast");
     tests.env("PATH", env::join_paths(search_path())?).envs(runner);
     run(&mut tests)
@@ -56,8 +57,8 @@ fn run_quick_tests() -> Result<()> {
     )))?;
     others?;
     say(&format!(
-        "--quick left out the tests that need root: the integration tests of {}, and every `{KERNEL_MODULE}` module. \
-         `cargo xtask test` runs them.",
+        "--quick left out the tests that need root: the integration tests of {}, and every `{KERNEL_MODULE}` module; and \
+         the WebAssembly build. `cargo xtask test` runs them.",
         KERNEL_CRATES.join(" and ")
     ));
     Ok(())

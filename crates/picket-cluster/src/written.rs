@@ -3,10 +3,11 @@
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
+use picket_policy::document::Manifest;
 use picket_policy::{Labels, NetworkName, ObjectRef, Policy, Span};
 use smol_str::SmolStr;
 
-use crate::{NamedPort, Owner, Service};
+use crate::{NamedPort, Owner, Service, place, places};
 
 /// A value and where it stands.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,6 +29,18 @@ pub struct Written {
     pub places: BTreeMap<String, Span>,
     /// The rest.
     pub spec: Spec,
+}
+
+impl Written {
+    /// The policy that `manifest` was lowered to.
+    pub fn policy(manifest: &Manifest, policy: Policy) -> Self {
+        Self {
+            object: policy.object.clone(),
+            span: place(manifest),
+            places: places(manifest, &policy),
+            spec: Spec::Policy(policy),
+        }
+    }
 }
 
 /// What an object says besides its name.

@@ -1,5 +1,52 @@
 //! Selectors become identities, policies become allow sets, events become deltas.
 //!
+//! ```
+//! use picket_cluster::{Event, Flow, Semantics, Verdict, Written, assemble, parse};
+//! use picket_engine::Engine;
+//! use picket_net::{Family, Protocol};
+//! use picket_policy::{Options, lower, read};
+//!
+//! let text = b"
+//! {apiVersion: v1, kind: Pod, metadata: {name: web, namespace: shop, labels: {app: web}}}
+//! ---
+//! {apiVersion: v1, kind: Pod, metadata: {name: db, namespace: shop, labels: {app: db}}}
+//! ---
+//! apiVersion: networking.k8s.io/v1
+//! kind: NetworkPolicy
+//! metadata: {name: db, namespace: shop}
+//! spec:
+//!   podSelector: {matchLabels: {app: db}}
+//!   ingress: [{from: [{podSelector: {matchLabels: {app: web}}}], ports: [{port: 5432}]}]
+//! ";
+//! let (manifests, mut diagnostics) = read(&"shop.yaml".into(), text);
+//! let mut objects = Vec::new();
+//! for manifest in &manifests {
+//!     match lower(manifest, Options::default()).and_then(|lowered| lowered.policy) {
+//!         Some(policy) => objects.push(Written::policy(manifest, policy)),
+//!         None => objects.extend(parse(manifest, &mut diagnostics)),
+//!     }
+//! }
+//! let (snapshot, _) = assemble(objects);
+//! let mut engine = Engine::compile(&snapshot, Semantics::default());
+//!
+//! let end = |name| snapshot.endpoint_at(snapshot.pod("Pod", "shop", name).unwrap().addresses.v4.unwrap().into());
+//! let flow = Flow {
+//!     source: end("web"),
+//!     destination: end("db"),
+//!     family: Family::Ipv4,
+//!     protocol: Protocol::TCP,
+//!     port: 80,
+//! };
+//! let judgement = engine.program().judge(&flow);
+//! assert_eq!(judgement.verdict(), Verdict::Deny);
+//! assert_eq!(judgement.ingress.causes[0].object.name, "db");
+//!
+//! // Events change the program in place, and say what changed.
+//! let delta = engine.apply(Event::Delete(judgement.ingress.causes[0].object.clone()));
+//! assert!(!delta.is_empty());
+//! assert_eq!(engine.program().judge(&flow).verdict(), Verdict::Allow);
+//! ```
+//!
 //! The shape of it, in the order in which things depend on each other:
 //! - [`slab`], [`multimap`]: small keys, interned values, posting lists.
 //! - [`label`], [`namespace`], [`term`]: which selectors match which labels, without asking each about each.

@@ -6,9 +6,7 @@ use std::io::Read;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use picket_cluster::{
-    Snapshot, Spec, Written, assemble, check_names, is_cluster_kind, misnamed, place, places,
-};
+use picket_cluster::{Snapshot, Written, assemble, check_names, is_cluster_kind, misnamed};
 use picket_policy::document::{self, Manifest, Source};
 use picket_policy::{Diagnostic, Lowered, Options, Position, Severity, Span, code};
 use smol_str::SmolStr;
@@ -125,12 +123,7 @@ impl Part {
             *self.objects.entry(manifest.kind().clone()).or_default() += 1;
             self.diagnostics.extend(diagnostics);
             let policy = policy?;
-            return Some(Written {
-                object: policy.object.clone(),
-                span: place(manifest),
-                places: places(manifest, &policy),
-                spec: Spec::Policy(policy),
-            });
+            return Some(Written::policy(manifest, policy));
         }
         self.diagnostics.extend(misnamed(manifest));
         *self.ignored.entry(manifest.kind().clone()).or_default() += 1;

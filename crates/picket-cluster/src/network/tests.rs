@@ -1,7 +1,7 @@
 use picket_policy::{Options, lower, read};
 
 use super::*;
-use crate::{Spec, Written, assemble, parse, place};
+use crate::{Written, assemble, parse};
 
 /// The snapshot of a manifest, and its diagnostics.
 fn snapshot(text: &str) -> (Snapshot, Vec<String>) {
@@ -11,12 +11,7 @@ fn snapshot(text: &str) -> (Snapshot, Vec<String>) {
         match lower(manifest, Options::default()) {
             Some(lowered) => {
                 diagnostics.extend(lowered.diagnostics);
-                written.extend(lowered.policy.map(|policy| Written {
-                    object: policy.object.clone(),
-                    span: place(manifest),
-                    places: std::collections::BTreeMap::new(),
-                    spec: Spec::Policy(policy),
-                }));
+                written.extend(lowered.policy.map(|policy| Written::policy(manifest, policy)));
             }
             None => written.extend(parse(manifest, &mut diagnostics)),
         }
