@@ -8,7 +8,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use picket_net::Prefix;
-use picket_policy::{Diagnostic, List, Options, Policy, Severity, Tier, lower, read};
+use picket_policy::{Action, Diagnostic, List, Options, Policy, Severity, Tier, lower, read};
 
 /// Files are read without panic, every place lies in the file, and what is left out is reported. No document takes
 /// the one after it along.
@@ -126,7 +126,10 @@ fn check_places(diagnostics: &[Diagnostic], bytes: &[u8]) {
 }
 
 fn check_policy(policy: &Policy) {
-    assert_eq!((policy.tier, policy.priority), (Tier::NetworkPolicy, 0));
+    if policy.tier != Tier::NetworkPolicy {
+        return check_tiered(policy);
+    }
+    assert_eq!(policy.priority, 0);
     assert!(
         policy.ingress.isolates || policy.egress.isolates,
         "a policy isolates something"
@@ -139,6 +142,23 @@ fn check_policy(policy: &Policy) {
             assert!(
                 !matches!(&rule.ports, List::Items(ports) if ports.is_empty()),
                 "v1 has no empty list of ports"
+            );
+        }
+    }
+}
+
+fn check_tiered(policy: &Policy) {
+    assert!(policy.priority <= 1000);
+    assert!(policy.object.namespace.is_empty(), "it is in no namespace");
+    for side in [&policy.ingress, &policy.egress] {
+        assert!(!side.isolates, "it denies by rules alone");
+        for (rule, index) in side.rules.iter().zip(0..) {
+            assert_eq!(rule.index, index);
+            assert!(rule.position.line >= 1);
+            let nobody = matches!(&rule.peers, List::Items(peers) if peers.is_empty());
+            assert!(
+                !nobody || rule.action == Action::Accept,
+                "what denies denies something"
             );
         }
     }

@@ -6,7 +6,7 @@ use picket_net::Protocol;
 use picket_policy::document::{Manifest, Node};
 use picket_policy::{
     Code, Diagnostic, Direction, List, NamespaceScope, NetworkName, Peer, Policy, PortMatch, Position,
-    Requirement, Rule, Severity, Span,
+    Requirement, Rule, Severity, Span, Tier,
 };
 use smol_str::{SmolStr, ToSmolStr};
 
@@ -40,12 +40,15 @@ pub fn check_names(objects: &[Written], line: &dyn Fn(&Position) -> Option<Span>
 pub fn places(manifest: &Manifest, policy: &Policy) -> BTreeMap<String, Span> {
     let spec = manifest.root().get("spec");
     let mut places = BTreeMap::new();
+    if policy.tier != Tier::NetworkPolicy {
+        return places;
+    }
     for direction in Direction::BOTH {
         let written = spec.and_then(|spec| spec.get(&direction.to_string()));
         for rule in &policy.side(direction).rules {
             let place = usize::try_from(rule.index).ok();
             let written = place.and_then(|place| written?.items().get(place));
-            for named in named(direction, rule) {
+            for named in named(policy.tier, direction, rule) {
                 let (list, at) = named.item();
                 let node = written.and_then(|rule| named.within(rule.get(list)?.items().get(at)?));
                 if let Some(node) = node {
@@ -101,9 +104,14 @@ impl Named<'_> {
     }
 }
 
-/// What a rule names. Its lists are as written: a rule with an item that cannot be read has none.
-fn named(direction: Direction, rule: &Rule) -> Vec<Named<'_>> {
+/// What a rule names. Its lists are as written: a rule with an item that cannot be read has none. In the other tiers,
+/// where one item may be many peers, the field is the whole rule.
+fn named(tier: Tier, direction: Direction, rule: &Rule) -> Vec<Named<'_>> {
     let rule_field = format!("spec.{direction}[{}]", rule.index);
+    let field = |item: String| match tier {
+        Tier::NetworkPolicy => format!("{rule_field}.{item}"),
+        Tier::Admin | Tier::Baseline => rule_field.clone(),
+    };
     let peers = match direction {
         Direction::Ingress => "from",
         Direction::Egress => "to",
@@ -113,7 +121,7 @@ fn named(direction: Direction, rule: &Rule) -> Vec<Named<'_>> {
         for (at, peer) in items.iter().enumerate() {
             if let Peer::Pods(pods) = peer {
                 found.push(Named {
-                    field: format!("{rule_field}.{peers}[{at}].namespaceSelector"),
+                    field: field(format!("{peers}[{at}].namespaceSelector")),
                     peers,
                     at,
                     what: What::Namespaces(&pods.namespaces),
@@ -125,7 +133,7 @@ fn named(direction: Direction, rule: &Rule) -> Vec<Named<'_>> {
         for (at, port) in items.iter().enumerate() {
             if let PortMatch::Named { protocol, name } = port {
                 found.push(Named {
-                    field: format!("{rule_field}.ports[{at}].port"),
+                    field: field(format!("ports[{at}].port")),
                     peers,
                     at,
                     what: What::Port(*protocol, name),
@@ -216,13 +224,13 @@ impl Checker<'_> {
         }
         for direction in Direction::BOTH {
             for rule in &policy.side(direction).rules {
-                self.rule(written, direction, rule);
+                self.rule(written, policy.tier, direction, rule);
             }
         }
     }
 
-    fn rule(&mut self, written: &Written, direction: Direction, rule: &Rule) {
-        for Named { field, what, .. } in named(direction, rule) {
+    fn rule(&mut self, written: &Written, tier: Tier, direction: Direction, rule: &Rule) {
+        for Named { field, what, .. } in named(tier, direction, rule) {
             match what {
                 What::Namespaces(scope) => self.scope(written, scope, field, Some(&rule.position)),
                 What::Port(protocol, name) => self.port(written, protocol, name, field, &rule.position),
@@ -369,7 +377,7 @@ fn quoted<'a>(names: impl IntoIterator<Item = &'a SmolStr>) -> String {
 
 #[cfg(test)]
 mod tests {
-    use picket_policy::{Action, Networks, ObjectRef, PodSelector, Selector, Side, Tier};
+    use picket_policy::{Action, Networks, ObjectRef, PodSelector, Selector, Side};
 
     use super::*;
     use crate::NamedPort;

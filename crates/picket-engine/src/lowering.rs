@@ -120,6 +120,7 @@ impl Program {
                     Peer::Pods(selector) => drop(self.acquire_peer(PeerTerm::Pods(selector.clone()))),
                     Peer::Nodes(selector) => drop(self.acquire_peer(PeerTerm::Nodes(selector.clone()))),
                     Peer::Block(block) => drop(self.acquire_block(block)),
+                    Peer::Domain(_) => {}
                 }
             }
             policy::lower(side, |peer| self.peer_match(peer))
@@ -167,6 +168,7 @@ impl Program {
                 term.map(PeerMatch::Selector)
             }
             Peer::Block(block) => self.atoms.find_block(block).map(PeerMatch::Block),
+            Peer::Domain(_) => None,
         }
     }
 

@@ -46,7 +46,7 @@ pub struct RuleView<'a> {
 /// One kind of other end and who that is now.
 #[derive(Clone, Debug)]
 pub struct PeerView<'a> {
-    /// As it was written. A [`Peer::Block`] says all there is to say.
+    /// As it was written. A [`Peer::Block`] says all there is to say; a [`Peer::Domain`] means nobody.
     pub peer: &'a Peer,
     /// The managed pods that a [`Peer::Pods`] means, in the order of their objects.
     pub pods: Vec<PodRef<'a>>,

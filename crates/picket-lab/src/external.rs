@@ -73,7 +73,7 @@ fn blocks(snapshot: &Snapshot) -> impl Iterator<Item = &Block> {
         })
         .filter_map(|peer| match peer {
             Peer::Block(block) => Some(block),
-            Peer::Pods(_) | Peer::Nodes(_) => None,
+            Peer::Pods(_) | Peer::Nodes(_) | Peer::Domain(_) => None,
         })
 }
 

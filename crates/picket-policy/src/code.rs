@@ -86,16 +86,16 @@ codes! {
         "The field takes one of a few values, spelled exactly. The API server refuses the object; picket treats the part it stands in as unreadable: a rule matches nothing, unreadable `policyTypes` isolate both directions."
 
     PORT "P102" "A port that is no port"
-        "`port` is a number from 1 to 65535 or the name of a container port: at most 15 lower-case letters, digits and single hyphens, at least one of them a letter. The rule matches nothing."
+        "`port` is a number from 1 to 65535 or the name of a container port: at most 15 lower-case letters, digits and single hyphens, at least one of them a letter. The rule matches nothing; one that denies or passes, as ClusterNetworkPolicy has them, denies everything."
 
     END_PORT "P103" "A range of ports that is none"
-        "`endPort` is the last port of a range that `port` begins: it needs a numeric `port`, and must not be below it. The rule matches nothing."
+        "`endPort` is the last port of a range that `port` begins: it needs a numeric `port`, and must not be below it; a range of ClusterNetworkPolicy has its `start` below its `end`. The rule matches nothing; one that denies or passes, as ClusterNetworkPolicy has them, denies everything."
 
     PEER "P104" "A peer that is none"
-        "Each item of `from` and `to` has a `podSelector`, a `namespaceSelector`, both together, or an `ipBlock` alone. The rule matches nothing."
+        "Each item of `from` and `to` has a `podSelector`, a `namespaceSelector`, both together, or an `ipBlock` alone; in a ClusterNetworkPolicy it has one of `namespaces`, `pods`, `nodes`, `networks` and `domainNames`. The rule matches nothing; one that denies or passes, as ClusterNetworkPolicy has them, denies everything."
 
     CIDR "P105" "An address block that is none"
-        "`cidr` and `except` are written as an address, a slash and a prefix length, and each exception lies inside its `cidr` without being all of it. The rule matches nothing."
+        "`cidr` and `except` are written as an address, a slash and a prefix length, and each exception lies inside its `cidr` without being all of it. The rule matches nothing; one that denies or passes, as ClusterNetworkPolicy has them, denies everything."
 
     SLOPPY_CIDR "P106" "An address block in a non-standard spelling"
         "Leading zeros, bits beyond the prefix length and IPv4-mapped IPv6 addresses are refused by newer API servers, but older ones have stored them. picket reads zeros as decimal, masks the bits, and takes a mapped address for the IPv4 address it holds. With `--strict-cidr` this is an error, and the rule matches nothing."
@@ -111,6 +111,21 @@ codes! {
 
     POLICY_FOR "P110" "A MultiNetworkPolicy without usable networks"
         "The annotation `k8s.v1.cni.cncf.io/policy-for` lists the NetworkAttachmentDefinitions whose interfaces the policy is about, as `name` or `namespace/name`, separated by commas. A MultiNetworkPolicy is never about the cluster network, so without the annotation it applies to nothing. An entry that names no network is ignored."
+
+    TIER "P111" "A tier or priority that cannot be used"
+        "`tier` is `Admin` or `Baseline`, and `priority` a number from 0 to 1000; both are required. Nobody can tell before which other policies the policy comes, so it comes first in the tier Admin as far as that cannot be told, and its rules only deny: an accept matches nothing, and a pass denies."
+
+    SUBJECT "P112" "A subject that cannot be used"
+        "`subject` has either `namespaces` or `pods`. What cannot be read of it is ignored, so that the rules hold for every pod that may be meant, and they only deny: an accept matches nothing, and a pass denies."
+
+    ACTION "P113" "An action that does not exist"
+        "`action` is `Accept`, `Deny` or `Pass` in a ClusterNetworkPolicy, `Allow`, `Deny` or `Pass` in an AdminNetworkPolicy, and `Allow` or `Deny` in a BaselineAdminNetworkPolicy. The rule may have denied anything, so it denies everything."
+
+    COUNT "P114" "Too many or too few of something"
+        "Lists of rules, peers, ports, networks and domain names have a greatest length, names of rules too, and most lists must not be empty. What is too long is read all the same; a rule with a list that is empty fails closed."
+
+    DOMAIN_NAME "P115" "A domain name that cannot be used"
+        "A domain name has at least two labels, after `*.` or not, and only rules that accept may have one. The rule fails closed: one that accepts matches nothing, any other denies everything."
 }
 
 #[cfg(test)]

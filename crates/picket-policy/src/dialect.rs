@@ -1,7 +1,10 @@
 //! Which dialect an object is written in.
 
 use crate::document::Manifest;
-use crate::{Diagnostic, Policy, Severity, code, multi_network_policy, network_policy};
+use crate::{
+    Diagnostic, Policy, Severity, admin_network_policy, cluster_network_policy, code, multi_network_policy,
+    network_policy,
+};
 
 /// How policies are read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -28,12 +31,27 @@ type Dialect = (
 );
 
 /// Every kind of policy that picket reads.
-const DIALECTS: [Dialect; 2] = [
+const DIALECTS: [Dialect; 5] = [
     ("NetworkPolicy", &["networking.k8s.io/v1"], network_policy::lower),
     (
         "MultiNetworkPolicy",
         &["k8s.cni.cncf.io/v1beta1", "k8s.cni.cncf.io/v1beta2"],
         multi_network_policy::lower,
+    ),
+    (
+        "ClusterNetworkPolicy",
+        &["policy.networking.k8s.io/v1alpha2"],
+        cluster_network_policy::lower,
+    ),
+    (
+        "AdminNetworkPolicy",
+        &["policy.networking.k8s.io/v1alpha1"],
+        admin_network_policy::lower,
+    ),
+    (
+        "BaselineAdminNetworkPolicy",
+        &["policy.networking.k8s.io/v1alpha1"],
+        admin_network_policy::lower_baseline,
     ),
 ];
 

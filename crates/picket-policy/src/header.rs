@@ -69,7 +69,7 @@ const OTHER_FIELDS: [&str; 9] = [
 /// in the same way, and an error.
 ///
 /// # Errors
-/// When it cannot be told in which namespace the object is.
+/// When it cannot be told in which namespace the object is, if it is in one.
 pub fn header(
     manifest: &Manifest,
     scope: Scope,
@@ -79,14 +79,22 @@ pub fn header(
     let metadata = outer.get("metadata");
     let at = outer.cursor().clone();
     let Some(metadata) = metadata else {
-        if outer.is_misspelt("metadata") || outer.has("namespace") {
+        let misplaced = outer.is_misspelt("metadata") || outer.has("namespace");
+        if scope == Scope::Namespaced && misplaced {
             return Err(reader.missing(code::METADATA, &at, "metadata", NAME_REQUIRED));
         }
         let object = unnamed(manifest, scope, SmolStr::new_static("default"), reader);
         reader.missing(code::METADATA, &at, "metadata.name", NAME_REQUIRED);
         return Ok(Header::nothing_but(object, manifest));
     };
-    let mut fields = metadata.fields(reader)?;
+    let mut fields = match metadata.fields(reader) {
+        Ok(fields) => fields,
+        Err(Unreadable) if scope == Scope::Cluster => {
+            let object = unnamed(manifest, scope, SmolStr::default(), reader);
+            return Ok(Header::nothing_but(object, manifest));
+        }
+        Err(Unreadable) => return Err(Unreadable),
+    };
     let namespace = namespace(scope, &mut fields, reader);
     let name = fields.get("name");
     let prefix = fields.get("generateName");
@@ -97,7 +105,7 @@ pub fn header(
     fields.unknown(&OTHER_FIELDS, reader);
     // A namespace that is misspelt or stands beside the metadata is not `default`.
     let misplaced = !fields.has("namespace") && outer.has("namespace");
-    if fields.is_misspelt("namespace") || misplaced {
+    if scope != Scope::Cluster && (fields.is_misspelt("namespace") || misplaced) {
         return Err(Unreadable);
     }
     let namespace = namespace?;

@@ -43,6 +43,24 @@ pub fn read(at: &Cursor<'_>, reader: &mut Reader<'_>) -> Reading {
     }
 }
 
+/// Reads a selector of which a part may be lost: the requirements that every selector which may be meant has. A list of
+/// values is not among them: it may have had more.
+pub(crate) fn rest(at: &Cursor<'_>, reader: &mut Reader<'_>) -> Selector {
+    let labels = at.node().get("matchLabels");
+    let label = |key: &str| labels.and_then(|labels| labels.get(key)?.as_str());
+    let readable = read(at, reader).selector;
+    let kept = readable
+        .requirements()
+        .iter()
+        .filter(|requirement| match requirement {
+            Requirement::In(key, values) => {
+                label(key).is_some_and(|label| values.iter().all(|value| value == label))
+            }
+            Requirement::NotIn(..) | Requirement::Exists(_) | Requirement::DoesNotExist(_) => true,
+        });
+    kept.cloned().collect()
+}
+
 fn requirements_of(
     at: &Cursor<'_>,
     found: &mut Vec<Requirement>,

@@ -4,10 +4,13 @@
 //! crate knows which dialect a policy came from. Reading never fails as a whole: it returns what could be read and
 //! [`Diagnostic`]s for the rest, and what could not be read never widens a policy (`docs/semantics.md`).
 
+mod admin_network_policy;
+mod cluster_network_policy;
 pub mod code;
 mod diagnostic;
 mod dialect;
 pub mod document;
+mod domain;
 mod header;
 pub mod label_selector;
 mod multi_network_policy;
@@ -18,10 +21,12 @@ mod object;
 mod policy;
 mod reader;
 mod selector;
+mod tiered;
 
 pub use diagnostic::{Code, Diagnostic, Edit, Fix, Label, Severity, Span};
 pub use dialect::{Lowered, Options, lower};
 pub use document::{Entry, Manifest, Node, Source, Value, read};
+pub use domain::DomainName;
 pub use header::{Header, OwnerReference, Scope, header};
 pub use network::{NetworkName, Networks};
 pub use object::{ObjectRef, Position};

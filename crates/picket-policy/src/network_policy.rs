@@ -14,11 +14,9 @@ use crate::document::{Manifest, Value};
 use crate::header::{Header, Scope, header};
 use crate::label_selector::{self, Reading};
 use crate::reader::{Cursor, Fields, Reader, Unreadable};
-use crate::{
-    Direction, NamespaceScope, Networks, PodSelector, Policy, Requirement, Selector, Severity, Side, Tier,
-    code,
-};
+use crate::{Direction, NamespaceScope, Networks, PodSelector, Policy, Selector, Severity, Side, Tier, code};
 
+pub(crate) use block::cidr;
 use types::{Certainty, Types};
 
 /// Reads a NetworkPolicy. See [`crate::lower`].
@@ -105,7 +103,7 @@ fn rest_of_policy(
         diagnostic.notes.push(note.to_owned());
     }
     let selector = selector.filter(|_| is_known);
-    let subject = selector.map_or_else(Selector::everything, |at| rest_of_subject(&at, reader));
+    let subject = selector.map_or_else(Selector::everything, |at| label_selector::rest(&at, reader));
     let side = || Side {
         isolates: true,
         rules: Vec::new(),
@@ -116,24 +114,6 @@ fn rest_of_policy(
         egress: side(),
     };
     Ok((spec.of(&header), header))
-}
-
-/// The requirements that every selector with a lost part has which may be meant. A list of values is not among them: it
-/// may have had more.
-fn rest_of_subject(at: &Cursor<'_>, reader: &mut Reader<'_>) -> Selector {
-    let labels = at.node().get("matchLabels");
-    let label = |key: &str| labels.and_then(|labels| labels.get(key)?.as_str());
-    let requirements = subject(at, reader).selector;
-    let kept = requirements
-        .requirements()
-        .iter()
-        .filter(|requirement| match requirement {
-            Requirement::In(key, values) => {
-                label(key).is_some_and(|label| values.iter().all(|value| value == label))
-            }
-            Requirement::NotIn(..) | Requirement::Exists(_) | Requirement::DoesNotExist(_) => true,
-        });
-    kept.cloned().collect()
 }
 
 const SAYS_LESS: &str = "what it was meant to say is lost, so the policy allows nothing, and isolates its pods in \

@@ -6,7 +6,7 @@ use picket_net::{PortRange, Prefix, Protocol};
 use serde::{Deserialize, Serialize};
 use smol_str::SmolStr;
 
-use crate::{Networks, ObjectRef, Position, Selector};
+use crate::{DomainName, Networks, ObjectRef, Position, Selector};
 
 /// A policy, whatever dialect it was written in.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -49,7 +49,8 @@ pub enum Tier {
     Admin,
     /// NetworkPolicy and MultiNetworkPolicy.
     NetworkPolicy,
-    /// After NetworkPolicy, for pods that nothing isolates.
+    /// After NetworkPolicy, for pods that nothing isolates (ClusterNetworkPolicy tier Baseline,
+    /// BaselineAdminNetworkPolicy).
     Baseline,
 }
 
@@ -135,6 +136,8 @@ pub enum Peer {
     Block(Block),
     /// Nodes, by labels: their own addresses, not those of pods on them.
     Nodes(Selector),
+    /// A domain name, kept to be shown: nothing matches it. Blocks beside it hold the addresses that are known for it.
+    Domain(DomainName),
 }
 
 /// Pods by namespace and labels. hostNetwork pods and finished pods are never selected.

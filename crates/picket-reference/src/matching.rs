@@ -61,6 +61,8 @@ fn peer_matches(question: &Question<'_>, peer: &Peer) -> bool {
                 .is_some_and(|node| selector_matches(selector, &node.labels)),
             Endpoint::Pod(_) | Endpoint::External(_) => false,
         },
+        // Names are known by the blocks beside them.
+        Peer::Domain(_) => false,
     }
 }
 

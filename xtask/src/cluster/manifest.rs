@@ -187,7 +187,7 @@ fn peer(peer: &Peer, namespace: &str) -> Option<Value> {
             ]))
         }
         // NetworkPolicy cannot name nodes.
-        Peer::Nodes(_) => None,
+        Peer::Nodes(_) | Peer::Domain(_) => None,
     }
 }
 

@@ -48,7 +48,10 @@ pub(super) fn group(api_version: &str) -> &str {
 }
 
 /// The kinds about connectivity, and the version in which each is written today.
-const CURRENT: [(&str, &str); 14] = [
+const CURRENT: [(&str, &str); 17] = [
+    ("AdminNetworkPolicy", "policy.networking.k8s.io/v1alpha1"),
+    ("BaselineAdminNetworkPolicy", "policy.networking.k8s.io/v1alpha1"),
+    ("ClusterNetworkPolicy", "policy.networking.k8s.io/v1alpha2"),
     ("CronJob", "batch/v1"),
     ("DaemonSet", "apps/v1"),
     ("Deployment", "apps/v1"),
@@ -66,7 +69,7 @@ const CURRENT: [(&str, &str); 14] = [
 ];
 
 /// Groups that nobody but Kubernetes or a standard defines kinds in, and `core`, as people call the one without a name.
-const BUILT_IN: [&str; 7] = [
+const BUILT_IN: [&str; 8] = [
     "",
     "apps",
     "batch",
@@ -74,6 +77,7 @@ const BUILT_IN: [&str; 7] = [
     "extensions",
     "k8s.cni.cncf.io",
     "networking.k8s.io",
+    "policy.networking.k8s.io",
 ];
 
 /// Reports an object that is of no kind, but looks like one that is read: `networkpolicy`, or a Deployment of `v1`.
@@ -121,6 +125,16 @@ mod tests {
                 "networking.k8s.io/v1",
                 "NetworkAttachmentDefinition",
                 Some("k8s.cni.cncf.io/v1"),
+            ),
+            (
+                "policy.networking.k8s.io/v1alpha2",
+                "ClusterNetworkPolicies",
+                Some("ClusterNetworkPolicy"),
+            ),
+            (
+                "policy.networking.k8s.io/v1alpha1",
+                "Adminnetworkpolicy",
+                Some("AdminNetworkPolicy"),
             ),
             ("apps/v1", "Pod", Some("v1")),
             ("core/v1", "Namespace", Some("v1")),

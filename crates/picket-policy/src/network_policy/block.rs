@@ -56,6 +56,19 @@ fn exception(
     Ok(exception)
 }
 
+/// Reads a block as custom resources have it: `isCIDR` of CEL refuses leading zeros and mapped addresses.
+pub(crate) fn cidr(at: &Cursor<'_>, options: Options, reader: &mut Reader<'_>) -> Result<Prefix, Unreadable> {
+    let text = at.string(reader)?;
+    let refused = |note: &PrefixNote| matches!(note, PrefixNote::LeadingZeros | PrefixNote::Ipv4Mapped);
+    match Prefix::parse(text) {
+        Ok((_, notes)) if !notes.iter().any(refused) => prefix(at, options, reader),
+        Ok(_) | Err(_) => {
+            let message = format!("Invalid value: {text:?}: Invalid CIDR format provided");
+            Err(reader.error(code::CIDR, at, message))
+        }
+    }
+}
+
 fn prefix(at: &Cursor<'_>, options: Options, reader: &mut Reader<'_>) -> Result<Prefix, Unreadable> {
     let text = at.string(reader)?;
     let (prefix, notes) = Prefix::parse(text)

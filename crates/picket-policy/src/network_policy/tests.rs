@@ -49,6 +49,7 @@ fn show(policy: &Policy) -> String {
             format!("{}-{}", block.prefix, except.join("-"))
         }
         Peer::Nodes(selector) => format!("nodes {selector}"),
+        Peer::Domain(name) => name.to_string(),
     };
     let port = |port: &PortMatch| match port {
         PortMatch::Protocol(protocol) => protocol.to_string(),

@@ -193,7 +193,7 @@ impl Resolve<'_> {
             .flat_map(|node| node.addresses.iter().copied());
         let blocks = peers.iter().filter_map(|peer| match peer.peer {
             Peer::Block(block) => Some(self.block(block)),
-            Peer::Pods(_) | Peer::Nodes(_) => None,
+            Peer::Pods(_) | Peer::Nodes(_) | Peer::Domain(_) => None,
         });
         Peers::Some {
             hosts: self.over_the_interface(pods.chain(nodes).collect()),
@@ -229,7 +229,7 @@ impl Resolve<'_> {
                         && !block.except.iter().any(|except| except.contains(address))
                         && self.block_sees(block, pod.pod())
                 }
-                Peer::Pods(_) | Peer::Nodes(_) => peer
+                Peer::Pods(_) | Peer::Nodes(_) | Peer::Domain(_) => peer
                     .pods
                     .iter()
                     .any(|other| other.pod().object == pod.pod().object),

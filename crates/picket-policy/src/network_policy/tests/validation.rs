@@ -435,7 +435,7 @@ fn non_standard_address_blocks_are_warnings_or_with_strict_cidr_errors() {
 fn other_versions_and_dialects_are_named_and_other_kinds_are_not_policies() {
     let network_policy = "it is read as `networking.k8s.io/v1`";
     let multi = "it is read as `k8s.cni.cncf.io/v1beta1`, `k8s.cni.cncf.io/v1beta2`";
-    let unknown = "picket reads `NetworkPolicy`, `MultiNetworkPolicy`";
+    let unknown = "picket reads `NetworkPolicy`, `MultiNetworkPolicy`, `ClusterNetworkPolicy`, `AdminNetworkPolicy`, `BaselineAdminNetworkPolicy`";
     for (version, kind, expected) in [
         ("extensions/v1beta1", "NetworkPolicy", Some(network_policy)),
         ("networking.k8s.io/v2", "NetworkPolicy", Some(network_policy)),
