@@ -38,6 +38,7 @@ pub(crate) fn generate(arguments: &Arguments) -> Result<()> {
         }
         stale.push(file.path.display().to_string());
         if !arguments.check {
+            path.parent().map_or(Ok(()), fs::create_dir_all)?;
             fs::write(&path, file.text).with_context(|| format!("cannot write {}", path.display()))?;
         }
     }

@@ -52,9 +52,11 @@
 //! - [`directory`]: what people call the endpoints of a cluster, and what they may have meant.
 //! - [`eval`]: one question about one connection, and its answer with causes; batches of them.
 //! - [`finding`]: diagnostics as JSON.
+//! - [`lint`]: what policies say that was probably not meant.
 //! - [`map`]: everything that is allowed between all endpoints at once.
 
 pub mod directory;
 pub mod eval;
 pub mod finding;
+pub mod lint;
 pub mod map;

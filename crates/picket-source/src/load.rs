@@ -33,6 +33,14 @@ pub struct Loaded {
     pub unparsable: BTreeSet<Arc<str>>,
 }
 
+impl Loaded {
+    /// Adds what was found wrong with the files later, at its places among the rest.
+    pub fn add(&mut self, diagnostics: Vec<Diagnostic>) {
+        self.diagnostics.extend(diagnostics);
+        sort(&mut self.diagnostics, &self.files);
+    }
+}
+
 /// Reads everything that `inputs` name, `-` being `stdin`; see [`read`](crate::read).
 ///
 /// # Errors

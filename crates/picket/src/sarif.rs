@@ -8,11 +8,15 @@ use serde_json::{Value, json};
 
 /// The log of one run.
 pub(crate) fn log(diagnostics: &[Diagnostic]) -> Value {
-    let explanations: BTreeMap<_, &Explanation> = [picket_policy::code::ALL, picket_cluster::codes::ALL]
-        .into_iter()
-        .flatten()
-        .map(|explanation| (explanation.code, explanation))
-        .collect();
+    let explanations: BTreeMap<_, &Explanation> = [
+        picket_policy::code::ALL,
+        picket_cluster::codes::ALL,
+        picket_analysis::lint::ALL,
+    ]
+    .into_iter()
+    .flatten()
+    .map(|explanation| (explanation.code, explanation))
+    .collect();
     let mut codes: Vec<_> = diagnostics.iter().map(|diagnostic| diagnostic.code).collect();
     codes.sort_unstable();
     codes.dedup();

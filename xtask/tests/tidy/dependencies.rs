@@ -52,7 +52,7 @@ const LAYERS: [Layer; 14] = [
             "picket-engine",
             "picket-dataplane",
         ],
-        &["picket-testing"],
+        &["picket-source", "picket-testing"],
     ),
     ("picket-linux", &[], &[]),
     (
@@ -105,6 +105,7 @@ const LAYERS: [Layer; 14] = [
             "picket-policy",
             "picket-cluster",
             "picket-dataplane",
+            "picket-analysis",
             "picket-testing",
         ],
         &[],

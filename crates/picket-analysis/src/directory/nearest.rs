@@ -41,7 +41,7 @@ fn distance(asked: &[char], candidate: &str) -> (usize, usize) {
 }
 
 /// Insertions, deletions, replacements, and swaps of neighbours (optimal string alignment).
-fn edits(from: &[char], to: &[char]) -> usize {
+pub(crate) fn edits(from: &[char], to: &[char]) -> usize {
     let mut row: Vec<usize> = (0..=to.len()).collect();
     let mut above: Vec<usize> = Vec::new();
     let mut last: Option<char> = None;

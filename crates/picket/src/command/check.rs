@@ -1,20 +1,21 @@
 //! `picket check`: what is wrong with manifests.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
 
 use clap::{Args, ValueEnum};
 use picket_analysis::finding::Finding;
-use picket_policy::{Diagnostic, Severity};
+use picket_analysis::lint;
+use picket_policy::{Code, Diagnostic, Severity};
 use picket_source::Loaded;
 use serde::Serialize;
 use smol_str::SmolStr;
 
-use crate::arguments::Input;
+use crate::arguments::{Input, SemanticsArguments};
 use crate::output::{self, Outcome};
 use crate::{input, report, sarif};
 
-/// Validate manifests: everything that cannot be read as written, or that the API server would refuse
+/// Validate manifests: what cannot be read as written, what the API server would refuse, and what was probably not meant
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Arguments {
@@ -32,14 +33,26 @@ pub(crate) struct Arguments {
     #[arg(long)]
     deny_warnings: bool,
 
+    /// Leave out a lint, as in `--ignore L009`; several are separated by commas
+    #[arg(long, value_name = "LINT", value_delimiter = ',', value_parser = lint_code)]
+    ignore: Vec<Code>,
+
     #[command(flatten)]
     input: Input,
+
+    #[command(flatten)]
+    semantics: SemanticsArguments,
+}
+
+fn lint_code(text: &str) -> Result<Code, String> {
+    lint::code(text).ok_or_else(|| "no lint has this code; docs/lints lists them".to_owned())
 }
 
 const EXAMPLES: &str = "\
 Examples:
   picket check -f manifests/
   kubectl get -A -o yaml networkpolicies,pods,namespaces | picket check -f -
+  picket check -f manifests/ --ignore L009
   picket check -f manifests/ --deny-warnings -o sarif > picket.sarif
 
 Exit status: 0 nothing is wrong, 1 something is, 2 the input cannot be read.";
@@ -57,7 +70,9 @@ enum Format {
 }
 
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Outcome> {
-    let loaded = input::load(&arguments.input)?;
+    let mut loaded = input::load(&arguments.input)?;
+    let found = lints(arguments, &loaded);
+    loaded.add(found);
     let summary = Summary::of(&loaded);
     let mut out = output::stdout();
     match arguments.output {
@@ -87,6 +102,20 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Outcome> {
     out.flush()?;
     let clean = summary.errors == 0 && !(arguments.deny_warnings && summary.warnings > 0);
     Ok(input::ended(&loaded, Outcome::from_yes(clean)))
+}
+
+/// What the lints find in policies that validation finds no error in.
+fn lints(arguments: &Arguments, loaded: &Loaded) -> Vec<Diagnostic> {
+    let errors = loaded.diagnostics.iter();
+    let errors = errors.filter(|found| found.severity == Severity::Error);
+    let broken: BTreeSet<_> = errors.filter_map(|found| found.object.clone()).collect();
+    lint::check(&lint::Input {
+        snapshot: &loaded.snapshot,
+        semantics: &arguments.semantics.semantics(),
+        sources: &loaded.sources,
+        broken: &broken,
+        ignored: &arguments.ignore.iter().copied().collect(),
+    })
 }
 
 /// The whole answer as JSON.

@@ -118,3 +118,51 @@ fn sarif_names_rules_levels_and_places() {
         json!({"startLine": 6, "startColumn": 38, "endLine": 6, "endColumn": 48})
     );
 }
+
+/// Denies ingress without saying so.
+const EGRESS: &str = "apiVersion: networking.k8s.io/v1
+kind: NetworkPolicy
+metadata:
+  name: p
+  namespace: default
+spec:
+  podSelector: {}
+  egress: [{to: [{ipBlock: {cidr: 192.0.2.0/24}}]}]
+";
+
+#[test]
+fn lints_are_warnings_that_can_be_left_out() {
+    let manifests = Manifests::new(&[("p.yaml", EGRESS)]);
+    for (arguments, finds, status) in [
+        (vec![], true, 0),
+        (vec!["--deny-warnings"], true, 1),
+        (vec!["--deny-warnings", "--ignore", "L001,L003"], false, 0),
+        (vec!["--deny-warnings", "--ignore", "l003"], false, 0),
+    ] {
+        let ran = manifests.picket("check", &arguments);
+        assert_eq!(
+            (ran.stdout.contains("warning[L003]"), ran.status),
+            (finds, status),
+            "{arguments:?}"
+        );
+    }
+    let ran = manifests.picket("check", &["--ignore", "L999"]);
+    assert_eq!(ran.status, 2);
+    assert!(ran.stderr.contains("no lint has this code"), "{}", ran.stderr);
+}
+
+#[test]
+fn lints_are_in_json_and_sarif_as_other_findings_are() {
+    let manifests = Manifests::new(&[("p.yaml", EGRESS)]);
+    let found = &manifests.picket("check", &["-o", "json"]).json()["diagnostics"][0];
+    assert_eq!(found["code"], "L003");
+    assert_eq!(
+        (&found["line"], &found["field"]),
+        (&json!(8), &json!("spec.egress"))
+    );
+    let log = manifests.picket("check", &["-o", "sarif"]).json();
+    let run = &log["runs"][0];
+    assert_eq!(run["results"][0]["ruleId"], "L003");
+    let title = &run["tool"]["driver"]["rules"][0]["shortDescription"]["text"];
+    assert_eq!(title, "Egress rules that also deny ingress");
+}

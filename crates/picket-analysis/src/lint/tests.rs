@@ -1,0 +1,138 @@
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use picket_cluster::Semantics;
+use picket_policy::{Diagnostic, Options, Severity};
+use picket_source::{Loaded, Text, load_texts};
+
+use super::{ALL, Input, LINTS, check};
+
+/// What the loader and the lints say about one file.
+fn load(text: &str) -> (Loaded, Vec<Diagnostic>) {
+    let file = Text {
+        name: Arc::from("policies.yaml"),
+        bytes: text.as_bytes().into(),
+    };
+    let loaded = load_texts(&[file], Options::default());
+    let found = lint(&loaded, &[]);
+    (loaded, found)
+}
+
+fn lint(loaded: &Loaded, ignored: &[&str]) -> Vec<Diagnostic> {
+    let errors = loaded.diagnostics.iter();
+    let errors = errors.filter(|found| found.severity == Severity::Error);
+    let broken: BTreeSet<_> = errors.filter_map(|found| found.object.clone()).collect();
+    let ignored = ignored.iter().map(|code| super::code(code).unwrap());
+    check(&Input {
+        snapshot: &loaded.snapshot,
+        semantics: &Semantics::default(),
+        sources: &loaded.sources,
+        broken: &broken,
+        ignored: &ignored.collect(),
+    })
+}
+
+fn codes(found: &[Diagnostic]) -> Vec<&'static str> {
+    found.iter().map(|found| found.code.0).collect()
+}
+
+#[test]
+fn every_lint_is_explained_and_explains_nothing_else() {
+    let explained: Vec<_> = ALL.iter().map(|explanation| explanation.code).collect();
+    let lints: Vec<_> = LINTS.iter().map(|lint| lint.code).collect();
+    assert_eq!(explained, lints);
+    assert!(lints.is_sorted_by(|one, other| one < other));
+}
+
+#[test]
+fn bad_examples_give_their_lint_and_good_ones_nothing() {
+    for lint in LINTS {
+        let (bad, found) = load(lint.bad);
+        assert_eq!(
+            codes(&bad.diagnostics),
+            [""; 0],
+            "{} bad: {:#?}",
+            lint.code,
+            bad.diagnostics
+        );
+        assert_eq!(codes(&found), [lint.code.0], "{} bad: {found:#?}", lint.code);
+        let (good, found) = load(lint.good);
+        assert_eq!(codes(&good.diagnostics), [""; 0], "{} good", lint.code);
+        assert_eq!(codes(&found), [""; 0], "{} good: {found:#?}", lint.code);
+    }
+}
+
+#[test]
+fn every_finding_has_a_place_in_the_text_and_a_remedy_or_a_reason() {
+    for lint in LINTS {
+        for found in load(lint.bad).1 {
+            assert!(!found.labels.is_empty(), "{}", lint.code);
+            assert!(found.object.is_some() && !found.message.is_empty());
+            assert!(
+                !found.notes.is_empty() || !found.fixes.is_empty(),
+                "{}",
+                lint.code
+            );
+        }
+    }
+}
+
+#[test]
+fn an_annotation_of_the_policy_silences_a_lint() {
+    for lint in LINTS.iter().filter(|lint| lint.code.0 != "L018") {
+        let annotated = format!(
+            "  annotations: {{picket.dev/ignore: \"{}, L999\"}}\nspec:",
+            lint.code
+        );
+        let text = lint.bad.replace(
+            "  namespace: shop\nspec:",
+            &format!("  namespace: shop\n{annotated}"),
+        );
+        assert_ne!(text, lint.bad);
+        let (_, found) = load(&text);
+        assert!(
+            found.iter().all(|found| found.code.0 == "L018"),
+            "{}: {found:#?}",
+            lint.code
+        );
+    }
+}
+
+#[test]
+fn lints_that_nobody_wants_are_left_out() {
+    for one in LINTS {
+        let (loaded, _) = load(one.bad);
+        assert_eq!(codes(&lint(&loaded, &[one.code.0])), [""; 0]);
+    }
+}
+
+#[test]
+fn policies_with_errors_are_left_alone() {
+    let text = LINTS[0].bad.replace("podSelector:", "podSelectr:");
+    let (loaded, found) = load(&text);
+    assert!(!loaded.diagnostics.is_empty());
+    assert_eq!(codes(&found), [""; 0]);
+}
+
+/// Policies as they are found in many places, with what is to be found in them: the file begins with the codes.
+#[test]
+fn well_known_policies_have_exactly_the_findings_that_they_should() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/lint/known");
+    let mut files: Vec<PathBuf> = std::fs::read_dir(&folder)
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .filter(|path| !path.ends_with("cluster.yaml"))
+        .collect();
+    files.sort();
+    assert!(files.len() >= 20);
+    let cluster = std::fs::read_to_string(folder.join("cluster.yaml")).unwrap();
+    for path in files {
+        let text = std::fs::read_to_string(&path).unwrap();
+        let expected = text.lines().next().unwrap().strip_prefix("# finds:").unwrap();
+        let expected: Vec<_> = expected.split_whitespace().collect();
+        let (loaded, found) = load(&format!("{text}---\n{cluster}"));
+        assert_eq!(codes(&loaded.diagnostics), [""; 0], "{}", path.display());
+        assert_eq!(codes(&found), expected, "{}: {found:#?}", path.display());
+    }
+}
