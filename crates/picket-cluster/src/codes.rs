@@ -42,6 +42,9 @@ picket_policy::codes! {
 
     UNKNOWN_NETWORK "C014" "A network that the input does not have"
         "A MultiNetworkPolicy is about a secondary network of which the input has neither a NetworkAttachmentDefinition nor a pod with an interface on it. Nothing there is selected."
+
+    UNKNOWN_DOMAIN "C015" "A domain name without a known address"
+        "A policy accepts connections to a domain name, and no file that `--dns` names has an address for it. picket looks up no names; the name matches nothing."
 }
 
 #[cfg(test)]

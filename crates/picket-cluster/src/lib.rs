@@ -3,6 +3,7 @@
 
 mod assemble;
 pub mod codes;
+mod domain;
 mod event;
 mod flow;
 mod names;
@@ -13,6 +14,7 @@ mod store;
 mod written;
 
 pub use assemble::{SYNTHETIC_IPV4, SYNTHETIC_IPV6, assemble};
+pub use domain::resolve_domains;
 pub use event::{Event, Object};
 pub use flow::{Cause, EndJudgement, Endpoint, Flow, Judgement, Reason, Semantics, Verdict};
 pub use names::{check_names, places};

@@ -126,6 +126,9 @@ codes! {
 
     DOMAIN_NAME "P115" "A domain name that cannot be used"
         "A domain name has at least two labels, after `*.` or not, and only rules that accept may have one. The rule fails closed: one that accepts matches nothing, any other denies everything."
+
+    HOSTS "P116" "A line of the file for --dns that cannot be used"
+        "The file that `--dns` names has the format of hosts(5): on every line an IP address and the names that have it, and `#` before a comment. What cannot be used is ignored, so that a domain name has fewer addresses."
 }
 
 #[cfg(test)]

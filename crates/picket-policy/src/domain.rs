@@ -44,7 +44,8 @@ impl DomainName {
     }
 }
 
-fn is_label(text: &str) -> bool {
+/// Whether a text is letters, digits, `-` and `_`, and begins and ends with a letter or digit.
+pub(crate) fn is_label(text: &str) -> bool {
     let inner = |byte: u8| byte.is_ascii_alphanumeric() || b"-_".contains(&byte);
     let outer = |byte: Option<&u8>| byte.is_some_and(u8::is_ascii_alphanumeric);
     let bytes = text.as_bytes();

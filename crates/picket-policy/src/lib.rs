@@ -12,6 +12,7 @@ mod dialect;
 pub mod document;
 mod domain;
 mod header;
+mod hosts;
 pub mod label_selector;
 mod multi_network_policy;
 pub mod name;
@@ -28,6 +29,7 @@ pub use dialect::{Lowered, Options, lower};
 pub use document::{Entry, Manifest, Node, Source, Value, read};
 pub use domain::DomainName;
 pub use header::{Header, OwnerReference, Scope, header};
+pub use hosts::Hosts;
 pub use network::{NetworkName, Networks};
 pub use object::{ObjectRef, Position};
 pub use policy::{

@@ -84,10 +84,7 @@ pub fn load_texts(texts: &[Text], options: Options) -> Loaded {
         add(&mut loaded.objects, part.objects);
         add(&mut loaded.ignored, part.ignored);
     }
-    let lines = Lines {
-        sources: &loaded.sources,
-        starts: RefCell::default(),
-    };
+    let lines = Lines::of(&loaded.sources);
     let names = check_names(&objects, &|position| lines.span(position));
     let (snapshot, problems) = assemble(objects);
     loaded.snapshot = snapshot;
@@ -155,7 +152,7 @@ fn unparsable(diagnostics: &[Diagnostic]) -> BTreeSet<Arc<str>> {
         .collect()
 }
 
-fn sort(diagnostics: &mut [Diagnostic], files: &[Arc<str>]) {
+pub(crate) fn sort(diagnostics: &mut [Diagnostic], files: &[Arc<str>]) {
     let order: BTreeMap<_, _> = files.iter().zip(0usize..).collect();
     diagnostics.sort_by_cached_key(|found| {
         let span = found.labels.first().map(|label| &label.span);
@@ -167,14 +164,21 @@ fn sort(diagnostics: &mut [Diagnostic], files: &[Arc<str>]) {
 }
 
 /// The lines of the files, found once for each file that is asked for.
-struct Lines<'a> {
+pub(crate) struct Lines<'a> {
     sources: &'a BTreeMap<Arc<str>, Arc<str>>,
     starts: RefCell<BTreeMap<Arc<str>, Vec<usize>>>,
 }
 
-impl Lines<'_> {
+impl<'a> Lines<'a> {
+    pub(crate) fn of(sources: &'a BTreeMap<Arc<str>, Arc<str>>) -> Self {
+        Self {
+            sources,
+            starts: RefCell::default(),
+        }
+    }
+
     /// The text of a line, without the spaces around it.
-    fn span(&self, position: &Position) -> Option<Span> {
+    pub(crate) fn span(&self, position: &Position) -> Option<Span> {
         let text = self.sources.get(&position.file)?;
         let number = usize::try_from(position.line).ok()?.checked_sub(1)?;
         let mut starts = self.starts.borrow_mut();

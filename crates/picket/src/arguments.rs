@@ -47,6 +47,10 @@ pub(crate) struct Input {
     /// Refuse CIDRs that the API server only tolerates in stored objects, such as 10.0.0.5/8 or 010.0.0.0/8
     #[arg(long)]
     pub(crate) strict_cidr: bool,
+
+    /// A file with the addresses of domain names in policies, in the format of hosts(5)
+    #[arg(long, value_name = "FILE")]
+    pub(crate) dns: Option<PathBuf>,
 }
 
 /// Which network to look at.

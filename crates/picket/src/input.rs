@@ -17,11 +17,10 @@ pub(crate) fn load(input: &Input) -> anyhow::Result<Loaded> {
     let options = Options {
         strict_cidr: input.strict_cidr,
     };
-    Ok(picket_source::load(
-        &input.paths,
-        &mut io::stdin().lock(),
-        options,
-    )?)
+    let hosts = input.dns.as_deref().map(picket_source::read_hosts).transpose()?;
+    let mut loaded = picket_source::load(&input.paths, &mut io::stdin().lock(), options)?;
+    loaded.resolve(hosts.as_ref());
+    Ok(loaded)
 }
 
 /// Reads everything that `input` names and reports what is wrong with it, for commands that build something from it.

@@ -292,11 +292,11 @@ fn keep(build: &Build, name: &Name) -> anyhow::Result<Outcome> {
     stdout.flush()?;
     drop(stdout);
     picket_lab::leave_terminal()?;
-    let strict_cidr = build.input.strict_cidr;
+    let started = build.input.clone();
     let load: Load = Box::new(move |paths| {
         let input = Input {
             paths: paths.to_vec(),
-            strict_cidr,
+            ..started.clone()
         };
         crate::input::load(&input)
             .map(|loaded| loaded.snapshot)

@@ -10,6 +10,7 @@ mod network;
 mod render;
 mod schema;
 mod surface;
+mod tiers;
 
 use std::io::Write;
 use std::path::Path;
