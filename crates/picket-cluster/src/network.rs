@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use picket_policy::{NetworkName, Networks, ObjectRef, Policy};
+use picket_policy::{NetworkName, Networks, ObjectRef, Policy, Tier};
 use smol_str::{SmolStr, format_smolstr};
 
 use crate::{Addresses, Pod, Snapshot};
@@ -59,7 +59,8 @@ impl Snapshot {
             }
         }
         for (object, policy) in &self.policies {
-            if policy.networks.include(network) {
+            // Custom rules hold on every network.
+            if policy.networks.include(network) || policy.tier == Tier::Custom {
                 let policy = Policy {
                     networks: Networks::Cluster,
                     ..Policy::clone(policy)

@@ -158,7 +158,7 @@ impl Fold {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Allowed {
     pub(crate) peers: Arc<AllowSet>,
-    /// What the Admin tier leaves of the exemption; only egress asks.
+    /// What the tiers Custom and Admin leave of the exemption; only egress asks.
     pub(crate) own_node: Arc<AllowSet>,
 }
 
@@ -172,9 +172,12 @@ pub(crate) fn allowed(program: &Program, subject: &SubjectKey) -> Allowed {
         }
         fold.end_tier();
     };
-    ordered(&mut fold, Tier::Admin);
-    let admin_decides = program.rules_of(subject, Tier::Admin).next().is_some();
-    let own_node = if admin_decides && subject.direction == Direction::Egress {
+    let first = [Tier::Custom, Tier::Admin];
+    for tier in first {
+        ordered(&mut fold, tier);
+    }
+    let decides = |tier| program.rules_of(subject, tier).next().is_some();
+    let own_node = if first.into_iter().any(decides) && subject.direction == Direction::Egress {
         Arc::new(with_joints(Fold(fold.0.clone()).finish(true, live), program))
     } else {
         Arc::new(AllowSet::everything())

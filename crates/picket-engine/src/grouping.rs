@@ -218,7 +218,7 @@ impl Program {
             .any(|&id| self.policies[id].side(direction).isolates);
         policies.retain(|&id| match self.policies[id].policy.tier {
             Tier::Admin => true,
-            Tier::NetworkPolicy => isolated,
+            Tier::Custom | Tier::NetworkPolicy => isolated,
             // Isolation is final.
             Tier::Baseline => !isolated,
         });

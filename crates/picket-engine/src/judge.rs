@@ -95,7 +95,8 @@ impl Program {
         };
         let policies = self.policies_deciding(group, direction);
         question
-            .ordered_tier(&policies, Tier::Admin)
+            .ordered_tier(&policies, Tier::Custom)
+            .or_else(|| question.ordered_tier(&policies, Tier::Admin))
             .or_else(|| own_node.then(|| EndJudgement::without_cause(Verdict::Allow, Reason::LocalNode)))
             .or_else(|| question.network_policies(&policies))
             .or_else(|| question.ordered_tier(&policies, Tier::Baseline))
@@ -159,7 +160,7 @@ impl Program {
 }
 
 impl Question<'_> {
-    /// Admin and Baseline: the first rule that matches decides, unless it passes.
+    /// Custom, Admin and Baseline: the first rule that matches decides, unless it passes.
     fn ordered_tier(&self, policies: &[&PolicyEntry], tier: Tier) -> Option<EndJudgement> {
         let (entry, rule, lowered) = self.matching(policies, tier).next()?;
         let (verdict, reason) = match lowered.action {

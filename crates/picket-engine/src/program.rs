@@ -381,7 +381,7 @@ impl Program {
         &'a self,
         subject: &'a SubjectKey,
     ) -> impl Iterator<Item = &'a PolicyEntry> + use<'a> {
-        let tiers = [Tier::Admin, Tier::NetworkPolicy, Tier::Baseline].into_iter();
+        let tiers = [Tier::Custom, Tier::Admin, Tier::NetworkPolicy, Tier::Baseline].into_iter();
         tiers.flat_map(|tier| self.deciding_in(subject, tier))
     }
 

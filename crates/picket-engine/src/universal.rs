@@ -8,7 +8,7 @@ use crate::program::Program;
 use crate::slab::{GroupId, PolicyId};
 use crate::subject::SubjectKey;
 
-/// The policies of the Admin and Baseline tiers that are about every pod.
+/// The policies of the other tiers than NetworkPolicy that are about every pod.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Universal {
     /// In the order in which they are judged.
@@ -50,9 +50,13 @@ impl Reach {
     }
 }
 
-/// Whether a policy of a tier about every pod can decide: isolation is final.
+/// Whether a policy of a tier about every pod can decide: isolation is final, and custom rules are about isolated pods.
 fn reaches(tier: Tier, isolated: bool) -> bool {
-    tier == Tier::Admin || !isolated
+    match tier {
+        Tier::Admin => true,
+        Tier::Custom | Tier::NetworkPolicy => isolated,
+        Tier::Baseline => !isolated,
+    }
 }
 
 impl PolicyEntry {

@@ -237,7 +237,7 @@ proptest! {
 
     #[test]
     fn the_engine_says_what_the_reference_says(
-        snapshot in generate::snapshot(Shape::Tiered, 5),
+        snapshot in generate::snapshot(Shape::Custom, 5),
         semantics in semantics(),
     ) {
         let engine = Engine::compile(&snapshot, semantics.clone());
@@ -246,7 +246,7 @@ proptest! {
 
     #[test]
     fn incremental_is_from_scratch(
-        events in generate::events(Shape::Tiered, 16),
+        events in generate::events(Shape::Custom, 16),
         semantics in semantics(),
         crowded in any::<bool>(),
     ) {
@@ -285,7 +285,7 @@ fn repeated_compiles_give_the_same_numbers() {
     use proptest::strategy::ValueTree;
     let mut runner = proptest::test_runner::TestRunner::deterministic();
     for _ in 0..8 {
-        let snapshot = generate::snapshot(Shape::Tiered, 5)
+        let snapshot = generate::snapshot(Shape::Custom, 5)
             .new_tree(&mut runner)
             .unwrap()
             .current();

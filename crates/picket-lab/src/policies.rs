@@ -74,10 +74,11 @@ impl Policies {
                 let options = documented::Options {
                     accept_icmp: semantics.accept_icmp,
                     accept_icmpv6: semantics.accept_icmpv6,
+                    custom: Vec::new(),
                 };
                 // What the layout cannot say it narrows, and then the grid shows it.
                 let (table, _narrowed) =
-                    documented::render(&view, options).map_err(|error| error.to_string())?;
+                    documented::render(&view, &options).map_err(|error| error.to_string())?;
                 Ok(table)
             }
             Place::Fabric | Place::External(_) => Err("nothing is enforced there".to_owned()),

@@ -36,6 +36,14 @@ impl Prefix {
         IpNet::new(address, length).ok().map(Self::from)
     }
 
+    /// Every address of a family.
+    pub fn all(family: Family) -> Self {
+        Self(match family {
+            Family::Ipv4 => IpNet::V4(ipnet::Ipv4Net::default()),
+            Family::Ipv6 => IpNet::V6(ipnet::Ipv6Net::default()),
+        })
+    }
+
     /// The prefix that holds only `address`.
     pub fn host(address: IpAddr) -> Self {
         Self(IpNet::from(address))

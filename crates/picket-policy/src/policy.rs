@@ -41,10 +41,13 @@ impl Policy {
 
 /// Tiers, in the order in which they are judged.
 ///
-/// Within `Admin` and `Baseline` the first matching rule decides, by priority and then by order. `NetworkPolicy` is
-/// a union of accepts that isolates: once a policy isolates a pod, the tier's verdict is final.
+/// Within `Custom`, `Admin` and `Baseline` the first matching rule decides, by priority and then by order.
+/// `NetworkPolicy` is a union of accepts that isolates: once a policy isolates a pod, the tier's verdict is final.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum Tier {
+    /// Before all others, and only for pods that a policy of tier `NetworkPolicy` isolates (the custom-rule files of
+    /// the documented nftables layout).
+    Custom,
     /// Before NetworkPolicy (ClusterNetworkPolicy tier Admin, AdminNetworkPolicy).
     Admin,
     /// NetworkPolicy and MultiNetworkPolicy.

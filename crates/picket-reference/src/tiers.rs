@@ -20,14 +20,17 @@ pub(crate) struct Question<'a> {
     pub(crate) peer: &'a Endpoint,
 }
 
-/// `for tier in [Admin, NetworkPolicy, Baseline]`: the first tier that decides, decides; by default, allow.
+/// `for tier in [Custom, Admin, NetworkPolicy, Baseline]`: the first tier that decides, decides; by default, allow.
 pub(crate) fn judge_pod(question: &Question<'_>) -> EndJudgement {
     let own_node = is_own_node(question.snapshot, question.pod, question.peer);
     if own_node && question.direction == Direction::Ingress {
         return EndJudgement::without_cause(Verdict::Allow, Reason::LocalNode);
     }
-    if let Some(decided) = ordered_tier(question, Tier::Admin) {
-        return decided;
+    let custom = Some(Tier::Custom).filter(|_| is_isolated(question));
+    for tier in custom.into_iter().chain([Tier::Admin]) {
+        if let Some(decided) = ordered_tier(question, tier) {
+            return decided;
+        }
     }
     // "Traffic to and from the node where a Pod is running is always allowed", but for what an administrator denies.
     if own_node {
@@ -36,6 +39,12 @@ pub(crate) fn judge_pod(question: &Question<'_>) -> EndJudgement {
     network_policies(question)
         .or_else(|| ordered_tier(question, Tier::Baseline))
         .unwrap_or_else(|| EndJudgement::without_cause(Verdict::Allow, Reason::NotIsolated))
+}
+
+/// Whether a policy of tier NetworkPolicy isolates the pod.
+fn is_isolated(question: &Question<'_>) -> bool {
+    let mut policies = selecting(question, Tier::NetworkPolicy).into_iter();
+    policies.any(|policy| policy.side(question.direction).isolates)
 }
 
 /// Whether `peer` is the node that `pod` runs on, or a hostNetwork pod there, which is the node too.

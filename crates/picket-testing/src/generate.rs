@@ -34,7 +34,7 @@ mod tests {
         #![proptest_config(ProptestConfig::with_cases(64))]
 
         #[test]
-        fn live_addresses_are_unique_and_named_nodes_exist(snapshot in snapshot(Shape::Tiered, 4)) {
+        fn live_addresses_are_unique_and_named_nodes_exist(snapshot in snapshot(Shape::Custom, 4)) {
             let mut seen = BTreeSet::new();
             for pod in snapshot.live_pods() {
                 prop_assert!(!pod.addresses.is_empty());

@@ -1,9 +1,11 @@
 //! The command line: what all subcommands share. Each subcommand's own arguments are beside its code.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::{ArgAction, Args, Parser, Subcommand};
 use picket_cluster::Semantics;
+use picket_net::Family;
+use picket_policy::Direction;
 
 use crate::command;
 use crate::output::Color;
@@ -51,6 +53,52 @@ pub(crate) struct Input {
     /// A file with the addresses of domain names in policies, in the format of hosts(5)
     #[arg(long, value_name = "FILE")]
     pub(crate) dns: Option<PathBuf>,
+}
+
+/// Files of custom rules, for the documented layout.
+#[derive(Args, Clone, Debug, Default)]
+#[command(next_help_heading = "Custom rules")]
+pub(crate) struct CustomRuleArguments {
+    /// A file of nftables rules for what isolated pods receive over IPv4, judged before every policy; docs/nftables.md
+    /// has the grammar
+    #[arg(long, value_name = "FILE")]
+    pub(crate) custom_v4_ingress_rule_file: Option<PathBuf>,
+
+    /// The same for what they send over IPv4
+    #[arg(long, value_name = "FILE")]
+    pub(crate) custom_v4_egress_rule_file: Option<PathBuf>,
+
+    /// The same for what they receive over IPv6
+    #[arg(long, value_name = "FILE")]
+    pub(crate) custom_v6_ingress_rule_file: Option<PathBuf>,
+
+    /// The same for what they send over IPv6
+    #[arg(long, value_name = "FILE")]
+    pub(crate) custom_v6_egress_rule_file: Option<PathBuf>,
+}
+
+impl CustomRuleArguments {
+    /// The files that are given, with what each is for; in the order in which their rules are judged.
+    pub(crate) fn files(&self) -> Vec<(&Path, Direction, Family)> {
+        let files = [
+            (
+                &self.custom_v4_ingress_rule_file,
+                Direction::Ingress,
+                Family::Ipv4,
+            ),
+            (&self.custom_v4_egress_rule_file, Direction::Egress, Family::Ipv4),
+            (
+                &self.custom_v6_ingress_rule_file,
+                Direction::Ingress,
+                Family::Ipv6,
+            ),
+            (&self.custom_v6_egress_rule_file, Direction::Egress, Family::Ipv6),
+        ];
+        let given = files
+            .into_iter()
+            .filter_map(|(file, direction, family)| Some((file.as_deref()?, direction, family)));
+        given.collect()
+    }
 }
 
 /// Which network to look at.

@@ -1,14 +1,16 @@
 //! Reading manifests.
 
 use std::io;
+use std::sync::Arc;
 
-use anyhow::{Context, bail};
+use anyhow::{Context, anyhow, bail};
 use picket_cluster::{Semantics, Snapshot};
 use picket_engine::Engine;
-use picket_policy::NetworkName;
+use picket_nftables::custom::CustomRules;
+use picket_policy::{NetworkName, Source};
 use picket_source::{Loaded, Options};
 
-use crate::arguments::{Input, NetworkArgument};
+use crate::arguments::{CustomRuleArguments, Input, NetworkArgument};
 use crate::output::Outcome;
 use crate::report;
 
@@ -63,6 +65,35 @@ fn find_network(snapshot: &Snapshot, text: &str) -> anyhow::Result<NetworkName> 
         0 => bail!("there is no network `{network}`: nothing in the input is on a secondary network"),
         _ => bail!("there is no network `{network}`; there are {}", names.join(", ")),
     }
+}
+
+/// Reads files of custom rules, and adds what they say to what was read.
+///
+/// # Errors
+/// When a file cannot be read, or one of its lines is no rule, which is reported: an answer without the file would be
+/// about other rules.
+pub(crate) fn add_custom_rules(
+    loaded: &mut Loaded,
+    arguments: &CustomRuleArguments,
+) -> anyhow::Result<Vec<CustomRules>> {
+    let mut all = Vec::new();
+    for (path, direction, family) in arguments.files() {
+        let name: Arc<str> = path.display().to_string().into();
+        let bytes = std::fs::read(path).with_context(|| format!("cannot read `{name}`"))?;
+        let source = Source::decode(&name, &bytes).map_err(|_| anyhow!("`{name}` is no text in UTF-8"))?;
+        loaded.sources.insert(Arc::clone(&name), source.shared_text());
+        let rules = CustomRules::read(&source, direction, family).map_err(|problems| {
+            report::these_on_stderr(&problems, loaded);
+            anyhow!("`{name}` has lines that are no custom rules")
+        })?;
+        let policy = rules.policy();
+        loaded
+            .snapshot
+            .policies
+            .insert(policy.object.clone(), Arc::new(policy));
+        all.push(rules);
+    }
+    Ok(all)
 }
 
 /// Compiles what was read.

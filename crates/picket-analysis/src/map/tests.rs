@@ -353,7 +353,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(16))]
 
     #[test]
-    fn the_map_says_what_the_reference_says(snapshot in random(Shape::Tiered, 4), pods_match in any::<bool>()) {
+    fn the_map_says_what_the_reference_says(snapshot in random(Shape::Custom, 4), pods_match in any::<bool>()) {
         let semantics = Semantics { ipblock_matches_pods: pods_match, ..Semantics::default() };
         let engine = Engine::compile(&snapshot, semantics.clone());
         let map = Map::new(&snapshot, engine.program(), By::Pod);

@@ -110,7 +110,7 @@ fn either_network(one: &Networks, other: &Networks) -> Networks {
 fn narrower_side(tier: Tier, one: &Side, other: &Side) -> Side {
     let rules = match tier {
         Tier::NetworkPolicy => Vec::new(),
-        Tier::Admin | Tier::Baseline => {
+        Tier::Custom | Tier::Admin | Tier::Baseline => {
             let restrictive = one
                 .rules
                 .iter()

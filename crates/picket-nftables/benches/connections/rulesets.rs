@@ -62,6 +62,6 @@ pub(crate) fn documented(count: u32, server: Ipv4Addr) -> Result<String> {
     let interface = InterfaceName::new("eth0").context("an interface name")?;
     let server = ObjectRef::new("Pod", "bench", "server");
     let view = documented::PodView::of(engine.program(), &server, &interface).context("no such pod")?;
-    let (table, _) = documented::render(&view, documented::Options::default())?;
+    let (table, _) = documented::render(&view, &documented::Options::default())?;
     Ok(print::text(&table))
 }

@@ -10,4 +10,4 @@ mod text;
 pub use command::commands;
 pub use json::{json, value as json_value};
 pub(crate) use text::FLAGS;
-pub use text::{block, text};
+pub use text::{block, rule, text};

@@ -146,7 +146,7 @@ pub(super) fn element(key: &Key) -> String {
 }
 
 /// One rule in one line.
-pub(super) fn rule(rule: &Rule) -> String {
+pub fn rule(rule: &Rule) -> String {
     let mut parts: Vec<String> = rule
         .statements
         .iter()

@@ -157,9 +157,10 @@ fn documented() -> Table {
     };
     render(
         &view,
-        Options {
+        &Options {
             accept_icmp: true,
             accept_icmpv6: true,
+            custom: Vec::new(),
         },
     )
     .expect("a table")

@@ -37,7 +37,7 @@ fn tables(cluster: &Snapshot, networks: &[Snapshot]) -> BTreeMap<ObjectRef, Tabl
             for network in secondary {
                 view.attach(network.program()).expect("names of interfaces");
             }
-            let (table, shortfalls) = render(&view, Options::default()).expect("a table");
+            let (table, shortfalls) = render(&view, &Options::default()).expect("a table");
             assert_eq!(shortfalls, []);
             (pod.object.clone(), table)
         })

@@ -6,18 +6,20 @@ use std::net::IpAddr;
 use picket_cluster::{Endpoint, Flow, Object, Semantics, Snapshot};
 use picket_dataplane::{Crossing, Meaning, Packet};
 use picket_engine::Engine;
-use picket_net::Protocol;
+use picket_net::{Family, Protocol};
+use picket_nftables::custom::CustomRules;
 use picket_nftables::meaning::Interpreter;
 use picket_nftables::model::{InterfaceName, Table};
 use picket_nftables::print;
 use picket_nftables::render::documented::{Options, PodView, render};
-use picket_policy::{Direction, ObjectRef};
+use picket_policy::{Direction, ObjectRef, Source};
 use picket_testing::build::{
     accept, admin_policy, baseline_policy, block, deny, node, nodes_where, pod, policy,
 };
 use picket_testing::flows::representative_flows;
 use picket_testing::generate::{Shape, snapshot};
 use proptest::prelude::*;
+use proptest::sample::select;
 use proptest::test_runner::TestCaseError;
 
 fn semantics() -> impl Strategy<Value = Semantics> {
@@ -35,17 +37,23 @@ pub(crate) type Tables = BTreeMap<ObjectRef, (Table, bool)>;
 
 /// The table of every managed pod, and whether some policy of its has no exact form.
 pub(crate) fn tables(snapshot: &Snapshot, semantics: &Semantics) -> Tables {
+    tables_with(snapshot, semantics, Vec::new())
+}
+
+/// The same, with custom rules, which the snapshot has as policies.
+fn tables_with(snapshot: &Snapshot, semantics: &Semantics, custom: Vec<CustomRules>) -> Tables {
     let engine = Engine::compile(snapshot, semantics.clone());
     let eth0 = InterfaceName::new("eth0").expect("an interface name");
     let options = Options {
         accept_icmp: semantics.accept_icmp,
         accept_icmpv6: semantics.accept_icmpv6,
+        custom,
     };
     let managed = snapshot.live_pods().filter(|pod| pod.is_managed());
     managed
         .map(|pod| {
             let view = PodView::of(engine.program(), &pod.object, &eth0).expect("a pod of the snapshot");
-            let (table, shortfalls) = render(&view, options).expect("a table");
+            let (table, shortfalls) = render(&view, &options).expect("a table");
             (pod.object.clone(), (table, !shortfalls.is_empty()))
         })
         .collect()
@@ -87,7 +95,10 @@ pub(crate) fn packet_over(interface: &str, snapshot: &Snapshot, flow: &Flow, dir
 
 /// Holds every representative flow of a snapshot against the specification, at both ends.
 fn check(snapshot: &Snapshot, semantics: &Semantics) -> Result<(), TestCaseError> {
-    let tables = tables(snapshot, semantics);
+    check_tables(snapshot, semantics, &tables(snapshot, semantics))
+}
+
+fn check_tables(snapshot: &Snapshot, semantics: &Semantics, tables: &Tables) -> Result<(), TestCaseError> {
     let interpreters: BTreeMap<_, _> = tables
         .iter()
         .map(|(pod, (table, narrower))| (pod, (Interpreter::new(table), *narrower)))
@@ -119,8 +130,77 @@ fn check(snapshot: &Snapshot, semantics: &Semantics) -> Result<(), TestCaseError
     Ok(())
 }
 
+/// Lines of a file for one family, about addresses that no pod has a made-up one of.
+fn custom_lines(family: Family, peer: &'static str) -> impl Strategy<Value = String> {
+    let (keyword, addresses) = match family {
+        Family::Ipv4 => (
+            "ip",
+            [
+                "10.0.0.0/24",
+                "10.0.0.10",
+                "{ 10.0.0.11, 192.0.2.0/25 }",
+                "0.0.0.0/0",
+            ],
+        ),
+        Family::Ipv6 => (
+            "ip6",
+            ["fd00::/64", "fd00::a", "{ fd00::10/124, 2001:db8::/33 }", "::/0"],
+        ),
+    };
+    let addresses = prop_oneof![
+        1 => Just(String::new()),
+        2 => (select(addresses.to_vec()), any::<bool>()).prop_map(move |(addresses, is)| {
+            let not = if is || addresses.starts_with('{') { "" } else { "!= " };
+            format!("{keyword} {peer} {not}{addresses} ")
+        }),
+    ];
+    let traffic = select(vec![
+        "",
+        "tcp dport 80 ",
+        "udp dport { 53, 5000-5999 } ",
+        "meta l4proto icmp ",
+        "meta l4proto { tcp, udp } th dport 80-90 ",
+        "meta l4proto sctp ct state new ",
+        "ct state invalid ",
+    ]);
+    let rule = (addresses, traffic, select(vec!["accept", "drop"]));
+    let line = rule.prop_map(|(addresses, traffic, verdict)| format!("{addresses}{traffic}{verdict}\n"));
+    proptest::collection::vec(line, 0..4).prop_map(|lines| lines.concat())
+}
+
+fn custom_rules() -> impl Strategy<Value = Vec<CustomRules>> {
+    let files = [
+        (Direction::Ingress, Family::Ipv4, "saddr"),
+        (Direction::Egress, Family::Ipv4, "daddr"),
+        (Direction::Ingress, Family::Ipv6, "saddr"),
+        (Direction::Egress, Family::Ipv6, "daddr"),
+    ];
+    let files = files.map(|(direction, family, peer)| {
+        custom_lines(family, peer).prop_map(move |text| {
+            let name = format!("{direction}-{family}.txt");
+            let source = Source::decode(&name.into(), text.as_bytes()).expect("UTF-8");
+            CustomRules::read(&source, direction, family).expect("rules")
+        })
+    });
+    Vec::from(files)
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
+
+    #[test]
+    fn custom_rules_mean_what_the_specification_says(
+        mut snapshot in prop_oneof![snapshot(Shape::V1, 5), snapshot(Shape::Tiered, 4)],
+        (accept_icmp, accept_icmpv6) in (any::<bool>(), any::<bool>()),
+        custom in custom_rules(),
+    ) {
+        let semantics = Semantics { accept_icmp, accept_icmpv6, ..Semantics::default() };
+        for policy in custom.iter().map(CustomRules::policy) {
+            snapshot.policies.insert(policy.object.clone(), std::sync::Arc::new(policy));
+        }
+        let tables = tables_with(&snapshot, &semantics, custom);
+        check_tables(&snapshot, &semantics, &tables)?;
+    }
 
     #[test]
     fn network_policies_mean_what_the_specification_says(

@@ -24,6 +24,8 @@ pub enum Shape {
     ThreeValued,
     /// Also the tiers Admin and Baseline with Accept, Deny and Pass, node peers, and port names of any protocol.
     Tiered,
+    /// Also custom rules of the documented nftables layout.
+    Custom,
 }
 
 /// Blocks and exceptions: both families, /0, pods, nodes, synthetic addresses, addresses outside, nested and adjacent.
@@ -79,17 +81,21 @@ pub fn policies(shape: Shape, max: usize) -> impl Strategy<Value = Vec<Policy>> 
 pub fn policy(shape: Shape, name: u8) -> BoxedStrategy<Policy> {
     let namespace = NAMESPACES[usize::from(name) % NAMESPACES.len()];
     let tier = match name % 5 {
+        0 if shape >= Shape::Custom && name % 2 == 1 => Tier::Custom,
         0 if shape >= Shape::Tiered => Tier::Admin,
         1 if shape >= Shape::Tiered => Tier::Baseline,
         _ => Tier::NetworkPolicy,
     };
     let object = match tier {
         Tier::NetworkPolicy => ObjectRef::new("NetworkPolicy", namespace, &format!("policy-{name}")),
+        Tier::Custom => ObjectRef::new("CustomRules", "", &format!("policy-{name}")),
         Tier::Admin | Tier::Baseline => ObjectRef::new("ClusterNetworkPolicy", "", &format!("policy-{name}")),
     };
     let scope = match tier {
         Tier::NetworkPolicy => Just(NamespaceScope::Named(namespace.into())).boxed(),
-        Tier::Admin | Tier::Baseline => selector(true).prop_map(NamespaceScope::Matching).boxed(),
+        Tier::Custom | Tier::Admin | Tier::Baseline => {
+            selector(true).prop_map(NamespaceScope::Matching).boxed()
+        }
     };
     let chosen = (scope, selector(false)).prop_map(|(namespaces, pods)| PodSelector { namespaces, pods });
     let everybody = Just(PodSelector {
@@ -98,6 +104,7 @@ pub fn policy(shape: Shape, name: u8) -> BoxedStrategy<Policy> {
     });
     let subject = match tier {
         Tier::NetworkPolicy => chosen.boxed(),
+        Tier::Custom => everybody.boxed(),
         Tier::Admin | Tier::Baseline => prop_oneof![2 => chosen, 1 => everybody].boxed(),
     };
     let (ingress, egress) = (side(shape, tier, namespace), side(shape, tier, namespace));
@@ -138,6 +145,7 @@ fn side(shape: Shape, tier: Tier, namespace: &'static str) -> impl Strategy<Valu
 fn rule(shape: Shape, tier: Tier, namespace: &'static str) -> impl Strategy<Value = Rule> {
     let action = match tier {
         Tier::NetworkPolicy => Just(Action::Accept).boxed(),
+        Tier::Custom => select(vec![Action::Accept, Action::Deny]).boxed(),
         Tier::Admin | Tier::Baseline => select(vec![Action::Accept, Action::Deny, Action::Pass]).boxed(),
     };
     let peers = list(shape, peer(tier, namespace));
@@ -220,7 +228,7 @@ fn port(tier: Tier) -> impl Strategy<Value = PortMatch> {
         });
     let protocols = match tier {
         Tier::NetworkPolicy => protocol().prop_map(Some).boxed(),
-        Tier::Admin | Tier::Baseline => option::of(protocol()).boxed(),
+        Tier::Custom | Tier::Admin | Tier::Baseline => option::of(protocol()).boxed(),
     };
     let named = (protocols, select(PORT_NAMES.to_vec())).prop_map(|(protocol, name)| PortMatch::Named {
         protocol,

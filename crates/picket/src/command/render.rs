@@ -7,6 +7,7 @@ use anyhow::{Context, anyhow, bail};
 use clap::{Args, ValueEnum};
 use picket_analysis::directory::{Directory, Party, nearest};
 use picket_engine::{Engine, Program};
+use picket_nftables::custom::CustomRules;
 use picket_nftables::model::{InterfaceName, Table};
 use picket_nftables::print;
 use picket_nftables::render::documented::{self, PodView};
@@ -14,7 +15,7 @@ use picket_nftables::render::indexed;
 use picket_policy::Diagnostic;
 use picket_source::Loaded;
 
-use crate::arguments::{Input, SemanticsArguments};
+use crate::arguments::{CustomRuleArguments, Input, SemanticsArguments};
 use crate::output::{self, Outcome};
 use crate::{input, report};
 
@@ -57,6 +58,9 @@ pub(crate) struct Arguments {
 
     #[command(flatten)]
     semantics: SemanticsArguments,
+
+    #[command(flatten)]
+    custom: CustomRuleArguments,
 }
 
 const EXAMPLES: &str = "\
@@ -99,13 +103,17 @@ enum Format {
 
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Outcome> {
     let Target::Nftables = arguments.target;
-    let loaded = input::load(&arguments.input)?;
+    if arguments.pod.is_none() && !arguments.custom.files().is_empty() {
+        bail!("custom rules belong to `--layout documented`: the indexed layout has no place for them");
+    }
+    let mut loaded = input::load(&arguments.input)?;
+    let custom = input::add_custom_rules(&mut loaded, &arguments.custom)?;
     // Also with `-o json`: what is printed must load in nft as it is.
     report::on_stderr(&loaded);
     let engine = input::compile(&loaded, arguments.semantics.semantics());
     let (table, diagnostics) = match arguments.layout {
         Layout::Indexed => (on_node(arguments, &loaded, engine.program())?, Vec::new()),
-        Layout::Documented => in_pod(arguments, &loaded, engine.program())?,
+        Layout::Documented => in_pod(arguments, &loaded, engine.program(), custom)?,
     };
     report::these_on_stderr(&diagnostics, &loaded);
     let mut out = output::stdout();
@@ -157,6 +165,7 @@ fn in_pod(
     arguments: &Arguments,
     loaded: &Loaded,
     program: &Program,
+    custom: Vec<CustomRules>,
 ) -> anyhow::Result<(Table, Vec<Diagnostic>)> {
     let asked = arguments.pod.as_deref().unwrap_or_default();
     let directory = Directory::new(&loaded.snapshot);
@@ -186,8 +195,9 @@ fn in_pod(
     let options = documented::Options {
         accept_icmp: semantics.accept_icmp,
         accept_icmpv6: semantics.accept_icmpv6,
+        custom,
     };
-    let (table, shortfalls) = documented::render(&view, options)?;
+    let (table, shortfalls) = documented::render(&view, &options)?;
     Ok((
         table,
         shortfalls

@@ -4,6 +4,7 @@
 
 mod bad_input;
 mod check;
+mod custom_rules;
 mod eval;
 mod matrix;
 mod network;

@@ -13,15 +13,18 @@ use picket_policy::{Action, Direction, ObjectRef, Tier};
 
 pub use view::{Interface, Peers, PodView, PolicyOnPod, ResolvedRule, ResolvedSide, Targets};
 
+use crate::custom::CustomRules;
 use crate::model::{Draft, ModelError, Name, NameHash, Table};
 
 /// Flags of the documented controller that change what every isolated pod accepts.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Options {
     /// `--accept-icmp`.
     pub accept_icmp: bool,
     /// `--accept-icmpv6`.
     pub accept_icmpv6: bool,
+    /// `--custom-v4-ingress-rule-file` and so on, in the order in which they are judged.
+    pub custom: Vec<CustomRules>,
 }
 
 /// The most rules of one pod that have an anonymous set of ports: loading them is quadratic in their number.
@@ -46,7 +49,7 @@ pub enum DocumentedError {
 /// The table of one pod, and what it cannot say of the policies that select the pod.
 ///
 /// A pod that no policy selects has the table with empty base chains.
-pub fn render(view: &PodView, options: Options) -> Result<(Table, Vec<Shortfall>), DocumentedError> {
+pub fn render(view: &PodView, options: &Options) -> Result<(Table, Vec<Shortfall>), DocumentedError> {
     let hashes = hashes(view)?;
     let mut draft = Draft::new(name("multi_networkpolicy"));
     let directions = Direction::BOTH.map(|direction| (direction, Plan::of(view, direction)));

@@ -28,7 +28,7 @@ impl PodView {
                 cluster: true,
             }],
             own_node: own_node(program, found.pod()),
-            policies: policies.filter(PolicyOnPod::says_something).collect(),
+            policies: policies.filter(PolicyOnPod::has_chain).collect(),
         })
     }
 }
@@ -64,7 +64,7 @@ impl PodView {
 
     /// Adds a policy, or what it says over another interface.
     fn add(&mut self, policy: PolicyOnPod) {
-        if !policy.says_something() {
+        if !policy.has_chain() {
             return;
         }
         match self

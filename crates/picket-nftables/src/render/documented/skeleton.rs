@@ -14,7 +14,7 @@ use crate::model::{
 /// Adds the dispatchers and the direction and common chains to `draft`.
 pub(super) fn write(
     view: &PodView,
-    options: Options,
+    options: &Options,
     directions: &[(Direction, Plan); 2],
     hashes: &Hashes<'_>,
     draft: &mut Draft,
@@ -36,7 +36,7 @@ pub(super) fn write(
     draft.chains.extend(
         directions
             .iter()
-            .map(|(direction, plan)| common_chain(options, *direction, *plan)),
+            .map(|(direction, plan)| common_chain(view, options, *direction, *plan)),
     );
     draft.sets.extend(own_node.into_iter().map(|(_, set)| set));
     Ok(())
@@ -106,13 +106,25 @@ fn direction_chain(
     let mut rules =
         vec![Rule::when([established], Verdict::Accept).commented(Comment::of("Connection tracking"))];
     rules.extend(necessary_icmpv6());
-    rules.push(Rule::when([], Verdict::Jump(common_of(direction))).commented(Comment::of("Jump to common")));
-    if plan
-        != (Plan::Closed {
-            own_node_first: false,
-        })
-    {
-        rules.extend(own_node_rules(view, direction, own_node));
+    let common = Rule::when([], Verdict::Jump(common_of(direction))).commented(Comment::of("Jump to common"));
+    let admin_first = Plan::Closed {
+        own_node_first: false,
+    };
+    let own_node = if plan == admin_first {
+        Vec::new()
+    } else {
+        own_node_rules(view, direction, own_node)
+    };
+    // What comes from the own node always arrives; what goes there may be denied by a custom rule.
+    match direction {
+        Direction::Ingress => {
+            rules.extend(own_node);
+            rules.push(common);
+        }
+        Direction::Egress => {
+            rules.push(common);
+            rules.extend(own_node);
+        }
     }
     // A tiered policy is about the cluster network only; the chains of others name their own interfaces.
     let closed = matches!(plan, Plan::Closed { .. });
@@ -198,21 +210,45 @@ fn own_node_rules(view: &PodView, direction: Direction, sets: &[(Family, Set)]) 
 }
 
 /// The chain of what all policies accept.
-fn common_chain(options: Options, direction: Direction, plan: Plan) -> Chain {
+fn common_chain(view: &PodView, options: &Options, direction: Direction, plan: Plan) -> Chain {
     let protocols = [
         (options.accept_icmp, Protocol::ICMP, "Accept ICMP"),
         (options.accept_icmpv6, Protocol::ICMPV6, "Accept ICMPv6"),
     ];
     // The flags belong to the NetworkPolicy tier: where a tiered policy denies, they do not count.
     let closed = matches!(plan, Plan::Closed { .. });
-    let rules = protocols
+    let flags = protocols
         .into_iter()
         .filter(|(accepted, ..)| *accepted && !closed)
         .map(|(_, protocol, comment)| {
             let is = Match::is(Field::Protocol, Value::protocol(protocol));
             Rule::when([is], Verdict::Accept).commented(Comment::of(comment))
         });
+    let files = options.custom.iter().filter(|file| file.direction == direction);
+    let files: Vec<_> = files
+        .filter(|_| every_dispatched_isolates(view, direction, plan))
+        .collect();
+    let custom = files.iter().flat_map(|file| file.rendered());
+    // Custom rules are judged first. The document has the flags before them, which is the same unless a rule denies
+    // what a flag accepts.
+    let denies =
+        [Protocol::ICMP, Protocol::ICMPV6].map(|protocol| files.iter().any(|file| file.may_deny(protocol)));
+    let rules: Vec<Rule> = if denies.contains(&true) {
+        custom.chain(flags).collect()
+    } else {
+        flags.chain(custom).collect()
+    };
     Chain::regular(common_of(direction))
         .commented(Comment::of("Common Policies"))
         .with_rules(rules)
+}
+
+/// Whether every packet that reaches the chain of a direction is one of an isolated interface, which custom rules are
+/// about. A tiered policy sends others there too; then they are left out, and everything is denied.
+fn every_dispatched_isolates(view: &PodView, direction: Direction, plan: Plan) -> bool {
+    let isolated = view.policies.iter().any(|policy| {
+        let mut interfaces = view.interfaces.iter().filter(|interface| interface.cluster);
+        policy.isolates(direction) && interfaces.any(|interface| policy.interfaces.contains(&interface.name))
+    });
+    !matches!(plan, Plan::Closed { .. }) || isolated
 }

@@ -1,7 +1,8 @@
 use std::net::IpAddr;
 
 use picket_dataplane::{Crossing, Meaning, Packet, State};
-use picket_net::{AddressSet, PortRange, Prefix, Protocol, TrafficSet};
+use picket_net::{AddressSet, Family, PortRange, Prefix, Protocol, TrafficSet};
+use picket_policy::Source;
 
 use super::*;
 use crate::meaning::Interpreter;
@@ -137,8 +138,20 @@ fn network_policy() -> PodView {
     view
 }
 
+/// The custom rules of the document's example, in both directions.
+fn documents_rules() -> Vec<CustomRules> {
+    let text = "tcp dport 9999 accept\nip saddr 192.168.100.0/24 accept\n";
+    let source = |text: &str| Source::decode(&"custom-v4-rules.txt".into(), text.as_bytes()).expect("UTF-8");
+    let read =
+        |text: &str, direction| CustomRules::read(&source(text), direction, Family::Ipv4).expect("rules");
+    vec![
+        read(text, Direction::Ingress),
+        read(&text.replace("saddr", "daddr"), Direction::Egress),
+    ]
+}
+
 fn rendered(view: &PodView, options: Options) -> Table {
-    let (table, shortfalls) = render(view, options).expect("a table");
+    let (table, shortfalls) = render(view, &options).expect("a table");
     assert_eq!(shortfalls, []);
     table
 }
@@ -150,6 +163,7 @@ fn the_complete_example_is_the_documents_with_its_corrections() {
         Options {
             accept_icmp: true,
             accept_icmpv6: true,
+            custom: documents_rules(),
         },
     );
     assert_eq!(print::block(&table), include_str!("tests/complete_example.nft"));
@@ -201,7 +215,7 @@ fn two_policies_with_one_hash_are_an_error() {
         .map(|one| policy(one, &["eth0"], side(vec![]), side(vec![])));
     let error = render(
         &pod(&[("eth0", &[], true)], policies.to_vec()),
-        Options::default(),
+        &Options::default(),
     );
     let [first, second] = twice;
     assert_eq!(
@@ -223,7 +237,7 @@ fn an_interface_named_like_a_part_of_a_name_is_an_error_and_an_odd_one_is_hashed
         );
         pod(&[(name, &[], true)], vec![policy])
     };
-    let error = render(&view("cidr"), Options::default()).expect_err("a collision");
+    let error = render(&view("cidr"), &Options::default()).expect_err("a collision");
     assert!(
         matches!(
             error,
@@ -532,7 +546,7 @@ fn a_tiered_policy_gives_a_narrower_meaning_and_says_so() {
         ),
     ] {
         let view = pod(&[("eth0", &["10.244.1.5"], true)], policies);
-        let (table, found) = render(&view, Options::default()).expect("a table");
+        let (table, found) = render(&view, &Options::default()).expect("a table");
         assert_eq!(found.len(), shortfalls, "{sentence}");
         let outcome = Interpreter::new(&table).outcome(&arrives("10.0.0.1", Protocol::TCP, 81));
         assert_eq!(outcome.is_accept(), accepted, "{sentence}");

@@ -56,12 +56,13 @@ impl PolicyOnPod {
         }
     }
 
-    /// Whether it isolates the pod or has rules, in any direction.
-    pub(super) fn says_something(&self) -> bool {
-        Direction::BOTH.iter().any(|&direction| {
+    /// Whether it isolates the pod or has rules, in any direction, which do not stand in the common chains.
+    pub(super) fn has_chain(&self) -> bool {
+        let says_something = |&direction: &Direction| {
             let side = self.side(direction);
             side.isolates || !side.rules.is_empty()
-        })
+        };
+        self.tier != Tier::Custom && Direction::BOTH.iter().any(says_something)
     }
 
     /// Whether it isolates the pod in one direction, in the NetworkPolicy tier.

@@ -175,7 +175,7 @@ proptest! {
     }
 
     #[test]
-    fn tiers_mean_what_the_reference_says(snapshot in snapshot(Shape::Tiered, 4), semantics in semantics()) {
+    fn tiers_mean_what_the_reference_says(snapshot in snapshot(Shape::Custom, 4), semantics in semantics()) {
         check(&snapshot, &semantics, on_the_wire);
     }
 }

@@ -52,7 +52,7 @@ fn a_pod_filters_in_its_own_namespace() {
         at("x/web", &web).build().object,
     );
     let view = PodView::of(engine.program(), &web_pod, &eth0).expect("the pod");
-    let (table, _) = render(&view, Options::default()).expect("a table");
+    let (table, _) = render(&view, &Options::default()).expect("a table");
     run(&web.namespace, "nft", &["-f", "-"], &print::text(&table));
 
     let _served: Vec<_> = [8080, 8081, 8082].map(|port| web.listen(port)).into();
