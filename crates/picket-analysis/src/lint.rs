@@ -10,7 +10,10 @@ mod dash;
 mod dns;
 mod named_port;
 mod open;
+mod priority;
+mod redundant;
 mod selection;
+mod service_port;
 mod shadow;
 mod silence;
 mod table;
@@ -83,6 +86,7 @@ fn on_one_network(input: &Input<'_>, snapshot: &Snapshot, texts: &Texts<'_>) -> 
     let context = Context::new(input, snapshot, texts);
     let addresses = block::Taken::of(snapshot);
     let names = dns::Resolvers::of(&context);
+    let ports = service_port::Translated::of(&context.cluster);
     let mut found = Vec::new();
     for policy in &context.policies {
         let about = Subject {
@@ -93,11 +97,14 @@ fn on_one_network(input: &Input<'_>, snapshot: &Snapshot, texts: &Texts<'_>) -> 
         selection::check(&about, &mut found);
         dash::check(&about, &mut found);
         block::check(&about, &addresses, &mut found);
+        service_port::check(&about, &ports, &mut found);
         dns::check(&about, &names, &mut found);
         named_port::check(&about, &mut found);
         shadow::check(&about, &mut found);
         open::check(&about, &mut found);
     }
+    priority::check(&context, &mut found);
+    redundant::check(&context, input.semantics, &mut found);
     silence::check(&context, &mut found);
     found
 }

@@ -19,7 +19,9 @@ pub use event::{Event, Object};
 pub use flow::{Cause, EndJudgement, Endpoint, Flow, Judgement, Reason, Semantics, Verdict};
 pub use names::{check_names, places};
 pub use network::{Attachment, Interface};
-pub use object::{Addresses, NAMESPACE_NAME_LABEL, NamedPort, Namespace, Node, Owner, Pod, Service};
+pub use object::{
+    Addresses, NAMESPACE_NAME_LABEL, NamedPort, Namespace, Node, Owner, Pod, Service, ServicePort, TargetPort,
+};
 pub use parse::{is_cluster_kind, misnamed, parse, place};
 pub use store::{Snapshot, Store};
 pub use written::{Located, Spec, Written, WrittenAttachment, WrittenNamespace, WrittenNode, WrittenPod};

@@ -186,11 +186,35 @@ impl Pod {
     }
 }
 
-/// A service. Policies are judged after service translation, so picket only uses it to explain addresses.
+/// A service. Policies are judged after service translation, so picket only uses it to explain addresses and ports.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Service {
     /// What identifies it.
     pub object: ObjectRef,
     /// Its virtual addresses: `clusterIPs`, `externalIPs` and load-balancer addresses.
     pub addresses: BTreeSet<IpAddr>,
+    /// The labels of the pods that it leads to; without any it leads to none that picket knows of.
+    pub selector: Labels,
+    /// Its ports, in the order written.
+    pub ports: Vec<ServicePort>,
+}
+
+/// A port of a service.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ServicePort {
+    /// The protocol.
+    pub protocol: Protocol,
+    /// The number at the service's address, never 0.
+    pub port: u16,
+    /// Where it leads to on a pod.
+    pub target: TargetPort,
+}
+
+/// Where a port of a service leads to.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum TargetPort {
+    /// A port of the pod, never 0.
+    Number(u16),
+    /// The container port of that name and of the service port's protocol.
+    Name(SmolStr),
 }

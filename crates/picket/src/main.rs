@@ -3,6 +3,7 @@
 mod arguments;
 mod command;
 mod excerpt;
+mod fix;
 mod input;
 mod output;
 mod report;

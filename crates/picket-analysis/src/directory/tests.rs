@@ -17,6 +17,8 @@ fn cluster() -> Snapshot {
     let service = picket_cluster::Service {
         object: ObjectRef::new("Service", "shop", "front"),
         addresses: [ip("10.96.0.1"), ip("10.9.0.1")].into(),
+        selector: picket_policy::Labels::default(),
+        ports: Vec::new(),
     };
     snapshot.services.insert(service.object.clone(), service);
     snapshot

@@ -59,7 +59,7 @@ fn matches_nothing(rule: &Rule) -> bool {
 }
 
 /// Whether every connection that `small` matches is matched by `big`.
-fn covers(about: &Subject<'_>, big: &Rule, small: &Rule) -> bool {
+pub(super) fn covers(about: &Subject<'_>, big: &Rule, small: &Rule) -> bool {
     let peers = match (&big.peers, &small.peers) {
         (List::Absent, _) => true,
         (List::Items(_), List::Absent) => false,

@@ -24,11 +24,20 @@ picket_policy::codes! {
     BLOCK_OF_SERVICE "L007" "An ipBlock that holds the address of a Service"
         "A connection to a Service is judged with the address of the pod that it leads to, so that a block with the Service's own address matches nothing of it. Select the pods instead."
 
+    SERVICE_PORT "L008" "A port of a Service instead of its pods"
+        "A connection to a Service is judged with the port of the pod that it leads to, `targetPort`. The rule names a port of the Service, and none of the pods that it is about has a container port of that number."
+
     NO_DNS "L009" "Egress without DNS"
         "The policies of some pods allow them to connect to pods or to anybody, but not to port 53, which finding them by name needs. Blocks of addresses need no names, and are left alone."
 
     SHADOWED_RULE "L010" "A rule that changes nothing"
         "Another rule of the policy matches everything that this one matches. Accepts add up, so that the narrower one changes nothing; in the tiers the earlier rule has already decided. This holds whatever pods there are."
+
+    REDUNDANT_POLICY "L011" "A policy that changes nothing"
+        "Other policies are about all pods that this one is about, and allow and deny everything that it does. That is proved: without the policy exactly the same connections are allowed. Of two that say the same, the later by name is reported; all that are reported may be removed together. A policy without rules is left alone: it is there for pods to come."
+
+    EQUAL_PRIORITY "L012" "Policies of one priority that do not say the same"
+        "Within a tier the policy with the lowest number of `priority` decides first. Two with the same number that are about the same pods and have different actions have no order: each network plugin may choose another."
 
     DEFEATS_ISOLATION "L013" "A rule that allows everything to protected pods"
         "Rules only add to what is allowed. One without peers and ports allows everything, and whatever other policies say about the same pods and direction restricts nothing any more. Found when all pods of another policy are among those that the rule is about."
@@ -69,5 +78,5 @@ macro_rules! lints {
 
 /// Every lint, ascending.
 pub const LINTS: &[Lint] = lints! {
-    "L001" "L002" "L003" "L004" "L005" "L006" "L007" "L009" "L010" "L013" "L014" "L015" "L017" "L018"
+    "L001" "L002" "L003" "L004" "L005" "L006" "L007" "L008" "L009" "L010" "L011" "L012" "L013" "L014" "L015" "L017" "L018"
 };

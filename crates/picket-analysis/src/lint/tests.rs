@@ -1,3 +1,5 @@
+mod properties;
+
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -85,10 +87,9 @@ fn an_annotation_of_the_policy_silences_a_lint() {
             "  annotations: {{picket.dev/ignore: \"{}, L999\"}}\nspec:",
             lint.code
         );
-        let text = lint.bad.replace(
-            "  namespace: shop\nspec:",
-            &format!("  namespace: shop\n{annotated}"),
-        );
+        let below =
+            |text: &str, last: &str| text.replace(&format!("{last}\nspec:"), &format!("{last}\n{annotated}"));
+        let text = below(&below(lint.bad, "  namespace: shop"), "  name: deny");
         assert_ne!(text, lint.bad);
         let (_, found) = load(&text);
         assert!(

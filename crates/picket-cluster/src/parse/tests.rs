@@ -399,3 +399,30 @@ fn an_object_whose_namespace_cannot_be_read_is_left_out() {
     assert_eq!(written, []);
     assert_eq!(diagnostics[0].field, "metadata.namespace");
 }
+
+#[test]
+fn services_lead_from_their_ports_to_those_of_pods() {
+    use crate::TargetPort::{Name, Number};
+    let text = header("v1", "Service")
+        + "spec:\n  selector: {app: web}\n  ports:\n  - {port: 80}\n  - {port: 81, targetPort: 8081, protocol: UDP}\n  \
+           - {port: 82, targetPort: http}\n  - {port: 0}\n  - {port: 83, protocol: ICMP}\n";
+    let (written, diagnostics) = read(&text);
+    assert!(diagnostics.is_empty());
+    let Spec::Service(service) = &written[0].spec else {
+        panic!("{written:?}");
+    };
+    let ports: Vec<_> = service
+        .ports
+        .iter()
+        .map(|port| (port.port, port.target.clone()))
+        .collect();
+    assert_eq!(
+        ports,
+        [(80, Number(80)), (81, Number(8081)), (82, Name("http".into()))]
+    );
+    assert_eq!(service.ports[1].protocol, picket_net::Protocol::UDP);
+    assert_eq!(
+        service.selector.get("app").map(|value| value.as_str()),
+        Some("web")
+    );
+}

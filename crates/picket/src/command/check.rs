@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
 
+use anyhow::bail;
 use clap::{Args, ValueEnum};
 use picket_analysis::finding::Finding;
 use picket_analysis::lint;
@@ -13,7 +14,7 @@ use smol_str::SmolStr;
 
 use crate::arguments::{Input, SemanticsArguments};
 use crate::output::{self, Outcome};
-use crate::{input, report, sarif};
+use crate::{fix, input, report, sarif};
 
 /// Validate manifests: what cannot be read as written, what the API server would refuse, and what was probably not meant
 #[derive(Args, Debug)]
@@ -37,6 +38,14 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "LINT", value_delimiter = ',', value_parser = lint_code)]
     ignore: Vec<Code>,
 
+    /// Write the fixes that are certain into the files, and check them again. Standard input stays as it is
+    #[arg(long)]
+    fix: bool,
+
+    /// With `--fix`: change nothing, and print what would change as a diff
+    #[arg(long, requires = "fix")]
+    dry_run: bool,
+
     #[command(flatten)]
     input: Input,
 
@@ -53,6 +62,7 @@ Examples:
   picket check -f manifests/
   kubectl get -A -o yaml networkpolicies,pods,namespaces | picket check -f -
   picket check -f manifests/ --ignore L009
+  picket check -f manifests/ --fix --dry-run
   picket check -f manifests/ --deny-warnings -o sarif > picket.sarif
 
 Exit status: 0 nothing is wrong, 1 something is, 2 the input cannot be read.";
@@ -70,9 +80,13 @@ enum Format {
 }
 
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Outcome> {
-    let mut loaded = input::load(&arguments.input)?;
-    let found = lints(arguments, &loaded);
-    loaded.add(found);
+    let mut loaded = read(arguments)?;
+    if arguments.fix && arguments.dry_run {
+        return show_fixes(&loaded);
+    }
+    if arguments.fix {
+        loaded = make_fixes(arguments, loaded)?;
+    }
     let summary = Summary::of(&loaded);
     let mut out = output::stdout();
     match arguments.output {
@@ -102,6 +116,51 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Outcome> {
     out.flush()?;
     let clean = summary.errors == 0 && !(arguments.deny_warnings && summary.warnings > 0);
     Ok(input::ended(&loaded, Outcome::from_yes(clean)))
+}
+
+/// Everything that is read and what is wrong with it.
+fn read(arguments: &Arguments) -> anyhow::Result<Loaded> {
+    let mut loaded = input::load(&arguments.input)?;
+    let found = lints(arguments, &loaded);
+    loaded.add(found);
+    Ok(loaded)
+}
+
+/// Prints what `--fix` would change.
+fn show_fixes(loaded: &Loaded) -> anyhow::Result<Outcome> {
+    let (files, made) = fix::fixed(loaded);
+    let mut out = output::stdout();
+    for file in &files {
+        out.write_all(file.diff().as_bytes())?;
+    }
+    out.flush()?;
+    output::to_stderr(&format!(
+        "{} would be made in {}\n",
+        counted(made, "fix"),
+        counted(files.len(), "file")
+    ));
+    Ok(input::ended(loaded, Outcome::from_yes(files.is_empty())))
+}
+
+/// Makes the fixes that are certain, and reads the files again.
+fn make_fixes(arguments: &Arguments, loaded: Loaded) -> anyhow::Result<Loaded> {
+    if arguments.input.paths.iter().any(|path| path.as_os_str() == "-") {
+        bail!("`--fix` cannot write to standard input: name the files with `-f`");
+    }
+    let (files, made) = fix::fixed(&loaded);
+    for file in &files {
+        file.write()?;
+    }
+    output::to_stderr(&format!(
+        "made {} in {}\n",
+        counted(made, "fix"),
+        counted(files.len(), "file")
+    ));
+    if files.is_empty() {
+        return Ok(loaded);
+    }
+    drop(files);
+    read(arguments)
 }
 
 /// What the lints find in policies that validation finds no error in.
@@ -180,6 +239,10 @@ impl Summary {
 }
 
 fn counted(count: usize, what: &str) -> String {
-    let plural = if count == 1 { "" } else { "s" };
+    let plural = match count {
+        1 => "",
+        _ if what.ends_with('x') => "es",
+        _ => "s",
+    };
     format!("{count} {what}{plural}")
 }

@@ -70,7 +70,8 @@ fn a_place_in_a_long_line_is_shown_with_what_is_near() {
     let text = json!({"apiVersion": "v1", "kind": "List", "items": items}).to_string();
     let column = text.chars().collect::<String>().find("10.0.0.5/8").unwrap();
     let column = text[..column].chars().count();
-    let ran = Manifests::new(&[("dump.json", &text)]).picket("check", &[]);
+    // The policies all say the same, which is not what this is about.
+    let ran = Manifests::new(&[("dump.json", &text)]).picket("check", &["--ignore", "L011"]);
     let lines: Vec<_> = ran.stdout.lines().collect();
     assert!(
         lines.iter().all(|line| line.chars().count() < 250),

@@ -1,0 +1,130 @@
+//! What lints call superfluous changes nothing when it goes, in random clusters.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use picket_cluster::{Semantics, Snapshot};
+use picket_engine::{Engine, equivalent};
+use picket_policy::{Direction, Policy, Requirement, Tier};
+use picket_testing::generate::{Shape, snapshot};
+use proptest::prelude::*;
+use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
+
+use crate::lint::{Input, check};
+
+/// Adds to every policy a copy that is about fewer pods, or has fewer rules, or some of them twice.
+fn with_copies(mut snapshot: Snapshot, choices: &[u8]) -> Snapshot {
+    let policies: Vec<_> = snapshot.policies.values().cloned().collect();
+    for (policy, choice) in policies.iter().zip(choices) {
+        let mut copy = Policy::clone(policy);
+        copy.object.name = format!("{}-{choice}", copy.object.name).into();
+        if choice & 1 != 0 {
+            let own = copy.subject.pods.requirements().iter().cloned();
+            copy.subject.pods = own.chain([Requirement::Exists("app".into())]).collect();
+        }
+        for (side, bit) in [(&mut copy.ingress, 2), (&mut copy.egress, 4)] {
+            if choice & bit != 0 {
+                side.rules.truncate(1);
+            } else if let Some(mut first) = side.rules.first().cloned() {
+                first.index = 100;
+                side.rules.push(first);
+            }
+        }
+        snapshot.policies.insert(copy.object.clone(), Arc::new(copy));
+    }
+    snapshot
+}
+
+/// The snapshot without what the lints call superfluous, and how many findings that are of each lint.
+fn without_superfluous(snapshot: &Snapshot, semantics: &Semantics) -> (Snapshot, [usize; 2]) {
+    let found = check(&Input {
+        snapshot,
+        semantics,
+        sources: &BTreeMap::new(),
+        broken: &BTreeSet::new(),
+        ignored: &BTreeSet::new(),
+    });
+    let (mut less, mut counts) = (snapshot.clone(), [0, 0]);
+    for finding in found {
+        let object = finding.object.unwrap();
+        match finding.code.0 {
+            "L011" => {
+                counts[1] += 1;
+                less.policies.remove(&object);
+            }
+            "L010" => {
+                counts[0] += 1;
+                let policy = Arc::make_mut(less.policies.get_mut(&object).unwrap());
+                for (side, direction) in [
+                    (&mut policy.ingress, Direction::Ingress),
+                    (&mut policy.egress, Direction::Egress),
+                ] {
+                    let field = |index| format!("spec.{direction}[{index}]");
+                    side.rules.retain(|rule| finding.field != field(rule.index));
+                }
+            }
+            _ => {}
+        }
+    }
+    (less, counts)
+}
+
+fn same(one: &Snapshot, other: &Snapshot, semantics: &Semantics) -> bool {
+    let compile = |snapshot| Engine::compile(snapshot, semantics.clone());
+    equivalent(compile(one).program(), compile(other).program())
+}
+
+#[test]
+fn what_is_superfluous_can_go_and_no_verdict_changes() {
+    let rng = TestRng::deterministic_rng(RngAlgorithm::ChaCha);
+    let config = Config {
+        cases: 96,
+        failure_persistence: None,
+        ..Config::default()
+    };
+    let mut runner = TestRunner::new_with_rng(config, rng);
+    let totals = std::cell::RefCell::new([0, 0]);
+    let choices = proptest::collection::vec(any::<u8>(), 6);
+    let input = (snapshot(Shape::Tiered, 5), choices, any::<bool>());
+    let result = runner.run(&input, |(snapshot, choices, ipblock_matches_pods)| {
+        let semantics = Semantics {
+            ipblock_matches_pods,
+            ..Semantics::default()
+        };
+        let snapshot = with_copies(snapshot, &choices);
+        let (less, counts) = without_superfluous(&snapshot, &semantics);
+        let mut totals = totals.borrow_mut();
+        *totals = [totals[0] + counts[0], totals[1] + counts[1]];
+        prop_assert!(same(&snapshot, &less, &semantics), "{counts:?}");
+        Ok(())
+    });
+    result.unwrap();
+    let [rules, policies] = totals.into_inner();
+    assert!(
+        rules > 20 && policies > 20,
+        "{rules} rules and {policies} policies were found at all"
+    );
+}
+
+#[test]
+fn policies_of_the_tiers_are_never_called_redundant() {
+    let mut runner = TestRunner::deterministic();
+    let input = (
+        snapshot(Shape::Tiered, 5),
+        proptest::collection::vec(any::<u8>(), 6),
+    );
+    let result = runner.run(&input, |(snapshot, choices)| {
+        let snapshot = with_copies(snapshot, &choices);
+        let semantics = Semantics::default();
+        let (less, _) = without_superfluous(&snapshot, &semantics);
+        let tiered = |snapshot: &Snapshot| {
+            let policies = snapshot.policies.values();
+            policies
+                .filter(|policy| policy.tier != Tier::NetworkPolicy)
+                .count()
+        };
+        prop_assert_eq!(tiered(&snapshot), tiered(&less));
+        Ok(())
+    });
+    result.unwrap();
+}
