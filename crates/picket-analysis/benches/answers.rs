@@ -1,6 +1,6 @@
 //! Measures what people wait for once manifests are read: `cargo bench -p picket-analysis --bench answers`.
 //!
-//! The whole connectivity map of a real cluster's shape, and a batch of 100,000 questions about 1,000 pods.
+//! The whole connectivity map of a real cluster's shape, explanations there, and a batch of 100,000 questions about 1,000 pods.
 //! Single-threaded; each line is the best and the worst of several runs.
 #![expect(
     clippy::print_stdout,
@@ -13,6 +13,7 @@ use std::io;
 use std::time::{Duration, Instant};
 
 use picket_analysis::eval::{Evaluator, batch};
+use picket_analysis::explain::Explainer;
 use picket_analysis::map::{By, Map, write};
 use picket_cluster::{Semantics, Snapshot};
 use picket_engine::Engine;
@@ -43,7 +44,28 @@ fn main() {
             bytes.0
         });
     }
+    explanations(&snapshot);
     questions();
+}
+
+fn explanations(snapshot: &Snapshot) {
+    const COUNT: usize = 1000;
+    let engine = Engine::compile(snapshot, Semantics::default());
+    let evaluator = Evaluator::new(snapshot, engine.program());
+    let explainer = Explainer::new(&evaluator);
+    let ids: Vec<String> = snapshot.live_pods().map(|pod| pod.id()).collect();
+    let questions: Vec<_> = (0..COUNT)
+        .map(|at| {
+            let end = |step: usize| ids.get(at * step % ids.len()).unwrap();
+            evaluator.question(end(7919), end(104_729), "8080", None).unwrap()
+        })
+        .collect();
+    measure("explain, 1,000 times", || {
+        let explained = questions.iter().map(|question| explainer.explain(question));
+        explained
+            .filter(|explained| explained.explained.ipv4.is_some())
+            .count()
+    });
 }
 
 fn questions() {

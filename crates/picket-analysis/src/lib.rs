@@ -51,12 +51,14 @@
 //!
 //! - [`directory`]: what people call the endpoints of a cluster, and what they may have meant.
 //! - [`eval`]: one question about one connection, and its answer with causes; batches of them.
+//! - [`explain`]: why an answer is what it is, rule by rule, and the smallest change that makes it another.
 //! - [`finding`]: diagnostics as JSON.
 //! - [`lint`]: what policies say that was probably not meant.
 //! - [`map`]: everything that is allowed between all endpoints at once.
 
 pub mod directory;
 pub mod eval;
+pub mod explain;
 pub mod finding;
 pub mod lint;
 pub mod map;

@@ -111,6 +111,12 @@ pub struct Connection<'a> {
     pub allow: TrafficSet,
 }
 
+/// The JSON of what is allowed, as in `docs/schema/matrix.schema.json`.
+pub(crate) fn allow_json(allow: &TrafficSet) -> serde_json::Value {
+    // INVARIANT: what is written there is JSON.
+    serde_json::from_str(&traffic::json(allow)).unwrap_or_default()
+}
+
 /// The connectivity map of one snapshot.
 ///
 /// Finished pods are no endpoints. A workload and itself is a pair: two different pods of it. What a node and the pods
@@ -193,6 +199,34 @@ impl<'a> Map<'a> {
         })
     }
 
+    /// Every connection from or to the endpoint called `id`, in the order of [`Map::try_for_each`].
+    pub fn connections_of(&self, id: &str) -> Vec<Connection<'_>> {
+        let mut found = Vec::new();
+        let mut rows = Rows::default();
+        let own = self
+            .by_id
+            .binary_search_by_key(&id, |&at| self.endpoints.get(at).map_or("", |own| &own.id));
+        let own = own.ok().and_then(|own| self.by_id.get(own..=own));
+        for &from in &self.by_id {
+            let all = own.is_some_and(|own| own == [from]);
+            let to = if all { &self.by_id } else { own.unwrap_or(&[]) };
+            let taken = self.row(&mut rows, from, to, &mut |to, family, traffic| {
+                if let (Some(from), Some(to)) = (self.endpoints.get(from), self.endpoints.get(to)) {
+                    let allow = self.traffics.borrow().get(traffic).clone();
+                    found.push(Connection {
+                        from,
+                        to,
+                        family,
+                        allow,
+                    });
+                }
+                Ok::<_, std::convert::Infallible>(())
+            });
+            let Ok(()) = taken;
+        }
+        found
+    }
+
     /// As [`Map::try_for_each`], by the numbers of endpoints and traffic.
     fn each<E>(
         &self,
@@ -200,11 +234,24 @@ impl<'a> Map<'a> {
     ) -> Result<(), E> {
         let mut rows = Rows::default();
         for &from in &self.by_id {
-            let (Some(source), Some(kind)) = (self.places.get(from), self.kind(from)) else {
-                continue;
-            };
-            self.classes.fill(&mut rows, source.class, &self.traffics);
-            for &to in &self.by_id {
+            self.row(&mut rows, from, &self.by_id, &mut |to, family, traffic| {
+                take(from, to, family, traffic)
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Everything that one endpoint may send to some.
+    fn row<E>(
+        &self,
+        rows: &mut Rows,
+        from: usize,
+        to: &[usize],
+        take: &mut impl FnMut(usize, ConnectionFamily, TrafficId) -> Result<(), E>,
+    ) -> Result<(), E> {
+        if let (Some(source), Some(kind)) = (self.places.get(from), self.kind(from)) {
+            self.classes.fill(rows, source.class, &self.traffics);
+            for &to in to {
                 let Some(destination) = self.places.get(to) else {
                     continue;
                 };
@@ -218,7 +265,7 @@ impl<'a> Map<'a> {
                 }
                 for (family, traffic) in pair.connections() {
                     if self.is_pair((from, kind), to) {
-                        take(from, to, family, traffic)?;
+                        take(to, family, traffic)?;
                     }
                 }
             }

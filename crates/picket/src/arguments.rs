@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use clap::{ArgAction, Args, Parser, Subcommand};
+use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
 use picket_cluster::Semantics;
 use picket_net::Family;
 use picket_policy::Direction;
@@ -31,6 +31,7 @@ Exit status: 0 yes or clean, 1 no or findings, 2 usage or input error.";
 pub(crate) enum Command {
     Check(command::check::Arguments),
     Eval(command::eval::Arguments),
+    Explain(command::explain::Arguments),
     Matrix(command::matrix::Arguments),
     Render(command::render::Arguments),
     Lab(command::lab::Arguments),
@@ -109,6 +110,24 @@ pub(crate) struct NetworkArgument {
     /// network
     #[arg(long, value_name = "NAMESPACE/NAME")]
     pub(crate) network: Option<String>,
+}
+
+/// An address family.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(crate) enum FamilyArgument {
+    /// IPv4
+    Ipv4,
+    /// IPv6
+    Ipv6,
+}
+
+impl From<FamilyArgument> for Family {
+    fn from(family: FamilyArgument) -> Self {
+        match family {
+            FamilyArgument::Ipv4 => Self::Ipv4,
+            FamilyArgument::Ipv6 => Self::Ipv6,
+        }
+    }
 }
 
 /// The choices that Kubernetes leaves to the implementation.

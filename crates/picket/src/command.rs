@@ -3,6 +3,7 @@
 pub(crate) mod check;
 pub(crate) mod completions;
 pub(crate) mod eval;
+pub(crate) mod explain;
 pub(crate) mod lab;
 pub(crate) mod man;
 pub(crate) mod matrix;

@@ -21,6 +21,7 @@ fn main() -> ExitCode {
     let result = match arguments.command {
         Command::Check(arguments) => command::check::run(&arguments),
         Command::Eval(arguments) => command::eval::run(&arguments),
+        Command::Explain(arguments) => command::explain::run(&arguments),
         Command::Matrix(arguments) => command::matrix::run(&arguments),
         Command::Render(arguments) => command::render::run(&arguments),
         Command::Lab(arguments) => command::lab::run(&arguments),

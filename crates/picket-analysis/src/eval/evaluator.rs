@@ -4,7 +4,7 @@ use std::cell::OnceCell;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use picket_cluster::{EndJudgement, Endpoint, Flow, Judgement, Pod, Reason, Snapshot, Verdict};
+use picket_cluster::{EndJudgement, Endpoint, Flow, Interface, Judgement, Pod, Reason, Snapshot, Verdict};
 use picket_engine::{Engine, Program};
 use picket_net::{Family, Protocol};
 use picket_policy::ObjectRef;
@@ -141,8 +141,19 @@ impl<'a> Evaluator<'a> {
         }
     }
 
+    /// The connection that the answer about one family is about; `None` when it is about none.
+    pub(crate) fn deciding_flow(&self, question: &Question, family: Family) -> Option<Flow> {
+        let mut judge = |flow: &Flow| Ends {
+            verdict: self.judge(flow).verdict(),
+            egress: flow.clone(),
+            ingress: flow.clone(),
+        };
+        let (ends, _) = first_denied(question, family, &numbers(question), &mut judge)?;
+        ends.map(|ends| ends.egress)
+    }
+
     /// Judges a flow; a workload and itself as two different pods.
-    pub(super) fn judge(&self, flow: &Flow) -> Judgement {
+    pub(crate) fn judge(&self, flow: &Flow) -> Judgement {
         match (&flow.source, &flow.destination) {
             (Endpoint::Pod(one), Endpoint::Pod(other)) if one == other && one.kind != "Pod" => {
                 let doubled = self.with_twins.get_or_init(|| {
@@ -158,7 +169,7 @@ impl<'a> Evaluator<'a> {
         }
     }
 
-    pub(super) fn program(&self) -> &'a Program {
+    pub(crate) fn program(&self) -> &'a Program {
         self.program
     }
 }
@@ -251,6 +262,12 @@ fn with_twins(snapshot: &Snapshot) -> Snapshot {
         let object = twin(&pod.object);
         let other = Pod {
             object: object.clone(),
+            interface: pod.interface.as_ref().map(|interface| {
+                Box::new(Interface {
+                    pod: twin(&interface.pod),
+                    ..Interface::clone(interface)
+                })
+            }),
             ..Pod::clone(pod)
         };
         doubled.pods.insert(object, Arc::new(other));

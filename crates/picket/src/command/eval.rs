@@ -12,7 +12,7 @@ use picket_net::Family;
 use serde::Serialize;
 use smol_str::SmolStr;
 
-use crate::arguments::{Input, NetworkArgument, SemanticsArguments};
+use crate::arguments::{FamilyArgument, Input, NetworkArgument, SemanticsArguments};
 use crate::output::{self, Outcome};
 use crate::{input, report};
 
@@ -74,24 +74,6 @@ Services.
 
 Exit status: 0 allowed, 1 denied or only one address family allowed, 2 usage or input error.
 A batch: 0 when every line was answered, whatever the verdicts, 2 when one was not.";
-
-/// An address family.
-#[derive(Clone, Copy, Debug, ValueEnum)]
-enum FamilyArgument {
-    /// IPv4
-    Ipv4,
-    /// IPv6
-    Ipv6,
-}
-
-impl From<FamilyArgument> for Family {
-    fn from(family: FamilyArgument) -> Self {
-        match family {
-            FamilyArgument::Ipv4 => Self::Ipv4,
-            FamilyArgument::Ipv6 => Self::Ipv6,
-        }
-    }
-}
 
 /// How to print the answer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
@@ -189,7 +171,8 @@ fn answer_batch(
     })
 }
 
-fn text(answer: &Answer) -> String {
+/// The verdict about which ends and port, as a line.
+pub(super) fn title(answer: &Answer) -> String {
     let port = match (&answer.port_name, answer.port) {
         (Some(name), Some(port)) => format!(" {name} ({port})"),
         (Some(name), None) => format!(" {name}"),
@@ -202,14 +185,18 @@ fn text(answer: &Answer) -> String {
     };
     let network = answer.network.as_ref();
     let network = network.map(|network| format!(" on network {network}"));
-    let mut text = format!(
+    format!(
         "{}: {} → {}, {}{port}{}\n",
         answer.verdict.as_str(),
         end(&answer.from, &answer.from_interface),
         end(&answer.to, &answer.to_interface),
         answer.protocol,
         network.unwrap_or_default(),
-    );
+    )
+}
+
+fn text(answer: &Answer) -> String {
+    let mut text = title(answer);
     if let (Some(egress), Some(ingress)) = (&answer.egress, &answer.ingress) {
         text += &ends("", egress, ingress);
     } else {

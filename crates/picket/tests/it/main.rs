@@ -6,6 +6,7 @@ mod bad_input;
 mod check;
 mod custom_rules;
 mod eval;
+mod explain;
 mod fix;
 mod matrix;
 mod network;

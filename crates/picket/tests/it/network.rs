@@ -157,3 +157,26 @@ fn hash(table: &str) -> String {
     let (_, rest) = table.split_once("chain cnp-").unwrap();
     rest.chars().take(16).collect()
 }
+
+#[test]
+fn two_pods_of_a_workload_are_two_ends_there_too() {
+    let workload = r#"
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: api, namespace: shop}
+spec:
+  template:
+    metadata: {labels: {app: db}, annotations: {k8s.v1.cni.cncf.io/networks: infra/storage}}
+    spec: {containers: []}
+"#;
+    let manifests = Manifests::new(&[("storage.yaml", STORAGE), ("workload.yaml", workload)]);
+    let both = ["--from", "shop/Deployment/api", "--to", "shop/Deployment/api"];
+    for command in ["eval", "explain"] {
+        let on = ["--port", "80", "--network", "infra/storage", "-o", "json"];
+        let answer = manifests.picket(command, &[&both[..], &on].concat()).json();
+        assert_eq!(
+            answer["ingress"]["reason"], "no-rule-matches",
+            "{command}: {answer:#}"
+        );
+    }
+}

@@ -70,6 +70,39 @@ fn eval() {
 }
 
 #[test]
+fn explain() {
+    let mut explanations = Vec::new();
+    for manifests in [shop(), broken()] {
+        for (from, to, port) in [
+            ("shop/web", "shop/db", "sql"),
+            ("shop/web", "shop/db", "80"),
+            ("shop/Deployment/api", "shop/db", "9005/udp"),
+            ("shop/web", "shop/db", "nope/udp"),
+            ("shop/web", "shop/web", "icmp"),
+            ("n2", "shop/db", "proto:47"),
+            ("192.0.2.1", "2001:db8::1", "80"),
+            ("203.0.113.200", "shop/db", "5432"),
+        ] {
+            let ran = manifests.picket(
+                "explain",
+                &["--from", from, "--to", to, "--port", port, "-o", "json"],
+            );
+            explanations.push(ran.json());
+        }
+    }
+    assert_valid("explain", &explanations);
+}
+
+#[test]
+fn explain_pod() {
+    let pods = ["shop/web", "shop/db", "shop/agent", "shop/Deployment/api"];
+    let explained = [shop(), broken()].into_iter().flat_map(|manifests| {
+        pods.map(|pod| manifests.picket("explain", &["--pod", pod, "-o", "json"]).json())
+    });
+    assert_valid("explain-pod", &explained.collect::<Vec<_>>());
+}
+
+#[test]
 fn batch() {
     let questions = ["shop/web", "nobody/here", "10.96.0.7", "shop/done", "nonsense"]
         .map(|from| json!({"from": from, "to": "shop/db", "port": "sql"}).to_string());
@@ -175,7 +208,7 @@ fn every_reason_is_in_the_schema() {
             | IcmpAccepted | UnresolvedPortName | NoCommonFamily => {}
         }
     }
-    for name in ["eval", "batch"] {
+    for name in ["eval", "batch", "explain"] {
         let mut listed: Vec<_> = schema(name)["$defs"]["end"]["properties"]["reason"]["enum"]
             .as_array()
             .unwrap()
@@ -195,7 +228,13 @@ fn shared_definitions_are_the_same_everywhere() {
     for (name, one, other) in [
         ("diagnostic", "eval", "diagnostics"),
         ("diagnostic", "matrix", "diagnostics"),
+        ("diagnostic", "explain", "diagnostics"),
+        ("diagnostic", "explain-pod", "diagnostics"),
+        ("allow", "explain-pod", "matrix"),
         ("end", "eval", "batch"),
+        ("end", "eval", "explain"),
+        ("family", "eval", "explain"),
+        ("cause", "eval", "explain"),
         ("family", "eval", "batch"),
         ("cause", "eval", "batch"),
     ] {

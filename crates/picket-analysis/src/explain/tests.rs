@@ -1,0 +1,263 @@
+mod properties;
+
+use picket_cluster::{Semantics, Snapshot, Verdict};
+use picket_engine::Engine;
+use picket_net::Protocol;
+use picket_testing::build::{
+    accept, admin_policy, block, deny, namespace, node, pass, pod, pods_in, pods_where, policy,
+};
+use picket_testing::snapshot;
+
+use super::*;
+use crate::eval::Overall;
+
+fn cluster() -> Snapshot {
+    snapshot![
+        namespace("shop"),
+        namespace("lab").label("team", "red"),
+        pod("shop/web").label("app", "web").ip("10.0.0.1").ip("fd00::1"),
+        pod("shop/db")
+            .label("app", "db")
+            .ip("10.0.0.2")
+            .ip("fd00::2")
+            .port("sql", Protocol::TCP, 5432)
+            .on("n1"),
+        pod("lab/probe").label("app", "probe").ip("10.1.0.1"),
+        pod("shop/agent").on("n1").ip("10.9.0.1").host_network(),
+        node("n1").ip("10.9.0.1"),
+        policy("shop/db")
+            .selects("app=db")
+            .ingress(
+                accept()
+                    .peer(pods_in("shop", "app=web"))
+                    .peer(pods_where("team=blue", "app=probe"))
+                    .port(Protocol::TCP, 5432)
+            )
+            .ingress(
+                accept()
+                    .peer(block("203.0.113.0/24", &["203.0.113.128/25"]))
+                    .port_match(picket_policy::PortMatch::Named {
+                        protocol: Some(Protocol::TCP),
+                        name: "http".into()
+                    })
+            ),
+    ]
+}
+
+fn explain(snapshot: &Snapshot, from: &str, to: &str, port: &str) -> Explanation {
+    let engine = Engine::compile(snapshot, Semantics::default());
+    let evaluator = Evaluator::new(snapshot, engine.program());
+    let question = evaluator.question(from, to, port, None).unwrap();
+    Explainer::new(&evaluator).explain(&question)
+}
+
+/// The explanation of IPv4.
+fn four(snapshot: &Snapshot, from: &str, to: &str, port: &str) -> ExplainedFlow {
+    explain(snapshot, from, to, port).explained.ipv4.unwrap()
+}
+
+/// Why the peers and ports of the rules of the destination do not match, per rule.
+fn misses(flow: &ExplainedFlow) -> Vec<Vec<&str>> {
+    let tiers = flow.ingress.tiers.iter();
+    let rules = tiers
+        .flat_map(|tier| &tier.policies)
+        .flat_map(|policy| &policy.rules);
+    rules
+        .map(|rule| {
+            let peers = rule.peers.iter().flatten().flat_map(|peer| &peer.misses);
+            let ports = rule.ports.iter().flatten().filter_map(|port| port.miss.as_ref());
+            peers.chain(ports).map(|miss| miss.text.as_str()).collect()
+        })
+        .collect()
+}
+
+fn changes(flow: &ExplainedFlow) -> Vec<&str> {
+    let flip = flow.flip.as_ref().unwrap();
+    flip.changes.iter().map(|change| change.text.as_str()).collect()
+}
+
+#[test]
+fn each_condition_that_fails_is_named() {
+    let no_http = "the destination has no such port, but sql (TCP 5432)";
+    let not_web = "the pod has app=probe";
+    for (from, port, first, second) in [
+        (
+            "lab/probe",
+            "80",
+            vec![
+                "it is in namespace lab",
+                not_web,
+                "namespace lab has team=red",
+                "the port is 80",
+            ],
+            vec!["10.1.0.1 is outside", no_http],
+        ),
+        (
+            "203.0.113.200",
+            "5432/udp",
+            vec![
+                "an address is no pod: only an ipBlock can mean it",
+                "an address is no pod: only an ipBlock can mean it",
+                "the protocol is UDP",
+            ],
+            vec![
+                "203.0.113.200 is excluded by except 203.0.113.128/25",
+                "the protocol is UDP",
+            ],
+        ),
+    ] {
+        let explained = four(&cluster(), from, "shop/db", port);
+        assert_eq!(misses(&explained), [first, second], "{from} {port}");
+    }
+    let six = explain(&cluster(), "shop/web", "shop/db", "80")
+        .explained
+        .ipv6
+        .unwrap();
+    assert_eq!(
+        misses(&six)[1],
+        ["it holds no IPv6 address", no_http],
+        "a block of the other family"
+    );
+}
+
+#[test]
+fn the_nearest_rule_has_the_fewest_failing_conditions() {
+    let explained = four(&cluster(), "shop/web", "shop/db", "80");
+    let nearest = explained.ingress.nearest.unwrap();
+    assert_eq!(
+        (nearest.rule, nearest.failing, nearest.misses),
+        (0, 1, vec!["the port is 80".to_owned()])
+    );
+}
+
+#[test]
+fn the_smallest_change_is_named() {
+    let mut both = cluster();
+    both.policies.extend(
+        snapshot![
+            policy("shop/web")
+                .selects("app=web")
+                .egress(accept().peer(pods_in("shop", "app=db,role=main")))
+        ]
+        .policies,
+    );
+    let admin = |first: picket_testing::build::RuleBuilder| {
+        let mut snapshot = cluster();
+        snapshot.policies.extend(
+            snapshot![
+                admin_policy("guard", 1)
+                    .ingress(first)
+                    .ingress(deny().peer(pods_where("", "app=web")))
+            ]
+            .policies,
+        );
+        snapshot
+    };
+    for (snapshot, from, to, port, expected) in [
+        (
+            &cluster(),
+            "shop/web",
+            "shop/db",
+            "80",
+            vec!["add the port TCP 80 to ingress rule 0 of NetworkPolicy shop/db"],
+        ),
+        (
+            &cluster(),
+            "lab/probe",
+            "shop/db",
+            "5432",
+            vec![
+                "add the peer pods app=probe in namespaces kubernetes.io/metadata.name=lab to ingress rule 0 of \
+                 NetworkPolicy shop/db",
+            ],
+        ),
+        (
+            &cluster(),
+            "shop/web",
+            "shop/db",
+            "5432",
+            vec!["remove ingress rule 0 of NetworkPolicy shop/db"],
+        ),
+        (
+            &cluster(),
+            "shop/db",
+            "lab/probe",
+            "80",
+            vec!["add a NetworkPolicy that isolates pods app=probe in namespace lab for ingress"],
+        ),
+        (
+            &both,
+            "shop/web",
+            "shop/db",
+            "80",
+            vec![
+                "add the label role=main to Pod shop/db",
+                "add the port TCP 80 to ingress rule 0 of NetworkPolicy shop/db",
+            ],
+        ),
+        (
+            &admin(pass().peer(pods_where("", "app=none"))),
+            "shop/web",
+            "shop/db",
+            "5432",
+            vec![
+                "add to ClusterNetworkPolicy guard the ingress rule before rule 1: accept from pods app=web in \
+                 namespaces kubernetes.io/metadata.name=shop on TCP 5432",
+            ],
+        ),
+    ] {
+        assert_eq!(
+            changes(&four(snapshot, from, to, port)),
+            expected,
+            "{from} → {to} {port}"
+        );
+    }
+}
+
+#[test]
+fn what_no_policy_decides_has_no_change() {
+    for (from, to, port) in [
+        ("shop/web", "shop/web", "80"),
+        ("n1", "shop/db", "80"),
+        ("192.0.2.1", "n1", "80"),
+        ("192.0.2.1", "shop/agent", "80"),
+    ] {
+        let explained = four(&cluster(), from, to, port);
+        assert_eq!(
+            (explained.verdict, explained.flip),
+            (Verdict::Allow, None),
+            "{from} → {to}"
+        );
+    }
+}
+
+#[test]
+fn questions_without_a_connection_are_answered_without_one() {
+    for (to, port) in [("2001:db8::1", "80"), ("shop/db", "none")] {
+        let explanation = explain(&cluster(), "lab/probe", to, port);
+        assert_eq!(explanation.answer.verdict, Overall::Deny);
+        assert!(explanation.explained.ipv4.is_none());
+        let mut text = Vec::new();
+        write::text(&explanation, write::Style::default(), &mut text).unwrap();
+        assert!(
+            String::from_utf8(text)
+                .unwrap()
+                .contains("policies are not asked")
+        );
+    }
+}
+
+#[test]
+fn what_families_say_alike_is_said_once() {
+    let explanation = explain(&cluster(), "shop/web", "shop/db", "80");
+    let mut text = Vec::new();
+    write::text(&explanation, write::Style::default(), &mut text).unwrap();
+    let text = String::from_utf8(text).unwrap();
+    assert_eq!(text.matches("ingress of shop/db").count(), 1, "{text}");
+    assert!(
+        text.contains(
+            "203.0.113.0/24 except 203.0.113.128/25  IPv4: 10.0.0.1 is outside; IPv6: it holds no IPv6"
+        ),
+        "{text}"
+    );
+}
