@@ -46,6 +46,8 @@ pub(super) enum Miss<'a> {
     BlocksNoPods,
     /// picket made the address up: only a block of every address can mean it.
     MadeUp { address: IpAddr },
+    /// The peer is a domain name: blocks beside it hold what is known of it.
+    Domain,
     /// The port is of another protocol.
     Protocol { has: Protocol },
     /// The port is another.
@@ -114,6 +116,7 @@ impl<'a> End<'a> {
                 ),
                 Endpoint::Pod(_) | Endpoint::External(_) => vec![Miss::NotANode],
             },
+            Peer::Domain(_) => vec![Miss::Domain],
         }
     }
 

@@ -17,6 +17,7 @@ pub(super) fn peer(peer: &Peer) -> String {
         Peer::Block(block) => block_text(block),
         Peer::Nodes(selector) if selector.is_everything() => "every node".to_owned(),
         Peer::Nodes(selector) => format!("nodes {selector}"),
+        Peer::Domain(name) => format!("domain {name}"),
     }
 }
 
@@ -79,6 +80,7 @@ pub(super) fn why(miss: &Miss<'_>) -> &'static str {
         Miss::Except { .. } => "excepted",
         Miss::BlocksNoPods => "blocks-match-no-pods",
         Miss::MadeUp { .. } => "made-up-address",
+        Miss::Domain => "domain",
         Miss::Protocol { .. } => "protocol",
         Miss::Port { .. } => "port",
         Miss::NoSuchPort { .. } => "no-such-port",
@@ -111,6 +113,9 @@ pub(super) fn miss(miss: &Miss<'_>) -> String {
         Miss::BlocksNoPods => "ipBlocks match no pods here (--ipblock-matches-pods=false)".to_owned(),
         Miss::MadeUp { address } => {
             format!("the address {address} is made up, since the input gives none: only a /0 holds it")
+        }
+        Miss::Domain => {
+            "the name matches nothing by itself, only the addresses that are known for it".to_owned()
         }
         Miss::Protocol { has } => format!("the protocol is {has}"),
         Miss::Port { has } => format!("the port is {has}"),

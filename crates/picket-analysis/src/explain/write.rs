@@ -270,7 +270,12 @@ fn flip(flip: &FlipAnswer, style: Style, out: &mut impl Write) -> io::Result<()>
         writeln!(out, "  - {}", change.text)?;
     }
     if !flip.others.is_empty() {
-        writeln!(out, "{}", style.strong("Or:"))?;
+        let title = if flip.changes.len() == 1 {
+            "Or:"
+        } else {
+            "Or, in place of one of them:"
+        };
+        writeln!(out, "{}", style.strong(title))?;
     }
     for way in &flip.others {
         // What a way shares with the one above need not be said again.
