@@ -61,7 +61,7 @@ pub struct ExplainedEnd {
 /// What a tier says.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct ExplainedTier {
-    /// `Admin`, `NetworkPolicy` or `Baseline`.
+    /// `Custom`, `Admin`, `NetworkPolicy` or `Baseline`.
     pub tier: picket_policy::Tier,
     /// What comes of it.
     pub outcome: TierOutcome,

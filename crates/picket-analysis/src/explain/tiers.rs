@@ -9,7 +9,7 @@ use picket_policy::{Action, List, Networks, Peer, Policy, PortMatch, Rule, Tier}
 use super::miss::{End, Miss, selects};
 
 /// The tiers in the order in which they are judged.
-pub(super) const TIERS: [Tier; 3] = [Tier::Admin, Tier::NetworkPolicy, Tier::Baseline];
+pub(super) const TIERS: [Tier; 4] = [Tier::Custom, Tier::Admin, Tier::NetworkPolicy, Tier::Baseline];
 
 /// What an end says and why.
 #[derive(Clone, Debug)]
@@ -107,8 +107,15 @@ pub(super) fn judge<'a>(end: &End<'a>) -> Judged<'a> {
         decided = Some((Verdict::Allow, Reason::LocalNode));
     }
     let selecting: Vec<_> = selecting(end).collect();
+    let isolated = selecting
+        .iter()
+        .any(|policy| policy.tier == Tier::NetworkPolicy && policy.side(end.direction).isolates);
     let mut tiers = Vec::new();
     for tier in TIERS {
+        // Custom rules are about isolated pods alone.
+        if tier == Tier::Custom && !isolated {
+            continue;
+        }
         // What an administrator denies comes before the exemption of the own node.
         if own_node && tier > Tier::Admin && decided.is_none() {
             decided = Some((Verdict::Allow, Reason::LocalNode));
@@ -176,7 +183,7 @@ fn judge_tier<'a>(
     };
     let decided = match tier {
         Tier::NetworkPolicy => union(end, &mut judged),
-        Tier::Admin | Tier::Baseline => first_match(&mut judged),
+        Tier::Custom | Tier::Admin | Tier::Baseline => first_match(&mut judged),
     };
     (judged, decided)
 }
