@@ -49,6 +49,7 @@
 //! # Ok::<_, Box<dyn std::error::Error>>(())
 //! ```
 //!
+//! - [`diff`]: what a change does to everything that is allowed.
 //! - [`directory`]: what people call the endpoints of a cluster, and what they may have meant.
 //! - [`eval`]: one question about one connection, and its answer with causes; batches of them.
 //! - [`explain`]: why an answer is what it is, rule by rule, and the smallest change that makes it another.
@@ -56,6 +57,7 @@
 //! - [`lint`]: what policies say that was probably not meant.
 //! - [`map`]: everything that is allowed between all endpoints at once.
 
+pub mod diff;
 pub mod directory;
 pub mod eval;
 pub mod explain;

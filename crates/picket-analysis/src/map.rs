@@ -4,10 +4,10 @@
 //! between two classes is one lookup at each end ([`class`]). The connections themselves are made one row at a time, so
 //! a map of any size is written in the memory of one row.
 
-mod class;
-mod endpoint;
+pub(crate) mod class;
+pub(crate) mod endpoint;
 mod group;
-mod traffic;
+pub(crate) mod traffic;
 pub mod write;
 
 #[cfg(test)]
@@ -135,13 +135,13 @@ pub struct Map<'a> {
 
 /// Where an endpoint stands.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Place {
+pub(crate) struct Place {
     /// Its class; that of each of its pods, for a workload.
-    class: usize,
+    pub(crate) class: usize,
     /// The number of the node of a managed pod.
-    on: Option<usize>,
+    pub(crate) on: Option<usize>,
     /// The node that the endpoint is, for nodes and hostNetwork pods.
-    node: Option<usize>,
+    pub(crate) node: Option<usize>,
 }
 
 impl<'a> Map<'a> {
@@ -150,7 +150,8 @@ impl<'a> Map<'a> {
         let traffics = RefCell::new(Traffics::new());
         let mut classes = Classes::new(program, &traffics);
         let mut found = endpoint::of_cluster(snapshot, program, &mut classes);
-        endpoint::add_external(snapshot, program, &mut classes, &mut found);
+        let taken = endpoint::taken_addresses(snapshot);
+        endpoint::add_external(&taken, program, &mut classes, &mut found);
         let behaviours = classes.behaviours(&traffics);
         let mut found = endpoint::merge_external(found, &behaviours);
         if by == By::Workload {
@@ -281,26 +282,26 @@ impl<'a> Map<'a> {
         match kind {
             EndpointKind::External => self.kind(to) != Some(EndpointKind::External),
             EndpointKind::Workload => true,
-            EndpointKind::Node | EndpointKind::Pod => from != to && !self.is_same_pod(from, to),
+            EndpointKind::Node | EndpointKind::Pod => {
+                let ends = self.endpoints.get(from).zip(self.endpoints.get(to));
+                from != to && !ends.is_some_and(|(from, to)| is_same_pod(from, to))
+            }
         }
     }
+}
 
-    /// Whether both are interfaces of one pod.
-    fn is_same_pod(&self, from: usize, to: usize) -> bool {
-        let pod = |at: usize| {
-            let endpoint = self
-                .endpoints
-                .get(at)
-                .filter(|endpoint| endpoint.interface.is_some())?;
-            endpoint.id.split_once('@').map(|(pod, _)| pod)
-        };
-        pod(from).is_some_and(|from| pod(to) == Some(from))
-    }
+/// Whether both are interfaces of one pod.
+pub(crate) fn is_same_pod(from: &MapEndpoint, to: &MapEndpoint) -> bool {
+    let pod = |endpoint: &MapEndpoint| {
+        endpoint.interface.as_ref()?;
+        endpoint.id.split_once('@').map(|(pod, _)| pod.to_owned())
+    };
+    pod(from).is_some_and(|from| pod(to) == Some(from))
 }
 
 impl Pair {
     /// What is listed: one entry for equal or only families, else one for each in which something is allowed.
-    fn connections(self) -> impl Iterator<Item = (ConnectionFamily, TrafficId)> {
+    pub(crate) fn connections(self) -> impl Iterator<Item = (ConnectionFamily, TrafficId)> {
         let entries = match (self.v4, self.v6) {
             (Some(four), Some(six)) if four != six => [
                 Some((ConnectionFamily::Ipv4, four)),

@@ -33,6 +33,7 @@ pub(crate) enum Command {
     Eval(command::eval::Arguments),
     Explain(command::explain::Arguments),
     Matrix(command::matrix::Arguments),
+    Diff(command::diff::Arguments),
     Render(command::render::Arguments),
     Lab(command::lab::Arguments),
     Completions(command::completions::Arguments),

@@ -2,6 +2,7 @@
 
 pub(crate) mod check;
 pub(crate) mod completions;
+pub(crate) mod diff;
 pub(crate) mod eval;
 pub(crate) mod explain;
 pub(crate) mod lab;

@@ -52,6 +52,19 @@ pub(crate) fn load_network(input: &Input, network: &NetworkArgument) -> anyhow::
     Ok(loaded)
 }
 
+/// Looks at one network of both sides of a comparison.
+///
+/// # Errors
+/// When neither side has the network.
+pub(crate) fn on_network(sides: &mut [Loaded; 2], network: &str) -> anyhow::Result<()> {
+    let [old, new] = sides.each_ref().map(|side| find_network(&side.snapshot, network));
+    let found = old.or(new)?;
+    for side in sides {
+        side.snapshot = side.snapshot.on(&found);
+    }
+    Ok(())
+}
+
 /// The network that `text` names, in the namespace `default` when it names none.
 fn find_network(snapshot: &Snapshot, text: &str) -> anyhow::Result<NetworkName> {
     let known = snapshot.known_networks();

@@ -4,6 +4,7 @@ mod arguments;
 mod command;
 mod excerpt;
 mod fix;
+mod git;
 mod input;
 mod output;
 mod report;
@@ -23,6 +24,7 @@ fn main() -> ExitCode {
         Command::Eval(arguments) => command::eval::run(&arguments),
         Command::Explain(arguments) => command::explain::run(&arguments),
         Command::Matrix(arguments) => command::matrix::run(&arguments),
+        Command::Diff(arguments) => command::diff::run(&arguments),
         Command::Render(arguments) => command::render::run(&arguments),
         Command::Lab(arguments) => command::lab::run(&arguments),
         Command::Completions(arguments) => command::completions::run(&arguments),

@@ -11,19 +11,19 @@ use super::traffic::{TrafficId, Traffics};
 
 /// What decides what an endpoint may exchange, but for its node.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Class {
+pub(crate) struct Class {
     /// The identities of its addresses, per family; a node may have several.
-    pub(super) identities: [Vec<Identity>; 2],
+    pub(crate) identities: [Vec<Identity>; 2],
     /// What applies to it as a source; `None` when nothing does.
-    pub(super) egress: Option<SubjectId>,
+    pub(crate) egress: Option<SubjectId>,
     /// What applies to it as a destination.
-    pub(super) ingress: Option<SubjectId>,
+    pub(crate) ingress: Option<SubjectId>,
     /// Whether it is external: what passes between two such classes is nobody's business.
-    pub(super) external: bool,
+    pub(crate) external: bool,
 }
 
 impl Class {
-    fn identities(&self, family: Family) -> &[Identity] {
+    pub(crate) fn identities(&self, family: Family) -> &[Identity] {
         let [v4, v6] = &self.identities;
         match family {
             Family::Ipv4 => v4,
@@ -33,15 +33,18 @@ impl Class {
 }
 
 /// What may pass in each family; `None` where the two ends do not both have it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Pair {
-    pub(super) v4: Option<TrafficId>,
-    pub(super) v6: Option<TrafficId>,
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct Pair {
+    pub(crate) v4: Option<TrafficId>,
+    pub(crate) v6: Option<TrafficId>,
 }
 
 impl Pair {
+    /// No family.
+    pub(crate) const NONE: Self = Self { v4: None, v6: None };
+
     /// `traffic` in the families that there are.
-    pub(super) fn replaced(self, traffic: TrafficId) -> Self {
+    pub(crate) fn replaced(self, traffic: TrafficId) -> Self {
         Self {
             v4: self.v4.map(|_| traffic),
             v6: self.v6.map(|_| traffic),
@@ -50,7 +53,7 @@ impl Pair {
 }
 
 /// What an allow set allows with each identity: sorted, disjoint ranges of identities. What is not there is denied.
-type Lookup = Vec<(u32, u32, TrafficId)>;
+pub(crate) type Lookup = Vec<(u32, u32, TrafficId)>;
 
 fn find(lookup: &Lookup, identity: Identity) -> TrafficId {
     let number = identity.number();
@@ -74,7 +77,7 @@ fn lookup(allowed: &AllowSet, traffics: &mut Traffics) -> Lookup {
 
 /// How a class behaves: the same for classes of the same families with equal rows and equal columns, of each of which
 /// this holds a hash of 128 bits.
-pub(super) type Behaviour = ([bool; 2], u128, u128);
+pub(crate) type Behaviour = ([bool; 2], u128, u128);
 
 /// An identity of a class, as a destination.
 #[derive(Clone, Copy, Debug)]
@@ -89,7 +92,7 @@ struct Target {
 
 /// All classes, and what applies to them.
 #[derive(Debug)]
-pub(super) struct Classes<'a> {
+pub(crate) struct Classes<'a> {
     program: &'a Program,
     classes: Vec<Class>,
     ids: FxHashMap<Class, usize>,
@@ -107,7 +110,7 @@ pub(super) struct Classes<'a> {
 
 /// What one class may send to every other, filled anew for each.
 #[derive(Debug, Default)]
-pub(super) struct Rows {
+pub(crate) struct Rows {
     /// Per family and class.
     to: [Vec<Option<TrafficId>>; 2],
     /// Per subject of ingress, for one identity of the source.
@@ -117,7 +120,7 @@ pub(super) struct Rows {
 }
 
 impl Rows {
-    pub(super) fn to(&self, class: usize) -> Pair {
+    pub(crate) fn to(&self, class: usize) -> Pair {
         let [v4, v6] = &self.to;
         Pair {
             v4: v4.get(class).copied().flatten(),
@@ -131,7 +134,7 @@ fn place(identity: Identity) -> usize {
 }
 
 impl<'a> Classes<'a> {
-    pub(super) fn new(program: &'a Program, traffics: &RefCell<Traffics>) -> Self {
+    pub(crate) fn new(program: &'a Program, traffics: &RefCell<Traffics>) -> Self {
         let traffics = &mut *traffics.borrow_mut();
         let mut classes = Self {
             program,
@@ -176,7 +179,7 @@ impl<'a> Classes<'a> {
     }
 
     /// The number of a class.
-    pub(super) fn intern(&mut self, class: Class) -> usize {
+    pub(crate) fn intern(&mut self, class: Class) -> usize {
         if let Some(&id) = self.ids.get(&class) {
             return id;
         }
@@ -197,20 +200,25 @@ impl<'a> Classes<'a> {
         id
     }
 
-    fn get(&self, class: usize) -> Option<&Class> {
+    pub(crate) fn get(&self, class: usize) -> Option<&Class> {
         self.classes.get(class)
     }
 
-    pub(super) fn set_behaviours(&mut self, behaviours: Vec<Behaviour>) {
+    /// What a subject allows.
+    pub(crate) fn lookup(&self, subject: SubjectId) -> Option<&Lookup> {
+        self.lookups.get(&subject)
+    }
+
+    pub(crate) fn set_behaviours(&mut self, behaviours: Vec<Behaviour>) {
         self.behaviours = behaviours;
     }
 
-    pub(super) fn behaviour(&self, class: usize) -> Behaviour {
+    pub(crate) fn behaviour(&self, class: usize) -> Behaviour {
         self.behaviours.get(class).copied().unwrap_or_default()
     }
 
     /// Works out what `from` may send to every class by what policies say.
-    pub(super) fn fill(&self, rows: &mut Rows, from: usize, traffics: &RefCell<Traffics>) {
+    pub(crate) fn fill(&self, rows: &mut Rows, from: usize, traffics: &RefCell<Traffics>) {
         let traffics = &mut *traffics.borrow_mut();
         let Some(source) = self.get(from) else { return };
         self.fill_egress(&mut rows.egress, source);
@@ -264,11 +272,35 @@ impl<'a> Classes<'a> {
         }
     }
 
+    /// What the egress of `from` lets it send to `to`, and what the ingress of `to` accepts from `from`, by what policies
+    /// say. For many pairs [`Classes::fill`] is faster.
+    pub(crate) fn ends(&self, from: usize, to: usize, traffics: &RefCell<Traffics>) -> (Pair, Pair) {
+        let (Some(source), Some(destination)) = (self.get(from), self.get(to)) else {
+            return (Pair::NONE, Pair::NONE);
+        };
+        let traffics = &mut *traffics.borrow_mut();
+        let mut end = |subject: Option<SubjectId>, peer: &Class| {
+            let lookup = subject.and_then(|subject| self.lookups.get(&subject));
+            let [v4, v6] = Family::BOTH.map(|family| {
+                if source.identities(family).is_empty() || destination.identities(family).is_empty() {
+                    return None;
+                }
+                let each = peer
+                    .identities(family)
+                    .iter()
+                    .map(|&peer| lookup.map_or(TrafficId::ALL, |lookup| find(lookup, peer)));
+                Some(each.fold(TrafficId::ALL, |all, one| traffics.meet(all, one)))
+            });
+            Pair { v4, v6 }
+        };
+        (end(source.egress, destination), end(destination.ingress, source))
+    }
+
     /// What a pod may send to its own node.
-    pub(super) fn to_own_node(&self, from: usize, to: usize, traffics: &RefCell<Traffics>) -> Pair {
+    pub(crate) fn to_own_node(&self, from: usize, to: usize, traffics: &RefCell<Traffics>) -> Pair {
         let traffics = &mut *traffics.borrow_mut();
         let (Some(source), Some(node)) = (self.get(from), self.get(to)) else {
-            return Pair { v4: None, v6: None };
+            return Pair::NONE;
         };
         let allowed = source
             .egress
@@ -289,7 +321,7 @@ impl<'a> Classes<'a> {
     }
 
     /// How each class behaves towards all others.
-    pub(super) fn behaviours(&self, traffics: &RefCell<Traffics>) -> Vec<Behaviour> {
+    pub(crate) fn behaviours(&self, traffics: &RefCell<Traffics>) -> Vec<Behaviour> {
         let mut rows = Rows::default();
         let families = |class: &Class| {
             class
@@ -324,7 +356,7 @@ impl<'a> Classes<'a> {
 }
 
 /// A hash of a place and what stands there. Sums of such hashes are hashes of sets.
-fn mixed(place: u64, word: u64) -> u128 {
+pub(crate) fn mixed(place: u64, word: u64) -> u128 {
     // Two rounds of multiply and fold with odd constants of high entropy (as in wyhash), for each half.
     let fold = |one: u64, other: u64| {
         let product = u128::from(one).wrapping_mul(u128::from(other));

@@ -14,16 +14,16 @@ use super::{EndpointKind, MapEndpoint, Place};
 
 /// An endpoint on its way into the map.
 #[derive(Clone, Debug)]
-pub(super) struct Found {
-    pub(super) endpoint: MapEndpoint,
-    pub(super) place: Place,
+pub(crate) struct Found {
+    pub(crate) endpoint: MapEndpoint,
+    pub(crate) place: Place,
     /// The id of the top owner of a pod.
-    owner: Option<String>,
-    addresses: AddressSet,
+    pub(crate) owner: Option<String>,
+    pub(crate) addresses: AddressSet,
 }
 
 /// Pods, workloads and nodes.
-pub(super) fn of_cluster(snapshot: &Snapshot, program: &Program, classes: &mut Classes<'_>) -> Vec<Found> {
+pub(crate) fn of_cluster(snapshot: &Snapshot, program: &Program, classes: &mut Classes<'_>) -> Vec<Found> {
     let named = snapshot.live_pods().filter_map(|pod| pod.node.as_ref());
     let names: BTreeSet<_> = snapshot.nodes.keys().chain(named).collect();
     let numbers: BTreeMap<_, usize> = names.into_iter().zip(0..).collect();
@@ -108,26 +108,30 @@ fn class_of_pod(pod: &Pod, program: &Program) -> Class {
     }
 }
 
-/// The addresses that none of `found` has, one endpoint for each identity and family.
-pub(super) fn add_external(
-    snapshot: &Snapshot,
-    program: &Program,
-    classes: &mut Classes<'_>,
-    found: &mut Vec<Found>,
-) {
+/// The addresses of all live pods and nodes.
+pub(crate) fn taken_addresses(snapshot: &Snapshot) -> AddressSet {
     let pods = snapshot.live_pods().flat_map(|pod| pod.addresses.iter());
     let nodes = snapshot
         .nodes
         .values()
         .flat_map(|node| node.addresses.iter().copied());
-    let taken: AddressSet = pods.chain(nodes).collect();
+    pods.chain(nodes).collect()
+}
+
+/// The addresses that are not taken, one endpoint for each identity and family.
+pub(crate) fn add_external(
+    taken: &AddressSet,
+    program: &Program,
+    classes: &mut Classes<'_>,
+    found: &mut Vec<Found>,
+) {
     let identities: BTreeSet<_> = program
         .prefixes()
         .into_iter()
         .map(|(_, identity)| identity)
         .collect();
     for identity in identities {
-        let region = program.region(identity).difference(&taken);
+        let region = program.region(identity).difference(taken);
         for family in Family::BOTH {
             let addresses = region.of_family(family);
             if addresses.is_empty() {
@@ -151,7 +155,7 @@ pub(super) fn add_external(
     }
 }
 
-fn external(class: usize, addresses: AddressSet) -> Found {
+pub(crate) fn external(class: usize, addresses: AddressSet) -> Found {
     let ranges: Vec<_> = addresses.ranges().map(|range| range.to_string()).collect();
     Found {
         endpoint: MapEndpoint {
@@ -175,7 +179,7 @@ fn behaviour_of(found: &Found, behaviours: &[Behaviour]) -> Behaviour {
 }
 
 /// Makes one endpoint of all external ones of a family that behave alike.
-pub(super) fn merge_external(found: Vec<Found>, behaviours: &[Behaviour]) -> Vec<Found> {
+pub(crate) fn merge_external(found: Vec<Found>, behaviours: &[Behaviour]) -> Vec<Found> {
     let (externals, mut rest): (Vec<_>, Vec<_>) = found
         .into_iter()
         .partition(|found| found.endpoint.kind == EndpointKind::External);
@@ -194,7 +198,7 @@ pub(super) fn merge_external(found: Vec<Found>, behaviours: &[Behaviour]) -> Vec
 }
 
 /// Makes one endpoint of all pods of a top owner where they behave alike.
-pub(super) fn merge_workloads(found: Vec<Found>, behaviours: &[Behaviour]) -> Vec<Found> {
+pub(crate) fn merge_workloads(found: Vec<Found>, behaviours: &[Behaviour]) -> Vec<Found> {
     let mut merged = Vec::new();
     let mut owned: BTreeMap<String, Vec<Found>> = BTreeMap::new();
     for one in found {
@@ -206,36 +210,39 @@ pub(super) fn merge_workloads(found: Vec<Found>, behaviours: &[Behaviour]) -> Ve
     for (id, pods) in owned {
         let distinct: BTreeSet<_> = pods.iter().map(|pod| behaviour_of(pod, behaviours)).collect();
         match pods.first() {
-            Some(first) if distinct.len() == 1 => {
-                let addresses = pods
-                    .iter()
-                    .fold(AddressSet::empty(), |all, pod| all.union(&pod.addresses));
-                let mut texts: Vec<_> = pods
-                    .iter()
-                    .flat_map(|pod| pod.endpoint.addresses.clone())
-                    .collect();
-                texts.sort_by_key(|text| picket_net::parse_address(text));
-                texts.dedup();
-                merged.push(Found {
-                    endpoint: MapEndpoint {
-                        id,
-                        kind: EndpointKind::Workload,
-                        interface: common(pods.iter().map(|pod| pod.endpoint.interface.clone())),
-                        addresses: texts,
-                    },
-                    place: Place {
-                        class: first.place.class,
-                        on: common(pods.iter().map(|pod| pod.place.on)),
-                        node: common(pods.iter().map(|pod| pod.place.node)),
-                    },
-                    owner: None,
-                    addresses,
-                });
-            }
+            Some(first) if distinct.len() == 1 => merged.push(workload(id, first.place.class, &pods)),
             _ => merged.extend(pods),
         }
     }
     merged
+}
+
+/// One endpoint for pods that behave alike, as those of `class` do.
+pub(crate) fn workload(id: String, class: usize, pods: &[Found]) -> Found {
+    let addresses = pods
+        .iter()
+        .fold(AddressSet::empty(), |all, pod| all.union(&pod.addresses));
+    let mut texts: Vec<_> = pods
+        .iter()
+        .flat_map(|pod| pod.endpoint.addresses.clone())
+        .collect();
+    texts.sort_by_key(|text| picket_net::parse_address(text));
+    texts.dedup();
+    Found {
+        endpoint: MapEndpoint {
+            id,
+            kind: EndpointKind::Workload,
+            interface: common(pods.iter().map(|pod| pod.endpoint.interface.clone())),
+            addresses: texts,
+        },
+        place: Place {
+            class,
+            on: common(pods.iter().map(|pod| pod.place.on)),
+            node: common(pods.iter().map(|pod| pod.place.node)),
+        },
+        owner: None,
+        addresses,
+    }
 }
 
 /// The node that all have in common.

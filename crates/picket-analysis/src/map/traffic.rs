@@ -5,28 +5,30 @@ use rustc_hash::FxHashMap;
 
 /// The number of a set of traffic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(super) struct TrafficId(pub(super) u32);
+pub(crate) struct TrafficId(pub(crate) u32);
 
 impl TrafficId {
-    pub(super) const NONE: Self = Self(0);
-    pub(super) const ALL: Self = Self(1);
+    pub(crate) const NONE: Self = Self(0);
+    pub(crate) const ALL: Self = Self(1);
 }
 
 /// All sets of traffic that occurred, each once.
 #[derive(Clone, Debug)]
-pub(super) struct Traffics {
+pub(crate) struct Traffics {
     sets: Vec<TrafficSet>,
     ids: FxHashMap<TrafficSet, TrafficId>,
     meets: FxHashMap<(TrafficId, TrafficId), TrafficId>,
+    differences: FxHashMap<(TrafficId, TrafficId), TrafficId>,
     nothing: TrafficSet,
 }
 
 impl Traffics {
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let mut traffics = Self {
             sets: Vec::new(),
             ids: FxHashMap::default(),
             meets: FxHashMap::default(),
+            differences: FxHashMap::default(),
             nothing: TrafficSet::empty(),
         };
         // INVARIANT: in the order of the constants above.
@@ -35,7 +37,7 @@ impl Traffics {
         traffics
     }
 
-    pub(super) fn intern(&mut self, set: &TrafficSet) -> TrafficId {
+    pub(crate) fn intern(&mut self, set: &TrafficSet) -> TrafficId {
         if let Some(&id) = self.ids.get(set) {
             return id;
         }
@@ -45,12 +47,12 @@ impl Traffics {
         id
     }
 
-    pub(super) fn get(&self, id: TrafficId) -> &TrafficSet {
+    pub(crate) fn get(&self, id: TrafficId) -> &TrafficSet {
         self.sets.get(id.0 as usize).unwrap_or(&self.nothing)
     }
 
     /// What both allow.
-    pub(super) fn meet(&mut self, one: TrafficId, other: TrafficId) -> TrafficId {
+    pub(crate) fn meet(&mut self, one: TrafficId, other: TrafficId) -> TrafficId {
         let (one, other) = (one.min(other), one.max(other));
         match (one, other) {
             (TrafficId::NONE, _) => TrafficId::NONE,
@@ -67,11 +69,29 @@ impl Traffics {
             }
         }
     }
+
+    /// What `one` allows and `other` does not.
+    pub(crate) fn difference(&mut self, one: TrafficId, other: TrafficId) -> TrafficId {
+        match (one, other) {
+            (TrafficId::NONE, _) | (_, TrafficId::ALL) => TrafficId::NONE,
+            (_, TrafficId::NONE) => one,
+            _ if one == other => TrafficId::NONE,
+            key => {
+                if let Some(&known) = self.differences.get(&key) {
+                    return known;
+                }
+                let rest = self.get(one).difference(self.get(other));
+                let id = self.intern(&rest);
+                self.differences.insert(key, id);
+                id
+            }
+        }
+    }
 }
 
 /// The JSON of what is allowed: `"all"`, or an object with the keys that have something. Of protocols without ports
 /// other than ICMP and ICMPv6 only all together count: no policy can name one of them.
-pub(super) fn json(traffic: &TrafficSet) -> String {
+pub(crate) fn json(traffic: &TrafficSet) -> String {
     if traffic.is_all() {
         return "\"all\"".to_owned();
     }

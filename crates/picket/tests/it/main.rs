@@ -5,6 +5,7 @@
 mod bad_input;
 mod check;
 mod custom_rules;
+mod diff;
 mod eval;
 mod explain;
 mod fix;

@@ -130,6 +130,25 @@ fn matrix() {
 }
 
 #[test]
+fn diff() {
+    let (old, new, broken) = (shop(), Manifests::new(&[("cluster.yaml", CLUSTER)]), broken());
+    let [old, new, broken] = [&old, &new, &broken].map(|one| one.path().to_str().unwrap());
+    let difference = |old, new| run(shop().path(), &["diff", old, new, "-o", "json"], "").json();
+    let found = [
+        difference(old, new),
+        difference(new, broken),
+        difference(old, old),
+    ];
+    assert!(
+        found[0]["added"]
+            .as_array()
+            .is_some_and(|added| !added.is_empty())
+    );
+    assert!(found[1]["diagnostics"].is_array());
+    assert_valid("diff", &found);
+}
+
+#[test]
 fn diagnostics() {
     assert_valid(
         "diagnostics",
@@ -231,6 +250,8 @@ fn shared_definitions_are_the_same_everywhere() {
         ("diagnostic", "explain", "diagnostics"),
         ("diagnostic", "explain-pod", "diagnostics"),
         ("allow", "explain-pod", "matrix"),
+        ("diagnostic", "diff", "diagnostics"),
+        ("allow", "diff", "matrix"),
         ("end", "eval", "batch"),
         ("end", "eval", "explain"),
         ("family", "eval", "explain"),

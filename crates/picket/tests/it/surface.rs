@@ -16,6 +16,12 @@ fn help_teaches_by_example() {
             ran.stdout
         );
     }
+    let ran = run(manifests.path(), &["diff", "--help"], "");
+    assert!(
+        ran.stdout.contains("Examples:\n  picket diff before/ after/"),
+        "{}",
+        ran.stdout
+    );
 }
 
 #[test]

@@ -1,0 +1,185 @@
+//! `picket diff`: what a change does to connectivity.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, bail};
+use clap::{Args, ValueEnum};
+use picket_analysis::diff::{Counts, Diff, Version, write};
+use picket_analysis::finding::Finding;
+use picket_analysis::map::By;
+use picket_source::{Loaded, Options};
+
+use crate::arguments::{NetworkArgument, SemanticsArguments};
+use crate::git::Revisions;
+use crate::output::{self, Outcome};
+use crate::{input, report};
+
+/// Show what a change adds to and removes from what may pass
+#[derive(Args, Debug)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Arguments {
+    /// OLD and NEW, a file or a directory of manifests each; with --git the paths to compare, by default the current
+    /// directory
+    #[arg(value_name = "OLD NEW", value_hint = clap::ValueHint::AnyPath)]
+    paths: Vec<PathBuf>,
+
+    /// Compare the manifests of two revisions; `OLD...NEW` begins where the two parted
+    #[arg(long, value_name = "OLD..NEW")]
+    git: Option<String>,
+
+    /// How to print the difference
+    #[arg(
+        short = 'o',
+        long = "output",
+        value_enum,
+        default_value_t,
+        value_name = "FORMAT"
+    )]
+    output: Format,
+
+    /// Show the pods of a workload as one where they behave alike, or each pod [default: workload, with -o json: pod]
+    #[arg(long, value_enum, value_name = "WHAT")]
+    by: Option<ByArgument>,
+
+    /// Fail when something was added, removed, or either
+    #[arg(long, value_enum, value_name = "WHAT")]
+    fail_on: Option<FailOn>,
+
+    /// Refuse CIDRs that the API server only tolerates in stored objects, such as 10.0.0.5/8 or 010.0.0.0/8
+    #[arg(long, help_heading = "Input")]
+    strict_cidr: bool,
+
+    #[command(flatten)]
+    network: NetworkArgument,
+
+    #[command(flatten)]
+    semantics: SemanticsArguments,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  picket diff before/ after/
+  picket diff --git main..HEAD manifests/
+  picket diff --git origin/main...HEAD manifests/ -o md > comment.md
+  picket diff before/ after/ --fail-on added
+  picket diff before/ after/ -o json | jq -r '.added[] | select(.to == \"shop/db\") | .from'
+
+Addresses outside the cluster are those that are a pod's or a node's on neither side. A pod or node
+that only one side has brings everything that may pass to and from it, or takes it away.
+
+Exit status: 0 the difference is complete, 1 --fail-on is met, 2 usage or input error.";
+
+/// How to print the difference.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+enum Format {
+    /// For people: by cause, one line for everything that changed alike
+    #[default]
+    Text,
+    /// JSON; docs/schema/diff.schema.json describes it
+    Json,
+    /// Markdown, as a comment on the change
+    Md,
+}
+
+/// How pods are shown.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum ByArgument {
+    /// Each pod
+    Pod,
+    /// The pods of a top owner as one, where they behave alike on both sides
+    Workload,
+}
+
+/// When the command fails.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum FailOn {
+    /// Something may pass that could not before
+    Added,
+    /// Something may not pass any more that could before
+    Removed,
+    /// Either
+    Any,
+}
+
+impl FailOn {
+    fn is_met(self, counts: Counts) -> bool {
+        match self {
+            Self::Added => counts.any_added(),
+            Self::Removed => counts.any_removed(),
+            Self::Any => counts.any_added() || counts.any_removed(),
+        }
+    }
+}
+
+pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Outcome> {
+    let mut sides = load(arguments)?;
+    if arguments.output != Format::Json || sides.iter().any(|side| !side.unparsable.is_empty()) {
+        sides.iter().for_each(report::on_stderr);
+    }
+    for (side, name) in sides.iter().zip(["old", "new"]) {
+        if let Some(file) = side.unparsable.first() {
+            bail!(
+                "the {name} side cannot be compared: `{file}` cannot be parsed, and may hold pods or policies"
+            );
+        }
+    }
+    if let Some(network) = &arguments.network.network {
+        input::on_network(&mut sides, network)?;
+    }
+    let compiled = sides.each_ref().map(|side| {
+        let engine = input::compile(side, arguments.semantics.semantics());
+        (&side.snapshot, engine)
+    });
+    let [old, new] = compiled.each_ref().map(|(snapshot, engine)| Version {
+        snapshot,
+        program: engine.program(),
+    });
+    let diff = Diff::new(old, new, by(arguments));
+    let mut out = output::stdout();
+    match arguments.output {
+        Format::Text => write::text(&diff.summary(), &mut out)?,
+        Format::Md => write::markdown(&diff.summary(), &mut out)?,
+        Format::Json => write::json(&diff, &diagnostics(&sides)?, &mut out)?,
+    }
+    out.flush()?;
+    let failed = arguments
+        .fail_on
+        .is_some_and(|fail_on| fail_on.is_met(diff.counts()));
+    Ok(Outcome::from_yes(!failed))
+}
+
+fn by(arguments: &Arguments) -> By {
+    match (arguments.by, arguments.output) {
+        (Some(ByArgument::Pod), _) | (None, Format::Json) => By::Pod,
+        (Some(ByArgument::Workload), _) | (None, Format::Text | Format::Md) => By::Workload,
+    }
+}
+
+fn diagnostics(sides: &[Loaded; 2]) -> anyhow::Result<Vec<(&'static str, String)>> {
+    let all = sides.iter().flat_map(|side| &side.diagnostics);
+    let findings: Vec<_> = all.map(Finding::from).collect();
+    if findings.is_empty() {
+        return Ok(Vec::new());
+    }
+    Ok(vec![("diagnostics", serde_json::to_string(&findings)?)])
+}
+
+/// Reads both sides.
+fn load(arguments: &Arguments) -> anyhow::Result<[Loaded; 2]> {
+    let options = Options {
+        strict_cidr: arguments.strict_cidr,
+    };
+    if let Some(range) = &arguments.git {
+        let texts = Revisions::parse(range)?.read(&arguments.paths)?;
+        return Ok(texts.map(|texts| picket_source::load_texts(&texts, options)));
+    }
+    let [old, new] = arguments.paths.as_slice() else {
+        bail!("name two sides to compare, `picket diff OLD NEW`, or revisions with `--git OLD..NEW`");
+    };
+    let side = |path: &Path, name| {
+        picket_source::load(&[path.to_owned()], &mut std::io::stdin().lock(), options)
+            .with_context(|| format!("the {name} side"))
+    };
+    Ok([side(old, "old")?, side(new, "new")?])
+}
