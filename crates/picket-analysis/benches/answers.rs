@@ -12,6 +12,7 @@ use std::fmt::Write;
 use std::io;
 use std::time::{Duration, Instant};
 
+use picket_analysis::diff::{self, Diff, Version};
 use picket_analysis::eval::{Evaluator, batch};
 use picket_analysis::explain::Explainer;
 use picket_analysis::map::{By, Map, write};
@@ -45,6 +46,7 @@ fn main() {
         });
     }
     explanations(&snapshot);
+    difference(&snapshot);
     questions();
 }
 
@@ -65,6 +67,37 @@ fn explanations(snapshot: &Snapshot) {
         explained
             .filter(|explained| explained.explained.ipv4.is_some())
             .count()
+    });
+}
+
+/// What one policy less changes.
+fn difference(snapshot: &Snapshot) {
+    let mut changed = snapshot.clone();
+    let policy = changed.policies.keys().nth(changed.policies.len() / 2);
+    let policy = policy.unwrap().clone();
+    changed.policies.remove(&policy);
+    let engines = [snapshot, &changed].map(|snapshot| Engine::compile(snapshot, Semantics::default()));
+    let compare = |engines: &[Engine; 2], snapshots: [&Snapshot; 2], by| {
+        let ([old, new], [before, after]) = (engines, snapshots);
+        let [old, new] = [(old, before), (new, after)].map(|(engine, snapshot)| Version {
+            snapshot,
+            program: engine.program(),
+        });
+        let mut bytes = Count(0);
+        diff::write::text(&Diff::new(old, new, by).summary(), &mut bytes).unwrap();
+        bytes.0
+    };
+    measure("diff --by workload of one policy less, compiled", || {
+        compare(&engines, [snapshot, &changed], By::Workload)
+    });
+    measure("compile both and diff --by workload", || {
+        let engines = [snapshot, &changed].map(|snapshot| Engine::compile(snapshot, Semantics::default()));
+        compare(&engines, [snapshot, &changed], By::Workload)
+    });
+    let twin = Engine::compile(snapshot, Semantics::default());
+    let engines = [Engine::compile(snapshot, Semantics::default()), twin];
+    measure("diff of what is equal, compiled", || {
+        compare(&engines, [snapshot, snapshot], By::Workload)
     });
 }
 
