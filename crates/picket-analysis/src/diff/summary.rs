@@ -169,8 +169,9 @@ impl Diff<'_> {
             endpoints.sort_by(|one, other| one.id.cmp(&other.id));
             endpoints
         };
+        let kind = delta.kind(&mut self.traffics.borrow_mut());
         Line {
-            kind: delta.kind(&mut self.traffics.borrow_mut()),
+            kind,
             from: named(from),
             to: named(to),
             old: self.passing(delta.old),
