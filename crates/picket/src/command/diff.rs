@@ -50,6 +50,10 @@ pub(crate) struct Arguments {
     #[arg(long, help_heading = "Input")]
     strict_cidr: bool,
 
+    /// A file with the addresses of domain names in policies, in the format of hosts(5)
+    #[arg(long, help_heading = "Input", value_name = "FILE")]
+    dns: Option<PathBuf>,
+
     #[command(flatten)]
     network: NetworkArgument,
 
@@ -114,6 +118,12 @@ impl FailOn {
 
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Outcome> {
     let mut sides = load(arguments)?;
+    let hosts = arguments
+        .dns
+        .as_deref()
+        .map(picket_source::read_hosts)
+        .transpose()?;
+    sides.iter_mut().for_each(|side| side.resolve(hosts.as_ref()));
     if arguments.output != Format::Json || sides.iter().any(|side| !side.unparsable.is_empty()) {
         sides.iter().for_each(report::on_stderr);
     }
