@@ -11,6 +11,7 @@ mod command;
 mod demo;
 mod packages;
 mod picture;
+mod screenshot;
 mod test;
 mod wasm;
 
@@ -36,6 +37,8 @@ enum Task {
     Codegen(codegen::Arguments),
     /// Draw what a program printed on a terminal: reads standard input, writes an SVG
     Picture(picture::Arguments),
+    /// Have Chromium draw the page of `picket matrix -o html` for the documentation
+    Screenshot,
 }
 
 fn main() -> ExitCode {
@@ -46,6 +49,7 @@ fn main() -> ExitCode {
         Task::Cluster(arguments) => cluster::cluster(&arguments),
         Task::Codegen(arguments) => codegen::generate(&arguments),
         Task::Picture(arguments) => picture::picture(&arguments),
+        Task::Screenshot => screenshot::screenshot(),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

@@ -6,18 +6,24 @@ use anyhow::{Result, bail};
 
 use crate::command::{is_installed, is_root, run, say};
 
-/// Programs, and the packages of Debian 12 that bring them.
-const PROGRAMS: [(&str, &str); 4] = [
+/// A program, and the package of Debian 12 that brings it.
+type Program = (&'static str, &'static str);
+
+/// What the lab and the kernel tests need.
+pub(crate) const KERNEL: [Program; 4] = [
     ("nft", "nftables"),
     ("ip", "iproute2"),
     ("unshare", "util-linux"),
     ("setpriv", "util-linux"),
 ];
 
-/// Installs what is missing, and says so. Needs root or `sudo` only when something is.
-pub(crate) fn install_missing() -> Result<()> {
-    let missing: Vec<_> = PROGRAMS
-        .into_iter()
+/// What the tests of the page need.
+pub(crate) const BROWSER: [Program; 1] = [("chromium", "chromium")];
+
+/// Installs what is missing of `programs`, and says so. Needs root or `sudo` only when something is.
+pub(crate) fn install_missing(programs: &[Program]) -> Result<()> {
+    let missing: Vec<_> = programs
+        .iter()
         .filter(|(program, _)| !is_installed(program))
         .collect();
     if missing.is_empty() {

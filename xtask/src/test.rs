@@ -21,6 +21,9 @@ const KERNEL_CRATES: [&str; 2] = ["picket-linux", "picket-lab"];
 /// The name of the modules whose tests need root, in the other crates.
 const KERNEL_MODULE: &str = "kernel::";
 
+/// The name of the module whose tests need Chromium.
+const BROWSER_MODULE: &str = "browser::";
+
 pub(crate) fn check(arguments: &Arguments) -> Result<()> {
     let runner = if arguments.quick {
         None
@@ -49,7 +52,9 @@ pub(crate) fn check(arguments: &Arguments) -> Result<()> {
 /// Tests that any user can run on any Linux.
 fn run_quick_tests() -> Result<()> {
     let excluded = KERNEL_CRATES.map(|name| format!("--exclude {name}")).join(" ");
-    let tests = format!("test --workspace {excluded} --locked --no-fail-fast -- --skip {KERNEL_MODULE}");
+    let tests = format!(
+        "test --workspace {excluded} --locked --no-fail-fast -- --skip {KERNEL_MODULE} --skip {BROWSER_MODULE}"
+    );
     let others = run(&mut cargo(&tests));
     let selected = KERNEL_CRATES.map(|name| format!("--package {name}")).join(" ");
     run(&mut cargo(&format!(
@@ -57,8 +62,9 @@ fn run_quick_tests() -> Result<()> {
     )))?;
     others?;
     say(&format!(
-        "--quick left out the tests that need root: the integration tests of {}, and every `{KERNEL_MODULE}` module; and \
-         the WebAssembly build. `cargo xtask test` runs them.",
+        "--quick left out the tests that need root: the integration tests of {}, and every `{KERNEL_MODULE}` module; \
+         those that need Chromium: the `{BROWSER_MODULE}` module of picket; and the WebAssembly build. \
+         `cargo xtask test` runs them.",
         KERNEL_CRATES.join(" and ")
     ));
     Ok(())
@@ -69,7 +75,8 @@ fn run_quick_tests() -> Result<()> {
 /// Returns the environment variable that makes cargo start test programs with `sudo`, where that is needed: cargo
 /// itself then stays an ordinary user's, and so do the files it makes.
 fn prepare_for_kernel_tests() -> Result<Option<(String, &'static str)>> {
-    packages::install_missing()?;
+    packages::install_missing(&packages::KERNEL)?;
+    packages::install_missing(&packages::BROWSER)?;
     if is_root()? {
         return Ok(None);
     }

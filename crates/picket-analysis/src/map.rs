@@ -7,7 +7,10 @@
 pub(crate) mod class;
 pub(crate) mod endpoint;
 mod group;
+mod level;
 pub(crate) mod traffic;
+mod tree;
+mod why;
 pub mod write;
 
 #[cfg(test)]
@@ -18,6 +21,7 @@ use std::cell::RefCell;
 use picket_cluster::Snapshot;
 use picket_engine::Program;
 use picket_net::TrafficSet;
+use picket_policy::ObjectRef;
 use serde::Serialize;
 use smol_str::SmolStr;
 
@@ -127,10 +131,21 @@ pub struct Map<'a> {
     endpoints: Vec<MapEndpoint>,
     /// For each endpoint what the engine knows of it.
     places: Vec<Place>,
+    /// For each endpoint the pods that it is or stands for, and the workload that it belongs to.
+    members: Vec<Members>,
     /// The endpoints, by their ids.
     by_id: Vec<usize>,
     classes: Classes<'a>,
     traffics: RefCell<Traffics>,
+}
+
+/// What is behind an endpoint.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Members {
+    /// The pods that it is or stands for; none for nodes and external addresses.
+    pods: Vec<ObjectRef>,
+    /// The id of the top owner, for a pod that has one.
+    owner: Option<String>,
 }
 
 /// Where an endpoint stands.
@@ -160,9 +175,14 @@ impl<'a> Map<'a> {
         found.sort_by(|one, other| {
             (one.endpoint.kind, &one.endpoint.id).cmp(&(other.endpoint.kind, &other.endpoint.id))
         });
+        let mut members = Vec::with_capacity(found.len());
         let (endpoints, places): (Vec<_>, Vec<_>) = found
             .into_iter()
-            .map(|found| (found.endpoint, found.place))
+            .map(|found| {
+                let (pods, owner) = (found.pods, found.owner);
+                members.push(Members { pods, owner });
+                (found.endpoint, found.place)
+            })
             .unzip();
         let mut by_id: Vec<usize> = (0..endpoints.len()).collect();
         by_id.sort_by_key(|&at| endpoints.get(at).map(|endpoint| &endpoint.id));
@@ -170,6 +190,7 @@ impl<'a> Map<'a> {
         Self {
             endpoints,
             places,
+            members,
             by_id,
             classes,
             traffics,

@@ -114,7 +114,7 @@ pub struct FamilyAnswer<E = EndAnswer> {
 }
 
 /// What one end says.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize)]
 pub struct EndAnswer {
     /// Its verdict.
     pub verdict: Verdict,
@@ -135,7 +135,7 @@ impl From<&EndJudgement> for EndAnswer {
 }
 
 /// A policy, or one of its rules.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize)]
 pub struct CauseAnswer {
     /// The kind of the policy.
     pub kind: SmolStr,

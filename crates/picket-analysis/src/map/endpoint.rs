@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use picket_cluster::{Pod, Snapshot};
 use picket_engine::Program;
 use picket_net::{AddressSet, Family};
-use picket_policy::Direction;
+use picket_policy::{Direction, ObjectRef};
 use smol_str::SmolStr;
 
 use super::class::{Behaviour, Class, Classes};
@@ -19,6 +19,8 @@ pub(crate) struct Found {
     pub(crate) place: Place,
     /// The id of the top owner of a pod.
     pub(crate) owner: Option<String>,
+    /// The pods that it is or stands for.
+    pub(super) pods: Vec<ObjectRef>,
     pub(crate) addresses: AddressSet,
 }
 
@@ -50,6 +52,7 @@ pub(crate) fn of_cluster(snapshot: &Snapshot, program: &Program, classes: &mut C
             },
             place: Place { class, on, node },
             owner: owner.map(|owner| format!("{}/{}/{}", pod.object.namespace, owner.kind, owner.name)),
+            pods: vec![pod.object.clone()],
             addresses: pod.addresses.iter().collect(),
         }
     });
@@ -81,6 +84,7 @@ pub(crate) fn of_cluster(snapshot: &Snapshot, program: &Program, classes: &mut C
                 node: number(&node.name),
             },
             owner: None,
+            pods: Vec::new(),
             addresses: node.addresses.iter().copied().collect(),
         });
     }
@@ -170,6 +174,7 @@ pub(crate) fn external(class: usize, addresses: AddressSet) -> Found {
             node: None,
         },
         owner: None,
+        pods: Vec::new(),
         addresses,
     }
 }
@@ -241,6 +246,7 @@ pub(crate) fn workload(id: String, class: usize, pods: &[Found]) -> Found {
             node: common(pods.iter().map(|pod| pod.place.node)),
         },
         owner: None,
+        pods: pods.iter().flat_map(|pod| pod.pods.iter().cloned()).collect(),
         addresses,
     }
 }

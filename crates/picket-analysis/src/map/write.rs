@@ -1,7 +1,8 @@
 //! Presentations of a map. Each is the same for the same map, byte by byte.
 
-mod html;
 mod list;
+mod page;
+mod svg;
 mod table;
 
 use std::collections::BTreeMap;
@@ -10,6 +11,7 @@ use std::io::{self, Write};
 use picket_net::TrafficSet;
 
 use super::{Cell, Map};
+use crate::eval::Evaluator;
 
 pub use list::{csv, dot, json, markdown};
 
@@ -21,12 +23,21 @@ pub fn table(map: &Map<'_>, out: &mut impl Write) -> io::Result<()> {
     table::write(map, out)
 }
 
-/// One self-contained page with the same groups and grid; nothing in it comes from elsewhere.
+/// One self-contained page to look around in: a matrix by namespace and workload, a graph, and for every pair an
+/// explanation. `evaluator` is of the snapshot that the map is of. Nothing in the page comes from elsewhere.
 ///
 /// # Errors
 /// When writing fails.
-pub fn html(map: &Map<'_>, out: &mut impl Write) -> io::Result<()> {
-    html::write(map, out)
+pub fn html(map: &Map<'_>, evaluator: &Evaluator<'_>, out: &mut impl Write) -> io::Result<()> {
+    page::write(map, evaluator, out)
+}
+
+/// The matrix as a standalone picture: a line for every workload, or for every namespace when there are many.
+///
+/// # Errors
+/// When writing fails.
+pub fn svg(map: &Map<'_>, out: &mut impl Write) -> io::Result<()> {
+    svg::write(map, out)
 }
 
 /// Short marks for what cells hold: `#` for everything, `.` for nothing, `-` for no pair, and letters for the rest in

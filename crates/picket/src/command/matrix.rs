@@ -3,6 +3,7 @@
 use std::io::Write;
 
 use clap::{Args, ValueEnum};
+use picket_analysis::eval::Evaluator;
 use picket_analysis::finding::Finding;
 use picket_analysis::map::{By, Map, write};
 
@@ -43,10 +44,11 @@ Examples:
   picket matrix -f manifests/
   picket matrix -f manifests/ --by workload -o html > map.html
   picket matrix -f manifests/ -o json | jq -r '.connections[] | select(.to == \"shop/db\") | .from'
-  picket matrix -f manifests/ --by workload -o dot | dot -Tsvg > map.svg
+  picket matrix -f manifests/ --by workload -o svg > map.svg
+  picket matrix -f manifests/ --by workload -o dot | dot -Tsvg > graph.svg
 
-The table and the page show endpoints that behave alike as one group; the other formats list every
-connection. Addresses outside the cluster are cut into the fewest ranges that policies tell apart.
+The table shows endpoints that behave alike as one group, the page and the picture show them by
+namespace and workload, and the other formats list every connection. Addresses outside the cluster are cut into the fewest ranges that policies tell apart.
 
 Exit status: 0 the map is complete, 2 usage or input error.";
 
@@ -64,8 +66,10 @@ enum Format {
     Md,
     /// A graph for Graphviz
     Dot,
-    /// One self-contained page
+    /// One self-contained page to look around in: matrix, graph, and why
     Html,
+    /// The matrix as a picture
+    Svg,
 }
 
 /// How pods are shown.
@@ -104,7 +108,11 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Outcome> {
         Format::Csv => write::csv(&map, &mut out)?,
         Format::Md => write::markdown(&map, &mut out)?,
         Format::Dot => write::dot(&map, &mut out)?,
-        Format::Html => write::html(&map, &mut out)?,
+        Format::Svg => write::svg(&map, &mut out)?,
+        Format::Html => {
+            let evaluator = Evaluator::new(&loaded.snapshot, engine.program());
+            write::html(&map, &evaluator, &mut out)?;
+        }
     }
     out.flush()?;
     Ok(input::ended(&loaded, Outcome::Yes))

@@ -79,6 +79,7 @@ fn every_format_is_written_twice_alike() {
         ("md", "| from | to | family | allowed |\n"),
         ("dot", "digraph "),
         ("html", "<!DOCTYPE html>"),
+        ("svg", "<svg "),
     ] {
         for by in ["pod", "workload"] {
             let write = || manifests.picket("matrix", &["-o", format, "--by", by]);
