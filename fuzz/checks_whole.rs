@@ -4,10 +4,12 @@
 use picket_analysis::eval::{Evaluator, batch};
 use picket_analysis::map::{By, Map, write};
 use picket_cluster::{Semantics, Snapshot};
+use picket_dataplane::demand::Demands;
 use picket_engine::Engine;
 use picket_lab::parse_expectations;
 use picket_nftables::model::Table;
 use picket_nftables::render::indexed;
+use picket_nftables::verify::verify;
 use picket_nftables::{parse, print};
 use picket_source::{Text, load_texts};
 use picket_testing::flows::representative_flows;
@@ -96,6 +98,22 @@ pub(crate) fn listing(bytes: &[u8]) {
     if let Ok(table) = parse::table(text) {
         survives_listing(&table);
     }
+}
+
+/// What nft lists, as text or JSON, with tables of others, is read without panic; what is read survives being printed and
+/// read again, and the proof and the interpreter of rulesets agree about it.
+pub(crate) fn ruleset(bytes: &[u8]) {
+    let Ok(text) = std::str::from_utf8(bytes) else {
+        return;
+    };
+    let Ok(Some(table)) = parse::listing(text, "picket").map(|listing| listing.table) else {
+        return;
+    };
+    let again = parse::listing(&print::text(&table), "picket").expect("what picket prints can be read");
+    assert_eq!(again.table.as_ref(), Some(&table));
+    let engine = Engine::compile(&Snapshot::default(), Semantics::default());
+    let demands = Demands::on_node(engine.program(), None);
+    verify(&table, &demands, "eth0", 3).expect("the proof agrees with the interpreter");
 }
 
 /// Expectations of the lab are read without panic, each line by itself, or the first that is none is named.

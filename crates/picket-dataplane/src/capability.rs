@@ -1,6 +1,6 @@
 //! What a target can and cannot do.
 
-use picket_policy::{Diagnostic, ObjectRef, Severity};
+use picket_policy::{Diagnostic, Direction, ObjectRef, Severity};
 
 use crate::codes;
 
@@ -40,6 +40,8 @@ pub struct Shortfall {
     pub target: &'static str,
     /// The policy concerned.
     pub policy: ObjectRef,
+    /// The connections concerned.
+    pub direction: Direction,
     /// What is missing: lower case, no full stop.
     pub what: String,
     /// What is rendered instead: lower case, no full stop.

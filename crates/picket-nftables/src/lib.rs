@@ -9,6 +9,7 @@ pub mod model;
 pub mod parse;
 pub mod print;
 pub mod render;
+pub mod verify;
 
 use picket_dataplane::{Capability, Denial, EstablishedConnections};
 

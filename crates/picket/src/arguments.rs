@@ -35,6 +35,7 @@ pub(crate) enum Command {
     Matrix(command::matrix::Arguments),
     Diff(command::diff::Arguments),
     Render(command::render::Arguments),
+    Verify(command::verify::Arguments),
     Lab(command::lab::Arguments),
     Completions(command::completions::Arguments),
     Man(command::man::Arguments),

@@ -9,3 +9,4 @@ pub(crate) mod lab;
 pub(crate) mod man;
 pub(crate) mod matrix;
 pub(crate) mod render;
+pub(crate) mod verify;

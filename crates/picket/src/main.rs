@@ -8,6 +8,7 @@ mod git;
 mod input;
 mod output;
 mod report;
+mod ruleset;
 mod sarif;
 
 use std::process::ExitCode;
@@ -27,6 +28,7 @@ fn main() -> ExitCode {
         Command::Diff(arguments) => command::diff::run(&arguments),
         Command::Render(arguments) => command::render::run(&arguments),
         Command::Lab(arguments) => command::lab::run(&arguments),
+        Command::Verify(arguments) => command::verify::run(&arguments),
         Command::Completions(arguments) => command::completions::run(&arguments),
         Command::Man(arguments) => command::man::run(&arguments),
     };

@@ -44,6 +44,12 @@ fn listings() {
 }
 
 #[test]
+fn rulesets() {
+    replay("ruleset", checks::ruleset);
+    replay("listing", checks::ruleset);
+}
+
+#[test]
 fn expectations() {
     replay("expectations", checks::expectations);
 }

@@ -2,7 +2,10 @@
 //!
 //! nft 1.0.6 prints no comments of tables and chains in JSON; [`shown`] is a table without them.
 
+mod listing;
+mod names;
 mod statement;
+mod text;
 mod value;
 
 use serde_json::Value as Json;
@@ -11,6 +14,9 @@ use crate::model::{
     Base, Chain, Comment, Counter, Draft, Hook, InterfaceName, Map, MapType, ModelError, Name, Policy, Set,
     Table,
 };
+
+pub use listing::{Listing, ListingError, Other, listing};
+pub use text::Error as TextError;
 
 /// Why a JSON listing is no table of the model.
 #[derive(Debug, thiserror::Error)]
@@ -51,7 +57,14 @@ type Result<T> = std::result::Result<T, ParseError>;
 /// The one table of a listing. Handles, counter values and commands other than `add` are passed over.
 pub fn table(json: &str) -> Result<Table> {
     let document: Json = serde_json::from_str(json)?;
-    let items = array(document.get("nftables").unwrap_or(&Json::Null), "list of objects")?;
+    collected(array(
+        document.get("nftables").unwrap_or(&Json::Null),
+        "list of objects",
+    )?)
+}
+
+/// The one table that these objects make.
+fn collected(items: &[Json]) -> Result<Table> {
     let mut drafts: Vec<Draft> = Vec::new();
     for item in items {
         let item = item.get("add").unwrap_or(item);

@@ -2,10 +2,10 @@
 
 use std::net::IpAddr;
 
-use picket_net::{AddressRange, Bound, Family, Interval, Prefix, Protocol};
+use picket_net::{AddressRange, Bound, Family, Interval, Prefix};
 use serde_json::Value as Json;
 
-use super::{ParseError, Result, array, interface, named};
+use super::{ParseError, Result, array, interface, named, names};
 use crate::model::{Datatype, Datum, Key, MapType, Value, Verdict};
 
 /// The type of the keys of a set or map, and whether they may be intervals.
@@ -25,20 +25,24 @@ pub(super) fn key_type(object: &Json) -> Result<(Vec<Datatype>, bool)> {
     Ok((key, !flags.is_empty()))
 }
 
+/// The types of keys.
+pub(super) const DATATYPES: [Datatype; 10] = [
+    Datatype::Ipv4Address,
+    Datatype::Ipv6Address,
+    Datatype::Interface,
+    Datatype::Mark,
+    Datatype::Priority,
+    Datatype::Protocol,
+    Datatype::Port,
+    Datatype::IcmpType,
+    Datatype::Icmpv6Type,
+    Datatype::Family,
+];
+
 fn datatype(json: &Json) -> Result<Datatype> {
-    const ALL: [Datatype; 10] = [
-        Datatype::Ipv4Address,
-        Datatype::Ipv6Address,
-        Datatype::Interface,
-        Datatype::Mark,
-        Datatype::Priority,
-        Datatype::Protocol,
-        Datatype::Port,
-        Datatype::IcmpType,
-        Datatype::Icmpv6Type,
-        Datatype::Family,
-    ];
-    let found = ALL.into_iter().find(|one| json.as_str() == Some(one.keyword()));
+    let found = DATATYPES
+        .into_iter()
+        .find(|one| json.as_str() == Some(one.keyword()));
     found.ok_or_else(|| ParseError::unknown("type of a set", json))
 }
 
@@ -101,8 +105,8 @@ pub(super) fn value(json: &Json, datatype: Datatype) -> Result<Value> {
         Datatype::Priority => Value::Priority(interval(json, class)?),
         Datatype::Protocol => Value::Protocol(interval(json, protocol)?),
         Datatype::Port => Value::Port(interval(json, integer)?),
-        Datatype::IcmpType => Value::IcmpType(interval(json, integer)?),
-        Datatype::Icmpv6Type => Value::Icmpv6Type(interval(json, integer)?),
+        Datatype::IcmpType => Value::IcmpType(interval(json, |one| named_or(one, names::icmp_type))?),
+        Datatype::Icmpv6Type => Value::Icmpv6Type(interval(json, |one| named_or(one, names::icmpv6_type))?),
         Datatype::Family => Value::Family(family(json)?),
     })
 }
@@ -152,30 +156,33 @@ pub(super) fn integer<T: TryFrom<u64>>(json: &Json) -> Result<T> {
         .ok_or_else(|| ParseError::unknown("number", json))
 }
 
-/// A queueing priority: `major:minor` in hexadecimal, `none` or `root`.
+/// A queueing priority.
 pub(super) fn class(json: &Json) -> Result<u32> {
-    let read = |text: &str| {
-        if let "none" | "root" = text {
-            return Some(if text == "none" { 0 } else { u32::MAX });
-        }
-        let (major, minor) = text.split_once(':')?;
-        let half = |text: &str| u16::from_str_radix(text, 16).ok().map(u32::from);
-        Some(half(major)? << 16 | half(minor)?)
-    };
     json.as_str()
-        .and_then(read)
+        .and_then(class_of)
         .ok_or_else(|| ParseError::unknown("queueing priority", json))
 }
 
+/// A queueing priority: `major:minor` in hexadecimal, `none` or `root`.
+pub(super) fn class_of(text: &str) -> Option<u32> {
+    if let "none" | "root" = text {
+        return Some(if text == "none" { 0 } else { u32::MAX });
+    }
+    let (major, minor) = text.split_once(':')?;
+    let half = |text: &str| u16::from_str_radix(text, 16).ok().map(u32::from);
+    Some(half(major)? << 16 | half(minor)?)
+}
+
 fn protocol(json: &Json) -> Result<u8> {
-    Ok(match json.as_str() {
-        Some("tcp") => Protocol::TCP.number(),
-        Some("udp") => Protocol::UDP.number(),
-        Some("sctp") => Protocol::SCTP.number(),
-        Some("icmp") => Protocol::ICMP.number(),
-        Some("icmpv6" | "ipv6-icmp") => Protocol::ICMPV6.number(),
-        _ => integer(json)?,
-    })
+    named_or(json, names::protocol)
+}
+
+/// A number, or a name for one.
+fn named_or(json: &Json, read: fn(&str) -> Option<u8>) -> Result<u8> {
+    match json.as_str().and_then(read) {
+        Some(number) => Ok(number),
+        None => integer(json),
+    }
 }
 
 fn family(json: &Json) -> Result<Family> {

@@ -14,3 +14,4 @@ mod kernel;
 mod networks;
 mod reference;
 mod sample;
+mod verify;

@@ -210,7 +210,7 @@ fn text(answer: &Answer) -> String {
     text
 }
 
-fn ends(indent: &str, egress: &EndAnswer, ingress: &EndAnswer) -> String {
+pub(super) fn ends(indent: &str, egress: &EndAnswer, ingress: &EndAnswer) -> String {
     let mut text = String::new();
     for (name, end) in [("egress ", egress), ("ingress", ingress)] {
         // A reason is one word in JSON.

@@ -15,6 +15,7 @@ mod render;
 mod schema;
 mod surface;
 mod tiers;
+mod verify;
 
 use std::io::Write;
 use std::path::Path;

@@ -133,6 +133,7 @@ impl Plan {
             .map(|policy| Shortfall {
                 target: "nftables, documented layout",
                 policy: policy.object.clone(),
+                direction,
                 what: "a chain of accepts and one drop cannot express tiers".to_owned(),
                 instead: instead.clone(),
             })

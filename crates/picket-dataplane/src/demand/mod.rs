@@ -1,0 +1,125 @@
+//! What the policies demand of whoever enforces them: for every packet at one place whether it must pass, must not, or
+//! may do either. It is worked out from the compiled program alone, never from what a target made of it.
+
+mod headers;
+mod place;
+mod side;
+
+pub use headers::{ABSENT_PORT, ABSENT_TYPE, Headers};
+pub use place::{Demands, End};
+
+use picket_net::{Family, Protocol};
+
+use crate::{Outcome, Packet, State};
+
+/// What the policies demand of the packets from one end to another, in one state.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Demand {
+    /// They pass, all of them.
+    Accept,
+    /// Nothing: such packets do not exist at this place, or policies say nothing about them.
+    Anything,
+    /// What these kinds of traffic have in common passes, and nothing else does.
+    Traffic(Traffic),
+}
+
+/// Kinds of traffic by their numbers in [`Demands`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Traffic {
+    /// What the source may send; `None` for everything.
+    pub(crate) egress: Option<u32>,
+    /// What the destination may receive; `None` for everything.
+    pub(crate) ingress: Option<u32>,
+    /// Whether what is allowed may be dropped all the same.
+    pub(crate) at_most: bool,
+}
+
+/// What must become of one packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Required {
+    /// It passes.
+    Accept,
+    /// It does not.
+    Drop,
+    /// Either is right.
+    Either,
+}
+
+impl Required {
+    /// Whether `outcome` is what is required.
+    pub fn is_met_by(self, outcome: &Outcome) -> bool {
+        match self {
+            Self::Accept => outcome.is_accept(),
+            Self::Drop => !outcome.is_accept(),
+            Self::Either => true,
+        }
+    }
+}
+
+/// Why something is demanded of a packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Why {
+    /// It belongs to a known connection.
+    KnownConnection,
+    /// IPv6 does not work without it.
+    NecessaryIcmpv6,
+    /// It comes from outside with the pod's own address.
+    Spoofed,
+    /// Policies are about no such packet: those of a node itself, and those over other interfaces.
+    NotJudged,
+    /// A pod reaches itself.
+    SamePod,
+    /// It is between a pod and its own node.
+    OwnNode,
+    /// What the policies at both ends say.
+    Policies,
+}
+
+/// ICMPv6 without which IPv6 does not work: packet too big (2), and neighbour discovery (133 to 137, RFC 4861).
+const ALWAYS: [u8; 6] = [2, 133, 134, 135, 136, 137];
+
+/// Whether every ruleset lets this packet pass whatever the policies say.
+fn is_necessary(packet: &Packet) -> bool {
+    packet.protocol == Protocol::ICMPV6 && packet.icmp_type.is_some_and(|kind| ALWAYS.contains(&kind))
+}
+
+impl Demands<'_> {
+    /// Why something is demanded of a packet.
+    pub fn why(&self, packet: &Packet) -> Why {
+        let (source, destination) = (self.end(packet.source), self.end(packet.destination));
+        match packet.state {
+            State::Established | State::Related => Why::KnownConnection,
+            _ if is_necessary(packet) => Why::NecessaryIcmpv6,
+            _ => self.why_at_place(&packet.crossing, &source, &destination),
+        }
+    }
+
+    /// What must become of one packet.
+    pub fn required(&self, packet: &Packet) -> Required {
+        let (source, destination) = (self.end(packet.source), self.end(packet.destination));
+        let demand = self.demand(&packet.crossing, &source, &destination, packet.state);
+        match demand {
+            Demand::Accept => Required::Accept,
+            Demand::Anything => Required::Either,
+            Demand::Traffic(_) if is_necessary(packet) => match packet.family() {
+                Family::Ipv6 => Required::Accept,
+                Family::Ipv4 => Required::Either,
+            },
+            Demand::Traffic(traffic) => {
+                let allowed = self.allowed(traffic);
+                let accept = if traffic.at_most {
+                    Required::Either
+                } else {
+                    Required::Accept
+                };
+                match (allowed.ports(packet.protocol), packet.port) {
+                    (None, _) if allowed.portless.contains(packet.protocol) => accept,
+                    (Some(ports), Some(port)) if ports.contains(port) => accept,
+                    // No connection is opened with port 0, or by a packet too short for a port.
+                    (Some(ports), Some(0) | None) if ports.is_all() => Required::Either,
+                    _ => Required::Drop,
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,431 @@
+//! Where packets are judged: on a node, or within a pod.
+
+use std::borrow::Cow;
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
+
+use picket_engine::{PodRef, Program, SubjectId};
+use picket_net::{AddressRange, Protocol, TrafficSet};
+use picket_policy::{Direction, ObjectRef};
+use smol_str::SmolStr;
+
+use super::side::{Role, Sides};
+use super::{Demand, Traffic, Why};
+use crate::{Crossing, State};
+
+/// What the policies of a compiled program demand at one place.
+#[derive(Debug)]
+pub struct Demands<'a> {
+    program: &'a Program,
+    place: Place,
+    sides: Sides,
+    /// The pods that are judged here, by address.
+    own: BTreeMap<IpAddr, Own>,
+    /// The addresses of nodes and of the pods that share their network.
+    nodes: BTreeMap<IpAddr, BTreeSet<SmolStr>>,
+    /// What flags of the semantics let a spoofed packet do.
+    spoofed: u32,
+}
+
+#[derive(Debug)]
+enum Place {
+    Node,
+    Pod {
+        interface: SmolStr,
+        /// The pod's other interfaces that policies are about.
+        others: BTreeSet<SmolStr>,
+        /// The directions, ingress first, in which less than the policies allow is enough.
+        narrower: [bool; 2],
+    },
+}
+
+/// An address that is judged here.
+#[derive(Debug, Default)]
+struct Own {
+    number: u32,
+    subjects: [BTreeSet<SubjectId>; 2],
+    nodes: BTreeSet<SmolStr>,
+    egress: Option<u32>,
+    ingress: Option<u32>,
+    own_node: Option<u32>,
+}
+
+/// What the policies see of an address. Addresses with equal ends are alike for them.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct End {
+    profile: u32,
+    /// The number of the pod that is judged here, by address.
+    own: Option<u32>,
+    own_nodes: Vec<SmolStr>,
+    is_node: Vec<SmolStr>,
+    egress: Option<u32>,
+    ingress: Option<u32>,
+    own_node: Option<u32>,
+}
+
+impl End {
+    fn is_node_of(&self, pod: &Self) -> bool {
+        self.is_node.iter().any(|node| pod.own_nodes.contains(node))
+    }
+}
+
+impl<'a> Demands<'a> {
+    /// What is demanded on a node; with `None`, on one node that runs every pod.
+    pub fn on_node(program: &'a Program, node: Option<&str>) -> Self {
+        let pods = program.pods().filter(PodRef::is_managed);
+        let here = pods.filter(|pod| node.is_none() || pod.pod().node.as_deref() == node);
+        Self::at(program, Place::Node, here.collect())
+    }
+
+    /// What is demanded within a pod, of packets that pass its `interface` on the network that `program` is of. Nothing is
+    /// demanded of packets over its `others`, of which other programs know. In the directions that are `narrower`
+    /// (ingress first) a target may drop more than the policies do. `None` when there is no such pod.
+    pub fn in_pod(
+        program: &'a Program,
+        pod: &ObjectRef,
+        interface: &str,
+        others: BTreeSet<SmolStr>,
+        narrower: [bool; 2],
+    ) -> Option<Self> {
+        let found = program.pod(pod)?;
+        let place = Place::Pod {
+            interface: interface.into(),
+            others,
+            narrower,
+        };
+        Some(Self::at(
+            program,
+            place,
+            Some(found).filter(PodRef::is_managed).into_iter().collect(),
+        ))
+    }
+
+    fn at(program: &'a Program, place: Place, pods: Vec<PodRef<'_>>) -> Self {
+        let mut own: BTreeMap<IpAddr, Own> = BTreeMap::new();
+        for (number, pod) in (0..).zip(pods) {
+            for address in pod.pod().addresses.iter() {
+                let entry = own.entry(address).or_insert_with(|| Own {
+                    number,
+                    ..Own::default()
+                });
+                entry.nodes.extend(pod.pod().node.clone());
+                for (direction, subjects) in Direction::BOTH.into_iter().zip(&mut entry.subjects) {
+                    subjects.extend(pod.subject(direction));
+                }
+            }
+        }
+        let mut sides = Sides::new();
+        for own in own.values_mut() {
+            for (direction, subjects) in Direction::BOTH.into_iter().zip(&own.subjects) {
+                let subjects: Vec<_> = subjects.iter().copied().collect();
+                let peers = sides.of(program, Role::Peers, &subjects);
+                match direction {
+                    Direction::Ingress => own.ingress = peers,
+                    Direction::Egress => {
+                        own.egress = peers;
+                        own.own_node = sides.of(program, Role::OwnNode, &subjects);
+                    }
+                }
+            }
+        }
+        let identities = program.identities().map(|identity| identity.number());
+        sides.classify(&identities.collect());
+        let spoofed = spoofed(program);
+        let number = u32::try_from(sides.traffic.len()).unwrap_or(u32::MAX);
+        sides.traffic.push(spoofed);
+        Self {
+            program,
+            place,
+            sides,
+            own,
+            nodes: nodes(program),
+            spoofed: number,
+        }
+    }
+
+    /// The first addresses of ranges such that all addresses of a range have equal ends; ascending, each family from its
+    /// lowest address on.
+    pub fn boundaries(&self) -> BTreeSet<IpAddr> {
+        let prefixes = self.program.prefixes().into_iter();
+        let ranges = prefixes.map(|(prefix, _)| prefix.range());
+        let taken = self.program.taken_addresses();
+        let own = self.own.keys().chain(self.nodes.keys());
+        let single = own.filter_map(|&address| AddressRange::new(address, address));
+        let mut found = BTreeSet::new();
+        for range in ranges.chain(taken.ranges()).chain(single) {
+            found.insert(range.first());
+            found.extend(after(range.last()));
+        }
+        // Addresses that are neighbours are one range there, and have identities of their own all the same.
+        for pod in self.program.pods().filter(|pod| !pod.pod().finished) {
+            found.extend(pod.pod().addresses.iter());
+        }
+        found.extend(
+            self.program
+                .nodes()
+                .flat_map(|node| node.addresses.iter().copied()),
+        );
+        found
+    }
+
+    /// What the policies see of an address.
+    pub fn end(&self, address: IpAddr) -> End {
+        let own = self.own.get(&address);
+        let nodes = self.nodes.get(&address);
+        End {
+            profile: self.sides.profile(self.program.identity_of(address)),
+            own: own.map(|own| own.number),
+            own_nodes: own
+                .into_iter()
+                .flat_map(|own| own.nodes.iter().cloned())
+                .collect(),
+            is_node: nodes.into_iter().flatten().cloned().collect(),
+            egress: own.and_then(|own| own.egress),
+            ingress: own.and_then(|own| own.ingress),
+            own_node: own.and_then(|own| own.own_node),
+        }
+    }
+
+    /// What is demanded of the packets from one end to another, in one state.
+    pub fn demand(&self, crossing: &Crossing, source: &End, destination: &End, state: State) -> Demand {
+        let demand = match &self.place {
+            Place::Node => self.on_the_node(crossing, source, destination),
+            Place::Pod { others, .. }
+                if [crossing.input(), crossing.output()]
+                    .into_iter()
+                    .flatten()
+                    .any(|name| others.contains(name)) =>
+            {
+                Demand::Anything
+            }
+            Place::Pod {
+                interface, narrower, ..
+            } => self.within_the_pod(crossing, interface, *narrower, source, destination),
+        };
+        match (demand, state) {
+            (Demand::Anything, _) => Demand::Anything,
+            (_, State::Established | State::Related) => Demand::Accept,
+            // It belongs to nothing, and may be dropped, but for an error about a packet of no known connection.
+            (Demand::Accept, State::Invalid) => Demand::Traffic(Traffic {
+                egress: None,
+                ingress: None,
+                at_most: true,
+            }),
+            (Demand::Traffic(traffic), State::Invalid) => Demand::Traffic(Traffic {
+                at_most: true,
+                ..traffic
+            }),
+            (demand, _) => demand,
+        }
+    }
+
+    /// Of all pairs of a source and a destination, enough that every other pair has the demand of one of these, in
+    /// every state: their indices.
+    pub fn telling_pairs(
+        &self,
+        crossing: &Crossing,
+        sources: &[&End],
+        destinations: &[&End],
+    ) -> Vec<(usize, usize)> {
+        let all = |ends: &[&End]| (0..ends.len()).collect::<Vec<_>>();
+        let first = |ends: &[&End]| (0..ends.len().min(1)).collect::<Vec<_>>();
+        let product = |some: Vec<usize>, others: &[usize]| -> Vec<(usize, usize)> {
+            some.iter()
+                .flat_map(|&one| others.iter().map(move |&other| (one, other)))
+                .collect()
+        };
+        match (&self.place, crossing) {
+            (Place::Node, Crossing::Send { .. }) | (Place::Pod { .. }, Crossing::Forward { .. }) => {
+                product(first(sources), &first(destinations))
+            }
+            (Place::Pod { .. }, Crossing::Receive { .. }) => product(all(sources), &first(destinations)),
+            (Place::Pod { .. }, Crossing::Send { .. }) => product(first(sources), &all(destinations)),
+            (Place::Node, Crossing::Receive { .. } | Crossing::Forward { .. }) => {
+                let judged = |ends: &[&End], judged: bool| -> Vec<usize> {
+                    let found = ends
+                        .iter()
+                        .enumerate()
+                        .filter(|(_, end)| end.own.is_some() == judged);
+                    found.map(|(at, _)| at).collect()
+                };
+                let strangers = judged(destinations, false);
+                let one_stranger = strangers.get(..strangers.len().min(1)).unwrap_or_default();
+                let mut pairs = product(judged(sources, true), &all(destinations));
+                pairs.extend(product(judged(sources, false), &judged(destinations, true)));
+                let other = judged(sources, false).into_iter().take(1).collect();
+                pairs.extend(product(other, one_stranger));
+                pairs
+            }
+        }
+    }
+
+    fn on_the_node(&self, crossing: &Crossing, source: &End, destination: &End) -> Demand {
+        match crossing {
+            // From the node itself: it always reaches its pods, and policies are not about nodes.
+            Crossing::Send { .. } => Demand::Accept,
+            Crossing::Receive { .. } => match source.own_node {
+                None => Demand::Accept,
+                Some(_) if !destination.is_node_of(source) => Demand::Anything,
+                Some(side) => ruled(Some(self.sides.row(side, destination.profile)), None),
+            },
+            Crossing::Forward { .. } if source.own.is_some() && source.own == destination.own => {
+                Demand::Accept
+            }
+            // What a node and its own pods exchange is not forwarded.
+            Crossing::Forward { .. } if source.is_node_of(destination) || destination.is_node_of(source) => {
+                Demand::Anything
+            }
+            Crossing::Forward { .. } => ruled(
+                source
+                    .egress
+                    .map(|side| self.sides.row(side, destination.profile)),
+                destination
+                    .ingress
+                    .map(|side| self.sides.row(side, source.profile)),
+            ),
+        }
+    }
+
+    fn within_the_pod(
+        &self,
+        crossing: &Crossing,
+        interface: &str,
+        [ingress_narrower, egress_narrower]: [bool; 2],
+        source: &End,
+        destination: &End,
+    ) -> Demand {
+        let (ingress, egress, own_node) = self
+            .own
+            .values()
+            .next()
+            .map_or((None, None, None), |own| (own.ingress, own.egress, own.own_node));
+        // Every address of the one pod here has the same sides and nodes.
+        let of_own_node = |end: &End| {
+            self.own
+                .values()
+                .next()
+                .is_some_and(|own| end.is_node.iter().any(|node| own.nodes.contains(node)))
+        };
+        match crossing {
+            Crossing::Forward { .. } => Demand::Anything,
+            Crossing::Receive { input } if input == interface => {
+                if source.own.is_some() {
+                    // What a pod sends to itself goes over `lo`.
+                    return match ingress {
+                        None => Demand::Anything,
+                        Some(_) => narrowed(ruled(None, Some(self.spoofed)), true),
+                    };
+                }
+                if of_own_node(source) {
+                    return Demand::Accept;
+                }
+                let row = ingress.map(|side| self.sides.row(side, source.profile));
+                narrowed(ruled(None, row), ingress_narrower)
+            }
+            Crossing::Send { output } if output == interface => {
+                if destination.own.is_some() {
+                    return Demand::Anything;
+                }
+                let side = if of_own_node(destination) {
+                    own_node
+                } else {
+                    egress
+                };
+                let row = side.map(|side| self.sides.row(side, destination.profile));
+                narrowed(ruled(row, None), egress_narrower)
+            }
+            Crossing::Receive { .. } | Crossing::Send { .. } => Demand::Accept,
+        }
+    }
+
+    pub(super) fn why_at_place(&self, crossing: &Crossing, source: &End, destination: &End) -> Why {
+        let here = self.own.values().next();
+        let is_own_node =
+            |end: &End| here.is_some_and(|own| end.is_node.iter().any(|node| own.nodes.contains(node)));
+        match (&self.place, crossing) {
+            (Place::Node, Crossing::Send { .. }) => Why::NotJudged,
+            (Place::Node, Crossing::Receive { .. }) if source.own_node.is_none() => Why::NotJudged,
+            (Place::Node, Crossing::Receive { .. }) => Why::Policies,
+            (Place::Node, Crossing::Forward { .. }) => match (source.own, destination.own) {
+                (None, None) => Why::NotJudged,
+                (one, other) if one == other => Why::SamePod,
+                _ => Why::Policies,
+            },
+            (Place::Pod { interface, .. }, Crossing::Receive { input: name })
+            | (Place::Pod { interface, .. }, Crossing::Send { output: name })
+                if name != interface =>
+            {
+                Why::NotJudged
+            }
+            (Place::Pod { .. }, Crossing::Receive { .. }) if source.own.is_some() => Why::Spoofed,
+            (Place::Pod { .. }, Crossing::Receive { .. }) if is_own_node(source) => Why::OwnNode,
+            (Place::Pod { .. }, _) => Why::Policies,
+        }
+    }
+
+    /// What both ends allow.
+    pub(super) fn allowed(&self, traffic: Traffic) -> Cow<'_, TrafficSet> {
+        let of = |number: Option<u32>| number.and_then(|number| self.sides.traffic.get(number as usize));
+        match (of(traffic.egress), of(traffic.ingress)) {
+            (Some(one), Some(other)) => Cow::Owned(one.intersection(other)),
+            (Some(one), None) | (None, Some(one)) => Cow::Borrowed(one),
+            (None, None) => Cow::Owned(TrafficSet::all()),
+        }
+    }
+}
+
+fn ruled(egress: Option<u32>, ingress: Option<u32>) -> Demand {
+    if egress.is_none() && ingress.is_none() {
+        return Demand::Accept;
+    }
+    Demand::Traffic(Traffic {
+        egress,
+        ingress,
+        at_most: false,
+    })
+}
+
+fn narrowed(demand: Demand, narrower: bool) -> Demand {
+    match demand {
+        Demand::Accept if narrower => Demand::Anything,
+        Demand::Traffic(traffic) => Demand::Traffic(Traffic {
+            at_most: traffic.at_most || narrower,
+            ..traffic
+        }),
+        demand => demand,
+    }
+}
+
+fn spoofed(program: &Program) -> TrafficSet {
+    let semantics = program.semantics();
+    let icmp = semantics.accept_icmp.then_some(Protocol::ICMP);
+    let icmpv6 = semantics.accept_icmpv6.then_some(Protocol::ICMPV6);
+    TrafficSet {
+        portless: icmp.into_iter().chain(icmpv6).collect(),
+        ..TrafficSet::empty()
+    }
+}
+
+/// The names of the nodes that have each address: their own, and those of hostNetwork pods there.
+fn nodes(program: &Program) -> BTreeMap<IpAddr, BTreeSet<SmolStr>> {
+    let mut found: BTreeMap<IpAddr, BTreeSet<SmolStr>> = BTreeMap::new();
+    for node in program.nodes() {
+        for &address in &node.addresses {
+            found.entry(address).or_default().insert(node.name.clone());
+        }
+    }
+    let pods = program.pods().map(|pod| pod.pod());
+    for pod in pods.filter(|pod| pod.host_network && !pod.finished) {
+        for address in pod.addresses.iter() {
+            found.entry(address).or_default().extend(pod.node.clone());
+        }
+    }
+    found
+}
+
+fn after(address: IpAddr) -> Option<IpAddr> {
+    Some(match address {
+        IpAddr::V4(address) => std::net::Ipv4Addr::from_bits(address.to_bits().checked_add(1)?).into(),
+        IpAddr::V6(address) => std::net::Ipv6Addr::from_bits(address.to_bits().checked_add(1)?).into(),
+    })
+}

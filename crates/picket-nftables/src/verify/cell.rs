@@ -1,0 +1,212 @@
+//! Cells: sets of packets that have gone the same way so far, as a product of one set for each thing a packet carries.
+
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use picket_net::{Family, IntervalSet};
+
+/// Numbers of one header field.
+pub(super) type Numbers = Rc<IntervalSet<u32>>;
+
+/// Numbers of classes, ascending.
+pub(super) type List = Rc<[u32]>;
+
+/// A header field that is a number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Header {
+    Protocol,
+    Port,
+    IcmpType,
+    TcpFlags,
+    /// What a writable field held when the packet came.
+    Initial(usize),
+}
+
+/// Something of which a packet has one of several classes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Axis {
+    Source,
+    Destination,
+    Input,
+    Output,
+}
+
+/// What a writable field holds now.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Scratch {
+    /// What this writable field held when the packet came.
+    Initial(usize),
+    Constant(u32),
+    /// One number for each class of source, in their order.
+    BySource(List),
+    /// The same for the destination.
+    ByDestination(List),
+}
+
+/// Flags stand for themselves; this is for packets without.
+pub(super) const ABSENT_FLAGS: u32 = 0x40;
+
+/// A set of packets.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Cell {
+    pub(super) family: Family,
+    pub(super) sources: List,
+    pub(super) destinations: List,
+    pub(super) inputs: List,
+    pub(super) outputs: List,
+    /// Connection states, as bits.
+    pub(super) states: u8,
+    /// Bit 0: the route back leads elsewhere; bit 1: it does not.
+    pub(super) reverse_path: u8,
+    pub(super) protocols: Numbers,
+    pub(super) ports: Numbers,
+    pub(super) types: Numbers,
+    pub(super) flags: Numbers,
+    pub(super) initial: [Numbers; 3],
+    pub(super) scratch: [Scratch; 3],
+}
+
+impl Cell {
+    pub(super) fn list(&self, axis: Axis) -> &List {
+        match axis {
+            Axis::Source => &self.sources,
+            Axis::Destination => &self.destinations,
+            Axis::Input => &self.inputs,
+            Axis::Output => &self.outputs,
+        }
+    }
+
+    /// The cell with the classes at some positions of one list only.
+    fn keep(&self, axis: Axis, positions: &[usize]) -> Self {
+        let pick = |list: &List| -> List {
+            positions
+                .iter()
+                .filter_map(|&position| list.get(position).copied())
+                .collect()
+        };
+        let mut kept = self.clone();
+        for scratch in &mut kept.scratch {
+            let picked = match (axis, &*scratch) {
+                (Axis::Source, Scratch::BySource(values)) => Scratch::BySource(pick(values)),
+                (Axis::Destination, Scratch::ByDestination(values)) => Scratch::ByDestination(pick(values)),
+                _ => continue,
+            };
+            *scratch = picked.simple();
+        }
+        let list = pick(self.list(axis));
+        match axis {
+            Axis::Source => kept.sources = list,
+            Axis::Destination => kept.destinations = list,
+            Axis::Input => kept.inputs = list,
+            Axis::Output => kept.outputs = list,
+        }
+        kept
+    }
+
+    /// Splits by what each class of one list, with its position, is mapped to.
+    pub(super) fn split<K: Ord>(&self, axis: Axis, key: impl Fn(usize, u32) -> K) -> Vec<(K, Self)> {
+        let mut groups: BTreeMap<K, Vec<usize>> = BTreeMap::new();
+        for (position, &class) in self.list(axis).iter().enumerate() {
+            groups.entry(key(position, class)).or_default().push(position);
+        }
+        if groups.len() == 1 {
+            return groups.into_keys().map(|key| (key, self.clone())).collect();
+        }
+        groups
+            .into_iter()
+            .map(|(key, positions)| (key, self.keep(axis, &positions)))
+            .collect()
+    }
+
+    pub(super) fn numbers(&self, header: Header) -> &Numbers {
+        match header {
+            Header::Protocol => &self.protocols,
+            Header::Port => &self.ports,
+            Header::IcmpType => &self.types,
+            Header::TcpFlags => &self.flags,
+            Header::Initial(slot) => self.initial.get(slot).unwrap_or(&self.protocols),
+        }
+    }
+
+    fn with(&self, header: Header, numbers: IntervalSet<u32>) -> Option<Self> {
+        if numbers.is_empty() {
+            return None;
+        }
+        let mut cell = self.clone();
+        let field = match header {
+            Header::Protocol => &mut cell.protocols,
+            Header::Port => &mut cell.ports,
+            Header::IcmpType => &mut cell.types,
+            Header::TcpFlags => &mut cell.flags,
+            Header::Initial(slot) => cell.initial.get_mut(slot)?,
+        };
+        *field = Rc::new(numbers);
+        Some(cell)
+    }
+
+    /// The packets whose number is in `set`, and the others.
+    pub(super) fn cut(&self, header: Header, set: &IntervalSet<u32>) -> (Option<Self>, Option<Self>) {
+        let numbers = self.numbers(header);
+        let inside = numbers.intersection(set);
+        if inside.is_empty() {
+            return (None, Some(self.clone()));
+        }
+        let outside = numbers.difference(set);
+        if outside.is_empty() {
+            return (Some(self.clone()), None);
+        }
+        (self.with(header, inside), self.with(header, outside))
+    }
+
+    /// The packets in these states, and the others.
+    pub(super) fn cut_states(&self, states: u8) -> (Option<Self>, Option<Self>) {
+        let of = |bits: u8| {
+            (bits != 0).then(|| Self {
+                states: bits,
+                ..self.clone()
+            })
+        };
+        (of(self.states & states), of(self.states & !states))
+    }
+
+    /// The packets whose route back leads elsewhere, and the others.
+    pub(super) fn cut_reverse_path(&self) -> (Option<Self>, Option<Self>) {
+        let of = |bits: u8| {
+            (bits != 0).then(|| Self {
+                reverse_path: bits,
+                ..self.clone()
+            })
+        };
+        (of(self.reverse_path & 1), of(self.reverse_path & 2))
+    }
+
+    pub(super) fn set_scratch(&mut self, slot: usize, value: Scratch) {
+        if let Some(scratch) = self.scratch.get_mut(slot) {
+            *scratch = value.simple();
+        }
+    }
+}
+
+impl Scratch {
+    /// A constant where all values are one.
+    pub(super) fn simple(self) -> Self {
+        let (Self::BySource(values) | Self::ByDestination(values)) = &self else {
+            return self;
+        };
+        match values.first() {
+            Some(&first) if values.iter().all(|&value| value == first) => Self::Constant(first),
+            _ => self,
+        }
+    }
+
+    /// The value at a position of an axis; `None` when it is not told by that axis.
+    pub(super) fn at(&self, axis: Axis, position: usize) -> Option<u32> {
+        match (self, axis) {
+            (Self::Constant(value), _) => Some(*value),
+            (Self::BySource(values), Axis::Source) | (Self::ByDestination(values), Axis::Destination) => {
+                values.get(position).copied()
+            }
+            _ => None,
+        }
+    }
+}

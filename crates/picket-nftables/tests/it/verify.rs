@@ -1,0 +1,103 @@
+//! Rendered rulesets are proved, and wrong ones refuted.
+
+use std::collections::BTreeSet;
+
+use picket_cluster::{Pod, Semantics, Snapshot};
+use picket_dataplane::demand::Demands;
+use picket_engine::Engine;
+use picket_nftables::meaning::Interpreter;
+use picket_nftables::model::{InterfaceName, Table};
+use picket_nftables::print;
+use picket_nftables::render::documented::{Options, PodView, render};
+use picket_nftables::render::indexed;
+use picket_nftables::verify::{Report, verify};
+use picket_policy::{Direction, ObjectRef};
+use picket_testing::generate::{Shape, snapshot};
+use proptest::prelude::*;
+
+pub(crate) fn semantics() -> impl Strategy<Value = Semantics> {
+    any::<(bool, bool, bool)>().prop_map(|(ipblock_matches_pods, accept_icmp, accept_icmpv6)| Semantics {
+        ipblock_matches_pods,
+        accept_icmp,
+        accept_icmpv6,
+    })
+}
+
+/// Every node's table, and with no nodes that of one node that runs every pod.
+fn nodes(snapshot: &Snapshot) -> Vec<Option<String>> {
+    if snapshot.nodes.is_empty() {
+        return vec![None];
+    }
+    snapshot.nodes.keys().map(|name| Some(name.to_string())).collect()
+}
+
+fn proof(table: &Table, demands: &Demands<'_>) -> Report {
+    let report =
+        verify(table, demands, "eth0", 1).unwrap_or_else(|error| panic!("{error}\n{}", print::block(table)));
+    for found in &report.counterexamples {
+        let passage = Interpreter::new(table).pass(&found.packet);
+        assert_eq!(passage, found.passage);
+        assert!(!demands.required(&found.packet).is_met_by(&passage.outcome));
+    }
+    report
+}
+
+fn check_nodes(snapshot: &Snapshot, semantics: &Semantics) {
+    let engine = Engine::compile(snapshot, semantics.clone());
+    for node in nodes(snapshot) {
+        let table = indexed::render(engine.program(), node.as_deref()).expect("a table");
+        let demands = Demands::on_node(engine.program(), node.as_deref());
+        let report = proof(&table, &demands);
+        assert!(report.is_proof(), "{report:#?}\n{}", print::block(&table));
+    }
+}
+
+/// The pods' tables with what is demanded of them.
+fn pod_tables<'e>(snapshot: &Snapshot, engine: &'e Engine) -> Vec<(ObjectRef, Table, Demands<'e>)> {
+    let program = engine.program();
+    let eth0 = InterfaceName::new("eth0").expect("an interface name");
+    let options = Options {
+        accept_icmp: program.semantics().accept_icmp,
+        accept_icmpv6: program.semantics().accept_icmpv6,
+        custom: Vec::new(),
+    };
+    let table = |pod: &Pod| {
+        let view = PodView::of(program, &pod.object, &eth0).expect("a pod of the snapshot");
+        let (table, shortfalls) = render(&view, &options).expect("a table");
+        let narrower =
+            Direction::BOTH.map(|side| shortfalls.iter().any(|shortfall| shortfall.direction == side));
+        let demands = Demands::in_pod(program, &pod.object, "eth0", BTreeSet::new(), narrower);
+        (pod.object.clone(), table, demands.expect("a pod of the snapshot"))
+    };
+    let managed = snapshot.live_pods().filter(|pod| pod.is_managed());
+    managed.map(|pod| table(pod)).collect()
+}
+
+fn check_pods(snapshot: &Snapshot, semantics: &Semantics) {
+    let engine = Engine::compile(snapshot, semantics.clone());
+    for (pod, table, demands) in pod_tables(snapshot, &engine) {
+        let report = proof(&table, &demands);
+        assert!(report.is_proof(), "{pod} {report:#?}\n{}", print::block(&table));
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(48))]
+
+    #[test]
+    fn rendered_nodes_are_proved(
+        snapshot in prop_oneof![snapshot(Shape::V1, 5), snapshot(Shape::Tiered, 4)], semantics in semantics(),
+    ) {
+        check_nodes(&snapshot, &semantics);
+    }
+
+    #[test]
+    fn rendered_pods_are_proved(
+        snapshot in prop_oneof![snapshot(Shape::V1, 5), snapshot(Shape::Tiered, 4)], semantics in semantics(),
+    ) {
+        check_pods(&snapshot, &semantics);
+    }
+}
+
+mod listing;
+mod mutation;

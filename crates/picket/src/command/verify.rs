@@ -1,0 +1,255 @@
+//! `picket verify`: proof that a ruleset means the policies.
+
+mod answer;
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::io::{self, Read, Write};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, bail};
+use clap::{Args, ValueEnum};
+use picket_analysis::finding::Finding;
+use picket_cluster::Snapshot;
+use picket_dataplane::demand::Demands;
+use picket_engine::Program;
+use picket_nftables::model::Table;
+use picket_nftables::parse;
+use picket_nftables::verify::{Report, verify};
+use picket_policy::Direction;
+use picket_source::Loaded;
+
+use crate::arguments::{Input, SemanticsArguments};
+use crate::output::{self, Outcome};
+use crate::ruleset::{Layout, Place, PlaceArguments};
+use crate::{input, report};
+use answer::{Answer, Example};
+
+/// Prove that a ruleset lets pass exactly what the policies allow, or show a packet with which it does not
+#[derive(Args, Debug)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Arguments {
+    #[command(flatten)]
+    place: PlaceArguments,
+
+    /// Verify this ruleset, as `nft list ruleset` or `nft -j list ruleset` prints it, instead of the one that `render`
+    /// prints; `-` is standard input
+    #[arg(long, value_name = "FILE")]
+    rules: Option<PathBuf>,
+
+    /// The most packets to show
+    #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u16).range(1..))]
+    limit: u16,
+
+    /// How to print the answer
+    #[arg(
+        short = 'o',
+        long = "output",
+        value_enum,
+        default_value_t,
+        value_name = "FORMAT"
+    )]
+    output: Format,
+
+    #[command(flatten)]
+    input: Input,
+
+    #[command(flatten)]
+    semantics: SemanticsArguments,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  picket verify -f manifests/ --target nftables --node worker-1
+  nft list ruleset | picket verify -f manifests/ --target nftables --node worker-1 --rules -
+  picket verify -f manifests/ --target nftables --layout documented --pod shop/web -o json
+
+Of a listing only picket's own table is verified: `inet picket` (indexed) or
+`inet multi_networkpolicy` (documented). Tables of others can drop more; they cannot let pass what
+picket's table drops.
+
+Exit status: 0 proved, 1 refuted, 2 usage or input error.";
+
+/// How to print the answer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+enum Format {
+    /// For people
+    #[default]
+    Text,
+    /// JSON; docs/schema/verify.schema.json describes it
+    Json,
+}
+
+pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Outcome> {
+    let is_stdin = |path: &Path| path.as_os_str() == "-";
+    if arguments.rules.as_deref().is_some_and(is_stdin)
+        && arguments.input.paths.iter().any(|path| is_stdin(path))
+    {
+        bail!(
+            "standard input (`-`) cannot hold both the manifests and the ruleset: give one of them as a file"
+        );
+    }
+    let loaded = input::load(&arguments.input)?;
+    if arguments.output == Format::Text {
+        report::on_stderr(&loaded);
+    }
+    let answer = answer(arguments, &loaded).inspect_err(|_| {
+        // Whoever reads the error must see what may have led to it.
+        if arguments.output == Format::Json {
+            report::on_stderr(&loaded);
+        }
+    })?;
+    let mut out = output::stdout();
+    match arguments.output {
+        Format::Text => out.write_all(answer.text().as_bytes())?,
+        Format::Json => {
+            serde_json::to_writer_pretty(&mut out, &answer)?;
+            writeln!(out)?;
+        }
+    }
+    out.flush()?;
+    Ok(input::ended(&loaded, Outcome::from_yes(answer.proved)))
+}
+
+fn answer(arguments: &Arguments, loaded: &Loaded) -> anyhow::Result<Answer> {
+    let engine = input::compile(loaded, arguments.semantics.semantics());
+    let program = engine.program();
+    let place = arguments.place.find(loaded, program)?;
+    let (rendered, shortfalls) = place.table(program, Vec::new())?;
+    let (name, layout) = match arguments.place.layout() {
+        Layout::Indexed => ("picket", "indexed"),
+        Layout::Documented => ("multi_networkpolicy", "documented"),
+    };
+    let mut notes = Vec::new();
+    let table = match &arguments.rules {
+        None => rendered,
+        Some(path) => listed(path, name, &mut notes)?,
+    };
+    let mut answer = Answer {
+        proved: true,
+        table: format!("inet {name}"),
+        layout,
+        node: None,
+        pod: None,
+        cells: 0,
+        counterexamples: Vec::new(),
+        stopped: false,
+        notes: Vec::new(),
+        diagnostics: loaded.diagnostics.iter().map(Finding::from).collect(),
+    };
+    for shortfall in &shortfalls {
+        notes.push(format!(
+            "{}: {}; in this direction ({}) it is only proved that nothing more passes than the policies allow",
+            shortfall.policy, shortfall.what, shortfall.direction
+        ));
+    }
+    let limit = usize::from(arguments.limit);
+    match &place {
+        Place::Node(node) => {
+            answer.node = node.clone();
+            let demands = Demands::on_node(program, node.as_deref());
+            let report = verify(&table, &demands, "", limit)?;
+            answer.add(report, &loaded.snapshot, program, &demands);
+        }
+        Place::Pod(pod) => {
+            answer.pod = Some(pod.pod.id());
+            let narrower = Direction::BOTH.map(|side| shortfalls.iter().any(|one| one.direction == side));
+            for (interface, snapshot, program, endpoint) in interfaces(pod, &loaded.snapshot, program) {
+                let others = pod.pod.attachments.iter().map(|own| own.interface.clone());
+                let mut others: BTreeSet<_> = others.chain([pod.interface.as_str().into()]).collect();
+                others.remove(interface.as_str());
+                let demands = Demands::in_pod(program, endpoint, &interface, others, narrower)
+                    .with_context(|| format!("nothing is known of pod `{}`", pod.pod.id()))?;
+                let report = verify(&table, &demands, &interface, limit)?;
+                answer.add(report, snapshot, program, &demands);
+            }
+        }
+    }
+    answer.notes = notes;
+    Ok(answer)
+}
+
+/// An interface, the cluster and its program as the network there sees them, and the pod's object there.
+type InterfaceView<'a> = (String, &'a Snapshot, &'a Program, &'a picket_policy::ObjectRef);
+
+fn interfaces<'a>(
+    place: &'a crate::ruleset::PodPlace,
+    snapshot: &'a Snapshot,
+    program: &'a Program,
+) -> Vec<InterfaceView<'a>> {
+    let cluster = (
+        place.interface.as_str().to_owned(),
+        snapshot,
+        program,
+        &place.pod.object,
+    );
+    let secondary = place.networks.iter().flat_map(|(snapshot, engine)| {
+        let own = snapshot.pods.values().filter_map(|pod| {
+            let interface = pod.interface.as_ref()?;
+            (interface.pod == place.pod.object).then(|| {
+                (
+                    interface.name.to_string(),
+                    snapshot,
+                    engine.program(),
+                    &pod.object,
+                )
+            })
+        });
+        own.collect::<Vec<_>>()
+    });
+    std::iter::once(cluster).chain(secondary).collect()
+}
+
+/// Our table of a listing; says what else there is that may look at the same packets.
+fn listed(path: &Path, name: &str, notes: &mut Vec<String>) -> anyhow::Result<Table> {
+    let title = if path.as_os_str() == "-" {
+        "standard input".to_owned()
+    } else {
+        format!("`{}`", path.display())
+    };
+    let mut bytes = Vec::new();
+    if path.as_os_str() == "-" {
+        io::stdin().lock().read_to_end(&mut bytes)?;
+    } else {
+        bytes = fs::read(path).with_context(|| format!("cannot read {title}"))?;
+    }
+    let text = String::from_utf8(bytes).with_context(|| format!("the ruleset in {title} is no text"))?;
+    let listing =
+        parse::listing(&text, name).with_context(|| format!("the ruleset in {title} cannot be verified"))?;
+    for other in &listing.others {
+        let hooks = if other.hooks.is_empty() {
+            "no hook".to_owned()
+        } else {
+            format!("hook {}", other.hooks.join(", "))
+        };
+        notes.push(format!(
+            "table {} {} ({hooks}) is set aside: it may drop more, and cannot let pass what `inet {name}` drops",
+            other.family, other.name
+        ));
+    }
+    listing.table.with_context(|| {
+        let others: Vec<_> = listing
+            .others
+            .iter()
+            .map(|other| format!("`{} {}`", other.family, other.name))
+            .collect();
+        let others = if others.is_empty() {
+            "there is no other".to_owned()
+        } else {
+            format!("there are {}", others.join(", "))
+        };
+        format!("there is no table `inet {name}` in {title}; {others}")
+    })
+}
+
+impl Answer {
+    fn add(&mut self, report: Report, snapshot: &Snapshot, program: &Program, demands: &Demands<'_>) {
+        self.proved &= report.is_proof();
+        self.cells += report.cells;
+        self.stopped |= report.stopped;
+        let directory = picket_analysis::directory::Directory::new(snapshot);
+        let examples = report.counterexamples.into_iter();
+        self.counterexamples
+            .extend(examples.map(|found| Example::new(found, &directory, program, demands)));
+    }
+}

@@ -1,0 +1,191 @@
+//! Rulesets and the places where they are loaded: what `render` prints and `verify` proves.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use anyhow::{Context, anyhow, bail};
+use clap::{Args, ValueEnum};
+use picket_analysis::directory::{Directory, Party, nearest};
+use picket_cluster::{Pod, Snapshot};
+use picket_dataplane::Shortfall;
+use picket_engine::{Engine, Program};
+use picket_nftables::custom::CustomRules;
+use picket_nftables::model::{InterfaceName, Table};
+use picket_nftables::render::documented::{self, PodView};
+use picket_nftables::render::indexed;
+use picket_source::Loaded;
+
+/// Which ruleset.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct PlaceArguments {
+    /// What enforces the policies
+    #[arg(long, value_enum)]
+    target: Target,
+
+    /// How the ruleset is laid out
+    #[arg(long, value_enum, default_value_t)]
+    layout: Layout,
+
+    /// The node whose pods are policed, for the indexed layout; needed when there are several
+    #[arg(long, value_name = "NAME", conflicts_with = "pod")]
+    node: Option<String>,
+
+    /// The pod in whose network namespace the ruleset is loaded, for the documented layout
+    #[arg(long, value_name = "NS/POD", required_if_eq("layout", "documented"))]
+    pod: Option<String>,
+
+    /// The interface of the pod on the cluster network, for the documented layout
+    #[arg(long, value_name = "NAME", default_value = "eth0")]
+    interface: String,
+}
+
+/// What enforces the policies.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(crate) enum Target {
+    /// nftables, the packet filter of Linux
+    Nftables,
+}
+
+/// How the ruleset is laid out.
+#[derive(Clone, Copy, Debug, Default, ValueEnum)]
+pub(crate) enum Layout {
+    /// For a node: constant work per new connection, however many policies there are
+    #[default]
+    Indexed,
+    /// For a pod's own network namespace: one chain per policy, as multi-networkpolicy documents it
+    Documented,
+}
+
+/// Where a ruleset is loaded.
+pub(crate) enum Place {
+    /// On a node; `None` for one node that runs every pod.
+    Node(Option<String>),
+    /// In the network namespace of a pod.
+    Pod(PodPlace),
+}
+
+/// A pod with what its networks say.
+pub(crate) struct PodPlace {
+    /// The pod.
+    pub(crate) pod: Arc<Pod>,
+    /// Its interface on the cluster network.
+    pub(crate) interface: InterfaceName,
+    /// Its secondary networks, each as it sees the cluster.
+    pub(crate) networks: Vec<(Snapshot, Engine)>,
+}
+
+impl PlaceArguments {
+    /// The place that the arguments name.
+    pub(crate) fn find(&self, loaded: &Loaded, program: &Program) -> anyhow::Result<Place> {
+        let Target::Nftables = self.target;
+        match self.layout {
+            Layout::Indexed => Ok(Place::Node(self.node(loaded)?)),
+            Layout::Documented => Ok(Place::Pod(self.pod(loaded, program)?)),
+        }
+    }
+
+    /// Whether a pod is named.
+    pub(crate) fn is_in_a_pod(&self) -> bool {
+        self.pod.is_some()
+    }
+
+    /// How the ruleset is laid out.
+    pub(crate) fn layout(&self) -> Layout {
+        self.layout
+    }
+
+    fn node(&self, loaded: &Loaded) -> anyhow::Result<Option<String>> {
+        if self.pod.is_some() {
+            bail!(
+                "`--pod` is for `--layout documented`: the indexed layout is loaded on a node, write `--node`"
+            );
+        }
+        let nodes = &loaded.snapshot.nodes;
+        let names = || nodes.keys().map(|name| name.to_string());
+        match &self.node {
+            Some(name) if nodes.contains_key(name.as_str()) => Ok(Some(name.clone())),
+            Some(name) => {
+                let (near, _) = nearest(name, names(), 3);
+                let near = if near.is_empty() {
+                    "the input has no nodes: leave `--node` out".to_owned()
+                } else {
+                    format!("did you mean `{}`?", near.join("` or `"))
+                };
+                bail!("no node is called `{name}`; {near}");
+            }
+            None if nodes.len() > 1 => {
+                let some: Vec<_> = names().take(3).collect();
+                bail!(
+                    "the input has {} nodes: name one with `--node`, such as `{}`",
+                    nodes.len(),
+                    some.join("` or `")
+                );
+            }
+            // A single node runs every pod, also those that nobody has placed yet.
+            None => Ok(None),
+        }
+    }
+
+    fn pod(&self, loaded: &Loaded, program: &Program) -> anyhow::Result<PodPlace> {
+        let asked = self.pod.as_deref().unwrap_or_default();
+        let directory = Directory::new(&loaded.snapshot);
+        let Party::Pod(pod) = directory.find(asked).context("pod")? else {
+            bail!("`{asked}` is no pod: write `namespace/pod`, or `namespace/Kind/name` for a workload");
+        };
+        let interface = InterfaceName::new(&self.interface)
+            .with_context(|| format!("`{}` cannot be the name of an interface", self.interface))?;
+        if pod
+            .attachments
+            .iter()
+            .any(|own| own.interface == interface.as_str())
+        {
+            bail!(
+                "`{interface}` is an interface of pod `{asked}` on a secondary network: name another with \
+                 `--interface`"
+            );
+        }
+        let names: BTreeSet<_> = pod.attachments.iter().map(|own| &own.network).collect();
+        let networks = names.into_iter().map(|network| {
+            let snapshot = loaded.snapshot.on(network);
+            let engine = Engine::compile(&snapshot, program.semantics().clone());
+            (snapshot, engine)
+        });
+        Ok(PodPlace {
+            networks: networks.collect(),
+            pod,
+            interface,
+        })
+    }
+}
+
+impl Place {
+    /// The ruleset of the policies here, and what it cannot say.
+    pub(crate) fn table(
+        &self,
+        program: &Program,
+        custom: Vec<CustomRules>,
+    ) -> anyhow::Result<(Table, Vec<Shortfall>)> {
+        match self {
+            Self::Node(node) => Ok((indexed::render(program, node.as_deref())?, Vec::new())),
+            Self::Pod(place) => place.table(program, custom),
+        }
+    }
+}
+
+impl PodPlace {
+    fn table(&self, program: &Program, custom: Vec<CustomRules>) -> anyhow::Result<(Table, Vec<Shortfall>)> {
+        let mut view = PodView::of(program, &self.pod.object, &self.interface)
+            .with_context(|| format!("nothing is known of pod `{}`", self.pod.id()))?;
+        for (_, engine) in &self.networks {
+            let attached = view.attach(engine.program());
+            attached.map_err(|name| anyhow!("`{name}` cannot be the name of an interface"))?;
+        }
+        let semantics = program.semantics();
+        let options = documented::Options {
+            accept_icmp: semantics.accept_icmp,
+            accept_icmpv6: semantics.accept_icmpv6,
+            custom,
+        };
+        Ok(documented::render(&view, &options)?)
+    }
+}
