@@ -28,6 +28,8 @@ pub enum Request {
         timeout: Option<u64>,
         /// The text of an expectations file.
         expectations: Option<String>,
+        /// The secondary network to probe, `namespace/name`; every network when `None`.
+        network: Option<String>,
         /// Whether the answer is coloured.
         colour: bool,
     },

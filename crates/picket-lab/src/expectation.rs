@@ -5,15 +5,19 @@
 //! allow shop/api -> shop/db 5432/tcp
 //! deny  shop/*   -> shop/db 5432
 //! deny  203.0.113.9 -> * icmp
+//! allow shop/api -> shop/db 3260 on infra/storage
 //! ```
 //! A line is `allow` or `deny`, who asks, `->`, who is asked, and optionally a port (`80`, `80/tcp`, `53/udp`,
 //! `132/sctp`) or `icmp`. Without a port it speaks of everything that is probed. Who: a host as the grid names it,
-//! `namespace/*`, `*`, or an address. The first line that speaks of a probe decides it.
+//! `namespace/*`, `*`, or an address. Then `on namespace/name` when it is about a secondary network; without, it is about
+//! the cluster network. A pod with several interfaces there is one host with each, `namespace/name@interface`; its name
+//! alone means all of them. The first line that speaks of a probe decides it.
 
 use std::net::IpAddr;
 
 use picket_cluster::Verdict;
 use picket_net::{Protocol, parse_address};
+use picket_policy::NetworkName;
 
 use crate::grid::Cell;
 use crate::{Host, HostKind};
@@ -30,6 +34,7 @@ pub struct Expectation {
     from: Who,
     to: Who,
     traffic: Option<Traffic>,
+    network: Option<NetworkName>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -65,7 +70,7 @@ pub struct Outcome {
     pub text: String,
     /// How many probes it decides.
     pub probes: usize,
-    /// Those that went otherwise, as `a -> b 80/TCP IPv4`.
+    /// Those that went otherwise, as `a -> b 80/TCP IPv4`, on a secondary network with its name.
     pub violations: Vec<String>,
 }
 
@@ -92,12 +97,16 @@ pub fn parse_expectations(text: &str) -> Result<Vec<Expectation>, ExpectationErr
 
 fn parse_line(line: usize, text: &str) -> Result<Expectation, String> {
     let words: Vec<&str> = text.split_whitespace().collect();
-    let (verdict, from, to, traffic) = match words.as_slice() {
+    let (words, network) = match words.as_slice() {
+        [rest @ .., "on", network] => (rest, Some(parse_network(network)?)),
+        all => (all, None),
+    };
+    let (verdict, from, to, traffic) = match words {
         [verdict, from, "->", to] => (verdict, from, to, None),
         [verdict, from, "->", to, traffic] => (verdict, from, to, Some(*traffic)),
         _ => {
             return Err(format!(
-                "`{text}` is not of the form `allow|deny FROM -> TO [PORT[/PROTOCOL]|icmp]`"
+                "`{text}` is not of the form `allow|deny FROM -> TO [PORT[/PROTOCOL]|icmp] [on NETWORK]`"
             ));
         }
     };
@@ -112,7 +121,13 @@ fn parse_line(line: usize, text: &str) -> Result<Expectation, String> {
         from: parse_who(from),
         to: parse_who(to),
         traffic: traffic.map(parse_traffic).transpose()?,
+        network,
     })
+}
+
+fn parse_network(text: &str) -> Result<NetworkName, String> {
+    let with_namespace = text.contains('/').then(|| NetworkName::parse(text, "")).flatten();
+    with_namespace.ok_or_else(|| format!("`{text}` is no network: write `namespace/name`"))
 }
 
 fn parse_who(text: &str) -> Who {
@@ -141,10 +156,15 @@ fn parse_traffic(text: &str) -> Result<Traffic, String> {
 }
 
 impl Expectation {
-    /// The addresses that it names: those that belong to nothing in the cluster need a host in the lab.
-    pub fn addresses(&self) -> impl Iterator<Item = IpAddr> {
+    /// The secondary network that it is about; `None` for the cluster network.
+    pub fn network(&self) -> Option<&NetworkName> {
+        self.network.as_ref()
+    }
+
+    /// The addresses that it names, with its network: those that belong to nothing there need a host in the lab.
+    pub fn addresses(&self) -> impl Iterator<Item = (Option<NetworkName>, IpAddr)> {
         [&self.from, &self.to].into_iter().filter_map(|who| match who {
-            Who::Address(address) => Some(*address),
+            Who::Address(address) => Some((self.network.clone(), *address)),
             _ => None,
         })
     }
@@ -168,7 +188,8 @@ impl Expectation {
             Some(Traffic::Port(protocol, port)) => (protocol, port) == (probe.protocol, probe.port),
         };
         let address = |host: &Host| host.addresses.of(probe.family);
-        traffic && self.from.is(from, address(from)) && self.to.is(to, address(to))
+        let network = from.network == self.network;
+        network && traffic && self.from.is(from, address(from)) && self.to.is(to, address(to))
     }
 }
 
@@ -180,7 +201,7 @@ impl Who {
                 matches!(host.kind, HostKind::Pod | HostKind::Workload)
                     && host.id.split_once('/').is_some_and(|(own, _)| own == namespace)
             }
-            Self::Host(id) => host.id == *id,
+            Self::Host(id) => host.id == *id || host.pod_id() == Some(id),
             Self::Address(wanted) => address == Some(*wanted),
         }
     }
@@ -207,14 +228,7 @@ pub fn check_expectations(expectations: &[Expectation], hosts: &[Host], cells: &
         };
         outcome.probes += 1;
         if cell.seen.verdict() != Some(expectation.verdict) {
-            let name = |index: usize| hosts.get(index).map_or("", |host| host.id.as_str());
-            outcome.violations.push(format!(
-                "{} -> {} {} {}",
-                name(cell.probe.source),
-                name(cell.probe.destination),
-                crate::grid::traffic(cell.probe.protocol, cell.probe.port),
-                crate::grid::name_of(cell.probe.family),
-            ));
+            outcome.violations.push(cell.probe.describe(hosts));
         }
     }
     outcomes
@@ -233,6 +247,12 @@ mod tests {
             ("deny a -> b 0", "line 1: `0` is no port"),
             ("deny a -> b http", "line 1: `http` is no port"),
             ("deny a -> b 70000/udp", "line 1: `70000` is no port"),
+            ("deny a -> b on storage", "line 1: `storage` is no network"),
+            ("deny a -> b 80 on a/b/c", "line 1: `a/b/c` is no network"),
+            (
+                "deny a -> b 80 on",
+                "line 1: `deny a -> b 80 on` is not of the form",
+            ),
         ] {
             let error = parse_expectations(text).unwrap_err().to_string();
             assert!(error.starts_with(expected), "{error}");
@@ -250,10 +270,20 @@ mod tests {
         assert_eq!(first.port(), Some((Protocol::TCP, 80)));
         assert_eq!(
             second.addresses().collect::<Vec<_>>(),
-            ["2001:db8::1".parse::<IpAddr>().unwrap()]
+            [(None, "2001:db8::1".parse::<IpAddr>().unwrap())]
         );
         assert_eq!((second.line, second.traffic), (3, Some(Traffic::Icmp)));
         assert_eq!(third.port(), Some((Protocol::UDP, 53)));
         assert_eq!((fourth.verdict, fourth.traffic), (Verdict::Allow, None));
+    }
+
+    #[test]
+    fn a_line_may_be_about_a_secondary_network() {
+        let read = parse_expectations("deny 10.7.0.9 -> shop/db@data0 3260 on infra/storage").unwrap();
+        let network = NetworkName::parse("infra/storage", "").unwrap();
+        assert_eq!(read[0].network(), Some(&network));
+        assert_eq!(read[0].port(), Some((Protocol::TCP, 3260)));
+        let addresses: Vec<_> = read[0].addresses().collect();
+        assert_eq!(addresses, [(Some(network), "10.7.0.9".parse().unwrap())]);
     }
 }

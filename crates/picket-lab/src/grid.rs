@@ -1,11 +1,13 @@
 //! Verdicts side by side: expected by the engine, observed on the wire.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::{self, Write};
 
 use picket_cluster::{Cause, EndJudgement, Judgement, Reason, Verdict};
 use picket_net::{Family, Protocol};
+use picket_policy::NetworkName;
 use serde::Serialize;
+use smol_str::SmolStr;
 
 use crate::{Host, HostKind, Observation, Probe};
 
@@ -73,13 +75,17 @@ impl Grid {
         self.cells.iter().filter(|cell| !cell.agrees())
     }
 
-    /// The name of host `index`.
-    pub fn host_id(&self, index: usize) -> &str {
+    /// What was probed.
+    pub fn hosts(&self) -> &[Host] {
+        &self.hosts
+    }
+
+    fn host_id(&self, index: usize) -> &str {
         self.hosts.get(index).map_or("", |host| host.id.as_str())
     }
 
-    /// The grid as text: one table for all protocols, ports and families whose verdicts are the same, then every
-    /// difference with its reason.
+    /// The grid as text: for each network that was probed one table for all protocols, ports and families whose verdicts
+    /// are the same, then every difference with its reason.
     pub fn to_text(&self, colour: bool) -> String {
         let paint = Paint { colour };
         let mut text = String::new();
@@ -98,6 +104,8 @@ impl Grid {
             .map(|host| HostJson {
                 id: &host.id,
                 kind: host.kind,
+                network: host.network.as_ref().map(NetworkName::to_string),
+                interface: host.interface.as_ref().filter(|_| host.network.is_some()),
                 addresses: host.addresses.iter().map(|address| address.to_string()).collect(),
             })
             .collect();
@@ -115,6 +123,7 @@ impl Grid {
         CellJson {
             from: self.host_id(cell.probe.source),
             to: self.host_id(cell.probe.destination),
+            network: cell.probe.network(&self.hosts).map(NetworkName::to_string),
             family: cell.probe.family,
             protocol: cell.probe.protocol.to_string(),
             port: cell.probe.protocol.has_ports().then_some(cell.probe.port),
@@ -133,28 +142,55 @@ impl Grid {
         }
     }
 
+    /// The networks that were probed, the cluster network (`None`) first.
+    fn networks(&self) -> BTreeSet<Option<&NetworkName>> {
+        let probed = self.cells.iter().map(|cell| cell.probe.network(&self.hosts));
+        probed.collect()
+    }
+
     fn write_tables(&self, text: &mut String, paint: Paint) -> fmt::Result {
-        let width = self.hosts.iter().map(|host| host.id.len()).max().unwrap_or(0);
-        let digits = self.hosts.len().to_string().len();
-        for (marks, slices) in self.tables() {
+        let networks = self.networks();
+        for network in &networks {
+            if let Some(network) = network {
+                writeln!(text, "{}\n", paint.bold(&format!("Network {network}")))?;
+            } else if networks.len() > 1 {
+                writeln!(text, "{}\n", paint.bold("The cluster network"))?;
+            }
+            self.write_tables_of(*network, text, paint)?;
+        }
+        Ok(())
+    }
+
+    fn write_tables_of(&self, network: Option<&NetworkName>, text: &mut String, paint: Paint) -> fmt::Result {
+        let hosts: Vec<(usize, String)> = self
+            .hosts
+            .iter()
+            .enumerate()
+            .filter(|(_, host)| host.network.as_ref() == network)
+            .map(|(index, host)| (index, host.label()))
+            .collect();
+        let width = hosts.iter().map(|(_, label)| label.len()).max().unwrap_or(0);
+        let digits = hosts.len().to_string().len();
+        for (marks, slices) in self.tables(network) {
             writeln!(text, "{}", paint.bold(&headline(&slices)))?;
             // Numbers of destinations, read downwards.
             for digit in 0..digits {
                 write!(text, "{:indent$}", "", indent = width + digits + 3)?;
-                for number in 1..=self.hosts.len() {
+                for number in 1..=hosts.len() {
                     let number = format!("{number:>digits$}");
                     write!(text, " {}", number.get(digit..=digit).unwrap_or(" "))?;
                 }
                 writeln!(text)?;
             }
-            for (source, host) in self.hosts.iter().enumerate() {
-                let row: Vec<_> = (0..self.hosts.len())
-                    .map(|destination| marks.get(&(source, destination)).copied())
+            for (number, (source, label)) in (1..).zip(&hosts) {
+                let row: Vec<_> = hosts
+                    .iter()
+                    .map(|(destination, _)| marks.get(&(*source, *destination)).copied())
                     .collect();
                 if row.iter().all(Option::is_none) {
                     continue;
                 }
-                write!(text, " {:>digits$} {:<width$} ", source + 1, host.id)?;
+                write!(text, " {number:>digits$} {label:<width$} ")?;
                 for mark in row {
                     write!(text, " {}", paint.mark(mark.unwrap_or(' ')))?;
                 }
@@ -183,15 +219,26 @@ impl Grid {
         if differences.len() > EXPLAINED {
             writeln!(text, "… and {} more", differences.len() - EXPLAINED)?;
         }
+        let networks: BTreeSet<Option<&NetworkName>> = self.networks();
+        let hosts: Vec<_> = self
+            .hosts
+            .iter()
+            .filter(|host| networks.contains(&host.network.as_ref()))
+            .collect();
         let verdict = match differences.len() {
             0 => paint.good("the wire obeys the policies"),
             count => paint.bad(&format!("{count} differ")),
         };
         writeln!(
             text,
-            "{} probes between {} hosts: {verdict}",
+            "{} probes between {} hosts{}: {verdict}",
             self.cells.len(),
-            self.hosts.len()
+            hosts.len(),
+            match networks.iter().flatten().count() {
+                0 => String::new(),
+                1 if networks.len() == 1 => " on one secondary network".to_owned(),
+                count => format!(" on {} networks", count + usize::from(networks.contains(&None))),
+            }
         )
     }
 
@@ -204,12 +251,9 @@ impl Grid {
         };
         writeln!(
             text,
-            "{} {} -> {} {} {}: expected {}, seen: {seen}",
+            "{} {}: expected {}, seen: {seen}",
             paint.bad("differs"),
-            self.host_id(cell.probe.source),
-            self.host_id(cell.probe.destination),
-            traffic(cell.probe.protocol, cell.probe.port),
-            name_of(cell.probe.family),
+            cell.probe.describe(&self.hosts),
             cell.expected,
         )?;
         if let Some(judgement) = &cell.judgement {
@@ -219,11 +263,12 @@ impl Grid {
         Ok(())
     }
 
-    /// Tables of marks, each with every slice of traffic that fits: hosts without an address of its family have no mark
+    /// Tables of marks of one network, each with every slice of traffic that fits: hosts without an address of its family have no mark
     /// in a slice, and take that of another.
-    fn tables(&self) -> Vec<(Marks, Vec<Slice>)> {
+    fn tables(&self, network: Option<&NetworkName>) -> Vec<(Marks, Vec<Slice>)> {
         let mut slices: BTreeMap<Slice, Marks> = BTreeMap::new();
-        for cell in &self.cells {
+        let on_it = |cell: &&Cell| cell.probe.network(&self.hosts) == network;
+        for cell in self.cells.iter().filter(on_it) {
             let slice = (rank(cell.probe.protocol), cell.probe.port, cell.probe.family);
             let place = (cell.probe.source, cell.probe.destination);
             slices.entry(slice).or_default().insert(place, cell.mark());
@@ -271,6 +316,10 @@ fn rank(protocol: Protocol) -> usize {
 struct HostJson<'a> {
     id: &'a str,
     kind: HostKind,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    network: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    interface: Option<&'a SmolStr>,
     addresses: Vec<String>,
 }
 
@@ -278,6 +327,8 @@ struct HostJson<'a> {
 struct CellJson<'a> {
     from: &'a str,
     to: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    network: Option<String>,
     family: Family,
     protocol: String,
     port: Option<u16>,

@@ -78,8 +78,12 @@ impl Claim {
                 Request::Probe {
                     timeout,
                     expectations,
+                    network,
                     colour,
-                } => probe(&mut lab, *timeout, expectations.as_deref(), *colour),
+                } => {
+                    let network = network.as_deref();
+                    probe(&mut lab, *timeout, network, expectations.as_deref(), *colour)
+                }
                 Request::Apply { paths } => load(paths).and_then(|snapshot| apply(&mut lab, &snapshot)),
                 Request::Enter { .. } => continue,
             };
@@ -120,22 +124,27 @@ impl Claim {
     }
 }
 
-/// Probes `lab` and checks the text of an expectations file, if there is one.
+/// Probes `lab`, or one secondary network of it, and checks the text of an expectations file, if there is one.
 ///
 /// # Errors
 /// Text for people.
 pub fn probe(
     lab: &mut Lab,
     timeout: Option<u64>,
+    network: Option<&str>,
     expectations: Option<&str>,
     colour: bool,
 ) -> Result<Response, String> {
-    let expectations =
+    let network = network.map(|name| lab.find_network(name)).transpose()?;
+    let mut expectations =
         parse_expectations(expectations.unwrap_or_default()).map_err(|error| error.to_string())?;
     let text = |error: crate::Error| crate::session::chain(&error);
     lab.prepare(&expectations, &Progress::hidden()).map_err(text)?;
+    expectations.retain(|expectation| network.is_none() || expectation.network() == network.as_ref());
     let timeout = timeout.map_or(lab.timeout(), Duration::from_millis);
-    let grid = lab.probe(timeout, &Progress::hidden()).map_err(text)?;
+    let grid = lab
+        .probe(network.as_ref(), timeout, &Progress::hidden())
+        .map_err(text)?;
     Ok(report(lab, &grid, &expectations, colour))
 }
 

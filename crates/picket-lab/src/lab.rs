@@ -6,15 +6,16 @@ use std::time::Duration;
 
 use crate::loaded::Loaded;
 use crate::{
-    Cell, Error, Expectation, Grid, Network, Observation, Place, Ports, Probe, Progress, Servers, Topology,
-    all_pairs, ask,
+    Cell, Error, Expectation, Grid, Host, HostKind, Network, Observation, Place, Ports, Probe, Progress,
+    Servers, Topology, all_pairs, ask,
 };
-use picket_cluster::{Endpoint, Flow, Judgement, Snapshot, Verdict};
+use picket_cluster::{Flow, Judgement, Snapshot, Verdict};
+use picket_policy::NetworkName;
 
 /// What decides about flows, and the rulesets that make it so.
 pub trait Enforcement: Send {
-    /// The verdict that policies give.
-    fn judge(&self, flow: &Flow) -> Judgement;
+    /// The verdict that policies give to a flow on a secondary network, or on the cluster network (`None`).
+    fn judge(&self, network: Option<&NetworkName>, flow: &Flow) -> Judgement;
 
     /// For each place that enforces, the text that `nft -f` loads in one transaction, replacing what was loaded before.
     ///
@@ -31,8 +32,9 @@ pub type Compile = Box<dyn Fn(&Snapshot) -> Result<Box<dyn Enforcement>, Error> 
 pub struct Shape {
     /// Lab nodes over which pods without a node are spread.
     pub nodes: usize,
-    /// Addresses outside the cluster that get a host, besides those that policies call for.
-    pub outside: BTreeSet<IpAddr>,
+    /// Addresses outside the cluster that get a host, besides those that policies call for, with the secondary network
+    /// that they are on (`None`: behind the fabric).
+    pub outside: BTreeSet<(Option<NetworkName>, IpAddr)>,
     /// How long a probe waits for its answer.
     pub timeout: Duration,
 }
@@ -133,7 +135,7 @@ impl Lab {
     /// # Errors
     /// As [`Lab::up`].
     pub fn prepare(&mut self, expectations: &[Expectation], progress: &Progress) -> Result<(), Error> {
-        let addresses: BTreeSet<IpAddr> = expectations.iter().flat_map(Expectation::addresses).collect();
+        let addresses: BTreeSet<_> = expectations.iter().flat_map(Expectation::addresses).collect();
         let known = self.shape.outside.is_superset(&addresses);
         self.asked.extend(expectations.iter().cloned());
         if known && ports_of(&self.topology.snapshot, &self.asked) == self.ports {
@@ -147,12 +149,40 @@ impl Lab {
         Ok(())
     }
 
-    /// Probes every pair and holds what the wire says against the policies.
+    /// Probes every pair, on every network or on one secondary network only, and holds what the wire says against the
+    /// policies.
     ///
     /// # Errors
     /// [`Error::Kernel`] when sockets cannot be made.
-    pub fn probe(&mut self, timeout: Duration, progress: &Progress) -> Result<Grid, Error> {
-        self.ask(&all_pairs(&self.topology, &self.ports), timeout, progress)
+    pub fn probe(
+        &mut self,
+        network: Option<&NetworkName>,
+        timeout: Duration,
+        progress: &Progress,
+    ) -> Result<Grid, Error> {
+        let hosts = &self.topology.hosts;
+        let mut probes = all_pairs(&self.topology, &self.ports);
+        probes.retain(|probe| network.is_none() || probe.network(hosts) == network);
+        self.ask(&probes, timeout, progress)
+    }
+
+    /// The secondary network that `name` names, of which there are interfaces.
+    ///
+    /// # Errors
+    /// Text for people.
+    pub fn find_network(&self, name: &str) -> Result<NetworkName, String> {
+        let networks: Vec<_> = self.topology.networks().into_iter().flatten().collect();
+        if let Some(network) = networks.iter().find(|network| network.to_string() == name) {
+            return Ok(network.clone());
+        }
+        let known: Vec<_> = networks.iter().map(|network| format!("`{network}`")).collect();
+        Err(match known.len() {
+            0 => format!("no pod of the lab is on the network `{name}`, nor on any other secondary network"),
+            _ => format!(
+                "no pod of the lab is on the network `{name}`; there are {}",
+                known.join(", ")
+            ),
+        })
     }
 
     /// Changes to the objects of `snapshot`: policies, labels, pods and nodes. Pods that stay keep their place. Then
@@ -165,24 +195,27 @@ impl Lab {
         let topology = self
             .topology
             .replan(snapshot, self.shape.nodes, &self.shape.outside)?;
-        let before = self.topology.snapshot.clone();
         // The new enforcement replaces this one, which has to be asked what it said.
-        let former = (self.compile)(&before)?;
+        let former = (self.compile)(&self.topology.snapshot)?;
+        let before = self.topology.hosts.clone();
         let rulesets = self.move_to(topology, progress)?;
-        let known = |endpoint: &Endpoint| match endpoint {
-            Endpoint::Pod(object) => before.pods.contains_key(object),
-            Endpoint::Node { name, .. } => before.nodes.contains_key(name),
-            Endpoint::External(_) => true,
+        let hosts = &self.topology.hosts;
+        let known: BTreeSet<_> = before.iter().map(Host::key).collect();
+        let was_there = |index: usize| {
+            hosts
+                .get(index)
+                .is_some_and(|host| host.kind == HostKind::External || known.contains(&host.key()))
+        };
+        let differs = |probe: &Probe| {
+            let network = probe.network(hosts);
+            probe.flow(hosts).is_some_and(|flow| {
+                let now = self.enforcement.judge(network, &flow).verdict();
+                former.judge(network, &flow).verdict() != now
+            })
         };
         let changed: Vec<Probe> = all_pairs(&self.topology, &self.ports)
             .into_iter()
-            .filter(|probe| {
-                probe.flow(&self.topology.hosts).is_some_and(|flow| {
-                    known(&flow.source)
-                        && known(&flow.destination)
-                        && former.judge(&flow).verdict() != self.enforcement.judge(&flow).verdict()
-                })
-            })
+            .filter(|probe| was_there(probe.source) && was_there(probe.destination) && differs(probe))
             .collect();
         let grid = self.ask(&changed, self.shape.timeout, progress)?;
         Ok(Changes {
@@ -213,24 +246,31 @@ impl Lab {
 
     fn ask(&mut self, probes: &[Probe], timeout: Duration, progress: &Progress) -> Result<Grid, Error> {
         let hosts = &self.topology.hosts;
+        let judge = |probe: &Probe| {
+            let flow = probe.flow(hosts)?;
+            Some(self.enforcement.judge(probe.network(hosts), &flow))
+        };
         let expected: Vec<(Probe, Verdict)> = probes
             .iter()
-            .filter_map(|probe| Some((*probe, self.enforcement.judge(&probe.flow(hosts)?).verdict())))
+            .filter_map(|probe| Some((*probe, judge(probe)?.verdict())))
             .collect();
-        self.round = self.round.wrapping_add(1);
+        // Each network takes one, so that no two of any run are the same.
+        let round = self.round;
+        let taken = u16::try_from(self.topology.networks().len()).unwrap_or(u16::MAX);
+        self.round = round.wrapping_add(taken);
         let seen = ask(
             &self.network,
             &self.topology,
             &self.ports,
             &expected,
             timeout,
-            self.round,
+            round,
             progress,
         )?;
         progress.end();
         let cells = expected.into_iter().zip(seen).map(|((probe, expected), seen)| {
             let judgement = (seen.verdict() != Some(expected))
-                .then(|| probe.flow(hosts).map(|flow| self.enforcement.judge(&flow)))
+                .then(|| judge(&probe))
                 .flatten();
             Cell {
                 probe,
@@ -254,18 +294,12 @@ impl Changes {
                     (Observation::Broken(text), _) => format!(", but the wire: {text}"),
                     (_, false) => ", but the wire says otherwise".to_owned(),
                 };
-                format!(
-                    "{} {} -> {} {} {}{wire}",
-                    if cell.expected.is_allow() {
-                        "now allowed"
-                    } else {
-                        "now denied "
-                    },
-                    self.grid.host_id(cell.probe.source),
-                    self.grid.host_id(cell.probe.destination),
-                    crate::grid::traffic(cell.probe.protocol, cell.probe.port),
-                    crate::grid::name_of(cell.probe.family),
-                )
+                let verdict = if cell.expected.is_allow() {
+                    "now allowed"
+                } else {
+                    "now denied "
+                };
+                format!("{verdict} {}{wire}", cell.probe.describe(self.grid.hosts()))
             })
             .collect()
     }

@@ -1,6 +1,7 @@
 //! Pods as local network namespaces, enforced and probed with real packets.
 
 mod access;
+mod attached;
 mod control;
 mod error;
 mod expectation;
@@ -10,11 +11,13 @@ mod keeper;
 mod lab;
 mod loaded;
 mod network;
+mod place;
 mod policies;
 mod ports;
 mod probe;
 mod progress;
 mod report;
+mod separation;
 mod servers;
 mod session;
 mod topology;
@@ -29,10 +32,11 @@ pub use keeper::{Claim, Load, probe};
 pub use lab::{Changes, Compile, Enforcement, Lab, Shape};
 pub use network::Network;
 pub use picket_linux::leave_terminal;
+pub use place::{Host, HostKind, Place};
 pub use policies::{Layout, compile};
 pub use ports::Ports;
 pub use probe::{Observation, Probe, all_pairs, ask};
 pub use progress::Progress;
 pub use report::{report, status};
 pub use servers::Servers;
-pub use topology::{Host, HostKind, Place, Topology, TopologyError};
+pub use topology::{Cable, Topology, TopologyError};

@@ -5,16 +5,21 @@
 //!
 //! ```text
 //! pod eth0 ─── p1 node up ─── h1 fabric h9 ─── eth0 external
+//!     net1 ─── h1 network h2 ─── net1 another pod
 //! ```
+//!
+//! A secondary network is a router of its own, to which every interface on it has a cable. Networks may use the same
+//! addresses, so each interface of a pod has its own routing table: see [`crate::separation`].
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use picket_linux::{CableEnd, Netlink, NetworkNamespace, Route};
+use picket_linux::{CableEnd, Netlink, NetworkNamespace, Route, RouteTable};
 use picket_net::Family;
 
 use crate::progress::Progress;
-use crate::{Error, Place, Topology};
+use crate::separation::{separate, table_of};
+use crate::{Cable, Error, Place, Topology};
 
 /// What the router's end of every cable is called on the wire. A node is both a router and a host of the fabric, and
 /// answers no ARP request that comes from one of its own addresses: so the fabric has another one.
@@ -45,7 +50,7 @@ const ROUTER_SETTINGS: [(&str, &str); 2] = [("ipv4/ip_forward", "1"), ("ipv6/con
 pub struct Network {
     namespaces: BTreeMap<Place, NetworkNamespace>,
     routers: BTreeMap<Place, Router>,
-    cables: BTreeMap<Place, Cable>,
+    cables: BTreeMap<Place, Vec<Laid>>,
 }
 
 /// A namespace that forwards.
@@ -56,13 +61,12 @@ struct Router {
     next: u32,
 }
 
-/// How a place hangs on a router.
+/// A cable that has been laid.
 #[derive(Debug)]
-struct Cable {
-    router: Place,
+struct Laid {
+    cable: Cable,
     /// The name of the router's end.
     end: String,
-    addresses: Vec<IpAddr>,
 }
 
 impl Network {
@@ -88,15 +92,15 @@ impl Network {
     pub fn change(&mut self, topology: &Topology, progress: &Progress) -> Result<Vec<Place>, Error> {
         let places = topology.places();
         progress.begin("building namespaces", places.len());
-        let kept = |place: &Place, cable: &Cable| {
-            topology.router_of(place).as_ref() == Some(&cable.router)
-                && topology.addresses_of(place) == cable.addresses
+        let kept = |place: &Place| {
+            let laid = self.cables.get(place).into_iter().flatten();
+            topology.cables_of(place).iter().eq(laid.map(|laid| &laid.cable))
         };
         let gone: Vec<Place> = self
-            .cables
-            .iter()
-            .filter(|(place, cable)| !places.contains(*place) || !kept(place, cable))
-            .map(|(place, _)| place.clone())
+            .namespaces
+            .keys()
+            .filter(|place| !places.contains(*place) || !kept(place))
+            .cloned()
             .collect();
         for place in &gone {
             self.remove(place)?;
@@ -105,9 +109,10 @@ impl Network {
         for place in places {
             if !self.namespaces.contains_key(&place) {
                 self.create(&place)?;
-                if let Some(router) = topology.router_of(&place) {
-                    self.attach(topology, &place, router)?;
+                for (position, cable) in topology.cables_of(&place).into_iter().enumerate() {
+                    self.attach(topology, &place, cable, table_of(position))?;
                 }
+                self.separate(topology, &place)?;
                 new.push(place);
             }
             progress.advance(1);
@@ -132,7 +137,7 @@ impl Network {
 
     /// How many cables there are.
     pub fn cables(&self) -> usize {
-        self.cables.len()
+        self.cables.values().map(Vec::len).sum()
     }
 
     fn create(&mut self, place: &Place) -> Result<(), Error> {
@@ -140,7 +145,7 @@ impl Network {
         namespace.set(&SETTINGS)?;
         let mut netlink = Netlink::open(&namespace)?;
         netlink.set_up("lo")?;
-        if matches!(place, Place::Fabric | Place::Node(_)) {
+        if matches!(place, Place::Fabric | Place::Network(_) | Place::Node(_)) {
             namespace.set(&ROUTER_SETTINGS)?;
             self.routers.insert(place.clone(), Router { netlink, next: 1 });
         }
@@ -149,95 +154,80 @@ impl Network {
     }
 
     fn remove(&mut self, place: &Place) -> Result<(), Error> {
-        if let Some(cable) = self.cables.remove(place)
-            && let Some(router) = self.routers.get_mut(&cable.router)
-        {
-            router.netlink.delete(&cable.end)?;
+        for Laid { cable, end } in self.cables.remove(place).unwrap_or_default() {
+            if let Some(router) = self.routers.get_mut(&cable.router) {
+                router.netlink.delete(&end)?;
+            }
         }
         self.routers.remove(place);
         self.namespaces.remove(place);
         // What hung on it is cut off with it.
+        let hangs = |laid: &Vec<Laid>| laid.iter().any(|laid| laid.cable.router == *place);
         let orphans: Vec<Place> = self
             .cables
             .iter()
-            .filter(|(_, cable)| cable.router == *place)
+            .filter(|(_, laid)| hangs(laid))
             .map(|(place, _)| place.clone())
             .collect();
-        for orphan in orphans {
-            self.cables.remove(&orphan);
-            self.namespaces.remove(&orphan);
-        }
-        Ok(())
+        orphans.iter().try_for_each(|orphan| self.remove(orphan))
     }
 
-    /// Lays a cable from `router` to `place`, gives `place` its addresses and both ends their routes.
-    fn attach(&mut self, topology: &Topology, place: &Place, at: Place) -> Result<(), Error> {
-        let addresses = topology.addresses_of(place);
+    /// Lays `cable` to `place`, gives `place` its addresses and both ends their routes, in `table` that of `place`.
+    fn attach(
+        &mut self,
+        topology: &Topology,
+        place: &Place,
+        cable: Cable,
+        table: RouteTable,
+    ) -> Result<(), Error> {
+        let at = cable.router.clone();
         let own = topology.addresses_of(&at);
-        let namespace = self
-            .namespaces
-            .get(place)
-            .ok_or_else(|| Error::NoSuchPlace(Box::new(place.clone())))?;
-        let interface = if matches!(place, Place::Node(_)) {
-            "up"
-        } else {
-            "eth0"
+        let no_such = |place: &Place| Error::NoSuchPlace(Box::new(place.clone()));
+        let namespace = self.namespaces.get(place).ok_or_else(|| no_such(place))?;
+        let router = self.routers.get_mut(&at).ok_or_else(|| no_such(&at))?;
+        let (prefix, gateway) = match at {
+            Place::Node(_) => ("p", NODE_V4),
+            _ => ("h", FABRIC_V4),
         };
-        let router = self
-            .routers
-            .get_mut(&at)
-            .ok_or_else(|| Error::NoSuchPlace(Box::new(at.clone())))?;
-        let end = format!("{}{}", if at == Place::Fabric { "h" } else { "p" }, router.next);
+        let end = format!("{prefix}{}", router.next);
         router.next += 1;
         let index = FIRST_INDEX + router.next;
-        router.netlink.create_cable(&end, index, interface, namespace)?;
-        let gateway = if at == Place::Fabric { FABRIC_V4 } else { NODE_V4 };
-        router.netlink.add_address(&end, gateway, 32)?;
-        router.netlink.add_address(&end, GATEWAY_V6, 64)?;
-        router.netlink.set_up(&end)?;
+        let router = &mut router.netlink;
+        router.create_cable(&end, index, &cable.interface, namespace)?;
+        router.add_address(&end, gateway, 32)?;
+        router.add_address(&end, GATEWAY_V6, 64)?;
+        router.set_up(&end)?;
         // The kernel bounds how many neighbours all namespaces together may learn; these it need not learn.
-        for address in addresses.iter().copied().chain([HOST_V6]) {
-            router
-                .netlink
-                .set_neighbour(&end, address, CableEnd::There(index))?;
+        for address in cable.addresses.iter().copied().chain([HOST_V6]) {
+            router.set_neighbour(&end, address, CableEnd::There(index))?;
         }
-
-        let mut host = Netlink::open(namespace)?;
-        host.add_address(interface, HOST_V6, 64)?;
-        for &address in &addresses {
-            host.add_address(interface, address, if address.is_ipv4() { 32 } else { 128 })?;
-        }
-        host.set_up(interface)?;
-        for address in [gateway, GATEWAY_V6] {
-            host.set_neighbour(interface, address, CableEnd::Here(index))?;
-        }
-        for family in Family::BOTH {
-            let source = first_of(&addresses, family);
-            if source.is_some() {
-                host.set_route(&default_route(family, gateway, interface, source))?;
-            }
-        }
-        for &address in &addresses {
+        for &address in &cable.addresses {
             let source = first_of(&own, Family::of(address));
-            router.netlink.set_route(&route(address, None, &end, source))?;
+            router.set_route(&route(address, None, &end, source))?;
         }
-        self.cables.insert(
-            place.clone(),
-            Cable {
-                router: at.clone(),
-                end,
-                addresses: addresses.clone(),
-            },
-        );
+        let host = (namespace, table);
+        connect(host, &cable, gateway, index)?;
+        let addresses = cable.addresses.clone();
+        let laid = Laid { cable, end };
+        self.cables.entry(place.clone()).or_default().push(laid);
         if let Place::Node(_) = at {
             self.announce(&at, &own, &addresses)?;
         }
         Ok(())
     }
 
+    /// Gives every interface of a pod on several networks its own routes.
+    fn separate(&self, topology: &Topology, place: &Place) -> Result<(), Error> {
+        if topology.attachments_of(place).is_empty() {
+            return Ok(());
+        }
+        separate(self.namespace(place)?, &topology.cables_of(place))
+    }
+
     /// Tells the fabric that pods with these addresses are behind `node`.
     fn announce(&mut self, node: &Place, own: &[IpAddr], addresses: &[IpAddr]) -> Result<(), Error> {
-        let Some(end) = self.cables.get(node).map(|cable| cable.end.clone()) else {
+        let uplink = self.cables.get(node).and_then(|laid| laid.first());
+        let Some(end) = uplink.map(|laid| laid.end.clone()) else {
             return Ok(());
         };
         let Some(fabric) = self.routers.get_mut(&Place::Fabric) else {
@@ -254,6 +244,33 @@ impl Network {
     }
 }
 
+/// Sets up the host's end of `cable`, whose router has the address `gateway` and whose other end the number `index`.
+fn connect(
+    (namespace, table): (&NetworkNamespace, RouteTable),
+    cable: &Cable,
+    gateway: IpAddr,
+    index: u32,
+) -> Result<(), Error> {
+    let interface = cable.interface.as_str();
+    let mut host = Netlink::open(namespace)?;
+    host.add_address(interface, HOST_V6, 64)?;
+    for &address in &cable.addresses {
+        host.add_address(interface, address, if address.is_ipv4() { 32 } else { 128 })?;
+    }
+    host.set_up(interface)?;
+    for address in [gateway, GATEWAY_V6] {
+        host.set_neighbour(interface, address, CableEnd::Here(index))?;
+    }
+    for family in Family::BOTH {
+        let source = first_of(&cable.addresses, family);
+        if source.is_some() {
+            let route = default_route(family, gateway, interface, source);
+            host.set_route(&Route { table, ..route })?;
+        }
+    }
+    Ok(())
+}
+
 fn first_of(addresses: &[IpAddr], family: Family) -> Option<IpAddr> {
     addresses
         .iter()
@@ -263,6 +280,7 @@ fn first_of(addresses: &[IpAddr], family: Family) -> Option<IpAddr> {
 
 fn route(to: IpAddr, gateway: Option<IpAddr>, interface: &str, source: Option<IpAddr>) -> Route {
     Route {
+        table: RouteTable::MAIN,
         destination: (to, if to.is_ipv4() { 32 } else { 128 }),
         gateway,
         interface: interface.to_owned(),
@@ -276,6 +294,7 @@ fn default_route(family: Family, gateway_v4: IpAddr, interface: &str, source: Op
         Family::Ipv6 => (IpAddr::V6(Ipv6Addr::UNSPECIFIED), GATEWAY_V6),
     };
     Route {
+        table: RouteTable::MAIN,
         destination: (any, 0),
         gateway: Some(gateway),
         interface: interface.to_owned(),

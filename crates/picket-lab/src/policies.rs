@@ -4,10 +4,14 @@ use std::collections::BTreeMap;
 
 use picket_cluster::{Flow, Judgement, Semantics, Snapshot};
 use picket_engine::Engine;
+use picket_net::AddressSet;
 use picket_nftables::model::{InterfaceName, Table};
 use picket_nftables::print;
-use picket_nftables::render::{documented, indexed};
+use picket_nftables::render::documented::{self, PodView};
+use picket_nftables::render::indexed;
+use picket_policy::{NetworkName, ObjectRef};
 
+use crate::topology::CLUSTER_INTERFACE;
 use crate::{Compile, Enforcement, Error, Place, Topology};
 
 /// Where and how policies are enforced.
@@ -24,29 +28,45 @@ pub enum Layout {
 pub fn compile(layout: Layout, semantics: &Semantics) -> Compile {
     let semantics = semantics.clone();
     Box::new(move |snapshot: &Snapshot| {
+        let networks = snapshot.attached_networks().into_keys();
         Ok(Box::new(Policies {
-            engine: Engine::compile(snapshot, semantics.clone()),
+            cluster: Engine::compile(snapshot, semantics.clone()),
+            networks: networks
+                .map(|network| {
+                    let engine = Engine::compile(&snapshot.on(network), semantics.clone());
+                    (network.clone(), engine)
+                })
+                .collect(),
+            nowhere: Engine::new(semantics.clone()),
             layout,
         }))
     })
 }
 
 struct Policies {
-    engine: Engine,
+    /// The cluster network.
+    cluster: Engine,
+    networks: BTreeMap<NetworkName, Engine>,
+    /// A network that nothing is on.
+    nowhere: Engine,
     layout: Layout,
 }
 
 impl Enforcement for Policies {
-    fn judge(&self, flow: &Flow) -> Judgement {
-        self.engine.program().judge(flow)
+    fn judge(&self, network: Option<&NetworkName>, flow: &Flow) -> Judgement {
+        let engine = match network {
+            None => &self.cluster,
+            Some(network) => self.networks.get(network).unwrap_or(&self.nowhere),
+        };
+        engine.program().judge(flow)
     }
 
     fn rulesets(&self, topology: &Topology) -> Result<BTreeMap<Place, String>, Error> {
-        let enforcing = topology.places().into_iter().filter(|place| {
-            matches!(
-                (self.layout, place),
-                (Layout::Indexed, Place::Node(_)) | (Layout::Documented, Place::Pod(_))
-            )
+        // No node sees what goes over secondary networks: each pod enforces that itself.
+        let enforcing = topology.places().into_iter().filter(|place| match place {
+            Place::Node(_) => self.layout == Layout::Indexed,
+            Place::Pod(_) => self.layout == Layout::Documented || !topology.attachments_of(place).is_empty(),
+            Place::Fabric | Place::Network(_) | Place::External(..) => false,
         });
         enforcing
             .map(|place| {
@@ -62,26 +82,45 @@ impl Enforcement for Policies {
 
 impl Policies {
     fn table(&self, place: &Place) -> Result<Table, String> {
-        let program = self.engine.program();
         match place {
-            Place::Node(name) => indexed::render(program, Some(name)).map_err(|error| error.to_string()),
-            Place::Pod(pod) => {
-                let interface =
-                    InterfaceName::new("eth0").ok_or_else(|| "`eth0` is no interface".to_owned())?;
-                let view = documented::PodView::of(program, pod, &interface)
-                    .ok_or_else(|| "the engine does not know the pod".to_owned())?;
-                let semantics = program.semantics();
-                let options = documented::Options {
-                    accept_icmp: semantics.accept_icmp,
-                    accept_icmpv6: semantics.accept_icmpv6,
-                    custom: Vec::new(),
-                };
-                // What the layout cannot say it narrows, and then the grid shows it.
-                let (table, _narrowed) =
-                    documented::render(&view, &options).map_err(|error| error.to_string())?;
-                Ok(table)
+            Place::Node(name) => {
+                indexed::render(self.cluster.program(), Some(name)).map_err(|error| error.to_string())
             }
-            Place::Fabric | Place::External(_) => Err("nothing is enforced there".to_owned()),
+            Place::Pod(pod) => self.table_of_pod(pod),
+            Place::Fabric | Place::Network(_) | Place::External(..) => {
+                Err("nothing is enforced there".to_owned())
+            }
         }
+    }
+
+    fn table_of_pod(&self, pod: &ObjectRef) -> Result<Table, String> {
+        let mut view = match self.layout {
+            // Its node enforces what policies say of the cluster network.
+            Layout::Indexed => PodView {
+                pod: pod.clone(),
+                interfaces: Vec::new(),
+                own_node: AddressSet::default(),
+                policies: Vec::new(),
+            },
+            Layout::Documented => {
+                let interface = InterfaceName::new(&CLUSTER_INTERFACE)
+                    .ok_or_else(|| format!("`{CLUSTER_INTERFACE}` is no interface"))?;
+                PodView::of(self.cluster.program(), pod, &interface)
+                    .ok_or_else(|| "the engine does not know the pod".to_owned())?
+            }
+        };
+        for network in self.networks.values() {
+            let attached = view.attach(network.program());
+            attached.map_err(|name| format!("`{name}` cannot be the name of an interface"))?;
+        }
+        let semantics = self.cluster.program().semantics();
+        let options = documented::Options {
+            accept_icmp: semantics.accept_icmp,
+            accept_icmpv6: semantics.accept_icmpv6,
+            custom: Vec::new(),
+        };
+        // What the layout cannot say it narrows, and then the grid shows it.
+        let (table, _narrowed) = documented::render(&view, &options).map_err(|error| error.to_string())?;
+        Ok(table)
     }
 }

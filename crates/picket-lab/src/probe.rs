@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use picket_cluster::{Flow, Verdict};
 use picket_net::{Family, Protocol};
+use picket_policy::NetworkName;
 
 use crate::progress::Progress;
 use crate::session::{Pace, Session};
@@ -28,6 +29,26 @@ pub struct Probe {
 }
 
 impl Probe {
+    /// The secondary network that it is on; `None` for the cluster network.
+    pub fn network<'a>(&self, hosts: &'a [Host]) -> Option<&'a NetworkName> {
+        hosts.get(self.source)?.network.as_ref()
+    }
+
+    /// What it is about, as in `a -> b 80/TCP IPv4`, followed by its network unless that is the cluster network.
+    pub(crate) fn describe(&self, hosts: &[Host]) -> String {
+        let label = |index: usize| hosts.get(index).map(Host::label).unwrap_or_default();
+        let on = self
+            .network(hosts)
+            .map_or(String::new(), |network| format!(" on {network}"));
+        format!(
+            "{} -> {} {} {}{on}",
+            label(self.source),
+            label(self.destination),
+            crate::grid::traffic(self.protocol, self.port),
+            crate::grid::name_of(self.family),
+        )
+    }
+
     /// The flow it opens; `None` when a host is not there or has no address of the family.
     pub fn flow(&self, hosts: &[Host]) -> Option<Flow> {
         Some(Flow {
@@ -64,14 +85,17 @@ impl Observation {
     }
 }
 
-/// Every ordered pair of hosts with every protocol, port and family, but for pairs that share a namespace and pairs
-/// that policies never judge: both ends outside the cluster.
+/// Every ordered pair of hosts of one network with every protocol, port and family, but for pairs that share a namespace
+/// and pairs that policies never judge: both ends outside the cluster.
 pub fn all_pairs(topology: &Topology, ports: &Ports) -> Vec<Probe> {
     let hosts = &topology.hosts;
     let mut probes = Vec::new();
     for (source, from) in hosts.iter().enumerate() {
         for (destination, to) in hosts.iter().enumerate() {
-            if from.place == to.place || (from.kind == HostKind::External && to.kind == HostKind::External) {
+            if from.network != to.network
+                || from.place == to.place
+                || (from.kind == HostKind::External && to.kind == HostKind::External)
+            {
                 continue;
             }
             for family in Family::BOTH {
@@ -101,8 +125,8 @@ pub fn all_pairs(topology: &Topology, ports: &Ports) -> Vec<Probe> {
 /// Asks every probe and returns what the wire said, in the same order. The servers must be running.
 ///
 /// `expected` sets the pace and decides which silences are doubted; it never turns one answer into another. `timeout`
-/// is how long a probe waits for its answer, over two attempts; `round` tells apart runs in one network, so that no
-/// connection of an earlier run counts as established in this one.
+/// is how long a probe waits for its answer, over two attempts; `round` tells apart runs, so that no
+/// connection of an earlier run counts as established in this one: each run uses up one for each network.
 ///
 /// # Errors
 /// [`Error::Kernel`] when sockets cannot be made.

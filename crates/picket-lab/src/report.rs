@@ -1,7 +1,7 @@
 //! What a lab says about itself and about what it saw.
 
 use crate::control::Response;
-use crate::{Expectation, Grid, Lab, Outcome, Place, check_expectations};
+use crate::{Expectation, Grid, Host, HostKind, Lab, Outcome, Place, check_expectations};
 
 /// What the lab is, by everything that was made for it.
 pub fn status(name: &str, lab: &Lab, inside: usize) -> Response {
@@ -12,13 +12,14 @@ pub fn status(name: &str, lab: &Lab, inside: usize) -> Response {
         .map(|place| {
             let names: Vec<&str> = hosts
                 .iter()
-                .filter(|host| host.place == *place)
+                .filter(|host| host.place == *place && is_main(host))
                 .map(|host| host.id.as_str())
                 .collect();
             serde_json::json!({
                 "place": place.to_string(),
                 "hosts": names,
                 "addresses": lab.topology().addresses_of(place),
+                "attachments": attachments_json(lab, place),
                 "router": lab.topology().router_of(place).map(|router| router.to_string()),
                 "ruleset": lab.enforced().any(|enforced| enforced == place),
             })
@@ -73,6 +74,25 @@ pub fn report(lab: &Lab, grid: &Grid, expectations: &[Expectation], colour: bool
     }
 }
 
+/// Whether a host is what its place is first of all: a pod is a host on every network that it is on.
+fn is_main(host: &Host) -> bool {
+    host.network.is_none() || host.kind == HostKind::External
+}
+
+fn attachments_json(lab: &Lab, place: &Place) -> Vec<serde_json::Value> {
+    let attachments = lab.topology().attachments_of(place);
+    attachments
+        .into_iter()
+        .map(|attachment| {
+            serde_json::json!({
+                "network": attachment.network.to_string(),
+                "interface": attachment.interface,
+                "addresses": attachment.addresses.iter().collect::<Vec<_>>(),
+            })
+        })
+        .collect()
+}
+
 fn describe(outcome: &Outcome) -> String {
     if outcome.probes == 0 {
         return format!(
@@ -106,11 +126,16 @@ fn place_line(lab: &Lab, place: &Place) -> String {
         .topology()
         .hosts
         .iter()
-        .filter(|host| host.place == *place && host.id != place.to_string())
+        .filter(|host| {
+            host.place == *place
+                && is_main(host)
+                && host.kind != HostKind::External
+                && host.id != place.to_string()
+        })
         .map(|host| host.id.as_str())
         .collect();
     let mut line = format!("  {place}");
-    if !addresses.is_empty() && *place != Place::Fabric && addresses != [place.to_string()] {
+    if !addresses.is_empty() && !matches!(place, Place::External(..)) {
         line += &format!("  {}", addresses.join(" "));
     }
     if let Some(router) = lab.topology().router_of(place) {
@@ -118,6 +143,11 @@ fn place_line(lab: &Lab, place: &Place) -> String {
     }
     if !guests.is_empty() {
         line += &format!("  with {}", guests.join(", "));
+    }
+    for attachment in lab.topology().attachments_of(place) {
+        let addresses: Vec<String> = attachment.addresses.iter().map(|own| own.to_string()).collect();
+        let (interface, network) = (&attachment.interface, &attachment.network);
+        line += &format!("  {interface} {} on network/{network}", addresses.join(" "));
     }
     line + "\n"
 }

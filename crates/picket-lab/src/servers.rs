@@ -1,6 +1,6 @@
 //! What answers probes: on every host a TCP listener and a UDP socket at each port, and SCTP through a raw socket.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::io::{ErrorKind, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener, UdpSocket};
 use std::os::fd::OwnedFd;
@@ -14,11 +14,11 @@ use picket_net::{Family, Protocol};
 use rustix::net::{RecvFlags, SendFlags, SocketAddrAny, recvfrom, sendto};
 
 use crate::wire::{Chunk, Sctp, payload};
-use crate::{Error, Network, Place, Ports, Topology};
+use crate::{Error, Host, Network, Place, Ports, Topology};
 
 /// Running servers; dropping them ends them.
 ///
-/// A TCP server writes one line, the [`Place`] it is in, and closes. A UDP server returns what it gets.
+/// A TCP server writes one line, the [`Place`] it is in (on a secondary network with `@` and the interface), and closes. A UDP server returns what it gets.
 #[derive(Debug)]
 pub struct Servers {
     stop: Option<UnixStream>,
@@ -46,12 +46,17 @@ impl Servers {
     /// [`Error::Kernel`], or [`Error::OpenFiles`] when there would be too many.
     pub fn start(network: &Network, topology: &Topology, ports: &Ports) -> Result<Self, Error> {
         let limit = picket_linux::raise_open_files_limit();
-        let addresses: BTreeSet<(&Place, IpAddr)> = topology
+        // Hosts that share a namespace share its addresses.
+        let ends: BTreeMap<End<'_>, String> = topology
             .hosts
             .iter()
-            .flat_map(|host| host.addresses.iter().map(move |address| (&host.place, address)))
+            .flat_map(|host| {
+                host.addresses
+                    .iter()
+                    .map(move |address| (end(host, address), host.greeting()))
+            })
             .collect();
-        let needed = addresses.len() * (ports.of(Protocol::TCP).len() + ports.of(Protocol::UDP).len() + 1);
+        let needed = ends.len() * (ports.of(Protocol::TCP).len() + ports.of(Protocol::UDP).len() + 1);
         if needed * 2 > limit {
             return Err(Error::OpenFiles {
                 needed: needed * 2,
@@ -59,9 +64,11 @@ impl Servers {
             });
         }
         let mut servers = Vec::new();
-        for (place, address) in addresses {
-            let name: Arc<str> = format!("{place}\n").into();
-            let opened = network.namespace(place)?.run(|| open(address, ports, &name))?;
+        for ((place, device, address), greeting) in ends {
+            let name: Arc<str> = format!("{greeting}\n").into();
+            let opened = network
+                .namespace(place)?
+                .run(|| open(address, device, ports, &name))?;
             servers.extend(opened?);
         }
         let files = servers.len();
@@ -112,17 +119,29 @@ impl Servers {
     }
 }
 
-fn open(address: IpAddr, ports: &Ports, name: &Arc<str>) -> Result<Vec<Server>, picket_linux::Error> {
+/// A namespace, the interface in it to which sockets are bound, and an address.
+type End<'a> = (&'a Place, Option<&'a str>, IpAddr);
+
+fn end(host: &Host, address: IpAddr) -> End<'_> {
+    (&host.place, host.interface.as_deref(), address)
+}
+
+fn open(
+    address: IpAddr,
+    device: Option<&str>,
+    ports: &Ports,
+    name: &Arc<str>,
+) -> Result<Vec<Server>, picket_linux::Error> {
     let mut servers = Vec::new();
     for port in ports.of(Protocol::TCP) {
-        let listener = once_free(|| listening_tcp(SocketAddr::new(address, *port)))?;
+        let listener = once_free(|| listening_tcp(SocketAddr::new(address, *port), device))?;
         servers.push(Server::Tcp(listener, Arc::clone(name)));
     }
     for port in ports.of(Protocol::UDP) {
-        let socket = once_free(|| udp(SocketAddr::new(address, *port)))?;
+        let socket = once_free(|| udp(SocketAddr::new(address, *port), device))?;
         servers.push(Server::Udp(socket));
     }
-    servers.push(Server::Sctp(raw_sctp(address)?, Family::of(address)));
+    servers.push(Server::Sctp(raw_sctp(address, device)?, Family::of(address)));
     Ok(servers)
 }
 

@@ -11,6 +11,7 @@ use picket_linux::{
     Epoll, Interest, icmp_socket, pending_connect, raise_open_files_limit, raw_sctp, starting_tcp, udp,
 };
 use picket_net::{Family, Protocol};
+use picket_policy::NetworkName;
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, recvfrom, sendto};
 
@@ -32,9 +33,19 @@ pub(crate) struct Pace {
 /// The sockets from which one address of one place sends everything but TCP.
 struct Sender {
     family: Family,
+    mark: Mark,
     udp: UdpSocket,
     sctp: OwnedFd,
     icmp: OwnedFd,
+}
+
+/// What is in the packets of one network and in none of another's: connection tracking in a pod does not tell networks
+/// apart that use the same addresses, and would take packets of one for answers on the other.
+#[derive(Clone, Copy, Debug)]
+struct Mark {
+    source_port: u16,
+    /// That of ICMP echo requests.
+    identifier: u16,
 }
 
 /// A TCP connection under way.
@@ -50,7 +61,7 @@ pub(crate) struct Session<'a> {
     probes: &'a [(Probe, Verdict)],
     epoll: Epoll,
     senders: Vec<Sender>,
-    sender_of: BTreeMap<(&'a Place, IpAddr), usize>,
+    sender_of: BTreeMap<(&'a Place, Option<&'a str>, IpAddr), usize>,
     connections: BTreeMap<usize, Connection>,
     /// TCP connections that may be open at once.
     budget: usize,
@@ -59,8 +70,7 @@ pub(crate) struct Session<'a> {
     stalled: BTreeSet<usize>,
     /// Probes under way that should be answered.
     hopeful: usize,
-    round: u16,
-    source_port: u16,
+    marks: BTreeMap<Option<NetworkName>, Mark>,
 }
 
 /// Files for everything that is not a probe: listeners, namespaces, the terminal.
@@ -78,10 +88,6 @@ impl<'a> Session<'a> {
         probes: &'a [(Probe, Verdict)],
         round: u16,
     ) -> Result<Self, Error> {
-        let source_port = (0..20_000u16)
-            .map(|step| 40_000 + (round.wrapping_add(step)) % 20_000)
-            .find(|port| !ports.any_has(*port))
-            .unwrap_or(60_000);
         let limit = raise_open_files_limit();
         let mut session = Self {
             network,
@@ -95,8 +101,7 @@ impl<'a> Session<'a> {
             seen: vec![None; probes.len()],
             stalled: BTreeSet::new(),
             hopeful: 0,
-            round,
-            source_port,
+            marks: marks(topology.networks(), ports, round),
         };
         for (probe, _) in probes {
             session.open_sender(probe)?;
@@ -203,13 +208,14 @@ impl<'a> Session<'a> {
         let Some(first) = begun.first().and_then(|(index, ..)| self.probes.get(*index)) else {
             return Ok(());
         };
-        let Some(place) = self.hosts.get(first.0.source).map(|host| &host.place) else {
+        let Some(host) = self.hosts.get(first.0.source) else {
             return Ok(());
         };
-        let streams = self.network.namespace(place)?.run(|| {
+        let device = host.interface.as_deref();
+        let streams = self.network.namespace(&host.place)?.run(|| {
             begun
                 .into_iter()
-                .map(|(index, from, to)| (index, starting_tcp(from, to)))
+                .map(|(index, from, to)| (index, starting_tcp(from, device, to)))
                 .collect::<Vec<_>>()
         })?;
         for (index, stream) in streams {
@@ -232,8 +238,9 @@ impl<'a> Session<'a> {
 
     /// Sends one packet; `None` when an answer can be waited for.
     fn send_datagram(&self, index: usize, probe: &Probe, from: IpAddr, to: IpAddr) -> Option<Observation> {
-        let place = &self.hosts.get(probe.source)?.place;
-        let sender = self.senders.get(*self.sender_of.get(&(place, from))?)?;
+        let host = self.hosts.get(probe.source)?;
+        let key = (&host.place, host.interface.as_deref(), from);
+        let sender = self.senders.get(*self.sender_of.get(&key)?)?;
         let nonce = u32::try_from(index).ok()?;
         let host = SocketAddr::new(to, 0);
         let sent = match probe.protocol {
@@ -245,7 +252,7 @@ impl<'a> Session<'a> {
             ),
             Protocol::SCTP => {
                 let init = Sctp {
-                    source_port: self.source_port,
+                    source_port: sender.mark.source_port,
                     destination_port: probe.port,
                     verification_tag: 0,
                     chunk: Chunk::Init { tag: nonce + 1 },
@@ -253,7 +260,7 @@ impl<'a> Session<'a> {
                 sendto(&sender.sctp, &init.encode(), SendFlags::empty(), &host)
             }
             _ => {
-                let request = echo_request(sender.family, self.round, 0, nonce);
+                let request = echo_request(sender.family, sender.mark.identifier, 0, nonce);
                 sendto(&sender.icmp, &request, SendFlags::empty(), &host)
             }
         };
@@ -291,7 +298,7 @@ impl<'a> Session<'a> {
             let Some(sender) = self.senders.get(sender) else {
                 return;
             };
-            let family = sender.family;
+            let (family, mark) = (sender.family, sender.mark);
             let received = match kind {
                 0 => recvfrom(&sender.udp, &mut buffer, RecvFlags::empty()),
                 1 => recvfrom(&sender.sctp, &mut buffer, RecvFlags::empty()),
@@ -307,7 +314,7 @@ impl<'a> Session<'a> {
                         Chunk::InitAck { .. } => packet.verification_tag.checked_sub(1),
                         Chunk::Init { .. } => None,
                     }),
-                _ => payload(family, bytes).and_then(|message| echo_reply(family, message, self.round)),
+                _ => payload(family, bytes).and_then(|message| echo_reply(family, message, mark.identifier)),
             };
             let from = from.and_then(host_of).map(|from| from.ip());
             if let (Some(index), Some(from)) = (nonce.and_then(|nonce| usize::try_from(nonce).ok()), from) {
@@ -356,7 +363,7 @@ impl<'a> Session<'a> {
                     .get(index)
                     .and_then(|(probe, _)| self.hosts.get(probe.destination));
                 match expected {
-                    Some(host) if host.place.to_string() == line => Observation::Answered,
+                    Some(host) if host.greeting() == line => Observation::Answered,
                     _ => Observation::Broken(format!("`{line}` answered instead")),
                 }
             }
@@ -425,29 +432,58 @@ impl<'a> Session<'a> {
         let Some(address) = host.addresses.of(probe.family) else {
             return Ok(());
         };
-        if self.sender_of.contains_key(&(&host.place, address)) {
+        let device = host.interface.as_deref();
+        let key = (&host.place, device, address);
+        if self.sender_of.contains_key(&key) {
             return Ok(());
         }
-        let port = self.source_port;
+        let Some(&mark) = self.marks.get(&host.network) else {
+            return Ok(());
+        };
+        let port = mark.source_port;
         let sender =
             self.network
                 .namespace(&host.place)?
                 .run(|| -> Result<Sender, picket_linux::Error> {
                     Ok(Sender {
                         family: probe.family,
-                        udp: udp(SocketAddr::new(address, port))?,
-                        sctp: raw_sctp(address)?,
-                        icmp: icmp_socket(address)?,
+                        mark,
+                        udp: udp(SocketAddr::new(address, port), device)?,
+                        sctp: raw_sctp(address, device)?,
+                        icmp: icmp_socket(address, device)?,
                     })
                 })??;
         let token = u64::try_from(self.senders.len() * KINDS).unwrap_or(u64::MAX);
         self.epoll.add(&sender.udp, token, Interest::Read)?;
         self.epoll.add(&sender.sctp, token + 1, Interest::Read)?;
         self.epoll.add(&sender.icmp, token + 2, Interest::Read)?;
-        self.sender_of.insert((&host.place, address), self.senders.len());
+        self.sender_of.insert(key, self.senders.len());
         self.senders.push(sender);
         Ok(())
     }
+}
+
+/// The mark of each network. Those of another round are different, unless there were very many.
+fn marks(
+    networks: BTreeSet<Option<NetworkName>>,
+    ports: &Ports,
+    round: u16,
+) -> BTreeMap<Option<NetworkName>, Mark> {
+    let source_ports = (0..20_000u16)
+        .map(|step| 40_000 + (round.wrapping_add(step)) % 20_000)
+        .filter(|port| !ports.any_has(*port));
+    let identifiers = (0..=u16::MAX).map(|step| round.wrapping_add(step));
+    networks
+        .into_iter()
+        .zip(source_ports.zip(identifiers))
+        .map(|(network, (source_port, identifier))| {
+            let mark = Mark {
+                source_port,
+                identifier,
+            };
+            (network, mark)
+        })
+        .collect()
 }
 
 /// An error with what it came from.

@@ -1,16 +1,16 @@
 //! What the lab will build, planned from a snapshot: nodes, hosts and their addresses. Pure.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 
-use picket_cluster::{Addresses, Endpoint, Node, Snapshot};
+use picket_cluster::{Addresses, Attachment, Endpoint, Node, Snapshot};
 use picket_net::Family;
-use picket_policy::{Labels, ObjectRef};
+use picket_policy::{Labels, NetworkName};
 use smol_str::{SmolStr, format_smolstr};
 
-use crate::external;
+use crate::attached::{attached_hosts, check_interfaces};
+use crate::{Host, HostKind, Place, external};
 
 /// Where lab nodes get addresses that the snapshot does not give: IPv4 from 198.19.255.0/24 and, with more nodes than
 /// that holds, the networks before it.
@@ -18,75 +18,10 @@ const NODE_V4: u32 = 0xc613_ff00;
 /// The same for IPv6: 2001:2:0:ffff::/64.
 const NODE_V6: u128 = 0x2001_0002_0000_ffff_0000_0000_0000_0000;
 
-/// A network namespace of the lab.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Place {
-    /// The router between nodes and external hosts.
-    Fabric,
-    /// A node; hostNetwork pods live here too.
-    Node(SmolStr),
-    /// A pod.
-    Pod(ObjectRef),
-    /// A host outside the cluster, by its address.
-    External(IpAddr),
-}
-
-impl fmt::Display for Place {
-    /// `fabric`, `node/NAME`, `NAMESPACE/NAME` of a pod, or an address.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Fabric => f.write_str("fabric"),
-            Self::Node(name) => write!(f, "node/{name}"),
-            Self::Pod(object) if object.kind == "Pod" => write!(f, "{}/{}", object.namespace, object.name),
-            Self::Pod(object) => write!(f, "{}/{}/{}", object.namespace, object.kind, object.name),
-            Self::External(address) => write!(f, "{address}"),
-        }
-    }
-}
-
-/// What a host stands for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum HostKind {
-    /// A pod.
-    Pod,
-    /// A workload that stands for its pods; the lab builds one of them.
-    Workload,
-    /// A node.
-    Node,
-    /// An address outside the cluster.
-    External,
-}
-
-/// Something that sends and answers probes.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Host {
-    /// What it stands for.
-    pub kind: HostKind,
-    /// Its name, unique in the lab: `namespace/name`, `namespace/Kind/name`, `node/name`, or an address.
-    pub id: String,
-    /// The namespace it is in.
-    pub place: Place,
-    /// The addresses it sends from and answers at.
-    pub addresses: Addresses,
-    /// What policies know it as; a node's address is that of `addresses`.
-    object: Endpoint,
-}
-
-impl Host {
-    /// What policies know it as when it uses `family`; `None` when it has no such address.
-    pub fn endpoint(&self, family: Family) -> Option<Endpoint> {
-        let address = self.addresses.of(family)?;
-        Some(match &self.object {
-            Endpoint::Node { name, .. } => Endpoint::Node {
-                name: name.clone(),
-                address,
-            },
-            Endpoint::External(_) => Endpoint::External(address),
-            pod @ Endpoint::Pod(_) => pod.clone(),
-        })
-    }
-}
+/// The interface of pods on the cluster network, and of external hosts.
+pub(crate) const CLUSTER_INTERFACE: SmolStr = SmolStr::new_static("eth0");
+/// The interface of nodes on the fabric.
+const UPLINK: SmolStr = SmolStr::new_static("up");
 
 /// A lab that has been planned and not built.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -94,8 +29,19 @@ pub struct Topology {
     /// The snapshot as the lab has it: every live pod is on a node, every node exists and has an address of each
     /// family in use. Verdicts and rulesets are those of this snapshot.
     pub snapshot: Snapshot,
-    /// Everything that is probed, ordered by kind and id.
+    /// Everything that is probed, ordered by network (the cluster network first), kind and id.
     pub hosts: Vec<Host>,
+}
+
+/// An interface of a place, and where it leads.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Cable {
+    /// The name of the interface.
+    pub interface: SmolStr,
+    /// The router at the other end.
+    pub router: Place,
+    /// The addresses of the interface, ascending.
+    pub addresses: Vec<IpAddr>,
 }
 
 /// Why a snapshot cannot become a lab.
@@ -114,6 +60,18 @@ pub enum TopologyError {
         /// The other.
         second: String,
     },
+    /// An interface that the pod cannot have besides the others.
+    #[error("`{pod}` cannot have the interface `{interface}` on network {network}: {problem}")]
+    Interface {
+        /// The pod.
+        pod: String,
+        /// The interface.
+        interface: SmolStr,
+        /// The network.
+        network: NetworkName,
+        /// Why not.
+        problem: &'static str,
+    },
     /// An address that no interface can have.
     #[error("`{host}` has the address {address}, which no interface can have")]
     UnusableAddress {
@@ -126,14 +84,15 @@ pub enum TopologyError {
 
 impl Topology {
     /// Plans a lab of `snapshot`. Pods without a node are spread over `spread` lab nodes (at least one). Addresses of
-    /// `outside` that belong to nothing in the cluster become external hosts, besides those that policies call for.
+    /// `outside` that belong to nothing on their network become external hosts of it, besides those that policies call
+    /// for.
     ///
     /// # Errors
     /// See [`TopologyError`].
     pub fn plan(
         snapshot: &Snapshot,
         spread: usize,
-        outside: &BTreeSet<IpAddr>,
+        outside: &BTreeSet<(Option<NetworkName>, IpAddr)>,
     ) -> Result<Self, TopologyError> {
         let mut snapshot = snapshot.clone();
         snapshot
@@ -144,21 +103,14 @@ impl Topology {
         }
         place_pods(&mut snapshot, spread.max(1));
         address_nodes(&mut snapshot);
-        let mut hosts = cluster_hosts(&snapshot);
-        let mut addresses = external::representatives(&snapshot);
-        addresses.extend(outside);
-        for host in &hosts {
-            addresses.retain(|address| !host.addresses.iter().any(|own| own == *address));
+        check_interfaces(&snapshot)?;
+        let mut hosts = with_external(cluster_hosts(&snapshot), &snapshot, None, outside);
+        for network in snapshot.attached_networks().into_keys() {
+            let on = snapshot.on(network);
+            hosts.extend(with_external(attached_hosts(&on), &on, Some(network), outside));
         }
-        hosts.extend(addresses.into_iter().map(|address| Host {
-            kind: HostKind::External,
-            id: address.to_string(),
-            place: Place::External(address),
-            addresses: [address].into_iter().collect(),
-            object: Endpoint::External(address),
-        }));
         check_addresses(&hosts)?;
-        hosts.sort_by(|a, b| (a.kind, &a.id).cmp(&(b.kind, &b.id)));
+        hosts.sort_by(|a, b| (&a.network, a.kind, &a.id).cmp(&(&b.network, b.kind, &b.id)));
         Ok(Self { snapshot, hosts })
     }
 
@@ -170,7 +122,7 @@ impl Topology {
         &self,
         snapshot: &Snapshot,
         spread: usize,
-        outside: &BTreeSet<IpAddr>,
+        outside: &BTreeSet<(Option<NetworkName>, IpAddr)>,
     ) -> Result<Self, TopologyError> {
         let mut snapshot = snapshot.clone();
         for (object, pod) in &mut snapshot.pods {
@@ -191,11 +143,57 @@ impl Topology {
         Self::plan(&snapshot, spread, outside)
     }
 
-    /// Where the cable of `place` leads: pods hang on their node, all else on the fabric, the fabric on nothing.
+    /// The snapshot as a network sees it.
+    pub fn on(&self, network: Option<&NetworkName>) -> Snapshot {
+        match network {
+            Some(network) => self.snapshot.on(network),
+            None => self.snapshot.clone(),
+        }
+    }
+
+    /// The networks that hosts are on, the cluster network (`None`) first.
+    pub fn networks(&self) -> BTreeSet<Option<NetworkName>> {
+        self.hosts.iter().map(|host| host.network.clone()).collect()
+    }
+
+    /// Every cable of `place`, the one to its node or to the fabric first.
+    pub fn cables_of(&self, place: &Place) -> Vec<Cable> {
+        let main = self.router_of(place).map(|router| Cable {
+            interface: match place {
+                Place::Node(_) => UPLINK,
+                _ => CLUSTER_INTERFACE,
+            },
+            router,
+            addresses: self.addresses_of(place),
+        });
+        let attachments = self.attachments_of(place).into_iter().map(|attachment| Cable {
+            interface: attachment.interface.clone(),
+            router: Place::Network(attachment.network.clone()),
+            addresses: attachment.addresses.iter().collect(),
+        });
+        main.into_iter().chain(attachments).collect()
+    }
+
+    /// The interfaces of a pod on secondary networks, in the order in which they were added to it; of every other place
+    /// none.
+    pub fn attachments_of(&self, place: &Place) -> Vec<&Attachment> {
+        let Place::Pod(object) = place else {
+            return Vec::new();
+        };
+        let pod = self.snapshot.pods.get(object);
+        let attachments = pod.into_iter().flat_map(|pod| &pod.attachments);
+        attachments
+            .filter(|attachment| !attachment.addresses.is_empty())
+            .collect()
+    }
+
+    /// Where the first cable of `place` leads: pods hang on their node, external hosts of a secondary network on its
+    /// router, all else on the fabric, routers that are no nodes on nothing.
     pub fn router_of(&self, place: &Place) -> Option<Place> {
         match place {
-            Place::Fabric => None,
-            Place::Node(_) | Place::External(_) => Some(Place::Fabric),
+            Place::Fabric | Place::Network(_) => None,
+            Place::Node(_) | Place::External(None, _) => Some(Place::Fabric),
+            Place::External(Some(network), _) => Some(Place::Network(network.clone())),
             Place::Pod(object) => {
                 let node = self.snapshot.pods.get(object)?.node.clone()?;
                 Some(Place::Node(node))
@@ -203,11 +201,11 @@ impl Topology {
         }
     }
 
-    /// Every address of `place`, ascending.
+    /// Every address of `place` but those on interfaces of secondary networks, ascending.
     pub fn addresses_of(&self, place: &Place) -> Vec<IpAddr> {
         match place {
-            Place::Fabric => Vec::new(),
-            Place::External(address) => vec![*address],
+            Place::Fabric | Place::Network(_) => Vec::new(),
+            Place::External(_, address) => vec![*address],
             Place::Node(name) => self
                 .snapshot
                 .nodes
@@ -226,12 +224,39 @@ impl Topology {
         self.places().into_iter().find(|place| place.to_string() == name)
     }
 
-    /// Every namespace that has to be built: the fabric first, then nodes, pods and external hosts.
+    /// Every namespace that has to be built: the fabric first, then the routers of secondary networks, nodes, pods and
+    /// external hosts.
     pub fn places(&self) -> BTreeSet<Place> {
         let hosts = self.hosts.iter().map(|host| host.place.clone());
         let nodes = self.snapshot.nodes.keys().cloned().map(Place::Node);
-        std::iter::once(Place::Fabric).chain(nodes).chain(hosts).collect()
+        let networks = self.hosts.iter().filter_map(|host| host.network.clone());
+        std::iter::once(Place::Fabric)
+            .chain(networks.map(Place::Network))
+            .chain(nodes)
+            .chain(hosts)
+            .collect()
     }
+}
+
+/// `hosts` of a network that `snapshot` shows, and the hosts outside the cluster on it.
+fn with_external(
+    mut hosts: Vec<Host>,
+    snapshot: &Snapshot,
+    network: Option<&NetworkName>,
+    outside: &BTreeSet<(Option<NetworkName>, IpAddr)>,
+) -> Vec<Host> {
+    let mut addresses = external::representatives(snapshot);
+    let asked = outside.iter().filter(|(on, _)| on.as_ref() == network);
+    addresses.extend(asked.map(|(_, address)| *address));
+    for host in &hosts {
+        addresses.retain(|address| !host.addresses.iter().any(|own| own == *address));
+    }
+    hosts.extend(
+        addresses
+            .into_iter()
+            .map(|address| Host::external(network, address)),
+    );
+    hosts
 }
 
 /// Gives every pod a node, and every node that pods name an object.
@@ -319,6 +344,8 @@ fn cluster_hosts(snapshot: &Snapshot) -> Vec<Host> {
             HostKind::Pod
         },
         id: pod.id(),
+        network: None,
+        interface: (!pod.host_network).then_some(CLUSTER_INTERFACE),
         place: match (&pod.node, pod.host_network) {
             (Some(node), true) => Place::Node(node.clone()),
             _ => Place::Pod(pod.object.clone()),
@@ -332,6 +359,8 @@ fn cluster_hosts(snapshot: &Snapshot) -> Vec<Host> {
         Some(Host {
             kind: HostKind::Node,
             id: format!("node/{}", node.name),
+            network: None,
+            interface: None,
             place: Place::Node(node.name.clone()),
             addresses,
             object: Endpoint::Node {
@@ -344,7 +373,7 @@ fn cluster_hosts(snapshot: &Snapshot) -> Vec<Host> {
 }
 
 fn check_addresses(hosts: &[Host]) -> Result<(), TopologyError> {
-    let mut owners: BTreeMap<IpAddr, &Host> = BTreeMap::new();
+    let mut owners: BTreeMap<(&Option<NetworkName>, IpAddr), &Host> = BTreeMap::new();
     for host in hosts {
         for address in host.addresses.iter() {
             if external::unusable().contains(address) {
@@ -353,7 +382,7 @@ fn check_addresses(hosts: &[Host]) -> Result<(), TopologyError> {
                     host: host.id.clone(),
                 });
             }
-            match owners.insert(address, host) {
+            match owners.insert((&host.network, address), host) {
                 Some(other) if other.place != host.place => {
                     return Err(TopologyError::SharedAddress {
                         address,

@@ -17,6 +17,7 @@ use picket_lab::{
     all_pairs, check_expectations, parse_expectations,
 };
 use picket_net::{Family, Protocol};
+use picket_policy::NetworkName;
 use picket_testing::build::{accept, block, pod, pods_in, policy};
 use picket_testing::snapshot;
 
@@ -28,7 +29,7 @@ struct SpelledOut {
 }
 
 impl Enforcement for SpelledOut {
-    fn judge(&self, flow: &Flow) -> Judgement {
+    fn judge(&self, _network: Option<&NetworkName>, flow: &Flow) -> Judgement {
         self.engine.program().judge(flow)
     }
 
@@ -37,7 +38,7 @@ impl Enforcement for SpelledOut {
         let ports = Ports::of_snapshot(&topology.snapshot);
         for probe in all_pairs(topology, &ports) {
             let flow = probe.flow(&topology.hosts).unwrap();
-            if self.judge(&flow).verdict().is_allow() {
+            if self.judge(None, &flow).verdict().is_allow() {
                 continue;
             }
             let address = |index: usize| topology.hosts[index].addresses.of(probe.family).unwrap();
@@ -114,7 +115,7 @@ fn up(cluster: &Snapshot, tamper: fn(String) -> String) -> Lab {
 #[test]
 fn a_ruleset_that_obeys_gives_a_grid_without_differences() {
     let mut lab = up(&cluster(), |text| text);
-    let grid = lab.probe(lab.timeout(), &Progress::hidden()).unwrap();
+    let grid = lab.probe(None, lab.timeout(), &Progress::hidden()).unwrap();
     let differences: Vec<_> = grid.differences().collect();
     assert!(differences.is_empty(), "{differences:?}");
     let denied = grid
@@ -141,7 +142,7 @@ fn a_missing_drop_shows_as_open_with_its_reason() {
             .collect();
         without.join("\n")
     });
-    let grid = lab.probe(lab.timeout(), &Progress::hidden()).unwrap();
+    let grid = lab.probe(None, lab.timeout(), &Progress::hidden()).unwrap();
     let [cell] = grid.differences().collect::<Vec<_>>()[..] else {
         panic!("{}", grid.to_text(false));
     };
@@ -194,7 +195,7 @@ fn a_drop_too_many_shows_as_blocked_for_every_kind_of_probe() {
 fn blocked_by(rule: &'static str) -> Vec<(picket_lab::Probe, Observation)> {
     struct Wrong(&'static str);
     impl Enforcement for Wrong {
-        fn judge(&self, flow: &Flow) -> Judgement {
+        fn judge(&self, _network: Option<&NetworkName>, flow: &Flow) -> Judgement {
             Engine::new(Semantics::default()).program().judge(flow)
         }
         fn rulesets(&self, topology: &Topology) -> Result<BTreeMap<Place, String>, Error> {
@@ -209,7 +210,7 @@ fn blocked_by(rule: &'static str) -> Vec<(picket_lab::Probe, Observation)> {
     let compile: Compile = Box::new(move |_| Ok(Box::new(Wrong(rule))));
     let mut lab = Lab::up(&cluster(), shape(), &[], compile, &Progress::hidden()).unwrap();
     let grid = lab
-        .probe(Duration::from_millis(200), &Progress::hidden())
+        .probe(None, Duration::from_millis(200), &Progress::hidden())
         .unwrap();
     grid.differences()
         .map(|cell| (cell.probe, cell.seen.clone()))
@@ -265,8 +266,8 @@ fn policies_change_under_a_standing_lab_and_the_changes_are_listed() {
 struct OneWrong(SpelledOut);
 
 impl Enforcement for OneWrong {
-    fn judge(&self, flow: &Flow) -> Judgement {
-        self.0.judge(flow)
+    fn judge(&self, network: Option<&NetworkName>, flow: &Flow) -> Judgement {
+        self.0.judge(network, flow)
     }
 
     fn rulesets(&self, topology: &Topology) -> Result<BTreeMap<Place, String>, Error> {
@@ -297,7 +298,7 @@ fn where_a_ruleset_does_not_load_nothing_passes_and_the_others_are_in_force() {
     );
     let on = |lab: &Lab, index: usize| lab.topology().router_of(&lab.topology().hosts[index].place);
     let closed = Place::Node("lab-2".into());
-    let grid = lab.probe(lab.timeout(), &Progress::hidden()).unwrap();
+    let grid = lab.probe(None, lab.timeout(), &Progress::hidden()).unwrap();
     let (mut passed, mut stopped) = (0, 0);
     for cell in grid.cells() {
         let [from, to] = [cell.probe.source, cell.probe.destination];
@@ -316,7 +317,7 @@ fn where_a_ruleset_does_not_load_nothing_passes_and_the_others_are_in_force() {
     assert!(passed > 0 && stopped > 0);
     let back = lab.apply(&cluster(), &Progress::hidden()).unwrap();
     assert_eq!(back.rulesets, 2);
-    let grid = lab.probe(lab.timeout(), &Progress::hidden()).unwrap();
+    let grid = lab.probe(None, lab.timeout(), &Progress::hidden()).unwrap();
     assert_eq!(grid.differences().count(), 0, "{}", grid.to_text(false));
 }
 
@@ -344,7 +345,7 @@ fn pods_and_hosts_come_and_go_under_a_standing_lab() {
         places.contains(&"198.51.100.1".to_owned()) && !places.contains(&"y/other".to_owned()),
         "{places:?}"
     );
-    let grid = lab.probe(lab.timeout(), &Progress::hidden()).unwrap();
+    let grid = lab.probe(None, lab.timeout(), &Progress::hidden()).unwrap();
     assert_eq!(grid.differences().count(), 0, "{}", grid.to_text(false));
 }
 
@@ -360,7 +361,7 @@ fn expectations_bring_their_own_hosts_and_ports() {
         &Progress::hidden(),
     )
     .unwrap();
-    let grid = lab.probe(lab.timeout(), &Progress::hidden()).unwrap();
+    let grid = lab.probe(None, lab.timeout(), &Progress::hidden()).unwrap();
     assert!(
         lab.topology()
             .hosts

@@ -77,7 +77,7 @@ fn the_wire_obeys_in_both_layouts() {
         };
         let compile = compile(layout, &Semantics::default());
         let mut lab = Lab::up(&cluster(), shape, &[], compile, &Progress::hidden()).unwrap();
-        let grid = lab.probe(lab.timeout(), &Progress::hidden()).unwrap();
+        let grid = lab.probe(None, lab.timeout(), &Progress::hidden()).unwrap();
         assert_eq!(
             grid.differences().count(),
             0,

@@ -10,6 +10,7 @@ mod namespace;
 mod netlink;
 mod poll;
 mod process;
+mod rule;
 mod socket;
 mod user;
 
@@ -21,5 +22,6 @@ pub use namespace::{NamespaceIdentity, NetworkNamespace};
 pub use netlink::{CableEnd, Netlink, Route};
 pub use poll::{Epoll, Interest, Readiness};
 pub use process::{die_with_parent, kill, leave_terminal, peer_user, run_with_input, user_of_process};
+pub use rule::{IpVersion, RouteRule, RouteTable, RuleMatch};
 pub use socket::{icmp_socket, listening_tcp, pending_connect, raw_sctp, starting_tcp, udp};
 pub use user::{UserNamespace, can_administer_network, enter_user_namespace};

@@ -9,6 +9,7 @@ use rustix::net::netdevice::name_to_index;
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, recv, send, socket_with};
 
 use crate::message::{Message, acknowledgement};
+use crate::rule::{IpVersion, RouteTable, host_length};
 use crate::{Error, NetworkNamespace, Result};
 
 const RTM_NEWLINK: u16 = 16;
@@ -17,8 +18,8 @@ const RTM_NEWADDR: u16 = 20;
 const RTM_NEWROUTE: u16 = 24;
 const RTM_NEWNEIGH: u16 = 28;
 
-const REQUEST_ACK: u16 = 0x1 | 0x4;
-const CREATE_EXCL: u16 = 0x400 | 0x200;
+pub(crate) const REQUEST_ACK: u16 = 0x1 | 0x4;
+pub(crate) const CREATE_EXCL: u16 = 0x400 | 0x200;
 const CREATE_OR_REPLACE: u16 = 0x400 | 0x100;
 
 const IFLA_ADDRESS: u16 = 1;
@@ -32,7 +33,9 @@ const IFF_UP: u32 = 1;
 
 const IFA_ADDRESS: u16 = 1;
 const IFA_LOCAL: u16 = 2;
+const IFA_FLAGS: u16 = 8;
 const IFA_F_NODAD: u8 = 2;
+const IFA_F_NOPREFIXROUTE: u32 = 0x200;
 
 const NDA_DST: u16 = 1;
 const NDA_LLADDR: u16 = 2;
@@ -42,8 +45,8 @@ const RTA_DST: u16 = 1;
 const RTA_OIF: u16 = 4;
 const RTA_GATEWAY: u16 = 5;
 const RTA_PREFSRC: u16 = 7;
+const RTA_TABLE: u16 = 15;
 const RTNH_F_ONLINK: u32 = 4;
-const RT_TABLE_MAIN: u8 = 254;
 const RTPROT_STATIC: u8 = 4;
 const RT_SCOPE_UNIVERSE: u8 = 0;
 const RT_SCOPE_LINK: u8 = 253;
@@ -77,9 +80,11 @@ pub struct Netlink {
     sequence: u32,
 }
 
-/// A unicast route of the main table.
+/// A unicast route.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Route {
+    /// The table that it is in.
+    pub table: RouteTable,
     /// Where to: a base address and a prefix length.
     pub destination: (IpAddr, u8),
     /// The next hop, taken to be reachable at the interface itself; `None`: the destination is.
@@ -165,7 +170,8 @@ impl Netlink {
         self.request(message, || format!("switch the interface `{name}` on"))
     }
 
-    /// Gives an interface an address, usable at once: IPv6 duplicate address detection is off for it.
+    /// Gives an interface an address, usable at once: IPv6 duplicate address detection is off for it. There is a route to
+    /// the other addresses of its prefix; none, when it has no others.
     ///
     /// # Errors
     /// [`Error::Netlink`].
@@ -178,9 +184,12 @@ impl Netlink {
         };
         let mut header = vec![family(address), prefix_length, IFA_F_NODAD, scope];
         header.extend(index.to_ne_bytes());
-        let message = Message::new(RTM_NEWADDR, REQUEST_ACK | CREATE_EXCL, &header)
+        let mut message = Message::new(RTM_NEWADDR, REQUEST_ACK | CREATE_EXCL, &header)
             .address(IFA_LOCAL, address)
             .address(IFA_ADDRESS, address);
+        if prefix_length == host_length(address) {
+            message = message.number(IFA_FLAGS, u32::from(IFA_F_NODAD) | IFA_F_NOPREFIXROUTE);
+        }
         self.request(message, || {
             format!("give `{name}` the address {address}/{prefix_length}")
         })
@@ -204,14 +213,16 @@ impl Netlink {
             length,
             0,
             0,
-            RT_TABLE_MAIN,
+            // The attribute says it: a table may have a higher number than fits here.
+            0,
             RTPROT_STATIC,
             scope,
             RTN_UNICAST,
         ];
         header.extend(flags.to_ne_bytes());
-        let mut message =
-            Message::new(RTM_NEWROUTE, REQUEST_ACK | CREATE_OR_REPLACE, &header).number(RTA_OIF, index);
+        let mut message = Message::new(RTM_NEWROUTE, REQUEST_ACK | CREATE_OR_REPLACE, &header)
+            .number(RTA_TABLE, route.table.0)
+            .number(RTA_OIF, index);
         if length > 0 {
             message = message.address(RTA_DST, destination);
         }
@@ -253,7 +264,7 @@ impl Netlink {
         })
     }
 
-    fn request(&mut self, message: Message, action: impl Fn() -> String) -> Result<()> {
+    pub(crate) fn request(&mut self, message: Message, action: impl Fn() -> String) -> Result<()> {
         let refused = |detail: String, source: io::Error| Error::Netlink {
             action: action(),
             detail,
@@ -294,12 +305,7 @@ fn link_header(index: u32, up: u32) -> Vec<u8> {
 }
 
 fn family(address: IpAddr) -> u8 {
-    let family = if address.is_ipv4() {
-        libc::AF_INET
-    } else {
-        libc::AF_INET6
-    };
-    u8::try_from(family).unwrap_or_default()
+    IpVersion::of(address).family()
 }
 
 fn is_link_local(address: IpAddr) -> bool {
@@ -309,7 +315,7 @@ fn is_link_local(address: IpAddr) -> bool {
     }
 }
 
-fn interface_name(name: &str) -> Result<&str> {
+pub(crate) fn interface_name(name: &str) -> Result<&str> {
     let allowed = |c: char| !c.is_whitespace() && c != '/' && c != ':' && c != '\0';
     if (1..=15).contains(&name.len()) && name.chars().all(allowed) && name != "." && name != ".." {
         Ok(name)

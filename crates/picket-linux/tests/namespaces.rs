@@ -6,8 +6,8 @@ use std::process::Command;
 use std::time::Duration;
 
 use picket_linux::{
-    Epoll, Error, Interest, Netlink, NetworkNamespace, Route, listening_tcp, pending_connect, raw_sctp,
-    run_with_input, starting_tcp, udp,
+    Epoll, Error, Interest, Netlink, NetworkNamespace, Route, RouteTable, listening_tcp, pending_connect,
+    raw_sctp, run_with_input, starting_tcp, udp,
 };
 
 const SECOND: Option<Duration> = Some(Duration::from_secs(5));
@@ -36,6 +36,7 @@ fn pair() -> (NetworkNamespace, NetworkNamespace) {
             (format!("2001:db8::{other}"), 128),
         ] {
             let route = Route {
+                table: RouteTable::MAIN,
                 destination: (to.parse().unwrap(), length),
                 gateway: None,
                 interface: "eth0".to_owned(),
@@ -102,8 +103,8 @@ fn tcp_connects_over_a_cable_in_both_families() {
     let (left, right) = pair();
     for (from, to) in [("192.0.2.1", "192.0.2.2:80"), ("2001:db8::1", "[2001:db8::2]:80")] {
         let (from, to): (IpAddr, SocketAddr) = (from.parse().unwrap(), to.parse().unwrap());
-        let listener = right.run(|| listening_tcp(to)).unwrap().unwrap();
-        let mut stream = left.run(|| starting_tcp(from, to)).unwrap().unwrap();
+        let listener = right.run(|| listening_tcp(to, None)).unwrap().unwrap();
+        let mut stream = left.run(|| starting_tcp(from, None, to)).unwrap().unwrap();
         let epoll = Epoll::new().unwrap();
         epoll.add(&stream, 7, Interest::Write).unwrap();
         assert_eq!(epoll.wait(SECOND).unwrap()[0].token, 7);
@@ -123,7 +124,13 @@ fn tcp_connects_over_a_cable_in_both_families() {
 fn a_port_without_listener_refuses() {
     let (left, _right) = pair();
     let stream = left
-        .run(|| starting_tcp("192.0.2.1".parse().unwrap(), "192.0.2.2:81".parse().unwrap()))
+        .run(|| {
+            starting_tcp(
+                "192.0.2.1".parse().unwrap(),
+                None,
+                "192.0.2.2:81".parse().unwrap(),
+            )
+        })
         .unwrap()
         .unwrap();
     let epoll = Epoll::new().unwrap();
@@ -139,11 +146,11 @@ fn a_port_without_listener_refuses() {
 fn sockets_made_inside_work_outside() {
     let (left, right) = pair();
     let receiver: UdpSocket = right
-        .run(|| udp("[2001:db8::2]:53".parse().unwrap()))
+        .run(|| udp("[2001:db8::2]:53".parse().unwrap(), None))
         .unwrap()
         .unwrap();
     let sender = left
-        .run(|| udp("[2001:db8::1]:0".parse().unwrap()))
+        .run(|| udp("[2001:db8::1]:0".parse().unwrap(), None))
         .unwrap()
         .unwrap();
     sender.send_to(b"question", "[2001:db8::2]:53").unwrap();
@@ -162,7 +169,9 @@ fn sockets_made_inside_work_outside() {
 fn raw_sctp_sockets_exist_without_the_kernels_sctp() {
     let (left, _right) = pair();
     for address in ["192.0.2.1", "2001:db8::1"] {
-        left.run(|| raw_sctp(address.parse().unwrap())).unwrap().unwrap();
+        left.run(|| raw_sctp(address.parse().unwrap(), None))
+            .unwrap()
+            .unwrap();
     }
 }
 
@@ -171,6 +180,7 @@ fn refusals_carry_the_kernels_words() {
     let (left, _right) = pair();
     let mut netlink = Netlink::open(&left).unwrap();
     let route = Route {
+        table: RouteTable::MAIN,
         destination: ("198.51.100.0".parse().unwrap(), 24),
         gateway: Some("fe80::1".parse().unwrap()),
         interface: "lo".to_owned(),

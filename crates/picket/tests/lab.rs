@@ -167,16 +167,107 @@ fn run_answers_machines_with_every_probe() {
 }
 
 #[test]
+fn secondary_networks_are_probed_and_expected_by_name() {
+    let storage = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/storage");
+    let expectations = format!("{storage}/expectations.txt");
+    for layout in ["indexed", "documented"] {
+        let run = ["run", "-f", storage, "--layout", layout, "--timeout", "0.4"];
+        let output = lab(&[&run[..], &[&expectations]].concat());
+        let (stdout, stderr) = (text(&output.stdout), text(&output.stderr));
+        assert_eq!(output.status.code(), Some(0), "{layout}\n{stdout}{stderr}");
+        for part in [
+            "Network infra/storage",
+            "infra/array@port1 (port1)",
+            "5 of 5 expectations hold",
+        ] {
+            assert!(stdout.contains(part), "{part}\n{stdout}");
+        }
+        let network = ["--network", "infra/storage", &expectations, "-o", "json"];
+        let output = lab(&[&run[..], &network].concat());
+        let answer: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        let all_name = |name: &str, key: &str| {
+            let results = answer.get(name).and_then(|results| results.as_array()).unwrap();
+            !results.is_empty()
+                && results.iter().all(|result| {
+                    result.get("kind").is_some_and(|kind| kind == "external") || result.get(key).is_some()
+                })
+        };
+        assert!(all_name("results", "network"), "{answer:#}");
+        assert_eq!(answer.get("expectations").unwrap().as_array().unwrap().len(), 4);
+    }
+    let output = lab(&["run", "-f", storage, "--network", "infra/disks"]);
+    let error = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(
+        error.contains("no pod of the lab is on the network `infra/disks`; there are `infra/storage`"),
+        "{error}"
+    );
+}
+
+#[test]
+fn a_standing_lab_is_entered_and_changed_on_secondary_networks() {
+    let (folder, standing) = (folder(), Standing::new("networks"));
+    let name = standing.0.as_str();
+    let storage = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/storage");
+    for file in ["network.yaml", "pods.yaml", "policies.yaml"] {
+        fs::copy(storage.join(file), folder.path().join(file)).unwrap();
+    }
+    fs::remove_file(folder.path().join("cluster.yaml")).unwrap();
+    let up = lab(&["up", "-f", &path(&folder), "--name", name]);
+    assert_eq!(up.status.code(), Some(0), "{}", text(&up.stderr));
+    let status = text(&lab(&["status", "--name", name]).stdout);
+    let line = "  port0 10.70.0.10 fd70::10 on network/infra/storage  port1 ";
+    assert!(
+        status.contains(line) && status.contains("  network/infra/storage/10.71.0.1"),
+        "{status}"
+    );
+    // Without naming an interface: the source address says which.
+    let read = "exec 3<>/dev/tcp/10.70.0.11/3260 && cat <&3";
+    let inside = |place: &str| {
+        let output = lab(&[
+            "exec", "--name", name, place, "--", "timeout", "2", "bash", "-c", read,
+        ]);
+        text(&output.stdout)
+    };
+    assert_eq!(inside("network/infra/storage/10.71.0.1"), "infra/array@port1\n");
+
+    let policies = fs::read_to_string(folder.path().join("policies.yaml")).unwrap();
+    let changed = policies.replace("10.71.0.0/24", "10.72.0.0/24");
+    fs::write(folder.path().join("policies.yaml"), changed).unwrap();
+    let apply = text(&lab(&["apply", "-f", &path(&folder), "--name", name]).stdout);
+    assert!(
+        apply.contains("now allowed 10.72.0.1 -> infra/array@port0 (port0) 3260/TCP IPv4 on infra/storage\n"),
+        "{apply}"
+    );
+    let probe = [
+        "probe",
+        "--name",
+        name,
+        "--timeout",
+        "0.4",
+        "--network",
+        "infra/storage",
+    ];
+    let probe = lab(&probe);
+    assert_eq!(probe.status.code(), Some(0), "{}", text(&probe.stdout));
+    assert_eq!(inside("network/infra/storage/10.72.0.1"), "infra/array@port1\n");
+}
+
+#[test]
 fn an_ordinary_user_needs_no_root() {
     let folder = folder();
     // The build folder may be closed to others.
     let program = folder.path().join("picket");
     fs::copy(env!("CARGO_BIN_EXE_picket"), &program).unwrap();
+    let storage = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/storage/pods.yaml");
+    fs::copy(storage, folder.path().join("storage.yaml")).unwrap();
     let output = Command::new("setpriv")
         .args(["--reuid=65534", "--regid=65534", "--clear-groups", "--"])
         .arg(&program)
         .args(["lab", "run", "--timeout", "0.4", "-f"])
         .arg(folder.path().join("cluster.yaml"))
+        .arg("-f")
+        .arg(folder.path().join("storage.yaml"))
         .output()
         .unwrap();
     assert_eq!(

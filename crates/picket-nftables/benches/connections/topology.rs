@@ -5,7 +5,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use picket_linux::{Netlink, NetworkNamespace, Route, run_with_input};
+use picket_linux::{Netlink, NetworkNamespace, Route, RouteTable, run_with_input};
 
 use crate::load::{self, Measured};
 
@@ -81,6 +81,7 @@ fn host(router: &NetworkNamespace, index: u32, name: &str, address: Ipv4Addr) ->
     inner.add_address("eth0", address.into(), 24)?;
     inner.set_up("eth0")?;
     inner.set_route(&Route {
+        table: RouteTable::MAIN,
         destination: (Ipv4Addr::UNSPECIFIED.into(), 0),
         gateway: Some(gateway),
         interface: "eth0".to_owned(),

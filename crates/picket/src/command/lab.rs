@@ -97,7 +97,8 @@ enum Command {
     Exec {
         #[command(flatten)]
         name: Name,
-        /// `namespace/name` of a pod, `node/NAME`, the address of an external host, or `fabric`
+        /// `namespace/name` of a pod, `node/NAME`, the address of an external host, `fabric`, or `network/NAMESPACE/NAME`
+        /// and `network/NAMESPACE/NAME/ADDRESS` of a secondary network
         place: String,
         /// The command and its arguments
         #[arg(last = true, required = true, value_name = "COMMAND")]
@@ -120,6 +121,10 @@ EXPECTATIONS has one expectation in a line; the first that speaks of a probe dec
   allow shop/web -> shop/api 8080/tcp
   deny  shop/*   -> shop/db  5432
   deny  203.0.113.9 -> *
+  allow shop/db  -> 10.7.0.9 3260/tcp on infra/storage
+
+Interfaces of pods on secondary networks are probed on each network by itself, and policies of
+these networks are enforced inside the pods.
 
 Exit status: 0 the wire obeys, 1 it differs from the policies or the expectations, 2 usage or input
 error.";
@@ -175,6 +180,11 @@ struct Probing {
     /// Seconds that a probe waits for its answer. Denied probes wait together
     #[arg(long, default_value = "1", value_name = "SECONDS", value_parser = seconds)]
     timeout: Duration,
+
+    /// Probe only the secondary network that the NetworkAttachmentDefinition NAMESPACE/NAME defines, and check only what
+    /// is expected of it
+    #[arg(long, value_name = "NAMESPACE/NAME")]
+    network: Option<String>,
 }
 
 /// Which lab.
@@ -225,6 +235,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Outcome> {
             let request = Request::Probe {
                 timeout: u64::try_from(probing.timeout.as_millis()).ok(),
                 expectations: probing.text()?,
+                network: probing.network.clone(),
                 colour: output.output == Form::Text && output::color_on_stdout(),
             };
             answer(&send(&name.name, &request)?, output)
@@ -241,7 +252,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Outcome> {
 }
 
 fn run_once(build: &Build, probing: &Probing, output: &Output) -> anyhow::Result<Outcome> {
-    let expectations = probing.read()?;
+    let mut expectations = probing.read()?;
     gain_access()?;
     let progress = Progress::on_terminal();
     let mut lab = build.up(&expectations, probing.timeout, &progress)?;
@@ -251,7 +262,11 @@ fn run_once(build: &Build, probing: &Probing, output: &Output) -> anyhow::Result
         lab.network().cables(),
         lab.enforced().count(),
     ));
-    let grid = lab.probe(probing.timeout, &progress)?;
+    let network = probing.network.as_deref();
+    let network = network.map(|name| lab.find_network(name)).transpose();
+    let network = network.map_err(anyhow::Error::msg)?;
+    expectations.retain(|expectation| network.is_none() || expectation.network() == network.as_ref());
+    let grid = lab.probe(network.as_ref(), probing.timeout, &progress)?;
     let colour = output.output == Form::Text && output::color_on_stdout();
     answer(&report(&lab, &grid, &expectations, colour), output)
 }
