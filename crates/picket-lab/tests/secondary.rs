@@ -1,11 +1,7 @@
 //! Pods on several networks, with real packets: networks that use the same addresses, spoofed addresses, and
 //! attachments that come and go.
 
-#![expect(
-    clippy::unwrap_used,
-    clippy::indexing_slicing,
-    reason = "a test that cannot set itself up fails"
-)]
+#![expect(clippy::unwrap_used, reason = "a test that cannot set itself up fails")]
 
 use std::collections::BTreeSet;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
