@@ -73,7 +73,18 @@ pub(super) fn to_deny(end: &End<'_>, judged: &Judged<'_>) -> Option<Vec<Change>>
             let (policy, rule) = deciding(&tier.policies).next()?;
             Some(vec![rule_before(end, policy, rule, Action::Deny)?])
         }
-        Reason::NotIsolated => Some(vec![isolation(end)?]),
+        Reason::NotIsolated => {
+            // Rules that match without isolating begin to count.
+            let tiers = judged
+                .tiers
+                .iter()
+                .filter(|tier| tier.tier == Tier::NetworkPolicy);
+            let matching = tiers.flat_map(|tier| &tier.policies).flat_map(|policy| {
+                let rules = policy.rules.iter().filter(|rule| rule.matches());
+                rules.map(move |rule| Change::RemoveRule(place(end, policy, rule)))
+            });
+            Some(matching.chain(isolation(end)).collect())
+        }
         _ => None,
     }
 }
