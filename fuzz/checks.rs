@@ -42,7 +42,13 @@ pub(crate) fn network_policy(bytes: &[u8]) {
     let (manifests, _) = read(&Arc::from("fuzz.yaml"), bytes);
     for manifest in &manifests {
         for strict_cidr in [false, true] {
-            let Some(lowered) = lower(manifest, Options { strict_cidr }) else {
+            let Some(lowered) = lower(
+                manifest,
+                Options {
+                    strict_cidr,
+                    ..Options::default()
+                },
+            ) else {
                 continue;
             };
             check_places(&lowered.diagnostics, bytes);

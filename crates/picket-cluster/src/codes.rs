@@ -45,6 +45,9 @@ picket_policy::codes! {
 
     UNKNOWN_DOMAIN "C015" "A domain name without a known address"
         "A policy accepts connections to a domain name, and no file that `--dns` names has an address for it. picket looks up no names; the name matches nothing."
+
+    V1BETA1 "C016" "How NetworkPolicy of extensions/v1beta1 is read"
+        "NetworkPolicy of `extensions/v1beta1` first had the meaning of its proposal, in which a namespace isolates its pods and policies only allow, and later that of `networking.k8s.io/v1`. picket reads all of an input in one way: as proposed if a namespace has the annotation `net.beta.kubernetes.io/network-policy` or `spec.networkPolicy`, and else as v1. `--v1beta1=proposal` and `--v1beta1=v1` choose."
 }
 
 #[cfg(test)]

@@ -141,7 +141,11 @@ fn insert(snapshot: &mut Snapshot, object: Object) {
 
 fn remove(snapshot: &mut Snapshot, object: &ObjectRef) {
     match object.kind.as_str() {
-        "Namespace" => drop(snapshot.namespaces.remove(&object.name)),
+        "Namespace" => {
+            snapshot.namespaces.remove(&object.name);
+            // One that isolates its pods is a policy too.
+            snapshot.policies.remove(object);
+        }
         "Node" => drop(snapshot.nodes.remove(&object.name)),
         "Service" => drop(snapshot.services.remove(object)),
         NETWORK_KIND => snapshot

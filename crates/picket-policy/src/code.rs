@@ -129,6 +129,9 @@ codes! {
 
     HOSTS "P116" "A line of the file for --dns that cannot be used"
         "The file that `--dns` names has the format of hosts(5): on every line an IP address and the names that have it, and `#` before a comment. What cannot be used is ignored, so that a domain name has fewer addresses."
+
+    ISOLATION "P117" "The isolation of a namespace that cannot be read"
+        "In the proposal of NetworkPolicy, the annotation `net.beta.kubernetes.io/network-policy` of a namespace, or its `spec.networkPolicy`, says whether ingress to its pods is denied by default. What cannot be read denies it."
 }
 
 #[cfg(test)]

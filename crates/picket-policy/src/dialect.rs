@@ -2,8 +2,8 @@
 
 use crate::document::Manifest;
 use crate::{
-    Diagnostic, Policy, Severity, admin_network_policy, cluster_network_policy, code, multi_network_policy,
-    network_policy,
+    Diagnostic, Policy, Severity, V1beta1, admin_network_policy, cluster_network_policy, code,
+    multi_network_policy, network_policy, network_policy_v1beta1,
 };
 
 /// How policies are read.
@@ -12,6 +12,8 @@ pub struct Options {
     /// Whether address blocks in a non-standard spelling are errors, as for API servers from 1.36 on, instead of
     /// warnings.
     pub strict_cidr: bool,
+    /// How NetworkPolicy of extensions/v1beta1 is read.
+    pub v1beta1: V1beta1,
 }
 
 /// What an object says as a policy.
@@ -31,8 +33,13 @@ type Dialect = (
 );
 
 /// Every kind of policy that picket reads.
-const DIALECTS: [Dialect; 5] = [
+const DIALECTS: [Dialect; 6] = [
     ("NetworkPolicy", &["networking.k8s.io/v1"], network_policy::lower),
+    (
+        "NetworkPolicy",
+        &["extensions/v1beta1"],
+        network_policy_v1beta1::lower,
+    ),
     (
         "MultiNetworkPolicy",
         &["k8s.cni.cncf.io/v1beta1", "k8s.cni.cncf.io/v1beta2"],
@@ -86,12 +93,14 @@ fn unsupported(manifest: &Manifest) -> Lowered {
         let names: Vec<_> = names.map(|name| format!("`{name}`")).collect();
         names.join(", ")
     };
-    let expected = match DIALECTS.iter().find(|(name, _, _)| name == kind) {
-        Some((_, versions, _)) => format!("it is read as {}", quoted(&mut versions.iter().copied())),
-        None => format!(
-            "picket reads {}",
-            quoted(&mut DIALECTS.iter().map(|(name, _, _)| *name))
-        ),
+    let versions = DIALECTS.iter().filter(|(name, _, _)| name == kind);
+    let versions = quoted(&mut versions.flat_map(|(_, versions, _)| versions.iter().copied()));
+    let expected = if versions.is_empty() {
+        let mut names: Vec<_> = DIALECTS.iter().map(|(name, _, _)| *name).collect();
+        names.dedup();
+        format!("picket reads {}", quoted(&mut names.into_iter()))
+    } else {
+        format!("it is read as {versions}")
     };
     let message = format!("`{kind}` of `{version}` is not supported; {expected}");
     let diagnostic = reader.report_at(code::API_VERSION, Severity::Error, &path, at, message);

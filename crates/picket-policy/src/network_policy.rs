@@ -5,8 +5,8 @@
 
 mod block;
 mod peer;
-mod port;
-mod rule;
+pub(crate) mod port;
+pub(crate) mod rule;
 mod types;
 
 use crate::dialect::{Lowered, Options};

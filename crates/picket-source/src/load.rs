@@ -6,9 +6,11 @@ use std::io::Read;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use picket_cluster::{Snapshot, Written, assemble, check_names, is_cluster_kind, misnamed};
+use picket_cluster::{Snapshot, Written, assemble, check_names, codes, is_cluster_kind, misnamed, place};
 use picket_policy::document::{self, Manifest, Source};
-use picket_policy::{Diagnostic, Lowered, Options, Position, Severity, Span, code};
+use picket_policy::{
+    Diagnostic, Lowered, Options, Position, Severity, Span, V1beta1, code, namespace_isolation,
+};
 use smol_str::SmolStr;
 
 use crate::files::{self, SourceError, Text};
@@ -78,7 +80,10 @@ pub fn load_texts(texts: &[Text], options: Options) -> Loaded {
         loaded.files.push(Arc::clone(name));
     }
     let mut objects = Vec::new();
-    for part in parallel::read_all(&batches, |batch| Part::read(batch, options)) {
+    let mut first_v1beta1 = None;
+    let (parts, options) = read_parts(&batches, options);
+    for part in parts {
+        first_v1beta1 = first_v1beta1.or(part.first_v1beta1);
         objects.extend(part.written);
         loaded.diagnostics.extend(part.diagnostics);
         add(&mut loaded.objects, part.objects);
@@ -90,14 +95,54 @@ pub fn load_texts(texts: &[Text], options: Options) -> Loaded {
     loaded.snapshot = snapshot;
     loaded.diagnostics.extend(names);
     loaded.diagnostics.extend(problems);
+    loaded
+        .diagnostics
+        .extend(first_v1beta1.map(|place| dialect_taken(place, options.v1beta1)));
     loaded.unparsable = unparsable(&loaded.diagnostics);
     sort(&mut loaded.diagnostics, &loaded.files);
     loaded
 }
 
+/// Reads everything, and chooses how NetworkPolicy of extensions/v1beta1 is read if that is left open.
+fn read_parts(batches: &[Batch], options: Options) -> (Vec<Part>, Options) {
+    let read = |options| parallel::read_all(batches, |batch| Part::read(batch, options));
+    let parts = read(options);
+    let automatic = options.v1beta1 == V1beta1::Automatic;
+    if !automatic || !parts.iter().any(|part| part.uses_proposal) {
+        return (parts, options);
+    }
+    let options = Options {
+        v1beta1: V1beta1::Proposal,
+        ..options
+    };
+    (read(options), options)
+}
+
+/// Says how NetworkPolicy of extensions/v1beta1 was read, at the first.
+fn dialect_taken(place: Span, v1beta1: V1beta1) -> Diagnostic {
+    let (taken, why) = match v1beta1 {
+        V1beta1::Proposal => (
+            "as it was proposed",
+            "a namespace of the input says how it is isolated, or `--v1beta1` says so",
+        ),
+        V1beta1::Automatic | V1beta1::V1 => (
+            "as networking.k8s.io/v1",
+            "no namespace of the input has the isolation of the proposal, or `--v1beta1` says so",
+        ),
+    };
+    let message = format!("NetworkPolicy of extensions/v1beta1 is read {taken}");
+    Diagnostic::new(codes::V1BETA1, Severity::Note, message)
+        .mark(place, "")
+        .note(why)
+}
+
 /// What some documents say.
 #[derive(Default)]
 struct Part {
+    /// Whether a namespace has the isolation of the proposal of NetworkPolicy.
+    uses_proposal: bool,
+    /// Where the first NetworkPolicy of extensions/v1beta1 is.
+    first_v1beta1: Option<Span>,
     written: Vec<Written>,
     diagnostics: Vec<Diagnostic>,
     objects: BTreeMap<SmolStr, usize>,
@@ -122,17 +167,36 @@ impl Part {
     fn object(&mut self, manifest: &Manifest, options: Options) -> Option<Written> {
         if is_cluster_kind(manifest.api_version(), manifest.kind()) {
             *self.objects.entry(manifest.kind().clone()).or_default() += 1;
+            self.isolation(manifest, options);
             return picket_cluster::parse(manifest, &mut self.diagnostics);
         }
         if let Some(Lowered { policy, diagnostics }) = picket_policy::lower(manifest, options) {
             *self.objects.entry(manifest.kind().clone()).or_default() += 1;
             self.diagnostics.extend(diagnostics);
+            if manifest.api_version() == "extensions/v1beta1" {
+                self.first_v1beta1.get_or_insert_with(|| place(manifest));
+            }
             let policy = policy?;
             return Some(Written::policy(manifest, policy));
         }
         self.diagnostics.extend(misnamed(manifest));
         *self.ignored.entry(manifest.kind().clone()).or_default() += 1;
         None
+    }
+}
+
+impl Part {
+    /// What a namespace says in the words of the proposal, if those count.
+    fn isolation(&mut self, manifest: &Manifest, options: Options) {
+        let Some(Lowered { policy, diagnostics }) = namespace_isolation(manifest) else {
+            return;
+        };
+        self.uses_proposal = true;
+        if options.v1beta1 == V1beta1::Proposal {
+            self.diagnostics.extend(diagnostics);
+            self.written
+                .extend(policy.map(|policy| Written::policy(manifest, policy)));
+        }
     }
 }
 

@@ -56,6 +56,20 @@ pub(crate) struct Input {
     /// A file with the addresses of domain names in policies, in the format of hosts(5)
     #[arg(long, value_name = "FILE")]
     pub(crate) dns: Option<PathBuf>,
+
+    /// How to read NetworkPolicy of extensions/v1beta1: as it was proposed or as v1 [default: as proposed when a namespace
+    /// has the annotation of the proposal]
+    #[arg(long, value_enum, value_name = "DIALECT")]
+    pub(crate) v1beta1: Option<V1beta1Argument>,
+}
+
+/// How NetworkPolicy of extensions/v1beta1 is read.
+#[derive(clap::ValueEnum, Clone, Copy, Debug)]
+pub(crate) enum V1beta1Argument {
+    /// As it was proposed: namespaces isolate, policies allow
+    Proposal,
+    /// As networking.k8s.io/v1
+    V1,
 }
 
 /// Files of custom rules, for the documented layout.

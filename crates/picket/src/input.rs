@@ -7,10 +7,10 @@ use anyhow::{Context, anyhow, bail};
 use picket_cluster::{Semantics, Snapshot};
 use picket_engine::Engine;
 use picket_nftables::custom::CustomRules;
-use picket_policy::{NetworkName, Source};
+use picket_policy::{NetworkName, Source, V1beta1};
 use picket_source::{Loaded, Options};
 
-use crate::arguments::{CustomRuleArguments, Input, NetworkArgument};
+use crate::arguments::{CustomRuleArguments, Input, NetworkArgument, V1beta1Argument};
 use crate::output::Outcome;
 use crate::report;
 
@@ -18,6 +18,11 @@ use crate::report;
 pub(crate) fn load(input: &Input) -> anyhow::Result<Loaded> {
     let options = Options {
         strict_cidr: input.strict_cidr,
+        v1beta1: match input.v1beta1 {
+            None => V1beta1::Automatic,
+            Some(V1beta1Argument::Proposal) => V1beta1::Proposal,
+            Some(V1beta1Argument::V1) => V1beta1::V1,
+        },
     };
     let hosts = input.dns.as_deref().map(picket_source::read_hosts).transpose()?;
     let mut loaded = picket_source::load(&input.paths, &mut io::stdin().lock(), options)?;

@@ -12,7 +12,14 @@ fn read(texts: impl Iterator<Item = String>) -> Snapshot {
     for text in texts {
         let (manifests, mut diagnostics) = picket_policy::read(&Arc::from("-"), text.as_bytes());
         for manifest in manifests {
-            let policy = lower(&manifest, Options { strict_cidr: true }).map(|lowered| {
+            let policy = lower(
+                &manifest,
+                Options {
+                    strict_cidr: true,
+                    ..Options::default()
+                },
+            )
+            .map(|lowered| {
                 diagnostics.extend(lowered.diagnostics);
                 let policy = lowered.policy.expect("a policy that can be read");
                 let (object, spec) = (policy.object.clone(), Spec::Policy(policy));

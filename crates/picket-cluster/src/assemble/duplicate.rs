@@ -14,16 +14,15 @@ use crate::written::{Spec, Written};
 
 /// Every object once, the first where there are several, with a diagnostic about each other one.
 pub(super) fn unique(objects: Vec<Written>, diagnostics: &mut Vec<Diagnostic>) -> Vec<Written> {
-    let mut first: BTreeMap<ObjectRef, usize> = BTreeMap::new();
+    // A namespace may be a policy too.
+    let mut first: BTreeMap<(bool, ObjectRef), usize> = BTreeMap::new();
     let mut unique: Vec<Written> = Vec::with_capacity(objects.len());
     for mut written in objects {
         forget_uid(&mut written);
-        let kept = first
-            .get(&written.object)
-            .copied()
-            .and_then(|at| unique.get_mut(at));
+        let key = (matches!(written.spec, Spec::Policy(_)), written.object.clone());
+        let kept = first.get(&key).copied().and_then(|at| unique.get_mut(at));
         let Some(kept) = kept else {
-            first.insert(written.object.clone(), unique.len());
+            first.insert(key, unique.len());
             unique.push(written);
             continue;
         };

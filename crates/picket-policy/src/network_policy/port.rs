@@ -9,7 +9,7 @@ use crate::{Edit, Fix, PortMatch, code, name};
 const BETWEEN: &str = "must be between 1 and 65535, inclusive";
 
 /// Reads an item of `ports`.
-pub(super) fn read(at: &Cursor<'_>, reader: &mut Reader<'_>) -> Result<PortMatch, Unreadable> {
+pub(crate) fn read(at: &Cursor<'_>, reader: &mut Reader<'_>) -> Result<PortMatch, Unreadable> {
     let mut fields = at.fields(reader)?;
     let protocol = fields.get("protocol");
     let port = fields.get("port");

@@ -42,7 +42,7 @@ pub(super) fn read_all(
 }
 
 /// Makes a rule match nothing.
-pub(super) fn silence(rule: &mut Rule) {
+pub(crate) fn silence(rule: &mut Rule) {
     rule.peers = List::Items(Vec::new());
     rule.ports = List::Absent;
 }

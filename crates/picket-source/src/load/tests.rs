@@ -128,7 +128,13 @@ fn strict_cidr_reaches_the_policies() {
         "{port: 80}]\n    from: [{ipBlock: {cidr: 10.0.0.5/8}}]",
     );
     for (strict_cidr, severity) in [(false, Severity::Warning), (true, Severity::Error)] {
-        let loaded = load_texts(&texts(&[("policy.yaml", &policy)]), Options { strict_cidr });
+        let loaded = load_texts(
+            &texts(&[("policy.yaml", &policy)]),
+            Options {
+                strict_cidr,
+                ..Options::default()
+            },
+        );
         assert_eq!(loaded.diagnostics[0].severity, severity);
     }
 }

@@ -422,7 +422,13 @@ fn non_standard_address_blocks_are_warnings_or_with_strict_cidr_errors() {
             format!("default/<all> | 0: {read_as} | -")
         );
 
-        let (policy, diagnostics) = lowered(&text, Options { strict_cidr: true });
+        let (policy, diagnostics) = lowered(
+            &text,
+            Options {
+                strict_cidr: true,
+                ..Options::default()
+            },
+        );
         let expected = error
             .map(|error| format!("spec.ingress[0].from[0].ipBlock.cidr: Invalid value: {cidr:?}: {error}"));
         assert_eq!(errors(&diagnostics), Vec::from_iter(expected), "{cidr}");
@@ -433,11 +439,11 @@ fn non_standard_address_blocks_are_warnings_or_with_strict_cidr_errors() {
 
 #[test]
 fn other_versions_and_dialects_are_named_and_other_kinds_are_not_policies() {
-    let network_policy = "it is read as `networking.k8s.io/v1`";
+    let network_policy = "it is read as `networking.k8s.io/v1`, `extensions/v1beta1`";
     let multi = "it is read as `k8s.cni.cncf.io/v1beta1`, `k8s.cni.cncf.io/v1beta2`";
     let unknown = "picket reads `NetworkPolicy`, `MultiNetworkPolicy`, `ClusterNetworkPolicy`, `AdminNetworkPolicy`, `BaselineAdminNetworkPolicy`";
     for (version, kind, expected) in [
-        ("extensions/v1beta1", "NetworkPolicy", Some(network_policy)),
+        ("extensions/v1", "NetworkPolicy", Some(network_policy)),
         ("networking.k8s.io/v2", "NetworkPolicy", Some(network_policy)),
         ("k8s.cni.cncf.io/v1", "MultiNetworkPolicy", Some(multi)),
         ("projectcalico.org/v3", "GlobalNetworkPolicy", Some(unknown)),

@@ -1,0 +1,207 @@
+//! NetworkPolicy of extensions/v1beta1: as first proposed, or as later clusters read it, which is as v1.
+//!
+//! In the proposal a namespace isolates its pods by an annotation, policies only allow, and a list that is present and
+//! empty matches nothing.
+
+mod namespace;
+
+use serde::{Deserialize, Serialize};
+
+use crate::dialect::{Lowered, Options};
+use crate::document::Manifest;
+use crate::header::{Scope, header};
+use crate::label_selector;
+use crate::network_policy::{self, ABOUT_NOTHING, port, rule};
+use crate::reader::{Cursor, Reader, Unreadable};
+use crate::{
+    Action, List, NamespaceScope, Networks, Peer, PodSelector, Policy, PortMatch, Rule, Selector, Side, Tier,
+    code,
+};
+
+pub use namespace::namespace_isolation;
+
+/// How NetworkPolicy of extensions/v1beta1 is read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum V1beta1 {
+    /// As proposed when a namespace of the input uses the proposal's isolation, and else as v1. What reads one object
+    /// alone reads it as v1.
+    #[default]
+    Automatic,
+    /// As proposed.
+    Proposal,
+    /// As v1.
+    V1,
+}
+
+/// Reads a NetworkPolicy. See [`crate::lower`].
+pub(crate) fn lower(manifest: &Manifest, options: Options) -> Lowered {
+    if options.v1beta1 != V1beta1::Proposal {
+        return network_policy::lower(manifest, options);
+    }
+    let (mut reader, root) = manifest.reader();
+    let policy = policy(manifest, &root, &mut reader).ok();
+    if policy.is_none() {
+        reader.consequence(0, &root, ABOUT_NOTHING);
+    }
+    Lowered {
+        policy,
+        diagnostics: reader.finish(),
+    }
+}
+
+const ALLOWS_NOTHING: &str = "the policy allows nothing";
+
+fn policy(manifest: &Manifest, root: &Cursor<'_>, reader: &mut Reader<'_>) -> Result<Policy, Unreadable> {
+    let mut fields = root.fields(reader)?;
+    let header = header(manifest, Scope::Namespaced, &mut fields, reader)?;
+    let Some(spec) = fields.get("spec") else {
+        let message = "Required value: a policy needs a `spec`";
+        return Err(reader.missing(code::NO_SPEC, root, "spec", message));
+    };
+    let before = reader.diagnostics().len();
+    let known = fields
+        .unknown(&["apiVersion", "kind", "status"], reader)
+        .is_empty();
+    let mut fields = spec.fields(reader)?;
+    let subject = fields.get("podSelector");
+    let ingress = fields.get("ingress");
+    let known = fields.unknown(&[], reader).is_empty() && known;
+    let subject = match subject {
+        Some(at) => label_selector::read(&at, reader).whole(),
+        None => Err(reader.missing(code::SELECTOR, &spec, "podSelector", "Required value")),
+    };
+    let sound = known && subject.is_ok() && !manifest.is_broken();
+    if !sound {
+        reader.consequence(before, &spec, ALLOWS_NOTHING);
+    }
+    let mut rules = ingress.map_or_else(Vec::new, |at| rules(&at, reader));
+    if !sound {
+        rules.iter_mut().for_each(rule::silence);
+    }
+    Ok(Policy {
+        subject: PodSelector {
+            namespaces: NamespaceScope::Named(header.object.namespace.clone()),
+            pods: subject.unwrap_or_else(|Unreadable| Selector::everything()),
+        },
+        object: header.object,
+        position: header.position,
+        tier: Tier::NetworkPolicy,
+        priority: 0,
+        networks: Networks::Cluster,
+        ingress: Side {
+            isolates: false,
+            rules,
+        },
+        egress: Side::default(),
+    })
+}
+
+/// Reads `ingress`. A rule that cannot be read keeps its place, and matches nothing.
+fn rules(at: &Cursor<'_>, reader: &mut Reader<'_>) -> Vec<Rule> {
+    let before = reader.diagnostics().len();
+    let Ok(items) = at.items(reader) else {
+        reader.consequence(before, at, ALLOWS_NOTHING);
+        return Vec::new();
+    };
+    let read = |(item, index): (&Cursor<'_>, u32)| {
+        let before = reader.diagnostics().len();
+        let mut rule = Rule {
+            index,
+            position: reader.source().position(item.node().range.start),
+            action: Action::Accept,
+            peers: List::Absent,
+            ports: List::Absent,
+        };
+        match matches(item, reader) {
+            Ok((peers, ports)) => (rule.peers, rule.ports) = (peers, ports),
+            Err(Unreadable) => {
+                rule::silence(&mut rule);
+                let note = format!("the rule `{}` matches nothing", item.path());
+                reader.consequence(before, item, &note);
+            }
+        }
+        rule
+    };
+    items.iter().zip(0..).map(read).collect()
+}
+
+fn matches(at: &Cursor<'_>, reader: &mut Reader<'_>) -> Result<(List<Peer>, List<PortMatch>), Unreadable> {
+    let mut fields = at.fields(reader)?;
+    let ports = fields.get("ports");
+    let peers = fields.get("from");
+    let known = fields.unknown(&[], reader).is_empty();
+    // Both are read before either error returns, so that everything that is wrong is reported.
+    let ports = list(ports, reader, port);
+    let namespace = reader.object().namespace.clone();
+    let peers = list(peers, reader, |item, reader| peer(item, &namespace, reader));
+    let (ports, peers) = (ports?, peers?);
+    if known {
+        Ok((peers, ports))
+    } else {
+        Err(Unreadable)
+    }
+}
+
+/// A list that means anything when it is missing and nothing when it is empty.
+fn list<T>(
+    at: Option<Cursor<'_>>,
+    reader: &mut Reader<'_>,
+    mut read: impl FnMut(&Cursor<'_>, &mut Reader<'_>) -> Result<T, Unreadable>,
+) -> Result<List<T>, Unreadable> {
+    let Some(at) = at else {
+        return Ok(List::Absent);
+    };
+    let items = at.items(reader)?;
+    let read: Vec<_> = items.iter().map(|item| read(item, reader)).collect();
+    let read: Result<Vec<_>, _> = read.into_iter().collect();
+    Ok(List::Items(read?))
+}
+
+/// Reads an item of `ports`: TCP and UDP, and no ranges.
+fn port(at: &Cursor<'_>, reader: &mut Reader<'_>) -> Result<PortMatch, Unreadable> {
+    let mut fields = at.fields(reader)?;
+    let protocol = fields.get("protocol");
+    fields.get("port");
+    if !fields.unknown(&[], reader).is_empty() {
+        return Err(Unreadable);
+    }
+    if let Some(at) = protocol
+        && at.node().as_str().is_some_and(|text| text == "SCTP")
+    {
+        let text = at.string(reader)?;
+        return Err(reader.unsupported(code::UNSUPPORTED_VALUE, &at, text, &["TCP", "UDP"]));
+    }
+    port::read(at, reader)
+}
+
+/// Reads an item of `from`: exactly one selector.
+fn peer(at: &Cursor<'_>, namespace: &str, reader: &mut Reader<'_>) -> Result<Peer, Unreadable> {
+    let mut fields = at.fields(reader)?;
+    let pods = fields.get("podSelector");
+    let namespaces = fields.get("namespaceSelector");
+    if !fields.unknown(&[], reader).is_empty() {
+        return Err(Unreadable);
+    }
+    let selector = match (pods, namespaces) {
+        (Some(at), None) => PodSelector {
+            namespaces: NamespaceScope::Named(namespace.into()),
+            pods: label_selector::read(&at, reader).whole()?,
+        },
+        (None, Some(at)) => PodSelector {
+            namespaces: NamespaceScope::Matching(label_selector::read(&at, reader).whole()?),
+            pods: Selector::everything(),
+        },
+        (None, None) => {
+            return Err(reader.error(code::PEER, at, "Required value: must specify a peer"));
+        }
+        (Some(_), Some(_)) => {
+            let message = "Forbidden: may not specify both podSelector and namespaceSelector";
+            return Err(reader.error(code::PEER, at, message));
+        }
+    };
+    Ok(Peer::Pods(selector))
+}
+
+#[cfg(test)]
+mod tests;
