@@ -18,7 +18,7 @@ use crate::kernel::in_namespace;
 use crate::{arbitrary, sample};
 
 fn read(text: &str, name: &str) -> Table {
-    let listing = listing(text, name).unwrap_or_else(|error| panic!("{error}\n{text}"));
+    let listing = listing(text, name).expect("a listing");
     listing.table.expect("our table")
 }
 
