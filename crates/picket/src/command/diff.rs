@@ -179,6 +179,7 @@ fn diagnostics(sides: &[Loaded; 2]) -> anyhow::Result<Vec<(&'static str, String)
 fn load(arguments: &Arguments) -> anyhow::Result<[Loaded; 2]> {
     let options = Options {
         strict_cidr: arguments.strict_cidr,
+        ..Options::default()
     };
     if let Some(range) = &arguments.git {
         let texts = Revisions::parse(range)?.read(&arguments.paths)?;

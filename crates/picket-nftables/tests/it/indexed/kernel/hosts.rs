@@ -4,7 +4,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
 use std::process::Command;
 use std::time::Duration;
 
-use picket_linux::{Netlink, NetworkNamespace, Route, run_with_input};
+use picket_linux::{Netlink, NetworkNamespace, Route, RouteTable, run_with_input};
 
 /// How long a connection that is not dropped may take.
 const PATIENCE: Duration = Duration::from_millis(400);
@@ -60,6 +60,7 @@ impl Node {
                 (Ipv6Addr::UNSPECIFIED.into(), 0)
             };
             let route = Route {
+                table: RouteTable::MAIN,
                 destination: anywhere,
                 gateway: Some(gateway),
                 interface: "eth0".to_owned(),

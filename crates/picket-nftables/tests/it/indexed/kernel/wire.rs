@@ -225,7 +225,9 @@ fn neighbours_find_each_other_on_a_bridge_under_deny_all() {
 
 /// An ICMPv6 message of this type from one host to another; the kernel fills in the checksum.
 fn send_icmpv6(from: &Host, to: Ipv6Addr, kind: u8) {
-    let socket = from.namespace.run(|| picket_linux::icmp_socket(from.v6.into()));
+    let socket = from
+        .namespace
+        .run(|| picket_linux::icmp_socket(from.v6.into(), None));
     let socket = socket.expect("the namespace").expect("a raw socket");
     let mut message = [0_u8; 32];
     message[0] = kind;
