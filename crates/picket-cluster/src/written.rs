@@ -25,7 +25,7 @@ pub struct Written {
     pub object: ObjectRef,
     /// The place to show for the whole object, such as its name.
     pub span: Span,
-    /// Where the fields stand that name something by a path in the object; see [`places`](crate::places).
+    /// Where the fields stand that name something by a path in the object; see [`places`].
     pub places: BTreeMap<String, Span>,
     /// The rest.
     pub spec: Spec,

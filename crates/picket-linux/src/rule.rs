@@ -84,7 +84,7 @@ impl Netlink {
     /// Adds a rule.
     ///
     /// # Errors
-    /// [`Error::Netlink`], for example when there is one just like it.
+    /// [`Error::Netlink`](crate::Error::Netlink), for example when there is one just like it.
     pub fn add_rule(&mut self, rule: &RouteRule) -> Result<()> {
         let message = rule_message(RTM_NEWRULE, CREATE_EXCL, rule)?;
         self.request(message, || format!("add the routing rule {}", rule.priority))
@@ -93,7 +93,7 @@ impl Netlink {
     /// Removes a rule.
     ///
     /// # Errors
-    /// [`Error::Netlink`] when there is none like it.
+    /// [`Error::Netlink`](crate::Error::Netlink) when there is none like it.
     pub fn delete_rule(&mut self, rule: &RouteRule) -> Result<()> {
         let message = rule_message(RTM_DELRULE, 0, rule)?;
         self.request(message, || format!("delete the routing rule {}", rule.priority))

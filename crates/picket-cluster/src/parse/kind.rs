@@ -6,7 +6,7 @@ use picket_policy::{Diagnostic, Severity};
 use crate::codes;
 use crate::network::NETWORK_KIND;
 
-/// A kind that [`parse`] reads.
+/// A kind that [`parse`](crate::parse()) reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     Namespace,
@@ -38,7 +38,7 @@ impl Kind {
     }
 }
 
-/// Whether [`parse`] reads objects of this `apiVersion` and `kind`.
+/// Whether [`parse`](crate::parse()) reads objects of this `apiVersion` and `kind`.
 pub fn is_cluster_kind(api_version: &str, kind: &str) -> bool {
     Kind::of(group(api_version), kind).is_some()
 }

@@ -228,7 +228,11 @@ impl<'a> Demands<'a> {
         destinations: &[&End],
     ) -> Vec<(usize, usize)> {
         let all = |ends: &[&End]| (0..ends.len()).collect::<Vec<_>>();
-        let first = |ends: &[&End]| (0..ends.len().min(1)).collect::<Vec<_>>();
+        // One that is judged here says more to whoever reads of it.
+        let first = |ends: &[&End]| {
+            let judged = ends.iter().position(|end| end.own.is_some()).unwrap_or_default();
+            (0..ends.len()).skip(judged).take(1).collect::<Vec<_>>()
+        };
         let product = |some: Vec<usize>, others: &[usize]| -> Vec<(usize, usize)> {
             some.iter()
                 .flat_map(|&one| others.iter().map(move |&other| (one, other)))

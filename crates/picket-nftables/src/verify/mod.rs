@@ -117,6 +117,9 @@ pub fn verify(
                 return Err(VerifyError { packet });
             }
             report = check.report;
+            if report.stopped {
+                return Ok(report);
+            }
         }
     }
     Ok(report)

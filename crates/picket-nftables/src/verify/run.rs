@@ -1,9 +1,9 @@
 //! Sends cells through chains. What a rule tells apart falls apart; everything else goes on together.
 
-use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
 
 use picket_net::{Interval, IntervalSet, Protocol};
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::cell::{ABSENT_FLAGS, Cell, Header, Scratch};
 use super::lookup::{Position, Tables, connected};
@@ -29,9 +29,9 @@ pub(super) struct Run<'t, 'a, 'd, S> {
     tables: &'t Tables<'a, 'd>,
     sink: S,
     /// What became of the cells that entered a chain before.
-    known: HashMap<(Position, usize, Cell), Rc<Left>>,
+    known: FxHashMap<(Position, usize, Cell), Rc<Left>>,
     /// Cells that have ended, without what they carry in writable fields.
-    seen: HashSet<(bool, Cell)>,
+    seen: FxHashSet<(bool, Cell)>,
     /// Whether the sink has had enough.
     stopped: bool,
 }
@@ -41,8 +41,8 @@ impl<'t, 'a, 'd, S: Sink> Run<'t, 'a, 'd, S> {
         Self {
             tables,
             sink,
-            known: HashMap::new(),
-            seen: HashSet::new(),
+            known: FxHashMap::default(),
+            seen: FxHashSet::default(),
             stopped: false,
         }
     }

@@ -16,7 +16,7 @@ use picket_engine::Program;
 use picket_nftables::model::Table;
 use picket_nftables::parse;
 use picket_nftables::verify::{Report, verify};
-use picket_policy::Direction;
+use picket_policy::{Direction, ObjectRef};
 use picket_source::Loaded;
 
 use crate::arguments::{Input, SemanticsArguments};
@@ -149,19 +149,23 @@ fn answer(arguments: &Arguments, loaded: &Loaded) -> anyhow::Result<Answer> {
             answer.node = node.clone();
             let demands = Demands::on_node(program, node.as_deref());
             let report = verify(&table, &demands, "", limit)?;
-            answer.add(report, &loaded.snapshot, program, &demands);
+            answer.add(report, &loaded.snapshot, program, &demands, None);
         }
         Place::Pod(pod) => {
             answer.pod = Some(pod.pod.id());
             let narrower = Direction::BOTH.map(|side| shortfalls.iter().any(|one| one.direction == side));
             for (interface, snapshot, program, endpoint) in interfaces(pod, &loaded.snapshot, program) {
+                if answer.stopped {
+                    break;
+                }
                 let others = pod.pod.attachments.iter().map(|own| own.interface.clone());
                 let mut others: BTreeSet<_> = others.chain([pod.interface.as_str().into()]).collect();
                 others.remove(interface.as_str());
                 let demands = Demands::in_pod(program, endpoint, &interface, others, narrower)
                     .with_context(|| format!("nothing is known of pod `{}`", pod.pod.id()))?;
-                let report = verify(&table, &demands, &interface, limit)?;
-                answer.add(report, snapshot, program, &demands);
+                let left = limit.saturating_sub(answer.counterexamples.len());
+                let report = verify(&table, &demands, &interface, left)?;
+                answer.add(report, snapshot, program, &demands, Some(endpoint));
             }
         }
     }
@@ -170,7 +174,7 @@ fn answer(arguments: &Arguments, loaded: &Loaded) -> anyhow::Result<Answer> {
 }
 
 /// An interface, the cluster and its program as the network there sees them, and the pod's object there.
-type InterfaceView<'a> = (String, &'a Snapshot, &'a Program, &'a picket_policy::ObjectRef);
+type InterfaceView<'a> = (String, &'a Snapshot, &'a Program, &'a ObjectRef);
 
 fn interfaces<'a>(
     place: &'a crate::ruleset::PodPlace,
@@ -243,13 +247,20 @@ fn listed(path: &Path, name: &str, notes: &mut Vec<String>) -> anyhow::Result<Ta
 }
 
 impl Answer {
-    fn add(&mut self, report: Report, snapshot: &Snapshot, program: &Program, demands: &Demands<'_>) {
+    fn add(
+        &mut self,
+        report: Report,
+        snapshot: &Snapshot,
+        program: &Program,
+        demands: &Demands<'_>,
+        pod: Option<&ObjectRef>,
+    ) {
         self.proved &= report.is_proof();
         self.cells += report.cells;
         self.stopped |= report.stopped;
         let directory = picket_analysis::directory::Directory::new(snapshot);
         let examples = report.counterexamples.into_iter();
         self.counterexamples
-            .extend(examples.map(|found| Example::new(found, &directory, program, demands)));
+            .extend(examples.map(|found| Example::new(found, &directory, program, demands, pod)));
     }
 }

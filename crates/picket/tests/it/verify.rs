@@ -49,9 +49,7 @@ fn a_changed_rule_is_refuted_with_a_packet_and_its_policies() {
     let manifests = shop();
     let place = ["--layout", "documented", "--pod", "shop/db"];
     let rules = rendered(&manifests, &place, |text| {
-        text.replace("comment \"Drop rule\"", "")
-            .replace(" drop \n", " accept\n")
-            .replace(" drop\n", " accept\n")
+        text.replace("drop comment \"Drop rule\"", "accept")
     });
     let ran = verify(&manifests, &[&place[..], &["--rules", &rules]].concat());
     assert_eq!(ran.status, 1, "{}{}", ran.stdout, ran.stderr);

@@ -11,6 +11,7 @@ use picket_dataplane::{Crossing, Outcome, Packet, State};
 use picket_engine::Program;
 use picket_net::Protocol;
 use picket_nftables::verify::Counterexample;
+use picket_policy::ObjectRef;
 use serde::Serialize;
 
 use crate::command::eval;
@@ -85,11 +86,13 @@ struct RulesAnswer {
 }
 
 impl Example {
+    /// Within `pod`, it is the pod that receives and sends, whatever address a packet has for it.
     pub(super) fn new(
         found: Counterexample,
         directory: &Directory<'_>,
         program: &Program,
         demands: &Demands<'_>,
+        pod: Option<&ObjectRef>,
     ) -> Self {
         let packet = &found.packet;
         let end = |address: IpAddr| match directory.find(&address.to_string()) {
@@ -97,8 +100,13 @@ impl Example {
             Ok(Party::Node { name, .. }) => (name.to_string(), Endpoint::Node { name, address }),
             Ok(Party::External(_)) | Err(_) => (address.to_string(), Endpoint::External(address)),
         };
-        let (from, source) = end(packet.source);
-        let (to, destination) = end(packet.destination);
+        let (from, mut source) = end(packet.source);
+        let (to, mut destination) = end(packet.destination);
+        match (&packet.crossing, pod) {
+            (Crossing::Receive { .. }, Some(pod)) => destination = Endpoint::Pod(pod.clone()),
+            (Crossing::Send { .. }, Some(pod)) => source = Endpoint::Pod(pod.clone()),
+            _ => {}
+        }
         let judgement = program.judge(&Flow {
             source,
             destination,
