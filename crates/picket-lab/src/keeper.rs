@@ -6,15 +6,16 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::PathBuf;
 use std::time::Duration;
 
+use picket_analysis::directory::nearest;
 use picket_cluster::Snapshot;
 use picket_linux::{UserNamespace, peer_user, receive_line, send_line, user_of_process};
 
 use crate::control::{ControlError, Request, Response, address};
 use crate::report::{report, status};
-use crate::{Lab, Place, Progress, parse_expectations};
+use crate::{Compile, Lab, Place, Progress, parse_expectations};
 
-/// Reads manifests again for [`Request::Apply`]; an error is text for people.
-pub type Load = Box<dyn Fn(&[PathBuf]) -> Result<Snapshot, String>>;
+/// Reads manifests again for [`Request::Apply`], and how to compile them; an error is text for people.
+pub type Load = Box<dyn Fn(&[PathBuf]) -> Result<(Snapshot, Compile), String>>;
 
 /// The name of a lab, taken: nobody else can start one of that name while this lives.
 #[derive(Debug)]
@@ -84,7 +85,9 @@ impl Claim {
                     let network = network.as_deref();
                     probe(&mut lab, *timeout, network, expectations.as_deref(), *colour)
                 }
-                Request::Apply { paths } => load(paths).and_then(|snapshot| apply(&mut lab, &snapshot)),
+                Request::Apply { paths } => {
+                    load(paths).and_then(|(snapshot, compile)| apply(&mut lab, &snapshot, compile))
+                }
                 Request::Enter { .. } => continue,
             };
             if request == Request::Down {
@@ -107,12 +110,7 @@ impl Claim {
             .and_then(|place| lab.network().namespace(place).ok());
         let Some(namespace) = namespace else {
             let names: Vec<String> = lab.network().places().map(Place::to_string).collect();
-            let message = format!(
-                "the lab `{}` has no `{name}`; it has {}",
-                self.name,
-                names.join(", ")
-            );
-            return reply(stream, &Err(message), &[]);
+            return reply(stream, &Err(no_place(&self.name, name, &names)), &[]);
         };
         let response = Response {
             good: true,
@@ -148,9 +146,24 @@ pub fn probe(
     Ok(report(lab, &grid, &expectations, colour))
 }
 
-fn apply(lab: &mut Lab, snapshot: &Snapshot) -> Result<Response, String> {
+/// That a lab has no place called `asked`, and those of its places that may be meant.
+fn no_place(lab: &str, asked: &str, names: &[String]) -> String {
+    let (near, likely) = nearest(asked, names.iter().cloned(), 3);
+    let near: Vec<_> = near.iter().map(|name| format!("`{name}`")).collect();
+    let meant = if likely {
+        format!("did you mean {}?", near.join(" or "))
+    } else {
+        format!("the nearest are {}.", near.join(", "))
+    };
+    format!(
+        "the lab `{lab}` has no `{asked}`; {meant} `picket lab status` names all {} places",
+        names.len()
+    )
+}
+
+fn apply(lab: &mut Lab, snapshot: &Snapshot, compile: Compile) -> Result<Response, String> {
     let changes = lab
-        .apply(snapshot, &Progress::hidden())
+        .apply_with(snapshot, compile, &Progress::hidden())
         .map_err(|error| crate::session::chain(&error))?;
     let lines = changes.lines();
     let mut text: String = lines.iter().map(|line| format!("{line}\n")).collect();
@@ -184,4 +197,23 @@ fn has_hung_up(stream: &UnixStream) -> bool {
         .set_nonblocking(true)
         .and_then(|()| io::Read::read(&mut &*stream, &mut byte));
     !matches!(asked, Err(error) if error.kind() == io::ErrorKind::WouldBlock)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::no_place;
+
+    #[test]
+    fn an_unknown_place_gets_the_nearest_names_and_their_number() {
+        let pods = (0..100).map(|number| format!("shop/web-{number:02}"));
+        let names: Vec<_> = pods
+            .chain(["fabric".to_owned(), "node/lab-1".to_owned()])
+            .collect();
+        assert_eq!(
+            no_place("picket", "node/lab-7", &names),
+            "the lab `picket` has no `node/lab-7`; did you mean `node/lab-1`? `picket lab status` names all 102 places"
+        );
+        let far = no_place("picket", "10.0.0.1", &names);
+        assert!(far.contains("; the nearest are `") && far.len() < 200, "{far}");
+    }
 }

@@ -145,7 +145,7 @@ impl Lab {
         let topology =
             self.topology
                 .replan(&self.topology.snapshot, self.shape.nodes, &self.shape.outside)?;
-        self.move_to(topology, progress)?;
+        self.move_to(topology, None, progress)?;
         Ok(())
     }
 
@@ -192,13 +192,35 @@ impl Lab {
     /// As [`Lab::up`]. When planning or rendering fails nothing has changed; where a ruleset does not load nothing
     /// passes, and all others are in force.
     pub fn apply(&mut self, snapshot: &Snapshot, progress: &Progress) -> Result<Changes, Error> {
+        self.change(snapshot, None, progress)
+    }
+
+    /// The same, with another compiler from now on.
+    ///
+    /// # Errors
+    /// As [`Lab::apply`].
+    pub fn apply_with(
+        &mut self,
+        snapshot: &Snapshot,
+        compile: Compile,
+        progress: &Progress,
+    ) -> Result<Changes, Error> {
+        self.change(snapshot, Some(compile), progress)
+    }
+
+    fn change(
+        &mut self,
+        snapshot: &Snapshot,
+        compile: Option<Compile>,
+        progress: &Progress,
+    ) -> Result<Changes, Error> {
         let topology = self
             .topology
             .replan(snapshot, self.shape.nodes, &self.shape.outside)?;
         // The new enforcement replaces this one, which has to be asked what it said.
         let former = (self.compile)(&self.topology.snapshot)?;
         let before = self.topology.hosts.clone();
-        let rulesets = self.move_to(topology, progress)?;
+        let rulesets = self.move_to(topology, compile, progress)?;
         let hosts = &self.topology.hosts;
         let known: BTreeSet<_> = before.iter().map(Host::key).collect();
         let was_there = |index: usize| {
@@ -226,8 +248,13 @@ impl Lab {
     }
 
     /// Returns how many rulesets were replaced.
-    fn move_to(&mut self, topology: Topology, progress: &Progress) -> Result<usize, Error> {
-        let enforcement = (self.compile)(&topology.snapshot)?;
+    fn move_to(
+        &mut self,
+        topology: Topology,
+        compile: Option<Compile>,
+        progress: &Progress,
+    ) -> Result<usize, Error> {
+        let enforcement = compile.as_ref().unwrap_or(&self.compile)(&topology.snapshot)?;
         let rulesets = enforcement.rulesets(&topology)?;
         let new = self.network.change(&topology, progress)?;
         let places = topology.places();
@@ -235,6 +262,9 @@ impl Lab {
             .keep(|place| places.contains(place) && !new.contains(place));
         self.topology = topology;
         self.enforcement = enforcement;
+        if let Some(compile) = compile {
+            self.compile = compile;
+        }
         let replaced = self.loaded.replace(&self.network, rulesets, progress);
         self.ports = ports_of(&self.topology.snapshot, &self.asked);
         // The old servers hold the addresses of the new ones.

@@ -33,7 +33,7 @@ pub use lab::{Changes, Compile, Enforcement, Lab, Shape};
 pub use network::Network;
 pub use picket_linux::leave_terminal;
 pub use place::{Host, HostKind, Place};
-pub use policies::{Layout, compile};
+pub use policies::{Layout, add_custom_rules, compile};
 pub use ports::Ports;
 pub use probe::{Observation, Probe, all_pairs, ask};
 pub use progress::Progress;

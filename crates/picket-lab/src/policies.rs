@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use picket_cluster::{Flow, Judgement, Semantics, Snapshot};
 use picket_engine::Engine;
 use picket_net::AddressSet;
+use picket_nftables::custom::{self, CustomRules};
 use picket_nftables::model::{InterfaceName, Table};
 use picket_nftables::print;
 use picket_nftables::render::documented::{self, PodView};
@@ -24,21 +25,29 @@ pub enum Layout {
     Documented,
 }
 
-/// A compiler of snapshots to `layout`.
-pub fn compile(layout: Layout, semantics: &Semantics) -> Compile {
-    let semantics = semantics.clone();
+/// Adds custom rules to what a lab is built from, in place of those that were added before.
+pub fn add_custom_rules(rules: &[CustomRules], snapshot: &mut Snapshot) {
+    custom::add(rules, snapshot, &CLUSTER_INTERFACE);
+}
+
+/// A compiler of snapshots to `layout`. Snapshots have the custom rules of [`add_custom_rules`].
+pub fn compile(layout: Layout, semantics: &Semantics, custom: &[CustomRules]) -> Compile {
+    let (semantics, custom) = (semantics.clone(), custom.to_vec());
     Box::new(move |snapshot: &Snapshot| {
         let networks = snapshot.attached_networks().into_keys();
         Ok(Box::new(Policies {
             cluster: Engine::compile(snapshot, semantics.clone()),
             networks: networks
                 .map(|network| {
-                    let engine = Engine::compile(&snapshot.on(network), semantics.clone());
+                    let mut on = snapshot.on(network);
+                    custom::add(&custom, &mut on, &CLUSTER_INTERFACE);
+                    let engine = Engine::compile(&on, semantics.clone());
                     (network.clone(), engine)
                 })
                 .collect(),
             nowhere: Engine::new(semantics.clone()),
             layout,
+            custom: custom.clone(),
         }))
     })
 }
@@ -50,6 +59,7 @@ struct Policies {
     /// A network that nothing is on.
     nowhere: Engine,
     layout: Layout,
+    custom: Vec<CustomRules>,
 }
 
 impl Enforcement for Policies {
@@ -117,7 +127,7 @@ impl Policies {
         let options = documented::Options {
             accept_icmp: semantics.accept_icmp,
             accept_icmpv6: semantics.accept_icmpv6,
-            custom: Vec::new(),
+            custom: self.custom.clone(),
         };
         // What the layout cannot say it narrows, and then the grid shows it.
         let (table, _narrowed) = documented::render(&view, &options).map_err(|error| error.to_string())?;

@@ -100,7 +100,7 @@ fn check(lab: &mut Lab, step: &Step, layout: Layout) -> usize {
 fn play(case: &Case, layout: Layout) -> usize {
     let mut steps = case.steps.iter();
     let first = steps.next().expect("a case with a step");
-    let compile = compile(layout, &Semantics::default());
+    let compile = compile(layout, &Semantics::default(), &[]);
     let mut lab = Lab::up(
         &first.cluster(),
         shape(case),

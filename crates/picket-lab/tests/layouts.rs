@@ -75,7 +75,7 @@ fn the_wire_obeys_in_both_layouts() {
             outside: BTreeSet::new(),
             timeout: Duration::from_millis(600),
         };
-        let compile = compile(layout, &Semantics::default());
+        let compile = compile(layout, &Semantics::default(), &[]);
         let mut lab = Lab::up(&cluster(), shape, &[], compile, &Progress::hidden()).unwrap();
         let grid = lab.probe(None, lab.timeout(), &Progress::hidden()).unwrap();
         assert_eq!(

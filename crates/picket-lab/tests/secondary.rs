@@ -89,7 +89,7 @@ fn up(cluster: &Snapshot, layout: Layout) -> Lab {
         outside: BTreeSet::new(),
         timeout: Duration::from_millis(600),
     };
-    let compile = compile(layout, &Semantics::default());
+    let compile = compile(layout, &Semantics::default(), &[]);
     Lab::up(cluster, shape, &[], compile, &Progress::hidden()).unwrap()
 }
 

@@ -4,18 +4,22 @@
 //! (`--custom-v4-ingress-rule-file` and so on). One line is one rule; empty lines and lines that begin with `#` say
 //! nothing. `docs/nftables.md` has the grammar. Every rule is read into a typed one: no text of a file reaches nft.
 
+mod judged;
 mod line;
+mod policy;
 mod token;
+mod value;
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use picket_net::{Family, PortRange, Protocol};
-use picket_policy::{
-    Action, Block, Diagnostic, Direction, List, NamespaceScope, Networks, ObjectRef, Peer, PodSelector,
-    Policy, PortMatch, Position, Selector, Severity, Side, Source, Tier,
-};
+use picket_net::{AddressSet, Family, Protocol};
+use picket_policy::{Action, Block, Diagnostic, Direction, List, PortMatch, Severity, Source};
 
-use crate::model::{Comment, Match, Rule, Statement, Verdict};
+use crate::model::{Comment, Counter, End, InterfaceName, Relation, Rule, Statement, Verdict};
+
+pub use judged::{Unjudged, check};
+pub use policy::add;
 
 /// What objects of custom-rule files are called as the cause of a verdict.
 pub const KIND: &str = "CustomRules";
@@ -33,19 +37,46 @@ pub struct CustomRules {
     pub rules: Vec<CustomRule>,
 }
 
+/// The directions, ingress first, in which rules look at the addresses of the pod itself.
+pub fn own_addresses(files: &[CustomRules]) -> [bool; 2] {
+    Direction::BOTH.map(|direction| {
+        let mut files = files.iter().filter(|file| file.direction == direction);
+        files.any(|file| file.rules.iter().any(|rule| rule.own.addresses.is_some()))
+    })
+}
+
 /// One rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CustomRule {
     /// The line that it stands in, from 1.
     pub line: u32,
-    /// What it does.
-    pub action: Action,
-    /// What it looks at, in the order written; the family first where nothing else says it.
-    pub matches: Vec<Match>,
+    /// What becomes of packets that match.
+    pub end: End,
+    /// What it looks at and counts, in the order written; the family first where nothing else says it.
+    pub statements: Vec<Statement>,
+    /// The interfaces and addresses of a pod that it is about.
+    own: Own,
     /// The other ends that it is about.
     peers: Vec<Block>,
     /// The traffic that it is about; none when it is about no new connection.
     ports: List<PortMatch>,
+}
+
+impl CustomRule {
+    fn action(&self) -> Action {
+        if self.end == End::Verdict(Verdict::Accept) {
+            Action::Accept
+        } else {
+            Action::Deny
+        }
+    }
+}
+
+/// The own ends that a rule is about: every one, unless it looks at its interface or address.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Own {
+    interfaces: Option<(Relation, BTreeSet<InterfaceName>)>,
+    addresses: Option<AddressSet>,
 }
 
 impl CustomRules {
@@ -59,8 +90,8 @@ impl CustomRules {
         for (line, number) in source.text().split_inclusive('\n').zip(1..) {
             let text = line.trim();
             if !text.is_empty() && !text.starts_with('#') {
-                match line::read(line, direction, family) {
-                    Ok(parts) => rules.push(parts.rule(number)),
+                match line::read(line, number, direction, family) {
+                    Ok(rule) => rules.push(rule),
                     Err(line::Refusal { range, message }) => {
                         let span = source.span(start + range.start..start + range.end);
                         let problem =
@@ -70,6 +101,18 @@ impl CustomRules {
                 }
             }
             start += line.len();
+        }
+        if let Some(rule) = rules.get(usize::from(u16::MAX)) {
+            let message = format!(
+                "a file has at most {} rules, and line {} has one more",
+                u16::MAX,
+                rule.line
+            );
+            problems.push(Diagnostic::new(
+                picket_dataplane::codes::CUSTOM_RULE,
+                Severity::Error,
+                message,
+            ));
         }
         if !problems.is_empty() {
             return Err(problems);
@@ -85,111 +128,36 @@ impl CustomRules {
     /// The rules for the common chain.
     pub fn rendered(&self) -> impl Iterator<Item = Rule> + '_ {
         self.rules.iter().map(|rule| {
-            let verdict = match rule.action {
-                Action::Accept => Verdict::Accept,
-                Action::Deny | Action::Pass => Verdict::Drop,
-            };
-            let statements = rule.matches.iter().cloned().map(Statement::Match);
-            Rule {
-                statements: statements.collect(),
-                ..Rule::when([], verdict)
-            }
-            .commented(Comment::of("Custom Rule"))
+            Rule::of(rule.statements.iter().cloned(), rule.end.clone()).commented(Comment::of("Custom Rule"))
         })
+    }
+
+    /// The counters of its rules.
+    pub fn counters(&self) -> impl Iterator<Item = Counter> + '_ {
+        let statements = self.rules.iter().flat_map(|rule| &rule.statements);
+        statements.filter_map(|statement| match statement {
+            Statement::Count(name) => Some(Counter {
+                name: name.clone(),
+                comment: Some(Comment::of("Custom Rule")),
+            }),
+            Statement::Match(_) | Statement::Set(..) | Statement::Log(_) => None,
+        })
+    }
+
+    /// Whether a rule rejects: whoever is denied by it hears so.
+    pub fn rejects(&self) -> bool {
+        self.rules.iter().any(|rule| rule.end == End::Reject)
     }
 
     /// Whether a rule may deny a protocol.
     pub fn may_deny(&self, protocol: Protocol) -> bool {
         self.rules.iter().any(|rule| {
-            rule.action != Action::Accept
+            rule.action() != Action::Accept
                 && match &rule.ports {
                     List::Absent => true,
                     List::Items(items) => items.contains(&PortMatch::Protocol(protocol)),
                 }
         })
-    }
-
-    /// The rules as a policy of the tier that is judged first.
-    pub fn policy(&self) -> Policy {
-        let rules = self
-            .rules
-            .iter()
-            .zip(0..)
-            .map(|(rule, index)| picket_policy::Rule {
-                index,
-                position: Position {
-                    file: Arc::clone(&self.file),
-                    line: rule.line,
-                },
-                action: rule.action,
-                peers: List::Items(rule.peers.iter().cloned().map(Peer::Block).collect()),
-                ports: rule.ports.clone(),
-            });
-        let side = Side {
-            isolates: false,
-            rules: rules.collect(),
-        };
-        let (ingress, egress) = match self.direction {
-            Direction::Ingress => (side, Side::default()),
-            Direction::Egress => (Side::default(), side),
-        };
-        let name = format!("{} {}", self.file, self.family);
-        Policy {
-            object: ObjectRef::new(KIND, "", &name),
-            position: Position {
-                file: Arc::clone(&self.file),
-                line: 1,
-            },
-            tier: Tier::Custom,
-            priority: u16::from(self.family == Family::Ipv6),
-            networks: Networks::Cluster,
-            subject: PodSelector {
-                namespaces: NamespaceScope::Matching(Selector::everything()),
-                pods: Selector::everything(),
-            },
-            ingress,
-            egress,
-        }
-    }
-}
-
-/// What was read of a line.
-#[derive(Clone, Debug, Default)]
-struct Parts {
-    matches: Vec<Match>,
-    peers: Vec<Block>,
-    protocols: Option<Vec<Protocol>>,
-    ports: Option<(Option<Protocol>, Vec<PortRange>)>,
-    /// Whether it is about packets that open a connection.
-    new: bool,
-    deny: bool,
-}
-
-impl Parts {
-    fn rule(self, line: u32) -> CustomRule {
-        let ports = match (self.protocols, self.ports) {
-            _ if !self.new => List::Items(Vec::new()),
-            (None, None) => List::Absent,
-            (Some(protocols), None) => List::Items(protocols.into_iter().map(PortMatch::Protocol).collect()),
-            (protocols, Some((transport, ranges))) => {
-                let with_ports = Protocol::WITH_PORTS.into_iter().filter(|protocol| {
-                    transport.is_none_or(|transport| transport == *protocol)
-                        && protocols
-                            .as_ref()
-                            .is_none_or(|protocols| protocols.contains(protocol))
-                });
-                let items = with_ports
-                    .flat_map(|protocol| ranges.iter().map(move |&range| PortMatch::Range(protocol, range)));
-                List::Items(items.collect())
-            }
-        };
-        CustomRule {
-            line,
-            action: if self.deny { Action::Deny } else { Action::Accept },
-            matches: self.matches,
-            peers: self.peers,
-            ports,
-        }
     }
 }
 

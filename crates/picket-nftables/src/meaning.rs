@@ -246,6 +246,7 @@ impl<'a> Run<'_, 'a> {
         }
         match &rule.end {
             End::Next => None,
+            End::Reject => Some(&Verdict::Drop),
             End::Verdict(verdict) => Some(verdict),
             End::VerdictMap { key, map } => match self.tables.in_map(map, self.key(position, key)?)? {
                 Datum::Verdict(verdict) => Some(verdict),

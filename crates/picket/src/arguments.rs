@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use anyhow::bail;
 use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
 use picket_cluster::Semantics;
 use picket_net::Family;
@@ -95,6 +96,14 @@ pub(crate) struct CustomRuleArguments {
 }
 
 impl CustomRuleArguments {
+    /// Fails when files are given: the indexed layout has no place for them.
+    pub(crate) fn none_for_indexed(&self) -> anyhow::Result<()> {
+        if !self.files().is_empty() {
+            bail!("custom rules belong to `--layout documented`: the indexed layout has no place for them");
+        }
+        Ok(())
+    }
+
     /// The files that are given, with what each is for; in the order in which their rules are judged.
     pub(crate) fn files(&self) -> Vec<(&Path, Direction, Family)> {
         let files = [

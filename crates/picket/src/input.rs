@@ -6,7 +6,7 @@ use std::sync::Arc;
 use anyhow::{Context, anyhow, bail};
 use picket_cluster::{Semantics, Snapshot};
 use picket_engine::Engine;
-use picket_nftables::custom::CustomRules;
+use picket_nftables::custom::{self, CustomRules};
 use picket_policy::{NetworkName, Source, V1beta1};
 use picket_source::{Loaded, Options};
 
@@ -85,12 +85,27 @@ fn find_network(snapshot: &Snapshot, text: &str) -> anyhow::Result<NetworkName> 
     }
 }
 
-/// Reads files of custom rules, and adds what they say to what was read.
+/// Reads files of custom rules, and adds what they say to what was read; `interface` is that of pods on the cluster
+/// network.
+///
+/// # Errors
+/// As [`read_custom_rules`].
+pub(crate) fn add_custom_rules(
+    loaded: &mut Loaded,
+    arguments: &CustomRuleArguments,
+    interface: &str,
+) -> anyhow::Result<Vec<CustomRules>> {
+    let rules = read_custom_rules(loaded, arguments)?;
+    custom::add(&rules, &mut loaded.snapshot, interface);
+    Ok(rules)
+}
+
+/// Reads files of custom rules.
 ///
 /// # Errors
 /// When a file cannot be read, or one of its lines is no rule, which is reported: an answer without the file would be
 /// about other rules.
-pub(crate) fn add_custom_rules(
+pub(crate) fn read_custom_rules(
     loaded: &mut Loaded,
     arguments: &CustomRuleArguments,
 ) -> anyhow::Result<Vec<CustomRules>> {
@@ -102,13 +117,13 @@ pub(crate) fn add_custom_rules(
         loaded.sources.insert(Arc::clone(&name), source.shared_text());
         let rules = CustomRules::read(&source, direction, family).map_err(|problems| {
             report::these_on_stderr(&problems, loaded);
-            anyhow!("`{name}` has lines that are no custom rules")
+            // A lab in the background reads them too, and has only this line to answer with.
+            let first = problems.first().map(|first| match first.labels.first() {
+                Some(label) => format!(": line {}: {}", label.span.line, first.message),
+                None => format!(": {}", first.message),
+            });
+            anyhow!("`{name}` is no file of custom rules{}", first.unwrap_or_default())
         })?;
-        let policy = rules.policy();
-        loaded
-            .snapshot
-            .policies
-            .insert(policy.object.clone(), Arc::new(policy));
         all.push(rules);
     }
     Ok(all)

@@ -9,11 +9,14 @@ use picket_analysis::directory::{Directory, Party, nearest};
 use picket_cluster::{Pod, Snapshot};
 use picket_dataplane::Shortfall;
 use picket_engine::{Engine, Program};
-use picket_nftables::custom::CustomRules;
+use picket_nftables::custom::{self, CustomRules};
+
 use picket_nftables::model::{InterfaceName, Table};
 use picket_nftables::render::documented::{self, PodView};
 use picket_nftables::render::indexed;
 use picket_source::Loaded;
+
+use crate::arguments::CustomRuleArguments;
 
 /// Which ruleset.
 #[derive(Args, Clone, Debug)]
@@ -76,17 +79,30 @@ pub(crate) struct PodPlace {
 
 impl PlaceArguments {
     /// The place that the arguments name.
-    pub(crate) fn find(&self, loaded: &Loaded, program: &Program) -> anyhow::Result<Place> {
+    pub(crate) fn find(
+        &self,
+        loaded: &Loaded,
+        program: &Program,
+        custom: &[CustomRules],
+    ) -> anyhow::Result<Place> {
         let Target::Nftables = self.target;
         match self.layout {
             Layout::Indexed => Ok(Place::Node(self.node(loaded)?)),
-            Layout::Documented => Ok(Place::Pod(self.pod(loaded, program)?)),
+            Layout::Documented => Ok(Place::Pod(self.pod(loaded, program, custom)?)),
         }
     }
 
-    /// Whether a pod is named.
-    pub(crate) fn is_in_a_pod(&self) -> bool {
-        self.pod.is_some()
+    /// The interface of pods on the cluster network.
+    pub(crate) fn interface(&self) -> &str {
+        &self.interface
+    }
+
+    /// Fails when custom rules are given for a layout that has no place for them.
+    pub(crate) fn allows(&self, custom: &CustomRuleArguments) -> anyhow::Result<()> {
+        match self.layout {
+            Layout::Documented => Ok(()),
+            Layout::Indexed => custom.none_for_indexed(),
+        }
     }
 
     /// How the ruleset is laid out.
@@ -126,7 +142,7 @@ impl PlaceArguments {
         }
     }
 
-    fn pod(&self, loaded: &Loaded, program: &Program) -> anyhow::Result<PodPlace> {
+    fn pod(&self, loaded: &Loaded, program: &Program, custom: &[CustomRules]) -> anyhow::Result<PodPlace> {
         let asked = self.pod.as_deref().unwrap_or_default();
         let directory = Directory::new(&loaded.snapshot);
         let Party::Pod(pod) = directory.find(asked).context("pod")? else {
@@ -146,7 +162,8 @@ impl PlaceArguments {
         }
         let names: BTreeSet<_> = pod.attachments.iter().map(|own| &own.network).collect();
         let networks = names.into_iter().map(|network| {
-            let snapshot = loaded.snapshot.on(network);
+            let mut snapshot = loaded.snapshot.on(network);
+            custom::add(custom, &mut snapshot, &self.interface);
             let engine = Engine::compile(&snapshot, program.semantics().clone());
             (snapshot, engine)
         });

@@ -298,7 +298,7 @@ fn a_standing_lab_answers_changes_and_goes() {
     );
     let nowhere = lab(&["exec", "--name", name, "shop/nobody", "--", "true"]);
     assert!(
-        text(&nowhere.stderr).contains("has no `shop/nobody`; it has "),
+        text(&nowhere.stderr).contains("has no `shop/nobody`; the nearest are `shop/db`, `shop/web`, `"),
         "{}",
         text(&nowhere.stderr)
     );
@@ -324,6 +324,68 @@ fn a_standing_lab_answers_changes_and_goes() {
         "{}",
         text(&gone.stderr)
     );
+}
+
+#[test]
+fn custom_rules_are_expected_and_obeyed_and_read_again() {
+    let (folder, standing) = (folder(), Standing::new("custom"));
+    let name = standing.0.as_str();
+    let rules = folder.path().join("ingress.txt");
+    let write = |text: &str| fs::write(&rules, text).unwrap();
+    let manifests = folder.path().join("cluster.yaml").to_string_lossy().into_owned();
+    let file = rules.to_string_lossy().into_owned();
+    let file = ["--layout", "documented", "--custom-v4-ingress-rule-file", &file];
+    write("tcp dport 80 accept\ntcp dport 5432 reject\n");
+    let run = lab(&[
+        &["run", "-f", &manifests, "--timeout", "0.4", "-o", "json"],
+        &file[..],
+    ]
+    .concat());
+    assert_eq!(run.status.code(), Some(0), "{}", text(&run.stderr));
+    let answer: serde_json::Value = serde_json::from_slice(&run.stdout).unwrap();
+    let results = answer
+        .get("results")
+        .and_then(|results| results.as_array())
+        .unwrap();
+    let seen = |port: u16| {
+        let keys = [("from", "shop/web"), ("to", "shop/db"), ("protocol", "TCP")];
+        let is = |result: &&serde_json::Value| {
+            result.get("port").is_some_and(|other| *other == port)
+                && keys
+                    .iter()
+                    .all(|(key, value)| result.get(key).is_some_and(|other| other == value))
+        };
+        results
+            .iter()
+            .find(is)
+            .and_then(|result| result.get("observed"))
+            .unwrap()
+    };
+    assert_eq!(
+        (seen(80).as_str(), seen(5432).as_str()),
+        (Some("allow"), Some("refused"))
+    );
+
+    let up = lab(&[&["up", "-f", &manifests, "--name", name], &file[..]].concat());
+    assert_eq!(up.status.code(), Some(0), "{}", text(&up.stderr));
+    write("tcp dport 80 accept\n");
+    let apply = text(&lab(&["apply", "-f", &manifests, "--name", name]).stdout);
+    assert!(
+        apply.contains("now allowed shop/web -> shop/db 5432/TCP IPv4\n"),
+        "{apply}"
+    );
+    let probe = lab(&["probe", "--name", name, "--timeout", "0.4"]);
+    assert_eq!(probe.status.code(), Some(0), "{}", text(&probe.stdout));
+    write("tcp dport 80 open\n");
+    let wrong = lab(&["apply", "-f", &manifests, "--name", name]);
+    assert_eq!(wrong.status.code(), Some(2));
+    let error = text(&wrong.stderr);
+    assert!(
+        error.contains("is no file of custom rules: line 1: `open` is no part"),
+        "{error}"
+    );
+    let probe = lab(&["probe", "--name", name, "--timeout", "0.4"]);
+    assert_eq!(probe.status.code(), Some(0), "{}", text(&probe.stdout));
 }
 
 #[test]

@@ -72,42 +72,48 @@ impl Demands<'_> {
             Demand::Accept => headers.any(),
             Demand::Traffic(traffic) => {
                 let allowed = self.allowed(traffic);
-                with_ports(&allowed, traffic, headers, pass)
+                self.with_ports(&allowed, traffic, headers, pass)
                     .or_else(|| icmpv6(&allowed, traffic, family, headers, pass))
                     .or_else(|| portless(&allowed, traffic, headers, pass))
             }
         }
     }
-}
 
-fn with_ports(allowed: &TrafficSet, traffic: Traffic, headers: &Headers<'_>, pass: bool) -> Option<Header> {
-    let protocols = Protocol::WITH_PORTS.into_iter();
-    let mut found = protocols.filter_map(|protocol| {
-        let number = u32::from(protocol.number());
-        let ports = allowed
-            .ports(protocol)
-            .filter(|_| headers.protocols.contains(number))?;
-        let mut listed: IntervalSet<u32> = ports
-            .ranges()
-            .filter_map(|range| Interval::new(range.first().into(), range.last().into()))
-            .collect();
-        let wrong = if pass {
-            if ports.is_all() {
-                listed.insert(0);
-                listed.insert(ABSENT_PORT);
-            }
-            headers.ports.difference(&listed)
-        } else if traffic.at_most {
-            return None;
-        } else {
-            headers.ports.intersection(&listed)
-        };
-        // Port 0 last: nobody has seen such a packet.
-        let ordinary = wrong.intersection(&Interval::new(1, u32::from(u16::MAX)).into_iter().collect());
-        let port = preferred(&ordinary, 80).or_else(|| wrong.first())?;
-        headers.one(number, Some(port), None)
-    });
-    found.next()
+    fn with_ports(
+        &self,
+        allowed: &TrafficSet,
+        traffic: Traffic,
+        headers: &Headers<'_>,
+        pass: bool,
+    ) -> Option<Header> {
+        let protocols = Protocol::WITH_PORTS.into_iter();
+        let mut found = protocols.filter_map(|protocol| {
+            let number = u32::from(protocol.number());
+            let ports = allowed
+                .ports(protocol)
+                .filter(|_| headers.protocols.contains(number))?;
+            let mut listed: IntervalSet<u32> = ports
+                .ranges()
+                .filter_map(|range| Interval::new(range.first().into(), range.last().into()))
+                .collect();
+            let wrong = if pass {
+                if ports.is_all() || self.tolerates_missing_ports() {
+                    listed.insert(0);
+                    listed.insert(ABSENT_PORT);
+                }
+                headers.ports.difference(&listed)
+            } else if traffic.at_most {
+                return None;
+            } else {
+                headers.ports.intersection(&listed)
+            };
+            // Port 0 last: nobody has seen such a packet.
+            let ordinary = wrong.intersection(&Interval::new(1, u32::from(u16::MAX)).into_iter().collect());
+            let port = preferred(&ordinary, 80).or_else(|| wrong.first())?;
+            headers.one(number, Some(port), None)
+        });
+        found.next()
+    }
 }
 
 fn icmpv6(

@@ -116,7 +116,9 @@ impl Demands<'_> {
                     (None, _) if allowed.portless.contains(packet.protocol) => accept,
                     (Some(ports), Some(port)) if ports.contains(port) => accept,
                     // No connection is opened with port 0, or by a packet too short for a port.
-                    (Some(ports), Some(0) | None) if ports.is_all() => Required::Either,
+                    (Some(ports), Some(0) | None) if ports.is_all() || self.tolerates_missing_ports() => {
+                        Required::Either
+                    }
                     _ => Required::Drop,
                 }
             }

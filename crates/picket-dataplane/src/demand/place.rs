@@ -6,7 +6,7 @@ use std::net::IpAddr;
 
 use picket_engine::{PodRef, Program, SubjectId};
 use picket_net::{AddressRange, Protocol, TrafficSet};
-use picket_policy::{Direction, ObjectRef};
+use picket_policy::{Action, Direction, List, ObjectRef, Peer, Policy, PortMatch, Rule, Tier};
 use smol_str::SmolStr;
 
 use super::side::{Role, Sides};
@@ -23,8 +23,18 @@ pub struct Demands<'a> {
     own: BTreeMap<IpAddr, Own>,
     /// The addresses of nodes and of the pods that share their network.
     nodes: BTreeMap<IpAddr, BTreeSet<SmolStr>>,
-    /// What flags of the semantics let a spoofed packet do.
+    /// What flags of the semantics and custom rules let a spoofed packet do.
     spoofed: u32,
+    custom: Custom,
+}
+
+/// What custom rules make of a demand within a pod.
+#[derive(Debug, Default)]
+struct Custom {
+    /// The directions, ingress first, in which rules look at the address of the pod itself.
+    own_addresses: [bool; 2],
+    /// Whether rules deny ports: then they let packets without a port go on.
+    denies: bool,
 }
 
 #[derive(Debug)]
@@ -130,7 +140,7 @@ impl<'a> Demands<'a> {
         }
         let identities = program.identities().map(|identity| identity.number());
         sides.classify(&identities.collect());
-        let spoofed = spoofed(program);
+        let spoofed = spoofed(program, own.keys());
         let number = u32::try_from(sides.traffic.len()).unwrap_or(u32::MAX);
         sides.traffic.push(spoofed);
         Self {
@@ -140,7 +150,24 @@ impl<'a> Demands<'a> {
             own,
             nodes: nodes(program),
             spoofed: number,
+            custom: Custom {
+                denies: program.policies().any(|policy| denies_by_custom_rules(policy)),
+                ..Custom::default()
+            },
         }
+    }
+
+    /// The same demands where custom rules look at the address of the pod itself (ingress first): nothing is demanded
+    /// there of packets from or to addresses at this end that the pod does not have.
+    #[must_use]
+    pub fn about_own_addresses(mut self, directions: [bool; 2]) -> Self {
+        self.custom.own_addresses = directions;
+        self
+    }
+
+    /// Whether packets to port 0, or too short to have one, may go where a protocol is not allowed as a whole.
+    pub(super) fn tolerates_missing_ports(&self) -> bool {
+        self.custom.denies
     }
 
     /// The first addresses of ranges such that all addresses of a range have equal ends; ascending, each family from its
@@ -242,6 +269,7 @@ impl<'a> Demands<'a> {
             (Place::Node, Crossing::Send { .. }) | (Place::Pod { .. }, Crossing::Forward { .. }) => {
                 product(first(sources), &first(destinations))
             }
+            // Nothing is demanded at an address that is not the pod's own, or the same.
             (Place::Pod { .. }, Crossing::Receive { .. }) => product(all(sources), &first(destinations)),
             (Place::Pod { .. }, Crossing::Send { .. }) => product(first(sources), &all(destinations)),
             (Place::Node, Crossing::Receive { .. } | Crossing::Forward { .. }) => {
@@ -310,8 +338,11 @@ impl<'a> Demands<'a> {
                 .next()
                 .is_some_and(|own| end.is_node.iter().any(|node| own.nodes.contains(node)))
         };
+        let [ingress_only_own, egress_only_own] = self.custom.own_addresses;
         match crossing {
             Crossing::Forward { .. } => Demand::Anything,
+            Crossing::Receive { .. } if ingress_only_own && destination.own.is_none() => Demand::Anything,
+            Crossing::Send { .. } if egress_only_own && source.own.is_none() => Demand::Anything,
             Crossing::Receive { input } if input == interface => {
                 if source.own.is_some() {
                     // What a pod sends to itself goes over `lo`.
@@ -400,14 +431,50 @@ fn narrowed(demand: Demand, narrower: bool) -> Demand {
     }
 }
 
-fn spoofed(program: &Program) -> TrafficSet {
+/// What may arrive with a pod's own address all the same: what flags and custom rules accept is accepted first.
+fn spoofed<'a>(program: &Program, own: impl Iterator<Item = &'a IpAddr> + Clone) -> TrafficSet {
     let semantics = program.semantics();
     let icmp = semantics.accept_icmp.then_some(Protocol::ICMP);
     let icmpv6 = semantics.accept_icmpv6.then_some(Protocol::ICMPV6);
-    TrafficSet {
+    let flags = TrafficSet {
         portless: icmp.into_iter().chain(icmpv6).collect(),
         ..TrafficSet::empty()
+    };
+    let custom = program.policies().filter(|policy| policy.tier == Tier::Custom);
+    let rules = custom.flat_map(|policy| &policy.ingress.rules);
+    let accepts =
+        rules.filter(|rule| rule.action == Action::Accept && own.clone().any(|&own| includes(rule, own)));
+    accepts.fold(flags, |all, rule| all.union(&traffic_of(rule)))
+}
+
+/// Whether a custom rule is about an address.
+fn includes(rule: &Rule, address: IpAddr) -> bool {
+    match &rule.peers {
+        List::Absent => true,
+        List::Items(peers) => peers.iter().any(|peer| match peer {
+            Peer::Block(block) => {
+                block.prefix.contains(address) && !block.except.iter().any(|except| except.contains(address))
+            }
+            Peer::Pods(_) | Peer::Nodes(_) | Peer::Domain(_) => false,
+        }),
     }
+}
+
+fn traffic_of(rule: &Rule) -> TrafficSet {
+    let List::Items(items) = &rule.ports else {
+        return TrafficSet::all();
+    };
+    let each = items.iter().map(|item| match item {
+        PortMatch::Protocol(protocol) => TrafficSet::from(*protocol),
+        PortMatch::Range(protocol, range) => TrafficSet::of(*protocol, (*range).into()),
+        PortMatch::Named { .. } => TrafficSet::empty(),
+    });
+    each.fold(TrafficSet::empty(), |all, one| all.union(&one))
+}
+
+fn denies_by_custom_rules(policy: &Policy) -> bool {
+    let mut rules = policy.ingress.rules.iter().chain(&policy.egress.rules);
+    policy.tier == Tier::Custom && rules.any(|rule| rule.action == Action::Deny)
 }
 
 /// The names of the nodes that have each address: their own, and those of hostNetwork pods there.

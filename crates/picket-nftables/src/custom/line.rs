@@ -1,16 +1,16 @@
-//! One line: conditions, then a verdict.
+//! One line: conditions, then what becomes of packets that meet them.
 
 use std::collections::BTreeSet;
-use std::net::IpAddr;
 use std::ops::Range;
 
 use picket_dataplane::State;
-use picket_net::{AddressRange, AddressSet, Family, PortRange, Prefix, Protocol, parse_address};
-use picket_policy::{Block, Direction};
+use picket_net::{AddressRange, AddressSet, Family, PortRange, Prefix, Protocol};
+use picket_policy::{Block, Direction, List, PortMatch};
 
-use super::Parts;
 use super::token::{Token, tokens};
-use crate::model::{Field, Match, Relation, Transport, Value};
+use super::value::{interface, one_or_set, ports, protocol, range};
+use super::{CustomRule, Own};
+use crate::model::{End, Field, Match, Name, Relation, Statement, Transport, Value, Verdict};
 
 /// Why a line is no rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -22,8 +22,8 @@ pub(super) struct Refusal {
 
 type Read<T> = Result<T, Refusal>;
 
-/// Reads a line of a file for one direction and family.
-pub(super) fn read(line: &str, direction: Direction, family: Family) -> Read<Parts> {
+/// Reads line `number` of a file for one direction and family.
+pub(super) fn read(line: &str, number: u32, direction: Direction, family: Family) -> Read<CustomRule> {
     let tokens = tokens(line).map_err(|range| Refusal {
         range,
         message: "a quoted text has no end".to_owned(),
@@ -32,25 +32,38 @@ pub(super) fn read(line: &str, direction: Direction, family: Family) -> Read<Par
     let mut reader = Line {
         tokens: tokens.into_iter().peekable(),
         end: end.saturating_sub(1)..end,
+        number,
         direction,
         family,
-        parts: Parts::default(),
+        statements: Vec::new(),
+        own: Own::default(),
+        peers: Vec::new(),
+        protocols: None,
+        ports: None,
         states: None,
+        counted: false,
         addressed: false,
     };
-    reader.conditions()?;
-    Ok(reader.finish())
+    let end = reader.conditions()?;
+    reader.finish(end)
 }
 
 struct Line<'a> {
     tokens: std::iter::Peekable<std::vec::IntoIter<Token<'a>>>,
     /// The place of what is missing at the end.
     end: Range<usize>,
+    number: u32,
     direction: Direction,
     family: Family,
-    parts: Parts,
-    states: Option<BTreeSet<State>>,
-    /// Whether an address or the family itself is looked at.
+    statements: Vec<Statement>,
+    own: Own,
+    peers: Vec<Block>,
+    protocols: Option<Vec<Protocol>>,
+    ports: Option<(Option<Protocol>, Vec<PortRange>)>,
+    /// The states that are looked at, with their place.
+    states: Option<(BTreeSet<State>, Range<usize>)>,
+    counted: bool,
+    /// Whether an address is looked at, and with it the family.
     addressed: bool,
 }
 
@@ -72,9 +85,9 @@ impl<'a> Line<'a> {
         }
     }
 
-    fn conditions(&mut self) -> Read<()> {
+    fn conditions(&mut self) -> Read<End> {
         loop {
-            let token = self.next("`accept` or `drop`")?;
+            let token = self.next("`accept`, `drop` or `reject`")?;
             match token.text {
                 _ if token.quoted => {
                     return refuse(token.range, "a quoted text stands behind `comment` only");
@@ -87,44 +100,25 @@ impl<'a> Line<'a> {
                 "th" => self.port(&token, None)?,
                 "meta" => self.meta()?,
                 "ct" => self.state()?,
-                "accept" => return self.trailer(),
-                "drop" => {
-                    self.parts.deny = true;
-                    return self.trailer();
-                }
-                "reject" => {
-                    return refuse(
-                        token.range,
-                        "`reject` is not supported: denied packets are dropped, write `drop`",
-                    );
-                }
-                "iifname" | "oifname" | "iif" | "oif" => {
-                    return refuse(
-                        token.range,
-                        "interfaces are not supported: the rules of a file hold for every interface that a policy is about",
-                    );
-                }
-                "counter" | "log" => {
-                    return refuse(token.range, format!("`{}` is not supported here", token.text));
-                }
-                other => {
-                    return refuse(
-                        token.range,
-                        format!(
-                            "`{other}` is no part of a custom rule: these are `ip` and `ip6`, `tcp`, `udp`, `sctp` and `th dport`, \
-                             `meta l4proto`, `meta nfproto`, `ct state`, `accept`, `drop` and `comment`"
-                        ),
-                    );
-                }
+                "iifname" | "oifname" => self.interface(&token)?,
+                "counter" => self.counter(&token)?,
+                "accept" => return self.ended(End::Verdict(Verdict::Accept)),
+                "drop" => return self.ended(End::Verdict(Verdict::Drop)),
+                "reject" => return self.ended(End::Reject),
+                other => return refuse(token.range, not_of_the_grammar(other)),
             }
         }
     }
 
     /// What may stand behind the verdict.
-    fn trailer(&mut self) -> Read<()> {
+    fn ended(&mut self, end: End) -> Read<End> {
         let Some(token) = self.tokens.next() else {
-            return Ok(());
+            return Ok(end);
         };
+        if token.text == "with" && end == End::Reject {
+            let message = "`reject` has nothing behind it: whoever is denied gets `port unreachable`";
+            return refuse(token.range, message);
+        }
         if token.text != "comment" || token.quoted {
             return refuse(token.range, "only `comment \"…\"` may stand behind the verdict");
         }
@@ -134,7 +128,7 @@ impl<'a> Line<'a> {
         }
         match self.tokens.next() {
             Some(token) => refuse(token.range, "nothing may stand behind the comment"),
-            None => Ok(()),
+            None => Ok(end),
         }
     }
 
@@ -147,49 +141,87 @@ impl<'a> Line<'a> {
             return refuse(keyword.range.clone(), message);
         }
         let side = self.next("`saddr` or `daddr`")?;
-        let peer = match self.direction {
-            Direction::Ingress => "saddr",
-            Direction::Egress => "daddr",
+        let (is_source, field) = match (side.text, family) {
+            ("saddr", Family::Ipv4) => (true, Field::Ipv4Source),
+            ("daddr", Family::Ipv4) => (false, Field::Ipv4Destination),
+            ("saddr", Family::Ipv6) => (true, Field::Ipv6Source),
+            ("daddr", Family::Ipv6) => (false, Field::Ipv6Destination),
+            _ => return refuse(side.range, "expected `saddr` or `daddr`"),
         };
-        match side.text {
-            text if text == peer => {}
-            "saddr" | "daddr" => {
-                let message = format!(
-                    "in the file for {} `{}` is the pod itself: which pods a rule is about is what policies are for",
-                    self.direction, side.text
-                );
-                return refuse(side.range, message);
-            }
-            _ => return refuse(side.range, format!("expected `{peer}`")),
-        }
-        if !self.parts.peers.is_empty() {
+        let is_peer = is_source == (self.direction == Direction::Ingress);
+        if (is_peer && !self.peers.is_empty()) || (!is_peer && self.own.addresses.is_some()) {
             return refuse(side.range, "the address is looked at twice");
         }
         let relation = self.relation();
         let values = self.values("an address", |token| range(token, family))?;
-        let set: AddressSet = values.iter().map(|(range, _)| *range).collect();
+        let set: AddressSet = values.into_iter().collect();
         let ranges: Vec<AddressRange> = set.ranges().collect();
-        let field = match (self.direction, family) {
-            (Direction::Ingress, Family::Ipv4) => Field::Ipv4Source,
-            (Direction::Ingress, Family::Ipv6) => Field::Ipv6Source,
-            (Direction::Egress, Family::Ipv4) => Field::Ipv4Destination,
-            (Direction::Egress, Family::Ipv6) => Field::Ipv6Destination,
-        };
         let prefixes = || ranges.iter().flat_map(AddressRange::prefixes);
-        self.parts.peers = match relation {
-            Relation::Is => prefixes().map(|prefix| block(prefix, Vec::new())).collect(),
-            Relation::IsNot => vec![block(Prefix::all(family), prefixes().collect())],
-        };
-        let condition = one_or_set(
-            field,
-            relation,
-            ranges.into_iter().map(Value::addresses).collect(),
-        );
-        let Some(condition) = condition else {
+        match (is_peer, relation) {
+            (true, Relation::Is) => {
+                self.peers = prefixes().map(|prefix| block(prefix, Vec::new())).collect();
+            }
+            (true, Relation::IsNot) => self.peers = vec![block(Prefix::all(family), prefixes().collect())],
+            (false, Relation::Is) => self.own.addresses = Some(set),
+            (false, Relation::IsNot) => {
+                self.own.addresses = Some(AddressSet::from(Prefix::all(family)).difference(&set));
+            }
+        }
+        let values = ranges.into_iter().map(Value::addresses).collect();
+        let Some(condition) = one_or_set(field, relation, values) else {
             return refuse(side.range, "`!=` takes one address, prefix or range");
         };
-        self.parts.matches.push(condition);
+        self.statements.push(condition.into());
         self.addressed = true;
+        Ok(())
+    }
+
+    /// The pod's interface. Rules of a file hold for every interface that is isolated, unless they say so.
+    fn interface(&mut self, keyword: &Token<'a>) -> Read<()> {
+        let (field, here) = match self.direction {
+            Direction::Ingress => (Field::InputInterface, "iifname"),
+            Direction::Egress => (Field::OutputInterface, "oifname"),
+        };
+        if keyword.text != here {
+            let message = format!("in a file for {} the pod's interface is `{here}`", self.direction);
+            return refuse(keyword.range.clone(), message);
+        }
+        if self.own.interfaces.is_some() {
+            return refuse(keyword.range.clone(), "the interface is looked at twice");
+        }
+        let relation = self.relation();
+        let names = self.listed("an interface", interface)?;
+        let names: BTreeSet<_> = names.into_iter().collect();
+        let values = names.iter().cloned().map(Value::Interface).collect();
+        let Some(condition) = one_or_set(field, relation, values) else {
+            return refuse(keyword.range.clone(), "`!=` takes one interface");
+        };
+        self.statements.push(condition.into());
+        self.own.interfaces = Some((relation, names));
+        Ok(())
+    }
+
+    /// A counter, which gets a name: nft then shows it with `list counters`.
+    fn counter(&mut self, keyword: &Token<'a>) -> Read<()> {
+        if self.counted {
+            return refuse(keyword.range.clone(), "a rule has one counter");
+        }
+        // What a listing has behind the word.
+        for word in ["packets", "bytes"] {
+            if self.tokens.next_if(|token| token.text == word).is_some() {
+                let count = self.next("a number")?;
+                if count.text.parse::<u64>().is_err() {
+                    return refuse(count.range, "expected a number");
+                }
+            }
+        }
+        let family = match self.family {
+            Family::Ipv4 => "v4",
+            Family::Ipv6 => "v6",
+        };
+        let name = Name::new(&format!("custom-{family}-{}-{}", self.direction, self.number));
+        self.statements.extend(name.map(Statement::Count));
+        self.counted = true;
         Ok(())
     }
 
@@ -205,32 +237,36 @@ impl<'a> Line<'a> {
             }
             _ => return refuse(side.range, "expected `dport`"),
         }
-        if self.parts.ports.is_some() {
+        if self.ports.is_some() {
             return refuse(side.range, "the port is looked at twice");
         }
-        if transport.is_none() && self.parts.protocols.is_none() {
-            let message = "`th` needs `meta l4proto` before it: other protocols have something else in the place of a port";
-            return refuse(keyword.range.clone(), message);
-        }
-        if let Some(token) = self.tokens.peek().filter(|token| token.text == "!=") {
-            return refuse(
-                token.range.clone(),
-                "`!=` is not supported for ports: write the ranges on both sides",
-            );
-        }
-        self.relation();
+        self.check_transport(keyword, transport.map(|(protocol, _)| protocol))?;
+        self.equal("the port: write the ranges on both sides")?;
         let ports = self.values("a port", ports)?;
-        let set = ports
-            .iter()
-            .fold(picket_net::PortSet::empty(), |set, (range, _)| {
-                set.union(&(*range).into())
-            });
+        let set = ports.iter().fold(picket_net::PortSet::empty(), |set, &range| {
+            set.union(&range.into())
+        });
         let ranges: Vec<PortRange> = set.ranges().collect();
-        let field = Field::DestinationPort(transport.map_or(Transport::Any, |(_, transport)| transport));
+        let field = Field::DestinationPort(self.transport(transport));
         let values = ranges.iter().copied().map(Value::ports).collect();
-        self.parts.matches.extend(one_or_set(field, Relation::Is, values));
-        self.parts.ports = Some((transport.map(|(protocol, _)| protocol), ranges));
+        self.statements
+            .extend(one_or_set(field, Relation::Is, values).map(Statement::from));
+        self.ports = Some((transport.map(|(protocol, _)| protocol), ranges));
         Ok(())
+    }
+
+    /// How nft writes whose port it is: a single protocol needs no match of its own.
+    fn transport(&mut self, written: Option<(Protocol, Transport)>) -> Transport {
+        let Some([protocol]) = self.protocols.as_deref() else {
+            return written.map_or(Transport::Any, |(_, transport)| transport);
+        };
+        let known = Match::is(Field::Protocol, Value::protocol(*protocol)).into();
+        self.statements.retain(|statement| *statement != known);
+        match *protocol {
+            Protocol::TCP => Transport::Tcp,
+            Protocol::UDP => Transport::Udp,
+            _ => Transport::Sctp,
+        }
     }
 
     fn meta(&mut self) -> Read<()> {
@@ -238,7 +274,7 @@ impl<'a> Line<'a> {
         match key.text {
             "l4proto" => self.protocol(&key),
             "nfproto" => {
-                self.relation();
+                self.equal("the family")?;
                 let value = self.next("`ipv4` or `ipv6`")?;
                 let family = match value.text {
                     "ipv4" => Family::Ipv4,
@@ -248,10 +284,6 @@ impl<'a> Line<'a> {
                 if family != self.family {
                     return refuse(value.range, format!("this is the file for {}", self.family));
                 }
-                self.parts
-                    .matches
-                    .push(Match::is(Field::Family, Value::Family(family)));
-                self.addressed = true;
                 Ok(())
             }
             _ => refuse(key.range, "expected `l4proto` or `nfproto`"),
@@ -259,17 +291,19 @@ impl<'a> Line<'a> {
     }
 
     fn protocol(&mut self, key: &Token<'a>) -> Read<()> {
-        if self.parts.protocols.is_some() {
+        if self.protocols.is_some() {
             return refuse(key.range.clone(), "the protocol is looked at twice");
         }
-        self.relation();
+        if self.ports.is_some() {
+            return refuse(key.range.clone(), "`meta l4proto` stands before the port");
+        }
+        self.equal("the protocol")?;
         let found = self.values("a protocol", protocol)?;
-        let protocols: BTreeSet<Protocol> = found.into_iter().map(|(protocol, _)| protocol).collect();
+        let protocols: BTreeSet<Protocol> = found.into_iter().collect();
         let values = protocols.iter().copied().map(Value::protocol).collect();
-        self.parts
-            .matches
-            .extend(one_or_set(Field::Protocol, Relation::Is, values));
-        self.parts.protocols = Some(protocols.into_iter().collect());
+        self.statements
+            .extend(one_or_set(Field::Protocol, Relation::Is, values).map(Statement::from));
+        self.protocols = Some(protocols.into_iter().collect());
         Ok(())
     }
 
@@ -281,7 +315,8 @@ impl<'a> Line<'a> {
         if self.states.is_some() {
             return refuse(key.range, "the state is looked at twice");
         }
-        self.relation();
+        self.equal("the state")?;
+        let in_braces = self.tokens.next_if(|token| token.text == "{").is_some();
         let mut states = BTreeSet::new();
         loop {
             let token = self.next("a state")?;
@@ -300,8 +335,14 @@ impl<'a> Line<'a> {
                 break;
             }
         }
-        self.parts.matches.push(Match::State(states.clone()));
-        self.states = Some(states);
+        if in_braces {
+            let token = self.next("`,` or `}`")?;
+            if token.text != "}" {
+                return refuse(token.range, "expected `,` or `}`");
+            }
+        }
+        self.statements.push(Match::State(states.clone()).into());
+        self.states = Some((states, key.range));
         Ok(())
     }
 
@@ -314,17 +355,26 @@ impl<'a> Line<'a> {
         Relation::Is
     }
 
-    /// One value, or several in braces.
-    fn values<T>(
-        &mut self,
-        expected: &str,
-        read: impl Fn(&Token<'a>) -> Result<T, String>,
-    ) -> Read<Vec<(T, Range<usize>)>> {
-        let one = |token: Token<'a>| match read(&token) {
-            Ok(_) if token.quoted => refuse(token.range, format!("{expected} stands without quotes")),
-            Ok(value) => Ok((value, token.range)),
-            Err(message) => refuse(token.range, message),
-        };
+    /// `==` or nothing, where nothing else is supported.
+    fn equal(&mut self, what: &str) -> Read<()> {
+        if let Some(token) = self.tokens.next_if(|token| token.text == "!=") {
+            return refuse(token.range, format!("`!=` is not supported for {what}"));
+        }
+        self.relation();
+        Ok(())
+    }
+
+    /// One value, or several in braces, without quotes.
+    fn values<T>(&mut self, expected: &str, read: impl Fn(&Token<'a>) -> Result<T, String>) -> Read<Vec<T>> {
+        self.listed(expected, |token| match read(token) {
+            Ok(_) if token.quoted => Err(format!("{expected} stands without quotes")),
+            read => read,
+        })
+    }
+
+    /// The same, in quotes or not.
+    fn listed<T>(&mut self, expected: &str, read: impl Fn(&Token<'a>) -> Result<T, String>) -> Read<Vec<T>> {
+        let one = |token: Token<'a>| read(&token).or_else(|message| refuse(token.range, message));
         if self.tokens.next_if(|token| token.text == "{").is_none() {
             return Ok(vec![one(self.next(expected)?)?]);
         }
@@ -340,87 +390,127 @@ impl<'a> Line<'a> {
         }
     }
 
-    fn finish(self) -> Parts {
-        let mut parts = self.parts;
-        parts.new = self.states.is_none_or(|states| states.contains(&State::New));
-        if parts.peers.is_empty() {
-            parts.peers = vec![block(Prefix::all(self.family), Vec::new())];
+    fn finish(mut self, end: End) -> Read<CustomRule> {
+        let new = self.whole_states(&end)?;
+        self.look_at_family();
+        let ports = match (self.protocols, self.ports) {
+            _ if !new => List::Items(Vec::new()),
+            (None, None) => List::Absent,
+            (Some(protocols), None) => List::Items(protocols.into_iter().map(PortMatch::Protocol).collect()),
+            (protocols, Some((transport, ranges))) => {
+                let with_ports = Protocol::WITH_PORTS.into_iter().filter(|protocol| {
+                    transport.is_none_or(|transport| transport == *protocol)
+                        && protocols
+                            .as_ref()
+                            .is_none_or(|protocols| protocols.contains(protocol))
+                });
+                let items = with_ports
+                    .flat_map(|protocol| ranges.iter().map(move |&range| PortMatch::Range(protocol, range)));
+                List::Items(items.collect())
+            }
+        };
+        if self.peers.is_empty() {
+            self.peers = vec![block(Prefix::all(self.family), Vec::new())];
         }
-        if !self.addressed {
-            // A file for one family opens nothing to the other.
-            let family = Match::is(Field::Family, Value::Family(self.family));
-            parts.matches.insert(0, family);
+        Ok(CustomRule {
+            line: self.number,
+            end,
+            statements: self.statements,
+            own: self.own,
+            peers: self.peers,
+            ports,
+        })
+    }
+
+    /// A file for one family opens nothing to the other.
+    fn look_at_family(&mut self) {
+        if self.addressed {
+            return;
         }
-        parts
+        let own_icmp = match self.family {
+            Family::Ipv4 => Protocol::ICMP,
+            Family::Ipv6 => Protocol::ICMPV6,
+        };
+        let own_icmp = Match::is(Field::Protocol, Value::protocol(own_icmp)).into();
+        // Where it stands before a match of the family's own ICMP, nft lists the rule without it.
+        let behind = self
+            .statements
+            .iter()
+            .position(|statement| *statement == own_icmp);
+        let family = Match::is(Field::Family, Value::Family(self.family));
+        self.statements
+            .insert(behind.map_or(0, |at| at + 1), family.into());
+    }
+
+    /// Whether the rule is about packets that open connections. Policies know these, and packets of none: a rule about
+    /// `new` packets is about untracked ones too, and if it denies them about invalid ones.
+    fn whole_states(&mut self, end: &End) -> Read<bool> {
+        let Some((states, place)) = &mut self.states else {
+            return Ok(true);
+        };
+        let accepts = *end == End::Verdict(Verdict::Accept);
+        if states.contains(&State::New) {
+            states.insert(State::Untracked);
+            if !accepts {
+                states.insert(State::Invalid);
+            }
+            let is_state =
+                |statement: &&mut Statement| matches!(statement, Statement::Match(Match::State(_)));
+            if let Some(written) = self.statements.iter_mut().find(is_state) {
+                *written = Match::State(states.clone()).into();
+            }
+            return Ok(true);
+        }
+        if states.contains(&State::Untracked) {
+            let message = "`untracked` stands with `new`: policies do not tell them apart";
+            return refuse(place.clone(), message);
+        }
+        if accepts && states.contains(&State::Invalid) {
+            let message =
+                "`invalid` packets are of no connection: they cannot be accepted without `new` ones";
+            return refuse(place.clone(), message);
+        }
+        Ok(false)
+    }
+
+    /// Whether the packets that are looked at have ports where the rule looks for one.
+    fn check_transport(&self, keyword: &Token<'a>, transport: Option<Protocol>) -> Read<()> {
+        match (&self.protocols, transport) {
+            (None, None) => {
+                let message = "`th` needs `meta l4proto` before it: other protocols have something else in the place of a port";
+                refuse(keyword.range.clone(), message)
+            }
+            (Some(protocols), None) if !protocols.iter().all(|protocol| protocol.has_ports()) => refuse(
+                keyword.range.clone(),
+                "`th` needs `meta l4proto` with `tcp`, `udp` and `sctp` only: others have no ports",
+            ),
+            (Some(protocols), Some(transport)) if *protocols != [transport] => {
+                let message = format!("no packet is `{}` and all that `meta l4proto` says", keyword.text);
+                refuse(keyword.range.clone(), message)
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+fn not_of_the_grammar(word: &str) -> String {
+    match word {
+        "iif" | "oif" => {
+            format!("`{word}` is not supported, because numbers of interfaces change: write `{word}name`")
+        }
+        "log" => "`log` is not supported: nobody reads the kernel's log of a pod; write `counter`".to_owned(),
+        "return" | "jump" | "goto" | "continue" | "queue" => {
+            format!("`{word}` is not supported: a rule ends in `accept`, `drop` or `reject`")
+        }
+        other => format!(
+            "`{other}` is no part of a custom rule: these are `ip` and `ip6`, `tcp`, `udp`, `sctp` and `th dport`, \
+             `meta l4proto`, `meta nfproto`, `ct state`, `iifname` and `oifname`, `counter`, `accept`, `drop`, `reject` \
+             and `comment`"
+        ),
     }
 }
 
 fn block(prefix: Prefix, mut except: Vec<Prefix>) -> Block {
     except.sort_unstable();
     Block { prefix, except }
-}
-
-/// A match against one value or an anonymous set; `None` for what nft has no short form of.
-fn one_or_set(field: Field, relation: Relation, values: BTreeSet<Value>) -> Option<Match> {
-    let mut one = values.iter();
-    match (one.next(), one.next()) {
-        (Some(value), None) => Some(Match::Compare {
-            field,
-            relation,
-            value: value.clone(),
-        }),
-        _ if relation == Relation::Is => Some(Match::AnyOf { field, values }),
-        _ => None,
-    }
-}
-
-/// An address, a prefix, or `first-last`.
-fn range(token: &Token<'_>, family: Family) -> Result<AddressRange, String> {
-    let text = token.text;
-    let address = |text: &str| -> Result<IpAddr, String> {
-        let address = parse_address(text).ok_or_else(|| format!("`{text}` is no address"))?;
-        if Family::of(address) == family {
-            Ok(address)
-        } else {
-            Err(format!("`{text}` is no {family} address"))
-        }
-    };
-    if let Some((first, last)) = text.split_once('-') {
-        return AddressRange::new(address(first)?, address(last)?)
-            .ok_or_else(|| format!("`{text}` ends before it begins"));
-    }
-    if !text.contains('/') {
-        return Ok(Prefix::host(address(text)?).range());
-    }
-    let (prefix, notes) = Prefix::parse(text).map_err(|problem| format!("`{text}`: {problem}"))?;
-    if !notes.is_empty() {
-        return Err(format!("write `{text}` as `{prefix}`"));
-    }
-    address(&prefix.first().to_string())?;
-    Ok(prefix.range())
-}
-
-/// A port or `first-last`.
-fn ports(token: &Token<'_>) -> Result<PortRange, String> {
-    let text = token.text;
-    let number = |text: &str| -> Result<u16, String> {
-        let number = text.parse().ok().filter(|&port: &u16| port != 0);
-        number.ok_or_else(|| format!("`{text}` is no port: a number from 1 to 65535"))
-    };
-    let (first, last) = text.split_once('-').unwrap_or((text, text));
-    PortRange::new(number(first)?, number(last)?).ok_or_else(|| format!("`{text}` ends before it begins"))
-}
-
-/// A protocol by its name or number.
-fn protocol(token: &Token<'_>) -> Result<Protocol, String> {
-    let named = match token.text {
-        "tcp" => Some(Protocol::TCP),
-        "udp" => Some(Protocol::UDP),
-        "sctp" => Some(Protocol::SCTP),
-        "icmp" => Some(Protocol::ICMP),
-        "icmpv6" | "ipv6-icmp" => Some(Protocol::ICMPV6),
-        text => text.parse().ok().map(Protocol::from_number),
-    };
-    let names = "`tcp`, `udp`, `sctp`, `icmp`, `icmpv6` or a number from 0 to 255";
-    named.ok_or_else(|| format!("`{}` is no protocol: {names}", token.text))
 }

@@ -1,4 +1,4 @@
-use picket_policy::Source;
+use picket_policy::{Peer, Source};
 
 use super::*;
 
@@ -12,7 +12,8 @@ fn check(text: &str, direction: Direction, family: Family, nft: &str, peers: &[&
     let rules = read(text, direction, family).unwrap_or_else(|problems| panic!("{text}: {problems:?}"));
     let rendered: Vec<_> = rules.rendered().map(|rule| crate::print::rule(&rule)).collect();
     assert_eq!(rendered, [format!("{nft} comment \"Custom Rule\"")], "{text}");
-    let policy = rules.policy();
+    let policies = rules.policies();
+    let policy = &policies[0];
     let rule = &policy.side(direction).rules[0];
     let List::Items(found) = &rule.peers else {
         panic!("{text}: a rule is about one family")
@@ -82,7 +83,7 @@ fn rules_are_read_as_nft_and_as_policies_have_them() {
         (
             "meta nfproto ipv4 meta l4proto {tcp, udp} th dport == 53 ct state new accept",
             egress,
-            "meta nfproto ipv4 meta l4proto { tcp, udp } th dport 53 ct state new accept",
+            "meta nfproto ipv4 meta l4proto { tcp, udp } th dport 53 ct state new,untracked accept",
             ALL4,
             "TCP:53 UDP:53",
         ),
@@ -102,11 +103,25 @@ fn rules_are_read_as_nft_and_as_policies_have_them() {
             "",
         ),
         (
-            "meta l4proto udp tcp dport 80 accept",
+            "meta l4proto udp th dport 80 ct state { new, established } drop",
             ingress,
-            "meta nfproto ipv4 meta l4proto udp tcp dport 80 accept",
+            "meta nfproto ipv4 udp dport 80 ct state established,new,invalid,untracked drop",
             ALL4,
-            "",
+            "UDP:80",
+        ),
+        (
+            "counter packets 3 bytes 120 tcp dport 80 reject",
+            ingress,
+            "meta nfproto ipv4 counter name \"custom-v4-ingress-1\" tcp dport 80 reject with icmpx port-unreachable",
+            ALL4,
+            "TCP:80",
+        ),
+        (
+            "iifname { \"net1\", net2 } ip daddr 10.0.0.0/8 accept",
+            ingress,
+            "iifname { \"net1\", \"net2\" } ip daddr 10.0.0.0/8 accept",
+            ALL4,
+            "any",
         ),
     ] {
         check(text, direction, Family::Ipv4, nft, peers, ports);
@@ -135,17 +150,60 @@ fn a_line_outside_the_grammar_is_refused_with_its_place_and_the_reason() {
         (
             "tcp dport 80",
             "0",
-            "the rule ends where `accept` or `drop` is expected",
+            "the rule ends where `accept`, `drop` or `reject` is expected",
         ),
-        ("tcp dport 80 reject", "reject", "`reject` is not supported"),
+        (
+            "tcp dport 80 reject with tcp reset",
+            "with",
+            "`reject` has nothing behind it",
+        ),
+        (
+            "meta l4proto != tcp accept",
+            "!=",
+            "`!=` is not supported for the protocol",
+        ),
+        (
+            "ct state != new accept",
+            "!=",
+            "`!=` is not supported for the state",
+        ),
+        ("ct state untracked accept", "state", "stands with `new`"),
+        ("ct state invalid accept", "state", "cannot be accepted"),
+        ("meta l4proto udp tcp dport 80 accept", "tcp", "no packet is"),
+        (
+            "tcp dport 80 meta l4proto tcp accept",
+            "l4proto",
+            "before the port",
+        ),
+        (
+            "meta l4proto { tcp, icmp } th dport 80 accept",
+            "th",
+            "others have no ports",
+        ),
+        (
+            "oifname net1 accept",
+            "oifname",
+            "the pod's interface is `iifname`",
+        ),
+        ("iifname \"net*\" accept", "\"net*\"", "wildcards"),
+        ("iif 2 accept", "iif", "write `iifname`"),
+        ("iifname net1 iifname net2 accept", "iifname", "looked at twice"),
+        ("counter counter accept", "counter", "one counter"),
+        ("counter packets x accept", "x", "expected a number"),
+        ("ip daddr 10.0.0.1 ip daddr 10.0.0.2 accept", "daddr", "twice"),
+        ("log prefix \"x\" accept", "log", "write `counter`"),
+        ("jump x", "jump", "ends in `accept`"),
         ("tcp dport 0 accept", "0", "`0` is no port"),
         ("tcp dport 90-80 accept", "90-80", "ends before it begins"),
         ("tcp sport 80 accept", "sport", "no verdict depends"),
         ("tcp dport http accept", "http", "`http` is no port"),
-        ("tcp dport != 80 accept", "!=", "`!=` is not supported for ports"),
+        (
+            "tcp dport != 80 accept",
+            "!=",
+            "`!=` is not supported for the port",
+        ),
         ("th dport 80 accept", "th", "needs `meta l4proto`"),
         ("ip6 saddr ::1 accept", "ip6", "this is the file for"),
-        ("ip daddr 10.0.0.1 accept", "daddr", "is the pod itself"),
         (
             "ip saddr 10.0.0.1/8 accept",
             "10.0.0.1/8",
@@ -161,16 +219,10 @@ fn a_line_outside_the_grammar_is_refused_with_its_place_and_the_reason() {
         ("ip saddr 10.0.0.1 ip saddr 10.0.0.2 accept", "saddr", "twice"),
         ("meta nfproto ipv6 accept", "ipv6", "this is the file for"),
         ("meta mark 1 accept", "mark", "expected `l4proto`"),
-        (
-            "iifname \"net1\" accept",
-            "iifname",
-            "interfaces are not supported",
-        ),
         ("ct state old accept", "old", "expected `new`"),
         ("accept comment \"open", "\"open", "has no end"),
         ("accept accept", "accept", "only `comment"),
         ("accept comment x", "x", "stands in quotes"),
-        ("counter accept", "counter", "not supported here"),
         ("include \"/etc/passwd\"", "include", "no part of a custom rule"),
         ("\"tcp\" dport 80 accept", "\"tcp\"", "a quoted text"),
     ] {

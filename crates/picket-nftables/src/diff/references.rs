@@ -36,7 +36,7 @@ impl<'a> References<'a> {
                 used.containers.insert(map);
             }
             End::Verdict(verdict) => used.chains.extend(verdict.target()),
-            End::Next => {}
+            End::Next | End::Reject => {}
         }
         used
     }

@@ -53,6 +53,8 @@ pub enum End {
     Next,
     /// A verdict.
     Verdict(Verdict),
+    /// `reject with icmpx port-unreachable`: the packet goes nowhere, and its sender hears so.
+    Reject,
     /// The verdict that a map gives for these fields; the next rule when it gives none.
     VerdictMap {
         /// What is looked up.

@@ -260,7 +260,7 @@ impl<'a> Names<'a> {
             }
         }
         match &rule.end {
-            End::Next => Ok(()),
+            End::Next | End::Reject => Ok(()),
             End::Verdict(verdict) => self.check_target(chain, verdict),
             End::VerdictMap { key, map } => {
                 let found = self.map(chain, map)?;
@@ -349,7 +349,7 @@ impl<'a> Names<'a> {
                 End::VerdictMap { map, .. } => {
                     maps.insert(map);
                 }
-                End::Next => {}
+                End::Next | End::Reject => {}
             }
         }
         let targets: BTreeSet<&Name> = maps

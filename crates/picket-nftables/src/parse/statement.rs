@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use picket_dataplane::State;
-use serde_json::Value as Json;
+use serde_json::{Value as Json, json};
 
 use super::{ParseError, Result, array, comment, named, text, value};
 use crate::model::{
@@ -35,6 +35,14 @@ pub(super) fn rule(object: &Json) -> Result<Rule> {
             "vmap" => {
                 let (key, map) = lookup(body)?;
                 rule.end = End::VerdictMap { key, map };
+            }
+            // With `-n` nft lists the number of the code.
+            "reject"
+                if [json!("port-unreachable"), json!(1)]
+                    .iter()
+                    .any(|code| *body == json!({"type": "icmpx", "expr": code})) =>
+            {
+                rule.end = End::Reject;
             }
             _ => rule.end = End::Verdict(value::verdict(step)?),
         }

@@ -213,6 +213,7 @@ fn rule_object(table: &str, chain: &Chain, rule: &Rule) -> Json {
     match &rule.end {
         End::Next => {}
         End::Verdict(one) => steps.push(verdict(one)),
+        End::Reject => steps.push(json!({"reject": {"type": "icmpx", "expr": "port-unreachable"}})),
         End::VerdictMap { key, map } => {
             steps.push(json!({"vmap": {"key": fields(key), "data": format!("@{map}")}}));
         }

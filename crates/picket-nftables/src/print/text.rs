@@ -155,6 +155,7 @@ pub fn rule(rule: &Rule) -> String {
     match &rule.end {
         End::Next => {}
         End::Verdict(verdict) => parts.push(Printed(verdict).to_string()),
+        End::Reject => parts.push("reject with icmpx port-unreachable".to_owned()),
         End::VerdictMap { key, map } => parts.push(format!("{} vmap @{map}", fields(key))),
     }
     if let Some(comment) = &rule.comment {

@@ -186,6 +186,7 @@ impl Builder<'_> {
         let end = match &rule.end {
             End::Next => Ending::Next,
             End::Verdict(verdict) => Ending::Decided(self.decision(verdict)),
+            End::Reject => Ending::Decided(Decision::Drop),
             End::VerdictMap { key, map } => Ending::Mapped {
                 fields: key.clone(),
                 container: self.map(map),

@@ -111,7 +111,7 @@ fn liveness_targets<'a>(
 /// The verdicts that a rule can end in.
 fn verdicts<'a>(maps: &BTreeMap<&'a Name, &'a Map>, rule: &'a Rule) -> BTreeSet<&'a Verdict> {
     match &rule.end {
-        End::Next => BTreeSet::new(),
+        End::Next | End::Reject => BTreeSet::new(),
         End::Verdict(verdict) => BTreeSet::from([verdict]),
         End::VerdictMap { map, .. } => {
             let elements = maps.get(map).into_iter().flat_map(|map| map.elements().values());
@@ -164,7 +164,7 @@ impl<'a> Liveness<'a> {
     fn at_end(&mut self, rule: &'a Rule, next: Slots, out: Slots) -> Slots {
         let mut live = match &rule.end {
             End::Next => next,
-            End::Verdict(_) => 0,
+            End::Verdict(_) | End::Reject => 0,
             End::VerdictMap { key, .. } => next | read_by(key),
         };
         for verdict in verdicts(&self.maps, rule) {

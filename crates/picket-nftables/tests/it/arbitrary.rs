@@ -129,7 +129,10 @@ fn rules(choices: &mut Choices<'_>, draft: &Draft, chains: &[u8]) -> Vec<Rule> {
         {
             statements.push(Statement::Count(counter.name.clone()));
         }
-        let mut end = End::Verdict(verdict(choices, chains));
+        let mut end = match verdict(choices, chains) {
+            Verdict::Drop if choices.one_in(2) => End::Reject,
+            verdict => End::Verdict(verdict),
+        };
         if choices.one_in(2)
             && let Some(map) = draft.maps.first()
         {

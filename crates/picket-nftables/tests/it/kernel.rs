@@ -19,6 +19,7 @@ use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 
+use crate::custom::every_kind;
 use crate::{arbitrary, sample};
 
 /// Runs `script` with a shell in a network namespace of its own, `input` on its standard input; what it prints.
@@ -160,7 +161,7 @@ fn documented() -> Table {
         &Options {
             accept_icmp: true,
             accept_icmpv6: true,
-            custom: Vec::new(),
+            custom: every_kind(),
         },
     )
     .expect("a table")

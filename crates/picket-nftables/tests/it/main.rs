@@ -8,6 +8,7 @@
 
 mod arbitrary;
 mod cases;
+mod custom;
 mod difference;
 mod indexed;
 mod kernel;

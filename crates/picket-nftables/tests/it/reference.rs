@@ -6,21 +6,22 @@ use std::net::IpAddr;
 use picket_cluster::{Endpoint, Flow, Object, Semantics, Snapshot};
 use picket_dataplane::{Crossing, Meaning, Packet};
 use picket_engine::Engine;
-use picket_net::{Family, Protocol};
+use picket_net::Protocol;
 use picket_nftables::custom::CustomRules;
 use picket_nftables::meaning::Interpreter;
 use picket_nftables::model::{InterfaceName, Table};
 use picket_nftables::print;
 use picket_nftables::render::documented::{Options, PodView, render};
-use picket_policy::{Direction, ObjectRef, Source};
+use picket_policy::{Direction, ObjectRef};
 use picket_testing::build::{
     accept, admin_policy, baseline_policy, block, deny, node, nodes_where, pod, policy,
 };
 use picket_testing::flows::representative_flows;
 use picket_testing::generate::{Shape, snapshot};
 use proptest::prelude::*;
-use proptest::sample::select;
 use proptest::test_runner::TestCaseError;
+
+use crate::custom::custom_rules;
 
 fn semantics() -> impl Strategy<Value = Semantics> {
     (any::<bool>(), any::<bool>(), any::<bool>()).prop_map(
@@ -130,61 +131,6 @@ fn check_tables(snapshot: &Snapshot, semantics: &Semantics, tables: &Tables) -> 
     Ok(())
 }
 
-/// Lines of a file for one family, about addresses that no pod has a made-up one of.
-fn custom_lines(family: Family, peer: &'static str) -> impl Strategy<Value = String> {
-    let (keyword, addresses) = match family {
-        Family::Ipv4 => (
-            "ip",
-            [
-                "10.0.0.0/24",
-                "10.0.0.10",
-                "{ 10.0.0.11, 192.0.2.0/25 }",
-                "0.0.0.0/0",
-            ],
-        ),
-        Family::Ipv6 => (
-            "ip6",
-            ["fd00::/64", "fd00::a", "{ fd00::10/124, 2001:db8::/33 }", "::/0"],
-        ),
-    };
-    let addresses = prop_oneof![
-        1 => Just(String::new()),
-        2 => (select(addresses.to_vec()), any::<bool>()).prop_map(move |(addresses, is)| {
-            let not = if is || addresses.starts_with('{') { "" } else { "!= " };
-            format!("{keyword} {peer} {not}{addresses} ")
-        }),
-    ];
-    let traffic = select(vec![
-        "",
-        "tcp dport 80 ",
-        "udp dport { 53, 5000-5999 } ",
-        "meta l4proto icmp ",
-        "meta l4proto { tcp, udp } th dport 80-90 ",
-        "meta l4proto sctp ct state new ",
-        "ct state invalid ",
-    ]);
-    let rule = (addresses, traffic, select(vec!["accept", "drop"]));
-    let line = rule.prop_map(|(addresses, traffic, verdict)| format!("{addresses}{traffic}{verdict}\n"));
-    proptest::collection::vec(line, 0..4).prop_map(|lines| lines.concat())
-}
-
-fn custom_rules() -> impl Strategy<Value = Vec<CustomRules>> {
-    let files = [
-        (Direction::Ingress, Family::Ipv4, "saddr"),
-        (Direction::Egress, Family::Ipv4, "daddr"),
-        (Direction::Ingress, Family::Ipv6, "saddr"),
-        (Direction::Egress, Family::Ipv6, "daddr"),
-    ];
-    let files = files.map(|(direction, family, peer)| {
-        custom_lines(family, peer).prop_map(move |text| {
-            let name = format!("{direction}-{family}.txt");
-            let source = Source::decode(&name.into(), text.as_bytes()).expect("UTF-8");
-            CustomRules::read(&source, direction, family).expect("rules")
-        })
-    });
-    Vec::from(files)
-}
-
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
 
@@ -195,9 +141,7 @@ proptest! {
         custom in custom_rules(),
     ) {
         let semantics = Semantics { accept_icmp, accept_icmpv6, ..Semantics::default() };
-        for policy in custom.iter().map(CustomRules::policy) {
-            snapshot.policies.insert(policy.object.clone(), std::sync::Arc::new(policy));
-        }
+        picket_nftables::custom::add(&custom, &mut snapshot, "eth0");
         let tables = tables_with(&snapshot, &semantics, custom);
         check_tables(&snapshot, &semantics, &tables)?;
     }

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use picket_cluster::{Pod, Semantics, Snapshot};
 use picket_dataplane::demand::Demands;
 use picket_engine::Engine;
+use picket_nftables::custom::{CustomRules, add, own_addresses};
 use picket_nftables::meaning::Interpreter;
 use picket_nftables::model::{InterfaceName, Table};
 use picket_nftables::print;
@@ -14,6 +15,8 @@ use picket_nftables::verify::{Report, verify};
 use picket_policy::{Direction, ObjectRef};
 use picket_testing::generate::{Shape, snapshot};
 use proptest::prelude::*;
+
+use crate::custom::custom_rules;
 
 pub(crate) fn semantics() -> impl Strategy<Value = Semantics> {
     any::<(bool, bool, bool)>().prop_map(|(ipblock_matches_pods, accept_icmp, accept_icmpv6)| Semantics {
@@ -52,13 +55,17 @@ fn check_nodes(snapshot: &Snapshot, semantics: &Semantics) {
 }
 
 /// The pods' tables with what is demanded of them.
-fn pod_tables<'e>(snapshot: &Snapshot, engine: &'e Engine) -> Vec<(ObjectRef, Table, Demands<'e>)> {
+fn pod_tables<'e>(
+    snapshot: &Snapshot,
+    engine: &'e Engine,
+    custom: &[CustomRules],
+) -> Vec<(ObjectRef, Table, Demands<'e>)> {
     let program = engine.program();
     let eth0 = InterfaceName::new("eth0").expect("an interface name");
     let options = Options {
         accept_icmp: program.semantics().accept_icmp,
         accept_icmpv6: program.semantics().accept_icmpv6,
-        custom: Vec::new(),
+        custom: custom.to_vec(),
     };
     let table = |pod: &Pod| {
         let view = PodView::of(program, &pod.object, &eth0).expect("a pod of the snapshot");
@@ -66,15 +73,17 @@ fn pod_tables<'e>(snapshot: &Snapshot, engine: &'e Engine) -> Vec<(ObjectRef, Ta
         let narrower =
             Direction::BOTH.map(|side| shortfalls.iter().any(|shortfall| shortfall.direction == side));
         let demands = Demands::in_pod(program, &pod.object, "eth0", BTreeSet::new(), narrower);
-        (pod.object.clone(), table, demands.expect("a pod of the snapshot"))
+        let demands = demands.expect("a pod of the snapshot");
+        let demands = demands.about_own_addresses(own_addresses(custom));
+        (pod.object.clone(), table, demands)
     };
     let managed = snapshot.live_pods().filter(|pod| pod.is_managed());
     managed.map(|pod| table(pod)).collect()
 }
 
-fn check_pods(snapshot: &Snapshot, semantics: &Semantics) {
+fn check_pods(snapshot: &Snapshot, semantics: &Semantics, custom: &[CustomRules]) {
     let engine = Engine::compile(snapshot, semantics.clone());
-    for (pod, table, demands) in pod_tables(snapshot, &engine) {
+    for (pod, table, demands) in pod_tables(snapshot, &engine, custom) {
         let report = proof(&table, &demands);
         assert!(report.is_proof(), "{pod} {report:#?}\n{}", print::block(&table));
     }
@@ -94,7 +103,19 @@ proptest! {
     fn rendered_pods_are_proved(
         snapshot in prop_oneof![snapshot(Shape::V1, 5), snapshot(Shape::Tiered, 4)], semantics in semantics(),
     ) {
-        check_pods(&snapshot, &semantics);
+        check_pods(&snapshot, &semantics, &[]);
+    }
+
+    #[test]
+    fn rendered_pods_with_custom_rules_are_proved(
+        mut snapshot in prop_oneof![2 => snapshot(Shape::V1, 5), 1 => snapshot(Shape::Tiered, 4)],
+        semantics in semantics(),
+        custom in custom_rules(),
+    ) {
+        // Only with this choice are custom rules, which match addresses as they are written, policies like others.
+        let semantics = Semantics { ipblock_matches_pods: true, ..semantics };
+        add(&custom, &mut snapshot, "eth0");
+        check_pods(&snapshot, &semantics, &custom);
     }
 }
 

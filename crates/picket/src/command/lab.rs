@@ -8,12 +8,15 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 use clap::{Args, Subcommand, ValueEnum};
+use picket_cluster::Snapshot;
 use picket_lab::{
-    Claim, Expectation, Lab, Load, Progress, Request, Response, Shape, compile, execute, gain_access,
-    parse_expectations, report, running, send, status,
+    Claim, Compile, Expectation, Lab, Load, Progress, Request, Response, Shape, compile, execute,
+    gain_access, parse_expectations, report, running, send, status,
 };
+use picket_source::Loaded;
 
-use crate::arguments::{EXIT_STATUS, Input, SemanticsArguments};
+use crate::arguments::{CustomRuleArguments, EXIT_STATUS, Input, SemanticsArguments};
+use crate::input::{load, load_whole, read_custom_rules};
 use crate::output::{self, Outcome};
 
 /// Try policies with real packets between network namespaces on this machine
@@ -151,6 +154,9 @@ struct Build {
 
     #[command(flatten)]
     semantics: SemanticsArguments,
+
+    #[command(flatten)]
+    custom: CustomRuleArguments,
 
     /// Where policies are enforced
     #[arg(long, value_enum, default_value_t)]
@@ -300,6 +306,7 @@ fn keep(build: &Build, name: &Name) -> anyhow::Result<Outcome> {
     let claim = Claim::take(&name.name)?;
     gain_access()?;
     let progress = Progress::on_terminal();
+    let build = build.clone();
     let lab = build.up(&[], Duration::from_secs(1), &progress)?;
     let line = serde_json::to_string(&status(claim.name(), &lab, 0))?;
     let mut stdout = output::stdout();
@@ -307,15 +314,13 @@ fn keep(build: &Build, name: &Name) -> anyhow::Result<Outcome> {
     stdout.flush()?;
     drop(stdout);
     picket_lab::leave_terminal()?;
-    let started = build.input.clone();
     let load: Load = Box::new(move |paths| {
         let input = Input {
             paths: paths.to_vec(),
-            ..started.clone()
+            ..build.input.clone()
         };
-        crate::input::load(&input)
-            .map(|loaded| loaded.snapshot)
-            .map_err(|error| format!("{error:#}"))
+        let read = load(&input).and_then(|loaded| build.read(loaded));
+        read.map_err(|error| format!("{error:#}"))
     });
     claim.keep(lab, &load)?;
     Ok(Outcome::Yes)
@@ -326,7 +331,7 @@ fn apply(input: &Input, name: &Name, output: &Output) -> anyhow::Result<Outcome>
         bail!("`apply` cannot read standard input: the lab reads the files itself, so give it files");
     }
     // Read here too, so that whoever typed the command sees what is wrong.
-    crate::input::load_whole(input)?;
+    load_whole(input)?;
     let paths = input.paths.iter().map(absolute).collect::<Result<_, _>>()?;
     answer(&send(&name.name, &Request::Apply { paths })?, output)
 }
@@ -356,18 +361,30 @@ impl Build {
         timeout: Duration,
         progress: &Progress,
     ) -> anyhow::Result<Lab> {
-        let loaded = crate::input::load_whole(&self.input)?;
+        let (snapshot, compile) = self.read(load_whole(&self.input)?)?;
         let shape = Shape {
             nodes: usize::from(self.nodes),
             outside: expectations.iter().flat_map(Expectation::addresses).collect(),
             timeout,
         };
+        Ok(Lab::up(&snapshot, shape, expectations, compile, progress)?)
+    }
+
+    /// What a lab is made of what was read, with the custom rules as their files have them now.
+    fn read(&self, mut loaded: Loaded) -> anyhow::Result<(Snapshot, Compile)> {
         let layout = match self.layout {
-            Layout::Indexed => picket_lab::Layout::Indexed,
+            Layout::Indexed => {
+                self.custom.none_for_indexed()?;
+                picket_lab::Layout::Indexed
+            }
             Layout::Documented => picket_lab::Layout::Documented,
         };
-        let compile = compile(layout, &self.semantics.semantics());
-        Ok(Lab::up(&loaded.snapshot, shape, expectations, compile, progress)?)
+        let custom = read_custom_rules(&mut loaded, &self.custom)?;
+        let semantics = self.semantics.semantics();
+        picket_nftables::custom::check(&custom, &loaded.snapshot, &semantics)?;
+        picket_lab::add_custom_rules(&custom, &mut loaded.snapshot);
+        let compile = compile(layout, &semantics, &custom);
+        Ok((loaded.snapshot, compile))
     }
 }
 

@@ -2,7 +2,6 @@
 
 use std::io::Write;
 
-use anyhow::bail;
 use clap::{Args, ValueEnum};
 use picket_nftables::print;
 
@@ -60,15 +59,13 @@ enum Format {
 }
 
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Outcome> {
-    if !arguments.place.is_in_a_pod() && !arguments.custom.files().is_empty() {
-        bail!("custom rules belong to `--layout documented`: the indexed layout has no place for them");
-    }
+    arguments.place.allows(&arguments.custom)?;
     let mut loaded = input::load(&arguments.input)?;
-    let custom = input::add_custom_rules(&mut loaded, &arguments.custom)?;
+    let custom = input::add_custom_rules(&mut loaded, &arguments.custom, arguments.place.interface())?;
     // Also with `-o json`: what is printed must load in nft as it is.
     report::on_stderr(&loaded);
     let engine = input::compile(&loaded, arguments.semantics.semantics());
-    let place = arguments.place.find(&loaded, engine.program())?;
+    let place = arguments.place.find(&loaded, engine.program(), &custom)?;
     let (table, shortfalls) = place.table(engine.program(), custom)?;
     let diagnostics: Vec<_> = shortfalls
         .iter()

@@ -11,15 +11,17 @@ use anyhow::{Context, bail};
 use clap::{Args, ValueEnum};
 use picket_analysis::finding::Finding;
 use picket_cluster::Snapshot;
+use picket_dataplane::Shortfall;
 use picket_dataplane::demand::Demands;
 use picket_engine::Program;
+use picket_nftables::custom::{self, CustomRules};
 use picket_nftables::model::Table;
 use picket_nftables::parse;
 use picket_nftables::verify::{Report, verify};
 use picket_policy::{Direction, ObjectRef};
 use picket_source::Loaded;
 
-use crate::arguments::{Input, SemanticsArguments};
+use crate::arguments::{CustomRuleArguments, Input, SemanticsArguments};
 use crate::output::{self, Outcome};
 use crate::ruleset::{Layout, Place, PlaceArguments};
 use crate::{input, report};
@@ -56,6 +58,9 @@ pub(crate) struct Arguments {
 
     #[command(flatten)]
     semantics: SemanticsArguments,
+
+    #[command(flatten)]
+    custom: CustomRuleArguments,
 }
 
 const EXAMPLES: &str = "\
@@ -89,11 +94,14 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Outcome> {
             "standard input (`-`) cannot hold both the manifests and the ruleset: give one of them as a file"
         );
     }
-    let loaded = input::load(&arguments.input)?;
+    arguments.place.allows(&arguments.custom)?;
+    let mut loaded = input::load(&arguments.input)?;
     if arguments.output == Format::Text {
         report::on_stderr(&loaded);
     }
-    let answer = answer(arguments, &loaded).inspect_err(|_| {
+    let custom = input::add_custom_rules(&mut loaded, &arguments.custom, arguments.place.interface())?;
+    custom::check(&custom, &loaded.snapshot, &arguments.semantics.semantics())?;
+    let answer = answer(arguments, &loaded, custom).inspect_err(|_| {
         // Whoever reads the error must see what may have led to it.
         if arguments.output == Format::Json {
             report::on_stderr(&loaded);
@@ -111,11 +119,12 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Outcome> {
     Ok(input::ended(&loaded, Outcome::from_yes(answer.proved)))
 }
 
-fn answer(arguments: &Arguments, loaded: &Loaded) -> anyhow::Result<Answer> {
+fn answer(arguments: &Arguments, loaded: &Loaded, custom: Vec<CustomRules>) -> anyhow::Result<Answer> {
     let engine = input::compile(loaded, arguments.semantics.semantics());
     let program = engine.program();
-    let place = arguments.place.find(loaded, program)?;
-    let (rendered, shortfalls) = place.table(program, Vec::new())?;
+    let place = arguments.place.find(loaded, program, &custom)?;
+    let own_addresses = custom::own_addresses(&custom);
+    let (rendered, shortfalls) = place.table(program, custom)?;
     let (name, layout) = match arguments.place.layout() {
         Layout::Indexed => ("picket", "indexed"),
         Layout::Documented => ("multi_networkpolicy", "documented"),
@@ -137,12 +146,7 @@ fn answer(arguments: &Arguments, loaded: &Loaded) -> anyhow::Result<Answer> {
         notes: Vec::new(),
         diagnostics: loaded.diagnostics.iter().map(Finding::from).collect(),
     };
-    for shortfall in &shortfalls {
-        notes.push(format!(
-            "{}: {}; in this direction ({}) it is only proved that nothing more passes than the policies allow",
-            shortfall.policy, shortfall.what, shortfall.direction
-        ));
-    }
+    notes.extend(reservations(&shortfalls, own_addresses));
     let limit = usize::from(arguments.limit);
     match &place {
         Place::Node(node) => {
@@ -162,7 +166,8 @@ fn answer(arguments: &Arguments, loaded: &Loaded) -> anyhow::Result<Answer> {
                 let mut others: BTreeSet<_> = others.chain([pod.interface.as_str().into()]).collect();
                 others.remove(interface.as_str());
                 let demands = Demands::in_pod(program, endpoint, &interface, others, narrower)
-                    .with_context(|| format!("nothing is known of pod `{}`", pod.pod.id()))?;
+                    .with_context(|| format!("nothing is known of pod `{}`", pod.pod.id()))?
+                    .about_own_addresses(own_addresses);
                 let left = limit.saturating_sub(answer.counterexamples.len());
                 let report = verify(&table, &demands, &interface, left)?;
                 answer.add(report, snapshot, program, &demands, Some(endpoint));
@@ -171,6 +176,28 @@ fn answer(arguments: &Arguments, loaded: &Loaded) -> anyhow::Result<Answer> {
     }
     answer.notes = notes;
     Ok(answer)
+}
+
+/// What is not proved: what the layout cannot say, and what is not judged because custom rules look at own addresses
+/// (ingress first).
+fn reservations(shortfalls: &[Shortfall], own_addresses: [bool; 2]) -> Vec<String> {
+    let narrower = shortfalls.iter().map(|shortfall| {
+        format!(
+            "{}: {}; in this direction ({}) it is only proved that nothing more passes than the policies allow",
+            shortfall.policy, shortfall.what, shortfall.direction
+        )
+    });
+    let own = Direction::BOTH
+        .iter()
+        .zip(own_addresses)
+        .filter(|(_, looked_at)| *looked_at);
+    let own = own.map(|(direction, _)| {
+        format!(
+            "custom rules look at the pod's own address in {direction}: packets with another address at this end are \
+             not judged there"
+        )
+    });
+    narrower.chain(own).collect()
 }
 
 /// An interface, the cluster and its program as the network there sees them, and the pod's object there.

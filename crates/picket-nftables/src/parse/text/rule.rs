@@ -27,6 +27,13 @@ pub(super) fn rule(cursor: &mut Cursor<'_, '_>) -> Result<Rule, TextError> {
         match word {
             "counter" => rule.statements.extend(counter(cursor)?),
             "log" => rule.statements.push(log(cursor)?),
+            "reject" => {
+                // Without more it is `icmpx`; what nft lists as `icmp` has lost its match of the family.
+                if cursor.take("with") && !(cursor.take("icmpx") && cursor.take("port-unreachable")) {
+                    return Err(cursor.error("picket rejects with `icmpx port-unreachable` only"));
+                }
+                rule.end = End::Reject;
+            }
             "accept" | "drop" | "return" | "jump" | "goto" => {
                 rule.end = End::Verdict(verdict(cursor, word)?);
             }

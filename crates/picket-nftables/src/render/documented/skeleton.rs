@@ -6,6 +6,7 @@ use picket_policy::{Direction, Tier};
 
 use super::policy::{chain_name, datatype, destination, interfaces_name, source};
 use super::{Hashes, Options, Plan, PodView, PolicyOnPod, hash_of, name, title};
+use crate::custom::CustomRules;
 use crate::model::{
     Base, Chain, Comment, Draft, Field, Hook, Key, Match, ModelError, Name, Policy, Rule, Set, Value,
     Verdict, priority,
@@ -33,11 +34,15 @@ pub(super) fn write(
             .chains
             .push(direction_chain(view, *direction, *plan, hashes, &own_node));
     }
-    draft.chains.extend(
-        directions
-            .iter()
-            .map(|(direction, plan)| common_chain(view, options, *direction, *plan)),
-    );
+    for (direction, plan) in directions {
+        let files = custom_rules(view, options, *direction, *plan);
+        draft
+            .chains
+            .push(common_chain(options, &files, *direction, *plan));
+        draft
+            .counters
+            .extend(files.iter().flat_map(|file| file.counters()));
+    }
     draft.sets.extend(own_node.into_iter().map(|(_, set)| set));
     Ok(())
 }
@@ -210,7 +215,7 @@ fn own_node_rules(view: &PodView, direction: Direction, sets: &[(Family, Set)]) 
 }
 
 /// The chain of what all policies accept.
-fn common_chain(view: &PodView, options: &Options, direction: Direction, plan: Plan) -> Chain {
+fn common_chain(options: &Options, files: &[&CustomRules], direction: Direction, plan: Plan) -> Chain {
     let protocols = [
         (options.accept_icmp, Protocol::ICMP, "Accept ICMP"),
         (options.accept_icmpv6, Protocol::ICMPV6, "Accept ICMPv6"),
@@ -224,10 +229,6 @@ fn common_chain(view: &PodView, options: &Options, direction: Direction, plan: P
             let is = Match::is(Field::Protocol, Value::protocol(protocol));
             Rule::when([is], Verdict::Accept).commented(Comment::of(comment))
         });
-    let files = options.custom.iter().filter(|file| file.direction == direction);
-    let files: Vec<_> = files
-        .filter(|_| every_dispatched_isolates(view, direction, plan))
-        .collect();
     let custom = files.iter().flat_map(|file| file.rendered());
     // Custom rules are judged first. The document has the flags before them, which is the same unless a rule denies
     // what a flag accepts.
@@ -241,6 +242,19 @@ fn common_chain(view: &PodView, options: &Options, direction: Direction, plan: P
     Chain::regular(common_of(direction))
         .commented(Comment::of("Common Policies"))
         .with_rules(rules)
+}
+
+/// The files of custom rules that count in a direction.
+fn custom_rules<'a>(
+    view: &PodView,
+    options: &'a Options,
+    direction: Direction,
+    plan: Plan,
+) -> Vec<&'a CustomRules> {
+    let files = options.custom.iter().filter(|file| file.direction == direction);
+    files
+        .filter(|_| every_dispatched_isolates(view, direction, plan))
+        .collect()
 }
 
 /// Whether every packet that reaches the chain of a direction is one of an isolated interface, which custom rules are

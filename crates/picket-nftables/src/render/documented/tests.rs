@@ -138,16 +138,13 @@ fn network_policy() -> PodView {
     view
 }
 
-/// The custom rules of the document's example, in both directions.
+/// The custom rules of the document's example: one file for both directions.
 fn documents_rules() -> Vec<CustomRules> {
     let text = "tcp dport 9999 accept\nip saddr 192.168.100.0/24 accept\n";
     let source = |text: &str| Source::decode(&"custom-v4-rules.txt".into(), text.as_bytes()).expect("UTF-8");
     let read =
         |text: &str, direction| CustomRules::read(&source(text), direction, Family::Ipv4).expect("rules");
-    vec![
-        read(text, Direction::Ingress),
-        read(&text.replace("saddr", "daddr"), Direction::Egress),
-    ]
+    vec![read(text, Direction::Ingress), read(text, Direction::Egress)]
 }
 
 fn rendered(view: &PodView, options: Options) -> Table {

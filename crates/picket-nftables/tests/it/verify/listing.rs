@@ -160,7 +160,14 @@ fn what_the_kernel_has_is_proved_and_what_somebody_changed_there_is_refuted() {
 fn what_picket_never_writes_is_named_with_its_line() {
     let table = |line: &str| format!("table inet picket {{\n chain c {{\n  {line}\n }}\n}}\n");
     for (text, message) in [
-        (table("reject"), "line 3: picket writes no `reject` into rules"),
+        (
+            table("masquerade"),
+            "line 3: picket writes no `masquerade` into rules",
+        ),
+        (
+            table("reject with icmp port-unreachable"),
+            "line 3: picket rejects with `icmpx port-unreachable` only",
+        ),
         (
             table("ip protocol tcp accept"),
             "line 3: picket writes no `ip protocol` into rules",

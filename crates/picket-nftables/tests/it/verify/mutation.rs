@@ -8,6 +8,7 @@ use picket_dataplane::demand::Demands;
 use picket_dataplane::{Crossing, Packet, State};
 use picket_engine::Engine;
 use picket_net::{Family, Interval, Protocol};
+use picket_nftables::custom::{CustomRules, add};
 use picket_nftables::meaning::Interpreter;
 use picket_nftables::model::*;
 use picket_nftables::print;
@@ -18,6 +19,7 @@ use proptest::strategy::ValueTree;
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 
 use super::{nodes, pod_tables, proof, semantics};
+use crate::custom::custom_rules;
 
 /// A small deterministic generator (xorshift64).
 struct Dice(u64);
@@ -314,6 +316,7 @@ fn rounds(documented: bool, rounds: usize) -> (usize, usize) {
     let clusters = (
         prop_oneof![snapshot(Shape::V1, 5), snapshot(Shape::Tiered, 4)],
         semantics(),
+        custom_rules(),
     );
     let mut dice = Dice(0x9e37_79b9_7f4a_7c15);
     let (mut wrong, mut all) = (0, 0);
@@ -326,11 +329,15 @@ fn rounds(documented: bool, rounds: usize) -> (usize, usize) {
         }
     };
     for _ in 0..rounds {
-        let (snapshot, semantics): (Snapshot, Semantics) =
+        let (mut snapshot, mut semantics, custom): (Snapshot, Semantics, Vec<CustomRules>) =
             clusters.new_tree(&mut runner).expect("a cluster").current();
+        if documented {
+            semantics.ipblock_matches_pods = true;
+            add(&custom, &mut snapshot, "eth0");
+        }
         let engine = Engine::compile(&snapshot, semantics.clone());
         if documented {
-            for (_, table, demands) in pod_tables(&snapshot, &engine) {
+            for (_, table, demands) in pod_tables(&snapshot, &engine, &custom) {
                 check(&snapshot, &table, &demands);
             }
             continue;
