@@ -123,6 +123,8 @@ impl Program {
                 if let Some(changed) = self.namespaces.delete(&object.name) {
                     self.replace_groups(changed);
                 }
+                // One that isolates its pods is a policy too.
+                self.delete_policy(object);
             }
             "Node" => self.delete_node(&object.name),
             "Service" => drop(self.services.remove(object)),

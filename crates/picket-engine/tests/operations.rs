@@ -247,6 +247,18 @@ fn an_address_that_two_pods_have_may_do_what_both_may() {
 }
 
 #[test]
+fn a_namespace_that_goes_takes_along_that_it_isolates() {
+    let namespace = ObjectRef::new("Namespace", "", "shop");
+    let mut isolation = policy("shop/isolation").isolates(Direction::Ingress).build();
+    isolation.object = namespace.clone();
+    let pod = pod("shop/web").ip("10.0.0.1");
+    let mut engine = engine([pod.into(), Object::Policy(isolation)]);
+    assert_eq!(engine.program().subjects().count(), 1);
+    engine.apply(Event::Delete(namespace));
+    assert_eq!(engine.program().subjects().count(), 0);
+}
+
+#[test]
 fn a_pod_may_appear_before_its_namespace_and_its_policies() {
     let mut engine = engine([
         pod("b/client").label("app", "web").ip("10.0.0.7").into(),

@@ -237,7 +237,7 @@ proptest! {
 
     #[test]
     fn the_engine_says_what_the_reference_says(
-        snapshot in generate::snapshot(Shape::Custom, 5),
+        snapshot in prop_oneof![generate::snapshot(Shape::Custom, 5), generate::snapshot(Shape::Dialects, 5)],
         semantics in semantics(),
     ) {
         let engine = Engine::compile(&snapshot, semantics.clone());
@@ -246,7 +246,7 @@ proptest! {
 
     #[test]
     fn incremental_is_from_scratch(
-        events in generate::events(Shape::Custom, 16),
+        events in prop_oneof![generate::events(Shape::Custom, 16), generate::events(Shape::Dialects, 16)],
         semantics in semantics(),
         crowded in any::<bool>(),
     ) {

@@ -4,16 +4,28 @@
 //! port names resolve differently from pod to pod. Addresses never clash: they depend on the pod's slot alone. Only a
 //! finished pod may have the address of a live one, as it does in clusters that reuse addresses.
 
+mod attachment;
 mod cluster;
+mod dialect;
 mod event;
 mod policy;
 
 pub use cluster::{SLOTS, cluster, namespace, node, pod};
+pub use dialect::HOSTS;
 pub use event::events;
 pub use policy::{Shape, policies, policy};
 
-use picket_cluster::{Object, Snapshot};
+use picket_cluster::{Object, Semantics, Snapshot};
 use proptest::prelude::*;
+
+/// Every choice that semantics leave.
+pub fn semantics() -> impl Strategy<Value = Semantics> {
+    any::<(bool, bool, bool)>().prop_map(|(ipblock_matches_pods, accept_icmp, accept_icmpv6)| Semantics {
+        ipblock_matches_pods,
+        accept_icmp,
+        accept_icmpv6,
+    })
+}
 
 /// A random cluster with up to `max_policies` random policies.
 pub fn snapshot(shape: Shape, max_policies: usize) -> impl Strategy<Value = Snapshot> {

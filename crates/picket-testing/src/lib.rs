@@ -3,6 +3,7 @@
 //! - [`build`]: objects in one line each, as in `pod("x/web").label("app", "web").ip("10.0.0.5")`.
 //! - [`generate`]: proptest strategies for random clusters, policies and event sequences.
 //! - [`cases`]: Markdown files with manifests and the verdicts they must give.
+//! - [`manifest`]: objects as the manifests that say them, in any of the ways to write them.
 //! - [`flows`]: the packets that tell policies of a snapshot apart.
 //! - [`synthetic`]: large clusters with the shape of real ones.
 //!
@@ -19,4 +20,5 @@ pub mod build;
 pub mod cases;
 pub mod flows;
 pub mod generate;
+pub mod manifest;
 pub mod synthetic;

@@ -12,6 +12,7 @@ mod custom;
 mod difference;
 mod indexed;
 mod kernel;
+mod mixture;
 mod networks;
 mod reference;
 mod sample;

@@ -15,8 +15,10 @@ use picket_nftables::verify::{Report, verify};
 use picket_policy::{Direction, ObjectRef};
 use picket_testing::generate::{Shape, snapshot};
 use proptest::prelude::*;
+use smol_str::SmolStr;
 
 use crate::custom::custom_rules;
+use crate::networks::networks;
 
 pub(crate) fn semantics() -> impl Strategy<Value = Semantics> {
     any::<(bool, bool, bool)>().prop_map(|(ipblock_matches_pods, accept_icmp, accept_icmpv6)| Semantics {
@@ -35,7 +37,12 @@ fn nodes(snapshot: &Snapshot) -> Vec<Option<String>> {
 }
 
 fn proof(table: &Table, demands: &Demands<'_>) -> Report {
-    let report = verify(table, demands, "eth0", 1).expect("the proof agrees with the interpreter");
+    proof_over("eth0", table, demands)
+}
+
+/// The report on one interface of a pod, each of its packets tried.
+fn proof_over(interface: &str, table: &Table, demands: &Demands<'_>) -> Report {
+    let report = verify(table, demands, interface, 1).expect("the proof agrees with the interpreter");
     for found in &report.counterexamples {
         let passage = Interpreter::new(table).pass(&found.packet);
         assert_eq!(passage, found.passage);
@@ -44,7 +51,7 @@ fn proof(table: &Table, demands: &Demands<'_>) -> Report {
     report
 }
 
-fn check_nodes(snapshot: &Snapshot, semantics: &Semantics) {
+pub(crate) fn check_nodes(snapshot: &Snapshot, semantics: &Semantics) {
     let engine = Engine::compile(snapshot, semantics.clone());
     for node in nodes(snapshot) {
         let table = indexed::render(engine.program(), node.as_deref()).expect("a table");
@@ -79,6 +86,72 @@ fn pod_tables<'e>(
     };
     let managed = snapshot.live_pods().filter(|pod| pod.is_managed());
     managed.map(|pod| table(pod)).collect()
+}
+
+/// A pod's table with the rules of every network, and what each network demands of it: the interface, and the network's
+/// place in `engines`, the cluster network first.
+fn pod_on_networks(
+    networks: &[Snapshot],
+    engines: &[Engine],
+    pod: &Pod,
+    mut each: impl FnMut(&str, &Snapshot, &Table, &Demands<'_>),
+) {
+    let eth0 = InterfaceName::new("eth0").expect("an interface name");
+    let semantics = engines[0].program().semantics();
+    let options = Options {
+        accept_icmp: semantics.accept_icmp,
+        accept_icmpv6: semantics.accept_icmpv6,
+        custom: Vec::new(),
+    };
+    let mut view = PodView::of(engines[0].program(), &pod.object, &eth0).expect("a pod of the cluster");
+    for engine in &engines[1..] {
+        view.attach(engine.program()).expect("names of interfaces");
+    }
+    let (table, shortfalls) = render(&view, &options).expect("a table");
+    let narrower = Direction::BOTH.map(|side| shortfalls.iter().any(|shortfall| shortfall.direction == side));
+    let all: BTreeSet<SmolStr> = pod
+        .attachments
+        .iter()
+        .map(|own| own.interface.clone())
+        .chain(["eth0".into()])
+        .collect();
+    for (network, engine) in networks.iter().zip(engines) {
+        for endpoint in network.pods.values() {
+            let (own, interface) = match &endpoint.interface {
+                Some(interface) => (&interface.pod, interface.name.as_str()),
+                None => (&endpoint.object, "eth0"),
+            };
+            if *own != pod.object {
+                continue;
+            }
+            let others = all.iter().filter(|other| *other != interface).cloned().collect();
+            let demands = Demands::in_pod(engine.program(), &endpoint.object, interface, others, narrower);
+            each(
+                interface,
+                network,
+                &table,
+                &demands.expect("a pod of the network"),
+            );
+        }
+    }
+}
+
+/// Proves the table of every pod on each of its interfaces.
+pub(crate) fn check_pods_everywhere(cluster: &Snapshot, semantics: &Semantics) {
+    let networks = networks(cluster);
+    let compile = |network: &Snapshot| Engine::compile(network, semantics.clone());
+    let engines: Vec<_> = networks.iter().map(compile).collect();
+    for pod in cluster.live_pods().filter(|pod| pod.is_managed()) {
+        pod_on_networks(&networks, &engines, pod, |interface, _, table, demands| {
+            let report = proof_over(interface, table, demands);
+            assert!(
+                report.is_proof(),
+                "{} over {interface} {report:#?}\n{}",
+                pod.object,
+                print::block(table)
+            );
+        });
+    }
 }
 
 fn check_pods(snapshot: &Snapshot, semantics: &Semantics, custom: &[CustomRules]) {

@@ -10,6 +10,8 @@ use proptest::prelude::*;
 use proptest::sample::{Index, select, subsequence};
 use smol_str::SmolStr;
 
+use super::attachment;
+
 /// The namespaces.
 pub(super) const NAMESPACES: [&str; 4] = ["n0", "n1", "n2", "n3"];
 /// The nodes. Their addresses depend on the name alone.
@@ -26,24 +28,29 @@ pub(super) const PORTS: [u16; 6] = [53, 80, 81, 443, 8080, 65535];
 /// How many different pods there are: see [`pod`].
 pub const SLOTS: usize = 12;
 
-/// 1 to 4 namespaces, every node that a pod names, and 2 to 8 pods.
+/// 1 to 4 namespaces, every node that a pod names, 2 to 8 pods, and the definitions of some secondary networks.
 pub fn cluster() -> impl Strategy<Value = Vec<Object>> {
     let namespaces = subsequence(NAMESPACES.to_vec(), 1..=NAMESPACES.len())
         .prop_flat_map(|names| names.into_iter().map(namespace).collect::<Vec<_>>());
     let nodes = (node(0), node(1), node(2));
     let pods = subsequence((0..SLOTS).collect::<Vec<_>>(), 2..=8)
         .prop_flat_map(|slots| slots.into_iter().map(pod).collect::<Vec<_>>());
+    let networks = subsequence((0..attachment::NETWORKS.len()).collect::<Vec<_>>(), 0..=3);
     let keep_idle = proptest::bool::ANY;
-    (namespaces, nodes, pods, keep_idle).prop_map(|(namespaces, (a, b, c), pods, keep_idle)| {
-        let used = |node: &Node| keep_idle || pods.iter().any(|pod| pod.node.as_ref() == Some(&node.name));
-        let nodes: Vec<_> = [a, b, c].into_iter().filter(used).collect();
-        let namespaces = namespaces.into_iter().map(Object::Namespace);
-        let nodes = nodes.into_iter().map(Object::Node);
-        namespaces
-            .chain(nodes)
-            .chain(pods.into_iter().map(Object::Pod))
-            .collect()
-    })
+    (namespaces, nodes, pods, networks, keep_idle).prop_map(
+        |(namespaces, (a, b, c), pods, networks, keep_idle)| {
+            let used =
+                |node: &Node| keep_idle || pods.iter().any(|pod| pod.node.as_ref() == Some(&node.name));
+            let nodes: Vec<_> = [a, b, c].into_iter().filter(used).collect();
+            let namespaces = namespaces.into_iter().map(Object::Namespace);
+            let nodes = nodes.into_iter().map(Object::Node);
+            namespaces
+                .chain(nodes)
+                .chain(pods.into_iter().map(Object::Pod))
+                .chain(networks.into_iter().map(attachment::network).map(Object::Network))
+                .collect()
+        },
+    )
 }
 
 /// The namespace `name` with random labels.
@@ -92,8 +99,9 @@ pub fn pod(slot: usize) -> impl Strategy<Value = Pod> {
         networks,
         0..8u8,
         owner,
+        attachment::attachments(slot),
     )
-        .prop_map(move |(labels, node, ports, network, phase, owner)| {
+        .prop_map(move |(labels, node, ports, network, phase, owner, attachments)| {
             let node = node.map(|index| index.index(NODES.len()));
             let finished = phase == 0;
             // A finished pod has the addresses that the pod of the next slot may have by now.
@@ -120,7 +128,7 @@ pub fn pod(slot: usize) -> impl Strategy<Value = Pod> {
                     kind: "Deployment".into(),
                     name: name.into(),
                 }),
-                attachments: Vec::new(),
+                attachments,
                 interface: None,
             }
         })

@@ -15,7 +15,7 @@ use smol_str::SmolStr;
 
 use super::cluster::{KEYS, NAMESPACES, PORT_NAMES, PORTS, VALUES};
 
-/// How much of the lowered form is used. Each holds what those before it hold.
+/// How much of the lowered form is used. Each but the last holds what those before it hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Shape {
     /// What networking.k8s.io/v1 lowers to.
@@ -26,6 +26,8 @@ pub enum Shape {
     Tiered,
     /// Also custom rules of the documented nftables layout.
     Custom,
+    /// What manifests of every dialect lower to, and nothing else; see [`crate::manifest`].
+    Dialects,
 }
 
 /// Blocks and exceptions: both families, /0, pods, nodes, synthetic addresses, addresses outside, nested and adjacent.
@@ -79,6 +81,9 @@ pub fn policies(shape: Shape, max: usize) -> impl Strategy<Value = Vec<Policy>> 
 /// The policy of one name, with everything but its object and tier random. The same `shape` and `name` always give
 /// the same object.
 pub fn policy(shape: Shape, name: u8) -> BoxedStrategy<Policy> {
+    if shape == Shape::Dialects {
+        return super::dialect::policy(name);
+    }
     let namespace = NAMESPACES[usize::from(name) % NAMESPACES.len()];
     let tier = match name % 5 {
         0 if shape >= Shape::Custom && name % 2 == 1 => Tier::Custom,
@@ -193,7 +198,7 @@ fn peer(tier: Tier, namespace: &'static str) -> impl Strategy<Value = Peer> {
     ]
 }
 
-fn block() -> impl Strategy<Value = Block> {
+pub(super) fn block() -> impl Strategy<Value = Block> {
     let pool: Vec<Prefix> = PREFIXES.iter().map(|text| text.parse().unwrap()).collect();
     select(pool.clone()).prop_flat_map(move |prefix| {
         let within = |inner: &&Prefix| prefix.contains_prefix(inner) && **inner != prefix;
@@ -210,7 +215,7 @@ fn block() -> impl Strategy<Value = Block> {
     })
 }
 
-fn port(tier: Tier) -> impl Strategy<Value = PortMatch> {
+pub(super) fn port(tier: Tier) -> impl Strategy<Value = PortMatch> {
     let protocol = || select(vec![Protocol::TCP, Protocol::TCP, Protocol::UDP, Protocol::SCTP]);
     let number = select(PORTS.to_vec());
     let single = (protocol(), number.clone())
@@ -243,7 +248,7 @@ fn port(tier: Tier) -> impl Strategy<Value = PortMatch> {
 }
 
 /// All four operators, also over keys that objects lack; `namespaces` adds the key that every namespace has.
-fn selector(namespaces: bool) -> impl Strategy<Value = Selector> {
+pub(super) fn selector(namespaces: bool) -> impl Strategy<Value = Selector> {
     let key = || select(KEYS.to_vec()).prop_map(SmolStr::new);
     let values = || vec(select(VALUES.to_vec()).prop_map(SmolStr::new), 1..=2);
     let names = || vec(select(NAMESPACES.to_vec()).prop_map(SmolStr::new), 1..=2);

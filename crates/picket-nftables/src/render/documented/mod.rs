@@ -101,15 +101,18 @@ impl Plan {
                     rules.iter().any(|rule| rule.action == action)
                 })
         };
-        let isolated = view.policies.iter().any(|policy| policy.isolates(direction));
+        let mut isolating = view.policies.iter().filter(|policy| policy.isolates(direction));
+        // The other tiers are about the cluster network, which isolation on another one is not.
+        let on_cluster = isolating.clone().any(|policy| policy.is_on_cluster(view));
+        let isolated = isolating.next().is_some();
         if has(Tier::Admin, Action::Deny) {
             Self::Closed {
                 own_node_first: direction == Direction::Ingress,
             }
+        } else if has(Tier::Baseline, Action::Deny) && !on_cluster {
+            Self::Closed { own_node_first: true }
         } else if isolated {
             Self::Isolated
-        } else if has(Tier::Baseline, Action::Deny) {
-            Self::Closed { own_node_first: true }
         } else {
             Self::Open
         }

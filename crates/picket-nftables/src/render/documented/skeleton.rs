@@ -133,15 +133,11 @@ fn direction_chain(
     }
     // A tiered policy is about the cluster network only; the chains of others name their own interfaces.
     let closed = matches!(plan, Plan::Closed { .. });
-    let on_cluster = |policy: &PolicyOnPod| {
-        let mut interfaces = view.interfaces.iter().filter(|interface| interface.cluster);
-        interfaces.any(|interface| policy.interfaces.contains(&interface.name))
-    };
     let counts = |policy: &&PolicyOnPod| {
         let side = policy.side(direction);
         policy.tier == Tier::NetworkPolicy
             && (side.isolates || !side.rules.is_empty())
-            && !(closed && on_cluster(policy))
+            && !(closed && policy.is_on_cluster(view))
     };
     rules.extend(view.policies.iter().filter(counts).map(|policy| {
         let hash = hash_of(hashes, policy);
@@ -260,9 +256,7 @@ fn custom_rules<'a>(
 /// Whether every packet that reaches the chain of a direction is one of an isolated interface, which custom rules are
 /// about. A tiered policy sends others there too; then they are left out, and everything is denied.
 fn every_dispatched_isolates(view: &PodView, direction: Direction, plan: Plan) -> bool {
-    let isolated = view.policies.iter().any(|policy| {
-        let mut interfaces = view.interfaces.iter().filter(|interface| interface.cluster);
-        policy.isolates(direction) && interfaces.any(|interface| policy.interfaces.contains(&interface.name))
-    });
+    let mut policies = view.policies.iter();
+    let isolated = policies.any(|policy| policy.isolates(direction) && policy.is_on_cluster(view));
     !matches!(plan, Plan::Closed { .. }) || isolated
 }

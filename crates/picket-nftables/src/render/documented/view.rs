@@ -56,6 +56,12 @@ impl PolicyOnPod {
         }
     }
 
+    /// Whether it acts on the cluster network.
+    pub(super) fn is_on_cluster(&self, view: &PodView) -> bool {
+        let mut interfaces = view.interfaces.iter().filter(|interface| interface.cluster);
+        interfaces.any(|interface| self.interfaces.contains(&interface.name))
+    }
+
     /// Whether it isolates the pod or has rules, in any direction, which do not stand in the common chains.
     pub(super) fn has_chain(&self) -> bool {
         let says_something = |&direction: &Direction| {

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
-use picket_cluster::{Endpoint, Flow, Pod, Semantics, Snapshot};
+use picket_cluster::{Endpoint, Flow, Pod, Reason, Semantics, Snapshot};
 use picket_dataplane::{Crossing, Packet};
 use picket_nftables::meaning::Interpreter;
 use picket_nftables::model::Table;
@@ -125,13 +125,17 @@ impl<'a> Cluster<'a> {
 }
 
 /// Every representative packet gets the verdict that the reference gives to what `seen` makes of its flow.
-fn check(snapshot: &Snapshot, semantics: &Semantics, seen: impl Fn(&Cluster<'_>, &Flow) -> Flow) {
+pub(crate) fn check(snapshot: &Snapshot, semantics: &Semantics, seen: impl Fn(&Cluster<'_>, &Flow) -> Flow) {
     let cluster = Cluster::new(snapshot, semantics);
     for (index, flow) in (0_u32..).zip(representative_flows(snapshot)) {
         let Some(packets) = cluster.packets(&flow) else {
             continue;
         };
         let expected = picket_reference::judge(snapshot, semantics, &seen(&cluster, &flow));
+        // One interface of a pod reaches another over `lo`.
+        if flow.source != flow.destination && expected.egress.reason == Reason::SamePod {
+            continue;
+        }
         let passes = cluster.passes(&packets, index.wrapping_mul(0x9e37_79b9));
         assert_eq!(
             passes,
@@ -151,7 +155,7 @@ fn semantics() -> impl Strategy<Value = Semantics> {
 
 /// The flow as packets show it: a hostNetwork pod sends from its node's address, and peers that are nodes, which only
 /// tiered policies name, mean that address.
-fn on_the_wire(cluster: &Cluster<'_>, flow: &Flow) -> Flow {
+pub(crate) fn on_the_wire(cluster: &Cluster<'_>, flow: &Flow) -> Flow {
     let seen = |end: &Endpoint| match cluster.as_node(end) {
         Some(name) => Endpoint::Node {
             name,

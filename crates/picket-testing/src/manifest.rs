@@ -1,0 +1,183 @@
+//! Objects as the manifests that say them, so that reading and lowering take part in random tests.
+//!
+//! Whatever can be written in several ways is written in one of them, chosen by a [`Style`]: YAML or JSON, a list or
+//! documents, `matchLabels` or `matchExpressions`, fields that may be left out or not, and each form of annotation.
+//! Reading gives the same policies (`crates/picket-nftables/tests/it/mixture.rs`).
+
+mod pod;
+mod policy;
+mod style;
+mod tiered;
+mod yaml;
+
+use picket_cluster::{Namespace, Node, Snapshot};
+use picket_policy::{Labels, NetworkName, ObjectRef, Options, Policy, Severity, Tier, V1beta1};
+use picket_source::Text;
+use serde_json::{Map, Value, json};
+use smol_str::SmolStr;
+
+pub use style::Style;
+
+/// Everything of a snapshot that manifests can say, as one file. Policies must be such as a dialect lowers to
+/// ([`Shape::Dialects`](crate::generate::Shape::Dialects)); services and custom rules are left out.
+///
+/// A workload says no addresses, and neither does a pod whose addresses are made up.
+pub fn file(snapshot: &Snapshot, style: &mut Style) -> String {
+    let isolated: Vec<_> = snapshot
+        .policies
+        .values()
+        .filter(|policy| isolates_namespace(policy))
+        .collect();
+    let mut objects = Vec::new();
+    for own in snapshot.namespaces.values() {
+        let is_isolated = isolated.iter().any(|policy| policy.object.name == own.name);
+        objects.push(namespace(own, is_isolated, style));
+    }
+    for policy in isolated {
+        if !snapshot.namespaces.contains_key(&policy.object.name) {
+            objects.push(namespace(&Namespace::implied(&policy.object.name), true, style));
+        }
+    }
+    objects.extend(snapshot.nodes.values().map(node));
+    objects.extend(snapshot.networks.iter().map(network));
+    objects.extend(snapshot.pods.values().map(|pod| pod::manifest(pod, style)));
+    let policies = snapshot.policies.values();
+    let policies = policies.filter(|policy| policy.tier != Tier::Custom && !isolates_namespace(policy));
+    objects.extend(policies.map(|policy| self::policy(policy, style)));
+    style.shuffle(&mut objects);
+    yaml::file(&objects, style)
+}
+
+/// What a file says, NetworkPolicy of extensions/v1beta1 read as it was proposed, with the addresses that `hosts` has for
+/// domain names.
+///
+/// # Panics
+/// When the file has an error.
+pub fn read(file: &str, hosts: &str) -> Snapshot {
+    let text = |name: &str, content: &str| Text {
+        name: name.into(),
+        bytes: content.as_bytes().to_vec(),
+    };
+    let options = Options {
+        v1beta1: V1beta1::Proposal,
+        ..Options::default()
+    };
+    let mut loaded = picket_source::load_texts(&[text("random.yaml", file)], options);
+    loaded.resolve(Some(&text("hosts", hosts)));
+    let error = loaded
+        .diagnostics
+        .iter()
+        .find(|found| found.severity == Severity::Error);
+    match error {
+        Some(error) => panic!("{error:#?}\n{file}"),
+        None => loaded.snapshot,
+    }
+}
+
+/// Whether it is what a namespace says in the words of the proposal of NetworkPolicy.
+fn isolates_namespace(policy: &Policy) -> bool {
+    policy.object.kind == "Namespace"
+}
+
+/// A policy of any dialect, by its kind; a NetworkPolicy that isolates nothing is one of extensions/v1beta1.
+pub fn policy(policy: &Policy, style: &mut Style) -> Value {
+    let proposed = !policy.ingress.isolates && !policy.egress.isolates;
+    match policy.object.kind.as_str() {
+        "NetworkPolicy" if proposed => policy::proposed(policy, style),
+        "NetworkPolicy" => policy::network_policy(policy, style),
+        "MultiNetworkPolicy" => policy::multi_network_policy(policy, style),
+        "ClusterNetworkPolicy" => tiered::cluster_network_policy(policy, style),
+        "AdminNetworkPolicy" => tiered::admin_network_policy(policy, style),
+        "BaselineAdminNetworkPolicy" => tiered::baseline_admin_network_policy(policy, style),
+        kind => panic!("{kind} is no kind of policy that manifests have"),
+    }
+}
+
+/// An object of a kind and version, with the rest of its fields.
+fn object(
+    version: &str,
+    kind: &str,
+    metadata: Value,
+    rest: impl IntoIterator<Item = (&'static str, Value)>,
+) -> Value {
+    let head = [
+        ("apiVersion", json!(version)),
+        ("kind", json!(kind)),
+        ("metadata", metadata),
+    ];
+    fields(head.into_iter().chain(rest))
+}
+
+fn fields<K: Into<String>>(entries: impl IntoIterator<Item = (K, Value)>) -> Value {
+    let entries: Map<String, Value> = entries
+        .into_iter()
+        .map(|(key, value)| (key.into(), value))
+        .collect();
+    Value::Object(entries)
+}
+
+/// `metadata` with the name and the namespace, if there is one.
+fn metadata(object: &ObjectRef) -> Value {
+    if object.namespace.is_empty() {
+        json!({"name": object.name.as_str()})
+    } else {
+        json!({"name": object.name.as_str(), "namespace": object.namespace.as_str()})
+    }
+}
+
+fn labels(labels: &Labels) -> Value {
+    fields(
+        labels
+            .iter()
+            .map(|(key, value)| (key.as_str(), json!(value.as_str()))),
+    )
+}
+
+fn namespace(namespace: &Namespace, isolated: bool, style: &mut Style) -> Value {
+    let mut metadata = json!({"name": namespace.name.as_str(), "labels": labels(&namespace.labels)});
+    let mut spec = None;
+    if isolated {
+        let said = json!({"ingress": {"isolation": "DefaultDeny"}});
+        if style.choose() {
+            let annotation = said.to_string();
+            metadata["annotations"] = json!({"net.beta.kubernetes.io/network-policy": annotation});
+        } else {
+            spec = Some(("spec", json!({"networkPolicy": said})));
+        }
+    }
+    object("v1", "Namespace", metadata, spec)
+}
+
+fn node(node: &Node) -> Value {
+    let metadata = json!({"name": node.name.as_str(), "labels": labels(&node.labels)});
+    let addresses = node
+        .addresses
+        .iter()
+        .map(|own| json!({"type": "InternalIP", "address": own.to_string()}));
+    let name = json!({"type": "Hostname", "address": node.name.as_str()});
+    let addresses: Vec<_> = addresses.chain([name]).collect();
+    object(
+        "v1",
+        "Node",
+        metadata,
+        [("status", json!({"addresses": addresses}))],
+    )
+}
+
+fn network(network: &NetworkName) -> Value {
+    let object = ObjectRef::new("NetworkAttachmentDefinition", &network.namespace, &network.name);
+    self::object(
+        "k8s.cni.cncf.io/v1",
+        "NetworkAttachmentDefinition",
+        metadata(&object),
+        [("spec", json!({"config": "{\"type\": \"macvlan\"}"}))],
+    )
+}
+
+/// The name of a network as an annotation of an object in `namespace` has it.
+fn network_name(network: &NetworkName, namespace: &SmolStr, style: &mut Style) -> String {
+    match network.namespace == *namespace && style.choose() {
+        true => network.name.to_string(),
+        false => network.to_string(),
+    }
+}
