@@ -12,6 +12,7 @@ use picket_testing::manifest::{self, Style};
 use proptest::prelude::*;
 use proptest::test_runner::{FileFailurePersistence, TestCaseError};
 
+use crate::custom::custom_rules;
 use crate::networks::{self, networks};
 use crate::{indexed, verify};
 
@@ -132,11 +133,16 @@ proptest! {
 
     #[test]
     fn pods_mean_at_most_what_the_reference_says_on_each_interface(
-        (_, text) in written(), semantics in generate::semantics(),
+        (_, text) in written(),
+        semantics in generate::semantics(),
+        custom in prop_oneof![2 => Just(Vec::new()), 1 => custom_rules()],
     ) {
+        // Only so are custom rules, which match addresses as they are written, policies like others.
+        let ipblock_matches_pods = semantics.ipblock_matches_pods || !custom.is_empty();
+        let semantics = Semantics { ipblock_matches_pods, ..semantics };
         let read = manifest::read(&text, HOSTS);
-        networks::check(&read, "a mixture", &semantics);
-        verify::check_pods_everywhere(&read, &semantics);
+        networks::check(&read, "a mixture", &semantics, &custom);
+        verify::check_pods_everywhere(&read, &semantics, &custom);
     }
 }
 
@@ -161,8 +167,8 @@ fn isolation_on_another_network_leaves_the_baseline_in_force_on_the_cluster_netw
             accept_icmp,
             ..Semantics::default()
         };
-        networks::check(&read, "a baseline", &semantics);
-        verify::check_pods_everywhere(&read, &semantics);
+        networks::check(&read, "a baseline", &semantics, &[]);
+        verify::check_pods_everywhere(&read, &semantics, &[]);
     }
 }
 

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use picket_cluster::{Endpoint, Pod, Semantics, Snapshot};
 use picket_engine::Engine;
+use picket_nftables::custom::{CustomRules, add};
 use picket_nftables::meaning::Interpreter;
 use picket_nftables::model::{InterfaceName, Table};
 use picket_nftables::print;
@@ -16,9 +17,20 @@ use crate::reference::packet_over;
 
 /// The cluster as one of its networks sees it, the cluster network first.
 pub(crate) fn networks(cluster: &Snapshot) -> Vec<Snapshot> {
+    networks_with(cluster, &[])
+}
+
+/// The same, with custom rules among the policies of each.
+pub(crate) fn networks_with(cluster: &Snapshot, custom: &[CustomRules]) -> Vec<Snapshot> {
     let secondary = cluster.known_networks();
     let secondary = secondary.iter().map(|network| cluster.on(network));
-    std::iter::once(cluster.clone()).chain(secondary).collect()
+    let mut networks: Vec<_> = std::iter::once(cluster.clone()).chain(secondary).collect();
+    if !custom.is_empty() {
+        networks
+            .iter_mut()
+            .for_each(|network| add(custom, network, "eth0"));
+    }
+    networks
 }
 
 /// The table of every managed pod, and in which directions it means less than the policies say.
@@ -26,11 +38,12 @@ fn tables(
     cluster: &Snapshot,
     networks: &[Snapshot],
     semantics: &Semantics,
+    custom: &[CustomRules],
 ) -> BTreeMap<ObjectRef, (Table, [bool; 2])> {
     let options = Options {
         accept_icmp: semantics.accept_icmp,
         accept_icmpv6: semantics.accept_icmpv6,
-        custom: Vec::new(),
+        custom: custom.to_vec(),
     };
     let engines: Vec<_> = networks
         .iter()
@@ -62,9 +75,9 @@ fn place(pod: &Pod) -> (&ObjectRef, &str) {
 
 /// Holds every representative flow on every network against the specification; gives how many ends have exactly its
 /// verdict.
-pub(crate) fn check(cluster: &Snapshot, title: &str, semantics: &Semantics) -> usize {
-    let networks = networks(cluster);
-    let tables = tables(cluster, &networks, semantics);
+pub(crate) fn check(cluster: &Snapshot, title: &str, semantics: &Semantics, custom: &[CustomRules]) -> usize {
+    let networks = networks_with(cluster, custom);
+    let tables = tables(cluster, &networks, semantics, custom);
     let mut judged = 0;
     for network in &networks {
         for flow in representative_flows(network) {
@@ -106,7 +119,7 @@ fn tables_of_pods_with_several_interfaces_mean_what_each_network_says() {
     let steps = cases.iter().flat_map(|case| &case.steps);
     let steps = steps.filter(|step| step.network.is_some());
     let judged: usize = steps
-        .map(|step| check(&step.cluster(), &step.title, &Semantics::default()))
+        .map(|step| check(&step.cluster(), &step.title, &Semantics::default(), &[]))
         .sum();
     assert!(judged > 5_000, "{judged}");
 }

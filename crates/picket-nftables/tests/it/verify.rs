@@ -18,7 +18,7 @@ use proptest::prelude::*;
 use smol_str::SmolStr;
 
 use crate::custom::custom_rules;
-use crate::networks::networks;
+use crate::networks::networks_with;
 
 pub(crate) fn semantics() -> impl Strategy<Value = Semantics> {
     any::<(bool, bool, bool)>().prop_map(|(ipblock_matches_pods, accept_icmp, accept_icmpv6)| Semantics {
@@ -94,6 +94,7 @@ fn pod_on_networks(
     networks: &[Snapshot],
     engines: &[Engine],
     pod: &Pod,
+    custom: &[CustomRules],
     mut each: impl FnMut(&str, &Snapshot, &Table, &Demands<'_>),
 ) {
     let eth0 = InterfaceName::new("eth0").expect("an interface name");
@@ -101,7 +102,7 @@ fn pod_on_networks(
     let options = Options {
         accept_icmp: semantics.accept_icmp,
         accept_icmpv6: semantics.accept_icmpv6,
-        custom: Vec::new(),
+        custom: custom.to_vec(),
     };
     let mut view = PodView::of(engines[0].program(), &pod.object, &eth0).expect("a pod of the cluster");
     for engine in &engines[1..] {
@@ -130,27 +131,35 @@ fn pod_on_networks(
                 interface,
                 network,
                 &table,
-                &demands.expect("a pod of the network"),
+                &demands
+                    .expect("a pod of the network")
+                    .about_own_addresses(own_addresses(custom)),
             );
         }
     }
 }
 
 /// Proves the table of every pod on each of its interfaces.
-pub(crate) fn check_pods_everywhere(cluster: &Snapshot, semantics: &Semantics) {
-    let networks = networks(cluster);
+pub(crate) fn check_pods_everywhere(cluster: &Snapshot, semantics: &Semantics, custom: &[CustomRules]) {
+    let networks = networks_with(cluster, custom);
     let compile = |network: &Snapshot| Engine::compile(network, semantics.clone());
     let engines: Vec<_> = networks.iter().map(compile).collect();
     for pod in cluster.live_pods().filter(|pod| pod.is_managed()) {
-        pod_on_networks(&networks, &engines, pod, |interface, _, table, demands| {
-            let report = proof_over(interface, table, demands);
-            assert!(
-                report.is_proof(),
-                "{} over {interface} {report:#?}\n{}",
-                pod.object,
-                print::block(table)
-            );
-        });
+        pod_on_networks(
+            &networks,
+            &engines,
+            pod,
+            custom,
+            |interface, _, table, demands| {
+                let report = proof_over(interface, table, demands);
+                assert!(
+                    report.is_proof(),
+                    "{} over {interface} {report:#?}\n{}",
+                    pod.object,
+                    print::block(table)
+                );
+            },
+        );
     }
 }
 

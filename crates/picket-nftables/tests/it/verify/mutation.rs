@@ -18,8 +18,9 @@ use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 
-use super::{nodes, pod_tables, proof, semantics};
+use super::{nodes, pod_on_networks, pod_tables, proof_over, semantics};
 use crate::custom::custom_rules;
+use crate::networks::networks;
 
 /// A small deterministic generator (xorshift64).
 struct Dice(u64);
@@ -232,7 +233,7 @@ impl Pools {
             addresses,
             ports: ports.into_iter().map(Some).chain([None]).collect(),
             priorities: priorities.into_iter().collect(),
-            interfaces: ["eth0", "lo", "other"].map(str::to_owned).to_vec(),
+            interfaces: ["eth0", "net1", "lo", "other"].map(str::to_owned).to_vec(),
         }
     }
 
@@ -288,9 +289,15 @@ impl Pools {
     }
 }
 
-/// Whether the table is refuted; when it is not, no packet of a random sample may be treated wrongly.
-fn refuted(table: &Table, demands: &Demands<'_>, snapshot: &Snapshot, dice: &mut Dice) -> bool {
-    if !proof(table, demands).is_proof() {
+/// Whether the table is refuted on an interface; when it is not, no packet of a random sample may be treated wrongly.
+fn refuted(
+    interface: &str,
+    table: &Table,
+    demands: &Demands<'_>,
+    snapshot: &Snapshot,
+    dice: &mut Dice,
+) -> bool {
+    if !proof_over(interface, table, demands).is_proof() {
         return true;
     }
     let (pools, interpreter) = (Pools::of(table, snapshot), Interpreter::new(table));
@@ -314,7 +321,11 @@ fn rounds(documented: bool, rounds: usize) -> (usize, usize) {
         TestRng::deterministic_rng(RngAlgorithm::ChaCha),
     );
     let clusters = (
-        prop_oneof![snapshot(Shape::V1, 5), snapshot(Shape::Tiered, 4)],
+        prop_oneof![
+            snapshot(Shape::V1, 5),
+            snapshot(Shape::Tiered, 4),
+            snapshot(Shape::Dialects, 5)
+        ],
         semantics(),
         custom_rules(),
     );
@@ -324,7 +335,7 @@ fn rounds(documented: bool, rounds: usize) -> (usize, usize) {
         for _ in 0..12 {
             if let Some(table) = mutated(table, &mut dice) {
                 all += 1;
-                wrong += usize::from(refuted(&table, demands, snapshot, &mut dice));
+                wrong += usize::from(refuted("eth0", &table, demands, snapshot, &mut dice));
             }
         }
     };
@@ -364,4 +375,41 @@ fn a_changed_node_is_refuted_or_means_the_same() {
 fn a_changed_pod_is_refuted_or_means_the_same() {
     let (wrong, all) = rounds(true, 40);
     assert!(all > 300 && wrong * 5 > all, "{wrong} of {all}");
+}
+
+#[test]
+fn a_changed_pod_on_several_networks_is_refuted_or_means_the_same_on_each() {
+    let mut runner = TestRunner::new_with_rng(
+        Config::default(),
+        TestRng::deterministic_rng(RngAlgorithm::ChaCha),
+    );
+    let clusters = (snapshot(Shape::Dialects, 8), semantics());
+    let mut dice = Dice(0x9e37_79b9_7f4a_7c15);
+    let (mut wrong, mut all) = (0, 0);
+    for _ in 0..24 {
+        let (cluster, semantics) = clusters.new_tree(&mut runner).expect("a cluster").current();
+        let networks = networks(&cluster);
+        let compile = |network: &Snapshot| Engine::compile(network, semantics.clone());
+        let engines: Vec<_> = networks.iter().map(compile).collect();
+        for pod in cluster.live_pods().filter(|pod| pod.is_managed()) {
+            pod_on_networks(
+                &networks,
+                &engines,
+                pod,
+                &[],
+                |interface, network, table, demands| {
+                    if interface == "eth0" {
+                        return;
+                    }
+                    for _ in 0..12 {
+                        if let Some(table) = mutated(table, &mut dice) {
+                            all += 1;
+                            wrong += usize::from(refuted(interface, &table, demands, network, &mut dice));
+                        }
+                    }
+                },
+            );
+        }
+    }
+    assert!(all > 300 && wrong * 8 > all, "{wrong} of {all}");
 }
