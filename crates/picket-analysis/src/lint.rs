@@ -26,7 +26,7 @@ mod tests;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use picket_cluster::{Semantics, Snapshot};
+use picket_cluster::Snapshot;
 use picket_policy::{Code, Diagnostic, Direction, Fix, Networks, ObjectRef, Policy, Rule, Severity, Tier};
 use smol_str::SmolStr;
 
@@ -41,8 +41,6 @@ pub use table::{ALL, LINTS, Lint};
 pub struct Input<'a> {
     /// What exists.
     pub snapshot: &'a Snapshot,
-    /// The choices that Kubernetes leaves to the implementation.
-    pub semantics: &'a Semantics,
     /// The text of each file, which policies have their places in.
     pub sources: &'a BTreeMap<Arc<str>, Arc<str>>,
     /// Policies that validation found errors in. They are left alone: what they mean is not what was written.
@@ -104,7 +102,7 @@ fn on_one_network(input: &Input<'_>, snapshot: &Snapshot, texts: &Texts<'_>) -> 
         open::check(&about, &mut found);
     }
     priority::check(&context, &mut found);
-    redundant::check(&context, input.semantics, &mut found);
+    redundant::check(&context, &mut found);
     silence::check(&context, &mut found);
     found
 }

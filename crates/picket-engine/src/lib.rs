@@ -65,6 +65,7 @@
               the values that they stand for; slices are not"
 )]
 
+mod alike;
 mod allow;
 mod apply;
 mod atom;

@@ -78,6 +78,38 @@ fn crowd(event: Event) -> Event {
     }
 }
 
+/// Peers of one part get the same verdicts from the same causes.
+fn causes_are_alike(snapshot: &Snapshot, program: &Program) -> Result<(), TestCaseError> {
+    let mut parts: BTreeMap<SubjectId, Vec<u32>> = BTreeMap::new();
+    let mut known = BTreeMap::new();
+    for flow in representative_flows(snapshot) {
+        let judgement = program.judge(&flow);
+        for direction in Direction::BOTH {
+            let (own, other, end) = match direction {
+                Direction::Egress => (&flow.source, &flow.destination, &judgement.egress),
+                Direction::Ingress => (&flow.destination, &flow.source, &judgement.ingress),
+            };
+            let Endpoint::Pod(object) = own else { continue };
+            let Some(pod) = program.pod(object).filter(|_| own != other) else {
+                continue;
+            };
+            let (Some(subject), Some(peer)) = (pod.subject(direction), identity(program, other, flow.family))
+            else {
+                continue;
+            };
+            if program.is_own_node(pod.pod(), other) {
+                continue;
+            }
+            let parts = parts.entry(subject).or_insert_with(|| program.alike_for(subject));
+            let part = parts.get(peer.number() as usize).copied();
+            let key = (subject, part, flow.protocol, flow.port);
+            let said = known.entry(key).or_insert_with(|| end.clone());
+            prop_assert_eq!(&*said, end, "{:?}", flow);
+        }
+    }
+    Ok(())
+}
+
 fn judged_alike(snapshot: &Snapshot, semantics: &Semantics, program: &Program) -> Result<(), TestCaseError> {
     let mut judged: BTreeMap<&Flow, Judgement> = BTreeMap::new();
     let flows = representative_flows(snapshot);
@@ -242,6 +274,7 @@ proptest! {
     ) {
         let engine = Engine::compile(&snapshot, semantics.clone());
         judged_alike(&snapshot, &semantics, engine.program())?;
+        causes_are_alike(&snapshot, engine.program())?;
     }
 
     #[test]

@@ -34,7 +34,7 @@ picket_policy::codes! {
         "Another rule of the policy matches everything that this one matches. Accepts add up, so that the narrower one changes nothing; in the tiers the earlier rule has already decided. This holds whatever pods there are."
 
     REDUNDANT_POLICY "L011" "A policy that changes nothing"
-        "Other policies are about all pods that this one is about, and allow and deny everything that it does. That is proved: without the policy exactly the same connections are allowed. Of two that say the same, the later by name is reported; all that are reported may be removed together. A policy without rules is left alone: it is there for pods to come."
+        "Other policies are about all pods that this one is about, and allow and deny everything that it does. That is proved by what is written: each of its rules is within one of theirs, so that without it exactly the same connections are allowed, whatever pods there are. Of two that say the same, the later by name is reported; all that are reported may be removed together. A policy without rules is left alone: it is there for pods to come."
 
     EQUAL_PRIORITY "L012" "Policies of one priority that do not say the same"
         "Within a tier the policy with the lowest number of `priority` decides first. Two with the same number that are about the same pods and have different actions have no order: each network plugin may choose another."

@@ -4,7 +4,6 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use picket_cluster::Semantics;
 use picket_policy::{Diagnostic, Options, Severity};
 use picket_source::{Loaded, Text, load_texts};
 
@@ -28,7 +27,6 @@ fn lint(loaded: &Loaded, ignored: &[&str]) -> Vec<Diagnostic> {
     let ignored = ignored.iter().map(|code| super::code(code).unwrap());
     check(&Input {
         snapshot: &loaded.snapshot,
-        semantics: &Semantics::default(),
         sources: &loaded.sources,
         broken: &broken,
         ignored: &ignored.collect(),

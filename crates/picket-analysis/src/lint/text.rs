@@ -63,17 +63,20 @@ impl<'a> Texts<'a> {
 
     fn manifest(&self, policy: &Policy) -> Option<Rc<Manifest>> {
         let file = self.file(&policy.position.file)?;
-        let documents = file.around(policy.position.line);
-        let manifests = documents
-            .iter()
-            .flat_map(|(at, (_, bytes))| file.read(*at, bytes).to_vec());
-        let here: Vec<_> = manifests
-            .filter(|manifest| {
-                manifest.position().line == policy.position.line && *manifest.kind() == policy.object.kind
-            })
-            .collect();
-        let named = here.iter().find(|manifest| is_called(manifest, &policy.object));
-        named.or_else(|| here.first()).cloned()
+        let mut other = None;
+        // Mostly it is the document that begins on its line.
+        for (at, (_, bytes)) in file.around(policy.position.line).into_iter().rev() {
+            for manifest in file.read(at, bytes).iter() {
+                if manifest.position().line == policy.position.line && *manifest.kind() == policy.object.kind
+                {
+                    if is_called(manifest, &policy.object) {
+                        return Some(Rc::clone(manifest));
+                    }
+                    other.get_or_insert_with(|| Rc::clone(manifest));
+                }
+            }
+        }
+        other
     }
 
     fn file(&self, name: &Arc<str>) -> Option<Rc<File>> {

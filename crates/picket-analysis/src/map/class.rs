@@ -52,15 +52,6 @@ impl Pair {
     }
 }
 
-/// What applies to one end of a connection, and who is at the other.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Deciding<'a> {
-    /// `None` when nothing applies.
-    pub(super) subject: Option<SubjectId>,
-    /// The identities at the other end.
-    pub(super) peers: &'a [Identity],
-}
-
 /// What an allow set allows with each identity: sorted, disjoint ranges of identities. What is not there is denied.
 pub(crate) type Lookup = Vec<(u32, u32, TrafficId)>;
 
@@ -271,10 +262,15 @@ impl<'a> Classes<'a> {
         } else {
             TrafficId::ALL
         };
-        egress.clear();
-        egress.resize(self.accepted.len(), otherwise);
-        for &(first, last, traffic) in lookup.into_iter().flatten() {
-            let identities = egress.iter_mut().skip(first as usize);
+        self.fill_from(lookup.map_or(&[], Vec::as_slice), otherwise, egress);
+    }
+
+    /// Spreads ranges of identities over all of them.
+    fn fill_from(&self, ranges: &[(u32, u32, TrafficId)], otherwise: TrafficId, row: &mut Vec<TrafficId>) {
+        row.clear();
+        row.resize(self.accepted.len(), otherwise);
+        for &(first, last, traffic) in ranges {
+            let identities = row.iter_mut().skip(first as usize);
             identities
                 .take((last - first) as usize + 1)
                 .for_each(|slot| *slot = traffic);
@@ -305,51 +301,22 @@ impl<'a> Classes<'a> {
         (end(source.egress, destination), end(destination.ingress, source))
     }
 
-    /// What one end says to connections of a family from `from` to `to`: the source for egress, the destination for
-    /// ingress. `None` where the two ends do not both have the family.
-    pub(super) fn said(
-        &self,
-        direction: Direction,
-        (from, to): (usize, usize),
-        family: Family,
-        traffics: &RefCell<Traffics>,
-    ) -> Option<TrafficId> {
-        let (source, destination) = (self.get(from)?, self.get(to)?);
-        let (own, subject, peer) = match direction {
-            Direction::Egress => (source, source.egress, destination),
-            Direction::Ingress => (destination, destination.ingress, source),
-        };
-        let peers = peer.identities(family);
-        if own.identities(family).is_empty() || peers.is_empty() {
-            return None;
+    /// What applies to a class in a direction; `None` when nothing does.
+    pub(super) fn subject(&self, direction: Direction, class: usize) -> Option<SubjectId> {
+        let class = self.get(class)?;
+        match direction {
+            Direction::Egress => class.egress,
+            Direction::Ingress => class.ingress,
         }
-        let Some(lookup) = subject.and_then(|subject| self.lookups.get(&subject)) else {
-            return Some(TrafficId::ALL);
-        };
-        let traffics = &mut *traffics.borrow_mut();
-        let all = peers.iter().map(|&peer| find(lookup, peer));
-        Some(all.fold(TrafficId::ALL, |before, one| traffics.meet(before, one)))
     }
 
-    /// What decides what one end of a class says, with its peer: equal keys, equal causes.
-    pub(super) fn deciding(
-        &self,
-        direction: Direction,
-        (from, to): (usize, usize),
-        family: Family,
-    ) -> Deciding<'_> {
-        let (own, peer) = match direction {
-            Direction::Egress => (from, to),
-            Direction::Ingress => (to, from),
-        };
-        let subject = self.get(own).and_then(|own| match direction {
-            Direction::Egress => own.egress,
-            Direction::Ingress => own.ingress,
-        });
-        Deciding {
-            subject,
-            peers: self.get(peer).map_or(&[], |peer| peer.identities(family)),
+    /// What a subject allows with each identity, by its number; empty for none, which allows everything.
+    pub(super) fn by_identity(&self, subject: Option<SubjectId>) -> Vec<TrafficId> {
+        let mut allowed = Vec::new();
+        if let Some(lookup) = subject.and_then(|subject| self.lookups.get(&subject)) {
+            self.fill_from(lookup, TrafficId::NONE, &mut allowed);
         }
+        allowed
     }
 
     /// What a pod may send to its own node.

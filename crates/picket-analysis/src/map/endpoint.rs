@@ -91,7 +91,8 @@ pub(crate) fn of_cluster(snapshot: &Snapshot, program: &Program, classes: &mut C
     found
 }
 
-fn class_of_pod(pod: &Pod, program: &Program) -> Class {
+/// The class of a pod, whatever stands for it in a map.
+pub(super) fn class_of_pod(pod: &Pod, program: &Program) -> Class {
     let entry = program.pod(&pod.object).filter(|_| pod.is_managed());
     let identities = Family::BOTH.map(|family| {
         let identity = match &entry {

@@ -63,9 +63,60 @@ pub(super) struct Said {
     pub(super) causes: Vec<usize>,
 }
 
-/// What is remembered of an end: what applies to it, who is at the other end, and which part of the two a class alone
-/// decides.
-type Key = (Direction, Option<SubjectId>, Vec<Identity>, TrafficId, bool);
+/// What is remembered of an end: what applies to it, which peers are at the other end as far as that tells them apart,
+/// and which part of the two a class alone decides.
+type Key = (Direction, Option<SubjectId>, Vec<u32>, TrafficId, bool);
+
+/// Stands for all peers where the causes are the same whoever they are.
+const ANYONE: u32 = u32::MAX;
+
+/// One end of a class: what it says to every other class.
+#[derive(Debug)]
+pub(super) struct Side {
+    direction: Direction,
+    class: usize,
+    subject: Option<SubjectId>,
+    is_pod: bool,
+    has_order: bool,
+    /// By number of identity, what is allowed with it. Empty without a subject: then everything is.
+    allowed: Vec<TrafficId>,
+    /// By number of identity, its part among those that the subject's rules tell apart.
+    parts: Vec<u32>,
+    /// Ends known from [`Why::known`], for peers of one part.
+    known: FxHashMap<(u32, TrafficId), usize>,
+}
+
+impl Side {
+    /// What is allowed with a peer of these identities, and the parts of these that can make a difference.
+    fn peer(
+        &self,
+        identities: &[Identity],
+        meet: impl Fn(TrafficId, TrafficId) -> TrafficId,
+    ) -> (TrafficId, Peers) {
+        let of = |identity: &Identity| identity.number() as usize;
+        let allowed = identities.iter().map(|identity| match &*self.allowed {
+            [] => TrafficId::ALL,
+            allowed => allowed.get(of(identity)).copied().unwrap_or(TrafficId::NONE),
+        });
+        let allowed = allowed.reduce(meet).unwrap_or(TrafficId::ALL);
+        // Without ordered tiers what is denied rests on the policies that isolate, whoever is at the other end.
+        if self.subject.is_none() || allowed == TrafficId::NONE && !self.has_order {
+            return (allowed, Peers::One(ANYONE));
+        }
+        let part = |identity| self.parts.get(of(identity)).copied().unwrap_or_default();
+        let peers = match identities {
+            [only] => Peers::One(part(only)),
+            several => Peers::Several(several.iter().map(part).collect()),
+        };
+        (allowed, peers)
+    }
+}
+
+/// The parts of a peer's identities.
+enum Peers {
+    One(u32),
+    Several(Vec<u32>),
+}
 
 /// Asks why.
 #[derive(Debug)]
@@ -94,7 +145,7 @@ impl<'m, 'e> Why<'m, 'e> {
         Self {
             map,
             evaluator,
-            parties: Parties::new(map, snapshot),
+            parties: Parties::new(map, snapshot, evaluator.program()),
             seams: Seams::new(snapshot),
             known: FxHashMap::default(),
             ends: Interned::new(),
@@ -103,43 +154,75 @@ impl<'m, 'e> Why<'m, 'e> {
         }
     }
 
-    /// Why one end of a pair of classes says what it says in one family. `None` where they do not both have the family,
-    /// or where no two members are a pair.
-    pub(super) fn end(
-        &mut self,
-        direction: Direction,
-        (from, to): (usize, usize),
-        family: Family,
-    ) -> Option<usize> {
-        let allowed = self
+    /// Prepares questions about one end of a class.
+    pub(super) fn side(&self, direction: Direction, class: usize) -> Side {
+        let subject = self.map.classes.subject(direction, class);
+        let namespace = self.parties.namespace(class);
+        let program = self.evaluator.program();
+        Side {
+            direction,
+            class,
+            subject,
+            is_pod: namespace.is_some(),
+            has_order: namespace.is_some_and(|own| self.seams.has_order(own)),
+            allowed: self.map.classes.by_identity(subject),
+            parts: subject
+                .map(|subject| program.alike_for(subject))
+                .unwrap_or_default(),
+            known: FxHashMap::default(),
+        }
+    }
+
+    /// Why an end says what it says in one family about connections with another class. `None` where the two do not
+    /// both have the family, or where no two members are a pair.
+    pub(super) fn end(&mut self, side: &mut Side, other: usize, family: Family) -> Option<usize> {
+        let (own, peer) = self
             .map
             .classes
-            .said(direction, (from, to), family, &self.map.traffics)?;
-        let deciding = self.map.classes.deciding(direction, (from, to), family);
-        let own = match direction {
-            Direction::Egress => from,
-            Direction::Ingress => to,
+            .get(side.class)
+            .zip(self.map.classes.get(other))?;
+        let identities = peer.identities(family);
+        if own.identities(family).is_empty() || identities.is_empty() {
+            return None;
+        }
+        let meet = |one, other| self.map.traffics.borrow_mut().meet(one, other);
+        let (allowed, peers) = side.peer(identities, meet);
+        let parts = match peers {
+            Peers::Several(parts) => parts,
+            Peers::One(part) => {
+                if let Some(&known) = side.known.get(&(part, allowed)) {
+                    return Some(known);
+                }
+                vec![part]
+            }
         };
-        // Without ordered tiers what is denied rests on the policies that isolate, whoever is at the other end.
-        let anyone = deciding.subject.is_none()
-            || allowed == TrafficId::NONE
-                && !self
-                    .parties
-                    .namespace(own)
-                    .is_some_and(|own| self.seams.has_order(own));
-        let peers = if anyone {
-            Vec::new()
-        } else {
-            deciding.peers.to_vec()
-        };
-        let is_pod = self.parties.namespace(own).is_some();
-        let key = (direction, deciding.subject, peers, allowed, is_pod);
+        let end = self.end_of(side, other, family, parts.clone(), allowed)?;
+        if let [part] = *parts {
+            side.known.insert((part, allowed), end);
+        }
+        Some(end)
+    }
+
+    /// The same, by what applies and by who is at the other end.
+    fn end_of(
+        &mut self,
+        side: &Side,
+        other: usize,
+        family: Family,
+        parts: Vec<u32>,
+        allowed: TrafficId,
+    ) -> Option<usize> {
+        let key = (side.direction, side.subject, parts, allowed, side.is_pod);
         if let Some(&known) = self.known.get(&key) {
             return known;
         }
+        let (from, to) = match side.direction {
+            Direction::Egress => (side.class, other),
+            Direction::Ingress => (other, side.class),
+        };
         let (one, other) = self.parties.pair(from, to, self.evaluator.program())?;
         let asked = Asked {
-            direction,
+            direction: side.direction,
             family,
             from: &one,
             to: &other,

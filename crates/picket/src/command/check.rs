@@ -12,7 +12,7 @@ use picket_source::Loaded;
 use serde::Serialize;
 use smol_str::SmolStr;
 
-use crate::arguments::{Input, SemanticsArguments};
+use crate::arguments::Input;
 use crate::output::{self, Outcome};
 use crate::{fix, input, report, sarif};
 
@@ -48,9 +48,6 @@ pub(crate) struct Arguments {
 
     #[command(flatten)]
     input: Input,
-
-    #[command(flatten)]
-    semantics: SemanticsArguments,
 }
 
 fn lint_code(text: &str) -> Result<Code, String> {
@@ -170,7 +167,6 @@ fn lints(arguments: &Arguments, loaded: &Loaded) -> Vec<Diagnostic> {
     let broken: BTreeSet<_> = errors.filter_map(|found| found.object.clone()).collect();
     lint::check(&lint::Input {
         snapshot: &loaded.snapshot,
-        semantics: &arguments.semantics.semantics(),
         sources: &loaded.sources,
         broken: &broken,
         ignored: &arguments.ignore.iter().copied().collect(),

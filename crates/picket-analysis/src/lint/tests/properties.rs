@@ -36,10 +36,9 @@ fn with_copies(mut snapshot: Snapshot, choices: &[u8]) -> Snapshot {
 }
 
 /// The snapshot without what the lints call superfluous, and how many findings that are of each lint.
-fn without_superfluous(snapshot: &Snapshot, semantics: &Semantics) -> (Snapshot, [usize; 2]) {
+fn without_superfluous(snapshot: &Snapshot) -> (Snapshot, [usize; 2]) {
     let found = check(&Input {
         snapshot,
-        semantics,
         sources: &BTreeMap::new(),
         broken: &BTreeSet::new(),
         ignored: &BTreeSet::new(),
@@ -92,7 +91,7 @@ fn what_is_superfluous_can_go_and_no_verdict_changes() {
             ..Semantics::default()
         };
         let snapshot = with_copies(snapshot, &choices);
-        let (less, counts) = without_superfluous(&snapshot, &semantics);
+        let (less, counts) = without_superfluous(&snapshot);
         let mut totals = totals.borrow_mut();
         *totals = [totals[0] + counts[0], totals[1] + counts[1]];
         prop_assert!(same(&snapshot, &less, &semantics), "{counts:?}");
@@ -115,8 +114,7 @@ fn policies_of_the_tiers_are_never_called_redundant() {
     );
     let result = runner.run(&input, |(snapshot, choices)| {
         let snapshot = with_copies(snapshot, &choices);
-        let semantics = Semantics::default();
-        let (less, _) = without_superfluous(&snapshot, &semantics);
+        let (less, _) = without_superfluous(&snapshot);
         let tiered = |snapshot: &Snapshot| {
             let policies = snapshot.policies.values();
             policies

@@ -4,9 +4,11 @@ use std::sync::Arc;
 
 use picket_cluster::{Endpoint, Pod, Snapshot};
 use picket_engine::Program;
-use picket_net::parse_address;
+use picket_net::{AddressSet, Family};
 
 use crate::directory::Party;
+use crate::map::class::Class;
+use crate::map::endpoint::{class_of_pod, taken_addresses};
 use crate::map::{EndpointKind, Map, MapEndpoint};
 
 /// For each class some of its members, and for each endpoint one.
@@ -17,19 +19,28 @@ pub(super) struct Parties {
 }
 
 impl Parties {
-    pub(super) fn new(map: &Map<'_>, snapshot: &Snapshot) -> Self {
+    pub(super) fn new(map: &Map<'_>, snapshot: &Snapshot, program: &Program) -> Self {
+        let taken = taken_addresses(snapshot);
         let mut parties = Self {
             of_class: Vec::new(),
             of_endpoint: Vec::new(),
         };
         for ((endpoint, place), members) in map.endpoints.iter().zip(&map.places).zip(&map.members) {
-            let found = parties_of(endpoint, &members.pods, snapshot);
+            let found = match map.classes.get(place.class) {
+                Some(class) if endpoint.kind == EndpointKind::External => outside(class, program, &taken),
+                _ => parties_of(endpoint, &members.pods, snapshot),
+            };
             parties.of_endpoint.push(found.first().cloned());
             if parties.of_class.len() <= place.class {
                 parties.of_class.resize_with(place.class + 1, Vec::new);
             }
+            // An endpoint can stand for pods of several classes that behave alike, of which it has the first.
+            let of_class = found.into_iter().filter(|party| match party {
+                Party::Pod(pod) => map.classes.get(place.class) == Some(&class_of_pod(pod, program)),
+                Party::Node { .. } | Party::External(_) => true,
+            });
             if let Some(candidates) = parties.of_class.get_mut(place.class) {
-                found.into_iter().for_each(|party| take(candidates, party));
+                of_class.for_each(|party| take(candidates, party));
             }
         }
         parties
@@ -116,10 +127,18 @@ fn parties_of(endpoint: &MapEndpoint, pods: &[picket_policy::ObjectRef], snapsho
             });
             party.into_iter().collect()
         }
-        EndpointKind::External => {
-            let first = endpoint.addresses.first().and_then(|range| range.split_once('-'));
-            let address = first.and_then(|(first, _)| parse_address(first));
-            address.map(Party::External).into_iter().collect()
-        }
+        // Those are known by their class.
+        EndpointKind::External => Vec::new(),
     }
+}
+
+/// An address that nobody has and that only this class holds.
+fn outside(class: &Class, program: &Program, taken: &AddressSet) -> Vec<Party> {
+    let first = Family::BOTH.into_iter().filter_map(|family| {
+        let identity = class.identities(family).first()?;
+        let region = program.region(*identity).of_family(family).difference(taken);
+        let range = region.ranges().next()?;
+        Some(Party::External(range.first()))
+    });
+    first.collect()
 }

@@ -64,27 +64,37 @@ impl<'m, 'e> Pairs<'m, 'e> {
 
     fn take_policies(&mut self, map: &Map<'_>, classes: &[usize]) {
         let mut rows = Rows::default();
-        // By destination: what an ingress says is mostly the same for neighbouring sources.
-        let mut accepted = vec![Runs::new(); classes.len()];
         for &from in classes {
             map.classes.fill(&mut rows, from, &map.traffics);
             let mut row = Runs::new();
-            let mut egress = Runs::new();
-            for (&to, ingress) in classes.iter().zip(&mut accepted) {
+            for &to in classes {
                 let pair = rows.to(to);
                 push(&mut row, self.cells.number((pair.v4, pair.v6)));
-                push(&mut egress, self.saying(Direction::Egress, (from, to)));
-                push(ingress, self.saying(Direction::Ingress, (from, to)));
             }
             self.rows.push(row);
-            self.egress.push(egress);
         }
-        self.ingress = accepted;
+        self.egress = self.sides(Direction::Egress, classes);
+        self.ingress = self.sides(Direction::Ingress, classes);
     }
 
-    fn saying(&mut self, direction: Direction, classes: (usize, usize)) -> usize {
-        let [four, six] = Family::BOTH.map(|family| self.why.end(direction, classes, family));
-        self.sayings.number((four, six))
+    /// What each class says to each other at its end.
+    fn sides(&mut self, direction: Direction, classes: &[usize]) -> Vec<Runs> {
+        let rows = classes.iter().map(|&own| {
+            let mut side = self.why.side(direction, own);
+            let mut row = Runs::new();
+            let mut last = None;
+            for &other in classes {
+                let [four, six] = Family::BOTH.map(|family| self.why.end(&mut side, other, family));
+                let said = match last {
+                    Some((ends, said)) if ends == (four, six) => said,
+                    _ => self.sayings.number((four, six)),
+                };
+                last = Some(((four, six), said));
+                push(&mut row, said);
+            }
+            row
+        });
+        rows.collect()
     }
 
     /// Pairs of a node, or a hostNetwork pod, and a pod on it.
@@ -99,12 +109,11 @@ impl<'m, 'e> Pairs<'m, 'e> {
             }
         }
         let mut known = BTreeSet::new();
-        let mut rows = Rows::default();
         for (at, pods) in &on {
             for &pod in pods {
                 for &node in nodes.get(at).into_iter().flatten() {
                     for ends in [(node, pod), (pod, node)] {
-                        self.take_own(map, ends, ends.0 == node, &mut known, &mut rows);
+                        self.take_own(map, ends, ends.0 == node, &mut known);
                     }
                 }
             }
@@ -118,7 +127,6 @@ impl<'m, 'e> Pairs<'m, 'e> {
         (from, to): (usize, usize),
         from_node: bool,
         known: &mut BTreeSet<(usize, usize)>,
-        rows: &mut Rows,
     ) {
         let class = |endpoint: usize| map.places.get(endpoint).map(|place| place.class);
         let (Some(source), Some(destination)) = (class(from), class(to)) else {
@@ -127,10 +135,9 @@ impl<'m, 'e> Pairs<'m, 'e> {
         if !known.insert((source, destination)) {
             return;
         }
-        map.classes.fill(rows, source, &map.traffics);
-        let policies = rows.to(destination);
         let pair = if from_node {
-            policies.replaced(TrafficId::ALL)
+            let (families, _) = map.classes.ends(source, destination, &map.traffics);
+            families.replaced(TrafficId::ALL)
         } else {
             map.classes.to_own_node(source, destination, &map.traffics)
         };
