@@ -1,6 +1,7 @@
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
-use picket_cluster::{Endpoint, Object, Semantics};
+use picket_cluster::{Endpoint, Object, Pod, Semantics};
 use picket_engine::Engine;
 use picket_net::{AddressRange, AddressSet, Family, Protocol, parse_address};
 use picket_policy::{ObjectRef, Policy};
@@ -311,6 +312,7 @@ proptest! {
         others in generate::policies(Shape::Tiered, 3),
         kept in 0usize..4,
     ) {
+        let old = as_pods(&old);
         // Some policies stay; sometimes all do, and sometimes others say the same.
         let kept = old.policies.values().take(kept).map(|policy| Object::Policy(Policy::clone(policy)));
         let bare = Snapshot { policies: BTreeMap::new(), ..old.clone() };
@@ -341,6 +343,22 @@ proptest! {
         let alike = verdicts.values().all(|[one, other]| one == other);
         let both = Compiled::new([old, new]);
         prop_assert_eq!(both.diff(By::Pod).is_empty(), alike);
+    }
+}
+
+/// A snapshot with a pod for each workload: no flow of one pod says what two pods of a workload may exchange.
+fn as_pods(snapshot: &Snapshot) -> Snapshot {
+    let pods = snapshot.pods.values().map(|pod| {
+        let mut pod = Pod::clone(pod);
+        if pod.is_workload() {
+            pod.object.name = format!("{}-{}", pod.object.name, pod.object.kind).into();
+            pod.object.kind = "Pod".into();
+        }
+        (pod.object.clone(), Arc::new(pod))
+    });
+    Snapshot {
+        pods: pods.collect(),
+        ..snapshot.clone()
     }
 }
 
