@@ -103,8 +103,10 @@ pub(crate) struct Classes<'a> {
     accepted: Vec<Vec<(usize, TrafficId)>>,
     /// What the subjects of ingress accept from everybody, and at the end what a class without one does.
     accepted_from_all: Vec<TrafficId>,
-    /// Per family every identity of every class.
+    /// Per family every identity of every class that is not external.
     targets: [Vec<Target>; 2],
+    /// The same of those that are: nobody asks what passes between two of them.
+    outside: [Vec<Target>; 2],
     behaviours: Vec<Behaviour>,
 }
 
@@ -145,6 +147,7 @@ impl<'a> Classes<'a> {
             accepted: Vec::new(),
             accepted_from_all: Vec::new(),
             targets: [Vec::new(), Vec::new()],
+            outside: [Vec::new(), Vec::new()],
             behaviours: Vec::new(),
         };
         let identities = program.identities().map(place).max().map_or(0, |last| last + 1);
@@ -187,7 +190,12 @@ impl<'a> Classes<'a> {
         let none = self.accepted_from_all.len().saturating_sub(1);
         let subject = class.ingress.and_then(|subject| self.ingress_at.get(&subject));
         let subject = subject.copied().unwrap_or(none);
-        for (targets, identities) in self.targets.iter_mut().zip(&class.identities) {
+        let all = if class.external {
+            &mut self.outside
+        } else {
+            &mut self.targets
+        };
+        for (targets, identities) in all.iter_mut().zip(&class.identities) {
             targets.extend(identities.iter().enumerate().map(|(number, &identity)| Target {
                 class: id,
                 identity: place(identity),
@@ -217,12 +225,14 @@ impl<'a> Classes<'a> {
         self.behaviours.get(class).copied().unwrap_or_default()
     }
 
-    /// Works out what `from` may send to every class by what policies say.
+    /// Works out what `from` may send to every class by what policies say; nothing from one external class to another.
     pub(crate) fn fill(&self, rows: &mut Rows, from: usize, traffics: &RefCell<Traffics>) {
         let traffics = &mut *traffics.borrow_mut();
         let Some(source) = self.get(from) else { return };
         self.fill_egress(&mut rows.egress, source);
-        for ((family, row), targets) in Family::BOTH.into_iter().zip(&mut rows.to).zip(&self.targets) {
+        let targets = self.targets.iter().zip(&self.outside);
+        for ((family, row), (inside, outside)) in Family::BOTH.into_iter().zip(&mut rows.to).zip(targets) {
+            let outside = if source.external { &[] } else { &**outside };
             row.clear();
             row.resize(self.classes.len(), None);
             for (number, &identity) in source.identities(family).iter().enumerate() {
@@ -232,7 +242,7 @@ impl<'a> Classes<'a> {
                         *slot = traffic;
                     }
                 }
-                for target in targets {
+                for target in inside.iter().chain(outside) {
                     let sent = rows
                         .egress
                         .get(target.identity)
@@ -354,15 +364,22 @@ impl<'a> Classes<'a> {
         };
         let mut behaviours: Vec<Behaviour> =
             self.classes.iter().map(|class| (families(class), 0, 0)).collect();
+        let inside = self.classes.iter().rposition(|class| !class.external);
+        let inside = inside.map_or(0, |last| last + 1);
         for (from, source) in self.classes.iter().enumerate() {
             self.fill(&mut rows, from, traffics);
             let mut sent = 0u128;
             let [v4, v6] = &rows.to;
-            for (to, ((four, six), destination)) in v4.iter().zip(v6).zip(&self.classes).enumerate() {
+            let reach = if source.external {
+                inside
+            } else {
+                self.classes.len()
+            };
+            for (to, (four, six)) in v4.iter().zip(v6).enumerate().take(reach) {
                 let number = |traffic: &Option<TrafficId>| traffic.map_or(0, |id| id.0);
                 let word = u64::from(number(four)) << 32 | u64::from(number(six));
                 // Most pairs may exchange nothing, which adds nothing.
-                if word == 0 || (source.external && destination.external) {
+                if word == 0 {
                     continue;
                 }
                 sent = sent.wrapping_add(mixed(to as u64, word));

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 
 use picket_cluster::{Pod, Snapshot};
 use picket_engine::Program;
-use picket_net::{AddressSet, Family};
+use picket_net::{AddressRange, AddressSet, Family};
 use picket_policy::{Direction, ObjectRef};
 use smol_str::SmolStr;
 
@@ -189,16 +189,16 @@ pub(crate) fn merge_external(found: Vec<Found>, behaviours: &[Behaviour]) -> Vec
     let (externals, mut rest): (Vec<_>, Vec<_>) = found
         .into_iter()
         .partition(|found| found.endpoint.kind == EndpointKind::External);
-    let mut alike: BTreeMap<(Option<Family>, Behaviour), (usize, AddressSet)> = BTreeMap::new();
+    let mut alike: BTreeMap<(Option<Family>, Behaviour), (usize, Vec<AddressRange>)> = BTreeMap::new();
     for one in externals {
         let family = one.addresses.ranges().next().map(|range| range.family());
         let key = (family, behaviour_of(&one, behaviours));
-        let (_, addresses) = alike.entry(key).or_insert((one.place.class, AddressSet::empty()));
-        *addresses = addresses.union(&one.addresses);
+        let (_, ranges) = alike.entry(key).or_insert((one.place.class, Vec::new()));
+        ranges.extend(one.addresses.ranges());
     }
     let merged = alike
         .into_values()
-        .map(|(class, addresses)| external(class, addresses));
+        .map(|(class, ranges)| external(class, ranges.into_iter().collect()));
     rest.extend(merged);
     rest
 }
