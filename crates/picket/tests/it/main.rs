@@ -4,6 +4,7 @@
 
 mod bad_input;
 mod check;
+mod complete_example;
 mod custom_rules;
 mod diff;
 mod eval;
