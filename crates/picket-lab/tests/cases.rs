@@ -13,12 +13,13 @@ use picket_policy::NetworkName;
 use picket_testing::cases::{Case, Port, Step, committed};
 
 /// The files whose cases are tried; a lab for each case and layout takes a second.
-const FILES: [&str; 8] = [
+const FILES: [&str; 9] = [
     "k8s-e2e/blocks.md",
     "k8s-e2e/ports.md",
     "k8s-e2e/sctp.md",
     "k8s-e2e/udp.md",
     "k8s-e2e/updates.md",
+    "networks/defects.md",
     "networks/namespaces.md",
     "networks/one-network.md",
     "networks/two-networks.md",

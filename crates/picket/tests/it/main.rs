@@ -10,6 +10,7 @@ mod diff;
 mod eval;
 mod explain;
 mod fix;
+mod hostile;
 mod matrix;
 mod network;
 mod render;
