@@ -58,6 +58,7 @@ pub fn check(input: &Input<'_>) -> Vec<Diagnostic> {
     for network in attached(input.snapshot) {
         found.extend(on_one_network(input, &input.snapshot.on(&network), &texts));
     }
+    redundant::on_every_network(input.snapshot, &mut found);
     found.retain(|diagnostic| !input.ignored.contains(&diagnostic.code));
     let mut known = BTreeSet::new();
     found.retain(|diagnostic| {

@@ -313,11 +313,13 @@ impl<'a> Map<'a> {
 
 /// Whether both are interfaces of one pod.
 pub(crate) fn is_same_pod(from: &MapEndpoint, to: &MapEndpoint) -> bool {
-    let pod = |endpoint: &MapEndpoint| {
-        endpoint.interface.as_ref()?;
-        endpoint.id.split_once('@').map(|(pod, _)| pod.to_owned())
-    };
-    pod(from).is_some_and(|from| pod(to) == Some(from))
+    pod_of(from).is_some_and(|from| pod_of(to) == Some(from))
+}
+
+/// The pod that has the interface and others on the same network.
+pub(crate) fn pod_of(endpoint: &MapEndpoint) -> Option<&str> {
+    endpoint.interface.as_ref()?;
+    endpoint.id.split_once('@').map(|(pod, _)| pod)
 }
 
 impl Pair {

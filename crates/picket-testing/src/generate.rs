@@ -16,7 +16,9 @@ pub use event::events;
 pub use policy::{Shape, policies, policy};
 
 use picket_cluster::{Object, Semantics, Snapshot};
+use proptest::option;
 use proptest::prelude::*;
+use proptest::sample::Index;
 
 /// Every choice that semantics leave.
 pub fn semantics() -> impl Strategy<Value = Semantics> {
@@ -32,6 +34,18 @@ pub fn snapshot(shape: Shape, max_policies: usize) -> impl Strategy<Value = Snap
     (cluster(), policies(shape, max_policies)).prop_map(|(cluster, policies)| {
         let policies = policies.into_iter().map(Object::Policy);
         cluster.into_iter().chain(policies).collect()
+    })
+}
+
+/// A random cluster with policies of every dialect, as the cluster network or another one sees it.
+pub fn mixture(max_policies: usize) -> impl Strategy<Value = Snapshot> {
+    let network = option::of(any::<Index>());
+    (snapshot(Shape::Dialects, max_policies), network).prop_map(|(snapshot, network)| {
+        let others: Vec<_> = snapshot.attached_networks().into_keys().cloned().collect();
+        match network.filter(|_| !others.is_empty()) {
+            Some(index) => snapshot.on(index.get(&others)),
+            None => snapshot,
+        }
     })
 }
 

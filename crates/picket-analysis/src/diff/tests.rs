@@ -9,6 +9,7 @@ use picket_testing::build::{accept, block, node, pod, pods_in, policy};
 use picket_testing::generate::{self, Shape};
 use picket_testing::{flows, snapshot};
 use proptest::prelude::*;
+use proptest::sample::Index;
 use serde_json::{Value, json};
 
 use super::*;
@@ -269,13 +270,28 @@ fn a_node_and_its_pods_are_compared_too() {
     assert_eq!(lines(&diff["removed"]), ["n1 → x/a any \"all\""]);
 }
 
+/// Two clusters with policies of every dialect, as one network of both sees them.
+fn pair(max_policies: usize) -> impl Strategy<Value = [Snapshot; 2]> {
+    let cluster = || generate::snapshot(Shape::Dialects, max_policies);
+    ([cluster(), cluster()], any::<Option<Index>>()).prop_map(|(pair, network)| {
+        let attached = pair[0].attached_networks();
+        let others: Vec<_> = attached.into_keys().cloned().collect();
+        match network.filter(|_| !others.is_empty()) {
+            Some(index) => pair.map(|snapshot| snapshot.on(index.get(&others))),
+            None => pair,
+        }
+    })
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
 
     #[test]
     fn added_and_removed_make_one_map_the_other(
-        old in generate::snapshot(Shape::Tiered, 4),
-        new in generate::snapshot(Shape::Tiered, 4),
+        [old, new] in prop_oneof![
+            [generate::snapshot(Shape::Tiered, 4), generate::snapshot(Shape::Tiered, 4)],
+            pair(6),
+        ],
         same_cluster in any::<bool>(),
     ) {
         // Half of the time only the policies change.
@@ -308,8 +324,13 @@ proptest! {
 
     #[test]
     fn there_is_no_difference_exactly_when_every_packet_is_judged_alike(
-        old in generate::snapshot(Shape::Tiered, 3),
-        others in generate::policies(Shape::Tiered, 3),
+        (old, others) in prop_oneof![
+            (generate::snapshot(Shape::Tiered, 3), generate::policies(Shape::Tiered, 3)),
+            pair(5).prop_map(|[old, new]| {
+                let others = new.policies.values().map(|policy| Policy::clone(policy)).collect();
+                (old, others)
+            }),
+        ],
         kept in 0usize..4,
     ) {
         let old = as_pods(&old);

@@ -4,8 +4,9 @@
 //! and stays; and in every direction in which it isolates, so does another one. Accepts of NetworkPolicy have no order, so
 //! that nothing else can make a difference.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
+use picket_cluster::Snapshot;
 use picket_policy::{Diagnostic, Direction, List, ObjectRef, Policy, Rule, Tier};
 
 use super::shadow::{covers, covers_selector};
@@ -37,6 +38,28 @@ pub(super) fn check(context: &Context<'_>, found: &mut Vec<Diagnostic>) {
             .push(advice("remove the policy, or narrow the other one"));
         found.push(diagnostic);
     }
+}
+
+/// Keeps what was found of policies for several networks only if it was found on each of them.
+pub(super) fn on_every_network(snapshot: &Snapshot, found: &mut Vec<Diagnostic>) {
+    let is_redundant = |one: &Diagnostic| one.code == table::REDUNDANT_POLICY;
+    let mut counts: BTreeMap<ObjectRef, usize> = BTreeMap::new();
+    for object in found
+        .iter()
+        .filter(|one| is_redundant(one))
+        .filter_map(|one| one.object.clone())
+    {
+        *counts.entry(object).or_default() += 1;
+    }
+    found.retain(|one| {
+        let policy = one
+            .object
+            .as_ref()
+            .and_then(|object| snapshot.policies.get(object));
+        let networks = policy.map_or(0, |policy| policy.networks.attached().len());
+        let count = one.object.as_ref().and_then(|object| counts.get(object));
+        !is_redundant(one) || count.is_some_and(|count| *count >= networks)
+    });
 }
 
 /// The first of the policies that together say everything that a policy says, about all of its pods, and that are not

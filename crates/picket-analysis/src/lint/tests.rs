@@ -135,3 +135,24 @@ fn well_known_policies_have_exactly_the_findings_that_they_should() {
         assert_eq!(codes(&found), expected, "{}: {found:#?}", path.display());
     }
 }
+
+#[test]
+fn a_policy_for_two_networks_is_redundant_only_when_it_is_on_both() {
+    let policy = |name: &str, networks: &str| {
+        format!(
+            "apiVersion: k8s.cni.cncf.io/v1beta1\nkind: MultiNetworkPolicy\n\
+             metadata: {{name: {name}, namespace: shop, annotations: {{k8s.v1.cni.cncf.io/policy-for: \"{networks}\"}}}}\n\
+             spec: {{podSelector: {{}}, policyTypes: [Ingress], ingress: [{{from: [{{podSelector: {{}}}}]}}]}}\n---\n"
+        )
+    };
+    let pod = "apiVersion: v1\nkind: Pod\n\
+               metadata: {name: web, namespace: shop, annotations: {k8s.v1.cni.cncf.io/networks: \"one, two\"}}\n";
+    for (first, second, expected) in [
+        ("one,two", "one,two", &["L011"][..]),
+        ("one,two", "one", &["L011"]),
+        ("one", "one,two", &[]),
+    ] {
+        let (_, found) = load(&format!("{}{}{pod}", policy("a", first), policy("b", second)));
+        assert_eq!(codes(&found), expected, "{first} {second}: {found:#?}");
+    }
+}

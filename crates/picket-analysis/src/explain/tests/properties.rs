@@ -88,7 +88,7 @@ proptest! {
 
     #[test]
     fn explanations_agree_with_the_engine_and_changes_flip_its_verdict(
-        snapshot in generate::snapshot(Shape::Tiered, 6),
+        snapshot in prop_oneof![generate::snapshot(Shape::Tiered, 6), generate::mixture(8)],
         semantics in semantics(),
         asked in proptest::collection::vec(any::<Index>(), 200),
         changed in proptest::collection::vec(any::<Index>(), 8),

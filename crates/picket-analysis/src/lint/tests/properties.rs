@@ -5,14 +5,18 @@ use std::sync::Arc;
 
 use picket_cluster::{Semantics, Snapshot};
 use picket_engine::{Engine, equivalent};
-use picket_policy::{Direction, Policy, Requirement, Tier};
+use picket_policy::{Direction, Networks, Policy, Requirement, Tier};
 use picket_testing::generate::{Shape, snapshot};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 
 use crate::lint::{Input, check};
 
-/// Adds to every policy a copy that is about fewer pods, or has fewer rules, or some of them twice.
+fn clusters() -> impl Strategy<Value = Snapshot> {
+    prop_oneof![snapshot(Shape::Tiered, 5), snapshot(Shape::Dialects, 7)]
+}
+
+/// Adds to every policy a copy that is about fewer pods or networks, or has fewer rules, or some of them twice.
 fn with_copies(mut snapshot: Snapshot, choices: &[u8]) -> Snapshot {
     let policies: Vec<_> = snapshot.policies.values().cloned().collect();
     for (policy, choice) in policies.iter().zip(choices) {
@@ -29,6 +33,9 @@ fn with_copies(mut snapshot: Snapshot, choices: &[u8]) -> Snapshot {
                 first.index = 100;
                 side.rules.push(first);
             }
+        }
+        if let (Networks::Attached(networks), 0) = (&mut copy.networks, choice & 8) {
+            networks.truncate(1);
         }
         snapshot.policies.insert(copy.object.clone(), Arc::new(copy));
     }
@@ -68,9 +75,17 @@ fn without_superfluous(snapshot: &Snapshot) -> (Snapshot, [usize; 2]) {
     (less, counts)
 }
 
+/// Whether two clusters are judged alike on the cluster network and on every other.
 fn same(one: &Snapshot, other: &Snapshot, semantics: &Semantics) -> bool {
-    let compile = |snapshot| Engine::compile(snapshot, semantics.clone());
-    equivalent(compile(one).program(), compile(other).program())
+    let alike = |one: &Snapshot, other: &Snapshot| {
+        let [one, other] = [one, other].map(|snapshot| Engine::compile(snapshot, semantics.clone()));
+        equivalent(one.program(), other.program())
+    };
+    let networks = one.known_networks();
+    alike(one, other)
+        && networks
+            .iter()
+            .all(|network| alike(&one.on(network), &other.on(network)))
 }
 
 #[test]
@@ -83,8 +98,8 @@ fn what_is_superfluous_can_go_and_no_verdict_changes() {
     };
     let mut runner = TestRunner::new_with_rng(config, rng);
     let totals = std::cell::RefCell::new([0, 0]);
-    let choices = proptest::collection::vec(any::<u8>(), 6);
-    let input = (snapshot(Shape::Tiered, 5), choices, any::<bool>());
+    let choices = proptest::collection::vec(any::<u8>(), 8);
+    let input = (clusters(), choices, any::<bool>());
     let result = runner.run(&input, |(snapshot, choices, ipblock_matches_pods)| {
         let semantics = Semantics {
             ipblock_matches_pods,
@@ -108,10 +123,7 @@ fn what_is_superfluous_can_go_and_no_verdict_changes() {
 #[test]
 fn policies_of_the_tiers_are_never_called_redundant() {
     let mut runner = TestRunner::deterministic();
-    let input = (
-        snapshot(Shape::Tiered, 5),
-        proptest::collection::vec(any::<u8>(), 6),
-    );
+    let input = (clusters(), proptest::collection::vec(any::<u8>(), 8));
     let result = runner.run(&input, |(snapshot, choices)| {
         let snapshot = with_copies(snapshot, &choices);
         let (less, _) = without_superfluous(&snapshot);

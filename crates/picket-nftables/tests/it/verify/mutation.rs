@@ -386,7 +386,7 @@ fn a_changed_pod_on_several_networks_is_refuted_or_means_the_same_on_each() {
     let clusters = (snapshot(Shape::Dialects, 8), semantics());
     let mut dice = Dice(0x9e37_79b9_7f4a_7c15);
     let (mut wrong, mut all) = (0, 0);
-    for _ in 0..24 {
+    for _ in 0..8 {
         let (cluster, semantics) = clusters.new_tree(&mut runner).expect("a cluster").current();
         let networks = networks(&cluster);
         let compile = |network: &Snapshot| Engine::compile(network, semantics.clone());
@@ -411,5 +411,5 @@ fn a_changed_pod_on_several_networks_is_refuted_or_means_the_same_on_each() {
             );
         }
     }
-    assert!(all > 300 && wrong * 8 > all, "{wrong} of {all}");
+    assert!(all > 200 && wrong * 8 > all, "{wrong} of {all}");
 }

@@ -3,6 +3,8 @@
 //! Endpoints of one class share everything that is said about them. Pairs are therefore numbers in tables over classes,
 //! with equal neighbours written once: `[value, count, value, count, …]`.
 
+use std::collections::BTreeMap;
+
 use picket_net::TrafficSet;
 use serde::Serialize;
 use serde_json::Value;
@@ -12,7 +14,7 @@ use super::pairs::{Pairs, PerFamily, Runs};
 use crate::eval::{CauseAnswer, Evaluator};
 use crate::map::tree::Section;
 use crate::map::why::Interned;
-use crate::map::{EndpointKind, Map, traffic};
+use crate::map::{EndpointKind, Map, MapEndpoint, pod_of, traffic};
 
 /// The whole.
 #[derive(Debug, Serialize)]
@@ -45,6 +47,9 @@ struct EndpointData<'a> {
     kind: EndpointKind,
     addresses: &'a [String],
     class: usize,
+    /// The number of the pod whose interface it is, if the pod has others on the network: these are no pair.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pod: Option<usize>,
     /// The number of the node that it is on.
     on: Option<usize>,
     /// The number of the node that it is.
@@ -115,7 +120,13 @@ pub(super) fn data<'a>(map: &'a Map<'_>, evaluator: &Evaluator<'_>) -> Data<'a> 
 /// The endpoints, with `numbers` of their classes.
 fn endpoints<'a>(map: &'a Map<'_>, numbers: &[usize]) -> Vec<EndpointData<'a>> {
     let places = map.endpoints.iter().zip(&map.places);
+    let mut pods = BTreeMap::new();
+    let mut pod = |endpoint: &'a MapEndpoint| {
+        let number = pods.len();
+        Some(*pods.entry(pod_of(endpoint)?).or_insert(number))
+    };
     let data = places.map(|(endpoint, place)| EndpointData {
+        pod: pod(endpoint),
         id: &endpoint.id,
         kind: endpoint.kind,
         addresses: &endpoint.addresses,

@@ -41,13 +41,13 @@ const own = new Map(map.own.map(([from, to, cell, egress, ingress]) => [`${from}
 function partsOf(members) {
   const parts = new Map();
   for (const number of members) {
-    const { class: klass, on, node, kind } = map.endpoints[number];
+    const { class: klass, on, node, kind, pod } = map.endpoints[number];
     const key = `${klass} ${on} ${node}`;
     const part = parts.get(key);
     if (part) {
       part.count += 1;
     } else {
-      parts.set(key, { klass, on, node, kind, count: 1, first: number });
+      parts.set(key, { klass, on, node, kind, pod, count: 1, first: number });
     }
   }
   return [...parts.values()];
@@ -56,7 +56,8 @@ function partsOf(members) {
 /** Whether a member of one part and a member of the other are a pair. */
 function isPair(from, to) {
   if (from.kind === "external" && to.kind === "external") return false;
-  const alone = from.first === to.first && from.count === 1 && to.count === 1;
+  const isSame = from.first === to.first || (from.pod !== undefined && from.pod === to.pod);
+  const alone = isSame && from.count === 1 && to.count === 1;
   return !alone || from.kind === "workload";
 }
 

@@ -1,8 +1,8 @@
-use picket_cluster::{Endpoint, Flow, Semantics, Snapshot};
+use picket_cluster::{Endpoint, Flow, Reason, Semantics, Snapshot};
 use picket_engine::Engine;
 use picket_net::{Family, Protocol, parse_address};
 use picket_testing::build::{accept, pod, policy};
-use picket_testing::generate::{Shape, snapshot as random};
+use picket_testing::generate::{Shape, mixture, snapshot as random};
 use picket_testing::{flows, snapshot};
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -128,7 +128,7 @@ proptest! {
 
     /// Cells allow what the judge allows, and the explanations are the judge's own.
     #[test]
-    fn the_page_says_what_the_judge_says(snapshot in random(Shape::Tiered, 4)) {
+    fn the_page_says_what_the_judge_says(snapshot in prop_oneof![random(Shape::Tiered, 4), mixture(6)]) {
         let engine = Engine::compile(&snapshot, Semantics::default());
         let map = Map::new(&snapshot, engine.program(), By::Pod);
         let page = Page::new(&map, &Evaluator::new(&snapshot, engine.program()));
@@ -138,6 +138,12 @@ proptest! {
             }
             let (from, to) = (page.end(&snapshot, &flow.source), page.end(&snapshot, &flow.destination));
             let judgement = engine.program().judge(&flow);
+            // Of a workload two pods are meant.
+            if judgement.egress.reason == Reason::SamePod {
+                prop_assert!(from["kind"] == "workload" || (from["pod"] == to["pod"] && !from["pod"].is_null()));
+                continue;
+            }
+            prop_assert!(from["pod"].is_null() || from["pod"] != to["pod"]);
             let [cell, egress, ingress] = page.pair(from, to);
             // Of a node with several addresses the page tells what all of them may, and of outside addresses the causes
             // of the first.
