@@ -1,13 +1,14 @@
-//! How long the proof of one node's ruleset takes: `cargo bench -p picket-nftables --bench verify`.
+//! How long one node's ruleset takes to render and to prove: `cargo bench -p picket-nftables --bench verify`.
 //!
-//! A cluster of 5,413 pods and 13,678 policies, and its node with the most pods. Single-threaded; each line is the best and
-//! the worst of several runs.
+//! Clusters of three sizes, and in each a node with 110 pods from all over it. Single-threaded; each line is the best and the
+//! worst of several runs.
 #![expect(
     clippy::print_stdout,
     clippy::expect_used,
     reason = "a benchmark prints, and fails at once"
 )]
 
+use std::sync::Arc;
 use std::time::Instant;
 
 use picket_cluster::Semantics;
@@ -19,36 +20,69 @@ use picket_testing::synthetic::{self, Size};
 
 const RUNS: usize = 10;
 
+/// How many pods a node has, by the default of the kubelet.
+const PODS: usize = 110;
+
+const NODE: &str = "node-0";
+
 fn main() {
-    let snapshot = synthetic::cluster(Size::REAL);
+    let small = |pods, namespaces, policies| Size {
+        pods,
+        namespaces,
+        policies,
+        seed: 1,
+    };
+    for size in [small(110, 12, 250), small(1000, 110, 2500), Size::REAL] {
+        measure(size);
+    }
+}
+
+fn measure(size: Size) {
+    let mut snapshot = synthetic::cluster(size);
+    let step = snapshot.pods.len() / PODS;
+    for (at, pod) in snapshot.pods.values_mut().enumerate() {
+        let here = at % step == 0 && at / step < PODS;
+        let pod = Arc::make_mut(pod);
+        if here {
+            pod.node = Some(NODE.into());
+        } else if pod.node.as_deref() == Some(NODE) {
+            pod.node = Some("node-1".into());
+        }
+    }
     let engine = Engine::compile(&snapshot, Semantics::default());
     let program = engine.program();
     program.expand();
-    let node = program
-        .nodes()
-        .map(|node| node.name.clone())
-        .max_by_key(|name| program.pods_on(name).len())
-        .expect("a node");
     println!(
-        "{} pods, {} policies; node {node} with {} pods",
-        Size::REAL.pods,
-        Size::REAL.policies,
-        program.pods_on(&node).len()
+        "{} pods, {} policies; a node with {} pods",
+        size.pods,
+        size.policies,
+        program.pods_on(NODE).len()
     );
-    let table = indexed::render(program, Some(&node)).expect("a table");
+    let table = repeat("render", || {
+        indexed::render(program, Some(NODE)).expect("a table")
+    });
+    let report = repeat("verify", || {
+        let demands = Demands::on_node(program, Some(NODE));
+        verify(&table, &demands, "", 1).expect("the proof agrees with the interpreter")
+    });
+    assert!(report.is_proof(), "{:?}", report.counterexamples);
+    println!("  {} sets of packets", report.cells);
+}
+
+/// Prints the times of several runs, and gives the last result.
+fn repeat<T>(name: &str, work: impl Fn() -> T) -> T {
     let mut times = Vec::new();
-    let mut cells = 0;
+    let mut result = work();
     for _ in 0..RUNS {
         let start = Instant::now();
-        let demands = Demands::on_node(program, Some(&node));
-        let report = verify(&table, &demands, "", 1).expect("the proof agrees with the interpreter");
+        result = work();
         times.push(start.elapsed());
-        assert!(report.is_proof(), "{:?}", report.counterexamples);
-        cells = report.cells;
     }
+    let (best, worst) = (times.iter().min(), times.iter().max());
     println!(
-        "verify, {cells} sets of packets: {:?} to {:?}",
-        times.iter().min().expect("runs"),
-        times.iter().max().expect("runs")
+        "  {name:<8} {:>9.1?} to {:>9.1?}",
+        best.expect("runs"),
+        worst.expect("runs")
     );
+    result
 }

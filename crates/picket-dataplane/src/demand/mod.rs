@@ -34,6 +34,28 @@ pub struct Traffic {
     pub(crate) at_most: bool,
 }
 
+impl Demand {
+    /// What is demanded of packets in a state where this is demanded of new connections.
+    #[must_use]
+    pub fn in_state(self, state: State) -> Self {
+        match (self, state) {
+            (Self::Anything, _) => Self::Anything,
+            (_, State::Established | State::Related) => Self::Accept,
+            // It belongs to nothing, and may be dropped, but for an error about a packet of no known connection.
+            (Self::Accept, State::Invalid) => Self::Traffic(Traffic {
+                egress: None,
+                ingress: None,
+                at_most: true,
+            }),
+            (Self::Traffic(traffic), State::Invalid) => Self::Traffic(Traffic {
+                at_most: true,
+                ..traffic
+            }),
+            (demand, State::New | State::Untracked) => demand,
+        }
+    }
+}
+
 /// What must become of one packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Required {

@@ -7,6 +7,7 @@ use std::net::IpAddr;
 use picket_engine::{PodRef, Program, SubjectId};
 use picket_net::{AddressRange, Protocol, TrafficSet};
 use picket_policy::{Action, Direction, List, ObjectRef, Peer, Policy, PortMatch, Rule, Tier};
+use rustc_hash::FxHashMap;
 use smol_str::SmolStr;
 
 use super::side::{Role, Sides};
@@ -215,7 +216,12 @@ impl<'a> Demands<'a> {
 
     /// What is demanded of the packets from one end to another, in one state.
     pub fn demand(&self, crossing: &Crossing, source: &End, destination: &End, state: State) -> Demand {
-        let demand = match &self.place {
+        self.of_new(crossing, source, destination).in_state(state)
+    }
+
+    /// What is demanded of new connections.
+    fn of_new(&self, crossing: &Crossing, source: &End, destination: &End) -> Demand {
+        match &self.place {
             Place::Node => self.on_the_node(crossing, source, destination),
             Place::Pod { others, .. }
                 if [crossing.input(), crossing.output()]
@@ -228,67 +234,69 @@ impl<'a> Demands<'a> {
             Place::Pod {
                 interface, narrower, ..
             } => self.within_the_pod(crossing, interface, *narrower, source, destination),
-        };
-        match (demand, state) {
-            (Demand::Anything, _) => Demand::Anything,
-            (_, State::Established | State::Related) => Demand::Accept,
-            // It belongs to nothing, and may be dropped, but for an error about a packet of no known connection.
-            (Demand::Accept, State::Invalid) => Demand::Traffic(Traffic {
-                egress: None,
-                ingress: None,
-                at_most: true,
-            }),
-            (Demand::Traffic(traffic), State::Invalid) => Demand::Traffic(Traffic {
-                at_most: true,
-                ..traffic
-            }),
-            (demand, _) => demand,
         }
     }
 
-    /// Of all pairs of a source and a destination, enough that every other pair has the demand of one of these, in
-    /// every state: their indices.
-    pub fn telling_pairs(
+    /// Everything that is demanded of new connections from one of `sources` to one of `destinations`, each with the
+    /// indices of a pair of which it is.
+    pub fn between(
         &self,
         crossing: &Crossing,
         sources: &[&End],
         destinations: &[&End],
-    ) -> Vec<(usize, usize)> {
-        let all = |ends: &[&End]| (0..ends.len()).collect::<Vec<_>>();
+    ) -> Vec<(Demand, usize, usize)> {
+        let mut found: FxHashMap<Demand, (usize, usize)> = FxHashMap::default();
+        let mut last = None;
+        let mut take = |from: usize, to: usize| {
+            let (Some(source), Some(destination)) = (sources.get(from), destinations.get(to)) else {
+                return;
+            };
+            let demand = self.of_new(crossing, source, destination);
+            if last != Some(demand) {
+                found.entry(demand).or_insert((from, to));
+                last = Some(demand);
+            }
+        };
         // One that is judged here says more to whoever reads of it.
         let first = |ends: &[&End]| {
-            let judged = ends.iter().position(|end| end.own.is_some()).unwrap_or_default();
-            (0..ends.len()).skip(judged).take(1).collect::<Vec<_>>()
-        };
-        let product = |some: Vec<usize>, others: &[usize]| -> Vec<(usize, usize)> {
-            some.iter()
-                .flat_map(|&one| others.iter().map(move |&other| (one, other)))
-                .collect()
+            let judged = ends.iter().position(|end| end.own.is_some());
+            judged.unwrap_or_default()
         };
         match (&self.place, crossing) {
             (Place::Node, Crossing::Send { .. }) | (Place::Pod { .. }, Crossing::Forward { .. }) => {
-                product(first(sources), &first(destinations))
+                take(first(sources), first(destinations));
             }
             // Nothing is demanded at an address that is not the pod's own, or the same.
-            (Place::Pod { .. }, Crossing::Receive { .. }) => product(all(sources), &first(destinations)),
-            (Place::Pod { .. }, Crossing::Send { .. }) => product(first(sources), &all(destinations)),
+            (Place::Pod { .. }, Crossing::Receive { .. }) => {
+                let to = first(destinations);
+                (0..sources.len()).for_each(|from| take(from, to));
+            }
+            (Place::Pod { .. }, Crossing::Send { .. }) => {
+                let from = first(sources);
+                (0..destinations.len()).for_each(|to| take(from, to));
+            }
             (Place::Node, Crossing::Receive { .. } | Crossing::Forward { .. }) => {
-                let judged = |ends: &[&End], judged: bool| -> Vec<usize> {
-                    let found = ends
-                        .iter()
-                        .enumerate()
-                        .filter(|(_, end)| end.own.is_some() == judged);
-                    found.map(|(at, _)| at).collect()
-                };
-                let strangers = judged(destinations, false);
-                let one_stranger = strangers.get(..strangers.len().min(1)).unwrap_or_default();
-                let mut pairs = product(judged(sources, true), &all(destinations));
-                pairs.extend(product(judged(sources, false), &judged(destinations, true)));
-                let other = judged(sources, false).into_iter().take(1).collect();
-                pairs.extend(product(other, one_stranger));
-                pairs
+                let (own, others): (Vec<_>, Vec<_>) = (0..destinations.len())
+                    .partition(|&to| destinations.get(to).is_some_and(|end| end.own.is_some()));
+                let mut stranger = false;
+                for (from, source) in sources.iter().enumerate() {
+                    own.iter().for_each(|&to| take(from, to));
+                    if source.own.is_some() {
+                        others.iter().for_each(|&to| take(from, to));
+                    } else if !stranger {
+                        // One pair of strangers is like every other.
+                        stranger = true;
+                        others.iter().take(1).for_each(|&to| take(from, to));
+                    }
+                }
             }
         }
+        let mut found: Vec<_> = found
+            .into_iter()
+            .map(|(demand, (from, to))| (demand, from, to))
+            .collect();
+        found.sort_unstable_by_key(|&(_, from, to)| (from, to));
+        found
     }
 
     fn on_the_node(&self, crossing: &Crossing, source: &End, destination: &End) -> Demand {

@@ -104,18 +104,37 @@ impl Cell {
     }
 
     /// Splits by what each class of one list, with its position, is mapped to.
-    pub(super) fn split<K: Ord>(&self, axis: Axis, key: impl Fn(usize, u32) -> K) -> Vec<(K, Self)> {
-        let mut groups: BTreeMap<K, Vec<usize>> = BTreeMap::new();
+    pub(super) fn split<K: Ord + Clone>(&self, axis: Axis, key: impl Fn(usize, u32) -> K) -> Vec<(K, Self)> {
+        let mut numbers: BTreeMap<K, usize> = BTreeMap::new();
+        let mut groups: Vec<Vec<usize>> = Vec::new();
+        // Neighbours mostly go the same way.
+        let mut last: Option<(K, usize)> = None;
         for (position, &class) in self.list(axis).iter().enumerate() {
-            groups.entry(key(position, class)).or_default().push(position);
+            let key = key(position, class);
+            let number = match &last {
+                Some((before, number)) if *before == key => *number,
+                _ => {
+                    let next = groups.len();
+                    let number = *numbers.entry(key.clone()).or_insert(next);
+                    if number == next {
+                        groups.push(Vec::new());
+                    }
+                    last = Some((key, number));
+                    number
+                }
+            };
+            if let Some(group) = groups.get_mut(number) {
+                group.push(position);
+            }
         }
         if groups.len() == 1 {
-            return groups.into_keys().map(|key| (key, self.clone())).collect();
+            return numbers.into_keys().map(|key| (key, self.clone())).collect();
         }
-        groups
-            .into_iter()
-            .map(|(key, positions)| (key, self.keep(axis, &positions)))
-            .collect()
+        let parts = numbers.into_iter().filter_map(|(key, number)| {
+            let positions = groups.get(number)?;
+            Some((key, self.keep(axis, positions)))
+        });
+        parts.collect()
     }
 
     pub(super) fn numbers(&self, header: Header) -> &Numbers {

@@ -144,12 +144,10 @@ impl<'d> Classes<'d> {
         classes
     }
 
-    /// The elements of a container that have a class at a position.
-    pub(super) fn elements(&self, container: usize, position: usize, class: u32) -> &[u32] {
+    /// For each class the elements of a container that have it at a position; none for classes beyond the end.
+    pub(super) fn elements(&self, container: usize, position: usize) -> &[Vec<u32>] {
         let found = self.found.get(&(container, position));
-        found
-            .and_then(|found| found.get(class as usize))
-            .map_or(&[], Vec::as_slice)
+        found.map_or(&[], Vec::as_slice)
     }
 
     pub(super) fn address(&self, class: u32) -> Option<IpAddr> {

@@ -1,6 +1,6 @@
 //! Sets, maps, and the values that rules compare with: everything that a field is looked up in.
 
-use std::collections::BTreeMap;
+use rustc_hash::FxHashMap;
 
 use crate::model::{Datatype, Key, Value};
 
@@ -9,7 +9,7 @@ use crate::model::{Datatype, Key, Value};
 pub(super) struct Container {
     pub(super) elements: Vec<Element>,
     /// By the first field, where that is a number and every element has a single one.
-    by_first: Option<BTreeMap<u32, Vec<u32>>>,
+    by_first: Option<FxHashMap<u32, Vec<u32>>>,
 }
 
 /// One element.
@@ -35,7 +35,7 @@ impl Element {
 impl Container {
     pub(super) fn new(elements: impl Iterator<Item = (Key, u32)>) -> Self {
         let elements: Vec<_> = elements.map(|(key, outcome)| Element { key, outcome }).collect();
-        let mut by_first = Some(BTreeMap::<u32, Vec<u32>>::new());
+        let mut by_first = Some(FxHashMap::<u32, Vec<u32>>::default());
         for (index, element) in (0..).zip(&elements) {
             let single = element.numbers(0).filter(|(first, last)| first == last);
             match (&mut by_first, single) {
@@ -59,6 +59,15 @@ impl Container {
 
     pub(super) fn element(&self, index: u32) -> Option<&Element> {
         self.elements.get(index as usize)
+    }
+
+    /// The outcome of the first element that has this number in its first field.
+    pub(super) fn outcome_of(&self, number: u32) -> Option<u32> {
+        let first = match &self.by_first {
+            Some(by_first) => by_first.get(&number)?.first().copied(),
+            None => self.with_number(0, number, None).first().copied(),
+        };
+        self.element(first?).map(|element| element.outcome)
     }
 
     /// The elements, of `among` if given, that have this number at a position.

@@ -198,14 +198,13 @@ impl Tables<'_, '_> {
         };
         match self.origin(position, cell, field) {
             Origin::Axis(axis @ (Axis::Source | Axis::Destination)) => {
-                let classes = self.classes(cell.family);
-                let of_class = |&class: &u32| outcome(classes.elements(container, 0, class));
+                let held = self.classes(cell.family).elements(container, 0);
+                let of_class = |&class: &u32| outcome(held.get(class as usize).map_or(&[], Vec::as_slice));
                 Some((axis, cell.list(axis).iter().map(of_class).collect()))
             }
             Origin::Values(axis, slot) => {
                 let scratch = cell.scratch.get(slot)?;
-                let of_position =
-                    |position| outcome(&elements.with_number(0, scratch.at(axis, position)?, None));
+                let of_position = |position| elements.outcome_of(scratch.at(axis, position)?);
                 Some((axis, (0..cell.list(axis).len()).map(of_position).collect()))
             }
             Origin::Axis(_) | Origin::Header(_) | Origin::Constant(_) | Origin::Unlike => None,
@@ -254,14 +253,22 @@ impl Lookup<'_, '_, '_> {
                 self.split(&cell, axis, at, left, found);
             }
             Origin::Axis(axis) => {
-                let classes = self.tables.classes(cell.family);
-                let left = |_: usize, class: u32| {
-                    let elements = classes.elements(self.number, at, class).iter().copied();
+                let held = self.tables.classes(cell.family).elements(self.number, at);
+                let left = |class: u32| {
+                    let elements = held.get(class as usize).map_or(&[][..], Vec::as_slice).iter();
                     elements
+                        .copied()
                         .filter(|element| among.is_none_or(|among| among.contains(element)))
-                        .collect::<Vec<_>>()
                 };
-                self.split(&cell, axis, at, left, found);
+                if at + 1 == self.fields.len() {
+                    let outcome = |_, class| {
+                        let element = left(class).next().and_then(|first| self.container.element(first));
+                        element.map(|element| element.outcome)
+                    };
+                    found.extend(cell.split(axis, outcome));
+                    return;
+                }
+                self.split(&cell, axis, at, |_, class| left(class).collect(), found);
             }
             Origin::Header(header) => self.numbers(cell, at, header, among, found),
         }

@@ -12,11 +12,10 @@ mod program;
 mod run;
 mod slice;
 
-use std::collections::BTreeSet;
 use std::rc::Rc;
 
-use picket_dataplane::demand::{ABSENT_PORT, ABSENT_TYPE, Demand, Demands, Headers, Required};
-use picket_dataplane::{Crossing, Packet};
+use picket_dataplane::demand::{ABSENT_PORT, ABSENT_TYPE, Demands, Headers, Required};
+use picket_dataplane::{Crossing, Packet, State};
 use picket_net::{Family, Interval, IntervalSet, Protocol};
 
 use crate::meaning::{Interpreter, Passage};
@@ -234,25 +233,28 @@ impl Check<'_, '_, '_> {
             .into_iter()
             .filter(|&state| cell.states & state_bit(state) != 0)
             .collect();
+        // Nobody demands that packets of known connections are dropped.
+        let known = state_bit(State::Established) | state_bit(State::Related);
+        if pass && cell.states & !known == 0 {
+            return None;
+        }
         let headers = Headers {
             protocols: &cell.protocols,
             ports: &cell.ports,
             types: &cell.types,
         };
-        let mut seen: BTreeSet<Demand> = BTreeSet::new();
-        let mut unseen = |demand| seen.insert(demand);
-        for (source, destination) in self.demands.telling_pairs(crossing, &sources, &destinations) {
+        for (demand, from, to) in self.demands.between(crossing, &sources, &destinations) {
+            let mut before = None;
             for &state in &states {
-                let (from, to) = (sources.get(source)?, destinations.get(destination)?);
-                let demand = self.demands.demand(crossing, from, to, state);
-                if !unseen(demand) {
+                let demand = demand.in_state(state);
+                if before.replace(demand) == Some(demand) {
                     continue;
                 }
                 if let Some(header) = self.demands.broken(demand, cell.family, &headers, pass) {
                     return Some(Packet {
                         crossing: crossing.clone(),
-                        source: classes.address(*cell.sources.get(source)?)?,
-                        destination: classes.address(*cell.destinations.get(destination)?)?,
+                        source: classes.address(*cell.sources.get(from)?)?,
+                        destination: classes.address(*cell.destinations.get(to)?)?,
                         state,
                         ..packet_of(cell, header)?
                     });
