@@ -1,6 +1,7 @@
 //! What must hold for every input of the parsers above picket-policy, and of everything that is made from files.
 //! Shared by the fuzz targets and by `crates/picket/tests/fuzz_corpus.rs`, which replays their corpora.
 
+use picket_analysis::assertion;
 use picket_analysis::eval::{Evaluator, batch};
 use picket_analysis::map::{By, Map, write};
 use picket_cluster::{Semantics, Snapshot};
@@ -114,6 +115,56 @@ pub(crate) fn ruleset(bytes: &[u8]) {
     let engine = Engine::compile(&Snapshot::default(), Semantics::default());
     let demands = Demands::on_node(engine.program(), None);
     verify(&table, &demands, "eth0", 3).expect("the proof agrees with the interpreter");
+}
+
+/// Assertions are read without panic, and every problem has its place. What can be read is judged, or refused with a
+/// reason, the same each time.
+pub(crate) fn assertions(bytes: &[u8]) {
+    let text = Text {
+        name: "shop.yaml".into(),
+        bytes: include_bytes!("corpus/cluster/shop.yaml").to_vec(),
+    };
+    let loaded = load_texts(&[text], picket_policy::Options::default());
+    let (manifests, mut problems) = picket_policy::read(&"fuzz.yaml".into(), bytes);
+    let mut asserted = Vec::new();
+    for manifest in &manifests {
+        let (found, more) = assertion::parse(manifest);
+        asserted.extend(found);
+        problems.extend(more);
+    }
+    let judge = || assertion::run(&loaded.snapshot, &Semantics::default(), &asserted);
+    let judged = judge();
+    assert_eq!(judged, judge(), "the same input gives the same output");
+    match judged {
+        Ok(outcomes) => {
+            assert_eq!(outcomes.len(), asserted.len(), "each assertion is judged");
+            let fared: Vec<_> = asserted.iter().zip(&outcomes).collect();
+            assertion::write::junit(&fared, &mut Vec::new()).expect("a vector takes everything");
+            assertion::write::text(&fared, &mut Vec::new()).expect("a vector takes everything");
+            for outcome in &outcomes {
+                assert_eq!(
+                    outcome.holds(),
+                    outcome.failures.is_empty(),
+                    "what fails is shown"
+                );
+                assert!(
+                    outcome.sources > 0 && outcome.destinations > 0,
+                    "it is about something"
+                );
+            }
+        }
+        Err(refused) => {
+            assert!(!refused.is_empty());
+            problems.extend(refused);
+        }
+    }
+    for problem in &problems {
+        let place = &problem.labels.first().expect("every problem has a place").span;
+        assert!(
+            place.start <= place.end && place.end <= bytes.len() + 1,
+            "{problem:?}"
+        );
+    }
 }
 
 /// Expectations of the lab are read without panic, each line by itself, or the first that is none is named.

@@ -49,6 +49,7 @@
 //! # Ok::<_, Box<dyn std::error::Error>>(())
 //! ```
 //!
+//! - [`assertion`]: what people assert about connectivity, and connections that show where it is otherwise.
 //! - [`diff`]: what a change does to everything that is allowed.
 //! - [`directory`]: what people call the endpoints of a cluster, and what they may have meant.
 //! - [`eval`]: one question about one connection, and its answer with causes; batches of them.
@@ -57,6 +58,7 @@
 //! - [`lint`]: what policies say that was probably not meant.
 //! - [`map`]: everything that is allowed between all endpoints at once.
 
+pub mod assertion;
 pub mod diff;
 pub mod directory;
 pub mod eval;

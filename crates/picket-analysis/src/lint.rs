@@ -31,6 +31,7 @@ use picket_policy::{Code, Diagnostic, Direction, Fix, Networks, ObjectRef, Polic
 use smol_str::SmolStr;
 
 use cluster::Cluster;
+pub(crate) use cluster::matches;
 use text::{Place, Texts};
 
 pub use silence::ANNOTATION;

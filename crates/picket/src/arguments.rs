@@ -35,6 +35,7 @@ pub(crate) enum Command {
     Explain(command::explain::Arguments),
     Matrix(command::matrix::Arguments),
     Diff(command::diff::Arguments),
+    Test(command::test::Arguments),
     Render(command::render::Arguments),
     Verify(command::verify::Arguments),
     Lab(command::lab::Arguments),

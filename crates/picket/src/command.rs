@@ -9,4 +9,5 @@ pub(crate) mod lab;
 pub(crate) mod man;
 pub(crate) mod matrix;
 pub(crate) mod render;
+pub(crate) mod test;
 pub(crate) mod verify;

@@ -26,6 +26,7 @@ fn main() -> ExitCode {
         Command::Explain(arguments) => command::explain::run(&arguments),
         Command::Matrix(arguments) => command::matrix::run(&arguments),
         Command::Diff(arguments) => command::diff::run(&arguments),
+        Command::Test(arguments) => command::test::run(&arguments),
         Command::Render(arguments) => command::render::run(&arguments),
         Command::Lab(arguments) => command::lab::run(&arguments),
         Command::Verify(arguments) => command::verify::run(&arguments),

@@ -50,6 +50,11 @@ fn rulesets() {
 }
 
 #[test]
+fn assertions() {
+    replay("assertions", checks::assertions);
+}
+
+#[test]
 fn expectations() {
     replay("expectations", checks::expectations);
 }

@@ -116,6 +116,7 @@ fn diagnostics() -> String {
         ("Files and policies", picket_policy::code::ALL),
         ("Objects of the cluster", picket_cluster::codes::ALL),
         ("Targets", picket_dataplane::codes::ALL),
+        ("Assertions", picket_analysis::assertion::codes::ALL),
         ("[Lints](lints/README.md)", picket_analysis::lint::ALL),
     ] {
         let _ = write!(text, "\n## {title}\n");

@@ -153,6 +153,20 @@ pub struct CauseAnswer {
     pub line: u32,
 }
 
+impl CauseAnswer {
+    /// The policy with the rule and the place, for people.
+    pub fn shown(&self) -> String {
+        let rule = self.rule.map_or("isolates".to_owned(), |rule| {
+            format!("{} rule {rule}", self.direction)
+        });
+        let object = match self.namespace.as_str() {
+            "" => self.name.to_string(),
+            namespace => format!("{namespace}/{}", self.name),
+        };
+        format!("{} {object}, {rule} ({}:{})", self.kind, self.file, self.line)
+    }
+}
+
 impl From<&Cause> for CauseAnswer {
     fn from(cause: &Cause) -> Self {
         Self {

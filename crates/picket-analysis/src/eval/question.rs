@@ -33,7 +33,7 @@ pub enum QuestionError {
 }
 
 /// A protocol and, where it has ports, a destination port.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum PortQuestion {
     /// A port by its number, which is not 0.
     Number(Protocol, u16),

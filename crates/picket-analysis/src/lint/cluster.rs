@@ -176,7 +176,7 @@ impl<'a> Cluster<'a> {
 }
 
 /// Whether a selector matches labels (apimachinery `labels.Selector`).
-pub(super) fn matches(selector: &Selector, labels: &Labels) -> bool {
+pub(crate) fn matches(selector: &Selector, labels: &Labels) -> bool {
     let requirements = selector.requirements();
     requirements.iter().all(|requirement| holds(requirement, labels))
 }

@@ -221,17 +221,7 @@ pub(super) fn ends(indent: &str, egress: &EndAnswer, ingress: &EndAnswer) -> Str
             .unwrap_or_default();
         text += &format!("{indent}  {name}  {}  {reason}\n", end.verdict);
         for cause in &end.causes {
-            let rule = cause.rule.map_or("isolates".to_owned(), |rule| {
-                format!("{} rule {rule}", cause.direction)
-            });
-            let object = match cause.namespace.as_str() {
-                "" => cause.name.to_string(),
-                namespace => format!("{namespace}/{}", cause.name),
-            };
-            text += &format!(
-                "{indent}    {} {object}, {rule} ({}:{})\n",
-                cause.kind, cause.file, cause.line
-            );
+            text += &format!("{indent}    {}\n", cause.shown());
         }
     }
     text

@@ -16,6 +16,7 @@ mod network;
 mod render;
 mod schema;
 mod surface;
+mod test;
 mod tiers;
 mod verify;
 

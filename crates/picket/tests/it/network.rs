@@ -4,7 +4,7 @@ use serde_json::json;
 
 use crate::{Manifests, Ran, schema::assert_valid};
 
-const STORAGE: &str = r#"
+pub(crate) const STORAGE: &str = r#"
 apiVersion: v1
 kind: Pod
 metadata:

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use crate::{CLUSTER, Manifests, POLICIES, run, shop};
 
-fn schema(name: &str) -> Value {
+pub(crate) fn schema(name: &str) -> Value {
     let path = format!(
         "{}/../../docs/schema/{name}.schema.json",
         env!("CARGO_MANIFEST_DIR")

@@ -7,7 +7,7 @@ use crate::{run, shop};
 #[test]
 fn help_teaches_by_example() {
     let manifests = shop();
-    for command in ["check", "eval", "explain", "matrix", "render", "verify"] {
+    for command in ["check", "eval", "explain", "matrix", "render", "test", "verify"] {
         let ran = run(manifests.path(), &[command, "--help"], "");
         let taught = ran.stdout.contains(&format!("Examples:\n  picket {command} -f"));
         assert!(

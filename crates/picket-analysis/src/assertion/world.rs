@@ -1,0 +1,290 @@
+//! Everything that assertions can be about on one network, cut where they tell it apart.
+
+mod blocks;
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use picket_cluster::{Pod, Snapshot};
+use picket_engine::Program;
+use picket_net::{AddressSet, Family};
+use rustc_hash::FxHashMap;
+use smol_str::SmolStr;
+
+use super::Assertion;
+use crate::directory::Party;
+use crate::map::EndpointKind;
+use crate::map::class::{Class, Classes, Pair, Rows};
+use crate::map::endpoint::{self, Found};
+use crate::map::traffic::{TrafficId, Traffics};
+use blocks::Blocks;
+
+/// A cluster as assertions see it.
+#[derive(Debug)]
+pub(super) struct World<'a> {
+    pub(super) snapshot: &'a Snapshot,
+    classes: Classes<'a>,
+    pub(super) traffics: RefCell<Traffics>,
+    /// Pods and workloads first, then nodes, then what is outside; each sorted by name.
+    pub(super) members: Vec<Member>,
+    /// What pods may send to their own nodes, by class, as far as it was asked.
+    to_own_node: RefCell<FxHashMap<(usize, usize), Pair>>,
+}
+
+/// What a member is.
+#[derive(Clone, Debug)]
+pub(super) enum Is {
+    /// A pod, or a workload that stands for its pods.
+    Pod(Arc<Pod>),
+    /// One address of a node: policies can tell the addresses of one node apart.
+    Node(SmolStr, IpAddr),
+    /// External addresses of one family that neither policies nor assertions tell apart.
+    External(AddressSet),
+}
+
+/// An endpoint.
+#[derive(Clone, Debug)]
+pub(super) struct Member {
+    /// What people call it: of external ones the first address.
+    pub(super) id: String,
+    pub(super) is: Is,
+    /// The top owner of a pod, as `namespace/Kind/name`.
+    pub(super) owner: Option<String>,
+    pub(super) class: usize,
+    /// The number of the node of a managed pod.
+    pub(super) on: Option<usize>,
+    /// The node whose network it is on, for nodes and hostNetwork pods.
+    pub(super) node: Option<usize>,
+    /// The families that it has, as the bits of [`bit`].
+    pub(super) families: u8,
+}
+
+/// A family as a bit of a set of families.
+pub(super) fn bit(family: Family) -> u8 {
+    match family {
+        Family::Ipv4 => 1,
+        Family::Ipv6 => 2,
+    }
+}
+
+impl Member {
+    pub(super) fn pod(&self) -> Option<&Arc<Pod>> {
+        match &self.is {
+            Is::Pod(pod) => Some(pod),
+            Is::Node(..) | Is::External(_) => None,
+        }
+    }
+
+    /// Whether policies can be about it.
+    pub(super) fn is_managed(&self) -> bool {
+        self.pod().is_some_and(|pod| pod.is_managed())
+    }
+
+    /// It as an end of a question.
+    pub(super) fn party(&self) -> Option<Party> {
+        Some(match &self.is {
+            Is::Pod(pod) => Party::Pod(Arc::clone(pod)),
+            Is::Node(name, address) => Party::Node {
+                name: name.clone(),
+                addresses: vec![*address],
+            },
+            Is::External(addresses) => Party::External(addresses.ranges().next()?.first()),
+        })
+    }
+
+    /// Its addresses of one family, of any number.
+    pub(super) fn addresses(&self, family: Family) -> AddressSet {
+        match &self.is {
+            Is::Pod(pod) => pod.addresses.of(family).into_iter().collect(),
+            Is::Node(_, address) => std::iter::once(*address)
+                .filter(|&own| Family::of(own) == family)
+                .collect(),
+            Is::External(addresses) => addresses.of_family(family),
+        }
+    }
+
+    fn rank(&self) -> u8 {
+        match &self.is {
+            Is::Pod(_) => 0,
+            Is::Node(..) => 1,
+            Is::External(_) => 2,
+        }
+    }
+
+    /// Whether the two are one pod or one node, which no policy keeps from itself.
+    fn is_same(&self, other: &Self) -> bool {
+        match (&self.is, &other.is) {
+            (Is::Pod(one), Is::Pod(other)) => one.is_same_pod(other),
+            (Is::Node(one, _), Is::Node(other, _)) => one == other,
+            _ => false,
+        }
+    }
+}
+
+impl<'a> World<'a> {
+    /// The world of some assertions. `program` is `snapshot`, compiled.
+    pub(super) fn new(snapshot: &'a Snapshot, program: &'a Program, assertions: &[&Assertion]) -> Self {
+        let traffics = RefCell::new(Traffics::new());
+        let mut classes = Classes::new(program, &traffics);
+        let found = endpoint::of_cluster(snapshot, program, &mut classes);
+        let pods: BTreeMap<_, _> = snapshot.live_pods().map(|pod| (pod.id(), pod)).collect();
+        let mut members = Vec::new();
+        for one in found {
+            match pods
+                .get(&one.endpoint.id)
+                .filter(|_| one.endpoint.kind != EndpointKind::Node)
+            {
+                Some(pod) => members.push(member(&one, Is::Pod(Arc::clone(pod)))),
+                None => members.extend(addresses_of_node(snapshot, program, &mut classes, &one)),
+            }
+        }
+        let mut external = Vec::new();
+        let taken = endpoint::taken_addresses(snapshot);
+        endpoint::add_external(&taken, program, &mut classes, &mut external);
+        let blocks = Blocks::of(assertions);
+        for one in &external {
+            let parts = blocks.cut(&one.addresses).into_iter();
+            members.extend(parts.map(|addresses| {
+                let first = addresses.ranges().next().map(|range| range.first().to_string());
+                let id = first.unwrap_or_default();
+                Member {
+                    id,
+                    ..member(one, Is::External(addresses))
+                }
+            }));
+        }
+        members.sort_by(|one, other| (one.rank(), &one.id).cmp(&(other.rank(), &other.id)));
+        Self {
+            snapshot,
+            classes,
+            traffics,
+            members,
+            to_own_node: RefCell::default(),
+        }
+    }
+
+    /// What a class may send to all others by what policies say, but for own nodes.
+    pub(super) fn fill(&self, rows: &mut Rows, class: usize) {
+        self.classes.fill(rows, class, &self.traffics);
+    }
+
+    /// What may pass from one to the other. For many pairs [`World::fill`] is faster.
+    pub(super) fn passes(&self, from: &Member, to: &Member) -> Pair {
+        if Self::is_own_node(from, to) {
+            return self.to_or_from_own_node(from, to);
+        }
+        self.by_policies(from, to)
+    }
+
+    /// What policies let pass from one to the other, own node or not.
+    pub(super) fn by_policies(&self, from: &Member, to: &Member) -> Pair {
+        let (sent, received) = self.classes.ends(from.class, to.class, &self.traffics);
+        let mut traffics = self.traffics.borrow_mut();
+        let mut both = |one: Option<TrafficId>, other: Option<TrafficId>| Some(traffics.meet(one?, other?));
+        Pair {
+            v4: both(sent.v4, received.v4),
+            v6: both(sent.v6, received.v6),
+        }
+    }
+
+    /// Whether one may open a connection to the other at all: they are two, and not both outside. A workload and itself
+    /// are two pods of it.
+    pub(super) fn is_pair(from: &Member, to: &Member) -> bool {
+        match (&from.is, &to.is) {
+            (Is::External(_), Is::External(_)) => false,
+            (Is::Pod(one), _) if one.is_workload() => true,
+            _ => !from.is_same(to),
+        }
+    }
+
+    /// Whether a pod and its own node are the two, between which more may pass than policies say.
+    pub(super) fn is_own_node(from: &Member, to: &Member) -> bool {
+        (from.node.is_some() && from.node == to.on) || (from.on.is_some() && from.on == to.node)
+    }
+
+    /// Whether no policy can keep one from the other.
+    pub(super) fn is_beyond_policies(from: &Member, to: &Member) -> bool {
+        (from.node.is_some() && from.node == to.on) || (!from.is_managed() && !to.is_managed())
+    }
+
+    /// What the engine knows of a class.
+    pub(super) fn class(&self, class: usize) -> Option<&Class> {
+        self.classes.get(class)
+    }
+
+    /// What may pass between a pod and its own node.
+    pub(super) fn to_or_from_own_node(&self, from: &Member, to: &Member) -> Pair {
+        if from.node.is_some() && from.node == to.on {
+            let own = |family| (from.families & to.families & bit(family) != 0).then_some(TrafficId::ALL);
+            return Pair {
+                v4: own(Family::Ipv4),
+                v6: own(Family::Ipv6),
+            };
+        }
+        let key = (from.class, to.class);
+        if let Some(&known) = self.to_own_node.borrow().get(&key) {
+            return known;
+        }
+        let pair = self.classes.to_own_node(from.class, to.class, &self.traffics);
+        self.to_own_node.borrow_mut().insert(key, pair);
+        pair
+    }
+}
+
+/// One of the two families of a pair.
+pub(super) fn of_family(pair: Pair, family: Family) -> Option<TrafficId> {
+    match family {
+        Family::Ipv4 => pair.v4,
+        Family::Ipv6 => pair.v6,
+    }
+}
+
+fn member(found: &Found, is: Is) -> Member {
+    let families = match &is {
+        Is::Pod(pod) => pod.addresses.iter().map(|address| bit(Family::of(address))).sum(),
+        Is::Node(_, address) => bit(Family::of(*address)),
+        Is::External(addresses) => addresses.ranges().next().map_or(0, |range| bit(range.family())),
+    };
+    Member {
+        id: found.endpoint.id.clone(),
+        is,
+        owner: found.owner.clone(),
+        class: found.place.class,
+        on: found.place.on,
+        node: found.place.node,
+        families,
+    }
+}
+
+fn addresses_of_node(
+    snapshot: &Snapshot,
+    program: &Program,
+    classes: &mut Classes<'_>,
+    found: &Found,
+) -> Vec<Member> {
+    let Some(node) = snapshot.nodes.get(found.endpoint.id.as_str()) else {
+        return Vec::new();
+    };
+    let members = node.addresses.iter().map(|&address| {
+        let own = |family| {
+            if Family::of(address) == family {
+                vec![program.identity_of(address)]
+            } else {
+                Vec::new()
+            }
+        };
+        let class = classes.intern(Class {
+            identities: Family::BOTH.map(own),
+            egress: None,
+            ingress: None,
+            external: false,
+        });
+        Member {
+            class,
+            ..member(found, Is::Node(node.name.clone(), address))
+        }
+    });
+    members.collect()
+}
