@@ -60,6 +60,7 @@ fn read<'a>(
         Kind::Node => Scope::Cluster,
         Kind::Pod | Kind::Service | Kind::Network | Kind::Workload(_) => Scope::Namespaced,
     };
+    kind::check_version(manifest, &root, reader);
     let mut fields = root.fields(reader)?;
     let Header {
         object,

@@ -74,7 +74,7 @@ codes! {
         "The API expects another type at this place, such as a number where a text stands. The API server refuses the object. In a policy the part that it stands in is treated as unreadable."
 
     API_VERSION "P015" "A version of the API that is not supported"
-        "The kind is known, but not in this version. The object is not read."
+        "The kind is known, but not in this version. A policy is not read: nobody can tell what it says. Any other object is read as if it were of the version that clusters have today."
 
     LABEL "P016" "A label or annotation that cannot be used"
         "Keys and values of labels have to be as the API server accepts them. The object is used as it is written, because stored objects may break today's rules."

@@ -1,7 +1,7 @@
 //! Which kinds are read, and what looks like one of them and is none.
 
 use picket_policy::document::Manifest;
-use picket_policy::{Diagnostic, Severity};
+use picket_policy::{Cursor, Diagnostic, Reader, Severity, code};
 
 use crate::codes;
 use crate::network::NETWORK_KIND;
@@ -67,6 +67,57 @@ const CURRENT: [(&str, &str); 17] = [
     ("Service", "v1"),
     ("StatefulSet", "apps/v1"),
 ];
+
+/// Versions of these kinds that clusters had before today's.
+const FORMER: [(&str, &[&str]); 5] = [
+    ("CronJob", &["batch/v1beta1", "batch/v2alpha1"]),
+    ("DaemonSet", &["apps/v1beta2", "extensions/v1beta1"]),
+    (
+        "Deployment",
+        &["apps/v1beta2", "apps/v1beta1", "extensions/v1beta1"],
+    ),
+    ("ReplicaSet", &["apps/v1beta2", "extensions/v1beta1"]),
+    ("StatefulSet", &["apps/v1beta2", "apps/v1beta1"]),
+];
+
+/// Reports a version in which a kind that is read never was. The object is read all the same: what it leaves out would
+/// be missing where it isolates or is matched.
+pub(super) fn check_version(manifest: &Manifest, root: &Cursor<'_>, reader: &mut Reader<'_>) {
+    let (kind, version) = (manifest.kind().as_str(), manifest.api_version().as_str());
+    let current = CURRENT
+        .iter()
+        .filter(|(name, _)| *name == kind)
+        .map(|(_, version)| *version);
+    let former = FORMER.iter().filter(|(name, _)| *name == kind);
+    let known: Vec<_> = current
+        .chain(former.flat_map(|(_, versions)| versions.iter().copied()))
+        .collect();
+    let Some(at) = root
+        .node()
+        .get("apiVersion")
+        .filter(|_| !known.contains(&version))
+    else {
+        return;
+    };
+    let names: Vec<_> = known.iter().map(|name| format!("`{name}`")).collect();
+    let message = format!(
+        "`{kind}` of `{version}` is not supported; it is read as {}",
+        names.join(", ")
+    );
+    let path = root.path().field("apiVersion");
+    let found = reader.report_at(
+        code::API_VERSION,
+        Severity::Error,
+        &path,
+        at.range.clone(),
+        message,
+    );
+    let note = format!(
+        "the object is read as if it were of `{}`",
+        known.first().unwrap_or(&version)
+    );
+    found.notes.push(note);
+}
 
 /// Groups that nobody but Kubernetes or a standard defines kinds in, and `core`, as people call the one without a name.
 const BUILT_IN: [&str; 8] = [

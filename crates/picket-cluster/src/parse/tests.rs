@@ -79,6 +79,58 @@ fn only_kinds_that_say_what_exists_are_read() {
 }
 
 #[test]
+fn a_version_that_never_was_is_named_with_what_was_expected() {
+    for (version, kind, expected) in [
+        ("v2", "Namespace", "`v1`"),
+        ("v2", "Node", "`v1`"),
+        ("v1beta1", "Pod", "`v1`"),
+        ("v2", "Service", "`v1`"),
+        ("v3", "ReplicationController", "`v1`"),
+        (
+            "k8s.cni.cncf.io/v1beta1",
+            "NetworkAttachmentDefinition",
+            "`k8s.cni.cncf.io/v1`",
+        ),
+        (
+            "extensions/v1",
+            "Deployment",
+            "`apps/v1`, `apps/v1beta2`, `apps/v1beta1`, `extensions/v1beta1`",
+        ),
+        (
+            "apps/v1beta1",
+            "ReplicaSet",
+            "`apps/v1`, `apps/v1beta2`, `extensions/v1beta1`",
+        ),
+        (
+            "apps/v2",
+            "DaemonSet",
+            "`apps/v1`, `apps/v1beta2`, `extensions/v1beta1`",
+        ),
+        (
+            "apps/v2",
+            "StatefulSet",
+            "`apps/v1`, `apps/v1beta2`, `apps/v1beta1`",
+        ),
+        ("batch/v2", "Job", "`batch/v1`"),
+        (
+            "batch/v2",
+            "CronJob",
+            "`batch/v1`, `batch/v1beta1`, `batch/v2alpha1`",
+        ),
+    ] {
+        let (written, diagnostics) = read(&header(version, kind));
+        let found = diagnostics.iter().filter(|found| found.field == "apiVersion");
+        let found: Vec<_> = found.map(|found| found.message.as_str()).collect();
+        let message = format!("`{kind}` of `{version}` is not supported; it is read as {expected}");
+        assert_eq!(
+            (found, written.len()),
+            (vec![message.as_str()], 1),
+            "{version} {kind}"
+        );
+    }
+}
+
+#[test]
 fn objects_without_a_namespace_are_in_default() {
     let (written, _) = read("apiVersion: v1\nkind: Pod\nmetadata: {name: a}\n");
     assert_eq!(written[0].object.to_string(), "Pod default/a");
