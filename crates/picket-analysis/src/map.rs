@@ -279,7 +279,9 @@ impl<'a> Map<'a> {
                 };
                 let mut pair = rows.to(destination.class);
                 if source.node.is_some() && source.node == destination.on {
-                    pair = pair.replaced(TrafficId::ALL);
+                    pair = self
+                        .classes
+                        .sent_by_own_node(source.class, destination.class, &self.traffics);
                 } else if source.on.is_some() && source.on == destination.node {
                     pair = self
                         .classes

@@ -113,6 +113,8 @@ pub enum Reason {
     DeniedByRule,
     /// Policies isolate the pod and no rule accepts the connection.
     NoRuleMatches,
+    /// Nothing isolates the pod, and the cluster default of the v1beta1 proposal is to deny.
+    ClusterDefault,
     /// The ICMP flags accept the packet.
     IcmpAccepted,
     /// The destination has no port of that name and protocol.

@@ -110,7 +110,7 @@ fn named(tier: Tier, direction: Direction, rule: &Rule) -> Vec<Named<'_>> {
     let rule_field = format!("spec.{direction}[{}]", rule.index);
     let field = |item: String| match tier {
         Tier::NetworkPolicy => format!("{rule_field}.{item}"),
-        Tier::Custom | Tier::Admin | Tier::Baseline => rule_field.clone(),
+        Tier::Custom | Tier::Admin | Tier::ClusterDefault | Tier::Baseline => rule_field.clone(),
     };
     let peers = match direction {
         Direction::Ingress => "from",

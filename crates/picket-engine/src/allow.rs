@@ -158,7 +158,7 @@ impl Fold {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Allowed {
     pub(crate) peers: Arc<AllowSet>,
-    /// What the tiers Custom and Admin leave of the exemption; only egress asks.
+    /// What the tiers Custom, Admin and ClusterDefault leave of the exemption.
     pub(crate) own_node: Arc<AllowSet>,
 }
 
@@ -177,12 +177,19 @@ pub(crate) fn allowed(program: &Program, subject: &SubjectKey) -> Allowed {
         ordered(&mut fold, tier);
     }
     let decides = |tier| program.rules_of(subject, tier).next().is_some();
-    let own_node = if first.into_iter().any(decides) && subject.direction == Direction::Egress {
-        Arc::new(with_joints(Fold(fold.0.clone()).finish(true, live), program))
-    } else {
-        Arc::new(AllowSet::everything())
-    };
     let isolated = subject.isolated;
+    let by_default = !isolated && decides(Tier::ClusterDefault);
+    let own_node = match subject.direction {
+        Direction::Egress if first.into_iter().any(decides) => Some(fold.0.clone()),
+        Direction::Ingress if by_default => {
+            ordered(&mut fold, Tier::ClusterDefault);
+            Some(fold.0.clone())
+        }
+        Direction::Egress | Direction::Ingress => None,
+    };
+    let own_node = own_node.map_or_else(AllowSet::everything, |cells| {
+        with_joints(Fold(cells).finish(true, live), program)
+    });
     if isolated {
         for step in union_of_accepts(program, subject) {
             fold.step(&step);
@@ -192,7 +199,7 @@ pub(crate) fn allowed(program: &Program, subject: &SubjectKey) -> Allowed {
     }
     Allowed {
         peers: Arc::new(with_joints(fold.finish(!isolated, live), program)),
-        own_node,
+        own_node: Arc::new(own_node),
     }
 }
 

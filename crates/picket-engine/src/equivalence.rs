@@ -24,8 +24,8 @@ pub fn equivalent(one: &Program, other: &Program) -> bool {
                 || pair == (None, None)
                 || (classes.allow_set(one, pair.0, &classes.ours)
                     == classes.allow_set(other, pair.1, &classes.theirs)
-                    && own_node(one, pair.0, direction, &classes, &classes.ours)
-                        == own_node(other, pair.1, direction, &classes, &classes.theirs))
+                    && own_node(one, pair.0, &classes, &classes.ours)
+                        == own_node(other, pair.1, &classes, &classes.theirs))
         })
     })
 }
@@ -114,16 +114,12 @@ impl Classes {
 fn own_node(
     program: &Program,
     subject: Option<SubjectId>,
-    direction: Direction,
     classes: &Classes,
     translation: &Translation,
 ) -> AllowSet {
-    match (subject, direction) {
-        (Some(subject), Direction::Egress) => {
-            classes.translate(&program.own_node_allow_set(subject), translation)
-        }
-        _ => AllowSet::everything(),
-    }
+    subject.map_or_else(AllowSet::everything, |subject| {
+        classes.translate(&program.own_node_allow_set(subject), translation)
+    })
 }
 
 /// The identities that addresses of nobody have in both programs.

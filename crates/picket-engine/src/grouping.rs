@@ -220,7 +220,7 @@ impl Program {
             Tier::Admin => true,
             Tier::Custom | Tier::NetworkPolicy => isolated,
             // Isolation is final.
-            Tier::Baseline => !isolated,
+            Tier::ClusterDefault | Tier::Baseline => !isolated,
         });
         if policies.is_empty() && !self.universal.speaks(direction) {
             return None;

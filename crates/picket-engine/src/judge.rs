@@ -82,9 +82,6 @@ impl Program {
             return EndJudgement::without_cause(Verdict::Allow, Reason::NotAPod);
         };
         let own_node = self.is_own_node(&pod.pod, other);
-        if own_node && direction == Direction::Ingress {
-            return EndJudgement::without_cause(Verdict::Allow, Reason::LocalNode);
-        }
         let destination = self.managed(&flow.destination);
         let question = Question {
             program: self,
@@ -94,11 +91,20 @@ impl Program {
             ports: destination.map_or(&[], |(pod, _)| &pod.pod.ports),
         };
         let policies = self.policies_deciding(group, direction);
+        let by_default = policies
+            .iter()
+            .any(|entry| entry.policy.tier == Tier::ClusterDefault && !entry.side(direction).says_nothing());
+        let local_node = EndJudgement::without_cause(Verdict::Allow, Reason::LocalNode);
+        let exempt = own_node && !by_default;
+        if exempt && direction == Direction::Ingress {
+            return local_node;
+        }
         question
             .ordered_tier(&policies, Tier::Custom)
             .or_else(|| question.ordered_tier(&policies, Tier::Admin))
-            .or_else(|| own_node.then(|| EndJudgement::without_cause(Verdict::Allow, Reason::LocalNode)))
+            .or_else(|| exempt.then_some(local_node))
             .or_else(|| question.network_policies(&policies))
+            .or_else(|| question.ordered_tier(&policies, Tier::ClusterDefault))
             .or_else(|| question.ordered_tier(&policies, Tier::Baseline))
             .unwrap_or_else(|| EndJudgement::without_cause(Verdict::Allow, Reason::NotIsolated))
     }
@@ -160,10 +166,13 @@ impl Program {
 }
 
 impl Question<'_> {
-    /// Custom, Admin and Baseline: the first rule that matches decides, unless it passes.
+    /// All but NetworkPolicy: the first rule that matches decides, unless it passes.
     fn ordered_tier(&self, policies: &[&PolicyEntry], tier: Tier) -> Option<EndJudgement> {
         let (entry, rule, lowered) = self.matching(policies, tier).next()?;
         let (verdict, reason) = match lowered.action {
+            Action::Deny if tier == Tier::ClusterDefault => {
+                return Some(EndJudgement::without_cause(Verdict::Deny, Reason::ClusterDefault));
+            }
             Action::Accept => (Verdict::Allow, Reason::AllowedByRule),
             Action::Deny => (Verdict::Deny, Reason::DeniedByRule),
             Action::Pass => return None,

@@ -62,8 +62,8 @@ pub(crate) struct NameEntry {
 ///
 /// Read-only: [`crate::Engine`] is what changes it. What may pass between two pods is decided at both ends; each end is
 /// a [`SubjectId`] with an [`AllowSet`] over the [`Identity`] of the other. Two rules stand beside the allow sets, since
-/// they are about single pods: a pod always reaches itself, and its own node always reaches it and, but for what
-/// [`Program::own_node_allow_set`] leaves out, is reached by it.
+/// they are about single pods: a pod always reaches itself, and exchanges with its own node what
+/// [`Program::own_node_allow_set`] says instead.
 #[derive(Debug)]
 pub struct Program {
     pub(crate) semantics: Semantics,
@@ -281,8 +281,8 @@ impl Program {
         allowed.map(|allowed| allowed.peers).unwrap_or_default()
     }
 
-    /// What pods of an egress subject may send to their own node: everything that no rule of the Admin tier denies.
-    /// What the own node sends to its pods is always allowed.
+    /// What pods of a subject may exchange with their own node: egress everything that no rule of the Admin tier denies,
+    /// ingress everything but what the cluster default of the v1beta1 proposal denies.
     pub fn own_node_allow_set(&self, subject: SubjectId) -> Arc<AllowSet> {
         let allowed = self.subjects.allowed(subject, self);
         allowed.map(|allowed| allowed.own_node).unwrap_or_default()
@@ -381,8 +381,9 @@ impl Program {
         &'a self,
         subject: &'a SubjectKey,
     ) -> impl Iterator<Item = &'a PolicyEntry> + use<'a> {
-        let tiers = [Tier::Custom, Tier::Admin, Tier::NetworkPolicy, Tier::Baseline].into_iter();
-        tiers.flat_map(|tier| self.deciding_in(subject, tier))
+        Tier::ALL
+            .into_iter()
+            .flat_map(|tier| self.deciding_in(subject, tier))
     }
 
     /// Those of one tier.

@@ -55,7 +55,7 @@ fn reaches(tier: Tier, isolated: bool) -> bool {
     match tier {
         Tier::Admin => true,
         Tier::Custom | Tier::NetworkPolicy => isolated,
-        Tier::Baseline => !isolated,
+        Tier::ClusterDefault | Tier::Baseline => !isolated,
     }
 }
 

@@ -42,10 +42,10 @@ fn by_allow_sets(program: &Program, flow: &Flow) -> (Verdict, Verdict) {
         let Some(peer) = identity(program, other, flow.family) else {
             return Verdict::Allow;
         };
-        let allowed = match (program.is_own_node(pod.pod(), other), direction) {
-            (true, Direction::Ingress) => return Verdict::Allow,
-            (true, Direction::Egress) => program.own_node_allow_set(subject),
-            (false, _) => program.allow_set(subject),
+        let allowed = if program.is_own_node(pod.pod(), other) {
+            program.own_node_allow_set(subject)
+        } else {
+            program.allow_set(subject)
         };
         let traffic = allowed.traffic(peer);
         Verdict::from_allowed(traffic.is_some_and(|traffic| traffic.contains(flow.protocol, flow.port)))

@@ -389,6 +389,7 @@ fn because(end: &EndJudgement) -> String {
         Reason::SamePod => "a pod reaches itself",
         Reason::NotAPod => "policies do not apply to this end",
         Reason::LocalNode => "the other end is the pod's own node",
+        Reason::ClusterDefault => "nothing isolates the pod, and the cluster default is to deny",
         Reason::NotIsolated => "no policy isolates the pod",
         Reason::AllowedByRule => "allowed by",
         Reason::DeniedByRule => "denied by",

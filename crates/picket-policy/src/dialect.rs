@@ -2,8 +2,8 @@
 
 use crate::document::Manifest;
 use crate::{
-    Diagnostic, Policy, Severity, V1beta1, admin_network_policy, cluster_network_policy, code,
-    multi_network_policy, network_policy, network_policy_v1beta1,
+    ClusterDefault, Diagnostic, Policy, Severity, V1beta1, admin_network_policy, cluster_network_policy,
+    code, multi_network_policy, network_policy, network_policy_v1beta1,
 };
 
 /// How policies are read.
@@ -14,6 +14,8 @@ pub struct Options {
     pub strict_cidr: bool,
     /// How NetworkPolicy of extensions/v1beta1 is read.
     pub v1beta1: V1beta1,
+    /// What holds for namespaces without isolation where that is read as proposed.
+    pub v1beta1_default: ClusterDefault,
 }
 
 /// What an object says as a policy.

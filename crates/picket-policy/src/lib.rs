@@ -32,7 +32,7 @@ pub use domain::DomainName;
 pub use header::{Header, OwnerReference, Scope, header};
 pub use hosts::Hosts;
 pub use network::{NetworkName, Networks};
-pub use network_policy_v1beta1::{V1beta1, namespace_isolation};
+pub use network_policy_v1beta1::{ClusterDefault, V1beta1, namespace_isolation};
 pub use object::{ObjectRef, Position};
 pub use policy::{
     Action, Block, Direction, List, NamespaceScope, Peer, PodSelector, Policy, PortMatch, Rule, Side, Tier,

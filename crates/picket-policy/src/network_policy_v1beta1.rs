@@ -3,6 +3,7 @@
 //! In the proposal a namespace isolates its pods by an annotation, policies only allow, and a list that is present and
 //! empty matches nothing.
 
+mod cluster_default;
 mod namespace;
 
 use serde::{Deserialize, Serialize};
@@ -14,10 +15,11 @@ use crate::label_selector;
 use crate::network_policy::{self, ABOUT_NOTHING, port, rule};
 use crate::reader::{Cursor, Reader, Unreadable};
 use crate::{
-    Action, List, NamespaceScope, Networks, Peer, PodSelector, Policy, PortMatch, Rule, Selector, Side, Tier,
-    code,
+    Action, Diagnostic, List, NamespaceScope, Networks, Peer, PodSelector, Policy, PortMatch, Rule, Selector,
+    Side, Tier, code,
 };
 
+pub use cluster_default::ClusterDefault;
 pub use namespace::namespace_isolation;
 
 /// How NetworkPolicy of extensions/v1beta1 is read.
@@ -44,11 +46,35 @@ pub(crate) fn lower(manifest: &Manifest, options: Options) -> Lowered {
     if policy.is_none() {
         reader.consequence(0, &root, ABOUT_NOTHING);
     }
-    Lowered {
-        policy,
-        diagnostics: reader.finish(),
+    let mut diagnostics = reader.finish();
+    diagnostics
+        .iter_mut()
+        .filter(|found| is_of_v1(found))
+        .for_each(|found| {
+            found.notes.push(OF_V1.to_owned());
+        });
+    Lowered { policy, diagnostics }
+}
+
+const OF_V1: &str = "networking.k8s.io/v1 has it, and the proposal of extensions/v1beta1 does not: `--v1beta1=v1` reads \
+                     the policies of this version as v1";
+
+/// Whether something is wrong that would not be in v1.
+fn is_of_v1(found: &Diagnostic) -> bool {
+    let fields = ["egress", "policyTypes", "ipBlock", "endPort"];
+    match found.code {
+        code::UNKNOWN_FIELD => found
+            .field
+            .rsplit('.')
+            .next()
+            .is_some_and(|name| fields.contains(&name)),
+        code::PEER => found.message == BOTH_SELECTORS,
+        code::UNSUPPORTED_VALUE => found.message.starts_with("Unsupported value: \"SCTP\""),
+        _ => false,
     }
 }
+
+const BOTH_SELECTORS: &str = "Forbidden: may not specify both podSelector and namespaceSelector";
 
 const ALLOWS_NOTHING: &str = "the policy allows nothing";
 
@@ -167,7 +193,10 @@ fn port(at: &Cursor<'_>, reader: &mut Reader<'_>) -> Result<PortMatch, Unreadabl
         return Err(Unreadable);
     }
     if let Some(at) = protocol
-        && at.node().as_str().is_some_and(|text| text == "SCTP")
+        && at
+            .node()
+            .as_str()
+            .is_some_and(|text| !["TCP", "UDP"].contains(&text.as_str()))
     {
         let text = at.string(reader)?;
         return Err(reader.unsupported(code::UNSUPPORTED_VALUE, &at, text, &["TCP", "UDP"]));
@@ -196,8 +225,7 @@ fn peer(at: &Cursor<'_>, namespace: &str, reader: &mut Reader<'_>) -> Result<Pee
             return Err(reader.error(code::PEER, at, "Required value: must specify a peer"));
         }
         (Some(_), Some(_)) => {
-            let message = "Forbidden: may not specify both podSelector and namespaceSelector";
-            return Err(reader.error(code::PEER, at, message));
+            return Err(reader.error(code::PEER, at, BOTH_SELECTORS));
         }
     };
     Ok(Peer::Pods(selector))

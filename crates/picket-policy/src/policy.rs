@@ -41,7 +41,7 @@ impl Policy {
 
 /// Tiers, in the order in which they are judged.
 ///
-/// Within `Custom`, `Admin` and `Baseline` the first matching rule decides, by priority and then by order.
+/// In all but `NetworkPolicy` the first matching rule decides, by priority and then by order.
 /// `NetworkPolicy` is a union of accepts that isolates: once a policy isolates a pod, the tier's verdict is final.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum Tier {
@@ -52,9 +52,28 @@ pub enum Tier {
     Admin,
     /// NetworkPolicy and MultiNetworkPolicy.
     NetworkPolicy,
+    /// In place of NetworkPolicy, for pods that nothing isolates: the cluster default of the v1beta1 proposal. What it
+    /// denies it denies to a pod's own node, too. It only denies.
+    ClusterDefault,
     /// After NetworkPolicy, for pods that nothing isolates (ClusterNetworkPolicy tier Baseline,
     /// BaselineAdminNetworkPolicy).
     Baseline,
+}
+
+impl Tier {
+    /// Every tier, in the order in which they are judged.
+    pub const ALL: [Self; 5] = [
+        Self::Custom,
+        Self::Admin,
+        Self::NetworkPolicy,
+        Self::ClusterDefault,
+        Self::Baseline,
+    ];
+
+    /// Whether its policies have an order that people choose.
+    pub fn is_ordered(self) -> bool {
+        !matches!(self, Self::NetworkPolicy | Self::ClusterDefault)
+    }
 }
 
 /// The direction of a connection, seen from the pod that a policy selects.

@@ -20,9 +20,11 @@ pub(crate) struct Question<'a> {
     pub(crate) peer: &'a Endpoint,
 }
 
-/// `for tier in [Custom, Admin, NetworkPolicy, Baseline]`: the first tier that decides, decides; by default, allow.
+/// `for tier in [Custom, Admin, NetworkPolicy, ClusterDefault, Baseline]`: the first tier that decides, decides; by default, allow.
 pub(crate) fn judge_pod(question: &Question<'_>) -> EndJudgement {
-    let own_node = is_own_node(question.snapshot, question.pod, question.peer);
+    // `if not isolation: return clusterDefault(traffic, pod)` comes before `elif traffic.source == pod.node.kubelet`.
+    let own_node =
+        is_own_node(question.snapshot, question.pod, question.peer) && cluster_default(question).is_none();
     if own_node && question.direction == Direction::Ingress {
         return EndJudgement::without_cause(Verdict::Allow, Reason::LocalNode);
     }
@@ -37,6 +39,7 @@ pub(crate) fn judge_pod(question: &Question<'_>) -> EndJudgement {
         return EndJudgement::without_cause(Verdict::Allow, Reason::LocalNode);
     }
     network_policies(question)
+        .or_else(|| cluster_default(question))
         .or_else(|| ordered_tier(question, Tier::Baseline))
         .unwrap_or_else(|| EndJudgement::without_cause(Verdict::Allow, Reason::NotIsolated))
 }
@@ -45,6 +48,14 @@ pub(crate) fn judge_pod(question: &Question<'_>) -> EndJudgement {
 fn is_isolated(question: &Question<'_>) -> bool {
     let mut policies = selecting(question, Tier::NetworkPolicy).into_iter();
     policies.any(|policy| policy.side(question.direction).isolates)
+}
+
+/// The cluster default of the v1beta1 proposal, for a pod that nothing isolates; it says nothing unless it denies.
+fn cluster_default(question: &Question<'_>) -> Option<EndJudgement> {
+    let mut defaults = selecting(question, Tier::ClusterDefault).into_iter();
+    let denies = defaults.any(|policy| !policy.side(question.direction).rules.is_empty());
+    let denies = denies && !is_isolated(question);
+    denies.then(|| EndJudgement::without_cause(Verdict::Deny, Reason::ClusterDefault))
 }
 
 /// Whether `peer` is the node that `pod` runs on, or a hostNetwork pod there, which is the node too.
@@ -74,7 +85,7 @@ fn selecting<'a>(question: &Question<'a>, tier: Tier) -> Vec<&'a Arc<Policy>> {
     policies
 }
 
-/// Admin and Baseline: the first rule that matches decides, unless it passes.
+/// Custom, Admin and Baseline: the first rule that matches decides, unless it passes.
 fn ordered_tier(question: &Question<'_>, tier: Tier) -> Option<EndJudgement> {
     for policy in selecting(question, tier) {
         for rule in &policy.side(question.direction).rules {

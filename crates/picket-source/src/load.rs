@@ -31,11 +31,47 @@ pub struct Loaded {
     pub sources: BTreeMap<Arc<str>, Arc<str>>,
     /// The files, in the order read.
     pub files: Vec<Arc<str>>,
+    /// How NetworkPolicy of extensions/v1beta1 was read: as proposed or as v1.
+    pub v1beta1: V1beta1,
     /// The files that are not text, or of which a document cannot be parsed at all. The rest of them was read.
     pub unparsable: BTreeSet<Arc<str>>,
 }
 
 impl Loaded {
+    /// Whether anything at all was in the files.
+    ///
+    /// # Errors
+    /// When there was nothing, not even a mistake.
+    pub fn not_empty(&self) -> Result<(), SourceError> {
+        let wrong = self
+            .diagnostics
+            .iter()
+            .any(|found| found.severity == Severity::Error);
+        if wrong || !self.objects.is_empty() || !self.ignored.is_empty() {
+            return Ok(());
+        }
+        let files: Vec<_> = self.files.iter().map(|file| format!("`{file}`")).collect();
+        Err(SourceError::Empty(files.join(", ")))
+    }
+
+    /// Adds the cluster default of the v1beta1 proposal, where it restricts anything.
+    fn set_default(&mut self, options: Options) {
+        let Some(policy) = options.v1beta1_default.policy() else {
+            return;
+        };
+        if options.v1beta1 == V1beta1::Proposal {
+            self.snapshot
+                .policies
+                .insert(policy.object.clone(), Arc::new(policy));
+            return;
+        }
+        let message = "the cluster default is not applied: the input is not read as the proposal has it";
+        let note = "no namespace of the input has the isolation of the proposal, or `--v1beta1` says so; with \
+                    `--v1beta1=proposal` it is applied";
+        let diagnostic = Diagnostic::new(codes::V1BETA1, Severity::Warning, message.to_owned());
+        self.diagnostics.push(diagnostic.note(note));
+    }
+
     /// Adds what was found wrong with the files later, at its places among the rest.
     pub fn add(&mut self, diagnostics: Vec<Diagnostic>) {
         self.diagnostics.extend(diagnostics);
@@ -49,15 +85,7 @@ impl Loaded {
 /// When a name leads to nothing that can be read, or nothing at all is in what they lead to.
 pub fn load(inputs: &[PathBuf], stdin: &mut dyn Read, options: Options) -> Result<Loaded, SourceError> {
     let loaded = load_texts(&files::read(inputs, stdin)?, options);
-    let empty = loaded.snapshot == Snapshot::default() && loaded.ignored.is_empty();
-    let wrong = loaded
-        .diagnostics
-        .iter()
-        .any(|found| found.severity == Severity::Error);
-    if empty && !wrong {
-        let files: Vec<_> = loaded.files.iter().map(|file| format!("`{file}`")).collect();
-        return Err(SourceError::Empty(files.join(", ")));
-    }
+    loaded.not_empty()?;
     Ok(loaded)
 }
 
@@ -93,6 +121,11 @@ pub fn load_texts(texts: &[Text], options: Options) -> Loaded {
     let names = check_names(&objects, &|position| lines.span(position));
     let (snapshot, problems) = assemble(objects);
     loaded.snapshot = snapshot;
+    loaded.v1beta1 = match options.v1beta1 {
+        V1beta1::Proposal => V1beta1::Proposal,
+        V1beta1::Automatic | V1beta1::V1 => V1beta1::V1,
+    };
+    loaded.set_default(options);
     loaded.diagnostics.extend(names);
     loaded.diagnostics.extend(problems);
     loaded

@@ -34,6 +34,7 @@
 //!
 //! - A `##` heading begins a case. What stands before the first one belongs to every case of the file, and so does
 //!   what stands there in the file that a line `Cluster: [text](file)` links to.
+//! - A line `Cluster default: deny` sets the cluster default of the v1beta1 proposal for the cases of the file.
 //! - A `yaml` block adds objects, or replaces those of the same kind, namespace and name. A `delete` block removes
 //!   objects, one per line: `Kind namespace/name`, or `Kind name`.
 //! - A `verdicts` block says what must hold then; the next `yaml` or `delete` block begins the next step, with the last
@@ -54,7 +55,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use picket_cluster::Snapshot;
-use picket_policy::{NetworkName, Options, Position, Severity};
+use picket_policy::{ClusterDefault, NetworkName, Options, Position, Severity};
 use picket_source::Text;
 
 /// One case: the same cluster and policies through one or more steps.
@@ -77,6 +78,8 @@ pub struct Step {
     pub manifests: Vec<Manifest>,
     /// The secondary network that it is about; `None` for the cluster network.
     pub network: Option<NetworkName>,
+    /// What holds where the v1beta1 proposal leaves it to the cluster.
+    pub default: ClusterDefault,
     /// What must hold, at least one.
     pub expectations: Vec<Expectation>,
 }
@@ -104,7 +107,11 @@ impl Step {
             bytes: manifest.in_place().into_bytes(),
         };
         let texts: Vec<_> = self.manifests.iter().map(text).collect();
-        let loaded = picket_source::load_texts(&texts, Options::default());
+        let options = Options {
+            v1beta1_default: self.default,
+            ..Options::default()
+        };
+        let loaded = picket_source::load_texts(&texts, options);
         let error = loaded
             .diagnostics
             .iter()
@@ -216,6 +223,7 @@ pub fn parse(name: &Arc<str>, text: &str, shared: Vec<Manifest>) -> Result<CaseF
         shared,
         cases: Vec::new(),
         current: Vec::new(),
+        default: ClusterDefault::Allow,
         heading: String::new(),
         changed: true,
     };
@@ -229,6 +237,8 @@ pub fn parse(name: &Arc<str>, text: &str, shared: Vec<Manifest>) -> Result<CaseF
             reader.begin_case(title, position);
         } else if let Some(title) = line.strip_prefix("### ") {
             title.clone_into(&mut reader.heading);
+        } else if let Some(word) = line.strip_prefix("Cluster default: ") {
+            reader.default = default(&position, word)?;
         } else if let Some(tag) = line.strip_prefix("```") {
             let block: Vec<_> = lines.by_ref().take_while(|(_, line)| *line != "```").collect();
             reader.block(&position, tag, &block)?;
@@ -245,6 +255,7 @@ struct Reader {
     cases: Vec<Case>,
     /// What exists at this line.
     current: Vec<Manifest>,
+    default: ClusterDefault,
     heading: String,
     /// Whether something changed since the last verdicts.
     changed: bool,
@@ -306,11 +317,23 @@ impl Reader {
                 title: self.heading.clone(),
                 manifests: self.current.clone(),
                 network,
+                default: self.default,
                 expectations,
             }),
         }
         self.changed = false;
         Ok(())
+    }
+}
+
+fn default(position: &Position, word: &str) -> Result<ClusterDefault, CaseError> {
+    match word {
+        "allow" => Ok(ClusterDefault::Allow),
+        "deny" => Ok(ClusterDefault::Deny),
+        _ => Err(error(
+            position,
+            format!("`{word}` is no cluster default: it is `allow` or `deny`"),
+        )),
     }
 }
 

@@ -6,7 +6,7 @@ use anyhow::bail;
 use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
 use picket_cluster::Semantics;
 use picket_net::Family;
-use picket_policy::Direction;
+use picket_policy::{ClusterDefault, Direction, Options, V1beta1};
 
 use crate::command;
 use crate::output::Color;
@@ -51,6 +51,14 @@ pub(crate) struct Input {
     #[arg(short = 'f', long = "filename", required = true, value_name = "PATH")]
     pub(crate) paths: Vec<PathBuf>,
 
+    #[command(flatten)]
+    pub(crate) reading: Reading,
+}
+
+/// How manifests are read.
+#[derive(Args, Clone, Debug)]
+#[command(next_help_heading = "Input")]
+pub(crate) struct Reading {
     /// Refuse CIDRs that the API server only tolerates in stored objects, such as 10.0.0.5/8 or 010.0.0.0/8
     #[arg(long)]
     pub(crate) strict_cidr: bool,
@@ -63,6 +71,38 @@ pub(crate) struct Input {
     /// has the annotation of the proposal]
     #[arg(long, value_enum, value_name = "DIALECT")]
     pub(crate) v1beta1: Option<V1beta1Argument>,
+
+    /// Where extensions/v1beta1 is read as it was proposed: whether pods in a namespace without isolation may receive
+    /// anything. What is denied is denied to their own nodes, too, whatever policies say
+    #[arg(long, value_enum, value_name = "VERDICT", default_value = "allow")]
+    pub(crate) v1beta1_default: ClusterDefaultArgument,
+}
+
+/// The cluster default of the proposal.
+#[derive(clap::ValueEnum, Clone, Copy, Debug)]
+pub(crate) enum ClusterDefaultArgument {
+    /// Everything
+    Allow,
+    /// Nothing
+    Deny,
+}
+
+impl Reading {
+    /// How the manifests are read.
+    pub(crate) fn options(&self) -> Options {
+        Options {
+            strict_cidr: self.strict_cidr,
+            v1beta1: match self.v1beta1 {
+                None => V1beta1::Automatic,
+                Some(V1beta1Argument::Proposal) => V1beta1::Proposal,
+                Some(V1beta1Argument::V1) => V1beta1::V1,
+            },
+            v1beta1_default: match self.v1beta1_default {
+                ClusterDefaultArgument::Allow => ClusterDefault::Allow,
+                ClusterDefaultArgument::Deny => ClusterDefault::Deny,
+            },
+        }
+    }
 }
 
 /// How NetworkPolicy of extensions/v1beta1 is read.

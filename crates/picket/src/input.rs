@@ -8,26 +8,51 @@ use picket_cluster::{Semantics, Snapshot};
 use picket_engine::Engine;
 use picket_nftables::custom::{self, CustomRules};
 use picket_policy::{NetworkName, Source, V1beta1};
-use picket_source::{Loaded, Options};
+use picket_source::{Loaded, Options, Text};
 
-use crate::arguments::{CustomRuleArguments, Input, NetworkArgument, V1beta1Argument};
+use crate::arguments::{CustomRuleArguments, Input, NetworkArgument, Reading};
 use crate::output::Outcome;
 use crate::report;
 
 /// Reads everything that `input` names.
 pub(crate) fn load(input: &Input) -> anyhow::Result<Loaded> {
-    let options = Options {
-        strict_cidr: input.strict_cidr,
-        v1beta1: match input.v1beta1 {
-            None => V1beta1::Automatic,
-            Some(V1beta1Argument::Proposal) => V1beta1::Proposal,
-            Some(V1beta1Argument::V1) => V1beta1::V1,
-        },
-    };
-    let hosts = input.dns.as_deref().map(picket_source::read_hosts).transpose()?;
-    let mut loaded = picket_source::load(&input.paths, &mut io::stdin().lock(), options)?;
-    loaded.resolve(hosts.as_ref());
+    let mut loaded = picket_source::load(&input.paths, &mut io::stdin().lock(), input.reading.options())?;
+    resolve(std::slice::from_mut(&mut loaded), &input.reading)?;
     Ok(loaded)
+}
+
+/// Gives domain names their addresses.
+///
+/// # Errors
+/// When the file of addresses cannot be read.
+pub(crate) fn resolve(loaded: &mut [Loaded], reading: &Reading) -> anyhow::Result<()> {
+    let hosts = reading
+        .dns
+        .as_deref()
+        .map(picket_source::read_hosts)
+        .transpose()?;
+    loaded
+        .iter_mut()
+        .for_each(|loaded| loaded.resolve(hosts.as_ref()));
+    Ok(())
+}
+
+/// Reads both sides of a comparison in one dialect: as the v1beta1 proposal has it if a namespace of either does.
+pub(crate) fn load_sides(texts: &[Vec<Text>; 2], options: Options) -> [Loaded; 2] {
+    let sides = texts
+        .each_ref()
+        .map(|texts| picket_source::load_texts(texts, options));
+    let [old, new] = sides.each_ref().map(|side| side.v1beta1);
+    if old == new {
+        return sides;
+    }
+    let options = Options {
+        v1beta1: V1beta1::Proposal,
+        ..options
+    };
+    texts
+        .each_ref()
+        .map(|texts| picket_source::load_texts(texts, options))
 }
 
 /// Reads everything that `input` names and reports what is wrong with it, for commands that build something from it.

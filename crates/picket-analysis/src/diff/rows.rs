@@ -157,7 +157,7 @@ fn passes(
         }
     };
     if from.node.is_some() && from.node == to.on {
-        by_policies().replaced(TrafficId::ALL)
+        side.classes.sent_by_own_node(from.class, to.class, traffics)
     } else if from.on.is_some() && from.on == to.node {
         side.classes.to_own_node(from.class, to.class, traffics)
     } else {

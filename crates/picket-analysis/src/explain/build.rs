@@ -47,7 +47,7 @@ fn policy(judged: &JudgedPolicy<'_>) -> ExplainedPolicy {
         namespace: policy.object.namespace.clone(),
         name: policy.object.name.clone(),
         place: Place::from(&policy.position),
-        priority: (policy.tier != Tier::NetworkPolicy).then_some(policy.priority),
+        priority: policy.tier.is_ordered().then_some(policy.priority),
         isolates: judged.isolates,
         rules: judged.rules.iter().map(rule).collect(),
     }

@@ -41,6 +41,8 @@ pub(super) fn to_allow(end: &End<'_>, judged: &Judged<'_>) -> Vec<Change> {
             }
         }
         last = new_accept(end, &tier.policies);
+    } else if tier.tier == Tier::ClusterDefault {
+        last = new_accept(end, &[]);
     } else {
         for (policy, rule) in deciding(&tier.policies) {
             ranked.extend(rule_before(end, policy, rule, Action::Accept).map(|change| (0, change)));

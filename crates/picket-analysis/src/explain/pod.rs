@@ -10,7 +10,6 @@ use smol_str::SmolStr;
 
 use super::Explainer;
 use super::answer::Place;
-use super::tiers::TIERS;
 use super::words;
 use crate::map::{By, Connection, ConnectionFamily, EndpointKind, Map, MapEndpoint};
 
@@ -178,10 +177,7 @@ impl Explainer<'_> {
                     && super::miss::selects(snapshot, &policy.subject, pod)
             })
             .collect();
-        found.sort_by_key(|policy| {
-            let tier = TIERS.iter().position(|tier| *tier == policy.tier);
-            (tier, policy.priority, &policy.object)
-        });
+        found.sort_by_key(|policy| (policy.tier, policy.priority, &policy.object));
         found
     }
 }
@@ -194,7 +190,7 @@ fn described(policy: &Policy, direction: Direction) -> PodPolicy {
         name: policy.object.name.clone(),
         place: Place::from(&policy.position),
         tier: policy.tier,
-        priority: (policy.tier != Tier::NetworkPolicy).then_some(policy.priority),
+        priority: policy.tier.is_ordered().then_some(policy.priority),
         isolates: side.isolates,
         rules: side
             .rules

@@ -8,9 +8,6 @@ use picket_policy::{Action, List, Networks, Peer, Policy, PortMatch, Rule, Tier}
 
 use super::miss::{End, Miss, selects};
 
-/// The tiers in the order in which they are judged.
-pub(super) const TIERS: [Tier; 4] = [Tier::Custom, Tier::Admin, Tier::NetworkPolicy, Tier::Baseline];
-
 /// What an end says and why.
 #[derive(Clone, Debug)]
 pub(super) struct Judged<'a> {
@@ -101,19 +98,23 @@ pub(super) fn judge<'a>(end: &End<'a>) -> Judged<'a> {
     let Some(pod) = end.pod() else {
         return without(Verdict::Allow, Reason::NotAPod);
     };
-    let own_node = end.is_own_node(pod);
-    let mut decided = None;
-    if own_node && end.direction == picket_policy::Direction::Ingress {
-        decided = Some((Verdict::Allow, Reason::LocalNode));
-    }
     let selecting: Vec<_> = selecting(end).collect();
     let isolated = selecting
         .iter()
         .any(|policy| policy.tier == Tier::NetworkPolicy && policy.side(end.direction).isolates);
+    let mut defaults = selecting
+        .iter()
+        .filter(|policy| policy.tier == Tier::ClusterDefault);
+    let by_default = !isolated && defaults.next().is_some();
+    let own_node = end.is_own_node(pod) && !by_default;
+    let mut decided = None;
+    if own_node && end.direction == picket_policy::Direction::Ingress {
+        decided = Some((Verdict::Allow, Reason::LocalNode));
+    }
     let mut tiers = Vec::new();
-    for tier in TIERS {
-        // Custom rules are about isolated pods alone.
-        if tier == Tier::Custom && !isolated {
+    for tier in Tier::ALL {
+        // Custom rules are about isolated pods alone, and the cluster default about the others.
+        if tier == Tier::Custom && !isolated || tier == Tier::ClusterDefault && !by_default {
             continue;
         }
         // What an administrator denies comes before the exemption of the own node.
@@ -183,7 +184,7 @@ fn judge_tier<'a>(
     };
     let decided = match tier {
         Tier::NetworkPolicy => union(end, &mut judged),
-        Tier::Custom | Tier::Admin | Tier::Baseline => first_match(&mut judged),
+        Tier::Custom | Tier::Admin | Tier::ClusterDefault | Tier::Baseline => first_match(&mut judged),
     };
     (judged, decided)
 }
@@ -205,20 +206,22 @@ fn judge_rule<'a>(end: &End<'a>, rule: &'a Rule) -> JudgedRule<'a> {
     }
 }
 
-/// Admin and Baseline: the first rule that matches decides, unless it passes.
+/// All but NetworkPolicy: the first rule that matches decides, unless it passes.
 fn first_match(tier: &mut JudgedTier<'_>) -> Option<(Verdict, Reason)> {
     let mut rules = tier.policies.iter_mut().flat_map(|policy| &mut policy.rules);
     let rule = rules.find(|rule| rule.matches())?;
     rule.decides = true;
+    let denied = if tier.tier == Tier::ClusterDefault {
+        Reason::ClusterDefault
+    } else {
+        Reason::DeniedByRule
+    };
     let (outcome, decided) = match rule.rule.action {
         Action::Accept => (
             Outcome::Decides(Verdict::Allow),
             Some((Verdict::Allow, Reason::AllowedByRule)),
         ),
-        Action::Deny => (
-            Outcome::Decides(Verdict::Deny),
-            Some((Verdict::Deny, Reason::DeniedByRule)),
-        ),
+        Action::Deny => (Outcome::Decides(Verdict::Deny), Some((Verdict::Deny, denied))),
         Action::Pass => (Outcome::Passes, None),
     };
     tier.outcome = outcome;

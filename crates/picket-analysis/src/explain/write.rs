@@ -178,6 +178,9 @@ fn reason(reason: Reason, direction: Direction) -> String {
         Reason::AllowedByRule => "a rule accepts".to_owned(),
         Reason::DeniedByRule => "a rule denies".to_owned(),
         Reason::NoRuleMatches => "the pod is isolated and no rule matches".to_owned(),
+        Reason::ClusterDefault => {
+            "nothing isolates the pod, and the cluster default (`--v1beta1-default`) is to deny".to_owned()
+        }
         Reason::IcmpAccepted => "ICMP is accepted by choice".to_owned(),
         Reason::UnresolvedPortName => "the destination has no port of that name".to_owned(),
         Reason::NoCommonFamily => "the ends have no address family in common".to_owned(),

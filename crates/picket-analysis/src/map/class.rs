@@ -331,24 +331,46 @@ impl<'a> Classes<'a> {
 
     /// What a pod may send to its own node.
     pub(crate) fn to_own_node(&self, from: usize, to: usize, traffics: &RefCell<Traffics>) -> Pair {
+        match (self.get(from), self.get(to)) {
+            (Some(pod), Some(node)) => self.with_own_node(pod, pod.egress, node, traffics),
+            _ => Pair::NONE,
+        }
+    }
+
+    /// What a pod may receive from its own node.
+    pub(crate) fn sent_by_own_node(&self, from: usize, to: usize, traffics: &RefCell<Traffics>) -> Pair {
+        match (self.get(from), self.get(to)) {
+            (Some(node), Some(pod)) => self.with_own_node(pod, pod.ingress, node, traffics),
+            _ => Pair::NONE,
+        }
+    }
+
+    /// Whether nothing is denied between any pod and its own node.
+    pub(crate) fn all_reach_own_nodes(&self) -> bool {
+        let mut subjects = self.program.subjects();
+        subjects.all(|(subject, _)| self.program.own_node_allow_set(subject).is_everything())
+    }
+
+    fn with_own_node(
+        &self,
+        pod: &Class,
+        subject: Option<SubjectId>,
+        node: &Class,
+        traffics: &RefCell<Traffics>,
+    ) -> Pair {
         let traffics = &mut *traffics.borrow_mut();
-        let (Some(source), Some(node)) = (self.get(from), self.get(to)) else {
-            return Pair::NONE;
-        };
-        let allowed = source
-            .egress
-            .map(|subject| lookup(&self.program.own_node_allow_set(subject), traffics));
+        let allowed = subject.map(|subject| lookup(&self.program.own_node_allow_set(subject), traffics));
         let [v4, v6] = Family::BOTH.map(|family| {
             let peers = node.identities(family);
-            if source.identities(family).is_empty() || peers.is_empty() {
+            if pod.identities(family).is_empty() || peers.is_empty() {
                 return None;
             }
-            let sent = peers.iter().map(|&peer| {
+            let each = peers.iter().map(|&peer| {
                 allowed
                     .as_ref()
                     .map_or(TrafficId::ALL, |lookup| find(lookup, peer))
             });
-            Some(sent.fold(TrafficId::ALL, |all, one| traffics.meet(all, one)))
+            Some(each.fold(TrafficId::ALL, |all, one| traffics.meet(all, one)))
         });
         Pair { v4, v6 }
     }

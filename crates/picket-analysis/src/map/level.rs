@@ -77,7 +77,9 @@ impl Map<'_> {
         }
         let mut pair = rows.to(to.place.class);
         if from.place.node.is_some() && from.place.node == to.place.on {
-            pair = pair.replaced(TrafficId::ALL);
+            pair = self
+                .classes
+                .sent_by_own_node(from.place.class, to.place.class, &self.traffics);
         } else if from.place.on.is_some() && from.place.on == to.place.node {
             pair = self
                 .classes

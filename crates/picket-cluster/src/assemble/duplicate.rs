@@ -109,7 +109,7 @@ fn either_network(one: &Networks, other: &Networks) -> Networks {
 fn narrower_side(tier: Tier, one: &Side, other: &Side) -> Side {
     let rules = match tier {
         Tier::NetworkPolicy => Vec::new(),
-        Tier::Custom | Tier::Admin | Tier::Baseline => {
+        Tier::Custom | Tier::Admin | Tier::ClusterDefault | Tier::Baseline => {
             let restrictive = one
                 .rules
                 .iter()

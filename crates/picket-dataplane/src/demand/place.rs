@@ -58,7 +58,8 @@ struct Own {
     nodes: BTreeSet<SmolStr>,
     egress: Option<u32>,
     ingress: Option<u32>,
-    own_node: Option<u32>,
+    to_own_node: Option<u32>,
+    from_own_node: Option<u32>,
 }
 
 /// What the policies see of an address. Addresses with equal ends are alike for them.
@@ -71,7 +72,8 @@ pub struct End {
     is_node: Vec<SmolStr>,
     egress: Option<u32>,
     ingress: Option<u32>,
-    own_node: Option<u32>,
+    to_own_node: Option<u32>,
+    from_own_node: Option<u32>,
 }
 
 impl End {
@@ -129,13 +131,11 @@ impl<'a> Demands<'a> {
         for own in own.values_mut() {
             for (direction, subjects) in Direction::BOTH.into_iter().zip(&own.subjects) {
                 let subjects: Vec<_> = subjects.iter().copied().collect();
-                let peers = sides.of(program, Role::Peers, &subjects);
+                let [peers, own_node] =
+                    [Role::Peers, Role::OwnNode].map(|role| sides.of(program, role, &subjects));
                 match direction {
-                    Direction::Ingress => own.ingress = peers,
-                    Direction::Egress => {
-                        own.egress = peers;
-                        own.own_node = sides.of(program, Role::OwnNode, &subjects);
-                    }
+                    Direction::Ingress => (own.ingress, own.from_own_node) = (peers, own_node),
+                    Direction::Egress => (own.egress, own.to_own_node) = (peers, own_node),
                 }
             }
         }
@@ -210,7 +210,8 @@ impl<'a> Demands<'a> {
             is_node: nodes.into_iter().flatten().cloned().collect(),
             egress: own.and_then(|own| own.egress),
             ingress: own.and_then(|own| own.ingress),
-            own_node: own.and_then(|own| own.own_node),
+            to_own_node: own.and_then(|own| own.to_own_node),
+            from_own_node: own.and_then(|own| own.from_own_node),
         }
     }
 
@@ -263,9 +264,12 @@ impl<'a> Demands<'a> {
             judged.unwrap_or_default()
         };
         match (&self.place, crossing) {
-            (Place::Node, Crossing::Send { .. }) | (Place::Pod { .. }, Crossing::Forward { .. }) => {
+            (Place::Node, Crossing::Send { .. })
+                if self.own.values().all(|own| own.from_own_node.is_none()) =>
+            {
                 take(first(sources), first(destinations));
             }
+            (Place::Pod { .. }, Crossing::Forward { .. }) => take(first(sources), first(destinations)),
             // Nothing is demanded at an address that is not the pod's own, or the same.
             (Place::Pod { .. }, Crossing::Receive { .. }) => {
                 let to = first(destinations);
@@ -275,7 +279,7 @@ impl<'a> Demands<'a> {
                 let from = first(sources);
                 (0..destinations.len()).for_each(|to| take(from, to));
             }
-            (Place::Node, Crossing::Receive { .. } | Crossing::Forward { .. }) => {
+            (Place::Node, _) => {
                 let (own, others): (Vec<_>, Vec<_>) = (0..destinations.len())
                     .partition(|&to| destinations.get(to).is_some_and(|end| end.own.is_some()));
                 let mut stranger = false;
@@ -301,9 +305,13 @@ impl<'a> Demands<'a> {
 
     fn on_the_node(&self, crossing: &Crossing, source: &End, destination: &End) -> Demand {
         match crossing {
-            // From the node itself: it always reaches its pods, and policies are not about nodes.
-            Crossing::Send { .. } => Demand::Accept,
-            Crossing::Receive { .. } => match source.own_node {
+            // From the node itself: policies are not about nodes, but for what the cluster default denies.
+            Crossing::Send { .. } => match destination.from_own_node {
+                None => Demand::Accept,
+                Some(_) if !source.is_node_of(destination) => Demand::Anything,
+                Some(side) => ruled(None, Some(self.sides.row(side, source.profile))),
+            },
+            Crossing::Receive { .. } => match source.to_own_node {
                 None => Demand::Accept,
                 Some(_) if !destination.is_node_of(source) => Demand::Anything,
                 Some(side) => ruled(Some(self.sides.row(side, destination.profile)), None),
@@ -334,18 +342,10 @@ impl<'a> Demands<'a> {
         source: &End,
         destination: &End,
     ) -> Demand {
-        let (ingress, egress, own_node) = self
-            .own
-            .values()
-            .next()
-            .map_or((None, None, None), |own| (own.ingress, own.egress, own.own_node));
         // Every address of the one pod here has the same sides and nodes.
-        let of_own_node = |end: &End| {
-            self.own
-                .values()
-                .next()
-                .is_some_and(|own| end.is_node.iter().any(|node| own.nodes.contains(node)))
-        };
+        let none = Own::default();
+        let own = self.own.values().next().unwrap_or(&none);
+        let of_own_node = |end: &End| end.is_node.iter().any(|node| own.nodes.contains(node));
         let [ingress_only_own, egress_only_own] = self.custom.own_addresses;
         match crossing {
             Crossing::Forward { .. } => Demand::Anything,
@@ -354,15 +354,17 @@ impl<'a> Demands<'a> {
             Crossing::Receive { input } if input == interface => {
                 if source.own.is_some() {
                     // What a pod sends to itself goes over `lo`.
-                    return match ingress {
+                    return match own.ingress {
                         None => Demand::Anything,
                         Some(_) => narrowed(ruled(None, Some(self.spoofed)), true),
                     };
                 }
-                if of_own_node(source) {
-                    return Demand::Accept;
-                }
-                let row = ingress.map(|side| self.sides.row(side, source.profile));
+                let side = if of_own_node(source) {
+                    own.from_own_node
+                } else {
+                    own.ingress
+                };
+                let row = side.map(|side| self.sides.row(side, source.profile));
                 narrowed(ruled(None, row), ingress_narrower)
             }
             Crossing::Send { output } if output == interface => {
@@ -370,9 +372,9 @@ impl<'a> Demands<'a> {
                     return Demand::Anything;
                 }
                 let side = if of_own_node(destination) {
-                    own_node
+                    own.to_own_node
                 } else {
-                    egress
+                    own.egress
                 };
                 let row = side.map(|side| self.sides.row(side, destination.profile));
                 narrowed(ruled(row, None), egress_narrower)
@@ -386,9 +388,9 @@ impl<'a> Demands<'a> {
         let is_own_node =
             |end: &End| here.is_some_and(|own| end.is_node.iter().any(|node| own.nodes.contains(node)));
         match (&self.place, crossing) {
-            (Place::Node, Crossing::Send { .. }) => Why::NotJudged,
-            (Place::Node, Crossing::Receive { .. }) if source.own_node.is_none() => Why::NotJudged,
-            (Place::Node, Crossing::Receive { .. }) => Why::Policies,
+            (Place::Node, Crossing::Send { .. }) if destination.from_own_node.is_none() => Why::NotJudged,
+            (Place::Node, Crossing::Receive { .. }) if source.to_own_node.is_none() => Why::NotJudged,
+            (Place::Node, Crossing::Send { .. } | Crossing::Receive { .. }) => Why::Policies,
             (Place::Node, Crossing::Forward { .. }) => match (source.own, destination.own) {
                 (None, None) => Why::NotJudged,
                 (one, other) if one == other => Why::SamePod,
@@ -401,7 +403,11 @@ impl<'a> Demands<'a> {
                 Why::NotJudged
             }
             (Place::Pod { .. }, Crossing::Receive { .. }) if source.own.is_some() => Why::Spoofed,
-            (Place::Pod { .. }, Crossing::Receive { .. }) if is_own_node(source) => Why::OwnNode,
+            (Place::Pod { .. }, Crossing::Receive { .. })
+                if is_own_node(source) && here.is_some_and(|own| own.from_own_node.is_none()) =>
+            {
+                Why::OwnNode
+            }
             (Place::Pod { .. }, _) => Why::Policies,
         }
     }

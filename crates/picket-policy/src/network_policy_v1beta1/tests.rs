@@ -1,6 +1,8 @@
 use std::sync::Arc;
 
-use crate::{List, Lowered, Manifest, Options, Severity, V1beta1, lower, namespace_isolation, read};
+use crate::{
+    ClusterDefault, List, Lowered, Manifest, Options, Severity, V1beta1, lower, namespace_isolation, read,
+};
 
 fn manifest(text: &str) -> Manifest {
     let (mut manifests, _) = read(&Arc::from("np.yaml"), text.as_bytes());
@@ -16,15 +18,18 @@ fn errors(lowered: &Lowered) -> Vec<String> {
         .collect()
 }
 
+const HEAD: &str =
+    "apiVersion: extensions/v1beta1\nkind: NetworkPolicy\nmetadata: {name: web, namespace: shop}\n";
+
+const PROPOSAL: Options = Options {
+    strict_cidr: false,
+    v1beta1: V1beta1::Proposal,
+    v1beta1_default: ClusterDefault::Allow,
+};
+
 /// A policy of the proposal with the given spec: for each rule `peers/ports` as counts, `*` for anything.
 fn check(spec: &str, expected: &str, problems: &[&str]) {
-    let head =
-        "apiVersion: extensions/v1beta1\nkind: NetworkPolicy\nmetadata: {name: web, namespace: shop}\n";
-    let options = Options {
-        v1beta1: V1beta1::Proposal,
-        ..Options::default()
-    };
-    let lowered = lower(&manifest(&format!("{head}spec: {spec}\n")), options).unwrap();
+    let lowered = lower(&manifest(&format!("{HEAD}spec: {spec}\n")), PROPOSAL).unwrap();
     assert_eq!(errors(&lowered), problems, "{spec}");
     let policy = lowered.policy.unwrap();
     assert!(!policy.ingress.isolates && !policy.egress.isolates && policy.egress.rules.is_empty());
@@ -87,6 +92,36 @@ fn what_the_proposal_does_not_have_matches_nothing() {
         "0/*",
         &["spec.policyTypes: unknown field `spec.policyTypes`"],
     );
+}
+
+#[test]
+fn what_v1_has_beyond_it_is_said_to_be_of_v1() {
+    for (spec, of_v1) in [
+        ("{podSelector: {}, egress: []}", true),
+        ("{podSelector: {}, policyTypes: [Ingress]}", true),
+        (
+            "{podSelector: {}, ingress: [{from: [{ipBlock: {cidr: 10.0.0.0/8}}]}]}",
+            true,
+        ),
+        (
+            "{podSelector: {}, ingress: [{ports: [{port: 1, endPort: 2}]}]}",
+            true,
+        ),
+        ("{podSelector: {}, ingress: [{ports: [{protocol: SCTP}]}]}", true),
+        (
+            "{podSelector: {}, ingress: [{from: [{podSelector: {}, namespaceSelector: {}}]}]}",
+            true,
+        ),
+        ("{podSelector: {}, ingres: []}", false),
+        ("{podSelector: {}, ingress: [{ports: [{protocol: ICMP}]}]}", false),
+        ("{podSelector: {}, ingress: [{from: [{}]}]}", false),
+        ("{}", false),
+    ] {
+        let lowered = lower(&manifest(&format!("{HEAD}spec: {spec}\n")), PROPOSAL).unwrap();
+        let notes = lowered.diagnostics.iter().flat_map(|found| &found.notes);
+        let said = notes.filter(|note| note.contains("`--v1beta1=v1`")).count();
+        assert_eq!(said, usize::from(of_v1), "{spec}: {:?}", lowered.diagnostics);
+    }
 }
 
 #[test]

@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 
 use picket_net::{PortRange, Prefix, Protocol};
 use picket_policy::{
-    Action, Block, List, NamespaceScope, Networks, ObjectRef, Peer, PodSelector, Policy, PortMatch, Position,
-    Requirement, Rule, Selector, Side, Tier,
+    Action, Block, ClusterDefault, List, NamespaceScope, Networks, ObjectRef, Peer, PodSelector, Policy,
+    PortMatch, Position, Requirement, Rule, Selector, Side, Tier,
 };
 use proptest::collection::vec;
 use proptest::option;
@@ -22,7 +22,8 @@ pub enum Shape {
     V1,
     /// Also rules that do not isolate, and lists that are present and empty, as older dialects have.
     ThreeValued,
-    /// Also the tiers Admin and Baseline with Accept, Deny and Pass, node peers, and port names of any protocol.
+    /// Also the tiers Admin and Baseline with Accept, Deny and Pass, node peers, port names of any protocol, and the
+    /// cluster default of the v1beta1 proposal.
     Tiered,
     /// Also custom rules of the documented nftables layout.
     Custom,
@@ -84,6 +85,9 @@ pub fn policy(shape: Shape, name: u8) -> BoxedStrategy<Policy> {
     if shape == Shape::Dialects {
         return super::dialect::policy(name);
     }
+    if shape >= Shape::Tiered && name % 10 == 7 {
+        return Just(ClusterDefault::Deny.policy().unwrap()).boxed();
+    }
     let namespace = NAMESPACES[usize::from(name) % NAMESPACES.len()];
     let tier = match name % 5 {
         0 if shape >= Shape::Custom && name % 2 == 1 => Tier::Custom,
@@ -94,11 +98,13 @@ pub fn policy(shape: Shape, name: u8) -> BoxedStrategy<Policy> {
     let object = match tier {
         Tier::NetworkPolicy => ObjectRef::new("NetworkPolicy", namespace, &format!("policy-{name}")),
         Tier::Custom => ObjectRef::new("CustomRules", "", &format!("policy-{name}")),
-        Tier::Admin | Tier::Baseline => ObjectRef::new("ClusterNetworkPolicy", "", &format!("policy-{name}")),
+        Tier::Admin | Tier::ClusterDefault | Tier::Baseline => {
+            ObjectRef::new("ClusterNetworkPolicy", "", &format!("policy-{name}"))
+        }
     };
     let scope = match tier {
         Tier::NetworkPolicy => Just(NamespaceScope::Named(namespace.into())).boxed(),
-        Tier::Custom | Tier::Admin | Tier::Baseline => {
+        Tier::Custom | Tier::Admin | Tier::ClusterDefault | Tier::Baseline => {
             selector(true).prop_map(NamespaceScope::Matching).boxed()
         }
     };
@@ -110,7 +116,9 @@ pub fn policy(shape: Shape, name: u8) -> BoxedStrategy<Policy> {
     let subject = match tier {
         Tier::NetworkPolicy => chosen.boxed(),
         Tier::Custom => everybody.boxed(),
-        Tier::Admin | Tier::Baseline => prop_oneof![2 => chosen, 1 => everybody].boxed(),
+        Tier::Admin | Tier::ClusterDefault | Tier::Baseline => {
+            prop_oneof![2 => chosen, 1 => everybody].boxed()
+        }
     };
     let (ingress, egress) = (side(shape, tier, namespace), side(shape, tier, namespace));
     (subject, 0..3u16, ingress, egress)
@@ -151,7 +159,9 @@ fn rule(shape: Shape, tier: Tier, namespace: &'static str) -> impl Strategy<Valu
     let action = match tier {
         Tier::NetworkPolicy => Just(Action::Accept).boxed(),
         Tier::Custom => select(vec![Action::Accept, Action::Deny]).boxed(),
-        Tier::Admin | Tier::Baseline => select(vec![Action::Accept, Action::Deny, Action::Pass]).boxed(),
+        Tier::Admin | Tier::ClusterDefault | Tier::Baseline => {
+            select(vec![Action::Accept, Action::Deny, Action::Pass]).boxed()
+        }
     };
     let peers = list(shape, peer(tier, namespace));
     let ports = list(shape, port(tier));
@@ -233,7 +243,7 @@ pub(super) fn port(tier: Tier) -> impl Strategy<Value = PortMatch> {
         });
     let protocols = match tier {
         Tier::NetworkPolicy => protocol().prop_map(Some).boxed(),
-        Tier::Custom | Tier::Admin | Tier::Baseline => option::of(protocol()).boxed(),
+        Tier::Custom | Tier::Admin | Tier::ClusterDefault | Tier::Baseline => option::of(protocol()).boxed(),
     };
     let named = (protocols, select(PORT_NAMES.to_vec())).prop_map(|(protocol, name)| PortMatch::Named {
         protocol,

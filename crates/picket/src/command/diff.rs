@@ -8,9 +8,9 @@ use clap::{Args, ValueEnum};
 use picket_analysis::diff::{Counts, Diff, Version, write};
 use picket_analysis::finding::Finding;
 use picket_analysis::map::By;
-use picket_source::{Loaded, Options};
+use picket_source::Loaded;
 
-use crate::arguments::{NetworkArgument, SemanticsArguments};
+use crate::arguments::{NetworkArgument, Reading, SemanticsArguments};
 use crate::git::Revisions;
 use crate::output::{self, Outcome};
 use crate::{input, report};
@@ -46,13 +46,8 @@ pub(crate) struct Arguments {
     #[arg(long, value_enum, value_name = "WHAT")]
     fail_on: Option<FailOn>,
 
-    /// Refuse CIDRs that the API server only tolerates in stored objects, such as 10.0.0.5/8 or 010.0.0.0/8
-    #[arg(long, help_heading = "Input")]
-    strict_cidr: bool,
-
-    /// A file with the addresses of domain names in policies, in the format of hosts(5)
-    #[arg(long, help_heading = "Input", value_name = "FILE")]
-    dns: Option<PathBuf>,
+    #[command(flatten)]
+    reading: Reading,
 
     #[command(flatten)]
     network: NetworkArgument,
@@ -118,12 +113,7 @@ impl FailOn {
 
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Outcome> {
     let mut sides = load(arguments)?;
-    let hosts = arguments
-        .dns
-        .as_deref()
-        .map(picket_source::read_hosts)
-        .transpose()?;
-    sides.iter_mut().for_each(|side| side.resolve(hosts.as_ref()));
+    input::resolve(&mut sides, &arguments.reading)?;
     if arguments.output != Format::Json || sides.iter().any(|side| !side.unparsable.is_empty()) {
         sides.iter().for_each(report::on_stderr);
     }
@@ -177,20 +167,21 @@ fn diagnostics(sides: &[Loaded; 2]) -> anyhow::Result<Vec<(&'static str, String)
 
 /// Reads both sides.
 fn load(arguments: &Arguments) -> anyhow::Result<[Loaded; 2]> {
-    let options = Options {
-        strict_cidr: arguments.strict_cidr,
-        ..Options::default()
-    };
+    let options = arguments.reading.options();
     if let Some(range) = &arguments.git {
         let texts = Revisions::parse(range)?.read(&arguments.paths)?;
-        return Ok(texts.map(|texts| picket_source::load_texts(&texts, options)));
+        return Ok(input::load_sides(&texts, options));
     }
     let [old, new] = arguments.paths.as_slice() else {
         bail!("name two sides to compare, `picket diff OLD NEW`, or revisions with `--git OLD..NEW`");
     };
-    let side = |path: &Path, name| {
-        picket_source::load(&[path.to_owned()], &mut std::io::stdin().lock(), options)
+    let read = |path: &Path, name| {
+        picket_source::read(&[path.to_owned()], &mut std::io::stdin().lock())
             .with_context(|| format!("the {name} side"))
     };
-    Ok([side(old, "old")?, side(new, "new")?])
+    let sides = input::load_sides(&[read(old, "old")?, read(new, "new")?], options);
+    for (side, name) in sides.iter().zip(["old", "new"]) {
+        side.not_empty().with_context(|| format!("the {name} side"))?;
+    }
+    Ok(sides)
 }

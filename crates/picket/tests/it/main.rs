@@ -18,6 +18,7 @@ mod schema;
 mod surface;
 mod test;
 mod tiers;
+mod v1beta1;
 mod verify;
 
 use std::io::Write;

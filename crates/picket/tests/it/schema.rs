@@ -216,6 +216,7 @@ fn every_reason_is_in_the_schema() {
         AllowedByRule,
         DeniedByRule,
         NoRuleMatches,
+        ClusterDefault,
         IcmpAccepted,
         UnresolvedPortName,
         NoCommonFamily,
@@ -224,7 +225,7 @@ fn every_reason_is_in_the_schema() {
     for reason in all {
         match reason {
             SamePod | NotAPod | LocalNode | NotIsolated | AllowedByRule | DeniedByRule | NoRuleMatches
-            | IcmpAccepted | UnresolvedPortName | NoCommonFamily => {}
+            | ClusterDefault | IcmpAccepted | UnresolvedPortName | NoCommonFamily => {}
         }
     }
     for name in ["eval", "batch", "explain"] {

@@ -37,11 +37,13 @@ fn explains_the_engine(end: &ExplainedEnd) -> Result<(), TestCaseError> {
         .iter()
         .filter_map(|cause| Some((cause.namespace.as_str(), cause.name.as_str(), cause.rule?)))
         .collect();
-    prop_assert_eq!(deciding(end), rules);
+    if end.reason != Reason::ClusterDefault {
+        prop_assert_eq!(deciding(end), rules);
+    }
     let outcomes: Vec<_> = end.tiers.iter().map(|tier| tier.outcome).collect();
     let decided = match end.reason {
         Reason::AllowedByRule => Some(TierOutcome::Allow),
-        Reason::DeniedByRule | Reason::NoRuleMatches => Some(TierOutcome::Deny),
+        Reason::DeniedByRule | Reason::NoRuleMatches | Reason::ClusterDefault => Some(TierOutcome::Deny),
         Reason::IcmpAccepted => Some(TierOutcome::Allow),
         _ => None,
     };
@@ -78,7 +80,11 @@ fn is_about_policies(flow: &ExplainedFlow) -> bool {
     [&flow.egress, &flow.ingress].into_iter().any(|end| {
         matches!(
             end.reason,
-            Reason::NotIsolated | Reason::AllowedByRule | Reason::DeniedByRule | Reason::NoRuleMatches
+            Reason::NotIsolated
+                | Reason::AllowedByRule
+                | Reason::DeniedByRule
+                | Reason::NoRuleMatches
+                | Reason::ClusterDefault
         )
     })
 }

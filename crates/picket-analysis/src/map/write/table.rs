@@ -16,9 +16,14 @@ pub(super) fn write(map: &Map<'_>, out: &mut impl Write) -> io::Result<()> {
         list(map, &groups, out)?;
     }
     if groups.iter().any(|group| group.kind == EndpointKind::Node) {
+        let limit = if map.classes.all_reach_own_nodes() {
+            ""
+        } else {
+            ", as far as no Admin policy and no cluster default denies it"
+        };
         writeln!(
             out,
-            "A node and the pods on it reach each other whatever is said above."
+            "A node and the pods on it reach each other whatever is said above{limit}."
         )?;
     }
     Ok(())

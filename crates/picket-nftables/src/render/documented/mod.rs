@@ -85,7 +85,7 @@ enum Plan {
     Open,
     /// A union of accepts, then a drop.
     Isolated,
-    /// A tiered policy denies part of it: this layout denies all of it. Whether connections to the pod's own node are
+    /// A tiered policy denies part of it: this layout denies all of it. Whether connections with the pod's own node are
     /// decided before that policy.
     Closed { own_node_first: bool },
 }
@@ -105,7 +105,11 @@ impl Plan {
         // The other tiers are about the cluster network, which isolation on another one is not.
         let on_cluster = isolating.clone().any(|policy| policy.is_on_cluster(view));
         let isolated = isolating.next().is_some();
-        if has(Tier::Admin, Action::Deny) {
+        if has(Tier::ClusterDefault, Action::Deny) && !on_cluster {
+            Self::Closed {
+                own_node_first: false,
+            }
+        } else if has(Tier::Admin, Action::Deny) {
             Self::Closed {
                 own_node_first: direction == Direction::Ingress,
             }
@@ -125,7 +129,8 @@ impl Plan {
             Self::Isolated | Self::Open => format!("its {direction} rules are left out"),
         };
         let matters = |policy: &&PolicyOnPod| match (policy.tier, self) {
-            (Tier::NetworkPolicy, _) | (Tier::Baseline, Self::Isolated) => false,
+            // The cluster default denies everything as it is, and isolation is final.
+            (Tier::NetworkPolicy | Tier::ClusterDefault, _) | (Tier::Baseline, Self::Isolated) => false,
             // Accepting is what happens anyway where nothing denies.
             (_, Self::Open) => false,
             _ => !policy.side(direction).rules.is_empty(),

@@ -24,6 +24,7 @@ const COUNTERS_PER_RULE: usize = 64;
 pub(super) fn chains(view: &NodeView, classes: &Classes) -> Vec<Chain> {
     let mut chains = vec![forward()];
     chains.extend(view.judges(Role::OwnNode).then(input));
+    chains.extend(view.judges(Role::FromOwnNode).then(output));
     chains.extend(sets::PRIORITIES.map(with_priority));
     chains.push(judge(view));
     chains.extend([classify_destination(), classify_source()]);
@@ -40,7 +41,8 @@ pub(super) fn idle() -> Chain {
 fn base(hook: Hook) -> Chain {
     let base = Base {
         hook,
-        priority: PRIORITY,
+        // Connection tracking looks at what the node sends at -200 of this very hook.
+        priority: PRIORITY + i32::from(hook == Hook::Output),
         policy: Policy::Accept,
     };
     Chain::base(name(hook.keyword()), base)
@@ -69,6 +71,12 @@ fn forward() -> Chain {
 /// Packets from own pods to this node itself, as far as administrators restrict them. Nobody sees their priority later.
 fn input() -> Chain {
     base(Hook::Input).with_rules(exempt().into_iter().chain(dispatch(Role::OwnNode)))
+}
+
+/// Packets from this node itself to own pods, as far as the cluster default denies them. Only those to such pods lose
+/// their priority.
+fn output() -> Chain {
+    base(Hook::Output).with_rules(exempt().into_iter().chain(dispatch(Role::FromOwnNode)))
 }
 
 /// What is never judged: replies, and what IPv6 cannot do without.
@@ -111,7 +119,7 @@ fn dispatch(role: Role) -> [Rule; 2] {
     Family::BOTH.map(|family| {
         let own_pod = match role {
             Role::Egress | Role::OwnNode => source(family),
-            Role::Ingress => destination(family),
+            Role::Ingress | Role::FromOwnNode => destination(family),
         };
         let end = End::VerdictMap {
             key: vec![own_pod],
@@ -125,7 +133,7 @@ fn dispatch(role: Role) -> [Rule; 2] {
 fn classifier(role: Role) -> &'static str {
     match role {
         Role::Egress | Role::OwnNode => "classify-destination",
-        Role::Ingress => "classify-source",
+        Role::Ingress | Role::FromOwnNode => "classify-source",
     }
 }
 
@@ -166,7 +174,13 @@ fn subject(side: &LocalSide, allows: bool) -> Chain {
         rules.extend(
             lookups(side.allowed.iter().map(|(traffic, _)| traffic))
                 .into_iter()
-                .map(|found| Rule::when([found], Verdict::Return)),
+                .map(|found| {
+                    // Of packets of the node itself no chain before remembers the priority.
+                    let reset = Statement::Set(Slot::Priority, Assigned::Constant(NOBODY));
+                    let reset = (side.role == Role::FromOwnNode).then_some(reset);
+                    let statements = std::iter::once(Statement::Match(found)).chain(reset);
+                    Rule::of(statements, End::Verdict(Verdict::Return))
+                }),
         );
     }
     rules.extend(drop(side));

@@ -73,7 +73,7 @@ fn side(
         .iter()
         .map(|&subject| match role {
             Role::Egress | Role::Ingress => program.allow_set(subject),
-            Role::OwnNode => program.own_node_allow_set(subject),
+            Role::OwnNode | Role::FromOwnNode => program.own_node_allow_set(subject),
         })
         .filter(|allowed| !allowed.is_everything())
         .map(|allowed| allowed.entries().to_vec())

@@ -29,16 +29,18 @@ pub(super) enum Role {
     Ingress,
     /// Packets from the subject to its own node.
     OwnNode,
+    /// Packets to the subject from its own node.
+    FromOwnNode,
 }
 
 impl Role {
-    pub(super) const ALL: [Self; 3] = [Self::Egress, Self::Ingress, Self::OwnNode];
+    pub(super) const ALL: [Self; 4] = [Self::Egress, Self::Ingress, Self::OwnNode, Self::FromOwnNode];
 
     /// The direction of the policies that decide.
     pub(super) fn direction(self) -> Direction {
         match self {
             Self::Egress | Self::OwnNode => Direction::Egress,
-            Self::Ingress => Direction::Ingress,
+            Self::Ingress | Self::FromOwnNode => Direction::Ingress,
         }
     }
 }
@@ -49,6 +51,7 @@ impl fmt::Display for Role {
             Self::Egress => "egress",
             Self::Ingress => "ingress",
             Self::OwnNode => "own-node",
+            Self::FromOwnNode => "from-own-node",
         })
     }
 }

@@ -120,7 +120,7 @@ impl<'m, 'e> Pairs<'m, 'e> {
         }
     }
 
-    /// One of them: to a pod from its node everything may pass, to the node what admin policies leave.
+    /// One of them: only what the pod says counts.
     fn take_own(
         &mut self,
         map: &Map<'_>,
@@ -136,14 +136,14 @@ impl<'m, 'e> Pairs<'m, 'e> {
             return;
         }
         let pair = if from_node {
-            let (families, _) = map.classes.ends(source, destination, &map.traffics);
-            families.replaced(TrafficId::ALL)
+            map.classes.sent_by_own_node(source, destination, &map.traffics)
         } else {
             map.classes.to_own_node(source, destination, &map.traffics)
         };
         let all = pair.replaced(TrafficId::ALL);
-        let egress = self.own_saying(Direction::Egress, (from, to), pair);
-        let ingress = self.own_saying(Direction::Ingress, (from, to), all);
+        let (sent, received) = if from_node { (all, pair) } else { (pair, all) };
+        let egress = self.own_saying(Direction::Egress, (from, to), sent);
+        let ingress = self.own_saying(Direction::Ingress, (from, to), received);
         let number = |class: usize| self.numbers.get(class).copied().unwrap_or_default();
         let (source, destination) = (number(source), number(destination));
         let cell = self.cells.number((pair.v4, pair.v6));

@@ -8,6 +8,7 @@ const REASONS = {
   "allowed-by-rule": "a rule allows it",
   "denied-by-rule": "a rule denies it",
   "no-rule-matches": "policies isolate it, and none of their rules allows this",
+  "cluster-default": "nothing isolates the pod, and the cluster default is to deny",
   "icmp-accepted": "the cluster lets all of it pass",
   "unresolved-port-name": "the destination has no port of that name",
   "no-common-family": "the two have no address family in common",
