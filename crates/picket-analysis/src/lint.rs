@@ -19,6 +19,7 @@ mod silence;
 mod table;
 mod text;
 mod types;
+mod v1beta1;
 
 #[cfg(test)]
 mod tests;
@@ -27,7 +28,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use picket_cluster::Snapshot;
-use picket_policy::{Code, Diagnostic, Direction, Fix, Networks, ObjectRef, Policy, Rule, Severity, Tier};
+use picket_policy::{
+    Code, Diagnostic, Direction, Fix, Networks, ObjectRef, Policy, Rule, Severity, Tier, V1beta1,
+};
 use smol_str::SmolStr;
 
 use cluster::Cluster;
@@ -42,6 +45,8 @@ pub use table::{ALL, LINTS, Lint};
 pub struct Input<'a> {
     /// What exists.
     pub snapshot: &'a Snapshot,
+    /// How NetworkPolicy of extensions/v1beta1 was read.
+    pub v1beta1: V1beta1,
     /// The text of each file, which policies have their places in.
     pub sources: &'a BTreeMap<Arc<str>, Arc<str>>,
     /// Policies that validation found errors in. They are left alone: what they mean is not what was written.
@@ -102,6 +107,7 @@ fn on_one_network(input: &Input<'_>, snapshot: &Snapshot, texts: &Texts<'_>) -> 
         named_port::check(&about, &mut found);
         shadow::check(&about, &mut found);
         open::check(&about, &mut found);
+        v1beta1::check(&about, input.v1beta1, &mut found);
     }
     priority::check(&context, &mut found);
     redundant::check(&context, &mut found);
@@ -123,7 +129,11 @@ impl<'a> Context<'a> {
     fn new(input: &Input<'a>, snapshot: &'a Snapshot, texts: &'a Texts<'a>) -> Self {
         let policies = snapshot.policies.values();
         let policies = policies.filter(|policy| policy.networks == Networks::Cluster);
+        // The isolation of a namespace and the cluster default are no policies that anybody wrote.
+        let written =
+            |policy: &&Arc<Policy>| policy.object.kind != "Namespace" && policy.tier != Tier::ClusterDefault;
         let policies: Vec<_> = policies
+            .filter(written)
             .filter(|policy| !input.broken.contains(&policy.object))
             .collect();
         let mut by_namespace: BTreeMap<_, Vec<_>> = BTreeMap::new();

@@ -29,6 +29,7 @@ pub(super) struct Cluster<'a> {
     matching: RefCell<FxHashMap<PodSelector, Rc<[usize]>>>,
     pod_keys: BTreeSet<&'a SmolStr>,
     namespace_keys: BTreeSet<SmolStr>,
+    isolated: BTreeSet<&'a SmolStr>,
 }
 
 impl<'a> Cluster<'a> {
@@ -54,7 +55,18 @@ impl<'a> Cluster<'a> {
             matching: RefCell::default(),
             pod_keys: BTreeSet::new(),
             namespace_keys: BTreeSet::new(),
+            isolated: BTreeSet::new(),
         };
+        let isolating = snapshot
+            .policies
+            .values()
+            .filter(|policy| policy.ingress.isolates);
+        cluster.isolated = isolating
+            .map(|policy| match policy.object.kind.as_str() {
+                "Namespace" => &policy.object.name,
+                _ => &policy.object.namespace,
+            })
+            .collect();
         for (at, group) in cluster.groups.iter().enumerate() {
             cluster.by_namespace.entry(group.namespace).or_default().push(at);
             for label in group.labels.iter() {
@@ -71,6 +83,11 @@ impl<'a> Cluster<'a> {
     /// Whether there is no running pod: then nothing can be said about what selectors mean.
     pub(super) fn is_empty(&self) -> bool {
         self.groups.is_empty()
+    }
+
+    /// Whether something isolates ingress to pods of a namespace: the namespace itself, or any policy there.
+    pub(super) fn is_isolated(&self, namespace: &SmolStr) -> bool {
+        self.isolated.contains(namespace)
     }
 
     /// The group of this number.

@@ -48,6 +48,9 @@ picket_policy::codes! {
     NAMED_PORT "L015" "A port name that stands for several ports"
         "Each pod says itself which number a port name stands for. Pods that are selected by one label use several, so that the rule opens another port on some of them. That may be meant, as during a migration."
 
+    V1BETA1 "L016" "A policy of extensions/v1beta1 that means something else as v1"
+        "NetworkPolicy of `extensions/v1beta1` has two meanings. As it was proposed, only a namespace isolates, by the annotation `net.beta.kubernetes.io/network-policy`: a policy in one that does not, or without rules, has no effect, where it denies ingress as v1. A list `from` or `ports` that is there and empty matches nothing as proposed, and anything as v1. Found by reading the policy both ways. Fields that only v1 has are errors where it is read as proposed."
+
     LABEL_KEY "L017" "The key of a label that nothing has"
         "No pod, or no namespace, has a label with this key, but some have one that is spelled nearly the same. A selector that requires it matches nothing; one that excludes it excludes nothing."
 
@@ -78,5 +81,5 @@ macro_rules! lints {
 
 /// Every lint, ascending.
 pub const LINTS: &[Lint] = lints! {
-    "L001" "L002" "L003" "L004" "L005" "L006" "L007" "L008" "L009" "L010" "L011" "L012" "L013" "L014" "L015" "L017" "L018"
+    "L001" "L002" "L003" "L004" "L005" "L006" "L007" "L008" "L009" "L010" "L011" "L012" "L013" "L014" "L015" "L016" "L017" "L018"
 };

@@ -143,6 +143,11 @@ impl Place {
         self.node.as_ref()
     }
 
+    /// The object that the field is of; `None` when its text is not at hand.
+    pub(super) fn manifest(&self) -> Option<&Manifest> {
+        self.manifest.as_deref()
+    }
+
     /// Whether the text of the object is at hand.
     pub(super) fn is_known(&self) -> bool {
         self.manifest.is_some()

@@ -167,6 +167,7 @@ fn lints(arguments: &Arguments, loaded: &Loaded) -> Vec<Diagnostic> {
     let broken: BTreeSet<_> = errors.filter_map(|found| found.object.clone()).collect();
     lint::check(&lint::Input {
         snapshot: &loaded.snapshot,
+        v1beta1: loaded.v1beta1,
         sources: &loaded.sources,
         broken: &broken,
         ignored: &arguments.ignore.iter().copied().collect(),

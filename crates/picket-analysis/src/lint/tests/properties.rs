@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use picket_cluster::{Semantics, Snapshot};
 use picket_engine::{Engine, equivalent};
-use picket_policy::{Direction, Networks, Policy, Requirement, Tier};
+use picket_policy::{Direction, Networks, Policy, Requirement, Tier, V1beta1};
 use picket_testing::generate::{Shape, snapshot};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
@@ -46,6 +46,7 @@ fn with_copies(mut snapshot: Snapshot, choices: &[u8]) -> Snapshot {
 fn without_superfluous(snapshot: &Snapshot) -> (Snapshot, [usize; 2]) {
     let found = check(&Input {
         snapshot,
+        v1beta1: V1beta1::V1,
         sources: &BTreeMap::new(),
         broken: &BTreeSet::new(),
         ignored: &BTreeSet::new(),
@@ -92,7 +93,7 @@ fn same(one: &Snapshot, other: &Snapshot, semantics: &Semantics) -> bool {
 fn what_is_superfluous_can_go_and_no_verdict_changes() {
     let rng = TestRng::deterministic_rng(RngAlgorithm::ChaCha);
     let config = Config {
-        cases: 96,
+        cases: 128,
         failure_persistence: None,
         ..Config::default()
     };
