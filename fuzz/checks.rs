@@ -4,11 +4,15 @@
 #[path = "damage.rs"]
 pub(crate) mod damage;
 
+use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use picket_net::Prefix;
-use picket_policy::{Action, Diagnostic, List, Options, Policy, Severity, Tier, lower, read};
+use picket_net::{Prefix, Protocol};
+use picket_policy::{
+    Action, Diagnostic, DomainName, Hosts, List, Manifest, Options, Policy, PortMatch, Severity, Side, Tier,
+    V1beta1, lower, namespace_isolation, read,
+};
 
 /// Files are read without panic, every place lies in the file, and what is left out is reported. No document takes
 /// the one after it along.
@@ -41,29 +45,90 @@ pub(crate) fn document(bytes: &[u8]) {
 pub(crate) fn network_policy(bytes: &[u8]) {
     let (manifests, _) = read(&Arc::from("fuzz.yaml"), bytes);
     for manifest in &manifests {
-        for strict_cidr in [false, true] {
-            let Some(lowered) = lower(
-                manifest,
-                Options {
-                    strict_cidr,
-                    ..Options::default()
-                },
-            ) else {
+        for options in every_option() {
+            let Some(lowered) = lower(manifest, options) else {
                 continue;
             };
             check_places(&lowered.diagnostics, bytes);
             match &lowered.policy {
-                Some(policy) => check_policy(policy),
+                Some(policy) => check_policy(policy, manifest, options),
                 None => assert!(lowered.diagnostics.iter().any(|d| d.severity == Severity::Error)),
             }
         }
+        isolation(manifest, bytes);
     }
     if let Ok(text) = std::str::from_utf8(bytes) {
         if !text.contains('\r') {
             assert_eq!(policies(&text.replace('\n', "\r\n")), policies(text));
         }
-        damage::never_widens(text);
+        for v1beta1 in [V1beta1::V1, V1beta1::Proposal] {
+            damage::never_widens(
+                text,
+                Options {
+                    v1beta1,
+                    ..Options::default()
+                },
+            );
+        }
     }
+}
+
+fn every_option() -> impl Iterator<Item = Options> {
+    let versions = [V1beta1::V1, V1beta1::Proposal].into_iter();
+    versions.flat_map(|v1beta1| [false, true].map(|strict_cidr| Options { strict_cidr, v1beta1 }))
+}
+
+/// What a namespace says about its isolation isolates ingress, or nothing; what cannot be read isolates.
+fn isolation(manifest: &Manifest, bytes: &[u8]) {
+    let Some(lowered) = namespace_isolation(manifest) else {
+        return;
+    };
+    check_places(&lowered.diagnostics, bytes);
+    if let Some(policy) = lowered.policy {
+        assert_eq!(policy.object.kind, "Namespace");
+        assert!(policy.ingress.isolates && !policy.egress.isolates);
+        assert!(policy.ingress.rules.is_empty() && policy.egress.rules.is_empty());
+    } else {
+        let metadata = manifest.root().get("metadata");
+        let name = metadata
+            .and_then(|metadata| metadata.get("name"))
+            .and_then(|name| name.as_str());
+        let is_named = name.is_some_and(|name| !name.is_empty()) && !manifest.is_broken();
+        assert!(lowered.diagnostics.is_empty() || !is_named, "{lowered:?}");
+    }
+}
+
+/// A file in the format of hosts is read line by line as all at once, and its ends of lines make no difference.
+pub(crate) fn hosts(bytes: &[u8]) {
+    let read = |bytes: &[u8]| Hosts::read(&Arc::from("hosts"), bytes);
+    let (hosts, diagnostics) = read(bytes);
+    check_places(&diagnostics, bytes);
+    let Ok(text) = std::str::from_utf8(bytes) else {
+        return;
+    };
+    if text.contains(['\0', '\r', '\u{feff}']) {
+        return;
+    }
+    let lines: Vec<_> = text
+        .split_inclusive('\n')
+        .map(|line| read(line.as_bytes()))
+        .collect();
+    assert_eq!(
+        lines.iter().map(|(_, found)| found.len()).sum::<usize>(),
+        diagnostics.len()
+    );
+    let domains = text.split_whitespace().filter_map(DomainName::parse);
+    let below = text
+        .split_whitespace()
+        .filter_map(|name| DomainName::parse(&format!("*.{name}")));
+    for domain in domains.chain(below) {
+        let each: BTreeSet<_> = lines
+            .iter()
+            .flat_map(|(hosts, _)| hosts.addresses(&domain))
+            .collect();
+        assert_eq!(hosts.addresses(&domain), each, "{domain}");
+    }
+    assert_eq!(read(text.replace('\n', "\r\n").as_bytes()).0, hosts);
 }
 
 /// The policies of a file, without the names: those that picket makes up depend on the text.
@@ -131,11 +196,17 @@ fn check_places(diagnostics: &[Diagnostic], bytes: &[u8]) {
     }
 }
 
-fn check_policy(policy: &Policy) {
+fn check_policy(policy: &Policy, manifest: &Manifest, options: Options) {
     if policy.tier != Tier::NetworkPolicy {
         return check_tiered(policy);
     }
     assert_eq!(policy.priority, 0);
+    if manifest.api_version() == "extensions/v1beta1" && options.v1beta1 == V1beta1::Proposal {
+        return check_proposed(policy);
+    }
+    let networks = policy.networks.attached();
+    assert!(networks.is_sorted_by(|one, other| one < other));
+    assert!(networks.is_empty() || manifest.kind() == "MultiNetworkPolicy");
     assert!(
         policy.ingress.isolates || policy.egress.isolates,
         "a policy isolates something"
@@ -149,6 +220,18 @@ fn check_policy(policy: &Policy) {
                 !matches!(&rule.ports, List::Items(ports) if ports.is_empty()),
                 "v1 has no empty list of ports"
             );
+        }
+    }
+}
+
+/// It isolates nothing, and has rules about connections to its pods over TCP and UDP alone.
+fn check_proposed(policy: &Policy) {
+    assert!(!policy.ingress.isolates && policy.egress == Side::default());
+    for (rule, index) in policy.ingress.rules.iter().zip(0..) {
+        assert_eq!((rule.index, rule.action), (index, Action::Accept));
+        if let List::Items(ports) = &rule.ports {
+            let sctp = [PortMatch::Protocol(Protocol::SCTP)];
+            assert!(ports.iter().all(|port| !sctp.contains(port)));
         }
     }
 }

@@ -1,6 +1,8 @@
 //! What must hold for every input of the parsers above picket-policy, and of everything that is made from files.
 //! Shared by the fuzz targets and by `crates/picket/tests/fuzz_corpus.rs`, which replays their corpora.
 
+use std::collections::BTreeSet;
+
 use picket_analysis::assertion;
 use picket_analysis::eval::{Evaluator, batch};
 use picket_analysis::map::{By, Map, write};
@@ -8,13 +10,16 @@ use picket_cluster::{Semantics, Snapshot};
 use picket_dataplane::demand::Demands;
 use picket_engine::Engine;
 use picket_lab::parse_expectations;
-use picket_nftables::model::Table;
+use picket_net::Family;
+use picket_nftables::custom::CustomRules;
+use picket_nftables::model::{Chain, Draft, Name, Table};
 use picket_nftables::render::indexed;
 use picket_nftables::verify::verify;
 use picket_nftables::{parse, print};
+use picket_policy::{Direction, Source};
 use picket_source::{Text, load_texts};
 use picket_testing::flows::representative_flows;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 /// How many packets of one input are judged: more than small inputs have, and little enough to be quick.
 const MAX_FLOWS: usize = 1_000;
@@ -194,4 +199,102 @@ pub(crate) fn expectations(bytes: &[u8]) {
         .map(|expectation| (expectation.line, expectation.text))
         .collect();
     assert_eq!(whole, one_by_one);
+}
+
+/// A file of custom rules is refused line by line as all at once. Rules that are read make a table that nft can be given,
+/// and that is read back as it was.
+pub(crate) fn custom_rules(bytes: &[u8]) {
+    let Ok(source) = Source::decode(&"rules".into(), bytes) else {
+        return;
+    };
+    let lines = source.text().lines().map(str::trim);
+    let lines: Vec<_> = lines
+        .filter(|line| !line.is_empty() && !line.starts_with('#'))
+        .collect();
+    for (direction, family) in Direction::BOTH
+        .into_iter()
+        .flat_map(|one| Family::BOTH.map(|other| (one, other)))
+    {
+        let read = |source: &Source| CustomRules::read(source, direction, family);
+        let refused = lines.iter().filter(|line| {
+            let alone = Source::decode(&"rule".into(), line.as_bytes());
+            alone.is_ok_and(|alone| read(&alone).is_err())
+        });
+        match (read(&source), refused.count()) {
+            (Ok(file), 0) => {
+                assert_eq!(file.rules.len(), lines.len());
+                can_be_loaded(&file);
+            }
+            (Ok(_), count) => panic!("{count} lines are no rules by themselves"),
+            (Err(problems), count) => {
+                assert!(
+                    problems.len() == count || lines.len() > usize::from(u16::MAX),
+                    "{problems:?}"
+                );
+            }
+        }
+    }
+}
+
+fn can_be_loaded(file: &CustomRules) {
+    let mut draft = Draft::new(Name::new("t").expect("a name"));
+    draft.counters = file.counters().collect();
+    draft.chains = vec![Chain::regular(Name::new("c").expect("a name")).with_rules(file.rendered())];
+    let table = draft.check().expect("a table that nft takes");
+    let again = parse::listing(&print::text(&table), "t").expect("what picket prints can be read");
+    assert_eq!(again.table.as_ref(), Some(&table));
+}
+
+/// Annotations that say on which networks pods and policies are: in each place the text is read without panic, each
+/// interface has a name and addresses of its own, and on every network engine and reference judge alike.
+pub(crate) fn networks(bytes: &[u8]) {
+    let Ok(annotation) = std::str::from_utf8(bytes) else {
+        return;
+    };
+    let object = |kind: &str, version: &str, name: &str, key: &str, spec: Value| {
+        let annotations = json!({format!("k8s.v1.cni.cncf.io/{key}"): annotation});
+        let metadata = json!({"name": name, "namespace": "shop", "annotations": annotations});
+        json!({"apiVersion": version, "kind": kind, "metadata": metadata, "spec": spec})
+    };
+    let peers = json!({"podSelector": {}, "ingress": [{"from": [{"podSelector": {}}]}]});
+    let objects = json!([
+        object("Pod", "v1", "status", "network-status", json!({})),
+        object("Pod", "v1", "statuses", "networks-status", json!({})),
+        object("Pod", "v1", "asked", "networks", json!({})),
+        object(
+            "MultiNetworkPolicy",
+            "k8s.cni.cncf.io/v1beta2",
+            "policy",
+            "policy-for",
+            peers
+        ),
+    ]);
+    let load = || {
+        let list = json!({"apiVersion": "v1", "kind": "List", "items": objects});
+        let text = Text {
+            name: "fuzz.json".into(),
+            bytes: list.to_string().into_bytes(),
+        };
+        load_texts(&[text], picket_policy::Options::default())
+    };
+    let (loaded, again) = (load(), load());
+    assert_eq!(
+        (&loaded.snapshot, &loaded.diagnostics),
+        (&again.snapshot, &again.diagnostics)
+    );
+    for pod in loaded.snapshot.pods.values() {
+        let names: BTreeSet<_> = pod.attachments.iter().map(|own| &own.interface).collect();
+        assert_eq!(
+            names.len(),
+            pod.attachments.len(),
+            "interfaces have names of their own"
+        );
+        assert!(pod.attachments.iter().all(|own| !own.addresses.is_empty()));
+    }
+    for network in loaded.snapshot.known_networks() {
+        let seen = loaded.snapshot.on(&network);
+        let addresses = || seen.pods.values().flat_map(|pod| pod.addresses.iter());
+        assert_eq!(addresses().collect::<BTreeSet<_>>().len(), addresses().count());
+        judged_alike(&seen, &Engine::compile(&seen, Semantics::default()));
+    }
 }

@@ -39,3 +39,8 @@ fn policies() {
 fn prefixes() {
     replay("prefix", checks::prefix);
 }
+
+#[test]
+fn files_of_hosts() {
+    replay("hosts", checks::hosts);
+}

@@ -130,6 +130,7 @@ proptest! {
         checks::document(&bytes);
         checks::network_policy(&bytes);
         checks::prefix(&bytes);
+        checks::hosts(&bytes);
     }
 
     #[test]

@@ -3,84 +3,30 @@
 #![expect(
     clippy::unwrap_used,
     clippy::expect_used,
-    clippy::panic,
     clippy::indexing_slicing,
     reason = "test support reads what it has made itself"
 )]
 
 mod corruption;
+#[path = "../../../fuzz/damage.rs"]
+#[allow(dead_code, reason = "what damages texts is for the fuzz targets")]
+mod damage;
 
 use std::sync::Arc;
 
-use picket_policy::{
-    Action, Direction, List, NamespaceScope, Options, Policy, Rule, Selector, Tier, lower, read,
-};
+use picket_policy::{Options, Policy, lower, read};
 use proptest::prelude::*;
 use proptest::sample::Index;
 use proptest::test_runner::FileFailurePersistence;
 use serde_json::{Value, json};
 
 use corruption::{Corruption, Printer, hoist, places};
+use damage::is_narrower;
 
 fn lowered(text: &str) -> Option<Option<Policy>> {
     let (manifests, _) = read(&Arc::from("a.yaml"), text.as_bytes());
     let lowered = lower(manifests.first()?, Options::default())?;
     Some(lowered.policy)
-}
-
-/// Whether one selector matches everything that another matches, as far as requirements show it.
-fn is_wider(wide: &Selector, narrow: &Selector) -> bool {
-    wide.requirements()
-        .iter()
-        .all(|requirement| narrow.requirements().contains(requirement))
-}
-
-fn namespaces(policy: &Policy) -> &Selector {
-    match &policy.subject.namespaces {
-        NamespaceScope::Matching(selector) => selector,
-        NamespaceScope::Named(name) => panic!("{name} is a namespace of a cluster-scoped policy"),
-    }
-}
-
-fn place(policy: &Policy) -> (Tier, u16, &Selector, &Selector) {
-    let subject = &policy.subject.pods;
-    (policy.tier, policy.priority, namespaces(policy), subject)
-}
-
-/// Whether a rule denies everything.
-fn denies_all(rule: &Rule) -> bool {
-    rule.action == Action::Deny && rule.peers == List::Absent && rule.ports == List::Absent
-}
-
-/// Whether a broken policy comes no later than the sound one, for at least the pods that it selects, and each of its
-/// rules denies what it denied, accepts no more, and passes only what it passed, in its own place.
-fn is_narrower(broken: &Policy, sound: &Policy) -> bool {
-    let (tier, priority, among, pods) = place(broken);
-    let (first_tier, first_priority, first_among, first_pods) = place(sound);
-    let in_place = place(broken) == place(sound);
-    let placed = tier <= first_tier && priority <= first_priority;
-    let selected = is_wider(among, first_among) && is_wider(pods, first_pods);
-    placed
-        && selected
-        && Direction::BOTH.into_iter().all(|direction| {
-            let broken = &broken.side(direction).rules;
-            let sound = &sound.side(direction).rules;
-            if broken.len() == 1 && broken.iter().all(denies_all) {
-                return true;
-            }
-            broken.len() == sound.len()
-                && broken.iter().zip(sound).all(|(broken, sound)| {
-                    let nobody = broken.peers == List::Items(Vec::new());
-                    let unchanged = (&broken.peers, &broken.ports) == (&sound.peers, &sound.ports);
-                    match (broken.action, sound.action) {
-                        (Action::Accept, Action::Accept) => nobody || (unchanged && in_place),
-                        (Action::Pass, Action::Pass) => unchanged && in_place,
-                        (Action::Deny, Action::Deny | Action::Pass) => unchanged || denies_all(broken),
-                        (Action::Deny, Action::Accept) => denies_all(broken),
-                        _ => false,
-                    }
-                })
-        })
 }
 
 /// A policy that is sound, with every field that there is.

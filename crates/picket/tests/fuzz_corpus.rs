@@ -58,3 +58,13 @@ fn assertions() {
 fn expectations() {
     replay("expectations", checks::expectations);
 }
+
+#[test]
+fn custom_rules() {
+    replay("custom_rules", checks::custom_rules);
+}
+
+#[test]
+fn networks() {
+    replay("networks", checks::networks);
+}
