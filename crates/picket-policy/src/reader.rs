@@ -7,7 +7,7 @@ mod suggestion;
 use std::ops::Range;
 
 use crate::document::{Manifest, Source, Value};
-use crate::{Code, Diagnostic, Edit, Fix, ObjectRef, Severity, code};
+use crate::{Code, Diagnostic, Fix, ObjectRef, Severity, code};
 
 pub use cursor::{Cursor, Fields, UnknownField};
 pub use path::Path;
@@ -145,15 +145,11 @@ impl<'a> Reader<'a> {
 
     /// Adds to the last diagnostic that one of `candidates` may be meant by `text`, which stands at a value.
     pub fn suggest(&mut self, at: &Cursor<'_>, text: &str, candidates: &[&'static str]) {
-        let span = self.source.span(at.node().range.clone());
         let meant = suggestion::nearest(text, candidates.iter().copied());
         if let (Some(meant), Some(diagnostic)) = (meant, self.diagnostics.last_mut()) {
             diagnostic.fixes.push(Fix {
                 title: format!("did you mean `{meant}`?"),
-                edits: vec![Edit {
-                    span,
-                    replacement: meant.to_owned(),
-                }],
+                edits: vec![self.source.rewrite(at.node().range.clone(), meant)],
             });
         }
     }

@@ -9,7 +9,7 @@
 
 mod corruption;
 #[path = "../../../fuzz/damage.rs"]
-#[allow(dead_code, reason = "what damages texts is for the fuzz targets")]
+#[expect(dead_code, reason = "what damages texts is for the fuzz targets")]
 mod damage;
 
 use std::sync::Arc;

@@ -36,7 +36,8 @@ pub(super) fn insert(
             title: format!("write `{name}`, or leave the label out"),
             edits: vec![Edit {
                 span: label.span.clone(),
-                replacement: name.to_string(),
+                // Quoted, it is a text in YAML and in JSON, whatever it looks like.
+                replacement: format!("\"{name}\""),
             }],
         });
         diagnostics.push(diagnostic);

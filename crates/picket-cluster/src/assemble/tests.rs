@@ -367,7 +367,7 @@ fn namespaces_are_implied_and_say_their_own_name() {
     let (implied, x, y) = ("implied".into(), "x".into(), "y".into());
     assert_eq!(names, [(Some(&implied), 1), (Some(&x), 2), (Some(&y), 2)]);
     assert_eq!(found(&diagnostics), [(codes::NAME_LABEL.0, Severity::Warning)]);
-    assert_eq!(diagnostics[0].fixes[0].edits[0].replacement, "x");
+    assert_eq!(diagnostics[0].fixes[0].edits[0].replacement, "\"x\"");
 }
 
 fn policy(line: u32, pods: &[(&str, &str)], isolates: Option<Direction>, rules: usize) -> Policy {

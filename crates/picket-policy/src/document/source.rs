@@ -4,7 +4,7 @@ use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
 
-use crate::{Code, Diagnostic, Position, Severity, Span, code};
+use crate::{Code, Diagnostic, Edit, Position, Severity, Span, code};
 
 /// The text of one file. Clones share it.
 #[derive(Clone, Debug)]
@@ -110,6 +110,21 @@ impl Source {
     /// The text of a range; empty when the range does not lie on character boundaries.
     pub fn slice(&self, range: Range<usize>) -> &str {
         self.0.text.get(range).unwrap_or_default()
+    }
+
+    /// Writes `text`, which needs no escapes, for the scalar at a range: in the quotes that it has, or in some where YAML
+    /// would not take it without.
+    pub fn rewrite(&self, range: Range<usize>, text: &str) -> Edit {
+        let quote = match self.slice(range.clone()).chars().next() {
+            Some('"') => "\"",
+            Some('\'') => "'",
+            _ if text.starts_with(':') => "\"",
+            _ => "",
+        };
+        Edit {
+            span: self.span(range),
+            replacement: format!("{quote}{text}{quote}"),
+        }
     }
 
     /// The place that a range of bytes takes up.

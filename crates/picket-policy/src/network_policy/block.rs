@@ -86,15 +86,12 @@ fn prefix(at: &Cursor<'_>, options: Options, reader: &mut Reader<'_>) -> Result<
     }
     let warnings = warnings(text, &prefix, &notes);
     for message in warnings {
-        let span = reader.source().span(at.node().range.clone());
-        let replacement = prefix.to_string();
+        let edit = reader
+            .source()
+            .rewrite(at.node().range.clone(), &prefix.to_string());
         // Bits beyond the length may mean one address as well as the whole prefix: a person has to decide.
         let certain = !notes.contains(&PrefixNote::HostBits);
-        let edits: &[Edit] = if certain {
-            &[Edit { span, replacement }]
-        } else {
-            &[]
-        };
+        let edits: &[Edit] = if certain { &[edit] } else { &[] };
         let diagnostic = reader.report(code::SLOPPY_CIDR, Severity::Warning, at, message);
         diagnostic.notes.push(format!("it is read as `{prefix}`"));
         diagnostic.fixes.push(write(&prefix, edits));

@@ -107,12 +107,12 @@ fn bad_name(at: &Cursor<'_>, text: &str, problem: &str, reader: &mut Reader<'_>)
     let span = reader.source().span(at.node().range.clone());
     let message = format!("Invalid value: {text:?}: {problem}");
     let diagnostic = reader.report(code::PORT, crate::Severity::Error, at, message);
-    if text.parse::<u16>().is_ok_and(|number| number > 0) {
+    if let Some(number) = text.parse::<u16>().ok().filter(|number| *number > 0) {
         diagnostic.fixes.push(Fix {
-            title: format!("write the number without quotes: `{text}`"),
+            title: format!("write the number without quotes: `{number}`"),
             edits: vec![Edit {
                 span,
-                replacement: text.to_owned(),
+                replacement: number.to_string(),
             }],
         });
     }

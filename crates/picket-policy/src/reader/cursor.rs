@@ -136,8 +136,8 @@ impl<'a> Cursor<'a> {
             Value::Boolean(_) | Value::Integer(_) | Value::Float(_) if expected == "a string" => {
                 Some(format!("\"{written}\""))
             }
-            Value::String(text) if expected == "an integer" && text.parse::<i64>().is_ok() => {
-                Some(text.to_string())
+            Value::String(text) if expected == "an integer" => {
+                text.parse::<i64>().ok().map(|number| number.to_string())
             }
             Value::String(text) if expected == "a boolean" && ["true", "false"].contains(&text.as_str()) => {
                 Some(text.to_string())
@@ -217,7 +217,8 @@ impl<'a> Fields<'a> {
             let name = &entry.key;
             let suggestion = nearest(name, absent.iter().copied());
             let path = self.at.path.field(name);
-            let span = reader.source().span(entry.key_range.clone());
+            let edit =
+                suggestion.map(|meant| (meant, reader.source().rewrite(entry.key_range.clone(), meant)));
             let diagnostic = reader.report_at(
                 code::UNKNOWN_FIELD,
                 Severity::Error,
@@ -225,12 +226,9 @@ impl<'a> Fields<'a> {
                 entry.key_range.clone(),
                 format!("unknown field `{path}`"),
             );
-            diagnostic.fixes.extend(suggestion.map(|meant| Fix {
+            diagnostic.fixes.extend(edit.map(|(meant, edit)| Fix {
                 title: format!("did you mean `{meant}`?"),
-                edits: vec![Edit {
-                    span,
-                    replacement: meant.to_owned(),
-                }],
+                edits: vec![edit],
             }));
             found.push(UnknownField {
                 name: name.clone(),

@@ -1,5 +1,13 @@
 //! `picket check --fix`.
 
+use std::ops::Range;
+
+use picket_cluster::Snapshot;
+use picket_testing::generate::{Shape, snapshot};
+use picket_testing::manifest::{self, Style};
+use proptest::strategy::{Strategy, ValueTree};
+use proptest::test_runner::TestRunner;
+
 use crate::{Manifests, run};
 
 const BROKEN: &str = "# Who may talk to the database.
@@ -169,4 +177,83 @@ fn permissions_and_links_stay() {
         0o640
     );
     assert!(manifests.path().join("link.yaml").is_symlink());
+}
+
+/// Fields and values, and slips of which nobody can doubt what was meant.
+const SLIPS: [(&str, &str); 24] = [
+    ("podSelector", "podSelecter"),
+    ("namespaceSelector", "namespaceSelecter"),
+    ("matchLabels", "matchLables"),
+    ("matchExpressions", "matchExpresions"),
+    ("operator", "operater"),
+    ("values", "valeus"),
+    ("policyTypes", "policytypes"),
+    ("ingress", "ingres"),
+    ("egress", "egres"),
+    ("from", "form"),
+    ("ipBlock", "ipBlok"),
+    ("except", "excpet"),
+    ("protocols", "protocls"),
+    ("protocol", "protocl"),
+    ("subject", "subjct"),
+    ("priority", "prioirty"),
+    ("action", "acton"),
+    ("networks", "netwroks"),
+    ("destinationPort", "destinationPrt"),
+    ("domainNames", "domianNames"),
+    ("Accept", "Acept"),
+    ("Exists", "Exsits"),
+    ("DoesNotExist", "DoesNotexist"),
+    ("Egress", "Egres"),
+];
+
+/// Where a word stands by itself.
+fn places(text: &str, word: &str) -> Vec<Range<usize>> {
+    let part =
+        |byte: Option<u8>| byte.is_some_and(|byte| byte.is_ascii_alphanumeric() || b"-_./".contains(&byte));
+    let found = text.match_indices(word).map(|(at, word)| at..at + word.len());
+    let alone = |place: &Range<usize>| {
+        let before = place.start.checked_sub(1).and_then(|at| text.as_bytes().get(at));
+        !part(before.copied()) && !part(text.as_bytes().get(place.end).copied())
+    };
+    found.filter(alone).collect()
+}
+
+/// Every dialect, in every way to write it.
+#[test]
+fn a_slip_in_any_policy_is_mended_to_what_was_written() {
+    let mut runner = TestRunner::deterministic();
+    let clusters = snapshot(Shape::Dialects, 6);
+    let mut mended = 0;
+    for seed in 1..=60 {
+        let mut style = Style::new(seed * 0x9e37_79b9);
+        let mut policies = clusters.new_tree(&mut runner).unwrap().current().policies;
+        policies.retain(|object, _| object.kind != "Namespace");
+        let policies = Snapshot {
+            policies,
+            ..Snapshot::default()
+        };
+        let text = manifest::file(&policies, &mut style);
+        let (word, slip) = SLIPS[style.below(SLIPS.len())];
+        let places = places(&text, word);
+        if places.is_empty() {
+            continue;
+        }
+        let place = places[style.below(places.len())].clone();
+        let mut broken = text.clone();
+        broken.replace_range(place, slip);
+        let manifests = Manifests::new(&[("p.yaml", &broken)]);
+        let v1beta1 = ["--v1beta1", "proposal"];
+        let ran = manifests.picket("check", &[&["--fix"], &v1beta1[..]].concat());
+        let after = std::fs::read_to_string(manifests.path().join("p.yaml")).unwrap();
+        assert_eq!(after, text, "{word}: {}\n{}", ran.stdout, ran.stderr);
+        assert_eq!(
+            (ran.status, ran.stderr.as_str()),
+            (0, "made 1 fix in 1 file\n"),
+            "{}",
+            ran.stdout
+        );
+        mended += 1;
+    }
+    assert!(mended > 30, "{mended}");
 }
