@@ -1,5 +1,5 @@
-//! Committed cases with real packets, in both layouts: blocks, ports, protocols, secondary
-//! networks, and clusters that change.
+//! Committed cases with real packets, in both layouts: blocks, ports, protocols, secondary networks, what a cluster
+//! denies by default, and clusters that change.
 
 #![expect(clippy::expect_used, reason = "a test that cannot set itself up fails")]
 
@@ -13,7 +13,7 @@ use picket_policy::NetworkName;
 use picket_testing::cases::{Case, Port, Step, committed};
 
 /// The files whose cases are tried; a lab for each case and layout takes a second.
-const FILES: [&str; 9] = [
+const FILES: [&str; 10] = [
     "k8s-e2e/blocks.md",
     "k8s-e2e/ports.md",
     "k8s-e2e/sctp.md",
@@ -23,6 +23,7 @@ const FILES: [&str; 9] = [
     "networks/namespaces.md",
     "networks/one-network.md",
     "networks/two-networks.md",
+    "v1beta1/cluster-default.md",
 ];
 
 const LAYOUTS: [Layout; 2] = [Layout::Indexed, Layout::Documented];
