@@ -2,8 +2,6 @@
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
-use std::io::Read;
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use picket_cluster::{Snapshot, Written, assemble, check_names, codes, is_cluster_kind, misnamed, place};
@@ -13,7 +11,8 @@ use picket_policy::{
 };
 use smol_str::SmolStr;
 
-use crate::files::{self, SourceError, Text};
+use crate::files::{SourceError, Text};
+use crate::origin::Origin;
 use crate::parallel::{self, Batch};
 
 /// Everything that files say.
@@ -79,12 +78,15 @@ impl Loaded {
     }
 }
 
-/// Reads everything that `inputs` name, `-` being `stdin`; see [`read`](crate::read).
+/// Reads everything from an origin.
 ///
 /// # Errors
-/// When a name leads to nothing that can be read, or nothing at all is in what they lead to.
-pub fn load(inputs: &[PathBuf], stdin: &mut dyn Read, options: Options) -> Result<Loaded, SourceError> {
-    let loaded = load_texts(&files::read(inputs, stdin)?, options);
+/// When the origin fails, or there is nothing at all.
+pub fn load<O>(mut origin: O, options: Options) -> Result<Loaded, O::Error>
+where
+    O: Origin<Error: From<SourceError>>,
+{
+    let loaded = load_texts(&origin.texts()?, options);
     loaded.not_empty()?;
     Ok(loaded)
 }

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use anyhow::{Context, bail};
-use picket_source::{EXTENSIONS, Text};
+use picket_source::{EXTENSIONS, Origin, Text};
 
 /// The two revisions of `OLD..NEW`, or of `OLD...NEW`, whose old one is where the two parted.
 pub(crate) struct Revisions {
@@ -49,7 +49,7 @@ impl Revisions {
     ///
     /// # Errors
     /// When git fails, or a path is in neither revision.
-    pub(crate) fn read(&self, paths: &[PathBuf]) -> anyhow::Result<[Vec<Text>; 2]> {
+    pub(crate) fn sides(&self, paths: &[PathBuf]) -> anyhow::Result<[Revision; 2]> {
         let [old_name, new_name] = &self.names;
         let here = [PathBuf::from(".")];
         let mut listed = [Listed::default(), Listed::default()];
@@ -65,8 +65,26 @@ impl Revisions {
                 bail!("`{path}` holds no manifests, neither in `{old_name}` nor in `{new_name}`");
             }
         }
-        let [old, new] = &listed;
-        Ok([read(old_name, old)?, read(new_name, new)?])
+        let [old, new] = listed;
+        let revision = |name: &String, listed| Revision {
+            name: name.clone(),
+            listed,
+        };
+        Ok([revision(old_name, old), revision(new_name, new)])
+    }
+}
+
+/// The manifests of one revision.
+pub(crate) struct Revision {
+    name: String,
+    listed: Listed,
+}
+
+impl Origin for Revision {
+    type Error = anyhow::Error;
+
+    fn texts(&mut self) -> anyhow::Result<Vec<Text>> {
+        read(&self.name, &self.listed)
     }
 }
 

@@ -8,7 +8,7 @@ use picket_cluster::{Semantics, Snapshot};
 use picket_engine::Engine;
 use picket_nftables::custom::{self, CustomRules};
 use picket_policy::{NetworkName, Source, V1beta1};
-use picket_source::{Loaded, Options, Text};
+use picket_source::{Files, Loaded, Options, Text};
 
 use crate::arguments::{CustomRuleArguments, Input, NetworkArgument, Reading};
 use crate::output::Outcome;
@@ -16,7 +16,11 @@ use crate::report;
 
 /// Reads everything that `input` names.
 pub(crate) fn load(input: &Input) -> anyhow::Result<Loaded> {
-    let mut loaded = picket_source::load(&input.paths, &mut io::stdin().lock(), input.reading.options())?;
+    let files = Files {
+        paths: &input.paths,
+        stdin: &mut io::stdin().lock(),
+    };
+    let mut loaded = picket_source::load(files, input.reading.options())?;
     resolve(std::slice::from_mut(&mut loaded), &input.reading)?;
     Ok(loaded)
 }

@@ -145,7 +145,13 @@ fn input_without_any_object_is_an_error() {
     let load = |name: &str, text: &str| {
         let path = root.path().join(name);
         fs::write(&path, text).unwrap();
-        super::load(&[path], &mut std::io::empty(), Options::default())
+        super::load(
+            crate::Files {
+                paths: &[path],
+                stdin: &mut std::io::empty(),
+            },
+            Options::default(),
+        )
     };
     for (name, text) in [
         ("empty.yaml", ""),

@@ -8,7 +8,7 @@ use clap::{Args, ValueEnum};
 use picket_analysis::diff::{Counts, Diff, Version, write};
 use picket_analysis::finding::Finding;
 use picket_analysis::map::By;
-use picket_source::Loaded;
+use picket_source::{Files, Loaded, Origin};
 
 use crate::arguments::{NetworkArgument, Reading, SemanticsArguments};
 use crate::git::Revisions;
@@ -169,15 +169,18 @@ fn diagnostics(sides: &[Loaded; 2]) -> anyhow::Result<Vec<(&'static str, String)
 fn load(arguments: &Arguments) -> anyhow::Result<[Loaded; 2]> {
     let options = arguments.reading.options();
     if let Some(range) = &arguments.git {
-        let texts = Revisions::parse(range)?.read(&arguments.paths)?;
-        return Ok(input::load_sides(&texts, options));
+        let [mut old, mut new] = Revisions::parse(range)?.sides(&arguments.paths)?;
+        return Ok(input::load_sides(&[old.texts()?, new.texts()?], options));
     }
     let [old, new] = arguments.paths.as_slice() else {
         bail!("name two sides to compare, `picket diff OLD NEW`, or revisions with `--git OLD..NEW`");
     };
     let read = |path: &Path, name| {
-        picket_source::read(&[path.to_owned()], &mut std::io::stdin().lock())
-            .with_context(|| format!("the {name} side"))
+        let mut files = Files {
+            paths: &[path.to_owned()],
+            stdin: &mut std::io::stdin().lock(),
+        };
+        files.texts().with_context(|| format!("the {name} side"))
     };
     let sides = input::load_sides(&[read(old, "old")?, read(new, "new")?], options);
     for (side, name) in sides.iter().zip(["old", "new"]) {
