@@ -11,7 +11,9 @@ mod tiered;
 mod yaml;
 
 use picket_cluster::{Namespace, Node, Snapshot};
-use picket_policy::{Labels, NetworkName, ObjectRef, Options, Policy, Severity, Tier, V1beta1};
+use picket_policy::{
+    ClusterDefault, Labels, NetworkName, ObjectRef, Options, Policy, Severity, Tier, V1beta1,
+};
 use picket_source::Text;
 use serde_json::{Map, Value, json};
 use smol_str::SmolStr;
@@ -19,7 +21,8 @@ use smol_str::SmolStr;
 pub use style::Style;
 
 /// Everything of a snapshot that manifests can say, as one file. Policies must be such as a dialect lowers to
-/// ([`Shape::Dialects`](crate::generate::Shape::Dialects)); services and custom rules are left out.
+/// ([`Shape::Dialects`](crate::generate::Shape::Dialects)); services, custom rules and the cluster
+/// default are left out.
 ///
 /// A workload says no addresses, and neither does a pod whose addresses are made up.
 pub fn file(snapshot: &Snapshot, style: &mut Style) -> String {
@@ -42,24 +45,26 @@ pub fn file(snapshot: &Snapshot, style: &mut Style) -> String {
     objects.extend(snapshot.networks.iter().map(network));
     objects.extend(snapshot.pods.values().map(|pod| pod::manifest(pod, style)));
     let policies = snapshot.policies.values();
-    let policies = policies.filter(|policy| policy.tier != Tier::Custom && !isolates_namespace(policy));
+    let policies = policies.filter(|policy| !matches!(policy.tier, Tier::Custom | Tier::ClusterDefault));
+    let policies = policies.filter(|policy| !isolates_namespace(policy));
     objects.extend(policies.map(|policy| self::policy(policy, style)));
     style.shuffle(&mut objects);
     yaml::file(&objects, style)
 }
 
-/// What a file says, NetworkPolicy of extensions/v1beta1 read as it was proposed, with the addresses that `hosts` has for
-/// domain names.
+/// What a file says, NetworkPolicy of extensions/v1beta1 read as it was proposed with this cluster default, with the
+/// addresses that `hosts` has for domain names.
 ///
 /// # Panics
 /// When the file has an error.
-pub fn read(file: &str, hosts: &str) -> Snapshot {
+pub fn read(file: &str, hosts: &str, default: ClusterDefault) -> Snapshot {
     let text = |name: &str, content: &str| Text {
         name: name.into(),
         bytes: content.as_bytes().to_vec(),
     };
     let options = Options {
         v1beta1: V1beta1::Proposal,
+        v1beta1_default: default,
         ..Options::default()
     };
     let mut loaded = picket_source::load_texts(&[text("random.yaml", file)], options);

@@ -5,14 +5,15 @@ use std::collections::BTreeSet;
 
 use picket_cluster::{Attachment, Pod, Semantics, Snapshot, resolve_domains};
 use picket_engine::Engine;
-use picket_policy::{Hosts, Policy, Position};
+use picket_net::Family;
+use picket_policy::{ClusterDefault, Direction, Hosts, Policy, Position, Tier};
 use picket_testing::flows::representative_flows;
 use picket_testing::generate::{self, HOSTS, Shape, snapshot};
 use picket_testing::manifest::{self, Style};
 use proptest::prelude::*;
 use proptest::test_runner::{FileFailurePersistence, TestCaseError};
 
-use crate::custom::custom_rules;
+use crate::custom::{self, custom_rules};
 use crate::networks::{self, networks};
 use crate::{indexed, verify};
 
@@ -76,6 +77,20 @@ fn judged_alike(snapshot: &Snapshot, semantics: &Semantics) -> Result<usize, Tes
     Ok(flows.len())
 }
 
+/// What its text says of a cluster, with the same cluster default.
+fn read(snapshot: &Snapshot, text: &str) -> Snapshot {
+    let default = snapshot
+        .policies
+        .values()
+        .any(|policy| policy.tier == Tier::ClusterDefault);
+    let default = if default {
+        ClusterDefault::Deny
+    } else {
+        ClusterDefault::Allow
+    };
+    manifest::read(text, HOSTS, default)
+}
+
 /// A cluster that somebody wrote, and its text.
 fn written() -> impl Strategy<Value = (Snapshot, String)> {
     (snapshot(Shape::Dialects, 6), any::<u64>()).prop_map(|(snapshot, seed)| {
@@ -105,7 +120,7 @@ proptest! {
     fn what_is_written_is_what_is_read_and_judged_alike_everywhere(
         (snapshot, text) in written(), semantics in generate::semantics(),
     ) {
-        let read = manifest::read(&text, HOSTS);
+        let read = read(&snapshot, &text);
         reads_back(&snapshot, &read)?;
         for network in networks(&read) {
             judged_alike(&network, &semantics)?;
@@ -123,9 +138,9 @@ proptest! {
 
     #[test]
     fn nodes_mean_what_the_reference_says(
-        (_, text) in written(), semantics in generate::semantics(),
+        (snapshot, text) in written(), semantics in generate::semantics(),
     ) {
-        for network in networks(&manifest::read(&text, HOSTS)) {
+        for network in networks(&read(&snapshot, &text)) {
             indexed::meaning::check(&network, &semantics, indexed::meaning::on_the_wire);
             verify::check_nodes(&network, &semantics);
         }
@@ -133,21 +148,21 @@ proptest! {
 
     #[test]
     fn pods_mean_at_most_what_the_reference_says_on_each_interface(
-        (_, text) in written(),
+        (snapshot, text) in written(),
         semantics in generate::semantics(),
         custom in prop_oneof![2 => Just(Vec::new()), 1 => custom_rules()],
     ) {
         // Only so are custom rules, which match addresses as they are written, policies like others.
         let ipblock_matches_pods = semantics.ipblock_matches_pods || !custom.is_empty();
         let semantics = Semantics { ipblock_matches_pods, ..semantics };
-        let read = manifest::read(&text, HOSTS);
+        let read = read(&snapshot, &text);
         networks::check(&read, "a mixture", &semantics, &custom);
         verify::check_pods_everywhere(&read, &semantics, &custom);
     }
 }
 
 #[test]
-fn isolation_on_another_network_leaves_the_baseline_in_force_on_the_cluster_network() {
+fn isolation_on_another_network_leaves_what_denies_on_the_cluster_network_in_force() {
     let text = r#"
 {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a", "namespace": "x", "annotations":
   {"k8s.v1.cni.cncf.io/networks": "net-a"}}, "status": {"podIP": "10.0.0.1"}}
@@ -161,14 +176,29 @@ fn isolation_on_another_network_leaves_the_baseline_in_force_on_the_cluster_netw
   "spec": {"tier": "Baseline", "priority": 1, "subject": {"namespaces": {}},
     "ingress": [{"action": "Deny", "from": [{"namespaces": {}}]}]}}
 "#;
-    let read = manifest::read(text, "");
-    for accept_icmp in [false, true] {
+    // Both leave the other network as it is: its flags and custom rules count there alone.
+    let custom = [
+        Vec::new(),
+        vec![custom::read(
+            "tcp dport 7 accept\n",
+            Direction::Ingress,
+            Family::Ipv4,
+        )],
+    ];
+    for ((default, custom), accept_icmp) in [
+        (ClusterDefault::Allow, &custom[0]),
+        (ClusterDefault::Deny, &custom[1]),
+    ]
+    .into_iter()
+    .flat_map(|one| [(one, false), (one, true)])
+    {
+        let read = manifest::read(text, "", default);
         let semantics = Semantics {
             accept_icmp,
             ..Semantics::default()
         };
-        networks::check(&read, "a baseline", &semantics, &[]);
-        verify::check_pods_everywhere(&read, &semantics, &[]);
+        networks::check(&read, "a baseline", &semantics, custom);
+        verify::check_pods_everywhere(&read, &semantics, custom);
     }
 }
 
@@ -179,8 +209,8 @@ fn mixtures_have_everything() {
     let mut runner = proptest::test_runner::TestRunner::deterministic();
     let (mut kinds, mut several, mut judged) = (BTreeSet::new(), 0, 0);
     for _ in 0..48 {
-        let (_, text) = written().new_tree(&mut runner).expect("a cluster").current();
-        let read = manifest::read(&text, HOSTS);
+        let (snapshot, text) = written().new_tree(&mut runner).expect("a cluster").current();
+        let read = read(&snapshot, &text);
         kinds.extend(read.policies.keys().map(|object| object.kind.clone()));
         for network in networks(&read).iter().skip(1) {
             several += network
@@ -192,7 +222,7 @@ fn mixtures_have_everything() {
             judged += usize::from(restricted && network.pods.len() > 1);
         }
     }
-    assert_eq!(kinds.len(), 6, "{kinds:?}");
+    assert_eq!(kinds.len(), 7, "{kinds:?}");
     assert!(
         several > 20 && judged > 15,
         "{several} interfaces, {judged} networks"

@@ -2,8 +2,8 @@
 
 use picket_net::{PortRange, Protocol};
 use picket_policy::{
-    Action, Block, Direction, DomainName, List, NamespaceScope, Networks, ObjectRef, Peer, PodSelector,
-    Policy, PortMatch, Position, Rule, Selector, Side, Tier,
+    Action, Block, ClusterDefault, Direction, DomainName, List, NamespaceScope, Networks, ObjectRef, Peer,
+    PodSelector, Policy, PortMatch, Position, Rule, Selector, Side, Tier,
 };
 use proptest::collection::{btree_set, vec};
 use proptest::option;
@@ -34,7 +34,7 @@ const DOMAINS: [&str; 4] = [
 /// The policy of one name: its dialect, its namespace and what it is called depend on the name alone.
 pub(super) fn policy(name: u8) -> BoxedStrategy<Policy> {
     let namespace = NAMESPACES[usize::from(name) % NAMESPACES.len()];
-    match name % 12 {
+    match name % 13 {
         0 | 1 => network_policy(ObjectRef::new("NetworkPolicy", namespace, &format!("v1-{name}"))),
         2 | 3 => proposed(ObjectRef::new(
             "NetworkPolicy",
@@ -46,6 +46,7 @@ pub(super) fn policy(name: u8) -> BoxedStrategy<Policy> {
         8 => tiered("ClusterNetworkPolicy", name, Tier::Admin),
         9 => tiered("ClusterNetworkPolicy", name, Tier::Baseline),
         10 => tiered("AdminNetworkPolicy", name, Tier::Admin),
+        11 => Just(ClusterDefault::Deny.policy().unwrap()).boxed(),
         _ => tiered("BaselineAdminNetworkPolicy", name, Tier::Baseline),
     }
 }

@@ -10,7 +10,7 @@ use super::cluster::{NAMESPACES, NODES, SLOTS, namespace, node, pod};
 use super::policy::{Shape, policy};
 
 /// How many different policies a sequence speaks of.
-const POLICIES: u8 = 12;
+const POLICIES: u8 = 13;
 
 /// 1 to `max` changes and lists: objects that appear, change, are repeated unchanged, vanish, vanish without having
 /// existed, and lists that silently leave some out. Between events, nodes and namespaces that pods name may be missing.

@@ -8,8 +8,8 @@ use super::policy::{chain_name, datatype, destination, interfaces_name, source};
 use super::{Hashes, Options, Plan, PodView, PolicyOnPod, hash_of, name, title};
 use crate::custom::CustomRules;
 use crate::model::{
-    Base, Chain, Comment, Draft, Field, Hook, Key, Match, ModelError, Name, Policy, Rule, Set, Value,
-    Verdict, priority,
+    Base, Chain, Comment, Draft, Field, Hook, Key, Match, ModelError, Name, Policy, Relation, Rule, Set,
+    Statement, Value, Verdict, priority,
 };
 
 /// Adds the dispatchers and the direction and common chains to `draft`.
@@ -35,10 +35,12 @@ pub(super) fn write(
             .push(direction_chain(view, *direction, *plan, hashes, &own_node));
     }
     for (direction, plan) in directions {
-        let files = custom_rules(view, options, *direction, *plan);
+        let files = options.custom.iter().filter(|file| file.direction == *direction);
+        let reach = Reach::of_custom_rules(view, *direction, *plan);
+        let files: Vec<_> = files.filter(|_| reach != Reach::Nothing).collect();
         draft
             .chains
-            .push(common_chain(options, &files, *direction, *plan));
+            .push(common_chain(view, options, &files, *direction, *plan));
         draft
             .counters
             .extend(files.iter().flat_map(|file| file.counters()));
@@ -49,14 +51,9 @@ pub(super) fn write(
 
 /// The base chain that sends packets of managed interfaces to the chain of their direction.
 fn dispatcher(view: &PodView, direction: Direction, plan: Plan, hashes: &Hashes<'_>) -> Chain {
-    let (chain, hook, comment, field) = match direction {
-        Direction::Ingress => ("input", Hook::Input, "Input Dispatcher", Field::InputInterface),
-        Direction::Egress => (
-            "output",
-            Hook::Output,
-            "Output Dispatcher",
-            Field::OutputInterface,
-        ),
+    let (chain, hook, comment) = match direction {
+        Direction::Ingress => ("input", Hook::Input, "Input Dispatcher"),
+        Direction::Egress => ("output", Hook::Output, "Output Dispatcher"),
     };
     let closes = |policy: &PolicyOnPod| match plan {
         Plan::Open => false,
@@ -71,7 +68,7 @@ fn dispatcher(view: &PodView, direction: Direction, plan: Plan, hashes: &Hashes<
         .iter()
         .filter(|policy| closes(policy))
         .map(|policy| {
-            let managed = Match::is_in(field, interfaces_name(hash_of(hashes, policy)));
+            let managed = Match::is_in(interface_of(direction), interfaces_name(hash_of(hashes, policy)));
             let comment = Comment::new(&title(&policy.object), hash_of(hashes, policy));
             Rule::when([managed], Verdict::Jump(chain_of(direction))).commented(comment)
         });
@@ -198,11 +195,11 @@ fn own_node_rules(view: &PodView, direction: Direction, sets: &[(Family, Set)]) 
     clusters
         .flat_map(|interface| {
             sets.iter().map(|(family, set)| {
-                let (interface_field, address) = match direction {
-                    Direction::Ingress => (Field::InputInterface, source(*family)),
-                    Direction::Egress => (Field::OutputInterface, destination(*family)),
+                let address = match direction {
+                    Direction::Ingress => source(*family),
+                    Direction::Egress => destination(*family),
                 };
-                let over = Match::is(interface_field, Value::Interface(interface.name.clone()));
+                let over = Match::is(interface_of(direction), Value::Interface(interface.name.clone()));
                 let node = Match::is_in(address, set.name().clone());
                 Rule::when([over, node], Verdict::Accept).commented(Comment::of("Own node"))
             })
@@ -210,22 +207,91 @@ fn own_node_rules(view: &PodView, direction: Direction, sets: &[(Family, Set)]) 
         .collect()
 }
 
+/// On which networks something of the common chain counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Reach {
+    Everywhere,
+    /// Not on the cluster network, where a tiered policy denies everything.
+    OtherNetworks,
+    Nothing,
+}
+
+impl Reach {
+    /// The flags belong to the NetworkPolicy tier: where a tiered policy denies, they do not count.
+    fn of_flags(view: &PodView, direction: Direction, plan: Plan) -> Self {
+        let mut policies = view.policies.iter();
+        match plan {
+            Plan::Open | Plan::Isolated => Self::Everywhere,
+            Plan::Closed { .. } if policies.any(|policy| is_elsewhere(view, policy, direction)) => {
+                Self::OtherNetworks
+            }
+            Plan::Closed { .. } => Self::Nothing,
+        }
+    }
+
+    /// Custom rules are about isolated interfaces. A tiered policy sends packets of others to the chain of the
+    /// direction, too; there everything is denied.
+    fn of_custom_rules(view: &PodView, direction: Direction, plan: Plan) -> Self {
+        let mut policies = view.policies.iter();
+        if policies.any(|policy| policy.isolates(direction) && policy.is_on_cluster(view)) {
+            Self::Everywhere
+        } else {
+            Self::of_flags(view, direction, plan)
+        }
+    }
+
+    fn restrict(self, view: &PodView, direction: Direction, mut rule: Rule) -> Rule {
+        if self == Self::OtherNetworks {
+            let clusters = view.interfaces.iter().filter(|interface| interface.cluster);
+            let elsewhere = clusters.map(|interface| {
+                Statement::Match(Match::Compare {
+                    field: interface_of(direction),
+                    relation: Relation::IsNot,
+                    value: Value::Interface(interface.name.clone()),
+                })
+            });
+            rule.statements.splice(0..0, elsewhere);
+        }
+        rule
+    }
+}
+
+/// Whether a policy isolates an interface on another network than the cluster's.
+fn is_elsewhere(view: &PodView, policy: &PolicyOnPod, direction: Direction) -> bool {
+    policy.isolates(direction) && !policy.is_on_cluster(view)
+}
+
+fn interface_of(direction: Direction) -> Field {
+    match direction {
+        Direction::Ingress => Field::InputInterface,
+        Direction::Egress => Field::OutputInterface,
+    }
+}
+
 /// The chain of what all policies accept.
-fn common_chain(options: &Options, files: &[&CustomRules], direction: Direction, plan: Plan) -> Chain {
+fn common_chain(
+    view: &PodView,
+    options: &Options,
+    files: &[&CustomRules],
+    direction: Direction,
+    plan: Plan,
+) -> Chain {
     let protocols = [
         (options.accept_icmp, Protocol::ICMP, "Accept ICMP"),
         (options.accept_icmpv6, Protocol::ICMPV6, "Accept ICMPv6"),
     ];
-    // The flags belong to the NetworkPolicy tier: where a tiered policy denies, they do not count.
-    let closed = matches!(plan, Plan::Closed { .. });
+    let reach = Reach::of_flags(view, direction, plan);
     let flags = protocols
         .into_iter()
-        .filter(|(accepted, ..)| *accepted && !closed)
+        .filter(|(accepted, ..)| *accepted && reach != Reach::Nothing)
         .map(|(_, protocol, comment)| {
             let is = Match::is(Field::Protocol, Value::protocol(protocol));
-            Rule::when([is], Verdict::Accept).commented(Comment::of(comment))
+            let rule = Rule::when([is], Verdict::Accept).commented(Comment::of(comment));
+            reach.restrict(view, direction, rule)
         });
+    let reach = Reach::of_custom_rules(view, direction, plan);
     let custom = files.iter().flat_map(|file| file.rendered());
+    let custom = custom.map(|rule| reach.restrict(view, direction, rule));
     // Custom rules are judged first. The document has the flags before them, which is the same unless a rule denies
     // what a flag accepts.
     let denies =
@@ -238,25 +304,4 @@ fn common_chain(options: &Options, files: &[&CustomRules], direction: Direction,
     Chain::regular(common_of(direction))
         .commented(Comment::of("Common Policies"))
         .with_rules(rules)
-}
-
-/// The files of custom rules that count in a direction.
-fn custom_rules<'a>(
-    view: &PodView,
-    options: &'a Options,
-    direction: Direction,
-    plan: Plan,
-) -> Vec<&'a CustomRules> {
-    let files = options.custom.iter().filter(|file| file.direction == direction);
-    files
-        .filter(|_| every_dispatched_isolates(view, direction, plan))
-        .collect()
-}
-
-/// Whether every packet that reaches the chain of a direction is one of an isolated interface, which custom rules are
-/// about. A tiered policy sends others there too; then they are left out, and everything is denied.
-fn every_dispatched_isolates(view: &PodView, direction: Direction, plan: Plan) -> bool {
-    let mut policies = view.policies.iter();
-    let isolated = policies.any(|policy| policy.isolates(direction) && policy.is_on_cluster(view));
-    !matches!(plan, Plan::Closed { .. }) || isolated
 }
