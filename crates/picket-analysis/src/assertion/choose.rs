@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use picket_net::{AddressSet, Family, Prefix};
+use picket_net::{Family, Prefix};
 use picket_policy::{Diagnostic, Selector, Severity, Span};
 use smol_str::SmolStr;
 
@@ -128,6 +128,23 @@ fn set(masks: &mut [u8], at: usize, change: impl Fn(u8) -> u8) {
 
 /// Calls `take` with every member that an end names, and the families in which it does; says whether there is one.
 fn each(world: &World<'_>, end: &End, mut take: impl FnMut(usize, u8)) -> bool {
+    let mut found = false;
+    let mut name = |at: usize, families: u8| {
+        if families != 0 {
+            found = true;
+            take(at, families);
+        }
+    };
+    let by_name = match end {
+        End::Named(name) => Some(world.named(name)),
+        End::Namespace(name) => Some(world.named(&format!("{name}/*"))),
+        End::Any | End::External { .. } | End::Block(_) | End::Selected { .. } => None,
+    };
+    if let Some(named) = by_name {
+        let members = named.iter().filter_map(|&at| Some((at, world.members.get(at)?)));
+        members.for_each(|(at, member)| name(at, member.families));
+        return found;
+    }
     let namespaces = match end {
         End::Selected {
             namespaces: Some(selector),
@@ -135,13 +152,8 @@ fn each(world: &World<'_>, end: &End, mut take: impl FnMut(usize, u8)) -> bool {
         } => Some(namespaces_of(world, selector)),
         _ => None,
     };
-    let mut found = false;
     for (at, member) in world.members.iter().enumerate() {
-        let families = families(member, end, namespaces.as_ref());
-        if families != 0 {
-            found = true;
-            take(at, families);
-        }
+        name(at, families(member, end, namespaces.as_ref()));
     }
     found
 }
@@ -161,14 +173,12 @@ fn families(member: &Member, end: &End, namespaces: Option<&BTreeSet<SmolStr>>) 
     let is_named = match end {
         End::Any => true,
         End::External { within, except } => {
-            let Is::External(addresses) = &member.is else {
-                return 0;
-            };
-            let any = |prefixes: &[Prefix]| prefixes.iter().any(|prefix| overlap(addresses, *prefix));
+            let Is::External(_) = &member.is else { return 0 };
+            let any = |prefixes: &[Prefix]| prefixes.iter().any(|prefix| holds(*prefix, member));
             (within.is_empty() || any(within)) && !any(except)
         }
-        End::Namespace(name) => member.pod().is_some_and(|pod| pod.object.namespace == *name),
-        End::Named(name) => is_called(member, name),
+        // Those are looked up by name.
+        End::Namespace(_) | End::Named(_) => false,
         End::Block(prefix) => return in_block(member, *prefix),
         End::Selected { pods, .. } => member.pod().is_some_and(|pod| {
             let chosen = namespaces.is_none_or(|names| names.contains(&pod.object.namespace));
@@ -181,42 +191,22 @@ fn families(member: &Member, end: &End, namespaces: Option<&BTreeSet<SmolStr>>) 
     if is_named { member.families } else { 0 }
 }
 
-fn is_called(member: &Member, name: &str) -> bool {
-    match &member.is {
-        Is::Pod(pod) => {
-            let interface = pod
-                .interface
-                .as_deref()
-                .filter(|interface| interface.one_of_several);
-            let of_pod = interface
-                .and_then(|interface| member.id.strip_suffix(interface.name.as_str())?.strip_suffix('@'));
-            member.id == name || member.owner.as_deref() == Some(name) || of_pod == Some(name)
-        }
-        Is::Node(node, address) => {
-            let name = name.strip_prefix("node/").unwrap_or(name);
-            let of_address = name
-                .strip_prefix(node.as_str())
-                .and_then(|rest| rest.strip_prefix('@'));
-            name == node || of_address.is_some_and(|of| picket_net::parse_address(of) == Some(*address))
-        }
-        Is::External(_) => false,
-    }
-}
-
 /// As for an ipBlock, an address that picket made up is in no prefix but the whole address space.
 fn in_block(member: &Member, prefix: Prefix) -> u8 {
     let made_up = member.pod().is_some_and(|pod| pod.synthetic);
     let family = prefix.family();
     let is_in = prefix.length() == 0 || !made_up;
-    if is_in && overlap(&member.addresses(family), prefix) {
+    if is_in && holds(prefix, member) {
         bit(family)
     } else {
         0
     }
 }
 
-fn overlap(addresses: &AddressSet, prefix: Prefix) -> bool {
-    !addresses.intersection(&prefix.range().into()).is_empty()
+fn holds(prefix: Prefix, member: &Member) -> bool {
+    member
+        .address(prefix.family())
+        .is_some_and(|address| prefix.contains(address))
 }
 
 /// What to say of an end that names nothing.

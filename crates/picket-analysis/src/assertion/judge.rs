@@ -60,52 +60,70 @@ struct Targets {
     members: Vec<usize>,
 }
 
-/// A wish, sorted by classes.
+/// A wish, with its destinations by classes.
 struct Sorted<'w> {
+    /// The number of the assertion.
+    at: usize,
     wish: &'w Wish,
-    /// Sources by class and families.
-    from: BTreeMap<(usize, u8), Vec<usize>>,
     to: Vec<Targets>,
 }
-
-/// Sources of one class and some families: the number of the assertion, its wish, the families, and the members.
-type Sources<'s, 'w> = (usize, &'s Sorted<'w>, u8, &'s [usize]);
 
 /// What is wrong with each assertion. Those about steps are not judged here.
 pub(super) fn judge(world: &World<'_>, plans: &[Plan<'_>]) -> Vec<Wrongs> {
     let mut wrongs: Vec<Wrongs> = plans.iter().map(|_| Wrongs::default()).collect();
     let direct = plans.iter().enumerate().filter(|(_, plan)| !plan.has_steps());
     let wishes: Vec<_> = direct
-        .flat_map(|(at, plan)| plan.wishes.iter().map(move |wish| (at, Sorted::new(world, wish))))
+        .flat_map(|(at, plan)| plan.wishes.iter().map(move |wish| Sorted::new(world, at, wish)))
         .collect();
-    let mut by_class: BTreeMap<usize, Vec<Sources<'_, '_>>> = BTreeMap::new();
-    for (at, sorted) in &wishes {
-        for (&(class, mask), sources) in &sorted.from {
-            by_class
-                .entry(class)
-                .or_default()
-                .push((*at, sorted, mask, sources));
+    let mut by_class: BTreeMap<usize, Vec<&Sorted<'_>>> = BTreeMap::new();
+    for sorted in &wishes {
+        let classes = sorted
+            .wish
+            .from
+            .list()
+            .iter()
+            .filter_map(|&at| world.members.get(at));
+        let classes: BTreeSet<_> = classes.map(|member| member.class).collect();
+        for class in classes {
+            by_class.entry(class).or_default().push(sorted);
         }
     }
     let mut rows = Rows::default();
     for (class, wishes) in by_class {
         world.fill(&mut rows, class);
-        for (at, sorted, mask, sources) in wishes {
-            for targets in &sorted.to {
-                let pair = rows.to(targets.class);
-                let found = fault(world, sorted.wish, mask & targets.mask, targets, pair);
-                if let (Some(fault), Some(wrongs)) = (found, wrongs.get_mut(at)) {
-                    take(world, sorted.wish, (sources, &targets.members), &fault, wrongs);
-                }
+        let members = world.of_class.get(&class).map_or(&[][..], Vec::as_slice);
+        for sorted in wishes {
+            if let Some(wrongs) = wrongs.get_mut(sorted.at) {
+                of_class(world, sorted, members, &rows, wrongs);
             }
         }
     }
-    for (at, sorted) in &wishes {
-        if let Some(wrongs) = wrongs.get_mut(*at) {
+    for sorted in &wishes {
+        if let Some(wrongs) = wrongs.get_mut(sorted.at) {
             own_nodes(world, sorted.wish, wrongs);
         }
     }
     wrongs
+}
+
+/// Judges what the sources of one class may send; `rows` says what it is.
+fn of_class(world: &World<'_>, sorted: &Sorted<'_>, members: &[usize], rows: &Rows, wrongs: &mut Wrongs) {
+    let wish = sorted.wish;
+    let masks: BTreeSet<u8> = members
+        .iter()
+        .map(|&at| wish.from.mask(at))
+        .filter(|&mask| mask != 0)
+        .collect();
+    for mask in masks {
+        for targets in &sorted.to {
+            let pair = rows.to(targets.class);
+            if let Some(fault) = fault(world, wish, mask & targets.mask, targets, pair) {
+                let sources = members.iter().copied().filter(|&at| wish.from.mask(at) == mask);
+                let sources: Vec<_> = sources.collect();
+                take(world, wish, (&sources, &targets.members), &fault, wrongs);
+            }
+        }
+    }
 }
 
 impl Plan<'_> {
@@ -116,19 +134,11 @@ impl Plan<'_> {
 }
 
 impl<'w> Sorted<'w> {
-    fn new(world: &World<'_>, wish: &'w Wish) -> Self {
-        let mut from: BTreeMap<_, Vec<usize>> = BTreeMap::new();
-        for &at in wish.from.list() {
-            if let Some(member) = world.members.get(at) {
-                from.entry((member.class, wish.from.mask(at)))
-                    .or_default()
-                    .push(at);
-            }
-        }
+    fn new(world: &World<'_>, at: usize, wish: &'w Wish) -> Self {
         let mut to: BTreeMap<_, Vec<usize>> = BTreeMap::new();
         let mut same_for_all = None;
-        for &at in wish.to.list() {
-            let Some(member) = world.members.get(at) else {
+        for &destination in wish.to.list() {
+            let Some(member) = world.members.get(destination) else {
                 continue;
             };
             let unresolved = wish.allowed && wish.packets.unresolved(member).is_some();
@@ -137,9 +147,9 @@ impl<'w> Sorted<'w> {
             } else {
                 *same_for_all.get_or_insert_with(|| wish.packets.ids(world, member))
             };
-            to.entry((member.class, wish.to.mask(at), wanted, unresolved))
+            to.entry((member.class, wish.to.mask(destination), wanted, unresolved))
                 .or_default()
-                .push(at);
+                .push(destination);
         }
         let to = to
             .into_iter()
@@ -151,8 +161,8 @@ impl<'w> Sorted<'w> {
                 members,
             });
         Self {
+            at,
             wish,
-            from,
             to: to.collect(),
         }
     }

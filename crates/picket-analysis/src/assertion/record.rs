@@ -52,13 +52,13 @@ fn about(
     let to = describer.ends(&column.destinations, &everything);
     let senders = describer.senders(&column.destinations, family);
     let parts = columns.parts(column, family);
-    let mut test = |says: &str, claim: &'static str, from: Vec<String>, ports: Vec<String>| {
+    let mut test = |says: &str, claim: &'static str, from: Vec<Vec<String>>, ports: Vec<String>| {
         tests.push(Test {
             name: format!("{says} to {}", short(&to)),
             claim,
             family,
             from,
-            to: to.clone(),
+            to: vec![to.clone()],
             ports,
         });
     };
@@ -69,22 +69,31 @@ fn about(
     sources.sort_unstable();
     let others = describer.can_be_kept_out(&senders, &sources, &column.destinations);
     if parts.is_empty() && others {
-        test("nothing", "deny: every", vec!["any".into()], Vec::new());
+        test("nothing", "deny: every", vec![vec!["any".into()]], Vec::new());
     }
+    let mut lists = Vec::new();
     for Part { sources, packets } in &parts {
         let from = describer.ends(sources, &senders);
+        lists.push(from.clone());
         match yaml::ports(packets) {
-            all if all.is_empty() => test("everything", "allow: every", from, all),
-            ports => test(&ports.join(", "), "allow: exactly\n  exact: ports", from, ports),
+            all if all.is_empty() => test("everything", "allow: every", vec![from], all),
+            ports => test(
+                &ports.join(", "),
+                "allow: exactly\n  exact: ports",
+                vec![from],
+                ports,
+            ),
         }
     }
     if others && !parts.is_empty() {
-        test(
-            "nothing else",
-            "allow: only",
-            describer.ends(&sources, &senders),
-            Vec::new(),
-        );
+        // All sources in a list of their own, or in the lists that they are in already.
+        let all = describer.ends(&sources, &senders);
+        let from = if all.len() <= yaml::length(&lists) {
+            vec![all]
+        } else {
+            lists
+        };
+        test("nothing else", "allow: only", from, Vec::new());
     }
 }
 

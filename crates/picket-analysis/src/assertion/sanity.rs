@@ -1,5 +1,7 @@
 //! Assertions that no policy can make a difference to, and pairs of them that cannot both hold.
 
+use std::collections::BTreeSet;
+
 use picket_net::Family;
 use picket_policy::{Diagnostic, Severity};
 
@@ -85,19 +87,47 @@ fn first_pair(world: &World<'_>, wish: &Wish) -> Option<(usize, usize)> {
 
 /// Every two assertions of which one wants allowed what the other wants denied.
 pub(super) fn contradictions(world: &World<'_>, plans: &[Plan<'_>]) -> Vec<Diagnostic> {
-    let mut found = Vec::new();
-    for (number, one) in plans.iter().enumerate() {
-        for other in plans.iter().skip(number + 1) {
-            let wishes = one
-                .wishes
-                .iter()
-                .flat_map(|own| other.wishes.iter().map(move |their| (own, their)));
-            let mut opposed = wishes.filter(|(own, their)| own.allowed != their.allowed);
-            let clash = opposed.find_map(|(own, their)| clash(world, own, their));
-            found.extend(clash.map(|(from, to)| contradiction((one, other), from, to)));
+    // Only those that share a destination can be.
+    let mut denying: Vec<Vec<usize>> = vec![Vec::new(); world.members.len()];
+    for (number, plan) in plans.iter().enumerate() {
+        let denied = plan.wishes.iter().filter(|wish| !wish.allowed);
+        let destinations: BTreeSet<_> = denied.flat_map(|wish| wish.to.list()).collect();
+        for &&at in &destinations {
+            denying
+                .get_mut(at)
+                .into_iter()
+                .for_each(|numbers| numbers.push(number));
         }
     }
-    found
+    let mut pairs = BTreeSet::new();
+    for (number, plan) in plans.iter().enumerate() {
+        let mut others = vec![false; plans.len()];
+        for at in plan
+            .wishes
+            .iter()
+            .filter(|wish| wish.allowed)
+            .flat_map(|wish| wish.to.list())
+        {
+            let numbers = denying.get(*at).into_iter().flatten();
+            numbers.for_each(|&other| others.get_mut(other).into_iter().for_each(|seen| *seen = true));
+        }
+        let others = others
+            .iter()
+            .enumerate()
+            .filter(|(other, seen)| **seen && *other != number);
+        pairs.extend(others.map(|(other, _)| (number.min(other), number.max(other))));
+    }
+    let clashes = pairs.into_iter().filter_map(|(one, other)| {
+        let (one, other) = plans.get(one).zip(plans.get(other))?;
+        let wishes = one
+            .wishes
+            .iter()
+            .flat_map(|own| other.wishes.iter().map(move |their| (own, their)));
+        let mut opposed = wishes.filter(|(own, their)| own.allowed != their.allowed);
+        let (from, to) = opposed.find_map(|(own, their)| clash(world, own, their))?;
+        Some(contradiction((one, other), from, to))
+    });
+    clashes.collect()
 }
 
 fn contradiction((one, other): (&Plan<'_>, &Plan<'_>), from: &Member, to: &Member) -> Diagnostic {

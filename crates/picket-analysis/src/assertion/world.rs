@@ -29,6 +29,10 @@ pub(super) struct World<'a> {
     pub(super) traffics: RefCell<Traffics>,
     /// Pods and workloads first, then nodes, then what is outside; each sorted by name.
     pub(super) members: Vec<Member>,
+    /// The members of each class.
+    pub(super) of_class: BTreeMap<usize, Vec<usize>>,
+    /// The members of each name: of pods, workloads, nodes, and of namespaces as `namespace/*`.
+    named: FxHashMap<String, Vec<usize>>,
     /// What pods may send to their own nodes, by class, as far as it was asked.
     to_own_node: RefCell<FxHashMap<(usize, usize), Pair>>,
 }
@@ -94,14 +98,44 @@ impl Member {
         })
     }
 
-    /// Its addresses of one family, of any number.
-    pub(super) fn addresses(&self, family: Family) -> AddressSet {
+    /// Everything that it can be called, alone or with others.
+    fn names(&self) -> Vec<String> {
         match &self.is {
-            Is::Pod(pod) => pod.addresses.of(family).into_iter().collect(),
-            Is::Node(_, address) => std::iter::once(*address)
-                .filter(|&own| Family::of(own) == family)
-                .collect(),
-            Is::External(addresses) => addresses.of_family(family),
+            Is::Pod(pod) => {
+                let namespace = format!("{}/*", pod.object.namespace);
+                let interface = pod
+                    .interface
+                    .as_deref()
+                    .filter(|interface| interface.one_of_several);
+                let of_pod = interface.and_then(|interface| {
+                    let id = self.id.strip_suffix(interface.name.as_str())?;
+                    id.strip_suffix('@').map(str::to_owned)
+                });
+                let owner = self.owner.clone();
+                [Some(self.id.clone()), owner, of_pod, Some(namespace)]
+                    .into_iter()
+                    .flatten()
+                    .collect()
+            }
+            Is::Node(name, address) => vec![
+                name.to_string(),
+                format!("node/{name}"),
+                format!("{name}@{address}"),
+                format!("node/{name}@{address}"),
+            ],
+            Is::External(_) => Vec::new(),
+        }
+    }
+
+    /// One of its addresses of a family. Of external ones it stands for all: no assertion tells them apart.
+    pub(super) fn address(&self, family: Family) -> Option<IpAddr> {
+        match &self.is {
+            Is::Pod(pod) => pod.addresses.of(family),
+            Is::Node(_, address) => Some(*address).filter(|&own| Family::of(own) == family),
+            Is::External(addresses) => {
+                let first = addresses.ranges().next().map(|range| range.first());
+                first.filter(|&first| Family::of(first) == family)
+            }
         }
     }
 
@@ -156,13 +190,28 @@ impl<'a> World<'a> {
             }));
         }
         members.sort_by(|one, other| (one.rank(), &one.id).cmp(&(other.rank(), &other.id)));
+        let mut of_class: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
+        let mut named: FxHashMap<String, Vec<usize>> = FxHashMap::default();
+        for (at, member) in members.iter().enumerate() {
+            of_class.entry(member.class).or_default().push(at);
+            for name in member.names() {
+                named.entry(name).or_default().push(at);
+            }
+        }
         Self {
             snapshot,
             classes,
             traffics,
             members,
+            of_class,
+            named,
             to_own_node: RefCell::default(),
         }
+    }
+
+    /// The members that a name stands for.
+    pub(super) fn named(&self, name: &str) -> &[usize] {
+        self.named.get(name).map_or(&[], Vec::as_slice)
     }
 
     /// What a class may send to all others by what policies say, but for own nodes.

@@ -38,21 +38,15 @@ pub(super) struct Part {
 /// All destinations.
 pub(super) struct Columns<'w> {
     world: &'w World<'w>,
-    /// The members of each class.
-    of_class: BTreeMap<usize, Vec<usize>>,
     all: Vec<Column>,
 }
 
 impl<'w> Columns<'w> {
     pub(super) fn new(world: &'w World<'w>) -> Self {
-        let mut of_class: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
-        for (at, member) in world.members.iter().enumerate() {
-            of_class.entry(member.class).or_default().push(at);
-        }
         let mut exceptions = of_own_nodes(world);
         let mut alike: BTreeMap<(u8, Rc<Senders>, Exceptions), Vec<usize>> = BTreeMap::new();
-        for (class, senders) in senders(world, &of_class) {
-            for &at in of_class.get(&class).into_iter().flatten() {
+        for (class, senders) in senders(world) {
+            for &at in world.of_class.get(&class).into_iter().flatten() {
                 let families = world.members.get(at).map_or(0, |member| member.families);
                 let key = (
                     families,
@@ -75,7 +69,7 @@ impl<'w> Columns<'w> {
             });
         let mut all: Vec<_> = columns.collect();
         all.sort_by_key(|column| column.destinations.first().copied());
-        Self { world, of_class, all }
+        Self { world, all }
     }
 
     /// All of them, by their first destination.
@@ -104,7 +98,7 @@ impl<'w> Columns<'w> {
         for (pair, classes) in column.senders.iter() {
             let sources = classes
                 .iter()
-                .filter_map(|class| self.of_class.get(class))
+                .filter_map(|class| self.world.of_class.get(class))
                 .flatten()
                 .copied();
             let usual = |source: &usize| !column.exceptions.iter().any(|(exception, _)| exception == source);
@@ -157,12 +151,15 @@ impl Column {
 }
 
 /// For each class the classes of sources by what they may send to it. Where nothing can be sent they are left out.
-fn senders(world: &World<'_>, of_class: &BTreeMap<usize, Vec<usize>>) -> BTreeMap<usize, Rc<Senders>> {
-    let mut to_class: BTreeMap<usize, Senders> =
-        of_class.keys().map(|&class| (class, Senders::new())).collect();
+fn senders(world: &World<'_>) -> BTreeMap<usize, Rc<Senders>> {
+    let mut to_class: BTreeMap<usize, Senders> = world
+        .of_class
+        .keys()
+        .map(|&class| (class, Senders::new()))
+        .collect();
     let mut rows = Rows::default();
     let is_external = |class| world.class(class).is_some_and(|class| class.external);
-    for &class in of_class.keys() {
+    for &class in world.of_class.keys() {
         world.fill(&mut rows, class);
         for (&to, senders) in &mut to_class {
             let pair = sendable(world, rows.to(to));

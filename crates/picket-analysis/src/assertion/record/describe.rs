@@ -1,6 +1,6 @@
 //! The shortest names for some endpoints.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use picket_engine::Program;
 use picket_net::{AddressSet, Family, Prefix};
@@ -47,42 +47,32 @@ impl<'w> Describer<'w> {
         }
     }
 
-    /// Every member that has a family.
-    pub(super) fn everything(&self, family: Option<Family>) -> BTreeSet<usize> {
-        let members = self.world.members.iter().enumerate();
-        let has = members.filter(|(_, member)| member.families & families_of(family) != 0);
-        has.map(|(at, _)| at).collect()
+    /// Which members have a family.
+    pub(super) fn everything(&self, family: Option<Family>) -> Vec<bool> {
+        let members = self.world.members.iter();
+        let has = members.map(|member| member.families & families_of(family) != 0);
+        has.collect()
     }
 
-    /// Every member of a family that is not the only destination, or of one kind with all of them.
-    pub(super) fn senders(&self, destinations: &[usize], family: Option<Family>) -> BTreeSet<usize> {
-        let mut everything = self.everything(family);
-        everything.retain(|&source| {
-            let Some(from) = self.world.members.get(source) else {
-                return false;
-            };
+    /// Which members of a family are not the only destination, or of one kind with all of them.
+    pub(super) fn senders(&self, destinations: &[usize], family: Option<Family>) -> Vec<bool> {
+        let mut senders = self.everything(family);
+        for (from, is_sender) in self.world.members.iter().zip(&mut senders) {
             let mut to = destinations.iter().filter_map(|&at| self.world.members.get(at));
             // Two pods without a family in common are a pair between which nothing can pass.
-            to.any(|to| {
+            *is_sender &= to.any(|to| {
                 let pods = from.pod().is_some() && to.pod().is_some();
                 World::is_pair(from, to) && (pods || from.families & to.families != 0)
-            })
-        });
-        everything
+            });
+        }
+        senders
     }
 
     /// Whether there is a sender, other than some, that a policy could keep from a destination.
-    pub(super) fn can_be_kept_out(
-        &self,
-        senders: &BTreeSet<usize>,
-        but: &[usize],
-        destinations: &[usize],
-    ) -> bool {
-        let mut others = senders.iter().filter(|at| but.binary_search(at).is_err());
-        others.any(|&source| {
-            let Some(from) = self.world.members.get(source) else {
-                return false;
-            };
+    pub(super) fn can_be_kept_out(&self, senders: &[bool], but: &[usize], destinations: &[usize]) -> bool {
+        let members = self.world.members.iter().zip(senders).enumerate();
+        let mut others = members.filter(|(at, (_, is_sender))| **is_sender && but.binary_search(at).is_err());
+        others.any(|(_, (from, _))| {
             let mut to = destinations.iter().filter_map(|&at| self.world.members.get(at));
             to.any(|to| {
                 let is_pair = World::is_pair(from, to) && from.families & to.families != 0;
@@ -91,46 +81,51 @@ impl<'w> Describer<'w> {
         })
     }
 
-    /// Names for `members`. Whatever is not in `meant` may be named with them: it makes no difference.
-    pub(super) fn ends(&self, members: &[usize], meant: &BTreeSet<usize>) -> Vec<String> {
-        let mut left: BTreeSet<usize> = members.iter().copied().collect();
-        if meant.iter().all(|at| left.contains(at)) {
+    /// Names for `members`. Whatever is not `meant` may be named with them: it makes no difference.
+    pub(super) fn ends(&self, members: &[usize], meant: &[bool]) -> Vec<String> {
+        let mut left = vec![false; self.world.members.len()];
+        for &at in members {
+            left.get_mut(at).into_iter().for_each(|left| *left = true);
+        }
+        if left.iter().zip(meant).all(|(left, meant)| *left || !meant) {
             return vec!["any".to_owned()];
         }
         let mut named = Vec::new();
+        let is = |marks: &[bool], at: usize| marks.get(at).copied().unwrap_or(false);
         for (name, group) in &self.groups {
-            let mut own = group.iter().filter(|at| meant.contains(at)).peekable();
-            if own.peek().is_some() && own.all(|at| left.contains(at)) {
+            let mut own = group.iter().filter(|&&at| is(meant, at)).peekable();
+            if own.peek().is_some() && own.all(|&at| is(&left, at)) {
                 named.push(yaml::scalar(name));
-                group.iter().for_each(|at| {
-                    left.remove(at);
-                });
+                for &at in group {
+                    left.get_mut(at).into_iter().for_each(|left| *left = false);
+                }
             }
         }
-        named.extend(self.outside(&mut left, meant));
-        let rest = left.into_iter().filter_map(|at| self.world.members.get(at));
-        named.extend(rest.map(|member| match &member.is {
-            Is::Node(name, address) => yaml::scalar(&format!("{name}@{address}")),
-            Is::Pod(_) | Is::External(_) => yaml::scalar(&member.id),
+        let outside: Vec<_> = self
+            .external
+            .iter()
+            .copied()
+            .filter(|&at| is(&left, at))
+            .collect();
+        let all = self.external.iter().filter(|&&at| is(meant, at)).count();
+        named.extend(self.outside(&outside, all));
+        let rest = self.world.members.iter().zip(left).filter(|(_, left)| *left);
+        named.extend(rest.filter_map(|(member, _)| match &member.is {
+            Is::Node(name, address) => Some(yaml::scalar(&format!("{name}@{address}"))),
+            Is::Pod(_) => Some(yaml::scalar(&member.id)),
+            Is::External(_) => None,
         }));
         named
     }
 
-    /// A name for the addresses outside that are left, which it takes away.
-    fn outside(&self, left: &mut BTreeSet<usize>, meant: &BTreeSet<usize>) -> Option<String> {
-        let own: Vec<_> = self
-            .external
-            .iter()
-            .copied()
-            .filter(|at| left.remove(at))
-            .collect();
-        let all = self.external.iter().filter(|at| meant.contains(at)).count();
+    /// A name for some of the `all` addresses outside.
+    fn outside(&self, own: &[usize], all: usize) -> Option<String> {
         match own.len() {
             0 => None,
             some if some == all => Some("external".to_owned()),
             _ => {
-                let regions = own.iter().map(|&at| self.region(at));
-                let region = regions.fold(AddressSet::empty(), |all, one| all.union(&one));
+                let regions: Vec<_> = own.iter().map(|&at| self.region(at)).collect();
+                let region: AddressSet = regions.iter().flat_map(AddressSet::ranges).collect();
                 Some(written(&region))
             }
         }

@@ -19,8 +19,9 @@ pub(super) struct Test {
     /// The claim with its fields, as in `allow: every`.
     pub(super) claim: &'static str,
     pub(super) family: Option<Family>,
-    pub(super) from: Vec<String>,
-    pub(super) to: Vec<String>,
+    /// Lists of ends, of which all are meant.
+    pub(super) from: Vec<Vec<String>>,
+    pub(super) to: Vec<Vec<String>>,
     /// Empty for everything.
     pub(super) ports: Vec<String>,
 }
@@ -47,9 +48,12 @@ pub(super) fn body(tests: &[Test]) -> String {
     text += "tests:\n";
     for test in tests {
         let _ = writeln!(text, "- name: {}\n  {}", quoted(&test.name), test.claim);
-        for (field, list) in [("from", &test.from), ("to", &test.to)] {
-            let value = sets.get(list.as_slice()).map(|set| format!(" {{set: {set}}}"));
-            let _ = writeln!(text, "  {field}:{}", value.unwrap_or_else(|| shown(list, "  ")));
+        for (field, lists) in [("from", &test.from), ("to", &test.to)] {
+            let items = lists.iter().flat_map(|list| match sets.get(list.as_slice()) {
+                Some(set) => vec![format!("{{set: {set}}}")],
+                None => list.clone(),
+            });
+            let _ = writeln!(text, "  {field}:{}", shown(&items.collect::<Vec<_>>(), "  "));
         }
         if !test.ports.is_empty() {
             let _ = writeln!(text, "  ports:{}", shown(&test.ports, "  "));
@@ -64,7 +68,15 @@ pub(super) fn body(tests: &[Test]) -> String {
 fn lists(tests: &[Test]) -> impl Iterator<Item = &[String]> {
     tests
         .iter()
-        .flat_map(|test| [test.from.as_slice(), test.to.as_slice()])
+        .flat_map(|test| test.from.iter().chain(&test.to).map(Vec::as_slice))
+}
+
+/// How many items some lists make, when each longer one is a set.
+pub(super) fn length(lists: &[Vec<String>]) -> usize {
+    lists
+        .iter()
+        .map(|list| if list.len() >= SHORT { 1 } else { list.len() })
+        .sum()
 }
 
 /// A list as the value of a field: on the line, or on lines of its own.
