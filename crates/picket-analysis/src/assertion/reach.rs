@@ -5,7 +5,7 @@
 //! another. All endpoints of a class reach the same others, but for their own nodes, so that a class is gone through once
 //! for each source that comes to it.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use picket_net::Family;
 
@@ -54,6 +54,15 @@ struct Label {
 /// whether policies are about it, and whether it is the source itself.
 type Kind = (usize, u8, bool, bool);
 
+/// The first endpoint of a kind that was gone on from.
+#[derive(Clone, Copy, Debug)]
+struct First {
+    /// The pod or node that the source is.
+    whose: usize,
+    /// The endpoint; `None` once another went on to it.
+    at: Option<usize>,
+}
+
 struct Search<'s, 'a> {
     world: &'s World<'a>,
     plan: &'s Plan<'s>,
@@ -65,10 +74,12 @@ struct Search<'s, 'a> {
     queue: VecDeque<(usize, usize)>,
     /// The destinations that are reached with packets that count.
     reached: BTreeMap<usize, Label>,
-    /// At most two sources for each kind of endpoint that was gone on from.
-    done: BTreeMap<Kind, Vec<usize>>,
+    /// For each kind of endpoint who was gone on from, once for each source.
+    done: BTreeMap<Kind, Vec<First>>,
     /// For each member the ones on the other side of its own node, to which more may pass.
     own_nodes: BTreeMap<usize, Vec<usize>>,
+    /// How many sources each endpoint has to learn of: one, where no destination is a source itself.
+    limit: usize,
     /// Per family the packets of the other.
     foreign: [TrafficId; 2],
     rows: Rows,
@@ -81,11 +92,17 @@ impl<'s, 'a> Search<'s, 'a> {
         for (from, to) in own_node_pairs(world, &everything, &everything) {
             own_nodes.entry(from).or_default().push(to);
         }
+        let same = same(world);
+        let whose = |list: &[usize]| -> BTreeSet<usize> {
+            list.iter().filter_map(|&at| same.get(at).copied()).collect()
+        };
+        let (sources, destinations) = (whose(plan.from.list()), whose(plan.to.list()));
         Self {
             world,
             plan,
             wish,
-            same: same(world),
+            limit: if sources.is_disjoint(&destinations) { 1 } else { 2 },
+            same,
             labels: vec![Vec::new(); world.members.len()],
             queue: VecDeque::new(),
             reached: BTreeMap::new(),
@@ -111,9 +128,7 @@ impl<'s, 'a> Search<'s, 'a> {
             let Some(member) = self.world.members.get(at) else {
                 continue;
             };
-            if self.is_new(at, source, member) {
-                self.go_on(at, source, member);
-            }
+            self.leave(at, source, member);
             for next in self.own_nodes.get(&at).cloned().unwrap_or_default() {
                 let Some(to) = self.world.members.get(next) else {
                     continue;
@@ -124,21 +139,32 @@ impl<'s, 'a> Search<'s, 'a> {
         }
     }
 
-    /// Whether going on from here can tell anybody something new.
-    fn is_new(&mut self, at: usize, source: usize, member: &Member) -> bool {
+    /// Goes on from an endpoint, unless another of its kind did. That one did not go on to itself, which this one may.
+    fn leave(&mut self, at: usize, source: usize, member: &Member) {
+        let is_source = at == source && self.wish.is_lenient;
         let kind = (
             member.class,
             self.families(at, source, member),
             member.is_managed(),
-            at == source,
+            is_source,
         );
-        let source = self.whose(source);
-        let sources = self.done.entry(kind).or_default();
-        let is_new = sources.len() < 2 && !sources.contains(&source);
-        if is_new {
-            sources.push(source);
+        let whose = self.whose(source);
+        let known = self.done.entry(kind).or_default();
+        if let Some(first) = known.iter_mut().find(|first| first.whose == whose) {
+            let to = first.at.filter(|&first| first != at);
+            if let Some((first, to)) = to.and_then(|to| Some((to, self.world.members.get(to)?))) {
+                known
+                    .iter_mut()
+                    .filter(|one| one.whose == whose)
+                    .for_each(|one| one.at = None);
+                if !World::is_own_node(member, to) {
+                    self.step((at, source), (first, to), self.world.passes(member, to));
+                }
+            }
+        } else if known.len() < self.limit {
+            known.push(First { whose, at: Some(at) });
+            self.go_on(at, source, member);
         }
-        is_new
     }
 
     /// The families in which one goes on: a source is meant in some of them only.
@@ -260,7 +286,7 @@ impl<'s, 'a> Search<'s, 'a> {
             if let Some(labels) = self
                 .labels
                 .get_mut(at)
-                .filter(|labels| !known && labels.len() < 2)
+                .filter(|labels| !known && labels.len() < self.limit)
             {
                 labels.push(label);
                 self.queue.push_back((at, label.source));

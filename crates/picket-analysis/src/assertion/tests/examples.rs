@@ -276,3 +276,28 @@ fn a_pod_that_may_do_nothing_is_recorded_so() {
         "{text}"
     );
 }
+
+#[test]
+fn a_way_may_lead_through_pods_that_are_alike() {
+    // What is entered by port 80 is reached by port 90 from its like alone.
+    let cluster = snapshot![
+        pod("x/a").label("app", "a").ip("10.0.0.1"),
+        pod("x/b").label("app", "a").ip("10.0.0.2"),
+        pod("x/s").label("app", "s").ip("10.0.0.3"),
+        policy("x/a")
+            .selects("app=a")
+            .ingress(accept().peer(pods_in("x", "app=s")).port(Protocol::TCP, 80))
+            .ingress(accept().peer(pods_in("x", "app=a")).port(Protocol::TCP, 90)),
+    ];
+    for (to, ports, holds) in [
+        ("x/a", 90, false),
+        ("x/b", 90, false),
+        ("x/*", 90, false),
+        ("x/a", 91, true),
+        ("x/b", 91, true),
+    ] {
+        let test = format!("tests:\n- {{reach: never, from: x/s, to: {to}, ports: {ports}}}");
+        let found = outcomes(&cluster, &test).unwrap();
+        assert_eq!(found[0].holds(), holds, "{to} {ports} {found:?}");
+    }
+}
