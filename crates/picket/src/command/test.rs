@@ -144,6 +144,9 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Outcome> {
 }
 
 fn print_record(arguments: &Arguments, loaded: &Loaded) -> anyhow::Result<Outcome> {
+    if loaded.snapshot.live_pods().next().is_none() {
+        bail!("there is nothing to record: the input has no pods");
+    }
     let network = arguments.network.network.as_ref();
     let network = network.and_then(|network| NetworkName::parse(network, "default"));
     let text = record(

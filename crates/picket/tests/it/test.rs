@@ -340,6 +340,18 @@ fn assertions_are_about_the_network_that_they_name() {
     );
 }
 
+#[test]
+fn nothing_is_no_baseline() {
+    let namespace = "{apiVersion: v1, kind: Namespace, metadata: {name: x}}\n";
+    let ran = Manifests::new(&[("n.yaml", namespace)]).picket("test", &["--record"]);
+    assert_eq!((ran.status, ran.stdout.as_str()), (2, ""));
+    assert!(
+        ran.stderr.contains("there is nothing to record"),
+        "{}",
+        ran.stderr
+    );
+}
+
 /// The file of assertions in the help of the command.
 fn taught() -> String {
     let help = run(shop().path(), &["test", "--help"], "").stdout;
