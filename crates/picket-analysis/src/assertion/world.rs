@@ -10,6 +10,7 @@ use std::sync::Arc;
 use picket_cluster::{Pod, Snapshot};
 use picket_engine::Program;
 use picket_net::{AddressSet, Family};
+use picket_policy::Tier;
 use rustc_hash::FxHashMap;
 use smol_str::SmolStr;
 
@@ -61,6 +62,8 @@ pub(super) struct Member {
     pub(super) on: Option<usize>,
     /// The node whose network it is on, for nodes and hostNetwork pods.
     pub(super) node: Option<usize>,
+    /// Whether nothing keeps its own node away. A default of the cluster does (`--v1beta1-default`).
+    pub(super) is_open_to_own_node: bool,
     /// The families that it has, as the bits of [`bit`].
     pub(super) families: u8,
 }
@@ -189,6 +192,12 @@ impl<'a> World<'a> {
                 }
             }));
         }
+        let has_default = program
+            .policies()
+            .any(|policy| policy.tier == Tier::ClusterDefault);
+        members
+            .iter_mut()
+            .for_each(|member| member.is_open_to_own_node = !has_default);
         members.sort_by(|one, other| (one.rank(), &one.id).cmp(&(other.rank(), &other.id)));
         let mut of_class: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
         let mut named: FxHashMap<String, Vec<usize>> = FxHashMap::default();
@@ -255,7 +264,8 @@ impl<'a> World<'a> {
 
     /// Whether no policy can keep one from the other.
     pub(super) fn is_beyond_policies(from: &Member, to: &Member) -> bool {
-        (from.node.is_some() && from.node == to.on) || (!from.is_managed() && !to.is_managed())
+        let is_exempt = to.is_open_to_own_node && from.node.is_some() && from.node == to.on;
+        is_exempt || (!from.is_managed() && !to.is_managed())
     }
 
     /// What the engine knows of a class.
@@ -266,11 +276,9 @@ impl<'a> World<'a> {
     /// What may pass between a pod and its own node.
     pub(super) fn to_or_from_own_node(&self, from: &Member, to: &Member) -> Pair {
         if from.node.is_some() && from.node == to.on {
-            let own = |family| (from.families & to.families & bit(family) != 0).then_some(TrafficId::ALL);
-            return Pair {
-                v4: own(Family::Ipv4),
-                v6: own(Family::Ipv6),
-            };
+            return self
+                .classes
+                .sent_by_own_node(from.class, to.class, &self.traffics);
         }
         let key = (from.class, to.class);
         if let Some(&known) = self.to_own_node.borrow().get(&key) {
@@ -303,6 +311,7 @@ fn member(found: &Found, is: Is) -> Member {
         class: found.place.class,
         on: found.place.on,
         node: found.place.node,
+        is_open_to_own_node: true,
         families,
     }
 }

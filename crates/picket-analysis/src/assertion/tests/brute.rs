@@ -223,6 +223,13 @@ impl Brute {
         !both_external && !same
     }
 
+    fn has_default(&self) -> bool {
+        self.cluster
+            .policies
+            .values()
+            .any(|policy| policy.tier == picket_policy::Tier::ClusterDefault)
+    }
+
     /// Whether no policy can keep one from the other.
     pub(super) fn is_beyond(&self, from: &Endpoint, to: &Endpoint) -> bool {
         let node = |end: &Endpoint| match end {
@@ -234,6 +241,7 @@ impl Brute {
         };
         let managed = |end: &Endpoint| pod(&self.cluster, end).filter(|pod| !pod.host_network);
         let on = managed(to).and_then(|pod| pod.node.clone());
-        (managed(from).is_none() && managed(to).is_none()) || (on.is_some() && node(from) == on)
+        (managed(from).is_none() && managed(to).is_none())
+            || (on.is_some() && node(from) == on && !self.has_default())
     }
 }
