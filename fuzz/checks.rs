@@ -75,7 +75,13 @@ pub(crate) fn network_policy(bytes: &[u8]) {
 
 fn every_option() -> impl Iterator<Item = Options> {
     let versions = [V1beta1::V1, V1beta1::Proposal].into_iter();
-    versions.flat_map(|v1beta1| [false, true].map(|strict_cidr| Options { strict_cidr, v1beta1 }))
+    versions.flat_map(|v1beta1| {
+        [false, true].map(|strict_cidr| Options {
+            strict_cidr,
+            v1beta1,
+            ..Options::default()
+        })
+    })
 }
 
 /// What a namespace says about its isolation isolates ingress, or nothing; what cannot be read isolates.
