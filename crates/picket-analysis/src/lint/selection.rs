@@ -12,6 +12,9 @@ use super::text::Place;
 use super::{Subject, advice, counted, dash, quoted, table};
 use crate::directory::edits;
 
+/// Where a selector is written: looked for only when there is something to say about it.
+type Where<'a> = &'a dyn Fn() -> Place;
+
 pub(super) fn check(about: &Subject<'_>, found: &mut Vec<Diagnostic>) {
     if about.cluster().is_empty() {
         return;
@@ -31,7 +34,7 @@ pub(super) fn check(about: &Subject<'_>, found: &mut Vec<Diagnostic>) {
 
 fn subject(about: &Subject<'_>, found: &mut Vec<Diagnostic>) {
     let selector = &about.policy.subject;
-    let place = about.subject_place();
+    let place = || about.subject_place();
     if misspelt(about, selector, &place, found) || about.cluster().managed(selector).next().is_some() {
         return;
     }
@@ -40,7 +43,7 @@ fn subject(about: &Subject<'_>, found: &mut Vec<Diagnostic>) {
         return;
     }
     let message = format!("{what} no pod: none has `{}`", selector.pods);
-    let mut diagnostic = about.warning(table::SELECTS_NOTHING, &place, message);
+    let mut diagnostic = about.warning(table::SELECTS_NOTHING, &place(), message);
     explain(about, selector, &mut diagnostic);
     found.push(diagnostic);
 }
@@ -51,7 +54,7 @@ fn peer_of_pods(
     selector: &PodSelector,
     found: &mut Vec<Diagnostic>,
 ) {
-    let place = about.peer_place(direction, rule, at);
+    let place = || about.peer_place(direction, rule, at);
     if misspelt(about, selector, &place, found) || about.cluster().managed(selector).next().is_some() {
         return;
     }
@@ -80,7 +83,7 @@ fn peer_of_pods(
             )
         }
     };
-    let mut diagnostic = about.warning(table::PEER_MATCHES_NOTHING, &place, message);
+    let mut diagnostic = about.warning(table::PEER_MATCHES_NOTHING, &place(), message);
     explain(about, selector, &mut diagnostic);
     found.push(diagnostic);
 }
@@ -121,7 +124,7 @@ fn has_namespace(about: &Subject<'_>, namespaces: &Selector) -> bool {
 fn only_host_network(
     about: &Subject<'_>,
     selector: &PodSelector,
-    place: &Place,
+    place: Where<'_>,
     what: &str,
     found: &mut Vec<Diagnostic>,
 ) -> bool {
@@ -141,7 +144,9 @@ fn only_host_network(
         first.object,
         counted(count, "hostNetwork pod")
     );
-    let mut diagnostic = about.warning(table::HOST_NETWORK_ONLY, place, message).note(note);
+    let mut diagnostic = about
+        .warning(table::HOST_NETWORK_ONLY, &place(), message)
+        .note(note);
     let remedy = "their traffic is that of their nodes: allow it with an `ipBlock` of the nodes' addresses";
     diagnostic.fixes.push(advice(remedy));
     found.push(diagnostic);
@@ -149,7 +154,12 @@ fn only_host_network(
 }
 
 /// Reports keys that nothing has, and that are spelled nearly as one that something has.
-fn misspelt(about: &Subject<'_>, selector: &PodSelector, place: &Place, found: &mut Vec<Diagnostic>) -> bool {
+fn misspelt(
+    about: &Subject<'_>,
+    selector: &PodSelector,
+    place: Where<'_>,
+    found: &mut Vec<Diagnostic>,
+) -> bool {
     let cluster = about.cluster();
     let mut any = key_typos(
         about,
@@ -171,7 +181,7 @@ fn key_typos(
     selector: &Selector,
     keys: BTreeSet<&str>,
     whose: &str,
-    place: &Place,
+    place: Where<'_>,
     found: &mut Vec<Diagnostic>,
 ) -> bool {
     let before = found.len();
@@ -187,7 +197,7 @@ fn key_typos(
             "no {whose} has a label `{key}`, so `{requirement}` in {} {effect}",
             about.policy.object
         );
-        let mut diagnostic = about.warning(table::LABEL_KEY, place, message);
+        let mut diagnostic = about.warning(table::LABEL_KEY, &place(), message);
         diagnostic.fixes.push(advice(format!("did you mean `{meant}`?")));
         found.push(diagnostic);
     }
