@@ -10,19 +10,9 @@ use picket_engine::{AllowSet, Change, Comings, Delta, Engine, Identity, Program,
 use picket_net::{Family, Prefix};
 use picket_policy::Direction;
 use picket_testing::flows::representative_flows;
-use picket_testing::generate::{self, Shape};
+use picket_testing::generate::{self, Shape, semantics};
 use proptest::prelude::*;
 use proptest::test_runner::FileFailurePersistence;
-
-fn semantics() -> impl Strategy<Value = Semantics> {
-    (any::<bool>(), any::<bool>(), any::<bool>()).prop_map(
-        |(ipblock_matches_pods, accept_icmp, accept_icmpv6)| Semantics {
-            ipblock_matches_pods,
-            accept_icmp,
-            accept_icmpv6,
-        },
-    )
-}
 
 /// What the allow sets say of a flow, with the rules beside them, as a dataplane applies them.
 fn by_allow_sets(program: &Program, flow: &Flow) -> (Verdict, Verdict) {

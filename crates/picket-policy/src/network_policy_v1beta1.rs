@@ -15,8 +15,8 @@ use crate::label_selector;
 use crate::network_policy::{self, ABOUT_NOTHING, port, rule};
 use crate::reader::{Cursor, Reader, Unreadable};
 use crate::{
-    Action, Diagnostic, List, NamespaceScope, Networks, Peer, PodSelector, Policy, PortMatch, Rule, Selector,
-    Side, Tier, code,
+    Diagnostic, NamespaceScope, Networks, Peer, PodSelector, Policy, PortMatch, Rule, Selector, Side, Tier,
+    code,
 };
 
 pub use cluster_default::ClusterDefault;
@@ -123,65 +123,18 @@ fn policy(manifest: &Manifest, root: &Cursor<'_>, reader: &mut Reader<'_>) -> Re
     })
 }
 
-/// Reads `ingress`. A rule that cannot be read keeps its place, and matches nothing.
+/// Reads `ingress`, where a list means anything when it is missing and nothing when it is empty.
 fn rules(at: &Cursor<'_>, reader: &mut Reader<'_>) -> Vec<Rule> {
-    let before = reader.diagnostics().len();
-    let Ok(items) = at.items(reader) else {
-        reader.consequence(before, at, ALLOWS_NOTHING);
-        return Vec::new();
-    };
-    let read = |(item, index): (&Cursor<'_>, u32)| {
-        let before = reader.diagnostics().len();
-        let mut rule = Rule {
-            index,
-            position: reader.source().position(item.node().range.start),
-            action: Action::Accept,
-            peers: List::Absent,
-            ports: List::Absent,
-        };
-        match matches(item, reader) {
-            Ok((peers, ports)) => (rule.peers, rule.ports) = (peers, ports),
-            Err(Unreadable) => {
-                rule::silence(&mut rule);
-                let note = format!("the rule `{}` matches nothing", item.path());
-                reader.consequence(before, item, &note);
-            }
-        }
-        rule
-    };
-    items.iter().zip(0..).map(read).collect()
-}
-
-fn matches(at: &Cursor<'_>, reader: &mut Reader<'_>) -> Result<(List<Peer>, List<PortMatch>), Unreadable> {
-    let mut fields = at.fields(reader)?;
-    let ports = fields.get("ports");
-    let peers = fields.get("from");
-    let known = fields.unknown(&[], reader).is_empty();
-    // Both are read before either error returns, so that everything that is wrong is reported.
-    let ports = list(ports, reader, port);
     let namespace = reader.object().namespace.clone();
-    let peers = list(peers, reader, |item, reader| peer(item, &namespace, reader));
-    let (ports, peers) = (ports?, peers?);
-    if known {
-        Ok((peers, ports))
-    } else {
-        Err(Unreadable)
-    }
-}
-
-/// A list that means anything when it is missing and nothing when it is empty.
-fn list<T>(
-    at: Option<Cursor<'_>>,
-    reader: &mut Reader<'_>,
-    mut read: impl FnMut(&Cursor<'_>, &mut Reader<'_>) -> Result<T, Unreadable>,
-) -> Result<List<T>, Unreadable> {
-    let Some(at) = at else {
-        return Ok(List::Absent);
-    };
-    let items = at.items(reader)?;
-    let read: Vec<_> = items.iter().map(|item| read(item, reader)).collect();
-    let read: Result<Vec<_>, _> = read.into_iter().collect();
-    Ok(List::Items(read?))
+    let peer = |item: &Cursor<'_>, reader: &mut Reader<'_>| peer(item, &namespace, reader);
+    let before = reader.diagnostics().len();
+    let rules = rule::read_each(at, reader, |item, reader| {
+        rule::matches(item, "from", peer, port, reader)
+    });
+    rules.unwrap_or_else(|Unreadable| {
+        reader.consequence(before, at, ALLOWS_NOTHING);
+        Vec::new()
+    })
 }
 
 /// Reads an item of `ports`: TCP and UDP, and no ranges.

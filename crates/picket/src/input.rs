@@ -1,6 +1,7 @@
 //! Reading manifests.
 
 use std::io;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use anyhow::{Context, anyhow, bail};
@@ -66,10 +67,31 @@ pub(crate) fn load_sides(texts: &[Vec<Text>; 2], options: Options) -> [Loaded; 2
 pub(crate) fn load_whole(input: &Input) -> anyhow::Result<Loaded> {
     let loaded = load(input)?;
     report::on_stderr(&loaded);
-    if let Some(file) = loaded.unparsable.first() {
-        bail!("`{file}` cannot be parsed, and may hold pods or policies: mend it first");
-    }
+    ensure_whole(&loaded)?;
     Ok(loaded)
+}
+
+/// Fails when a file cannot be parsed: what it holds may be the policy that matters.
+pub(crate) fn ensure_whole(loaded: &Loaded) -> anyhow::Result<()> {
+    match loaded.unparsable.first() {
+        Some(file) => bail!("`{file}` cannot be parsed, and may hold pods or policies: mend it first"),
+        None => Ok(()),
+    }
+}
+
+/// Fails when both the manifests and one of `others`, which is called `what`, are standard input.
+pub(crate) fn ensure_one_stdin<'a>(
+    input: &Input,
+    others: impl IntoIterator<Item = &'a PathBuf>,
+    what: &str,
+) -> anyhow::Result<()> {
+    let is_stdin = |path: &PathBuf| path.as_os_str() == "-";
+    if input.paths.iter().any(is_stdin) && others.into_iter().any(is_stdin) {
+        bail!(
+            "standard input (`-`) cannot hold both the manifests and the {what}: give one of them as a file"
+        );
+    }
+    Ok(())
 }
 
 /// Reads everything that `input` names, and looks at one network of it.

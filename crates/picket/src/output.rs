@@ -5,6 +5,7 @@ use std::process::ExitCode;
 use std::sync::atomic::{AtomicU8, Ordering};
 
 use clap::ValueEnum;
+use serde::Serialize;
 
 /// How a command that could do its work ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,6 +50,13 @@ fn is_broken_pipe(error: &anyhow::Error) -> bool {
 /// Standard output, buffered also when it is a terminal. To be flushed at the end: dropping it hides errors.
 pub(crate) fn stdout() -> io::BufWriter<io::StdoutLock<'static>> {
     io::BufWriter::with_capacity(1 << 16, io::stdout().lock())
+}
+
+/// Writes an answer as JSON that people can read too.
+pub(crate) fn json(answer: &impl Serialize, out: &mut impl Write) -> anyhow::Result<()> {
+    serde_json::to_writer_pretty(&mut *out, answer)?;
+    writeln!(out)?;
+    Ok(())
 }
 
 /// Writes `text` to standard error, where nobody can help when that fails.

@@ -1,9 +1,13 @@
-//! Diagnostics and errors as text for people.
+//! Diagnostics and errors as text for people, and beside answers in JSON.
+
+use std::io::Write;
 
 use annotate_snippets::renderer::DecorStyle;
 use annotate_snippets::{AnnotationKind, Group, Level, Patch, Renderer};
+use picket_analysis::finding::Finding;
 use picket_policy::{Diagnostic, Severity};
 use picket_source::Loaded;
+use serde::Serialize;
 
 use crate::excerpt::Excerpt;
 use crate::output;
@@ -27,6 +31,24 @@ pub(crate) fn these_on_stderr(diagnostics: &[Diagnostic], loaded: &Loaded) {
         .iter()
         .map(|diagnostic| text(diagnostic, loaded, &renderer));
     output::to_stderr(&texts.collect::<String>());
+}
+
+/// What is wrong with the input, for the JSON of an answer.
+pub(crate) fn findings(loaded: &Loaded) -> Vec<Finding> {
+    loaded.diagnostics.iter().map(Finding::from).collect()
+}
+
+/// Writes an answer as JSON, with what is wrong with the input beside it.
+pub(crate) fn json(answer: impl Serialize, loaded: &Loaded, out: &mut impl Write) -> anyhow::Result<()> {
+    #[derive(Serialize)]
+    struct Report<T> {
+        #[serde(flatten)]
+        answer: T,
+        #[serde(skip_serializing_if = "Vec::is_empty")]
+        diagnostics: Vec<Finding>,
+    }
+    let diagnostics = findings(loaded);
+    output::json(&Report { answer, diagnostics }, out)
 }
 
 /// How text is drawn, with or without colour.

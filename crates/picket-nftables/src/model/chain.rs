@@ -18,6 +18,20 @@ pub enum Hook {
 }
 
 impl Hook {
+    /// Every hook that a chain of ours may have.
+    const ALL: [Self; 5] = [
+        Self::Prerouting,
+        Self::Input,
+        Self::Forward,
+        Self::Output,
+        Self::Postrouting,
+    ];
+
+    /// The hook that nft writes so.
+    pub fn from_keyword(keyword: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|hook| hook.keyword() == keyword)
+    }
+
     /// As nft writes it.
     pub fn keyword(self) -> &'static str {
         match self {

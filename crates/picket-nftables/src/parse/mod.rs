@@ -167,15 +167,7 @@ fn chain(object: &Json) -> Result<Chain> {
     let mut chain = Chain::regular(name(object, "name")?);
     chain.comment = comment(object)?;
     if object.get("hook").is_some() {
-        let hooks = [
-            Hook::Prerouting,
-            Hook::Input,
-            Hook::Forward,
-            Hook::Output,
-            Hook::Postrouting,
-        ];
-        let hook = text(object, "hook")?;
-        let hook = hooks.into_iter().find(|one| one.keyword() == hook);
+        let hook = Hook::from_keyword(text(object, "hook")?);
         let priority = object
             .get("prio")
             .and_then(Json::as_i64)

@@ -17,21 +17,11 @@ use picket_testing::build::{
     accept, admin_policy, baseline_policy, block, deny, node, nodes_where, pod, policy,
 };
 use picket_testing::flows::representative_flows;
-use picket_testing::generate::{Shape, snapshot};
+use picket_testing::generate::{Shape, semantics, snapshot};
 use proptest::prelude::*;
 use proptest::test_runner::TestCaseError;
 
 use crate::custom::custom_rules;
-
-fn semantics() -> impl Strategy<Value = Semantics> {
-    (any::<bool>(), any::<bool>(), any::<bool>()).prop_map(
-        |(ipblock_matches_pods, accept_icmp, accept_icmpv6)| Semantics {
-            ipblock_matches_pods,
-            accept_icmp,
-            accept_icmpv6,
-        },
-    )
-}
 
 /// The tables of pods, each with whether it means less than the policies say.
 pub(crate) type Tables = BTreeMap<ObjectRef, (Table, bool)>;

@@ -13,20 +13,12 @@ use picket_nftables::render::documented::{Options, PodView, render};
 use picket_nftables::render::indexed;
 use picket_nftables::verify::{Report, verify};
 use picket_policy::{Direction, ObjectRef};
-use picket_testing::generate::{Shape, snapshot};
+use picket_testing::generate::{Shape, semantics, snapshot};
 use proptest::prelude::*;
 use smol_str::SmolStr;
 
 use crate::custom::custom_rules;
 use crate::networks::networks_with;
-
-pub(crate) fn semantics() -> impl Strategy<Value = Semantics> {
-    any::<(bool, bool, bool)>().prop_map(|(ipblock_matches_pods, accept_icmp, accept_icmpv6)| Semantics {
-        ipblock_matches_pods,
-        accept_icmp,
-        accept_icmpv6,
-    })
-}
 
 /// Every node's table, and with no nodes that of one node that runs every pod.
 fn nodes(snapshot: &Snapshot) -> Vec<Option<String>> {

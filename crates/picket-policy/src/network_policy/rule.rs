@@ -5,21 +5,46 @@ use crate::dialect::Options;
 use crate::reader::{Cursor, Reader, Unreadable};
 use crate::{Action, Direction, List, Peer, PortMatch, Rule};
 
-/// Reads the rules of one direction. One that cannot be read keeps its place, and matches nothing.
+/// What a rule matches.
+type Matches = (List<Peer>, List<PortMatch>);
+
+/// Reads the rules of one direction.
 pub(super) fn read_all(
     at: &Cursor<'_>,
     direction: Direction,
     options: Options,
     reader: &mut Reader<'_>,
 ) -> Vec<Rule> {
+    let field = match direction {
+        Direction::Ingress => "from",
+        Direction::Egress => "to",
+    };
+    let namespace = reader.object().namespace.clone();
+    let peer = |item: &Cursor<'_>, reader: &mut Reader<'_>| peer::read(item, &namespace, options, reader);
     let before = reader.diagnostics().len();
-    let Ok(items) = at.items(reader) else {
+    let rules = read_each(at, reader, |item, reader| {
+        let (peers, ports) = matches(item, field, peer, port::read, reader)?;
+        Ok((anything_if_empty(peers), anything_if_empty(ports)))
+    });
+    rules.unwrap_or_else(|Unreadable| {
         let note = format!("the policy has no {direction} rules that can be read");
         reader.consequence(before, at, &note);
-        return Vec::new();
-    };
-    let mut rules = Vec::with_capacity(items.len());
-    for (item, index) in items.iter().zip(0..) {
+        Vec::new()
+    })
+}
+
+/// Reads rules by what `matches` makes of each. One that cannot be read keeps its place, and matches nothing.
+///
+/// # Errors
+///
+/// `at` is no list.
+pub(crate) fn read_each(
+    at: &Cursor<'_>,
+    reader: &mut Reader<'_>,
+    mut matches: impl FnMut(&Cursor<'_>, &mut Reader<'_>) -> Result<Matches, Unreadable>,
+) -> Result<Vec<Rule>, Unreadable> {
+    let items = at.items(reader)?;
+    let read = |(item, index): (&Cursor<'_>, u32)| {
         let before = reader.diagnostics().len();
         let mut rule = Rule {
             index,
@@ -28,7 +53,7 @@ pub(super) fn read_all(
             peers: List::Absent,
             ports: List::Absent,
         };
-        match read(item, direction, options, reader) {
+        match matches(item, reader) {
             Ok((peers, ports)) => (rule.peers, rule.ports) = (peers, ports),
             Err(Unreadable) => {
                 silence(&mut rule);
@@ -36,9 +61,9 @@ pub(super) fn read_all(
                 reader.consequence(before, item, &note);
             }
         }
-        rules.push(rule);
-    }
-    rules
+        rule
+    };
+    Ok(items.iter().zip(0..).map(read).collect())
 }
 
 /// Makes a rule match nothing.
@@ -47,25 +72,25 @@ pub(crate) fn silence(rule: &mut Rule) {
     rule.ports = List::Absent;
 }
 
-fn read(
+/// Reads the `ports` of a rule, and its peers in `field`.
+///
+/// # Errors
+///
+/// Something of it cannot be read, or means nothing that is known.
+pub(crate) fn matches(
     at: &Cursor<'_>,
-    direction: Direction,
-    options: Options,
+    field: &'static str,
+    peer: impl FnMut(&Cursor<'_>, &mut Reader<'_>) -> Result<Peer, Unreadable>,
+    port: impl FnMut(&Cursor<'_>, &mut Reader<'_>) -> Result<PortMatch, Unreadable>,
     reader: &mut Reader<'_>,
-) -> Result<(List<Peer>, List<PortMatch>), Unreadable> {
+) -> Result<Matches, Unreadable> {
     let mut fields = at.fields(reader)?;
     let ports = fields.get("ports");
-    let peers = fields.get(match direction {
-        Direction::Ingress => "from",
-        Direction::Egress => "to",
-    });
+    let peers = fields.get(field);
     let known = fields.unknown(&[], reader).is_empty();
     // Both are read before either error returns, so that everything that is wrong is reported.
-    let ports = list(ports, reader, port::read);
-    let namespace = reader.object().namespace.clone();
-    let peers = list(peers, reader, |item, reader| {
-        peer::read(item, &namespace, options, reader)
-    });
+    let ports = list(ports, reader, port);
+    let peers = list(peers, reader, peer);
     let (ports, peers) = (ports?, peers?);
     if known {
         Ok((peers, ports))
@@ -74,7 +99,7 @@ fn read(
     }
 }
 
-/// A list of which a missing and an empty one mean the same: anything.
+/// A list as it is written: a missing one is not an empty one.
 fn list<T>(
     at: Option<Cursor<'_>>,
     reader: &mut Reader<'_>,
@@ -84,10 +109,15 @@ fn list<T>(
         return Ok(List::Absent);
     };
     let items = at.items(reader)?;
-    if items.is_empty() {
-        return Ok(List::Absent);
-    }
     let read: Vec<_> = items.iter().map(|item| read(item, reader)).collect();
     let read: Result<Vec<_>, _> = read.into_iter().collect();
     Ok(List::Items(read?))
+}
+
+/// A missing and an empty list mean the same here: anything.
+fn anything_if_empty<T>(list: List<T>) -> List<T> {
+    match list {
+        List::Items(items) if items.is_empty() => List::Absent,
+        list => list,
+    }
 }

@@ -95,20 +95,14 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Outcome> {
             writeln!(out, "{}", summary.text())?;
         }
         Format::Json => {
-            let diagnostics = loaded.diagnostics.iter().map(Finding::from).collect();
-            serde_json::to_writer_pretty(
-                &mut out,
-                &Report {
-                    diagnostics,
-                    summary: &summary,
-                },
-            )?;
-            writeln!(out)?;
+            let diagnostics = report::findings(&loaded);
+            let report = Report {
+                diagnostics,
+                summary: &summary,
+            };
+            output::json(&report, &mut out)?;
         }
-        Format::Sarif => {
-            serde_json::to_writer_pretty(&mut out, &sarif::log(&loaded.diagnostics))?;
-            writeln!(out)?;
-        }
+        Format::Sarif => output::json(&sarif::log(&loaded.diagnostics), &mut out)?,
     }
     out.flush()?;
     let clean = summary.errors == 0 && !(arguments.deny_warnings && summary.warnings > 0);

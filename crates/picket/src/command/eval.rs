@@ -4,12 +4,10 @@ use std::fs::File;
 use std::io::{self, BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, bail};
+use anyhow::Context;
 use clap::{Args, ValueEnum};
 use picket_analysis::eval::{Answer, EndAnswer, Evaluator, Overall, batch};
-use picket_analysis::finding::Finding;
 use picket_net::Family;
-use serde::Serialize;
 use smol_str::SmolStr;
 
 use crate::arguments::{FamilyArgument, Input, NetworkArgument, SemanticsArguments};
@@ -86,14 +84,7 @@ enum Format {
 }
 
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Outcome> {
-    let is_stdin = |path: &Path| path.as_os_str() == "-";
-    if arguments.batch.as_deref().is_some_and(is_stdin)
-        && arguments.input.paths.iter().any(|path| is_stdin(path))
-    {
-        bail!(
-            "standard input (`-`) cannot hold both the manifests and the batch: give one of them as a file"
-        );
-    }
+    input::ensure_one_stdin(&arguments.input, &arguments.batch, "batch")?;
     let loaded = input::load_network(&arguments.input, &arguments.network)?;
     if arguments.output == Format::Text || arguments.batch.is_some() {
         report::on_stderr(&loaded);
@@ -124,32 +115,13 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Outcome> {
     let mut out = output::stdout();
     match arguments.output {
         Format::Text => out.write_all(text(&answer).as_bytes())?,
-        Format::Json => {
-            let diagnostics = loaded.diagnostics.iter().map(Finding::from).collect();
-            serde_json::to_writer_pretty(
-                &mut out,
-                &Report {
-                    answer: &answer,
-                    diagnostics,
-                },
-            )?;
-            writeln!(out)?;
-        }
+        Format::Json => report::json(&answer, &loaded, &mut out)?,
     }
     out.flush()?;
     Ok(input::ended(
         &loaded,
         Outcome::from_yes(answer.verdict == Overall::Allow),
     ))
-}
-
-/// The answer as JSON, with what was wrong with the input.
-#[derive(Serialize)]
-struct Report<'a> {
-    #[serde(flatten)]
-    answer: &'a Answer,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    diagnostics: Vec<Finding>,
 }
 
 fn answer_batch(

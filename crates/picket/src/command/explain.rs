@@ -8,9 +8,7 @@ use picket_analysis::directory::Party;
 use picket_analysis::eval::{Evaluator, Overall};
 use picket_analysis::explain::Explainer;
 use picket_analysis::explain::write::{self, Style};
-use picket_analysis::finding::Finding;
 use picket_source::Loaded;
-use serde::Serialize;
 
 use crate::arguments::{FamilyArgument, Input, NetworkArgument, SemanticsArguments};
 use crate::output::{self, Outcome};
@@ -120,7 +118,7 @@ fn explain(evaluator: &Evaluator<'_>, arguments: &Arguments, loaded: &Loaded) ->
             out.write_all(super::eval::title(&explanation.answer).as_bytes())?;
             write::text(&explanation, style(), &mut out)?;
         }
-        Format::Json => write_json(&explanation, loaded, &mut out)?,
+        Format::Json => report::json(&explanation, loaded, &mut out)?,
     }
     out.flush()?;
     Ok(Outcome::from_yes(explanation.answer.verdict == Overall::Allow))
@@ -143,7 +141,7 @@ fn explain_pod(
     let mut out = output::stdout();
     match format {
         Format::Text => write::pod(&explanation, style(), &mut out)?,
-        Format::Json => write_json(&explanation, loaded, &mut out)?,
+        Format::Json => report::json(&explanation, loaded, &mut out)?,
     }
     out.flush()?;
     Ok(Outcome::Yes)
@@ -153,23 +151,4 @@ fn style() -> Style {
     Style {
         color: output::color_on_stdout(),
     }
-}
-
-fn write_json(explanation: impl Serialize, loaded: &Loaded, out: &mut impl Write) -> anyhow::Result<()> {
-    let diagnostics = loaded.diagnostics.iter().map(Finding::from).collect();
-    let report = Report {
-        explanation,
-        diagnostics,
-    };
-    serde_json::to_writer_pretty(&mut *out, &report)?;
-    Ok(writeln!(out)?)
-}
-
-/// The explanation as JSON, with what was wrong with the input.
-#[derive(Serialize)]
-struct Report<T> {
-    #[serde(flatten)]
-    explanation: T,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    diagnostics: Vec<Finding>,
 }

@@ -4,7 +4,6 @@ use std::io::Write;
 
 use clap::{Args, ValueEnum};
 use picket_analysis::eval::Evaluator;
-use picket_analysis::finding::Finding;
 use picket_analysis::map::{By, Map, write};
 
 use crate::arguments::{Input, NetworkArgument, SemanticsArguments};
@@ -97,7 +96,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Outcome> {
     match arguments.output {
         Format::Table => write::table(&map, &mut out)?,
         Format::Json => {
-            let findings: Vec<_> = loaded.diagnostics.iter().map(Finding::from).collect();
+            let findings = report::findings(&loaded);
             let extra = if findings.is_empty() {
                 Vec::new()
             } else {

@@ -8,7 +8,6 @@ use std::sync::Arc;
 use anyhow::{Context, bail};
 use clap::{Args, ValueEnum};
 use picket_analysis::assertion::{Assertion, Outcome as Fared, parse, record, run as judge, write};
-use picket_analysis::finding::Finding;
 use picket_policy::{NetworkName, Severity};
 use picket_source::Loaded;
 
@@ -97,20 +96,13 @@ enum Format {
 }
 
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Outcome> {
-    let is_stdin = |path: &PathBuf| path.as_os_str() == "-";
-    if arguments.tests.iter().any(is_stdin) && arguments.input.paths.iter().any(is_stdin) {
-        bail!(
-            "standard input (`-`) cannot hold both the manifests and the tests: give one of them as a file"
-        );
-    }
+    input::ensure_one_stdin(&arguments.input, &arguments.tests, "tests")?;
     let loaded = input::load_network(&arguments.input, &arguments.network)?;
     let is_json = arguments.output == Format::Json && !arguments.record;
     if !is_json {
         report::on_stderr(&loaded);
     }
-    if let Some(file) = loaded.unparsable.first() {
-        bail!("`{file}` cannot be parsed, and may hold pods or policies: mend it first");
-    }
+    input::ensure_whole(&loaded)?;
     if arguments.record {
         return print_record(arguments, &loaded);
     }
@@ -133,7 +125,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Outcome> {
     match arguments.output {
         Format::Text => write::text(&judged, &mut out)?,
         Format::Json => {
-            let findings: Vec<_> = loaded.diagnostics.iter().map(Finding::from).collect();
+            let findings = report::findings(&loaded);
             write::json(&judged, &findings, &mut out)?;
         }
         Format::Junit => write::junit(&judged, &mut out)?,

@@ -7,9 +7,8 @@ use std::fs;
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, bail};
+use anyhow::Context;
 use clap::{Args, ValueEnum};
-use picket_analysis::finding::Finding;
 use picket_cluster::Snapshot;
 use picket_dataplane::Shortfall;
 use picket_dataplane::demand::Demands;
@@ -86,14 +85,7 @@ enum Format {
 }
 
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Outcome> {
-    let is_stdin = |path: &Path| path.as_os_str() == "-";
-    if arguments.rules.as_deref().is_some_and(is_stdin)
-        && arguments.input.paths.iter().any(|path| is_stdin(path))
-    {
-        bail!(
-            "standard input (`-`) cannot hold both the manifests and the ruleset: give one of them as a file"
-        );
-    }
+    input::ensure_one_stdin(&arguments.input, &arguments.rules, "ruleset")?;
     arguments.place.allows(&arguments.custom)?;
     let mut loaded = input::load(&arguments.input)?;
     if arguments.output == Format::Text {
@@ -110,10 +102,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Outcome> {
     let mut out = output::stdout();
     match arguments.output {
         Format::Text => out.write_all(answer.text().as_bytes())?,
-        Format::Json => {
-            serde_json::to_writer_pretty(&mut out, &answer)?;
-            writeln!(out)?;
-        }
+        Format::Json => report::json(&answer, &loaded, &mut out)?,
     }
     out.flush()?;
     Ok(input::ended(&loaded, Outcome::from_yes(answer.proved)))
@@ -144,7 +133,6 @@ fn answer(arguments: &Arguments, loaded: &Loaded, custom: Vec<CustomRules>) -> a
         counterexamples: Vec::new(),
         stopped: false,
         notes: Vec::new(),
-        diagnostics: loaded.diagnostics.iter().map(Finding::from).collect(),
     };
     notes.extend(reservations(&shortfalls, own_addresses));
     let limit = usize::from(arguments.limit);

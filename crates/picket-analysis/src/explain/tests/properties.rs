@@ -5,21 +5,11 @@ use std::collections::BTreeSet;
 use picket_cluster::{Flow, Reason, Semantics, Snapshot};
 use picket_engine::Engine;
 use picket_testing::flows::representative_flows;
-use picket_testing::generate::{self, Shape};
+use picket_testing::generate::{self, Shape, semantics};
 use proptest::prelude::*;
 use proptest::sample::Index;
 
 use super::*;
-
-fn semantics() -> impl Strategy<Value = Semantics> {
-    (any::<bool>(), any::<bool>(), any::<bool>()).prop_map(
-        |(ipblock_matches_pods, accept_icmp, accept_icmpv6)| Semantics {
-            ipblock_matches_pods,
-            accept_icmp,
-            accept_icmpv6,
-        },
-    )
-}
 
 /// The tier that decides, and the rules by which it does: policy and index.
 fn deciding(end: &ExplainedEnd) -> BTreeSet<(&str, &str, u32)> {

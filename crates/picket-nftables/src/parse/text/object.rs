@@ -225,14 +225,7 @@ fn base(cursor: &mut Cursor<'_, '_>) -> Result<Base, TextError> {
     }
     cursor.expect("hook")?;
     let text = cursor.word("a hook")?;
-    let hooks = [
-        Hook::Prerouting,
-        Hook::Input,
-        Hook::Forward,
-        Hook::Output,
-        Hook::Postrouting,
-    ];
-    let hook = hooks.into_iter().find(|hook| hook.keyword() == text);
+    let hook = Hook::from_keyword(text);
     let hook = hook.ok_or_else(|| cursor.error(format!("picket makes no chains at hook `{text}`")))?;
     cursor.expect("priority")?;
     let mut words = Vec::new();

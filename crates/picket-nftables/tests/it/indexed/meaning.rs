@@ -9,7 +9,7 @@ use picket_nftables::meaning::Interpreter;
 use picket_nftables::model::Table;
 use picket_testing::build::{accept, block, node, pod, policy};
 use picket_testing::flows::representative_flows;
-use picket_testing::generate::{Shape, snapshot};
+use picket_testing::generate::{Shape, semantics, snapshot};
 use proptest::prelude::*;
 use smol_str::SmolStr;
 
@@ -143,14 +143,6 @@ pub(crate) fn check(snapshot: &Snapshot, semantics: &Semantics, seen: impl Fn(&C
             "{flow:?}\n{expected:?}\n{packets:?}"
         );
     }
-}
-
-fn semantics() -> impl Strategy<Value = Semantics> {
-    any::<(bool, bool, bool)>().prop_map(|(ipblock_matches_pods, accept_icmp, accept_icmpv6)| Semantics {
-        ipblock_matches_pods,
-        accept_icmp,
-        accept_icmpv6,
-    })
 }
 
 /// The flow as packets show it: a hostNetwork pod sends from its node's address, and peers that are nodes, which only

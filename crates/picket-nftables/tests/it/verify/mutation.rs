@@ -13,12 +13,12 @@ use picket_nftables::meaning::Interpreter;
 use picket_nftables::model::*;
 use picket_nftables::print;
 use picket_nftables::render::indexed;
-use picket_testing::generate::{Shape, snapshot};
+use picket_testing::generate::{Shape, semantics, snapshot};
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 
-use super::{nodes, pod_on_networks, pod_tables, proof_over, semantics};
+use super::{nodes, pod_on_networks, pod_tables, proof_over};
 use crate::custom::custom_rules;
 use crate::networks::networks;
 

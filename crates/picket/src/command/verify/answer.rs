@@ -4,7 +4,6 @@ use std::net::IpAddr;
 
 use picket_analysis::directory::{Directory, Party};
 use picket_analysis::eval::EndAnswer;
-use picket_analysis::finding::Finding;
 use picket_cluster::{Endpoint, Flow};
 use picket_dataplane::demand::{Demands, Required, Why};
 use picket_dataplane::{Crossing, Outcome, Packet, State};
@@ -34,8 +33,6 @@ pub(super) struct Answer {
     pub(super) stopped: bool,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(super) notes: Vec<String>,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub(super) diagnostics: Vec<Finding>,
 }
 
 /// One packet that is treated wrongly.
