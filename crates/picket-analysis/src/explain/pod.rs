@@ -138,7 +138,11 @@ impl Explainer<'_> {
         direction: Direction,
         connections: &[Connection<'_>],
     ) -> PodDirection {
-        let policies = self.policies_of(pod, direction);
+        let mut policies = self.policies_of(pod, direction);
+        let isolated = policies.iter().any(|policy| policy.side(direction).isolates);
+        if isolated {
+            policies.retain(|policy| policy.tier != Tier::ClusterDefault);
+        }
         let ends = connections.iter().filter_map(|connection| {
             let (own, other) = match direction {
                 Direction::Egress => (connection.from, connection.to),
@@ -152,7 +156,7 @@ impl Explainer<'_> {
             })
         });
         PodDirection {
-            isolated: policies.iter().any(|policy| policy.side(direction).isolates),
+            isolated,
             policies: policies
                 .iter()
                 .map(|policy| described(policy, direction))

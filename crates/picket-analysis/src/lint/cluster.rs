@@ -6,7 +6,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use picket_cluster::{NAMESPACE_NAME_LABEL, Pod, Snapshot};
-use picket_policy::{Labels, NamespaceScope, PodSelector, Requirement, Selector};
+use picket_policy::{Labels, NamespaceScope, PodSelector, Policy, Requirement, Selector};
 use rustc_hash::FxHashMap;
 use smol_str::SmolStr;
 
@@ -29,7 +29,7 @@ pub(super) struct Cluster<'a> {
     matching: RefCell<FxHashMap<PodSelector, Rc<[usize]>>>,
     pod_keys: BTreeSet<&'a SmolStr>,
     namespace_keys: BTreeSet<SmolStr>,
-    isolated: BTreeSet<&'a SmolStr>,
+    isolating: BTreeMap<&'a SmolStr, Vec<&'a Policy>>,
 }
 
 impl<'a> Cluster<'a> {
@@ -55,18 +55,19 @@ impl<'a> Cluster<'a> {
             matching: RefCell::default(),
             pod_keys: BTreeSet::new(),
             namespace_keys: BTreeSet::new(),
-            isolated: BTreeSet::new(),
+            isolating: BTreeMap::new(),
         };
         let isolating = snapshot
             .policies
             .values()
             .filter(|policy| policy.ingress.isolates);
-        cluster.isolated = isolating
-            .map(|policy| match policy.object.kind.as_str() {
+        for policy in isolating {
+            let namespace = match policy.object.kind.as_str() {
                 "Namespace" => &policy.object.name,
                 _ => &policy.object.namespace,
-            })
-            .collect();
+            };
+            cluster.isolating.entry(namespace).or_default().push(policy);
+        }
         for (at, group) in cluster.groups.iter().enumerate() {
             cluster.by_namespace.entry(group.namespace).or_default().push(at);
             for label in group.labels.iter() {
@@ -85,9 +86,18 @@ impl<'a> Cluster<'a> {
         self.groups.is_empty()
     }
 
-    /// Whether something isolates ingress to pods of a namespace: the namespace itself, or any policy there.
-    pub(super) fn is_isolated(&self, namespace: &SmolStr) -> bool {
-        self.isolated.contains(namespace)
+    /// Whether something isolates ingress to a pod of this subject, or to any of the namespace where none runs: the
+    /// namespace itself, or a policy there.
+    pub(super) fn is_isolated(&self, namespace: &SmolStr, subject: &PodSelector) -> bool {
+        let Some(isolating) = self.isolating.get(namespace) else {
+            return false;
+        };
+        let pods = self.matching(subject);
+        let isolates_one = |policy: &&Policy| {
+            let isolated = self.matching(&policy.subject);
+            pods.iter().any(|pod| isolated.contains(pod))
+        };
+        pods.is_empty() || isolating.iter().any(isolates_one)
     }
 
     /// The group of this number.

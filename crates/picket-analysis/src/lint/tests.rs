@@ -127,6 +127,10 @@ fn a_policy_of_v1beta1_that_means_something_else_as_v1_is_named() {
     let isolated = "apiVersion: v1\nkind: Namespace\nmetadata: {name: a}\nspec: {networkPolicy: {ingress: {isolation: DefaultDeny}}}\n";
     let v1 = "apiVersion: networking.k8s.io/v1\nkind: NetworkPolicy\nmetadata: {name: v1, namespace: a}\nspec: {podSelector: {}, policyTypes: [Ingress]}\n";
     let elsewhere = isolated.replace("name: a", "name: b");
+    let some = v1.replace("{}", "{matchLabels: {app: db}}");
+    let pods = "apiVersion: v1\nkind: Pod\nmetadata: {name: web, namespace: a, labels: {app: web}}\n---\n\
+                apiVersion: v1\nkind: Pod\nmetadata: {name: db, namespace: a, labels: {app: db}}\n";
+    let some = format!("{elsewhere}---\n{some}---\n{pods}");
     for (beside, spec, expected) in [
         (isolated, "{podSelector: {}, ingress: [{}]}", None),
         (
@@ -156,6 +160,12 @@ fn a_policy_of_v1beta1_that_means_something_else_as_v1_is_named() {
             "{podSelector: {}, ingress: [{ports: [{port: 80}]}]}",
             None,
         ),
+        (
+            &some,
+            "{podSelector: {matchLabels: {app: web}}, ingress: [{ports: [{port: 80}]}]}",
+            Some(""),
+        ),
+        (&some, "{podSelector: {}, ingress: [{ports: [{port: 80}]}]}", None),
         // Read as v1.
         (
             "kind: ConfigMap\napiVersion: v1\n",

@@ -59,12 +59,12 @@ fn without_effect(about: &Subject<'_>) -> Option<Diagnostic> {
         diagnostic.fixes.push(advice(isolate(namespace)));
         return Some(diagnostic);
     }
-    if about.cluster().is_isolated(namespace) {
+    if about.cluster().is_isolated(namespace, &policy.subject) {
         return None;
     }
     let message = format!(
-        "{} has no effect: nothing isolates namespace `{namespace}`, and read as it was proposed a policy isolates no \
-         pods; as v1 it denies them all other ingress",
+        "{} has no effect: nothing isolates its pods in namespace `{namespace}`, and read as it was proposed a policy \
+         isolates none; as v1 it denies them all other ingress",
         policy.object
     );
     let mut diagnostic = about.warning(table::V1BETA1, &about.place(), message);

@@ -138,6 +138,24 @@ fn every_answer_knows_the_cluster_default() {
     ] {
         assert!(explained.stdout.contains(said), "{said}: {}", explained.stdout);
     }
+    for (pod, said, hidden) in [
+        (
+            "lab/tool",
+            "ingress: not isolated, and the cluster default is to deny\n",
+            "isolated: only",
+        ),
+        (
+            "shop/db",
+            "ingress: isolated: only what a rule accepts\n",
+            "ClusterDefault",
+        ),
+    ] {
+        let explained = manifests.picket("explain", &["--pod", pod, deny]).stdout;
+        assert!(
+            explained.contains(said) && !explained.contains(hidden),
+            "{explained}"
+        );
+    }
     let matrix = |more: &[&str]| {
         manifests
             .picket("matrix", &[&["-o", "json"], more].concat())

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 
-use picket_policy::Direction;
+use picket_policy::{Direction, Tier};
 
 use super::{Style, object, place};
 use crate::explain::pod::{PodConnection, PodDirection, PodExplanation, PodPolicy, namespace_of};
@@ -46,8 +46,11 @@ fn direction(
     style: Style,
     out: &mut impl Write,
 ) -> io::Result<()> {
+    let by_default = |policy: &PodPolicy| policy.tier == Tier::ClusterDefault;
     let isolated = if side.isolated {
         "isolated: only what a rule accepts"
+    } else if side.policies.iter().any(by_default) {
+        "not isolated, and the cluster default is to deny"
     } else {
         "not isolated"
     };
