@@ -110,18 +110,27 @@ impl<'a> Explainer<'a> {
         }
     }
 
-    /// What the two ends say without the engine: egress, then ingress.
+    /// What the two ends say without the engine, and how they are explained: egress, then ingress.
     #[cfg(test)]
-    fn judged_alone(&self, flow: &Flow) -> [(picket_cluster::Verdict, picket_cluster::Reason); 2] {
+    fn judged_alone(
+        &self,
+        flow: &Flow,
+    ) -> [((picket_cluster::Verdict, picket_cluster::Reason), ExplainedEnd); 2] {
         let scene = self.scene(flow);
-        [Direction::Egress, Direction::Ingress].map(|direction| {
+        let judgement = self.evaluator.judge(flow);
+        let ends = [
+            (Direction::Egress, &judgement.egress),
+            (Direction::Ingress, &judgement.ingress),
+        ];
+        ends.map(|(direction, judgement)| {
             let judged = tiers::judge(&End {
                 scene: &scene,
                 semantics: self.evaluator.program().semantics(),
                 flow,
                 direction,
             });
-            (judged.verdict, judged.reason)
+            let alone = (judged.verdict, judged.reason);
+            (alone, build::end(judgement, &judged))
         })
     }
 

@@ -96,9 +96,10 @@ proptest! {
         prop_assume!(!flows.is_empty());
         for index in asked {
             let flow = index.get(&flows);
-            let explained = explainer.judged_alone(flow);
-            let judgement = evaluator.judge(flow);
-            prop_assert_eq!(explained, [judgement.egress, judgement.ingress].map(|end| (end.verdict, end.reason)));
+            for (alone, explained) in explainer.judged_alone(flow) {
+                prop_assert_eq!(alone, (explained.verdict, explained.reason));
+                explains_the_engine(&explained)?;
+            }
         }
         for index in changed {
             let flow = index.get(&flows);
