@@ -6,13 +6,14 @@ use hashbrown::HashTable;
 use picket_net::IntervalSet;
 use rustc_hash::FxBuildHasher;
 
+use crate::multimap::{insert_sorted, remove_sorted};
 use crate::slab::{ClassId, Key, Slab};
 
 /// Members with the same terms.
 #[derive(Clone, Debug)]
 pub(crate) struct Class<M, T> {
     /// Sorted.
-    terms: Box<[T]>,
+    terms: Vec<T>,
     /// In no order that matters, but in one that only the sequence of changes decides.
     members: Vec<M>,
 }
@@ -108,7 +109,8 @@ impl<M: Key, T: Key> Partition<M, T> {
 
     /// Forgets the classes that have no members any more.
     pub(crate) fn sweep(&mut self) {
-        for class in std::mem::take(&mut self.emptied) {
+        // The last first: taking many out of a sorted set is then fast.
+        for class in std::mem::take(&mut self.emptied).into_iter().rev() {
             if self
                 .classes
                 .get(class)
@@ -128,18 +130,18 @@ impl<M: Key, T: Key> Partition<M, T> {
             .filter_map(|member| Some((self.class_of(member)?, member)))
             .collect();
         covered.sort_unstable();
-        let mut moved = Vec::new();
+        let (mut whole, mut moved) = (Vec::new(), Vec::new());
         for members in covered.chunk_by(|(one, _), (other, _)| one == other) {
             let Some(&(class, _)) = members.first() else {
                 continue;
             };
-            let mut terms = self.classes[class].terms.to_vec();
-            crate::multimap::insert_sorted(&mut terms, term);
             if members.len() == self.classes[class].members.len() {
-                self.rename(class, terms);
-                self.with_term_mut(term).insert(class.index());
+                self.reterm(class, |terms| insert_sorted(terms, term));
+                whole.push(class.index());
                 continue;
             }
+            let mut terms = self.classes[class].terms.clone();
+            insert_sorted(&mut terms, term);
             // INVARIANT: nobody has the term yet, so the class is new.
             let split = self.class_with(&terms);
             for &(_, member) in members {
@@ -148,34 +150,34 @@ impl<M: Key, T: Key> Partition<M, T> {
                 moved.push(member);
             }
         }
+        let classes = self.with_term_mut(term);
+        *classes = classes.union(&whole.into_iter().collect());
         moved
     }
 
     /// Takes a term from all members that have it, and returns those whose class changed. A class that becomes equal
     /// to no other keeps its id.
     pub(crate) fn retire(&mut self, term: T) -> Vec<M> {
-        let classes = self.with_term(term);
-        let classes: Vec<_> = classes
-            .filter(|&class| !self.classes[class].members.is_empty())
-            .collect();
-        let mut moved = Vec::new();
+        let classes: Vec<_> = self.with_term(term).collect();
+        let (mut emptied, mut moved) = (Vec::new(), Vec::new());
+        let mut others = Vec::new();
         for class in classes {
-            let mut terms = self.classes[class].terms.to_vec();
-            crate::multimap::remove_sorted(&mut terms, term);
-            match self.find(&terms) {
-                None => {
-                    self.rename(class, terms);
-                    self.with_term_mut(term).remove(class.index());
-                }
-                Some(equal) => {
-                    for member in self.classes[class].members.clone() {
-                        self.remove(member);
-                        self.attach(member, equal);
-                        moved.push(member);
-                    }
+            if !self.classes[class].members.is_empty() {
+                others.clone_from(&self.classes[class].terms);
+                remove_sorted(&mut others, term);
+                let Some(equal) = self.find(&others) else {
+                    self.reterm(class, |terms| remove_sorted(terms, term));
+                    continue;
+                };
+                for member in self.classes[class].members.clone() {
+                    self.remove(member);
+                    self.attach(member, equal);
+                    moved.push(member);
                 }
             }
+            emptied.push(class.index());
         }
+        *self.with_term_mut(term) = emptied.into_iter().collect();
         moved
     }
 
@@ -213,9 +215,9 @@ impl<M: Key, T: Key> Partition<M, T> {
     }
 
     /// Gives a class other terms; which classes have the one that differs is the caller's to say.
-    fn rename(&mut self, class: ClassId, terms: Vec<T>) {
+    fn reterm(&mut self, class: ClassId, change: impl FnOnce(&mut Vec<T>)) {
         self.unlist_terms(class);
-        self.classes[class].terms = terms.into();
+        change(&mut self.classes[class].terms);
         self.list_terms(class);
     }
 
