@@ -2,14 +2,14 @@
 
 use std::net::IpAddr;
 
-use picket_policy::{Block, PodSelector, Selector};
+use picket_policy::{Block, PodSelector};
 use smol_str::SmolStr;
 
 use crate::Identity;
 use crate::atom::{Holder, Regrouped, View};
 use crate::group::{Groups, Kind};
 use crate::identity::{Signature, Terms};
-use crate::label::{Anchor, matches};
+use crate::label::matches;
 use crate::multimap::insert_sorted;
 use crate::program::{PeerTerm, Program};
 use crate::slab::{AtomId, BlockId, ClassId, GroupId, TermId};
@@ -413,51 +413,6 @@ impl Program {
         };
         if self.identities.release(id, terms, members) && self.journal.recording {
             self.journal.identities.remove(id);
-        }
-    }
-
-    /// The groups of pods that a selector matches, by whichever index gives fewer to ask.
-    pub(crate) fn groups_selected(&self, selector: &PodSelector) -> Vec<GroupId> {
-        let Some(scope) = self.namespaces.find_scope(&selector.namespaces) else {
-            return Vec::new();
-        };
-        let namespaces = self.namespaces.in_scope(scope);
-        let in_scope: usize = namespaces
-            .iter()
-            .map(|&namespace| self.namespaces.get(namespace).groups.len())
-            .sum();
-        let anchors = Anchor::of_selector(&selector.pods);
-        let labelled: usize = anchors
-            .iter()
-            .map(|anchor| self.groups.by_label.get(anchor).len())
-            .sum();
-        if labelled < in_scope {
-            let candidates = anchors.iter().flat_map(|anchor| self.groups.by_label.get(anchor));
-            candidates
-                .copied()
-                .filter(|&group| self.is_selected(group, &selector.pods, Some(scope)))
-                .collect()
-        } else {
-            let candidates = namespaces
-                .iter()
-                .flat_map(|&namespace| &self.namespaces.get(namespace).groups);
-            candidates
-                .copied()
-                .filter(|&group| self.is_selected(group, &selector.pods, None))
-                .collect()
-        }
-    }
-
-    /// Whether `pods` matches a group's labels and, when it is not known, `scope` holds its namespace.
-    fn is_selected(&self, group: GroupId, pods: &Selector, scope: Option<crate::slab::ScopeId>) -> bool {
-        match &self.groups[group].kind {
-            Kind::Pods {
-                namespace, labels, ..
-            } => {
-                let scopes = &self.namespaces.get(*namespace).scopes;
-                scope.is_none_or(|scope| scopes.binary_search(&scope).is_ok()) && matches(pods, labels)
-            }
-            Kind::External | Kind::Node(_) => false,
         }
     }
 }

@@ -49,7 +49,8 @@
 //!
 //! The shape of it, in the order in which things depend on each other:
 //! - [`slab`], [`multimap`]: small keys, interned values, posting lists.
-//! - [`label`], [`namespace`], [`term`]: which selectors match which labels, without asking each about each.
+//! - [`label`], [`namespace`], [`term`], [`selection`]: which selectors match which labels, without asking each about
+//!   each.
 //! - [`partition`]: members with equal terms form classes; a term that comes splits them, one that goes merges them.
 //! - [`atom`]: the prefixes of all blocks as a tree, whose nodes are such members.
 //! - [`group`]: pods with the same namespace, labels and ports, which are such members too.
@@ -84,6 +85,7 @@ mod namespace;
 mod partition;
 mod policy;
 mod program;
+mod selection;
 mod slab;
 mod subject;
 mod term;

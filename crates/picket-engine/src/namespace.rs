@@ -7,6 +7,7 @@ use smol_str::SmolStr;
 
 use crate::label::{Anchor, matches};
 use crate::multimap::{MultiMap, insert_sorted, remove_sorted};
+use crate::selection::Selection;
 use crate::slab::{GroupId, Interner, NamespaceId, ScopeId, Slab};
 
 /// A namespace that is known, or that a pod implies.
@@ -53,6 +54,11 @@ impl Namespaces {
     /// The namespaces in a scope, sorted.
     pub(crate) fn in_scope(&self, scope: ScopeId) -> &[NamespaceId] {
         self.members.get(&scope).map_or(&[], Vec::as_slice)
+    }
+
+    /// Whether a scope holds all namespaces there are.
+    pub(crate) fn is_everywhere(&self, scope: ScopeId) -> bool {
+        self.in_scope(scope).len() == self.by_name.len()
     }
 
     /// Takes in an object; returns the namespace when the scopes that hold it changed.
@@ -137,16 +143,7 @@ impl Namespaces {
     fn matching(&self, scope: &NamespaceScope) -> Vec<NamespaceId> {
         match scope {
             NamespaceScope::Named(name) => self.find(name).into_iter().collect(),
-            NamespaceScope::Matching(selector) => {
-                let anchors = Anchor::of_selector(selector);
-                let candidates = anchors.iter().flat_map(|anchor| self.by_label.get(anchor));
-                let mut matching: Vec<_> = candidates
-                    .copied()
-                    .filter(|&id| matches(selector, &self.entries[id].labels))
-                    .collect();
-                matching.sort_unstable();
-                matching
-            }
+            NamespaceScope::Matching(selector) => Selection::new(&self.by_label, selector).all(),
         }
     }
 

@@ -1,7 +1,7 @@
 //! What events cost: deltas name what had to change, and nothing else.
 
 use picket_cluster::{Event, Object, Semantics};
-use picket_engine::{Delta, Engine};
+use picket_engine::{Comings, Delta, Engine};
 use picket_net::Protocol;
 use picket_policy::{Direction, ObjectRef};
 use picket_testing::build::{
@@ -184,6 +184,55 @@ fn events_cost_what_they_change() {
         let object: Object = object;
         let delta = apply(&mut engine, object);
         assert_eq!(counts(&delta), expected, "{what}: {delta:#?}");
+    }
+}
+
+/// Selectors and port names of pods in all namespaces, none of which tells two apart that were alike.
+#[test]
+fn what_tells_no_pods_apart_moves_none() {
+    let mut objects: Vec<Object> = vec![
+        policy("ns-0/tiers")
+            .ingress(accept().peer(pods_where("", "tier=web")))
+            .into(),
+    ];
+    for at in 0..50 {
+        for (tier, last) in [("web", 1), ("db", 2)] {
+            let pod = pod(&format!("ns-{at}/{tier}"))
+                .label("tier", tier)
+                .ip(&format!("10.0.{at}.{last}"));
+            objects.push(pod.port(tier, Protocol::TCP, 80).into());
+        }
+    }
+    let mut engine = engine(objects);
+    let to = |peer| policy("ns-1/new").egress(accept().peer(peer));
+    for (what, object) in [
+        ("other words for a selector", to(pods_where("", "tier in (web)"))),
+        ("all the others", to(pods_where("", "tier notin (web)"))),
+        (
+            "a port that half of them have",
+            policy("ns-1/new").egress(accept().named("db", Protocol::TCP)),
+        ),
+        (
+            "a port that nobody has",
+            policy("ns-1/new").egress(accept().named("http", Protocol::TCP)),
+        ),
+        ("nobody", to(pods_where("", "tier=cache"))),
+        (
+            "a cluster-wide denial",
+            admin_policy("new", 1).ingress(deny().peer(pods_where("", "!track,tier=db"))),
+        ),
+    ] {
+        let policy = object.build();
+        let name = policy.object.clone();
+        let delta = apply(&mut engine, Object::Policy(policy));
+        assert_eq!(
+            delta.addresses.len() + delta.prefixes.len(),
+            0,
+            "{what}: {delta:#?}"
+        );
+        assert_eq!(delta.identities, Comings::default(), "{what}");
+        let delta = engine.apply(Event::Delete(name));
+        assert_eq!(delta.identities, Comings::default(), "{what} goes");
     }
 }
 
