@@ -13,7 +13,6 @@ use picket_policy::ObjectRef;
 use rustc_hash::FxHashMap;
 use smol_str::SmolStr;
 
-pub(crate) use nearest::edits;
 pub use nearest::nearest;
 
 /// One end of a question.

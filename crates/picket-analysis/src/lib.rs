@@ -66,3 +66,4 @@ pub mod explain;
 pub mod finding;
 pub mod lint;
 pub mod map;
+mod xml;

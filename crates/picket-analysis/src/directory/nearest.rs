@@ -4,11 +4,11 @@
 /// and whether the nearest is probably what was meant: at most a third of its characters differ. When it is, only
 /// candidates as likely are given.
 pub fn nearest(asked: &str, candidates: impl Iterator<Item = String>, count: usize) -> (Vec<String>, bool) {
-    let asked: Vec<char> = asked.chars().collect();
+    let letters = asked.chars().count();
     let mut ranked: Vec<_> = candidates
         .map(|candidate| {
-            let (distance, length) = distance(&asked, &candidate);
-            (distance, candidate, distance * 3 <= length.max(asked.len()))
+            let (distance, length) = distance(asked, &candidate);
+            (distance, candidate, distance * 3 <= length.max(letters))
         })
         .collect();
     ranked.sort();
@@ -24,46 +24,20 @@ pub fn nearest(asked: &str, candidates: impl Iterator<Item = String>, count: usi
 
 /// Edit distance in characters, and the length of what was compared: the candidate, its last part when nothing
 /// else was asked for, or it without the kind. What was left out counts as one.
-fn distance(asked: &[char], candidate: &str) -> (usize, usize) {
+fn distance(asked: &str, candidate: &str) -> (usize, usize) {
     let parts: Vec<_> = candidate.split('/').collect();
-    let asked_parts = asked.iter().filter(|&&one| one == '/').count() + 1;
+    let asked_parts = asked.matches('/').count() + 1;
     let shorter = match (parts.as_slice(), asked_parts) {
         ([.., last], 1) if parts.len() > 1 => Some((*last).to_owned()),
         ([namespace, _, name], 2) => Some(format!("{namespace}/{name}")),
         _ => None,
     };
     let compared = |text: &str, left_out: usize| {
-        let text: Vec<char> = text.chars().collect();
-        (left_out + edits(asked, &text), text.len())
+        let edits = strsim::osa_distance(asked, text);
+        (left_out + edits, text.chars().count())
     };
     let whole = compared(candidate, 0);
     shorter.map_or(whole, |shorter| whole.min(compared(&shorter, 1)))
-}
-
-/// Insertions, deletions, replacements, and swaps of neighbours (optimal string alignment).
-pub(crate) fn edits(from: &[char], to: &[char]) -> usize {
-    let mut row: Vec<usize> = (0..=to.len()).collect();
-    let mut above: Vec<usize> = Vec::new();
-    let mut last: Option<char> = None;
-    for (done, &one) in from.iter().enumerate() {
-        let mut next = vec![done + 1];
-        let mut left = done + 1;
-        let mut before: Option<char> = None;
-        for (at, &other) in to.iter().enumerate() {
-            let cost = |row: &[usize], at: usize| row.get(at).copied().unwrap_or(usize::MAX / 2);
-            let mut best = (cost(&row, at) + usize::from(one != other))
-                .min(cost(&row, at + 1) + 1)
-                .min(left + 1);
-            if last == Some(other) && before == Some(one) {
-                best = best.min(cost(&above, at.saturating_sub(1)) + 1);
-            }
-            next.push(best);
-            (left, before) = (best, Some(other));
-        }
-        above = std::mem::replace(&mut row, next);
-        last = Some(one);
-    }
-    row.last().copied().unwrap_or_default()
 }
 
 #[cfg(test)]
@@ -81,8 +55,7 @@ mod tests {
             ("kitten", "sitting", 3),
             ("a", "", 1),
         ] {
-            let chars: Vec<char> = from.chars().collect();
-            assert_eq!(distance(&chars, to).0, expected, "{from} → {to}");
+            assert_eq!(distance(from, to).0, expected, "{from} → {to}");
         }
     }
 

@@ -10,7 +10,6 @@ use picket_policy::{
 use super::cluster::{Group, holds, matches};
 use super::text::Place;
 use super::{Subject, advice, counted, dash, quoted, table};
-use crate::directory::edits;
 
 /// Where a selector is written: looked for only when there is something to say about it.
 type Where<'a> = &'a dyn Fn() -> Place;
@@ -206,7 +205,7 @@ fn key_typos(
 
 /// The only key that is one slip of the keyboard away; two for long keys.
 fn near<'k>(key: &str, keys: &BTreeSet<&'k str>) -> Option<&'k str> {
-    let letters: Vec<char> = key.chars().collect();
+    let letters = key.chars().count();
     let name = key.rsplit('/').next().unwrap_or(key).chars().count();
     let bound = match name {
         0..=2 => return None,
@@ -214,8 +213,8 @@ fn near<'k>(key: &str, keys: &BTreeSet<&'k str>) -> Option<&'k str> {
         _ => 2,
     };
     let mut near = keys.iter().filter(|candidate| {
-        let other: Vec<char> = candidate.chars().collect();
-        other.len().abs_diff(letters.len()) <= bound && edits(&letters, &other) <= bound
+        let longer = candidate.chars().count().abs_diff(letters);
+        longer <= bound && strsim::osa_distance(key, candidate) <= bound
     });
     let first = near.next()?;
     near.next().is_none().then_some(*first)

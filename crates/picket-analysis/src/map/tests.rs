@@ -271,7 +271,7 @@ fn presentations_hold_every_endpoint_and_no_markup_of_theirs() {
         String::from_utf8(out).unwrap()
     };
     let svg = text(write::svg);
-    assert!(svg.contains(">c&lt;b&gt;|\"</text>") && !svg.contains("<b>"));
+    assert!(svg.contains(">c&lt;b&gt;|&quot;</text>") && !svg.contains("<b>"));
     assert!(text(write::csv).contains("x/a,\"x/c<b>|\"\"\",any,\"TCP 80,443\"\r\n"));
     assert!(text(write::markdown).contains("| x/a | x/c\\<b>\\|\" | any | TCP 80,443 |\n"));
     assert!(text(write::dot).contains("\"x/a\" -> \"x/c<b>|\\\"\" [label=\"TCP 80,443\"];\n"));

@@ -7,7 +7,7 @@ pub(super) fn nearest<'a>(written: &str, candidates: impl IntoIterator<Item = &'
     let bound = (written.chars().count() / 3).clamp(1, 3);
     let mut scored: Vec<_> = candidates
         .into_iter()
-        .map(|candidate| (distance(&lower, &candidate.to_lowercase(), bound), candidate))
+        .map(|candidate| (strsim::osa_distance(&lower, &candidate.to_lowercase()), candidate))
         .filter(|&(distance, _)| distance <= bound)
         .collect();
     scored.sort_unstable();
@@ -17,33 +17,6 @@ pub(super) fn nearest<'a>(written: &str, candidates: impl IntoIterator<Item = &'
         [(first, nearest), (second, _), ..] if first < second => Some(nearest),
         _ => None,
     }
-}
-
-/// The optimal string alignment distance; anything above `bound` when the lengths alone differ by more.
-fn distance(a: &str, b: &str, bound: usize) -> usize {
-    let (a, b): (Vec<char>, Vec<char>) = (a.chars().collect(), b.chars().collect());
-    if a.len().abs_diff(b.len()) > bound {
-        return bound + 1;
-    }
-    let mut before: Vec<usize> = Vec::new();
-    let mut above: Vec<usize> = (0..=b.len()).collect();
-    for (row, x) in a.iter().enumerate() {
-        let mut current = vec![row + 1];
-        for (column, y) in b.iter().enumerate() {
-            let get = |line: &[usize], at: usize| line.get(at).copied().unwrap_or(usize::MAX / 2);
-            let replaced = get(&above, column) + usize::from(x != y);
-            let mut best = replaced
-                .min(get(&above, column + 1) + 1)
-                .min(get(&current, column) + 1);
-            let swapped = row > 0 && column > 0 && a.get(row - 1) == Some(y) && b.get(column - 1) == Some(x);
-            if swapped {
-                best = best.min(get(&before, column - 1) + 1);
-            }
-            current.push(best);
-        }
-        before = std::mem::replace(&mut above, current);
-    }
-    above.last().copied().unwrap_or(bound + 1)
 }
 
 #[cfg(test)]

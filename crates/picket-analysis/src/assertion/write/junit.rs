@@ -3,6 +3,7 @@
 use std::io::{self, Write};
 
 use super::{Judged, failed, lines};
+use crate::xml::escaped;
 
 /// One test suite per file, one test case per assertion.
 ///
@@ -48,23 +49,4 @@ fn case((assertion, outcome): &Judged<'_>, out: &mut impl Write) -> io::Result<(
         ">\n      <failure message=\"{first}\" type=\"connectivity\">"
     )?;
     writeln!(out, "{}</failure>\n    </testcase>", escaped(&shown.join("\n")))
-}
-
-/// Text as XML has it; characters that it cannot hold become replacement characters.
-fn escaped(text: &str) -> String {
-    let mut escaped = String::new();
-    for character in text.chars() {
-        match character {
-            '&' => escaped.push_str("&amp;"),
-            '<' => escaped.push_str("&lt;"),
-            '>' => escaped.push_str("&gt;"),
-            '"' => escaped.push_str("&quot;"),
-            '\n' | '\t' => escaped.push(character),
-            _ if character.is_control() || matches!(character, '\u{fffe}' | '\u{ffff}') => {
-                escaped.push('\u{fffd}');
-            }
-            _ => escaped.push(character),
-        }
-    }
-    escaped
 }

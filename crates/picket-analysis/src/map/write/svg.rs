@@ -6,6 +6,7 @@ use std::io::{self, Write};
 use crate::map::Map;
 use crate::map::level::{Level, Parts};
 use crate::map::tree::Section;
+use crate::xml::escaped;
 
 /// The most workloads that have a line each; of more every namespace has one.
 const MOST_WORKLOADS: usize = 80;
@@ -170,19 +171,4 @@ fn legend(picture: &mut String, width: usize, top: usize) {
         );
         left += 2 * LINE + text.len() * LETTER;
     }
-}
-
-fn escaped(text: &str) -> String {
-    let mut escaped = String::with_capacity(text.len());
-    for one in text.chars() {
-        match one {
-            '&' => escaped.push_str("&amp;"),
-            '<' => escaped.push_str("&lt;"),
-            '>' => escaped.push_str("&gt;"),
-            // XML has no way to write these.
-            control if control.is_control() => escaped.push('\u{fffd}'),
-            other => escaped.push(other),
-        }
-    }
-    escaped
 }
