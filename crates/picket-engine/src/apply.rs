@@ -154,6 +154,7 @@ impl Program {
         let Some(&id) = self.pod_ids.get(&pod.object) else {
             let id = self.pods.insert(PodEntry {
                 pod: Arc::clone(&pod),
+                synthetic: pod.synthetic,
                 group: None,
                 identities: [None; 2],
             });
@@ -185,13 +186,13 @@ impl Program {
             && before.addresses == pod.addresses
             && before.synthetic == pod.synthetic;
         if same_place {
-            self.pods[id].pod = pod;
+            self.pods[id].replace(pod);
             return;
         }
         // The new group exists before the old one goes, so that what both share stays.
         let kept = pod.is_managed().then(|| self.ensure_group(&pod));
         let Some(group) = self.pods[id].group else {
-            self.pods[id].pod = pod;
+            self.pods[id].replace(pod);
             self.enter_pod(id);
             return;
         };
@@ -206,7 +207,7 @@ impl Program {
             .map(|address| (address, self.detach_address(address, Holder::Pod(id))))
             .collect();
         self.pods[id].group = kept;
-        self.pods[id].pod = pod;
+        self.pods[id].replace(pod);
         if kept.is_some() {
             self.hold_pod_addresses(id);
         }

@@ -176,21 +176,19 @@ impl Program {
         let mut moves = Moves::default();
         for &view in views {
             let blocks = self.atoms.class_of(view);
-            if let Some(selectors) = self.peers.class_of(Groups::EXTERNAL) {
-                self.consider(&mut moves, Member::Region(view), (selectors, blocks));
-            }
-            for (address, holder) in self.atoms.holders(view.atom()) {
-                let seen = match holder {
+            // What blocks hold an address says nothing about what selects its holder.
+            let held = self
+                .atoms
+                .holders(view.atom())
+                .filter(|(_, holder)| match holder {
                     Holder::Node(_) => !view.is_synthetic(),
-                    Holder::Pod(pod) => {
-                        self.semantics.ipblock_matches_pods
-                            && self.pods[pod].pod.synthetic == view.is_synthetic()
+                    &Holder::Pod(pod) => {
+                        self.semantics.ipblock_matches_pods && self.pods[pod].synthetic == view.is_synthetic()
                     }
-                };
-                let group = self.group_of_holder(holder);
-                if seen && let Some(selectors) = group.and_then(|group| self.peers.class_of(group)) {
-                    self.consider(&mut moves, Member::Held(address, holder), (selectors, blocks));
-                }
+                });
+            let held = held.map(|(address, holder)| Member::Held(address, holder));
+            for member in std::iter::once(Member::Region(view)).chain(held) {
+                self.consider(&mut moves, member, |(selectors, _)| (selectors, blocks));
             }
         }
         self.reidentify(moves, true);
@@ -222,13 +220,9 @@ impl Program {
                 continue;
             };
             let mut consider = |address, holder| {
-                let member = Member::Held(address, holder);
                 // What selects a group says nothing about the blocks that its addresses are in.
-                if let Some(before) = self.current(member)
-                    && let Some(&Signature::Class(_, blocks)) = self.identities.signature(before)
-                {
-                    self.consider(&mut moves, member, (selectors, blocks));
-                }
+                let member = Member::Held(address, holder);
+                self.consider(&mut moves, member, |(_, blocks)| (selectors, blocks));
             };
             match &self.groups[group].kind {
                 Kind::Pods { .. } => {
@@ -249,10 +243,17 @@ impl Program {
         self.reidentify(moves, refined);
     }
 
-    /// Adds a member to those that move, if it has an identity and `wanted` is another one.
-    fn consider(&self, moves: &mut Moves, member: Member, wanted: (ClassId, ClassId)) {
+    /// Adds a member that has an identity to those that move, if it is to have other classes of selectors and blocks.
+    fn consider(
+        &self,
+        moves: &mut Moves,
+        member: Member,
+        wanted: impl Fn((ClassId, ClassId)) -> (ClassId, ClassId),
+    ) {
         if let Some(before) = self.current(member)
-            && self.identities.signature(before) != Some(&Signature::Class(wanted.0, wanted.1))
+            && let Some(&Signature::Class(selectors, blocks)) = self.identities.signature(before)
+            && let wanted = wanted((selectors, blocks))
+            && wanted != (selectors, blocks)
         {
             moves.ways.push((before, wanted, moves.members.len()));
             moves.members.push((member, None));
@@ -263,6 +264,7 @@ impl Program {
     /// way goes with them: nothing else tells it from what it was.
     fn reidentify(&mut self, mut moves: Moves, refined: bool) {
         moves.ways.sort_unstable();
+        let mut left = Vec::new();
         for leaving in moves.ways.chunk_by(|one, other| one.0 == other.0) {
             let (Some(&(before, wanted, _)), Some(&(_, last, _))) = (leaving.first(), leaving.last()) else {
                 continue;
@@ -286,7 +288,11 @@ impl Program {
                     }
                 }
             }
-            self.release_identities(before, count(leaving));
+            left.push((before, count(leaving)));
+        }
+        // The last first: taking many out of a sorted set is then fast.
+        for (before, members) in left.into_iter().rev() {
+            self.release_identities(before, members);
         }
         for (member, change) in moves.members {
             if let Some((before, after)) = change {

@@ -37,10 +37,19 @@ pub(crate) enum PeerTerm {
 #[derive(Clone, Debug)]
 pub(crate) struct PodEntry {
     pub(crate) pod: Arc<Pod>,
+    /// That of the pod; here because blocks ask about the pods at all their addresses.
+    pub(crate) synthetic: bool,
     /// `None` when policies do not apply to the pod.
     pub(crate) group: Option<GroupId>,
     /// IPv4 and IPv6; only managed pods have identities of their own.
     pub(crate) identities: [Option<Identity>; 2],
+}
+
+impl PodEntry {
+    pub(crate) fn replace(&mut self, pod: Arc<Pod>) {
+        self.synthetic = pod.synthetic;
+        self.pod = pod;
+    }
 }
 
 #[derive(Clone, Debug)]

@@ -236,6 +236,28 @@ fn what_tells_no_pods_apart_moves_none() {
     }
 }
 
+/// Both addresses of a pod have one identity until a block holds one of them: the other keeps it.
+#[test]
+fn a_block_of_one_family_moves_its_addresses_only() {
+    let pods = (1..=50).map(|at| {
+        let pod = pod(&format!("ns-{}/web-{at}", at % 5)).label("number", &at.to_string());
+        pod.ip(&format!("10.0.0.{at}")).ip(&format!("fd00::{at}")).into()
+    });
+    let mut engine = engine(pods);
+    let before: Vec<_> = engine.program().identities().collect();
+    let delta = apply(
+        &mut engine,
+        policy("ns-0/new").egress(accept().peer(block("10.0.0.0/8", &[]))),
+    );
+    assert!(delta.addresses.iter().all(|change| change.key.is_ipv4()));
+    let alike = delta.identities.added.len() - 1;
+    let moved = delta.addresses.len();
+    assert_eq!((moved, alike), (50, 1), "{delta:#?}");
+    let delta = delete(&mut engine, "NetworkPolicy", "ns-0", "new");
+    assert_eq!(delta.addresses.len(), moved);
+    assert_eq!(engine.program().identities().collect::<Vec<_>>(), before);
+}
+
 #[test]
 fn what_comes_and_goes_leaves_nothing_behind() {
     let mut engine = shop();
