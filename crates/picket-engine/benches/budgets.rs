@@ -14,7 +14,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::time::{Duration, Instant};
 
 use picket_cluster::{Endpoint, Event, Flow, Object, Pod, Semantics, Snapshot};
-use picket_engine::Engine;
+use picket_engine::{Delta, Engine};
 use picket_net::{Family, Protocol};
 use picket_testing::build::{self, accept, block, pods_in, pods_where};
 use picket_testing::synthetic::{self, Size};
@@ -163,8 +163,12 @@ fn policy_events(engine: &mut Engine) {
             build::policy("ns-9/new").ingress(accept().peer(pods_where("", "tier=web,app=web-0"))),
         ),
         (
-            "a port name never used",
+            "a new port name, of many pods",
             build::policy("ns-9/new").egress(accept().named("grpc", Protocol::TCP)),
+        ),
+        (
+            "a new port name, of no pod",
+            build::policy("ns-9/new").egress(accept().named("redis", Protocol::TCP)),
         ),
         (
             "cluster-wide, Admin tier",
@@ -172,17 +176,21 @@ fn policy_events(engine: &mut Engine) {
         ),
     ];
     for (name, policy) in policies {
-        let (mut added, mut removed, mut moved) = (Vec::new(), Vec::new(), 0);
+        let (mut added, mut removed, mut gone) = (Vec::new(), Vec::new(), Delta::default());
         for _ in 0..20 {
             let policy = policy.clone().build();
             let object = policy.object.clone();
-            let (delta, took) = timed(|| engine.apply(Event::Apply(Object::Policy(policy))));
-            added.push(took);
-            moved = delta.addresses.len();
-            removed.push(timed(|| black_box(engine.apply(Event::Delete(object)))).1);
+            added.push(timed(|| black_box(engine.apply(Event::Apply(Object::Policy(policy))))).1);
+            let (delta, took) = timed(|| engine.apply(Event::Delete(object)));
+            removed.push(took);
+            gone = delta;
         }
-        line(&format!("policy comes: {name} ({moved} addresses move)"), &added);
-        line("              goes", &removed);
+        line(&format!("policy comes: {name}"), &added);
+        let addresses = gone.addresses.len();
+        let identities = gone.identities.added.len() + gone.identities.removed.len();
+        let subjects = gone.subjects.removed.len() + gone.changed_subjects.len();
+        let changed = format!("{addresses} addresses, {identities} identities, {subjects} subjects");
+        line(&format!("              goes ({changed})"), &removed);
     }
 }
 
