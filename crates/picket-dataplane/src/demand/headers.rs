@@ -70,6 +70,7 @@ impl Demands<'_> {
             Demand::Anything => None,
             Demand::Accept if pass => None,
             Demand::Accept => headers.any(),
+            Demand::Traffic(traffic) if pass && traffic.is_everything() => None,
             Demand::Traffic(traffic) => {
                 let allowed = self.allowed(traffic);
                 self.with_ports(&allowed, traffic, headers, pass)
@@ -147,7 +148,7 @@ fn icmpv6(
 }
 
 fn portless(allowed: &TrafficSet, traffic: Traffic, headers: &Headers<'_>, pass: bool) -> Option<Header> {
-    if !pass && traffic.at_most {
+    if !pass && (traffic.at_most || allowed.portless.is_empty()) {
         return None;
     }
     let wrong = |number: &u32| {

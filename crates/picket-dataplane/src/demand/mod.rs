@@ -2,6 +2,7 @@
 //! may do either. It is worked out from the compiled program alone, never from what a target made of it.
 
 mod headers;
+mod pairs;
 mod place;
 mod side;
 
@@ -32,6 +33,12 @@ pub struct Traffic {
     pub(crate) ingress: Option<u32>,
     /// Whether what is allowed may be dropped all the same.
     pub(crate) at_most: bool,
+}
+
+impl Traffic {
+    fn is_everything(self) -> bool {
+        self.egress.is_none() && self.ingress.is_none()
+    }
 }
 
 impl Demand {

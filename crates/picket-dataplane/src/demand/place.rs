@@ -7,9 +7,9 @@ use std::net::IpAddr;
 use picket_engine::{PodRef, Program, SubjectId};
 use picket_net::{AddressRange, Protocol, TrafficSet};
 use picket_policy::{Action, Direction, List, ObjectRef, Peer, Policy, PortMatch, Rule, Tier};
-use rustc_hash::FxHashMap;
 use smol_str::SmolStr;
 
+use super::pairs::Pairs;
 use super::side::{Role, Sides};
 use super::{Demand, Traffic, Why};
 use crate::{Crossing, State};
@@ -26,6 +26,7 @@ pub struct Demands<'a> {
     nodes: BTreeMap<IpAddr, BTreeSet<SmolStr>>,
     /// What flags of the semantics and custom rules let a spoofed packet do.
     spoofed: u32,
+    everything: TrafficSet,
     custom: Custom,
 }
 
@@ -67,7 +68,7 @@ struct Own {
 pub struct End {
     profile: u32,
     /// The number of the pod that is judged here, by address.
-    own: Option<u32>,
+    pub(super) own: Option<u32>,
     own_nodes: Vec<SmolStr>,
     is_node: Vec<SmolStr>,
     egress: Option<u32>,
@@ -77,6 +78,7 @@ pub struct End {
 }
 
 impl End {
+    #[inline]
     fn is_node_of(&self, pod: &Self) -> bool {
         self.is_node.iter().any(|node| pod.own_nodes.contains(node))
     }
@@ -151,6 +153,7 @@ impl<'a> Demands<'a> {
             own,
             nodes: nodes(program),
             spoofed: number,
+            everything: TrafficSet::all(),
             custom: Custom {
                 denies: program.policies().any(|policy| denies_by_custom_rules(policy)),
                 ..Custom::default()
@@ -246,61 +249,45 @@ impl<'a> Demands<'a> {
         sources: &[&End],
         destinations: &[&End],
     ) -> Vec<(Demand, usize, usize)> {
-        let mut found: FxHashMap<Demand, (usize, usize)> = FxHashMap::default();
-        let mut last = None;
-        let mut take = |from: usize, to: usize| {
-            let (Some(source), Some(destination)) = (sources.get(from), destinations.get(to)) else {
-                return;
-            };
-            let demand = self.of_new(crossing, source, destination);
-            if last != Some(demand) {
-                found.entry(demand).or_insert((from, to));
-                last = Some(demand);
-            }
-        };
         // One that is judged here says more to whoever reads of it.
         let first = |ends: &[&End]| {
             let judged = ends.iter().position(|end| end.own.is_some());
             judged.unwrap_or_default()
         };
-        match (&self.place, crossing) {
+        let one = |ends: &[&End]| vec![first(ends)];
+        let every = |ends: &[&End]| (0..ends.len()).collect();
+        let (froms, judged, others): (Vec<_>, Vec<_>, Vec<_>) = match (&self.place, crossing) {
             (Place::Node, Crossing::Send { .. })
                 if self.own.values().all(|own| own.from_own_node.is_none()) =>
             {
-                take(first(sources), first(destinations));
+                (one(sources), one(destinations), Vec::new())
             }
-            (Place::Pod { .. }, Crossing::Forward { .. }) => take(first(sources), first(destinations)),
+            (Place::Node, Crossing::Receive { .. })
+                if self.own.values().all(|own| own.to_own_node.is_none()) =>
+            {
+                (vec![0], one(destinations), Vec::new())
+            }
+            (Place::Pod { .. }, Crossing::Forward { .. }) => (one(sources), one(destinations), Vec::new()),
             // Nothing is demanded at an address that is not the pod's own, or the same.
-            (Place::Pod { .. }, Crossing::Receive { .. }) => {
-                let to = first(destinations);
-                (0..sources.len()).for_each(|from| take(from, to));
-            }
-            (Place::Pod { .. }, Crossing::Send { .. }) => {
-                let from = first(sources);
-                (0..destinations.len()).for_each(|to| take(from, to));
-            }
+            (Place::Pod { .. }, Crossing::Receive { .. }) => (every(sources), one(destinations), Vec::new()),
+            (Place::Pod { .. }, Crossing::Send { .. }) => (one(sources), every(destinations), Vec::new()),
             (Place::Node, _) => {
-                let (own, others): (Vec<_>, Vec<_>) = (0..destinations.len())
+                let (judged, others) = (0..destinations.len())
                     .partition(|&to| destinations.get(to).is_some_and(|end| end.own.is_some()));
-                let mut stranger = false;
-                for (from, source) in sources.iter().enumerate() {
-                    own.iter().for_each(|&to| take(from, to));
-                    if source.own.is_some() {
-                        others.iter().for_each(|&to| take(from, to));
-                    } else if !stranger {
-                        // One pair of strangers is like every other.
-                        stranger = true;
-                        others.iter().take(1).for_each(|&to| take(from, to));
-                    }
-                }
+                (every(sources), judged, others)
             }
+        };
+        let pairs = Pairs {
+            sources,
+            destinations,
+            froms,
+            judged,
+            others,
+        };
+        match (&self.place, crossing) {
+            (Place::Node, Crossing::Forward { .. }) => pairs.demands(|from, to| self.forwarded(from, to)),
+            _ => pairs.demands(|from, to| self.of_new(crossing, from, to)),
         }
-        let mut found: Vec<_> = found
-            .into_iter()
-            .map(|(demand, (from, to))| (demand, from, to))
-            .collect();
-        found.sort_unstable_by_key(|&(_, from, to)| (from, to));
-        found
     }
 
     fn on_the_node(&self, crossing: &Crossing, source: &End, destination: &End) -> Demand {
@@ -316,22 +303,27 @@ impl<'a> Demands<'a> {
                 Some(_) if !destination.is_node_of(source) => Demand::Anything,
                 Some(side) => ruled(Some(self.sides.row(side, destination.profile)), None),
             },
-            Crossing::Forward { .. } if source.own.is_some() && source.own == destination.own => {
-                Demand::Accept
-            }
-            // What a node and its own pods exchange is not forwarded.
-            Crossing::Forward { .. } if source.is_node_of(destination) || destination.is_node_of(source) => {
-                Demand::Anything
-            }
-            Crossing::Forward { .. } => ruled(
-                source
-                    .egress
-                    .map(|side| self.sides.row(side, destination.profile)),
-                destination
-                    .ingress
-                    .map(|side| self.sides.row(side, source.profile)),
-            ),
+            Crossing::Forward { .. } => self.forwarded(source, destination),
         }
+    }
+
+    #[inline]
+    fn forwarded(&self, source: &End, destination: &End) -> Demand {
+        if source.own.is_some() && source.own == destination.own {
+            return Demand::Accept;
+        }
+        // What a node and its own pods exchange is not forwarded.
+        if source.is_node_of(destination) || destination.is_node_of(source) {
+            return Demand::Anything;
+        }
+        ruled(
+            source
+                .egress
+                .map(|side| self.sides.row(side, destination.profile)),
+            destination
+                .ingress
+                .map(|side| self.sides.row(side, source.profile)),
+        )
     }
 
     fn within_the_pod(
@@ -418,11 +410,12 @@ impl<'a> Demands<'a> {
         match (of(traffic.egress), of(traffic.ingress)) {
             (Some(one), Some(other)) => Cow::Owned(one.intersection(other)),
             (Some(one), None) | (None, Some(one)) => Cow::Borrowed(one),
-            (None, None) => Cow::Owned(TrafficSet::all()),
+            (None, None) => Cow::Borrowed(&self.everything),
         }
     }
 }
 
+#[inline]
 fn ruled(egress: Option<u32>, ingress: Option<u32>) -> Demand {
     if egress.is_none() && ingress.is_none() {
         return Demand::Accept;

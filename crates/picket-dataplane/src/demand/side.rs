@@ -112,6 +112,7 @@ impl Sides {
     }
 
     /// The number of the traffic that a side allows with a profile; none for a profile that was never given.
+    #[inline]
     pub(super) fn row(&self, side: u32, profile: u32) -> u32 {
         let row = self.rows.get(side as usize);
         row.and_then(|row| row.get(profile as usize))

@@ -1,15 +1,13 @@
 //! Cells: sets of packets that have gone the same way so far, as a product of one set for each thing a packet carries.
 
-use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use picket_net::{Family, IntervalSet};
 
+use super::list::{List, Told};
+
 /// Numbers of one header field.
 pub(super) type Numbers = Rc<IntervalSet<u32>>;
-
-/// Numbers of classes, ascending.
-pub(super) type List = Rc<[u32]>;
 
 /// A header field that is a number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,7 +21,7 @@ pub(super) enum Header {
 }
 
 /// Something of which a packet has one of several classes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Axis {
     Source,
     Destination,
@@ -76,65 +74,23 @@ impl Cell {
         }
     }
 
-    /// The cell with the classes at some positions of one list only.
-    fn keep(&self, axis: Axis, positions: &[usize]) -> Self {
-        let pick = |list: &List| -> List {
-            positions
-                .iter()
-                .filter_map(|&position| list.get(position).copied())
-                .collect()
-        };
-        let mut kept = self.clone();
-        for scratch in &mut kept.scratch {
-            let picked = match (axis, &*scratch) {
-                (Axis::Source, Scratch::BySource(values)) => Scratch::BySource(pick(values)),
-                (Axis::Destination, Scratch::ByDestination(values)) => Scratch::ByDestination(pick(values)),
-                _ => continue,
-            };
-            *scratch = picked.simple();
+    /// What tells the packets apart by an axis, or by the values that a writable field has for its classes.
+    pub(super) fn told(&self, axis: Axis, values: Option<List>) -> Told {
+        Told {
+            family: self.family,
+            axis,
+            classes: self.list(axis).clone(),
+            values,
         }
-        let list = pick(self.list(axis));
-        match axis {
-            Axis::Source => kept.sources = list,
-            Axis::Destination => kept.destinations = list,
-            Axis::Input => kept.inputs = list,
-            Axis::Output => kept.outputs = list,
-        }
-        kept
     }
 
-    /// Splits by what each class of one list, with its position, is mapped to.
-    pub(super) fn split<K: Ord + Clone>(&self, axis: Axis, key: impl Fn(usize, u32) -> K) -> Vec<(K, Self)> {
-        let mut numbers: BTreeMap<K, usize> = BTreeMap::new();
-        let mut groups: Vec<Vec<usize>> = Vec::new();
-        // Neighbours mostly go the same way.
-        let mut last: Option<(K, usize)> = None;
-        for (position, &class) in self.list(axis).iter().enumerate() {
-            let key = key(position, class);
-            let number = match &last {
-                Some((before, number)) if *before == key => *number,
-                _ => {
-                    let next = groups.len();
-                    let number = *numbers.entry(key.clone()).or_insert(next);
-                    if number == next {
-                        groups.push(Vec::new());
-                    }
-                    last = Some((key, number));
-                    number
-                }
-            };
-            if let Some(group) = groups.get_mut(number) {
-                group.push(position);
-            }
+    pub(super) fn set_list(&mut self, axis: Axis, list: List) {
+        match axis {
+            Axis::Source => self.sources = list,
+            Axis::Destination => self.destinations = list,
+            Axis::Input => self.inputs = list,
+            Axis::Output => self.outputs = list,
         }
-        if groups.len() == 1 {
-            return numbers.into_keys().map(|key| (key, self.clone())).collect();
-        }
-        let parts = numbers.into_iter().filter_map(|(key, number)| {
-            let positions = groups.get(number)?;
-            Some((key, self.keep(axis, positions)))
-        });
-        parts.collect()
     }
 
     pub(super) fn numbers(&self, header: Header) -> &Numbers {
@@ -201,20 +157,18 @@ impl Cell {
 
     pub(super) fn set_scratch(&mut self, slot: usize, value: Scratch) {
         if let Some(scratch) = self.scratch.get_mut(slot) {
-            *scratch = value.simple();
+            *scratch = value;
         }
     }
 }
 
 impl Scratch {
-    /// A constant where all values are one.
-    pub(super) fn simple(self) -> Self {
-        let (Self::BySource(values) | Self::ByDestination(values)) = &self else {
-            return self;
-        };
-        match values.first() {
-            Some(&first) if values.iter().all(|&value| value == first) => Self::Constant(first),
-            _ => self,
+    /// One value for each class of source or destination; a constant where all are one.
+    pub(super) fn of(axis: Axis, values: List) -> Self {
+        match (values.first(), axis) {
+            (Some(&first), _) if values.iter().all(|&value| value == first) => Self::Constant(first),
+            (_, Axis::Source) => Self::BySource(values),
+            _ => Self::ByDestination(values),
         }
     }
 

@@ -1,49 +1,63 @@
 //! Classes of addresses and interfaces: what neither the policies nor the rules can tell apart is one.
 
+use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
 use picket_dataplane::demand::{Demands, End};
 use picket_net::{Family, Interval};
+use rustc_hash::FxHashMap;
 
 use super::container::Container;
 use super::program::Program;
 use crate::model::{Datatype, Value};
 
-/// Every address, as ranges within which the policies see no difference.
+/// Every address, as ranges within which the policies see no difference: the first of each, and what they see, by number.
 #[derive(Debug)]
-pub(super) struct Atoms(Vec<(IpAddr, End)>);
+pub(super) struct Atoms {
+    ranges: Vec<(IpAddr, usize)>,
+    ends: Vec<End>,
+}
 
 impl Atoms {
     pub(super) fn of(demands: &Demands<'_>) -> Self {
+        let mut ends = Vec::new();
+        let mut numbers: FxHashMap<End, usize> = FxHashMap::default();
         let boundaries = demands.boundaries().into_iter();
-        Self(
-            boundaries
-                .map(|address| (address, demands.end(address)))
-                .collect(),
-        )
+        let ranges = boundaries.map(|address| {
+            let number = match numbers.entry(demands.end(address)) {
+                Entry::Occupied(known) => *known.get(),
+                Entry::Vacant(new) => {
+                    ends.push(new.key().clone());
+                    *new.insert(ends.len() - 1)
+                }
+            };
+            (address, number)
+        });
+        let ranges = ranges.collect();
+        Self { ranges, ends }
     }
 
     /// The ranges of one family by their first address, cut where `more` begin.
-    fn cut(&self, family: Family, more: &BTreeSet<IpAddr>) -> Vec<(IpAddr, &End)> {
+    fn cut(&self, family: Family, more: &BTreeSet<IpAddr>) -> Vec<(IpAddr, usize)> {
         let own = self
-            .0
+            .ranges
             .iter()
             .filter(|(address, _)| Family::of(*address) == family);
-        let mut cut: Vec<(IpAddr, &End)> = Vec::new();
+        let mut cut: Vec<(IpAddr, usize)> = Vec::new();
         let mut more = more
             .iter()
             .copied()
             .filter(|&address| Family::of(address) == family)
             .peekable();
-        for (address, end) in own {
-            while let Some(between) = more.next_if(|between| between < address) {
+        for &(address, end) in own {
+            while let Some(between) = more.next_if(|between| *between < address) {
                 if let Some(&(_, before)) = cut.last() {
                     cut.push((between, before));
                 }
             }
-            more.next_if_eq(address);
-            cut.push((*address, end));
+            more.next_if_eq(&address);
+            cut.push((address, end));
         }
         for between in more {
             if let Some(&(_, before)) = cut.last() {
@@ -106,16 +120,17 @@ impl<'d> Classes<'d> {
                 }
             }
         }
-        Self::grouped(&cut, signatures, program)
+        Self::grouped(atoms, &cut, signatures, program)
     }
 
     fn grouped(
-        cut: &[(IpAddr, &'d End)],
+        atoms: &'d Atoms,
+        cut: &[(IpAddr, usize)],
         signatures: Vec<Vec<(usize, usize, u32)>>,
         program: &Program,
     ) -> Self {
         let mut classes = Self::default();
-        let mut known = BTreeMap::new();
+        let mut known = FxHashMap::default();
         for ((address, end), signature) in cut.iter().zip(signatures) {
             // Where the key has one field, elements with one outcome are alike.
             let alike: Vec<_> = signature
@@ -132,7 +147,7 @@ impl<'d> Classes<'d> {
             if *known.entry((*end, alike)).or_insert(class) != class {
                 continue;
             }
-            classes.members.push((*address, Some(end)));
+            classes.members.push((*address, atoms.ends.get(*end)));
             for (index, position, number) in signature {
                 let found = classes.found.entry((index, position)).or_default();
                 found.resize(class + 1, Vec::new());

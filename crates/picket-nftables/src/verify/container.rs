@@ -61,6 +61,12 @@ impl Container {
         self.elements.get(index as usize)
     }
 
+    /// The outcome of the first of some elements.
+    pub(super) fn outcome(&self, elements: &[u32]) -> Option<u32> {
+        let element = elements.first().and_then(|&first| self.element(first));
+        element.map(|element| element.outcome)
+    }
+
     /// The outcome of the first element that has this number in its first field.
     pub(super) fn outcome_of(&self, number: u32) -> Option<u32> {
         let first = match &self.by_first {
@@ -68,6 +74,14 @@ impl Container {
             None => self.with_number(0, number, None).first().copied(),
         };
         self.element(first?).map(|element| element.outcome)
+    }
+
+    /// Whether some element may have this number at a position.
+    pub(super) fn may_have(&self, position: usize, number: u32) -> bool {
+        match (position, &self.by_first) {
+            (0, Some(by_first)) => by_first.contains_key(&number),
+            _ => true,
+        }
     }
 
     /// The elements, of `among` if given, that have this number at a position.

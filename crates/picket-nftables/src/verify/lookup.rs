@@ -8,6 +8,7 @@ use picket_net::{Family, Interval, IntervalSet, Protocol};
 use super::cell::{Axis, Cell, Header, Scratch};
 use super::class::{Classes, elements_of_interface};
 use super::container::Container;
+use super::list::{Left, List, Memory, Part, Place, Told};
 use super::program::{Program, state_bit};
 use crate::model::{Field, Hook, Transport};
 use picket_dataplane::State;
@@ -26,6 +27,7 @@ pub(super) struct Tables<'a, 'd> {
     /// By family, IPv4 first.
     pub(super) classes: [Classes<'d>; 2],
     pub(super) interfaces: Vec<String>,
+    pub(super) memory: Memory,
 }
 
 /// Where the value of a field comes from.
@@ -33,7 +35,7 @@ enum Origin {
     Axis(Axis),
     Header(Header),
     /// A writable field with a value for each class.
-    Values(Axis, usize),
+    Values(Axis, List),
     Constant(u32),
     /// There is no such interface: a value that nothing equals.
     Unlike,
@@ -128,8 +130,8 @@ impl Tables<'_, '_> {
         let scratch = |slot: usize| match cell.scratch.get(slot) {
             Some(Scratch::Initial(slot)) => Origin::Header(Header::Initial(*slot)),
             Some(Scratch::Constant(value)) => Origin::Constant(*value),
-            Some(Scratch::BySource(_)) => Origin::Values(Axis::Source, slot),
-            Some(Scratch::ByDestination(_)) => Origin::Values(Axis::Destination, slot),
+            Some(Scratch::BySource(values)) => Origin::Values(Axis::Source, values.clone()),
+            Some(Scratch::ByDestination(values)) => Origin::Values(Axis::Destination, values.clone()),
             None => Origin::Unlike,
         };
         match field {
@@ -181,34 +183,28 @@ impl Tables<'_, '_> {
         found
     }
 
-    /// For a key of one field that is told by the classes of one axis: what each class finds.
-    pub(super) fn by_class(
-        &self,
-        position: Position,
-        cell: &Cell,
-        field: Field,
-        container: usize,
-    ) -> Option<(Axis, Vec<Option<u32>>)> {
-        let elements = self.program.containers.get(container)?;
-        let outcome = |found: &[u32]| {
-            found
-                .first()
-                .and_then(|&one| elements.element(one))
-                .map(|one| one.outcome)
-        };
+    /// What tells the values of a field in a cell apart, where that is a list of addresses.
+    pub(super) fn told(&self, position: Position, cell: &Cell, field: Field) -> Option<Told> {
         match self.origin(position, cell, field) {
-            Origin::Axis(axis @ (Axis::Source | Axis::Destination)) => {
-                let held = self.classes(cell.family).elements(container, 0);
-                let of_class = |&class: &u32| outcome(held.get(class as usize).map_or(&[], Vec::as_slice));
-                Some((axis, cell.list(axis).iter().map(of_class).collect()))
-            }
-            Origin::Values(axis, slot) => {
-                let scratch = cell.scratch.get(slot)?;
-                let of_position = |position| elements.outcome_of(scratch.at(axis, position)?);
-                Some((axis, (0..cell.list(axis).len()).map(of_position).collect()))
-            }
+            Origin::Axis(axis @ (Axis::Source | Axis::Destination)) => Some(cell.told(axis, None)),
+            Origin::Values(axis, values) => Some(cell.told(axis, Some(values))),
             Origin::Axis(_) | Origin::Header(_) | Origin::Constant(_) | Origin::Unlike => None,
         }
+    }
+
+    /// For a key of one field: what each class finds.
+    pub(super) fn by_class<'t>(
+        &'t self,
+        told: &'t Told,
+        container: usize,
+    ) -> Option<impl Iterator<Item = Option<u32>> + 't> {
+        let elements = self.program.containers.get(container)?;
+        let held = self.classes(told.family).elements(container, 0);
+        let found = move |(position, &class): (usize, &u32)| match &told.values {
+            Some(values) => elements.outcome_of(*values.get(position)?),
+            None => elements.outcome(held.get(class as usize)?),
+        };
+        Some(told.classes.iter().enumerate().map(found))
     }
 }
 
@@ -228,7 +224,7 @@ impl Lookup<'_, '_, '_> {
             return;
         }
         let Some(&field) = self.fields.get(at) else {
-            found.push((among.and_then(|among| self.outcome(among)), cell));
+            found.push((among.and_then(|among| self.container.outcome(among)), cell));
             return;
         };
         match self.tables.origin(self.position, &cell, field) {
@@ -237,63 +233,93 @@ impl Lookup<'_, '_, '_> {
                 let left = self.container.with_number(at, number, among);
                 self.field(cell, at + 1, Some(&left), found);
             }
-            Origin::Values(axis, slot) => {
-                let scratch = cell.scratch.get(slot).cloned();
-                let left = |position: usize, _: u32| {
-                    let number = scratch.as_ref().and_then(|scratch| scratch.at(axis, position));
-                    number.map_or(Vec::new(), |number| self.container.with_number(at, number, among))
-                };
-                self.split(&cell, axis, at, left, found);
-            }
-            Origin::Axis(axis @ (Axis::Input | Axis::Output)) => {
-                let left = |_: usize, class: u32| {
-                    let name = self.tables.interfaces.get(class as usize);
-                    elements_of_interface(self.container, at, name.map_or("", String::as_str), among)
-                };
-                self.split(&cell, axis, at, left, found);
-            }
-            Origin::Axis(axis) => {
-                let held = self.tables.classes(cell.family).elements(self.number, at);
-                let left = |class: u32| {
-                    let elements = held.get(class as usize).map_or(&[][..], Vec::as_slice).iter();
-                    elements
-                        .copied()
-                        .filter(|element| among.is_none_or(|among| among.contains(element)))
-                };
-                if at + 1 == self.fields.len() {
-                    let outcome = |_, class| {
-                        let element = left(class).next().and_then(|first| self.container.element(first));
-                        element.map(|element| element.outcome)
-                    };
-                    found.extend(cell.split(axis, outcome));
-                    return;
-                }
-                self.split(&cell, axis, at, |_, class| left(class).collect(), found);
-            }
+            Origin::Values(axis, values) => self.told(&cell, cell.told(axis, Some(values)), at, among, found),
+            Origin::Axis(axis) => self.told(&cell, cell.told(axis, None), at, among, found),
             Origin::Header(header) => self.numbers(cell, at, header, among, found),
         }
     }
 
-    fn outcome(&self, elements: &[u32]) -> Option<u32> {
-        let element = elements.first().and_then(|&first| self.container.element(first));
-        element.map(|element| element.outcome)
-    }
-
-    fn split(
+    /// Splits by a field that the classes of one axis tell apart.
+    fn told(
         &self,
         cell: &Cell,
-        axis: Axis,
+        told: Told,
         at: usize,
-        left: impl Fn(usize, u32) -> Vec<u32>,
+        among: Option<&[u32]>,
         found: &mut Vec<(Option<u32>, Cell)>,
     ) {
-        if at + 1 == self.fields.len() {
-            found.extend(cell.split(axis, |position, class| self.outcome(&left(position, class))));
-            return;
+        let axis = told.axis;
+        let place = Place {
+            container: self.number,
+            at,
+            is_last: at + 1 == self.fields.len(),
+            among: among.map(Into::into),
+        };
+        let memory = &self.tables.memory;
+        let parts = memory.parts(told, place, |told, place| self.parts(told, place));
+        for part in parts.iter() {
+            let cell = memory.keep(cell, axis, part);
+            match &part.left {
+                Left::Outcome(outcome) => found.push((*outcome, cell)),
+                Left::Elements(left) => self.field(cell, at + 1, Some(left), found),
+            }
         }
-        for (left, part) in cell.split(axis, left) {
-            self.field(part, at + 1, Some(&left), found);
+    }
+
+    fn parts(&self, told: &Told, place: &Place) -> Vec<Part> {
+        let (at, among) = (place.at, place.among.as_deref());
+        let left = |elements: Vec<u32>| {
+            if place.is_last {
+                Left::Outcome(self.container.outcome(&elements))
+            } else {
+                Left::Elements(elements)
+            }
+        };
+        if let Some(values) = &told.values {
+            // Most classes have a number that no element has.
+            let number = |position, _| {
+                let number = values.get(position).copied();
+                number.filter(|&number| self.container.may_have(at, number))
+            };
+            let with = |number| self.container.with_number(at, number, among);
+            return Part::all(&told.classes, number, |number| {
+                left(number.map_or(Vec::new(), with))
+            });
         }
+        if matches!(told.axis, Axis::Input | Axis::Output) {
+            let name = |class| {
+                self.tables
+                    .interfaces
+                    .get(class as usize)
+                    .map_or("", String::as_str)
+            };
+            return Part::all(
+                &told.classes,
+                |_, class| class,
+                |class| left(elements_of_interface(self.container, at, name(class), among)),
+            );
+        }
+        let held = self.tables.classes(told.family).elements(self.number, at);
+        let holding = |class| {
+            let elements = held.get(class as usize).map_or(&[][..], Vec::as_slice).iter();
+            elements
+                .copied()
+                .filter(|element| among.is_none_or(|among| among.contains(element)))
+        };
+        if place.is_last {
+            let outcome = |_, class| {
+                let element = holding(class)
+                    .next()
+                    .and_then(|first| self.container.element(first));
+                element.map(|element| element.outcome)
+            };
+            return Part::all(&told.classes, outcome, Left::Outcome);
+        }
+        Part::all(
+            &told.classes,
+            |_, class| class,
+            |class| left(holding(class).collect()),
+        )
     }
 
     /// Cuts a number where the elements begin and end.
@@ -344,7 +370,7 @@ impl Lookup<'_, '_, '_> {
             let there: Vec<u32> = there.map(|(element, _)| *element).collect();
             let key = match (there.as_slice(), last_field) {
                 ([], _) => continue,
-                (_, true) => (self.outcome(&there), Vec::new()),
+                (_, true) => (self.container.outcome(&there), Vec::new()),
                 (_, false) => (None, there.clone()),
             };
             let piece = pieces.entry(key).or_insert_with(|| (there, Vec::new()));

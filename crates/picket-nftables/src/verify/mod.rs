@@ -7,6 +7,7 @@
 mod cell;
 mod class;
 mod container;
+mod list;
 mod lookup;
 mod program;
 mod run;
@@ -14,14 +15,16 @@ mod slice;
 
 use std::rc::Rc;
 
-use picket_dataplane::demand::{ABSENT_PORT, ABSENT_TYPE, Demands, Headers, Required};
+use picket_dataplane::demand::{ABSENT_PORT, ABSENT_TYPE, Demand, Demands, Headers, Required};
 use picket_dataplane::{Crossing, Packet, State};
 use picket_net::{Family, Interval, IntervalSet, Protocol};
+use rustc_hash::FxHashMap;
 
 use crate::meaning::{Interpreter, Passage};
 use crate::model::{Hook, Table};
-use cell::{ABSENT_FLAGS, Cell, List, Numbers, Scratch};
+use cell::{ABSENT_FLAGS, Cell, Numbers, Scratch};
 use class::{Atoms, Classes, interfaces};
+use list::{List, Memory};
 use lookup::Tables;
 use program::{Program, STATES, state_bit};
 use run::{Run, Sink};
@@ -99,6 +102,7 @@ pub fn verify(
         let tables = Tables {
             classes: Family::BOTH.map(|family| Classes::of(&atoms, &program, family)),
             interfaces: interfaces(&program, interface),
+            memory: Memory::default(),
             program: &program,
         };
         for family in Family::BOTH {
@@ -109,6 +113,7 @@ pub fn verify(
                 interpreter: &interpreter,
                 report,
                 limit,
+                known: FxHashMap::default(),
                 wrong: None,
             };
             let check = Run::new(&tables, check).path(everything(way, family, &tables));
@@ -130,15 +135,15 @@ fn everything(way: Way, family: Family, tables: &Tables<'_, '_>) -> Cell {
     let count = |length: usize| -> List { (0..u32::try_from(length).unwrap_or(u32::MAX)).collect() };
     let addresses = count(tables.classes(family).members.len());
     let interfaces = count(tables.interfaces.len());
-    let none: List = Rc::new([]);
+    let none: List = std::iter::empty().collect();
     let (inputs, outputs) = match way {
         Way::Receive => (interfaces, none),
         Way::Send => (none, interfaces),
-        Way::Forward => (Rc::clone(&interfaces), interfaces),
+        Way::Forward => (interfaces.clone(), interfaces),
     };
     Cell {
         family,
-        sources: Rc::clone(&addresses),
+        sources: addresses.clone(),
         destinations: addresses,
         inputs,
         outputs,
@@ -161,14 +166,25 @@ struct Check<'c, 'a, 'd> {
     interpreter: &'c Interpreter<'c>,
     report: Report,
     limit: usize,
+    /// What is demanded between lists of classes.
+    known: FxHashMap<(Crossing, List, List), Demanded>,
     wrong: Option<Box<Packet>>,
 }
+
+/// Everything that is demanded, each with the indices of a pair of which it is.
+type Demanded = Rc<[(Demand, usize, usize)]>;
 
 impl Sink for Check<'_, '_, '_> {
     fn ended(&mut self, cell: &Cell, pass: bool) -> bool {
         self.report.cells += 1;
+        // Nobody demands that packets of known connections are dropped.
+        let known = state_bit(State::Established) | state_bit(State::Related);
+        if pass && cell.states & !known == 0 {
+            return true;
+        }
         for crossing in self.crossings(cell) {
-            if let Some(packet) = self.broken(cell, &crossing, pass) {
+            let demanded = self.demanded(cell, &crossing);
+            if let Some(packet) = self.broken(cell, &crossing, &demanded, pass) {
                 let required = self.demands.required(&packet);
                 let passage = self.interpreter.pass(&packet);
                 if passage.outcome.is_accept() != pass || required.is_met_by(&passage.outcome) {
@@ -224,26 +240,39 @@ impl Check<'_, '_, '_> {
         }
     }
 
+    /// What is demanded of new connections in a cell. Cells that differ in headers alone share it.
+    fn demanded(&mut self, cell: &Cell, crossing: &Crossing) -> Demanded {
+        let (tables, demands) = (self.tables, self.demands);
+        let key = (crossing.clone(), cell.sources.clone(), cell.destinations.clone());
+        let known = self.known.entry(key).or_insert_with(|| {
+            let classes = tables.classes(cell.family);
+            let ends =
+                |list: &List| -> Vec<_> { list.iter().filter_map(|&class| classes.end(class)).collect() };
+            let demanded = demands.between(crossing, &ends(&cell.sources), &ends(&cell.destinations));
+            demanded.into()
+        });
+        Rc::clone(known)
+    }
+
     /// A packet of the cell for which passing, or not, is wrong.
-    fn broken(&self, cell: &Cell, crossing: &Crossing, pass: bool) -> Option<Packet> {
+    fn broken(
+        &self,
+        cell: &Cell,
+        crossing: &Crossing,
+        demanded: &[(Demand, usize, usize)],
+        pass: bool,
+    ) -> Option<Packet> {
         let classes = self.tables.classes(cell.family);
-        let ends = |list: &List| -> Vec<_> { list.iter().filter_map(|&class| classes.end(class)).collect() };
-        let (sources, destinations) = (ends(&cell.sources), ends(&cell.destinations));
         let states: Vec<_> = STATES
             .into_iter()
             .filter(|&state| cell.states & state_bit(state) != 0)
             .collect();
-        // Nobody demands that packets of known connections are dropped.
-        let known = state_bit(State::Established) | state_bit(State::Related);
-        if pass && cell.states & !known == 0 {
-            return None;
-        }
         let headers = Headers {
             protocols: &cell.protocols,
             ports: &cell.ports,
             types: &cell.types,
         };
-        for (demand, from, to) in self.demands.between(crossing, &sources, &destinations) {
+        for &(demand, from, to) in demanded {
             let mut before = None;
             for &state in &states {
                 let demand = demand.in_state(state);

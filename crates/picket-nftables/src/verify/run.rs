@@ -352,20 +352,15 @@ impl<'t, 'a, 'd, S: Sink> Run<'t, 'a, 'd, S> {
         field: crate::model::Field,
         container: usize,
     ) -> Option<Scratch> {
-        use super::cell::Axis;
-        let (axis, found) = self.tables.by_class(position, cell, field, container)?;
+        let told = self.tables.told(position, cell, field)?;
         let before = cell.scratch.get(slot)?;
-        let values = found
-            .iter()
-            .enumerate()
-            .map(|(at, outcome)| match self.found(*outcome) {
+        self.tables.memory.mapped(told.clone(), container, before, || {
+            let found = self.tables.by_class(&told, container)?;
+            let values = found.enumerate().map(|(at, outcome)| match self.found(outcome) {
                 Some(Found::Number(number)) => Some(number),
-                Some(Found::Decision(_)) | None => before.at(axis, at),
+                Some(Found::Decision(_)) | None => before.at(told.axis, at),
             });
-        let values = values.collect::<Option<Vec<_>>>()?.into();
-        Some(match axis {
-            Axis::Source => Scratch::BySource(values),
-            _ => Scratch::ByDestination(values),
+            Some(Scratch::of(told.axis, values.collect::<Option<_>>()?))
         })
     }
 
