@@ -2,6 +2,7 @@
 
 mod mapping;
 mod rest;
+mod simple;
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -32,8 +33,16 @@ pub(super) struct Root {
     pub(super) is_list: bool,
 }
 
-/// Parses a range of the text, and returns the documents in it that have a value.
+/// Reads a range of the text, and returns the documents in it that have a value.
 pub(super) fn compose(source: &Source, chunk: Range<usize>, diagnostics: &mut Vec<Diagnostic>) -> Vec<Root> {
+    match simple::read(source, chunk.clone()) {
+        Some(node) => vec![Root::whole(node)],
+        None => parse(source, chunk, diagnostics),
+    }
+}
+
+/// Does the same for any YAML.
+fn parse(source: &Source, chunk: Range<usize>, diagnostics: &mut Vec<Diagnostic>) -> Vec<Root> {
     let mut problems = Vec::new();
     let mut composer = Composer::new(source, chunk.start, &mut problems);
     let stop = composer.run(source.slice(chunk.clone()));
