@@ -26,6 +26,8 @@ pub(super) struct Cluster<'a> {
     groups: Vec<Group<'a>>,
     by_namespace: BTreeMap<&'a SmolStr, Vec<usize>>,
     by_label: FxHashMap<(&'a SmolStr, &'a SmolStr), Vec<usize>>,
+    /// The namespaces that have running pods, by each of their labels.
+    labelled_namespaces: FxHashMap<(SmolStr, SmolStr), Vec<&'a SmolStr>>,
     matching: RefCell<FxHashMap<PodSelector, Rc<[usize]>>>,
     pod_keys: BTreeSet<&'a SmolStr>,
     namespace_keys: BTreeSet<SmolStr>,
@@ -52,6 +54,7 @@ impl<'a> Cluster<'a> {
             groups: groups.collect(),
             by_namespace: BTreeMap::new(),
             by_label: FxHashMap::default(),
+            labelled_namespaces: FxHashMap::default(),
             matching: RefCell::default(),
             pod_keys: BTreeSet::new(),
             namespace_keys: BTreeSet::new(),
@@ -73,6 +76,12 @@ impl<'a> Cluster<'a> {
             for label in group.labels.iter() {
                 cluster.by_label.entry(label).or_default().push(at);
                 cluster.pod_keys.insert(label.0);
+            }
+        }
+        for name in cluster.by_namespace.keys() {
+            for (key, value) in snapshot.namespace(name).labels.iter() {
+                let label = (key.clone(), value.clone());
+                cluster.labelled_namespaces.entry(label).or_default().push(name);
             }
         }
         let namespaces = snapshot.namespaces.values();
@@ -161,10 +170,12 @@ impl<'a> Cluster<'a> {
                 found.map(|(name, _)| *name).into_iter().collect()
             }
             NamespaceScope::Matching(selector) => {
-                let names = self.by_namespace.keys().copied();
-                names
-                    .filter(|name| matches(selector, &self.snapshot.namespace(name).labels))
-                    .collect()
+                let is_meant = |name: &&SmolStr| matches(selector, &self.snapshot.namespace(name).labels);
+                let Some((key, value)) = one_label(selector) else {
+                    return self.by_namespace.keys().copied().filter(is_meant).collect();
+                };
+                let names = self.labelled_namespaces.get(&(key.clone(), value.clone()));
+                names.into_iter().flatten().copied().filter(is_meant).collect()
             }
         }
     }
@@ -179,13 +190,8 @@ impl<'a> Cluster<'a> {
             return groups.copied().filter(is_meant).collect();
         }
         let namespaces: BTreeSet<_> = self.namespaces(&selector.namespaces).into_iter().collect();
-        let labelled = selector.pods.requirements().iter().find_map(|one| match one {
-            Requirement::In(key, values) => match values.as_slice() {
-                [value] => Some(self.by_label.get(&(key, value)).map_or(&[][..], Vec::as_slice)),
-                _ => None,
-            },
-            _ => None,
-        });
+        let labelled = one_label(&selector.pods);
+        let labelled = labelled.map(|label| self.by_label.get(&label).map_or(&[][..], Vec::as_slice));
         match labelled {
             Some(groups) => {
                 let within = |at: &usize| {
@@ -200,6 +206,18 @@ impl<'a> Cluster<'a> {
             }
         }
     }
+}
+
+/// A label that everything has which a selector matches.
+fn one_label(selector: &Selector) -> Option<(&SmolStr, &SmolStr)> {
+    let mut requirements = selector.requirements().iter();
+    requirements.find_map(|one| match one {
+        Requirement::In(key, values) => match values.as_slice() {
+            [value] => Some((key, value)),
+            _ => None,
+        },
+        _ => None,
+    })
 }
 
 /// Whether a selector matches labels (apimachinery `labels.Selector`).
