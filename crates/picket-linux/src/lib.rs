@@ -1,6 +1,7 @@
-//! Linux: network namespaces without names, user namespaces, a small rtnetlink client, sockets, checksums and
-//! readiness. The only crate with `unsafe`; every use says why it is sound.
+//! Linux: network namespaces without names, user namespaces, small rtnetlink and nf_tables clients, sockets, checksums
+//! and readiness. The only crate with `unsafe`; every use says why it is sound.
 
+mod batch;
 mod checksum;
 mod descriptor;
 mod error;
@@ -8,18 +9,21 @@ mod limit;
 mod message;
 mod namespace;
 mod netlink;
+mod nfnetlink;
 mod poll;
 mod process;
 mod rule;
 mod socket;
 mod user;
 
+pub use batch::Batch;
 pub use checksum::{crc32c, internet_checksum};
 pub use descriptor::{receive_line, send_line};
 pub use error::{Error, Result};
 pub use limit::raise_open_files_limit;
 pub use namespace::{NamespaceIdentity, NetworkNamespace};
 pub use netlink::{CableEnd, Netlink, Route};
+pub use nfnetlink::{Attributes, BatchError, Nfnetlink, Refused, Reply};
 pub use poll::{Epoll, Interest, Readiness};
 pub use process::{die_with_parent, kill, leave_terminal, peer_user, run_with_input, user_of_process};
 pub use rule::{IpVersion, RouteRule, RouteTable, RuleMatch};

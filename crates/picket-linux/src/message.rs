@@ -1,4 +1,4 @@
-//! The bytes of rtnetlink messages (`linux/netlink.h`, `linux/rtnetlink.h`): headers and aligned attributes, in the
+//! The bytes of netlink messages (`linux/netlink.h`, `linux/rtnetlink.h`): headers and aligned attributes, in the
 //! byte order of the machine.
 
 use std::net::IpAddr;
@@ -95,11 +95,14 @@ pub(crate) struct Acknowledgement {
     pub(crate) error: i32,
     /// The kernel's explanation, if it gave one.
     pub(crate) explanation: Option<String>,
+    /// The byte of the request where the attribute begins that is to blame, if the kernel said so.
+    pub(crate) offset: Option<u32>,
 }
 
 const NLMSG_ERROR: u16 = 2;
 const NLM_F_CAPPED: u16 = 0x100;
 const NLMSGERR_ATTR_MSG: u16 = 1;
+const NLMSGERR_ATTR_OFFS: u16 = 2;
 
 /// Reads the first message of `bytes` when it is an acknowledgement.
 pub(crate) fn acknowledgement(bytes: &[u8]) -> Option<Acknowledgement> {
@@ -115,7 +118,7 @@ pub(crate) fn acknowledgement(bytes: &[u8]) -> Option<Acknowledgement> {
     } else {
         usize::try_from(u32_at(bytes, HEADER + 4)?).ok()?
     };
-    let mut explanation = None;
+    let (mut explanation, mut offset) = (None, None);
     let mut at = HEADER + 4 + request.next_multiple_of(4);
     while let (Some(length), Some(kind)) = (u16_at(bytes, at), u16_at(bytes, at + 2)) {
         let length = usize::from(length).max(4);
@@ -123,19 +126,23 @@ pub(crate) fn acknowledgement(bytes: &[u8]) -> Option<Acknowledgement> {
             let text = bytes.get(at + 4..at + length)?;
             explanation = Some(String::from_utf8_lossy(text).trim_end_matches('\0').to_owned());
         }
+        if kind == NLMSGERR_ATTR_OFFS {
+            offset = u32_at(bytes, at + 4);
+        }
         at += length.next_multiple_of(4);
     }
     Some(Acknowledgement {
         sequence: u32_at(bytes, 8)?,
         error: u32_at(bytes, HEADER)?.cast_signed().checked_neg()?,
         explanation,
+        offset,
     })
 }
 
-fn u16_at(bytes: &[u8], at: usize) -> Option<u16> {
+pub(crate) fn u16_at(bytes: &[u8], at: usize) -> Option<u16> {
     Some(u16::from_ne_bytes(bytes.get(at..at + 2)?.try_into().ok()?))
 }
 
-fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
+pub(crate) fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
     Some(u32::from_ne_bytes(bytes.get(at..at + 4)?.try_into().ok()?))
 }

@@ -328,7 +328,7 @@ pub(crate) fn interface_name(name: &str) -> Result<&str> {
 
 /// Asks the kernel to say in words why it refuses. Kernels that cannot still give the code.
 #[expect(unsafe_code, reason = "rustix has no netlink socket options")]
-fn ask_for_explanations(socket: &OwnedFd) {
+pub(crate) fn ask_for_explanations(socket: &OwnedFd) {
     for option in [libc::NETLINK_EXT_ACK, libc::NETLINK_CAP_ACK] {
         let on: libc::c_int = 1;
         let length = size_of::<libc::c_int>();

@@ -1,0 +1,206 @@
+//! Transactions of nf_tables in real network namespaces. These need root.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot set itself up fails")]
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use picket_linux::{Attributes, Batch, BatchError, NetworkNamespace, Nfnetlink, Reply};
+
+const NEWTABLE: u8 = 0;
+const GETTABLE: u8 = 1;
+const DELTABLE: u8 = 2;
+const NEWCHAIN: u8 = 3;
+const NEWSET: u8 = 9;
+const NEWSETELEM: u8 = 12;
+const GETSETELEM: u8 = 13;
+const DELSETELEM: u8 = 14;
+const INET: u8 = 1;
+const NAME: u16 = 1;
+/// Elements of a list of elements, and their keys, have these numbers too.
+const ELEMENTS: u16 = 3;
+
+fn table(batch: &mut Batch, kind: u8, name: &str) {
+    batch.message(kind, if kind == NEWTABLE { Batch::CREATE } else { 0 }, INET);
+    batch.text(NAME, name);
+}
+
+fn tables(names: &[&str]) -> Batch {
+    let mut batch = Batch::default();
+    for name in names {
+        table(&mut batch, NEWTABLE, name);
+    }
+    batch
+}
+
+/// A set `s` of numbers in the table `t`.
+fn set(batch: &mut Batch) {
+    table(batch, NEWTABLE, "t");
+    batch.message(NEWSET, Batch::CREATE, INET);
+    batch.text(1, "t");
+    batch.text(2, "s");
+    for (attribute, number) in [(3, 0), (4, 19), (5, 4), (10, 1)] {
+        batch.number(attribute, number);
+    }
+}
+
+fn elements(batch: &mut Batch, kind: u8, numbers: impl Iterator<Item = u32>) {
+    batch.message(kind, if kind == NEWSETELEM { Batch::CREATE } else { 0 }, INET);
+    batch.text(1, "t");
+    batch.text(2, "s");
+    batch.nest(ELEMENTS, |batch| {
+        for number in numbers {
+            batch.nest(1, |batch| batch.nest(1, |batch| batch.number(1, number)));
+        }
+    });
+}
+
+fn open() -> Nfnetlink {
+    Nfnetlink::open(&NetworkNamespace::create().unwrap()).unwrap()
+}
+
+fn text(reply: &Reply) -> String {
+    let name = reply.attributes().find(NAME).unwrap();
+    String::from_utf8_lossy(name).trim_end_matches('\0').to_owned()
+}
+
+fn names(netlink: &mut Nfnetlink) -> Vec<String> {
+    let replies = netlink.dump(GETTABLE, INET, &[], "list tables").unwrap();
+    replies.iter().map(text).collect()
+}
+
+/// The elements of `s`.
+fn numbers(netlink: &mut Nfnetlink) -> usize {
+    let replies = netlink
+        .dump(GETSETELEM, INET, &[(1, b"t\0"), (2, b"s\0")], "list elements")
+        .unwrap();
+    let lists = replies
+        .iter()
+        .filter_map(|reply| reply.attributes().find(ELEMENTS));
+    lists.map(|list| Attributes::of(list).count()).sum()
+}
+
+#[test]
+fn a_transaction_takes_place_in_the_namespace_that_it_was_opened_in_and_nowhere_else() {
+    let (mut here, mut there) = (open(), open());
+    here.commit(tables(&["a", "b"]), None).unwrap();
+    assert_eq!(names(&mut here), ["a", "b"]);
+    assert!(names(&mut there).is_empty());
+    let before = here.generation().unwrap();
+    let mut batch = Batch::default();
+    table(&mut batch, DELTABLE, "a");
+    here.commit(batch, Some(before)).unwrap();
+    assert_eq!(names(&mut here), ["b"]);
+    assert_eq!(here.generation().unwrap(), before + 1);
+}
+
+#[test]
+fn nothing_is_nothing() {
+    let mut netlink = open();
+    let before = netlink.generation().unwrap();
+    netlink.commit(Batch::default(), None).unwrap();
+    assert_eq!(netlink.generation().unwrap(), before);
+}
+
+#[test]
+fn one_bad_message_undoes_all_and_every_bad_one_is_told() {
+    let mut netlink = open();
+    let mut batch = tables(&["a"]);
+    table(&mut batch, DELTABLE, "missing");
+    table(&mut batch, NEWTABLE, "b");
+    batch.message(NEWCHAIN, Batch::CREATE, INET);
+    batch.text(1, "neither");
+    batch.text(3, "c");
+    let Err(BatchError::Refused(refused)) = netlink.commit(batch, None) else {
+        panic!("there is no such table");
+    };
+    let found: Vec<_> = refused.iter().map(|one| (one.message, one.code)).collect();
+    assert_eq!(found, [(1, libc_enoent()), (3, libc_enoent())]);
+    // The header of the message and that of its family come before the attribute with the name.
+    assert_eq!(refused[0].offset, Some(20));
+    assert!(names(&mut netlink).is_empty());
+    // What is left of the answers is not taken for those of the next.
+    netlink.commit(tables(&["a"]), None).unwrap();
+    assert_eq!(names(&mut netlink), ["a"]);
+}
+
+fn libc_enoent() -> i32 {
+    rustix::io::Errno::NOENT.raw_os_error()
+}
+
+#[test]
+fn an_old_generation_is_stale() {
+    let mut netlink = open();
+    let old = netlink.generation().unwrap();
+    netlink.commit(tables(&["a"]), Some(old)).unwrap();
+    let outcome = netlink.commit(tables(&["b"]), Some(old));
+    assert!(matches!(outcome, Err(BatchError::Stale)), "{outcome:?}");
+    assert_eq!(names(&mut netlink), ["a"]);
+}
+
+#[test]
+fn what_no_message_can_hold_is_not_sent() {
+    let mut netlink = open();
+    let mut batch = Batch::default();
+    set(&mut batch);
+    elements(&mut batch, NEWSETELEM, 0..6000);
+    let outcome = netlink.commit(batch, None);
+    assert!(matches!(outcome, Err(BatchError::TooLong(2))), "{outcome:?}");
+    assert!(names(&mut netlink).is_empty());
+}
+
+#[test]
+fn a_batch_may_have_megabytes() {
+    let mut netlink = open();
+    let mut batch = Batch::default();
+    set(&mut batch);
+    for thousand in 0..200 {
+        elements(&mut batch, NEWSETELEM, 1000 * thousand..1000 * (thousand + 1));
+    }
+    assert!(batch.length() > 3_000_000);
+    netlink.commit(batch, None).unwrap();
+    assert_eq!(numbers(&mut netlink), 200_000);
+}
+
+#[test]
+fn a_dump_is_of_one_moment() {
+    let namespace = NetworkNamespace::create().unwrap();
+    let (mut writer, mut reader) = (
+        Nfnetlink::open(&namespace).unwrap(),
+        Nfnetlink::open(&namespace).unwrap(),
+    );
+    // More than fits into one datagram, so that a change comes between two of them.
+    let mut batch = Batch::default();
+    set(&mut batch);
+    for thousand in 0..5 {
+        elements(&mut batch, NEWSETELEM, 1000 * thousand..1000 * (thousand + 1));
+    }
+    writer.commit(batch, None).unwrap();
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !done.load(Ordering::Relaxed) {
+                for kind in [DELSETELEM, NEWSETELEM] {
+                    let mut batch = Batch::default();
+                    elements(&mut batch, kind, 0..1000);
+                    writer.commit(batch, None).unwrap();
+                }
+                std::thread::yield_now();
+            }
+        });
+        let counts: Vec<_> = (0..50)
+            .map(|_| reader.dump(GETSETELEM, INET, &[(1, b"t\0"), (2, b"s\0")], "list"))
+            .collect();
+        done.store(true, Ordering::Relaxed);
+        let mut whole = 0;
+        // Where no moment was quiet there is an error; what is told is whole.
+        for replies in counts.into_iter().flatten() {
+            let lists = replies
+                .iter()
+                .filter_map(|reply| reply.attributes().find(ELEMENTS));
+            let count: usize = lists.map(|list| Attributes::of(list).count()).sum();
+            assert!(count == 4000 || count == 5000, "{count} elements");
+            whole += 1;
+        }
+        assert!(whole > 0, "no dump was undisturbed");
+    });
+}
