@@ -269,7 +269,9 @@ impl Display for Printed<&Value> {
             Value::Interface(name) => Quoted(name.as_str()).to_string(),
             Value::Mark(interval) => ends(interval, |mark| format!("{mark:#x}")),
             Value::Priority(interval) => ends(interval, class),
-            Value::Protocol(interval) => ends(interval, protocol),
+            Value::Protocol(interval) if interval.first() == interval.last() => protocol(interval.first()),
+            // nft reads no names in intervals.
+            Value::Protocol(interval) => ends(interval, |number| number.to_string()),
             Value::Port(interval) => ends(interval, |port| port.to_string()),
             Value::IcmpType(interval) | Value::Icmpv6Type(interval) => {
                 ends(interval, |kind| kind.to_string())
