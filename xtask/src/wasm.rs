@@ -1,4 +1,4 @@
-//! The analysis as WebAssembly: it compiles, so that a page or an editor can have it.
+//! The analysis and the rulesets as WebAssembly: they compile, so that a page or an editor can have them.
 
 use anyhow::{Context, Result};
 
@@ -6,8 +6,8 @@ use crate::command::{cargo, output, run, say};
 
 const TARGET: &str = "wasm32-unknown-unknown";
 
-/// Builds `picket-analysis`, and with it every crate below, for WebAssembly; installs the target first where it is
-/// missing.
+/// Builds `picket-analysis` and `picket-nftables` without its client, and with them every crate below, for WebAssembly;
+/// installs the target first where it is missing.
 pub(crate) fn build() -> Result<()> {
     if !is_installed()? {
         say(&format!("installing the standard library for {TARGET}"));
@@ -17,7 +17,8 @@ pub(crate) fn build() -> Result<()> {
             format!("the WebAssembly build needs the standard library for {TARGET}: install it as Rust was installed")
         })?;
     }
-    let build = format!("build --package picket-analysis --lib --target {TARGET} --locked");
+    let build =
+        format!("build --package picket-analysis --package picket-nftables --lib --target {TARGET} --locked");
     run(&mut cargo(&build))
 }
 

@@ -1,7 +1,12 @@
 //! The nftables target: a ruleset as typed values ([`model`]), its text and JSON forms ([`mod@print`]) and the way back
 //! from a listing ([`parse`]), the layouts ([`render`]), the way from one ruleset to another ([`diff`]), and what a
 //! ruleset does with packets ([`meaning`]). [`custom`] reads what people add to the documented layout.
+//!
+//! All that computes and does nothing else. With the feature `client` there is also the module `client`, which carries
+//! out plans in the kernel.
 
+#[cfg(feature = "client")]
+pub mod client;
 pub mod custom;
 pub mod diff;
 pub mod meaning;

@@ -63,8 +63,11 @@ const LAYERS: [Layer; 14] = [
             "picket-cluster",
             "picket-engine",
             "picket-dataplane",
+            // Only with the feature `client`.
+            "picket-linux",
         ],
-        &["picket-reference", "picket-testing", "picket-linux"],
+        // Its own tests have the feature.
+        &["picket-reference", "picket-testing", "picket-nftables"],
     ),
     (
         "picket-lab",

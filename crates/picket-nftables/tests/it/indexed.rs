@@ -13,7 +13,7 @@ fn table(snapshot: &Snapshot, node: Option<&str>) -> Table {
     table_with(snapshot, &Semantics::default(), node)
 }
 
-fn table_with(snapshot: &Snapshot, semantics: &Semantics, node: Option<&str>) -> Table {
+pub(crate) fn table_with(snapshot: &Snapshot, semantics: &Semantics, node: Option<&str>) -> Table {
     let engine = Engine::compile(snapshot, semantics.clone());
     indexed::render(engine.program(), node).expect("a table")
 }

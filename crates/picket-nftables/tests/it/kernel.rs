@@ -1,5 +1,6 @@
 //! What nft and the kernel make of a printed table.
 
+mod client;
 mod wire;
 
 use std::io::Write;

@@ -1,0 +1,161 @@
+//! Plans into the kernel, over netlink and without nft.
+//!
+//! A plan is one transaction: all of it happens, or nothing. What nft lists afterwards is what it lists when it has read
+//! the same plan as text ([`crate::print::commands`]).
+
+mod bytes;
+mod container;
+mod encode;
+mod expression;
+mod rule;
+mod scope;
+mod uapi;
+
+use std::fmt;
+
+use picket_dataplane::Plan;
+use picket_linux::{BatchError, NetworkNamespace, Nfnetlink};
+
+pub use encode::Object;
+use encode::{Origin, Unknown, encode};
+
+use crate::diff::Operation;
+use crate::model::{Name, Table};
+
+/// The rulesets of one network namespace.
+#[derive(Debug)]
+pub struct Client {
+    socket: Nfnetlink,
+}
+
+/// Why a plan changed nothing.
+#[derive(Debug, thiserror::Error)]
+pub enum ApplyError {
+    /// Somebody changed the ruleset, perhaps in another table, since its generation was read.
+    #[error("the ruleset has changed since it was read")]
+    Stale,
+    /// The kernel refuses operations. Others may follow from the first.
+    #[error("{}", listed(.0))]
+    Refused(Vec<Refusal>),
+    /// An operation changes something of which neither the table nor the operations before it say how it is made.
+    #[error("operation {operation} uses `{name}`, which does not exist")]
+    Unknown {
+        /// Its index in the plan.
+        operation: usize,
+        /// The set or map.
+        name: Name,
+    },
+    /// An operation changes a table that does not exist.
+    #[error("operation {operation} is for a table that does not exist")]
+    NoTable {
+        /// Its index in the plan.
+        operation: usize,
+    },
+    /// Something is longer than a message can say.
+    #[error("operation {operation}, {object}: longer than 64 KiB")]
+    TooLong {
+        /// Its index in the plan.
+        operation: usize,
+        /// What it is about.
+        object: Object,
+    },
+    /// The kernel refuses the whole, or could not be asked.
+    #[error(transparent)]
+    Transaction(BatchError),
+}
+
+/// What the kernel refuses of a plan.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refusal {
+    /// The index of the operation in the plan.
+    pub operation: usize,
+    /// What of it.
+    pub object: Object,
+    /// The error code, as in `libc::ENOENT`.
+    pub code: i32,
+    /// The kernel's own words, if it has some.
+    pub explanation: Option<String>,
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let code = std::io::Error::from_raw_os_error(self.code);
+        write!(f, "operation {}, {}: {code}", self.operation, self.object)?;
+        self.explanation
+            .as_ref()
+            .map_or(Ok(()), |text| write!(f, ": {text}"))
+    }
+}
+
+fn listed(refusals: &[Refusal]) -> String {
+    let each: Vec<String> = refusals.iter().map(Refusal::to_string).collect();
+    each.join("; ")
+}
+
+impl Client {
+    /// Opens the rulesets of `namespace`; they stay those whatever thread uses it.
+    ///
+    /// # Errors
+    /// When the namespace cannot be entered or no socket made.
+    pub fn open(namespace: &NetworkNamespace) -> picket_linux::Result<Self> {
+        Nfnetlink::open(namespace).map(|socket| Self { socket })
+    }
+
+    /// The generation of the rulesets. Every transaction of anybody in the namespace makes the next one.
+    ///
+    /// # Errors
+    /// When the kernel refuses.
+    pub fn generation(&mut self) -> picket_linux::Result<u32> {
+        self.socket.generation()
+    }
+
+    /// Carries out a plan on a table that is as `observed`: all of it, or nothing. With a generation only when the
+    /// rulesets are still of it.
+    ///
+    /// # Errors
+    /// [`ApplyError`]; nothing has changed then, unless it is [`BatchError::Unanswered`].
+    pub fn apply(
+        &mut self,
+        observed: Option<&Table>,
+        plan: &Plan<Operation>,
+        generation: Option<u32>,
+    ) -> Result<(), ApplyError> {
+        let (batch, origins) = encode(observed, plan).map_err(ApplyError::from)?;
+        self.socket
+            .commit(batch, generation)
+            .map_err(|error| blamed(error, &origins))
+    }
+}
+
+impl From<Unknown> for ApplyError {
+    fn from(Unknown { operation, name }: Unknown) -> Self {
+        match name {
+            Some(name) => Self::Unknown { operation, name },
+            None => Self::NoTable { operation },
+        }
+    }
+}
+
+/// Puts operations where the transaction has messages.
+fn blamed(error: BatchError, origins: &[Origin]) -> ApplyError {
+    match error {
+        BatchError::Stale => ApplyError::Stale,
+        BatchError::TooLong(message) if let Some(origin) = origins.get(message) => ApplyError::TooLong {
+            operation: origin.operation,
+            object: origin.object.clone(),
+        },
+        BatchError::Refused(refused) => {
+            let refusals = refused.into_iter().filter_map(|refused| {
+                let origin = origins.get(refused.message)?;
+                Some(Refusal {
+                    operation: origin.operation,
+                    object: origin.object.clone(),
+                    code: refused.code,
+                    explanation: refused.explanation,
+                })
+            });
+            ApplyError::Refused(refusals.collect())
+        }
+        other => ApplyError::Transaction(other),
+    }
+}

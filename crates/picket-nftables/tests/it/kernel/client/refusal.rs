@@ -1,0 +1,174 @@
+//! What the kernel refuses changes nothing and is named.
+
+use picket_dataplane::{Objects, Plan};
+use picket_net::Interval;
+use picket_nftables::client::{ApplyError, Object};
+use picket_nftables::diff::Operation;
+use picket_nftables::model::*;
+
+use super::{Pair, listed};
+use crate::indexed::kernel::hosts::run;
+use crate::sample::{self, name};
+
+const ENOENT: i32 = 2;
+const EBUSY: i32 = 16;
+const EEXIST: i32 = 17;
+
+fn host(number: u8) -> Key {
+    Value::address([10, 0, 0, number].into()).into()
+}
+
+/// Operations that the kernel refuses of the sample table, and what it says of what.
+fn refused() -> Vec<(Operation, Object, i32)> {
+    let nothing = || name("nothing");
+    let lead = |text: &str| Rule::when([], Verdict::Jump(name(text)));
+    let first = |text: &str| Object::Rule(name(text), 0);
+    let overlapping = Value::Ipv4(Interval::new(0x0a00_0080, 0x0a00_00ff).expect("an interval"));
+    let accept = Rule::when([], Verdict::Accept);
+    vec![
+        (
+            Operation::DeleteSet(name("exact")),
+            Object::Container(name("exact")),
+            EBUSY,
+        ),
+        (
+            Operation::DeleteMap(name("pods4")),
+            Object::Container(name("pods4")),
+            EBUSY,
+        ),
+        (
+            Operation::DeleteSet(nothing()),
+            Object::Container(nothing()),
+            ENOENT,
+        ),
+        (
+            Operation::DeleteChain(name("pod-a")),
+            Object::Chain(name("pod-a")),
+            EBUSY,
+        ),
+        (
+            Operation::DeleteChain(nothing()),
+            Object::Chain(nothing()),
+            ENOENT,
+        ),
+        (
+            Operation::DeleteCounter(name("denied-a")),
+            Object::Counter(name("denied-a")),
+            EBUSY,
+        ),
+        (Operation::Flush(nothing()), Object::Chain(nothing()), ENOENT),
+        (
+            Operation::AddRules(nothing(), vec![accept.clone()]),
+            first("nothing"),
+            ENOENT,
+        ),
+        (
+            Operation::AddRules(name("pod-b"), vec![accept, lead("nothing")]),
+            Object::Rule(name("pod-b"), 1),
+            ENOENT,
+        ),
+        (
+            Operation::DeleteElements(name("hosts4"), vec![host(77)]),
+            Object::Elements(name("hosts4")),
+            ENOENT,
+        ),
+        (
+            Operation::AddMapElements(name("pods4"), vec![(host(1), Datum::Verdict(Verdict::Drop))]),
+            Object::Elements(name("pods4")),
+            EEXIST,
+        ),
+        (
+            Operation::AddElements(name("blocks4"), vec![overlapping.into()]),
+            Object::Elements(name("blocks4")),
+            EEXIST,
+        ),
+    ]
+}
+
+#[test]
+fn a_bad_operation_changes_nothing_and_is_named_with_the_kernel_s_reason() {
+    let mut pair = Pair::new();
+    let table = sample::table();
+    pair.change(None, &table);
+    let before = listed(&pair.ours, table.name(), "");
+    let good = |number| Operation::AddElements(name("hosts4"), vec![host(number)]);
+    for (bad, object, code) in refused() {
+        let plan: Plan<_> = [good(50), good(51), bad.clone(), good(52)].into_iter().collect();
+        match pair.client.apply(Some(&table), &plan, None) {
+            Err(ApplyError::Refused(refusals)) => {
+                let found: Vec<_> = refusals
+                    .iter()
+                    .map(|one| (one.operation, &one.object, one.code))
+                    .collect();
+                assert_eq!(found, [(2, &object, code)], "{bad:?}");
+            }
+            other => panic!("{bad:?}: {other:?}"),
+        }
+        assert_eq!(listed(&pair.ours, table.name(), ""), before, "{bad:?}");
+    }
+}
+
+#[test]
+fn every_bad_operation_is_named() {
+    let mut pair = Pair::new();
+    let table = sample::table();
+    pair.change(None, &table);
+    let count = 20_000;
+    let missing = |index: u32| Operation::DeleteChain(name(&format!("c{index}")));
+    let plan: Plan<_> = (0..count).map(missing).collect();
+    let Err(ApplyError::Refused(refusals)) = pair.client.apply(Some(&table), &plan, None) else {
+        panic!("chains that do not exist cannot be deleted");
+    };
+    let operations: Vec<usize> = refusals.iter().map(|one| one.operation).collect();
+    assert_eq!(operations, (0..count as usize).collect::<Vec<_>>());
+    assert_eq!(
+        refusals[7].to_string(),
+        "operation 7, chain `c7`: No such file or directory (os error 2)"
+    );
+}
+
+#[test]
+fn a_plan_for_another_generation_is_refused() {
+    let mut pair = Pair::new();
+    let table = sample::table();
+    let generation = pair.client.generation().expect("a number");
+    run(&pair.ours, "nft", &["add", "table", "inet", "foreign"], "");
+    let plan = Table::difference(None, &table);
+    let applied = pair.client.apply(None, &plan, Some(generation));
+    assert!(matches!(applied, Err(ApplyError::Stale)), "{applied:?}");
+    assert_eq!(
+        run(&pair.ours, "nft", &["list", "tables"], ""),
+        "table inet foreign\n"
+    );
+    let generation = pair.client.generation().expect("a number");
+    let applied = pair.client.apply(None, &plan, Some(generation));
+    applied.expect("it is of this generation");
+    assert_ne!(pair.client.generation().expect("a number"), generation);
+}
+
+#[test]
+fn what_is_not_known_is_not_sent() {
+    let mut pair = Pair::new();
+    let table = sample::table();
+    pair.change(None, &table);
+    let nothing = name("nothing");
+    let looks_up = Rule::when(
+        [Match::is_in(Field::Ipv4Source, nothing.clone())],
+        Verdict::Accept,
+    );
+    for unknown in [
+        Operation::AddElements(nothing.clone(), vec![host(1)]),
+        Operation::DeleteElements(nothing.clone(), vec![host(1)]),
+        Operation::AddRules(name("pod-b"), vec![looks_up]),
+    ] {
+        let plan: Plan<_> = [unknown.clone()].into_iter().collect();
+        match pair.client.apply(Some(&table), &plan, None) {
+            Err(ApplyError::Unknown { operation: 0, name }) => assert_eq!(name, nothing),
+            other => panic!("{unknown:?}: {other:?}"),
+        }
+        assert!(matches!(
+            pair.client.apply(None, &plan, None),
+            Err(ApplyError::NoTable { operation: 0 })
+        ));
+    }
+}
