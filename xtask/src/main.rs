@@ -4,6 +4,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
+mod apiserver;
 mod bench;
 mod cluster;
 mod codegen;
@@ -27,6 +28,8 @@ struct Arguments {
 enum Task {
     /// Install what is missing, then check format, lints and documentation and run every test
     Test(test::Arguments),
+    /// Build the Kubernetes API server that tests speak to, once for each state of its sources, and print where it is
+    Apiserver,
     /// Run the shop of `examples/shop` as network namespaces and probe its policies with real packets
     Demo,
     /// Run the benchmarks and print the results with the machine and the commands
@@ -44,6 +47,7 @@ enum Task {
 fn main() -> ExitCode {
     let outcome = match Arguments::parse().task {
         Task::Test(arguments) => test::check(&arguments),
+        Task::Apiserver => apiserver::show(),
         Task::Demo => demo::demo(),
         Task::Bench(arguments) => bench::bench(&arguments),
         Task::Cluster(arguments) => cluster::cluster(&arguments),

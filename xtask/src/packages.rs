@@ -20,6 +20,9 @@ pub(crate) const KERNEL: [Program; 4] = [
 /// What the tests of the page need.
 pub(crate) const BROWSER: [Program; 1] = [("chromium", "chromium")];
 
+/// What building the Kubernetes API server needs.
+pub(crate) const GO: [Program; 1] = [("go", "golang-go")];
+
 /// Installs what is missing of `programs`, and says so. Needs root or `sudo` only when something is.
 pub(crate) fn install_missing(programs: &[Program]) -> Result<()> {
     let missing: Vec<_> = programs

@@ -6,7 +6,7 @@ use std::process::Command;
 use anyhow::{Context, Result, bail};
 
 use crate::command::{cargo, is_installed, is_root, output, run, say, search_path};
-use crate::{packages, wasm};
+use crate::{apiserver, packages, wasm};
 
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
@@ -23,6 +23,9 @@ const KERNEL_MODULE: &str = "kernel::";
 
 /// The name of the module whose tests need Chromium.
 const BROWSER_MODULE: &str = "browser::";
+
+/// The name of the modules whose tests need a Kubernetes API server.
+const CLUSTER_MODULE: &str = "apiserver::";
 
 pub(crate) fn check(arguments: &Arguments) -> Result<()> {
     let runner = if arguments.quick {
@@ -44,8 +47,12 @@ pub(crate) fn check(arguments: &Arguments) -> Result<()> {
         return run_quick_tests();
     }
     wasm::build()?;
+    let server = apiserver::build()?;
     let mut tests = cargo("test --workspace --locked --no-fail-fast");
-    tests.env("PATH", env::join_paths(search_path())?).envs(runner);
+    tests
+        .env("PATH", env::join_paths(search_path())?)
+        .env(picket_testing::apiserver::PROGRAM, server)
+        .envs(runner);
     run(&mut tests)
 }
 
@@ -53,7 +60,8 @@ pub(crate) fn check(arguments: &Arguments) -> Result<()> {
 fn run_quick_tests() -> Result<()> {
     let excluded = KERNEL_CRATES.map(|name| format!("--exclude {name}")).join(" ");
     let tests = format!(
-        "test --workspace {excluded} --locked --no-fail-fast -- --skip {KERNEL_MODULE} --skip {BROWSER_MODULE}"
+        "test --workspace {excluded} --locked --no-fail-fast -- --skip {KERNEL_MODULE} --skip {BROWSER_MODULE} \
+         --skip {CLUSTER_MODULE}"
     );
     let others = run(&mut cargo(&tests));
     let selected = KERNEL_CRATES.map(|name| format!("--package {name}")).join(" ");
@@ -63,7 +71,8 @@ fn run_quick_tests() -> Result<()> {
     others?;
     say(&format!(
         "--quick left out the tests that need root: the integration tests of {}, and every `{KERNEL_MODULE}` module; \
-         those that need Chromium: the `{BROWSER_MODULE}` module of picket; and the WebAssembly build. \
+         those that need Chromium: the `{BROWSER_MODULE}` module of picket; those that need a Kubernetes API server: \
+         the `{CLUSTER_MODULE}` module of picket; and the WebAssembly build. \
          `cargo xtask test` runs them.",
         KERNEL_CRATES.join(" and ")
     ));

@@ -48,6 +48,9 @@ picket_policy::codes! {
 
     V1BETA1 "C016" "How NetworkPolicy of extensions/v1beta1 is read"
         "NetworkPolicy of `extensions/v1beta1` first had the meaning of its proposal, in which a namespace isolates its pods and policies only allow, and later that of `networking.k8s.io/v1`. picket reads all of an input in one way: as proposed if a namespace has the annotation `net.beta.kubernetes.io/network-policy` or `spec.networkPolicy`, and else as v1. `--v1beta1=proposal` and `--v1beta1=v1` choose."
+
+    MISSING "C017" "Objects of a cluster that cannot be read"
+        "The API server of the cluster refuses to list a kind of objects that it has, or serves it only in versions that picket does not read. Policies or pods may be missing from every answer, so that commands which only look end with status 2, and those that render rules, compare or test give no answer. `examples/cluster-reader.yaml` is a role that allows what picket asks for."
 }
 
 #[cfg(test)]

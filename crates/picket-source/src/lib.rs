@@ -1,13 +1,17 @@
-//! Where objects come from: files, directories and standard input.
+//! Where objects come from: files, directories and standard input, and with the feature `kube` live clusters.
 
 mod dns;
 mod files;
+#[cfg(feature = "kube")]
+mod kube;
 mod load;
 mod origin;
 mod parallel;
 
 pub use dns::read_hosts;
 pub use files::{EXTENSIONS, SourceError, Text, read};
+#[cfg(feature = "kube")]
+pub use kube::{Kube, KubeError, overlay};
 pub use load::{Loaded, load, load_texts};
-pub use origin::{Files, Origin};
+pub use origin::{Files, Missing, Origin};
 pub use picket_policy::Options;

@@ -12,7 +12,7 @@ use picket_policy::{
 use smol_str::SmolStr;
 
 use crate::files::{SourceError, Text};
-use crate::origin::Origin;
+use crate::origin::{Missing, Origin};
 use crate::parallel::{self, Batch};
 
 /// Everything that files say.
@@ -34,6 +34,8 @@ pub struct Loaded {
     pub v1beta1: V1beta1,
     /// The files that are not text, or of which a document cannot be parsed at all. The rest of them was read.
     pub unparsable: BTreeSet<Arc<str>>,
+    /// What exists where the texts are from and could not be had.
+    pub missing: Vec<Missing>,
 }
 
 impl Loaded {
@@ -51,6 +53,27 @@ impl Loaded {
         }
         let files: Vec<_> = self.files.iter().map(|file| format!("`{file}`")).collect();
         Err(SourceError::Empty(files.join(", ")))
+    }
+
+    /// Why what was read may not be everything: of what is lost, the first.
+    pub fn gap(&self) -> Option<String> {
+        let file = self.unparsable.first();
+        let file = file.map(|file| format!("`{file}` cannot be parsed"));
+        file.or_else(|| {
+            let missing = self.missing.first()?;
+            Some(format!("`{}` cannot be read", missing.what))
+        })
+    }
+
+    /// Adds what exists where the texts are from and could not be had, and a diagnostic for each.
+    pub fn lack(&mut self, missing: &[Missing]) {
+        let diagnostics = missing.iter().map(|Missing { what, why }| {
+            let message = format!("`{what}` cannot be read: {why}");
+            Diagnostic::new(codes::MISSING, Severity::Error, message)
+                .note("pods or policies may be missing: no answer is about the whole cluster")
+        });
+        self.add(diagnostics.collect());
+        self.missing.extend_from_slice(missing);
     }
 
     /// Adds the cluster default of the v1beta1 proposal, where it restricts anything.
@@ -86,7 +109,8 @@ pub fn load<O>(mut origin: O, options: Options) -> Result<Loaded, O::Error>
 where
     O: Origin<Error: From<SourceError>>,
 {
-    let loaded = load_texts(&origin.texts()?, options);
+    let mut loaded = load_texts(&origin.texts()?, options);
+    loaded.lack(origin.missing());
     loaded.not_empty()?;
     Ok(loaded)
 }

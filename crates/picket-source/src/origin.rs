@@ -18,6 +18,21 @@ pub trait Origin {
     /// # Errors
     /// When not everything can be had: a part of it could have any other meaning.
     fn texts(&mut self) -> Result<Vec<Text>, Self::Error>;
+
+    /// What should have been among the texts and could not be had, though the rest could; known after
+    /// [`texts`](Self::texts). Answers without it are about the rest, and must say so.
+    fn missing(&self) -> &[Missing] {
+        &[]
+    }
+}
+
+/// Objects that exist and could not be had.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Missing {
+    /// Which, such as `networkpolicies.networking.k8s.io`.
+    pub what: String,
+    /// Why, for people.
+    pub why: String,
 }
 
 /// Files, directories and standard input.

@@ -1,5 +1,6 @@
 //! Builders, generators and readable cases shared by the tests of every crate.
 //!
+//! - [`apiserver`]: a real Kubernetes API server.
 //! - [`build`]: objects in one line each, as in `pod("x/web").label("app", "web").ip("10.0.0.5")`.
 //! - [`generate`]: proptest strategies for random clusters, policies and event sequences.
 //! - [`cases`]: Markdown files with manifests and the verdicts they must give.
@@ -16,6 +17,7 @@
     reason = "test support: a wrong literal in a test must fail that test at once"
 )]
 
+pub mod apiserver;
 pub mod build;
 pub mod cases;
 pub mod flows;

@@ -1,12 +1,14 @@
 //! The command line: what all subcommands share. Each subcommand's own arguments are beside its code.
 
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use anyhow::bail;
 use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
 use picket_cluster::Semantics;
 use picket_net::Family;
 use picket_policy::{ClusterDefault, Direction, Options, V1beta1};
+use picket_source::Kube;
 
 use crate::command;
 use crate::output::Color;
@@ -43,16 +45,72 @@ pub(crate) enum Command {
     Man(command::man::Arguments),
 }
 
-/// Which manifests to read, and how.
+/// Which manifests to read, and how; or which cluster.
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Input")]
 pub(crate) struct Input {
+    /// A file or a directory of manifests, YAML or JSON; `-` is standard input. May be repeated
+    #[arg(
+        short = 'f',
+        long = "filename",
+        required_unless_present = "kube",
+        value_name = "PATH"
+    )]
+    pub(crate) paths: Vec<PathBuf>,
+
+    #[command(flatten)]
+    pub(crate) cluster: ClusterArguments,
+
+    #[command(flatten)]
+    pub(crate) reading: Reading,
+}
+
+/// Which manifests to read, and how.
+#[derive(Args, Clone, Debug)]
+#[command(next_help_heading = "Input")]
+pub(crate) struct Manifests {
     /// A file or a directory of manifests, YAML or JSON; `-` is standard input. May be repeated
     #[arg(short = 'f', long = "filename", required = true, value_name = "PATH")]
     pub(crate) paths: Vec<PathBuf>,
 
     #[command(flatten)]
     pub(crate) reading: Reading,
+}
+
+impl From<Manifests> for Input {
+    fn from(Manifests { paths, reading }: Manifests) -> Self {
+        Self {
+            paths,
+            cluster: ClusterArguments::default(),
+            reading,
+        }
+    }
+}
+
+/// Which live cluster to read.
+#[derive(Args, Clone, Debug, Default)]
+#[command(next_help_heading = "Input")]
+pub(crate) struct ClusterArguments {
+    /// Read the live cluster that KUBECONFIG or ~/.kube/config names, or that this pod is in
+    #[arg(long, conflicts_with = "paths")]
+    pub(crate) kube: bool,
+
+    /// The context of the kubeconfig [default: its current context]
+    #[arg(long, requires = "kube", conflicts_with = "paths", value_name = "NAME")]
+    context: Option<String>,
+
+    /// How many seconds the API server may take for one answer [default: 30]
+    #[arg(long, requires = "kube", conflicts_with = "paths", value_name = "SECONDS",
+        value_parser = clap::value_parser!(u16).range(1..))]
+    request_timeout: Option<u16>,
+}
+
+impl ClusterArguments {
+    /// The cluster, if one is asked for.
+    pub(crate) fn origin(&self) -> Option<Kube> {
+        let timeout = Duration::from_secs(self.request_timeout.unwrap_or(30).into());
+        self.kube.then(|| Kube::new(self.context.clone(), timeout))
+    }
 }
 
 /// How manifests are read.

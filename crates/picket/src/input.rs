@@ -17,11 +17,17 @@ use crate::report;
 
 /// Reads everything that `input` names.
 pub(crate) fn load(input: &Input) -> anyhow::Result<Loaded> {
-    let files = Files {
-        paths: &input.paths,
-        stdin: &mut io::stdin().lock(),
+    let options = input.reading.options();
+    let mut loaded = match input.cluster.origin() {
+        Some(cluster) => picket_source::load(cluster, options)?,
+        None => {
+            let files = Files {
+                paths: &input.paths,
+                stdin: &mut io::stdin().lock(),
+            };
+            picket_source::load(files, options)?
+        }
     };
-    let mut loaded = picket_source::load(files, input.reading.options())?;
     resolve(std::slice::from_mut(&mut loaded), &input.reading)?;
     Ok(loaded)
 }
@@ -63,7 +69,7 @@ pub(crate) fn load_sides(texts: &[Vec<Text>; 2], options: Options) -> [Loaded; 2
 /// Reads everything that `input` names and reports what is wrong with it, for commands that build something from it.
 ///
 /// # Errors
-/// Also when a file cannot be parsed: what it holds may be the policy that matters.
+/// Also when not everything is known: what cannot be parsed or read may be the policy that matters.
 pub(crate) fn load_whole(input: &Input) -> anyhow::Result<Loaded> {
     let loaded = load(input)?;
     report::on_stderr(&loaded);
@@ -71,10 +77,22 @@ pub(crate) fn load_whole(input: &Input) -> anyhow::Result<Loaded> {
     Ok(loaded)
 }
 
-/// Fails when a file cannot be parsed: what it holds may be the policy that matters.
+/// Fails when not everything is known: what cannot be parsed or read may be the policy that matters.
 pub(crate) fn ensure_whole(loaded: &Loaded) -> anyhow::Result<()> {
-    match loaded.unparsable.first() {
-        Some(file) => bail!("`{file}` cannot be parsed, and may hold pods or policies: mend it first"),
+    if let Some(file) = loaded.unparsable.first() {
+        bail!("`{file}` cannot be parsed, and may hold pods or policies: mend it first");
+    }
+    ensure_had(loaded)
+}
+
+/// Fails when a cluster would not tell everything: what is made from the rest could be in force before anyone sees why it is
+/// too wide.
+pub(crate) fn ensure_had(loaded: &Loaded) -> anyhow::Result<()> {
+    match loaded.missing.first() {
+        Some(missing) => bail!(
+            "not all of the cluster is known: `{}` cannot be read",
+            missing.what
+        ),
         None => Ok(()),
     }
 }
@@ -185,10 +203,10 @@ pub(crate) fn compile(loaded: &Loaded, semantics: Semantics) -> Engine {
     Engine::compile(&loaded.snapshot, semantics)
 }
 
-/// How a command ends that answered from what was read: files that cannot be parsed may hold anything, so that no
-/// answer is more than an answer about the rest.
+/// How a command ends that answered from what was read: what cannot be parsed or read may be anything, so that no answer
+/// is more than an answer about the rest.
 pub(crate) fn ended(loaded: &Loaded, outcome: Outcome) -> Outcome {
-    if loaded.unparsable.is_empty() {
+    if loaded.gap().is_none() {
         outcome
     } else {
         Outcome::Unanswered

@@ -39,7 +39,7 @@ pub(crate) struct Arguments {
     ignore: Vec<Code>,
 
     /// Write the fixes that are certain into the files, and check them again. Standard input stays as it is
-    #[arg(long)]
+    #[arg(long, conflicts_with = "kube")]
     fix: bool,
 
     /// With `--fix`: change nothing, and print what would change as a diff
@@ -84,7 +84,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Outcome> {
     if arguments.fix {
         loaded = make_fixes(arguments, loaded)?;
     }
-    let summary = Summary::of(&loaded);
+    let summary = Summary::of(&loaded, arguments.input.cluster.kube);
     let mut out = output::stdout();
     match arguments.output {
         Format::Text => {
@@ -178,6 +178,9 @@ struct Report<'a> {
 /// What was read.
 #[derive(Serialize)]
 struct Summary {
+    /// Whether the objects are those of a cluster and in no files; each counts as one all the same.
+    #[serde(skip)]
+    live: bool,
     files: usize,
     /// By kind.
     objects: BTreeMap<String, usize>,
@@ -188,7 +191,7 @@ struct Summary {
 }
 
 impl Summary {
-    fn of(loaded: &Loaded) -> Self {
+    fn of(loaded: &Loaded, live: bool) -> Self {
         let severe = |severity| {
             let is_it = |diagnostic: &&Diagnostic| diagnostic.severity == severity;
             loaded.diagnostics.iter().filter(is_it).count()
@@ -198,6 +201,7 @@ impl Summary {
             counts.collect()
         };
         Self {
+            live,
             files: loaded.files.len(),
             objects: counts(&loaded.objects),
             ignored: counts(&loaded.ignored),
@@ -214,7 +218,11 @@ impl Summary {
                 .collect();
             parts.join(", ")
         };
-        let mut text = format!("{}: {}", counted(self.files, "file"), listed(&self.objects));
+        let place = match self.live {
+            true => "the cluster".to_owned(),
+            false => counted(self.files, "file"),
+        };
+        let mut text = format!("{place}: {}", listed(&self.objects));
         if self.objects.is_empty() {
             text += "no object that says anything about connectivity";
         }

@@ -8,9 +8,9 @@ use clap::{Args, ValueEnum};
 use picket_analysis::diff::{Counts, Diff, Version, write};
 use picket_analysis::finding::Finding;
 use picket_analysis::map::By;
-use picket_source::{Files, Loaded, Origin};
+use picket_source::{Files, Kube, Loaded, Origin, Text, overlay};
 
-use crate::arguments::{NetworkArgument, Reading, SemanticsArguments};
+use crate::arguments::{ClusterArguments, NetworkArgument, Reading, SemanticsArguments};
 use crate::git::Revisions;
 use crate::output::{self, Outcome};
 use crate::{input, report};
@@ -25,8 +25,15 @@ pub(crate) struct Arguments {
     paths: Vec<PathBuf>,
 
     /// Compare the manifests of two revisions; `OLD...NEW` begins where the two parted
-    #[arg(long, value_name = "OLD..NEW")]
+    #[arg(long, conflicts_with = "kube", value_name = "OLD..NEW")]
     git: Option<String>,
+
+    #[command(flatten)]
+    cluster: ClusterArguments,
+
+    /// With --kube: manifests to apply to the cluster, a file or a directory; `-` is standard input. May be repeated
+    #[arg(short = 'f', long = "filename", requires = "kube", value_name = "PATH")]
+    filenames: Vec<PathBuf>,
 
     /// How to print the difference
     #[arg(
@@ -62,7 +69,11 @@ Examples:
   picket diff --git main..HEAD manifests/
   picket diff --git origin/main...HEAD manifests/ -o md > comment.md
   picket diff before/ after/ --fail-on added
+  picket diff --kube -f policies/
   picket diff before/ after/ -o json | jq -r '.added[] | select(.to == \"shop/db\") | .from'
+
+With --kube, OLD is the live cluster and NEW the same after `kubectl apply -f`: objects of the same
+kind, namespace and name are replaced, and nothing is removed.
 
 Addresses outside the cluster are those that are a pod's or a node's on neither side. A pod or node
 that only one side has brings everything that may pass to and from it, or takes it away.
@@ -114,14 +125,12 @@ impl FailOn {
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Outcome> {
     let mut sides = load(arguments)?;
     input::resolve(&mut sides, &arguments.reading)?;
-    if arguments.output != Format::Json || sides.iter().any(|side| !side.unparsable.is_empty()) {
+    if arguments.output != Format::Json || sides.iter().any(|side| side.gap().is_some()) {
         sides.iter().for_each(report::on_stderr);
     }
     for (side, name) in sides.iter().zip(["old", "new"]) {
-        if let Some(file) = side.unparsable.first() {
-            bail!(
-                "the {name} side cannot be compared: `{file}` cannot be parsed, and may hold pods or policies"
-            );
+        if let Some(gap) = side.gap() {
+            bail!("the {name} side cannot be compared: {gap}, and may hold pods or policies");
         }
     }
     if let Some(network) = &arguments.network.network {
@@ -168,6 +177,9 @@ fn diagnostics(sides: &[Loaded; 2]) -> anyhow::Result<Vec<(&'static str, String)
 /// Reads both sides.
 fn load(arguments: &Arguments) -> anyhow::Result<[Loaded; 2]> {
     let options = arguments.reading.options();
+    if let Some(cluster) = arguments.cluster.origin() {
+        return with_cluster(cluster, arguments);
+    }
     if let Some(range) = &arguments.git {
         let [mut old, mut new] = Revisions::parse(range)?.sides(&arguments.paths)?;
         return Ok(input::load_sides(&[old.texts()?, new.texts()?], options));
@@ -175,16 +187,35 @@ fn load(arguments: &Arguments) -> anyhow::Result<[Loaded; 2]> {
     let [old, new] = arguments.paths.as_slice() else {
         bail!("name two sides to compare, `picket diff OLD NEW`, or revisions with `--git OLD..NEW`");
     };
-    let read = |path: &Path, name| {
-        let mut files = Files {
-            paths: &[path.to_owned()],
-            stdin: &mut std::io::stdin().lock(),
-        };
-        files.texts().with_context(|| format!("the {name} side"))
-    };
+    let read = |path: &Path, name| files(&[path.to_owned()]).with_context(|| format!("the {name} side"));
     let sides = input::load_sides(&[read(old, "old")?, read(new, "new")?], options);
     for (side, name) in sides.iter().zip(["old", "new"]) {
         side.not_empty().with_context(|| format!("the {name} side"))?;
     }
     Ok(sides)
+}
+
+/// A cluster as it is, and with the manifests applied.
+fn with_cluster(mut cluster: Kube, arguments: &Arguments) -> anyhow::Result<[Loaded; 2]> {
+    if arguments.git.is_some() || !arguments.paths.is_empty() {
+        bail!(
+            "`--kube` compares the cluster with itself after `-f` is applied: name manifests with `-f` alone"
+        );
+    }
+    let manifests = files(&arguments.filenames)?;
+    let old = cluster.texts()?;
+    let new = overlay(&old, &manifests);
+    let mut sides = input::load_sides(&[old, new], arguments.reading.options());
+    for side in &mut sides {
+        side.lack(cluster.missing());
+    }
+    Ok(sides)
+}
+
+fn files(paths: &[PathBuf]) -> anyhow::Result<Vec<Text>> {
+    let mut files = Files {
+        paths,
+        stdin: &mut std::io::stdin().lock(),
+    };
+    Ok(files.texts()?)
 }

@@ -15,7 +15,7 @@ use picket_lab::{
 };
 use picket_source::Loaded;
 
-use crate::arguments::{CustomRuleArguments, EXIT_STATUS, Input, SemanticsArguments};
+use crate::arguments::{CustomRuleArguments, EXIT_STATUS, Manifests, SemanticsArguments};
 use crate::input::{load, load_whole, read_custom_rules};
 use crate::output::{self, Outcome};
 
@@ -89,7 +89,7 @@ enum Command {
     #[command(after_help = EXIT_STATUS)]
     Apply {
         #[command(flatten)]
-        input: Input,
+        input: Manifests,
         #[command(flatten)]
         name: Name,
         #[command(flatten)]
@@ -150,7 +150,7 @@ Exit status: that of the command, 2 when it could not be started.";
 #[derive(Args, Clone, Debug)]
 struct Build {
     #[command(flatten)]
-    input: Input,
+    input: Manifests,
 
     #[command(flatten)]
     semantics: SemanticsArguments,
@@ -315,23 +315,23 @@ fn keep(build: &Build, name: &Name) -> anyhow::Result<Outcome> {
     drop(stdout);
     picket_lab::leave_terminal()?;
     let load: Load = Box::new(move |paths| {
-        let input = Input {
+        let input = Manifests {
             paths: paths.to_vec(),
             ..build.input.clone()
         };
-        let read = load(&input).and_then(|loaded| build.read(loaded));
+        let read = load(&input.into()).and_then(|loaded| build.read(loaded));
         read.map_err(|error| format!("{error:#}"))
     });
     claim.keep(lab, &load)?;
     Ok(Outcome::Yes)
 }
 
-fn apply(input: &Input, name: &Name, output: &Output) -> anyhow::Result<Outcome> {
+fn apply(input: &Manifests, name: &Name, output: &Output) -> anyhow::Result<Outcome> {
     if input.paths.iter().any(|path| path == Path::new("-")) {
         bail!("`apply` cannot read standard input: the lab reads the files itself, so give it files");
     }
     // Read here too, so that whoever typed the command sees what is wrong.
-    load_whole(input)?;
+    load_whole(&input.clone().into())?;
     let paths = input.paths.iter().map(absolute).collect::<Result<_, _>>()?;
     answer(&send(&name.name, &Request::Apply { paths })?, output)
 }
@@ -361,7 +361,7 @@ impl Build {
         timeout: Duration,
         progress: &Progress,
     ) -> anyhow::Result<Lab> {
-        let (snapshot, compile) = self.read(load_whole(&self.input)?)?;
+        let (snapshot, compile) = self.read(load_whole(&self.input.clone().into())?)?;
         let shape = Shape {
             nodes: usize::from(self.nodes),
             outside: expectations.iter().flat_map(Expectation::addresses).collect(),

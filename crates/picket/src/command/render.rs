@@ -64,6 +64,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Outcome> {
     let custom = input::add_custom_rules(&mut loaded, &arguments.custom, arguments.place.interface())?;
     // Also with `-o json`: what is printed must load in nft as it is.
     report::on_stderr(&loaded);
+    input::ensure_had(&loaded)?;
     let engine = input::compile(&loaded, arguments.semantics.semantics());
     let place = arguments.place.find(&loaded, engine.program(), &custom)?;
     let (table, shortfalls) = place.table(engine.program(), custom)?;

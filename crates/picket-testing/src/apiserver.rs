@@ -1,0 +1,126 @@
+//! A real Kubernetes API server.
+//!
+//! `cargo xtask apiserver` builds the program, and `cargo xtask test` does so first; a test that finds none fails.
+
+use std::env;
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+use sha2::{Digest, Sha256};
+use tempfile::TempDir;
+
+/// The environment variable that names the program, where it is not the one in the cache.
+pub const PROGRAM: &str = "PICKET_TEST_APISERVER";
+
+/// The folder of its sources.
+#[must_use]
+pub fn sources() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tools/test-apiserver")
+}
+
+/// Where the program is in the cache of the machine once it has been built from the present sources.
+#[must_use]
+pub fn cached_program() -> PathBuf {
+    let cache = env::var_os("XDG_CACHE_HOME").map(PathBuf::from);
+    let cache = cache
+        .filter(|path| path.is_absolute())
+        .unwrap_or_else(|| env::home_dir().unwrap().join(".cache"));
+    cache
+        .join("picket")
+        .join(format!("test-apiserver-{}", state()))
+        .join("test-apiserver")
+}
+
+/// What stands for the content of the sources.
+fn state() -> String {
+    let mut hash = Sha256::new();
+    for file in ["go.mod", "go.sum", "main.go"] {
+        let text = fs::read(sources().join(file)).unwrap();
+        hash.update(text.len().to_be_bytes());
+        hash.update(text);
+    }
+    let bytes = hash.finalize();
+    bytes.iter().take(8).map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// A running API server with its own certificates and objects. It ends when this is dropped, and with this process.
+pub struct Server {
+    child: Child,
+    folder: TempDir,
+}
+
+impl Server {
+    /// Starts one and waits until it is ready. `tokens` are pairs of a token and the user who has it.
+    #[must_use]
+    pub fn start(tokens: &[(&str, &str)]) -> Self {
+        let program = env::var_os(PROGRAM).map_or_else(cached_program, PathBuf::from);
+        assert!(
+            program.is_file(),
+            "no API server at {}: run `cargo xtask apiserver` first",
+            program.display()
+        );
+        let folder = tempfile::tempdir().unwrap();
+        let log = fs::File::create(folder.path().join("log")).unwrap();
+        let mut command = Command::new(program);
+        command.arg("-exit-on-stdin-close").arg("-dir").arg(folder.path());
+        for (token, user) in tokens {
+            command.arg("-token").arg(format!("{token}={user}"));
+        }
+        let child = command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(log)
+            .spawn()
+            .unwrap();
+        let mut server = Self { child, folder };
+        let mut line = String::new();
+        let stdout = server.child.stdout.take().unwrap();
+        BufReader::new(stdout).read_line(&mut line).unwrap();
+        assert!(line.starts_with("READY "), "{line}{}", server.log());
+        server
+    }
+
+    /// A kubeconfig of an administrator.
+    #[must_use]
+    pub fn kubeconfig(&self) -> PathBuf {
+        self.folder.path().join("kubeconfig")
+    }
+
+    /// A kubeconfig of whoever has this token.
+    #[must_use]
+    pub fn kubeconfig_of(&self, token: &str) -> PathBuf {
+        let admin = fs::read_to_string(self.folder.path().join("admin.token")).unwrap();
+        let text = fs::read_to_string(self.kubeconfig()).unwrap();
+        let path = self.folder.path().join(format!("kubeconfig-{token}"));
+        fs::write(&path, text.replace(&admin, token)).unwrap();
+        path
+    }
+
+    /// The certificate of its authority.
+    #[must_use]
+    pub fn authority(&self) -> PathBuf {
+        self.folder.path().join("certs").join("ca.crt")
+    }
+
+    /// The process.
+    #[must_use]
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// What it said.
+    #[must_use]
+    pub fn log(&self) -> String {
+        fs::read_to_string(self.folder.path().join("log")).unwrap()
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // Nothing of it is kept, so that it need not end in good order.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}

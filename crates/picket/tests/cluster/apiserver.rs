@@ -1,0 +1,5 @@
+//! Everything here starts an API server.
+
+mod answers;
+mod refusals;
+mod words;

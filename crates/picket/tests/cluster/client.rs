@@ -1,0 +1,91 @@
+//! A client of the API server for tests, which shares nothing with what is tested but the transport.
+
+use std::path::Path;
+
+use kube::api::{ListParams, Patch, PatchParams, PostParams};
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::core::{Request, Status};
+use kube::{Client, Config};
+use serde_json::{Value, json};
+use tokio::runtime::{Builder, Runtime};
+
+pub(crate) struct Api {
+    runtime: Runtime,
+    client: Client,
+}
+
+/// What the server answers to an object that it takes, or does not.
+pub(crate) type Answer = Result<Value, Box<Status>>;
+
+impl Api {
+    /// Who the kubeconfig says.
+    pub(crate) fn new(kubeconfig: &Path) -> Self {
+        let runtime = Builder::new_current_thread().enable_all().build().unwrap();
+        let client = runtime.block_on(async {
+            let kubeconfig = Kubeconfig::read_from(kubeconfig).unwrap();
+            let mut config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default())
+                .await
+                .unwrap();
+            config.proxy_url = None;
+            Client::try_from(config).unwrap()
+        });
+        Self { runtime, client }
+    }
+
+    /// Creates an object in the list at `path`.
+    pub(crate) fn try_create(&self, path: &str, object: &Value) -> Answer {
+        let body = serde_json::to_vec(object).unwrap();
+        let request = Request::new(path).create(&PostParams::default(), body).unwrap();
+        match self.runtime.block_on(self.client.request(request)) {
+            Ok(created) => Ok(created),
+            Err(kube::Error::Api(status)) => Err(status),
+            Err(error) => panic!("{path}: {error}"),
+        }
+    }
+
+    pub(crate) fn create(&self, path: &str, object: &Value) {
+        self.try_create(path, object)
+            .unwrap_or_else(|status| panic!("{path}: {}\n{object}", status.message));
+    }
+
+    /// Creates an object that is written in YAML.
+    pub(crate) fn create_yaml(&self, path: &str, object: &str) {
+        let mut request = Request::new(path)
+            .create(&PostParams::default(), object.into())
+            .unwrap();
+        let yaml = "application/yaml".parse().unwrap();
+        request.headers_mut().insert("content-type", yaml);
+        self.runtime
+            .block_on(self.client.request::<Value>(request))
+            .unwrap();
+    }
+
+    /// Sets fields of an object's status, as a kubelet does.
+    pub(crate) fn set_status(&self, path: &str, name: &str, status: &Value) {
+        let patch = Patch::Merge(json!({ "status": status }));
+        let request = Request::new(path)
+            .patch_subresource("status", name, &PatchParams::default(), &patch)
+            .unwrap();
+        self.runtime
+            .block_on(self.client.request::<Value>(request))
+            .unwrap();
+    }
+
+    /// The objects of the list at `path`, in any order.
+    pub(crate) fn list(&self, path: &str) -> Vec<Value> {
+        let request = Request::new(path).list(&ListParams::default()).unwrap();
+        let list: Value = self.runtime.block_on(self.client.request(request)).unwrap();
+        list["items"].as_array().unwrap().clone()
+    }
+
+    /// Waits until the list at `path` is served.
+    pub(crate) fn await_list(&self, path: &str) {
+        let served = || {
+            let request = Request::new(path).list(&ListParams::default()).unwrap();
+            self.runtime
+                .block_on(self.client.request::<Value>(request))
+                .is_ok()
+        };
+        while !served() {}
+    }
+}

@@ -1,0 +1,147 @@
+//! The objects of the tests, and how to dump a cluster as `kubectl get -A` does.
+
+use std::path::Path;
+
+use serde_json::{Value, json};
+
+use crate::client::Api;
+
+/// Each kind that is read: its `apiVersion`, its name, and the path of its list.
+pub(crate) const KINDS: [(&str, &str, &str); 17] = [
+    ("v1", "Namespace", "/api/v1/namespaces"),
+    ("v1", "Node", "/api/v1/nodes"),
+    ("v1", "Pod", "/api/v1/pods"),
+    ("v1", "ReplicationController", "/api/v1/replicationcontrollers"),
+    ("v1", "Service", "/api/v1/services"),
+    ("apps/v1", "DaemonSet", "/apis/apps/v1/daemonsets"),
+    ("apps/v1", "Deployment", "/apis/apps/v1/deployments"),
+    ("apps/v1", "ReplicaSet", "/apis/apps/v1/replicasets"),
+    ("apps/v1", "StatefulSet", "/apis/apps/v1/statefulsets"),
+    ("batch/v1", "CronJob", "/apis/batch/v1/cronjobs"),
+    ("batch/v1", "Job", "/apis/batch/v1/jobs"),
+    (
+        "networking.k8s.io/v1",
+        "NetworkPolicy",
+        "/apis/networking.k8s.io/v1/networkpolicies",
+    ),
+    (
+        "k8s.cni.cncf.io/v1",
+        "NetworkAttachmentDefinition",
+        "/apis/k8s.cni.cncf.io/v1/network-attachment-definitions",
+    ),
+    (
+        "k8s.cni.cncf.io/v1beta1",
+        "MultiNetworkPolicy",
+        "/apis/k8s.cni.cncf.io/v1beta1/multi-networkpolicies",
+    ),
+    (
+        "policy.networking.k8s.io/v1alpha2",
+        "ClusterNetworkPolicy",
+        "/apis/policy.networking.k8s.io/v1alpha2/clusternetworkpolicies",
+    ),
+    (
+        "policy.networking.k8s.io/v1alpha1",
+        "AdminNetworkPolicy",
+        "/apis/policy.networking.k8s.io/v1alpha1/adminnetworkpolicies",
+    ),
+    (
+        "policy.networking.k8s.io/v1alpha1",
+        "BaselineAdminNetworkPolicy",
+        "/apis/policy.networking.k8s.io/v1alpha1/baselineadminnetworkpolicies",
+    ),
+];
+
+/// Defines a kind whose objects may have any fields.
+pub(crate) fn define(api: &Api, api_version: &str, kind: &str, path: &str, namespaced: bool) {
+    let (group, version) = api_version.split_once('/').unwrap();
+    let plural = path.rsplit('/').next().unwrap();
+    let schema = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
+    api.create(
+        "/apis/apiextensions.k8s.io/v1/customresourcedefinitions",
+        &json!({
+            "apiVersion": "apiextensions.k8s.io/v1",
+            "kind": "CustomResourceDefinition",
+            "metadata": {
+                "name": format!("{plural}.{group}"),
+                "annotations": {"api-approved.kubernetes.io": "unapproved, a test"},
+            },
+            "spec": {
+                "group": group,
+                "names": {
+                    "plural": plural,
+                    "singular": kind.to_lowercase(),
+                    "kind": kind,
+                    "listKind": format!("{kind}List"),
+                },
+                "scope": if namespaced { "Namespaced" } else { "Cluster" },
+                "versions": [
+                    {"name": version, "served": true, "storage": true, "schema": {"openAPIV3Schema": schema}},
+                ],
+            },
+        }),
+    );
+    api.await_list(path);
+}
+
+/// Defines every kind that clusters do not have by themselves.
+pub(crate) fn define_all(api: &Api) {
+    for (api_version, kind, path) in &KINDS[12..] {
+        define(api, api_version, kind, path, api_version.starts_with("k8s.cni"));
+    }
+}
+
+/// Creates a namespace.
+pub(crate) fn namespace(api: &Api, name: &str) {
+    let object = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": {"team": name}}});
+    api.create("/api/v1/namespaces", &object);
+}
+
+/// Creates a running pod.
+pub(crate) fn pod(api: &Api, namespace: &str, name: &str, address: &str, annotations: &Value) {
+    let path = format!("/api/v1/namespaces/{namespace}/pods");
+    api.create(
+        &path,
+        &json!({
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {"name": name, "labels": {"app": name}, "annotations": annotations},
+            "spec": {
+                "nodeName": "node-1",
+                "containers": [
+                    {"name": "main", "image": "main", "ports": [{"name": "http", "containerPort": 8080}]},
+                ],
+            },
+        }),
+    );
+    let status = json!({"phase": "Running", "podIP": address, "podIPs": [{"ip": address}]});
+    api.set_status(&path, name, &status);
+}
+
+/// Creates a policy.
+pub(crate) fn policy(api: &Api, namespace: &str, name: &str, spec: &Value) {
+    let path = format!("/apis/networking.k8s.io/v1/namespaces/{namespace}/networkpolicies");
+    api.create(&path, &network_policy(namespace, name, spec));
+}
+
+pub(crate) fn network_policy(namespace: &str, name: &str, spec: &Value) -> Value {
+    json!({
+        "apiVersion": "networking.k8s.io/v1",
+        "kind": "NetworkPolicy",
+        "metadata": {"name": name, "namespace": namespace},
+        "spec": spec,
+    })
+}
+
+/// Writes all objects of the kinds that are there into one file, as `kubectl get -A -o json` does.
+pub(crate) fn dump(api: &Api, kinds: &[(&str, &str, &str)], file: &Path) {
+    let mut items = Vec::new();
+    for (api_version, kind, path) in kinds {
+        for mut item in api.list(path) {
+            item["apiVersion"] = (*api_version).into();
+            item["kind"] = (*kind).into();
+            items.push(item);
+        }
+    }
+    let list = json!({"apiVersion": "v1", "kind": "List", "items": items});
+    std::fs::write(file, format!("{list:#}")).unwrap();
+}
