@@ -4,12 +4,12 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-mod apiserver;
 mod bench;
 mod cluster;
 mod codegen;
 mod command;
 mod demo;
+mod kubernetes;
 mod packages;
 mod picture;
 mod screenshot;
@@ -47,7 +47,7 @@ enum Task {
 fn main() -> ExitCode {
     let outcome = match Arguments::parse().task {
         Task::Test(arguments) => test::check(&arguments),
-        Task::Apiserver => apiserver::show(),
+        Task::Apiserver => kubernetes::show(),
         Task::Demo => demo::demo(),
         Task::Bench(arguments) => bench::bench(&arguments),
         Task::Cluster(arguments) => cluster::cluster(&arguments),

@@ -6,7 +6,7 @@ use std::process::Command;
 use anyhow::{Context, Result, bail};
 
 use crate::command::{cargo, is_installed, is_root, output, run, say, search_path};
-use crate::{apiserver, packages, wasm};
+use crate::{kubernetes, packages, wasm};
 
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
@@ -47,7 +47,7 @@ pub(crate) fn check(arguments: &Arguments) -> Result<()> {
         return run_quick_tests();
     }
     wasm::build()?;
-    let server = apiserver::build()?;
+    let server = kubernetes::build()?;
     let mut tests = cargo("test --workspace --locked --no-fail-fast");
     tests
         .env("PATH", env::join_paths(search_path())?)
