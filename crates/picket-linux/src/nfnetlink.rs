@@ -208,7 +208,8 @@ impl Nfnetlink {
         self.outcome(first, last)
     }
 
-    /// Every object that the kernel lists for a kind of request (`NFT_MSG_GET*`) with these attributes, as of one moment.
+    /// Every object that the kernel lists for a kind of request (`NFT_MSG_GET*`) with these attributes, as of one moment:
+    /// two lists of one generation that are alike.
     ///
     /// # Errors
     /// [`Error::Netlink`]; also when what is listed changes all the time.
@@ -219,13 +220,40 @@ impl Nfnetlink {
         attributes: &[(u16, &[u8])],
         action: &str,
     ) -> Result<Vec<Reply>> {
+        let mut before = None;
         for _ in 0..DUMPS {
+            let Some(generation) = self.settled_generation()? else {
+                continue;
+            };
             let replies = self.replies(kind, NLM_F_DUMP, family, attributes, action)?;
-            if replies.are_of_one_moment {
-                return Ok(replies.objects);
+            // The kernel marks a change between two datagrams, but none within the last.
+            if !replies.are_of_one_moment || self.generation()? != generation {
+                continue;
             }
+            // A hash table that grows or shrinks between two datagrams, which is no change, loses elements of its list.
+            let now = Some((generation, replies.objects));
+            if now == before {
+                return Ok(now.map(|(_, objects)| objects).unwrap_or_default());
+            }
+            before = now;
         }
         Err(refused(action, Errno::INTR))
+    }
+
+    /// The generation of the ruleset if the transaction that made it is over: its number is there before its changes.
+    fn settled_generation(&mut self) -> Result<Option<u32>> {
+        let generation = self.generation()?;
+        // An empty transaction waits for the one that is under way, changes nothing and is not answered.
+        let first = self.take_sequence(2);
+        let frame = |kind, sequence| Message::new(kind, NLM_F_REQUEST, &frame_header()).finish(sequence);
+        let [begin, end] = [
+            frame(NFNL_MSG_BATCH_BEGIN, first),
+            frame(NFNL_MSG_BATCH_END, first.wrapping_add(1)),
+        ];
+        self.send(&[&begin, &end])
+            .map_err(|error| refused("wait for transactions of nf_tables", error))?;
+        let settled = self.generation()? == generation;
+        Ok(settled.then_some(generation))
     }
 
     fn take_sequence(&mut self, count: usize) -> u32 {
