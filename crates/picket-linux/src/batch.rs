@@ -1,6 +1,8 @@
 //! The bytes of nf_tables transactions (`linux/netfilter/nfnetlink.h`): messages of nested attributes, numbers in
 //! network byte order.
 
+use crate::message::{Message, NLM_F_ACK, NLM_F_REQUEST};
+
 const SUBSYSTEM: u16 = 10;
 
 /// The changes of one transaction, in order. Attributes go to the message begun last.
@@ -13,8 +15,6 @@ pub struct Batch {
     too_long: Option<usize>,
 }
 
-const NLM_F_REQUEST: u16 = 0x1;
-const NLM_F_ACK: u16 = 0x4;
 const NLA_F_NESTED: u16 = 0x8000;
 
 impl Batch {
@@ -140,9 +140,9 @@ pub(crate) fn family_header(family: u8, resource: u16) -> [u8; 4] {
     [family, 0, high, low]
 }
 
-/// The header of what begins and ends a batch.
-pub(crate) fn frame_header() -> [u8; 4] {
-    family_header(0, SUBSYSTEM)
+/// What begins or ends a batch.
+pub(crate) fn frame(kind: u16) -> Message {
+    Message::new(kind, NLM_F_REQUEST, &family_header(0, SUBSYSTEM))
 }
 
 #[cfg(test)]

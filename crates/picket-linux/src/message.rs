@@ -12,6 +12,10 @@ pub(crate) struct Message(Vec<u8>);
 pub(crate) struct Nest(usize);
 
 pub(crate) const HEADER: usize = 16;
+/// The flag of every request.
+pub(crate) const NLM_F_REQUEST: u16 = 0x1;
+/// Asks for an answer also when there is no error.
+pub(crate) const NLM_F_ACK: u16 = 0x4;
 
 impl Message {
     /// A request of `kind` with `flags`, followed by the fixed header of its family.

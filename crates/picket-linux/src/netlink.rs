@@ -6,9 +6,11 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
 use rustix::io::Errno;
 use rustix::net::netdevice::name_to_index;
-use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, recv, send, socket_with};
+use rustix::net::{
+    AddressFamily, Protocol, RecvFlags, SendFlags, SocketFlags, SocketType, recv, send, socket_with,
+};
 
-use crate::message::{Message, acknowledgement};
+use crate::message::{Message, NLM_F_ACK, NLM_F_REQUEST, acknowledgement};
 use crate::rule::{IpVersion, RouteTable, host_length};
 use crate::{Error, NetworkNamespace, Result};
 
@@ -18,7 +20,7 @@ const RTM_NEWADDR: u16 = 20;
 const RTM_NEWROUTE: u16 = 24;
 const RTM_NEWNEIGH: u16 = 28;
 
-pub(crate) const REQUEST_ACK: u16 = 0x1 | 0x4;
+pub(crate) const REQUEST_ACK: u16 = NLM_F_REQUEST | NLM_F_ACK;
 pub(crate) const CREATE_EXCL: u16 = 0x400 | 0x200;
 const CREATE_OR_REPLACE: u16 = 0x400 | 0x100;
 
@@ -101,17 +103,7 @@ impl Netlink {
     /// # Errors
     /// [`Error::Enter`] or [`Error::Socket`].
     pub fn open(namespace: &NetworkNamespace) -> Result<Self> {
-        let socket = namespace
-            .run(|| {
-                socket_with(
-                    AddressFamily::NETLINK,
-                    SocketType::RAW,
-                    SocketFlags::CLOEXEC,
-                    None,
-                )
-            })?
-            .map_err(|source| Error::socket("open a netlink socket", source))?;
-        ask_for_explanations(&socket);
+        let socket = open(namespace, None)?;
         Ok(Self { socket, sequence: 0 })
     }
 
@@ -326,9 +318,19 @@ pub(crate) fn interface_name(name: &str) -> Result<&str> {
     }
 }
 
+/// A netlink socket of a protocol, that of routes without; it stays in `namespace` whatever thread uses it.
+pub(crate) fn open(namespace: &NetworkNamespace, protocol: Option<Protocol>) -> Result<OwnedFd> {
+    let (family, kind, flags) = (AddressFamily::NETLINK, SocketType::RAW, SocketFlags::CLOEXEC);
+    let socket = namespace
+        .run(|| socket_with(family, kind, flags, protocol))?
+        .map_err(|source| Error::socket("open a netlink socket", source))?;
+    ask_for_explanations(&socket);
+    Ok(socket)
+}
+
 /// Asks the kernel to say in words why it refuses. Kernels that cannot still give the code.
 #[expect(unsafe_code, reason = "rustix has no netlink socket options")]
-pub(crate) fn ask_for_explanations(socket: &OwnedFd) {
+fn ask_for_explanations(socket: &OwnedFd) {
     for option in [libc::NETLINK_EXT_ACK, libc::NETLINK_CAP_ACK] {
         let on: libc::c_int = 1;
         let length = size_of::<libc::c_int>();

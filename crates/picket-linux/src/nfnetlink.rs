@@ -4,14 +4,10 @@ use std::io::{self, IoSlice};
 use std::os::fd::OwnedFd;
 
 use rustix::io::Errno;
-use rustix::net::{
-    AddressFamily, RecvFlags, SendAncillaryBuffer, SendFlags, SocketFlags, SocketType, netlink, recv,
-    sendmsg, socket_with, sockopt,
-};
+use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags, netlink, recv, sendmsg, sockopt};
 
-use crate::batch::{Batch, family_header, frame_header, message_type};
-use crate::message::{Acknowledgement, HEADER, Message, acknowledgement, u16_at, u32_at};
-use crate::netlink::ask_for_explanations;
+use crate::batch::{Batch, family_header, frame, message_type};
+use crate::message::{Acknowledgement, HEADER, Message, NLM_F_REQUEST, acknowledgement, u16_at, u32_at};
 use crate::{Error, NetworkNamespace, Result};
 
 const NFNL_MSG_BATCH_BEGIN: u16 = 16;
@@ -20,7 +16,6 @@ const NFNL_BATCH_GENID: u16 = 1;
 const NFT_MSG_GETGEN: u8 = 16;
 const NFTA_GEN_ID: u16 = 1;
 const NLMSG_DONE: u16 = 3;
-const NLM_F_REQUEST: u16 = 0x1;
 const NLM_F_DUMP: u16 = 0x300;
 const NLM_F_DUMP_INTR: u16 = 0x10;
 
@@ -141,19 +136,8 @@ impl Nfnetlink {
     /// # Errors
     /// [`Error::Enter`] or [`Error::Socket`].
     pub fn open(namespace: &NetworkNamespace) -> Result<Self> {
-        let socket = namespace
-            .run(|| {
-                socket_with(
-                    AddressFamily::NETLINK,
-                    SocketType::RAW,
-                    SocketFlags::CLOEXEC,
-                    Some(netlink::NETFILTER),
-                )
-            })?
-            .map_err(|source| Error::socket("open a netlink socket", source))?;
-        ask_for_explanations(&socket);
         Ok(Self {
-            socket,
+            socket: crate::netlink::open(namespace, Some(netlink::NETFILTER))?,
             sequence: 0,
             send_buffer: 0,
             receive_buffer: 0,
@@ -192,15 +176,14 @@ impl Nfnetlink {
         }
         let count = batch.messages();
         let first = self.take_sequence(count + 2);
-        let mut begin = Message::new(NFNL_MSG_BATCH_BEGIN, NLM_F_REQUEST, &frame_header());
+        let mut begin = frame(NFNL_MSG_BATCH_BEGIN);
         if let Some(generation) = generation {
             begin = begin.attribute(NFNL_BATCH_GENID, &generation.to_be_bytes());
         }
         let begin = begin.finish(first);
         let messages = batch.finish(first.wrapping_add(1));
         let last = u32::try_from(count).unwrap_or(u32::MAX);
-        let end = Message::new(NFNL_MSG_BATCH_END, NLM_F_REQUEST, &frame_header())
-            .finish(first.wrapping_add(last).wrapping_add(1));
+        let end = frame(NFNL_MSG_BATCH_END).finish(first.wrapping_add(last).wrapping_add(1));
         self.make_room(begin.len() + messages.len() + end.len(), count);
         self.discard();
         self.send(&[&begin, &messages, &end])
@@ -245,11 +228,8 @@ impl Nfnetlink {
         let generation = self.generation()?;
         // An empty transaction waits for the one that is under way, changes nothing and is not answered.
         let first = self.take_sequence(2);
-        let frame = |kind, sequence| Message::new(kind, NLM_F_REQUEST, &frame_header()).finish(sequence);
-        let [begin, end] = [
-            frame(NFNL_MSG_BATCH_BEGIN, first),
-            frame(NFNL_MSG_BATCH_END, first.wrapping_add(1)),
-        ];
+        let begin = frame(NFNL_MSG_BATCH_BEGIN).finish(first);
+        let end = frame(NFNL_MSG_BATCH_END).finish(first.wrapping_add(1));
         self.send(&[&begin, &end])
             .map_err(|error| refused("wait for transactions of nf_tables", error))?;
         let settled = self.generation()? == generation;

@@ -5,6 +5,7 @@
 //! - [`generate`]: proptest strategies for random clusters, policies and event sequences.
 //! - [`cases`]: Markdown files with manifests and the verdicts they must give.
 //! - [`manifest`]: objects as the manifests that say them, in any of the ways to write them.
+//! - [`ran`]: how a program ended, and what it printed.
 //! - [`flows`]: the packets that tell policies of a snapshot apart.
 //! - [`synthetic`]: large clusters with the shape of real ones.
 //!
@@ -23,4 +24,5 @@ pub mod cases;
 pub mod flows;
 pub mod generate;
 pub mod manifest;
+pub mod ran;
 pub mod synthetic;

@@ -14,21 +14,7 @@ mod objects;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use serde_json::Value;
-
-/// What a run of picket gave.
-pub(crate) struct Ran {
-    pub(crate) status: i32,
-    pub(crate) stdout: String,
-    pub(crate) stderr: String,
-}
-
-impl Ran {
-    pub(crate) fn json(&self) -> Value {
-        serde_json::from_str(&self.stdout)
-            .unwrap_or_else(|error| panic!("{error}: {}\n{}", self.stdout, self.stderr))
-    }
-}
+use picket_testing::ran::Ran;
 
 /// Runs picket where `kubeconfig` is the kubeconfig and nothing else says where a cluster is.
 pub(crate) fn picket(kubeconfig: &Path, arguments: &[&str]) -> Ran {
@@ -36,16 +22,11 @@ pub(crate) fn picket(kubeconfig: &Path, arguments: &[&str]) -> Ran {
     for variable in ["HTTPS_PROXY", "https_proxy", "KUBERNETES_SERVICE_HOST"] {
         command.env_remove(variable);
     }
-    let output = command
+    command
         .args(arguments)
         .env("KUBECONFIG", kubeconfig)
         .stdin(Stdio::null())
         .output()
-        .unwrap();
-    let [stdout, stderr] = [output.stdout, output.stderr].map(|bytes| String::from_utf8(bytes).unwrap());
-    Ran {
-        status: output.status.code().unwrap(),
-        stdout,
-        stderr,
-    }
+        .unwrap()
+        .into()
 }

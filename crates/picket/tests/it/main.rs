@@ -23,9 +23,9 @@ mod verify;
 
 use std::io::Write;
 use std::path::Path;
-use std::process::{Command, Output, Stdio};
+use std::process::{Command, Stdio};
 
-use serde_json::Value;
+pub(crate) use picket_testing::ran::Ran;
 use tempfile::TempDir;
 
 /// A directory of manifests.
@@ -52,28 +52,6 @@ impl Manifests {
     }
 }
 
-/// What a run gave.
-pub(crate) struct Ran {
-    pub(crate) status: i32,
-    pub(crate) stdout: String,
-    pub(crate) stderr: String,
-}
-
-impl Ran {
-    pub(crate) fn json(&self) -> Value {
-        serde_json::from_str(&self.stdout)
-            .unwrap_or_else(|error| panic!("{error}: {}\n{}", self.stdout, self.stderr))
-    }
-
-    /// Each line as JSON.
-    pub(crate) fn lines(&self) -> Vec<Value> {
-        self.stdout
-            .lines()
-            .map(|line| serde_json::from_str(line).unwrap())
-            .collect()
-    }
-}
-
 /// Runs `picket ARGUMENTS` in `directory`.
 pub(crate) fn run(directory: &Path, arguments: &[&str], stdin: &str) -> Ran {
     let mut child = Command::new(env!("CARGO_BIN_EXE_picket"))
@@ -87,16 +65,7 @@ pub(crate) fn run(directory: &Path, arguments: &[&str], stdin: &str) -> Ran {
         .unwrap();
     // A program that ends early does not read it all.
     let _ = child.stdin.take().unwrap().write_all(stdin.as_bytes());
-    let Output {
-        status,
-        stdout,
-        stderr,
-    } = child.wait_with_output().unwrap();
-    Ran {
-        status: status.code().unwrap(),
-        stdout: String::from_utf8(stdout).unwrap(),
-        stderr: String::from_utf8(stderr).unwrap(),
-    }
+    child.wait_with_output().unwrap().into()
 }
 
 /// A small cluster: two nodes, dual-stack and single-stack pods, a workload, a finished pod, a Service.
