@@ -1,4 +1,4 @@
-//! nf_tables over netlink: transactions and what the kernel answers to them, and dumps.
+//! nf_tables over netlink: transactions and what the kernel answers to them.
 
 use std::io::{self, IoSlice};
 use std::os::fd::OwnedFd;
@@ -6,38 +6,29 @@ use std::os::fd::OwnedFd;
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags, netlink, recv, sendmsg, sockopt};
 
-use crate::batch::{Batch, family_header, frame, message_type};
-use crate::message::{Acknowledgement, HEADER, Message, NLM_F_REQUEST, acknowledgement, u16_at, u32_at};
+use crate::batch::{Batch, frame};
+use crate::message::{Acknowledgement, acknowledgement};
 use crate::{Error, NetworkNamespace, Result};
 
-const NFNL_MSG_BATCH_BEGIN: u16 = 16;
-const NFNL_MSG_BATCH_END: u16 = 17;
+pub(crate) const NFNL_MSG_BATCH_BEGIN: u16 = 16;
+pub(crate) const NFNL_MSG_BATCH_END: u16 = 17;
 const NFNL_BATCH_GENID: u16 = 1;
-const NFT_MSG_GETGEN: u8 = 16;
-const NFTA_GEN_ID: u16 = 1;
-const NLMSG_DONE: u16 = 3;
-const NLM_F_DUMP: u16 = 0x300;
-const NLM_F_DUMP_INTR: u16 = 0x10;
 
-/// Bytes of the header of a family, `struct nfgenmsg`.
-const FAMILY_HEADER: usize = 4;
 /// What the kernel needs of a receive buffer for the answer to one message, its own bookkeeping included.
 const ANSWER_BYTES: usize = 2048;
 /// What both buffers have at least.
 const BUFFER_BYTES: usize = 1 << 20;
 /// The kernel doubles what it is asked for, and refuses more than it can double.
 const LARGEST_BUFFER: usize = (i32::MAX / 2) as usize;
-/// How often a dump is begun again when what it shows changes meanwhile.
-const DUMPS: usize = 100;
 
 /// A connection to nf_tables in one network namespace.
 #[derive(Debug)]
 pub struct Nfnetlink {
-    socket: OwnedFd,
+    pub(crate) socket: OwnedFd,
     sequence: u32,
     send_buffer: usize,
     receive_buffer: usize,
-    buffer: Vec<u8>,
+    pub(crate) buffer: Vec<u8>,
 }
 
 /// Why a transaction changed nothing.
@@ -85,51 +76,6 @@ impl std::fmt::Display for Refused {
     }
 }
 
-/// An object of a dump.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Reply {
-    /// Its kind (`NFT_MSG_*`).
-    pub kind: u8,
-    attributes: Vec<u8>,
-}
-
-impl Reply {
-    /// What it says.
-    pub fn attributes(&self) -> Attributes<'_> {
-        Attributes::of(&self.attributes)
-    }
-}
-
-/// The attributes in some bytes, each with its kind and its bytes.
-#[derive(Clone, Debug)]
-pub struct Attributes<'a>(&'a [u8]);
-
-impl<'a> Attributes<'a> {
-    /// Those of a message, or within an attribute.
-    pub fn of(bytes: &'a [u8]) -> Self {
-        Self(bytes)
-    }
-
-    /// The bytes of the first of one kind.
-    pub fn find(self, kind: u16) -> Option<&'a [u8]> {
-        let mut all = self;
-        all.find_map(|(found, bytes)| (found == kind).then_some(bytes))
-    }
-}
-
-impl<'a> Iterator for Attributes<'a> {
-    type Item = (u16, &'a [u8]);
-
-    fn next(&mut self) -> Option<Self::Item> {
-        const KIND: u16 = 0x3fff;
-        let length = usize::from(u16_at(self.0, 0)?);
-        let kind = u16_at(self.0, 2)? & KIND;
-        let payload = self.0.get(4..length)?;
-        self.0 = self.0.get(length.next_multiple_of(4)..).unwrap_or_default();
-        Some((kind, payload))
-    }
-}
-
 impl Nfnetlink {
     /// Opens it in `namespace`; it stays there whatever thread uses it.
     ///
@@ -143,23 +89,6 @@ impl Nfnetlink {
             receive_buffer: 0,
             buffer: vec![0; 1 << 16],
         })
-    }
-
-    /// The generation of the ruleset of this namespace. Every transaction of anybody makes the next one.
-    ///
-    /// # Errors
-    /// [`Error::Netlink`].
-    pub fn generation(&mut self) -> Result<u32> {
-        let action = "read the generation of the ruleset";
-        let replies = self.replies(NFT_MSG_GETGEN, 0, 0, &[], action)?;
-        let number = replies
-            .objects
-            .first()
-            .and_then(|reply| reply.attributes().find(NFTA_GEN_ID))
-            .and_then(|bytes| bytes.try_into().ok());
-        number
-            .map(u32::from_be_bytes)
-            .ok_or_else(|| refused(action, Errno::PROTO))
     }
 
     /// Carries out all of `batch`, or nothing; with a generation only when the ruleset is still of it. An empty batch is
@@ -191,52 +120,7 @@ impl Nfnetlink {
         self.outcome(first, last)
     }
 
-    /// Every object that the kernel lists for a kind of request (`NFT_MSG_GET*`) with these attributes, as of one moment:
-    /// two lists of one generation that are alike.
-    ///
-    /// # Errors
-    /// [`Error::Netlink`]; also when what is listed changes all the time.
-    pub fn dump(
-        &mut self,
-        kind: u8,
-        family: u8,
-        attributes: &[(u16, &[u8])],
-        action: &str,
-    ) -> Result<Vec<Reply>> {
-        let mut before = None;
-        for _ in 0..DUMPS {
-            let Some(generation) = self.settled_generation()? else {
-                continue;
-            };
-            let replies = self.replies(kind, NLM_F_DUMP, family, attributes, action)?;
-            // The kernel marks a change between two datagrams, but none within the last.
-            if !replies.are_of_one_moment || self.generation()? != generation {
-                continue;
-            }
-            // A hash table that grows or shrinks between two datagrams, which is no change, loses elements of its list.
-            let now = Some((generation, replies.objects));
-            if now == before {
-                return Ok(now.map(|(_, objects)| objects).unwrap_or_default());
-            }
-            before = now;
-        }
-        Err(refused(action, Errno::INTR))
-    }
-
-    /// The generation of the ruleset if the transaction that made it is over: its number is there before its changes.
-    fn settled_generation(&mut self) -> Result<Option<u32>> {
-        let generation = self.generation()?;
-        // An empty transaction waits for the one that is under way, changes nothing and is not answered.
-        let first = self.take_sequence(2);
-        let begin = frame(NFNL_MSG_BATCH_BEGIN).finish(first);
-        let end = frame(NFNL_MSG_BATCH_END).finish(first.wrapping_add(1));
-        self.send(&[&begin, &end])
-            .map_err(|error| refused("wait for transactions of nf_tables", error))?;
-        let settled = self.generation()? == generation;
-        Ok(settled.then_some(generation))
-    }
-
-    fn take_sequence(&mut self, count: usize) -> u32 {
+    pub(crate) fn take_sequence(&mut self, count: usize) -> u32 {
         let first = self.sequence.wrapping_add(1);
         self.sequence = self
             .sequence
@@ -259,7 +143,7 @@ impl Nfnetlink {
         }
     }
 
-    fn send(&self, parts: &[&[u8]]) -> rustix::io::Result<()> {
+    pub(crate) fn send(&self, parts: &[&[u8]]) -> rustix::io::Result<()> {
         let parts: Vec<IoSlice<'_>> = parts.iter().map(|part| IoSlice::new(part)).collect();
         loop {
             let mut nothing = SendAncillaryBuffer::default();
@@ -310,97 +194,6 @@ impl Nfnetlink {
             (None, true) => Err(BatchError::Unanswered),
         }
     }
-
-    /// What comes for one request.
-    fn replies(
-        &mut self,
-        kind: u8,
-        flags: u16,
-        family: u8,
-        attributes: &[(u16, &[u8])],
-        action: &str,
-    ) -> Result<Replies> {
-        let sequence = self.take_sequence(1);
-        let flags_and_request = NLM_F_REQUEST | flags;
-        let message = attributes.iter().fold(
-            Message::new(message_type(kind), flags_and_request, &family_header(family, 0)),
-            |message, (kind, bytes)| message.attribute(*kind, bytes),
-        );
-        self.send(&[&message.finish(sequence)])
-            .map_err(|error| refused(action, error))?;
-        let mut replies = Replies {
-            objects: Vec::new(),
-            are_of_one_moment: true,
-            resource: None,
-        };
-        loop {
-            let length = match recv(&self.socket, &mut self.buffer, RecvFlags::empty()) {
-                Ok((length, whole)) if length == whole => length,
-                Ok(_) => return Err(refused(action, Errno::MSGSIZE)),
-                Err(Errno::INTR) => continue,
-                // What is missing must be asked for again, once the rest of this dump is read.
-                Err(Errno::NOBUFS) if flags & NLM_F_DUMP != 0 => {
-                    replies.are_of_one_moment = false;
-                    continue;
-                }
-                Err(error) => return Err(refused(action, error)),
-            };
-            let mut rest = self.buffer.get(..length).unwrap_or_default();
-            while let Some((message, after)) = split_message(rest) {
-                rest = after;
-                if u32_at(message, 8) != Some(sequence) {
-                    continue;
-                }
-                if let Some(answer) = acknowledgement(message) {
-                    return Err(explained(action, &answer));
-                }
-                if u16_at(message, 4) == Some(NLMSG_DONE) {
-                    let code = u32_at(message, HEADER).map_or(0, u32::cast_signed);
-                    if code < 0 {
-                        return Err(refused(action, Errno::from_raw_os_error(code.wrapping_neg())));
-                    }
-                    return Ok(replies);
-                }
-                replies.add(message);
-                if flags & NLM_F_DUMP == 0 {
-                    return Ok(replies);
-                }
-            }
-        }
-    }
-}
-
-/// What the kernel replied to one request.
-struct Replies {
-    objects: Vec<Reply>,
-    are_of_one_moment: bool,
-    /// The last bits of the generation of what was listed.
-    resource: Option<u16>,
-}
-
-impl Replies {
-    fn add(&mut self, message: &[u8]) {
-        let interrupted = u16_at(message, 6).is_none_or(|flags| flags & NLM_F_DUMP_INTR != 0);
-        let resource = u16_at(message, HEADER + 2);
-        let moved_on = self.resource.is_some() && self.resource != resource;
-        self.are_of_one_moment &= !interrupted && !moved_on;
-        self.resource = resource;
-        let [kind, _] = u16_at(message, 4).unwrap_or_default().to_le_bytes();
-        self.objects.push(Reply {
-            kind,
-            attributes: message.get(HEADER + FAMILY_HEADER..).unwrap_or_default().to_vec(),
-        });
-    }
-}
-
-/// The first message of a datagram, and what follows it.
-fn split_message(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
-    let length = usize::try_from(u32_at(bytes, 0)?).ok()?;
-    let message = bytes.get(..length).filter(|message| message.len() >= HEADER)?;
-    Some((
-        message,
-        bytes.get(length.next_multiple_of(4)..).unwrap_or_default(),
-    ))
 }
 
 fn refusal(message: u32, code: i32, answer: Acknowledgement) -> Refused {
@@ -420,21 +213,10 @@ fn refusals(refused: &[Refused]) -> String {
     each.join("; ")
 }
 
-fn refused(action: &str, error: Errno) -> Error {
+pub(crate) fn refused(action: &str, error: Errno) -> Error {
     Error::Netlink {
         action: action.to_owned(),
         detail: String::new(),
         source: error.into(),
-    }
-}
-
-fn explained(action: &str, answer: &Acknowledgement) -> Error {
-    Error::Netlink {
-        action: action.to_owned(),
-        detail: answer
-            .explanation
-            .as_ref()
-            .map_or(String::new(), |text| format!(": {text}")),
-        source: io::Error::from_raw_os_error(answer.error),
     }
 }

@@ -1,0 +1,227 @@
+//! Lists of what nf_tables has.
+
+use rustix::io::Errno;
+use rustix::net::{RecvFlags, recv};
+
+use crate::batch::{family_header, frame, message_type};
+use crate::message::{Acknowledgement, HEADER, Message, NLM_F_REQUEST, acknowledgement, u16_at, u32_at};
+use crate::nfnetlink::{NFNL_MSG_BATCH_BEGIN, NFNL_MSG_BATCH_END, Nfnetlink, refused};
+use crate::reply::{Reply, split_message};
+use crate::{Error, Result};
+
+const NFT_MSG_GETGEN: u8 = 16;
+const NFTA_GEN_ID: u16 = 1;
+const NLMSG_DONE: u16 = 3;
+const NLM_F_DUMP: u16 = 0x300;
+const NLM_F_DUMP_INTR: u16 = 0x10;
+
+/// How often a reading is begun again when what it shows changes meanwhile.
+const READINGS: usize = 100;
+
+/// Asks for lists, as a part of one reading.
+#[derive(Debug)]
+pub struct Lister<'a> {
+    netlink: &'a mut Nfnetlink,
+    is_of_one_moment: bool,
+}
+
+impl Lister<'_> {
+    /// Every object that the kernel lists for a kind of request (`NFT_MSG_GET*`) with these attributes.
+    ///
+    /// # Errors
+    /// [`Error::Netlink`].
+    pub fn list(
+        &mut self,
+        kind: u8,
+        family: u8,
+        attributes: &[(u16, &[u8])],
+        action: &str,
+    ) -> Result<Vec<Reply>> {
+        let replies = self
+            .netlink
+            .replies(kind, NLM_F_DUMP, family, attributes, action)?;
+        self.is_of_one_moment &= replies.are_of_one_moment;
+        Ok(replies.objects)
+    }
+}
+
+impl Nfnetlink {
+    /// The generation of the ruleset of this namespace. Every transaction of anybody makes the next one.
+    ///
+    /// # Errors
+    /// [`Error::Netlink`].
+    pub fn generation(&mut self) -> Result<u32> {
+        let action = "read the generation of the ruleset";
+        let replies = self.replies(NFT_MSG_GETGEN, 0, 0, &[], action)?;
+        let number = replies
+            .objects
+            .first()
+            .and_then(|reply| reply.attributes().find(NFTA_GEN_ID))
+            .and_then(|bytes| bytes.try_into().ok());
+        number
+            .map(u32::from_be_bytes)
+            .ok_or_else(|| refused(action, Errno::PROTO))
+    }
+
+    /// Every object that the kernel lists for a kind of request (`NFT_MSG_GET*`) with these attributes, as of one moment.
+    ///
+    /// # Errors
+    /// [`Error::Netlink`]; also when the ruleset changes all the time.
+    pub fn dump(
+        &mut self,
+        kind: u8,
+        family: u8,
+        attributes: &[(u16, &[u8])],
+        action: &str,
+    ) -> Result<Vec<Reply>> {
+        let read = self.read(action, |lister| lister.list(kind, family, attributes, action));
+        read.map(|(_, objects)| objects)
+    }
+
+    /// What `list` makes of lists that are all of one moment, and the generation of the ruleset then: it is called until it
+    /// gave the same twice in one generation.
+    ///
+    /// # Errors
+    /// What `list` gives while nothing changes; [`Error::Netlink`], also when the ruleset changes all the time.
+    pub fn read<T: PartialEq>(
+        &mut self,
+        action: &str,
+        mut list: impl FnMut(&mut Lister<'_>) -> Result<T>,
+    ) -> Result<(u32, T)> {
+        let mut before = None;
+        for _ in 0..READINGS {
+            let Some(generation) = self.settled_generation()? else {
+                continue;
+            };
+            let mut lister = Lister {
+                netlink: self,
+                is_of_one_moment: true,
+            };
+            let listed = list(&mut lister);
+            // The kernel marks a change between two datagrams, but none within the last. Something that has gone since
+            // it was listed is an error which only says that there was a change.
+            if !lister.is_of_one_moment || self.generation()? != generation {
+                continue;
+            }
+            // A hash table that grows or shrinks between two datagrams, which is no change, loses elements of its list.
+            let now = (generation, listed?);
+            if before.as_ref() == Some(&now) {
+                return Ok(now);
+            }
+            before = Some(now);
+        }
+        Err(refused(action, Errno::INTR))
+    }
+
+    /// The generation of the ruleset if the transaction that made it is over: its number is there before its changes.
+    fn settled_generation(&mut self) -> Result<Option<u32>> {
+        let generation = self.generation()?;
+        // An empty transaction waits for the one that is under way, changes nothing and is not answered.
+        let first = self.take_sequence(2);
+        let begin = frame(NFNL_MSG_BATCH_BEGIN).finish(first);
+        let end = frame(NFNL_MSG_BATCH_END).finish(first.wrapping_add(1));
+        self.send(&[&begin, &end])
+            .map_err(|error| refused("wait for transactions of nf_tables", error))?;
+        let settled = self.generation()? == generation;
+        Ok(settled.then_some(generation))
+    }
+
+    /// What comes for one request.
+    fn replies(
+        &mut self,
+        kind: u8,
+        flags: u16,
+        family: u8,
+        attributes: &[(u16, &[u8])],
+        action: &str,
+    ) -> Result<Replies> {
+        let sequence = self.take_sequence(1);
+        let flags_and_request = NLM_F_REQUEST | flags;
+        let message = attributes.iter().fold(
+            Message::new(message_type(kind), flags_and_request, &family_header(family, 0)),
+            |message, (kind, bytes)| message.attribute(*kind, bytes),
+        );
+        self.send(&[&message.finish(sequence)])
+            .map_err(|error| refused(action, error))?;
+        let mut replies = Replies::default();
+        loop {
+            let length = match recv(&self.socket, &mut self.buffer, RecvFlags::empty()) {
+                Ok((length, whole)) if length == whole => length,
+                Ok(_) => return Err(refused(action, Errno::MSGSIZE)),
+                Err(Errno::INTR) => continue,
+                // What is missing must be asked for again, once the rest of this dump is read.
+                Err(Errno::NOBUFS) if flags & NLM_F_DUMP != 0 => {
+                    replies.are_of_one_moment = false;
+                    continue;
+                }
+                Err(error) => return Err(refused(action, error)),
+            };
+            let mut rest = self.buffer.get(..length).unwrap_or_default();
+            while !rest.is_empty() {
+                let (message, after) = split_message(rest).ok_or_else(|| refused(action, Errno::PROTO))?;
+                rest = after;
+                if u32_at(message, 8) != Some(sequence) {
+                    continue;
+                }
+                if let Some(answer) = acknowledgement(message) {
+                    return Err(explained(action, &answer));
+                }
+                if u16_at(message, 4) == Some(NLMSG_DONE) {
+                    let code = u32_at(message, HEADER).map_or(0, u32::cast_signed);
+                    if code < 0 {
+                        return Err(refused(action, Errno::from_raw_os_error(code.wrapping_neg())));
+                    }
+                    return Ok(replies);
+                }
+                replies
+                    .add(message)
+                    .ok_or_else(|| refused(action, Errno::PROTO))?;
+                if flags & NLM_F_DUMP == 0 {
+                    return Ok(replies);
+                }
+            }
+        }
+    }
+}
+
+/// What the kernel replied to one request.
+struct Replies {
+    objects: Vec<Reply>,
+    are_of_one_moment: bool,
+    /// The last bits of the generation of what was listed.
+    resource: Option<u16>,
+}
+
+impl Default for Replies {
+    fn default() -> Self {
+        Self {
+            objects: Vec::new(),
+            are_of_one_moment: true,
+            resource: None,
+        }
+    }
+}
+
+impl Replies {
+    /// Takes one message, if it is one about an object.
+    fn add(&mut self, message: &[u8]) -> Option<()> {
+        let interrupted = u16_at(message, 6)? & NLM_F_DUMP_INTR != 0;
+        let resource = u16_at(message, HEADER + 2);
+        let moved_on = self.resource.is_some() && self.resource != resource;
+        self.are_of_one_moment &= !interrupted && !moved_on;
+        self.resource = resource;
+        self.objects.push(Reply::of(message)?);
+        Some(())
+    }
+}
+
+fn explained(action: &str, answer: &Acknowledgement) -> Error {
+    Error::Netlink {
+        action: action.to_owned(),
+        detail: answer
+            .explanation
+            .as_ref()
+            .map_or(String::new(), |text| format!(": {text}")),
+        source: std::io::Error::from_raw_os_error(answer.error),
+    }
+}
