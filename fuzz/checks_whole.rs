@@ -10,7 +10,9 @@ use picket_cluster::{Semantics, Snapshot};
 use picket_dataplane::demand::Demands;
 use picket_engine::Engine;
 use picket_lab::parse_expectations;
+use picket_linux::Reply;
 use picket_net::Family;
+use picket_nftables::client::{Observed, canonical, decode};
 use picket_nftables::custom::CustomRules;
 use picket_nftables::model::{Chain, Draft, Name, Table};
 use picket_nftables::render::indexed;
@@ -120,6 +122,25 @@ pub(crate) fn ruleset(bytes: &[u8]) {
     let engine = Engine::compile(&Snapshot::default(), Semantics::default());
     let demands = Demands::on_node(engine.program(), None);
     verify(&table, &demands, "eth0", 3).expect("the proof agrees with the interpreter");
+}
+
+/// What the kernel may list of a table is read without panic, in the words in which it is always read, and survives being
+/// printed and read again.
+pub(crate) fn kernel_objects(bytes: &[u8]) {
+    let Some(objects) = Reply::all(bytes) else {
+        return;
+    };
+    let name = Name::new("picket").expect("a name");
+    let observed = decode(&name, &objects);
+    assert_eq!(observed, decode(&name, &objects), "reading is deterministic");
+    match observed {
+        Observed::Absent => assert!(objects.is_empty(), "nothing is passed over"),
+        Observed::Altered(foreign) => assert!(!foreign.is_empty()),
+        Observed::Table(table) => {
+            assert_eq!(canonical(&table), table);
+            survives_listing(&table);
+        }
+    }
 }
 
 /// Assertions are read without panic, and every problem has its place. What can be read is judged, or refused with a

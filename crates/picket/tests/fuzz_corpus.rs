@@ -50,6 +50,11 @@ fn rulesets() {
 }
 
 #[test]
+fn objects_of_the_kernel() {
+    replay("kernel_objects", checks::kernel_objects);
+}
+
+#[test]
 fn assertions() {
     replay("assertions", checks::assertions);
 }

@@ -1,6 +1,8 @@
 //! Values as the kernel compares them.
 
-use crate::model::{Datatype, MapType, Value};
+use picket_net::{Bound, Family, Interval};
+
+use crate::model::{Comment, Datatype, InterfaceName, MapType, Value};
 
 /// In which order the bytes of marks and queueing priorities stand. Everything else is in network order or one byte.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,26 +27,41 @@ pub(super) enum End {
     Last,
 }
 
-/// The number of a type in nft, which keeps it in the kernel beside a set.
+/// The numbers of types in nft, which keeps them in the kernel beside a set.
+const TYPES: [(Datatype, u32); 10] = [
+    (Datatype::Family, 2),
+    (Datatype::Ipv4Address, 7),
+    (Datatype::Ipv6Address, 8),
+    (Datatype::Protocol, 12),
+    (Datatype::Port, 13),
+    (Datatype::IcmpType, 14),
+    (Datatype::Mark, 19),
+    (Datatype::Priority, 23),
+    (Datatype::Icmpv6Type, 29),
+    (Datatype::Interface, 41),
+];
+
 fn type_number(datatype: Datatype) -> u32 {
-    match datatype {
-        Datatype::Family => 2,
-        Datatype::Ipv4Address => 7,
-        Datatype::Ipv6Address => 8,
-        Datatype::Protocol => 12,
-        Datatype::Port => 13,
-        Datatype::IcmpType => 14,
-        Datatype::Mark => 19,
-        Datatype::Priority => 23,
-        Datatype::Icmpv6Type => 29,
-        Datatype::Interface => 41,
-    }
+    let found = TYPES.iter().find(|(one, _)| *one == datatype);
+    // INVARIANT: every type is there.
+    found.map_or(0, |(_, number)| *number)
 }
 
 /// The number of the type of a key; a concatenation has six bits for each field.
 pub(super) fn key_type(key: &[Datatype]) -> u32 {
     key.iter()
         .fold(0, |number, &field| number << 6 | type_number(field))
+}
+
+/// The key of a type with this number, if every field of it is of a type that picket uses.
+pub(super) fn key_of_type(mut number: u32) -> Option<Vec<Datatype>> {
+    let mut key = Vec::new();
+    while number > 0 {
+        let (datatype, _) = TYPES.iter().find(|(_, one)| *one == number & 0x3f)?;
+        key.insert(0, *datatype);
+        number >>= 6;
+    }
+    Some(key)
 }
 
 /// The number and length of what a map gives.
@@ -117,6 +134,48 @@ pub(super) fn write(bytes: &mut Vec<u8>, value: &Value, end: End, order: ByteOrd
     write_number(bytes, number(value, end), value.datatype(), order);
 }
 
+/// What [`write_number`] wrote, if it is of the length that the type has.
+pub(super) fn read_number(bytes: &[u8], datatype: Datatype, order: ByteOrder) -> Option<u128> {
+    if bytes.len() != width(datatype) {
+        return None;
+    }
+    let append = |number: u128, byte: &u8| number << 8 | u128::from(*byte);
+    if order == ByteOrder::Host && is_of_host(datatype) && cfg!(target_endian = "little") {
+        Some(bytes.iter().rev().fold(0, append))
+    } else {
+        Some(bytes.iter().fold(0, append))
+    }
+}
+
+/// The value with these ends, as [`number`] gives them.
+pub(super) fn value(datatype: Datatype, first: u128, last: u128) -> Option<Value> {
+    fn interval<T: Bound + TryFrom<u128>>(first: u128, last: u128) -> Option<Interval<T>> {
+        Interval::new(first.try_into().ok()?, last.try_into().ok()?)
+    }
+    Some(match datatype {
+        Datatype::Ipv4Address => Value::Ipv4(interval(first, last)?),
+        Datatype::Ipv6Address => Value::Ipv6(interval(first, last)?),
+        Datatype::Mark => Value::Mark(interval(first, last)?),
+        Datatype::Priority => Value::Priority(interval(first, last)?),
+        Datatype::Protocol => Value::Protocol(interval(first, last)?),
+        Datatype::Port => Value::Port(interval(first, last)?),
+        Datatype::IcmpType => Value::IcmpType(interval(first, last)?),
+        Datatype::Icmpv6Type => Value::Icmpv6Type(interval(first, last)?),
+        Datatype::Interface if first == last => Value::Interface(interface(first)?),
+        Datatype::Family if first == last => {
+            let of_number = |family: &Family| Value::Family(*family).ends() == Some((first, last));
+            Value::Family(Family::BOTH.into_iter().find(of_number)?)
+        }
+        Datatype::Interface | Datatype::Family => return None,
+    })
+}
+
+fn interface(number: u128) -> Option<InterfaceName> {
+    let bytes = number.to_be_bytes();
+    let name = std::str::from_utf8(&bytes).ok()?;
+    InterfaceName::new(name.trim_end_matches('\0'))
+}
+
 /// Appends one piece of user data.
 pub(super) fn write_userdata(bytes: &mut Vec<u8>, kind: u8, value: &[u8]) {
     // INVARIANT: comments have at most 128 bytes and a final zero.
@@ -129,4 +188,24 @@ pub(super) fn comment(kind: u8, text: &str) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(text.len() + 3);
     write_userdata(&mut bytes, kind, &[text.as_bytes(), &[0]].concat());
     bytes
+}
+
+/// The pieces of user data; `None` when the last is not whole.
+pub(super) fn userdata(mut bytes: &[u8]) -> Option<Vec<(u8, &[u8])>> {
+    let mut pieces = Vec::new();
+    while !bytes.is_empty() {
+        let [kind, length, rest @ ..] = bytes else {
+            return None;
+        };
+        let (value, rest) = rest.split_at_checked(usize::from(*length))?;
+        pieces.push((*kind, value));
+        bytes = rest;
+    }
+    Some(pieces)
+}
+
+/// The comment that a piece of user data is, if it is one that picket writes.
+pub(super) fn comment_of(piece: &[u8]) -> Option<Comment> {
+    let text = std::str::from_utf8(piece.strip_suffix(&[0])?).ok()?;
+    Some(Comment::of(text)).filter(|comment| comment.as_str() == text)
 }

@@ -2,6 +2,7 @@
 
 use picket_linux::Batch;
 
+use super::attributes::{Fields, Oddity};
 use super::bytes::{
     ByteOrder, End, byte_order_number, data_type, key_type, number, width, write, write_number,
     write_userdata,
@@ -21,12 +22,25 @@ pub(super) struct Shape<'a> {
 }
 
 impl Shape<'_> {
-    fn is_concatenation(&self) -> bool {
+    pub(super) fn is_concatenation(&self) -> bool {
         self.key.len() > 1
     }
 
+    /// The flags of a set of this shape (`NFT_SET_*`), but for those of one without a name.
+    pub(super) fn flags(&self) -> u32 {
+        let flag = |holds: bool, flags: u32| if holds { flags } else { 0 };
+        flag(self.interval, set::INTERVAL)
+            | flag(self.gives.is_some(), set::MAP)
+            | flag(self.describes_fields(), set::CONCATENATED)
+    }
+
+    /// Whether the kernel must know where each field of a key ends.
+    pub(super) fn describes_fields(&self) -> bool {
+        self.interval && self.is_concatenation()
+    }
+
     /// Bytes of a key: each field of a concatenation fills registers of four bytes.
-    fn key_length(&self) -> usize {
+    pub(super) fn key_length(&self) -> usize {
         if self.is_concatenation() {
             self.key
                 .iter()
@@ -61,15 +75,15 @@ pub(super) fn create(batch: &mut Batch, table: &Name, handle: Handle<'_>, header
         comment,
         constant,
     } = header;
-    let flag = |holds: bool, flags: u32| if holds { flags } else { 0 };
-    let flags = flag(constant.is_some(), set::ANONYMOUS_CONSTANT)
-        | flag(shape.interval, set::INTERVAL)
-        | flag(shape.gives.is_some(), set::MAP)
-        | flag(shape.interval && shape.is_concatenation(), set::CONCATENATED);
+    let anonymous = if constant.is_some() {
+        set::ANONYMOUS_CONSTANT
+    } else {
+        0
+    };
     batch.message(message::NEWSET, Batch::CREATE, NFPROTO_INET);
     batch.text(set::TABLE, table.as_str());
     batch.text(set::NAME, handle.name);
-    batch.number(set::FLAGS, flags);
+    batch.number(set::FLAGS, shape.flags() | anonymous);
     batch.number(set::KEY_TYPE, key_type(shape.key));
     batch.number(set::KEY_LENGTH, length(shape.key_length()));
     if let Some(gives) = shape.gives {
@@ -80,13 +94,12 @@ pub(super) fn create(batch: &mut Batch, table: &Name, handle: Handle<'_>, header
     if let Some(id) = handle.id {
         batch.number(set::ID, id);
     }
-    let describes_fields = shape.interval && shape.is_concatenation();
-    if describes_fields || constant.is_some() {
+    if shape.describes_fields() || constant.is_some() {
         batch.nest(set::DESCRIPTION, |batch| {
             if let Some(size) = constant {
                 batch.number(set::SIZE, length(*size));
             }
-            if describes_fields {
+            if shape.describes_fields() {
                 batch.nest(set::CONCATENATION, |batch| {
                     for &field in shape.key {
                         batch.nest(data::LIST_ELEMENT, |batch| {
@@ -100,7 +113,7 @@ pub(super) fn create(batch: &mut Batch, table: &Name, handle: Handle<'_>, header
     batch.attribute(set::USERDATA, &about(shape, *comment));
 }
 
-fn length(bytes: usize) -> u32 {
+pub(super) fn length(bytes: usize) -> u32 {
     // INVARIANT: lengths of keys, and numbers of elements that a rule names.
     u32::try_from(bytes).unwrap_or(u32::MAX)
 }
@@ -123,7 +136,7 @@ fn about(shape: &Shape<'_>, comment: Option<&Comment>) -> Vec<u8> {
     bytes
 }
 
-/// Adds or removes elements.
+/// Adds or removes elements, in as many messages as they need.
 pub(super) fn elements<'a>(
     batch: &mut Batch,
     kind: u8,
@@ -131,34 +144,6 @@ pub(super) fn elements<'a>(
     handle: Handle<'_>,
     shape: &Shape<'_>,
     elements: impl Iterator<Item = (&'a Key, Option<&'a Datum>)>,
-) {
-    chunked(batch, kind, table, handle, elements, |batch, (key, datum)| {
-        one(batch, shape, key, datum);
-    });
-}
-
-/// Adds intervals of one field.
-pub(super) fn intervals(
-    batch: &mut Batch,
-    table: &Name,
-    handle: Handle<'_>,
-    datatype: Datatype,
-    intervals: impl Iterator<Item = (u128, u128)>,
-) {
-    let kind = message::NEWSETELEM;
-    chunked(batch, kind, table, handle, intervals, |batch, ends| {
-        interval(batch, datatype, ends, None);
-    });
-}
-
-/// Writes elements in as many messages as they need.
-fn chunked<T>(
-    batch: &mut Batch,
-    kind: u8,
-    table: &Name,
-    handle: Handle<'_>,
-    elements: impl Iterator<Item = T>,
-    mut write: impl FnMut(&mut Batch, T),
 ) {
     let flags = if kind == message::NEWSETELEM {
         Batch::CREATE
@@ -176,9 +161,9 @@ fn chunked<T>(
         batch.nest(element::ELEMENTS, |batch| {
             let start = batch.length();
             while batch.length() - start < CHUNK
-                && let Some(element) = elements.next()
+                && let Some((key, datum)) = elements.next()
             {
-                write(batch, element);
+                one(batch, shape, key, datum);
             }
         });
     }
@@ -262,14 +247,21 @@ fn given(batch: &mut Batch, datum: Option<&Datum>) {
     }
 }
 
+/// `NF_DROP`, `NF_ACCEPT`, `NFT_JUMP`, `NFT_GOTO`, `NFT_RETURN`.
+const DROP: i32 = 0;
+const ACCEPT: i32 = 1;
+const JUMP: i32 = -3;
+const GOTO: i32 = -4;
+const RETURN: i32 = -5;
+
 /// A verdict as data.
 pub(super) fn verdict_data(batch: &mut Batch, verdict: &Verdict) {
-    let code: i32 = match verdict {
-        Verdict::Drop => 0,
-        Verdict::Accept => 1,
-        Verdict::Jump(_) => -3,
-        Verdict::Goto(_) => -4,
-        Verdict::Return => -5,
+    let code = match verdict {
+        Verdict::Drop => DROP,
+        Verdict::Accept => ACCEPT,
+        Verdict::Jump(_) => JUMP,
+        Verdict::Goto(_) => GOTO,
+        Verdict::Return => RETURN,
     };
     batch.nest(data::VERDICT, |batch| {
         batch.number(data::VERDICT_CODE, code.cast_unsigned());
@@ -277,4 +269,20 @@ pub(super) fn verdict_data(batch: &mut Batch, verdict: &Verdict) {
             batch.text(data::VERDICT_CHAIN, chain.as_str());
         }
     });
+}
+
+/// The verdict that data are.
+pub(super) fn verdict_of(mut fields: Fields<'_>) -> Result<Verdict, Oddity> {
+    let mut inside = fields.nested(data::VERDICT)?;
+    fields.end()?;
+    let verdict = match inside.number(data::VERDICT_CODE)?.cast_signed() {
+        DROP => Verdict::Drop,
+        ACCEPT => Verdict::Accept,
+        JUMP => Verdict::Jump(inside.name(data::VERDICT_CHAIN)?),
+        GOTO => Verdict::Goto(inside.name(data::VERDICT_CHAIN)?),
+        RETURN => Verdict::Return,
+        _ => return Err(Oddity::Value("verdict")),
+    };
+    inside.end()?;
+    Ok(verdict)
 }

@@ -337,7 +337,7 @@ fn looked_up(rule: &Rule) -> impl Iterator<Item = &Name> {
 }
 
 /// `NF_INET_*`.
-fn hook_number(hook: Hook) -> u32 {
+pub(super) fn hook_number(hook: Hook) -> u32 {
     match hook {
         Hook::Prerouting => 0,
         Hook::Input => 1,
@@ -348,7 +348,7 @@ fn hook_number(hook: Hook) -> u32 {
 }
 
 /// `NF_DROP`, `NF_ACCEPT`.
-fn policy_number(policy: Policy) -> u32 {
+pub(super) fn policy_number(policy: Policy) -> u32 {
     match policy {
         Policy::Drop => 0,
         Policy::Accept => 1,

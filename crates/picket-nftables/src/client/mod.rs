@@ -1,12 +1,16 @@
-//! Plans into the kernel, over netlink and without nft.
+//! Plans into the kernel, and tables back, over netlink and without nft.
 //!
 //! A plan is one transaction: all of it happens, or nothing. What nft lists afterwards is what it lists when it has read
-//! the same plan as text ([`crate::print::commands`]).
+//! the same plan as text ([`crate::print::commands`]). What is read is what was written, in the words of [`canonical`], or it
+//! is told what others have put there.
 
+mod attributes;
 mod bytes;
 mod container;
+mod context;
 mod encode;
 mod expression;
+mod read;
 mod rule;
 mod scope;
 mod uapi;
@@ -16,8 +20,10 @@ use std::fmt;
 use picket_dataplane::Plan;
 use picket_linux::{BatchError, NetworkNamespace, Nfnetlink};
 
+pub use attributes::Oddity;
 pub use encode::Object;
 use encode::{Origin, Unknown, encode};
+pub use read::{Foreign, Observed, Place, canonical, decode};
 
 use crate::diff::Operation;
 use crate::model::{Name, Table};
@@ -107,6 +113,15 @@ impl Client {
     /// When the kernel refuses.
     pub fn generation(&mut self) -> picket_linux::Result<u32> {
         self.socket.generation()
+    }
+
+    /// What the kernel has of a table, and the generation of the rulesets then.
+    ///
+    /// # Errors
+    /// When the kernel refuses, or the rulesets change all the time.
+    pub fn read(&mut self, table: &Name) -> picket_linux::Result<(u32, Observed)> {
+        let (generation, objects) = read::list(&mut self.socket, table)?;
+        Ok((generation, decode(table, &objects)))
     }
 
     /// Carries out a plan on a table that is as `observed`: all of it, or nothing. With a generation only when the

@@ -4,90 +4,81 @@ use std::collections::BTreeSet;
 
 use picket_dataplane::State;
 use picket_linux::Batch;
-use picket_net::Protocol;
 
-use super::bytes::{ByteOrder, End as Bound, comment, number, width, write, write_number};
-use super::container::{Handle, Header, Shape, create, elements, intervals, verdict_data};
+use super::bytes::{ByteOrder, End as Bound, comment, is_of_host, width, write, write_number};
+use super::container::{Handle, Header, Shape, create, elements};
+use super::context::Context;
 use super::expression::{
-    AT_LEAST, AT_MOST, CT_MARK, CT_STATE, EQUAL, Expressions, FIRST, META_L4PROTO, META_MARK, META_NFPROTO,
-    META_PRIORITY, NOT_EQUAL, Source, TRANSPORT_HEADER, VERDICT, register, source,
+    AT_LEAST, AT_MOST, CT_MARK, CT_STATE, EQUAL, Expression, FIRST, Into, META_MARK, META_PRIORITY,
+    NOT_EQUAL, Reference, Source, TCP_FLAGS, register, source,
 };
 use super::scope::Scope;
-use super::uapi::{NFPROTO_INET, NFPROTO_IPV4, NFPROTO_IPV6, data, message, rule, userdata};
+use super::uapi::{NFPROTO_INET, message, rule, userdata};
 use crate::model::{
-    Assigned, Datatype, End, Field, Key, Log, Match, Name, Relation, Rule, Slot, Statement, Transport, Value,
+    Assigned, Datatype, End, Field, Key, Match, Name, Relation, Rule, Slot, Statement, Transport, Value,
 };
 
 /// The kernel gives such a set a name of its own.
 const ANONYMOUS: &str = "__set%d";
 
-/// Adds a rule at the end of a chain, and before it the sets that it has for itself.
-pub(super) fn add(batch: &mut Batch, scope: &mut Scope<'_>, table: &Name, chain: &Name, added: &Rule) {
-    let mut own = Vec::new();
-    for statement in &added.statements {
-        if let Statement::Match(Match::AnyOf { field, values }) = statement {
-            own.push(anonymous(batch, scope, table, *field, values));
-        }
-    }
-    batch.message(message::NEWRULE, Batch::CREATE | Batch::APPEND, NFPROTO_INET);
-    batch.text(rule::TABLE, table.as_str());
-    batch.text(rule::CHAIN, chain.as_str());
-    batch.nest(rule::EXPRESSIONS, |batch| {
-        let mut writer = Writer {
-            out: Expressions(batch),
-            scope,
-            network: None,
-            transport: None,
+/// What a rule is in the kernel.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Compiled {
+    pub(super) expressions: Vec<Expression>,
+    /// The sets that it has for itself.
+    pub(super) own: Vec<OwnSet>,
+}
+
+/// A set without a name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct OwnSet {
+    pub(super) datatype: Datatype,
+    pub(super) interval: bool,
+    pub(super) values: BTreeSet<Value>,
+}
+
+impl OwnSet {
+    /// Values as nft has them in sets without a name: where one interval begins behind the last, both are one.
+    fn of(field: Field, values: &BTreeSet<Value>) -> Self {
+        let (datatype, interval) = (field.datatype(), values.iter().any(|value| !value.is_single()));
+        let values = if interval {
+            let merged = merged(values).into_iter();
+            merged
+                .filter_map(|(first, last)| super::bytes::value(datatype, first, last))
+                .collect()
+        } else {
+            values.clone()
         };
-        let mut own = own.into_iter();
-        for statement in &added.statements {
-            writer.statement(statement, &mut own);
+        Self {
+            datatype,
+            interval,
+            values,
         }
-        writer.end(&added.end);
-    });
-    if let Some(text) = &added.comment {
-        batch.attribute(rule::USERDATA, &comment(userdata::COMMENT, text.as_str()));
+    }
+
+    fn create(&self, batch: &mut Batch, table: &Name, id: u32) {
+        let handle = Handle {
+            name: ANONYMOUS,
+            id: Some(id),
+        };
+        let header = Header {
+            shape: Shape {
+                key: &[self.datatype],
+                gives: None,
+                interval: self.interval,
+            },
+            comment: None,
+            // An interval is two elements.
+            constant: Some(if self.interval { 2 } else { 1 } * self.values.len()),
+        };
+        create(batch, table, handle, &header);
+        let keys: Vec<Key> = self.values.iter().cloned().map(Key::from).collect();
+        let keys = keys.iter().map(|key| (key, None));
+        elements(batch, message::NEWSETELEM, table, handle, &header.shape, keys);
     }
 }
 
-/// Makes the set that a rule compares with; its number.
-fn anonymous(
-    batch: &mut Batch,
-    scope: &mut Scope<'_>,
-    table: &Name,
-    field: Field,
-    values: &BTreeSet<Value>,
-) -> u32 {
-    let id = scope.take_id();
-    let handle = Handle {
-        name: ANONYMOUS,
-        id: Some(id),
-    };
-    let datatype = field.datatype();
-    let ranges = has_interval(values).then(|| merged(values));
-    let header = Header {
-        shape: Shape {
-            key: &[datatype],
-            gives: None,
-            interval: ranges.is_some(),
-        },
-        comment: None,
-        // An interval is two elements.
-        constant: Some(ranges.as_ref().map_or(values.len(), |ranges| 2 * ranges.len())),
-    };
-    create(batch, table, handle, &header);
-    match ranges {
-        Some(ranges) => intervals(batch, table, handle, datatype, ranges.into_iter()),
-        None => {
-            let keys: Vec<Key> = values.iter().cloned().map(Key::from).collect();
-            let keys = keys.iter().map(|key| (key, None));
-            elements(batch, message::NEWSETELEM, table, handle, &header.shape, keys);
-        }
-    }
-    id
-}
-
-/// The ends of intervals, as one where the next begins behind the last: so nft has them in sets without a name.
+/// The ends of intervals, as one where the next begins behind the last.
 fn merged(values: &BTreeSet<Value>) -> Vec<(u128, u128)> {
     let mut merged: Vec<(u128, u128)> = Vec::new();
     for (first, last) in values.iter().filter_map(Value::ends) {
@@ -99,60 +90,82 @@ fn merged(values: &BTreeSet<Value>) -> Vec<(u128, u128)> {
     merged
 }
 
-fn has_interval(values: &BTreeSet<Value>) -> bool {
-    values.iter().any(|value| !value.is_single())
-}
-
-/// The expressions of one rule, and what those written so far say about the packet.
-struct Writer<'b, 's, 'a> {
-    out: Expressions<'b>,
-    scope: &'s Scope<'a>,
-    network: Option<u8>,
-    transport: Option<u8>,
-}
-
-impl Writer<'_, '_, '_> {
-    fn statement(&mut self, statement: &Statement, own: &mut impl Iterator<Item = u32>) {
-        match statement {
-            Statement::Match(condition) => self.condition(condition, own),
-            Statement::Set(slot, assigned) => self.assign(*slot, assigned),
-            Statement::Count(counter) => self.out.expression("objref", |batch| {
-                batch.number(1, super::uapi::object::COUNTER);
-                batch.text(2, counter.as_str());
-            }),
-            Statement::Log(log) => self.log(log),
+/// Adds a rule at the end of a chain, and before it the sets that it has for itself.
+pub(super) fn add(batch: &mut Batch, scope: &mut Scope<'_>, table: &Name, chain: &Name, added: &Rule) {
+    let is_interval = |name: &Name| scope.container(name).is_some_and(|known| known.shape.interval);
+    let compiled = compile(added, &is_interval);
+    let mut ids = Vec::new();
+    for set in &compiled.own {
+        let id = scope.take_id();
+        set.create(batch, table, id);
+        ids.push(id);
+    }
+    batch.message(message::NEWRULE, Batch::CREATE | Batch::APPEND, NFPROTO_INET);
+    batch.text(rule::TABLE, table.as_str());
+    batch.text(rule::CHAIN, chain.as_str());
+    batch.nest(rule::EXPRESSIONS, |batch| {
+        for expression in &compiled.expressions {
+            expression.write(batch, &|set| match set {
+                Reference::Named(name) => Handle {
+                    name: name.as_str(),
+                    id: scope.container(name).and_then(|known| known.id),
+                },
+                Reference::Own(index) => Handle {
+                    name: ANONYMOUS,
+                    id: ids.get(*index).copied(),
+                },
+            });
         }
+    });
+    if let Some(text) = &added.comment {
+        batch.attribute(rule::USERDATA, &comment(userdata::COMMENT, text.as_str()));
+    }
+}
+
+/// What a rule is in the kernel, given which sets and maps hold intervals.
+pub(super) fn compile(rule: &Rule, is_interval: &dyn Fn(&Name) -> bool) -> Compiled {
+    let mut compiler = Compiler {
+        compiled: Compiled::default(),
+        is_interval,
+        context: Context::default(),
+    };
+    for statement in &rule.statements {
+        compiler.statement(statement);
+    }
+    compiler.end(&rule.end);
+    compiler.compiled
+}
+
+struct Compiler<'s> {
+    compiled: Compiled,
+    is_interval: &'s dyn Fn(&Name) -> bool,
+    context: Context,
+}
+
+impl Compiler<'_> {
+    fn push(&mut self, expression: Expression) {
+        self.compiled.expressions.push(expression);
     }
 
-    fn log(&mut self, log: &Log) {
-        self.out.expression("log", |batch| {
-            batch.text(2, log.prefix.as_str());
-            if let Some(group) = log.group {
-                batch.attribute(1, &group.to_be_bytes());
-            }
-        });
+    fn statement(&mut self, statement: &Statement) {
+        match statement {
+            Statement::Match(condition) => self.condition(condition),
+            Statement::Set(slot, assigned) => self.assign(*slot, assigned),
+            Statement::Count(counter) => self.push(Expression::Count(counter.clone())),
+            Statement::Log(log) => self.push(Expression::Log(log.clone())),
+        }
     }
 
     fn end(&mut self, end: &End) {
         match end {
             End::Next => {}
-            End::Verdict(verdict) => self.out.expression("immediate", |batch| {
-                batch.number(1, VERDICT);
-                batch.nest(2, |batch| verdict_data(batch, verdict));
-            }),
-            // `NFT_REJECT_ICMPX_UNREACH` with `NFT_REJECT_ICMPX_PORT_UNREACH`.
-            End::Reject => self.out.expression("reject", |batch| {
-                batch.number(1, 2);
-                batch.attribute(2, &[1]);
-            }),
-            End::VerdictMap { key, map } => {
-                let order = self.load_key(key, map);
-                self.out.look_up(order, Some(VERDICT), Relation::Is);
-            }
+            End::Verdict(verdict) => self.push(Expression::Verdict(verdict.clone())),
+            End::Reject => self.push(Expression::Reject),
+            End::VerdictMap { key, map } => self.look_up(key, map, Into::Verdict),
         }
     }
 
-    fn condition(&mut self, condition: &Match, own: &mut impl Iterator<Item = u32>) {
+    fn condition(&mut self, condition: &Match) {
         match condition {
             Match::Compare {
                 field,
@@ -160,115 +173,76 @@ impl Writer<'_, '_, '_> {
                 value,
             } => self.compare(*field, *relation, value),
             Match::AnyOf { field, values } => {
+                let set = OwnSet::of(*field, values);
                 self.require(*field);
-                self.out.load(*field, FIRST, ByteOrder::of(has_interval(values)));
-                let set = Handle {
-                    name: ANONYMOUS,
-                    id: own.next(),
-                };
-                self.out.look_up(set, None, Relation::Is);
+                self.load(*field, FIRST, ByteOrder::of(set.interval));
+                let reference = Reference::Own(self.compiled.own.len());
+                self.push(Expression::LookUp(reference, Into::IsIn));
+                self.compiled.own.push(set);
             }
             Match::Lookup { key, relation, set } => {
-                let set = self.load_key(key, set);
-                self.out.look_up(set, None, *relation);
+                let into = match relation {
+                    Relation::Is => Into::IsIn,
+                    Relation::IsNot => Into::IsNotIn,
+                };
+                self.look_up(key, set, into);
             }
-            Match::State(states) => self.state(states),
+            Match::State(states) => {
+                let bits = states.iter().fold(0, |bits, state| bits | state_bit(*state));
+                self.push(Expression::Load(Source::Connection(CT_STATE), FIRST));
+                self.push(Expression::Mask(bits.to_ne_bytes().into()));
+                self.push(Expression::Compare(NOT_EQUAL, vec![0; 4]));
+            }
             Match::TcpFlags {
                 mask,
                 relation,
                 value,
             } => {
-                self.require_transport(Protocol::TCP, None);
-                self.out.load_payload(TRANSPORT_HEADER, 13, 1, FIRST);
-                self.out.mask(&[*mask]);
-                self.out
-                    .compare_bytes(operator(*relation), |bytes| bytes.push(*value));
+                self.require(Field::DestinationPort(Transport::Tcp));
+                self.push(Expression::Load(TCP_FLAGS, FIRST));
+                self.push(Expression::Mask(vec![*mask]));
+                self.push(Expression::Compare(operator(*relation), vec![*value]));
             }
-            // `NFT_FIB_RESULT_OIF` for the source address and the interface of arrival, as whether there is one.
             Match::NoReversePath => {
-                self.out.expression("fib", |batch| {
-                    batch.number(1, FIRST);
-                    batch.number(2, 1);
-                    batch.number(3, 0x1 | 0x8 | 0x20);
-                });
-                self.out.compare_bytes(EQUAL, |bytes| bytes.extend([0; 4]));
+                self.push(Expression::ReversePath);
+                self.push(Expression::Compare(EQUAL, vec![0; 4]));
             }
         }
-    }
-
-    fn state(&mut self, states: &BTreeSet<State>) {
-        let bit = |state: &State| match state {
-            State::Invalid => 1u32,
-            State::Established => 2,
-            State::Related => 4,
-            State::New => 8,
-            State::Untracked => 64,
-        };
-        let bits = states.iter().map(bit).fold(0, |all, bit| all | bit);
-        self.out.expression("ct", |batch| {
-            batch.number(2, CT_STATE);
-            batch.number(1, FIRST);
-        });
-        self.out.mask(&bits.to_ne_bytes());
-        self.out.compare_bytes(NOT_EQUAL, |bytes| bytes.extend([0; 4]));
     }
 
     fn assign(&mut self, slot: Slot, assigned: &Assigned) {
         match assigned {
-            Assigned::Constant(value) => self.out.expression("immediate", |batch| {
-                batch.number(1, FIRST);
-                batch.nest(2, |batch| batch.attribute(data::VALUE, &value.to_ne_bytes()));
-            }),
+            Assigned::Constant(value) => self.push(Expression::Constant(value.to_ne_bytes().into())),
             Assigned::Field(field) => {
                 self.require(*field);
-                self.out.load(*field, FIRST, ByteOrder::Host);
+                self.load(*field, FIRST, ByteOrder::Host);
             }
-            Assigned::Map { key, map } => {
-                let map = self.load_key(key, map);
-                self.out.look_up(map, Some(FIRST), Relation::Is);
-            }
+            Assigned::Map { key, map } => self.look_up(key, map, Into::Register),
         }
-        let (name, key, source) = match slot {
-            Slot::Priority => ("meta", META_PRIORITY, 3),
-            Slot::Mark => ("meta", META_MARK, 3),
-            Slot::ConnectionMark => ("ct", CT_MARK, 4),
-        };
-        self.out.expression(name, |batch| {
-            batch.number(2, key);
-            batch.number(source, FIRST);
-        });
+        self.push(Expression::Store(slot_source(slot)));
     }
 
     /// Compares a field with a value, with a prefix of addresses, or with the ends of another interval.
     fn compare(&mut self, field: Field, relation: Relation, value: &Value) {
         self.require(field);
         if value.is_single() {
-            self.out.load(field, FIRST, ByteOrder::Host);
-            self.out
-                .compare_value(operator(relation), value, Bound::First, ByteOrder::Host);
-            self.note(field, relation, value);
+            self.load(field, FIRST, ByteOrder::Host);
+            let bytes = bytes(value, Bound::First, ByteOrder::Host);
+            if let (Source::Meta(key), Relation::Is, [byte]) = (source(field), relation, bytes.as_slice()) {
+                self.context.note((key, *byte));
+            }
+            self.push(Expression::Compare(operator(relation), bytes));
         } else if let Some(length) = prefix_length(value) {
             self.compare_prefix(field, relation, value, length);
         } else {
-            self.out.load(field, FIRST, ByteOrder::Network);
+            self.load(field, FIRST, ByteOrder::Network);
+            let [first, last] = [Bound::First, Bound::Last].map(|end| bytes(value, end, ByteOrder::Network));
             match relation {
                 Relation::Is => {
-                    self.out
-                        .compare_value(AT_LEAST, value, Bound::First, ByteOrder::Network);
-                    self.out
-                        .compare_value(AT_MOST, value, Bound::Last, ByteOrder::Network);
+                    self.push(Expression::Compare(AT_LEAST, first));
+                    self.push(Expression::Compare(AT_MOST, last));
                 }
-                Relation::IsNot => self.out.expression("range", |batch| {
-                    batch.number(1, FIRST);
-                    batch.number(2, NOT_EQUAL);
-                    for (attribute, bound) in [(3, Bound::First), (4, Bound::Last)] {
-                        batch.nest(attribute, |batch| {
-                            batch.payload(data::VALUE, |bytes| {
-                                write(bytes, value, bound, ByteOrder::Network);
-                            });
-                        });
-                    }
-                }),
+                Relation::IsNot => self.push(Expression::Outside(first, last)),
             }
         }
     }
@@ -282,88 +256,69 @@ impl Writer<'_, '_, '_> {
             width
         };
         if let Source::Payload(header, offset, _) = source(field) {
-            self.out.load_payload(header, offset, whole, FIRST);
+            let length = u32::try_from(whole).unwrap_or(0);
+            self.push(Expression::Load(Source::Payload(header, offset, length), FIRST));
         }
         if whole == width {
             let mut mask = Vec::new();
-            let bits = u128::MAX.checked_shl(length_of_rest(width, length)).unwrap_or(0);
+            let rest = u32::try_from(8 * width - length).unwrap_or(u32::MAX);
+            let bits = u128::MAX.checked_shl(rest).unwrap_or(0);
             write_number(&mut mask, bits, value.datatype(), ByteOrder::Network);
-            self.out.mask(&mask);
+            self.push(Expression::Mask(mask));
         }
-        self.out.compare_bytes(operator(relation), |bytes| {
-            let start = bytes.len();
-            write(bytes, value, Bound::First, ByteOrder::Network);
-            bytes.truncate(start + whole);
-        });
-    }
-
-    /// Remembers what holds in the rest of the rule.
-    fn note(&mut self, field: Field, relation: Relation, value: &Value) {
-        let is = u8::try_from(number(value, Bound::First)).ok();
-        match (field, relation) {
-            (Field::Family, Relation::Is) => self.network = is,
-            (Field::Protocol, Relation::Is) => self.transport = is,
-            _ => {}
-        }
+        let mut bytes = bytes(value, Bound::First, ByteOrder::Network);
+        bytes.truncate(whole);
+        self.push(Expression::Compare(operator(relation), bytes));
     }
 
     /// Makes sure that the packet has a field.
     fn require(&mut self, field: Field) {
-        match field {
-            Field::Ipv4Source | Field::Ipv4Destination => self.require_network(NFPROTO_IPV4),
-            Field::Ipv6Source | Field::Ipv6Destination => self.require_network(NFPROTO_IPV6),
-            Field::DestinationPort(Transport::Tcp) => self.require_transport(Protocol::TCP, None),
-            Field::DestinationPort(Transport::Udp) => self.require_transport(Protocol::UDP, None),
-            Field::DestinationPort(Transport::Sctp) => self.require_transport(Protocol::SCTP, None),
-            Field::IcmpType => self.require_transport(Protocol::ICMP, Some(NFPROTO_IPV4)),
-            Field::Icmpv6Type => self.require_transport(Protocol::ICMPV6, Some(NFPROTO_IPV6)),
-            Field::InputInterface
-            | Field::OutputInterface
-            | Field::Family
-            | Field::Protocol
-            | Field::DestinationPort(Transport::Any)
-            | Field::Priority
-            | Field::Mark
-            | Field::ConnectionMark => {}
+        for (key, byte) in self.context.require(field) {
+            self.push(Expression::Load(Source::Meta(key), FIRST));
+            self.push(Expression::Compare(EQUAL, vec![byte]));
         }
     }
 
-    fn require_network(&mut self, family: u8) {
-        if self.network != Some(family) {
-            self.out.load_meta(META_NFPROTO, FIRST);
-            self.out.compare_bytes(EQUAL, |bytes| bytes.push(family));
-            self.network = Some(family);
+    /// Loads a field; what is compared by size gets its highest byte first.
+    fn load(&mut self, field: Field, register: u32, order: ByteOrder) {
+        self.push(Expression::Load(source(field), register));
+        if order == ByteOrder::Network && is_of_host(field.datatype()) {
+            self.push(Expression::Turn(register));
         }
     }
 
-    fn require_transport(&mut self, protocol: Protocol, family: Option<u8>) {
-        let protocol = protocol.number();
-        if self.transport != Some(protocol) {
-            if let Some(family) = family {
-                self.require_network(family);
-            }
-            self.out.load_meta(META_L4PROTO, FIRST);
-            self.out.compare_bytes(EQUAL, |bytes| bytes.push(protocol));
-            self.transport = Some(protocol);
-        }
-    }
-
-    /// Loads the fields of a key for the set or map `name`.
-    fn load_key<'n>(&mut self, key: &[Field], name: &'n Name) -> Handle<'n> {
+    /// Loads the fields of a key and looks it up in a named set or map.
+    fn look_up(&mut self, key: &[Field], name: &Name, into: Into) {
         for &field in key {
             self.require(field);
         }
-        let known = self.scope.container(name);
-        let order = ByteOrder::of(known.is_some_and(|known| known.shape.interval));
+        let order = ByteOrder::of((self.is_interval)(name));
         let mut at = 0;
         for &field in key {
-            self.out.load(field, register(at), order);
+            self.load(field, register(at), order);
             at += width(field.datatype()).next_multiple_of(4);
         }
-        Handle {
-            name: name.as_str(),
-            id: known.and_then(|known| known.id),
-        }
+        self.push(Expression::LookUp(Reference::Named(name.clone()), into));
+    }
+}
+
+/// Where a slot is written.
+pub(super) fn slot_source(slot: Slot) -> Source {
+    match slot {
+        Slot::Priority => Source::Meta(META_PRIORITY),
+        Slot::Mark => Source::Meta(META_MARK),
+        Slot::ConnectionMark => Source::Connection(CT_MARK),
+    }
+}
+
+/// The bit of a state of connections.
+pub(super) fn state_bit(state: State) -> u32 {
+    match state {
+        State::Invalid => 1,
+        State::Established => 2,
+        State::Related => 4,
+        State::New => 8,
+        State::Untracked => 64,
     }
 }
 
@@ -372,6 +327,12 @@ fn operator(relation: Relation) -> u32 {
         Relation::Is => EQUAL,
         Relation::IsNot => NOT_EQUAL,
     }
+}
+
+fn bytes(value: &Value, bound: Bound, order: ByteOrder) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    write(&mut bytes, value, bound, order);
+    bytes
 }
 
 /// The length of the prefix that an interval of addresses is, if it is one.
@@ -386,9 +347,4 @@ fn prefix_length(value: &Value) -> Option<usize> {
     let is_prefix = different & different.wrapping_add(1) == 0 && first & different == 0;
     let free = usize::try_from(128 - different.leading_zeros()).ok()?;
     is_prefix.then(|| bits - free)
-}
-
-/// The bits behind a prefix.
-fn length_of_rest(width: usize, prefix: usize) -> u32 {
-    u32::try_from(8 * width - prefix).unwrap_or(u32::MAX)
 }

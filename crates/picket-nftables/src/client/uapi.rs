@@ -7,23 +7,34 @@ pub(super) const NFPROTO_IPV6: u8 = 10;
 /// `NFT_MSG_*`.
 pub(super) mod message {
     pub(in super::super) const NEWTABLE: u8 = 0;
+    pub(in super::super) const GETTABLE: u8 = 1;
     pub(in super::super) const DELTABLE: u8 = 2;
     pub(in super::super) const NEWCHAIN: u8 = 3;
+    pub(in super::super) const GETCHAIN: u8 = 4;
     pub(in super::super) const DELCHAIN: u8 = 5;
     pub(in super::super) const NEWRULE: u8 = 6;
+    pub(in super::super) const GETRULE: u8 = 7;
     pub(in super::super) const DELRULE: u8 = 8;
     pub(in super::super) const NEWSET: u8 = 9;
+    pub(in super::super) const GETSET: u8 = 10;
     pub(in super::super) const DELSET: u8 = 11;
     pub(in super::super) const NEWSETELEM: u8 = 12;
+    pub(in super::super) const GETSETELEM: u8 = 13;
     pub(in super::super) const DELSETELEM: u8 = 14;
     pub(in super::super) const NEWOBJ: u8 = 18;
+    pub(in super::super) const GETOBJ: u8 = 19;
     pub(in super::super) const DELOBJ: u8 = 20;
+    pub(in super::super) const NEWFLOWTABLE: u8 = 22;
+    pub(in super::super) const GETFLOWTABLE: u8 = 23;
 }
 
 /// `NFTA_TABLE_*`.
 pub(super) mod table {
     pub(in super::super) const NAME: u16 = 1;
+    pub(in super::super) const FLAGS: u16 = 2;
     pub(in super::super) const USERDATA: u16 = 6;
+    /// What only the kernel says: how many use it, its handle, and padding.
+    pub(in super::super) const ABOUT: [u16; 3] = [3, 4, 5];
 }
 
 /// `NFTA_CHAIN_*`, `NFTA_HOOK_*`.
@@ -35,14 +46,22 @@ pub(super) mod chain {
     pub(in super::super) const HOOK_PRIORITY: u16 = 2;
     pub(in super::super) const POLICY: u16 = 5;
     pub(in super::super) const TYPE: u16 = 7;
+    pub(in super::super) const FLAGS: u16 = 10;
     pub(in super::super) const USERDATA: u16 = 12;
+    /// `NFT_CHAIN_BASE`.
+    pub(in super::super) const BASE: u32 = 1;
+    /// Its handle and how many use it.
+    pub(in super::super) const ABOUT: [u16; 2] = [2, 6];
 }
 
 /// `NFTA_RULE_*`.
 pub(super) mod rule {
     pub(in super::super) const TABLE: u16 = 1;
     pub(in super::super) const CHAIN: u16 = 2;
+    pub(in super::super) const HANDLE: u16 = 3;
     pub(in super::super) const EXPRESSIONS: u16 = 4;
+    /// The rule before it.
+    pub(in super::super) const POSITION: u16 = 6;
     pub(in super::super) const USERDATA: u16 = 7;
 }
 
@@ -58,6 +77,8 @@ pub(super) mod set {
     pub(in super::super) const DESCRIPTION: u16 = 9;
     pub(in super::super) const ID: u16 = 10;
     pub(in super::super) const USERDATA: u16 = 13;
+    /// Its handle, padding, and what later kernels say: its backend and the number of its elements.
+    pub(in super::super) const ABOUT: [u16; 4] = [14, 16, 19, 20];
     pub(in super::super) const SIZE: u16 = 1;
     pub(in super::super) const CONCATENATION: u16 = 2;
     pub(in super::super) const FIELD_LENGTH: u16 = 1;
@@ -88,6 +109,8 @@ pub(super) mod object {
     pub(in super::super) const TYPE: u16 = 3;
     pub(in super::super) const DATA: u16 = 4;
     pub(in super::super) const USERDATA: u16 = 8;
+    /// How many use it, its handle, and padding.
+    pub(in super::super) const ABOUT: [u16; 3] = [5, 6, 7];
     pub(in super::super) const COUNTER: u32 = 1;
     pub(in super::super) const COUNTER_BYTES: u16 = 1;
     pub(in super::super) const COUNTER_PACKETS: u16 = 2;
@@ -108,6 +131,7 @@ pub(super) mod userdata {
     pub(in super::super) const COMMENT: u8 = 0;
     pub(in super::super) const SET_KEY_BYTE_ORDER: u8 = 0;
     pub(in super::super) const SET_DATA_BYTE_ORDER: u8 = 1;
+    /// All before it is for nft, which merges elements and prints types so.
     pub(in super::super) const SET_COMMENT: u8 = 7;
     /// `NFTNL_UDATA_SET_ELEM_FLAGS` with `SET_ELEM_F_INTERVAL_OPEN`.
     pub(in super::super) const ELEMENT_FLAGS: u8 = 1;

@@ -19,7 +19,7 @@ pub enum Hook {
 
 impl Hook {
     /// Every hook that a chain of ours may have.
-    const ALL: [Self; 5] = [
+    pub const ALL: [Self; 5] = [
         Self::Prerouting,
         Self::Input,
         Self::Forward,

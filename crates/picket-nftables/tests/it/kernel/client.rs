@@ -1,6 +1,8 @@
-//! Plans carried out over netlink: the kernel has then what the same plans leave when nft reads them as text.
+//! Plans carried out over netlink: the kernel has then what the same plans leave when nft reads them as text, and that is
+//! what is read back over netlink.
 
 mod contents;
+mod foreign;
 mod forms;
 mod refusal;
 
@@ -10,10 +12,10 @@ use picket_cluster::{Semantics, Snapshot};
 use picket_dataplane::{Objects, Plan};
 use picket_linux::{NetworkNamespace, Nfnetlink};
 use picket_net::Interval;
-use picket_nftables::client::Client;
+use picket_nftables::client::{Client, Observed, canonical};
 use picket_nftables::diff::Operation;
 use picket_nftables::model::*;
-use picket_nftables::print;
+use picket_nftables::{parse, print};
 use picket_testing::cases::committed;
 use picket_testing::generate::{self, Shape, snapshot};
 use proptest::prelude::*;
@@ -58,6 +60,32 @@ impl Pair {
         let table = desired.name().as_str();
         let (found, expected) = (Contents::of(&self.ours, table), Contents::of(&self.theirs, table));
         assert_eq!(found, expected, "\n{commands}");
+        self.read_back(desired);
+    }
+
+    /// Holds what is read over netlink against `table`, whoever wrote it.
+    fn read_back(&mut self, table: &Table) {
+        let expected = Observed::Table(canonical(table));
+        let mut theirs = Client::open(&self.theirs).expect("a client");
+        for client in [&mut self.client, &mut theirs] {
+            let (generation, observed) = client.read(table.name()).expect("a table");
+            assert!(!matches!(observed, Observed::Altered(_)), "{observed:#?}");
+            assert_eq!(observed, expected);
+            assert_eq!(client.generation().expect("a number"), generation);
+        }
+    }
+
+    /// Holds what is read over netlink against what is read of nft's listing.
+    fn read_as_nft_lists(&mut self, table: &Name) {
+        let (_, observed) = self.client.read(table).expect("a table");
+        let arguments = ["-n", "-j", "list", "table", "inet", table.as_str()];
+        let listing = run(&self.ours, "nft", &arguments, "");
+        let listed = parse::table(&listing).expect("one of our tables");
+        let observed = match observed {
+            Observed::Table(read) => Observed::Table(parse::shown(&read)),
+            other => other,
+        };
+        assert_eq!(observed, Observed::Table(canonical(&listed)));
     }
 }
 
@@ -104,9 +132,12 @@ fn runner() -> TestRunner {
 #[test]
 fn every_form_of_the_model_is_written_as_nft_writes_it() {
     let mut pair = Pair::new();
-    for table in [sample::table(), forms::table(), super::documented()] {
+    // In the other, nft lists bytes of ICMP as fields of which it has the names, and cannot read them back.
+    for table in [sample::table(), super::documented()] {
         pair.change(None, &table);
+        pair.read_as_nft_lists(table.name());
     }
+    pair.change(None, &forms::table());
 }
 
 #[test]
@@ -121,6 +152,7 @@ fn random_plans_leave_what_they_leave_as_text() {
         near[90] ^= 3;
         for desired in [arbitrary::table(&bytes), arbitrary::table(&near)] {
             pair.change(observed.as_ref(), &desired);
+            pair.read_as_nft_lists(desired.name());
             observed = Some(desired);
         }
     }
@@ -148,6 +180,7 @@ fn change_to_each(pair: &mut Pair, tables: impl IntoIterator<Item = Table>) -> u
     let mut count = 0;
     for desired in tables {
         pair.change(observed.get(desired.name()), &desired);
+        pair.read_as_nft_lists(desired.name());
         observed.insert(desired.name().clone(), desired);
         count += 1;
     }

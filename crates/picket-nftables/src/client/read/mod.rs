@@ -1,0 +1,315 @@
+//! What the kernel has of a table, as the model says it: the way back from [`super::encode`].
+//!
+//! Nothing is passed over. What the model cannot say is told with its place ([`Foreign`]): somebody else has changed the
+//! table then.
+
+mod container;
+mod foreign;
+mod object;
+mod rule;
+
+use std::collections::BTreeMap;
+
+use picket_linux::{Lister, Nfnetlink, Reply};
+
+use container::{Container, Named};
+pub use foreign::{Foreign, Place};
+
+use super::attributes::{Fields, Oddity};
+use super::expression::Reference;
+use super::rule::{Compiled, OwnSet, compile};
+use super::uapi::{
+    NFPROTO_INET, chain, element, message, object as attribute, rule as rule_attribute, set, table,
+};
+use crate::model::{Draft, Name, Rule, Table};
+
+/// What the kernel has of a table.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Observed {
+    /// Nothing.
+    Absent,
+    /// A table that picket can have written, as [`canonical`] has it.
+    Table(Table),
+    /// A table in which others have put something, and what.
+    Altered(Vec<Foreign>),
+}
+
+/// Lists what the kernel has of a table, and the generation of the ruleset then.
+pub(super) fn list(socket: &mut Nfnetlink, name: &Name) -> picket_linux::Result<(u32, Vec<Reply>)> {
+    let own = format!("{name}\0");
+    let own = own.as_bytes();
+    socket.read("list a table of nf_tables", |lister| {
+        let mut replies = list_all(lister, message::GETTABLE, "list the tables", own, table::NAME)?;
+        if replies.is_empty() {
+            return Ok(replies);
+        }
+        for (kind, action) in [
+            (message::GETCHAIN, "list the chains"),
+            (message::GETOBJ, "list the counters"),
+            (message::GETFLOWTABLE, "list the flowtables"),
+            (message::GETSET, "list the sets"),
+        ] {
+            replies.extend(list_all(lister, kind, action, own, table::NAME)?);
+        }
+        let names: Vec<Vec<u8>> = replies
+            .iter()
+            .filter(|reply| reply.kind == message::NEWSET)
+            .filter_map(|reply| Some(reply.attributes().find(set::NAME)?.to_vec()))
+            .collect();
+        for name in &names {
+            let of_set = [(element::TABLE, own), (element::SET, name.as_slice())];
+            replies.extend(lister.list(message::GETSETELEM, NFPROTO_INET, &of_set, "list the elements")?);
+        }
+        replies.extend(list_all(
+            lister,
+            message::GETRULE,
+            "list the rules",
+            own,
+            table::NAME,
+        )?);
+        Ok(replies)
+    })
+}
+
+/// What the kernel lists of one kind for the table of that name. Of tables and chains it lists those of others too.
+fn list_all(
+    lister: &mut Lister<'_>,
+    kind: u8,
+    action: &str,
+    own: &[u8],
+    attribute: u16,
+) -> picket_linux::Result<Vec<Reply>> {
+    let mut replies = lister.list(kind, NFPROTO_INET, &[(attribute, own)], action)?;
+    replies.retain(|reply| {
+        reply
+            .attributes()
+            .find(attribute)
+            .is_none_or(|table| table == own)
+    });
+    Ok(replies)
+}
+
+/// The table `name` that these objects make, each as the kernel lists it.
+pub fn decode(name: &Name, objects: &[Reply]) -> Observed {
+    let mut decoder = Decoder {
+        draft: Draft::new(name.clone()),
+        is_there: false,
+        containers: BTreeMap::new(),
+        foreign: Vec::new(),
+    };
+    let of_kind = |kind| objects.iter().filter(move |object| object.kind == kind);
+    for object in objects {
+        if !matches!(object.kind, message::NEWSETELEM | message::NEWRULE) {
+            decoder.object(object);
+        }
+    }
+    of_kind(message::NEWSETELEM).for_each(|object| decoder.elements(object));
+    let mut own = decoder.containers();
+    let intervals = decoder.intervals();
+    of_kind(message::NEWRULE).for_each(|object| decoder.rule(object, &mut own, &intervals));
+    let unused = own.into_keys().map(|name| Foreign {
+        place: Place::Container(name),
+        oddity: Oddity::Value("set that no rule has"),
+    });
+    decoder.foreign.extend(unused);
+    decoder.observed()
+}
+
+struct Decoder {
+    draft: Draft,
+    is_there: bool,
+    containers: BTreeMap<String, Container>,
+    foreign: Vec<Foreign>,
+}
+
+impl Decoder {
+    /// Whether something cannot be read; then what belongs to it says nothing more.
+    fn is_foreign(&self, place: &Place) -> bool {
+        self.foreign.iter().any(|foreign| foreign.place == *place)
+    }
+
+    fn note(&mut self, place: Place, oddity: Oddity) {
+        self.foreign.push(Foreign { place, oddity });
+    }
+
+    /// What others refer to.
+    fn object(&mut self, object: &Reply) {
+        let fields = Fields::of(object.attributes().rest());
+        let noted = match object.kind {
+            message::NEWTABLE => {
+                self.is_there = true;
+                let read = object::table(fields).map(|comment| self.draft.comment = comment);
+                read.map_err(|oddity| (Place::Table, oddity))
+            }
+            message::NEWCHAIN => {
+                let read = object::chain(fields).map(|chain| self.draft.chains.push(chain));
+                read.map_err(|oddity| (Place::Chain(text(object, chain::NAME)), oddity))
+            }
+            message::NEWOBJ => {
+                let read = object::counter(fields).map(|counter| self.draft.counters.push(counter));
+                read.map_err(|oddity| (Place::Object(text(object, attribute::NAME)), oddity))
+            }
+            message::NEWSET => self.container(object),
+            message::NEWFLOWTABLE => {
+                let place = Place::Flowtable(text(object, set::NAME));
+                Err((place, Oddity::Kind(object.kind)))
+            }
+            kind => Err((Place::Table, Oddity::Kind(kind))),
+        };
+        if let Err((place, oddity)) = noted {
+            self.note(place, oddity);
+        }
+    }
+
+    fn container(&mut self, object: &Reply) -> Result<(), (Place, Oddity)> {
+        let name = text(object, set::NAME);
+        match Container::read(Fields::of(object.attributes().rest())) {
+            Err(oddity) => Err((Place::Container(name), oddity)),
+            Ok(read) => match self.containers.insert(name.clone(), read) {
+                Some(_) => Err((Place::Container(name), Oddity::Value("set twice"))),
+                None => Ok(()),
+            },
+        }
+    }
+
+    fn elements(&mut self, object: &Reply) {
+        let mut fields = Fields::of(object.attributes().rest());
+        fields.pass(&[element::TABLE, element::SET]);
+        let name = text(object, element::SET);
+        if self.is_foreign(&Place::Container(name.clone())) {
+            return;
+        }
+        let read = match self.containers.get_mut(&name) {
+            None => Err(Oddity::Value("elements of a set")),
+            Some(container) if fields.has(element::ELEMENTS) => fields
+                .bytes(element::ELEMENTS)
+                .and_then(|elements| container.add(elements)),
+            Some(_) => Ok(()),
+        };
+        if let Err(oddity) = read.and_then(|()| fields.end()) {
+            self.note(Place::Container(name), oddity);
+        }
+    }
+
+    /// Takes what is known of sets and maps into the draft, but for those that rules have for themselves.
+    fn containers(&mut self) -> BTreeMap<String, OwnSet> {
+        let mut own = BTreeMap::new();
+        for (name, container) in std::mem::take(&mut self.containers) {
+            let read = if container.is_anonymous {
+                container.own().map(|set| {
+                    own.insert(name.clone(), set);
+                })
+            } else {
+                let named = Name::new(&name).ok_or(Oddity::Value("name"));
+                named
+                    .and_then(|name| container.named(name))
+                    .map(|named| match named {
+                        Named::Set(set) => self.draft.sets.push(set),
+                        Named::Map(map) => self.draft.maps.push(map),
+                    })
+            };
+            if let Err(oddity) = read {
+                self.note(Place::Container(name), oddity);
+            }
+        }
+        own
+    }
+
+    /// Which sets and maps hold intervals.
+    fn intervals(&self) -> BTreeMap<Name, bool> {
+        let sets = self.draft.sets.iter().map(|set| (set.name(), set.interval()));
+        let maps = self.draft.maps.iter().map(|map| (map.name(), map.interval()));
+        sets.chain(maps)
+            .map(|(name, interval)| (name.clone(), interval))
+            .collect()
+    }
+
+    fn rule(&mut self, object: &Reply, own: &mut BTreeMap<String, OwnSet>, intervals: &BTreeMap<Name, bool>) {
+        let chain = text(object, rule_attribute::CHAIN);
+        if self.is_foreign(&Place::Chain(chain.clone())) {
+            return;
+        }
+        let read = read_rule(object, own, intervals).and_then(|rule| {
+            let mut chains = self.draft.chains.iter_mut();
+            let of_rule = chains.find(|one| one.name.as_str() == chain);
+            of_rule
+                .map(|one| one.rules.push(rule))
+                .ok_or(Oddity::Value("rule of a chain"))
+        });
+        if let Err(oddity) = read {
+            let handle = Fields::of(object.attributes().rest()).long(rule_attribute::HANDLE);
+            let handle = handle.unwrap_or_default();
+            self.note(Place::Rule { chain, handle }, oddity);
+        }
+    }
+
+    fn observed(self) -> Observed {
+        if !self.foreign.is_empty() {
+            return Observed::Altered(self.foreign);
+        }
+        if !self.is_there {
+            return Observed::Absent;
+        }
+        match self.draft.check() {
+            Ok(table) => Observed::Table(table),
+            Err(error) => Observed::Altered(vec![Foreign {
+                place: Place::Table,
+                oddity: Oddity::Model(error),
+            }]),
+        }
+    }
+}
+
+/// Reads a rule; the sets that it has for itself are taken from `own`.
+fn read_rule(
+    object: &Reply,
+    own: &mut BTreeMap<String, OwnSet>,
+    intervals: &BTreeMap<Name, bool>,
+) -> Result<Rule, Oddity> {
+    let mut taken = Vec::new();
+    let mut named = |text: &str| {
+        if let Some(set) = own.remove(text) {
+            taken.push(set);
+            return Some(Reference::Own(taken.len() - 1));
+        }
+        Name::new(text)
+            .filter(|name| intervals.contains_key(name))
+            .map(Reference::Named)
+    };
+    let fields = Fields::of(object.attributes().rest());
+    let (expressions, comment) = object::rule(fields, &mut named)?;
+    let compiled = Compiled {
+        expressions,
+        own: taken,
+    };
+    let is_interval = |name: &Name| intervals.get(name).copied().unwrap_or(false);
+    let rule = rule::decompile(&compiled, &is_interval)?;
+    Ok(Rule { comment, ..rule })
+}
+
+/// The name in an attribute, for people.
+fn text(object: &Reply, attribute: u16) -> String {
+    let name = object.attributes().find(attribute).unwrap_or_default();
+    String::from_utf8_lossy(name).trim_end_matches('\0').to_owned()
+}
+
+/// The table in the words in which it is read back: of rules that are the same in the kernel, one.
+///
+/// What picket renders and reads back is equal only so.
+pub fn canonical(table: &Table) -> Table {
+    let sets = table.sets().iter().map(|set| (set.name(), set.interval()));
+    let maps = table.maps().iter().map(|map| (map.name(), map.interval()));
+    let intervals: BTreeMap<&Name, bool> = sets.chain(maps).collect();
+    let is_interval = |name: &Name| intervals.get(name).copied().unwrap_or(false);
+    let mut draft = table.clone().into_draft();
+    for rule in draft.chains.iter_mut().flat_map(|chain| &mut chain.rules) {
+        let read = rule::decompile(&compile(rule, &is_interval), &is_interval);
+        if let Ok(Rule { statements, end, .. }) = read {
+            (rule.statements, rule.end) = (statements, end);
+        }
+    }
+    draft.check().unwrap_or_else(|_| table.clone())
+}
+
+#[cfg(test)]
+mod tests;
