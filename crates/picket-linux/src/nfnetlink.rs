@@ -4,7 +4,9 @@ use std::io::{self, IoSlice};
 use std::os::fd::OwnedFd;
 
 use rustix::io::Errno;
-use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags, netlink, recv, sendmsg, sockopt};
+use rustix::net::{
+    RecvFlags, SendAncillaryBuffer, SendFlags, bind, getsockname, netlink, recv, sendmsg, sockopt,
+};
 
 use crate::batch::{Batch, frame};
 use crate::message::{Acknowledgement, acknowledgement};
@@ -25,11 +27,16 @@ const LARGEST_BUFFER: usize = (i32::MAX / 2) as usize;
 #[derive(Debug)]
 pub struct Nfnetlink {
     pub(crate) socket: OwnedFd,
+    port: Port,
     sequence: u32,
     send_buffer: usize,
     receive_buffer: usize,
     pub(crate) buffer: Vec<u8>,
 }
+
+/// What tells the sockets of one network namespace apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Port(pub u32);
 
 /// Why a transaction changed nothing.
 #[derive(Debug, thiserror::Error)]
@@ -82,13 +89,24 @@ impl Nfnetlink {
     /// # Errors
     /// [`Error::Enter`] or [`Error::Socket`].
     pub fn open(namespace: &NetworkNamespace) -> Result<Self> {
+        let socket = crate::netlink::open(namespace, Some(netlink::NETFILTER))?;
+        let port = bind(&socket, &netlink::SocketAddrNetlink::new(0, 0))
+            .and_then(|()| getsockname(&socket))
+            .and_then(netlink::SocketAddrNetlink::try_from)
+            .map_err(|source| Error::socket("name a netlink socket", source))?;
         Ok(Self {
-            socket: crate::netlink::open(namespace, Some(netlink::NETFILTER))?,
+            socket,
+            port: Port(port.pid()),
             sequence: 0,
             send_buffer: 0,
             receive_buffer: 0,
             buffer: vec![0; 1 << 16],
         })
+    }
+
+    /// By which others can tell its transactions, see [`crate::Monitor`].
+    pub fn port(&self) -> Port {
+        self.port
     }
 
     /// Carries out all of `batch`, or nothing; with a generation only when the ruleset is still of it. An empty batch is

@@ -4,7 +4,9 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use picket_linux::{Attributes, Batch, BatchError, NetworkNamespace, Nfnetlink, Reply};
+use picket_linux::{
+    Attributes, Batch, BatchError, Monitor, NetworkNamespace, Nfnetlink, Notice, Port, Reply,
+};
 
 const NEWTABLE: u8 = 0;
 const GETTABLE: u8 = 1;
@@ -207,4 +209,64 @@ fn a_dump_is_of_one_moment() {
     });
     let undisturbed = reader.dump(GETSETELEM, INET, &[(1, b"t\0"), (2, b"s\0")], "list");
     assert_eq!(count(&undisturbed.unwrap()), 5000);
+}
+
+/// What a monitor has heard, in short.
+fn heard(monitor: &mut Monitor) -> Vec<(u32, Port, Vec<String>)> {
+    let notices = monitor.notices().unwrap().into_iter();
+    let commits = notices.map(|notice| match notice {
+        Notice::Committed(commit) => {
+            assert_ne!((commit.thread, commit.program.as_str()), (0, ""));
+            let tables = commit.tables.into_iter().map(|table| table.name).collect();
+            (commit.generation, commit.port, tables)
+        }
+        Notice::Missed => (0, Port(0), Vec::new()),
+    });
+    commits.collect()
+}
+
+#[test]
+fn each_transaction_is_heard_once_with_its_socket_and_its_tables() {
+    let namespace = NetworkNamespace::create().unwrap();
+    let mut early = Nfnetlink::open(&namespace).unwrap();
+    early.commit(tables(&["before"]), None).unwrap();
+    let mut monitor = Monitor::open(&namespace).unwrap();
+    assert_eq!(heard(&mut monitor), []);
+    let mut late = Nfnetlink::open(&namespace).unwrap();
+    assert_ne!(early.port(), late.port());
+    let before = early.generation().unwrap();
+    early.commit(tables(&["b", "a"]), None).unwrap();
+    late.commit(tables(&["c"]), None).unwrap();
+    // What does not take place is not heard.
+    let mut bad = tables(&["d"]);
+    table(&mut bad, DELTABLE, "missing");
+    late.commit(bad, None).unwrap_err();
+    let expected = [
+        (before + 1, early.port(), vec!["a".to_owned(), "b".to_owned()]),
+        (before + 2, late.port(), vec!["c".to_owned()]),
+    ];
+    assert_eq!(heard(&mut monitor), expected);
+    assert_eq!(heard(&mut monitor), []);
+}
+
+#[test]
+fn what_is_too_much_to_hear_is_told() {
+    let namespace = NetworkNamespace::create().unwrap();
+    let mut netlink = Nfnetlink::open(&namespace).unwrap();
+    let mut monitor = Monitor::open(&namespace).unwrap();
+    let mut batch = Batch::default();
+    set(&mut batch);
+    for thousand in 0..200 {
+        elements(&mut batch, NEWSETELEM, 1000 * thousand..1000 * (thousand + 1));
+    }
+    netlink.commit(batch, None).unwrap();
+    let notices = monitor.notices().unwrap();
+    assert!(notices.contains(&Notice::Missed), "{notices:?}");
+    netlink.commit(tables(&["t2"]), None).unwrap();
+    let notices = monitor.notices().unwrap();
+    let Some(Notice::Committed(last)) = notices.last() else {
+        panic!("{notices:?}");
+    };
+    assert_eq!(last.port, netlink.port());
+    assert!(last.tables.iter().any(|table| table.name == "t2"));
 }

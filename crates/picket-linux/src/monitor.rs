@@ -1,0 +1,144 @@
+//! Who changes the rulesets of a network namespace, told by the kernel at the end of each transaction.
+
+use std::collections::BTreeSet;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use rustix::io::Errno;
+use rustix::net::netlink::{self, SocketAddrNetlink};
+use rustix::net::{RecvFlags, bind, recv, sockopt};
+
+use crate::message::{HEADER, u16_at, u32_at};
+use crate::nfnetlink::Port;
+use crate::reply::{Reply, split_message};
+use crate::{Error, NetworkNamespace, Result};
+
+/// The bit of `NFNLGRP_NFTABLES`, of which the number is 7.
+const GROUPS: u32 = 1 << 6;
+const NFT_MSG_NEWGEN: u8 = 15;
+const NFTA_GEN_ID: u16 = 1;
+const NFTA_GEN_PROC_PID: u16 = 2;
+const NFTA_GEN_PROC_NAME: u16 = 3;
+/// In every object of nf_tables, the name of its table.
+const TABLE: u16 = 1;
+
+/// What may wait to be read. The kernel tells each object of a transaction, and what finds no room is lost.
+const BUFFER_BYTES: usize = 8 << 20;
+
+/// Listens to the transactions of everybody in one network namespace.
+#[derive(Debug)]
+pub struct Monitor {
+    socket: OwnedFd,
+    buffer: Vec<u8>,
+    /// What the transaction that is being told has changed so far.
+    tables: BTreeSet<TableName>,
+}
+
+/// A table by its family (`NFPROTO_*`) and its name.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct TableName {
+    /// Its family.
+    pub family: u8,
+    /// Its name.
+    pub name: String,
+}
+
+/// What was heard.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Notice {
+    /// A transaction took place.
+    Committed(Commit),
+    /// There was too much to tell; only reading the rulesets tells what they are.
+    Missed,
+}
+
+/// A transaction.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Commit {
+    /// The generation that it made.
+    pub generation: u32,
+    /// Whose socket it came by, see [`crate::Nfnetlink::port`].
+    pub port: Port,
+    /// The number of the thread that sent it, in the first namespace of processes. The first thread of a process has the
+    /// number of the process.
+    pub thread: u32,
+    /// The first 15 bytes of the name of that thread, which is that of the program unless it was given one.
+    pub program: String,
+    /// The tables that it changed; after [`Notice::Missed`] perhaps some more, which one before it changed.
+    pub tables: BTreeSet<TableName>,
+}
+
+impl Monitor {
+    /// Listens in `namespace` from now on.
+    ///
+    /// # Errors
+    /// [`Error::Enter`] or [`Error::Socket`].
+    pub fn open(namespace: &NetworkNamespace) -> Result<Self> {
+        let socket = crate::netlink::open(namespace, Some(netlink::NETFILTER))?;
+        // Where it may not have so much, more is lost, and that is noticed.
+        let _ = sockopt::set_socket_recv_buffer_size_force(&socket, BUFFER_BYTES);
+        bind(&socket, &SocketAddrNetlink::new(0, GROUPS))
+            .map_err(|source| Error::socket("listen to changes of rulesets", source))?;
+        Ok(Self {
+            socket,
+            buffer: vec![0; 1 << 16],
+            tables: BTreeSet::new(),
+        })
+    }
+
+    /// What there was since the last time; it does not wait. To wait, ask [`crate::Epoll`] about this.
+    ///
+    /// # Errors
+    /// [`Error::Socket`].
+    pub fn notices(&mut self) -> Result<Vec<Notice>> {
+        let mut notices = Vec::new();
+        loop {
+            let length = match recv(&self.socket, &mut self.buffer, RecvFlags::DONTWAIT) {
+                Ok((length, whole)) if length == whole => length,
+                Ok(_) | Err(Errno::NOBUFS) => {
+                    notices.push(Notice::Missed);
+                    continue;
+                }
+                Err(Errno::INTR) => continue,
+                Err(Errno::AGAIN) => return Ok(notices),
+                Err(source) => return Err(Error::socket("hear of changes of rulesets", source)),
+            };
+            let mut rest = self.buffer.get(..length).unwrap_or_default();
+            while let Some((message, after)) = split_message(rest) {
+                rest = after;
+                notices.extend(heard(&mut self.tables, message));
+            }
+        }
+    }
+}
+
+impl AsFd for Monitor {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}
+
+/// Takes one message: notes the table that it is about, or tells the transaction that it ends.
+fn heard(tables: &mut BTreeSet<TableName>, message: &[u8]) -> Option<Notice> {
+    let reply = Reply::of(message)?;
+    let number = |kind| {
+        let bytes = reply.attributes().find(kind)?.try_into().ok()?;
+        Some(u32::from_be_bytes(bytes))
+    };
+    let text = |kind| {
+        let bytes = reply.attributes().find(kind).unwrap_or_default();
+        String::from_utf8_lossy(bytes).trim_end_matches('\0').to_owned()
+    };
+    if reply.kind != NFT_MSG_NEWGEN {
+        let [family, _version] = u16_at(message, HEADER)?.to_ne_bytes();
+        let name = text(TABLE);
+        tables.insert(TableName { family, name });
+        return None;
+    }
+    Some(Notice::Committed(Commit {
+        generation: number(NFTA_GEN_ID)?,
+        port: Port(u32_at(message, 12)?),
+        thread: number(NFTA_GEN_PROC_PID).unwrap_or_default(),
+        program: text(NFTA_GEN_PROC_NAME),
+        tables: std::mem::take(tables),
+    }))
+}
