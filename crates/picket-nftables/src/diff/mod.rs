@@ -266,6 +266,22 @@ impl<'a> Difference<'a> {
         (flushed, added)
     }
 
+    /// Whether an element of a map leads to a chain that must be made anew.
+    fn leads_to_leaving(&self, map: &Map) -> bool {
+        let mut data = map.elements().values();
+        !self.leaving.chains.is_empty() && data.any(|datum| self.leaving.targeted_by(datum))
+    }
+
+    /// The elements of `map` that `other` has not, or that lead to a chain that must be made anew.
+    fn differing<'m>(&self, map: &'m Map, other: &'m Map) -> impl Iterator<Item = (&'m Key, &'m Datum)> {
+        // Both are sorted: what `other` has is found in passing.
+        let mut others = other.elements().iter().peekable();
+        map.elements().iter().filter(move |&(key, datum)| {
+            while others.next_if(|(other, _)| *other < key).is_some() {}
+            others.peek() != Some(&(key, datum)) || self.leaving.targeted_by(datum)
+        })
+    }
+
     /// The elements to remove from sets and maps that stay, and those to add.
     fn elements(&self) -> (Vec<Operation>, Vec<Operation>) {
         let (mut removed, mut added) = (Vec::new(), Vec::new());
@@ -275,28 +291,22 @@ impl<'a> Difference<'a> {
             .filter(|(name, _)| !self.leaving.containers.contains(*name));
         for (&name, old) in staying {
             match (old, self.new_containers.get(name)) {
+                // Most stay as they are, which comparing tells faster than looking each element up.
+                (Container::Set(old), Some(Container::Set(new))) if old.elements() == new.elements() => {}
                 (Container::Set(old), Some(Container::Set(new))) => {
                     let gone: Vec<Key> = old.elements().difference(new.elements()).cloned().collect();
                     let come: Vec<Key> = new.elements().difference(old.elements()).cloned().collect();
                     removed.extend((!gone.is_empty()).then(|| Operation::DeleteElements(name.clone(), gone)));
                     added.extend((!come.is_empty()).then(|| Operation::AddElements(name.clone(), come)));
                 }
+                (Container::Map(old), Some(Container::Map(new)))
+                    if old.elements() == new.elements() && !self.leads_to_leaving(old) => {}
                 (Container::Map(old), Some(Container::Map(new))) => {
-                    let same = |key: &Key, datum: &Datum, other: &Map| {
-                        other.elements().get(key) == Some(datum) && !self.leaving.targeted_by(datum)
-                    };
-                    let old_elements = old
-                        .elements()
-                        .iter()
-                        .filter(|(key, datum)| !same(key, datum, new));
-                    let new_elements = new
-                        .elements()
-                        .iter()
-                        .filter(|(key, datum)| !same(key, datum, old));
-                    let gone: Vec<Key> = old_elements.map(|(key, _)| key.clone()).collect();
-                    let come: Vec<_> = new_elements
-                        .map(|(key, datum)| (key.clone(), datum.clone()))
-                        .collect();
+                    let gone = self.differing(old, new).map(|(key, _)| key.clone());
+                    let come = self
+                        .differing(new, old)
+                        .map(|(key, datum)| (key.clone(), datum.clone()));
+                    let (gone, come): (Vec<Key>, Vec<_>) = (gone.collect(), come.collect());
                     removed.extend((!gone.is_empty()).then(|| Operation::DeleteElements(name.clone(), gone)));
                     added.extend((!come.is_empty()).then(|| Operation::AddMapElements(name.clone(), come)));
                 }

@@ -43,6 +43,9 @@ impl<'a> References<'a> {
 
     /// Whether `rule` uses any of them.
     pub(super) fn used_by(&self, rule: &Rule) -> bool {
+        if self.chains.is_empty() && self.containers.is_empty() && self.counters.is_empty() {
+            return false;
+        }
         let used = References::of(rule);
         used.chains.iter().any(|name| self.chains.contains(name))
             || used.containers.iter().any(|name| self.containers.contains(name))
