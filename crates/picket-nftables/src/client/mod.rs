@@ -13,7 +13,9 @@ mod expression;
 mod read;
 mod rule;
 mod scope;
+mod sync;
 mod uapi;
+mod watch;
 
 use std::fmt;
 
@@ -24,6 +26,9 @@ pub use attributes::Oddity;
 pub use encode::Object;
 use encode::{Origin, Unknown, encode};
 pub use read::{Foreign, Observed, Place, canonical, decode};
+use sync::Known;
+pub use sync::{Report, SyncError};
+pub use watch::{Change, Watch};
 
 use crate::diff::Operation;
 use crate::model::{Name, Table};
@@ -32,6 +37,8 @@ use crate::model::{Name, Table};
 #[derive(Debug)]
 pub struct Client {
     socket: Nfnetlink,
+    /// What the last [`Client::sync`] left.
+    known: Option<Known>,
 }
 
 /// Why a plan changed nothing.
@@ -104,7 +111,7 @@ impl Client {
     /// # Errors
     /// When the namespace cannot be entered or no socket made.
     pub fn open(namespace: &NetworkNamespace) -> picket_linux::Result<Self> {
-        Nfnetlink::open(namespace).map(|socket| Self { socket })
+        Nfnetlink::open(namespace).map(|socket| Self { socket, known: None })
     }
 
     /// The generation of the rulesets. Every transaction of anybody in the namespace makes the next one.

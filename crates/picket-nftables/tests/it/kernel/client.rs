@@ -5,6 +5,8 @@ mod contents;
 mod foreign;
 mod forms;
 mod refusal;
+mod sync;
+mod watch;
 
 use std::collections::BTreeMap;
 

@@ -1,0 +1,69 @@
+//! When others change a table.
+
+use picket_linux::{Monitor, NetworkNamespace, Notice, TableName};
+
+use super::Client;
+use super::uapi::NFPROTO_INET;
+use crate::model::Name;
+
+/// Listens for changes of one table in one network namespace.
+#[derive(Debug)]
+pub struct Watch {
+    monitor: Monitor,
+    table: TableName,
+}
+
+/// A change of the table that did not come from the client which keeps it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// Somebody changed it.
+    By {
+        /// The number of the thread that did; the first thread of a process has the number of the process.
+        thread: u32,
+        /// The first 15 bytes of its name, which is that of the program unless it was given one.
+        program: String,
+    },
+    /// There was too much to hear, so that the table may have been changed.
+    Perhaps,
+}
+
+impl Watch {
+    /// Listens from now on.
+    ///
+    /// # Errors
+    /// When the namespace cannot be entered or no socket made.
+    pub fn open(namespace: &NetworkNamespace, table: &Name) -> picket_linux::Result<Self> {
+        Ok(Self {
+            monitor: Monitor::open(namespace)?,
+            table: TableName {
+                family: NFPROTO_INET,
+                name: table.to_string(),
+            },
+        })
+    }
+
+    /// What to wait for, with [`picket_linux::Epoll`].
+    pub fn monitor(&self) -> &Monitor {
+        &self.monitor
+    }
+
+    /// What others than `keeper` have done to the table since the last time. It does not wait.
+    ///
+    /// # Errors
+    /// When the kernel refuses.
+    pub fn changes(&mut self, keeper: &Client) -> picket_linux::Result<Vec<Change>> {
+        let notices = self.monitor.notices()?.into_iter();
+        let table = &self.table;
+        let changes = notices.filter_map(|notice| match notice {
+            Notice::Committed(commit) => {
+                let by_other = commit.port != keeper.socket.port() && commit.tables.contains(table);
+                by_other.then_some(Change::By {
+                    thread: commit.thread,
+                    program: commit.program,
+                })
+            }
+            Notice::Missed => Some(Change::Perhaps),
+        });
+        Ok(changes.collect())
+    }
+}

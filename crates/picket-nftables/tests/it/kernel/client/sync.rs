@@ -1,0 +1,161 @@
+//! A table is made as it should be, whatever is there, and nothing is done where it is so already.
+
+use std::io::Write;
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use picket_linux::NetworkNamespace;
+use picket_nftables::client::{ApplyError, Client, Object, Observed, Place, Report, SyncError, canonical};
+use picket_nftables::model::*;
+use proptest::prelude::*;
+use proptest::strategy::ValueTree;
+
+use super::runner;
+use crate::arbitrary;
+use crate::indexed::kernel::hosts::run;
+use crate::sample::{self, name};
+
+fn open() -> (NetworkNamespace, Client) {
+    let namespace = NetworkNamespace::create().expect("a namespace");
+    let client = Client::open(&namespace).expect("a client");
+    (namespace, client)
+}
+
+/// Asserts that the kernel has this table.
+fn assert_there(namespace: &NetworkNamespace, table: &Table) {
+    let mut other = Client::open(namespace).expect("a client");
+    let (_, observed) = other.read(table.name()).expect("a list");
+    assert_eq!(observed, Observed::Table(canonical(table)));
+}
+
+#[test]
+fn nothing_is_done_where_nothing_differs() {
+    let (namespace, mut client) = open();
+    let table = Arc::new(sample::table());
+    let first = client.sync(&table).expect("it is made");
+    assert_eq!((first.operations, first.readings), (1, 1));
+    let generation = client.generation().expect("a number");
+    assert_eq!(client.sync(&table).expect("it is there"), Report::default());
+    // Another client knows nothing and must look.
+    let mut other = Client::open(&namespace).expect("a client");
+    let read = other.sync(&table).expect("it is there");
+    assert_eq!((read.operations, read.readings), (0, 1));
+    assert_eq!(client.generation().expect("a number"), generation);
+    // What others do elsewhere is no difference, but it takes a look to know.
+    run(&namespace, "nft", &["add", "table", "inet", "foreign"], "");
+    let read = client.sync(&table).expect("it is there");
+    assert_eq!((read.operations, read.readings), (0, 1));
+    assert_eq!(client.sync(&table).expect("it is there"), Report::default());
+}
+
+#[test]
+fn what_others_do_to_the_table_is_undone() {
+    let (namespace, mut client) = open();
+    let table = Arc::new(sample::table());
+    client.sync(&table).expect("it is made");
+    let of_table = |command: &str| command.replace("TABLE", &format!("inet {}", table.name()));
+    for (command, foreign) in [
+        ("flush ruleset", vec![]),
+        ("delete table TABLE", vec![]),
+        ("delete element TABLE hosts4 { 10.0.0.1 }", vec![]),
+        ("flush chain TABLE pod-b", vec![]),
+        ("insert rule TABLE pod-b accept", vec![]),
+        (
+            "add chain TABLE more { type filter hook input priority 0; policy drop; }",
+            vec![],
+        ),
+        ("add table TABLE { flags dormant; }", vec![Place::Table]),
+        (
+            "add quota TABLE q { over 1 mbytes }",
+            vec![Place::Object("q".into())],
+        ),
+    ] {
+        run(&namespace, "nft", &["-f", "-"], &of_table(command));
+        let report = client.sync(&table).expect("it is repaired");
+        let places: Vec<Place> = report.foreign.into_iter().map(|one| one.place).collect();
+        assert_eq!(places, foreign, "{command}");
+        assert!(report.operations > 0, "{command}");
+        assert_there(&namespace, &table);
+    }
+}
+
+#[test]
+fn any_table_becomes_any_other() {
+    let ((namespace, mut client), mut runner) = (open(), runner());
+    let bytes = prop::collection::vec(any::<u8>(), 160);
+    let mut readings = 0;
+    for step in 0..60 {
+        let bytes = bytes.new_tree(&mut runner).expect("bytes").current();
+        let desired = Arc::new(arbitrary::table(&bytes));
+        readings += client.sync(&desired).expect("it is made").readings;
+        assert_there(&namespace, &desired);
+        if step % 10 == 9 {
+            run(&namespace, "nft", &["flush", "ruleset"], "");
+        }
+    }
+    assert_eq!(readings, 6, "only what others have changed is read");
+}
+
+#[test]
+fn others_who_change_rulesets_all_the_time_are_waited_for_or_told() {
+    let (namespace, mut client) = open();
+    let [first, second] = [1, 77].map(|byte| Arc::new(arbitrary::table(&[byte; 160])));
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut other = Client::open(&namespace).expect("a client");
+            let named = |text: &str| {
+                let mut draft = Draft::new(name("foreign"));
+                draft.chains = vec![Chain::regular(name(text))];
+                Arc::new(draft.check().expect("a table"))
+            };
+            while !done.load(Ordering::Relaxed) {
+                for table in [named("a"), named("b")] {
+                    other.sync(&table).expect("it is made");
+                    std::thread::yield_now();
+                }
+            }
+        });
+        let outcomes: Vec<_> = [&first, &second]
+            .into_iter()
+            .cycle()
+            .take(50)
+            .map(|desired| client.sync(desired))
+            .collect();
+        done.store(true, Ordering::Relaxed);
+        let told = |outcome: &_| matches!(outcome, Ok(_) | Err(SyncError::Unsettled | SyncError::Read(_)));
+        assert!(outcomes.iter().all(told), "{outcomes:?}");
+    });
+    client.sync(&first).expect("nobody changes anything now");
+    assert_there(&namespace, &first);
+}
+
+#[test]
+fn a_table_that_belongs_to_somebody_else_stays_and_is_named() {
+    let (namespace, mut client) = open();
+    let table = Arc::new(sample::table());
+    let mut shell = Command::new("nft");
+    shell.arg("-i").stdin(Stdio::piped()).stdout(Stdio::null());
+    let mut owner = namespace.spawn(&mut shell).expect("nft");
+    let mut commands = owner.stdin.take().expect("a pipe");
+    let owned = format!("add table inet {} {{ flags owner; }}\n", table.name());
+    commands.write_all(owned.as_bytes()).expect("nft reads");
+    while client.read(table.name()).expect("a list").1 == Observed::Absent {
+        std::thread::yield_now();
+    }
+    let refused = client.sync(&table);
+    drop(commands);
+    owner.wait().expect("nft ends");
+    const EPERM: i32 = 1;
+    let expected = Object::Table(table.name().clone());
+    match refused {
+        Err(SyncError::Apply(ApplyError::Refused(refusals))) => {
+            assert_eq!((&refusals[0].object, refusals[0].code), (&expected, EPERM));
+        }
+        other => panic!("{other:?}"),
+    }
+    // With its owner the table goes.
+    client.sync(&table).expect("it is made");
+    assert_there(&namespace, &table);
+}
