@@ -8,7 +8,6 @@
     reason = "a benchmark prints, and fails at once"
 )]
 
-use std::sync::Arc;
 use std::time::Instant;
 
 use picket_cluster::Semantics;
@@ -20,35 +19,17 @@ use picket_testing::synthetic::{self, Size};
 
 const RUNS: usize = 10;
 
-/// How many pods a node has, by the default of the kubelet.
-const PODS: usize = 110;
-
 const NODE: &str = "node-0";
 
 fn main() {
-    let small = |pods, namespaces, policies| Size {
-        pods,
-        namespaces,
-        policies,
-        seed: 1,
-    };
-    for size in [small(110, 12, 250), small(1000, 110, 2500), Size::REAL] {
+    for size in [Size::of(110, 12, 250), Size::of(1000, 110, 2500), Size::REAL] {
         measure(size);
     }
 }
 
 fn measure(size: Size) {
     let mut snapshot = synthetic::cluster(size);
-    let step = snapshot.pods.len() / PODS;
-    for (at, pod) in snapshot.pods.values_mut().enumerate() {
-        let here = at % step == 0 && at / step < PODS;
-        let pod = Arc::make_mut(pod);
-        if here {
-            pod.node = Some(NODE.into());
-        } else if pod.node.as_deref() == Some(NODE) {
-            pod.node = Some("node-1".into());
-        }
-    }
+    synthetic::crowd(&mut snapshot, NODE);
     let engine = Engine::compile(&snapshot, Semantics::default());
     let program = engine.program();
     program.expand();

@@ -5,6 +5,7 @@
 //! blocks with exceptions, named ports and port ranges.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::sync::Arc;
 
 use picket_cluster::{Namespace, Node, Object, Pod, Snapshot};
 use picket_net::Protocol;
@@ -26,6 +27,16 @@ pub struct Size {
 }
 
 impl Size {
+    /// A cluster of these numbers.
+    pub fn of(pods: usize, namespaces: usize, policies: usize) -> Self {
+        Self {
+            pods,
+            namespaces,
+            policies,
+            seed: 1,
+        }
+    }
+
     /// The shape of a real cluster: 5,413 pods, 604 namespaces and 13,678 policies.
     pub const REAL: Self = Self {
         pods: 5_413,
@@ -52,6 +63,20 @@ const PODS_PER_NODE: usize = 110;
 /// The cluster as a snapshot.
 pub fn cluster(size: Size) -> Snapshot {
     objects(size).collect()
+}
+
+/// Puts as many pods as a node takes by default onto `node`, from all over the cluster, and the others of it elsewhere.
+pub fn crowd(snapshot: &mut Snapshot, node: &str) {
+    let step = (snapshot.pods.len() / PODS_PER_NODE).max(1);
+    for (at, pod) in snapshot.pods.values_mut().enumerate() {
+        let here = at % step == 0 && at / step < PODS_PER_NODE;
+        let pod = Arc::make_mut(pod);
+        if here {
+            pod.node = Some(node.into());
+        } else if pod.node.as_deref() == Some(node) {
+            pod.node = Some(format!("{node}-elsewhere").into());
+        }
+    }
 }
 
 /// The cluster's objects: namespaces, nodes, pods, policies.

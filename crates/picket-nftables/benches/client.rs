@@ -1,0 +1,170 @@
+//! How long one node's ruleset takes into the kernel, back, and from one state to the next:
+//! `cargo bench -p picket-nftables --bench client`.
+//!
+//! Clusters of three sizes, and in each a node with 110 pods from all over it, as in `verify`. Network namespaces of its own, and
+//! netlink alone; what is rendered is not timed. Each line is the best, the median and the worst of several runs.
+#![expect(
+    clippy::print_stdout,
+    clippy::expect_used,
+    reason = "a benchmark prints, and fails at once"
+)]
+
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use picket_cluster::{Event, Object, Pod, Semantics, Snapshot};
+use picket_dataplane::Plan;
+use picket_engine::Engine;
+use picket_linux::NetworkNamespace;
+use picket_net::Interval;
+use picket_nftables::client::{Client, Observed, Watch, canonical};
+use picket_nftables::diff::Operation;
+use picket_nftables::model::{Datatype, Draft, Name, Set, Table, Value};
+use picket_nftables::render::indexed;
+use picket_testing::synthetic::{self, Size};
+
+const RUNS: usize = 20;
+
+const NODE: &str = "node-0";
+
+fn main() {
+    for size in [Size::of(110, 12, 250), Size::of(1000, 110, 2500), Size::REAL] {
+        let mut snapshot = synthetic::cluster(size);
+        synthetic::crowd(&mut snapshot, NODE);
+        let mut engine = Engine::compile(&snapshot, Semantics::default());
+        let table = rendered(&engine);
+        engine.apply(Event::Apply(Object::Pod(twin(&snapshot))));
+        let grown = rendered(&engine);
+        println!(
+            "{} pods, {} policies; {} elements, {} rules",
+            size.pods,
+            size.policies,
+            elements(&table),
+            table
+                .chains()
+                .iter()
+                .map(|chain| chain.rules.len())
+                .sum::<usize>()
+        );
+        measure(&table, &grown);
+    }
+    for count in [100_000, 1_000_000] {
+        at_once(count);
+    }
+}
+
+/// One transaction with a set of `count` addresses.
+fn at_once(count: u32) {
+    let addresses = (0..count).map(|index| Value::Ipv4(Interval::single(2 * index)).into());
+    let name = |text| Name::new(text).expect("a name");
+    let set = Set::new(name("addresses"), vec![Datatype::Ipv4Address], false, addresses);
+    let mut draft = Draft::new(name("large"));
+    draft.sets = vec![set.expect("a set")];
+    let table = Arc::new(draft.check().expect("a table"));
+    let namespace = NetworkNamespace::create().expect("a namespace");
+    let mut client = Client::open(&namespace).expect("a client");
+    let delete = Plan::from_iter([Operation::Delete(table.name().clone())]);
+    println!("one transaction of {count} addresses");
+    repeat(3, "make", || {
+        let start = Instant::now();
+        client.sync(&table).expect("it is made");
+        let took = start.elapsed();
+        client.apply(Some(&table), &delete, None).expect("it is deleted");
+        took
+    });
+}
+
+fn rendered(engine: &Engine) -> Arc<Table> {
+    Arc::new(indexed::render(engine.program(), Some(NODE)).expect("a table"))
+}
+
+/// A new pod with the labels of another, elsewhere where there is another node.
+fn twin(snapshot: &Snapshot) -> Pod {
+    let is_elsewhere = |pod: &Arc<Pod>| pod.node.as_deref() != Some(NODE);
+    let at = snapshot.pods.values().position(is_elsewhere).unwrap_or_default();
+    let pod = snapshot.pods.values().nth(at).expect("a pod");
+    let mut twin = Pod::clone(pod);
+    twin.object.name = format!("{}-new", twin.object.name).into();
+    twin.node = Some("elsewhere".into());
+    twin.addresses = [IpAddr::from([11, 0, 0, 1])].into_iter().collect();
+    twin
+}
+
+fn elements(table: &Table) -> usize {
+    let sets = table.sets().iter().map(|set| set.elements().len());
+    let maps = table.maps().iter().map(|map| map.elements().len());
+    sets.chain(maps).sum()
+}
+
+fn measure(table: &Arc<Table>, grown: &Arc<Table>) {
+    let namespace = NetworkNamespace::create().expect("a namespace");
+    let mut client = Client::open(&namespace).expect("a client");
+    let mut other = Client::open(&namespace).expect("a client");
+    let delete = Plan::from_iter([Operation::Delete(table.name().clone())]);
+    let sync = |client: &mut Client, table: &Arc<Table>, changes: bool| {
+        let start = Instant::now();
+        let report = client.sync(table).expect("it is made");
+        let took = start.elapsed();
+        assert_eq!(report.operations > 0, changes);
+        took
+    };
+    sync(&mut client, table, true);
+    repeat(RUNS, "first sync", || {
+        other.apply(Some(table), &delete, None).expect("it is deleted");
+        let mut new = Client::open(&namespace).expect("a client");
+        sync(&mut new, table, true)
+    });
+    repeat(RUNS, "read back", || {
+        let start = Instant::now();
+        let (_, observed) = client.read(table.name()).expect("a list");
+        let took = start.elapsed();
+        assert_eq!(observed, Observed::Table(canonical(table)));
+        took
+    });
+    sync(&mut client, table, false);
+    repeat(RUNS, "nothing to do", || sync(&mut client, table, false));
+    repeat(RUNS, "nothing to do, others busy", || {
+        elsewhere(&mut other);
+        sync(&mut client, table, false)
+    });
+    for watched in [false, true] {
+        let _watch = watched.then(|| Watch::open(&namespace, table.name()).expect("a watch"));
+        let mut states = [grown, table].into_iter().cycle();
+        let name = if watched {
+            "one pod elsewhere, watched"
+        } else {
+            "one pod elsewhere"
+        };
+        repeat(RUNS, name, || {
+            let next = states.next().expect("there is always a next");
+            sync(&mut client, next, true)
+        });
+    }
+    repeat(RUNS, "repair of a flush", || {
+        other.apply(Some(table), &delete, None).expect("it is deleted");
+        sync(&mut client, table, true)
+    });
+}
+
+/// A transaction about another table.
+fn elsewhere(client: &mut Client) {
+    let foreign = Draft::new(Name::new("foreign").expect("a name"))
+        .check()
+        .expect("a table");
+    let plan = Plan::from_iter([Operation::Replace(Box::new(foreign))]);
+    client.apply(None, &plan, None).expect("it is made");
+}
+
+/// Prints the times of several runs.
+fn repeat(runs: usize, name: &str, mut work: impl FnMut() -> Duration) {
+    let mut times: Vec<Duration> = (0..runs).map(|_| work()).collect();
+    times.sort();
+    let at = |index: usize| times.get(index).copied().unwrap_or_default();
+    println!(
+        "  {name:<27} {:>9.1?} {:>9.1?} {:>9.1?}",
+        at(0),
+        at(runs / 2),
+        at(runs - 1)
+    );
+}
