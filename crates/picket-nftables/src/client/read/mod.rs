@@ -94,6 +94,7 @@ pub fn decode(name: &Name, objects: &[Reply]) -> Observed {
     let mut decoder = Decoder {
         draft: Draft::new(name.clone()),
         is_there: false,
+        chains: BTreeMap::new(),
         containers: BTreeMap::new(),
         foreign: Vec::new(),
     };
@@ -109,7 +110,7 @@ pub fn decode(name: &Name, objects: &[Reply]) -> Observed {
     of_kind(message::NEWRULE).for_each(|object| decoder.rule(object, &mut own, &intervals));
     let unused = own.into_keys().map(|name| Foreign {
         place: Place::Container(name),
-        oddity: Oddity::Value("set that no rule has"),
+        oddity: Oddity::Value("set without a name"),
     });
     decoder.foreign.extend(unused);
     decoder.observed()
@@ -118,6 +119,8 @@ pub fn decode(name: &Name, objects: &[Reply]) -> Observed {
 struct Decoder {
     draft: Draft,
     is_there: bool,
+    /// Where in the draft each chain is.
+    chains: BTreeMap<String, usize>,
     containers: BTreeMap<String, Container>,
     foreign: Vec<Foreign>,
 }
@@ -142,7 +145,11 @@ impl Decoder {
                 read.map_err(|oddity| (Place::Table, oddity))
             }
             message::NEWCHAIN => {
-                let read = object::chain(fields).map(|chain| self.draft.chains.push(chain));
+                let read = object::chain(fields).map(|chain| {
+                    self.chains
+                        .insert(chain.name.to_string(), self.draft.chains.len());
+                    self.draft.chains.push(chain);
+                });
                 read.map_err(|oddity| (Place::Chain(text(object, chain::NAME)), oddity))
             }
             message::NEWOBJ => {
@@ -230,8 +237,8 @@ impl Decoder {
             return;
         }
         let read = read_rule(object, own, intervals).and_then(|rule| {
-            let mut chains = self.draft.chains.iter_mut();
-            let of_rule = chains.find(|one| one.name.as_str() == chain);
+            let place = self.chains.get(&chain).copied();
+            let of_rule = place.and_then(|place| self.draft.chains.get_mut(place));
             of_rule
                 .map(|one| one.rules.push(rule))
                 .ok_or(Oddity::Value("rule of a chain"))
