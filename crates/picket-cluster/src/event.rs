@@ -1,5 +1,7 @@
 //! Changes to what exists.
 
+use std::sync::Arc;
+
 use picket_policy::{NetworkName, ObjectRef, Policy};
 
 use crate::network::NETWORK_KIND;
@@ -25,14 +27,20 @@ pub enum Object {
     Namespace(Namespace),
     /// A node.
     Node(Node),
-    /// A pod, or a workload that stands for its pods.
-    Pod(Pod),
+    /// A pod, or a workload that stands for its pods. Whoever emits it and all who keep it may share it.
+    Pod(Arc<Pod>),
     /// A service.
     Service(Service),
     /// A secondary network.
     Network(NetworkName),
     /// A policy of any dialect, lowered.
     Policy(Policy),
+}
+
+impl From<Pod> for Object {
+    fn from(pod: Pod) -> Self {
+        Self::Pod(Arc::new(pod))
+    }
 }
 
 impl Object {

@@ -127,7 +127,7 @@ fn insert(snapshot: &mut Snapshot, object: Object) {
             snapshot.nodes.insert(node.name.clone(), node);
         }
         Object::Pod(pod) => {
-            snapshot.pods.insert(pod.object.clone(), Arc::new(pod));
+            snapshot.pods.insert(pod.object.clone(), pod);
         }
         Object::Service(service) => {
             snapshot.services.insert(service.object.clone(), service);

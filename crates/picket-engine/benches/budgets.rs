@@ -114,7 +114,7 @@ fn pod_events(engine: &mut Engine, snapshot: &Snapshot) {
     let new: Vec<_> = new.collect();
     let (mut added, mut removed) = (Vec::new(), Vec::new());
     for pod in &new {
-        let event = Event::Apply(Object::Pod(pod.clone()));
+        let event = Event::Apply(Object::from(pod.clone()));
         added.push(timed(|| black_box(engine.apply(event))).1);
     }
     for pod in &new {

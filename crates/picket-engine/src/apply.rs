@@ -109,7 +109,7 @@ impl Program {
                 }
             }
             Object::Node(node) => self.apply_node(node),
-            Object::Pod(pod) => self.apply_pod(Arc::new(pod)),
+            Object::Pod(pod) => self.apply_pod(pod),
             Object::Service(service) => drop(self.services.insert(service.object.clone(), service)),
             // An engine looks at one network; that others exist says nothing about it.
             Object::Network(_) => {}

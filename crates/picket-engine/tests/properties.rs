@@ -58,7 +58,7 @@ fn identity(program: &Program, endpoint: &Endpoint, family: Family) -> Option<Id
 fn crowd(event: Event) -> Event {
     match event {
         Event::Apply(Object::Pod(mut pod)) if !pod.host_network => {
-            if let Some(address) = &mut pod.addresses.v4 {
+            if let Some(address) = &mut Arc::make_mut(&mut pod).addresses.v4 {
                 let [.., last] = address.octets();
                 *address = [10, 0, 0, last % 3].into();
             }

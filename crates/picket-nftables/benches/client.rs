@@ -34,7 +34,7 @@ fn main() {
         synthetic::crowd(&mut snapshot, NODE);
         let mut engine = Engine::compile(&snapshot, Semantics::default());
         let table = rendered(&engine);
-        engine.apply(Event::Apply(Object::Pod(twin(&snapshot))));
+        engine.apply(Event::Apply(Object::from(twin(&snapshot))));
         let grown = rendered(&engine);
         println!(
             "{} pods, {} policies; {} elements, {} rules",

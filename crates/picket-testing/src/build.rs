@@ -261,7 +261,7 @@ impl PodBuilder {
 
 impl From<PodBuilder> for Object {
     fn from(builder: PodBuilder) -> Self {
-        Self::Pod(builder.0)
+        Self::from(builder.0)
     }
 }
 

@@ -84,7 +84,7 @@ pub fn objects(size: Size) -> impl Iterator<Item = Object> {
     let nodes = size.pods.div_ceil(PODS_PER_NODE);
     let namespaces = (0..size.namespaces).map(move |at| Object::Namespace(namespace(size, at)));
     let nodes = (0..nodes).map(|at| Object::Node(node(at)));
-    let pods = (0..size.pods).map(move |at| Object::Pod(pod(size, at)));
+    let pods = (0..size.pods).map(move |at| Object::from(pod(size, at)));
     let policies = (0..size.policies).map(move |at| Object::Policy(policy(size, at)));
     namespaces.chain(nodes).chain(pods).chain(policies)
 }

@@ -46,7 +46,7 @@ pub fn cluster() -> impl Strategy<Value = Vec<Object>> {
             let nodes = nodes.into_iter().map(Object::Node);
             namespaces
                 .chain(nodes)
-                .chain(pods.into_iter().map(Object::Pod))
+                .chain(pods.into_iter().map(Object::from))
                 .chain(networks.into_iter().map(attachment::network).map(Object::Network))
                 .collect()
         },

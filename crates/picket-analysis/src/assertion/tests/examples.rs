@@ -154,7 +154,7 @@ fn only_the_first_failures_are_shown_and_all_are_counted() {
             .ip(&format!("10.0.0.{number}"))
             .build()
     });
-    let cluster: Snapshot = pods.map(picket_cluster::Object::Pod).collect();
+    let cluster: Snapshot = pods.map(picket_cluster::Object::from).collect();
     let shown = shown(
         &cluster,
         "tests:\n- {name: closed, deny: every, from: x/*, to: x/*}",
