@@ -2,20 +2,39 @@
 //!
 //! Objects are listed as JSON and handed to the reader of files, one text for each: what picket says about an object does
 //! not depend on where it came from, and no field is lost on the way because some type does not know it.
+//!
+//! [`Kube`] lists what is there, for the command line. [`Kube::follow`] knows what is there from then on, for the agent that
+//! runs on each node, which is to come: nothing but tests and a benchmark uses it yet. A [`watch`] of each kind says what
+//! becomes known, [`follow`] sees to it that there is one for every kind that the cluster serves, and
+//! [`live`](crate::live) makes events of it. Whoever follows may `list` and `watch` namespaces, nodes, pods,
+//! networkpolicies and, in the groups `k8s.cni.cncf.io` and `policy.networking.k8s.io`, the kinds of [`kind::CUSTOM`].
+//!
+//! The watches are our own and not those of kube-runtime, whose streaming lists may be older than what is known, which
+//! never falls back to pages, and which goes on after a line that it cannot read as if nothing had been lost.
 
+mod backoff;
 mod config;
+mod connect;
 mod error;
+mod follow;
+mod health;
+mod item;
 mod kind;
 mod list;
 mod overlay;
+mod shape;
+mod watch;
 
+use std::path::PathBuf;
 use std::time::Duration;
 
-use ::kube::Client;
 use tokio::runtime::Builder;
 
 pub use error::KubeError;
+pub use follow::{Change, Interest};
+pub use health::{Health, KindHealth};
 pub use overlay::overlay;
+pub(crate) use overlay::text_name;
 
 use crate::files::Text;
 use crate::origin::{Missing, Origin};
@@ -25,6 +44,8 @@ use crate::origin::{Missing, Origin};
 /// Each kind is listed by itself, so that an object that changes meanwhile may be seen before and another after.
 #[derive(Clone, Debug)]
 pub struct Kube {
+    /// The kubeconfig, where it is another than that of KUBECONFIG or the home directory.
+    pub kubeconfig: Option<PathBuf>,
     /// The context of the kubeconfig, its current one unless given.
     pub context: Option<String>,
     /// How long the API server may take for one answer.
@@ -37,6 +58,7 @@ impl Kube {
     #[must_use]
     pub fn new(context: Option<String>, timeout: Duration) -> Self {
         Self {
+            kubeconfig: None,
             context,
             timeout,
             missing: Vec::new(),
@@ -44,16 +66,7 @@ impl Kube {
     }
 
     async fn read(&mut self) -> Result<Vec<Text>, KubeError> {
-        let mut config = config::load(self.context.as_deref()).await?;
-        // The whole answer has a bound.
-        config.connect_timeout = None;
-        let server = config.cluster_url.to_string();
-        let client = Client::try_from(config).map_err(|error| KubeError::unusable(&server, &error))?;
-        let session = list::Session {
-            client,
-            server,
-            timeout: self.timeout,
-        };
+        let session = connect::connect(self, true).await?;
         let mut texts = Vec::new();
         let (resources, missing) = kind::served(&session).await?;
         self.missing = missing;

@@ -4,6 +4,8 @@ mod dns;
 mod files;
 #[cfg(feature = "kube")]
 mod kube;
+#[cfg(feature = "kube")]
+mod live;
 mod load;
 mod origin;
 mod parallel;
@@ -11,7 +13,7 @@ mod parallel;
 pub use dns::read_hosts;
 pub use files::{EXTENSIONS, SourceError, Text, read};
 #[cfg(feature = "kube")]
-pub use kube::{Kube, KubeError, overlay};
+pub use kube::{Change, Health, Interest, KindHealth, Kube, KubeError, overlay};
 pub use load::{Loaded, load, load_texts};
 pub use origin::{Files, Missing, Origin};
 pub use picket_policy::Options;

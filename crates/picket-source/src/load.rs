@@ -195,6 +195,23 @@ fn dialect_taken(place: Span, v1beta1: V1beta1) -> Diagnostic {
         .note(why)
 }
 
+/// What one text says, without regard to any other.
+#[cfg(feature = "kube")]
+pub(crate) fn read_text(text: &Text, options: Options) -> (Vec<Written>, Vec<Diagnostic>) {
+    match Source::decode(&text.name, &text.bytes) {
+        Ok(source) => {
+            let parts = Batch::of(&source).into_iter();
+            let parts = parts.map(|batch| Part::read(&batch, options));
+            parts.fold((Vec::new(), Vec::new()), |(mut written, mut found), part| {
+                written.extend(part.written);
+                found.extend(part.diagnostics);
+                (written, found)
+            })
+        }
+        Err(diagnostic) => (Vec::new(), vec![*diagnostic]),
+    }
+}
+
 /// What some documents say.
 #[derive(Default)]
 struct Part {

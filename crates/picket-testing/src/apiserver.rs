@@ -49,37 +49,61 @@ fn state() -> String {
 pub struct Server {
     child: Child,
     folder: TempDir,
+    arguments: Vec<String>,
 }
 
 impl Server {
     /// Starts one and waits until it is ready. `tokens` are pairs of a token and the user who has it.
     #[must_use]
     pub fn start(tokens: &[(&str, &str)]) -> Self {
-        let program = env::var_os(PROGRAM).map_or_else(cached_program, PathBuf::from);
-        assert!(
-            program.is_file(),
-            "no API server at {}: run `cargo xtask apiserver` first",
-            program.display()
-        );
+        Self::start_with(tokens, &[])
+    }
+
+    /// The same with flags of kube-apiserver.
+    #[must_use]
+    pub fn start_with(tokens: &[(&str, &str)], flags: &[&str]) -> Self {
+        let flags = flags.iter().map(|flag| (*flag).to_owned());
+        let arguments: Vec<_> = token_arguments(tokens)
+            .chain(["--".to_owned()])
+            .chain(flags)
+            .collect();
         let folder = tempfile::tempdir().unwrap();
-        let log = fs::File::create(folder.path().join("log")).unwrap();
-        let mut command = Command::new(program);
-        command.arg("-exit-on-stdin-close").arg("-dir").arg(folder.path());
-        for (token, user) in tokens {
-            command.arg("-token").arg(format!("{token}={user}"));
-        }
-        let child = command
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(log)
-            .spawn()
-            .unwrap();
-        let mut server = Self { child, folder };
-        let mut line = String::new();
-        let stdout = server.child.stdout.take().unwrap();
-        BufReader::new(stdout).read_line(&mut line).unwrap();
-        assert!(line.starts_with("READY "), "{line}{}", server.log());
+        let mut server = Self {
+            child: spawn(folder.path(), &[], &arguments),
+            folder,
+            arguments,
+        };
+        server.await_ready();
         server
+    }
+
+    /// Ends it without order. It can be started again.
+    pub fn kill(&mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+
+    /// Starts it again with the objects that it had, at the same address. `tokens` are those that count from now on.
+    pub fn restart(&mut self, tokens: &[(&str, &str)]) {
+        let kubeconfig = fs::read_to_string(self.kubeconfig()).unwrap();
+        let (_, address) = kubeconfig.split_once("https://127.0.0.1:").unwrap();
+        let port: String = address.chars().take_while(char::is_ascii_digit).collect();
+        let flags = self
+            .arguments
+            .iter()
+            .position(|argument| argument == "--")
+            .unwrap();
+        let flags = self.arguments.split_off(flags);
+        self.arguments = token_arguments(tokens).chain(flags).collect();
+        self.child = spawn(self.folder.path(), &["-port", &port], &self.arguments);
+        self.await_ready();
+    }
+
+    fn await_ready(&mut self) {
+        let mut line = String::new();
+        let stdout = self.child.stdout.take().unwrap();
+        BufReader::new(stdout).read_line(&mut line).unwrap();
+        assert!(line.starts_with("READY "), "{line}{}", self.log());
     }
 
     /// A kubeconfig of an administrator.
@@ -115,6 +139,32 @@ impl Server {
     pub fn log(&self) -> String {
         fs::read_to_string(self.folder.path().join("log")).unwrap()
     }
+}
+
+fn token_arguments(tokens: &[(&str, &str)]) -> impl Iterator<Item = String> {
+    tokens
+        .iter()
+        .flat_map(|(token, user)| ["-token".to_owned(), format!("{token}={user}")])
+}
+
+fn spawn(folder: &Path, more: &[&str], arguments: &[String]) -> Child {
+    let program = env::var_os(PROGRAM).map_or_else(cached_program, PathBuf::from);
+    assert!(
+        program.is_file(),
+        "no API server at {}: run `cargo xtask apiserver` first",
+        program.display()
+    );
+    let log = fs::File::create(folder.join("log")).unwrap();
+    let mut command = Command::new(program);
+    command.arg("-exit-on-stdin-close").arg("-dir").arg(folder);
+    command
+        .args(more)
+        .args(arguments)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(log)
+        .spawn()
+        .unwrap()
 }
 
 impl Drop for Server {

@@ -1,18 +1,18 @@
 //! Where the cluster is and who asks: a kubeconfig, or the service account of a pod.
 
 use std::env;
-use std::path::PathBuf;
+use std::path::Path;
 
 use ::kube::Config;
 use ::kube::config::{KubeConfigOptions, Kubeconfig};
 
 use super::error::KubeError;
 
-/// How to reach the cluster of a context: as KUBECONFIG says, else `~/.kube/config`, else, without a context, as pods of a
+/// How to reach the cluster of a context: as `file` says, else as KUBECONFIG says, else `~/.kube/config`, else, without a context, as pods of a
 /// cluster reach it.
-pub(super) async fn load(context: Option<&str>) -> Result<Config, KubeError> {
+pub(super) async fn load(file: Option<&Path>, context: Option<&str>) -> Result<Config, KubeError> {
     let home = env::home_dir().unwrap_or_default().join(".kube").join("config");
-    let Some(kubeconfig) = kubeconfig(&home)? else {
+    let Some(kubeconfig) = kubeconfig(file, &home)? else {
         if context.is_none() && env::var_os("KUBERNETES_SERVICE_HOST").is_some() {
             return Config::incluster().map_err(|error| KubeError::Kubeconfig(error.to_string()));
         }
@@ -26,7 +26,10 @@ pub(super) async fn load(context: Option<&str>) -> Result<Config, KubeError> {
     Ok(Config::from_custom_kubeconfig(kubeconfig, &options).await?)
 }
 
-fn kubeconfig(home: &PathBuf) -> Result<Option<Kubeconfig>, KubeError> {
+fn kubeconfig(file: Option<&Path>, home: &Path) -> Result<Option<Kubeconfig>, KubeError> {
+    if let Some(file) = file {
+        return Ok(Some(Kubeconfig::read_from(file)?));
+    }
     if let Some(kubeconfig) = Kubeconfig::from_env()? {
         return Ok(Some(kubeconfig));
     }

@@ -78,6 +78,7 @@ const fn kind(
 }
 
 /// Objects to list: a kind in a version that is served.
+#[derive(Clone, Copy)]
 pub(super) struct Resource {
     pub(super) kind: &'static Kind,
     pub(super) version: &'static str,

@@ -5,10 +5,15 @@ use std::time::Duration;
 use ::kube::Client;
 use ::kube::api::ListParams;
 use ::kube::core::Request;
-use serde_json::{Map, Value};
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+use serde_json::value::RawValue;
 
 use super::error::KubeError;
+use super::item::Item;
 use super::kind::Resource;
+use super::shape::OBJECT;
 use crate::files::Text;
 use crate::origin::Missing;
 
@@ -16,6 +21,7 @@ use crate::origin::Missing;
 const PAGE: u32 = 500;
 
 /// An API server that answers.
+#[derive(Clone)]
 pub(super) struct Session {
     pub(super) client: Client,
     /// Its address, for people.
@@ -25,51 +31,114 @@ pub(super) struct Session {
 }
 
 /// What it answers when it refuses.
-struct Refusal {
-    code: u16,
-    message: String,
+pub(super) struct Refusal {
+    pub(super) code: u16,
+    pub(super) message: String,
 }
 
 /// An answer, or why there is none although the API server does its work.
-type Answer<T> = Result<Result<T, Refusal>, KubeError>;
+pub(super) type Answer<T> = Result<Result<T, Refusal>, KubeError>;
+
+/// A list that is asked for page by page.
+pub(super) struct Pages {
+    resource: Resource,
+    limit: Option<u32>,
+    at: Place,
+}
+
+enum Place {
+    Start,
+    After(String),
+    End,
+}
+
+/// Some objects of a list.
+pub(super) struct Page {
+    /// Whether the list begins with it. It does so again when the server has forgotten what the list was.
+    pub(super) is_first: bool,
+    /// The objects.
+    pub(super) items: Vec<Box<RawValue>>,
+    /// The `resourceVersion` at which the list is right.
+    pub(super) version: String,
+}
+
+/// A page as the server writes it.
+#[derive(Deserialize)]
+struct ListPage {
+    #[serde(default)]
+    metadata: ListMetadata,
+    items: Vec<Box<RawValue>>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct ListMetadata {
+    #[serde(rename = "resourceVersion")]
+    version: Option<String>,
+    #[serde(rename = "continue")]
+    rest: Option<String>,
+}
+
+impl Pages {
+    /// The objects of `resource` in all namespaces.
+    pub(super) fn of(resource: Resource) -> Self {
+        Self {
+            resource,
+            limit: Some(PAGE),
+            at: Place::Start,
+        }
+    }
+
+    /// The next page; `None` after the last.
+    pub(super) async fn next(&mut self, session: &Session) -> Answer<Option<Page>> {
+        let what = format!("list {}", self.resource.kind.full_name());
+        loop {
+            let after = match &self.at {
+                Place::Start => None,
+                Place::After(token) => Some(token.clone()),
+                Place::End => return Ok(Ok(None)),
+            };
+            let params = ListParams {
+                limit: self.limit,
+                continue_token: after.clone(),
+                ..ListParams::default()
+            };
+            let page: ListPage = match session.get(&self.resource.path(), &params, &what).await? {
+                Ok(page) => page,
+                // The objects changed so long ago since the last page that the server forgot what they were.
+                Err(refusal) if refusal.code == 410 && self.limit.is_some() => {
+                    (self.limit, self.at) = (None, Place::Start);
+                    continue;
+                }
+                Err(refusal) => return Ok(Err(refusal)),
+            };
+            let rest = page.metadata.rest.filter(|token| !token.is_empty());
+            self.at = rest.map_or(Place::End, Place::After);
+            return Ok(Ok(Some(Page {
+                is_first: after.is_none(),
+                items: page.items,
+                version: page.metadata.version.unwrap_or_default(),
+            })));
+        }
+    }
+}
 
 impl Session {
     /// Every object of a kind in all namespaces, each as a text.
     pub(super) async fn list(&self, resource: &Resource) -> Result<Result<Vec<Text>, Missing>, KubeError> {
-        let what = format!("list {}", resource.kind.full_name());
-        let mut limit = Some(PAGE);
-        'list: loop {
-            let mut texts = Vec::new();
-            let mut at = None;
-            loop {
-                let params = ListParams {
-                    limit,
-                    continue_token: at,
-                    ..ListParams::default()
-                };
-                let mut page = match self.get(&resource.path(), &params, &what).await? {
-                    Ok(page) => page,
-                    // The objects changed so long ago since the last page that the server forgot what they were.
-                    Err(refusal) if refusal.code == 410 && limit.is_some() => {
-                        limit = None;
-                        continue 'list;
-                    }
-                    Err(refusal) => return Ok(Err(refusal.of(resource.kind.full_name()))),
-                };
-                let Some(Value::Array(items)) = page.get_mut("items").map(Value::take) else {
-                    return Err(self.garbage(&what, "a list without `items`"));
-                };
-                for item in items {
-                    texts.push(text(resource, item, texts.len()));
-                }
-                at = page
-                    .pointer("/metadata/continue")
-                    .and_then(Value::as_str)
-                    .filter(|token| !token.is_empty())
-                    .map(str::to_owned);
-                if at.is_none() {
-                    return Ok(Ok(texts));
-                }
+        let mut texts = Vec::new();
+        let mut pages = Pages::of(*resource);
+        loop {
+            let page = match pages.next(self).await? {
+                Ok(Some(page)) => page,
+                Ok(None) => return Ok(Ok(texts)),
+                Err(refusal) => return Ok(Err(refusal.of(resource.kind.full_name()))),
+            };
+            if page.is_first {
+                texts.clear();
+            }
+            for item in &page.items {
+                texts.push(text(resource, item, texts.len()));
             }
         }
     }
@@ -77,7 +146,7 @@ impl Session {
     /// The groups of the API with each of their versions.
     pub(super) async fn groups(&self) -> Result<Result<Vec<(String, String)>, Missing>, KubeError> {
         let what = "get /apis";
-        let page = match self.get("/apis", &ListParams::default(), what).await? {
+        let page: Value = match self.get("/apis", &ListParams::default(), what).await? {
             Ok(page) => page,
             Err(refusal) => return Ok(Err(refusal.of("custom resources".to_owned()))),
         };
@@ -102,7 +171,7 @@ impl Session {
     ) -> Result<Result<Vec<String>, Missing>, KubeError> {
         let path = format!("/apis/{group}/{version}");
         let what = format!("get {path}");
-        let page = match self.get(&path, &ListParams::default(), &what).await? {
+        let page: Value = match self.get(&path, &ListParams::default(), &what).await? {
             Ok(page) => page,
             // It went between the two questions.
             Err(refusal) if refusal.code == 404 => return Ok(Ok(Vec::new())),
@@ -125,7 +194,7 @@ impl Session {
         found.ok_or_else(|| self.garbage(what, &format!("no text `{field}`")))
     }
 
-    fn garbage(&self, what: &str, why: &str) -> KubeError {
+    pub(super) fn garbage(&self, what: &str, why: &str) -> KubeError {
         KubeError::Garbage {
             server: self.server.clone(),
             what: what.to_owned(),
@@ -133,27 +202,37 @@ impl Session {
         }
     }
 
+    pub(super) fn timed_out(&self, what: &str, timeout: Duration) -> KubeError {
+        KubeError::Timeout {
+            server: self.server.clone(),
+            what: what.to_owned(),
+            timeout,
+        }
+    }
+
+    pub(super) fn unauthorized(&self, what: &str, why: String) -> KubeError {
+        KubeError::Unauthorized {
+            server: self.server.clone(),
+            what: what.to_owned(),
+            why,
+        }
+    }
+
     /// What the server answers, as JSON.
-    async fn get(&self, path: &str, params: &ListParams, what: &str) -> Answer<Value> {
+    async fn get<T: DeserializeOwned>(&self, path: &str, params: &ListParams, what: &str) -> Answer<T> {
         let request = Request::new(path).list(params);
         let request = request.map_err(|error| self.garbage(what, &error.to_string()))?;
         let answer = tokio::time::timeout(self.timeout, self.client.request_text(request));
         let Ok(answer) = answer.await else {
-            return Err(KubeError::Timeout {
-                server: self.server.clone(),
-                what: what.to_owned(),
-                timeout: self.timeout,
-            });
+            return Err(self.timed_out(what, self.timeout));
         };
         match answer {
             Ok(text) => serde_json::from_str(&text)
                 .map(Ok)
                 .map_err(|error| self.garbage(what, &error.to_string())),
-            Err(::kube::Error::Api(status)) if status.code == 401 => Err(KubeError::Unauthorized {
-                server: self.server.clone(),
-                what: what.to_owned(),
-                why: status.message,
-            }),
+            Err(::kube::Error::Api(status)) if status.code == 401 => {
+                Err(self.unauthorized(what, status.message))
+            }
             Err(::kube::Error::Api(status)) => Ok(Err(Refusal {
                 code: status.code,
                 message: status.message,
@@ -164,7 +243,7 @@ impl Session {
 }
 
 impl Refusal {
-    fn of(self, what: String) -> Missing {
+    pub(super) fn of(self, what: String) -> Missing {
         let Self { code, message } = self;
         Missing {
             what,
@@ -173,32 +252,15 @@ impl Refusal {
     }
 }
 
-/// An object as a manifest. Lists leave out what all their items share.
-fn text(resource: &Resource, item: Value, index: usize) -> Text {
-    let part = |path| item.pointer(path).and_then(Value::as_str);
-    let name = match (part("/metadata/namespace"), part("/metadata/name")) {
-        (Some(namespace), Some(name)) => resource.kind.text_name(Some(namespace), name),
-        (None, Some(name)) => resource.kind.text_name(None, name),
+/// An object as a manifest.
+fn text(resource: &Resource, raw: &RawValue, index: usize) -> Text {
+    let item = Item::read(resource, raw, OBJECT);
+    let name = match (&item.namespace, &item.name) {
+        (namespace, Some(name)) => resource.kind.text_name(namespace.as_deref(), name),
         (_, None) => resource.kind.text_name(None, &format!("#{index}")),
-    };
-    let item = match item {
-        Value::Object(fields) => Value::Object(complete(resource, fields)),
-        other => other,
     };
     Text {
         name: name.into(),
-        bytes: format!("{item:#}\n").into_bytes(),
+        bytes: item.pretty(),
     }
-}
-
-fn complete(resource: &Resource, fields: Map<String, Value>) -> Map<String, Value> {
-    let mut all = Map::new();
-    all.insert("apiVersion".to_owned(), resource.api_version().into());
-    all.insert("kind".to_owned(), resource.kind.name.into());
-    all.extend(fields);
-    // Who wrote which field last: as long as the object, and nothing about connectivity.
-    if let Some(Value::Object(metadata)) = all.get_mut("metadata") {
-        metadata.shift_remove("managedFields");
-    }
-    all
 }

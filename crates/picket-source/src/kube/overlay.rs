@@ -10,10 +10,15 @@ use crate::files::Text;
 impl Kind {
     /// What the text of an object is called.
     pub(super) fn text_name(&self, namespace: Option<&str>, name: &str) -> String {
-        match namespace {
-            Some(namespace) => format!("kube:{}/{namespace}/{name}", self.plural),
-            None => format!("kube:{}/{name}", self.plural),
-        }
+        text_name(self.plural, namespace, name)
+    }
+}
+
+/// What the text of an object is called whose kind addresses of the API name so.
+pub(crate) fn text_name(plural: &str, namespace: Option<&str>, name: &str) -> String {
+    match namespace {
+        Some(namespace) => format!("kube:{plural}/{namespace}/{name}"),
+        None => format!("kube:{plural}/{name}"),
     }
 }
 

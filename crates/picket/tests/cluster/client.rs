@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use kube::api::{ListParams, Patch, PatchParams, PostParams};
+use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams, WatchParams};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::core::{Request, Status};
 use kube::{Client, Config};
@@ -48,6 +48,14 @@ impl Api {
             .unwrap_or_else(|status| panic!("{path}: {}\n{object}", status.message));
     }
 
+    /// Creates an object that may be too deep to be read here.
+    pub(crate) fn create_unread(&self, path: &str, object: &str) {
+        let request = Request::new(path)
+            .create(&PostParams::default(), object.into())
+            .unwrap();
+        self.runtime.block_on(self.client.request_text(request)).unwrap();
+    }
+
     /// Creates an object that is written in YAML.
     pub(crate) fn create_yaml(&self, path: &str, object: &str) {
         let mut request = Request::new(path)
@@ -69,6 +77,39 @@ impl Api {
         self.runtime
             .block_on(self.client.request::<Value>(request))
             .unwrap();
+    }
+
+    /// Replaces some fields of an object.
+    pub(crate) fn patch(&self, path: &str, name: &str, fields: &Value) {
+        let request = Request::new(path)
+            .patch(name, &PatchParams::default(), &Patch::Merge(fields))
+            .unwrap();
+        self.runtime
+            .block_on(self.client.request::<Value>(request))
+            .unwrap();
+    }
+
+    /// Deletes an object at once.
+    pub(crate) fn delete(&self, path: &str, name: &str) {
+        let request = Request::new(path)
+            .delete(name, &DeleteParams::default().grace_period(0))
+            .unwrap();
+        self.runtime.block_on(self.client.request_text(request)).unwrap();
+    }
+
+    /// Waits until the server no longer knows what changed since `version`.
+    pub(crate) fn await_forgotten(&self, path: &str, version: &str) {
+        let watch = WatchParams::default().timeout(1);
+        loop {
+            let request = Request::new(path).watch(&watch, version).unwrap();
+            let answer = self.runtime.block_on(self.client.request_text(request));
+            match answer {
+                Ok(events) if events.contains("\"code\":410") => return,
+                Err(kube::Error::Api(status)) if status.code == 410 => return,
+                Ok(_) => {}
+                Err(error) => panic!("{path}: {error}"),
+            }
+        }
     }
 
     /// The objects of the list at `path`, in any order.

@@ -9,7 +9,9 @@
 
 mod apiserver;
 mod client;
+mod following;
 mod objects;
+mod proxy;
 
 use std::path::Path;
 use std::process::{Command, Stdio};

@@ -11,7 +11,7 @@ use crate::objects::{KINDS, define_all, dump, namespace, pod, policy};
 use crate::picket;
 
 /// A cluster with an object of every kind that says something.
-fn fill(api: &Api) {
+pub(crate) fn fill(api: &Api) {
     for name in ["shop", "bank"] {
         namespace(api, name);
     }

@@ -10,6 +10,9 @@ use crate::client::Api;
 use crate::objects::{define, namespace, pod, policy};
 use crate::picket;
 
+/// The role that the project offers.
+const READER: &str = include_str!("../../../../../examples/cluster-reader.yaml");
+
 const EVAL: [&str; 8] = [
     "eval", "--kube", "--from", "shop/web", "--to", "shop/api", "--port", "8080",
 ];
@@ -25,15 +28,9 @@ fn server() -> (Server, Api) {
     (server, api)
 }
 
-/// The role that the project offers, as the only rights of a user; without a resource if one is named.
-fn grant(api: &Api, user: &str, without: Option<&str>) {
-    let text = fs::read_to_string(concat!(
-        env!("CARGO_MANIFEST_DIR"),
-        "/../../examples/cluster-reader.yaml"
-    ));
-    let text = text
-        .unwrap()
-        .replace("name: picket-reader", &format!("name: {user}"));
+/// A role, `picket-reader` in the text, as the only rights of a user; without a resource if one is named.
+pub(crate) fn grant(api: &Api, role: &str, user: &str, without: Option<&str>) {
+    let text = role.replace("name: picket-reader", &format!("name: {user}"));
     // One that picket does not ask for, since a rule without a resource is refused.
     let role = match without {
         Some(resource) => text.replace(&format!("- {resource}\n"), "- ingresses\n"),
@@ -53,8 +50,8 @@ fn grant(api: &Api, user: &str, without: Option<&str>) {
 #[test]
 fn the_role_of_the_project_is_enough_and_one_without_a_resource_is_told() {
     let (server, api) = server();
-    grant(&api, "reader", None);
-    grant(&api, "partial", Some("networkpolicies"));
+    grant(&api, READER, "reader", None);
+    grant(&api, READER, "partial", Some("networkpolicies"));
     let reader = server.kubeconfig_of("reader-token");
     let ran = picket(&reader, &EVAL);
     assert_eq!((ran.status, ran.stderr.as_str()), (1, ""), "{}", ran.stdout);

@@ -1,0 +1,318 @@
+//! Following a cluster: a watch for each kind that it serves, and the kinds that come and go.
+
+use std::collections::BTreeMap;
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::Duration;
+
+use picket_cluster::Event;
+use picket_policy::{Diagnostic, ObjectRef};
+use smol_str::SmolStr;
+use tokio::sync::mpsc::{Receiver, Sender, channel};
+use tokio::task::{AbortHandle, JoinSet};
+use tokio::time::sleep;
+
+use super::Kube;
+use super::backoff::Backoff;
+use super::connect::{Connection, Numbered};
+use super::error::KubeError;
+use super::health::Health;
+use super::kind::{self, Kind, Resource};
+use super::watch::{News, Watch};
+use crate::live::{Changes, Live, Step};
+use crate::origin::Missing;
+
+/// The kinds that every cluster has and that decide what policies do. Workloads and services explain it only.
+const FOLLOWED: [&str; 4] = ["Namespace", "Node", "Pod", "NetworkPolicy"];
+
+/// What asking for the kinds is called in [`Health::kinds`].
+const KINDS: &str = "/apis";
+
+/// How many objects may wait until others have been taken in.
+const WAITING: usize = 64;
+
+/// What is to be known of a cluster.
+#[derive(Clone, Debug)]
+pub struct Interest {
+    /// The node whose pods are kept whole, and of whose pods policies are read. Of the pods of other nodes only what
+    /// policies see of peers is kept. Without one, every pod is kept whole and every policy read.
+    pub node: Option<SmolStr>,
+    /// How often to ask whether kinds came or went.
+    pub discovery: Duration,
+}
+
+impl Default for Interest {
+    fn default() -> Self {
+        Self {
+            node: None,
+            discovery: Duration::from_secs(60),
+        }
+    }
+}
+
+/// What changed in a cluster.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Change {
+    /// Events that lead from one state to the next and are to be taken as a whole: between two of them there may be what
+    /// never was.
+    Events(Vec<Event>),
+    /// What is wrong with an object now, which is nothing when there are no diagnostics. Only what is said about other
+    /// objects holds on.
+    Diagnosis(ObjectRef, Vec<Diagnostic>),
+}
+
+/// What the parts of following have to say to the one that knows the objects.
+pub(super) enum Message {
+    /// What the watch of this number has to say.
+    Watched(u64, News),
+    /// Which kinds the cluster serves, and which of them cannot be read.
+    Served(Vec<Resource>, Vec<Missing>),
+    /// Which it serves is not known.
+    Unknown(String),
+}
+
+impl Kube {
+    /// Follows the cluster from now on: `sink` gets every change, and `health` shows how it goes.
+    ///
+    /// The first change is [`Event::Init`]. When every kind that the cluster serves has been listed, [`Event::InitDone`]
+    /// follows, and never again: from then on there are only objects that change or go. As long as one kind cannot be
+    /// listed, whatever the reason, it does not come; `health` says why. Later a server that is away, refuses, or answers
+    /// garbage changes nothing: what was known holds. A kind is only taken to be gone, with all its objects, when the
+    /// server says so of its list and names it no more among its kinds.
+    ///
+    /// What an object says is what the reader of files makes of it ([`load_texts`](crate::load_texts)), but for what
+    /// [`Interest`] leaves out: pods that have finished or are in the host's network, who owns pods, and their nameless
+    /// ports are not there, and pods without an address have none made up. Of a policy of which nobody can tell what it
+    /// selects, what it was before holds on.
+    ///
+    /// While `sink` takes in a change, the server waits with the next. It runs until it is dropped, in a runtime of tokio with time and I/O.
+    ///
+    /// # Errors
+    /// When nothing says where the cluster is. That it cannot be reached is none.
+    pub async fn follow(
+        &self,
+        interest: Interest,
+        health: Health,
+        sink: impl FnMut(Change),
+    ) -> Result<Infallible, KubeError> {
+        let connection = Connection::open(self).await?;
+        let connection = Arc::new(connection);
+        let (sender, receiver) = channel(WAITING);
+        let mut tasks = JoinSet::new();
+        tasks.spawn(discover(
+            Arc::clone(&connection),
+            interest.discovery,
+            sender.clone(),
+        ));
+        let following = Following {
+            connection,
+            health,
+            sink,
+            live: Live::new(interest.node),
+            sender,
+            tasks,
+            watched: BTreeMap::new(),
+            last: 0,
+            is_complete: false,
+            kinds: Kinds::Unknown,
+        };
+        Ok(following.run(receiver).await)
+    }
+}
+
+/// Asks again and again which kinds there are.
+async fn discover(connection: Arc<Connection>, interval: Duration, news: Sender<Message>) {
+    let mut backoff = Backoff::default();
+    loop {
+        let Numbered { number, session } = connection.session().await;
+        let served = kind::served(&session).await;
+        let is_whole = matches!(&served, Ok((_, missing)) if missing.is_empty());
+        let renewed = match is_whole {
+            true => Ok(()),
+            false => connection.renew(number).await,
+        };
+        let (message, wait) = match served {
+            Ok((resources, missing)) => {
+                backoff.reset();
+                (Message::Served(resources, missing), interval)
+            }
+            Err(error) => {
+                let why = renewed.err().unwrap_or(error).to_string();
+                (Message::Unknown(why), backoff.next())
+            }
+        };
+        if news.send(message).await.is_err() {
+            return;
+        }
+        sleep(wait).await;
+    }
+}
+
+struct Following<S> {
+    connection: Arc<Connection>,
+    health: Health,
+    sink: S,
+    live: Live,
+    sender: Sender<Message>,
+    tasks: JoinSet<()>,
+    watched: BTreeMap<&'static str, Watched>,
+    /// The number of the last watch that began.
+    last: u64,
+    /// Whether everything was known once.
+    is_complete: bool,
+    kinds: Kinds,
+}
+
+/// What is known of the kinds that the cluster serves.
+#[derive(PartialEq, Eq)]
+enum Kinds {
+    Unknown,
+    /// Some are there and cannot be read.
+    Lacking,
+    Known,
+}
+
+/// A kind that is watched.
+struct Watched {
+    kind: &'static Kind,
+    version: &'static str,
+    number: u64,
+    task: AbortHandle,
+    /// Whether there has been a complete list.
+    is_listed: bool,
+    /// Whether the server said, the last time that it was asked, that there is no such list.
+    is_absent: bool,
+}
+
+impl<S: FnMut(Change)> Following<S> {
+    async fn run(mut self, mut news: Receiver<Message>) -> Infallible {
+        (self.sink)(Change::Events(vec![Event::Init]));
+        loop {
+            // INVARIANT: this holds a sender, so that there is always one.
+            let Some(message) = news.recv().await else {
+                continue;
+            };
+            match message {
+                Message::Watched(number, news) => self.hear(number, news),
+                Message::Served(resources, missing) => self.serve(resources, missing),
+                Message::Unknown(why) => self.health.note(KINDS, |health| health.failed(why)),
+            }
+            self.complete();
+        }
+    }
+
+    /// Says once that everything is known.
+    fn complete(&mut self) {
+        let all = self.kinds == Kinds::Known && self.watched.values().all(|watched| watched.is_listed);
+        if all && !self.is_complete {
+            self.is_complete = true;
+            (self.sink)(Change::Events(vec![Event::InitDone]));
+        }
+    }
+
+    /// Takes in what a watch says.
+    fn hear(&mut self, number: u64, news: News) {
+        // One that was ended may have said something before.
+        let Some(watched) = self.watched.values_mut().find(|watched| watched.number == number) else {
+            return;
+        };
+        let kind = watched.kind;
+        let step = match news {
+            News::Answered => {
+                watched.is_absent = false;
+                self.health.note(&kind.full_name(), |health| health.answered());
+                return;
+            }
+            News::Failed { why, is_absent } => {
+                watched.is_absent = is_absent;
+                self.health.note(&kind.full_name(), |health| health.failed(why));
+                return;
+            }
+            News::Step(step) => step,
+        };
+        let is_end = matches!(step, Step::End);
+        watched.is_listed |= is_end;
+        let changes = self.live.step(kind.name, step);
+        self.health.note(&kind.full_name(), |health| {
+            health.answered();
+            health.complete |= is_end;
+            health.lists += u64::from(is_end);
+            health.objects += u64::from(!is_end);
+        });
+        self.emit(changes);
+    }
+
+    fn emit(&mut self, changes: Changes) {
+        if !changes.events.is_empty() {
+            (self.sink)(Change::Events(changes.events));
+        }
+        for (object, diagnostics) in changes.diagnoses {
+            (self.sink)(Change::Diagnosis(object, diagnostics));
+        }
+    }
+
+    /// Watches what the cluster serves, and no longer what is gone.
+    fn serve(&mut self, resources: Vec<Resource>, missing: Vec<Missing>) {
+        let gone: Vec<_> = self
+            .watched
+            .values()
+            .filter(|watched| watched.is_absent && missing.is_empty())
+            .map(|watched| watched.kind)
+            .filter(|kind| !resources.iter().any(|resource| resource.kind.name == kind.name))
+            .collect();
+        for kind in gone {
+            if let Some(watched) = self.watched.remove(kind.name) {
+                watched.task.abort();
+            }
+            self.health.forget(&kind.full_name());
+            let changes = self.live.step(kind.name, Step::Gone);
+            self.emit(changes);
+        }
+        for resource in resources {
+            let name = resource.kind.name;
+            let is_custom = kind::CUSTOM.iter().any(|kind| kind.name == name);
+            let watched = self.watched.get(name).map(|watched| watched.version);
+            if (is_custom || FOLLOWED.contains(&name)) && watched != Some(resource.version) {
+                self.watch(resource);
+            }
+        }
+        self.kinds = if missing.is_empty() {
+            Kinds::Known
+        } else {
+            Kinds::Lacking
+        };
+        self.health.note(KINDS, |health| match missing.first() {
+            Some(Missing { what, why }) => health.failed(format!("`{what}` cannot be read: {why}")),
+            None => {
+                health.answered();
+                health.complete = true;
+            }
+        });
+    }
+
+    /// Watches a kind, instead of another version of it if there was one.
+    fn watch(&mut self, resource: Resource) {
+        while self.tasks.try_join_next().is_some() {}
+        self.last += 1;
+        let (number, sender) = (self.last, self.sender.clone());
+        let watch = Watch {
+            resource,
+            number,
+            connection: Arc::clone(&self.connection),
+            news: sender,
+        };
+        let task = self.tasks.spawn(watch.run());
+        let watched = Watched {
+            kind: resource.kind,
+            version: resource.version,
+            number,
+            task,
+            is_listed: false,
+            is_absent: false,
+        };
+        self.health.note(&resource.kind.full_name(), |_| {});
+        if let Some(other) = self.watched.insert(resource.kind.name, watched) {
+            other.task.abort();
+        }
+    }
+}

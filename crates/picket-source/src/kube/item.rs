@@ -1,0 +1,96 @@
+//! One object of an answer.
+
+use serde::Deserialize;
+use serde::de::DeserializeSeed;
+use serde_json::value::RawValue;
+use serde_json::{Deserializer, Map, Value};
+
+use super::kind::Resource;
+use super::shape::Shape;
+
+/// An object as the API server writes it, but for what its shape leaves out.
+pub(super) struct Item {
+    /// Its namespace, if it has one.
+    pub(super) namespace: Option<String>,
+    /// Its name, which only garbage has not.
+    pub(super) name: Option<String>,
+    /// The `resourceVersion` of its last change.
+    pub(super) version: Option<String>,
+    /// When it was created.
+    pub(super) created: Option<String>,
+    content: Content,
+}
+
+enum Content {
+    Decoded(Value),
+    /// Text that is JSON and cannot be decoded, such as for its depth. Whoever reads it says so.
+    Text(String),
+}
+
+#[derive(Default, Deserialize)]
+struct Head {
+    #[serde(default)]
+    metadata: Metadata,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Metadata {
+    namespace: Option<String>,
+    name: Option<String>,
+    #[serde(rename = "resourceVersion")]
+    version: Option<String>,
+    #[serde(rename = "creationTimestamp")]
+    created: Option<String>,
+}
+
+impl Item {
+    /// An object of a list or an event of `resource`.
+    pub(super) fn read(resource: &Resource, raw: &RawValue, shape: Shape) -> Self {
+        let head: Head = serde_json::from_str(raw.get()).unwrap_or_default();
+        let Metadata {
+            namespace,
+            name,
+            version,
+            created,
+        } = head.metadata;
+        let decoded = shape.deserialize(&mut Deserializer::from_str(raw.get()));
+        let content = match decoded {
+            Ok(Value::Object(fields)) => Content::Decoded(Value::Object(complete(resource, fields))),
+            Ok(other) => Content::Decoded(other),
+            Err(_) => Content::Text(raw.get().to_owned()),
+        };
+        Self {
+            namespace,
+            name,
+            version,
+            created,
+            content,
+        }
+    }
+
+    /// As a manifest for people, line by line.
+    pub(super) fn pretty(&self) -> Vec<u8> {
+        match &self.content {
+            Content::Decoded(value) => format!("{value:#}\n").into_bytes(),
+            Content::Text(text) => text.clone().into_bytes(),
+        }
+    }
+
+    /// As a manifest that takes little memory.
+    pub(super) fn compact(self) -> String {
+        match self.content {
+            Content::Decoded(value) => value.to_string(),
+            Content::Text(text) => text,
+        }
+    }
+}
+
+/// Adds what lists leave out because all their items share it.
+fn complete(resource: &Resource, fields: Map<String, Value>) -> Map<String, Value> {
+    let mut all = Map::new();
+    all.insert("apiVersion".to_owned(), resource.api_version().into());
+    all.insert("kind".to_owned(), resource.kind.name.into());
+    all.extend(fields);
+    all
+}

@@ -1,0 +1,158 @@
+//! What is kept of an object, read by the reader of files.
+
+use std::net::IpAddr;
+
+use picket_cluster::{Addresses, Attachment, Namespace, Pod, Spec, Written, WrittenPod};
+use picket_policy::{Diagnostic, Labels, NetworkName, ObjectRef, Options, Policy, V1beta1};
+use serde_json::Value;
+use smol_str::SmolStr;
+
+use crate::Text;
+use crate::kube::text_name;
+use crate::load::read_text;
+
+/// The name of an object, which is unique among those of its kind.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Name {
+    /// Its namespace, empty where its kind has none.
+    pub(crate) namespace: SmolStr,
+    /// Its name.
+    pub(crate) name: SmolStr,
+}
+
+/// An object as it is now.
+pub(crate) struct Found {
+    pub(crate) name: Name,
+    pub(crate) facts: Facts,
+}
+
+/// What an object says, as far as it can be said of it alone.
+pub(crate) enum Facts {
+    /// A namespace.
+    Namespace(Namespace),
+    /// A node.
+    Node(NodeFacts),
+    /// A pod.
+    Pod(Box<PodFacts>),
+    /// A secondary network.
+    Network(NetworkName),
+    /// A policy, which is read only where it is needed.
+    Policy(PolicyText),
+}
+
+/// What a policy says, not yet read.
+#[derive(PartialEq, Eq)]
+pub(crate) struct PolicyText {
+    /// Its kind as addresses of the API name it.
+    pub(crate) plural: &'static str,
+    /// The object, without spaces.
+    pub(crate) json: Box<str>,
+}
+
+/// What a node says.
+#[derive(PartialEq, Eq)]
+pub(crate) struct NodeFacts {
+    pub(crate) labels: Labels,
+    pub(crate) addresses: Vec<IpAddr>,
+}
+
+/// What a pod says.
+#[derive(PartialEq, Eq)]
+pub(crate) struct PodFacts {
+    /// The pod with the addresses that it says it has.
+    pub(crate) pod: Pod,
+    /// The addresses of its node.
+    pub(crate) of_node: Vec<IpAddr>,
+    /// When it was created.
+    pub(crate) created: SmolStr,
+    /// What is wrong with it.
+    pub(crate) diagnostics: Vec<Diagnostic>,
+}
+
+impl Facts {
+    /// What the text of an object of the cluster says; `None` when it is none of the cluster's.
+    pub(crate) fn read(text: &Text, created: &str) -> Option<Self> {
+        let (written, diagnostics) = read(text);
+        let Written { object, spec, .. } = written?;
+        Some(match spec {
+            Spec::Namespace(namespace) => Self::Namespace(Namespace::new(&object.name, &namespace.labels)),
+            Spec::Node(node) => Self::Node(NodeFacts {
+                labels: node.labels,
+                addresses: node.addresses.into_iter().map(|address| address.value).collect(),
+            }),
+            Spec::Pod(pod) => Self::Pod(Box::new(PodFacts::new(object, pod, created, diagnostics))),
+            Spec::Network(network) => Self::Network(network),
+            Spec::Service(_) | Spec::Policy(_) => return None,
+        })
+    }
+}
+
+/// What a policy says, unless nobody can tell, and what is wrong with it.
+pub(crate) fn read_policy(name: &Name, policy: &PolicyText) -> (Option<Policy>, Vec<Diagnostic>) {
+    let namespace = (!name.namespace.is_empty()).then_some(&*name.namespace);
+    // Line by line, as it is shown to people, so that places in it are the same.
+    let pretty = serde_json::from_str::<Value>(&policy.json).map(|value| format!("{value:#}\n"));
+    let (written, diagnostics) = read(&Text {
+        name: text_name(policy.plural, namespace, &name.name).into(),
+        bytes: pretty.unwrap_or_else(|_| policy.json.to_string()).into_bytes(),
+    });
+    let policy = written.and_then(|written| match written.spec {
+        Spec::Policy(policy) => Some(policy),
+        _ => None,
+    });
+    (policy, diagnostics)
+}
+
+fn read(text: &Text) -> (Option<Written>, Vec<Diagnostic>) {
+    // API servers that can be watched have no NetworkPolicy of extensions/v1beta1, and nothing isolates as it proposed.
+    let options = Options {
+        v1beta1: V1beta1::V1,
+        ..Options::default()
+    };
+    let (written, diagnostics) = read_text(text, options);
+    (written.into_iter().next(), diagnostics)
+}
+
+impl PodFacts {
+    fn new(object: ObjectRef, written: WrittenPod, created: &str, diagnostics: Vec<Diagnostic>) -> Self {
+        let addresses: Vec<_> = written
+            .addresses
+            .into_iter()
+            .map(|address| address.value)
+            .collect();
+        let mut of_node = written.host_addresses;
+        if written.host_network {
+            of_node.extend(&addresses);
+        }
+        let attachments = written.attachments.into_iter().map(|attachment| Attachment {
+            network: attachment.network,
+            interface: attachment.interface,
+            addresses: attachment
+                .addresses
+                .into_iter()
+                .map(|address| address.value)
+                .collect(),
+            synthetic: false,
+        });
+        let pod = Pod {
+            object,
+            labels: written.labels,
+            node: written.node,
+            addresses: addresses.into_iter().collect::<Addresses>(),
+            synthetic: false,
+            ports: written.ports,
+            declared_ports: Vec::new(),
+            host_network: written.host_network,
+            finished: written.finished,
+            owner: None,
+            attachments: attachments.collect(),
+            interface: None,
+        };
+        Self {
+            pod,
+            of_node,
+            created: created.into(),
+            diagnostics,
+        }
+    }
+}

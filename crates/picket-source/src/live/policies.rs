@@ -1,0 +1,108 @@
+//! Policies: those that may select a pod of the own node are read, of the others the text is kept.
+
+use std::collections::BTreeMap;
+
+use picket_cluster::{Event, Object};
+use picket_policy::ObjectRef;
+
+use super::Changes;
+use super::facts::{Name, PolicyText, read_policy};
+
+/// The policies of all kinds.
+#[derive(Default)]
+pub(super) struct Policies(BTreeMap<&'static str, BTreeMap<Name, State>>);
+
+struct State {
+    text: PolicyText,
+    /// The policy that is in force for it, unless none is.
+    shown: Option<ObjectRef>,
+    /// Whether it has been read.
+    read: bool,
+}
+
+impl Policies {
+    /// The names of the policies of a kind.
+    pub(super) fn names(&self, kind: &str) -> impl Iterator<Item = &Name> {
+        self.0.get(kind).into_iter().flat_map(BTreeMap::keys)
+    }
+
+    /// Whether a policy is known with just this text.
+    pub(super) fn knows(&self, kind: &str, name: &Name, text: &PolicyText) -> bool {
+        let state = self.0.get(kind).and_then(|policies| policies.get(name));
+        state.is_some_and(|state| state.text == *text)
+    }
+
+    /// What a policy says now, which is read if it is `needed`.
+    pub(super) fn set(&mut self, kind: &'static str, name: &Name, text: PolicyText, needed: bool) -> Changes {
+        let mut outcome = Changes::default();
+        let policies = self.0.entry(kind).or_default();
+        let before = policies.remove(name);
+        let state = policies.entry(name.clone()).or_insert(State {
+            text,
+            shown: before.and_then(|before| before.shown),
+            read: false,
+        });
+        if needed {
+            state.show(kind, name, &mut outcome);
+        }
+        outcome
+    }
+
+    /// A policy is gone.
+    pub(super) fn remove(&mut self, kind: &str, name: &Name) -> Changes {
+        let mut outcome = Changes::default();
+        let state = self.0.get_mut(kind).and_then(|policies| policies.remove(name));
+        if let Some(mut state) = state {
+            state.hide(kind, name, &mut outcome);
+        }
+        outcome
+    }
+
+    /// The policies of a namespace matter now, or do no longer.
+    pub(super) fn need(&mut self, namespace: &str, needed: bool) -> Changes {
+        let mut outcome = Changes::default();
+        for (kind, policies) in &mut self.0 {
+            let first = Name {
+                namespace: namespace.into(),
+                name: Default::default(),
+            };
+            let policies = policies.range_mut(first..);
+            for (name, state) in policies.take_while(|(name, _)| name.namespace == namespace) {
+                if needed {
+                    state.show(kind, name, &mut outcome);
+                } else {
+                    state.hide(kind, name, &mut outcome);
+                }
+            }
+        }
+        outcome
+    }
+}
+
+impl State {
+    /// Reads it. One of which nobody can tell what it selects leaves in force what it was before.
+    fn show(&mut self, kind: &str, name: &Name, outcome: &mut Changes) {
+        let (policy, diagnostics) = read_policy(name, &self.text);
+        self.read = true;
+        outcome.diagnoses.push((object(kind, name), diagnostics));
+        let Some(policy) = policy else { return };
+        if let Some(before) = &self.shown
+            && *before != policy.object
+        {
+            outcome.events.push(Event::Delete(before.clone()));
+        }
+        self.shown = Some(policy.object.clone());
+        outcome.events.push(Event::Apply(Object::Policy(policy)));
+    }
+
+    fn hide(&mut self, kind: &str, name: &Name, outcome: &mut Changes) {
+        if std::mem::take(&mut self.read) {
+            outcome.diagnoses.push((object(kind, name), Vec::new()));
+        }
+        outcome.events.extend(self.shown.take().map(Event::Delete));
+    }
+}
+
+fn object(kind: &str, name: &Name) -> ObjectRef {
+    ObjectRef::new(kind, &name.namespace, &name.name)
+}

@@ -1,0 +1,381 @@
+//! What is shown depends on the objects and not on how they came to be.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use picket_cluster::{Event, Pod, Snapshot, Store};
+use picket_policy::ObjectRef;
+use proptest::option;
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+use super::{Changes, Facts, Found, Kind, Live, Name, PolicyText, Step};
+use crate::Text;
+
+/// The kinds that the tests have.
+const KINDS: [Kind; 4] = ["Namespace", "Node", "NetworkPolicy", "Pod"];
+
+fn name(object: &Value) -> Name {
+    let part = |path| object.pointer(path).and_then(Value::as_str).unwrap_or_default();
+    Name {
+        namespace: part("/metadata/namespace").into(),
+        name: part("/metadata/name").into(),
+    }
+}
+
+fn kind(object: &Value) -> Kind {
+    KINDS.into_iter().find(|kind| object["kind"] == *kind).unwrap()
+}
+
+fn found(object: &Value) -> Found {
+    let created = object.pointer("/metadata/creationTimestamp");
+    let facts = if kind(object) == "NetworkPolicy" {
+        Facts::Policy(PolicyText {
+            plural: "networkpolicies",
+            json: object.to_string().into(),
+        })
+    } else {
+        let text = Text {
+            name: format!("{} {:?}", kind(object), name(object)).into(),
+            bytes: object.to_string().into_bytes(),
+        };
+        Facts::read(&text, created.and_then(Value::as_str).unwrap_or_default()).unwrap()
+    };
+    Found {
+        name: name(object),
+        facts,
+    }
+}
+
+/// A pod with one address, written as short as can be.
+fn pod(at: &str, node: &str, address: &str, created: &str) -> Value {
+    let (namespace, name) = at.split_once('/').unwrap();
+    json!({
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"namespace": namespace, "name": name, "uid": format!("{name}-{created}"), "creationTimestamp": created},
+        "spec": {"nodeName": node},
+        "status": {"podIP": address},
+    })
+}
+
+fn node(name: &str, address: &str) -> Value {
+    json!({
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {"name": name},
+        "status": {"addresses": [{"type": "InternalIP", "address": address}]},
+    })
+}
+
+fn policy(at: &str, spec: &Value) -> Value {
+    let (namespace, name) = at.split_once('/').unwrap();
+    json!({
+        "apiVersion": "networking.k8s.io/v1",
+        "kind": "NetworkPolicy",
+        "metadata": {"namespace": namespace, "name": name, "uid": "u"},
+        "spec": spec,
+    })
+}
+
+/// Objects that are followed, and what is shown of them.
+struct Followed {
+    live: Live,
+    store: Store,
+    /// What was said in the last step.
+    last: Changes,
+}
+
+impl Followed {
+    fn new(node: Option<&str>) -> Self {
+        Self {
+            live: Live::new(node.map(Into::into)),
+            store: Store::new(),
+            last: Changes::default(),
+        }
+    }
+
+    fn step(&mut self, kind: Kind, step: Step) {
+        self.last = self.live.step(kind, step);
+        for event in &self.last.events {
+            self.store.apply(event.clone());
+        }
+    }
+
+    fn set(&mut self, object: &Value) {
+        self.step(kind(object), Step::Apply(found(object)));
+    }
+
+    fn delete(&mut self, object: &Value) {
+        self.step(kind(object), Step::Delete(name(object)));
+    }
+
+    fn pod(&self, at: &str) -> Option<Arc<Pod>> {
+        let (namespace, name) = at.split_once('/').unwrap();
+        self.store.snapshot().pod("Pod", namespace, name).cloned()
+    }
+
+    /// The pods that have an address, by name.
+    fn addressed(&self) -> Vec<String> {
+        let snapshot = self.store.snapshot();
+        let pods = snapshot.pods.values().filter(|pod| !pod.addresses.is_empty());
+        pods.map(|pod| pod.id()).collect()
+    }
+
+    fn policies(&self) -> Vec<String> {
+        let snapshot = self.store.snapshot();
+        snapshot.policies.keys().map(ObjectRef::to_string).collect()
+    }
+}
+
+#[test]
+fn an_address_is_its_nodes_or_the_own_pods_or_the_newest_pods() {
+    let mut followed = Followed::new(Some("here"));
+    followed.set(&pod("x/old", "there", "10.0.0.1", "2026-01-01T00:00:00Z"));
+    assert_eq!(followed.addressed(), ["x/old"]);
+    followed.set(&pod("x/new", "there", "10.0.0.1", "2026-01-02T00:00:00Z"));
+    assert_eq!(followed.addressed(), ["x/new"]);
+    assert_eq!(
+        followed.last.diagnoses,
+        [],
+        "of pods elsewhere nothing is said here"
+    );
+    followed.set(&pod("x/own", "here", "10.0.0.1", "2025-01-01T00:00:00Z"));
+    assert_eq!(followed.addressed(), ["x/own"]);
+    followed.set(&node("there", "10.0.0.1"));
+    assert_eq!(followed.addressed(), [""; 0]);
+    let [(object, diagnostics)] = followed.last.diagnoses.as_slice() else {
+        panic!("{:?}", followed.last);
+    };
+    assert_eq!(object.to_string(), "Pod x/own");
+    assert_eq!(
+        diagnostics[0].message,
+        "Pod x/own has the address `10.0.0.1`, which a node has"
+    );
+    followed.delete(&node("there", ""));
+    assert_eq!(followed.addressed(), ["x/own"]);
+    assert!(followed.last.diagnoses[0].1.is_empty(), "{:?}", followed.last);
+    followed.delete(&pod("x/own", "", "", ""));
+    followed.delete(&pod("x/new", "", "", ""));
+    assert_eq!(followed.addressed(), ["x/old"]);
+}
+
+#[test]
+fn policies_are_read_where_they_may_select_a_pod_of_the_node() {
+    let mut followed = Followed::new(Some("here"));
+    let broken = json!({"podSelector": {}, "ingress": 7});
+    followed.set(&policy("x/a", &json!({"podSelector": {}})));
+    followed.set(&policy("x/b", &broken));
+    followed.set(&policy("xx/c", &json!({"podSelector": {}})));
+    assert_eq!((followed.policies().len(), followed.last.diagnoses.len()), (0, 0));
+    let own = pod("x/p", "here", "10.0.0.1", "");
+    followed.set(&own);
+    assert_eq!(followed.policies(), ["NetworkPolicy x/a", "NetworkPolicy x/b"]);
+    let is_pod = |event: &Event| matches!(event, Event::Apply(object) if object.object_ref().kind == "Pod");
+    assert_eq!(
+        followed.last.events.iter().position(is_pod),
+        Some(followed.last.events.len() - 1),
+        "the pod comes after its policies: {:?}",
+        followed.last.events
+    );
+    let [(object, _)] = followed.last.diagnoses.as_slice() else {
+        panic!("{:?}", followed.last.diagnoses);
+    };
+    assert_eq!(object.name, "b");
+    followed.set(&pod("x/p", "there", "10.0.0.1", ""));
+    assert_eq!(followed.policies().len(), 0);
+    assert_eq!(followed.last.diagnoses, [(object_ref("b"), Vec::new())]);
+}
+
+fn object_ref(name: &str) -> ObjectRef {
+    ObjectRef::new("NetworkPolicy", "x", name)
+}
+
+#[test]
+fn a_policy_that_no_longer_says_what_it_selects_holds_on_as_it_was() {
+    let mut followed = Followed::new(None);
+    followed.set(&policy("x/a", &json!({"podSelector": {}})));
+    let before = followed.store.snapshot();
+    followed.set(&policy("x/a", &Value::Null));
+    assert_eq!(followed.store.snapshot(), before);
+    assert_eq!(followed.last.diagnoses[0].0, object_ref("a"));
+    followed.delete(&policy("x/a", &Value::Null));
+    assert_eq!(followed.policies().len(), 0);
+    assert_eq!(followed.last.diagnoses, [(object_ref("a"), Vec::new())]);
+}
+
+#[test]
+fn a_new_list_replaces_the_old_one_at_its_end() {
+    let mut followed = Followed::new(None);
+    let [one, two, three] = ["x/1", "x/2", "x/3"].map(|at| pod(at, "here", "10.0.0.1", at));
+    followed.step("Pod", Step::Begin);
+    followed.step("Pod", Step::Listed(found(&one)));
+    assert!(
+        followed.pod("x/1").is_some(),
+        "the first list is taken in as it comes"
+    );
+    // The server is away for a moment, and a pod has gone meanwhile.
+    followed.step("Pod", Step::Begin);
+    followed.step("Pod", Step::Listed(found(&two)));
+    followed.step("Pod", Step::End);
+    assert!(followed.pod("x/1").is_none());
+    let before = followed.store.snapshot();
+    followed.step("Pod", Step::Begin);
+    followed.step("Pod", Step::Listed(found(&three)));
+    assert_eq!(followed.store.snapshot(), before);
+    followed.step("Pod", Step::Begin);
+    assert_eq!(followed.store.snapshot(), before);
+    followed.step("Pod", Step::Listed(found(&two)));
+    followed.step("Pod", Step::End);
+    assert_eq!(followed.last.events, [], "nothing changed");
+    followed.step("Pod", Step::Gone);
+    assert_eq!(followed.store.snapshot().pods.len(), 0);
+}
+
+#[test]
+fn a_pod_that_is_made_again_under_its_name_is_another() {
+    let mut followed = Followed::new(Some("here"));
+    followed.set(&pod("x/1", "here", "10.0.0.1", "1"));
+    followed.set(&pod("x/1", "here", "10.0.0.1", "2"));
+    let [Event::Delete(before), Event::Apply(after)] = followed.last.events.as_slice() else {
+        panic!("{:?}", followed.last.events);
+    };
+    assert_eq!((&*before.uid, &*after.object_ref().uid), ("1-1", "1-2"));
+    assert_eq!(followed.store.snapshot().pods.len(), 1);
+}
+
+fn any_pod() -> impl Strategy<Value = Value> {
+    let place = (0..2u8, 0..3u8, option::of(0..2u8), option::of(0..3u8), 0..3u8);
+    let rest = (any::<bool>(), 0..4u8, 0..3u8, option::of(0..3u8));
+    (place, rest).prop_map(
+        |((namespace, name, node, address, created), (own_network, phase, label, on_network))| {
+            let address = address.map(|address| format!("10.0.0.{address}"));
+            let status = on_network.map(|address| {
+                json!([{"name": "net", "interface": "net1", "ips": [format!("192.168.0.{address}")]}])
+                    .to_string()
+            });
+            json!({
+                "apiVersion": "v1",
+                "kind": "Pod",
+                "metadata": {
+                    "namespace": format!("ns{namespace}"),
+                    "name": format!("pod{name}"),
+                    "creationTimestamp": created.to_string(),
+                    "labels": {"label": label.to_string()},
+                    "annotations": {"k8s.v1.cni.cncf.io/network-status": status},
+                },
+                "spec": {"nodeName": node.map(|node| format!("node{node}")), "hostNetwork": !own_network},
+                "status": {
+                    "podIP": address,
+                    "hostIP": node.map(|node| format!("10.1.0.{node}")),
+                    "phase": if phase == 0 { "Succeeded" } else { "Running" },
+                },
+            })
+        },
+    )
+}
+
+fn any_object() -> impl Strategy<Value = Value> {
+    prop_oneof![
+        4 => any_pod(),
+        1 => (0..2u8, 0..4u8).prop_map(|(name, address)| node(&format!("node{name}"), &format!("10.0.0.{address}"))),
+        2 => (0..2u8, 0..2u8, 0..4u8).prop_map(|(namespace, name, port)| {
+            let spec = json!({"podSelector": {}, "ingress": [{"ports": [{"port": port}]}]});
+            policy(&format!("ns{namespace}/{name}"), &spec)
+        }),
+        1 => (0..2u8, 0..2u8).prop_map(|(name, label)| json!({
+            "apiVersion": "v1",
+            "kind": "Namespace",
+            "metadata": {"name": format!("ns{name}"), "labels": {"label": label.to_string()}},
+        })),
+    ]
+}
+
+#[derive(Clone, Debug)]
+enum Happening {
+    /// An object is now like this, whether it was before or not.
+    Is(Value),
+    /// The object of this kind and name goes, if there is one.
+    Goes(Value),
+    /// All this happens to objects of one kind while nobody looks; then there is a new list.
+    Unseen(usize, Vec<(Value, bool)>),
+}
+
+fn any_happening() -> impl Strategy<Value = Happening> {
+    let unseen = (
+        0..KINDS.len(),
+        proptest::collection::vec((any_object(), any::<bool>()), 0..6),
+    );
+    prop_oneof![
+        3 => any_object().prop_map(Happening::Is),
+        2 => any_object().prop_map(Happening::Goes),
+        1 => unseen.prop_map(|(kind, objects)| Happening::Unseen(kind, objects)),
+    ]
+}
+
+type Objects = BTreeMap<(Kind, Name), Value>;
+
+/// Everything that is there, listed at once.
+fn from_nothing(objects: &Objects, node: Option<&str>) -> Arc<Snapshot> {
+    let mut followed = Followed::new(node);
+    for kind in KINDS {
+        list(&mut followed, kind, objects);
+    }
+    followed.store.snapshot()
+}
+
+fn list(followed: &mut Followed, kind: Kind, objects: &Objects) {
+    followed.step(kind, Step::Begin);
+    for ((_, _), object) in objects.iter().filter(|((of, _), _)| *of == kind) {
+        followed.step(kind, Step::Listed(found(object)));
+    }
+    followed.step(kind, Step::End);
+}
+
+fn happen(happening: Happening, followed: &mut Followed, objects: &mut Objects) {
+    match happening {
+        Happening::Is(object) => {
+            followed.set(&object);
+            objects.insert((kind(&object), name(&object)), object);
+        }
+        Happening::Goes(object) => {
+            if objects.remove(&(kind(&object), name(&object))).is_some() {
+                followed.delete(&object);
+            }
+        }
+        Happening::Unseen(which, changes) => {
+            for (object, is) in changes
+                .into_iter()
+                .filter(|(object, _)| kind(object) == KINDS[which])
+            {
+                let key = (kind(&object), name(&object));
+                if is {
+                    objects.insert(key, object);
+                } else {
+                    objects.remove(&key);
+                }
+            }
+            list(followed, KINDS[which], objects);
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn what_is_shown_is_what_is_there(
+        on_node in option::of(Just("node0")),
+        happenings in proptest::collection::vec(any_happening(), 1..40),
+    ) {
+        let mut followed = Followed::new(on_node);
+        let mut objects = Objects::new();
+        for kind in KINDS {
+            list(&mut followed, kind, &objects);
+        }
+        for happening in happenings {
+            happen(happening, &mut followed, &mut objects);
+            prop_assert_eq!(followed.store.snapshot(), from_nothing(&objects, on_node));
+        }
+    }
+}

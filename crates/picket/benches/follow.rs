@@ -1,0 +1,281 @@
+//! What it takes to know a large cluster that is followed: time, processor and memory of a process that does nothing else.
+//!
+//! The API server is a process of its own that makes objects up while it sends them, in the size that real ones have.
+
+#![expect(
+    clippy::print_stdout,
+    clippy::unwrap_used,
+    reason = "it reports, and nobody waits for it"
+)]
+
+use std::env;
+use std::fs;
+use std::io::{BufRead, BufReader, BufWriter, Write};
+use std::net::{TcpListener, TcpStream};
+use std::ops::Range;
+use std::pin::pin;
+use std::process::{Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use futures_util::future;
+use picket_cluster::{Event, Semantics, Store};
+use picket_engine::Engine;
+use picket_source::{Change, Health, Interest, Kube};
+use serde_json::{Value, json};
+use tokio::runtime::Builder;
+use tokio::sync::mpsc::unbounded_channel;
+
+const PODS: usize = 100_000;
+const NODES: usize = 1_000;
+const NAMESPACES: usize = 25_000;
+const POLICIES: usize = 75_000;
+
+/// The node whose agent this is.
+const NODE: &str = "worker-7.region-1.example.com";
+
+fn main() {
+    if env::args().any(|argument| argument == "serve") {
+        serve();
+        return;
+    }
+    let mut server = Command::new(env::current_exe().unwrap())
+        .arg("serve")
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut port = String::new();
+    let stdout = server.stdout.take().unwrap();
+    BufReader::new(stdout).read_line(&mut port).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let kubeconfig = folder.path().join("kubeconfig");
+    let address = format!("http://127.0.0.1:{}", port.trim());
+    let text = json!({
+        "current-context": "a",
+        "clusters": [{"name": "a", "cluster": {"server": address}}],
+        "users": [{"name": "a", "user": {}}],
+        "contexts": [{"name": "a", "context": {"cluster": "a", "user": "a"}}],
+    });
+    fs::write(&kubeconfig, text.to_string()).unwrap();
+    let mut kube = Kube::new(None, Duration::from_secs(60));
+    kube.kubeconfig = Some(kubeconfig);
+    println!("{PODS} pods, {NODES} nodes, {NAMESPACES} namespaces, {POLICIES} policies");
+    report("before", Instant::now());
+    follow(&kube);
+    server.kill().unwrap();
+    server.wait().unwrap();
+}
+
+/// Follows until everything is known, and compiles it for the node.
+fn follow(kube: &Kube) {
+    let began = Instant::now();
+    let mut store = Store::new();
+    let runtime = Builder::new_current_thread().enable_all().build().unwrap();
+    let (sender, mut complete) = unbounded_channel();
+    let interest = Interest {
+        node: Some(NODE.into()),
+        ..Interest::default()
+    };
+    let follow = kube.follow(interest, Health::default(), |change| {
+        if let Change::Events(events) = change {
+            for event in events {
+                if event == Event::InitDone {
+                    sender.send(()).unwrap();
+                }
+                store.apply(event);
+            }
+        }
+    });
+    runtime.block_on(async {
+        let mut follow = pin!(follow);
+        future::select(&mut follow, pin!(complete.recv())).await;
+        report("all objects known", began);
+    });
+    let snapshot = store.snapshot();
+    let own = snapshot
+        .pods
+        .values()
+        .filter(|pod| pod.node.as_deref() == Some(NODE));
+    println!(
+        "{} pods known, {} of them whole; {} policies in force",
+        snapshot.pods.len(),
+        own.count(),
+        snapshot.policies.len()
+    );
+    let began = Instant::now();
+    let engine = Engine::compile(&snapshot, Semantics::default());
+    report("compiled", began);
+    drop(engine);
+}
+
+fn report(what: &str, began: Instant) {
+    let status = fs::read_to_string("/proc/self/status").unwrap();
+    let memory = |field: &str| {
+        let line = status.lines().find_map(|line| line.strip_prefix(field)).unwrap();
+        let kilobytes: usize = line.trim().trim_end_matches(" kB").parse().unwrap();
+        kilobytes * 1024 / 1_000_000
+    };
+    println!(
+        "{what:<20} {:>6.1} s  resident {:>4} MB, at most {:>4} MB",
+        began.elapsed().as_secs_f64(),
+        memory("VmRSS:"),
+        memory("VmHWM:")
+    );
+}
+
+/// Answers what is asked of an API server, on a port that it prints.
+fn serve() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    println!("{}", listener.local_addr().unwrap().port());
+    for client in listener.incoming() {
+        let client = client.unwrap();
+        thread::spawn(move || answer(&client));
+    }
+}
+
+fn answer(client: &TcpStream) -> Option<()> {
+    let mut lines = BufReader::new(client).lines();
+    let request = lines.next()?.ok()?;
+    while !lines.next()?.ok()?.is_empty() {}
+    let mut out = BufWriter::new(client);
+    write!(
+        out,
+        "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\nconnection: close\r\n\r\n"
+    )
+    .ok()?;
+    let path = request.split([' ', '?']).nth(1)?;
+    match path {
+        "/apis" => write!(out, "{}", json!({"groups": []})).ok()?,
+        "/api/v1/pods" => list(&mut out, 0..PODS, pod)?,
+        "/api/v1/nodes" => list(&mut out, 0..NODES, node)?,
+        "/api/v1/namespaces" => list(&mut out, 0..NAMESPACES, namespace)?,
+        _ => list(&mut out, 0..POLICIES, policy)?,
+    }
+    Some(())
+}
+
+/// A streaming list, after which nothing changes.
+fn list(out: &mut impl Write, objects: Range<usize>, object: impl Fn(usize) -> Value) -> Option<()> {
+    for number in objects {
+        writeln!(out, "{}", json!({"type": "ADDED", "object": object(number)})).ok()?;
+    }
+    let metadata = json!({"resourceVersion": "1", "annotations": {"k8s.io/initial-events-end": "true"}});
+    let bookmark = json!({"apiVersion": "v1", "kind": "Any", "metadata": metadata});
+    writeln!(out, "{}", json!({"type": "BOOKMARK", "object": bookmark})).ok()?;
+    out.flush().ok()?;
+    loop {
+        thread::park();
+    }
+}
+
+fn node_name(number: usize) -> String {
+    format!("worker-{number}.region-1.example.com")
+}
+
+fn metadata(name: &str, namespace: Option<usize>, labels: &Value) -> Value {
+    let field = json!({"f:app.kubernetes.io/name": {}, "f:app.kubernetes.io/instance": {}, "f:containers": {".": {}}});
+    let entry = json!({
+        "manager": "kube-controller-manager",
+        "operation": "Update",
+        "apiVersion": "v1",
+        "time": "2026-01-01T00:00:00Z",
+        "fieldsType": "FieldsV1",
+        "fieldsV1": {"f:metadata": {"f:labels": field}, "f:spec": {"f:a": field, "f:b": field, "f:c": field}},
+    });
+    json!({
+        "name": name,
+        "namespace": namespace.map(|number| format!("team-{number:05}-production")),
+        "uid": format!("00000000-0000-4000-8000-{:012x}", name.len() + namespace.unwrap_or_default()),
+        "resourceVersion": "1",
+        "creationTimestamp": "2026-01-01T00:00:00Z",
+        "labels": labels,
+        "annotations": {"example.com/checksum": "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"},
+        "managedFields": [entry, entry],
+    })
+}
+
+fn pod(number: usize) -> Value {
+    let application = format!("service-{}", number / 4 % 500);
+    let name = format!("{application}-7d4b9c6f5d-{number:05x}");
+    let labels = json!({
+        "app.kubernetes.io/name": application,
+        "app.kubernetes.io/instance": format!("{application}-production"),
+        "app.kubernetes.io/part-of": "shop",
+        "app.kubernetes.io/version": "1.2.3",
+        "pod-template-hash": "7d4b9c6f5d",
+        "tier": tier(number),
+    });
+    let (high, middle, low) = (number >> 16, number >> 8 & 255, number & 255);
+    let address = format!("10.{high}.{middle}.{low}");
+    let host = number % NODES;
+    let host = format!("192.168.{}.{}", host >> 8, host & 255);
+    let variables: Vec<_> = (0..20)
+        .map(|at| json!({"name": format!("VARIABLE_{at}"), "value": "a value"}))
+        .collect();
+    let container = json!({
+        "name": "main",
+        "image": "registry.example.com/team/service:1.2.3",
+        "env": variables,
+        "ports": [{"name": "http", "containerPort": 8080}, {"name": "metrics", "containerPort": 9090}],
+        "resources": {"limits": {"cpu": "1", "memory": "1Gi"}, "requests": {"cpu": "100m", "memory": "256Mi"}},
+    });
+    json!({
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": metadata(&name, Some(number / 4 % NAMESPACES), &labels),
+        "spec": {"nodeName": node_name(number % NODES), "containers": [container]},
+        "status": {
+            "phase": "Running",
+            "podIP": address,
+            "podIPs": [{"ip": address}, {"ip": format!("fd00::{number:x}")}],
+            "hostIP": host,
+            "hostIPs": [{"ip": host}],
+            "conditions": [{"type": "Ready", "status": "True", "lastTransitionTime": "2026-01-01T00:00:00Z"}],
+        },
+    })
+}
+
+fn tier(number: usize) -> &'static str {
+    match number % 3 {
+        0 => "web",
+        1 => "api",
+        _ => "store",
+    }
+}
+
+fn node(number: usize) -> Value {
+    let name = node_name(number);
+    let address = format!("192.168.{}.{}", number >> 8, number & 255);
+    let images: Vec<_> = (0..50)
+        .map(|at| json!({"names": [format!("registry.example.com/{at}")]}))
+        .collect();
+    json!({
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": metadata(&name, None, &json!({"kubernetes.io/hostname": name})),
+        "status": {"addresses": [{"type": "InternalIP", "address": address}], "images": images},
+    })
+}
+
+fn namespace(number: usize) -> Value {
+    let name = format!("team-{number:05}-production");
+    let labels = json!({"kubernetes.io/metadata.name": name, "team": format!("team-{number:05}"), "stage": "production"});
+    json!({"apiVersion": "v1", "kind": "Namespace", "metadata": metadata(&name, None, &labels)})
+}
+
+fn policy(number: usize) -> Value {
+    let selector = json!({"matchLabels": {"tier": tier(number)}});
+    let peers =
+        json!([{"podSelector": selector}, {"namespaceSelector": {"matchLabels": {"stage": "production"}}}]);
+    json!({
+        "apiVersion": "networking.k8s.io/v1",
+        "kind": "NetworkPolicy",
+        "metadata": metadata(&format!("policy-{number}"), Some(number % NAMESPACES), &json!({})),
+        "spec": {
+            "podSelector": selector,
+            "policyTypes": ["Ingress", "Egress"],
+            "ingress": [{"from": peers, "ports": [{"protocol": "TCP", "port": "http"}]}],
+            "egress": [{"to": [{"ipBlock": {"cidr": "10.0.0.0/8", "except": ["10.9.0.0/16"]}}]}, {"ports": [{"protocol": "UDP", "port": 53}]}],
+        },
+    })
+}

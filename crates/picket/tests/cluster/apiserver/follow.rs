@@ -1,0 +1,181 @@
+//! What is known of a cluster that is followed is what a list of it gives.
+
+use picket_policy::ObjectRef;
+use picket_testing::apiserver::Server;
+use serde_json::{Value, json};
+
+use crate::apiserver::answers::fill;
+use crate::apiserver::refusals::grant;
+use crate::client::Api;
+use crate::following::Following;
+use crate::objects::{KINDS, define, define_all, namespace, pod, policy};
+
+/// Where multi-network policies are.
+const MULTI: (&str, &str, &str) = KINDS[13];
+
+pub(crate) fn multi_network_policies(namespace: &str) -> String {
+    format!("/apis/k8s.cni.cncf.io/v1beta1/namespaces/{namespace}/multi-networkpolicies")
+}
+
+pub(crate) fn multi_network_policy(name: &str, spec: &Value) -> Value {
+    json!({
+        "apiVersion": MULTI.0,
+        "kind": MULTI.1,
+        "metadata": {"name": name, "annotations": {"k8s.v1.cni.cncf.io/policy-for": "storage"}},
+        "spec": spec,
+    })
+}
+
+#[test]
+fn what_is_there_is_known() {
+    let server = Server::start(&[]);
+    let kubeconfig = server.kubeconfig();
+    let api = Api::new(&kubeconfig);
+    define_all(&api);
+    fill(&api);
+    let mut following = Following::start(&kubeconfig, None);
+    following.until_complete();
+    following.until_equal(&kubeconfig, "what is there");
+    let kinds = following.health.kinds();
+    assert_eq!(kinds.len(), 10);
+    assert!(
+        kinds.values().all(|kind| kind.complete && kind.failures == 0),
+        "{kinds:#?}"
+    );
+    let wrong: Vec<_> = following.diagnoses.keys().map(ObjectRef::to_string).collect();
+    assert_eq!(wrong, ["AdminNetworkPolicy typo"]);
+}
+
+#[test]
+fn a_server_without_streaming_lists_is_asked_for_pages() {
+    let server = Server::start_with(&[], &["--feature-gates=WatchList=false"]);
+    let kubeconfig = server.kubeconfig();
+    let api = Api::new(&kubeconfig);
+    namespace(&api, "shop");
+    for number in 0..1100 {
+        policy(&api, "shop", &format!("p{number}"), &json!({"podSelector": {}}));
+    }
+    let mut following = Following::start(&kubeconfig, None);
+    following.until_complete();
+    assert_eq!(following.snapshot().policies.len(), 1100);
+    pod(&api, "shop", "web", "10.0.0.1", &json!({}));
+    following.until_equal(&kubeconfig, "what was added");
+}
+
+#[test]
+fn kinds_come_and_go() {
+    let server = Server::start(&[]);
+    let kubeconfig = server.kubeconfig();
+    let api = Api::new(&kubeconfig);
+    namespace(&api, "shop");
+    policy(&api, "shop", "stays", &json!({"podSelector": {}}));
+    let mut following = Following::start(&kubeconfig, None);
+    following.until_complete();
+    for _ in 0..2 {
+        define(&api, MULTI.0, MULTI.1, MULTI.2, true);
+        let spec = json!({"podSelector": {}});
+        api.create(
+            &multi_network_policies("shop"),
+            &multi_network_policy("comes", &spec),
+        );
+        following.until_equal(&kubeconfig, "a kind that comes");
+        assert_eq!(following.snapshot().policies.len(), 2);
+        api.delete(
+            "/apis/apiextensions.k8s.io/v1/customresourcedefinitions",
+            "multi-networkpolicies.k8s.cni.cncf.io",
+        );
+        following.until_health(|kinds| !kinds.contains_key("multi-networkpolicies.k8s.cni.cncf.io"));
+        following.until_equal(&kubeconfig, "a kind that goes");
+        assert_eq!(following.snapshot().policies.len(), 1);
+    }
+}
+
+#[test]
+fn nothing_is_complete_before_every_kind_may_be_listed() {
+    let server = Server::start(&[("follower-token", "follower")]);
+    let api = Api::new(&server.kubeconfig());
+    define_all(&api);
+    fill(&api);
+    let role = include_str!("../follower.yaml");
+    grant(&api, role, "follower", Some("clusternetworkpolicies"));
+    let mut following = Following::start(&server.kubeconfig_of("follower-token"), None);
+    let refused = "clusternetworkpolicies.policy.networking.k8s.io";
+    following.until_health(|kinds| {
+        let others = kinds.iter().filter(|(kind, _)| *kind != refused);
+        others.clone().count() == 9 && others.into_iter().all(|(_, kind)| kind.complete)
+    });
+    following.until_health(|kinds| {
+        let trouble = kinds[refused].trouble.as_deref();
+        trouble.is_some_and(|trouble| trouble.ends_with("at the cluster scope (403)"))
+    });
+    assert!(!following.is_complete);
+    let rule = json!([{"apiGroups": ["policy.networking.k8s.io"], "resources": ["clusternetworkpolicies"], "verbs": ["list", "watch"]}]);
+    let more = json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1",
+        "kind": "ClusterRole",
+        "metadata": {"name": "more"},
+        "rules": rule,
+    });
+    let binding = json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1",
+        "kind": "ClusterRoleBinding",
+        "metadata": {"name": "more"},
+        "subjects": [{"kind": "User", "apiGroup": "rbac.authorization.k8s.io", "name": "follower"}],
+        "roleRef": {"kind": "ClusterRole", "apiGroup": "rbac.authorization.k8s.io", "name": "more"},
+    });
+    api.create("/apis/rbac.authorization.k8s.io/v1/clusterroles", &more);
+    api.create("/apis/rbac.authorization.k8s.io/v1/clusterrolebindings", &binding);
+    following.until_complete();
+    following.until_equal(&server.kubeconfig(), "what is there");
+}
+
+#[test]
+fn a_bad_object_is_named_and_harms_no_other() {
+    let server = Server::start(&[]);
+    let kubeconfig = server.kubeconfig();
+    let api = Api::new(&kubeconfig);
+    define_all(&api);
+    namespace(&api, "shop");
+    let path = multi_network_policies("shop");
+    let mut deep = json!({"a": 1});
+    for _ in 0..300 {
+        deep = json!({ "a": deep });
+    }
+    let bad = [
+        ("deep", json!({"podSelector": {}, "ingress": deep})),
+        ("number", json!(7)),
+        ("none", Value::Null),
+        ("selector", json!({"podSelector": 7})),
+        ("unknown", json!({"podSelector": {}, "ingress": [{"form": []}]})),
+    ];
+    for (name, spec) in &bad {
+        api.create_unread(&path, &multi_network_policy(name, spec).to_string());
+    }
+    let mut following = Following::start(&kubeconfig, None);
+    following.until_complete();
+    api.create(&path, &multi_network_policy("good", &json!({"podSelector": {}})));
+    following.until_equal(&kubeconfig, "the good and the bad");
+    let mut wrong: Vec<_> = following
+        .diagnoses
+        .keys()
+        .map(|object| object.name.as_str())
+        .collect();
+    wrong.sort_unstable();
+    assert_eq!(wrong, ["deep", "none", "number", "selector", "unknown"]);
+    // One that was good and is bad now holds on as it was.
+    let before = following.snapshot();
+    api.patch(&path, "good", &json!({ "spec": Value::Null }));
+    let good = ObjectRef::new(MULTI.1, "shop", "good");
+    following.until("a diagnosis", |following| following.diagnoses.contains_key(&good));
+    assert_eq!(following.snapshot(), before);
+    for (name, _) in &bad {
+        api.delete(&path, name);
+    }
+    api.patch(
+        &path,
+        "good",
+        &json!({"spec": {"podSelector": {}, "policyTypes": ["Egress"]}}),
+    );
+    following.until_equal(&kubeconfig, "nothing bad");
+    following.until("all is well", |following| following.diagnoses.is_empty());
+}

@@ -1,0 +1,207 @@
+//! A server that is away, silent, forgetful or not itself changes nothing that is known.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use picket_source::KindHealth;
+use picket_testing::apiserver::Server;
+use serde_json::json;
+
+use crate::client::Api;
+use crate::following::Following;
+use crate::objects::{define_all, namespace, pod, policy};
+use crate::proxy::{Proxy, nonsense};
+
+const PODS: &str = "/api/v1/namespaces/shop/pods";
+
+/// A cluster with some objects.
+fn fill(api: &Api) {
+    namespace(api, "shop");
+    pod(api, "shop", "web", "10.0.0.1", &json!({}));
+    policy(api, "shop", "web", &json!({"podSelector": {}}));
+}
+
+/// The port that a kubeconfig has.
+fn port(kubeconfig: &Path) -> u16 {
+    let text = fs::read_to_string(kubeconfig).unwrap();
+    let (_, address) = text.split_once("https://127.0.0.1:").unwrap();
+    let digits: String = address.chars().take_while(char::is_ascii_digit).collect();
+    digits.parse().unwrap()
+}
+
+/// A copy of a kubeconfig in which one text is another.
+fn copy(kubeconfig: &Path, name: &str, from: &str, to: &str) -> PathBuf {
+    let text = fs::read_to_string(kubeconfig).unwrap();
+    assert!(text.contains(from), "{text}");
+    let path = kubeconfig.with_file_name(name);
+    fs::write(&path, text.replace(from, to)).unwrap();
+    path
+}
+
+#[test]
+fn a_server_that_starts_again_is_followed_on() {
+    let mut server = Server::start(&[]);
+    let kubeconfig = server.kubeconfig();
+    let api = Api::new(&kubeconfig);
+    define_all(&api);
+    fill(&api);
+    let mut following = Following::start(&kubeconfig, None);
+    following.until_complete();
+    let before = following.snapshot();
+    server.kill();
+    following.until_health(|kinds| kinds.values().all(|kind| kind.trouble.is_some()));
+    assert_eq!(following.snapshot(), before);
+    server.restart(&[]);
+    let api = Api::new(&kubeconfig);
+    pod(&api, "shop", "new", "10.0.0.2", &json!({}));
+    following.until_equal(&kubeconfig, "what was added");
+    following.until_health(|kinds| kinds.values().all(|kind| kind.trouble.is_none()));
+    assert!(!following.has_lost(), "{:#?}", following.events);
+    assert!(following.health.kinds().values().all(|kind| kind.complete));
+}
+
+#[test]
+fn a_server_that_is_silent_is_followed_on() {
+    let server = Server::start(&[]);
+    let kubeconfig = server.kubeconfig();
+    let api = Api::new(&kubeconfig);
+    fill(&api);
+    let mut following = Following::start(&kubeconfig, None);
+    following.until_complete();
+    let signal = |signal: &str| {
+        let id = server.id().to_string();
+        assert!(
+            Command::new("kill")
+                .args([signal, &id])
+                .status()
+                .unwrap()
+                .success()
+        );
+    };
+    signal("-STOP");
+    following.until_health(|kinds| kinds["/apis"].trouble.is_some());
+    signal("-CONT");
+    pod(&api, "shop", "new", "10.0.0.2", &json!({}));
+    following.until_equal(&kubeconfig, "what was added");
+    assert!(!following.has_lost(), "{:#?}", following.events);
+}
+
+#[test]
+fn what_changed_while_the_server_forgot_is_known_at_once() {
+    let flags = ["--watch-cache=false", "--etcd-compaction-interval=1s"];
+    let server = Server::start_with(&[], &flags);
+    let kubeconfig = server.kubeconfig();
+    let api = Api::new(&kubeconfig);
+    fill(&api);
+    pod(&api, "shop", "gone", "10.0.0.9", &json!({}));
+    let direct = port(&kubeconfig);
+    let proxy = Proxy::to(direct);
+    let address = |port: u16| format!("https://127.0.0.1:{port}");
+    let behind = copy(&kubeconfig, "behind", &address(direct), &address(proxy.port));
+    let mut following = Following::start(&behind, None);
+    following.until_complete();
+    let lists = following.health.kinds()["pods"].lists;
+    proxy.close();
+    api.delete(PODS, "gone");
+    let status = json!({"podIP": "10.0.0.3", "podIPs": [{"ip": "10.0.0.3"}]});
+    api.set_status(PODS, "web", &status);
+    let newest = api.list(PODS)[0]["metadata"]["resourceVersion"]
+        .as_str()
+        .unwrap()
+        .to_owned();
+    pod(&api, "shop", "new", "10.0.0.2", &json!({}));
+    api.await_forgotten("/api/v1/pods", &newest);
+    let before = following.events.len();
+    proxy.open();
+    following.until_equal(&kubeconfig, "what changed meanwhile");
+    assert!(following.health.kinds()["pods"].lists > lists);
+    // What did not change did not move: one pod went, one changed, one came.
+    let pods = following.events[before..]
+        .iter()
+        .filter(|event| format!("{event:?}").contains("\"Pod\""));
+    assert_eq!(pods.count(), 3, "{:#?}", &following.events[before..]);
+}
+
+#[test]
+fn nonsense_changes_nothing() {
+    let server = Server::start(&[]);
+    let kubeconfig = server.kubeconfig();
+    let api = Api::new(&kubeconfig);
+    fill(&api);
+    let direct = port(&kubeconfig);
+    let proxy = Proxy::to(direct);
+    let address = format!("https://127.0.0.1:{direct}");
+    let behind = copy(
+        &kubeconfig,
+        "behind",
+        &address,
+        &format!("https://127.0.0.1:{}", proxy.port),
+    );
+    let mut following = Following::start(&behind, None);
+    following.until_complete();
+    let before = following.snapshot();
+    proxy.close();
+    for (status, body) in [
+        ("200 OK", "<html>welcome to the network</html>"),
+        (
+            "200 OK",
+            "{\"type\": \"ADDED\", \"object\": {\"metadata\": {}}}\n",
+        ),
+        ("200 OK", "{\"type\": \"ADDED\", \"object\": {\"meta"),
+        ("404 Not Found", "404 page not found"),
+        ("503 Service Unavailable", "upstream connect error"),
+    ] {
+        let nonsense = format!("http://127.0.0.1:{}", nonsense(status, body));
+        copy(&kubeconfig, "behind", &address, &nonsense);
+        let sum =
+            |kinds: &BTreeMap<String, KindHealth>| kinds.values().map(|kind| kind.failures).sum::<u64>();
+        let failures = sum(&following.health.kinds());
+        // Of each of five one more may be of what was there before.
+        following.until_health(|kinds| sum(kinds) > failures + 7);
+        assert_eq!(following.snapshot(), before, "{status} {body}");
+    }
+    assert_eq!(following.health.kinds().len(), 5);
+    assert!(!following.has_lost(), "{:#?}", following.events);
+    proxy.open();
+    copy(
+        &kubeconfig,
+        "behind",
+        &address,
+        &format!("https://127.0.0.1:{}", proxy.port),
+    );
+    pod(&api, "shop", "new", "10.0.0.2", &json!({}));
+    following.until_equal(&kubeconfig, "what was added");
+    assert!(!following.has_lost(), "{:#?}", following.events);
+}
+
+#[test]
+fn a_token_that_is_replaced_is_used() {
+    let mut server = Server::start(&[("first", "admin-1,system:masters")]);
+    let kubeconfig = server.kubeconfig();
+    let api = Api::new(&kubeconfig);
+    fill(&api);
+    let token = kubeconfig.with_file_name("token");
+    fs::write(&token, "first").unwrap();
+    let text = fs::read_to_string(&kubeconfig).unwrap();
+    let (rest, _) = text.split_once("users: ").unwrap();
+    let own = kubeconfig.with_file_name("own");
+    let file = token.display();
+    let users = format!(
+        "users: [{{name: admin, user: {{tokenFile: {file}}}}}]\ncontexts: [{{name: test, context: {{cluster: test, user: admin}}}}]\n"
+    );
+    fs::write(&own, format!("{rest}{users}")).unwrap();
+    let mut following = Following::start(&own, None);
+    following.until_complete();
+    server.kill();
+    server.restart(&[("second", "admin-1,system:masters")]);
+    following.until_health(|kinds| {
+        let trouble = kinds["pods"].trouble.as_deref();
+        trouble.is_some_and(|trouble| trouble.contains("401"))
+    });
+    fs::write(&token, "second").unwrap();
+    pod(&Api::new(&kubeconfig), "shop", "new", "10.0.0.2", &json!({}));
+    following.until_equal(&kubeconfig, "what was added");
+    assert!(!following.has_lost(), "{:#?}", following.events);
+}

@@ -1,0 +1,188 @@
+//! A follower of a cluster, and what it must know.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, channel};
+use std::thread;
+use std::time::Duration;
+
+use picket_cluster::{Addresses, Event, Pod, Snapshot, Store};
+use picket_policy::{Diagnostic, ObjectRef, Options, V1beta1};
+use picket_source::{Change, Health, Interest, KindHealth, Kube, Origin, load_texts};
+use smol_str::SmolStr;
+
+/// How long anything may take before a test fails.
+const BOUND: Duration = Duration::from_secs(120);
+
+pub(crate) struct Following {
+    pub(crate) health: Health,
+    changes: Receiver<Change>,
+    store: Store,
+    /// Whether everything was known once.
+    pub(crate) is_complete: bool,
+    /// What is wrong with which object.
+    pub(crate) diagnoses: BTreeMap<ObjectRef, Vec<Diagnostic>>,
+    /// The events so far.
+    pub(crate) events: Vec<Event>,
+}
+
+pub(crate) fn kube(kubeconfig: &Path) -> Kube {
+    let mut kube = Kube::new(None, Duration::from_secs(5));
+    kube.kubeconfig = Some(kubeconfig.to_owned());
+    kube
+}
+
+impl Following {
+    /// Follows a cluster, for a node if one is given. It ends with the test.
+    pub(crate) fn start(kubeconfig: &Path, node: Option<&str>) -> Self {
+        let kube = kube(kubeconfig);
+        let health = Health::default();
+        let (sender, changes) = channel();
+        let interest = Interest {
+            node: node.map(SmolStr::from),
+            discovery: Duration::from_millis(500),
+        };
+        let shown = health.clone();
+        thread::spawn(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+            let (ended, mut end) = tokio::sync::mpsc::unbounded_channel();
+            runtime.unwrap().block_on(async {
+                let follow = kube.follow(interest, shown, move |change| {
+                    if sender.send(change).is_err() {
+                        ended.send(()).unwrap();
+                    }
+                });
+                let follow = std::pin::pin!(follow);
+                let ended = std::pin::pin!(end.recv());
+                futures_util::future::select(follow, ended).await;
+            });
+        });
+        Self {
+            health,
+            changes,
+            store: Store::new(),
+            is_complete: false,
+            diagnoses: BTreeMap::new(),
+            events: Vec::new(),
+        }
+    }
+
+    /// Takes in changes until something holds.
+    pub(crate) fn until(&mut self, what: &str, holds: impl Fn(&Self) -> bool) {
+        while !holds(self) {
+            let Ok(change) = self.changes.recv_timeout(BOUND) else {
+                panic!(
+                    "{what} does not come about: {:#?}\n{:#?}",
+                    self.snapshot(),
+                    self.health.kinds()
+                );
+            };
+            self.take(change);
+        }
+    }
+
+    fn take(&mut self, change: Change) {
+        match change {
+            Change::Events(events) => {
+                for event in events {
+                    self.is_complete |= event == Event::InitDone;
+                    self.events.push(event.clone());
+                    self.store.apply(event);
+                }
+            }
+            Change::Diagnosis(object, diagnostics) => {
+                if diagnostics.is_empty() {
+                    self.diagnoses.remove(&object);
+                } else {
+                    self.diagnoses.insert(object, diagnostics);
+                }
+            }
+        }
+    }
+
+    /// What it knows, but for what only a live object has.
+    pub(crate) fn snapshot(&self) -> Snapshot {
+        without_uids(&self.store.snapshot())
+    }
+
+    /// Waits until everything is known, and that is what a list gives.
+    pub(crate) fn until_complete(&mut self) {
+        self.until("a complete list", |following| following.is_complete);
+    }
+
+    /// Waits until something holds of how it goes, whatever changes meanwhile.
+    pub(crate) fn until_health(&mut self, holds: impl Fn(&BTreeMap<String, KindHealth>) -> bool) {
+        while !holds(&self.health.kinds()) {
+            if let Ok(change) = self.changes.try_recv() {
+                self.take(change);
+            }
+        }
+    }
+
+    /// Whether anything ever went.
+    pub(crate) fn has_lost(&self) -> bool {
+        self.events.iter().any(|event| matches!(event, Event::Delete(_)))
+    }
+
+    /// Waits until what is known is what a list gives now.
+    pub(crate) fn until_equal(&mut self, kubeconfig: &Path, what: &str) {
+        let expected = listed(kubeconfig);
+        self.until(what, |following| following.snapshot() == expected);
+    }
+}
+
+/// What a list of everything gives, as far as it is followed.
+pub(crate) fn listed(kubeconfig: &Path) -> Snapshot {
+    let mut kube = kube(kubeconfig);
+    let texts = kube.texts().unwrap();
+    assert_eq!(kube.missing(), []);
+    let options = Options {
+        v1beta1: V1beta1::V1,
+        ..Options::default()
+    };
+    let mut snapshot = load_texts(&texts, options).snapshot;
+    snapshot.services.clear();
+    snapshot
+        .pods
+        .retain(|_, pod| !pod.is_workload() && pod.is_managed());
+    for pod in snapshot.pods.values_mut() {
+        *pod = Arc::new(as_followed(pod));
+    }
+    without_uids(&snapshot)
+}
+
+/// A pod of a list as it is when it is followed.
+fn as_followed(pod: &Pod) -> Pod {
+    let mut pod = pod.clone();
+    pod.owner = None;
+    pod.declared_ports.clear();
+    if std::mem::take(&mut pod.synthetic) {
+        pod.addresses = Addresses::default();
+    }
+    for attachment in &mut pod.attachments {
+        if std::mem::take(&mut attachment.synthetic) {
+            attachment.addresses = Addresses::default();
+        }
+    }
+    pod
+}
+
+fn without_uids(snapshot: &Snapshot) -> Snapshot {
+    let mut plain = Snapshot {
+        pods: BTreeMap::new(),
+        policies: BTreeMap::new(),
+        ..snapshot.clone()
+    };
+    for pod in snapshot.pods.values() {
+        let mut pod = Pod::clone(pod);
+        pod.object.uid = SmolStr::default();
+        plain.pods.insert(pod.object.clone(), Arc::new(pod));
+    }
+    for policy in snapshot.policies.values() {
+        let mut policy = (**policy).clone();
+        policy.object.uid = SmolStr::default();
+        plain.policies.insert(policy.object.clone(), Arc::new(policy));
+    }
+    plain
+}

@@ -1,0 +1,78 @@
+//! A way to a server that can be closed, and servers that talk nonsense.
+
+use std::io::{Read, Write, copy};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread;
+
+/// Passes connections on as long as it is open.
+pub(crate) struct Proxy {
+    pub(crate) port: u16,
+    open: Arc<AtomicBool>,
+    connections: Arc<Mutex<Vec<TcpStream>>>,
+}
+
+impl Proxy {
+    /// One to a port of this machine.
+    pub(crate) fn to(port: u16) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let proxy = Self {
+            port: listener.local_addr().unwrap().port(),
+            open: Arc::new(AtomicBool::new(true)),
+            connections: Arc::default(),
+        };
+        let (open, connections) = (Arc::clone(&proxy.open), Arc::clone(&proxy.connections));
+        thread::spawn(move || {
+            for client in listener.incoming() {
+                let client = client.unwrap();
+                if !open.load(Ordering::SeqCst) {
+                    continue;
+                }
+                let server = TcpStream::connect(SocketAddr::from(([127, 0, 0, 1], port))).unwrap();
+                for (from, to) in [(&client, &server), (&server, &client)] {
+                    let (mut from, mut to) = (from.try_clone().unwrap(), to.try_clone().unwrap());
+                    thread::spawn(move || {
+                        let _ = copy(&mut from, &mut to);
+                        let _ = to.shutdown(Shutdown::Both);
+                    });
+                }
+                connections.lock().unwrap().extend([client, server]);
+            }
+        });
+        proxy
+    }
+
+    /// Ends all connections, and every new one.
+    pub(crate) fn close(&self) {
+        self.open.store(false, Ordering::SeqCst);
+        for connection in self.connections.lock().unwrap().drain(..) {
+            let _ = connection.shutdown(Shutdown::Both);
+        }
+    }
+
+    /// Passes on again.
+    pub(crate) fn open(&self) {
+        self.open.store(true, Ordering::SeqCst);
+    }
+}
+
+/// The port of a server that gives one answer to every request over HTTP, whatever it is.
+pub(crate) fn nonsense(status: &'static str, body: &'static str) -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    thread::spawn(move || {
+        for client in listener.incoming() {
+            let mut client = client.unwrap();
+            thread::spawn(move || {
+                let _ = client.read(&mut [0; 4096]);
+                let length = body.len();
+                let answer = format!(
+                    "HTTP/1.1 {status}\r\ncontent-type: application/json\r\ncontent-length: {length}\r\nconnection: close\r\n\r\n{body}"
+                );
+                let _ = client.write_all(answer.as_bytes());
+            });
+        }
+    });
+    port
+}
