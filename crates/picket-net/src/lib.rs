@@ -4,6 +4,7 @@
 //! That is what lets the layers above compare meanings by comparing values.
 
 mod address;
+mod bits;
 mod interval;
 mod port;
 mod prefix;
@@ -11,6 +12,7 @@ mod protocol;
 mod traffic;
 
 pub use address::{AddressRange, AddressSet, Family, parse_address};
+pub use bits::BitSet;
 pub use interval::{Bound, Interval, IntervalSet};
 pub use port::{PortRange, PortSet};
 pub use prefix::{Prefix, PrefixError, PrefixNote};

@@ -128,22 +128,21 @@ fn icmpv6(
     if !headers.protocols.contains(number) {
         return None;
     }
-    let always: IntervalSet<u32> = ALWAYS
-        .iter()
-        .map(|&kind| Interval::single(u32::from(kind)))
-        .collect();
-    let others = headers.types.difference(&always);
-    let wrong = match (pass, allowed.portless.contains(Protocol::ICMPV6)) {
-        (true, false) => others,
-        (false, true) if !traffic.at_most => others,
-        _ => IntervalSet::empty(),
+    let always = || -> IntervalSet<u32> {
+        let kinds = ALWAYS.iter();
+        kinds.map(|&kind| Interval::single(u32::from(kind))).collect()
     };
-    let necessary = if !pass && family == Family::Ipv6 {
-        headers.types.intersection(&always)
-    } else {
-        IntervalSet::empty()
-    };
-    let kind = necessary.first().or_else(|| preferred(&wrong, 128))?;
+    let necessary = !pass && family == Family::Ipv6;
+    let necessary = necessary.then(|| headers.types.intersection(&always()).first());
+    let kind = necessary.flatten().or_else(|| {
+        let is_wrong = match (pass, allowed.portless.contains(Protocol::ICMPV6)) {
+            (true, false) => true,
+            (false, true) => !traffic.at_most,
+            _ => false,
+        };
+        let others = is_wrong.then(|| headers.types.difference(&always()))?;
+        preferred(&others, 128)
+    })?;
     headers.one(number, None, Some(kind))
 }
 

@@ -7,6 +7,7 @@ mod place;
 mod side;
 
 pub use headers::{ABSENT_PORT, ABSENT_TYPE, Headers};
+pub use pairs::Ends;
 pub use place::{Demands, End};
 
 use picket_net::{Family, Protocol};

@@ -1,54 +1,235 @@
 //! Pairs of ends, each demand once.
 
+use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
+
+use picket_net::BitSet;
 use rustc_hash::FxHashMap;
 
-use super::{Demand, End};
+use super::place::{Place, ruled};
+use super::side::NOTHING;
+use super::{Demand, Demands, End};
+use crate::Crossing;
 
-/// Pairs of some sources with some destinations.
-pub(super) struct Pairs<'p> {
-    pub(super) sources: &'p [&'p End],
-    pub(super) destinations: &'p [&'p End],
-    /// The sources by index.
-    pub(super) froms: Vec<usize>,
-    /// The destinations to pair with every source.
-    pub(super) judged: Vec<usize>,
-    /// The destinations to pair with sources that are judged here. One of them stands for all where the source is not, as
-    /// one pair of strangers is like every other.
-    pub(super) others: Vec<usize>,
+/// Ends by number, and what is demanded between sets of them.
+#[derive(Debug)]
+pub struct Ends<'d> {
+    demands: &'d Demands<'d>,
+    ends: Vec<&'d End>,
+    /// Those that are judged here.
+    judged: BitSet,
+    /// Those that have an address of a node of one that is judged here, and are not judged here.
+    nodes: BitSet,
+    /// The others.
+    strangers: BitSet,
+    /// The strangers by profile, which is all that policies see of them.
+    profiles: BTreeMap<u32, BitSet>,
+    /// By side: the strangers by what it allows with them.
+    rows: FxHashMap<Option<u32>, Rows>,
 }
 
-impl Pairs<'_> {
-    /// Every demand of a pair, with the first pair of which it is.
-    pub(super) fn demands(&self, demand: impl Fn(&End, &End) -> Demand) -> Vec<(Demand, usize, usize)> {
-        let mut found: FxHashMap<Demand, (usize, usize)> = FxHashMap::default();
-        // Neighbours mostly are alike.
-        let mut last = None;
-        let mut stranger = false;
-        for &from in &self.froms {
-            let Some(source) = self.sources.get(from) else {
-                continue;
+type Rows = Rc<[(Option<u32>, BitSet)]>;
+
+impl<'d> Ends<'d> {
+    /// Numbers `ends` from 0 on.
+    pub fn new(demands: &'d Demands<'d>, ends: impl IntoIterator<Item = &'d End>) -> Self {
+        let ends: Vec<&End> = ends.into_iter().collect();
+        let here: BTreeSet<_> = ends.iter().flat_map(|end| &end.own_nodes).collect();
+        let mut found = Self {
+            demands,
+            judged: BitSet::empty(),
+            nodes: BitSet::empty(),
+            strangers: BitSet::empty(),
+            profiles: BTreeMap::new(),
+            rows: FxHashMap::default(),
+            ends: Vec::new(),
+        };
+        for (number, end) in (0..).zip(&ends) {
+            if end.own.is_some() {
+                found.judged.push(number);
+            } else if end.is_node.iter().any(|node| here.contains(node)) {
+                found.nodes.push(number);
+            } else {
+                found.strangers.push(number);
+                found.profiles.entry(end.profile).or_default().push(number);
+            }
+        }
+        Self { ends, ..found }
+    }
+
+    /// Everything that is demanded of new connections from one of `sources` to one of `destinations`, each with a pair of
+    /// which it is.
+    pub fn between(
+        &mut self,
+        crossing: &Crossing,
+        sources: &BitSet,
+        destinations: &BitSet,
+    ) -> Vec<(Demand, u32, u32)> {
+        let mut pairs = Pairs {
+            ends: self,
+            crossing,
+            found: FxHashMap::default(),
+            last: None,
+        };
+        match (&pairs.ends.demands.place, crossing) {
+            (Place::Node, Crossing::Forward { .. }) => pairs.forwarded(sources, destinations),
+            // Policies are not about a node itself, but for what the cluster default denies between it and its own pods.
+            (Place::Node, Crossing::Send { .. }) => {
+                let ruled = pairs
+                    .ends
+                    .filtered(destinations, |end| end.from_own_node.is_some());
+                pairs.all(sources, &ruled);
+                pairs.one(sources, &destinations.difference(&ruled));
+            }
+            (Place::Node, Crossing::Receive { .. }) => {
+                let ruled = pairs.ends.filtered(sources, |end| end.to_own_node.is_some());
+                pairs.all(&ruled, destinations);
+                pairs.one(&sources.difference(&ruled), destinations);
+            }
+            // Nothing is demanded at an address that is not the pod's own, or the same.
+            (Place::Pod { .. }, Crossing::Receive { .. }) => {
+                let one = pairs.ends.preferred(destinations).into_iter().collect();
+                pairs.all(sources, &one);
+            }
+            (Place::Pod { .. }, Crossing::Send { .. }) => {
+                let one = pairs.ends.preferred(sources).into_iter().collect();
+                pairs.all(&one, destinations);
+            }
+            (Place::Pod { .. }, Crossing::Forward { .. }) => pairs.one(sources, destinations),
+        }
+        let found = pairs.found.into_iter();
+        let mut found: Vec<_> = found.map(|(demand, (from, to))| (demand, from, to)).collect();
+        found.sort_unstable_by_key(|&(_, from, to)| (from, to));
+        found
+    }
+
+    fn end(&self, number: u32) -> Option<&'d End> {
+        self.ends.get(number as usize).copied()
+    }
+
+    fn filtered(&self, numbers: &BitSet, holds: impl Fn(&End) -> bool) -> BitSet {
+        let judged = numbers.intersection(&self.judged);
+        let held = judged
+            .iter()
+            .filter(|&number| self.end(number).is_some_and(&holds));
+        held.collect()
+    }
+
+    /// One that is judged here says more to whoever reads of it.
+    fn preferred(&self, numbers: &BitSet) -> Option<u32> {
+        numbers.first_common(&self.judged).or_else(|| numbers.first())
+    }
+
+    /// The strangers by what a side allows with them, or all of them.
+    fn rows(&mut self, side: Option<u32>) -> Rows {
+        let rows = self.rows.entry(side).or_insert_with(|| {
+            let Some(side) = side else {
+                return [(None, self.strangers.clone())].into();
             };
-            let others = match source.own {
-                Some(_) => self.others.as_slice(),
-                None if std::mem::replace(&mut stranger, true) => &[],
-                None => self.others.get(..1).unwrap_or_default(),
-            };
-            for &to in self.judged.iter().chain(others) {
-                let Some(destination) = self.destinations.get(to) else {
-                    continue;
-                };
-                let demand = demand(source, destination);
-                if last != Some(demand) {
-                    found.entry(demand).or_insert((from, to));
-                    last = Some(demand);
+            // Most strangers may do nothing.
+            let mut rows = BTreeMap::from([(NOTHING, BitSet::empty())]);
+            for (&profile, strangers) in &self.profiles {
+                let row = self.demands.sides.row(side, profile);
+                if row != NOTHING {
+                    rows.entry(row).or_default().extend(strangers);
+                }
+            }
+            let met = rows.values();
+            let rest = met.fold(self.strangers.clone(), |rest, strangers| {
+                rest.difference(strangers)
+            });
+            rows.insert(NOTHING, rest);
+            rows.into_iter()
+                .map(|(row, strangers)| (Some(row), strangers))
+                .collect()
+        });
+        Rc::clone(rows)
+    }
+}
+
+/// The demands of pairs, each with the first pair of which it was found.
+struct Pairs<'p, 'd> {
+    ends: &'p mut Ends<'d>,
+    crossing: &'p Crossing,
+    found: FxHashMap<Demand, (u32, u32)>,
+    /// Neighbours mostly are alike.
+    last: Option<Demand>,
+}
+
+impl Pairs<'_, '_> {
+    #[inline]
+    fn add(&mut self, demand: Demand, from: u32, to: u32) {
+        if self.last != Some(demand) {
+            self.found.entry(demand).or_insert((from, to));
+            self.last = Some(demand);
+        }
+    }
+
+    /// One pair that stands for all.
+    fn one(&mut self, sources: &BitSet, destinations: &BitSet) {
+        let one = self
+            .ends
+            .preferred(sources)
+            .zip(self.ends.preferred(destinations));
+        if let Some((from, to)) = one {
+            self.all(&[from].into_iter().collect(), &[to].into_iter().collect());
+        }
+    }
+
+    fn all(&mut self, sources: &BitSet, destinations: &BitSet) {
+        for from in sources.iter() {
+            for to in destinations.iter() {
+                if let Some((source, destination)) = self.ends.end(from).zip(self.ends.end(to)) {
+                    let demand = self.ends.demands.of_new(self.crossing, source, destination);
+                    self.add(demand, from, to);
                 }
             }
         }
-        let mut found: Vec<_> = found
-            .into_iter()
-            .map(|(demand, (from, to))| (demand, from, to))
-            .collect();
-        found.sort_unstable_by_key(|&(_, from, to)| (from, to));
-        found
+    }
+
+    /// Pairs that a node forwards.
+    fn forwarded(&mut self, sources: &BitSet, destinations: &BitSet) {
+        let of = |numbers: &BitSet, kind: &BitSet| numbers.intersection(kind);
+        let judged = [sources, destinations].map(|numbers| of(numbers, &self.ends.judged));
+        let nodes = [sources, destinations].map(|numbers| of(numbers, &self.ends.nodes));
+        let ([from, to], [from_nodes, to_nodes]) = (&judged, &nodes);
+        self.all(from, to);
+        self.all(from, to_nodes);
+        self.all(from_nodes, to);
+        for (from, side) in self.sides(from, |end| end.egress) {
+            for (to, row) in self.with_strangers(side, destinations) {
+                self.add(ruled(row, None), from, to);
+            }
+        }
+        for (to, side) in self.sides(to, |end| end.ingress) {
+            for (from, row) in self.with_strangers(side, sources) {
+                self.add(ruled(None, row), from, to);
+            }
+        }
+        let [from, to] =
+            [(sources, from), (destinations, to)].map(|(all, judged)| all.difference(judged).first());
+        if let Some((from, to)) = from.zip(to) {
+            self.add(Demand::Accept, from, to);
+        }
+    }
+
+    /// The sides that some have, each with the first that has it.
+    fn sides(&self, numbers: &BitSet, side: impl Fn(&End) -> Option<u32>) -> Vec<(u32, Option<u32>)> {
+        let ends = numbers
+            .iter()
+            .filter_map(|number| Some((number, side(self.ends.end(number)?))));
+        let mut sides: Vec<_> = ends.collect();
+        sides.sort_by_key(|&(_, side)| side);
+        sides.dedup_by_key(|(_, side)| *side);
+        sides
+    }
+
+    /// What a side allows with the strangers among some, each once with one of them.
+    fn with_strangers(&mut self, side: Option<u32>, numbers: &BitSet) -> Vec<(u32, Option<u32>)> {
+        let rows = self.ends.rows(side);
+        let met = rows
+            .iter()
+            .filter_map(|(row, strangers)| Some((numbers.first_common(strangers)?, *row)));
+        met.collect()
     }
 }

@@ -5,11 +5,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
 use picket_engine::{PodRef, Program, SubjectId};
-use picket_net::{AddressRange, Protocol, TrafficSet};
+use picket_net::{AddressRange, Family, Protocol, TrafficSet};
 use picket_policy::{Action, Direction, List, ObjectRef, Peer, Policy, PortMatch, Rule, Tier};
 use smol_str::SmolStr;
 
-use super::pairs::Pairs;
 use super::side::{Role, Sides};
 use super::{Demand, Traffic, Why};
 use crate::{Crossing, State};
@@ -18,8 +17,8 @@ use crate::{Crossing, State};
 #[derive(Debug)]
 pub struct Demands<'a> {
     program: &'a Program,
-    place: Place,
-    sides: Sides,
+    pub(super) place: Place,
+    pub(super) sides: Sides,
     /// The pods that are judged here, by address.
     own: BTreeMap<IpAddr, Own>,
     /// The addresses of nodes and of the pods that share their network.
@@ -40,7 +39,7 @@ struct Custom {
 }
 
 #[derive(Debug)]
-enum Place {
+pub(super) enum Place {
     Node,
     Pod {
         interface: SmolStr,
@@ -66,15 +65,15 @@ struct Own {
 /// What the policies see of an address. Addresses with equal ends are alike for them.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct End {
-    profile: u32,
+    pub(super) profile: u32,
     /// The number of the pod that is judged here, by address.
     pub(super) own: Option<u32>,
-    own_nodes: Vec<SmolStr>,
-    is_node: Vec<SmolStr>,
-    egress: Option<u32>,
-    ingress: Option<u32>,
-    to_own_node: Option<u32>,
-    from_own_node: Option<u32>,
+    pub(super) own_nodes: Vec<SmolStr>,
+    pub(super) is_node: Vec<SmolStr>,
+    pub(super) egress: Option<u32>,
+    pub(super) ingress: Option<u32>,
+    pub(super) to_own_node: Option<u32>,
+    pub(super) from_own_node: Option<u32>,
 }
 
 impl End {
@@ -174,17 +173,17 @@ impl<'a> Demands<'a> {
         self.custom.denies
     }
 
-    /// The first addresses of ranges such that all addresses of a range have equal ends; ascending, each family from its
-    /// lowest address on.
-    pub fn boundaries(&self) -> BTreeSet<IpAddr> {
+    /// The first addresses of ranges such that all addresses of a range have equal ends, each with what the policies see of
+    /// it; ascending, each family from its lowest address on.
+    pub fn ends(&self) -> Vec<(IpAddr, End)> {
         let prefixes = self.program.prefixes().into_iter();
         let ranges = prefixes.map(|(prefix, _)| prefix.range());
         let taken = self.program.taken_addresses();
         let own = self.own.keys().chain(self.nodes.keys());
         let single = own.filter_map(|&address| AddressRange::new(address, address));
-        let mut found = BTreeSet::new();
+        let mut found = Vec::new();
         for range in ranges.chain(taken.ranges()).chain(single) {
-            found.insert(range.first());
+            found.push(range.first());
             found.extend(after(range.last()));
         }
         // Addresses that are neighbours are one range there, and have identities of their own all the same.
@@ -196,13 +195,31 @@ impl<'a> Demands<'a> {
                 .nodes()
                 .flat_map(|node| node.addresses.iter().copied()),
         );
-        found
+        found.sort_unstable_by_key(|address| match address {
+            IpAddr::V4(address) => (Family::Ipv4, u128::from(address.to_bits())),
+            IpAddr::V6(address) => (Family::Ipv6, address.to_bits()),
+        });
+        found.dedup();
+        let mut own = self.own.iter().peekable();
+        let mut nodes = self.nodes.iter().peekable();
+        let ends = found.into_iter().map(|address| {
+            while own.next_if(|(before, _)| **before < address).is_some() {}
+            while nodes.next_if(|(before, _)| **before < address).is_some() {}
+            let own = own.next_if(|(here, _)| **here == address).map(|(_, own)| own);
+            let nodes = nodes
+                .next_if(|(here, _)| **here == address)
+                .map(|(_, nodes)| nodes);
+            (address, self.end_of(address, own, nodes))
+        });
+        ends.collect()
     }
 
     /// What the policies see of an address.
     pub fn end(&self, address: IpAddr) -> End {
-        let own = self.own.get(&address);
-        let nodes = self.nodes.get(&address);
+        self.end_of(address, self.own.get(&address), self.nodes.get(&address))
+    }
+
+    fn end_of(&self, address: IpAddr, own: Option<&Own>, nodes: Option<&BTreeSet<SmolStr>>) -> End {
         End {
             profile: self.sides.profile(self.program.identity_of(address)),
             own: own.map(|own| own.number),
@@ -224,7 +241,7 @@ impl<'a> Demands<'a> {
     }
 
     /// What is demanded of new connections.
-    fn of_new(&self, crossing: &Crossing, source: &End, destination: &End) -> Demand {
+    pub(super) fn of_new(&self, crossing: &Crossing, source: &End, destination: &End) -> Demand {
         match &self.place {
             Place::Node => self.on_the_node(crossing, source, destination),
             Place::Pod { others, .. }
@@ -238,55 +255,6 @@ impl<'a> Demands<'a> {
             Place::Pod {
                 interface, narrower, ..
             } => self.within_the_pod(crossing, interface, *narrower, source, destination),
-        }
-    }
-
-    /// Everything that is demanded of new connections from one of `sources` to one of `destinations`, each with the
-    /// indices of a pair of which it is.
-    pub fn between(
-        &self,
-        crossing: &Crossing,
-        sources: &[&End],
-        destinations: &[&End],
-    ) -> Vec<(Demand, usize, usize)> {
-        // One that is judged here says more to whoever reads of it.
-        let first = |ends: &[&End]| {
-            let judged = ends.iter().position(|end| end.own.is_some());
-            judged.unwrap_or_default()
-        };
-        let one = |ends: &[&End]| vec![first(ends)];
-        let every = |ends: &[&End]| (0..ends.len()).collect();
-        let (froms, judged, others): (Vec<_>, Vec<_>, Vec<_>) = match (&self.place, crossing) {
-            (Place::Node, Crossing::Send { .. })
-                if self.own.values().all(|own| own.from_own_node.is_none()) =>
-            {
-                (one(sources), one(destinations), Vec::new())
-            }
-            (Place::Node, Crossing::Receive { .. })
-                if self.own.values().all(|own| own.to_own_node.is_none()) =>
-            {
-                (vec![0], one(destinations), Vec::new())
-            }
-            (Place::Pod { .. }, Crossing::Forward { .. }) => (one(sources), one(destinations), Vec::new()),
-            // Nothing is demanded at an address that is not the pod's own, or the same.
-            (Place::Pod { .. }, Crossing::Receive { .. }) => (every(sources), one(destinations), Vec::new()),
-            (Place::Pod { .. }, Crossing::Send { .. }) => (one(sources), every(destinations), Vec::new()),
-            (Place::Node, _) => {
-                let (judged, others) = (0..destinations.len())
-                    .partition(|&to| destinations.get(to).is_some_and(|end| end.own.is_some()));
-                (every(sources), judged, others)
-            }
-        };
-        let pairs = Pairs {
-            sources,
-            destinations,
-            froms,
-            judged,
-            others,
-        };
-        match (&self.place, crossing) {
-            (Place::Node, Crossing::Forward { .. }) => pairs.demands(|from, to| self.forwarded(from, to)),
-            _ => pairs.demands(|from, to| self.of_new(crossing, from, to)),
         }
     }
 
@@ -307,8 +275,7 @@ impl<'a> Demands<'a> {
         }
     }
 
-    #[inline]
-    fn forwarded(&self, source: &End, destination: &End) -> Demand {
+    pub(super) fn forwarded(&self, source: &End, destination: &End) -> Demand {
         if source.own.is_some() && source.own == destination.own {
             return Demand::Accept;
         }
@@ -416,7 +383,7 @@ impl<'a> Demands<'a> {
 }
 
 #[inline]
-fn ruled(egress: Option<u32>, ingress: Option<u32>) -> Demand {
+pub(super) fn ruled(egress: Option<u32>, ingress: Option<u32>) -> Demand {
     if egress.is_none() && ingress.is_none() {
         return Demand::Accept;
     }

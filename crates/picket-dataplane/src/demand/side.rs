@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use picket_engine::{Identity, IdentitySet, Program, SubjectId};
 use picket_net::TrafficSet;
+use rustc_hash::FxHashMap;
 
 /// Which allow set of a subject counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -14,10 +15,13 @@ pub(super) enum Role {
     OwnNode,
 }
 
+/// The number of no traffic at all.
+pub(super) const NOTHING: u32 = 0;
+
 /// The sides of all ends at one place.
 #[derive(Debug, Default)]
 pub(super) struct Sides {
-    /// Every kind of traffic; number 0 is none.
+    /// Every kind of traffic; the first is none.
     pub(super) traffic: Vec<TrafficSet>,
     numbers: BTreeMap<TrafficSet, u32>,
     /// By what it is made of.
@@ -26,7 +30,7 @@ pub(super) struct Sides {
     allowed: Vec<Vec<(u32, IdentitySet)>>,
     /// For each side the traffic with each profile.
     rows: Vec<Vec<u32>>,
-    profiles: BTreeMap<u32, u32>,
+    profiles: FxHashMap<u32, u32>,
 }
 
 impl Sides {
@@ -34,7 +38,7 @@ impl Sides {
         let nothing = TrafficSet::empty();
         Self {
             traffic: vec![nothing.clone()],
-            numbers: BTreeMap::from([(nothing, 0)]),
+            numbers: BTreeMap::from([(nothing, NOTHING)]),
             ..Self::default()
         }
     }
@@ -92,7 +96,7 @@ impl Sides {
             let profile = *numbers.entry(signature).or_insert(next);
             self.profiles.insert(identity, profile);
         }
-        self.rows = vec![vec![0; numbers.len()]; self.allowed.len()];
+        self.rows = vec![vec![NOTHING; numbers.len()]; self.allowed.len()];
         for (signature, profile) in numbers {
             for (side, traffic) in signature {
                 let cell = self
@@ -117,7 +121,7 @@ impl Sides {
         let row = self.rows.get(side as usize);
         row.and_then(|row| row.get(profile as usize))
             .copied()
-            .unwrap_or_default()
+            .unwrap_or(NOTHING)
     }
 }
 

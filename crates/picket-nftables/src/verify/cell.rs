@@ -2,9 +2,10 @@
 
 use std::rc::Rc;
 
-use picket_net::{Family, IntervalSet};
+use picket_net::{BitSet, Family, IntervalSet};
 
-use super::list::{List, Told};
+use super::list::List;
+use super::values::Values;
 
 /// Numbers of one header field.
 pub(super) type Numbers = Rc<IntervalSet<u32>>;
@@ -35,10 +36,10 @@ pub(super) enum Scratch {
     /// What this writable field held when the packet came.
     Initial(usize),
     Constant(u32),
-    /// One number for each class of source, in their order.
-    BySource(List),
+    /// One number for each class of source.
+    BySource(Values),
     /// The same for the destination.
-    ByDestination(List),
+    ByDestination(Values),
 }
 
 /// Flags stand for themselves; this is for packets without.
@@ -74,23 +75,35 @@ impl Cell {
         }
     }
 
-    /// What tells the packets apart by an axis, or by the values that a writable field has for its classes.
-    pub(super) fn told(&self, axis: Axis, values: Option<List>) -> Told {
-        Told {
-            family: self.family,
-            axis,
-            classes: self.list(axis).clone(),
-            values,
+    /// The packets that have one of `classes`.
+    pub(super) fn of_classes(&self, axis: Axis, classes: &BitSet) -> Option<Self> {
+        let list = self.list(axis);
+        let classes = list.intersection(classes);
+        if classes.is_empty() {
+            return None;
         }
-    }
-
-    pub(super) fn set_list(&mut self, axis: Axis, list: List) {
-        match axis {
-            Axis::Source => self.sources = list,
-            Axis::Destination => self.destinations = list,
-            Axis::Input => self.inputs = list,
-            Axis::Output => self.outputs = list,
+        let mut cell = self.clone();
+        if classes == **list {
+            return Some(cell);
         }
+        for scratch in &mut cell.scratch {
+            let values = match (axis, &*scratch) {
+                (Axis::Source, Scratch::BySource(values))
+                | (Axis::Destination, Scratch::ByDestination(values)) => values,
+                _ => continue,
+            };
+            if let Some(held) = values.held(axis, &classes) {
+                *scratch = held;
+            }
+        }
+        let list = match axis {
+            Axis::Source => &mut cell.sources,
+            Axis::Destination => &mut cell.destinations,
+            Axis::Input => &mut cell.inputs,
+            Axis::Output => &mut cell.outputs,
+        };
+        *list = classes.into();
+        Some(cell)
     }
 
     pub(super) fn numbers(&self, header: Header) -> &Numbers {
@@ -158,28 +171,6 @@ impl Cell {
     pub(super) fn set_scratch(&mut self, slot: usize, value: Scratch) {
         if let Some(scratch) = self.scratch.get_mut(slot) {
             *scratch = value;
-        }
-    }
-}
-
-impl Scratch {
-    /// One value for each class of source or destination; a constant where all are one.
-    pub(super) fn of(axis: Axis, values: List) -> Self {
-        match (values.first(), axis) {
-            (Some(&first), _) if values.iter().all(|&value| value == first) => Self::Constant(first),
-            (_, Axis::Source) => Self::BySource(values),
-            _ => Self::ByDestination(values),
-        }
-    }
-
-    /// The value at a position of an axis; `None` when it is not told by that axis.
-    pub(super) fn at(&self, axis: Axis, position: usize) -> Option<u32> {
-        match (self, axis) {
-            (Self::Constant(value), _) => Some(*value),
-            (Self::BySource(values), Axis::Source) | (Self::ByDestination(values), Axis::Destination) => {
-                values.get(position).copied()
-            }
-            _ => None,
         }
     }
 }

@@ -2,11 +2,11 @@
 
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use picket_dataplane::demand::{Demands, End};
-use picket_net::{Family, Interval};
-use rustc_hash::FxHashMap;
+use picket_net::Family;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::container::Container;
 use super::program::Program;
@@ -15,41 +15,58 @@ use crate::model::{Datatype, Value};
 /// Every address, as ranges within which the policies see no difference: the first of each, and what they see, by number.
 #[derive(Debug)]
 pub(super) struct Atoms {
-    ranges: Vec<(IpAddr, usize)>,
+    /// By family, IPv4 first.
+    ranges: [Vec<(u128, u32)>; 2],
     ends: Vec<End>,
+}
+
+/// An address as a number.
+fn bits(address: IpAddr) -> u128 {
+    match address {
+        IpAddr::V4(address) => address.to_bits().into(),
+        IpAddr::V6(address) => address.to_bits(),
+    }
+}
+
+fn address(family: Family, bits: u128) -> IpAddr {
+    match family {
+        Family::Ipv4 => Ipv4Addr::from_bits(u32::try_from(bits).unwrap_or(u32::MAX)).into(),
+        Family::Ipv6 => Ipv6Addr::from_bits(bits).into(),
+    }
 }
 
 impl Atoms {
     pub(super) fn of(demands: &Demands<'_>) -> Self {
         let mut ends = Vec::new();
-        let mut numbers: FxHashMap<End, usize> = FxHashMap::default();
-        let boundaries = demands.boundaries().into_iter();
-        let ranges = boundaries.map(|address| {
-            let number = match numbers.entry(demands.end(address)) {
+        let mut numbers: FxHashMap<End, u32> = FxHashMap::default();
+        let [mut v4, mut v6] = [Vec::new(), Vec::new()];
+        for (address, end) in demands.ends() {
+            let number = match numbers.entry(end) {
                 Entry::Occupied(known) => *known.get(),
                 Entry::Vacant(new) => {
+                    let next = u32::try_from(ends.len()).unwrap_or(u32::MAX);
                     ends.push(new.key().clone());
-                    *new.insert(ends.len() - 1)
+                    *new.insert(next)
                 }
             };
-            (address, number)
-        });
-        let ranges = ranges.collect();
+            match Family::of(address) {
+                Family::Ipv4 => v4.push((bits(address), number)),
+                Family::Ipv6 => v6.push((bits(address), number)),
+            }
+        }
+        let ranges = [v4, v6];
         Self { ranges, ends }
     }
 
-    /// The ranges of one family by their first address, cut where `more` begin.
-    fn cut(&self, family: Family, more: &BTreeSet<IpAddr>) -> Vec<(IpAddr, usize)> {
-        let own = self
-            .ranges
-            .iter()
-            .filter(|(address, _)| Family::of(*address) == family);
-        let mut cut: Vec<(IpAddr, usize)> = Vec::new();
-        let mut more = more
-            .iter()
-            .copied()
-            .filter(|&address| Family::of(address) == family)
-            .peekable();
+    /// The ranges of one family by their first address, cut where `more` begin, which ascend.
+    fn cut(&self, family: Family, more: &[u128]) -> Vec<(u128, u32)> {
+        let [v4, v6] = &self.ranges;
+        let own = match family {
+            Family::Ipv4 => v4,
+            Family::Ipv6 => v6,
+        };
+        let mut cut: Vec<(u128, u32)> = Vec::with_capacity(own.len() + more.len());
+        let mut more = more.iter().copied().peekable();
         for &(address, end) in own {
             while let Some(between) = more.next_if(|between| *between < address) {
                 if let Some(&(_, before)) = cut.last() {
@@ -71,129 +88,169 @@ impl Atoms {
 /// The classes of the addresses of one family, and what each is found as.
 #[derive(Debug, Default)]
 pub(super) struct Classes<'d> {
-    /// The lowest address of each class, and what the policies see of it.
-    pub(super) members: Vec<(IpAddr, Option<&'d End>)>,
-    /// By container and position: for each class the elements that hold it.
-    found: BTreeMap<(usize, usize), Vec<Vec<u32>>>,
+    /// The lowest address of each class, ascending, and what the policies see of it.
+    pub(super) members: Vec<(IpAddr, &'d End)>,
+    /// By container and position: each class with an element that holds it, ascending.
+    found: BTreeMap<(usize, usize), Vec<(u32, u32)>>,
 }
 
-impl<'d> Classes<'d> {
-    pub(super) fn of(atoms: &'d Atoms, program: &Program, family: Family) -> Self {
+/// A position of the keys of a container at which there are addresses of one family.
+struct Column<'p> {
+    container: usize,
+    position: usize,
+    /// The number of each element with its first address, and the one behind its last.
+    ranges: Vec<(u32, u128, Option<u128>)>,
+    elements: &'p Container<'p>,
+}
+
+impl<'p> Column<'p> {
+    fn all(program: &'p Program<'_>, family: Family) -> Vec<Self> {
         let datatype = match family {
             Family::Ipv4 => Datatype::Ipv4Address,
             Family::Ipv6 => Datatype::Ipv6Address,
         };
-        let places = || {
-            program
-                .containers
-                .iter()
-                .enumerate()
-                .flat_map(|(index, container)| {
-                    (0..container.fields()).map(move |position| (index, position, container))
-                })
-                .filter(|(_, position, container)| container.datatype(*position) == Some(datatype))
-        };
-        let mut more = BTreeSet::new();
-        for (_, position, container) in places() {
-            for (first, after) in container
-                .elements
-                .iter()
-                .filter_map(|one| range(one.value(position)?))
-            {
-                more.insert(first);
-                more.extend(after);
-            }
-        }
-        let cut = atoms.cut(family, &more);
-        let mut signatures: Vec<Vec<(usize, usize, u32)>> = vec![Vec::new(); cut.len()];
-        for (index, position, container) in places() {
-            for (number, element) in (0..).zip(&container.elements) {
-                let Some((first, after)) = element.value(position).and_then(range) else {
-                    continue;
-                };
-                let from = cut.partition_point(|(address, _)| *address < first);
-                let to = after.map_or(cut.len(), |after| {
-                    cut.partition_point(|(address, _)| *address < after)
-                });
-                for signature in signatures.get_mut(from..to).into_iter().flatten() {
-                    signature.push((index, position, number));
+        let mut columns = Vec::new();
+        for (container, elements) in program.containers.iter().enumerate() {
+            for position in 0..elements.fields() {
+                if elements.datatype(position) == Some(datatype) {
+                    let ranges = (0..).zip(&elements.elements).filter_map(|(number, element)| {
+                        let (first, after) = range(element.value(position)?)?;
+                        Some((number, first, after))
+                    });
+                    columns.push(Self {
+                        container,
+                        position,
+                        ranges: ranges.collect(),
+                        elements,
+                    });
                 }
             }
         }
-        Self::grouped(atoms, &cut, signatures, program)
+        columns
     }
 
-    fn grouped(
-        atoms: &'d Atoms,
-        cut: &[(IpAddr, usize)],
-        signatures: Vec<Vec<(usize, usize, u32)>>,
-        program: &Program,
-    ) -> Self {
-        let mut classes = Self::default();
-        let mut known = FxHashMap::default();
-        for ((address, end), signature) in cut.iter().zip(signatures) {
-            // Where the key has one field, elements with one outcome are alike.
-            let alike: Vec<_> = signature
-                .iter()
-                .map(|&(index, position, number)| {
-                    let container = program.containers.get(index);
-                    let outcome = container
-                        .filter(|one| one.fields() == 1)
-                        .and_then(|one| one.element(number));
-                    (index, position, outcome.map_or(number, |element| element.outcome))
-                })
-                .collect();
-            let class = classes.members.len();
-            if *known.entry((*end, alike)).or_insert(class) != class {
-                continue;
-            }
-            classes.members.push((*address, atoms.ends.get(*end)));
-            for (index, position, number) in signature {
-                let found = classes.found.entry((index, position)).or_default();
-                found.resize(class + 1, Vec::new());
-                if let Some(of_class) = found.last_mut() {
-                    of_class.push(number);
+    /// What finding an element tells: where the key has one field, elements with one outcome are alike.
+    fn told_by(&self, number: u32) -> u32 {
+        let whole = self.elements.fields() == 1;
+        let element = self.elements.element(number).filter(|_| whole);
+        element.map_or(number, |element| element.outcome)
+    }
+
+    /// For each element the places among ascending `firsts` of the addresses that it holds.
+    fn held<'h>(
+        &'h self,
+        firsts: &'h [(u128, u32)],
+    ) -> impl Iterator<Item = (u32, std::ops::Range<usize>)> + 'h {
+        self.ranges.iter().map(|&(number, first, after)| {
+            let from = firsts.partition_point(|(bits, _)| *bits < first);
+            let to = after.map_or(firsts.len(), |after| {
+                firsts.partition_point(|(bits, _)| *bits < after)
+            });
+            (number, from..to)
+        })
+    }
+}
+
+impl<'d> Classes<'d> {
+    pub(super) fn of(atoms: &'d Atoms, program: &Program<'_>, family: Family) -> Self {
+        let columns = Column::all(program, family);
+        let ends = |&(_, first, after): &(u32, u128, Option<u128>)| [Some(first), after];
+        let mut more: Vec<u128> = columns
+            .iter()
+            .flat_map(|column| column.ranges.iter().flat_map(ends))
+            .flatten()
+            .collect();
+        more.sort_unstable();
+        more.dedup();
+        let mut cut = atoms.cut(family, &more);
+        // First told apart by what the policies see, then by one column after the other.
+        let mut next = u32::try_from(atoms.ends.len()).unwrap_or(u32::MAX);
+        let seen: Vec<u32> = cut.iter().map(|&(_, end)| end).collect();
+        for column in &columns {
+            let mut refined: FxHashMap<(u32, u32), u32> = FxHashMap::default();
+            let held: Vec<_> = column.held(&cut).collect();
+            for (number, places) in held {
+                let told = column.told_by(number);
+                for (_, class) in cut.get_mut(places).into_iter().flatten() {
+                    *class = *refined.entry((*class, told)).or_insert_with(|| {
+                        next += 1;
+                        next - 1
+                    });
                 }
             }
+        }
+        let mut known = FxHashSet::default();
+        let lowest = cut
+            .iter()
+            .zip(seen)
+            .filter(|((_, class), _)| known.insert(*class));
+        let lowest: Vec<_> = lowest.map(|(&(first, _), end)| (first, end)).collect();
+        let mut classes = Self {
+            members: lowest
+                .iter()
+                .filter_map(|&(first, end)| Some((address(family, first), atoms.ends.get(end as usize)?)))
+                .collect(),
+            found: BTreeMap::new(),
+        };
+        for column in &columns {
+            let held = column.held(&lowest);
+            let mut found: Vec<(u32, u32)> = held
+                .flat_map(|(number, places)| {
+                    places.map(move |class| (u32::try_from(class).unwrap_or(u32::MAX), number))
+                })
+                .collect();
+            found.sort_unstable();
+            classes.found.insert((column.container, column.position), found);
         }
         classes
     }
 
-    /// For each class the elements of a container that have it at a position; none for classes beyond the end.
-    pub(super) fn elements(&self, container: usize, position: usize) -> &[Vec<u32>] {
+    /// The elements of a container by the classes that they hold at a position.
+    pub(super) fn held(&self, container: usize, position: usize) -> Held<'_> {
         let found = self.found.get(&(container, position));
-        found.map_or(&[], Vec::as_slice)
+        Held(found.map_or(&[], Vec::as_slice))
+    }
+
+    /// How many there are.
+    pub(super) fn count(&self) -> u32 {
+        u32::try_from(self.members.len()).unwrap_or(u32::MAX)
     }
 
     pub(super) fn address(&self, class: u32) -> Option<IpAddr> {
         self.members.get(class as usize).map(|(address, _)| *address)
     }
 
-    pub(super) fn end(&self, class: u32) -> Option<&'d End> {
-        self.members.get(class as usize).and_then(|(_, end)| *end)
+    /// What the policies see of each class.
+    pub(super) fn ends(&self) -> impl Iterator<Item = &'d End> + '_ {
+        self.members.iter().map(|(_, end)| *end)
     }
 }
 
-/// The first address, and the one behind the last.
-fn range(value: &Value) -> Option<(IpAddr, Option<IpAddr>)> {
-    fn ends<T: picket_net::Bound>(
-        interval: &Interval<T>,
-        address: fn(T) -> IpAddr,
-    ) -> (IpAddr, Option<IpAddr>) {
-        (
-            address(interval.first()),
-            interval.last().successor().map(address),
-        )
+/// Classes, each with an element that holds it, ascending.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Held<'c>(&'c [(u32, u32)]);
+
+impl<'c> Held<'c> {
+    /// Every class that some element holds, with the elements.
+    pub(super) fn all(self) -> impl Iterator<Item = (u32, impl Iterator<Item = u32>)> {
+        let alike = self.0.chunk_by(|one, other| one.0 == other.0);
+        alike.filter_map(|alike| Some((alike.first()?.0, alike.iter().map(|&(_, element)| element))))
     }
-    match value {
-        Value::Ipv4(interval) => Some(ends(interval, |bits| std::net::Ipv4Addr::from_bits(bits).into())),
-        Value::Ipv6(interval) => Some(ends(interval, |bits| std::net::Ipv6Addr::from_bits(bits).into())),
-        _ => None,
-    }
+}
+
+/// The first address, and the one behind the last where there is one.
+fn range(value: &Value) -> Option<(u128, Option<u128>)> {
+    let highest = match value.datatype() {
+        Datatype::Ipv4Address => u32::MAX.into(),
+        Datatype::Ipv6Address => u128::MAX,
+        _ => return None,
+    };
+    let (first, last) = value.ends()?;
+    Some((first, (last < highest).then(|| last + 1)))
 }
 
 /// The interfaces that rules name, the one that policies are about, and one that stands for all others.
-pub(super) fn interfaces(program: &Program, managed: &str) -> Vec<String> {
+pub(super) fn interfaces(program: &Program<'_>, managed: &str) -> Vec<String> {
     let mut names = BTreeSet::from([managed.to_owned()]);
     for container in &program.containers {
         for element in &container.elements {
@@ -214,7 +271,7 @@ pub(super) fn interfaces(program: &Program, managed: &str) -> Vec<String> {
 
 /// The elements of a container that have an interface at a position.
 pub(super) fn elements_of_interface(
-    container: &Container,
+    container: &Container<'_>,
     position: usize,
     name: &str,
     among: Option<&[u32]>,

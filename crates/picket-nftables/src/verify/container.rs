@@ -1,26 +1,26 @@
 //! Sets, maps, and the values that rules compare with: everything that a field is looked up in.
 
-use rustc_hash::FxHashMap;
+use std::borrow::Cow;
 
 use crate::model::{Datatype, Key, Value};
 
 /// What keys are looked up in: a named set or map, or the values that a rule names itself.
 #[derive(Debug)]
-pub(super) struct Container {
-    pub(super) elements: Vec<Element>,
-    /// By the first field, where that is a number and every element has a single one.
-    by_first: Option<FxHashMap<u32, Vec<u32>>>,
+pub(super) struct Container<'a> {
+    pub(super) elements: Vec<Element<'a>>,
+    /// Where the first field is a number and every element has a single one: that with the element, ascending.
+    numbered: Option<Vec<(u32, u32)>>,
 }
 
 /// One element.
-#[derive(Debug)]
-pub(super) struct Element {
-    key: Key,
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Element<'a> {
+    pub(super) key: Cow<'a, Key>,
     /// What finding it means: the number of a verdict or a value. Always 0 in a set.
     pub(super) outcome: u32,
 }
 
-impl Element {
+impl Element<'_> {
     pub(super) fn value(&self, position: usize) -> Option<&Value> {
         self.key.values().get(position)
     }
@@ -32,18 +32,32 @@ impl Element {
     }
 }
 
-impl Container {
-    pub(super) fn new(elements: impl Iterator<Item = (Key, u32)>) -> Self {
-        let elements: Vec<_> = elements.map(|(key, outcome)| Element { key, outcome }).collect();
-        let mut by_first = Some(FxHashMap::<u32, Vec<u32>>::default());
-        for (index, element) in (0..).zip(&elements) {
-            let single = element.numbers(0).filter(|(first, last)| first == last);
-            match (&mut by_first, single) {
-                (Some(map), Some((number, _))) => map.entry(number).or_default().push(index),
-                _ => by_first = None,
-            }
-        }
-        Self { elements, by_first }
+impl<'a> Container<'a> {
+    pub(super) fn new(elements: Vec<Element<'a>>) -> Self {
+        let single = |element: &Element<'_>| element.numbers(0).filter(|(first, last)| first == last);
+        let numbers: Option<Vec<_>> = elements.iter().map(|element| Some(single(element)?.0)).collect();
+        let numbered = numbers.map(|numbers| {
+            let mut numbered: Vec<(u32, u32)> = numbers.into_iter().zip(0..).collect();
+            numbered.sort_unstable();
+            numbered
+        });
+        Self { elements, numbered }
+    }
+
+    /// Every number that the first field has, with the elements; `None` where it is no number, or a range.
+    pub(super) fn numbered(&self) -> Option<impl Iterator<Item = (u32, impl Iterator<Item = u32>)>> {
+        let alike = self.numbered.as_deref()?.chunk_by(|one, other| one.0 == other.0);
+        Some(alike.filter_map(|alike| {
+            let elements = alike.iter().map(|&(_, element)| element);
+            Some((alike.first()?.0, elements))
+        }))
+    }
+
+    fn with_first(numbered: &[(u32, u32)], number: u32) -> impl Iterator<Item = u32> {
+        let from = numbered.partition_point(|&(before, _)| before < number);
+        let rest = numbered.get(from..).unwrap_or_default().iter();
+        rest.take_while(move |(here, _)| *here == number)
+            .map(|&(_, element)| element)
     }
 
     /// The type of one field of its keys; `None` when it is empty.
@@ -57,37 +71,27 @@ impl Container {
             .map_or(0, |element| element.key.values().len())
     }
 
-    pub(super) fn element(&self, index: u32) -> Option<&Element> {
+    pub(super) fn element(&self, index: u32) -> Option<&Element<'a>> {
         self.elements.get(index as usize)
     }
 
-    /// The outcome of the first of some elements.
-    pub(super) fn outcome(&self, elements: &[u32]) -> Option<u32> {
-        let element = elements.first().and_then(|&first| self.element(first));
-        element.map(|element| element.outcome)
+    pub(super) fn outcome(&self, index: u32) -> Option<u32> {
+        self.element(index).map(|element| element.outcome)
     }
 
     /// The outcome of the first element that has this number in its first field.
     pub(super) fn outcome_of(&self, number: u32) -> Option<u32> {
-        let first = match &self.by_first {
-            Some(by_first) => by_first.get(&number)?.first().copied(),
-            None => self.with_number(0, number, None).first().copied(),
+        let first = match &self.numbered {
+            Some(numbered) => Self::with_first(numbered, number).next()?,
+            None => *self.with_number(0, number, None).first()?,
         };
-        self.element(first?).map(|element| element.outcome)
-    }
-
-    /// Whether some element may have this number at a position.
-    pub(super) fn may_have(&self, position: usize, number: u32) -> bool {
-        match (position, &self.by_first) {
-            (0, Some(by_first)) => by_first.contains_key(&number),
-            _ => true,
-        }
+        self.outcome(first)
     }
 
     /// The elements, of `among` if given, that have this number at a position.
     pub(super) fn with_number(&self, position: usize, number: u32, among: Option<&[u32]>) -> Vec<u32> {
-        if let (0, Some(by_first), None) = (position, &self.by_first, among) {
-            return by_first.get(&number).cloned().unwrap_or_default();
+        if let (0, Some(numbered), None) = (position, &self.numbered, among) {
+            return Self::with_first(numbered, number).collect();
         }
         self.filtered(among, |element| {
             element
@@ -97,7 +101,7 @@ impl Container {
     }
 
     /// The elements, of `among` if given, that some condition holds for.
-    pub(super) fn filtered(&self, among: Option<&[u32]>, holds: impl Fn(&Element) -> bool) -> Vec<u32> {
+    pub(super) fn filtered(&self, among: Option<&[u32]>, holds: impl Fn(&Element<'a>) -> bool) -> Vec<u32> {
         match among {
             Some(among) => {
                 let found = among.iter().copied();

@@ -1,47 +1,48 @@
-//! Lists of classes, and how they fall apart. Cells that differ in other things share their lists: what is worked out of a
-//! list once is remembered.
+//! Sets of classes, and how they fall apart. How all classes fall apart is worked out once; a cell takes its own of each
+//! part.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
-use std::collections::hash_map::Entry;
 use std::hash::{Hash, Hasher};
 use std::ops::Deref;
 use std::rc::Rc;
 
-use picket_net::Family;
+use picket_net::{BitSet, Family};
 use rustc_hash::{FxHashMap, FxHasher};
 
-use super::cell::{Axis, Cell, Scratch};
+use super::cell::{Axis, Scratch};
+use super::values::Values;
 
-/// Numbers of classes, ascending; or one number for each class of such a list.
+/// Classes of one axis, by number.
 #[derive(Clone, Debug)]
 pub(super) struct List {
-    numbers: Rc<[u32]>,
+    classes: Rc<BitSet>,
     hash: u64,
 }
 
-impl FromIterator<u32> for List {
-    fn from_iter<I: IntoIterator<Item = u32>>(numbers: I) -> Self {
-        let numbers: Rc<[u32]> = numbers.into_iter().collect();
+impl From<BitSet> for List {
+    fn from(classes: BitSet) -> Self {
         let mut hasher = FxHasher::default();
-        numbers.hash(&mut hasher);
-        let hash = hasher.finish();
-        Self { numbers, hash }
+        classes.hash(&mut hasher);
+        Self {
+            classes: Rc::new(classes),
+            hash: hasher.finish(),
+        }
     }
 }
 
 impl Deref for List {
-    type Target = [u32];
+    type Target = BitSet;
 
-    fn deref(&self) -> &[u32] {
-        &self.numbers
+    fn deref(&self) -> &BitSet {
+        &self.classes
     }
 }
 
 impl PartialEq for List {
     fn eq(&self, other: &Self) -> bool {
-        let same = Rc::ptr_eq(&self.numbers, &other.numbers);
-        same || (self.hash == other.hash && self.numbers == other.numbers)
+        let same = Rc::ptr_eq(&self.classes, &other.classes);
+        same || (self.hash == other.hash && self.classes == other.classes)
     }
 }
 
@@ -53,13 +54,12 @@ impl Hash for List {
     }
 }
 
-/// What classes of one axis are told apart by: the classes themselves, or the values that a writable field has for them.
+/// What tells classes apart: themselves, or what a writable field holds for them.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Told {
-    pub(super) family: Family,
-    pub(super) axis: Axis,
-    pub(super) classes: List,
-    pub(super) values: Option<List>,
+pub(super) enum By {
+    Address(Family),
+    Interface,
+    Value(Values),
 }
 
 /// One field of a lookup: the container, the position, and the elements that the fields before have left.
@@ -80,133 +80,112 @@ pub(super) enum Left {
     Elements(Vec<u32>),
 }
 
-/// The classes of a list that find the same.
+/// The classes that find the same.
 #[derive(Debug)]
 pub(super) struct Part {
     pub(super) left: Left,
-    positions: List,
-    classes: List,
+    pub(super) classes: BitSet,
 }
 
-impl Part {
-    /// The parts of a list, by what `find` gives for what each class, with its position, is `read` as.
-    pub(super) fn all<R: Copy + Eq + Hash>(
-        classes: &List,
-        read: impl Fn(usize, u32) -> R,
-        find: impl Fn(R) -> Left,
-    ) -> Vec<Self> {
-        let mut numbers: BTreeMap<Left, usize> = BTreeMap::new();
-        let mut groups: Vec<Vec<u32>> = Vec::new();
-        let mut known: FxHashMap<R, usize> = FxHashMap::default();
-        // Neighbours mostly go the same way.
-        let mut last: Option<(R, usize)> = None;
-        for (index, (position, &class)) in (0..).zip(classes.iter().enumerate()) {
-            let read = read(position, class);
-            let number = match last {
-                Some((before, number)) if before == read => number,
-                _ => *known.entry(read).or_insert_with(|| {
-                    let next = numbers.len();
-                    *numbers.entry(find(read)).or_insert(next)
-                }),
-            };
-            last = Some((read, number));
-            if number == groups.len() {
-                groups.push(Vec::new());
-            }
-            if let Some(group) = groups.get_mut(number) {
-                group.push(index);
+/// The parts into which classes fall.
+#[derive(Debug, Default)]
+pub(super) struct Parts {
+    parts: BTreeMap<Left, BitSet>,
+}
+
+impl Parts {
+    pub(super) fn add(&mut self, left: Left, classes: &BitSet) {
+        if !classes.is_empty() {
+            self.parts.entry(left).or_default().extend(classes);
+        }
+    }
+
+    fn sorted(self) -> Sorted {
+        let parts = self.parts.into_iter();
+        let parts: Vec<_> = parts.map(|(left, classes)| Part { left, classes }).collect();
+        let mut of = Vec::new();
+        let many = parts.iter().enumerate().filter(|_| parts.len() > FEW);
+        for (number, part) in many {
+            let count = part.classes.last().map_or(0, |last| last as usize + 1);
+            of.resize(of.len().max(count), 0);
+            for class in part.classes.iter() {
+                if let Some(of) = of.get_mut(class as usize) {
+                    *of = number;
+                }
             }
         }
-        let whole = numbers.len() == 1;
-        let parts = numbers.into_iter().filter_map(|(left, number)| {
-            let positions: List = groups.get(number)?.iter().copied().collect();
-            let classes = if whole {
-                classes.clone()
-            } else {
-                pick(classes, &positions)
-            };
-            Some(Self {
-                left,
-                positions,
-                classes,
-            })
-        });
-        parts.collect()
+        Sorted { parts, of }
     }
 }
 
-fn pick(list: &List, positions: &List) -> List {
-    let picked = positions
-        .iter()
-        .filter_map(|&position| list.get(position as usize));
-    picked.copied().collect()
+/// It takes less to try that many parts than to find out which a class is in.
+const FEW: usize = 4;
+
+/// The parts into which classes fall, in an order of their own.
+#[derive(Debug)]
+pub(super) struct Sorted {
+    parts: Vec<Part>,
+    /// For each class the number of the part, where there are more than a [`FEW`] parts.
+    of: Vec<usize>,
+}
+
+impl Sorted {
+    pub(super) fn all(&self) -> &[Part] {
+        &self.parts
+    }
+
+    /// The parts that may have some of these classes.
+    pub(super) fn of(&self, classes: &BitSet) -> Vec<&Part> {
+        if self.parts.len() <= FEW || classes.len() >= self.parts.len() {
+            return self.parts.iter().collect();
+        }
+        let mut numbers: Vec<usize> = classes
+            .iter()
+            .filter_map(|class| self.of.get(class as usize).copied())
+            .collect();
+        numbers.sort_unstable();
+        numbers.dedup();
+        numbers
+            .into_iter()
+            .filter_map(|number| self.parts.get(number))
+            .collect()
+    }
 }
 
 type Known<K, V> = RefCell<FxHashMap<K, V>>;
 
-/// What was worked out of lists before. It depends on them and on the lookup alone, never on the rest of a cell.
+/// What was worked out of all classes before.
 #[derive(Debug, Default)]
 pub(super) struct Memory {
-    parts: Known<(Told, Place), Rc<[Part]>>,
-    picked: Known<(Axis, List, List), Scratch>,
-    mapped: Known<(Told, usize, Scratch), Option<Scratch>>,
+    parts: Known<(By, Place), Rc<Sorted>>,
+    mapped: Known<(By, Axis, usize, Scratch), Values>,
 }
 
 impl Memory {
-    /// The parts into which a list falls at one field of a lookup.
-    pub(super) fn parts(
-        &self,
-        told: Told,
-        place: Place,
-        split: impl FnOnce(&Told, &Place) -> Vec<Part>,
-    ) -> Rc<[Part]> {
-        let mut parts = self.parts.borrow_mut();
-        match parts.entry((told, place)) {
-            Entry::Occupied(known) => Rc::clone(known.get()),
-            Entry::Vacant(new) => {
-                let (told, place) = new.key();
-                let split: Rc<[Part]> = split(told, place).into();
-                Rc::clone(new.insert(split))
-            }
+    /// The parts into which the classes fall at one field of a lookup.
+    pub(super) fn parts(&self, by: By, place: Place, split: impl FnOnce(&By, &Place) -> Parts) -> Rc<Sorted> {
+        let key = (by, place);
+        if let Some(known) = self.parts.borrow().get(&key) {
+            return Rc::clone(known);
         }
+        // It may ask for the parts of what a field held before.
+        let parts = Rc::new(split(&key.0, &key.1).sorted());
+        self.parts.borrow_mut().insert(key, Rc::clone(&parts));
+        parts
     }
 
     /// What a field that held `before` holds after the value that each class finds in a container was written into it.
+    /// `write` makes it, of a number that no other has.
     pub(super) fn mapped(
         &self,
-        told: Told,
+        (by, axis): (By, Axis),
         container: usize,
         before: &Scratch,
-        map: impl FnOnce() -> Option<Scratch>,
-    ) -> Option<Scratch> {
+        write: impl FnOnce(usize) -> Values,
+    ) -> Values {
         let mut mapped = self.mapped.borrow_mut();
-        let known = mapped.entry((told, container, before.clone()));
-        known.or_insert_with(map).clone()
-    }
-
-    /// The packets of a cell that have a class of one part of a list.
-    pub(super) fn keep(&self, cell: &Cell, axis: Axis, part: &Part) -> Cell {
-        let mut kept = cell.clone();
-        if part.positions.len() == kept.list(axis).len() {
-            return kept;
-        }
-        for scratch in &mut kept.scratch {
-            *scratch = match (axis, &*scratch) {
-                (Axis::Source, Scratch::BySource(values))
-                | (Axis::Destination, Scratch::ByDestination(values)) => {
-                    self.picked(axis, values, &part.positions)
-                }
-                _ => continue,
-            };
-        }
-        kept.set_list(axis, part.classes.clone());
-        kept
-    }
-
-    fn picked(&self, axis: Axis, values: &List, positions: &List) -> Scratch {
-        let mut picked = self.picked.borrow_mut();
-        let known = picked.entry((axis, values.clone(), positions.clone()));
-        let known = known.or_insert_with(|| Scratch::of(axis, pick(values, positions)));
-        known.clone()
+        let number = mapped.len();
+        let known = mapped.entry((by, axis, container, before.clone()));
+        known.or_insert_with(|| write(number)).clone()
     }
 }

@@ -1,15 +1,17 @@
 //! Looking up a whole cell at once: it falls apart by what its packets find.
 
+use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use picket_dataplane::demand::{ABSENT_PORT, ABSENT_TYPE};
-use picket_net::{Family, Interval, IntervalSet, Protocol};
+use picket_net::{BitSet, Family, Interval, IntervalSet, Protocol};
 
 use super::cell::{Axis, Cell, Header, Scratch};
 use super::class::{Classes, elements_of_interface};
 use super::container::Container;
-use super::list::{Left, List, Memory, Part, Place, Told};
+use super::list::{By, Left, Memory, Parts, Place};
 use super::program::{Program, state_bit};
+use super::values::Values;
 use crate::model::{Field, Hook, Transport};
 use picket_dataplane::State;
 
@@ -23,7 +25,7 @@ pub(super) struct Position {
 
 /// What lookups are made in.
 pub(super) struct Tables<'a, 'd> {
-    pub(super) program: &'a Program,
+    pub(super) program: &'a Program<'a>,
     /// By family, IPv4 first.
     pub(super) classes: [Classes<'d>; 2],
     pub(super) interfaces: Vec<String>,
@@ -35,7 +37,7 @@ enum Origin {
     Axis(Axis),
     Header(Header),
     /// A writable field with a value for each class.
-    Values(Axis, List),
+    Values(Axis, Values),
     Constant(u32),
     /// There is no such interface: a value that nothing equals.
     Unlike,
@@ -184,27 +186,49 @@ impl Tables<'_, '_> {
     }
 
     /// What tells the values of a field in a cell apart, where that is a list of addresses.
-    pub(super) fn told(&self, position: Position, cell: &Cell, field: Field) -> Option<Told> {
+    pub(super) fn told(&self, position: Position, cell: &Cell, field: Field) -> Option<(By, Axis)> {
         match self.origin(position, cell, field) {
-            Origin::Axis(axis @ (Axis::Source | Axis::Destination)) => Some(cell.told(axis, None)),
-            Origin::Values(axis, values) => Some(cell.told(axis, Some(values))),
+            Origin::Axis(axis @ (Axis::Source | Axis::Destination)) => Some((By::Address(cell.family), axis)),
+            Origin::Values(axis, values) => Some((By::Value(values), axis)),
             Origin::Axis(_) | Origin::Header(_) | Origin::Constant(_) | Origin::Unlike => None,
         }
     }
 
-    /// For a key of one field: what each class finds.
-    pub(super) fn by_class<'t>(
-        &'t self,
-        told: &'t Told,
-        container: usize,
-    ) -> Option<impl Iterator<Item = Option<u32>> + 't> {
+    /// For a key of one field: every outcome that is found, with the classes that find it; and all classes that could.
+    pub(super) fn outcomes(&self, by: &By, container: usize) -> Option<(BTreeMap<u32, BitSet>, BitSet)> {
         let elements = self.program.containers.get(container)?;
-        let held = self.classes(told.family).elements(container, 0);
-        let found = move |(position, &class): (usize, &u32)| match &told.values {
-            Some(values) => elements.outcome_of(*values.get(position)?),
-            None => elements.outcome(held.get(class as usize)?),
-        };
-        Some(told.classes.iter().enumerate().map(found))
+        let mut outcomes: BTreeMap<u32, BitSet> = BTreeMap::new();
+        match by {
+            By::Address(family) => {
+                let classes = self.classes(*family);
+                let all = (0..classes.count()).collect();
+                for (class, mut found) in classes.held(container, 0).all() {
+                    let outcome = elements.outcome(found.next()?)?;
+                    outcomes.entry(outcome).or_default().push(class);
+                }
+                Some((outcomes, all))
+            }
+            By::Value(values) => {
+                match elements.numbered() {
+                    Some(numbered) => {
+                        for (number, mut found) in numbered {
+                            let outcome = elements.outcome(found.next()?)?;
+                            values.find(number, outcomes.entry(outcome).or_default());
+                        }
+                    }
+                    None => {
+                        for (class, number) in values.iter() {
+                            if let Some(outcome) = elements.outcome_of(number) {
+                                outcomes.entry(outcome).or_default().push(class);
+                            }
+                        }
+                    }
+                }
+                outcomes.retain(|_, classes| !classes.is_empty());
+                Some((outcomes, values.known().clone()))
+            }
+            By::Interface => None,
+        }
     }
 }
 
@@ -213,7 +237,7 @@ struct Lookup<'l, 'a, 'd> {
     position: Position,
     fields: &'l [Field],
     number: usize,
-    container: &'l Container,
+    container: &'l Container<'a>,
 }
 
 impl Lookup<'_, '_, '_> {
@@ -224,7 +248,10 @@ impl Lookup<'_, '_, '_> {
             return;
         }
         let Some(&field) = self.fields.get(at) else {
-            found.push((among.and_then(|among| self.container.outcome(among)), cell));
+            found.push((
+                among.and_then(|among| self.container.outcome(*among.first()?)),
+                cell,
+            ));
             return;
         };
         match self.tables.origin(self.position, &cell, field) {
@@ -233,8 +260,11 @@ impl Lookup<'_, '_, '_> {
                 let left = self.container.with_number(at, number, among);
                 self.field(cell, at + 1, Some(&left), found);
             }
-            Origin::Values(axis, values) => self.told(&cell, cell.told(axis, Some(values)), at, among, found),
-            Origin::Axis(axis) => self.told(&cell, cell.told(axis, None), at, among, found),
+            Origin::Values(axis, values) => self.told(&cell, axis, By::Value(values), at, among, found),
+            Origin::Axis(axis @ (Axis::Source | Axis::Destination)) => {
+                self.told(&cell, axis, By::Address(cell.family), at, among, found);
+            }
+            Origin::Axis(axis) => self.told(&cell, axis, By::Interface, at, among, found),
             Origin::Header(header) => self.numbers(cell, at, header, among, found),
         }
     }
@@ -243,22 +273,26 @@ impl Lookup<'_, '_, '_> {
     fn told(
         &self,
         cell: &Cell,
-        told: Told,
+        axis: Axis,
+        by: By,
         at: usize,
         among: Option<&[u32]>,
         found: &mut Vec<(Option<u32>, Cell)>,
     ) {
-        let axis = told.axis;
         let place = Place {
             container: self.number,
             at,
             is_last: at + 1 == self.fields.len(),
             among: among.map(Into::into),
         };
-        let memory = &self.tables.memory;
-        let parts = memory.parts(told, place, |told, place| self.parts(told, place));
-        for part in parts.iter() {
-            let cell = memory.keep(cell, axis, part);
+        let parts = self
+            .tables
+            .memory
+            .parts(by, place, |by, place| self.parts(by, place));
+        for part in parts.of(cell.list(axis)) {
+            let Some(cell) = cell.of_classes(axis, &part.classes) else {
+                continue;
+            };
             match &part.left {
                 Left::Outcome(outcome) => found.push((*outcome, cell)),
                 Left::Elements(left) => self.field(cell, at + 1, Some(left), found),
@@ -266,60 +300,82 @@ impl Lookup<'_, '_, '_> {
         }
     }
 
-    fn parts(&self, told: &Told, place: &Place) -> Vec<Part> {
+    fn parts(&self, by: &By, place: &Place) -> Parts {
         let (at, among) = (place.at, place.among.as_deref());
         let left = |elements: Vec<u32>| {
             if place.is_last {
-                Left::Outcome(self.container.outcome(&elements))
+                Left::Outcome(elements.first().and_then(|&first| self.container.outcome(first)))
             } else {
                 Left::Elements(elements)
             }
         };
-        if let Some(values) = &told.values {
-            // Most classes have a number that no element has.
-            let number = |position, _| {
-                let number = values.get(position).copied();
-                number.filter(|&number| self.container.may_have(at, number))
-            };
-            let with = |number| self.container.with_number(at, number, among);
-            return Part::all(&told.classes, number, |number| {
-                left(number.map_or(Vec::new(), with))
-            });
+        match by {
+            By::Value(values) => self.by_value(values, place, left),
+            By::Interface => {
+                let names = (0_u32..).zip(self.tables.interfaces.iter().map(String::as_str));
+                let mut parts = Parts::default();
+                for (class, name) in names {
+                    let elements = elements_of_interface(self.container, at, name, among);
+                    parts.add(left(elements), &[class].into_iter().collect());
+                }
+                parts
+            }
+            By::Address(family) => {
+                let classes = self.tables.classes(*family);
+                let mut parts = Parts::default();
+                let mut rest = BitSet::empty();
+                let mut next = 0;
+                for (class, elements) in classes.held(self.number, at).all() {
+                    (next..class).for_each(|class| rest.push(class));
+                    next = class + 1;
+                    let elements =
+                        elements.filter(|element| among.is_none_or(|among| among.contains(element)));
+                    parts.add(left(elements.collect()), &[class].into_iter().collect());
+                }
+                (next..classes.count()).for_each(|class| rest.push(class));
+                parts.add(left(Vec::new()), &rest);
+                parts
+            }
         }
-        if matches!(told.axis, Axis::Input | Axis::Output) {
-            let name = |class| {
-                self.tables
-                    .interfaces
-                    .get(class as usize)
-                    .map_or("", String::as_str)
-            };
-            return Part::all(
-                &told.classes,
-                |_, class| class,
-                |class| left(elements_of_interface(self.container, at, name(class), among)),
+    }
+
+    /// The parts by the value that a writable field has for each class.
+    fn by_value(&self, values: &Values, place: &Place, left: impl Fn(Vec<u32>) -> Left) -> Parts {
+        let among = place.among.as_deref();
+        let mut parts = Parts::default();
+        let numbered = self
+            .container
+            .numbered()
+            .filter(|_| place.at == 0 && among.is_none());
+        if let Some(numbered) = numbered
+            && self.container.elements.len() < values.written().len()
+        {
+            let mut met = BitSet::empty();
+            for (number, elements) in numbered {
+                let mut classes = BitSet::empty();
+                values.find(number, &mut classes);
+                met.extend(&classes);
+                parts.add(left(elements.collect()), &classes);
+            }
+            parts.add(left(Vec::new()), &values.known().difference(&met));
+            return parts;
+        }
+        for (number, classes) in values.written() {
+            parts.add(
+                left(self.container.with_number(place.at, *number, among)),
+                classes,
             );
         }
-        let held = self.tables.classes(told.family).elements(self.number, at);
-        let holding = |class| {
-            let elements = held.get(class as usize).map_or(&[][..], Vec::as_slice).iter();
-            elements
-                .copied()
-                .filter(|element| among.is_none_or(|among| among.contains(element)))
-        };
-        if place.is_last {
-            let outcome = |_, class| {
-                let element = holding(class)
-                    .next()
-                    .and_then(|first| self.container.element(first));
-                element.map(|element| element.outcome)
-            };
-            return Part::all(&told.classes, outcome, Left::Outcome);
+        if let Some((before, over)) = values.before() {
+            let memory = &self.tables.memory;
+            let before = memory.parts(By::Value(before.clone()), place.clone(), |by, place| {
+                self.parts(by, place)
+            });
+            for part in before.all() {
+                parts.add(part.left.clone(), &part.classes.difference(over));
+            }
         }
-        Part::all(
-            &told.classes,
-            |_, class| class,
-            |class| left(holding(class).collect()),
-        )
+        parts
     }
 
     /// Cuts a number where the elements begin and end.
@@ -370,7 +426,7 @@ impl Lookup<'_, '_, '_> {
             let there: Vec<u32> = there.map(|(element, _)| *element).collect();
             let key = match (there.as_slice(), last_field) {
                 ([], _) => continue,
-                (_, true) => (self.container.outcome(&there), Vec::new()),
+                ([first, ..], true) => (self.container.outcome(*first), Vec::new()),
                 (_, false) => (None, there.clone()),
             };
             let piece = pieces.entry(key).or_insert_with(|| (there, Vec::new()));

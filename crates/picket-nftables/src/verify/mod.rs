@@ -12,12 +12,13 @@ mod lookup;
 mod program;
 mod run;
 mod slice;
+mod values;
 
 use std::rc::Rc;
 
-use picket_dataplane::demand::{ABSENT_PORT, ABSENT_TYPE, Demand, Demands, Headers, Required};
+use picket_dataplane::demand::{ABSENT_PORT, ABSENT_TYPE, Demand, Demands, Ends, Headers, Required};
 use picket_dataplane::{Crossing, Packet, State};
-use picket_net::{Family, Interval, IntervalSet, Protocol};
+use picket_net::{BitSet, Family, Interval, IntervalSet, Protocol};
 use rustc_hash::FxHashMap;
 
 use crate::meaning::{Interpreter, Passage};
@@ -114,6 +115,7 @@ pub fn verify(
                 report,
                 limit,
                 known: FxHashMap::default(),
+                ends: Ends::new(demands, tables.classes(family).ends()),
                 wrong: None,
             };
             let check = Run::new(&tables, check).path(everything(way, family, &tables));
@@ -132,10 +134,10 @@ pub fn verify(
 /// Every packet of one way and family.
 fn everything(way: Way, family: Family, tables: &Tables<'_, '_>) -> Cell {
     let up_to = |last: u32| -> Numbers { Rc::new(Interval::new(0, last).into_iter().collect()) };
-    let count = |length: usize| -> List { (0..u32::try_from(length).unwrap_or(u32::MAX)).collect() };
+    let count = |length| List::from((0..).take(length).collect::<BitSet>());
     let addresses = count(tables.classes(family).members.len());
     let interfaces = count(tables.interfaces.len());
-    let none: List = std::iter::empty().collect();
+    let none = List::from(BitSet::empty());
     let (inputs, outputs) = match way {
         Way::Receive => (interfaces, none),
         Way::Send => (none, interfaces),
@@ -168,11 +170,13 @@ struct Check<'c, 'a, 'd> {
     limit: usize,
     /// What is demanded between lists of classes.
     known: FxHashMap<(Crossing, List, List), Demanded>,
+    /// The ends of the classes.
+    ends: Ends<'c>,
     wrong: Option<Box<Packet>>,
 }
 
-/// Everything that is demanded, each with the indices of a pair of which it is.
-type Demanded = Rc<[(Demand, usize, usize)]>;
+/// Everything that is demanded, each with the classes of a pair of which it is.
+type Demanded = Rc<[(Demand, u32, u32)]>;
 
 impl Sink for Check<'_, '_, '_> {
     fn ended(&mut self, cell: &Cell, pass: bool) -> bool {
@@ -209,7 +213,7 @@ impl Sink for Check<'_, '_, '_> {
 
 impl Check<'_, '_, '_> {
     fn crossings(&self, cell: &Cell) -> Vec<Crossing> {
-        let name = |&number: &u32| {
+        let name = |number: u32| {
             self.tables
                 .interfaces
                 .get(number as usize)
@@ -242,13 +246,10 @@ impl Check<'_, '_, '_> {
 
     /// What is demanded of new connections in a cell. Cells that differ in headers alone share it.
     fn demanded(&mut self, cell: &Cell, crossing: &Crossing) -> Demanded {
-        let (tables, demands) = (self.tables, self.demands);
         let key = (crossing.clone(), cell.sources.clone(), cell.destinations.clone());
+        let ends = &mut self.ends;
         let known = self.known.entry(key).or_insert_with(|| {
-            let classes = tables.classes(cell.family);
-            let ends =
-                |list: &List| -> Vec<_> { list.iter().filter_map(|&class| classes.end(class)).collect() };
-            let demanded = demands.between(crossing, &ends(&cell.sources), &ends(&cell.destinations));
+            let demanded = ends.between(crossing, &cell.sources, &cell.destinations);
             demanded.into()
         });
         Rc::clone(known)
@@ -259,7 +260,7 @@ impl Check<'_, '_, '_> {
         &self,
         cell: &Cell,
         crossing: &Crossing,
-        demanded: &[(Demand, usize, usize)],
+        demanded: &[(Demand, u32, u32)],
         pass: bool,
     ) -> Option<Packet> {
         let classes = self.tables.classes(cell.family);
@@ -282,8 +283,8 @@ impl Check<'_, '_, '_> {
                 if let Some(header) = self.demands.broken(demand, cell.family, &headers, pass) {
                     return Some(Packet {
                         crossing: crossing.clone(),
-                        source: classes.address(*cell.sources.get(from)?)?,
-                        destination: classes.address(*cell.destinations.get(to)?)?,
+                        source: classes.address(from)?,
+                        destination: classes.address(to)?,
                         state,
                         ..packet_of(cell, header)?
                     });

@@ -1,23 +1,26 @@
 //! Sliced chains in the form in which they are run: chains that do the same are one, and names are numbers.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
+use std::collections::hash_map::Entry;
 
 use picket_dataplane::State;
+use rustc_hash::FxHashMap;
 
-use super::container::Container;
+use super::container::{Container, Element};
 use super::slice::{Sliced, Slots, number, slice};
 use crate::model::{
-    Assigned, Base, Chain, Datum, End, Field, Hook, Key, Match, Name, Relation, Rule, Set, Slot, Statement,
-    Table, Verdict,
+    Assigned, Base, Chain, Datum, End, Field, Hook, Match, Name, Relation, Rule, Set, Slot, Statement, Table,
+    Value, Verdict,
 };
 
 /// What packets of one path meet.
 #[derive(Debug, Default)]
-pub(super) struct Program {
+pub(super) struct Program<'a> {
     /// The base chains in the order in which packets pass them.
     pub(super) bases: Vec<(Base, usize)>,
     pub(super) chains: Vec<Body>,
-    pub(super) containers: Vec<Container>,
+    pub(super) containers: Vec<Container<'a>>,
     /// What finding an element of a map means.
     pub(super) outcomes: Vec<Found>,
 }
@@ -109,9 +112,9 @@ pub(super) const STATES: [State; 5] = [
     State::Related,
 ];
 
-impl Program {
+impl<'a> Program<'a> {
     /// What packets meet that pass these hooks one after the other.
-    pub(super) fn of(table: &Table, path: &[Hook]) -> Self {
+    pub(super) fn of(table: &'a Table, path: &[Hook]) -> Self {
         let mut bases = Vec::new();
         for hook in path {
             let mut here: Vec<_> = table
@@ -130,7 +133,8 @@ impl Program {
             program: Self::default(),
             chains: BTreeMap::new(),
             bodies: BTreeMap::new(),
-            containers: BTreeMap::new(),
+            named: BTreeMap::new(),
+            containers: FxHashMap::default(),
             outcomes: BTreeMap::new(),
         };
         let bases = bases
@@ -147,14 +151,17 @@ impl Program {
 struct Builder<'a> {
     sliced: Sliced<'a>,
     sets: BTreeMap<&'a Name, &'a Set>,
-    program: Program,
+    program: Program<'a>,
     chains: BTreeMap<Name, usize>,
     bodies: BTreeMap<Body, usize>,
-    containers: BTreeMap<Vec<(Key, u32)>, usize>,
+    /// Sets and maps by name.
+    named: BTreeMap<Name, usize>,
+    /// Those with the same elements are one.
+    containers: FxHashMap<Vec<Element<'a>>, usize>,
     outcomes: BTreeMap<Found, u32>,
 }
 
-impl Builder<'_> {
+impl<'a> Builder<'a> {
     fn chain(&mut self, name: &Name) -> usize {
         if let Some(&known) = self.chains.get(name) {
             return known;
@@ -205,19 +212,44 @@ impl Builder<'_> {
         }
     }
 
-    fn container(&mut self, elements: Vec<(Key, u32)>) -> usize {
+    fn container(&mut self, elements: Vec<Element<'a>>) -> usize {
         let next = self.program.containers.len();
-        if let Some(&known) = self.containers.get(&elements) {
+        match self.containers.entry(elements) {
+            Entry::Occupied(known) => *known.get(),
+            Entry::Vacant(new) => {
+                self.program.containers.push(Container::new(new.key().clone()));
+                *new.insert(next)
+            }
+        }
+    }
+
+    /// The values that a rule names itself.
+    fn values<'v>(&mut self, values: impl IntoIterator<Item = &'v Value>) -> usize {
+        let elements = values.into_iter().map(|value| Element {
+            key: Cow::Owned(value.clone().into()),
+            outcome: 0,
+        });
+        self.container(elements.collect())
+    }
+
+    fn set(&mut self, name: &Name) -> usize {
+        if let Some(&known) = self.named.get(name) {
             return known;
         }
-        self.program
-            .containers
-            .push(Container::new(elements.iter().cloned()));
-        self.containers.insert(elements, next);
-        next
+        let elements = self.sets.get(name).map(|set| set.elements());
+        let elements = elements.into_iter().flatten().map(|key| Element {
+            key: Cow::Borrowed(key),
+            outcome: 0,
+        });
+        let number = self.container(elements.collect());
+        self.named.insert(name.clone(), number);
+        number
     }
 
     fn map(&mut self, name: &Name) -> usize {
+        if let Some(&known) = self.named.get(name) {
+            return known;
+        }
         let elements = self.sliced.maps.get(name).map(|map| map.elements());
         let mut found = Vec::new();
         for (key, datum) in elements.into_iter().flatten() {
@@ -230,9 +262,14 @@ impl Builder<'_> {
             if number == next {
                 self.program.outcomes.push(outcome);
             }
-            found.push((key.clone(), number));
+            found.push(Element {
+                key: Cow::Borrowed(key),
+                outcome: number,
+            });
         }
-        self.container(found)
+        let number = self.container(found);
+        self.named.insert(name.clone(), number);
+        number
     }
 
     fn test(&mut self, condition: &Match) -> Action {
@@ -243,27 +280,19 @@ impl Builder<'_> {
                 value,
             } => Action::Lookup {
                 fields: vec![*field],
-                container: self.container(vec![(value.clone().into(), 0)]),
+                container: self.values([value]),
                 negated: *relation == Relation::IsNot,
             },
             Match::AnyOf { field, values } => Action::Lookup {
                 fields: vec![*field],
-                container: self.container(values.iter().map(|value| (value.clone().into(), 0)).collect()),
+                container: self.values(values),
                 negated: false,
             },
-            Match::Lookup { key, relation, set } => {
-                let elements = self.sets.get(set).map(|set| set.elements());
-                let elements = elements
-                    .into_iter()
-                    .flatten()
-                    .map(|key| (key.clone(), 0))
-                    .collect();
-                Action::Lookup {
-                    fields: key.clone(),
-                    container: self.container(elements),
-                    negated: *relation == Relation::IsNot,
-                }
-            }
+            Match::Lookup { key, relation, set } => Action::Lookup {
+                fields: key.clone(),
+                container: self.set(set),
+                negated: *relation == Relation::IsNot,
+            },
             Match::State(states) => {
                 Action::States(states.iter().fold(0, |bits, &state| bits | state_bit(state)))
             }

@@ -1,13 +1,15 @@
 //! Sends cells through chains. What a rule tells apart falls apart; everything else goes on together.
 
+use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use picket_net::{Interval, IntervalSet, Protocol};
+use picket_net::{BitSet, Interval, IntervalSet, Protocol};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::cell::{ABSENT_FLAGS, Cell, Header, Scratch};
 use super::lookup::{Position, Tables, connected};
 use super::program::{Action, Decision, Ending, Found, Step, state_bit};
+use super::values::Values;
 use crate::model::{Hook, Policy};
 use picket_dataplane::State;
 
@@ -352,16 +354,20 @@ impl<'t, 'a, 'd, S: Sink> Run<'t, 'a, 'd, S> {
         field: crate::model::Field,
         container: usize,
     ) -> Option<Scratch> {
-        let told = self.tables.told(position, cell, field)?;
+        let (by, axis) = self.tables.told(position, cell, field)?;
         let before = cell.scratch.get(slot)?;
-        self.tables.memory.mapped(told.clone(), container, before, || {
-            let found = self.tables.by_class(&told, container)?;
-            let values = found.enumerate().map(|(at, outcome)| match self.found(outcome) {
-                Some(Found::Number(number)) => Some(number),
-                Some(Found::Decision(_)) | None => before.at(told.axis, at),
-            });
-            Some(Scratch::of(told.axis, values.collect::<Option<_>>()?))
-        })
+        let memory = &self.tables.memory;
+        let values = memory.mapped((by.clone(), axis), container, before, |next| {
+            let (outcomes, all) = self.tables.outcomes(&by, container).unwrap_or_default();
+            let mut written: BTreeMap<u32, BitSet> = BTreeMap::new();
+            for (outcome, classes) in outcomes {
+                if let Some(Found::Number(value)) = self.found(Some(outcome)) {
+                    written.entry(value).or_default().extend(&classes);
+                }
+            }
+            Values::new(next, &all, written, (axis, before))
+        });
+        values.held(axis, cell.list(axis))
     }
 
     fn write(&self, cell: Cell, slot: usize, value: &Scratch, position: Position, passed: &mut Vec<Cell>) {
