@@ -94,26 +94,30 @@ impl BitSet {
     /// The members of both.
     #[must_use]
     pub fn intersection(&self, other: &Self) -> Self {
-        Self {
-            words: self.common(other).collect(),
-        }
+        let mut common = self.common(other);
+        let Some(first) = common.next() else {
+            return Self::empty();
+        };
+        let mut words = Vec::with_capacity(self.words.len().min(other.words.len()));
+        words.push(first);
+        words.extend(common);
+        Self { words }
     }
 
     /// The members that `other` does not have.
     #[must_use]
     pub fn difference(&self, other: &Self) -> Self {
         let mut others = other.words.iter().peekable();
-        let words = self.words.iter().filter_map(|&(place, word)| {
+        let mut words = Vec::with_capacity(self.words.len());
+        words.extend(self.words.iter().filter_map(|&(place, word)| {
             while others.next_if(|other| other.0 < place).is_some() {}
             let left = match others.peek() {
                 Some(&&(there, other)) if there == place => word & !other,
                 _ => word,
             };
             (left != 0).then_some((place, left))
-        });
-        Self {
-            words: words.collect(),
-        }
+        }));
+        Self { words }
     }
 
     /// Whether every member of `other` is one.

@@ -108,6 +108,9 @@ impl Demands<'_> {
             } else {
                 headers.ports.intersection(&listed)
             };
+            if wrong.is_empty() {
+                return None;
+            }
             // Port 0 last: nobody has seen such a packet.
             let ordinary = wrong.intersection(&Interval::new(1, u32::from(u16::MAX)).into_iter().collect());
             let port = preferred(&ordinary, 80).or_else(|| wrong.first())?;

@@ -28,7 +28,7 @@ pub struct Ends<'d> {
     rows: FxHashMap<Option<u32>, Rows>,
 }
 
-type Rows = Rc<[(Option<u32>, BitSet)]>;
+type Rows = Rc<BTreeMap<Option<u32>, BitSet>>;
 
 impl<'d> Ends<'d> {
     /// Numbers `ends` from 0 on.
@@ -123,25 +123,25 @@ impl<'d> Ends<'d> {
     /// The strangers by what a side allows with them, or all of them.
     fn rows(&mut self, side: Option<u32>) -> Rows {
         let rows = self.rows.entry(side).or_insert_with(|| {
+            let mut rows = BTreeMap::new();
             let Some(side) = side else {
-                return [(None, self.strangers.clone())].into();
+                rows.insert(None, self.strangers.clone());
+                return Rc::new(rows);
             };
             // Most strangers may do nothing.
-            let mut rows = BTreeMap::from([(NOTHING, BitSet::empty())]);
             for (&profile, strangers) in &self.profiles {
                 let row = self.demands.sides.row(side, profile);
                 if row != NOTHING {
-                    rows.entry(row).or_default().extend(strangers);
+                    let alike: &mut BitSet = rows.entry(Some(row)).or_default();
+                    alike.extend(strangers);
                 }
             }
             let met = rows.values();
             let rest = met.fold(self.strangers.clone(), |rest, strangers| {
                 rest.difference(strangers)
             });
-            rows.insert(NOTHING, rest);
-            rows.into_iter()
-                .map(|(row, strangers)| (Some(row), strangers))
-                .collect()
+            rows.insert(Some(NOTHING), rest);
+            Rc::new(rows)
         });
         Rc::clone(rows)
     }
@@ -227,9 +227,20 @@ impl Pairs<'_, '_> {
     /// What a side allows with the strangers among some, each once with one of them.
     fn with_strangers(&mut self, side: Option<u32>, numbers: &BitSet) -> Vec<(u32, Option<u32>)> {
         let rows = self.ends.rows(side);
-        let met = rows
-            .iter()
-            .filter_map(|(row, strangers)| Some((numbers.first_common(strangers)?, *row)));
-        met.collect()
+        let mut met = Vec::new();
+        let mut rest = numbers.intersection(&self.ends.strangers);
+        while let Some(stranger) = rest.first() {
+            let profile = self.ends.end(stranger).map(|end| end.profile);
+            let row = side
+                .zip(profile)
+                .map(|(side, profile)| self.ends.demands.sides.row(side, profile));
+            met.push((stranger, row));
+            // Mostly all of them. The first is among its alike, so that the rest always shrinks.
+            match rows.get(&row) {
+                Some(alike) if !alike.contains_all(&rest) => rest = rest.difference(alike),
+                _ => break,
+            }
+        }
+        met
     }
 }

@@ -78,14 +78,14 @@ impl Cell {
     /// The packets that have one of `classes`.
     pub(super) fn of_classes(&self, axis: Axis, classes: &BitSet) -> Option<Self> {
         let list = self.list(axis);
+        if classes.contains_all(list) {
+            return Some(self.clone());
+        }
         let classes = list.intersection(classes);
         if classes.is_empty() {
             return None;
         }
         let mut cell = self.clone();
-        if classes == **list {
-            return Some(cell);
-        }
         for scratch in &mut cell.scratch {
             let values = match (axis, &*scratch) {
                 (Axis::Source, Scratch::BySource(values))
