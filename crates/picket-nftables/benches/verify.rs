@@ -1,7 +1,7 @@
 //! How long one node's ruleset takes to render and to prove: `cargo bench -p picket-nftables --bench verify`.
 //!
-//! Clusters of three sizes, and in each a node with 110 pods from all over it. Single-threaded; each line is the best and the
-//! worst of several runs.
+//! Clusters of three sizes, and in each a node with 110 pods from all over it. Single-threaded; each line is the best, the
+//! median and the worst of several runs.
 #![expect(
     clippy::print_stdout,
     clippy::expect_used,
@@ -59,11 +59,13 @@ fn repeat<T>(name: &str, work: impl Fn() -> T) -> T {
         result = work();
         times.push(start.elapsed());
     }
-    let (best, worst) = (times.iter().min(), times.iter().max());
+    times.sort_unstable();
+    let at = |index: usize| times.get(index).expect("runs");
     println!(
-        "  {name:<8} {:>9.1?} to {:>9.1?}",
-        best.expect("runs"),
-        worst.expect("runs")
+        "  {name:<8} {:>9.1?} {:>9.1?} {:>9.1?}",
+        at(0),
+        at(RUNS / 2),
+        at(RUNS - 1)
     );
     result
 }
