@@ -195,3 +195,4 @@ proptest! {
 
 mod listing;
 mod mutation;
+mod pairs;
