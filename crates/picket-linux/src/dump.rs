@@ -1,18 +1,16 @@
 //! Lists of what nf_tables has.
 
 use rustix::io::Errno;
-use rustix::net::{RecvFlags, recv};
 
+use crate::Result;
 use crate::batch::{family_header, frame, message_type};
-use crate::message::{Acknowledgement, HEADER, Message, NLM_F_REQUEST, acknowledgement, u16_at, u32_at};
+use crate::message::{HEADER, Message, NLM_F_REQUEST, u16_at};
 use crate::nfnetlink::{NFNL_MSG_BATCH_BEGIN, NFNL_MSG_BATCH_END, Nfnetlink, refused};
-use crate::reply::{Reply, split_message};
-use crate::{Error, Result};
+use crate::reply::Reply;
+use crate::request::NLM_F_DUMP;
 
 const NFT_MSG_GETGEN: u8 = 16;
 const NFTA_GEN_ID: u16 = 1;
-const NLMSG_DONE: u16 = 3;
-const NLM_F_DUMP: u16 = 0x300;
 const NLM_F_DUMP_INTR: u16 = 0x10;
 
 /// How often a reading is begun again when what it shows changes meanwhile.
@@ -135,52 +133,15 @@ impl Nfnetlink {
         attributes: &[(u16, &[u8])],
         action: &str,
     ) -> Result<Replies> {
-        let sequence = self.take_sequence(1);
-        let flags_and_request = NLM_F_REQUEST | flags;
+        let flags = NLM_F_REQUEST | flags;
         let message = attributes.iter().fold(
-            Message::new(message_type(kind), flags_and_request, &family_header(family, 0)),
+            Message::new(message_type(kind), flags, &family_header(family, 0)),
             |message, (kind, bytes)| message.attribute(*kind, bytes),
         );
-        self.send(&[&message.finish(sequence)])
-            .map_err(|error| refused(action, error))?;
         let mut replies = Replies::default();
-        loop {
-            let length = match recv(&self.socket, &mut self.buffer, RecvFlags::empty()) {
-                Ok((length, whole)) if length == whole => length,
-                Ok(_) => return Err(refused(action, Errno::MSGSIZE)),
-                Err(Errno::INTR) => continue,
-                // What is missing must be asked for again, once the rest of this dump is read.
-                Err(Errno::NOBUFS) if flags & NLM_F_DUMP != 0 => {
-                    replies.are_of_one_moment = false;
-                    continue;
-                }
-                Err(error) => return Err(refused(action, error)),
-            };
-            let mut rest = self.buffer.get(..length).unwrap_or_default();
-            while !rest.is_empty() {
-                let (message, after) = split_message(rest).ok_or_else(|| refused(action, Errno::PROTO))?;
-                rest = after;
-                if u32_at(message, 8) != Some(sequence) {
-                    continue;
-                }
-                if let Some(answer) = acknowledgement(message) {
-                    return Err(explained(action, &answer));
-                }
-                if u16_at(message, 4) == Some(NLMSG_DONE) {
-                    let code = u32_at(message, HEADER).map_or(0, u32::cast_signed);
-                    if code < 0 {
-                        return Err(refused(action, Errno::from_raw_os_error(code.wrapping_neg())));
-                    }
-                    return Ok(replies);
-                }
-                replies
-                    .add(message)
-                    .ok_or_else(|| refused(action, Errno::PROTO))?;
-                if flags & NLM_F_DUMP == 0 {
-                    return Ok(replies);
-                }
-            }
-        }
+        let came_whole = self.request(message, flags, action, |message| replies.add(message))?;
+        replies.are_of_one_moment &= came_whole;
+        Ok(replies)
     }
 }
 
@@ -212,16 +173,5 @@ impl Replies {
         self.resource = resource;
         self.objects.push(Reply::of(message)?);
         Some(())
-    }
-}
-
-fn explained(action: &str, answer: &Acknowledgement) -> Error {
-    Error::Netlink {
-        action: action.to_owned(),
-        detail: answer
-            .explanation
-            .as_ref()
-            .map_or(String::new(), |text| format!(": {text}")),
-        source: std::io::Error::from_raw_os_error(answer.error),
     }
 }

@@ -1,8 +1,9 @@
-//! Linux: network namespaces without names, user namespaces, small rtnetlink and nf_tables clients, sockets, checksums
-//! and readiness. The only crate with `unsafe`; every use says why it is sound.
+//! Linux: network namespaces without names, user namespaces, small clients of rtnetlink, nf_tables and connection
+//! tracking, sockets, checksums and readiness. The only crate with `unsafe`; every use says why it is sound.
 
 mod batch;
 mod checksum;
+mod conntrack;
 mod descriptor;
 mod dump;
 mod error;
@@ -15,12 +16,14 @@ mod nfnetlink;
 mod poll;
 mod process;
 mod reply;
+mod request;
 mod rule;
 mod socket;
 mod user;
 
 pub use batch::Batch;
 pub use checksum::{crc32c, internet_checksum};
+pub use conntrack::{Carried, Connection, Tuple, Which};
 pub use descriptor::{receive_line, send_line};
 pub use dump::Lister;
 pub use error::{Error, Result};

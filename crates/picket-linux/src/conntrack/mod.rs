@@ -1,0 +1,236 @@
+//! The connections that the kernel tracks in a network namespace: listing them, and forgetting single ones.
+
+mod tuple;
+
+use std::fmt;
+use std::net::IpAddr;
+
+use rustix::io::Errno;
+
+pub use tuple::{Carried, Tuple};
+
+use crate::batch::family_header;
+use crate::message::{HEADER, Message, NLM_F_ACK, NLM_F_REQUEST};
+use crate::nfnetlink::{Nfnetlink, refused};
+use crate::reply::Attributes;
+use crate::request::NLM_F_DUMP;
+use crate::{Error, Result};
+use tuple::Part;
+
+const SUBSYSTEM: u16 = 1;
+const IPCTNL_MSG_CT_GET: u16 = 1;
+const IPCTNL_MSG_CT_DELETE: u16 = 2;
+
+const CTA_TUPLE_ORIG: u16 = 1;
+const CTA_TUPLE_REPLY: u16 = 2;
+const CTA_STATUS: u16 = 3;
+const CTA_ID: u16 = 12;
+const CTA_TUPLE_MASTER: u16 = 14;
+const CTA_ZONE: u16 = 18;
+const CTA_FILTER: u16 = 25;
+const CTA_FILTER_ORIG_FLAGS: u16 = 1;
+const CTA_FILTER_REPLY_FLAGS: u16 = 2;
+/// That sources are compared.
+const CTA_FILTER_F_CTA_IP_SRC: u32 = 1;
+const NLA_F_NESTED: u16 = 0x8000;
+
+const IPS_SEEN_REPLY: u32 = 1 << 1;
+
+/// Bytes of the header of a family, `struct nfgenmsg`.
+const FAMILY_HEADER: usize = 4;
+/// How often a list is begun again of which the kernel could not tell everything.
+const READINGS: usize = 100;
+
+/// A connection, or what the kernel tracks as one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Connection {
+    /// What its first packet carried when it came, before any translation.
+    pub original: Tuple,
+    /// What replies carry when they come: its source is the destination after translation, its destination the source after
+    /// translation.
+    pub reply: Tuple,
+    /// The zone that both directions are in; 0 when there are none, or when [`Tuple::zone`] says it for one direction.
+    pub zone: u16,
+    /// What tells it from connections before and after it with the same addresses and ports.
+    pub id: u32,
+    /// What it is and what has happened to it (`IPS_*`).
+    pub status: u32,
+    /// The connection of which a helper of the kernel expected it, as its data connection for example.
+    pub master: Option<Tuple>,
+}
+
+impl Connection {
+    /// Whether the other end has answered.
+    pub fn is_answered(&self) -> bool {
+        self.status & IPS_SEEN_REPLY != 0
+    }
+
+    /// What a message of the kernel says; `None` when it is no connection.
+    fn of(message: &[u8]) -> Option<Self> {
+        Self::read(Attributes::of(message.get(HEADER + FAMILY_HEADER..)?))
+    }
+
+    /// What the attributes of a message say; `None` when they are those of no connection.
+    pub fn read(attributes: Attributes<'_>) -> Option<Self> {
+        let (mut original, mut reply, mut master) = (None, None, None);
+        let (mut zone, mut id, mut status) = (0, None, 0);
+        for (kind, bytes) in attributes {
+            match kind {
+                CTA_TUPLE_ORIG => original = Some(Tuple::read(bytes)?),
+                CTA_TUPLE_REPLY => reply = Some(Tuple::read(bytes)?),
+                CTA_TUPLE_MASTER => master = Some(Tuple::read(bytes)?),
+                CTA_ZONE => zone = u16::from_be_bytes(bytes.try_into().ok()?),
+                CTA_ID => id = Some(u32::from_be_bytes(bytes.try_into().ok()?)),
+                CTA_STATUS => status = u32::from_be_bytes(bytes.try_into().ok()?),
+                _ => {}
+            }
+        }
+        Some(Self {
+            original: original?,
+            reply: reply?,
+            zone,
+            id: id?,
+            status,
+            master,
+        })
+    }
+}
+
+impl fmt::Display for Connection {
+    /// The first packet, and where it goes if that is elsewhere.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.original)?;
+        if self.original.destination != self.reply.source {
+            write!(f, " (translated to {})", self.reply.source)?;
+        }
+        Ok(())
+    }
+}
+
+/// Which connections.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Which {
+    /// All.
+    All,
+    /// Those that this address has opened, whatever their source is translated to.
+    From(IpAddr),
+    /// Those that lead to this address, after whatever translation.
+    To(IpAddr),
+}
+
+impl Nfnetlink {
+    /// Gives `each` the connections of this namespace, one by one. One may come more than once, and one that begins
+    /// meanwhile may be missing.
+    ///
+    /// The kernel does the choosing: that of single addresses costs little however many connections there are. Kernels
+    /// before 5.8 give all of them whatever is asked for.
+    ///
+    /// # Errors
+    /// [`Error::Netlink`]. Some connections may have been given.
+    pub fn connections(&mut self, which: Which, mut each: impl FnMut(&Connection)) -> Result<()> {
+        let action = "list the connections that are tracked";
+        for _ in 0..READINGS {
+            let flags = NLM_F_REQUEST | NLM_F_DUMP;
+            let came_whole = self.request(list(which, flags), flags, action, |message| {
+                each(&Connection::of(message)?);
+                Some(())
+            })?;
+            if came_whole {
+                return Ok(());
+            }
+        }
+        Err(refused(action, Errno::NOBUFS))
+    }
+
+    /// The connection that was opened in this `zone` (see [`Connection::zone`]) by a packet that carried `original`.
+    ///
+    /// # Errors
+    /// [`Error::Netlink`].
+    pub fn connection(&mut self, original: &Tuple, zone: u16) -> Result<Option<Connection>> {
+        let action = format!("look for the connection {original}");
+        let message = about(IPCTNL_MSG_CT_GET, NLM_F_REQUEST, original, zone);
+        let mut found = None;
+        let outcome = self.request(message, NLM_F_REQUEST, &action, |message| {
+            found = Some(Connection::of(message)?);
+            Some(())
+        });
+        Ok(unless_missing(outcome)?.and(found))
+    }
+
+    /// Makes the kernel forget exactly this connection: its next packet opens a connection, or belongs to none. Whether it was
+    /// still there; one that has begun since with the same addresses and ports stays, unless the kernel gave it the same
+    /// [`Connection::id`], a hash of where the entry lies in memory.
+    ///
+    /// # Errors
+    /// [`Error::Netlink`].
+    pub fn forget(&mut self, connection: &Connection) -> Result<bool> {
+        let action = format!("delete the entry of the connection {connection}");
+        let flags = NLM_F_REQUEST | NLM_F_ACK;
+        let message = about(IPCTNL_MSG_CT_DELETE, flags, &connection.original, connection.zone);
+        let message = message.attribute(CTA_ID, &connection.id.to_be_bytes());
+        let outcome = self.request(message, flags, &action, |_| Some(()));
+        Ok(unless_missing(outcome)?.is_some())
+    }
+}
+
+fn unless_missing<T>(outcome: Result<T>) -> Result<Option<T>> {
+    match outcome {
+        Ok(value) => Ok(Some(value)),
+        Err(Error::Netlink { source, .. }) if source.raw_os_error() == Some(Errno::NOENT.raw_os_error()) => {
+            Ok(None)
+        }
+        Err(error) => Err(error),
+    }
+}
+
+fn message(kind: u16, flags: u16, family: u8) -> Message {
+    Message::new(SUBSYSTEM << 8 | kind, flags, &family_header(family, 0))
+}
+
+fn about(kind: u16, flags: u16, original: &Tuple, zone: u16) -> Message {
+    let message = message(kind, flags, family(original.source));
+    let message = original.write(message, CTA_TUPLE_ORIG, Part::Whole);
+    match zone {
+        0 => message,
+        _ => message.attribute(CTA_ZONE, &zone.to_be_bytes()),
+    }
+}
+
+fn list(which: Which, flags: u16) -> Message {
+    let (address, tuple, filter) = match which {
+        Which::All => return message(IPCTNL_MSG_CT_GET, flags, 0),
+        Which::From(address) => (address, CTA_TUPLE_ORIG, CTA_FILTER_ORIG_FLAGS),
+        Which::To(address) => (address, CTA_TUPLE_REPLY, CTA_FILTER_REPLY_FLAGS),
+    };
+    let wanted = Tuple {
+        source: address,
+        destination: address,
+        protocol: 0,
+        carried: Carried::Nothing,
+        zone: 0,
+    };
+    let message = message(IPCTNL_MSG_CT_GET, flags, family(address));
+    let (message, nest) = wanted
+        .write(message, tuple, Part::Source)
+        .open(CTA_FILTER | NLA_F_NESTED, &[]);
+    let other = if filter == CTA_FILTER_ORIG_FLAGS {
+        CTA_FILTER_REPLY_FLAGS
+    } else {
+        CTA_FILTER_ORIG_FLAGS
+    };
+    message
+        .number(filter, CTA_FILTER_F_CTA_IP_SRC)
+        .number(other, 0)
+        .close(&nest)
+}
+
+/// The number of the family of an address (`AF_*`).
+fn family(address: IpAddr) -> u8 {
+    match address {
+        IpAddr::V4(_) => 2,
+        IpAddr::V6(_) => 10,
+    }
+}
+
+#[cfg(test)]
+mod tests;

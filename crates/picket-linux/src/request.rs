@@ -1,0 +1,108 @@
+//! One request to a subsystem of netfilter, and what comes for it.
+
+use std::io;
+
+use rustix::io::Errno;
+use rustix::net::{RecvFlags, recv};
+
+use crate::message::{Acknowledgement, HEADER, Message, acknowledgement, u16_at, u32_at};
+use crate::nfnetlink::{Nfnetlink, refused};
+use crate::reply::split_message;
+use crate::{Error, Result};
+
+/// Asks for every object there is.
+pub(crate) const NLM_F_DUMP: u16 = 0x300;
+const NLMSG_DONE: u16 = 3;
+
+impl Nfnetlink {
+    /// Sends `request`, which has these flags, and gives `each` what comes for it: the messages of a list, or one message.
+    /// `each` gives nothing for a message that it cannot read. Tells whether everything came: what found no room in the
+    /// buffer of the socket must be asked for again.
+    ///
+    /// # Errors
+    /// [`Error::Netlink`].
+    pub(crate) fn request(
+        &mut self,
+        request: Message,
+        flags: u16,
+        action: &str,
+        mut each: impl FnMut(&[u8]) -> Option<()>,
+    ) -> Result<bool> {
+        let sequence = self.take_sequence(1);
+        self.send(&[&request.finish(sequence)])
+            .map_err(|error| refused(action, error))?;
+        let is_list = flags & NLM_F_DUMP == NLM_F_DUMP;
+        let (mut came_whole, mut unreadable) = (true, false);
+        loop {
+            let length = match recv(&self.socket, &mut self.buffer, RecvFlags::empty()) {
+                Ok((length, whole)) if length == whole => length,
+                Ok(_) => return Err(refused(action, Errno::MSGSIZE)),
+                Err(Errno::INTR) => continue,
+                Err(Errno::NOBUFS) if is_list => {
+                    came_whole = false;
+                    continue;
+                }
+                Err(error) => return Err(refused(action, error)),
+            };
+            let mut rest = self.buffer.get(..length).unwrap_or_default();
+            while !rest.is_empty() {
+                let (message, after) = split_message(rest).ok_or_else(|| refused(action, Errno::PROTO))?;
+                rest = after;
+                if u32_at(message, 8) != Some(sequence) {
+                    continue;
+                }
+                let is_last = match ending(message) {
+                    Some(Ending::Refused(answer)) => return Err(explained(action, &answer)),
+                    Some(Ending::Done) => true,
+                    None => {
+                        // The rest of a list is in the way of the next request until it is read.
+                        unreadable |= each(message).is_none();
+                        !is_list
+                    }
+                };
+                match (is_last, unreadable) {
+                    (true, true) => return Err(refused(action, Errno::PROTO)),
+                    (true, false) => return Ok(came_whole),
+                    (false, _) => {}
+                }
+            }
+        }
+    }
+}
+
+/// What ends the answer to a request.
+enum Ending {
+    Done,
+    Refused(Acknowledgement),
+}
+
+fn ending(message: &[u8]) -> Option<Ending> {
+    if u16_at(message, 4) == Some(NLMSG_DONE) {
+        let code = u32_at(message, HEADER).map_or(0, u32::cast_signed);
+        return Some(match code.checked_neg() {
+            Some(error) if code < 0 => Ending::Refused(Acknowledgement {
+                sequence: 0,
+                error,
+                explanation: None,
+                offset: None,
+            }),
+            _ => Ending::Done,
+        });
+    }
+    let answer = acknowledgement(message)?;
+    Some(match answer.error {
+        0 => Ending::Done,
+        _ => Ending::Refused(answer),
+    })
+}
+
+fn explained(action: &str, answer: &Acknowledgement) -> Error {
+    Error::Netlink {
+        action: action.to_owned(),
+        detail: answer
+            .explanation
+            .as_ref()
+            .map_or(String::new(), |text| format!(": {text}")),
+        source: io::Error::from_raw_os_error(answer.error),
+    }
+}
