@@ -4,7 +4,7 @@
 //! not depend on where it came from, and no field is lost on the way because some type does not know it.
 //!
 //! [`Kube`] lists what is there, for the command line. [`Kube::follow`] knows what is there from then on, for the agent that
-//! runs on each node, which is to come: nothing but tests and a benchmark uses it yet. A [`watch`] of each kind says what
+//! runs on each node. A [`watch`] of each kind says what
 //! becomes known, [`follow`] sees to it that there is one for every kind that the cluster serves, and
 //! [`live`](crate::live) makes events of it. Whoever follows may `list` and `watch` namespaces, nodes, pods,
 //! networkpolicies and, in the groups `k8s.cni.cncf.io` and `policy.networking.k8s.io`, the kinds of [`kind::CUSTOM`].

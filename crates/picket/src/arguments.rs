@@ -13,7 +13,7 @@ use picket_source::Kube;
 use crate::command;
 use crate::output::Color;
 
-/// Network policies of Kubernetes, evaluated, rendered and tried out without a cluster
+/// Network policies of Kubernetes, evaluated, rendered, tried out and enforced
 #[derive(Debug, Parser)]
 #[command(name = "picket", version, about, after_help = EXIT_STATUS, max_term_width = 100)]
 pub(crate) struct Arguments {
@@ -41,6 +41,8 @@ pub(crate) enum Command {
     Render(command::render::Arguments),
     Verify(command::verify::Arguments),
     Lab(command::lab::Arguments),
+    Agent(command::agent::Arguments),
+    Status(command::status::Arguments),
     Completions(command::completions::Arguments),
     Man(command::man::Arguments),
 }

@@ -1,5 +1,6 @@
 //! The subcommands: for each its arguments and `run`.
 
+pub(crate) mod agent;
 pub(crate) mod check;
 pub(crate) mod completions;
 pub(crate) mod diff;
@@ -9,5 +10,6 @@ pub(crate) mod lab;
 pub(crate) mod man;
 pub(crate) mod matrix;
 pub(crate) mod render;
+pub(crate) mod status;
 pub(crate) mod test;
 pub(crate) mod verify;

@@ -30,6 +30,8 @@ fn main() -> ExitCode {
         Command::Render(arguments) => command::render::run(&arguments),
         Command::Lab(arguments) => command::lab::run(&arguments),
         Command::Verify(arguments) => command::verify::run(&arguments),
+        Command::Agent(arguments) => command::agent::run(&arguments),
+        Command::Status(arguments) => command::status::run(&arguments),
         Command::Completions(arguments) => command::completions::run(&arguments),
         Command::Man(arguments) => command::man::run(&arguments),
     };

@@ -9,7 +9,7 @@ use crate::tree::{METADATA, packages, read, text};
 type Layer = (&'static str, &'static [&'static str], &'static [&'static str]);
 
 /// From the ground up: every crate uses only crates above it in this list.
-const LAYERS: [Layer; 14] = [
+const LAYERS: [Layer; 15] = [
     ("picket-net", &[], &[]),
     ("picket-policy", &["picket-net"], &[]),
     (
@@ -84,6 +84,19 @@ const LAYERS: [Layer; 14] = [
         &["picket-testing", "picket-source"],
     ),
     (
+        "picket-node",
+        &[
+            "picket-policy",
+            "picket-cluster",
+            "picket-source",
+            "picket-engine",
+            "picket-dataplane",
+            "picket-nftables",
+            "picket-linux",
+        ],
+        &["picket-testing"],
+    ),
+    (
         "picket",
         &[
             "picket-net",
@@ -97,6 +110,7 @@ const LAYERS: [Layer; 14] = [
             "picket-linux",
             "picket-source",
             "picket-lab",
+            "picket-node",
         ],
         &["picket-testing"],
     ),

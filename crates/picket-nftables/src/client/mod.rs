@@ -20,7 +20,7 @@ mod watch;
 use std::fmt;
 
 use picket_dataplane::Plan;
-use picket_linux::{BatchError, NetworkNamespace, Nfnetlink};
+use picket_linux::{BatchError, NetworkNamespace, Nfnetlink, Port};
 
 pub use attributes::Oddity;
 pub use encode::Object;
@@ -112,6 +112,11 @@ impl Client {
     /// When the namespace cannot be entered or no socket made.
     pub fn open(namespace: &NetworkNamespace) -> picket_linux::Result<Self> {
         Nfnetlink::open(namespace).map(|socket| Self { socket, known: None })
+    }
+
+    /// By what others know the transactions of this client.
+    pub fn port(&self) -> Port {
+        self.socket.port()
     }
 
     /// The generation of the rulesets. Every transaction of anybody in the namespace makes the next one.

@@ -96,6 +96,15 @@ impl Client {
         Err(SyncError::Unsettled)
     }
 
+    /// What [`Client::sync`] would do now.
+    ///
+    /// # Errors
+    /// When the kernel refuses to say what it has.
+    pub fn plan(&mut self, desired: &Table) -> picket_linux::Result<Plan<Operation>> {
+        let (_, observed) = self.read(desired.name())?;
+        Ok(way(&observed, desired).1)
+    }
+
     /// The last table that was made, if it is of this name and nobody has changed anything since.
     fn take_known(&mut self, desired: &Table) -> picket_linux::Result<Option<Known>> {
         let Some(known) = self

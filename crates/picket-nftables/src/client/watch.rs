@@ -1,8 +1,7 @@
 //! When others change a table.
 
-use picket_linux::{Monitor, NetworkNamespace, Notice, TableName};
+use picket_linux::{Monitor, NetworkNamespace, Notice, Port, TableName};
 
-use super::Client;
 use super::uapi::NFPROTO_INET;
 use crate::model::Name;
 
@@ -47,16 +46,16 @@ impl Watch {
         &self.monitor
     }
 
-    /// What others than `keeper` have done to the table since the last time. It does not wait.
+    /// What others than the client of this [`Client::port`](super::Client::port) have done to the table since the last time. It does not wait.
     ///
     /// # Errors
     /// When the kernel refuses.
-    pub fn changes(&mut self, keeper: &Client) -> picket_linux::Result<Vec<Change>> {
+    pub fn changes(&mut self, keeper: Port) -> picket_linux::Result<Vec<Change>> {
         let notices = self.monitor.notices()?.into_iter();
         let table = &self.table;
         let changes = notices.filter_map(|notice| match notice {
             Notice::Committed(commit) => {
-                let by_other = commit.port != keeper.socket.port() && commit.tables.contains(table);
+                let by_other = commit.port != keeper && commit.tables.contains(table);
                 by_other.then_some(Change::By {
                     thread: commit.thread,
                     program: commit.program,

@@ -22,8 +22,20 @@ use super::watch::{News, Watch};
 use crate::live::{Changes, Live, Step};
 use crate::origin::Missing;
 
-/// The kinds that every cluster has and that decide what policies do. Workloads and services explain it only.
-const FOLLOWED: [&str; 4] = ["Namespace", "Node", "Pod", "NetworkPolicy"];
+/// The kinds that decide what policies do on every network. Workloads and services explain it only.
+const EVERYWHERE: [&str; 2] = ["Namespace", "Pod"];
+
+/// The kinds that decide what they do on the cluster network.
+const ON_CLUSTER_NETWORK: [&str; 5] = [
+    "Node",
+    "NetworkPolicy",
+    "ClusterNetworkPolicy",
+    "AdminNetworkPolicy",
+    "BaselineAdminNetworkPolicy",
+];
+
+/// The kinds that decide what they do on secondary networks.
+const ON_SECONDARY_NETWORKS: [&str; 2] = ["NetworkAttachmentDefinition", "MultiNetworkPolicy"];
 
 /// What asking for the kinds is called in [`Health::kinds`].
 const KINDS: &str = "/apis";
@@ -37,6 +49,10 @@ pub struct Interest {
     /// The node whose pods are kept whole, and of whose pods policies are read. Of the pods of other nodes only what
     /// policies see of peers is kept. Without one, every pod is kept whole and every policy read.
     pub node: Option<SmolStr>,
+    /// Whether to know the policies of the cluster network, and the nodes. Without, no right to list them is needed.
+    pub cluster_network: bool,
+    /// Whether to know the policies of secondary networks, and these networks. Without, no right to list them is needed.
+    pub secondary_networks: bool,
     /// How often to ask whether kinds came or went.
     pub discovery: Duration,
 }
@@ -45,8 +61,19 @@ impl Default for Interest {
     fn default() -> Self {
         Self {
             node: None,
+            cluster_network: true,
+            secondary_networks: true,
             discovery: Duration::from_secs(60),
         }
+    }
+}
+
+impl Interest {
+    /// Whether objects of this kind are to be known.
+    fn includes(&self, kind: &str) -> bool {
+        EVERYWHERE.contains(&kind)
+            || self.cluster_network && ON_CLUSTER_NETWORK.contains(&kind)
+            || self.secondary_networks && ON_SECONDARY_NETWORKS.contains(&kind)
     }
 }
 
@@ -59,6 +86,13 @@ pub enum Change {
     /// What is wrong with an object now, which is nothing when there are no diagnostics. Only what is said about other
     /// objects holds on.
     Diagnosis(ObjectRef, Vec<Diagnostic>),
+    /// All changes of a kind have been told up to a version of the API server.
+    Reached {
+        /// The resource, as in [`Health::kinds`].
+        kind: SmolStr,
+        /// The `resourceVersion`.
+        version: SmolStr,
+    },
 }
 
 /// What the parts of following have to say to the one that knows the objects.
@@ -74,7 +108,7 @@ pub(super) enum Message {
 impl Kube {
     /// Follows the cluster from now on: `sink` gets every change, and `health` shows how it goes.
     ///
-    /// The first change is [`Event::Init`]. When every kind that the cluster serves has been listed, [`Event::InitDone`]
+    /// The first change is [`Event::Init`]. When every kind of interest that the cluster serves has been listed, [`Event::InitDone`]
     /// follows, and never again: from then on there are only objects that change or go. As long as one kind cannot be
     /// listed, whatever the reason, it does not come; `health` says why. Later a server that is away, refuses, or answers
     /// garbage changes nothing: what was known holds. A kind is only taken to be gone, with all its objects, when the
@@ -108,7 +142,8 @@ impl Kube {
             connection,
             health,
             sink,
-            live: Live::new(interest.node),
+            live: Live::new(interest.node.clone()),
+            interest,
             sender,
             tasks,
             watched: BTreeMap::new(),
@@ -152,6 +187,7 @@ struct Following<S> {
     connection: Arc<Connection>,
     health: Health,
     sink: S,
+    interest: Interest,
     live: Live,
     sender: Sender<Message>,
     tasks: JoinSet<()>,
@@ -228,6 +264,11 @@ impl<S: FnMut(Change)> Following<S> {
                 self.health.note(&kind.full_name(), |health| health.failed(why));
                 return;
             }
+            News::Reached(version) => {
+                let kind = kind.full_name().into();
+                let version = version.into();
+                return (self.sink)(Change::Reached { kind, version });
+            }
             News::Step(step) => step,
         };
         let is_end = matches!(step, Step::End);
@@ -270,9 +311,8 @@ impl<S: FnMut(Change)> Following<S> {
         }
         for resource in resources {
             let name = resource.kind.name;
-            let is_custom = kind::CUSTOM.iter().any(|kind| kind.name == name);
             let watched = self.watched.get(name).map(|watched| watched.version);
-            if (is_custom || FOLLOWED.contains(&name)) && watched != Some(resource.version) {
+            if self.interest.includes(name) && watched != Some(resource.version) {
                 self.watch(resource);
             }
         }

@@ -45,6 +45,8 @@ pub(super) enum News {
     Answered,
     /// Something became known.
     Step(Step),
+    /// Everything is known up to this `resourceVersion`.
+    Reached(String),
     /// It failed and will try again.
     Failed {
         /// Why.
@@ -174,6 +176,7 @@ impl Watch {
             version = page.version;
         }
         self.tell(News::Step(Step::End)).await?;
+        self.tell(News::Reached(version.clone())).await?;
         Ok(version)
     }
 
@@ -229,6 +232,7 @@ impl Watch {
             }
             // Until the list is complete, there is nothing to go on from.
             if !is_list {
+                self.tell(News::Reached(version.clone())).await?;
                 progress.version = Some(version);
             }
         }

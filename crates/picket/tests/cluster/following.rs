@@ -42,6 +42,7 @@ impl Following {
         let interest = Interest {
             node: node.map(SmolStr::from),
             discovery: Duration::from_millis(500),
+            ..Interest::default()
         };
         let shown = health.clone();
         thread::spawn(move || {
@@ -91,6 +92,7 @@ impl Following {
                     self.store.apply(event);
                 }
             }
+            Change::Reached { .. } => {}
             Change::Diagnosis(object, diagnostics) => {
                 if diagnostics.is_empty() {
                     self.diagnoses.remove(&object);

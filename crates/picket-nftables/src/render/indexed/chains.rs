@@ -38,6 +38,12 @@ pub(super) fn idle() -> Chain {
     base(Hook::Forward)
 }
 
+/// The base chain of a node of which nothing is known: what is no part of an established connection is dropped.
+pub(super) fn closed() -> Chain {
+    let drop = Rule::when([], Verdict::Drop);
+    base(Hook::Forward).with_rules(exempt().into_iter().chain([drop]))
+}
+
 fn base(hook: Hook) -> Chain {
     let base = Base {
         hook,

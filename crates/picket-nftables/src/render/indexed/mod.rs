@@ -46,6 +46,25 @@ pub fn render(program: &Program, node: Option<&str>) -> Result<Table, IndexedErr
     table(&NodeView::of(program, node))
 }
 
+/// The name of the table.
+pub fn table_name() -> Name {
+    name(TABLE)
+}
+
+/// The table of a node of which nobody knows yet what its pods may do: nothing new is forwarded.
+///
+/// # Errors
+/// When what is rendered is no ruleset.
+pub fn closed() -> Result<Table, ModelError> {
+    let mut draft = Draft::new(name(TABLE));
+    draft.comment = Some(Comment::of(
+        "nothing new is forwarded until the policies are known, written by picket",
+    ));
+    draft.sets = vec![sets::always()?];
+    draft.chains = vec![chains::closed()];
+    draft.check()
+}
+
 /// The table for what `view` holds.
 fn table(view: &NodeView) -> Result<Table, IndexedError> {
     let mut draft = Draft::new(name(TABLE));

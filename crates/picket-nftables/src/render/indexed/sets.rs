@@ -98,11 +98,16 @@ fn port_elements(protocol: Protocol, ports: &PortSet) -> Vec<(Exact, Vec<Value>)
     found
 }
 
-/// Every set of the table.
-pub(super) fn sets(view: &NodeView, classes: &Classes) -> Result<Vec<Set>, ModelError> {
+/// The set of ICMPv6 that always passes.
+pub(super) fn always() -> Result<Set, ModelError> {
     let always = ALWAYS_TYPES.map(|kind| Key::from(Value::Icmpv6Type(picket_net::Interval::single(kind))));
     let always = Set::new(name(ALWAYS), vec![Datatype::Icmpv6Type], false, always)?;
-    let mut sets = vec![always.commented(Comment::of("neighbour discovery and packet too big"))];
+    Ok(always.commented(Comment::of("neighbour discovery and packet too big")))
+}
+
+/// Every set of the table.
+pub(super) fn sets(view: &NodeView, classes: &Classes) -> Result<Vec<Set>, ModelError> {
+    let mut sets = vec![always()?];
     for family in Family::BOTH {
         let own_pods = restricted(view, family);
         let pairs = own_pods.map(|address| Key::of([Value::address(address), Value::address(address)]));

@@ -22,7 +22,7 @@ fn kept(table: &Arc<Table>) -> (NetworkNamespace, Client, Watch) {
 fn every_foreign_change_of_the_table_is_heard_with_who_made_it() {
     let table = Arc::new(sample::table());
     let (namespace, mut client, mut watch) = kept(&table);
-    assert_eq!(watch.changes(&client).expect("nothing"), []);
+    assert_eq!(watch.changes(client.port()).expect("nothing"), []);
     for command in [
         "flush ruleset",
         "delete table inet picket-sample",
@@ -33,14 +33,14 @@ fn every_foreign_change_of_the_table_is_heard_with_who_made_it() {
         "add counter inet picket-sample more",
     ] {
         run(&namespace, "nft", &["-f", "-"], command);
-        let changes = watch.changes(&client).expect("a change");
+        let changes = watch.changes(client.port()).expect("a change");
         let [Change::By { thread, program }] = changes.as_slice() else {
             panic!("{command}: {changes:?}");
         };
         assert_eq!(program, "nft", "{command}");
         assert_ne!(*thread, 0, "{command}");
         assert!(client.sync(&table).expect("it is repaired").operations > 0);
-        assert_eq!(watch.changes(&client).expect("our own"), [], "{command}");
+        assert_eq!(watch.changes(client.port()).expect("our own"), [], "{command}");
     }
 }
 
@@ -50,7 +50,7 @@ fn what_is_done_to_other_tables_is_not_heard() {
     let script =
         "add table ip picket-sample; add table inet other; add chain inet other c; delete table inet other";
     run(&namespace, "nft", &["-f", "-"], script);
-    assert_eq!(watch.changes(&client).expect("nothing"), []);
+    assert_eq!(watch.changes(client.port()).expect("nothing"), []);
 }
 
 #[test]
@@ -63,16 +63,16 @@ fn another_client_of_the_same_process_is_another() {
     other
         .sync(&Arc::new(draft.check().expect("a table")))
         .expect("it is made");
-    let changes = watch.changes(&client).expect("a change");
+    let changes = watch.changes(client.port()).expect("a change");
     assert!(matches!(changes.as_slice(), [Change::By { .. }]), "{changes:?}");
-    assert_eq!(watch.changes(&other).expect("nothing more"), []);
+    assert_eq!(watch.changes(other.port()).expect("nothing more"), []);
 }
 
 #[test]
 fn whoever_waits_for_a_flush_repairs_it_at_once() {
     let table = Arc::new(sample::table());
     let (namespace, mut client, mut watch) = kept(&table);
-    watch.changes(&client).expect("our own");
+    watch.changes(client.port()).expect("our own");
     let epoll = Epoll::new().expect("a set");
     epoll
         .add(watch.monitor(), 0, Interest::Read)
@@ -81,7 +81,7 @@ fn whoever_waits_for_a_flush_repairs_it_at_once() {
         scope.spawn(|| run(&namespace, "nft", &["flush", "ruleset"], ""));
         loop {
             epoll.wait(None).expect("something");
-            if !watch.changes(&client).expect("changes").is_empty() {
+            if !watch.changes(client.port()).expect("changes").is_empty() {
                 break;
             }
         }

@@ -1,0 +1,213 @@
+//! What happens, and what is done about it.
+
+use std::future::pending;
+use std::io;
+use std::time::{Duration, Instant};
+
+use picket_source::Health;
+use tokio::runtime::Builder;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::time::{Interval, MissedTickBehavior, interval, sleep_until};
+
+use crate::drift;
+use crate::enforcer::Enforcer;
+use crate::host::Host;
+use crate::inbox::{self, Inbox, News};
+use crate::knowledge::Knowledge;
+use crate::metrics::Metrics;
+use crate::serve::{self, Answers, Pulse};
+use crate::source;
+use crate::status::Shared;
+use crate::{AgentError, Settings, UntilSynced};
+
+/// How often the agent shows that it is alive when nothing happens.
+const PULSE: Duration = Duration::from_secs(10);
+
+/// The most changes that are taken in before what they mean is enforced.
+const AT_ONCE: usize = 10_000;
+
+/// How far to go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Extent {
+    /// Until somebody ends it.
+    Forever,
+    /// Until what the cluster is now is in force.
+    Once,
+    /// Until it is known what would be done; nothing is.
+    DryRun,
+}
+
+/// How an agent ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Ended {
+    /// Somebody asked it to; the rules stay.
+    Stopped,
+    /// Everything is in force, and no more was asked.
+    Done,
+    /// What would be done, as nft commands; nothing when everything is as it should be.
+    Plan(String),
+}
+
+/// Enforces the policies of a cluster on the node in whose network namespace this thread is.
+///
+/// SIGTERM and SIGINT end it; the rules stay.
+///
+/// # Errors
+/// When it cannot start, or with [`Extent::Once`] and [`Extent::DryRun`] when it cannot do what it was asked.
+pub fn run(settings: &Settings, extent: Extent) -> Result<Ended, AgentError> {
+    let health = Health::default();
+    let shared = Shared::new(&settings.node, health.clone());
+    let metrics = Metrics::default();
+    let pulse = Pulse::new();
+    let host = Host::open(&settings.node)?;
+    let (watch, port) = (host.watch()?, host.port());
+    let mut enforcer = Enforcer::new(host, shared.clone(), metrics.clone());
+    if extent == Extent::Forever {
+        let answers = Answers {
+            shared,
+            metrics,
+            pulse: pulse.clone(),
+        };
+        serve::start(&settings.listen, answers)?;
+    }
+    if extent != Extent::DryRun && settings.until_synced == UntilSynced::Deny {
+        enforcer.close()?;
+    }
+    let (outbox, inbox) = inbox::channel();
+    if extent == Extent::Forever {
+        drift::start(watch, port, outbox.clone())?;
+    }
+    source::start(settings, &health, outbox)?;
+    let runtime = Builder::new_current_thread().enable_all().build();
+    runtime.map_err(AgentError::Start)?.block_on(async {
+        let bells = Bells::new(settings).map_err(AgentError::Start)?;
+        let agent = Agent {
+            knowledge: Knowledge::new(settings.semantics.clone()),
+            enforcer,
+            inbox,
+            pulse,
+            extent,
+        };
+        agent.run(bells).await
+    })
+}
+
+/// Everything but news of the cluster that the agent wakes up for.
+struct Bells {
+    /// It is time for a proof.
+    proof: Interval,
+    pulse: Interval,
+    terminate: Signal,
+    interrupt: Signal,
+}
+
+impl Bells {
+    fn new(settings: &Settings) -> io::Result<Self> {
+        let mut proof = interval(settings.verify_every);
+        proof.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        Ok(Self {
+            proof,
+            pulse: interval(PULSE),
+            terminate: signal(SignalKind::terminate())?,
+            interrupt: signal(SignalKind::interrupt())?,
+        })
+    }
+}
+
+struct Agent {
+    knowledge: Knowledge,
+    enforcer: Enforcer,
+    inbox: Inbox,
+    pulse: Pulse,
+    extent: Extent,
+}
+
+impl Agent {
+    async fn run(mut self, mut bells: Bells) -> Result<Ended, AgentError> {
+        loop {
+            self.pulse.beat();
+            tokio::select! {
+                () = self.inbox.ready() => {
+                    if let Some(ended) = self.hear()? {
+                        return Ok(ended);
+                    }
+                }
+                () = until(self.enforcer.retry_at()) => self.enforce(),
+                _ = bells.proof.tick() => {
+                    if let Some(program) = self.knowledge.program() {
+                        self.enforcer.prove(program);
+                    }
+                }
+                _ = bells.pulse.tick() => {}
+                _ = bells.terminate.recv() => return Ok(Ended::Stopped),
+                _ = bells.interrupt.recv() => return Ok(Ended::Stopped),
+            }
+        }
+    }
+
+    /// Takes in what the cluster says, and enforces it.
+    fn hear(&mut self) -> Result<Option<Ended>, AgentError> {
+        loop {
+            let (mut taken, mut is_changed) = (0, false);
+            while taken < AT_ONCE
+                && let Some(news) = self.inbox.next()
+            {
+                taken += 1;
+                let (heard, change) = match news {
+                    News::Cluster(heard, change) => (heard, change),
+                    News::Table(changes) => {
+                        self.enforcer.repair(&changes);
+                        continue;
+                    }
+                    News::Failed(error) => return Err(error),
+                };
+                if let Some(policies) = self.knowledge.take(change) {
+                    is_changed = true;
+                    self.enforcer.heard(heard, policies);
+                }
+            }
+            if taken == 0 {
+                return Ok(None);
+            }
+            if is_changed {
+                if self.extent != Extent::Forever {
+                    return self.finish().map(Some);
+                }
+                self.enforce();
+            }
+            self.enforcer.tell(&self.knowledge);
+            self.pulse.beat();
+        }
+    }
+
+    fn enforce(&mut self) {
+        let Some(program) = self.knowledge.program() else {
+            return;
+        };
+        let was_ready = self.enforcer.is_ready();
+        // What goes wrong has been told, and is tried again.
+        if self.enforcer.make(program).is_ok() && !was_ready {
+            self.enforcer.prove(program);
+        }
+    }
+
+    /// Does what was asked for the cluster as it is now.
+    fn finish(&mut self) -> Result<Ended, AgentError> {
+        let Some(program) = self.knowledge.program() else {
+            return Ok(Ended::Done);
+        };
+        if self.extent == Extent::DryRun {
+            return Ok(Ended::Plan(self.enforcer.plan(program)?));
+        }
+        self.enforcer.make(program)?;
+        Ok(Ended::Done)
+    }
+}
+
+/// Waits until then, for ever without a time.
+async fn until(time: Option<Instant>) {
+    match time {
+        Some(time) => sleep_until(time.into()).await,
+        None => pending().await,
+    }
+}

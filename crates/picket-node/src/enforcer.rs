@@ -1,0 +1,258 @@
+//! Makes the table what the policies say, and tells how that went.
+
+use std::collections::BTreeSet;
+use std::time::{Duration, Instant};
+
+use jiff::Timestamp;
+use picket_engine::Program;
+use picket_nftables::client::{Change, SyncError};
+use picket_nftables::model::Table;
+use picket_policy::{Direction, ObjectRef};
+
+use crate::error::HostError;
+use crate::host::{Host, Made};
+use crate::knowledge::Knowledge;
+use crate::metrics::{Metrics, ObjectKind, Outcome};
+use crate::status::{Finding, Pods, Proof, Shared, Trouble};
+
+/// How long until what the kernel did not take is tried again, at first and at most.
+const RETRY: [Duration; 2] = [Duration::from_millis(100), Duration::from_secs(30)];
+
+/// Makes the table of the node what the policies say.
+pub(crate) struct Enforcer {
+    host: Host,
+    shared: Shared,
+    metrics: Metrics,
+    /// When the first change was heard that is not in force yet.
+    heard: Option<Instant>,
+    /// The policies that changed since the table was last what they say.
+    waiting: BTreeSet<ObjectRef>,
+    retry: Option<Retry>,
+}
+
+/// When to try again.
+#[derive(Clone, Copy)]
+struct Retry {
+    at: Instant,
+    /// How long it was until then.
+    after: Duration,
+}
+
+impl Enforcer {
+    pub(crate) fn new(host: Host, shared: Shared, metrics: Metrics) -> Self {
+        Self {
+            host,
+            shared,
+            metrics,
+            heard: None,
+            waiting: BTreeSet::new(),
+            retry: None,
+        }
+    }
+
+    /// When to call [`Enforcer::make`] again although nothing has changed.
+    pub(crate) fn retry_at(&self) -> Option<Instant> {
+        self.retry.map(|retry| retry.at)
+    }
+
+    /// Whether the policies have been in force once.
+    pub(crate) fn is_ready(&self) -> bool {
+        self.shared.lock().ready
+    }
+
+    /// Something changed that has to be enforced.
+    pub(crate) fn heard(&mut self, at: Instant, policies: Vec<ObjectRef>) {
+        self.heard.get_or_insert(at);
+        self.waiting.extend(policies);
+    }
+
+    /// Says what is wrong with objects, and up to where their changes are in force if nothing waits.
+    pub(crate) fn tell(&self, knowledge: &Knowledge) {
+        let findings = knowledge.diagnoses.iter();
+        let findings = findings.flat_map(|(object, found)| found.iter().map(|one| Finding::new(object, one)));
+        let mut status = self.shared.lock();
+        status.findings = findings.collect();
+        if status.ready && status.host.trouble.is_none() {
+            status.host.versions.clone_from(&knowledge.versions);
+        }
+    }
+
+    /// Forwards nothing new until there are policies, unless there is a table from before.
+    pub(crate) fn close(&mut self) -> Result<(), HostError> {
+        if self.host.close()? {
+            tracing::info!("nothing new is forwarded until the policies are known");
+            self.shared.lock().host.closed = true;
+        } else {
+            tracing::info!("the rules from before hold until the policies are known");
+        }
+        Ok(())
+    }
+
+    /// Makes the table what the policies say. If that fails what was in force stays, and it is tried again.
+    ///
+    /// # Errors
+    /// When it fails; that has been told already.
+    pub(crate) fn make(&mut self, program: &Program) -> Result<(), HostError> {
+        match self.host.make(program) {
+            Ok(made) => {
+                self.made(program, &made);
+                Ok(())
+            }
+            Err(error) => {
+                self.failed(&error);
+                Err(error)
+            }
+        }
+    }
+
+    fn made(&mut self, program: &Program, made: &Made) {
+        let report = &made.report;
+        for foreign in &report.foreign {
+            tracing::warn!(%foreign, "others had put something into the table, which is gone");
+        }
+        tracing::info!(
+            operations = report.operations,
+            rendering = ?made.rendering,
+            writing = ?made.writing,
+            "the policies are in force"
+        );
+        Metrics::took(&self.metrics.rendering, made.rendering);
+        Metrics::took(&self.metrics.writing, made.writing);
+        if let Some(heard) = self.heard.take() {
+            Metrics::took(&self.metrics.latency, heard.elapsed());
+        }
+        self.metrics
+            .operations
+            .inc_by(u64::try_from(report.operations).unwrap_or(u64::MAX));
+        if let Some(table) = self.host.table() {
+            self.count(table);
+        }
+        self.retry = None;
+        self.waiting.clear();
+        let mut status = self.shared.lock();
+        let now = Timestamp::now();
+        status.ready = true;
+        let host = &mut status.host;
+        host.closed = false;
+        host.current = Some(now);
+        if report.operations > 0 || host.changed.is_none() {
+            host.changed = Some(now);
+        }
+        host.trouble = None;
+        (host.pods, host.policies) = in_force(program, self.host.node());
+    }
+
+    fn count(&self, table: &Table) {
+        let elements = table.sets().iter().map(|set| set.elements().len()).sum::<usize>()
+            + table.maps().iter().map(|map| map.elements().len()).sum::<usize>();
+        let rules = table.chains().iter().map(|chain| chain.rules.len()).sum();
+        for (object, count) in [
+            ("element", elements),
+            ("rule", rules),
+            ("chain", table.chains().len()),
+        ] {
+            let count = i64::try_from(count).unwrap_or(i64::MAX);
+            self.metrics
+                .objects
+                .get_or_create(&ObjectKind { object })
+                .set(count);
+        }
+    }
+
+    fn failed(&mut self, error: &HostError) {
+        self.metrics.failed(error.reason());
+        let waiting: Vec<_> = self.waiting.iter().map(ObjectRef::to_string).collect();
+        tracing::error!(%error, ?waiting, "the policies are not in force, what was in force stays");
+        let after = self
+            .retry
+            .map_or(RETRY[0], |retry| (retry.after * 2).min(RETRY[1]));
+        self.retry = Some(Retry {
+            at: Instant::now() + after,
+            after,
+        });
+        let mut status = self.shared.lock();
+        let before = status.host.trouble.take();
+        status.host.trouble = Some(Trouble {
+            since: before.map_or_else(Timestamp::now, |trouble| trouble.since),
+            why: error.to_string(),
+            waiting,
+        });
+    }
+
+    /// Makes the table again what it last was: others have changed it.
+    pub(crate) fn repair(&mut self, changes: &[Change]) {
+        match self.host.repair() {
+            Ok(report) if report.operations > 0 => {
+                for change in changes {
+                    match change {
+                        Change::By { thread, program } => {
+                            tracing::warn!(thread, program, "others changed the table; it is repaired");
+                        }
+                        Change::Perhaps => tracing::warn!("the table was changed; it is repaired"),
+                    }
+                }
+                self.metrics.repaired.inc();
+                let mut status = self.shared.lock();
+                status.host.repaired += 1;
+                status.host.changed = Some(Timestamp::now());
+            }
+            Ok(_) => {}
+            Err(error) => self.failed(&error.into()),
+        }
+    }
+
+    /// Holds the table in the kernel against the policies, and makes it anew where it does not mean the same.
+    pub(crate) fn prove(&mut self, program: &Program) {
+        let proof = match self.host.prove(program) {
+            Ok(proof) => proof,
+            Err(error) => return self.failed(&SyncError::from(error).into()),
+        };
+        let proved = proof
+            .outcome
+            .as_ref()
+            .is_ok_and(picket_nftables::verify::Report::is_proof);
+        let outcome = if proved { "proved" } else { "refuted" };
+        self.metrics.proofs.get_or_create(&Outcome { outcome }).inc();
+        Metrics::took(&self.metrics.proving, proof.took);
+        self.shared.lock().host.proof = Some(Proof {
+            when: Timestamp::now(),
+            proved,
+            milliseconds: u64::try_from(proof.took.as_millis()).unwrap_or(u64::MAX),
+        });
+        if proved {
+            return;
+        }
+        match proof.outcome {
+            Ok(report) => tracing::error!(
+                packets = ?report.counterexamples,
+                "the rules do not mean what the policies say; they are made anew"
+            ),
+            Err(error) => tracing::error!(%error, "the proof itself is wrong"),
+        }
+        // What it does has been told.
+        let _ = self.make(program);
+    }
+
+    /// What would be done, as nft commands.
+    pub(crate) fn plan(&mut self, program: &Program) -> Result<String, HostError> {
+        self.host.plan(program)
+    }
+}
+
+/// The pods of a node, and the policies because of which packets of theirs can be dropped.
+fn in_force(program: &Program, node: &str) -> (Pods, Vec<String>) {
+    let mut pods = Pods::default();
+    let mut policies = BTreeSet::new();
+    for pod in program.pods_on(node) {
+        if !pod.is_managed() {
+            continue;
+        }
+        let subjects = Direction::BOTH.map(|direction| pod.subject(direction));
+        pods.all += 1;
+        pods.restricted += usize::from(subjects.iter().any(Option::is_some));
+        for subject in subjects.into_iter().flatten() {
+            policies.extend(program.deciding_policies(subject).map(|policy| &policy.object));
+        }
+    }
+    (pods, policies.into_iter().map(ObjectRef::to_string).collect())
+}

@@ -1,0 +1,66 @@
+//! What keeps an agent from running at all.
+
+use std::path::PathBuf;
+
+use picket_nftables::client::SyncError;
+use picket_nftables::render::indexed::IndexedError;
+use picket_source::KubeError;
+
+/// Why an agent does not run. What goes wrong while it runs is in its [`Status`](crate::Status).
+#[derive(Debug, thiserror::Error)]
+pub enum AgentError {
+    /// Nothing says where the cluster is.
+    #[error(transparent)]
+    Kube(#[from] KubeError),
+    /// The kernel does not let it.
+    #[error(transparent)]
+    Kernel(#[from] picket_linux::Error),
+    /// The policies of a node cannot be put into the kernel.
+    #[error(transparent)]
+    Host(#[from] HostError),
+    /// An address or a socket cannot be listened at.
+    #[error("cannot listen at {at}: {source}")]
+    Listen {
+        /// The address or path.
+        at: String,
+        /// Why not.
+        source: std::io::Error,
+    },
+    /// Nobody answers at the socket of an agent.
+    #[error("no agent answers at `{}`: {source}", path.display())]
+    NoAgent {
+        /// The socket.
+        path: PathBuf,
+        /// Why not.
+        source: std::io::Error,
+    },
+    /// An agent answers something else than it was asked.
+    #[error("what the agent answers cannot be read: {0}")]
+    Answer(String),
+    /// A thread or the machinery that waits for many things cannot be had.
+    #[error("cannot start: {0}")]
+    Start(std::io::Error),
+}
+
+/// Why the table of a node is not as the policies say; it is as it was.
+#[derive(Debug, thiserror::Error)]
+pub enum HostError {
+    /// It cannot be said in the layout.
+    #[error(transparent)]
+    Render(#[from] IndexedError),
+    /// It cannot be read or written.
+    #[error(transparent)]
+    Sync(#[from] SyncError),
+}
+
+impl HostError {
+    /// What to count it as.
+    pub(crate) fn reason(&self) -> &'static str {
+        match self {
+            Self::Render(_) => "render",
+            Self::Sync(SyncError::Read(_)) => "read",
+            Self::Sync(SyncError::Apply(_)) => "refused",
+            Self::Sync(SyncError::Unsettled) => "unsettled",
+        }
+    }
+}

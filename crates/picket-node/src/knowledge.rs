@@ -1,0 +1,97 @@
+//! What is known of the cluster, and what it compiles to.
+
+use std::collections::BTreeMap;
+
+use picket_cluster::{Event, Semantics, Store};
+use picket_engine::{Engine, Program};
+use picket_policy::{Diagnostic, ObjectRef};
+use picket_source::Change;
+use smol_str::SmolStr;
+
+/// What is known of the cluster. Before everything is known once, nothing is compiled.
+pub(crate) struct Knowledge {
+    semantics: Semantics,
+    state: State,
+    /// What is wrong with which object.
+    pub(crate) diagnoses: BTreeMap<ObjectRef, Vec<Diagnostic>>,
+    /// Up to which version of the API server all of a kind is known.
+    pub(crate) versions: BTreeMap<SmolStr, SmolStr>,
+}
+
+enum State {
+    Incomplete(Store),
+    Complete(Box<Engine>),
+}
+
+impl Knowledge {
+    pub(crate) fn new(semantics: Semantics) -> Self {
+        Self {
+            semantics,
+            state: State::Incomplete(Store::new()),
+            diagnoses: BTreeMap::new(),
+            versions: BTreeMap::new(),
+        }
+    }
+
+    /// What the cluster means, once it is known.
+    pub(crate) fn program(&self) -> Option<&Program> {
+        match &self.state {
+            State::Incomplete(_) => None,
+            State::Complete(engine) => Some(engine.program()),
+        }
+    }
+
+    /// Takes in a change. If something else may have to be enforced then it gives the policies that came, went or changed.
+    pub(crate) fn take(&mut self, change: Change) -> Option<Vec<ObjectRef>> {
+        match change {
+            Change::Diagnosis(object, diagnostics) => {
+                log(&object, &diagnostics);
+                if diagnostics.is_empty() {
+                    self.diagnoses.remove(&object);
+                } else {
+                    self.diagnoses.insert(object, diagnostics);
+                }
+                None
+            }
+            Change::Reached { kind, version } => {
+                self.versions.insert(kind, version);
+                None
+            }
+            Change::Events(events) => events
+                .into_iter()
+                .filter_map(|event| self.apply(event))
+                .reduce(|one, other| [one, other].concat()),
+        }
+    }
+
+    fn apply(&mut self, event: Event) -> Option<Vec<ObjectRef>> {
+        match &mut self.state {
+            State::Complete(engine) => {
+                let delta = engine.apply(event);
+                (!delta.is_empty()).then_some(delta.policies)
+            }
+            State::Incomplete(store) => {
+                let is_end = event == Event::InitDone;
+                store.apply(event);
+                if !is_end {
+                    return None;
+                }
+                // Compiling everything at once takes a fraction of what the events one by one would.
+                let engine = Engine::compile(&store.snapshot(), self.semantics.clone());
+                let policies = engine.program().policies();
+                let policies = policies.map(|policy| policy.object.clone()).collect();
+                self.state = State::Complete(Box::new(engine));
+                Some(policies)
+            }
+        }
+    }
+}
+
+fn log(object: &ObjectRef, diagnostics: &[Diagnostic]) {
+    for diagnostic in diagnostics {
+        tracing::warn!(%object, code = diagnostic.code.0, "{}", diagnostic.message);
+    }
+    if diagnostics.is_empty() {
+        tracing::info!(%object, "nothing is wrong with it any more");
+    }
+}

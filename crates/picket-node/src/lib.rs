@@ -1,0 +1,32 @@
+//! The agent of a node: a live cluster, enforced.
+//!
+//! ```text
+//! API server ──▶ source ──▶ Knowledge ──▶ Program ──▶ Host ──▶ table in the kernel
+//!                (a thread)      └────── Enforcer ──────┘  ▲
+//!                                          │             └── others that change it
+//!                                            └──▶ Status, Metrics ──▶ serve (a thread)
+//! ```
+//!
+//! One thread follows the cluster, one enforces, one answers those who ask how it goes. The one that
+//! enforces never waits for the others: whatever happens, it makes the kernel's table what the policies say, in one transaction, and when it cannot,
+//! the rules that were there stay and [`Status`] says why.
+
+mod agent;
+mod drift;
+mod enforcer;
+mod error;
+mod host;
+mod inbox;
+mod knowledge;
+mod metrics;
+mod serve;
+mod settings;
+mod source;
+mod status;
+
+pub use agent::{Ended, Extent, run};
+pub use error::{AgentError, HostError};
+pub use host::{CleanUp, clean_up};
+pub use serve::{Listen, ask};
+pub use settings::{Settings, UntilSynced};
+pub use status::{Finding, HostStatus, KindStatus, Pods, Proof, Status, Trouble};

@@ -1,0 +1,245 @@
+//! Numbers for those who watch many agents, as Prometheus reads them.
+
+use std::fmt;
+use std::time::Duration;
+
+use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::encoding::text::encode;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
+use prometheus_client::registry::{Registry, Unit};
+
+use crate::status::Status;
+
+/// What is counted and measured. Clones share their values.
+#[derive(Clone, Debug)]
+pub(crate) struct Metrics {
+    /// From when a change was heard until the kernel had it.
+    pub(crate) latency: Histogram,
+    /// Working out the table of the node.
+    pub(crate) rendering: Histogram,
+    /// Reading and writing it.
+    pub(crate) writing: Histogram,
+    /// Changes to tables, in the kernel's own steps.
+    pub(crate) operations: Counter,
+    /// What the table of the node holds.
+    pub(crate) objects: Family<ObjectKind, Gauge>,
+    /// How often the table could not be made as it should be.
+    pub(crate) failures: Family<Reason, Counter>,
+    /// How often others had changed the table.
+    pub(crate) repaired: Counter,
+    /// Proofs that the table means what the policies say.
+    pub(crate) proofs: Family<Outcome, Counter>,
+    /// How long a proof takes.
+    pub(crate) proving: Histogram,
+    /// What [`Status`] says, at the moment when somebody asks.
+    shown: Shown,
+}
+
+/// Values that are set when somebody asks.
+#[derive(Clone, Debug, Default)]
+struct Shown {
+    ready: Gauge,
+    current: Gauge,
+    waiting: Gauge,
+    pods: Gauge,
+    restricted: Gauge,
+    policies: Gauge,
+    findings: Gauge,
+    complete: Family<Kind, Gauge>,
+    source_failures: Family<Kind, Gauge>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub(crate) struct ObjectKind {
+    pub(crate) object: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub(crate) struct Reason {
+    pub(crate) reason: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub(crate) struct Outcome {
+    pub(crate) outcome: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Kind {
+    kind: String,
+}
+
+/// Buckets from 100 µs to about 13 s.
+fn durations() -> Histogram {
+    Histogram::new(exponential_buckets(0.0001, 2.0, 18))
+}
+
+impl Default for Metrics {
+    fn default() -> Self {
+        Self {
+            latency: durations(),
+            rendering: durations(),
+            writing: durations(),
+            operations: Counter::default(),
+            objects: Family::default(),
+            failures: Family::default(),
+            repaired: Counter::default(),
+            proofs: Family::default(),
+            proving: durations(),
+            shown: Shown::default(),
+        }
+    }
+}
+
+impl Metrics {
+    /// The metrics in the text form of OpenMetrics.
+    pub(crate) fn text(&self, status: &Status) -> Result<String, fmt::Error> {
+        self.shown.set(status);
+        let mut registry = Registry::with_prefix("picket");
+        self.register(&mut registry);
+        self.shown.register(&mut registry);
+        let mut text = String::new();
+        encode(&mut text, &registry)?;
+        Ok(text)
+    }
+
+    fn register(&self, registry: &mut Registry) {
+        let durations = [
+            (
+                "event_to_kernel",
+                "from when a change was heard until the kernel had it",
+                &self.latency,
+            ),
+            ("render", "working out the table of the node", &self.rendering),
+            (
+                "write",
+                "reading and writing the table of the node",
+                &self.writing,
+            ),
+            (
+                "verify",
+                "proving that the table means what the policies say",
+                &self.proving,
+            ),
+        ];
+        for (name, help, histogram) in durations {
+            registry.register_with_unit(name, help, Unit::Seconds, histogram.clone());
+        }
+        registry.register(
+            "operations",
+            "changes to the table of the node",
+            self.operations.clone(),
+        );
+        registry.register(
+            "table_objects",
+            "what the table of the node holds",
+            self.objects.clone(),
+        );
+        registry.register(
+            "failures",
+            "how often the table could not be made what the policies say; what was in force stayed",
+            self.failures.clone(),
+        );
+        registry.register(
+            "drift_repaired",
+            "how often others had changed the table and it was changed back",
+            self.repaired.clone(),
+        );
+        registry.register(
+            "verifications",
+            "proofs that the table means what the policies say",
+            self.proofs.clone(),
+        );
+    }
+}
+
+impl Shown {
+    fn set(&self, status: &Status) {
+        let number = |count: usize| i64::try_from(count).unwrap_or(i64::MAX);
+        self.ready.set(i64::from(status.ready));
+        let current = status.host.current.map_or(0, jiff::Timestamp::as_second);
+        self.current.set(current);
+        let waiting = status.host.trouble.as_ref();
+        self.waiting
+            .set(waiting.map_or(0, |trouble| number(trouble.waiting.len())));
+        self.pods.set(number(status.host.pods.all));
+        self.restricted.set(number(status.host.pods.restricted));
+        self.policies.set(number(status.host.policies.len()));
+        self.findings.set(number(status.findings.len()));
+        // Kinds come and go.
+        self.complete.clear();
+        self.source_failures.clear();
+        for (kind, health) in &status.source {
+            let kind = || Kind { kind: kind.clone() };
+            self.complete
+                .get_or_create(&kind())
+                .set(i64::from(health.complete));
+            let failures = i64::try_from(health.failures).unwrap_or(i64::MAX);
+            self.source_failures.get_or_create(&kind()).set(failures);
+        }
+    }
+
+    fn register(&self, registry: &mut Registry) {
+        let gauges = [
+            (
+                "ready",
+                "whether the policies have been in force once",
+                &self.ready,
+            ),
+            (
+                "current_timestamp_seconds",
+                "when the table was last known to be what the policies say",
+                &self.current,
+            ),
+            (
+                "policies_waiting",
+                "policies that changed and are not in force",
+                &self.waiting,
+            ),
+            ("pods", "pods of the node that policies can apply to", &self.pods),
+            (
+                "pods_restricted",
+                "pods of the node that policies do apply to",
+                &self.restricted,
+            ),
+            (
+                "policies",
+                "policies because of which packets can be dropped",
+                &self.policies,
+            ),
+            (
+                "findings",
+                "what is wrong with objects of the cluster",
+                &self.findings,
+            ),
+        ];
+        for (name, help, gauge) in gauges {
+            registry.register(name, help, gauge.clone());
+        }
+        registry.register(
+            "source_complete",
+            "whether all objects of a kind are known",
+            self.complete.clone(),
+        );
+        registry.register(
+            "source_failures",
+            "how often the API server did not answer, or not as it should",
+            self.source_failures.clone(),
+        );
+    }
+}
+
+impl Metrics {
+    /// Counts a failure.
+    pub(crate) fn failed(&self, reason: &'static str) {
+        self.failures.get_or_create(&Reason { reason }).inc();
+    }
+
+    /// Notes how long something took.
+    pub(crate) fn took(histogram: &Histogram, duration: Duration) {
+        histogram.observe(duration.as_secs_f64());
+    }
+}

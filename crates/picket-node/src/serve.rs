@@ -1,0 +1,284 @@
+//! Answers about how it goes: metrics and health over HTTP, everything else at a socket that only root may use.
+//!
+//! | path | at | answer |
+//! |---|---|---|
+//! | `/healthz` | both | 200 while the agent works, 503 when it has not come round for long |
+//! | `/readyz` | both | 200 once the policies have been in force, 503 before |
+//! | `/metrics` | both | numbers for Prometheus |
+//! | `/status` | the socket | [`Status`] as JSON |
+
+use std::convert::Infallible;
+use std::fs;
+use std::io;
+use std::net::SocketAddr;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use http_body_util::{BodyExt, Full};
+use hyper::body::{Bytes, Incoming};
+use hyper::service::service_fn;
+use hyper::{Method, Request, Response, StatusCode};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpListener, UnixListener, UnixStream};
+use tokio::runtime::{Builder, Runtime};
+
+use crate::AgentError;
+use crate::metrics::Metrics;
+use crate::status::{Shared, Status};
+
+/// How long the agent may be busy with one thing before it counts as stuck. The largest first compilation takes seconds.
+const STUCK: Duration = Duration::from_secs(120);
+
+/// How long a client may take to say what it wants.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Where to answer.
+#[derive(Clone, Debug)]
+pub struct Listen {
+    /// Metrics and health, if anywhere.
+    pub address: Option<SocketAddr>,
+    /// Everything.
+    pub socket: PathBuf,
+}
+
+/// What there is to answer from.
+#[derive(Clone)]
+pub(crate) struct Answers {
+    pub(crate) shared: Shared,
+    pub(crate) metrics: Metrics,
+    pub(crate) pulse: Pulse,
+}
+
+/// When the agent last came round.
+#[derive(Clone)]
+pub(crate) struct Pulse {
+    began: Instant,
+    last: Arc<AtomicU64>,
+}
+
+impl Pulse {
+    pub(crate) fn new() -> Self {
+        Self {
+            began: Instant::now(),
+            last: Arc::default(),
+        }
+    }
+
+    /// It comes round.
+    pub(crate) fn beat(&self) {
+        self.last.store(self.began.elapsed().as_secs(), Ordering::Relaxed);
+    }
+
+    /// Whether it has come round lately.
+    fn beats(&self) -> bool {
+        let since = self.began.elapsed().as_secs() - self.last.load(Ordering::Relaxed);
+        since < STUCK.as_secs()
+    }
+}
+
+/// Where a question came in.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Door {
+    Network,
+    Socket,
+}
+
+/// Answers in a thread of its own, until the process ends.
+pub(crate) fn start(listen: &Listen, answers: Answers) -> Result<(), AgentError> {
+    let runtime = Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.map_err(AgentError::Start)?;
+    let (network, socket) = bind(&runtime, listen)?;
+    let serve = move || {
+        runtime.block_on(async {
+            tokio::join!(serve_network(network, &answers), serve_socket(socket, &answers));
+        });
+    };
+    let thread = thread::Builder::new().name("picket-serve".to_owned());
+    thread.spawn(serve).map_err(AgentError::Start)?;
+    Ok(())
+}
+
+/// Listens before anything else is done, so that whoever starts the agent learns at once that it cannot.
+fn bind(runtime: &Runtime, listen: &Listen) -> Result<(Option<TcpListener>, UnixListener), AgentError> {
+    let failed = |at: String| move |source| AgentError::Listen { at, source };
+    runtime.block_on(async {
+        let network = match listen.address {
+            Some(address) => Some(
+                TcpListener::bind(address)
+                    .await
+                    .map_err(failed(address.to_string()))?,
+            ),
+            None => None,
+        };
+        let path = &listen.socket;
+        let socket = bind_socket(path)
+            .await
+            .map_err(failed(format!("`{}`", path.display())))?;
+        Ok((network, socket))
+    })
+}
+
+/// Takes the place of an agent that has ended; of one that answers it does not.
+async fn bind_socket(path: &Path) -> io::Result<UnixListener> {
+    if UnixStream::connect(path).await.is_ok() {
+        return Err(io::Error::new(
+            io::ErrorKind::AddrInUse,
+            "another agent answers there",
+        ));
+    }
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    if let Some(folder) = path.parent() {
+        fs::create_dir_all(folder)?;
+    }
+    let socket = UnixListener::bind(path)?;
+    fs::set_permissions(path, fs::Permissions::from_mode(0o600))?;
+    Ok(socket)
+}
+
+async fn serve_network(listener: Option<TcpListener>, answers: &Answers) {
+    let Some(listener) = listener else {
+        return;
+    };
+    loop {
+        match listener.accept().await {
+            Ok((stream, _)) => converse(stream, Door::Network, answers.clone()),
+            Err(error) => wait_after(&error).await,
+        }
+    }
+}
+
+async fn serve_socket(listener: UnixListener, answers: &Answers) {
+    loop {
+        match listener.accept().await {
+            Ok((stream, _)) => converse(stream, Door::Socket, answers.clone()),
+            Err(error) => wait_after(&error).await,
+        }
+    }
+}
+
+/// Too many open files, mostly: others have to end first.
+async fn wait_after(error: &io::Error) {
+    tracing::warn!(%error, "cannot accept a connection");
+    tokio::time::sleep(Duration::from_secs(1)).await;
+}
+
+fn converse(stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static, door: Door, answers: Answers) {
+    tokio::spawn(async move {
+        let service = service_fn(move |request| {
+            let response = answers.respond(door, &request);
+            async move { Ok::<_, Infallible>(response) }
+        });
+        let mut builder = hyper::server::conn::http1::Builder::new();
+        builder.timer(TokioTimer::new()).header_read_timeout(PATIENCE);
+        let connection = builder.serve_connection(TokioIo::new(stream), service);
+        // Whoever goes away in the middle has no more questions.
+        let _ = connection.await;
+    });
+}
+
+type Answer = Response<Full<Bytes>>;
+
+impl Answers {
+    fn respond(&self, door: Door, request: &Request<Incoming>) -> Answer {
+        if request.method() != Method::GET {
+            return plain(StatusCode::METHOD_NOT_ALLOWED, "only GET\n");
+        }
+        match request.uri().path() {
+            "/healthz" if self.pulse.beats() => plain(StatusCode::OK, "ok\n"),
+            "/healthz" => plain(StatusCode::SERVICE_UNAVAILABLE, "stuck\n"),
+            "/readyz" => self.ready(),
+            "/metrics" => self.metrics(),
+            "/status" if door == Door::Socket => self.status(),
+            _ => plain(StatusCode::NOT_FOUND, "not found\n"),
+        }
+    }
+
+    fn ready(&self) -> Answer {
+        if self.shared.lock().ready {
+            return plain(StatusCode::OK, "ok\n");
+        }
+        let status = self.shared.status();
+        let waiting = status.source.iter().filter(|(_, kind)| !kind.complete);
+        let waiting: Vec<_> = waiting.map(|(kind, _)| kind.as_str()).collect();
+        let why = match waiting.as_slice() {
+            [] => "the policies are not in force yet\n".to_owned(),
+            kinds => format!("not listed yet: {}\n", kinds.join(", ")),
+        };
+        plain(StatusCode::SERVICE_UNAVAILABLE, &why)
+    }
+
+    fn metrics(&self) -> Answer {
+        match self.metrics.text(&self.shared.status()) {
+            Ok(text) => typed(
+                "application/openmetrics-text; version=1.0.0; charset=utf-8",
+                text.into_bytes(),
+            ),
+            Err(error) => plain(StatusCode::INTERNAL_SERVER_ERROR, &format!("{error}\n")),
+        }
+    }
+
+    fn status(&self) -> Answer {
+        match serde_json::to_vec(&self.shared.status()) {
+            Ok(json) => typed("application/json", json),
+            Err(error) => plain(StatusCode::INTERNAL_SERVER_ERROR, &format!("{error}\n")),
+        }
+    }
+}
+
+fn plain(status: StatusCode, text: &str) -> Answer {
+    let mut response = Response::new(Full::from(text.to_owned()));
+    *response.status_mut() = status;
+    response
+}
+
+fn typed(kind: &'static str, body: Vec<u8>) -> Answer {
+    let mut response = Response::new(Full::from(body));
+    let kind = hyper::header::HeaderValue::from_static(kind);
+    response.headers_mut().insert(hyper::header::CONTENT_TYPE, kind);
+    response
+}
+
+/// Asks the agent at `socket` how it goes.
+///
+/// # Errors
+/// When none answers there, or something else than a status.
+pub fn ask(socket: &Path) -> Result<Status, AgentError> {
+    let runtime = Builder::new_current_thread().enable_all().build();
+    let answer = runtime.map_err(AgentError::Start)?.block_on(async {
+        tokio::time::timeout(PATIENCE, fetch(socket, "/status"))
+            .await
+            .map_err(|_| AgentError::Answer(format!("nothing came within {} s", PATIENCE.as_secs())))?
+    })?;
+    serde_json::from_slice(&answer).map_err(|error| AgentError::Answer(error.to_string()))
+}
+
+async fn fetch(socket: &Path, path: &str) -> Result<Bytes, AgentError> {
+    let stream = UnixStream::connect(socket)
+        .await
+        .map_err(|source| AgentError::NoAgent {
+            path: socket.to_owned(),
+            source,
+        })?;
+    let odd = |error: hyper::Error| AgentError::Answer(error.to_string());
+    let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream))
+        .await
+        .map_err(odd)?;
+    tokio::spawn(connection);
+    let request = Request::get(path)
+        .header(hyper::header::HOST, "picket")
+        .body(Full::<Bytes>::default());
+    let request = request.map_err(|error| AgentError::Answer(error.to_string()))?;
+    let response = sender.send_request(request).await.map_err(odd)?;
+    if response.status() != StatusCode::OK {
+        return Err(AgentError::Answer(format!("status {}", response.status())));
+    }
+    Ok(response.into_body().collect().await.map_err(odd)?.to_bytes())
+}

@@ -1,0 +1,38 @@
+//! What an agent is to do.
+
+use std::time::Duration;
+
+use picket_cluster::Semantics;
+use picket_source::Kube;
+use smol_str::SmolStr;
+
+use crate::Listen;
+
+/// What an agent is to do, and where.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// The cluster.
+    pub kube: Kube,
+    /// The name of the node that it runs on.
+    pub node: SmolStr,
+    /// How policies are read where Kubernetes leaves a choice.
+    pub semantics: Semantics,
+    /// What pods may do until the cluster is known.
+    pub until_synced: UntilSynced,
+    /// How often to prove that what the kernel has is what the policies say.
+    pub verify_every: Duration,
+    /// How often to ask which kinds of objects the cluster serves.
+    pub discover_every: Duration,
+    /// Where to answer those who ask how it goes.
+    pub listen: Listen,
+}
+
+/// What pods may do that the rules in force do not know, until the cluster is known for the first time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum UntilSynced {
+    /// On a node without rules nothing new is forwarded. Connections that are established go on.
+    #[default]
+    Deny,
+    /// Everything.
+    Allow,
+}

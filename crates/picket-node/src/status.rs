@@ -1,0 +1,186 @@
+//! How it goes: what is in force, since when, and what is not and why.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::SystemTime;
+
+use jiff::Timestamp;
+use picket_policy::{Diagnostic, ObjectRef, Severity};
+use picket_source::{Health, KindHealth};
+use serde::{Deserialize, Serialize};
+use smol_str::SmolStr;
+
+/// How it goes with an agent.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Status {
+    /// The version of picket.
+    pub version: String,
+    /// The node.
+    pub node: String,
+    /// When the agent started.
+    pub started: Timestamp,
+    /// Whether the policies have been in force once since then.
+    pub ready: bool,
+    /// How following the cluster goes, by resource; `/apis` is about asking which there are.
+    pub source: BTreeMap<String, KindStatus>,
+    /// The table of the node.
+    pub host: HostStatus,
+    /// What is wrong with objects of the cluster.
+    pub findings: Vec<Finding>,
+}
+
+/// How following one kind of objects goes.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct KindStatus {
+    /// Whether all of them are known, or were when the server last answered.
+    pub complete: bool,
+    /// When the server last said something.
+    pub heard: Option<Timestamp>,
+    /// How often it did not answer, or not as it should.
+    pub failures: u64,
+    /// Why it says nothing at the moment, if it does not.
+    pub trouble: Option<String>,
+}
+
+/// What is in force on the cluster network.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct HostStatus {
+    /// Whether nothing new is forwarded because nobody knows yet what may be.
+    pub closed: bool,
+    /// When the rules last changed.
+    pub changed: Option<Timestamp>,
+    /// When the rules were last known to be what the policies say.
+    pub current: Option<Timestamp>,
+    /// The `resourceVersion` up to which changes of each resource are in force.
+    pub versions: BTreeMap<SmolStr, SmolStr>,
+    /// How many pods of the node policies restrict, and how many it has.
+    pub pods: Pods,
+    /// The policies because of which packets of the node's pods can be dropped.
+    pub policies: Vec<String>,
+    /// Why the policies, as they are now, are not in force; what was in force before still is.
+    pub trouble: Option<Trouble>,
+    /// How often others had changed the rules, and picket changed them back.
+    pub repaired: u64,
+    /// The last proof that the rules mean what the policies say.
+    pub proof: Option<Proof>,
+}
+
+/// Pods of the node that policies can apply to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Pods {
+    /// All of them.
+    pub all: usize,
+    /// Those to which a policy applies.
+    pub restricted: usize,
+}
+
+/// Why policies are not in force.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Trouble {
+    /// Since when.
+    pub since: Timestamp,
+    /// Why.
+    pub why: String,
+    /// The policies that changed since the rules were last what the policies say.
+    pub waiting: Vec<String>,
+}
+
+/// What was found when the rules in the kernel were held against the policies.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Proof {
+    /// When.
+    pub when: Timestamp,
+    /// Whether they mean the same.
+    pub proved: bool,
+    /// How long it took, in milliseconds.
+    pub milliseconds: u64,
+}
+
+/// Something that is wrong with an object.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Finding {
+    /// The object, as in `NetworkPolicy shop/web`.
+    pub object: String,
+    /// `error`, `warning` or `note`.
+    pub severity: String,
+    /// The code that `docs/diagnostics.md` explains.
+    pub code: String,
+    /// What is wrong.
+    pub message: String,
+}
+
+impl Finding {
+    pub(crate) fn new(object: &ObjectRef, diagnostic: &Diagnostic) -> Self {
+        Self {
+            object: object.to_string(),
+            severity: match diagnostic.severity {
+                Severity::Error => "error",
+                Severity::Warning => "warning",
+                Severity::Note => "note",
+            }
+            .to_owned(),
+            code: diagnostic.code.0.to_owned(),
+            message: diagnostic.message.clone(),
+        }
+    }
+}
+
+impl From<&KindHealth> for KindStatus {
+    fn from(health: &KindHealth) -> Self {
+        Self {
+            complete: health.complete,
+            heard: health.heard.and_then(timestamp),
+            failures: health.failures,
+            trouble: health.trouble.clone(),
+        }
+    }
+}
+
+/// A time as it is shown; `None` for one in the far past or future.
+fn timestamp(time: SystemTime) -> Option<Timestamp> {
+    Timestamp::try_from(time).ok()
+}
+
+/// The status of a running agent, which its threads share.
+#[derive(Clone)]
+pub(crate) struct Shared {
+    status: Arc<Mutex<Status>>,
+    health: Health,
+}
+
+impl Shared {
+    pub(crate) fn new(node: &str, health: Health) -> Self {
+        let status = Status {
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            node: node.to_owned(),
+            started: Timestamp::now(),
+            ..Status::default()
+        };
+        Self {
+            status: Arc::new(Mutex::new(status)),
+            health,
+        }
+    }
+
+    /// The status, to change it.
+    pub(crate) fn lock(&self) -> MutexGuard<'_, Status> {
+        self.status.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// How it goes now.
+    pub(crate) fn status(&self) -> Status {
+        let kinds = self.health.kinds();
+        let source = kinds.iter().map(|(kind, health)| (kind.clone(), health.into()));
+        Status {
+            source: source.collect(),
+            ..self.lock().clone()
+        }
+    }
+}

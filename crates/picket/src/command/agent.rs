@@ -1,0 +1,234 @@
+//! `picket agent`: a live cluster, enforced on this node.
+
+use std::env;
+use std::io::{self, Write};
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+use clap::{Args, ValueEnum};
+use picket_node::{CleanUp, Ended, Extent, Listen, Settings, UntilSynced, clean_up, run as enforce};
+use picket_source::Kube;
+use tracing_subscriber::EnvFilter;
+use tracing_subscriber::fmt::time::SystemTime;
+
+use crate::arguments::SemanticsArguments;
+use crate::output::{self, Outcome};
+
+/// Enforce the policies of a cluster on this node
+#[derive(Args, Debug)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Arguments {
+    #[command(flatten)]
+    extent: ExtentArguments,
+
+    /// The name of this node in the cluster [default: the environment variable NODE_NAME, else the name of the machine]
+    #[arg(long, value_name = "NAME")]
+    hostname_override: Option<String>,
+
+    /// What pods may do on a node without rules until the cluster is known
+    #[arg(long, value_enum, default_value_t, value_name = "VERDICT")]
+    until_synced: UntilSyncedArgument,
+
+    /// How often to prove that the rules in the kernel mean what the policies say, in seconds
+    #[arg(long, default_value_t = 300, value_name = "SECONDS", value_parser = clap::value_parser!(u32).range(1..))]
+    verify_interval: u32,
+
+    #[command(flatten)]
+    cluster: ClusterArguments,
+
+    #[command(flatten)]
+    semantics: SemanticsArguments,
+
+    #[command(flatten)]
+    telling: TellingArguments,
+}
+
+/// How far to go.
+#[derive(Args, Clone, Copy, Debug)]
+#[group(multiple = false)]
+struct ExtentArguments {
+    /// Enforce what the cluster is now, and end; the rules stay
+    #[arg(long)]
+    once: bool,
+
+    /// Print as nft commands what would be done to enforce what the cluster is now, and do nothing
+    #[arg(long)]
+    dry_run: bool,
+
+    /// Remove everything that agents have put into the kernel of this node, and nothing else
+    #[arg(long)]
+    cleanup: bool,
+}
+
+/// What pods may do until the cluster is known.
+#[derive(Clone, Copy, Debug, Default, ValueEnum)]
+enum UntilSyncedArgument {
+    /// Nothing new is forwarded; connections that are established go on
+    #[default]
+    Deny,
+    /// Everything
+    Allow,
+}
+
+/// Which cluster.
+#[derive(Args, Clone, Debug)]
+#[command(next_help_heading = "Cluster")]
+struct ClusterArguments {
+    /// The kubeconfig [default: KUBECONFIG, else ~/.kube/config, else the cluster that this pod is in]
+    #[arg(long, value_name = "FILE")]
+    kubeconfig: Option<PathBuf>,
+
+    /// The context of the kubeconfig [default: its current context]
+    #[arg(long, value_name = "NAME")]
+    context: Option<String>,
+
+    /// How many seconds the API server may take for one answer
+    #[arg(long, default_value_t = 30, value_name = "SECONDS", value_parser = clap::value_parser!(u16).range(1..))]
+    request_timeout: u16,
+
+    /// How often to ask which kinds of policies the cluster has, in seconds
+    #[arg(long, default_value_t = 60, value_name = "SECONDS", value_parser = clap::value_parser!(u32).range(1..))]
+    discovery_interval: u32,
+}
+
+/// How to tell what happens.
+#[derive(Args, Clone, Debug)]
+#[command(next_help_heading = "Telling")]
+struct TellingArguments {
+    /// Where to answer /metrics, /healthz and /readyz, as in `127.0.0.1:9480`; nowhere unless given
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    listen: Option<SocketAddr>,
+
+    /// The Unix socket at which `picket status` asks; only its owner may
+    #[arg(long, default_value = DEFAULT_SOCKET, value_name = "PATH")]
+    socket: PathBuf,
+
+    /// What to log: `error`, `warn`, `info`, `debug`, or one for each part as in `info,picket_source=debug`
+    #[arg(long, default_value = "info", value_name = "LEVELS")]
+    log: String,
+
+    /// How to log
+    #[arg(long, value_enum, default_value_t, value_name = "FORMAT")]
+    log_format: LogFormat,
+}
+
+/// Where agents answer.
+pub(crate) const DEFAULT_SOCKET: &str = "/run/picket/agent.sock";
+
+/// How to log.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+enum LogFormat {
+    /// For people
+    #[default]
+    Text,
+    /// One JSON object in each line
+    Json,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  picket agent --listen 127.0.0.1:9480      enforce until it is ended; the rules stay
+  picket agent --dry-run                    print what would be done
+  picket agent --once                       enforce what the cluster is now
+  picket agent --cleanup                    remove what agents have put into the kernel
+  picket status                             what is in force
+
+The agent runs in the network namespace of the node and needs CAP_NET_ADMIN there. Whatever goes
+wrong, the rules that are in force stay.
+
+Exit status: 0 it did what it was asked, 2 it could not.";
+
+pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Outcome> {
+    if arguments.extent.cleanup {
+        return cleanup();
+    }
+    let extent = match arguments.extent {
+        ExtentArguments { once: true, .. } => Extent::Once,
+        ExtentArguments { dry_run: true, .. } => Extent::DryRun,
+        _ => Extent::Forever,
+    };
+    let settings = arguments.settings()?;
+    arguments.telling.start()?;
+    match enforce(&settings, extent)? {
+        Ended::Stopped | Ended::Done => {}
+        Ended::Plan(plan) => {
+            let mut out = output::stdout();
+            out.write_all(plan.as_bytes())?;
+            out.flush()?;
+        }
+    }
+    Ok(Outcome::Yes)
+}
+
+fn cleanup() -> anyhow::Result<Outcome> {
+    let told = match clean_up()? {
+        CleanUp::Removed => "removed table `inet picket`\n",
+        CleanUp::Nothing => "there is no table `inet picket`\n",
+    };
+    let mut out = output::stdout();
+    out.write_all(told.as_bytes())?;
+    out.flush()?;
+    Ok(Outcome::Yes)
+}
+
+impl Arguments {
+    fn settings(&self) -> anyhow::Result<Settings> {
+        let cluster = &self.cluster;
+        let timeout = Duration::from_secs(cluster.request_timeout.into());
+        let mut kube = Kube::new(cluster.context.clone(), timeout);
+        kube.kubeconfig.clone_from(&cluster.kubeconfig);
+        Ok(Settings {
+            kube,
+            node: self.node()?.into(),
+            semantics: self.semantics.semantics(),
+            until_synced: match self.until_synced {
+                UntilSyncedArgument::Deny => UntilSynced::Deny,
+                UntilSyncedArgument::Allow => UntilSynced::Allow,
+            },
+            verify_every: Duration::from_secs(self.verify_interval.into()),
+            discover_every: Duration::from_secs(cluster.discovery_interval.into()),
+            listen: Listen {
+                address: self.telling.listen,
+                socket: self.telling.socket.clone(),
+            },
+        })
+    }
+
+    /// The name of the node. Kubernetes gives nodes the name of the machine in lower case.
+    fn node(&self) -> anyhow::Result<String> {
+        if let Some(name) = &self.hostname_override {
+            return Ok(name.clone());
+        }
+        if let Ok(name) = env::var("NODE_NAME")
+            && !name.is_empty()
+        {
+            return Ok(name);
+        }
+        let name = std::fs::read_to_string("/proc/sys/kernel/hostname");
+        let name = name.context("the name of the machine is not known: give `--hostname-override`")?;
+        Ok(name.trim().to_lowercase())
+    }
+}
+
+impl TellingArguments {
+    /// Begins to log on standard error.
+    fn start(&self) -> anyhow::Result<()> {
+        let filter = EnvFilter::builder().parse(&self.log);
+        let filter = filter.with_context(|| format!("`--log {}` cannot be read", self.log))?;
+        let builder = tracing_subscriber::fmt()
+            .with_env_filter(filter)
+            .with_timer(SystemTime)
+            .with_ansi(output::color_on_stderr())
+            .with_writer(io::stderr);
+        let started = match self.log_format {
+            LogFormat::Text => builder.try_init(),
+            LogFormat::Json => builder.json().try_init(),
+        };
+        if let Err(error) = started {
+            bail!("cannot log: {error}");
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,141 @@
+//! `picket status`: what the agent of this node enforces.
+
+use std::fmt::Write as _;
+use std::io::Write;
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+use picket_node::{HostStatus, Status, ask};
+
+use super::agent::DEFAULT_SOCKET;
+use crate::output::{self, Outcome};
+
+/// Show what the agent of this node enforces, since when, and what it cannot
+#[derive(Args, Debug)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Arguments {
+    /// The Unix socket at which the agent answers
+    #[arg(long, default_value = DEFAULT_SOCKET, value_name = "PATH")]
+    socket: PathBuf,
+
+    /// How to print the answer
+    #[arg(
+        short = 'o',
+        long = "output",
+        value_enum,
+        default_value_t,
+        value_name = "FORMAT"
+    )]
+    output: Format,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  picket status
+  picket status -o json
+
+Exit status: 0 the policies are in force, 1 not all of them are, 2 no agent answers.";
+
+/// How to print the answer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+enum Format {
+    /// For people
+    #[default]
+    Text,
+    /// JSON; docs/schema/status.schema.json describes it
+    Json,
+}
+
+pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Outcome> {
+    let status = ask(&arguments.socket)?;
+    let mut out = output::stdout();
+    match arguments.output {
+        Format::Text => out.write_all(text(&status)?.as_bytes())?,
+        Format::Json => output::json(&status, &mut out)?,
+    }
+    out.flush()?;
+    Ok(Outcome::from_yes(status.ready && status.host.trouble.is_none()))
+}
+
+fn text(status: &Status) -> Result<String, std::fmt::Error> {
+    let mut text = String::new();
+    writeln!(
+        text,
+        "node {}, picket {}, running since {:.0}",
+        status.node, status.version, status.started
+    )?;
+    host(&status.host, status.ready, &mut text)?;
+    let silent: Vec<_> = status
+        .source
+        .iter()
+        .filter(|(_, kind)| kind.trouble.is_some())
+        .collect();
+    if !silent.is_empty() {
+        writeln!(
+            text,
+            "\nthe API server does not say what it should; what was known of these holds:"
+        )?;
+        for (kind, health) in silent {
+            let why = health.trouble.as_deref().unwrap_or_default();
+            match health.heard {
+                Some(heard) => writeln!(text, "  {kind}: {why} (last heard {heard:.0})")?,
+                None => writeln!(text, "  {kind}: {why}")?,
+            }
+        }
+    }
+    if !status.findings.is_empty() {
+        writeln!(text, "\nfindings:")?;
+        for finding in &status.findings {
+            writeln!(
+                text,
+                "  {}[{}] {}: {}",
+                finding.severity, finding.code, finding.object, finding.message
+            )?;
+        }
+    }
+    Ok(text)
+}
+
+fn host(host: &HostStatus, ready: bool, text: &mut String) -> std::fmt::Result {
+    match (ready, host.closed) {
+        (true, _) => writeln!(
+            text,
+            "policies of the cluster network are in force: {} of {} pods restricted, by {} policies",
+            host.pods.restricted,
+            host.pods.all,
+            host.policies.len()
+        )?,
+        (false, true) => writeln!(text, "nothing new is forwarded: the policies are not known yet")?,
+        (false, false) => writeln!(
+            text,
+            "the policies are not known yet; what was in force before still is"
+        )?,
+    }
+    if let (Some(changed), Some(current)) = (host.changed, host.current) {
+        writeln!(
+            text,
+            "  rules changed {changed:.0}, last what the policies say {current:.0}"
+        )?;
+    }
+    if let Some(proof) = &host.proof {
+        let outcome = if proof.proved { "proved" } else { "REFUTED" };
+        writeln!(
+            text,
+            "  {outcome} {:.0}, in {} ms",
+            proof.when, proof.milliseconds
+        )?;
+    }
+    if host.repaired > 0 {
+        writeln!(text, "  changed by others and repaired {} times", host.repaired)?;
+    }
+    for policy in &host.policies {
+        writeln!(text, "  {policy}")?;
+    }
+    if let Some(trouble) = &host.trouble {
+        writeln!(text, "\nNOT in force since {:.0}: {}", trouble.since, trouble.why)?;
+        for policy in &trouble.waiting {
+            writeln!(text, "  {policy}")?;
+        }
+    }
+    Ok(())
+}
