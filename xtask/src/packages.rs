@@ -20,6 +20,13 @@ pub(crate) const KERNEL: [Program; 4] = [
 /// What the tests of the page need.
 pub(crate) const BROWSER: [Program; 1] = [("chromium", "chromium")];
 
+/// What tests with sandboxes of a real container runtime need. Plugins of networks are in no search path.
+pub(crate) const RUNTIME: [Program; 3] = [
+    ("containerd", "containerd"),
+    ("runc", "runc"),
+    ("/usr/lib/cni/host-local", "containernetworking-plugins"),
+];
+
 /// What building the Kubernetes API server needs.
 pub(crate) const GO: [Program; 1] = [("go", "golang-go")];
 

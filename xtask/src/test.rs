@@ -70,7 +70,7 @@ fn run_quick_tests() -> Result<()> {
     )))?;
     others?;
     say(&format!(
-        "--quick left out the tests that need root: the integration tests of {}, and every `{KERNEL_MODULE}` module; \
+        "--quick left out the tests that need root, some of them containerd: the integration tests of {}, and every `{KERNEL_MODULE}` module; \
          those that need Chromium: the `{BROWSER_MODULE}` module of picket; those that need a Kubernetes API server: \
          the `{CLUSTER_MODULE}` module of picket; and the WebAssembly build. \
          `cargo xtask test` runs them.",
@@ -85,6 +85,7 @@ fn run_quick_tests() -> Result<()> {
 /// itself then stays an ordinary user's, and so do the files it makes.
 fn prepare_for_kernel_tests() -> Result<Option<(String, &'static str)>> {
     packages::install_missing(&packages::KERNEL)?;
+    packages::install_missing(&packages::RUNTIME)?;
     packages::install_missing(&packages::BROWSER)?;
     if is_root()? {
         return Ok(None);

@@ -1,5 +1,6 @@
 //! Linux: network namespaces without names, user namespaces, small clients of rtnetlink, nf_tables and connection
-//! tracking, sockets, checksums and readiness. The only crate with `unsafe`; every use says why it is sound.
+//! tracking, sockets, checksums and readiness, and with the feature `runtime` the sandboxes of a container runtime. The
+//! only crate with `unsafe`; every use says why it is sound.
 
 mod batch;
 mod checksum;
@@ -18,6 +19,8 @@ mod process;
 mod reply;
 mod request;
 mod rule;
+#[cfg(feature = "runtime")]
+pub mod runtime;
 mod socket;
 mod user;
 

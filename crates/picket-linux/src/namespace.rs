@@ -86,6 +86,20 @@ impl NetworkNamespace {
         }
     }
 
+    /// Whether this is a network namespace at all, and not one of another kind. The file must be of nsfs: others take the
+    /// question for one of their own.
+    #[cfg(feature = "runtime")]
+    #[expect(unsafe_code, reason = "rustix does not ask namespaces for their kind")]
+    pub(crate) fn is_one(&self) -> bool {
+        use std::os::fd::AsRawFd;
+
+        /// `NS_GET_NSTYPE` of `linux/nsfs.h`.
+        const KIND: libc::c_ulong = 0xb703;
+        // SAFETY: the file is open, and the question has no argument that the kernel would read or write.
+        let kind = unsafe { libc::ioctl(self.file.as_raw_fd(), KIND) };
+        kind == libc::CLONE_NEWNET
+    }
+
     /// Runs `work` inside, on a thread made for it. What it opens (sockets, netlink) stays inside whoever uses it
     /// later, and processes that it starts run inside.
     ///

@@ -169,8 +169,8 @@ fn what_an_address_opened_and_what_leads_to_it_can_be_asked_for() {
     assert_eq!(ports(Which::To(address("127.0.0.1"))), [1002]);
     // Where it leads, not where it was sent.
     assert_eq!(ports(Which::To(address("127.0.0.3"))), [1003]);
-    assert_eq!(ports(Which::To(address("127.0.0.9"))), []);
-    assert_eq!(ports(Which::From(address("::1"))), []);
+    assert_eq!(ports(Which::To(address("127.0.0.9"))), [0_u16; 0]);
+    assert_eq!(ports(Which::From(address("::1"))), [0_u16; 0]);
 }
 
 #[test]

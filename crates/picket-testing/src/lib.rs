@@ -1,6 +1,7 @@
 //! Builders, generators and readable cases shared by the tests of every crate.
 //!
 //! - [`apiserver`]: a real Kubernetes API server.
+//! - `containerd`: a real container runtime on a node of its own, with the feature `containerd`.
 //! - [`build`]: objects in one line each, as in `pod("x/web").label("app", "web").ip("10.0.0.5")`.
 //! - [`generate`]: proptest strategies for random clusters, policies and event sequences.
 //! - [`cases`]: Markdown files with manifests and the verdicts they must give.
@@ -21,6 +22,8 @@
 pub mod apiserver;
 pub mod build;
 pub mod cases;
+#[cfg(feature = "containerd")]
+pub mod containerd;
 pub mod flows;
 pub mod generate;
 pub mod manifest;

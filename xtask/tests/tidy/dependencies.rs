@@ -54,7 +54,8 @@ const LAYERS: [Layer; 15] = [
         ],
         &["picket-source", "picket-testing"],
     ),
-    ("picket-linux", &[], &[]),
+    // Its own tests have the feature `runtime`.
+    ("picket-linux", &[], &["picket-testing", "picket-linux"]),
     (
         "picket-nftables",
         &[

@@ -1,0 +1,96 @@
+//! Following the sandboxes of a runtime as they come and go.
+
+use std::time::Duration;
+
+use super::call::{Events, Heard};
+use super::message::{ContainerEventResponse, GetEventsRequest};
+use super::{Runtime, RuntimeError, Sandbox};
+
+/// How often runtimes are asked that do not say when something happens: containerd before 1.7, CRI-O where it is not
+/// told to.
+const INTERVAL: Duration = Duration::from_millis(200);
+
+/// How often the others are asked, should an event be lost.
+const REASSURANCE: Duration = Duration::from_secs(10);
+
+/// The longest wait after a runtime that does not answer.
+const LONGEST_WAIT: Duration = Duration::from_secs(3);
+
+/// Knows which sandboxes there are, and waits for others.
+#[derive(Default)]
+pub struct Follower {
+    known: Option<Vec<Sandbox>>,
+    source: Source,
+    failures: u32,
+}
+
+/// How one learns that something happened.
+#[derive(Default)]
+enum Source {
+    /// Nobody listens yet, or not any more.
+    #[default]
+    None,
+    Events(Events),
+    /// By asking again and again: the runtime has no events.
+    Polling,
+}
+
+impl Follower {
+    /// Waits until the ready sandboxes are others than they were when this was last asked, and returns them. The first
+    /// time it does not wait, and neither does it the first time that a runtime fails to answer; from then on, the time
+    /// between two questions grows to three seconds.
+    ///
+    /// # Errors
+    /// [`RuntimeError::Call`]: the runtime does not answer. One can ask again.
+    pub fn next(&mut self, runtime: &mut Runtime) -> Result<Vec<Sandbox>, RuntimeError> {
+        runtime.caller.pause(self.penalty());
+        loop {
+            if let Source::None = self.source {
+                // Before the list, so that nothing happens between them.
+                self.source = Source::Events(
+                    runtime
+                        .caller
+                        .listen::<_, ContainerEventResponse>("GetContainerEvents", GetEventsRequest {}),
+                );
+            }
+            match runtime.sandboxes() {
+                Ok(sandboxes) => {
+                    self.failures = 0;
+                    if self.known.as_ref() != Some(&sandboxes) {
+                        self.known = Some(sandboxes.clone());
+                        return Ok(sandboxes);
+                    }
+                }
+                Err(error) => {
+                    self.failures += 1;
+                    // The one that answers next may be another that can do more.
+                    self.source = Source::None;
+                    return Err(error);
+                }
+            }
+            self.wait(runtime);
+        }
+    }
+
+    /// Waits until something has happened, or has perhaps.
+    fn wait(&mut self, runtime: &Runtime) {
+        let Source::Events(events) = &mut self.source else {
+            return runtime.caller.pause(INTERVAL);
+        };
+        match runtime.caller.hear(events, REASSURANCE) {
+            Heard::Event | Heard::Nothing => {}
+            Heard::Unknown => self.source = Source::Polling,
+            Heard::End => {
+                self.source = Source::None;
+                runtime.caller.pause(INTERVAL);
+            }
+        }
+    }
+
+    fn penalty(&self) -> Duration {
+        match self.failures {
+            0 => Duration::ZERO,
+            failures => (INTERVAL * 2_u32.saturating_pow(failures.min(8))).min(LONGEST_WAIT),
+        }
+    }
+}

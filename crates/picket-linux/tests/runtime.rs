@@ -1,0 +1,151 @@
+//! Sandboxes of a real containerd. These need root.
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a test that cannot set itself up fails"
+)]
+
+use std::io::Write;
+use std::os::unix::net::UnixListener;
+use std::path::Path;
+use std::process::Command;
+
+use picket_linux::NetworkNamespace;
+use picket_linux::runtime::{Follower, Problem, Runtime, RuntimeError, Sandbox};
+use picket_testing::containerd::{Containerd, SOCKET};
+
+fn runtime(node: &Containerd) -> Runtime {
+    Runtime::at(SOCKET, &node.prefix()).unwrap()
+}
+
+/// The addresses of an interface, as `ip` shows them.
+fn addresses(namespace: &NetworkNamespace, interface: &str) -> String {
+    let mut command = Command::new("ip");
+    command.args(["-o", "-4", "address", "show", "dev", interface]);
+    let output = namespace.run(|| command.output()).unwrap().unwrap();
+    String::from_utf8(output.stdout).unwrap()
+}
+
+fn problem(result: Result<NetworkNamespace, RuntimeError>) -> Problem {
+    match result {
+        Err(RuntimeError::Sandbox { problem, .. }) => problem,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn names(sandboxes: &[Sandbox]) -> Vec<&str> {
+    let mut names: Vec<_> = sandboxes.iter().map(|sandbox| sandbox.name.as_str()).collect();
+    names.sort_unstable();
+    names
+}
+
+#[test]
+fn each_sandbox_has_its_own_namespace_and_the_nodes_is_nobodys() {
+    let node = Containerd::start();
+    let web = node.run_pod("shop", "web", "uid-1");
+    node.run_pod("shop", "db", "uid-2");
+    node.run_host_pod("kube-system", "proxy", "uid-3");
+    let mut runtime = runtime(&node);
+    let sandboxes = runtime.sandboxes().unwrap();
+    assert_eq!(names(&sandboxes), ["db", "proxy", "web"]);
+    let [db, proxy, web] = ["db", "proxy", "web"].map(|name| {
+        let found = sandboxes.iter().find(|sandbox| sandbox.name == name);
+        assert_eq!(found.unwrap().id.as_str() == web, name == "web");
+        found.unwrap()
+    });
+    assert_eq!((web.namespace.as_str(), web.pod_uid.as_str()), ("shop", "uid-1"));
+    assert!(web.created < db.created && db.created < proxy.created);
+
+    let first = runtime.namespace(web).unwrap();
+    let second = runtime.namespace(db).unwrap();
+    assert_ne!(first.identity().unwrap(), second.identity().unwrap());
+    assert!(addresses(&first, "eth0").contains("10.123.0.2/16"));
+    assert!(addresses(&second, "eth0").contains("10.123.0.3/16"));
+    // Once more is the same.
+    let again = runtime.namespace(web).unwrap();
+    assert_eq!(first.identity().unwrap(), again.identity().unwrap());
+    let refused = problem(runtime.namespace(proxy));
+    assert!(matches!(refused, Problem::Host), "{refused}");
+}
+
+#[test]
+fn a_sandbox_that_is_gone_or_of_another_pod_is_not_entered() {
+    let node = Containerd::start();
+    let id = node.run_pod("shop", "web", "uid-1");
+    let mut runtime = runtime(&node);
+    let sandboxes = runtime.sandboxes().unwrap();
+    let [web] = sandboxes.as_slice() else {
+        panic!("{sandboxes:?}");
+    };
+    let other = Sandbox {
+        pod_uid: "uid-2".to_owned(),
+        ..web.clone()
+    };
+    let refused = problem(runtime.namespace(&other));
+    assert!(matches!(refused, Problem::OtherPod), "{refused}");
+    node.remove_pod(&id);
+    let refused = runtime.namespace(web).unwrap_err().to_string();
+    assert!(refused.contains("PodSandboxStatus"), "{refused}");
+    // The same pod gets another sandbox.
+    node.run_pod("shop", "web", "uid-1");
+    let sandboxes = runtime.sandboxes().unwrap();
+    assert_eq!(names(&sandboxes), ["web"]);
+    assert!(!sandboxes.contains(web));
+    for sandbox in &sandboxes {
+        runtime.namespace(sandbox).unwrap();
+    }
+}
+
+#[test]
+fn changes_are_followed_over_restarts_of_the_runtime() {
+    let mut node = Containerd::start();
+    let mut runtime = runtime(&node);
+    let mut follower = Follower::default();
+    assert!(follower.next(&mut runtime).unwrap().is_empty());
+    let web = node.run_pod("shop", "web", "uid-1");
+    let sandboxes = follower.next(&mut runtime).unwrap();
+    assert_eq!(names(&sandboxes), ["web"]);
+    node.kill();
+    let failure = follower.next(&mut runtime).unwrap_err().to_string();
+    assert!(failure.contains("does not answer `ListPodSandbox`"), "{failure}");
+    node.restart();
+    let db = node.run_pod("shop", "db", "uid-2");
+    // The first call may still find the connection broken.
+    let sandboxes = std::iter::repeat_with(|| follower.next(&mut runtime)).find_map(Result::ok);
+    let sandboxes = sandboxes.unwrap();
+    assert_eq!(names(&sandboxes), ["db", "web"]);
+    for sandbox in &sandboxes {
+        runtime.namespace(sandbox).unwrap();
+    }
+    node.remove_pod(&web);
+    assert_eq!(names(&follower.next(&mut runtime).unwrap()), ["db"]);
+    node.remove_pod(&db);
+    assert!(follower.next(&mut runtime).unwrap().is_empty());
+}
+
+#[test]
+fn whoever_is_no_runtime_is_an_error() {
+    let folder = tempfile::tempdir().unwrap();
+    let socket = folder.path().join("runtime.sock");
+    let endpoint = socket.to_str().unwrap().to_owned();
+    let mut runtime = Runtime::at(&endpoint, Path::new("")).unwrap();
+    let nobody = runtime.sandboxes().unwrap_err().to_string();
+    assert!(
+        nobody.contains(&endpoint) && nobody.contains("ListPodSandbox"),
+        "{nobody}"
+    );
+
+    let listener = UnixListener::bind(&socket).unwrap();
+    let liar = std::thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        stream.write_all(b"HTTP/1.1 200 OK\r\n\r\nnothing").unwrap();
+    });
+    let nonsense = runtime.sandboxes().unwrap_err().to_string();
+    assert!(nonsense.contains("ListPodSandbox"), "{nonsense}");
+    liar.join().unwrap();
+
+    for wrong in ["", "tcp://10.0.0.1:80", "run/containerd.sock", "unix://run.sock"] {
+        let error = Runtime::at(wrong, Path::new("")).err().unwrap();
+        assert!(matches!(error, RuntimeError::Endpoint { .. }), "{wrong}: {error}");
+    }
+}
