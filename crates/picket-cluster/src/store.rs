@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use picket_net::Family;
 use picket_policy::{NetworkName, ObjectRef, Policy};
 use smol_str::SmolStr;
 
@@ -47,6 +48,23 @@ impl Snapshot {
         let first = ObjectRef::new(kind, namespace, name);
         let (object, pod) = self.pods.range(first..).next()?;
         (object.kind == kind && object.namespace == namespace && object.name == name).then_some(pod)
+    }
+
+    /// The node whose network an end is in: that of a node's address, or of a hostNetwork pod that has one of them.
+    pub fn node_at(&self, end: &Endpoint, family: Family) -> Option<&Node> {
+        match end {
+            Endpoint::Node { name, .. } => self.nodes.get(name),
+            Endpoint::Pod(object) => {
+                let pod = self.pods.get(object)?;
+                let node = self
+                    .nodes
+                    .get(pod.node.as_ref().filter(|_| pod.host_network && !pod.finished)?)?;
+                node.addresses
+                    .contains(&pod.addresses.of(family)?)
+                    .then_some(node)
+            }
+            Endpoint::External(_) => None,
+        }
     }
 
     /// Whose address this is: a node's, a pod's that has its own network, or nobody's.

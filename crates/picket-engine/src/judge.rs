@@ -1,5 +1,7 @@
 //! One verdict with its reason and causes, from the terms of both ends.
 
+use std::net::IpAddr;
+
 use picket_cluster::{Cause, EndJudgement, Endpoint, Flow, Judgement, NamedPort, Pod, Reason, Verdict};
 use picket_net::Protocol;
 use picket_policy::{Action, Direction, List, PortMatch, Rule, Tier};
@@ -71,6 +73,13 @@ impl Program {
             Endpoint::External(_) => None,
         };
         pod.node.is_some() && pod.node.as_ref() == node
+    }
+
+    /// Whether a pod is in the network of its node and this address is the node's: then it is the node.
+    pub(crate) fn has_address_of_node(&self, pod: &Pod, address: IpAddr) -> bool {
+        let node = pod.node.as_ref().filter(|_| pod.host_network && !pod.finished);
+        let node = node.and_then(|name| self.node(name));
+        node.is_some_and(|node| node.addresses.contains(&address))
     }
 
     fn judge_end(&self, flow: &Flow, direction: Direction) -> EndJudgement {
@@ -145,6 +154,12 @@ impl Program {
                     };
                 };
                 let address = entry.pod.addresses.of(flow.family);
+                if let Some(address) = address
+                    && self.has_address_of_node(&entry.pod, address)
+                    && let Some(name) = entry.pod.node.clone()
+                {
+                    return self.peer_view(&Endpoint::Node { name, address }, flow);
+                }
                 PeerView {
                     selectors: entry.group.map_or(external, |group| self.peers.class_of(group)),
                     blocks: address.map(|address| self.atoms.class_of(self.view_of(&entry.pod, address))),

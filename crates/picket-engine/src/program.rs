@@ -164,9 +164,13 @@ impl Program {
             .unwrap_or_else(|| self.region_identity(View::of(self.atoms.find(address), false)))
     }
 
-    /// The identity that blocks give the address of a pod that is not managed, such as a hostNetwork pod, whoever else
-    /// has the address. If picket made it up, only blocks of every address hold it, and their exceptions count.
+    /// The identity of the address of a pod that is not managed, whoever else has the address: that of its node, if it is in
+    /// the network of the node, else what blocks give it. If picket made it up, only blocks of every address hold it, and
+    /// their exceptions count.
     pub fn identity_by_address(&self, pod: &Pod, address: IpAddr) -> Identity {
+        if self.has_address_of_node(pod, address) {
+            return self.identity_of(address);
+        }
         self.region_identity(self.view_of(pod, address))
     }
 

@@ -46,6 +46,7 @@ fn port_matches(snapshot: &Snapshot, port: &PortMatch, flow: &Flow) -> bool {
 fn peer_matches(question: &Question<'_>, peer: &Peer) -> bool {
     let Question {
         snapshot,
+        flow,
         peer: endpoint,
         ..
     } = question;
@@ -54,13 +55,10 @@ fn peer_matches(question: &Question<'_>, peer: &Peer) -> bool {
             managed_pod(snapshot, endpoint).is_some_and(|pod| selects(snapshot, selector, pod))
         }
         Peer::Block(block) => block_matches(question, block),
-        Peer::Nodes(selector) => match endpoint {
-            Endpoint::Node { name, .. } => snapshot
-                .nodes
-                .get(name)
-                .is_some_and(|node| selector_matches(selector, &node.labels)),
-            Endpoint::Pod(_) | Endpoint::External(_) => false,
-        },
+        // Packets show addresses, and a pod of the host's network has its node's.
+        Peer::Nodes(selector) => snapshot
+            .node_at(endpoint, flow.family)
+            .is_some_and(|node| selector_matches(selector, &node.labels)),
         // Names are known by the blocks beside them.
         Peer::Domain(_) => false,
     }

@@ -105,17 +105,14 @@ impl<'a> End<'a> {
                 None => vec![Miss::NotAPod(self.kind_of_peer())],
             },
             Peer::Block(block) => self.block_miss(block).into_iter().collect(),
-            Peer::Nodes(selector) => match self.peer() {
-                Endpoint::Node { name, .. } => self.scene.nodes.get(name).map_or_else(
-                    || vec![Miss::NotANode],
-                    |node| {
-                        unmet(selector, &node.labels)
-                            .map(|(requirement, has)| Miss::NodeLabel { requirement, has })
-                            .collect()
-                    },
-                ),
-                Endpoint::Pod(_) | Endpoint::External(_) => vec![Miss::NotANode],
-            },
+            Peer::Nodes(selector) => self.scene.node_at(self.peer(), self.flow.family).map_or_else(
+                || vec![Miss::NotANode],
+                |node| {
+                    unmet(selector, &node.labels)
+                        .map(|(requirement, has)| Miss::NodeLabel { requirement, has })
+                        .collect()
+                },
+            ),
             Peer::Domain(_) => vec![Miss::Domain],
         }
     }
