@@ -1,7 +1,9 @@
 //! Everything here starts an API server.
 
+mod agent;
 mod answers;
 mod changes;
+mod enforce;
 mod follow;
 mod outages;
 mod refusals;

@@ -43,9 +43,9 @@ impl Api {
         }
     }
 
-    pub(crate) fn create(&self, path: &str, object: &Value) {
+    pub(crate) fn create(&self, path: &str, object: &Value) -> Value {
         self.try_create(path, object)
-            .unwrap_or_else(|status| panic!("{path}: {}\n{object}", status.message));
+            .unwrap_or_else(|status| panic!("{path}: {}\n{object}", status.message))
     }
 
     /// Creates an object that may be too deep to be read here.
@@ -57,36 +57,31 @@ impl Api {
     }
 
     /// Creates an object that is written in YAML.
-    pub(crate) fn create_yaml(&self, path: &str, object: &str) {
+    pub(crate) fn create_yaml(&self, path: &str, object: &str) -> Value {
         let mut request = Request::new(path)
             .create(&PostParams::default(), object.into())
             .unwrap();
         let yaml = "application/yaml".parse().unwrap();
         request.headers_mut().insert("content-type", yaml);
-        self.runtime
-            .block_on(self.client.request::<Value>(request))
-            .unwrap();
+        let created = self.runtime.block_on(self.client.request(request));
+        created.unwrap_or_else(|error| panic!("{path}: {error}\n{object}"))
     }
 
     /// Sets fields of an object's status, as a kubelet does.
-    pub(crate) fn set_status(&self, path: &str, name: &str, status: &Value) {
+    pub(crate) fn set_status(&self, path: &str, name: &str, status: &Value) -> Value {
         let patch = Patch::Merge(json!({ "status": status }));
         let request = Request::new(path)
             .patch_subresource("status", name, &PatchParams::default(), &patch)
             .unwrap();
-        self.runtime
-            .block_on(self.client.request::<Value>(request))
-            .unwrap();
+        self.runtime.block_on(self.client.request(request)).unwrap()
     }
 
     /// Replaces some fields of an object.
-    pub(crate) fn patch(&self, path: &str, name: &str, fields: &Value) {
+    pub(crate) fn patch(&self, path: &str, name: &str, fields: &Value) -> Value {
         let request = Request::new(path)
             .patch(name, &PatchParams::default(), &Patch::Merge(fields))
             .unwrap();
-        self.runtime
-            .block_on(self.client.request::<Value>(request))
-            .unwrap();
+        self.runtime.block_on(self.client.request(request)).unwrap()
     }
 
     /// Deletes an object at once.

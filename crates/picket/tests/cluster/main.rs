@@ -7,11 +7,13 @@
     reason = "a wrong literal fails its test"
 )]
 
+mod agents;
 mod apiserver;
 mod client;
 mod following;
 mod objects;
 mod proxy;
+mod published;
 
 use std::path::Path;
 use std::process::{Command, Stdio};

@@ -6,6 +6,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
 
+use picket_linux::NetworkNamespace;
+
 /// Passes connections on as long as it is open.
 pub(crate) struct Proxy {
     pub(crate) port: u16,
@@ -16,7 +18,16 @@ pub(crate) struct Proxy {
 impl Proxy {
     /// One to a port of this machine.
     pub(crate) fn to(port: u16) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        Self::listen(TcpListener::bind("127.0.0.1:0").unwrap(), port)
+    }
+
+    /// One at the same port of another network namespace.
+    pub(crate) fn from(namespace: &NetworkNamespace, port: u16) -> Self {
+        let listener = namespace.run(|| TcpListener::bind(("127.0.0.1", port)));
+        Self::listen(listener.unwrap().unwrap(), port)
+    }
+
+    fn listen(listener: TcpListener, port: u16) -> Self {
         let proxy = Self {
             port: listener.local_addr().unwrap().port(),
             open: Arc::new(AtomicBool::new(true)),

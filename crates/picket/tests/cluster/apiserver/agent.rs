@@ -1,0 +1,302 @@
+//! An agent from its first moment to its last, and what it says meanwhile.
+
+use std::process::Command;
+
+use picket_cluster::Verdict;
+use picket_lab::{Host, HostKind, Lab, Place, Progress};
+use picket_testing::apiserver::Server;
+use picket_testing::cases::{Step, committed};
+use picket_testing::ran::Ran;
+use serde_json::{Value, json};
+
+use crate::agents::{Agent, check, lab};
+use crate::apiserver::enforce::cluster;
+use crate::apiserver::refusals::grant;
+use crate::client::Api;
+use crate::objects::KINDS;
+use crate::published::{Published, Versions};
+
+const ROLE: &str = include_str!("../follower.yaml");
+
+/// Nodes of the lab are called so when pods have none.
+const NODE: &str = "lab-1";
+
+/// A cluster in which nobody may reach the pods of one namespace, and a lab that is built as it says.
+struct Live {
+    server: Server,
+    api: Api,
+    lab: Lab,
+    versions: Versions,
+}
+
+impl Live {
+    /// One whose agents may do what they need, or may not list some resource.
+    fn new(without: Option<&str>) -> Self {
+        let server = Server::start(&[("agent-token", "agent")]);
+        let api = Api::new(&server.kubeconfig());
+        let step = isolation();
+        let lab = lab(&cluster(&step), &server.kubeconfig());
+        let versions = Published::new(&api).put(&lab.topology().snapshot, &step.manifests);
+        grant(&api, ROLE, "agent", without);
+        Self {
+            server,
+            api,
+            lab,
+            versions,
+        }
+    }
+
+    fn agent(&self, more: &[&str]) -> Agent {
+        Agent::start_with(&self.lab, NODE, &self.server.kubeconfig_of("agent-token"), more)
+    }
+
+    /// Runs a command on the node.
+    fn run(&self, command: &mut Command) -> Ran {
+        let node = self.lab.network().namespace(&Place::Node(NODE.into())).unwrap();
+        node.run(|| command.output().unwrap()).unwrap().into()
+    }
+
+    fn nft(&self, arguments: &[&str]) -> String {
+        let ran = self.run(Command::new("nft").args(arguments));
+        assert_eq!(ran.status, 0, "{}", ran.stderr);
+        ran.stdout
+    }
+
+    fn listed(&self) -> String {
+        self.nft(&["list", "ruleset"])
+    }
+
+    /// Runs `picket agent` on the node until it ends, where it can reach the API server.
+    fn agent_to_its_end(&self, arguments: &[&str]) -> Ran {
+        let kubeconfig = self.server.kubeconfig_of("agent-token");
+        let mut command = Command::new(env!("CARGO_BIN_EXE_picket"));
+        command
+            .args(["agent", "--hostname-override", NODE, "--kubeconfig"])
+            .arg(&kubeconfig)
+            .args(arguments);
+        self.run(&mut command)
+    }
+}
+
+fn isolation() -> Step {
+    let cases = committed().unwrap();
+    let title = "Support a 'default-deny-ingress' policy";
+    let case = cases.into_iter().find(|case| case.title == title).unwrap();
+    case.steps[0].clone()
+}
+
+fn metric(agent: &Agent, name: &str) -> u64 {
+    let (status, text) = agent.get("/metrics");
+    assert_eq!(status, 200);
+    let value = text
+        .lines()
+        .find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+    value.unwrap_or_else(|| panic!("{text}")).parse().unwrap()
+}
+
+#[test]
+fn rules_outlive_their_agent_and_nothing_is_done_twice() {
+    let mut live = Live::new(None);
+    let mut agent = live.agent(&[]);
+    let status = agent.until_enforced(&live.versions);
+    assert!(status.host.pods.all > status.host.pods.restricted, "{status:?}");
+    assert_eq!(status.host.policies, ["NetworkPolicy x/deny-ingress"]);
+    agent.until("a proof", |status| {
+        status.host.proof.as_ref().is_some_and(|proof| proof.proved)
+    });
+    assert_eq!(agent.get("/readyz"), (200, "ok\n".to_owned()));
+    let listed = live.listed();
+    assert!(listed.contains("table inet picket"), "{listed}");
+    agent.kill();
+    assert_eq!(live.listed(), listed);
+    let mut again = live.agent(&[]);
+    again.until_enforced(&live.versions);
+    assert_eq!(metric(&again, "picket_operations_total"), 0);
+    let other = Agent::start(&live.lab, "lab-2", &live.server.kubeconfig_of("agent-token"));
+    other.until_enforced(&live.versions);
+    assert_eq!(again.stop().code(), Some(0));
+    assert_eq!(live.listed(), listed);
+    check(&mut live.lab, "after the agent", &[]);
+}
+
+#[test]
+fn what_others_change_is_repaired() {
+    let live = Live::new(None);
+    let agent = live.agent(&[]);
+    agent.until_enforced(&live.versions);
+    let listed = live.listed();
+    let changes: [&[&str]; 3] = [
+        &["flush", "ruleset"],
+        &["insert", "rule", "inet", "picket", "forward", "accept"],
+        &["delete", "table", "inet", "picket"],
+    ];
+    for (times, change) in (1..).zip(changes) {
+        live.nft(change);
+        agent.until("a repair", |status| status.host.repaired == times);
+        assert_eq!(live.listed(), listed, "{change:?}");
+        assert!(agent.log().contains("program=\"nft\""), "{}", agent.log());
+    }
+    // Tables of others are no concern of the agent.
+    live.nft(&["add", "table", "inet", "other"]);
+    agent.until("the same", |status| status.host.repaired == 3);
+    assert_eq!(metric(&agent, "picket_drift_repaired_total"), 3);
+    live.nft(&["delete", "table", "inet", "other"]);
+}
+
+/// Whether packets of probes between pods of the two hosts pass the node.
+fn is_forwarded(lab: &Lab, one: &Host, other: &Host) -> bool {
+    let node = Place::Node(NODE.into());
+    let is_there = |host: &Host| lab.topology().router_of(&host.place).as_ref() == Some(&node);
+    let are_pods = one.kind == HostKind::Pod && other.kind == HostKind::Pod;
+    are_pods && one.place != other.place && (is_there(one) || is_there(other))
+}
+
+/// How many pairs of pods there are whose packets the node forwards, and how many of them reach each other.
+fn passing(lab: &mut Lab) -> (usize, usize) {
+    let grid = lab.probe(None, lab.timeout(), &Progress::hidden()).unwrap();
+    let hosts = grid.hosts();
+    let forwarded = grid.cells().iter().filter(|cell| {
+        let probe = cell.probe;
+        is_forwarded(lab, &hosts[probe.source], &hosts[probe.destination])
+    });
+    let passed = forwarded
+        .clone()
+        .filter(|cell| cell.seen.verdict() == Some(Verdict::Allow));
+    (forwarded.count(), passed.count())
+}
+
+#[test]
+fn nothing_new_is_forwarded_until_the_cluster_is_known() {
+    let mut live = Live::new(Some("networkpolicies"));
+    let open = live.agent(&["--until-synced", "allow"]);
+    open.until("an answer", |status| status.source.contains_key("pods"));
+    let (all, passed) = passing(&mut live.lab);
+    assert!(all > 100 && passed == all, "{passed} of {all}");
+    drop(open);
+    let agent = live.agent(&[]);
+    agent.until("an answer", |status| {
+        status.source.get("pods").is_some_and(|pods| pods.complete)
+    });
+    let status = agent.until("closing", |status| status.host.closed);
+    assert!(!status.ready);
+    assert_eq!(passing(&mut live.lab).1, 0);
+    let (code, why) = agent.get("/readyz");
+    assert_eq!(code, 503);
+    assert_eq!(why, "not listed yet: networkpolicies.networking.k8s.io\n");
+    let role = "/apis/rbac.authorization.k8s.io/v1/clusterroles";
+    let rules = json!([{"apiGroups": ["*"], "resources": ["*"], "verbs": ["list", "watch"]}]);
+    live.api.patch(role, "agent", &json!({"rules": rules}));
+    let status = agent.until_enforced(&live.versions);
+    assert!(status.ready && !status.host.closed);
+    assert!(passing(&mut live.lab).1 > 100);
+}
+
+#[test]
+fn an_agent_can_do_one_thing_and_end() {
+    let live = Live::new(None);
+    let socket = live.server.kubeconfig().with_file_name("socket");
+    let socket = socket.to_str().unwrap();
+    let plan = live.agent_to_its_end(&["--dry-run", "--log", "error"]);
+    assert_eq!((plan.status, plan.stderr.as_str()), (0, ""));
+    assert_eq!(live.listed(), "");
+    let once = live.agent_to_its_end(&["--once", "--socket", socket]);
+    assert_eq!(once.status, 0, "{}", once.stderr);
+    let listed = live.listed();
+    live.nft(&["flush", "ruleset"]);
+    let file = live.server.kubeconfig().with_file_name("plan.nft");
+    std::fs::write(&file, &plan.stdout).unwrap();
+    live.nft(&["-f", file.to_str().unwrap()]);
+    assert_eq!(live.listed(), listed);
+    let nothing = live.agent_to_its_end(&["--dry-run", "--log", "error"]);
+    assert_eq!(nothing.stdout, "");
+    live.nft(&["add", "table", "inet", "other"]);
+    for told in [
+        "removed table `inet picket`\n",
+        "there is no table `inet picket`\n",
+    ] {
+        assert_eq!(live.agent_to_its_end(&["--cleanup"]).stdout, told);
+    }
+    assert_eq!(live.listed(), "table inet other {\n}\n");
+}
+
+#[test]
+fn a_policy_that_cannot_be_read_is_named_and_harms_no_other() {
+    let live = Live::new(None);
+    let (api_version, kind, path) = KINDS[14];
+    let rules = json!([{"action": "Acept", "from": [{"namespaces": {}}]}]);
+    let spec = json!({"tier": "Admin", "priority": 5, "subject": {"namespaces": {}}, "ingress": rules});
+    let wrong = json!({"apiVersion": api_version, "kind": kind, "metadata": {"name": "wrong"}, "spec": spec});
+    live.api.create(path, &wrong);
+    let agent = live.agent(&[]);
+    let status = agent.until_enforced(&live.versions);
+    assert!(
+        status
+            .host
+            .policies
+            .contains(&"NetworkPolicy x/deny-ingress".to_owned())
+    );
+    let found: Vec<_> = status
+        .findings
+        .iter()
+        .map(|finding| finding.object.as_str())
+        .collect();
+    assert_eq!(found, ["ClusterNetworkPolicy wrong"]);
+    assert!(status.findings[0].message.contains("Acept"), "{status:?}");
+    live.api.delete(path, "wrong");
+    agent.until("no findings", |status| status.findings.is_empty());
+}
+
+#[test]
+fn the_status_is_as_its_schema_says() {
+    let live = Live::new(None);
+    let mut agent = live.agent(&[]);
+    agent.until_enforced(&live.versions);
+    let ask = |arguments: &[&str]| -> Ran {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_picket"));
+        command
+            .arg("status")
+            .args(arguments)
+            .arg("--socket")
+            .arg(agent.socket());
+        command.output().unwrap().into()
+    };
+    let json = ask(&["-o", "json"]);
+    assert_eq!(json.status, 0, "{}", json.stderr);
+    let schema = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../../docs/schema/status.schema.json"
+    );
+    let schema: Value = serde_json::from_str(&std::fs::read_to_string(schema).unwrap()).unwrap();
+    let validator = jsonschema::validator_for(&schema).unwrap();
+    let errors: Vec<_> = validator
+        .iter_errors(&json.json())
+        .map(|error| error.to_string())
+        .collect();
+    assert_eq!(errors, Vec::<String>::new());
+    let text = ask(&[]);
+    assert!(
+        text.stdout.contains("\n  NetworkPolicy x/deny-ingress\n"),
+        "{}",
+        text.stdout
+    );
+    assert!(
+        text.stdout
+            .starts_with("node lab-1, picket 0.1.0, running since 20"),
+        "{}",
+        text.stdout
+    );
+    agent.stop();
+    let gone = {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_picket"));
+        Ran::from(
+            command
+                .arg("status")
+                .arg("--socket")
+                .arg(agent.socket())
+                .output()
+                .unwrap(),
+        )
+    };
+    assert_eq!(gone.status, 2);
+    assert!(gone.stderr.contains("no agent answers at"), "{}", gone.stderr);
+}

@@ -1,0 +1,101 @@
+//! What the agents of a cluster let pass is what its policies say, step by step, with real packets.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use picket_cluster::Snapshot;
+use picket_lab::Progress;
+use picket_testing::apiserver::Server;
+use picket_testing::cases::{Case, Step, committed};
+
+use crate::agents::{Agent, check, lab};
+use crate::apiserver::refusals::grant;
+use crate::client::Api;
+use crate::published::Published;
+
+/// What a step says exists, where every pod has the address that it is given there.
+pub(crate) fn cluster(step: &Step) -> Snapshot {
+    let mut snapshot = step.cluster();
+    for pod in snapshot.pods.values_mut() {
+        Arc::make_mut(pod).synthetic = false;
+    }
+    snapshot
+}
+
+/// Plays one case: the cluster becomes what each step says, and then the wire must be what the policies say.
+fn play(case: &Case, published: &mut Published<'_>, kubeconfig: &Path) -> usize {
+    let mut answers = 0;
+    let mut lab = lab(&cluster(&case.steps[0]), kubeconfig);
+    let nodes: Vec<_> = lab.topology().snapshot.nodes.keys().cloned().collect();
+    let start = |node| Agent::start(&lab, node, kubeconfig);
+    let agents: Vec<_> = nodes.iter().map(|node| start(node)).collect();
+    for (index, step) in case.steps.iter().enumerate() {
+        let title = format!("{}: {}", step.expectations[0].position, step.title);
+        if index > 0 {
+            lab.apply(&cluster(step), &Progress::hidden()).unwrap();
+        }
+        let versions = published.put(&lab.topology().snapshot, &step.manifests);
+        for agent in &agents {
+            agent.until_enforced(&versions);
+        }
+        answers += check(&mut lab, &title, &agents);
+    }
+    answers
+}
+
+/// Plays all cases of some files, or as many as are wanted of each.
+fn play_all(files: &[&str], of_each: usize) -> usize {
+    let server = Server::start(&[("agent-token", "agent")]);
+    let api = Api::new(&server.kubeconfig());
+    let role = include_str!("../follower.yaml");
+    grant(&api, role, "agent", None);
+    let mut published = Published::new(&api);
+    let cases = committed().unwrap();
+    let mut played = 0;
+    for file in files {
+        let of_file = cases.iter().filter(|case| case.position.file.ends_with(file));
+        for case in of_file.take(of_each) {
+            let answers = play(case, &mut published, &server.kubeconfig_of("agent-token"));
+            assert!(answers > 100, "{}: {answers}", case.title);
+            played += case.steps.len();
+        }
+    }
+    played
+}
+
+#[test]
+fn network_policies_of_the_end_to_end_tests_are_enforced() {
+    let files = [
+        "k8s-e2e/blocks.md",
+        "k8s-e2e/isolation.md",
+        "k8s-e2e/ports.md",
+        "k8s-e2e/sctp.md",
+        "k8s-e2e/selectors.md",
+        "k8s-e2e/udp.md",
+        "k8s-e2e/updates.md",
+    ];
+    assert!(play_all(&files, usize::MAX) > 40);
+}
+
+#[test]
+fn thirty_cases_of_cyclonus_are_enforced() {
+    let files = [
+        "cyclonus/conflicts.md",
+        "cyclonus/egress-ports.md",
+        "cyclonus/peers.md",
+        "cyclonus/steps.md",
+        "cyclonus/targets.md",
+    ];
+    assert!(play_all(&files, 6) >= 30);
+}
+
+#[test]
+fn policies_of_administrators_are_enforced() {
+    let files = [
+        "cluster-network-policy/admin.md",
+        "cluster-network-policy/baseline.md",
+        "cluster-network-policy/nodes.md",
+        "tiers/admin-network-policy.md",
+    ];
+    assert!(play_all(&files, usize::MAX) > 20);
+}
