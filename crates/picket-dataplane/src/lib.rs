@@ -9,5 +9,5 @@ mod packet;
 mod plan;
 
 pub use capability::{Capability, Denial, EstablishedConnections, Shortfall};
-pub use packet::{Crossing, Meaning, Outcome, Packet, State};
+pub use packet::{BEGINNING, BEGINNING_MASK, Crossing, Meaning, Outcome, Packet, State};
 pub use plan::{Objects, Plan};

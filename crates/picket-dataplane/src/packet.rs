@@ -90,6 +90,16 @@ pub struct Packet {
     pub reverse_path: bool,
 }
 
+/// The TCP flags that say whether a connection begins: FIN, SYN, RST and ACK, as bits of the TCP header.
+pub const BEGINNING_MASK: u8 = 0x17;
+/// Those of them that the first packet of a connection has: SYN alone.
+pub const BEGINNING: u8 = 0x02;
+
+/// Whether TCP begins a connection with these flags.
+pub(crate) fn begins_connection(flags: u8) -> bool {
+    flags & BEGINNING_MASK == BEGINNING
+}
+
 impl Packet {
     /// The first packet of a connection (TCP: a SYN; ICMP and ICMPv6: an echo request), unmarked.
     pub fn opening(
@@ -118,6 +128,12 @@ impl Packet {
             connection_mark: 0,
             reverse_path: true,
         }
+    }
+
+    /// Whether it is TCP of a connection that has begun before: its flags are not those with which one begins.
+    pub fn is_mid_stream(&self) -> bool {
+        let flags = self.tcp_flags.filter(|_| self.protocol == Protocol::TCP);
+        flags.is_some_and(|flags| !begins_connection(flags))
     }
 
     /// The family of its addresses.

@@ -3,6 +3,7 @@
 use picket_net::{Family, Interval, IntervalSet, Protocol, TrafficSet};
 
 use super::{ALWAYS, Demand, Demands, Traffic};
+use crate::packet::{BEGINNING, begins_connection};
 
 /// Stands among ports for a packet too short to have one.
 pub const ABSENT_PORT: u32 = 0x1_0000;
@@ -10,8 +11,11 @@ pub const ABSENT_PORT: u32 = 0x1_0000;
 /// Stands among ICMP types for a packet too short to have one.
 pub const ABSENT_TYPE: u32 = 0x100;
 
-/// Every combination of a protocol, a destination port and an ICMP type of these sets. Protocols other than ICMP and
-/// ICMPv6 have no type.
+/// Stands among TCP flags for a packet too short to have them.
+pub const ABSENT_FLAGS: u32 = 0x40;
+
+/// Every combination of a protocol, a destination port, an ICMP type and TCP flags of these sets. Protocols other than ICMP
+/// and ICMPv6 have no type, and those other than TCP have no flags.
 #[derive(Clone, Copy, Debug)]
 pub struct Headers<'a> {
     /// Protocol numbers; not empty.
@@ -20,10 +24,22 @@ pub struct Headers<'a> {
     pub ports: &'a IntervalSet<u32>,
     /// ICMP types, [`ABSENT_TYPE`] among them; not empty.
     pub types: &'a IntervalSet<u32>,
+    /// TCP flags, [`ABSENT_FLAGS`] among them; not empty.
+    pub flags: &'a IntervalSet<u32>,
 }
 
-/// One of them: protocol, port, ICMP type.
-type Header = (Protocol, Option<u16>, Option<u8>);
+/// One of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Header {
+    /// Its protocol.
+    pub protocol: Protocol,
+    /// Its destination port.
+    pub port: Option<u16>,
+    /// Its type, for ICMP and ICMPv6.
+    pub icmp_type: Option<u8>,
+    /// Its flags, for TCP.
+    pub tcp_flags: Option<u8>,
+}
 
 impl Headers<'_> {
     /// A combination with one of `protocols`, and of this port and type where they are given.
@@ -31,12 +47,15 @@ impl Headers<'_> {
         let protocol = Protocol::from_number(u8::try_from(protocol).ok()?);
         let port = port.or_else(|| preferred(self.ports, 80))?;
         let kind = kind.or_else(|| preferred(self.types, echo_request(protocol)))?;
+        let flags = preferred(self.flags, BEGINNING.into())?;
         let has_type = matches!(protocol, Protocol::ICMP | Protocol::ICMPV6);
-        Some((
+        let has_flags = protocol == Protocol::TCP && flags < ABSENT_FLAGS;
+        Some(Header {
             protocol,
-            u16::try_from(port).ok(),
-            u8::try_from(kind).ok().filter(|_| has_type),
-        ))
+            port: u16::try_from(port).ok(),
+            icmp_type: u8::try_from(kind).ok().filter(|_| has_type),
+            tcp_flags: u8::try_from(flags).ok().filter(|_| has_flags),
+        })
     }
 
     fn any(&self) -> Option<Header> {
@@ -44,6 +63,15 @@ impl Headers<'_> {
         let usual = usual.into_iter().find(|&number| self.protocols.contains(number));
         self.one(usual.or_else(|| self.protocols.first())?, None, None)
     }
+}
+
+/// The flags of TCP in the middle of connections.
+fn mid_stream() -> IntervalSet<u32> {
+    let flags = (0..).take_while(|&flags| u32::from(flags) < ABSENT_FLAGS);
+    flags
+        .filter(|&flags: &u8| !begins_connection(flags))
+        .map(|flags| Interval::single(flags.into()))
+        .collect()
 }
 
 fn echo_request(protocol: Protocol) -> u32 {
@@ -71,13 +99,59 @@ impl Demands<'_> {
             Demand::Accept if pass => None,
             Demand::Accept => headers.any(),
             Demand::Traffic(traffic) if pass && traffic.is_everything() => None,
-            Demand::Traffic(traffic) => {
-                let allowed = self.allowed(traffic);
-                self.with_ports(&allowed, traffic, headers, pass)
-                    .or_else(|| icmpv6(&allowed, traffic, family, headers, pass))
-                    .or_else(|| portless(&allowed, traffic, headers, pass))
+            Demand::Traffic(traffic) if traffic.from_its_beginning => {
+                self.broken_from_its_beginning(traffic, family, headers, pass)
             }
+            Demand::Traffic(traffic) => self.broken_traffic(traffic, family, headers, pass),
         }
+    }
+
+    /// Holds TCP in the middle of connections, which must not pass, and everything else apart from each other.
+    fn broken_from_its_beginning(
+        &self,
+        traffic: Traffic,
+        family: Family,
+        headers: &Headers<'_>,
+        pass: bool,
+    ) -> Option<Header> {
+        let tcp = Interval::single(u32::from(Protocol::TCP.number())).into();
+        let mid_stream = headers.flags.intersection(&mid_stream());
+        if headers.protocols.intersection(&tcp).is_empty() || mid_stream.is_empty() {
+            return self.broken_traffic(traffic, family, headers, pass);
+        }
+        if pass {
+            let wrong = Headers {
+                protocols: &tcp,
+                flags: &mid_stream,
+                ..*headers
+            };
+            return wrong.any();
+        }
+        let flags = headers.flags.difference(&mid_stream);
+        let rest = if flags.is_empty() {
+            &headers.protocols.difference(&tcp)
+        } else {
+            headers.protocols
+        };
+        let rest = Headers {
+            protocols: rest,
+            flags: if flags.is_empty() { headers.flags } else { &flags },
+            ..*headers
+        };
+        self.broken_traffic(traffic, family, &rest, pass)
+    }
+
+    fn broken_traffic(
+        &self,
+        traffic: Traffic,
+        family: Family,
+        headers: &Headers<'_>,
+        pass: bool,
+    ) -> Option<Header> {
+        let allowed = self.allowed(traffic);
+        self.with_ports(&allowed, traffic, headers, pass)
+            .or_else(|| icmpv6(&allowed, traffic, family, headers, pass))
+            .or_else(|| portless(&allowed, traffic, headers, pass))
     }
 
     fn with_ports(

@@ -6,7 +6,7 @@ mod pairs;
 mod place;
 mod side;
 
-pub use headers::{ABSENT_PORT, ABSENT_TYPE, Headers};
+pub use headers::{ABSENT_FLAGS, ABSENT_PORT, ABSENT_TYPE, Header, Headers};
 pub use pairs::Ends;
 pub use place::{Demands, End};
 
@@ -34,15 +34,32 @@ pub struct Traffic {
     pub(crate) ingress: Option<u32>,
     /// Whether what is allowed may be dropped all the same.
     pub(crate) at_most: bool,
+    /// Whether TCP of connections that began before does not pass, whatever is allowed.
+    pub(crate) from_its_beginning: bool,
 }
 
 impl Traffic {
+    const EVERYTHING: Self = Self {
+        egress: None,
+        ingress: None,
+        at_most: false,
+        from_its_beginning: false,
+    };
+
     fn is_everything(self) -> bool {
-        self.egress.is_none() && self.ingress.is_none()
+        self.egress.is_none() && self.ingress.is_none() && !self.from_its_beginning
     }
 }
 
 impl Demand {
+    /// That `traffic` passes and nothing else does.
+    fn traffic(traffic: Traffic) -> Self {
+        match traffic.is_everything() && !traffic.at_most {
+            true => Self::Accept,
+            false => Self::Traffic(traffic),
+        }
+    }
+
     /// What is demanded of packets in a state where this is demanded of new connections.
     #[must_use]
     pub fn in_state(self, state: State) -> Self {
@@ -51,12 +68,17 @@ impl Demand {
             (_, State::Established | State::Related) => Self::Accept,
             // It belongs to nothing, and may be dropped, but for an error about a packet of no known connection.
             (Self::Accept, State::Invalid) => Self::Traffic(Traffic {
-                egress: None,
-                ingress: None,
                 at_most: true,
+                ..Traffic::EVERYTHING
             }),
             (Self::Traffic(traffic), State::Invalid) => Self::Traffic(Traffic {
                 at_most: true,
+                from_its_beginning: false,
+                ..traffic
+            }),
+            // Nobody knows of it whether its connection has begun.
+            (Self::Traffic(traffic), State::Untracked) => Self::traffic(Traffic {
+                from_its_beginning: false,
                 ..traffic
             }),
             (demand, State::New | State::Untracked) => demand,
@@ -101,6 +123,8 @@ pub enum Why {
     SamePod,
     /// It is between a pod and its own node.
     OwnNode,
+    /// It is TCP that begins no connection and belongs to none that is known, of a pod that something restricts.
+    MidStream,
     /// What the policies at both ends say.
     Policies,
 }
@@ -120,6 +144,12 @@ impl Demands<'_> {
         match packet.state {
             State::Established | State::Related => Why::KnownConnection,
             _ if is_necessary(packet) => Why::NecessaryIcmpv6,
+            State::New
+                if packet.is_mid_stream()
+                    && self.is_refused_mid_stream(&packet.crossing, &source, &destination) =>
+            {
+                Why::MidStream
+            }
             _ => self.why_at_place(&packet.crossing, &source, &destination),
         }
     }
@@ -135,6 +165,9 @@ impl Demands<'_> {
                 Family::Ipv6 => Required::Accept,
                 Family::Ipv4 => Required::Either,
             },
+            Demand::Traffic(traffic) if traffic.from_its_beginning && packet.is_mid_stream() => {
+                Required::Drop
+            }
             Demand::Traffic(traffic) => {
                 let allowed = self.allowed(traffic);
                 let accept = if traffic.at_most {

@@ -196,14 +196,14 @@ impl Pairs<'_, '_> {
         self.all(from, to);
         self.all(from, to_nodes);
         self.all(from_nodes, to);
-        for (from, side) in self.sides(from, |end| end.egress) {
+        for (from, (side, restricted)) in self.sides(from, |end| end.egress) {
             for (to, row) in self.with_strangers(side, destinations) {
-                self.add(ruled(row, None), from, to);
+                self.add(ruled(row, None, restricted), from, to);
             }
         }
-        for (to, side) in self.sides(to, |end| end.ingress) {
+        for (to, (side, restricted)) in self.sides(to, |end| end.ingress) {
             for (from, row) in self.with_strangers(side, sources) {
-                self.add(ruled(None, row), from, to);
+                self.add(ruled(None, row, restricted), from, to);
             }
         }
         let [from, to] =
@@ -213,11 +213,12 @@ impl Pairs<'_, '_> {
         }
     }
 
-    /// The sides that some have, each with the first that has it.
-    fn sides(&self, numbers: &BitSet, side: impl Fn(&End) -> Option<u32>) -> Vec<(u32, Option<u32>)> {
+    /// The sides that some have, and whether these are restricted at all; each with the first that has it.
+    fn sides(&self, numbers: &BitSet, side: impl Fn(&End) -> Option<u32>) -> Vec<(u32, (Option<u32>, bool))> {
+        let of = |end: &End| (side(end), end.is_restricted());
         let ends = numbers
             .iter()
-            .filter_map(|number| Some((number, side(self.ends.end(number)?))));
+            .filter_map(|number| Some((number, of(self.ends.end(number)?))));
         let mut sides: Vec<_> = ends.collect();
         sides.sort_by_key(|&(_, side)| side);
         sides.dedup_by_key(|(_, side)| *side);

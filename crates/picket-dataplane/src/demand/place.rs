@@ -77,6 +77,13 @@ pub struct End {
 }
 
 impl End {
+    /// Whether something restricts it.
+    #[inline]
+    pub(super) fn is_restricted(&self) -> bool {
+        let sides = [self.egress, self.ingress, self.to_own_node, self.from_own_node];
+        sides.iter().any(Option::is_some)
+    }
+
     #[inline]
     fn is_node_of(&self, pod: &Self) -> bool {
         self.is_node.iter().any(|node| pod.own_nodes.contains(node))
@@ -264,12 +271,12 @@ impl<'a> Demands<'a> {
             Crossing::Send { .. } => match destination.from_own_node {
                 None => Demand::Accept,
                 Some(_) if !source.is_node_of(destination) => Demand::Anything,
-                Some(side) => ruled(None, Some(self.sides.row(side, source.profile))),
+                Some(side) => ruled(None, Some(self.sides.row(side, source.profile)), false),
             },
             Crossing::Receive { .. } => match source.to_own_node {
                 None => Demand::Accept,
                 Some(_) if !destination.is_node_of(source) => Demand::Anything,
-                Some(side) => ruled(Some(self.sides.row(side, destination.profile)), None),
+                Some(side) => ruled(Some(self.sides.row(side, destination.profile)), None, false),
             },
             Crossing::Forward { .. } => self.forwarded(source, destination),
         }
@@ -290,7 +297,14 @@ impl<'a> Demands<'a> {
             destination
                 .ingress
                 .map(|side| self.sides.row(side, source.profile)),
+            source.is_restricted() || destination.is_restricted(),
         )
+    }
+
+    /// Whether TCP between these ends that is in the middle of a connection which nobody knows is refused.
+    pub(super) fn is_refused_mid_stream(&self, crossing: &Crossing, source: &End, destination: &End) -> bool {
+        let demand = self.of_new(crossing, source, destination);
+        matches!(demand, Demand::Traffic(traffic) if traffic.from_its_beginning)
     }
 
     fn within_the_pod(
@@ -315,7 +329,7 @@ impl<'a> Demands<'a> {
                     // What a pod sends to itself goes over `lo`.
                     return match own.ingress {
                         None => Demand::Anything,
-                        Some(_) => narrowed(ruled(None, Some(self.spoofed)), true),
+                        Some(_) => narrowed(ruled(None, Some(self.spoofed), false), true),
                     };
                 }
                 let side = if of_own_node(source) {
@@ -324,7 +338,7 @@ impl<'a> Demands<'a> {
                     own.ingress
                 };
                 let row = side.map(|side| self.sides.row(side, source.profile));
-                narrowed(ruled(None, row), ingress_narrower)
+                narrowed(ruled(None, row, false), ingress_narrower)
             }
             Crossing::Send { output } if output == interface => {
                 if destination.own.is_some() {
@@ -336,7 +350,7 @@ impl<'a> Demands<'a> {
                     own.egress
                 };
                 let row = side.map(|side| self.sides.row(side, destination.profile));
-                narrowed(ruled(row, None), egress_narrower)
+                narrowed(ruled(row, None, false), egress_narrower)
             }
             Crossing::Receive { .. } | Crossing::Send { .. } => Demand::Accept,
         }
@@ -383,14 +397,12 @@ impl<'a> Demands<'a> {
 }
 
 #[inline]
-pub(super) fn ruled(egress: Option<u32>, ingress: Option<u32>) -> Demand {
-    if egress.is_none() && ingress.is_none() {
-        return Demand::Accept;
-    }
-    Demand::Traffic(Traffic {
+pub(super) fn ruled(egress: Option<u32>, ingress: Option<u32>, from_its_beginning: bool) -> Demand {
+    Demand::traffic(Traffic {
         egress,
         ingress,
         at_most: false,
+        from_its_beginning,
     })
 }
 

@@ -42,9 +42,6 @@ pub(super) enum Scratch {
     ByDestination(Values),
 }
 
-/// Flags stand for themselves; this is for packets without.
-pub(super) const ABSENT_FLAGS: u32 = 0x40;
-
 /// A set of packets.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Cell {

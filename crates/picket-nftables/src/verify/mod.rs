@@ -16,14 +16,16 @@ mod values;
 
 use std::rc::Rc;
 
-use picket_dataplane::demand::{ABSENT_PORT, ABSENT_TYPE, Demand, Demands, Ends, Headers, Required};
+use picket_dataplane::demand::{
+    ABSENT_FLAGS, ABSENT_PORT, ABSENT_TYPE, Demand, Demands, Ends, Header, Headers, Required,
+};
 use picket_dataplane::{Crossing, Packet, State};
-use picket_net::{BitSet, Family, Interval, IntervalSet, Protocol};
+use picket_net::{BitSet, Family, Interval, IntervalSet};
 use rustc_hash::FxHashMap;
 
 use crate::meaning::{Interpreter, Passage};
 use crate::model::{Hook, Table};
-use cell::{ABSENT_FLAGS, Cell, Numbers, Scratch};
+use cell::{Cell, Numbers, Scratch};
 use class::{Atoms, Classes, interfaces};
 use list::{List, Memory};
 use lookup::Tables;
@@ -272,6 +274,7 @@ impl Check<'_, '_, '_> {
             protocols: &cell.protocols,
             ports: &cell.ports,
             types: &cell.types,
+            flags: &cell.flags,
         };
         for &(demand, from, to) in demanded {
             let mut before = None;
@@ -295,8 +298,8 @@ impl Check<'_, '_, '_> {
     }
 }
 
-/// A packet of the cell with this protocol, port and ICMP type.
-fn packet_of(cell: &Cell, (protocol, port, kind): (Protocol, Option<u16>, Option<u8>)) -> Option<Packet> {
+/// A packet of the cell with this header.
+fn packet_of(cell: &Cell, header: Header) -> Option<Packet> {
     let preferred = |numbers: &IntervalSet<u32>, wanted: u32| {
         Some(wanted)
             .filter(|&wanted| numbers.contains(wanted))
@@ -304,15 +307,14 @@ fn packet_of(cell: &Cell, (protocol, port, kind): (Protocol, Option<u16>, Option
     };
     let [priority, mark, connection_mark] = &cell.initial;
     let any = std::net::IpAddr::from([0; 4]);
-    let flags = preferred(&cell.flags, 2).and_then(|flags| u8::try_from(flags).ok());
     Some(Packet {
-        port,
-        icmp_type: kind,
-        tcp_flags: flags.filter(|&flags| protocol == Protocol::TCP && u32::from(flags) < ABSENT_FLAGS),
+        port: header.port,
+        icmp_type: header.icmp_type,
+        tcp_flags: header.tcp_flags,
         priority: preferred(priority, 0)?,
         mark: preferred(mark, 0)?,
         connection_mark: preferred(connection_mark, 0)?,
         reverse_path: cell.reverse_path & 2 != 0,
-        ..Packet::opening(Crossing::Send { output: "".into() }, any, any, protocol, 0)
+        ..Packet::opening(Crossing::Send { output: "".into() }, any, any, header.protocol, 0)
     })
 }

@@ -6,12 +6,13 @@ use std::rc::Rc;
 use picket_net::{BitSet, Interval, IntervalSet, Protocol};
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::cell::{ABSENT_FLAGS, Cell, Header, Scratch};
+use super::cell::{Cell, Header, Scratch};
 use super::lookup::{Position, Tables, connected};
 use super::program::{Action, Decision, Ending, Found, Step, state_bit};
 use super::values::Values;
 use crate::model::{Hook, Policy};
 use picket_dataplane::State;
+use picket_dataplane::demand::ABSENT_FLAGS;
 
 /// Where cells end.
 pub(super) trait Sink {
@@ -262,19 +263,23 @@ impl<'t, 'a, 'd, S: Sink> Run<'t, 'a, 'd, S> {
                 }
             }
             Action::Flags { mask, value, negated } => {
-                let Some(cell) = with_flags(cell, failed) else {
-                    return;
+                // What has no flags matches in neither way.
+                let matching = (0..ABSENT_FLAGS)
+                    .filter(|flags| (flags & u32::from(*mask) == u32::from(*value)) != *negated)
+                    .map(Interval::single)
+                    .collect();
+                let (inside, mut outside) = cell.cut(Header::TcpFlags, &matching);
+                let tcp = Interval::single(u32::from(Protocol::TCP.number())).into();
+                let (inside, others) = match inside {
+                    Some(cell) => cell.cut(Header::Protocol, &tcp),
+                    None => (None, None),
                 };
-                let equal = (0..ABSENT_FLAGS).filter(|flags| flags & u32::from(*mask) == u32::from(*value));
-                let equal = equal.map(Interval::single).collect();
-                let (inside, outside) = cell.cut(Header::TcpFlags, &equal);
-                let (good, bad) = if *negated {
-                    (outside, inside)
-                } else {
-                    (inside, outside)
-                };
-                passed.extend(good);
-                failed.extend(bad);
+                // Flags that are left stand for other protocols, which have none, as well as any.
+                if outside.is_none() {
+                    outside = others;
+                }
+                passed.extend(inside);
+                failed.extend(outside);
             }
             Action::NoReversePath if position.hook == Hook::Output || cell.inputs.is_empty() => {
                 failed.push(cell);
@@ -388,14 +393,4 @@ impl<'t, 'a, 'd, S: Sink> Run<'t, 'a, 'd, S> {
         passed.extend(with.map(written));
         passed.extend(without);
     }
-}
-
-/// The packets that have TCP flags.
-fn with_flags(cell: Cell, failed: &mut Vec<Cell>) -> Option<Cell> {
-    let tcp = Interval::single(u32::from(Protocol::TCP.number())).into();
-    let (inside, outside) = cell.cut(Header::Protocol, &tcp);
-    failed.extend(outside);
-    let (absent, present) = inside?.cut(Header::TcpFlags, &Interval::single(ABSENT_FLAGS).into());
-    failed.extend(absent);
-    present
 }

@@ -194,5 +194,6 @@ proptest! {
 }
 
 mod listing;
+mod mid_stream;
 mod mutation;
 mod pairs;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use picket_dataplane::State;
+use picket_dataplane::{BEGINNING, BEGINNING_MASK, State};
 use picket_net::{Family, TrafficSet};
 
 use super::class::{ANY_TRAFFIC, Classes, NOBODY};
@@ -20,12 +20,19 @@ const PRIORITY: i32 = -200;
 /// The most counters in one rule; the kernel takes 128 expressions.
 const COUNTERS_PER_RULE: usize = 64;
 
+/// The chain for TCP that belongs to no known connection and begins none.
+const MID_STREAM: &str = "mid-stream";
+
+/// What it has dropped.
+pub(super) const MID_STREAM_COUNTER: &str = "drop-mid-stream";
+
 /// The table's chains, callers first.
 pub(super) fn chains(view: &NodeView, classes: &Classes) -> Vec<Chain> {
     let mut chains = vec![forward()];
     chains.extend(view.judges(Role::OwnNode).then(input));
     chains.extend(view.judges(Role::FromOwnNode).then(output));
     chains.extend(sets::PRIORITIES.map(with_priority));
+    chains.push(mid_stream());
     chains.push(judge(view));
     chains.extend([classify_destination(), classify_source()]);
     let sides = view.sides.iter().zip(&classes.sides);
@@ -62,6 +69,10 @@ fn forward() -> Chain {
         always,
         Rule::when([own(Family::Ipv4)], Verdict::Accept),
         Rule::when([own(Family::Ipv6)], Verdict::Accept),
+        Rule::when(
+            [no_beginning(), Match::state([State::New])],
+            Verdict::Jump(name(MID_STREAM)),
+        ),
         Rule::of(
             [],
             End::VerdictMap {
@@ -106,6 +117,30 @@ fn own(family: Family) -> Match {
         relation: Relation::Is,
         set: name(sets::own(family)),
     }
+}
+
+/// TCP with flags with which no connection begins.
+fn no_beginning() -> Match {
+    Match::TcpFlags {
+        mask: BEGINNING_MASK,
+        relation: Relation::IsNot,
+        value: BEGINNING,
+    }
+}
+
+/// Connection tracking takes TCP that it finds in the middle of a connection for the first packet of a new one, opened by
+/// whoever happened to send it: so a connection that was cut would come back, the other way round if need be.
+fn mid_stream() -> Chain {
+    let rules = Family::BOTH.into_iter().flat_map(|family| {
+        [source(family), destination(family)].map(|end| {
+            let own_pod = Match::is_in(end, name(sets::restricted_pods(family)));
+            Rule::of(
+                [own_pod.into(), Statement::Count(name(MID_STREAM_COUNTER))],
+                End::Verdict(Verdict::Drop),
+            )
+        })
+    });
+    Chain::regular(name(MID_STREAM)).with_rules(rules)
 }
 
 /// Judges a packet that came with this priority, and gives the priority back: the way back from the jump remembers it.

@@ -103,7 +103,11 @@ fn counters(view: &NodeView) -> Result<Vec<Counter>, IndexedError> {
         name,
         comment: Some(Comment::new(&title(policy), policy_hash(policy))),
     };
-    Ok(owners.into_iter().map(counter).collect())
+    let mid_stream = Counter {
+        name: name(chains::MID_STREAM_COUNTER),
+        comment: Some(Comment::of("TCP of no known connection")),
+    };
+    Ok(owners.into_iter().map(counter).chain([mid_stream]).collect())
 }
 
 /// `drop-<direction>-<hash>`: packets that were dropped in this direction and that the policy may be why.

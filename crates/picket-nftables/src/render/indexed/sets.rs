@@ -114,6 +114,16 @@ pub(super) fn sets(view: &NodeView, classes: &Classes) -> Result<Vec<Set>, Model
         let set = Set::new(name(own(family)), vec![address_type(family); 2], false, pairs)?;
         sets.push(set.commented(Comment::of("a pod reaches itself")));
     }
+    for family in Family::BOTH {
+        let own_pods = restricted(view, family).map(|address| Key::from(Value::address(address)));
+        let set = Set::new(
+            name(restricted_pods(family)),
+            vec![address_type(family)],
+            false,
+            own_pods,
+        )?;
+        sets.push(set.commented(Comment::of("pods that something restricts")));
+    }
     let all: Vec<_> = classes
         .traffic
         .iter()
@@ -250,6 +260,14 @@ pub(super) fn own(family: Family) -> &'static str {
     match family {
         Family::Ipv4 => "own4",
         Family::Ipv6 => "own6",
+    }
+}
+
+/// The set of own pods that something restricts.
+pub(super) fn restricted_pods(family: Family) -> &'static str {
+    match family {
+        Family::Ipv4 => "restricted4",
+        Family::Ipv6 => "restricted6",
     }
 }
 

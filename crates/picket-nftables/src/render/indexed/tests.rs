@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use picket_dataplane::{Crossing, Meaning, Packet};
+use picket_dataplane::{Crossing, Meaning, Outcome, Packet, State};
 use picket_net::{AddressRange, PortRange, Protocol, TrafficSet};
 
 use super::view::{LocalSide, Role};
@@ -110,5 +110,43 @@ fn both_ends_of_a_connection_are_judged_in_one_pass() {
             passes,
             "{source} → {destination} {protocol}/{port}: {outcome:?}"
         );
+    }
+}
+
+#[test]
+fn tcp_of_no_known_connection_that_begins_none_is_dropped_at_restricted_pods() {
+    let table = table(&shop()).unwrap();
+    let interpreter = Interpreter::new(&table);
+    let [syn, syn_push, ack, syn_ack, rst, fin_ack] = [0x02, 0x0a, 0x10, 0x12, 0x04, 0x11];
+    let (web, db, stranger, world) = ("10.0.0.1", "10.0.0.2", "10.0.9.9", "1.1.1.1");
+    for (source, destination, flags, state, passes) in [
+        // Web may open connections to the world, and db may not; neither goes on with what nobody knows.
+        (web, world, syn, State::New, true),
+        (web, world, syn_push, State::New, true),
+        (web, world, ack, State::New, false),
+        (web, world, syn_ack, State::New, false),
+        (web, world, rst, State::New, false),
+        (web, world, fin_ack, State::New, false),
+        (world, web, ack, State::New, false),
+        ("fd00::1", "2001:db8::1", ack, State::New, false),
+        ("2001:db8::1", "fd00::1", ack, State::New, false),
+        (world, db, ack, State::New, false),
+        // What is known, what nobody tracks, and what is nobody's business goes on.
+        (web, world, ack, State::Established, true),
+        (web, world, ack, State::Untracked, true),
+        (web, web, ack, State::New, true),
+        (stranger, world, ack, State::New, true),
+    ] {
+        let packet = Packet {
+            tcp_flags: Some(flags),
+            state,
+            ..forwarded(source, destination, Protocol::TCP, 1)
+        };
+        let outcome = interpreter.outcome(&packet);
+        let what = format!("{source} → {destination} flags {flags:#x} {state:?}: {outcome:?}");
+        assert_eq!(outcome.is_accept(), passes, "{what}");
+        if let Outcome::Drop { counter, .. } = outcome {
+            assert_eq!(counter.as_deref(), Some("drop-mid-stream"), "{what}");
+        }
     }
 }

@@ -2,4 +2,5 @@
 
 pub(crate) mod hosts;
 mod load;
+mod mid_stream;
 mod wire;

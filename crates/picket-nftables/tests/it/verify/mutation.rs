@@ -263,11 +263,18 @@ impl Pools {
             State::Untracked,
         ];
         let types = [0, 1, 2, 3, 8, 128, 132, 133, 135, 137, 138].map(Some);
+        let flags = [0x02, 0x0a, 0x10, 0x12, 0x11, 0x04, 0x00, 0x3f].map(Some);
+        let flags = flags.into_iter().chain([None]).collect::<Vec<_>>();
         let is_icmp = matches!(protocol, Protocol::ICMP | Protocol::ICMPV6);
         Packet {
             port: *dice.pick(&self.ports).expect("some"),
             icmp_type: if is_icmp {
                 *dice.pick(&types).expect("some")
+            } else {
+                None
+            },
+            tcp_flags: if protocol == Protocol::TCP {
+                *dice.pick(&flags).expect("some")
             } else {
                 None
             },

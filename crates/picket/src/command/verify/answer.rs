@@ -148,6 +148,7 @@ fn why(why: Why) -> &'static str {
         Why::Spoofed => "it comes from outside with the pod's own address",
         Why::NotJudged => "no policy is about such packets",
         Why::SamePod => "a pod reaches itself",
+        Why::MidStream => "it begins no connection and belongs to none that is known",
         Why::OwnNode => "it is between the pod and its own node",
         Why::Policies => "the policies at both ends say so",
     }
