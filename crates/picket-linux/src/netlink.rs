@@ -1,5 +1,6 @@
 //! Links, addresses and routes of one network namespace.
 
+use std::collections::BTreeSet;
 use std::io;
 use std::net::IpAddr;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
@@ -10,13 +11,17 @@ use rustix::net::{
     AddressFamily, Protocol, RecvFlags, SendFlags, SocketFlags, SocketType, recv, send, socket_with,
 };
 
-use crate::message::{Message, NLM_F_ACK, NLM_F_REQUEST, acknowledgement};
+use crate::message::{HEADER, Message, NLM_F_ACK, NLM_F_REQUEST, acknowledgement};
+use crate::nfnetlink::refused;
+use crate::reply::Attributes;
+use crate::request::{Asked, NLM_F_DUMP};
 use crate::rule::{IpVersion, RouteTable, host_length};
 use crate::{Error, NetworkNamespace, Result};
 
 const RTM_NEWLINK: u16 = 16;
 const RTM_DELLINK: u16 = 17;
 const RTM_NEWADDR: u16 = 20;
+const RTM_GETADDR: u16 = 22;
 const RTM_NEWROUTE: u16 = 24;
 const RTM_NEWNEIGH: u16 = 28;
 
@@ -33,6 +38,10 @@ const IFLA_INFO_DATA: u16 = 2;
 const VETH_INFO_PEER: u16 = 1;
 const IFF_UP: u32 = 1;
 
+/// Bytes of the header of address messages, `struct ifaddrmsg`.
+const ADDRESS_HEADER: usize = 8;
+/// How often a list is begun again of which the kernel could not tell everything.
+const READINGS: usize = 100;
 const IFA_ADDRESS: u16 = 1;
 const IFA_LOCAL: u16 = 2;
 const IFA_FLAGS: u16 = 8;
@@ -256,6 +265,35 @@ impl Netlink {
         })
     }
 
+    /// Every address of this namespace.
+    ///
+    /// # Errors
+    /// [`Error::Netlink`].
+    pub fn addresses(&mut self) -> Result<BTreeSet<IpAddr>> {
+        let action = "list the addresses of this machine";
+        let mut buffer = vec![0; 1 << 16];
+        let mut found = BTreeSet::new();
+        for _ in 0..READINGS {
+            self.sequence = self.sequence.wrapping_add(1);
+            let message = Message::new(RTM_GETADDR, NLM_F_REQUEST | NLM_F_DUMP, &[0; ADDRESS_HEADER]);
+            send(&self.socket, &message.finish(self.sequence), SendFlags::empty())
+                .map_err(|error| refused(action, error))?;
+            let asked = Asked {
+                sequence: self.sequence,
+                is_list: true,
+                action,
+            };
+            let came_whole = asked.answers(&self.socket, &mut buffer, |message| {
+                found.insert(own_address(message)?);
+                Some(())
+            })?;
+            if came_whole {
+                return Ok(found);
+            }
+        }
+        Err(refused(action, Errno::NOBUFS))
+    }
+
     pub(crate) fn request(&mut self, message: Message, action: impl Fn() -> String) -> Result<()> {
         let refused = |detail: String, source: io::Error| Error::Netlink {
             action: action(),
@@ -294,6 +332,19 @@ fn link_header(index: u32, up: u32) -> Vec<u8> {
     header.extend(up.to_ne_bytes());
     header.extend(up.to_ne_bytes());
     header
+}
+
+/// The address that a message tells of; at a link with two ends, the one of this end.
+fn own_address(message: &[u8]) -> Option<IpAddr> {
+    let attributes = Attributes::of(message.get(HEADER + ADDRESS_HEADER..)?);
+    let bytes = attributes
+        .clone()
+        .find(IFA_LOCAL)
+        .or_else(|| attributes.find(IFA_ADDRESS))?;
+    match bytes.len() {
+        4 => Some(<[u8; 4]>::try_from(bytes).ok()?.into()),
+        _ => Some(<[u8; 16]>::try_from(bytes).ok()?.into()),
+    }
 }
 
 fn family(address: IpAddr) -> u8 {

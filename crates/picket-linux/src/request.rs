@@ -1,6 +1,7 @@
 //! One request to a subsystem of netfilter, and what comes for it.
 
 use std::io;
+use std::os::fd::OwnedFd;
 
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, recv};
@@ -26,29 +27,55 @@ impl Nfnetlink {
         request: Message,
         flags: u16,
         action: &str,
-        mut each: impl FnMut(&[u8]) -> Option<()>,
+        each: impl FnMut(&[u8]) -> Option<()>,
     ) -> Result<bool> {
         let sequence = self.take_sequence(1);
         self.send(&[&request.finish(sequence)])
             .map_err(|error| refused(action, error))?;
-        let is_list = flags & NLM_F_DUMP == NLM_F_DUMP;
+        let asked = Asked {
+            sequence,
+            is_list: flags & NLM_F_DUMP == NLM_F_DUMP,
+            action,
+        };
+        asked.answers(&self.socket, &mut self.buffer, each)
+    }
+}
+
+/// A request that was sent.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Asked<'a> {
+    pub(crate) sequence: u32,
+    pub(crate) is_list: bool,
+    /// What was to be done.
+    pub(crate) action: &'a str,
+}
+
+impl Asked<'_> {
+    /// Gives `each` what comes for it, see [`Nfnetlink::request`].
+    pub(crate) fn answers(
+        &self,
+        socket: &OwnedFd,
+        buffer: &mut [u8],
+        mut each: impl FnMut(&[u8]) -> Option<()>,
+    ) -> Result<bool> {
+        let action = self.action;
         let (mut came_whole, mut unreadable) = (true, false);
         loop {
-            let length = match recv(&self.socket, &mut self.buffer, RecvFlags::empty()) {
+            let length = match recv(socket, &mut *buffer, RecvFlags::empty()) {
                 Ok((length, whole)) if length == whole => length,
                 Ok(_) => return Err(refused(action, Errno::MSGSIZE)),
                 Err(Errno::INTR) => continue,
-                Err(Errno::NOBUFS) if is_list => {
+                Err(Errno::NOBUFS) if self.is_list => {
                     came_whole = false;
                     continue;
                 }
                 Err(error) => return Err(refused(action, error)),
             };
-            let mut rest = self.buffer.get(..length).unwrap_or_default();
+            let mut rest = buffer.get(..length).unwrap_or_default();
             while !rest.is_empty() {
                 let (message, after) = split_message(rest).ok_or_else(|| refused(action, Errno::PROTO))?;
                 rest = after;
-                if u32_at(message, 8) != Some(sequence) {
+                if u32_at(message, 8) != Some(self.sequence) {
                     continue;
                 }
                 let is_last = match ending(message) {
@@ -57,7 +84,7 @@ impl Nfnetlink {
                     None => {
                         // The rest of a list is in the way of the next request until it is read.
                         unreadable |= each(message).is_none();
-                        !is_list
+                        !self.is_list
                     }
                 };
                 match (is_last, unreadable) {

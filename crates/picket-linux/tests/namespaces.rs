@@ -1,5 +1,6 @@
 //! Real network namespaces, cables, sockets. These need root.
 
+use std::collections::BTreeSet;
 use std::io::{Read, Write};
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::process::Command;
@@ -252,4 +253,26 @@ fn a_dropped_namespace_takes_its_cables_with_it() {
         std::thread::sleep(Duration::from_millis(10));
     }
     panic!("the other end of {holder:?} is still there");
+}
+
+#[test]
+fn the_addresses_of_a_namespace_are_listed_and_no_others() {
+    let (here, there) = (
+        NetworkNamespace::create().unwrap(),
+        NetworkNamespace::create().unwrap(),
+    );
+    let mut netlink = Netlink::open(&here).unwrap();
+    assert!(netlink.addresses().unwrap().is_empty());
+    netlink.create_cable("a", 100, "b", &there).unwrap();
+    let mut expected = BTreeSet::new();
+    for address in ["10.0.0.1", "10.0.0.2", "fd00::1"] {
+        let address: IpAddr = address.parse().unwrap();
+        netlink.add_address("a", address, 24).unwrap();
+        expected.insert(address);
+    }
+    let mut elsewhere = Netlink::open(&there).unwrap();
+    elsewhere
+        .add_address("b", "10.0.0.3".parse().unwrap(), 24)
+        .unwrap();
+    assert_eq!(netlink.addresses().unwrap(), expected);
 }
