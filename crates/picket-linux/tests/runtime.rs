@@ -9,10 +9,14 @@ use std::io::Write;
 use std::os::unix::net::UnixListener;
 use std::path::Path;
 use std::process::Command;
+use std::time::Duration;
 
 use picket_linux::NetworkNamespace;
 use picket_linux::runtime::{Follower, Problem, Runtime, RuntimeError, Sandbox};
 use picket_testing::containerd::{Containerd, SOCKET};
+
+/// Longer than any test.
+const LONG: Duration = Duration::from_secs(3600);
 
 fn runtime(node: &Containerd) -> Runtime {
     Runtime::at(SOCKET, &node.prefix()).unwrap()
@@ -101,26 +105,26 @@ fn changes_are_followed_over_restarts_of_the_runtime() {
     let mut node = Containerd::start();
     let mut runtime = runtime(&node);
     let mut follower = Follower::default();
-    assert!(follower.next(&mut runtime).unwrap().is_empty());
+    assert!(follower.next(&mut runtime, LONG).unwrap().is_empty());
     let web = node.run_pod("shop", "web", "uid-1");
-    let sandboxes = follower.next(&mut runtime).unwrap();
+    let sandboxes = follower.next(&mut runtime, LONG).unwrap();
     assert_eq!(names(&sandboxes), ["web"]);
     node.kill();
-    let failure = follower.next(&mut runtime).unwrap_err().to_string();
+    let failure = follower.next(&mut runtime, LONG).unwrap_err().to_string();
     assert!(failure.contains("does not answer `ListPodSandbox`"), "{failure}");
     node.restart();
     let db = node.run_pod("shop", "db", "uid-2");
     // The first call may still find the connection broken.
-    let sandboxes = std::iter::repeat_with(|| follower.next(&mut runtime)).find_map(Result::ok);
+    let sandboxes = std::iter::repeat_with(|| follower.next(&mut runtime, LONG)).find_map(Result::ok);
     let sandboxes = sandboxes.unwrap();
     assert_eq!(names(&sandboxes), ["db", "web"]);
     for sandbox in &sandboxes {
         runtime.namespace(sandbox).unwrap();
     }
     node.remove_pod(&web);
-    assert_eq!(names(&follower.next(&mut runtime).unwrap()), ["db"]);
+    assert_eq!(names(&follower.next(&mut runtime, LONG).unwrap()), ["db"]);
     node.remove_pod(&db);
-    assert!(follower.next(&mut runtime).unwrap().is_empty());
+    assert!(follower.next(&mut runtime, LONG).unwrap().is_empty());
 }
 
 #[test]

@@ -4,7 +4,7 @@ use std::future::pending;
 use std::io;
 use std::time::{Duration, Instant};
 
-use picket_source::Health;
+use picket_source::{Health, Interest};
 use tokio::runtime::Builder;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::time::{Interval, MissedTickBehavior, interval, sleep_until};
@@ -77,7 +77,18 @@ pub fn run(settings: &Settings, extent: Extent) -> Result<Ended, AgentError> {
     if extent == Extent::Forever {
         drift::start(watch, port, outbox.clone())?;
     }
-    source::start(settings, &health, outbox)?;
+    let interest = Interest {
+        node: Some(settings.node.clone()),
+        cluster_network: true,
+        secondary_networks: false,
+        discovery: settings.discover_every,
+    };
+    source::start(&settings.kube, interest, &health, move |change| {
+        outbox.tell(match change {
+            Ok(change) => News::Cluster(Instant::now(), change),
+            Err(error) => News::Failed(error),
+        });
+    })?;
     let runtime = Builder::new_current_thread().enable_all().build();
     runtime.map_err(AgentError::Start)?.block_on(async {
         let bells = Bells::new(settings).map_err(AgentError::Start)?;

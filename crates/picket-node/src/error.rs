@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use picket_linux::runtime::RuntimeError;
 use picket_nftables::client::SyncError;
 use picket_nftables::render::indexed::IndexedError;
 use picket_source::KubeError;
@@ -18,6 +19,15 @@ pub enum AgentError {
     /// The policies of a node cannot be put into the kernel.
     #[error(transparent)]
     Host(#[from] HostError),
+    /// The container runtime cannot be asked.
+    #[error(transparent)]
+    Runtime(#[from] RuntimeError),
+    /// A file of custom rules cannot be read.
+    #[error("{0}")]
+    CustomRules(String),
+    /// What was asked could not be done in these pods.
+    #[error("{}", .0.join("; "))]
+    Pods(Vec<String>),
     /// An address or a socket cannot be listened at.
     #[error("cannot listen at {at}: {source}")]
     Listen {

@@ -87,7 +87,8 @@ impl Knowledge {
     }
 }
 
-fn log(object: &ObjectRef, diagnostics: &[Diagnostic]) {
+/// Logs what is wrong with an object now.
+pub(crate) fn log(object: &ObjectRef, diagnostics: &[Diagnostic]) {
     for diagnostic in diagnostics {
         tracing::warn!(%object, code = diagnostic.code.0, "{}", diagnostic.message);
     }

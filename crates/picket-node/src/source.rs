@@ -1,32 +1,28 @@
 //! The thread that follows the cluster.
 
 use std::thread;
-use std::time::Instant;
 
-use picket_source::{Health, Interest};
+use picket_source::{Change, Health, Interest, Kube};
 use tokio::runtime::Builder;
 
-use crate::inbox::{News, Outbox};
-use crate::{AgentError, Settings};
+use crate::AgentError;
 
-/// Follows the cluster in a thread of its own, which ends with the process.
-pub(crate) fn start(settings: &Settings, health: &Health, outbox: Outbox) -> Result<(), AgentError> {
-    let kube = settings.kube.clone();
-    let interest = Interest {
-        node: Some(settings.node.clone()),
-        cluster_network: true,
-        secondary_networks: false,
-        discovery: settings.discover_every,
-    };
+/// Follows a cluster in a thread of its own, which ends with the process: `tell` gets every change, and why there will be
+/// no more.
+pub(crate) fn start(
+    kube: &Kube,
+    interest: Interest,
+    health: &Health,
+    mut tell: impl FnMut(Result<Change, AgentError>) + Send + 'static,
+) -> Result<(), AgentError> {
+    let kube = kube.clone();
     let health = health.clone();
     let runtime = Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(AgentError::Start)?;
     let follow = move || {
-        let follow = kube.follow(interest, health, |change| {
-            outbox.tell(News::Cluster(Instant::now(), change));
-        });
+        let follow = kube.follow(interest, health, |change| tell(Ok(change)));
         let Err(error) = runtime.block_on(follow);
-        outbox.tell(News::Failed(error.into()));
+        tell(Err(error.into()));
     };
     thread::Builder::new()
         .name("picket-source".to_owned())

@@ -10,6 +10,8 @@ use picket_source::{Health, KindHealth};
 use serde::{Deserialize, Serialize};
 use smol_str::SmolStr;
 
+use crate::pods::PodsStatus;
+
 /// How it goes with an agent.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -26,6 +28,9 @@ pub struct Status {
     pub source: BTreeMap<String, KindStatus>,
     /// The table of the node.
     pub host: HostStatus,
+    /// What is in force in the pods of the node, where the agent enforces policies there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pods: Option<PodsStatus>,
     /// What is wrong with objects of the cluster.
     pub findings: Vec<Finding>,
 }

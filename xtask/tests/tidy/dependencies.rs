@@ -87,6 +87,7 @@ const LAYERS: [Layer; 15] = [
     (
         "picket-node",
         &[
+            "picket-net",
             "picket-policy",
             "picket-cluster",
             "picket-source",

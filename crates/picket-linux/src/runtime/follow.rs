@@ -1,6 +1,6 @@
 //! Following the sandboxes of a runtime as they come and go.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::call::{Events, Heard};
 use super::message::{ContainerEventResponse, GetEventsRequest};
@@ -36,14 +36,15 @@ enum Source {
 }
 
 impl Follower {
-    /// Waits until the ready sandboxes are others than they were when this was last asked, and returns them. The first
-    /// time it does not wait, and neither does it the first time that a runtime fails to answer; from then on, the time
+    /// Waits until the ready sandboxes are others than they were when this was last asked, or `patience` is over, and
+    /// returns them. The first time it does not wait, and neither does it the first time that a runtime fails to answer; from then on, the time
     /// between two questions grows to three seconds.
     ///
     /// # Errors
     /// [`RuntimeError::Call`]: the runtime does not answer. One can ask again.
-    pub fn next(&mut self, runtime: &mut Runtime) -> Result<Vec<Sandbox>, RuntimeError> {
+    pub fn next(&mut self, runtime: &mut Runtime, patience: Duration) -> Result<Vec<Sandbox>, RuntimeError> {
         runtime.caller.pause(self.penalty());
+        let end = Instant::now() + patience;
         loop {
             if let Source::None = self.source {
                 // Before the list, so that nothing happens between them.
@@ -56,7 +57,7 @@ impl Follower {
             match runtime.sandboxes() {
                 Ok(sandboxes) => {
                     self.failures = 0;
-                    if self.known.as_ref() != Some(&sandboxes) {
+                    if self.known.as_ref() != Some(&sandboxes) || Instant::now() >= end {
                         self.known = Some(sandboxes.clone());
                         return Ok(sandboxes);
                     }
@@ -68,16 +69,16 @@ impl Follower {
                     return Err(error);
                 }
             }
-            self.wait(runtime);
+            self.wait(runtime, end.saturating_duration_since(Instant::now()));
         }
     }
 
     /// Waits until something has happened, or has perhaps.
-    fn wait(&mut self, runtime: &Runtime) {
+    fn wait(&mut self, runtime: &Runtime, patience: Duration) {
         let Source::Events(events) = &mut self.source else {
-            return runtime.caller.pause(INTERVAL);
+            return runtime.caller.pause(INTERVAL.min(patience));
         };
-        match runtime.caller.hear(events, REASSURANCE) {
+        match runtime.caller.hear(events, REASSURANCE.min(patience)) {
             Heard::Event | Heard::Nothing => {}
             Heard::Unknown => self.source = Source::Polling,
             Heard::End => {

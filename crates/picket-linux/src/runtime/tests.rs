@@ -3,13 +3,14 @@
 use std::collections::HashMap;
 use std::fs;
 use std::os::unix::fs::symlink;
+use std::path::Path;
 use std::process::Command;
 
 use super::error::Problem;
 use super::message::{PodSandbox, PodSandboxMetadata, PodSandboxStatus, PodSandboxStatusResponse};
 use super::open::open;
 use super::place::Place;
-use super::{Sandbox, SandboxId, read};
+use super::{Runtime, Sandbox, SandboxId, read};
 
 const ID: &str = "0123456789abcdef";
 
@@ -141,7 +142,7 @@ fn what_is_no_namespace_of_a_sandbox_is_not_entered() {
 
 #[test]
 fn a_process_that_is_not_of_the_sandbox_is_not_followed() {
-    let root = std::path::Path::new("");
+    let root = Path::new("");
     let place = |process| Place {
         path: None,
         process: Some(process),
@@ -161,4 +162,24 @@ fn a_process_that_is_not_of_the_sandbox_is_not_followed() {
     };
     let problem = open(&id(), &place, root).unwrap_err();
     assert!(matches!(problem, Problem::Open(..)), "{problem}");
+}
+
+#[test]
+fn the_namespace_of_the_node_or_of_another_sandbox_is_not_entered() {
+    let namespace = || crate::NetworkNamespace::current().unwrap();
+    let mut runtime = Runtime::at("/run/nobody.sock", Path::new("")).unwrap();
+    let problem = runtime.check(&id(), &namespace()).unwrap_err();
+    assert!(matches!(problem, Problem::Host), "{problem}");
+    // As if the node were elsewhere.
+    runtime.node.clear();
+    runtime.check(&id(), &namespace()).unwrap();
+    let other = SandboxId::read("fedcba9876543210").unwrap();
+    runtime.held.insert(id(), namespace());
+    runtime.check(&id(), &namespace()).unwrap();
+    runtime.held.insert(other.clone(), namespace());
+    let problem = runtime.check(&id(), &namespace()).unwrap_err();
+    assert!(
+        matches!(problem, Problem::Shared(ref shared) if *shared == other),
+        "{problem}"
+    );
 }

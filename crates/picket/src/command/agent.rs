@@ -8,12 +8,15 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 use clap::{Args, ValueEnum};
-use picket_node::{CleanUp, Ended, Extent, Listen, Settings, UntilSynced, clean_up, run as enforce};
+use picket_node::pods::{self, CustomFile};
+use picket_node::{
+    CleanUp, Ended, Extent, Listen, PodSettings, Settings, UntilSynced, clean_up, run as enforce,
+};
 use picket_source::Kube;
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::fmt::time::SystemTime;
 
-use crate::arguments::SemanticsArguments;
+use crate::arguments::{CustomRuleArguments, SemanticsArguments};
 use crate::output::{self, Outcome};
 
 /// Enforce the policies of a cluster on this node
@@ -42,7 +45,27 @@ pub(crate) struct Arguments {
     semantics: SemanticsArguments,
 
     #[command(flatten)]
+    pods: PodsArguments,
+
+    #[command(flatten)]
+    custom: CustomRuleArguments,
+
+    #[command(flatten)]
     telling: TellingArguments,
+}
+
+/// Secondary networks.
+#[derive(Args, Clone, Debug)]
+#[command(next_help_heading = "Secondary networks")]
+struct PodsArguments {
+    /// Enforce MultiNetworkPolicies in the pods of this node, and nothing else: the socket of its container runtime, as
+    /// in `/run/containerd/containerd.sock` or `/run/crio/crio.sock`
+    #[arg(long, value_name = "PATH")]
+    container_runtime_endpoint: Option<String>,
+
+    /// Where the root of the node is mounted, as in `/host`; for the socket of the runtime and the namespaces of pods
+    #[arg(long, value_name = "PATH", default_value = "", hide_default_value = true)]
+    host_prefix: PathBuf,
 }
 
 /// How far to go.
@@ -133,16 +156,23 @@ Examples:
   picket agent --dry-run                    print what would be done
   picket agent --once                       enforce what the cluster is now
   picket agent --cleanup                    remove what agents have put into the kernel
+  picket agent --container-runtime-endpoint /run/containerd/containerd.sock
+                                            enforce MultiNetworkPolicies in the pods of the node
   picket status                             what is in force
 
-The agent runs in the network namespace of the node and needs CAP_NET_ADMIN there. Whatever goes
+The agent runs in the network namespace of the node and needs CAP_NET_ADMIN there; for pods it also
+needs CAP_SYS_ADMIN, CAP_SYS_PTRACE, the socket of the runtime and /proc of the node. Whatever goes
 wrong, the rules that are in force stay.
 
 Exit status: 0 it did what it was asked, 2 it could not.";
 
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Outcome> {
+    let pods = arguments.pods()?;
     if arguments.extent.cleanup {
-        return cleanup();
+        return match pods {
+            Some(pods) => cleanup_pods(&pods),
+            None => cleanup(),
+        };
     }
     let extent = match arguments.extent {
         ExtentArguments { once: true, .. } => Extent::Once,
@@ -151,7 +181,11 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Outcome> {
     };
     let settings = arguments.settings()?;
     arguments.telling.start()?;
-    match enforce(&settings, extent)? {
+    let ended = match pods {
+        Some(pods) => pods::run(&settings, &pods, extent)?,
+        None => enforce(&settings, extent)?,
+    };
+    match ended {
         Ended::Stopped | Ended::Done => {}
         Ended::Plan(plan) => {
             let mut out = output::stdout();
@@ -173,7 +207,40 @@ fn cleanup() -> anyhow::Result<Outcome> {
     Ok(Outcome::Yes)
 }
 
+fn cleanup_pods(settings: &PodSettings) -> anyhow::Result<Outcome> {
+    let removed = pods::clean_up(settings)?;
+    let mut out = output::stdout();
+    writeln!(
+        out,
+        "removed table `inet multi_networkpolicy` from {removed} pods"
+    )?;
+    out.flush()?;
+    Ok(Outcome::Yes)
+}
+
 impl Arguments {
+    /// What is asked of pods, if something is.
+    fn pods(&self) -> anyhow::Result<Option<PodSettings>> {
+        let files = self.custom.files().into_iter();
+        let custom = files.map(|(path, direction, family)| CustomFile {
+            path: path.to_owned(),
+            direction,
+            family,
+        });
+        let custom: Vec<_> = custom.collect();
+        let Some(endpoint) = &self.pods.container_runtime_endpoint else {
+            if !custom.is_empty() {
+                bail!("custom rules are for pods on secondary networks: give `--container-runtime-endpoint`");
+            }
+            return Ok(None);
+        };
+        Ok(Some(PodSettings {
+            endpoint: endpoint.clone(),
+            prefix: self.pods.host_prefix.clone(),
+            custom,
+        }))
+    }
+
     fn settings(&self) -> anyhow::Result<Settings> {
         let cluster = &self.cluster;
         let timeout = Duration::from_secs(cluster.request_timeout.into());

@@ -5,7 +5,7 @@ use std::io::Write;
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
-use picket_node::{HostStatus, Status, ask};
+use picket_node::{HostStatus, PodsStatus, Status, ask};
 
 use super::agent::DEFAULT_SOCKET;
 use crate::output::{self, Outcome};
@@ -54,7 +54,9 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Outcome> {
         Format::Json => output::json(&status, &mut out)?,
     }
     out.flush()?;
-    Ok(Outcome::from_yes(status.ready && status.host.trouble.is_none()))
+    let pods_are_well = status.pods.as_ref().is_none_or(PodsStatus::is_well);
+    let is_well = status.ready && status.host.trouble.is_none() && pods_are_well;
+    Ok(Outcome::from_yes(is_well))
 }
 
 fn text(status: &Status) -> Result<String, std::fmt::Error> {
@@ -64,7 +66,10 @@ fn text(status: &Status) -> Result<String, std::fmt::Error> {
         "node {}, picket {}, running since {:.0}",
         status.node, status.version, status.started
     )?;
-    host(&status.host, status.ready, &mut text)?;
+    match &status.pods {
+        Some(pods) => sandboxes(pods, status.ready, &mut text)?,
+        None => host(&status.host, status.ready, &mut text)?,
+    }
     let silent: Vec<_> = status
         .source
         .iter()
@@ -94,6 +99,49 @@ fn text(status: &Status) -> Result<String, std::fmt::Error> {
         }
     }
     Ok(text)
+}
+
+fn sandboxes(pods: &PodsStatus, ready: bool, text: &mut String) -> std::fmt::Result {
+    if ready {
+        let restricted = pods
+            .sandboxes
+            .iter()
+            .filter(|sandbox| !sandbox.policies.is_empty());
+        writeln!(
+            text,
+            "policies of secondary networks are in force: {} pods restricted",
+            restricted.count()
+        )?;
+    } else {
+        writeln!(
+            text,
+            "the policies of secondary networks are not known yet; what was in force before still is"
+        )?;
+    }
+    for trouble in pods.custom_rules.iter().chain(&pods.runtime) {
+        writeln!(text, "  TROUBLE: {trouble}")?;
+    }
+    for sandbox in &pods.sandboxes {
+        write!(text, "  {}", sandbox.pod)?;
+        if let Some(changed) = sandbox.changed {
+            write!(text, ", rules changed {changed:.0}")?;
+        }
+        if sandbox.repaired > 0 {
+            write!(
+                text,
+                ", changed by others and repaired {} times",
+                sandbox.repaired
+            )?;
+        }
+        writeln!(text)?;
+        for policy in &sandbox.policies {
+            writeln!(text, "    {policy}")?;
+        }
+        if let Some(trouble) = &sandbox.trouble {
+            writeln!(text, "    NOT all in force: {trouble}")?;
+        }
+    }
+    Ok(())
 }
 
 fn host(host: &HostStatus, ready: bool, text: &mut String) -> std::fmt::Result {

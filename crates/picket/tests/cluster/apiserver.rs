@@ -7,4 +7,5 @@ mod enforce;
 mod follow;
 mod outages;
 mod refusals;
+mod secondary;
 mod words;

@@ -12,6 +12,7 @@ mod apiserver;
 mod client;
 mod following;
 mod objects;
+mod pods;
 mod proxy;
 mod published;
 

@@ -46,12 +46,17 @@ pub enum DocumentedError {
     },
 }
 
+/// The name of the table in the namespace of each pod.
+pub fn table_name() -> Name {
+    name("multi_networkpolicy")
+}
+
 /// The table of one pod, and what it cannot say of the policies that select the pod.
 ///
 /// A pod that no policy selects has the table with empty base chains.
 pub fn render(view: &PodView, options: &Options) -> Result<(Table, Vec<Shortfall>), DocumentedError> {
     let hashes = hashes(view)?;
-    let mut draft = Draft::new(name("multi_networkpolicy"));
+    let mut draft = Draft::new(table_name());
     let directions = Direction::BOTH.map(|direction| (direction, Plan::of(view, direction)));
     let mut anonymous_sets = 0;
     let mut chains = Vec::new();

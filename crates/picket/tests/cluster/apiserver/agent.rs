@@ -246,6 +246,21 @@ fn a_policy_that_cannot_be_read_is_named_and_harms_no_other() {
     agent.until("no findings", |status| status.findings.is_empty());
 }
 
+/// Holds what `picket status -o json` prints against the schema.
+pub(super) fn expect_schema(status: &Value) {
+    let schema = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../../docs/schema/status.schema.json"
+    );
+    let schema: Value = serde_json::from_str(&std::fs::read_to_string(schema).unwrap()).unwrap();
+    let validator = jsonschema::validator_for(&schema).unwrap();
+    let errors: Vec<_> = validator
+        .iter_errors(status)
+        .map(|error| error.to_string())
+        .collect();
+    assert_eq!(errors, Vec::<String>::new());
+}
+
 #[test]
 fn the_status_is_as_its_schema_says() {
     let live = Live::new(None);
@@ -262,17 +277,7 @@ fn the_status_is_as_its_schema_says() {
     };
     let json = ask(&["-o", "json"]);
     assert_eq!(json.status, 0, "{}", json.stderr);
-    let schema = concat!(
-        env!("CARGO_MANIFEST_DIR"),
-        "/../../docs/schema/status.schema.json"
-    );
-    let schema: Value = serde_json::from_str(&std::fs::read_to_string(schema).unwrap()).unwrap();
-    let validator = jsonschema::validator_for(&schema).unwrap();
-    let errors: Vec<_> = validator
-        .iter_errors(&json.json())
-        .map(|error| error.to_string())
-        .collect();
-    assert_eq!(errors, Vec::<String>::new());
+    expect_schema(&json.json());
     let text = ask(&[]);
     assert!(
         text.stdout.contains("\n  NetworkPolicy x/deny-ingress\n"),

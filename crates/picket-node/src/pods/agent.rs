@@ -1,0 +1,316 @@
+//! What happens to pods and policies, and what is done about it.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::mpsc::Receiver;
+use std::time::{Duration, Instant};
+
+use picket_cluster::{Event, Pod, Snapshot, Store};
+use picket_linux::runtime::{Sandbox, SandboxId};
+use picket_policy::{Diagnostic, ObjectRef};
+use picket_source::{Change, Health};
+use smol_str::SmolStr;
+
+use super::custom::CustomFiles;
+use super::network::Networks;
+use super::sandbox::Place;
+use super::status::{PodsStatus, SandboxStatus};
+use super::watching::{Found, Sandboxes};
+use super::{News, PodSettings};
+use crate::knowledge::log;
+use crate::metrics::Metrics;
+use crate::serve::{Answers, Pulse};
+use crate::status::{Finding, Shared};
+use crate::{AgentError, Ended, Extent, Settings};
+
+/// How often to look whether others have changed rules, and whether files of custom rules have changed.
+const TICK: Duration = Duration::from_millis(500);
+
+/// The most news that are taken in before what they mean is enforced.
+const AT_ONCE: usize = 10_000;
+
+/// What is known of the cluster.
+#[derive(Default)]
+struct Known {
+    store: Store,
+    /// Whether everything was known once.
+    is_complete: bool,
+    diagnoses: BTreeMap<ObjectRef, Vec<Diagnostic>>,
+    /// Up to which version of the API server all of a kind is known.
+    versions: BTreeMap<SmolStr, SmolStr>,
+}
+
+impl Known {
+    /// Takes in a change; whether something else may have to be enforced.
+    fn take(&mut self, change: Change) -> bool {
+        match change {
+            Change::Diagnosis(object, diagnostics) => {
+                log(&object, &diagnostics);
+                if diagnostics.is_empty() {
+                    self.diagnoses.remove(&object);
+                } else {
+                    self.diagnoses.insert(object, diagnostics);
+                }
+                false
+            }
+            Change::Reached { kind, version } => {
+                self.versions.insert(kind, version);
+                false
+            }
+            Change::Events(events) => {
+                for event in events {
+                    self.is_complete |= event == Event::InitDone;
+                    self.store.apply(event);
+                }
+                true
+            }
+        }
+    }
+}
+
+/// Enforces.
+pub(super) struct Agent {
+    settings: Settings,
+    networks: Networks,
+    known: Known,
+    custom: CustomFiles,
+    /// What the runtime said last, once it has.
+    sandboxes: Option<Sandboxes>,
+    places: BTreeMap<SandboxId, Place>,
+    shared: Shared,
+    metrics: Metrics,
+    pulse: Pulse,
+    extent: Extent,
+}
+
+impl Agent {
+    /// # Errors
+    /// When a file of custom rules cannot be read.
+    pub(super) fn new(
+        settings: &Settings,
+        pods: &PodSettings,
+        health: &Health,
+        extent: Extent,
+    ) -> Result<Self, AgentError> {
+        let shared = Shared::new(&settings.node, health.clone());
+        shared.lock().pods = Some(PodsStatus::default());
+        Ok(Self {
+            settings: settings.clone(),
+            networks: Networks::new(settings.semantics.clone()),
+            known: Known::default(),
+            custom: CustomFiles::read(&pods.custom).map_err(AgentError::CustomRules)?,
+            sandboxes: None,
+            places: BTreeMap::new(),
+            shared,
+            metrics: Metrics::default(),
+            pulse: Pulse::new(),
+            extent,
+        })
+    }
+
+    /// What there is to tell those who ask how it goes.
+    pub(super) fn answers(&self) -> Answers {
+        Answers {
+            shared: self.shared.clone(),
+            metrics: self.metrics.clone(),
+            pulse: self.pulse.clone(),
+        }
+    }
+
+    /// Enforces what the news say, until somebody ends it or what was asked is done.
+    pub(super) fn run(mut self, inbox: &Receiver<News>) -> Result<Ended, AgentError> {
+        let mut tick = Instant::now();
+        loop {
+            self.pulse.beat();
+            let mut is_changed = false;
+            let mut news = inbox.recv_timeout(self.patience(tick)).ok();
+            let mut taken = 0;
+            while let Some(one) = news {
+                if matches!(one, News::End) {
+                    return Ok(Ended::Stopped);
+                }
+                is_changed |= self.hear(one)?;
+                taken += 1;
+                news = if taken < AT_ONCE {
+                    inbox.try_recv().ok()
+                } else {
+                    None
+                };
+            }
+            let now = Instant::now();
+            let is_tick = now >= tick + TICK;
+            if is_tick {
+                tick = now;
+                is_changed |= self.custom.refresh();
+            }
+            if is_changed && self.is_known() {
+                self.want();
+                if self.extent != Extent::Forever {
+                    return self.finish();
+                }
+            }
+            self.make(now, is_tick);
+            self.tell();
+        }
+    }
+
+    /// How long to wait for news.
+    fn patience(&self, tick: Instant) -> Duration {
+        let retries = self.places.values().filter_map(Place::retry_at);
+        let next = retries.chain([tick + TICK]).min();
+        next.map_or(TICK, |next| next.saturating_duration_since(Instant::now()))
+    }
+
+    /// Whether the cluster and its sandboxes are known.
+    fn is_known(&self) -> bool {
+        self.known.is_complete && self.sandboxes.is_some()
+    }
+
+    /// Takes in news; whether something else may have to be enforced.
+    fn hear(&mut self, news: News) -> Result<bool, AgentError> {
+        match news {
+            News::Cluster(change) => Ok(self.known.take(change?)),
+            News::Sandboxes(sandboxes) => {
+                self.silence(None);
+                self.visit(&sandboxes);
+                self.sandboxes = Some(sandboxes);
+                Ok(true)
+            }
+            News::Silence(why) if self.extent != Extent::Forever => Err(AgentError::Pods(vec![why])),
+            News::Silence(why) => {
+                self.silence(Some(why));
+                Ok(false)
+            }
+            News::End => Ok(false),
+        }
+    }
+
+    /// Notes why the runtime does not answer, or that it does.
+    fn silence(&self, why: Option<String>) {
+        let mut status = self.shared.lock();
+        let pods = status.pods.get_or_insert_default();
+        match &why {
+            Some(why) if pods.runtime.is_none() => tracing::error!("{why}; pods that are new have no rules"),
+            None if pods.runtime.is_some() => tracing::info!("the container runtime answers again"),
+            _ => {}
+        }
+        pods.runtime = why;
+    }
+
+    /// Leaves sandboxes that are gone, and comes to those that are new.
+    fn visit(&mut self, sandboxes: &Sandboxes) {
+        let mut before = std::mem::take(&mut self.places);
+        for (sandbox, found) in sandboxes {
+            let Found::Namespace(namespace) = found else {
+                continue;
+            };
+            let known = before.remove(&sandbox.id).filter(|place| place.is(namespace));
+            let place = known.unwrap_or_else(|| Place::new(sandbox.clone(), Arc::clone(namespace)));
+            self.places.insert(sandbox.id.clone(), place);
+        }
+    }
+
+    /// Works out what is to be in force in each sandbox.
+    fn want(&mut self) {
+        let began = Instant::now();
+        let snapshot = self.known.store.snapshot();
+        let pods: BTreeMap<_, _> = pods_on(&snapshot, &self.settings.node)
+            .map(|pod| (pod.object.uid.as_str(), pod))
+            .collect();
+        let all: Vec<_> = pods.values().copied().collect();
+        self.networks.update(&snapshot, &all);
+        let custom = self.custom.rules();
+        for place in self.places.values_mut() {
+            if let Some(pod) = pod_of(&place.sandbox, &pods) {
+                place.want(self.networks.desired(pod, &custom));
+            }
+        }
+        Metrics::took(&self.metrics.rendering, began.elapsed());
+    }
+
+    /// Makes the rules of all sandboxes what they should be; those that are only when it is time to look.
+    fn make(&mut self, now: Instant, is_tick: bool) {
+        for place in self.places.values_mut() {
+            if is_tick || !place.is_settled() {
+                place.make(now, &self.metrics);
+            }
+        }
+    }
+
+    /// Says how it goes.
+    fn tell(&self) {
+        let findings = self.known.diagnoses.iter();
+        let findings = findings.flat_map(|(object, found)| found.iter().map(|one| Finding::new(object, one)));
+        let mut sandboxes: Vec<_> = self.places.values().filter_map(Place::status).collect();
+        let unknown = self
+            .sandboxes
+            .iter()
+            .flatten()
+            .filter_map(|(sandbox, found)| match found {
+                Found::Unknown(why) => Some(SandboxStatus {
+                    pod: format!("{}/{}", sandbox.namespace, sandbox.name),
+                    sandbox: sandbox.id.to_string(),
+                    trouble: Some(why.clone()),
+                    ..SandboxStatus::default()
+                }),
+                Found::Namespace(_) | Found::Host => None,
+            });
+        sandboxes.extend(unknown);
+        sandboxes.sort();
+        let mut status = self.shared.lock();
+        status.ready |= self.is_known();
+        status.findings = findings.collect();
+        let pods = status.pods.get_or_insert_default();
+        if self.is_known() {
+            pods.versions.clone_from(&self.known.versions);
+        }
+        pods.custom_rules = self.custom.troubles();
+        pods.sandboxes = sandboxes;
+    }
+
+    /// Does what was asked for the cluster as it is now.
+    fn finish(&mut self) -> Result<Ended, AgentError> {
+        if self.extent == Extent::DryRun {
+            let mut plan = String::new();
+            for place in self.places.values_mut() {
+                let commands = place.plan();
+                let commands =
+                    commands.map_err(|error| AgentError::Pods(vec![format!("{}: {error}", place.pod())]))?;
+                if !commands.is_empty() {
+                    plan.push_str(&format!(
+                        "# pod {}, sandbox {}\n{commands}",
+                        place.pod(),
+                        place.sandbox.id
+                    ));
+                }
+            }
+            return Ok(Ended::Plan(plan));
+        }
+        self.make(Instant::now(), true);
+        self.tell();
+        let status = self.shared.lock().pods.clone().unwrap_or_default();
+        if status.is_well() {
+            return Ok(Ended::Done);
+        }
+        let troubles = status.sandboxes.into_iter();
+        let troubles = troubles.filter_map(|sandbox| Some(format!("{}: {}", sandbox.pod, sandbox.trouble?)));
+        Err(AgentError::Pods(troubles.chain(status.runtime).collect()))
+    }
+}
+
+/// The pods of a node that policies can select.
+fn pods_on<'s>(snapshot: &'s Snapshot, node: &'s str) -> impl Iterator<Item = &'s Arc<Pod>> {
+    let pods = snapshot.pods.values();
+    pods.filter(move |pod| pod.node.as_deref() == Some(node) && pod.is_managed())
+}
+
+/// The pod of a sandbox. The runtime knows static pods by another uid than the API server does, so that the name decides
+/// where no pod has the uid.
+fn pod_of<'s>(sandbox: &Sandbox, pods: &BTreeMap<&str, &'s Arc<Pod>>) -> Option<&'s Arc<Pod>> {
+    pods.get(sandbox.pod_uid.as_str()).copied().or_else(|| {
+        let mut named = pods.values();
+        named
+            .find(|pod| pod.object.namespace == sandbox.namespace && pod.object.name == sandbox.name)
+            .copied()
+    })
+}

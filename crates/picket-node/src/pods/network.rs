@@ -1,0 +1,151 @@
+//! What the policies of secondary networks say of each pod.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use picket_cluster::{Pod, Semantics, Snapshot};
+use picket_dataplane::Shortfall;
+use picket_engine::Engine;
+use picket_net::AddressSet;
+use picket_nftables::custom::CustomRules;
+use picket_nftables::model::Table;
+use picket_nftables::render::documented::{self, Options, PodView, PolicyOnPod, ResolvedSide};
+use picket_policy::{Direction, NetworkName, ObjectRef, Tier};
+
+/// What is to be in force in a pod.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Desired {
+    /// The rules; none where no policy applies.
+    pub(super) table: Option<Arc<Table>>,
+    /// The policies that apply.
+    pub(super) policies: Vec<ObjectRef>,
+    /// What cannot be enforced.
+    pub(super) trouble: Option<String>,
+}
+
+/// The networks that pods of the node are on, each as a cluster of its own.
+pub(super) struct Networks {
+    semantics: Semantics,
+    compiled: BTreeMap<NetworkName, Compiled>,
+}
+
+struct Compiled {
+    snapshot: Snapshot,
+    engine: Engine,
+}
+
+impl Networks {
+    pub(super) fn new(semantics: Semantics) -> Self {
+        Self {
+            semantics,
+            compiled: BTreeMap::new(),
+        }
+    }
+
+    /// Compiles anew what has changed on the networks of `pods` that policies name.
+    pub(super) fn update(&mut self, snapshot: &Snapshot, pods: &[&Arc<Pod>]) {
+        let policies = snapshot.policies.values();
+        let named: BTreeSet<_> = policies.flat_map(|policy| policy.networks.attached()).collect();
+        let attached = pods.iter().flat_map(|pod| &pod.attachments);
+        let of_pods: BTreeSet<_> = attached.map(|attachment| &attachment.network).collect();
+        let mut before = std::mem::take(&mut self.compiled);
+        for network in of_pods.into_iter().filter(|network| named.contains(network)) {
+            let seen = snapshot.on(network);
+            let compiled = match before.remove(network) {
+                Some(compiled) if compiled.snapshot == seen => compiled,
+                _ => Compiled {
+                    engine: Engine::compile(&seen, self.semantics.clone()),
+                    snapshot: seen,
+                },
+            };
+            self.compiled.insert(network.clone(), compiled);
+        }
+    }
+
+    /// What is to be in force in a pod of the node.
+    pub(super) fn desired(&self, pod: &Pod, custom: &[CustomRules]) -> Desired {
+        let mut view = PodView {
+            pod: pod.object.clone(),
+            interfaces: Vec::new(),
+            // No kubelet reaches a pod over a secondary network.
+            own_node: AddressSet::empty(),
+            policies: Vec::new(),
+        };
+        let mut troubles = Vec::new();
+        for compiled in self.compiled.values() {
+            if let Err(name) = view.attach(compiled.engine.program()) {
+                let name = name.escape_debug();
+                troubles.push(format!(
+                    "`{name}` in its annotation `network-status` is no name of an interface"
+                ));
+            }
+        }
+        if view.policies.is_empty() {
+            return Desired {
+                trouble: joined(troubles),
+                ..Desired::default()
+            };
+        }
+        let options = Options {
+            accept_icmp: self.semantics.accept_icmp,
+            accept_icmpv6: self.semantics.accept_icmpv6,
+            custom: custom.to_vec(),
+        };
+        let policies = view.policies.iter().map(|policy| policy.object.clone()).collect();
+        let table = match documented::render(&view, &options) {
+            Ok((table, shortfalls)) => {
+                troubles.extend(shortfalls.iter().map(|shortfall| {
+                    let Shortfall {
+                        policy,
+                        what,
+                        instead,
+                        ..
+                    } = shortfall;
+                    format!("{policy}: {what}; {instead}")
+                }));
+                Some(table)
+            }
+            Err(error) => {
+                troubles.push(format!("{error}; it is closed instead"));
+                documented::render(&closed(view), &options)
+                    .ok()
+                    .map(|(table, _)| table)
+            }
+        };
+        Desired {
+            table: table.map(Arc::new),
+            policies,
+            trouble: joined(troubles),
+        }
+    }
+}
+
+fn joined(troubles: Vec<String>) -> Option<String> {
+    (!troubles.is_empty()).then(|| troubles.join("; "))
+}
+
+/// The pod with nothing allowed where policies restrict it: one policy stands for all that cannot be said.
+fn closed(mut view: PodView) -> PodView {
+    let isolates = |direction: Direction| {
+        let mut policies = view.policies.iter();
+        ResolvedSide {
+            isolates: policies.any(|policy| policy.side(direction).isolates),
+            rules: Vec::new(),
+        }
+    };
+    let (ingress, egress) = (isolates(Direction::Ingress), isolates(Direction::Egress));
+    let interfaces: BTreeSet<_> = view
+        .policies
+        .iter()
+        .flat_map(|policy| &policy.interfaces)
+        .collect();
+    let one = view.policies.first().map(|policy| PolicyOnPod {
+        object: policy.object.clone(),
+        tier: Tier::NetworkPolicy,
+        interfaces: interfaces.into_iter().cloned().collect(),
+        ingress,
+        egress,
+    });
+    view.policies = one.into_iter().collect();
+    view
+}

@@ -1,0 +1,217 @@
+//! The rules in one sandbox.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use jiff::Timestamp;
+use picket_dataplane::Plan;
+use picket_linux::NetworkNamespace;
+use picket_linux::runtime::Sandbox;
+use picket_nftables::client::{Client, Observed, SyncError};
+use picket_nftables::diff::Operation;
+use picket_nftables::model::Table;
+use picket_nftables::render::documented;
+use picket_policy::ObjectRef;
+
+use super::network::Desired;
+use super::status::SandboxStatus;
+use crate::metrics::Metrics;
+
+/// How long until what the kernel did not take is tried again, at first and at most.
+const RETRY: [Duration; 2] = [Duration::from_millis(100), Duration::from_secs(30)];
+
+/// A sandbox, its namespace, and what is in force there.
+pub(super) struct Place {
+    pub(super) sandbox: Sandbox,
+    namespace: Arc<NetworkNamespace>,
+    /// Its rulesets, once they have been opened.
+    client: Option<Client>,
+    /// What is to be in force, once that is known.
+    desired: Option<Desired>,
+    /// Whether that has been in force since it was last changed.
+    settled: bool,
+    changed: Option<Timestamp>,
+    repaired: u64,
+    failure: Option<Failure>,
+}
+
+struct Failure {
+    why: String,
+    retry: Instant,
+    after: Duration,
+}
+
+impl Place {
+    pub(super) fn new(sandbox: Sandbox, namespace: Arc<NetworkNamespace>) -> Self {
+        Self {
+            sandbox,
+            namespace,
+            client: None,
+            desired: None,
+            settled: false,
+            changed: None,
+            repaired: 0,
+            failure: None,
+        }
+    }
+
+    /// Whether this is the same sandbox in the same namespace.
+    pub(super) fn is(&self, namespace: &Arc<NetworkNamespace>) -> bool {
+        Arc::ptr_eq(&self.namespace, namespace)
+    }
+
+    /// From now on this is to be in force.
+    pub(super) fn want(&mut self, desired: Desired) {
+        let before = self.desired.as_ref();
+        let is_same = before.is_some_and(|before| before.table == desired.table);
+        if is_same {
+            // The same table, not one that is equal: comparing it with what the kernel has costs nothing then.
+            let table = self.desired.take().and_then(|before| before.table);
+            self.desired = Some(Desired { table, ..desired });
+            return;
+        }
+        self.settled = false;
+        self.failure = None;
+        self.desired = Some(desired);
+    }
+
+    /// Whether it is as it should be.
+    pub(super) fn is_settled(&self) -> bool {
+        self.settled
+    }
+
+    /// When to try again, if something went wrong.
+    pub(super) fn retry_at(&self) -> Option<Instant> {
+        self.failure.as_ref().map(|failure| failure.retry)
+    }
+
+    /// Makes the rules what they should be. Nothing happens where they are, or where nobody knows what they should be.
+    pub(super) fn make(&mut self, now: Instant, metrics: &Metrics) {
+        if self.retry_at().is_some_and(|retry| retry > now) {
+            return;
+        }
+        let Some(desired) = &self.desired else {
+            return;
+        };
+        let table = desired.table.clone();
+        match self.carry_out(table.as_ref()) {
+            Ok(operations) => self.made(operations, metrics),
+            Err(error) => self.failed(&error, now, metrics),
+        }
+    }
+
+    fn carry_out(&mut self, table: Option<&Arc<Table>>) -> Result<usize, SyncError> {
+        let settled = self.settled;
+        let client = self.client()?;
+        match table {
+            Some(table) => Ok(client.sync(table)?.operations),
+            // What others write under this name afterwards is theirs.
+            None if settled => Ok(0),
+            None => remove(client),
+        }
+    }
+
+    /// The rulesets of the namespace.
+    fn client(&mut self) -> Result<&mut Client, SyncError> {
+        match &mut self.client {
+            Some(client) => Ok(client),
+            client @ None => Ok(client.insert(Client::open(&self.namespace)?)),
+        }
+    }
+
+    fn made(&mut self, operations: usize, metrics: &Metrics) {
+        self.failure = None;
+        let was_settled = std::mem::replace(&mut self.settled, true);
+        if operations == 0 {
+            return;
+        }
+        metrics
+            .operations
+            .inc_by(u64::try_from(operations).unwrap_or(u64::MAX));
+        self.changed = Some(Timestamp::now());
+        let pod = self.pod();
+        if was_settled {
+            self.repaired += 1;
+            metrics.repaired.inc();
+            tracing::warn!(
+                pod,
+                operations,
+                "others had changed the rules of a pod; they are repaired"
+            );
+        } else {
+            tracing::info!(pod, operations, "the policies of a pod are in force");
+        }
+    }
+
+    fn failed(&mut self, error: &SyncError, now: Instant, metrics: &Metrics) {
+        let reason = match error {
+            SyncError::Read(_) => "read",
+            SyncError::Apply(_) => "refused",
+            SyncError::Unsettled => "unsettled",
+        };
+        metrics.failed(reason);
+        let pod = self.pod();
+        tracing::error!(pod, %error, "the policies of a pod are not in force, what was in force there stays");
+        let before = self.failure.take().map(|failure| failure.after * 2);
+        let after = before.map_or(RETRY[0], |after| after.min(RETRY[1]));
+        self.settled = false;
+        self.failure = Some(Failure {
+            why: error.to_string(),
+            retry: now + after,
+            after,
+        });
+    }
+
+    /// What [`Place::make`] would do, as nft commands.
+    pub(super) fn plan(&mut self) -> Result<String, SyncError> {
+        let Some(desired) = &self.desired else {
+            return Ok(String::new());
+        };
+        let table = desired.table.clone();
+        let client = self.client()?;
+        let name = documented::table_name();
+        let plan = match table {
+            Some(table) => client.plan(&table)?,
+            None => match client.read(&name)?.1 {
+                Observed::Absent => return Ok(String::new()),
+                _ => Plan::from_iter([Operation::Delete(name.clone())]),
+            },
+        };
+        Ok(picket_nftables::print::commands(&name, &plan))
+    }
+
+    /// How it goes; `None` where there is nothing to say.
+    pub(super) fn status(&self) -> Option<SandboxStatus> {
+        let policies = self.desired.as_ref().map(|desired| desired.policies.as_slice());
+        let failure = self.failure.as_ref().map(|failure| failure.why.clone());
+        let trouble = self.desired.as_ref().and_then(|desired| desired.trouble.clone());
+        let status = SandboxStatus {
+            pod: self.pod(),
+            sandbox: self.sandbox.id.to_string(),
+            changed: self.changed,
+            policies: policies
+                .unwrap_or_default()
+                .iter()
+                .map(ObjectRef::to_string)
+                .collect(),
+            repaired: self.repaired,
+            trouble: failure.or(trouble),
+        };
+        (!status.policies.is_empty() || status.trouble.is_some()).then_some(status)
+    }
+
+    pub(super) fn pod(&self) -> String {
+        format!("{}/{}", self.sandbox.namespace, self.sandbox.name)
+    }
+}
+
+/// Removes the table of pods, if there is one; how many operations that took.
+pub(super) fn remove(client: &mut Client) -> Result<usize, SyncError> {
+    let name = documented::table_name();
+    if client.read(&name)?.1 == Observed::Absent {
+        return Ok(0);
+    }
+    let plan = Plan::from_iter([Operation::Delete(name)]);
+    client.apply(None, &plan, None).map_err(SyncError::Apply)?;
+    Ok(1)
+}

@@ -1,0 +1,198 @@
+//! What changes while policies of secondary networks are in force.
+
+use serde_json::{Value, json};
+
+use super::{Case, labelled, named, simple};
+use crate::objects::KINDS;
+use crate::pods::{Interface, Node, Pods, expect, forget_neighbours, table};
+
+fn from_a() -> Value {
+    json!({"podSelector": labelled("name", "server"), "ingress": [{"from": named(&["a"])}]})
+}
+
+fn holds(pods: &Pods, allowed: &str, denied: &str, when: &str) {
+    expect(pods, &[allowed], true, when);
+    expect(pods, &[denied], false, when);
+}
+
+#[test]
+fn labels_and_policies_change_and_pods_go() {
+    let mut node = Node::new();
+    let mut pods = simple(&mut node);
+    node.start(&[]);
+    node.policy("default", "from-a", "default/net", &from_a());
+    node.until_enforced();
+    holds(&pods, "a->server", "b->server", "at first");
+    let list = "/api/v1/namespaces/default/pods";
+    node.api
+        .patch(list, "b", &json!({"metadata": {"labels": {"name": "a"}}}));
+    node.until_enforced();
+    holds(
+        &pods,
+        "a->server b->server",
+        "c->server",
+        "when b is labelled as a",
+    );
+    let policies = KINDS[13].2.replace("/v1beta1/", "/v1beta1/namespaces/default/");
+    let spec = json!({"spec": {"ingress": [{"from": named(&["c"])}]}});
+    node.api.patch(&policies, "from-a", &spec);
+    node.until_enforced();
+    holds(
+        &pods,
+        "c->server",
+        "a->server b->server",
+        "when the policy is changed",
+    );
+    // A pod that goes: whoever gets its address is not c.
+    let gone = pods.remove("c").unwrap();
+    node.stop(&gone);
+    node.api.delete(list, "c");
+    let interface = Interface {
+        network: "default/net",
+        name: "net1",
+        addresses: &["2.2.5.14/24", "2001:db8::14/64"],
+    };
+    let heir = node.pod("default", "heir", &json!({"name": "heir"}), &[interface]);
+    pods.insert("heir".to_owned(), heir);
+    forget_neighbours(&pods);
+    node.until_enforced();
+    holds(
+        &pods,
+        "server->heir",
+        "heir->server",
+        "when another has the address of c",
+    );
+}
+
+#[test]
+fn a_sandbox_is_made_anew() {
+    let mut node = Node::new();
+    let mut pods = simple(&mut node);
+    node.policy("default", "from-a", "default/net", &from_a());
+    node.start(&[]);
+    node.until_enforced();
+    holds(&pods, "a->server", "b->server", "at first");
+    let server = pods.remove("server").unwrap();
+    node.stop(&server);
+    let listed = node.api.list("/api/v1/pods");
+    let of_server = listed
+        .iter()
+        .find(|pod| pod["metadata"]["name"] == "server")
+        .unwrap();
+    let uid = of_server["metadata"]["uid"].as_str().unwrap();
+    let interface = Interface {
+        network: "default/net",
+        name: "net1",
+        addresses: &["2.2.5.11/24", "2001:db8::11/64"],
+    };
+    let again = node.sandbox("default", "server", uid, &[interface]);
+    let id = again.sandbox.clone();
+    pods.insert("server".to_owned(), again);
+    forget_neighbours(&pods);
+    node.until("rules in the new sandbox", |status| {
+        let mut sandboxes = status.sandboxes.iter();
+        sandboxes.any(|sandbox| sandbox.sandbox == id && sandbox.changed.is_some())
+    });
+    holds(&pods, "a->server", "b->server", "in the new sandbox");
+}
+
+#[test]
+fn agents_come_and_go() {
+    let mut node = Node::new();
+    let pods = simple(&mut node);
+    let server = &pods["server"];
+    // What an earlier program has left, in its own words.
+    let before = "table inet multi_networkpolicy { comment \"MultiNetworkPolicy\"; \
+        set smi-0123456789abcdef0123456789abcdef { type ifname; elements = { \"net1\" } }; \
+        chain input { type filter hook input priority 0; iifname @smi-0123456789abcdef0123456789abcdef drop; }; }";
+    for name in ["server", "b"] {
+        let mut nft = std::process::Command::new("nft");
+        nft.arg(before);
+        assert!(pods[name].inside.run(|| nft.status()).unwrap().unwrap().success());
+    }
+    expect(&pods, &["a->server a->b"], false, "with the rules of others");
+    node.policy("default", "from-a", "default/net", &from_a());
+    let plan = node.run(&["--dry-run"]);
+    assert!(
+        plan.contains("# pod default/server, sandbox") && plan.contains("cnp-"),
+        "{plan}"
+    );
+    assert!(plan.contains("delete table inet multi_networkpolicy"), "{plan}");
+    assert!(table(server).contains("comment \"MultiNetworkPolicy\""));
+    node.run(&["--once"]);
+    holds(&pods, "a->server a->b", "b->server", "after --once");
+    assert_eq!(table(&pods["b"]), "", "a table of no policy is left");
+    let made = table(server);
+
+    node.start(&[]);
+    node.until_enforced();
+    let status = node.until("a quiet agent", |_| true);
+    assert!(status.sandboxes[0].changed.is_none(), "{status:#?}");
+    node.kill();
+    holds(&pods, "a->server", "b->server", "without an agent");
+    // What happens without an agent is made up for.
+    node.delete_policy("default", "from-a");
+    node.policy(
+        "default",
+        "from-b",
+        "default/net",
+        &json!({"podSelector": labelled("name", "c"), "ingress": [{"from": named(&["b"])}]}),
+    );
+    node.start(&[]);
+    node.until_enforced();
+    expect(&pods, &["a->server b->server b->c"], true, "with the new agent");
+    expect(&pods, &["a->c"], false, "with the new agent");
+    assert_eq!(table(server), "");
+    assert_ne!(made, "");
+
+    node.kill();
+    let removed = node.run(&["--cleanup"]);
+    assert_eq!(removed, "removed table `inet multi_networkpolicy` from 1 pods\n");
+    expect(&pods, &["a->c b->c"], true, "after --cleanup");
+}
+
+#[test]
+fn custom_rules_are_judged_first_and_read_again() {
+    let mut node = Node::new();
+    let pods = simple(&mut node);
+    let rules = "# metrics\ntcp dport 9999 accept\n";
+    let (v4, v6) = (node.file("v4", rules), node.file("v6", rules));
+    node.start(&[
+        "--custom-v4-ingress-rule-file",
+        &v4,
+        "--custom-v6-ingress-rule-file",
+        &v6,
+    ]);
+    let spec = json!({"podSelector": labelled("name", "server"), "policyTypes": ["Ingress"],
+        "ingress": [{"from": named(&["a"]), "ports": [{"port": 8080}]}]});
+    let case = Case {
+        name: "custom-rules",
+        policies: vec![("default", "custom", "default/net", spec.clone())],
+        allowed: &["a->server:8080 a->server:9999 b->server:9999"],
+        denied: &["a->server:80 b->server:80 b->server:8080"],
+        restricted: &["server"],
+    };
+    case.play(&node, &pods);
+    node.policy("default", "custom", "default/net", &spec);
+    node.until_enforced();
+    for (name, text) in [
+        ("v4", "tcp dport 7777 accept\n"),
+        ("v6", "tcp dport 7777 accept\n"),
+    ] {
+        node.file(name, text);
+    }
+    node.until("other custom rules", |status| {
+        let _ = status;
+        table(&pods["server"]).matches("7777").count() == 2
+    });
+    holds(&pods, "b->server:7777", "b->server:9999", "with the changed file");
+    node.file("v4", "tcp dport 1 accept\ninclude \"/etc/passwd\"\n");
+    let status = node.until("trouble", |status| !status.custom_rules.is_empty());
+    assert!(status.custom_rules[0].contains("line 2"), "{status:#?}");
+    holds(
+        &pods,
+        "b->server:7777",
+        "b->server:9999 b->server:1",
+        "with a wrong file",
+    );
+}

@@ -1,0 +1,92 @@
+//! What goes wrong in one pod, and what others do there.
+
+use serde_json::json;
+
+use super::super::agent::expect_schema;
+use super::{labelled, named, simple};
+use crate::pods::{Node, expect, table};
+
+#[test]
+fn what_others_do_to_a_table_is_undone() {
+    let mut node = Node::new();
+    let pods = simple(&mut node);
+    node.start(&[]);
+    let spec = json!({"podSelector": labelled("name", "server"), "ingress": [{"from": named(&["a"])}]});
+    node.policy("default", "from-a", "default/net", &spec);
+    node.until_enforced();
+    expect(&pods, &["b->server"], false, "at first");
+    for (times, command) in [
+        "flush ruleset",
+        "insert rule inet multi_networkpolicy input accept",
+    ]
+    .iter()
+    .enumerate()
+    {
+        let mut nft = std::process::Command::new("nft");
+        nft.args(command.split(' '));
+        assert!(
+            pods["server"]
+                .inside
+                .run(|| nft.status())
+                .unwrap()
+                .unwrap()
+                .success()
+        );
+        let repaired = u64::try_from(times).unwrap() + 1;
+        node.until("a repair", |status| status.sandboxes[0].repaired == repaired);
+        expect(&pods, &["b->server"], false, command);
+        expect(&pods, &["a->server"], true, command);
+    }
+    let json = node.status(&["-o", "json"]);
+    assert_eq!(json.status, 0, "{}", json.stderr);
+    expect_schema(&json.json());
+    let text = node.status(&[]).stdout;
+    assert!(
+        text.contains("secondary networks are in force: 1 pods restricted"),
+        "{text}"
+    );
+    assert!(
+        text.contains("changed by others and repaired 2 times\n    MultiNetworkPolicy default/from-a"),
+        "{text}"
+    );
+}
+
+#[test]
+fn a_pod_that_cannot_be_restricted_harms_no_other() {
+    let mut node = Node::new();
+    let mut pods = simple(&mut node);
+    node.start(&[]);
+    // Interfaces with names that no interface can have, or that would break a script.
+    for (name, interface) in [("c", "net1; flush ruleset"), ("d", "/../..")] {
+        let status = json!([{"name": "default/net", "interface": interface, "ips": ["2.2.5.99"]}]);
+        let annotations = json!({"k8s.v1.cni.cncf.io/network-status": status.to_string()});
+        node.api.patch(
+            "/api/v1/namespaces/default/pods",
+            name,
+            &json!({"metadata": {"annotations": annotations}}),
+        );
+    }
+    let everyone = json!({"podSelector": {}, "ingress": [{"from": named(&["a"])}]});
+    node.policy("default", "everyone", "default/net", &everyone);
+    node.until_enforced();
+    for pod in ["Pod default/c", "Pod default/d"] {
+        assert!(
+            node.findings().iter().any(|object| object == pod),
+            "{:?}",
+            node.findings()
+        );
+    }
+    expect(&pods, &["b->server server->b"], false, "beside broken pods");
+    expect(&pods, &["a->server a->b"], true, "beside broken pods");
+    // A sandbox that goes while its pod is still there.
+    let gone = pods.remove("b").unwrap();
+    node.stop(&gone);
+    node.until("a sandbox less", |status| {
+        status
+            .sandboxes
+            .iter()
+            .all(|sandbox| sandbox.sandbox != gone.sandbox)
+    });
+    expect(&pods, &["c->server"], false, "when a sandbox is gone");
+    assert!(!table(&pods["server"]).is_empty());
+}

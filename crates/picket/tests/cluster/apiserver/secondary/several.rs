@@ -1,0 +1,252 @@
+//! Scenarios with several namespaces and several networks.
+
+use std::net::UdpSocket;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use super::{Case, labelled, named, pod};
+use crate::pods::{Interface, Node, Pod, Pods, expect, ip, once_free, table};
+
+fn namespace(name: &str) -> Value {
+    json!({"namespaceSelector": labelled("name", name)})
+}
+
+/// Namespaces labelled with their names, and their pods, labelled with their names too.
+fn populate(node: &mut Node, namespaces: &[(&str, &[&str])], network: &str) -> Pods {
+    let (mut pods, mut number) = (Pods::new(), 10);
+    for (name, names) in namespaces {
+        node.namespace(name, &json!({"name": name}));
+        for pod_name in *names {
+            number += 1;
+            let (short, role) = pod_name.split_once('+').unwrap_or((pod_name, "other"));
+            let labels = json!({"name": short, "role": role});
+            pod(
+                node,
+                &mut pods,
+                &format!("{name}/{short}"),
+                &labels,
+                network,
+                number,
+            );
+        }
+    }
+    pods
+}
+
+#[test]
+fn selectors_of_namespaces() {
+    let mut node = Node::new();
+    let namespaces: [(&str, &[&str]); 2] = [
+        ("prod", &["server", "a+allowed", "b"]),
+        ("staging", &["c+allowed", "d", "e"]),
+    ];
+    let pods = populate(&mut node, &namespaces, "default/net");
+    node.start(&[]);
+    let server = labelled("name", "server");
+    let allowed_in_staging =
+        json!({"namespaceSelector": labelled("name", "staging"), "podSelector": labelled("role", "allowed")});
+    let allowed = json!({"podSelector": labelled("role", "allowed")});
+    let mixed = Case {
+        name: "mixed-selector-policies",
+        policies: vec![
+            (
+                "prod",
+                "both",
+                "default/net",
+                json!({"podSelector": server, "policyTypes": ["Ingress"], "ingress": [{"from": [allowed_in_staging]}]}),
+            ),
+            (
+                "prod",
+                "either",
+                "default/net",
+                json!({"podSelector": server, "policyTypes": ["Ingress"],
+                    "ingress": [{"from": [allowed, namespace("staging")]}]}),
+            ),
+            (
+                "prod",
+                "egress",
+                "default/net",
+                json!({"podSelector": server, "policyTypes": ["Egress"], "egress": [{"to": [allowed_in_staging]}]}),
+            ),
+        ],
+        allowed: &[
+            "prod/a->prod/server staging/c->prod/server staging/d->prod/server staging/e->prod/server",
+            "prod/server->staging/c",
+        ],
+        denied: &[
+            "prod/b->prod/server prod/server->prod/a prod/server->prod/b prod/server->staging/d",
+            "prod/server->staging/e",
+        ],
+        restricted: &["prod/server"],
+    };
+    mixed.play(&node, &pods);
+    let nowhere = Case {
+        name: "ingress-ns-selector-no-pods",
+        policies: vec![(
+            "prod",
+            "nowhere",
+            "default/net",
+            json!({"podSelector": server, "ingress": [{"from": [{"namespaceSelector": labelled("foo", "bar")}]}]}),
+        )],
+        allowed: &["prod/server->prod/a prod/server->staging/d"],
+        denied: &["prod/a->prod/server staging/d->prod/server"],
+        restricted: &["prod/server"],
+    };
+    nowhere.play(&node, &pods);
+}
+
+/// In the scenario that this follows each namespace has a network of its own, all on one cable. Here they share one network:
+/// picket matches peers by their interfaces on the network of the interface that is restricted.
+#[test]
+fn one_network_for_several_namespaces() {
+    let mut node = Node::new();
+    let two: &[&str] = &["1", "2"];
+    let pods = populate(&mut node, &[("a", two), ("b", two), ("c", two)], "default/net");
+    node.start(&[]);
+    let of_b = |name: &str| json!([{"namespaceSelector": labelled("name", "b"), "podSelector": labelled("name", name)}]);
+    let spec = json!({"podSelector": labelled("name", "1"), "policyTypes": ["Ingress", "Egress"],
+        "ingress": [{"from": of_b("1")}], "egress": [{"to": of_b("2")}]});
+    let case = Case {
+        name: "multi-namespace-multinet",
+        policies: vec![("a", "policy", "default/net,b/other,c/other", spec)],
+        allowed: &[
+            "b/1->a/1 a/1->b/2 a/2->b/1 a/2->b/2 a/2->c/1 a/2->c/2 b/1->a/2 b/1->b/2 b/1->c/1 b/1->c/2",
+        ],
+        denied: &["a/1->a/2 a/1->b/1 a/1->c/1 a/1->c/2 a/2->a/1 b/2->a/1 c/1->a/1 c/2->a/1"],
+        restricted: &["a/1"],
+    };
+    case.play(&node, &pods);
+}
+
+#[test]
+fn a_production_like_namespace() {
+    let mut node = Node::new();
+    let namespaces: [(&str, &[&str]); 2] = [
+        ("production", &["frontend", "backend", "database", "monitoring"]),
+        ("outside", &["external"]),
+    ];
+    let pods = populate(&mut node, &namespaces, "default/net");
+    node.start(&[]);
+    let tcp = |ports: &[u16]| {
+        ports
+            .iter()
+            .map(|port| json!({"protocol": "TCP", "port": port}))
+            .collect::<Vec<_>>()
+    };
+    let both = |name: &str, ingress: Value, egress: Value| json!({"podSelector": labelled("name", name), "policyTypes": ["Ingress", "Egress"], "ingress": ingress, "egress": egress});
+    let frontend = both(
+        "frontend",
+        json!([]),
+        json!([{"to": named(&["backend"]), "ports": tcp(&[80, 443])}]),
+    );
+    let backend = both(
+        "backend",
+        json!([{"from": named(&["frontend"]), "ports": tcp(&[80, 443])}, {"from": named(&["monitoring"]), "ports": tcp(&[8080])}]),
+        json!([{"to": named(&["database"]), "ports": tcp(&[3306])}]),
+    );
+    let database = both(
+        "database",
+        json!([{"from": named(&["backend"]), "ports": tcp(&[3306])}]),
+        json!([]),
+    );
+    let monitoring = both(
+        "monitoring",
+        json!([]),
+        json!([{"to": named(&["backend"]), "ports": tcp(&[8080])}]),
+    );
+    let policies = [
+        ("frontend", frontend),
+        ("backend", backend),
+        ("database", database),
+        ("monitoring", monitoring),
+    ];
+    let policies = policies.map(|(name, spec)| ("production", name, "default/net", spec));
+    let case = Case {
+        name: "production-like-scenarios",
+        policies: policies.into(),
+        allowed: &[
+            "production/frontend->production/backend:80 production/frontend->production/backend:443",
+            "production/backend->production/database:3306 production/monitoring->production/backend:8080",
+        ],
+        denied: &[
+            "production/frontend->production/backend:22 production/frontend->production/database:3306",
+            "production/monitoring->production/database:3306 outside/external->production/frontend:80",
+            "production/backend->outside/external:80 production/monitoring->production/frontend:80",
+            "production/frontend->production/monitoring:8080 production/database->production/backend:80",
+            "outside/external->production/backend:80",
+        ],
+        restricted: &[
+            "production/frontend",
+            "production/backend",
+            "production/database",
+            "production/monitoring",
+        ],
+    };
+    case.play(&node, &pods);
+}
+
+/// The same addresses on two networks: what is allowed on one is nobody's on the other.
+#[test]
+fn two_networks_of_one_pod() {
+    let mut node = Node::new();
+    let mut pods = Pods::new();
+    let red = |address| Interface {
+        network: "default/red",
+        name: "net1",
+        addresses: address,
+    };
+    let blue = |address| Interface {
+        network: "default/blue",
+        name: "net2",
+        addresses: address,
+    };
+    let server = node.pod(
+        "default",
+        "server",
+        &json!({"name": "server"}),
+        &[red(&["10.1.0.1/24"]), blue(&["10.2.0.1/24"])],
+    );
+    let friend = node.pod(
+        "default",
+        "friend",
+        &json!({"name": "friend"}),
+        &[red(&["10.1.0.2/24"])],
+    );
+    // Has on blue what `friend` has on red, and a way back.
+    let stranger = node.pod(
+        "default",
+        "stranger",
+        &json!({"name": "stranger"}),
+        &[blue(&["10.1.0.2/32", "10.2.0.3/24"])],
+    );
+    ip(&stranger.inside, "route add 10.1.0.1/32 dev net2 src 10.1.0.2");
+    let spec = json!({"podSelector": labelled("name", "server"), "ingress": [{"from": named(&["friend"])}]});
+    node.start(&[]);
+    // Whether what is sent from an address arrives at one of the server, which may have no way back.
+    let arrives = |from: &Pod, own: &str, to: &str| {
+        let receiver = once_free(|| server.inside.run(|| UdpSocket::bind((to, 5555))).unwrap());
+        let sender = from.inside.run(|| UdpSocket::bind((own, 0))).unwrap().unwrap();
+        receiver
+            .set_read_timeout(Some(Duration::from_millis(300)))
+            .unwrap();
+        sender.send_to(b"x", (to, 5555)).unwrap();
+        receiver.recv(&mut [0; 8]).is_ok()
+    };
+    for when in ["before", "with a policy", "with two policies"] {
+        assert!(arrives(&friend, "10.1.0.2", "10.1.0.1"), "{when}");
+        let of_stranger = ["10.1.0.2", "10.2.0.3"].map(|own| arrives(&stranger, own, "10.2.0.1"));
+        // The first policy is about red alone.
+        let expected = when != "with two policies";
+        assert_eq!(of_stranger, [expected; 2], "{when}\n{}", table(&server));
+        match when {
+            "before" => node.policy("default", "red", "default/red", &spec),
+            "with a policy" => node.policy("default", "both", "default/red,default/blue", &spec),
+            _ => {}
+        }
+        node.until_enforced();
+    }
+    pods.insert("server".to_owned(), server);
+    pods.insert("friend".to_owned(), friend);
+    expect(&pods, &["server->friend"], true, "of which no policy speaks");
+}

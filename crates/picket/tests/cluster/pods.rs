@@ -1,0 +1,376 @@
+//! A node with real sandboxes, a real API server and an agent: pods on secondary networks, and packets between them.
+
+mod probe;
+
+use std::fs::{self, File};
+use std::net::IpAddr;
+use std::os::fd::{AsFd, AsRawFd};
+use std::process::{Child, Command, Stdio};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use picket_linux::runtime::Runtime;
+use picket_linux::{NetworkNamespace, die_with_parent};
+use picket_node::{PodsStatus, ask};
+use picket_testing::apiserver::Server;
+use picket_testing::containerd::{Containerd, SOCKET};
+use picket_testing::ran::Ran;
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+pub(crate) use probe::{Pods, expect, forget_neighbours, ip, once_free, table};
+
+use crate::client::Api;
+use crate::objects::{KINDS, define};
+
+/// How long the agent may take for anything before a test fails.
+const BOUND: Duration = Duration::from_secs(60);
+
+/// How long to wait until it is asked again.
+const PAUSE: Duration = Duration::from_millis(5);
+
+/// The kinds of secondary networks in [`KINDS`].
+const DEFINED: [usize; 2] = [12, 13];
+
+/// What the role of the replaced program allows, without what is never used.
+const ROLE: &str = include_str!("pods.yaml");
+
+pub(crate) struct Node {
+    server: Server,
+    pub(crate) api: Api,
+    containerd: Containerd,
+    runtime: Runtime,
+    /// Where the lower ends of macvlan interfaces are: each network is a cable that leads nowhere else.
+    switch: NetworkNamespace,
+    networks: Vec<String>,
+    agent: Option<Child>,
+    folder: TempDir,
+    interfaces: usize,
+}
+
+/// A pod with its interfaces on secondary networks.
+pub(crate) struct Pod {
+    pub(crate) name: String,
+    pub(crate) sandbox: String,
+    pub(crate) inside: NetworkNamespace,
+    addresses: Vec<IpAddr>,
+}
+
+/// An interface of a pod.
+pub(crate) struct Interface<'a> {
+    /// The network, as `namespace/name`. Networks whose names end alike are on one cable.
+    pub(crate) network: &'a str,
+    pub(crate) name: &'a str,
+    pub(crate) addresses: &'a [&'a str],
+}
+
+impl Node {
+    /// A node without an agent.
+    pub(crate) fn new() -> Self {
+        let server = Server::start(&[("agent", "agent")]);
+        let api = Api::new(&server.kubeconfig());
+        for (api_version, kind, path) in DEFINED.map(|index| KINDS[index]) {
+            define(&api, api_version, kind, path, true);
+        }
+        for (document, path) in ROLE.split("---\n").zip(["clusterroles", "clusterrolebindings"]) {
+            api.create_yaml(&format!("/apis/rbac.authorization.k8s.io/v1/{path}"), document);
+        }
+        let containerd = Containerd::start();
+        Self {
+            runtime: Runtime::at(SOCKET, &containerd.prefix()).unwrap(),
+            server,
+            api,
+            containerd,
+            switch: NetworkNamespace::create().unwrap(),
+            networks: Vec::new(),
+            agent: None,
+            folder: tempfile::tempdir().unwrap(),
+            interfaces: 0,
+        }
+    }
+
+    fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_picket"));
+        command
+            .args([
+                "agent",
+                "--hostname-override",
+                "node-1",
+                "--discovery-interval",
+                "1",
+            ])
+            .args(["--container-runtime-endpoint", SOCKET, "--host-prefix"])
+            .arg(self.containerd.prefix())
+            .arg("--kubeconfig")
+            .arg(self.server.kubeconfig_of("agent"))
+            .arg("--socket")
+            .arg(self.folder.path().join("socket"))
+            .args(arguments)
+            .stdin(Stdio::null());
+        command
+    }
+
+    /// Starts the agent.
+    pub(crate) fn start(&mut self, arguments: &[&str]) {
+        let log = File::options()
+            .create(true)
+            .append(true)
+            .open(self.log_file())
+            .unwrap();
+        let mut command = self.command(arguments);
+        let agent = die_with_parent(&mut command)
+            .stdout(Stdio::null())
+            .stderr(log)
+            .spawn();
+        self.agent = Some(agent.unwrap());
+        self.until("an agent that knows the cluster", |_| true);
+    }
+
+    /// Runs the agent until it ends by itself; what it prints.
+    pub(crate) fn run(&self, arguments: &[&str]) -> String {
+        let output = self.command(arguments).output().unwrap();
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{arguments:?}: {errors}");
+        String::from_utf8(output.stdout).unwrap()
+    }
+
+    /// Ends the agent without order.
+    pub(crate) fn kill(&mut self) {
+        if let Some(mut agent) = self.agent.take() {
+            agent.kill().unwrap();
+            agent.wait().unwrap();
+        }
+    }
+
+    fn log_file(&self) -> std::path::PathBuf {
+        self.folder.path().join("log")
+    }
+
+    /// Waits until something holds of an agent that is ready.
+    pub(crate) fn until(&self, what: &str, holds: impl Fn(&PodsStatus) -> bool) -> PodsStatus {
+        let began = Instant::now();
+        loop {
+            let status = ask(&self.folder.path().join("socket")).ok();
+            let pods = status
+                .clone()
+                .filter(|status| status.ready)
+                .and_then(|status| status.pods);
+            if let Some(pods) = pods.filter(&holds) {
+                return pods;
+            }
+            if began.elapsed() > BOUND {
+                let log = fs::read_to_string(self.log_file()).unwrap();
+                panic!("{what} does not come about: {status:#?}\n{log}");
+            }
+            sleep(PAUSE);
+        }
+    }
+
+    /// What `picket status` says.
+    pub(crate) fn status(&self, arguments: &[&str]) -> Ran {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_picket"));
+        command
+            .arg("status")
+            .args(arguments)
+            .arg("--socket")
+            .arg(self.folder.path().join("socket"));
+        command.output().unwrap().into()
+    }
+
+    /// The objects with which something is wrong, as the agent says.
+    pub(crate) fn findings(&self) -> Vec<String> {
+        let status = ask(&self.folder.path().join("socket")).unwrap();
+        status
+            .findings
+            .into_iter()
+            .map(|finding| finding.object)
+            .collect()
+    }
+
+    /// Waits until everything that is in the cluster is enforced.
+    pub(crate) fn until_enforced(&self) -> PodsStatus {
+        let kinds = [
+            ("namespaces", "/api/v1/namespaces"),
+            ("pods", "/api/v1/pods"),
+            ("multi-networkpolicies.k8s.cni.cncf.io", KINDS[13].2),
+        ];
+        let versions = kinds.map(|(kind, path)| {
+            let items = self.api.list(path);
+            let version = |item: &Value| {
+                item["metadata"]["resourceVersion"]
+                    .as_str()
+                    .unwrap()
+                    .parse::<u64>()
+                    .unwrap()
+            };
+            (kind, items.iter().map(version).max().unwrap_or_default())
+        });
+        self.until(&format!("{versions:?}"), |status| {
+            versions.iter().all(|(kind, version)| {
+                let enforced = status.versions.get(*kind);
+                *version == 0 || enforced.is_some_and(|enforced| enforced.parse::<u64>().unwrap() >= *version)
+            })
+        })
+    }
+
+    pub(crate) fn namespace(&self, name: &str, labels: &Value) {
+        let object =
+            json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": labels}});
+        self.api.create("/api/v1/namespaces", &object);
+    }
+
+    pub(crate) fn policy(&self, namespace: &str, name: &str, networks: &str, spec: &Value) {
+        let path = format!("/apis/k8s.cni.cncf.io/v1beta1/namespaces/{namespace}/multi-networkpolicies");
+        let annotations = json!({"k8s.v1.cni.cncf.io/policy-for": networks});
+        self.api.create(
+            &path,
+            &json!({
+                "apiVersion": "k8s.cni.cncf.io/v1beta1",
+                "kind": "MultiNetworkPolicy",
+                "metadata": {"name": name, "annotations": annotations},
+                "spec": spec,
+            }),
+        );
+    }
+
+    pub(crate) fn delete_policy(&self, namespace: &str, name: &str) {
+        let path = format!("/apis/k8s.cni.cncf.io/v1beta1/namespaces/{namespace}/multi-networkpolicies");
+        self.api.delete(&path, name);
+    }
+
+    /// Runs a pod as the kubelet, the runtime and Multus do together.
+    pub(crate) fn pod(
+        &mut self,
+        namespace: &str,
+        name: &str,
+        labels: &Value,
+        interfaces: &[Interface<'_>],
+    ) -> Pod {
+        let path = format!("/api/v1/namespaces/{namespace}/pods");
+        let networks: Vec<_> = interfaces.iter().map(|interface| interface.network).collect();
+        let created = self.api.try_create(
+            &path,
+            &json!({
+                "apiVersion": "v1",
+                "kind": "Pod",
+                "metadata": {
+                    "name": name,
+                    "labels": labels,
+                    "annotations": {"k8s.v1.cni.cncf.io/networks": networks.join(",")},
+                },
+                "spec": {
+                    "nodeName": "node-1",
+                    "containers": [
+                        {"name": "main", "image": "main", "ports": [{"name": "http", "containerPort": 8080}]},
+                    ],
+                },
+            }),
+        );
+        let created = created.unwrap();
+        let uid = created["metadata"]["uid"].as_str().unwrap();
+        self.sandbox(namespace, name, uid, interfaces)
+    }
+
+    /// Runs a sandbox of a pod that is there, and says so in its status.
+    pub(crate) fn sandbox(
+        &mut self,
+        namespace: &str,
+        name: &str,
+        uid: &str,
+        interfaces: &[Interface<'_>],
+    ) -> Pod {
+        let path = format!("/api/v1/namespaces/{namespace}/pods");
+        let id = self.containerd.run_pod(namespace, name, uid);
+        let sandboxes = self.runtime.sandboxes().unwrap();
+        let sandbox = sandboxes
+            .iter()
+            .find(|sandbox| sandbox.id.as_str() == id)
+            .unwrap();
+        let inside = self.runtime.namespace(sandbox).unwrap();
+        for interface in interfaces {
+            self.attach(&inside, interface);
+        }
+        let addresses = interfaces.iter().flat_map(|interface| interface.addresses);
+        let addresses = addresses.map(|text| text.split('/').next().unwrap().parse().unwrap());
+        let status: Vec<_> = interfaces
+            .iter()
+            .map(|interface| {
+                let ips: Vec<_> = interface
+                    .addresses
+                    .iter()
+                    .map(|text| text.split('/').next())
+                    .collect();
+                json!({"name": interface.network, "interface": interface.name, "ips": ips})
+            })
+            .collect();
+        let annotations = json!({"k8s.v1.cni.cncf.io/network-status": json!(status).to_string()});
+        self.api
+            .patch(&path, name, &json!({"metadata": {"annotations": annotations}}));
+        let host = json!({"phase": "Running", "podIP": "10.123.0.2", "podIPs": [{"ip": "10.123.0.2"}]});
+        self.api.set_status(&path, name, &host);
+        Pod {
+            name: name.to_owned(),
+            sandbox: id,
+            inside,
+            addresses: addresses.collect(),
+        }
+    }
+
+    /// Writes a file that lives as long as the node; its path.
+    pub(crate) fn file(&self, name: &str, text: &str) -> String {
+        let path = self.folder.path().join(name);
+        fs::write(&path, text).unwrap();
+        path.to_str().unwrap().to_owned()
+    }
+
+    /// Stops the sandbox of a pod, whose interfaces go as their plugin sees to.
+    pub(crate) fn stop(&self, pod: &Pod) {
+        ip(&pod.inside, "link delete net1");
+        self.containerd.remove_pod(&pod.sandbox);
+    }
+
+    /// Gives a pod a macvlan interface on a network.
+    fn attach(&mut self, inside: &NetworkNamespace, interface: &Interface<'_>) {
+        let (_, cable) = interface.network.split_once('/').unwrap();
+        let network = match self.networks.iter().position(|known| known == cable) {
+            Some(number) => number,
+            None => {
+                let number = self.networks.len();
+                let (link, end) = (format!("net{number}"), format!("end{number}"));
+                ip(
+                    &self.switch,
+                    &format!("link add {link} type veth peer name {end}"),
+                );
+                for link in [&link, &end] {
+                    ip(&self.switch, &format!("link set {link} up"));
+                }
+                self.networks.push(cable.to_owned());
+                number
+            }
+        };
+        self.interfaces += 1;
+        let link = format!("pod{}", self.interfaces);
+        let place = format!("/proc/{}/fd/{}", std::process::id(), inside.as_fd().as_raw_fd());
+        ip(
+            &self.switch,
+            &format!("link add link net{network} name {link} type macvlan mode bridge"),
+        );
+        ip(&self.switch, &format!("link set {link} netns {place}"));
+        ip(inside, &format!("link set {link} name {}", interface.name));
+        for address in interface.addresses {
+            let family = if address.contains(':') { "-6" } else { "-4" };
+            let nodad = if address.contains(':') { "nodad" } else { "" };
+            ip(
+                inside,
+                &format!("{family} address add {address} dev {} {nodad}", interface.name),
+            );
+        }
+        ip(inside, &format!("link set {} up", interface.name));
+    }
+}
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
