@@ -27,7 +27,7 @@ impl Lister<'_> {
     /// Every object that the kernel lists for a kind of request (`NFT_MSG_GET*`) with these attributes.
     ///
     /// # Errors
-    /// [`Error::Netlink`].
+    /// [`Error::Netlink`](crate::Error::Netlink).
     pub fn list(
         &mut self,
         kind: u8,
@@ -47,7 +47,7 @@ impl Nfnetlink {
     /// The generation of the ruleset of this namespace. Every transaction of anybody makes the next one.
     ///
     /// # Errors
-    /// [`Error::Netlink`].
+    /// [`Error::Netlink`](crate::Error::Netlink).
     pub fn generation(&mut self) -> Result<u32> {
         let action = "read the generation of the ruleset";
         let replies = self.replies(NFT_MSG_GETGEN, 0, 0, &[], action)?;
@@ -64,7 +64,7 @@ impl Nfnetlink {
     /// Every object that the kernel lists for a kind of request (`NFT_MSG_GET*`) with these attributes, as of one moment.
     ///
     /// # Errors
-    /// [`Error::Netlink`]; also when the ruleset changes all the time.
+    /// [`Error::Netlink`](crate::Error::Netlink); also when the ruleset changes all the time.
     pub fn dump(
         &mut self,
         kind: u8,
@@ -80,7 +80,7 @@ impl Nfnetlink {
     /// gave the same twice in one generation.
     ///
     /// # Errors
-    /// What `list` gives while nothing changes; [`Error::Netlink`], also when the ruleset changes all the time.
+    /// What `list` gives while nothing changes; [`Error::Netlink`](crate::Error::Netlink), also when the ruleset changes all the time.
     pub fn read<T: PartialEq>(
         &mut self,
         action: &str,

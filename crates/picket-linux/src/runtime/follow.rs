@@ -37,8 +37,8 @@ enum Source {
 
 impl Follower {
     /// Waits until the ready sandboxes are others than they were when this was last asked, or `patience` is over, and
-    /// returns them. The first time it does not wait, and neither does it the first time that a runtime fails to answer; from then on, the time
-    /// between two questions grows to three seconds.
+    /// returns them. The first time it does not wait, and neither does it after a failure, but for a pause before it asks
+    /// again, which grows to three seconds.
     ///
     /// # Errors
     /// [`RuntimeError::Call`]: the runtime does not answer. One can ask again.
@@ -66,6 +66,7 @@ impl Follower {
                     self.failures += 1;
                     // The one that answers next may be another that can do more.
                     self.source = Source::None;
+                    self.known = None;
                     return Err(error);
                 }
             }

@@ -38,7 +38,7 @@ const ROLE: &str = include_str!("pods.yaml");
 pub(crate) struct Node {
     server: Server,
     pub(crate) api: Api,
-    containerd: Containerd,
+    pub(crate) containerd: Containerd,
     runtime: Runtime,
     /// Where the lower ends of macvlan interfaces are: each network is a cable that leads nowhere else.
     switch: NetworkNamespace,

@@ -90,3 +90,27 @@ fn a_pod_that_cannot_be_restricted_harms_no_other() {
     expect(&pods, &["c->server"], false, "when a sandbox is gone");
     assert!(!table(&pods["server"]).is_empty());
 }
+
+#[test]
+fn policies_change_while_the_runtime_is_away() {
+    let mut node = Node::new();
+    let pods = simple(&mut node);
+    node.start(&[]);
+    node.until_enforced();
+    node.containerd.kill();
+    let status = node.until("a missing runtime", |status| status.runtime.is_some());
+    assert!(
+        status.runtime.as_ref().unwrap().contains("ListPodSandbox"),
+        "{status:#?}"
+    );
+    assert_eq!(node.status(&[]).status, 1);
+    let spec = json!({"podSelector": labelled("name", "server"), "ingress": [{"from": named(&["a"])}]});
+    node.policy("default", "from-a", "default/net", &spec);
+    node.until_enforced();
+    expect(&pods, &["b->server"], false, "without a runtime");
+    expect(&pods, &["a->server"], true, "without a runtime");
+    node.containerd.restart();
+    node.until("a runtime", |status| status.runtime.is_none());
+    expect(&pods, &["b->server"], false, "with the runtime again");
+    assert_eq!(node.status(&[]).status, 0);
+}
