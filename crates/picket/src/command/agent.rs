@@ -65,7 +65,8 @@ struct PodsArguments {
 
     /// Where the root of the node is mounted, as in `/host`; for the socket of the runtime and the namespaces of pods
     #[arg(long, value_name = "PATH", default_value = "", hide_default_value = true)]
-    host_prefix: PathBuf,
+    // A path may not be empty here, and the program that this replaces has an empty one.
+    host_prefix: String,
 }
 
 /// How far to go.
@@ -236,7 +237,7 @@ impl Arguments {
         };
         Ok(Some(PodSettings {
             endpoint: endpoint.clone(),
-            prefix: self.pods.host_prefix.clone(),
+            prefix: self.pods.host_prefix.clone().into(),
             custom,
         }))
     }
