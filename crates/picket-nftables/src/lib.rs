@@ -19,7 +19,7 @@ pub mod verify;
 use picket_dataplane::{Capability, Denial, EstablishedConnections};
 
 /// What both layouts do beyond their verdicts. Rules alone cut nothing: replies of a connection that was accepted once
-/// go on until somebody deletes its entry in connection tracking.
+/// go on until somebody deletes its entry in connection tracking, as `client::Cutter` does on a node.
 pub const CAPABILITY: Capability = Capability {
     established: &[EstablishedConnections::Keep],
     deny: Denial::Drop,

@@ -8,6 +8,7 @@ mod attributes;
 mod bytes;
 mod container;
 mod context;
+mod cut;
 mod encode;
 mod expression;
 mod read;
@@ -23,6 +24,7 @@ use picket_dataplane::Plan;
 use picket_linux::{BatchError, NetworkNamespace, Nfnetlink, Port};
 
 pub use attributes::Oddity;
+pub use cut::{Cut, Cutter};
 pub use encode::Object;
 use encode::{Origin, Unknown, encode};
 pub use read::{Foreign, Observed, Place, canonical, decode};

@@ -15,11 +15,14 @@ mod program;
 mod sets;
 mod view;
 
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
 use picket_engine::Program;
+use picket_net::Family;
 use picket_policy::{Direction, ObjectRef};
 
 use super::documented::{policy_hash, title};
-use crate::model::{Comment, Counter, Draft, ModelError, Name, Table};
+use crate::model::{Comment, Counter, Draft, Key, ModelError, Name, Table, Value};
 use chains::chains;
 use class::Classes;
 use view::NodeView;
@@ -63,6 +66,18 @@ pub fn closed() -> Result<Table, ModelError> {
     draft.sets = vec![sets::always()?];
     draft.chains = vec![chains::closed()];
     draft.check()
+}
+
+/// The addresses of pods that something restricts, as a table of this layout has them.
+pub fn restricted_addresses(table: &Table) -> impl Iterator<Item = IpAddr> {
+    let names = Family::BOTH.map(|family| name(sets::restricted_pods(family)));
+    let sets = table.sets().iter().filter(move |set| names.contains(set.name()));
+    let values = sets.flat_map(|set| set.elements().iter().flat_map(Key::values));
+    values.filter_map(|value| match value {
+        Value::Ipv4(address) => Some(Ipv4Addr::from_bits(address.first()).into()),
+        Value::Ipv6(address) => Some(Ipv6Addr::from_bits(address.first()).into()),
+        _ => None,
+    })
 }
 
 /// The table for what `view` holds.

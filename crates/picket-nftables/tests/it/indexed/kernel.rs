@@ -1,5 +1,6 @@
 //! The layout in the kernel: loaded, listed, and with real packets.
 
+mod cut;
 pub(crate) mod hosts;
 mod load;
 mod mid_stream;

@@ -1,0 +1,294 @@
+//! Connections that a change denies are cut, and no others.
+
+use std::io::{Read, Write};
+use std::net::{IpAddr, SocketAddr, TcpStream, UdpSocket};
+use std::sync::Arc;
+
+use picket_cluster::Snapshot;
+use picket_linux::Connection;
+use picket_net::Protocol;
+use picket_nftables::client::{Client, Cutter};
+use picket_nftables::model::Table;
+use picket_policy::Direction;
+use picket_testing::build::{accept, pod, pods_in, policy};
+use picket_testing::snapshot;
+
+use super::super::table;
+use super::hosts::{Host, Node};
+use super::mid_stream::{AT_MOST, BRIEFLY, arrives, connection, connection_at, forget};
+
+/// A node with a server and two clients, of which both may speak to the server at first, and later one.
+struct Scene {
+    node: Node,
+    client: Client,
+    cutter: Cutter,
+    denied: Host,
+    allowed: Host,
+    server: Host,
+}
+
+impl Scene {
+    fn new() -> Self {
+        let node = Node::new();
+        let [denied, allowed, server] = [1, 2, 3].map(|number| node.host(number));
+        let mut scene = Self {
+            client: Client::open(&node.namespace).expect("a client"),
+            cutter: Cutter::open(&node.namespace).expect("a cutter"),
+            node,
+            denied,
+            allowed,
+            server,
+        };
+        scene.enforce("both");
+        scene
+    }
+
+    /// Puts into force that clients with this label are admitted on TCP 80 and UDP 53. What the server may open is open.
+    fn enforce(&mut self, label: &str) -> Arc<Table> {
+        let at = |id, host: &Host| pod(id).ip(&host.v4.to_string()).ip(&host.v6.to_string());
+        let cluster: Snapshot = snapshot![
+            at("x/denied", &self.denied).label("both", "yes"),
+            at("x/allowed", &self.allowed)
+                .label("both", "yes")
+                .label("one", "yes"),
+            at("x/server", &self.server).label("app", "server"),
+            policy("x/p")
+                .selects("app=server")
+                .isolates(Direction::Ingress)
+                .ingress(
+                    accept()
+                        .peer(pods_in("x", &format!("{label}=yes")))
+                        .ports(Protocol::TCP, 80, 80)
+                        .ports(Protocol::UDP, 53, 53)
+                ),
+        ];
+        let table = Arc::new(table(&cluster, None));
+        self.client.sync(&table).expect("the table is made");
+        table
+    }
+
+    /// Denies what is to be denied, without cutting anything.
+    fn deny(&mut self) -> Arc<Table> {
+        self.enforce("one")
+    }
+
+    fn cut(&mut self, table: &Table) -> Vec<Connection> {
+        let cut = self.cutter.cut(table).expect("connections are listed");
+        assert!(cut.failed.is_empty(), "{:?}", cut.failed);
+        cut.cut
+    }
+
+    /// Translates TCP to port 443 of a service to port 80 of the server, and every source to the node.
+    fn serve(&self) {
+        let Host { v4, v6, .. } = &self.server;
+        self.node.load(&format!(
+            "table inet services {{
+               chain in {{ type nat hook prerouting priority dstnat
+                 ip daddr {SERVICE4} tcp dport 443 dnat ip to {v4}:80
+                 ip6 daddr {SERVICE6} tcp dport 443 dnat ip6 to [{v6}]:80
+               }}
+               chain out {{ type nat hook postrouting priority srcnat
+                 ct status dnat masquerade
+               }}
+             }}"
+        ));
+    }
+}
+
+const SERVICE4: &str = "10.96.0.1";
+const SERVICE6: &str = "fd00:96::1";
+
+/// Ends of a TCP connection of which nothing arrives, in neither direction, whoever sends first.
+fn is_dead([client, server]: &mut [TcpStream; 2]) -> bool {
+    !arrives(server, client, BRIEFLY) && !arrives(client, server, BRIEFLY)
+}
+
+fn is_alive([client, server]: &mut [TcpStream; 2]) -> bool {
+    arrives(server, client, AT_MOST) && arrives(client, server, AT_MOST)
+}
+
+#[test]
+fn a_server_that_sends_to_a_silent_client_is_cut_off_and_neighbours_are_not() {
+    for family in [0, 1] {
+        let mut scene = Scene::new();
+        let to = scene.server.addresses()[family];
+        let mut denied = connection(&scene.denied, &scene.server, to);
+        let mut allowed = connection(&scene.allowed, &scene.server, to);
+        let mut outgoing = connection(&scene.server, &scene.denied, scene.denied.addresses()[family]);
+        let table = scene.deny();
+        let [client, server] = &mut denied;
+        assert!(arrives(server, client, AT_MOST), "rules alone cut nothing");
+        let cut = scene.cut(&table);
+        let sources: Vec<IpAddr> = cut.iter().map(|one| one.original.source).collect();
+        assert_eq!(sources, [scene.denied.addresses()[family]]);
+        assert!(is_dead(&mut denied), "{to}");
+        assert!(is_alive(&mut allowed), "{to}");
+        assert!(is_alive(&mut outgoing), "egress of the server is open");
+        assert!(scene.cut(&table).is_empty(), "there is nothing left");
+        assert!(is_dead(&mut denied) && is_alive(&mut allowed), "{to}");
+    }
+}
+
+#[test]
+fn a_client_that_goes_on_sending_is_cut_off() {
+    for family in [0, 1] {
+        let mut scene = Scene::new();
+        let to = scene.server.addresses()[family];
+        let [mut client, mut server] = connection(&scene.denied, &scene.server, to);
+        let table = scene.deny();
+        assert!(
+            arrives(&mut client, &mut server, AT_MOST),
+            "rules alone cut nothing"
+        );
+        assert_eq!(scene.cut(&table).len(), 1);
+        assert!(!arrives(&mut client, &mut server, BRIEFLY), "{to}");
+    }
+}
+
+#[test]
+fn connections_through_a_service_are_cut_by_where_they_lead_and_where_they_came_from() {
+    for (family, service) in [(0, SERVICE4), (1, SERVICE6)] {
+        let mut scene = Scene::new();
+        scene.serve();
+        let listener = scene.server.listen(80);
+        let service = SocketAddr::new(service.parse().expect("an address"), 443);
+        let [mut denied, mut allowed] = [&scene.denied, &scene.allowed].map(|host| {
+            let connect = || TcpStream::connect_timeout(&service, AT_MOST).expect("a connection");
+            let client = host.namespace.run(connect).expect("the namespace");
+            let server = listener.accept().expect("a connection").0;
+            [client, server]
+        });
+        let node: Vec<IpAddr> = vec![
+            [10, 0, 3, 1].into(),
+            "fd00::3:0:0:0:1".parse().expect("an address"),
+        ];
+        let peer = denied[1].peer_addr().expect("a peer").ip().to_canonical();
+        assert!(node.contains(&peer), "the server sees the node, not {peer}");
+        let table = scene.deny();
+        assert!(is_alive(&mut denied), "rules alone cut nothing");
+        let cut = scene.cut(&table);
+        assert_eq!(cut.len(), 1);
+        assert_eq!(cut[0].original.source, scene.denied.addresses()[family]);
+        assert_eq!(cut[0].original.destination, service.ip());
+        assert!(is_dead(&mut denied), "{service}");
+        assert!(is_alive(&mut allowed), "{service}");
+    }
+}
+
+/// Whether a datagram from one socket arrives at the other, of as many as are sent.
+fn is_received(from: &UdpSocket, to: &UdpSocket, sent: u32) -> bool {
+    to.set_read_timeout(Some(BRIEFLY)).expect("a timeout");
+    (0..sent).any(|_| from.send(b"x").is_ok() && to.recv(&mut [0; 8]).is_ok())
+}
+
+/// Enough datagrams that one that may pass arrives, on a machine that has much to do.
+const MANY: u32 = 50;
+
+/// Whether both arrive at each other.
+fn converse(one: &UdpSocket, other: &UdpSocket) -> bool {
+    is_received(one, other, MANY) && is_received(other, one, MANY)
+}
+
+/// Two UDP sockets, the first of `client` at port 1000 and the second of `server` at port 53, for each other.
+fn datagrams(client: &Host, server: &Host, family: usize) -> [UdpSocket; 2] {
+    let ends = [(client, 1000), (server, 53)];
+    let addresses = ends.map(|(host, port)| SocketAddr::new(host.addresses()[family], port));
+    let [one, other] = [0, 1].map(|at| {
+        let bind = || UdpSocket::bind(addresses[at]).expect("a free port");
+        ends[at].0.namespace.run(bind).expect("the namespace")
+    });
+    one.connect(addresses[1]).expect("an address");
+    other.connect(addresses[0]).expect("an address");
+    [one, other]
+}
+
+#[test]
+fn datagrams_of_a_conversation_that_is_denied_are_judged_anew() {
+    for family in [0, 1] {
+        let mut scene = Scene::new();
+        let [denied, from_server] = datagrams(&scene.denied, &scene.server, family);
+        assert!(converse(&denied, &from_server));
+        let table = scene.deny();
+        assert!(
+            is_received(&denied, &from_server, MANY),
+            "rules alone cut nothing"
+        );
+        assert_eq!(scene.cut(&table).len(), 1);
+        while from_server.recv(&mut [0; 8]).is_ok() {}
+        assert!(!is_received(&denied, &from_server, 1));
+        // Speaking to it is something else, and allowed; then it may answer.
+        assert!(is_received(&from_server, &denied, MANY) && is_received(&denied, &from_server, MANY));
+        drop(from_server);
+        let [allowed, from_server] = datagrams(&scene.allowed, &scene.server, family);
+        assert!(converse(&allowed, &from_server));
+        assert!(scene.cut(&table).is_empty());
+    }
+}
+
+#[test]
+fn what_the_node_itself_opens_to_its_pods_goes_on() {
+    for family in [0, 1] {
+        let mut scene = Scene::new();
+        let listener = scene.server.listen(8080);
+        let to = SocketAddr::new(scene.server.addresses()[family], 8080);
+        let connect = || TcpStream::connect_timeout(&to, AT_MOST).expect("a connection");
+        let client = scene.node.namespace.run(connect).expect("the namespace");
+        let server = listener.accept().expect("a connection").0;
+        let mut ends = [client, server];
+        let table = scene.deny();
+        assert!(scene.cut(&table).is_empty());
+        assert!(is_alive(&mut ends), "{to}");
+    }
+}
+
+/// Has the kernel follow what is said over TCP port 80 as FTP, so that it expects the connections for data.
+const FTP: &str = "
+table ip files {
+  ct helper ftp { type \"ftp\" protocol tcp; }
+  chain in { type filter hook prerouting priority 0; tcp dport 80 ct helper set \"ftp\"; }
+}
+";
+
+/// What the server says to the client, with the end of its line.
+fn says([client, server]: &mut [TcpStream; 2], line: &str) {
+    server
+        .write_all(format!("{line}\r\n").as_bytes())
+        .expect("room in the buffer");
+    assert!(
+        client.read(&mut [0; 128]).is_ok_and(|length| length > 0),
+        "{line}"
+    );
+}
+
+#[test]
+fn what_a_helper_expected_goes_with_the_connection_that_it_belongs_to() {
+    let mut scene = Scene::new();
+    scene.node.load(FTP);
+    let to: IpAddr = scene.server.v4.into();
+    let [(mut denied, mut denied_data), (mut allowed, mut allowed_data)] =
+        [(&scene.denied, 5000), (&scene.allowed, 5001)].map(|(host, port): (_, u16)| {
+            let mut control = connection(host, &scene.server, to);
+            let [high, low] = port.to_be_bytes();
+            says(&mut control, "220 hello");
+            says(
+                &mut control,
+                &format!("227 Entering Passive Mode (10,0,3,2,{high},{low})"),
+            );
+            // No policy admits anybody there.
+            (control, connection_at(host, &scene.server, (to, port).into()))
+        });
+    assert!(!scene.allowed.connects(to, 5002), "only what was expected");
+    let table = scene.deny();
+    assert!(is_alive(&mut denied_data), "rules alone cut nothing");
+    let sources: Vec<IpAddr> = scene.cut(&table).iter().map(|one| one.original.source).collect();
+    assert_eq!(sources, [IpAddr::from(scene.denied.v4); 2]);
+    assert!(is_dead(&mut denied) && is_dead(&mut denied_data));
+    assert!(is_alive(&mut allowed) && is_alive(&mut allowed_data));
+    // Without the one that it belongs to it is judged by itself.
+    drop(allowed);
+    forget(&scene.node, |one| {
+        one.original.source == scene.allowed.v4 && one.master.is_none()
+    });
+    assert_eq!(scene.cut(&table).len(), 1);
+    assert!(is_dead(&mut allowed_data));
+}
