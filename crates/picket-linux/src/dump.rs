@@ -6,12 +6,17 @@ use crate::Result;
 use crate::batch::{family_header, frame, message_type};
 use crate::message::{HEADER, Message, NLM_F_REQUEST, u16_at};
 use crate::nfnetlink::{NFNL_MSG_BATCH_BEGIN, NFNL_MSG_BATCH_END, Nfnetlink, refused};
-use crate::reply::Reply;
+use crate::reply::{Attributes, Reply};
 use crate::request::NLM_F_DUMP;
 
 const NFT_MSG_GETGEN: u8 = 16;
 const NFTA_GEN_ID: u16 = 1;
 const NLM_F_DUMP_INTR: u16 = 0x10;
+const NFT_MSG_NEWSETELEM: u8 = 12;
+const NFTA_SET_ELEM_LIST_SET: u16 = 2;
+const NFTA_SET_ELEM_LIST_ELEMENTS: u16 = 3;
+/// `NFTA_SET_ELEM_TIMEOUT`, `_EXPIRATION`, `_EXPR` and `_EXPRESSIONS`.
+const NFTA_SET_ELEM_STATE: [u16; 4] = [4, 5, 7, 11];
 
 /// How often a reading is begun again when what it shows changes meanwhile.
 const READINGS: usize = 100;
@@ -77,16 +82,16 @@ impl Nfnetlink {
     }
 
     /// What `list` makes of lists that are all of one moment, and the generation of the ruleset then: it is called until it
-    /// gave the same twice in one generation.
+    /// gave the same twice in one generation, whatever packets were counted meanwhile.
     ///
     /// # Errors
     /// What `list` gives while nothing changes; [`Error::Netlink`](crate::Error::Netlink), also when the ruleset changes all the time.
-    pub fn read<T: PartialEq>(
+    pub fn read(
         &mut self,
         action: &str,
-        mut list: impl FnMut(&mut Lister<'_>) -> Result<T>,
-    ) -> Result<(u32, T)> {
-        let mut before = None;
+        mut list: impl FnMut(&mut Lister<'_>) -> Result<Vec<Reply>>,
+    ) -> Result<(u32, Vec<Reply>)> {
+        let mut before: Option<(u32, Vec<Reply>)> = None;
         for _ in 0..READINGS {
             let Some(generation) = self.settled_generation()? else {
                 continue;
@@ -102,11 +107,14 @@ impl Nfnetlink {
                 continue;
             }
             // A hash table that grows or shrinks between two datagrams, which is no change, loses elements of its list.
-            let now = (generation, listed?);
-            if before.as_ref() == Some(&now) {
-                return Ok(now);
+            let now = listed?;
+            let is_same = |(known, objects): &(u32, Vec<Reply>)| {
+                *known == generation && elements(objects).eq(elements(&now))
+            };
+            if before.as_ref().is_some_and(is_same) {
+                return Ok((generation, now));
             }
-            before = Some(now);
+            before = Some((generation, now));
         }
         Err(refused(action, Errno::INTR))
     }
@@ -143,6 +151,26 @@ impl Nfnetlink {
         replies.are_of_one_moment &= came_whole;
         Ok(replies)
     }
+}
+
+/// What lists of one generation can differ in: the elements of sets, each as its set and its attributes, but for what
+/// changes with the packets that it meets and with time.
+fn elements(objects: &[Reply]) -> impl Iterator<Item = (&[u8], u16, &[u8])> {
+    let lists = objects.iter().filter(|object| object.kind == NFT_MSG_NEWSETELEM);
+    lists.flat_map(|object| {
+        let set = object
+            .attributes()
+            .find(NFTA_SET_ELEM_LIST_SET)
+            .unwrap_or_default();
+        let list = object
+            .attributes()
+            .find(NFTA_SET_ELEM_LIST_ELEMENTS)
+            .unwrap_or_default();
+        let attributes = Attributes::of(list).flat_map(|(_, element)| Attributes::of(element));
+        attributes
+            .filter(|(kind, _)| !NFTA_SET_ELEM_STATE.contains(kind))
+            .map(move |(kind, bytes)| (set, kind, bytes))
+    })
 }
 
 /// What the kernel replied to one request.

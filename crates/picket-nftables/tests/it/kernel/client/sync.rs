@@ -1,6 +1,7 @@
 //! A table is made as it should be, whatever is there, and nothing is done where it is so already.
 
 use std::io::Write;
+use std::net::UdpSocket;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -158,4 +159,50 @@ fn a_table_that_belongs_to_somebody_else_stays_and_is_named() {
     // With its owner the table goes.
     client.sync(&table).expect("it is made");
     assert_there(&namespace, &table);
+}
+
+#[test]
+fn a_table_is_read_while_packets_are_counted() {
+    let (namespace, mut client) = open();
+    // So many that no list is over before the next packet.
+    let hosts: Vec<_> = (0..20_000)
+        .map(|host| format!("10.0.{}.{}", host / 250, host % 250))
+        .collect();
+    let table = format!(
+        "
+        table inet counted {{
+            counter seen {{ }}
+            set hosts {{ type ipv4_addr; counter; elements = {{ 127.0.0.1, {} }} }}
+            chain output {{
+                type filter hook output priority 0;
+                counter name seen
+                ip daddr @hosts accept
+            }}
+        }}",
+        hosts.join(", ")
+    );
+    run(&namespace, "nft", &["-f", "-"], &table);
+    picket_linux::Netlink::open(&namespace)
+        .and_then(|mut netlink| netlink.set_up("lo"))
+        .expect("a loopback interface");
+    let sender = namespace.run(|| UdpSocket::bind("127.0.0.1:0").expect("a socket"));
+    let sender = sender.expect("a namespace");
+    let (sent, end) = (AtomicBool::new(false), AtomicBool::new(false));
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !end.load(Ordering::SeqCst) {
+                // Nobody listens there, which comes back as an error from time to time.
+                let _refused = sender.send_to(b"x", "127.0.0.1:9");
+                sent.store(true, Ordering::SeqCst);
+            }
+        });
+        while !sent.load(Ordering::SeqCst) {}
+        let read = client.read(&name("counted"));
+        end.store(true, Ordering::SeqCst);
+        let (_, observed) = read.expect("a list");
+        assert!(
+            matches!(observed, Observed::Altered(_)),
+            "a set that counts is none of ours"
+        );
+    });
 }
