@@ -59,7 +59,7 @@ pub fn run(settings: &Settings, extent: Extent) -> Result<Ended, AgentError> {
     let shared = Shared::new(&settings.node, health.clone());
     let metrics = Metrics::default();
     let pulse = Pulse::new();
-    let host = Host::open(&settings.node)?;
+    let host = Host::open(&settings.node, settings.hold)?;
     let (watch, port) = (host.watch()?, host.port());
     let mut enforcer = Enforcer::new(host, shared.clone(), metrics.clone());
     if extent == Extent::Forever {

@@ -70,6 +70,7 @@ impl HostError {
             Self::Render(_) => "render",
             Self::Sync(SyncError::Read(_)) => "read",
             Self::Sync(SyncError::Apply(_)) => "refused",
+            Self::Sync(SyncError::Held { .. }) => "held",
             Self::Sync(SyncError::Unsettled) => "unsettled",
         }
     }

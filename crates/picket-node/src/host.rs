@@ -45,11 +45,13 @@ pub(crate) struct Proof {
 
 impl Host {
     /// Opens the rulesets of the network namespace that this thread is in.
-    pub(crate) fn open(node: &str) -> picket_linux::Result<Self> {
+    /// While it lives it `holds` the table against others, if wanted and if the kernel can.
+    pub(crate) fn open(node: &str, holds: bool) -> picket_linux::Result<Self> {
         let namespace = NetworkNamespace::current()?;
+        let client = Client::open(&namespace)?;
         Ok(Self {
             node: node.to_owned(),
-            client: Client::open(&namespace)?,
+            client: if holds { client.holding() } else { client },
             namespace,
             table: None,
         })

@@ -19,6 +19,8 @@ pub struct Settings {
     pub semantics: Semantics,
     /// What pods may do until the cluster is known.
     pub until_synced: UntilSynced,
+    /// Whether to keep others from changing the table, where the kernel can.
+    pub hold: bool,
     /// How often to prove that what the kernel has is what the policies say.
     pub verify_every: Duration,
     /// How often to ask which kinds of objects the cluster serves.

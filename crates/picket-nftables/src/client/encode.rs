@@ -7,6 +7,7 @@ use picket_linux::Batch;
 
 use super::bytes::comment;
 use super::container::{Handle, Header, Shape, create, elements};
+use super::hold::{HELD, Hold};
 use super::rule;
 use super::scope::{Known, Scope, map_shape, set_shape};
 use super::uapi::{NFPROTO_INET, chain, message, object, rule as rule_attribute, set, table, userdata};
@@ -65,14 +66,19 @@ pub(super) struct Unknown {
 pub(super) fn encode(
     observed: Option<&Table>,
     plan: &Plan<Operation>,
+    hold: Hold,
 ) -> Result<(Batch, Vec<Origin>), Unknown> {
     let mut writer = Writer {
+        hold,
         batch: Batch::default(),
         origins: Vec::new(),
         scope: observed.map(Scope::of).unwrap_or_default(),
         table: observed.map(Table::name),
         operation: 0,
     };
+    if let (Hold::Take, Some(table)) = (hold, observed) {
+        writer.take(table.name());
+    }
     for (index, operation) in plan.operations().iter().enumerate() {
         writer.operation = index;
         writer.operation(operation)?;
@@ -81,6 +87,7 @@ pub(super) fn encode(
 }
 
 struct Writer<'a> {
+    hold: Hold,
     batch: Batch,
     origins: Vec<Origin>,
     scope: Scope<'a>,
@@ -185,6 +192,9 @@ impl<'a> Writer<'a> {
         self.add_table(name, None);
         self.delete_table(name);
         self.add_table(name, new.comment());
+        if self.hold != Hold::Leave {
+            self.batch.number(table::FLAGS, HELD);
+        }
         for counter in new.counters() {
             self.add_counter(counter)?;
         }
@@ -201,6 +211,13 @@ impl<'a> Writer<'a> {
             self.add_rules(&chain.name, &chain.rules)?;
         }
         Ok(())
+    }
+
+    /// Takes a table that belongs to nobody.
+    fn take(&mut self, name: &Name) {
+        self.begin(message::NEWTABLE, 0, Object::Table(name.clone()));
+        self.batch.text(table::NAME, name.as_str());
+        self.batch.number(table::FLAGS, HELD);
     }
 
     fn add_table(&mut self, name: &'a Name, text: Option<&Comment>) {

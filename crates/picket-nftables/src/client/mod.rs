@@ -11,6 +11,7 @@ mod context;
 mod cut;
 mod encode;
 mod expression;
+mod hold;
 mod read;
 mod rule;
 mod scope;
@@ -27,6 +28,7 @@ pub use attributes::Oddity;
 pub use cut::{Cut, Cutter};
 pub use encode::Object;
 use encode::{Origin, Unknown, encode};
+use hold::Hold;
 pub use read::{Foreign, Observed, Place, canonical, decode};
 use sync::Known;
 pub use sync::{Report, SyncError};
@@ -41,6 +43,8 @@ pub struct Client {
     socket: Nfnetlink,
     /// What the last [`Client::sync`] left.
     known: Option<Known>,
+    /// Whether it keeps others from changing the tables that it syncs.
+    holds: bool,
 }
 
 /// Why a plan changed nothing.
@@ -113,7 +117,19 @@ impl Client {
     /// # Errors
     /// When the namespace cannot be entered or no socket made.
     pub fn open(namespace: &NetworkNamespace) -> picket_linux::Result<Self> {
-        Nfnetlink::open(namespace).map(|socket| Self { socket, known: None })
+        Nfnetlink::open(namespace).map(|socket| Self {
+            socket,
+            known: None,
+            holds: false,
+        })
+    }
+
+    /// The same, and from now on no other program may change the tables that [`Client::sync`] makes, or flush them, while
+    /// this lives. They outlive it. Where the kernel cannot do that (before 6.9), everybody may.
+    #[must_use]
+    pub fn holding(mut self) -> Self {
+        self.holds = true;
+        self
     }
 
     /// By what others know the transactions of this client.
@@ -149,7 +165,17 @@ impl Client {
         plan: &Plan<Operation>,
         generation: Option<u32>,
     ) -> Result<(), ApplyError> {
-        let (batch, origins) = encode(observed, plan).map_err(ApplyError::from)?;
+        self.commit(observed, plan, Hold::Leave, generation)
+    }
+
+    fn commit(
+        &mut self,
+        observed: Option<&Table>,
+        plan: &Plan<Operation>,
+        hold: Hold,
+        generation: Option<u32>,
+    ) -> Result<(), ApplyError> {
+        let (batch, origins) = encode(observed, plan, hold).map_err(ApplyError::from)?;
         self.socket
             .commit(batch, generation)
             .map_err(|error| blamed(error, &origins))

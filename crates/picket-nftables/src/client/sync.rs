@@ -5,13 +5,17 @@ use std::sync::Arc;
 use picket_dataplane::{Objects, Plan};
 use picket_linux::BatchError;
 
-use super::read::{Foreign, Observed, canonical};
-use super::{ApplyError, Client};
+use super::hold::{Hold, Holder};
+use super::read::{Foreign, Observed, canonical, decode, list};
+use super::{ApplyError, Client, Object};
 use crate::diff::Operation;
 use crate::model::Table;
 
 /// How often the way to a table is begun again because the rulesets have changed meanwhile.
 const ATTEMPTS: usize = 10;
+
+/// `EOPNOTSUPP`.
+const NOT_SUPPORTED: i32 = 95;
 
 /// What was done to make a table as it should be.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -33,6 +37,14 @@ pub enum SyncError {
     /// The kernel does not take what it should be.
     #[error(transparent)]
     Apply(ApplyError),
+    /// Another program keeps everybody else from changing the table.
+    #[error(
+        "another program holds the table, by its netlink socket {socket}; an agent of picket that runs does"
+    )]
+    Held {
+        /// The number of its socket, mostly that of its process.
+        socket: u32,
+    },
     /// Others change rulesets faster than this one can be read and written.
     #[error("the rulesets changed {ATTEMPTS} times while the table was read and written")]
     Unsettled,
@@ -64,36 +76,54 @@ impl Client {
                     } else {
                         Table::difference(Some(&table), desired)
                     };
+                    let hold = if self.holds { Hold::Keep } else { Hold::Leave };
                     (
                         generation,
-                        self.carry_out(Some(&table), &plan, generation, &mut report),
+                        self.carry_out(Some(&table), &plan, hold, generation, &mut report),
                     )
                 }
                 None => {
                     report.readings += 1;
-                    let (generation, observed) = self.read(desired.name())?;
-                    let (table, plan) = way(&observed, desired);
-                    let outcome = self.carry_out(table, &plan, generation, &mut report);
+                    let (generation, objects) = list(&mut self.socket, desired.name())?;
+                    let observed = decode(desired.name(), &objects);
+                    let hold = self.hold(Holder::of(&objects))?;
+                    let (table, plan) = way(&observed, desired, hold);
+                    let outcome =
+                        self.carry_out(table, &plan, hold.unwrap_or(Hold::Keep), generation, &mut report);
                     if let Observed::Altered(foreign) = observed {
                         report.foreign = foreign;
                     }
                     (generation, outcome)
                 }
             };
-            match outcome {
-                Ok(()) => {}
+            let made = match outcome {
+                Ok(made) => made,
                 Err(error) if is_passing(&error) => continue,
+                Err(error) if self.holds && is_unsupported(&error) => {
+                    self.holds = false;
+                    continue;
+                }
                 Err(error) => return Err(SyncError::Apply(error)),
-            }
+            };
             // A transaction for one generation makes the next, and no generation has number 0.
-            let made = u32::from(report.operations > 0);
             self.known = Some(Known {
-                generation: generation.wrapping_add(made).max(1),
+                generation: generation.wrapping_add(u32::from(made)).max(1),
                 table: Arc::clone(desired),
             });
             return Ok(report);
         }
         Err(SyncError::Unsettled)
+    }
+
+    /// What to do about who may change a table that is so far this holder's; `None` when it must be made anew for that.
+    fn hold(&self, holder: Holder) -> Result<Option<Hold>, SyncError> {
+        match holder {
+            _ if !self.holds => Ok(Some(Hold::Leave)),
+            Holder::All => Ok(None),
+            Holder::Nobody => Ok(Some(Hold::Take)),
+            Holder::Socket(_) if holder.is(&self.socket) => Ok(Some(Hold::Keep)),
+            Holder::Socket(socket) => Err(SyncError::Held { socket }),
+        }
     }
 
     /// What [`Client::sync`] would do now.
@@ -102,7 +132,7 @@ impl Client {
     /// When the kernel refuses to say what it has.
     pub fn plan(&mut self, desired: &Table) -> picket_linux::Result<Plan<Operation>> {
         let (_, observed) = self.read(desired.name())?;
-        Ok(way(&observed, desired).1)
+        Ok(way(&observed, desired, Some(Hold::Leave)).1)
     }
 
     /// The last table that was made, if it is of this name and nobody has changed anything since.
@@ -118,31 +148,49 @@ impl Client {
         Ok(is_current.then_some(known))
     }
 
+    /// Returns whether there was a transaction.
     fn carry_out(
         &mut self,
         observed: Option<&Table>,
         plan: &Plan<Operation>,
+        hold: Hold,
         generation: u32,
         report: &mut Report,
-    ) -> Result<(), ApplyError> {
+    ) -> Result<bool, ApplyError> {
         report.operations = plan.operations().len();
-        if plan.is_empty() {
-            return Ok(());
+        if plan.is_empty() && hold != Hold::Take {
+            return Ok(false);
         }
-        self.apply(observed, plan, Some(generation))
+        self.commit(observed, plan, hold, Some(generation)).map(|()| true)
     }
 }
 
 /// The table that a plan is for, and the plan.
-fn way<'o>(observed: &'o Observed, desired: &Table) -> (Option<&'o Table>, Plan<Operation>) {
+fn way<'o>(
+    observed: &'o Observed,
+    desired: &Table,
+    hold: Option<Hold>,
+) -> (Option<&'o Table>, Plan<Operation>) {
     match observed {
         Observed::Absent => (None, Table::difference(None, desired)),
-        Observed::Table(table) => (Some(table), Table::difference(Some(table), &canonical(desired))),
-        Observed::Altered(_) => (
+        Observed::Table(table) if hold.is_some() => {
+            (Some(table), Table::difference(Some(table), &canonical(desired)))
+        }
+        Observed::Table(_) | Observed::Altered(_) => (
             None,
             Plan::from_iter([Operation::Replace(Box::new(desired.clone()))]),
         ),
     }
+}
+
+/// Whether the kernel cannot keep others from changing a table.
+fn is_unsupported(error: &ApplyError) -> bool {
+    let ApplyError::Refused(refusals) = error else {
+        return false;
+    };
+    refusals
+        .iter()
+        .any(|refusal| refusal.code == NOT_SUPPORTED && matches!(refusal.object, Object::Table(_)))
 }
 
 /// Whether a transaction may succeed when what is there is read again.

@@ -33,6 +33,11 @@ pub(super) mod table {
     pub(in super::super) const NAME: u16 = 1;
     pub(in super::super) const FLAGS: u16 = 2;
     pub(in super::super) const USERDATA: u16 = 6;
+    /// The number of the socket that owns it.
+    pub(in super::super) const OWNER: u16 = 7;
+    /// `NFT_TABLE_F_OWNER`, `NFT_TABLE_F_PERSIST`.
+    pub(in super::super) const OWNER_FLAG: u32 = 2;
+    pub(in super::super) const PERSIST_FLAG: u32 = 4;
     /// What only the kernel says: how many use it, its handle, and padding.
     pub(in super::super) const ABOUT: [u16; 3] = [3, 4, 5];
 }

@@ -34,6 +34,10 @@ pub(crate) struct Arguments {
     #[arg(long, value_enum, default_value_t, value_name = "VERDICT")]
     until_synced: UntilSyncedArgument,
 
+    /// Who may change the table while the agent runs
+    #[arg(long, value_enum, default_value_t, value_name = "WHO")]
+    table_owner: TableOwner,
+
     /// How often to prove that the rules in the kernel mean what the policies say, in seconds
     #[arg(long, default_value_t = 300, value_name = "SECONDS", value_parser = clap::value_parser!(u32).range(1..))]
     verify_interval: u32,
@@ -94,6 +98,16 @@ enum UntilSyncedArgument {
     Deny,
     /// Everything
     Allow,
+}
+
+/// Who may change the table.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+enum TableOwner {
+    /// Only the agent: nobody else can change or flush it (Linux 6.9; before, as with `everybody`)
+    #[default]
+    Agent,
+    /// Everybody; the agent changes it back at once
+    Everybody,
 }
 
 /// Which cluster.
@@ -255,6 +269,7 @@ impl Arguments {
                 UntilSyncedArgument::Deny => UntilSynced::Deny,
                 UntilSyncedArgument::Allow => UntilSynced::Allow,
             },
+            hold: self.table_owner == TableOwner::Agent,
             verify_every: Duration::from_secs(self.verify_interval.into()),
             discover_every: Duration::from_secs(cluster.discovery_interval.into()),
             listen: Listen {

@@ -5,6 +5,7 @@ mod answers;
 mod changes;
 mod enforce;
 mod follow;
+mod never_open;
 mod outages;
 mod refusals;
 mod secondary;

@@ -13,6 +13,7 @@ mod client;
 mod following;
 mod objects;
 mod pods;
+mod prober;
 mod proxy;
 mod published;
 

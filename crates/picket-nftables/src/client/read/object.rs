@@ -4,15 +4,16 @@ use super::super::attributes::{Fields, Oddity, list};
 use super::super::bytes::{comment_of, userdata};
 use super::super::encode::{hook_number, policy_number};
 use super::super::expression::{Expression, Reference};
+use super::super::hold::HELD;
 use super::super::uapi::{chain, object, rule, table, userdata as piece};
 use crate::model::{Base, Chain, Comment, Counter, Hook, Policy};
 
 /// The comment of a table.
 pub(super) fn table(mut fields: Fields<'_>) -> Result<Option<Comment>, Oddity> {
-    fields.pass(&[table::NAME]);
+    fields.pass(&[table::NAME, table::OWNER]);
     fields.pass(&table::ABOUT);
-    // One that sleeps, or that belongs to a socket, has flags.
-    if fields.number_or_zero(table::FLAGS)? != 0 {
+    // One that sleeps has other flags than one that is held.
+    if fields.number_or_zero(table::FLAGS)? & !HELD != 0 {
         return Err(Oddity::Value("flags of a table"));
     }
     let comment = comment(&mut fields, table::USERDATA)?;

@@ -32,11 +32,12 @@ pub(super) fn table(cursor: &mut Cursor<'_, '_>, title: &str) -> Result<Draft, T
             "map" => draft.maps.push(map(cursor)?),
             "chain" => draft.chains.push(chain(cursor)?),
             "flags" => {
-                let flags = cursor.word("the flags of the table")?;
-                if flags.contains("dormant") {
-                    return Err(cursor.error("the table is dormant: none of its rules is in force"));
+                // Who may change a table says nothing of what it does, and nft 1.0.6 prints nothing for `persist`.
+                while !cursor.at_end() {
+                    if cursor.next().is_some_and(|flag| flag.text == "dormant") {
+                        return Err(cursor.error("the table is dormant: none of its rules is in force"));
+                    }
                 }
-                cursor.skip_statement();
             }
             other => return Err(cursor.error(format!("picket writes no `{other}` into its table"))),
         }

@@ -4,6 +4,7 @@
 mod contents;
 mod foreign;
 mod forms;
+mod hold;
 mod refusal;
 mod sync;
 mod watch;

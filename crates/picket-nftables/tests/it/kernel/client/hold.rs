@@ -1,0 +1,110 @@
+//! A table that a client holds is its own while it lives, and outlives it.
+
+use std::process::Command;
+use std::sync::Arc;
+
+use picket_linux::NetworkNamespace;
+use picket_nftables::client::{Client, Observed, SyncError, canonical};
+use picket_nftables::model::Table;
+use picket_nftables::parse;
+
+use crate::sample;
+
+fn nft(namespace: &NetworkNamespace, command: &str) -> Result<String, String> {
+    let output = namespace
+        .run(|| {
+            Command::new("nft")
+                .args(command.split(' ').filter(|word| !word.is_empty()))
+                .output()
+                .expect("nft")
+        })
+        .expect("a namespace");
+    let text = |bytes| String::from_utf8(bytes).expect("text");
+    if output.status.success() {
+        Ok(text(output.stdout))
+    } else {
+        Err(text(output.stderr))
+    }
+}
+
+fn holding(namespace: &NetworkNamespace) -> Client {
+    Client::open(namespace).expect("a client").holding()
+}
+
+/// The same table with another comment, so that it has to be made anew.
+fn renamed(table: &Table) -> Arc<Table> {
+    let mut draft = table.clone().into_draft();
+    draft.comment = None;
+    Arc::new(draft.check().expect("a table"))
+}
+
+#[test]
+fn nobody_else_changes_a_held_table() {
+    let namespace = NetworkNamespace::create().expect("a namespace");
+    let table = Arc::new(sample::table());
+    let mut client = holding(&namespace);
+    client.sync(&table).expect("it is made");
+    for anew in [renamed(&table), Arc::clone(&table)] {
+        client.sync(&anew).expect("it is made anew");
+        let listed = nft(&namespace, "list table inet picket-sample").expect("a table");
+        nft(&namespace, "flush ruleset").expect("others are flushed");
+        for command in [
+            "delete table inet picket-sample",
+            "flush chain inet picket-sample pod-b",
+            "insert rule inet picket-sample pod-b accept",
+            "delete element inet picket-sample hosts4 { 10.0.0.1 }",
+            "add table inet picket-sample { flags dormant; }",
+        ] {
+            let refusal = nft(&namespace, command).expect_err("nobody else may");
+            assert!(
+                refusal.contains("Operation not permitted"),
+                "{command}: {refusal}"
+            );
+        }
+        assert_eq!(nft(&namespace, "list table inet picket-sample"), Ok(listed));
+        assert_eq!(client.sync(&anew).expect("it is there").operations, 0);
+    }
+}
+
+/// What a listing of nft says of the table.
+fn listed(namespace: &NetworkNamespace, arguments: &str) -> Option<Table> {
+    let listing = nft(namespace, &format!("{arguments} list ruleset")).expect("a listing");
+    parse::listing(&listing, "picket-sample")
+        .expect("a ruleset")
+        .table
+}
+
+#[test]
+fn the_next_keeper_takes_it_when_the_first_has_gone() {
+    let namespace = NetworkNamespace::create().expect("a namespace");
+    let table = Arc::new(sample::table());
+    let mut first = holding(&namespace);
+    first.sync(&table).expect("it is made");
+    let mut second = holding(&namespace);
+    let error = second.sync(&table).expect_err("it is another's");
+    assert!(matches!(error, SyncError::Held { .. }), "{error}");
+    let text = listed(&namespace, "").expect("a table");
+    drop(first);
+    assert_eq!(listed(&namespace, "").as_ref(), Some(&text));
+    assert!(listed(&namespace, "-j").is_some());
+    let (_, observed) = second.read(table.name()).expect("it can be read");
+    assert_eq!(observed, Observed::Table(canonical(&table)));
+    assert_eq!(second.sync(&table).expect("it is taken").operations, 0);
+    nft(&namespace, "delete table inet picket-sample").expect_err("it is held again");
+    drop(second);
+    nft(&namespace, "delete table inet picket-sample").expect("it is nobody's");
+}
+
+#[test]
+fn a_table_that_was_everybodys_is_held_from_then_on() {
+    let namespace = NetworkNamespace::create().expect("a namespace");
+    let table = Arc::new(sample::table());
+    let mut open = Client::open(&namespace).expect("a client");
+    open.sync(&table).expect("it is made");
+    let mut client = holding(&namespace);
+    assert_eq!(client.sync(&table).expect("it is made anew").operations, 1);
+    nft(&namespace, "flush ruleset").expect("others are flushed");
+    assert_eq!(client.sync(&table).expect("it is there").operations, 0);
+    let error = open.sync(&renamed(&table)).expect_err("it is another's");
+    assert!(matches!(error, SyncError::Apply(_)), "{error}");
+}

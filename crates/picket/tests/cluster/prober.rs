@@ -1,0 +1,104 @@
+//! A pod that sends to another all the time, and what of it arrives.
+
+use std::net::{IpAddr, SocketAddr, UdpSocket};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::thread::{self, JoinHandle, sleep};
+use std::time::Duration;
+
+use picket_lab::{Lab, Place};
+use picket_linux::NetworkNamespace;
+use picket_policy::ObjectRef;
+
+/// How long the receiver waits until it looks whether it is to end.
+const TURN: Duration = Duration::from_millis(20);
+
+/// How long the sender waits between packets.
+const PAUSE: Duration = Duration::from_micros(500);
+
+/// How many packets come from one port. Each port is a connection of its own.
+const OF_ONE_PORT: usize = 8;
+
+/// Sends UDP packets from one pod to another until it is asked what came of them.
+pub(crate) struct Prober {
+    end: Arc<AtomicBool>,
+    sent: Arc<AtomicUsize>,
+    received: Arc<AtomicUsize>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+impl Prober {
+    /// From one pod to a port of another, both as `namespace/name`.
+    pub(crate) fn start(lab: &Lab, from: &str, to: &str, port: u16) -> Self {
+        let address = address(lab, to);
+        let target = SocketAddr::from((address, port));
+        let receiver = namespace(lab, to)
+            .run(|| UdpSocket::bind(target).unwrap())
+            .unwrap();
+        receiver.set_read_timeout(Some(TURN)).unwrap();
+        let from = namespace(lab, from).duplicate().unwrap();
+        let mut prober = Self {
+            end: Arc::default(),
+            sent: Arc::default(),
+            received: Arc::default(),
+            threads: Vec::new(),
+        };
+        let (end, received) = (Arc::clone(&prober.end), Arc::clone(&prober.received));
+        prober.threads.push(thread::spawn(move || {
+            // What is on its way when it is to end still counts.
+            loop {
+                match receiver.recv(&mut [0; 8]) {
+                    Ok(_) => {
+                        received.fetch_add(1, Ordering::SeqCst);
+                    }
+                    Err(_) if end.load(Ordering::SeqCst) => return,
+                    Err(_) => {}
+                }
+            }
+        }));
+        let (end, sent) = (Arc::clone(&prober.end), Arc::clone(&prober.sent));
+        prober.threads.push(thread::spawn(move || {
+            from.enter().unwrap();
+            while !end.load(Ordering::SeqCst) {
+                let socket = UdpSocket::bind(("0.0.0.0", 0)).unwrap();
+                for _ in 0..OF_ONE_PORT {
+                    // Nobody hears of a packet that is dropped on the way.
+                    if socket.send_to(b"probe", target).is_ok() {
+                        sent.fetch_add(1, Ordering::SeqCst);
+                    }
+                    sleep(PAUSE);
+                }
+            }
+        }));
+        prober
+    }
+
+    /// Whether anything came.
+    pub(crate) fn has_received(&self) -> bool {
+        self.received.load(Ordering::SeqCst) > 0
+    }
+
+    /// How many packets were sent, and how many came.
+    pub(crate) fn end(self) -> (usize, usize) {
+        self.end.store(true, Ordering::SeqCst);
+        for thread in self.threads {
+            thread.join().unwrap();
+        }
+        let count = |counter: &AtomicUsize| counter.load(Ordering::SeqCst);
+        (count(&self.sent), count(&self.received))
+    }
+}
+
+fn object(id: &str) -> ObjectRef {
+    let (namespace, name) = id.split_once('/').unwrap();
+    ObjectRef::new("Pod", namespace, name)
+}
+
+fn namespace<'a>(lab: &'a Lab, id: &str) -> &'a NetworkNamespace {
+    lab.network().namespace(&Place::Pod(object(id))).unwrap()
+}
+
+fn address(lab: &Lab, id: &str) -> IpAddr {
+    let pod = &lab.topology().snapshot.pods[&object(id)];
+    pod.addresses.v4.unwrap().into()
+}
