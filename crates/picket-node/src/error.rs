@@ -68,10 +68,17 @@ impl HostError {
     pub(crate) fn reason(&self) -> &'static str {
         match self {
             Self::Render(_) => "render",
-            Self::Sync(SyncError::Read(_)) => "read",
-            Self::Sync(SyncError::Apply(_)) => "refused",
-            Self::Sync(SyncError::Held { .. }) => "held",
-            Self::Sync(SyncError::Unsettled) => "unsettled",
+            Self::Sync(error) => reason(error),
         }
+    }
+}
+
+/// What to count a table as that is not as it should be.
+pub(crate) fn reason(error: &SyncError) -> &'static str {
+    match error {
+        SyncError::Read(_) => "read",
+        SyncError::Apply(_) => "refused",
+        SyncError::Held { .. } => "held",
+        SyncError::Unsettled => "unsettled",
     }
 }

@@ -15,6 +15,7 @@ use picket_policy::ObjectRef;
 
 use super::network::Desired;
 use super::status::SandboxStatus;
+use crate::error::reason;
 use crate::metrics::Metrics;
 
 /// How long until what the kernel did not take is tried again, at first and at most.
@@ -144,12 +145,7 @@ impl Place {
     }
 
     fn failed(&mut self, error: &SyncError, now: Instant, metrics: &Metrics) {
-        let reason = match error {
-            SyncError::Read(_) => "read",
-            SyncError::Apply(_) => "refused",
-            SyncError::Unsettled => "unsettled",
-        };
-        metrics.failed(reason);
+        metrics.failed(reason(error));
         let pod = self.pod();
         tracing::error!(pod, %error, "the policies of a pod are not in force, what was in force there stays");
         let before = self.failure.take().map(|failure| failure.after * 2);

@@ -196,7 +196,9 @@ fn a_table_is_read_while_packets_are_counted() {
                 sent.store(true, Ordering::SeqCst);
             }
         });
-        while !sent.load(Ordering::SeqCst) {}
+        while !sent.load(Ordering::SeqCst) {
+            std::hint::spin_loop();
+        }
         let read = client.read(&name("counted"));
         end.store(true, Ordering::SeqCst);
         let (_, observed) = read.expect("a list");
