@@ -4,11 +4,13 @@ use std::future::pending;
 use std::io;
 use std::time::{Duration, Instant};
 
+use picket_dataplane::EstablishedConnections;
 use picket_source::{Health, Interest};
 use tokio::runtime::Builder;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::time::{Interval, MissedTickBehavior, interval, sleep_until};
 
+use crate::cut::Cutting;
 use crate::drift;
 use crate::enforcer::Enforcer;
 use crate::host::Host;
@@ -61,7 +63,12 @@ pub fn run(settings: &Settings, extent: Extent) -> Result<Ended, AgentError> {
     let pulse = Pulse::new();
     let host = Host::open(&settings.node, settings.hold)?;
     let (watch, port) = (host.watch()?, host.port());
-    let mut enforcer = Enforcer::new(host, shared.clone(), metrics.clone());
+    let cuts = settings.established == EstablishedConnections::Cut && extent != Extent::DryRun;
+    let cutting = match cuts {
+        true => Some(Cutting::start(host.namespace(), metrics.clone())?),
+        false => None,
+    };
+    let mut enforcer = Enforcer::new(host, cutting, shared.clone(), metrics.clone());
     if extent == Extent::Forever {
         let answers = Answers {
             shared,
@@ -211,6 +218,7 @@ impl Agent {
             return Ok(Ended::Plan(self.enforcer.plan(program)?));
         }
         self.enforcer.make(program)?;
+        self.enforcer.finish_cutting();
         Ok(Ended::Done)
     }
 }

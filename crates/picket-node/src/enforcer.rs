@@ -9,6 +9,7 @@ use picket_nftables::client::{Change, SyncError};
 use picket_nftables::model::Table;
 use picket_policy::{Direction, ObjectRef};
 
+use crate::cut::Cutting;
 use crate::error::HostError;
 use crate::host::{Host, Made};
 use crate::knowledge::Knowledge;
@@ -21,6 +22,8 @@ const RETRY: [Duration; 2] = [Duration::from_millis(100), Duration::from_secs(30
 /// Makes the table of the node what the policies say.
 pub(crate) struct Enforcer {
     host: Host,
+    /// Who cuts what a change denies, if anybody is to.
+    cutting: Option<Cutting>,
     shared: Shared,
     metrics: Metrics,
     /// When the first change was heard that is not in force yet.
@@ -39,9 +42,10 @@ struct Retry {
 }
 
 impl Enforcer {
-    pub(crate) fn new(host: Host, shared: Shared, metrics: Metrics) -> Self {
+    pub(crate) fn new(host: Host, cutting: Option<Cutting>, shared: Shared, metrics: Metrics) -> Self {
         Self {
             host,
+            cutting,
             shared,
             metrics,
             heard: None,
@@ -126,6 +130,11 @@ impl Enforcer {
             .inc_by(u64::try_from(report.operations).unwrap_or(u64::MAX));
         if let Some(table) = self.host.table() {
             self.count(table);
+            // Connections may be older than the agent, and than the table.
+            let is_new = report.operations > 0 || !self.is_ready();
+            if let Some(cutting) = self.cutting.as_ref().filter(|_| is_new) {
+                cutting.cut(table);
+            }
         }
         self.retry = None;
         self.waiting.clear();
@@ -231,6 +240,13 @@ impl Enforcer {
         }
         // What it does has been told.
         let _ = self.make(program);
+    }
+
+    /// Waits until connections that are denied have been cut.
+    pub(crate) fn finish_cutting(&mut self) {
+        if let Some(cutting) = self.cutting.take() {
+            cutting.finish();
+        }
     }
 
     /// What would be done, as nft commands.

@@ -73,8 +73,13 @@ impl Host {
     }
 
     /// The table in force, as far as the agent knows.
-    pub(crate) fn table(&self) -> Option<&Table> {
-        self.table.as_deref()
+    pub(crate) fn table(&self) -> Option<&Arc<Table>> {
+        self.table.as_ref()
+    }
+
+    /// The network namespace of the node.
+    pub(crate) fn namespace(&self) -> &NetworkNamespace {
+        &self.namespace
     }
 
     /// Makes the table what the policies say.

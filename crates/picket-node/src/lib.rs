@@ -12,6 +12,7 @@
 //! the rules that were there stay and [`Status`] says why.
 
 mod agent;
+mod cut;
 mod drift;
 mod enforcer;
 mod error;

@@ -30,6 +30,8 @@ pub(crate) struct Metrics {
     pub(crate) failures: Family<Reason, Counter>,
     /// How often others had changed the table.
     pub(crate) repaired: Counter,
+    /// Connections that were cut because policies deny them.
+    pub(crate) cut: Counter,
     /// Proofs that the table means what the policies say.
     pub(crate) proofs: Family<Outcome, Counter>,
     /// How long a proof takes.
@@ -87,6 +89,7 @@ impl Default for Metrics {
             objects: Family::default(),
             failures: Family::default(),
             repaired: Counter::default(),
+            cut: Counter::default(),
             proofs: Family::default(),
             proving: durations(),
             shown: Shown::default(),
@@ -147,6 +150,11 @@ impl Metrics {
             "drift_repaired",
             "how often others had changed the table and it was changed back",
             self.repaired.clone(),
+        );
+        registry.register(
+            "connections_cut",
+            "established connections that were cut because policies deny them",
+            self.cut.clone(),
         );
         registry.register(
             "verifications",

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use picket_cluster::Semantics;
+use picket_dataplane::EstablishedConnections;
 use picket_source::Kube;
 use smol_str::SmolStr;
 
@@ -19,6 +20,9 @@ pub struct Settings {
     pub semantics: Semantics,
     /// What pods may do until the cluster is known.
     pub until_synced: UntilSynced,
+    /// What to do with established connections that a change denies: [`EstablishedConnections::Cut`] or
+    /// [`EstablishedConnections::Keep`].
+    pub established: EstablishedConnections,
     /// Whether to keep others from changing the table, where the kernel can.
     pub hold: bool,
     /// How often to prove that what the kernel has is what the policies say.

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 use clap::{Args, ValueEnum};
+use picket_dataplane::EstablishedConnections;
 use picket_node::pods::{self, CustomFile};
 use picket_node::{
     CleanUp, Ended, Extent, Listen, PodSettings, Settings, UntilSynced, clean_up, run as enforce,
@@ -33,6 +34,10 @@ pub(crate) struct Arguments {
     /// What pods may do on a node without rules until the cluster is known
     #[arg(long, value_enum, default_value_t, value_name = "VERDICT")]
     until_synced: UntilSyncedArgument,
+
+    /// What to do with established connections that a change denies
+    #[arg(long, value_enum, default_value_t, value_name = "WHAT")]
+    established: EstablishedArgument,
 
     /// Who may change the table while the agent runs
     #[arg(long, value_enum, default_value_t, value_name = "WHO")]
@@ -98,6 +103,16 @@ enum UntilSyncedArgument {
     Deny,
     /// Everything
     Allow,
+}
+
+/// What to do with established connections that a change denies.
+#[derive(Clone, Copy, Debug, Default, ValueEnum)]
+enum EstablishedArgument {
+    /// Cut them
+    #[default]
+    Cut,
+    /// Let them go on until they end
+    Keep,
 }
 
 /// Who may change the table.
@@ -268,6 +283,10 @@ impl Arguments {
             until_synced: match self.until_synced {
                 UntilSyncedArgument::Deny => UntilSynced::Deny,
                 UntilSyncedArgument::Allow => UntilSynced::Allow,
+            },
+            established: match self.established {
+                EstablishedArgument::Cut => EstablishedConnections::Cut,
+                EstablishedArgument::Keep => EstablishedConnections::Keep,
             },
             hold: self.table_owner == TableOwner::Agent,
             verify_every: Duration::from_secs(self.verify_interval.into()),

@@ -3,6 +3,7 @@
 mod agent;
 mod answers;
 mod changes;
+mod cut;
 mod enforce;
 mod follow;
 mod never_open;

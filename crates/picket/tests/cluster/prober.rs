@@ -94,11 +94,13 @@ fn object(id: &str) -> ObjectRef {
     ObjectRef::new("Pod", namespace, name)
 }
 
-fn namespace<'a>(lab: &'a Lab, id: &str) -> &'a NetworkNamespace {
+/// The network namespace of a pod.
+pub(crate) fn namespace<'a>(lab: &'a Lab, id: &str) -> &'a NetworkNamespace {
     lab.network().namespace(&Place::Pod(object(id))).unwrap()
 }
 
-fn address(lab: &Lab, id: &str) -> IpAddr {
+/// Its address.
+pub(crate) fn address(lab: &Lab, id: &str) -> IpAddr {
     let pod = &lab.topology().snapshot.pods[&object(id)];
     pod.addresses.v4.unwrap().into()
 }

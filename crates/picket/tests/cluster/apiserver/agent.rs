@@ -96,7 +96,7 @@ fn isolation() -> Step {
     case.steps[0].clone()
 }
 
-fn metric(agent: &Agent, name: &str) -> u64 {
+pub(crate) fn metric(agent: &Agent, name: &str) -> u64 {
     let (status, text) = agent.get("/metrics");
     assert_eq!(status, 200);
     let value = text

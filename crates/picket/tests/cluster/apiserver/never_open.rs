@@ -13,7 +13,7 @@ use crate::apiserver::agent::Live;
 use crate::objects::network_policy;
 use crate::prober::Prober;
 
-const POLICIES: &str = "/apis/networking.k8s.io/v1/namespaces/x/networkpolicies";
+pub(crate) const POLICIES: &str = "/apis/networking.k8s.io/v1/namespaces/x/networkpolicies";
 
 const PODS: &str = "/api/v1/namespaces/y/pods";
 
@@ -143,11 +143,11 @@ impl Happenings<'_> {
 }
 
 /// Lets pods of namespace z send to pod a of namespace x, and nobody else anybody there.
-fn allow(live: &Live) {
+pub(crate) fn allow(live: &Live, protocol: &str) {
     let from = json!([{"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "z"}}}]);
     let spec = json!({
         "podSelector": {"matchLabels": {"pod": "a"}},
-        "ingress": [{"from": from, "ports": [{"port": 9000, "protocol": "UDP"}]}],
+        "ingress": [{"from": from, "ports": [{"port": 9000, "protocol": protocol}]}],
     });
     live.api.create(POLICIES, &network_policy("x", "allow", &spec));
 }
@@ -155,7 +155,7 @@ fn allow(live: &Live) {
 #[test]
 fn nothing_denied_passes_and_nothing_allowed_is_lost_whatever_happens() {
     let live = Live::new(None);
-    allow(&live);
+    allow(&live, "UDP");
     let agent = live.agent(&[]);
     agent.until("the policy that allows", |status| {
         status.host.policies.contains(&"NetworkPolicy x/allow".to_owned())
@@ -229,7 +229,7 @@ fn what_the_kernel_refuses_waits_and_is_named() {
         panic!("no table");
     };
     thief.sync(&Arc::new(table)).unwrap();
-    allow(&live);
+    allow(&live, "UDP");
     let status = agent.until("a refusal", |status| status.host.trouble.is_some());
     let trouble = status.host.trouble.unwrap();
     assert!(trouble.why.contains("Operation not permitted"), "{trouble:?}");

@@ -1,0 +1,83 @@
+//! What a change denies ends, also where it had begun before.
+
+use std::io::{ErrorKind, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::time::Duration;
+
+use crate::agents::Agent;
+use crate::apiserver::agent::{Live, metric};
+use crate::apiserver::never_open::{POLICIES, allow};
+use crate::prober::{address, namespace};
+
+/// How long a packet may take between two pods.
+const PATIENCE: Duration = Duration::from_millis(500);
+
+/// A connection between two pods that a policy allows.
+struct Connection {
+    client: TcpStream,
+    server: TcpStream,
+}
+
+impl Connection {
+    fn open(live: &Live) -> Self {
+        let target = (address(&live.lab, "x/a"), 9000);
+        let listener = namespace(&live.lab, "x/a").run(|| TcpListener::bind(target).unwrap());
+        let client = namespace(&live.lab, "z/a").run(|| TcpStream::connect(target).unwrap());
+        let (server, _) = listener.unwrap().accept().unwrap();
+        server.set_read_timeout(Some(PATIENCE)).unwrap();
+        Self {
+            client: client.unwrap(),
+            server,
+        }
+    }
+
+    /// Whether what the client sends arrives.
+    fn passes(&mut self) -> bool {
+        self.client.write_all(b"x").unwrap();
+        match self.server.read(&mut [0; 1]) {
+            Ok(length) => length == 1,
+            Err(error) => {
+                assert_eq!(error.kind(), ErrorKind::WouldBlock, "{error}");
+                false
+            }
+        }
+    }
+}
+
+/// A cluster that allows a connection, the agent that enforces that, and the connection.
+fn connected(live: &Live, more: &[&str]) -> (Agent, Connection) {
+    allow(live, "TCP");
+    let agent = live.agent(more);
+    agent.until("the policy that allows", |status| {
+        status.host.policies.contains(&"NetworkPolicy x/allow".to_owned())
+    });
+    let mut connection = Connection::open(live);
+    assert!(connection.passes());
+    (agent, connection)
+}
+
+fn deny(live: &Live, agent: &Agent) {
+    live.api.delete(POLICIES, "allow");
+    agent.until("the end of the policy", |status| {
+        !status.host.policies.contains(&"NetworkPolicy x/allow".to_owned())
+    });
+}
+
+#[test]
+fn a_connection_that_a_change_denies_is_cut() {
+    let live = Live::new(None);
+    let (agent, mut connection) = connected(&live, &[]);
+    deny(&live, &agent);
+    agent.until("a cut", |_| metric(&agent, "picket_connections_cut_total") > 0);
+    assert!(!connection.passes());
+    assert!(!connection.passes());
+}
+
+#[test]
+fn it_goes_on_where_that_is_wanted() {
+    let live = Live::new(None);
+    let (agent, mut connection) = connected(&live, &["--established", "keep"]);
+    deny(&live, &agent);
+    assert!(connection.passes());
+    assert_eq!(metric(&agent, "picket_connections_cut_total"), 0);
+}
