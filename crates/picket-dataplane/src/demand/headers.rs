@@ -1,5 +1,7 @@
 //! Many packets at once, as far as the headers behind the addresses go.
 
+use std::sync::LazyLock;
+
 use picket_net::{Family, Interval, IntervalSet, Protocol, TrafficSet};
 
 use super::{ALWAYS, Demand, Demands, Traffic};
@@ -26,6 +28,64 @@ pub struct Headers<'a> {
     pub types: &'a IntervalSet<u32>,
     /// TCP flags, [`ABSENT_FLAGS`] among them; not empty.
     pub flags: &'a IntervalSet<u32>,
+}
+
+/// [`Headers`], with those apart that are in the middle of connections of TCP.
+#[derive(Clone, Debug)]
+pub struct Split<'a> {
+    all: Headers<'a>,
+    /// The flags in the middle of connections, if there is TCP.
+    mid_stream: IntervalSet<u32>,
+    /// The other flags.
+    flags: IntervalSet<u32>,
+    /// The protocols that the other flags are with: without TCP when there are none.
+    protocols: IntervalSet<u32>,
+}
+
+impl<'a> Split<'a> {
+    /// Splits them.
+    pub fn of(all: Headers<'a>) -> Self {
+        let tcp = u32::from(Protocol::TCP.number());
+        let mid_stream = match all.protocols.contains(tcp) {
+            true => all.flags.intersection(&MID_STREAM),
+            false => IntervalSet::default(),
+        };
+        let flags = all.flags.difference(&mid_stream);
+        let protocols = match flags.is_empty() {
+            true => all.protocols.difference(&Interval::single(tcp).into()),
+            false => all.protocols.clone(),
+        };
+        Self {
+            all,
+            mid_stream,
+            flags,
+            protocols,
+        }
+    }
+
+    /// What is demanded of these headers: nothing special where none is in the middle of a connection.
+    pub fn demanded(&self, demand: Demand) -> Demand {
+        match demand {
+            Demand::Traffic(traffic) if self.mid_stream.is_empty() => Demand::traffic(Traffic {
+                from_its_beginning: false,
+                ..traffic
+            }),
+            demand => demand,
+        }
+    }
+
+    /// Those that are not in the middle of a connection.
+    fn rest(&self) -> Headers<'_> {
+        Headers {
+            protocols: &self.protocols,
+            flags: if self.flags.is_empty() {
+                self.all.flags
+            } else {
+                &self.flags
+            },
+            ..self.all
+        }
+    }
 }
 
 /// One of them.
@@ -66,13 +126,13 @@ impl Headers<'_> {
 }
 
 /// The flags of TCP in the middle of connections.
-fn mid_stream() -> IntervalSet<u32> {
+static MID_STREAM: LazyLock<IntervalSet<u32>> = LazyLock::new(|| {
     let flags = (0..).take_while(|&flags| u32::from(flags) < ABSENT_FLAGS);
     flags
         .filter(|&flags: &u8| !begins_connection(flags))
         .map(|flags| Interval::single(flags.into()))
         .collect()
-}
+});
 
 fn echo_request(protocol: Protocol) -> u32 {
     if protocol == Protocol::ICMPV6 { 128 } else { 8 }
@@ -87,22 +147,16 @@ fn preferred(set: &IntervalSet<u32>, wanted: u32) -> Option<u32> {
 
 impl Demands<'_> {
     /// One of `headers` for which `demand` is not met when all of them pass, or none does.
-    pub fn broken(
-        &self,
-        demand: Demand,
-        family: Family,
-        headers: &Headers<'_>,
-        pass: bool,
-    ) -> Option<Header> {
+    pub fn broken(&self, demand: Demand, family: Family, headers: &Split<'_>, pass: bool) -> Option<Header> {
         match demand {
             Demand::Anything => None,
             Demand::Accept if pass => None,
-            Demand::Accept => headers.any(),
+            Demand::Accept => headers.all.any(),
             Demand::Traffic(traffic) if pass && traffic.is_everything() => None,
             Demand::Traffic(traffic) if traffic.from_its_beginning => {
                 self.broken_from_its_beginning(traffic, family, headers, pass)
             }
-            Demand::Traffic(traffic) => self.broken_traffic(traffic, family, headers, pass),
+            Demand::Traffic(traffic) => self.broken_traffic(traffic, family, &headers.all, pass),
         }
     }
 
@@ -111,34 +165,18 @@ impl Demands<'_> {
         &self,
         traffic: Traffic,
         family: Family,
-        headers: &Headers<'_>,
+        headers: &Split<'_>,
         pass: bool,
     ) -> Option<Header> {
-        let tcp = Interval::single(u32::from(Protocol::TCP.number())).into();
-        let mid_stream = headers.flags.intersection(&mid_stream());
-        if headers.protocols.intersection(&tcp).is_empty() || mid_stream.is_empty() {
-            return self.broken_traffic(traffic, family, headers, pass);
-        }
-        if pass {
+        if pass && !headers.mid_stream.is_empty() {
             let wrong = Headers {
-                protocols: &tcp,
-                flags: &mid_stream,
-                ..*headers
+                protocols: &Interval::single(u32::from(Protocol::TCP.number())).into(),
+                flags: &headers.mid_stream,
+                ..headers.all
             };
             return wrong.any();
         }
-        let flags = headers.flags.difference(&mid_stream);
-        let rest = if flags.is_empty() {
-            &headers.protocols.difference(&tcp)
-        } else {
-            headers.protocols
-        };
-        let rest = Headers {
-            protocols: rest,
-            flags: if flags.is_empty() { headers.flags } else { &flags },
-            ..*headers
-        };
-        self.broken_traffic(traffic, family, &rest, pass)
+        self.broken_traffic(traffic, family, &headers.rest(), pass)
     }
 
     fn broken_traffic(

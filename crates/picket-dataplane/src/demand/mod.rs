@@ -6,7 +6,7 @@ mod pairs;
 mod place;
 mod side;
 
-pub use headers::{ABSENT_FLAGS, ABSENT_PORT, ABSENT_TYPE, Header, Headers};
+pub use headers::{ABSENT_FLAGS, ABSENT_PORT, ABSENT_TYPE, Header, Headers, Split};
 pub use pairs::Ends;
 pub use place::{Demands, End};
 

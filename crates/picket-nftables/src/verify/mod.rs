@@ -17,7 +17,7 @@ mod values;
 use std::rc::Rc;
 
 use picket_dataplane::demand::{
-    ABSENT_FLAGS, ABSENT_PORT, ABSENT_TYPE, Demand, Demands, Ends, Header, Headers, Required,
+    ABSENT_FLAGS, ABSENT_PORT, ABSENT_TYPE, Demand, Demands, Ends, Header, Headers, Required, Split,
 };
 use picket_dataplane::{Crossing, Packet, State};
 use picket_net::{BitSet, Family, Interval, IntervalSet};
@@ -270,16 +270,16 @@ impl Check<'_, '_, '_> {
             .into_iter()
             .filter(|&state| cell.states & state_bit(state) != 0)
             .collect();
-        let headers = Headers {
+        let headers = Split::of(Headers {
             protocols: &cell.protocols,
             ports: &cell.ports,
             types: &cell.types,
             flags: &cell.flags,
-        };
+        });
         for &(demand, from, to) in demanded {
             let mut before = None;
             for &state in &states {
-                let demand = demand.in_state(state);
+                let demand = headers.demanded(demand.in_state(state));
                 if before.replace(demand) == Some(demand) {
                     continue;
                 }
