@@ -106,20 +106,18 @@ impl NetworkNamespace {
     /// # Errors
     /// [`Error::Enter`] when the namespace cannot be entered; `work` has then not run.
     pub fn run<T: Send>(&self, work: impl FnOnce() -> T + Send) -> Result<T> {
-        on_new_thread(|| {
-            move_into_link_name_space(self.file.as_fd(), Some(LinkNameSpaceType::Network)).map(|()| work())
-        })
-        .map_err(|source| Error::Enter {
-            kind: "network",
-            source: source.into(),
-        })
+        on_new_thread(|| self.enter().map(|()| work()))
     }
 
-    /// Moves the calling thread inside, for good. Threads and processes that it starts from now on are inside too.
+    /// Moves the calling thread inside, for good. Threads and processes that it starts from now on are inside too. A thread
+    /// that is inside already needs no right to.
     ///
     /// # Errors
     /// [`Error::Enter`].
     pub fn enter(&self) -> Result<()> {
+        if Self::current()?.identity()? == self.identity()? {
+            return Ok(());
+        }
         move_into_link_name_space(self.file.as_fd(), Some(LinkNameSpaceType::Network)).map_err(|source| {
             Error::Enter {
                 kind: "network",

@@ -76,13 +76,18 @@ impl Agent {
 
     /// The same with more arguments.
     pub(crate) fn start_with(lab: &Lab, node: &str, kubeconfig: &Path, more: &[&str]) -> Self {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_picket"));
+        command.arg("agent").args(more);
+        Self::run(lab, node, kubeconfig, command)
+    }
+
+    /// The same with another command.
+    pub(crate) fn run(lab: &Lab, node: &str, kubeconfig: &Path, mut command: Command) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let namespace = lab.network().namespace(&Place::Node(node.into())).unwrap();
         let log = File::create(folder.path().join("log")).unwrap();
-        let mut command = Command::new(env!("CARGO_BIN_EXE_picket"));
         command
             .args([
-                "agent",
                 "--hostname-override",
                 node,
                 "--discovery-interval",
@@ -92,7 +97,6 @@ impl Agent {
             .arg(kubeconfig)
             .arg("--socket")
             .arg(folder.path().join("socket"))
-            .args(more)
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(log);

@@ -4,6 +4,7 @@ mod agent;
 mod answers;
 mod changes;
 mod cut;
+mod deploy;
 mod enforce;
 mod follow;
 mod never_open;

@@ -1,17 +1,26 @@
 //! A client of the API server for tests, which shares nothing with what is tested but the transport.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams, WatchParams};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::core::{Request, Status};
 use kube::{Client, Config};
+use picket_testing::apiserver::Server;
 use serde_json::{Value, json};
 use tokio::runtime::{Builder, Runtime};
 
 pub(crate) struct Api {
     runtime: Runtime,
     client: Client,
+}
+
+/// A server that has nothing but what every cluster has, and a client of an administrator.
+pub(crate) fn serve() -> (Server, PathBuf, Api) {
+    let server = Server::start(&[]);
+    let kubeconfig = server.kubeconfig();
+    let api = Api::new(&kubeconfig);
+    (server, kubeconfig, api)
 }
 
 /// What the server answers to an object that it takes, or does not.

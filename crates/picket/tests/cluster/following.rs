@@ -69,6 +69,13 @@ impl Following {
         }
     }
 
+    /// The same, until everything is known.
+    pub(crate) fn complete(kubeconfig: &Path, node: Option<&str>) -> Self {
+        let mut following = Self::start(kubeconfig, node);
+        following.until_complete();
+        following
+    }
+
     /// Takes in changes until something holds.
     pub(crate) fn until(&mut self, what: &str, holds: impl Fn(&Self) -> bool) {
         while !holds(self) {
@@ -108,7 +115,7 @@ impl Following {
         without_uids(&self.store.snapshot())
     }
 
-    /// Waits until everything is known, and that is what a list gives.
+    /// Waits until everything is known.
     pub(crate) fn until_complete(&mut self) {
         self.until("a complete list", |following| following.is_complete);
     }

@@ -11,13 +11,12 @@ use picket_testing::ran::Ran;
 use serde_json::{Value, json};
 
 use crate::agents::{Agent, check, lab};
+use crate::apiserver::deploy::role;
 use crate::apiserver::enforce::cluster;
 use crate::apiserver::refusals::grant;
 use crate::client::Api;
 use crate::objects::KINDS;
 use crate::published::{Published, Versions};
-
-const ROLE: &str = include_str!("../follower.yaml");
 
 /// Nodes of the lab are called so when pods have none.
 const NODE: &str = "lab-1";
@@ -38,7 +37,7 @@ impl Live {
         let step = isolation();
         let lab = lab(&cluster(&step), &server.kubeconfig());
         let versions = Published::new(&api).put(&lab.topology().snapshot, &step.manifests);
-        grant(&api, ROLE, "agent", without);
+        grant(&api, &role(), "agent", without);
         Self {
             server,
             api,
@@ -89,7 +88,8 @@ impl Live {
     }
 }
 
-fn isolation() -> Step {
+/// Nobody may reach the pods of one namespace.
+pub(crate) fn isolation() -> Step {
     let cases = committed().unwrap();
     let title = "Support a 'default-deny-ingress' policy";
     let case = cases.into_iter().find(|case| case.title == title).unwrap();

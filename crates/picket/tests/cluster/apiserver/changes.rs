@@ -3,11 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use picket_cluster::Snapshot;
-use picket_testing::apiserver::Server;
 use serde_json::{Value, json};
 
 use crate::apiserver::follow::{multi_network_policies, multi_network_policy};
-use crate::client::Api;
+use crate::client::{Api, serve};
 use crate::following::{Following, listed};
 use crate::objects::{define_all, namespace, network_policy};
 
@@ -197,9 +196,7 @@ fn of_node(snapshot: &Snapshot, node: &str) -> Snapshot {
 
 #[test]
 fn after_each_change_what_is_known_is_what_is_there() {
-    let server = Server::start(&[]);
-    let kubeconfig = server.kubeconfig();
-    let api = Api::new(&kubeconfig);
+    let (_server, kubeconfig, api) = serve();
     define_all(&api);
     for name in NAMESPACES {
         namespace(&api, name);

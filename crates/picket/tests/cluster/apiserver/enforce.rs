@@ -9,6 +9,7 @@ use picket_testing::apiserver::Server;
 use picket_testing::cases::{Case, Step, committed};
 
 use crate::agents::{Agent, check, lab};
+use crate::apiserver::deploy::role;
 use crate::apiserver::refusals::grant;
 use crate::client::Api;
 use crate::published::Published;
@@ -47,8 +48,7 @@ fn play(case: &Case, published: &mut Published<'_>, kubeconfig: &Path) -> usize 
 fn play_all(files: &[&str], of_each: usize) -> usize {
     let server = Server::start(&[("agent-token", "agent")]);
     let api = Api::new(&server.kubeconfig());
-    let role = include_str!("../follower.yaml");
-    grant(&api, role, "agent", None);
+    grant(&api, &role(), "agent", None);
     let mut published = Published::new(&api);
     let cases = committed().unwrap();
     let mut played = 0;

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::apiserver::answers::fill;
 use crate::apiserver::refusals::grant;
-use crate::client::Api;
+use crate::client::{Api, serve};
 use crate::following::Following;
 use crate::objects::{KINDS, define, define_all, namespace, pod, policy};
 
@@ -28,13 +28,10 @@ pub(crate) fn multi_network_policy(name: &str, spec: &Value) -> Value {
 
 #[test]
 fn what_is_there_is_known() {
-    let server = Server::start(&[]);
-    let kubeconfig = server.kubeconfig();
-    let api = Api::new(&kubeconfig);
+    let (_server, kubeconfig, api) = serve();
     define_all(&api);
     fill(&api);
-    let mut following = Following::start(&kubeconfig, None);
-    following.until_complete();
+    let mut following = Following::complete(&kubeconfig, None);
     following.until_equal(&kubeconfig, "what is there");
     let kinds = following.health.kinds();
     assert_eq!(kinds.len(), 10);
@@ -55,8 +52,7 @@ fn a_server_without_streaming_lists_is_asked_for_pages() {
     for number in 0..1100 {
         policy(&api, "shop", &format!("p{number}"), &json!({"podSelector": {}}));
     }
-    let mut following = Following::start(&kubeconfig, None);
-    following.until_complete();
+    let mut following = Following::complete(&kubeconfig, None);
     assert_eq!(following.snapshot().policies.len(), 1100);
     pod(&api, "shop", "web", "10.0.0.1", &json!({}));
     following.until_equal(&kubeconfig, "what was added");
@@ -64,13 +60,10 @@ fn a_server_without_streaming_lists_is_asked_for_pages() {
 
 #[test]
 fn kinds_come_and_go() {
-    let server = Server::start(&[]);
-    let kubeconfig = server.kubeconfig();
-    let api = Api::new(&kubeconfig);
+    let (_server, kubeconfig, api) = serve();
     namespace(&api, "shop");
     policy(&api, "shop", "stays", &json!({"podSelector": {}}));
-    let mut following = Following::start(&kubeconfig, None);
-    following.until_complete();
+    let mut following = Following::complete(&kubeconfig, None);
     for _ in 0..2 {
         define(&api, MULTI.0, MULTI.1, MULTI.2, true);
         let spec = json!({"podSelector": {}});
@@ -131,9 +124,7 @@ fn nothing_is_complete_before_every_kind_may_be_listed() {
 
 #[test]
 fn a_bad_object_is_named_and_harms_no_other() {
-    let server = Server::start(&[]);
-    let kubeconfig = server.kubeconfig();
-    let api = Api::new(&kubeconfig);
+    let (_server, kubeconfig, api) = serve();
     define_all(&api);
     namespace(&api, "shop");
     let path = multi_network_policies("shop");
@@ -151,8 +142,7 @@ fn a_bad_object_is_named_and_harms_no_other() {
     for (name, spec) in &bad {
         api.create_unread(&path, &multi_network_policy(name, spec).to_string());
     }
-    let mut following = Following::start(&kubeconfig, None);
-    following.until_complete();
+    let mut following = Following::complete(&kubeconfig, None);
     api.create(&path, &multi_network_policy("good", &json!({"podSelector": {}})));
     following.until_equal(&kubeconfig, "the good and the bad");
     let mut wrong: Vec<_> = following

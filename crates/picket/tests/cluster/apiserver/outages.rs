@@ -9,7 +9,7 @@ use picket_source::KindHealth;
 use picket_testing::apiserver::Server;
 use serde_json::json;
 
-use crate::client::Api;
+use crate::client::{Api, serve};
 use crate::following::Following;
 use crate::objects::{define_all, namespace, pod, policy};
 use crate::proxy::{Proxy, nonsense};
@@ -42,13 +42,10 @@ fn copy(kubeconfig: &Path, name: &str, from: &str, to: &str) -> PathBuf {
 
 #[test]
 fn a_server_that_starts_again_is_followed_on() {
-    let mut server = Server::start(&[]);
-    let kubeconfig = server.kubeconfig();
-    let api = Api::new(&kubeconfig);
+    let (mut server, kubeconfig, api) = serve();
     define_all(&api);
     fill(&api);
-    let mut following = Following::start(&kubeconfig, None);
-    following.until_complete();
+    let mut following = Following::complete(&kubeconfig, None);
     let before = following.snapshot();
     server.kill();
     following.until_health(|kinds| kinds.values().all(|kind| kind.trouble.is_some()));
@@ -64,12 +61,9 @@ fn a_server_that_starts_again_is_followed_on() {
 
 #[test]
 fn a_server_that_is_silent_is_followed_on() {
-    let server = Server::start(&[]);
-    let kubeconfig = server.kubeconfig();
-    let api = Api::new(&kubeconfig);
+    let (server, kubeconfig, api) = serve();
     fill(&api);
-    let mut following = Following::start(&kubeconfig, None);
-    following.until_complete();
+    let mut following = Following::complete(&kubeconfig, None);
     let signal = |signal: &str| {
         let id = server.id().to_string();
         assert!(
@@ -100,8 +94,7 @@ fn what_changed_while_the_server_forgot_is_known_at_once() {
     let proxy = Proxy::to(direct);
     let address = |port: u16| format!("https://127.0.0.1:{port}");
     let behind = copy(&kubeconfig, "behind", &address(direct), &address(proxy.port));
-    let mut following = Following::start(&behind, None);
-    following.until_complete();
+    let mut following = Following::complete(&behind, None);
     let lists = following.health.kinds()["pods"].lists;
     proxy.close();
     api.delete(PODS, "gone");
@@ -126,9 +119,7 @@ fn what_changed_while_the_server_forgot_is_known_at_once() {
 
 #[test]
 fn nonsense_changes_nothing() {
-    let server = Server::start(&[]);
-    let kubeconfig = server.kubeconfig();
-    let api = Api::new(&kubeconfig);
+    let (_server, kubeconfig, api) = serve();
     fill(&api);
     let direct = port(&kubeconfig);
     let proxy = Proxy::to(direct);
@@ -139,8 +130,7 @@ fn nonsense_changes_nothing() {
         &address,
         &format!("https://127.0.0.1:{}", proxy.port),
     );
-    let mut following = Following::start(&behind, None);
-    following.until_complete();
+    let mut following = Following::complete(&behind, None);
     let before = following.snapshot();
     proxy.close();
     for (status, body) in [
@@ -192,8 +182,7 @@ fn a_token_that_is_replaced_is_used() {
         "users: [{{name: admin, user: {{tokenFile: {file}}}}}]\ncontexts: [{{name: test, context: {{cluster: test, user: admin}}}}]\n"
     );
     fs::write(&own, format!("{rest}{users}")).unwrap();
-    let mut following = Following::start(&own, None);
-    following.until_complete();
+    let mut following = Following::complete(&own, None);
     server.kill();
     server.restart(&[("second", "admin-1,system:masters")]);
     following.until_health(|kinds| {
