@@ -57,6 +57,8 @@ impl Knowledge {
                 self.versions.insert(kind, version);
                 None
             }
+            // Secondary networks are not enforced here.
+            Change::Plugin(..) => None,
             Change::Events(events) => events
                 .into_iter()
                 .filter_map(|event| self.apply(event))

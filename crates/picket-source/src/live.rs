@@ -9,6 +9,7 @@
 mod claims;
 mod facts;
 mod nodes;
+mod plugin;
 mod pods;
 mod policies;
 mod shared;
@@ -21,6 +22,7 @@ use picket_cluster::{Event, Namespace, Object};
 use picket_policy::{Diagnostic, NetworkName, ObjectRef};
 use smol_str::SmolStr;
 
+use facts::NetworkFacts;
 pub(crate) use facts::{Facts, Found, Name, PolicyText};
 use pods::Pods;
 use policies::Policies;
@@ -51,6 +53,8 @@ pub(crate) struct Changes {
     pub(crate) events: Vec<Event>,
     /// What is wrong now with objects with which something is or was wrong.
     pub(crate) diagnoses: Vec<(ObjectRef, Vec<Diagnostic>)>,
+    /// The plugins of networks of which another is known now than before, or none any more.
+    pub(crate) plugins: Vec<(NetworkName, Option<SmolStr>)>,
 }
 
 /// The objects of a cluster.
@@ -59,7 +63,7 @@ pub(crate) struct Live {
     pods: Pods,
     policies: Policies,
     namespaces: BTreeMap<Name, Namespace>,
-    networks: BTreeMap<Name, NetworkName>,
+    networks: BTreeMap<Name, NetworkFacts>,
     lists: BTreeMap<Kind, List>,
     /// The objects with which something is wrong.
     troubled: BTreeSet<ObjectRef>,
@@ -168,11 +172,7 @@ impl Live {
                         .push(Event::Apply(Object::Namespace(namespace)));
                 }
             }
-            Facts::Network(network) => {
-                if self.networks.insert(name, network.clone()).is_none() {
-                    self.changes.events.push(Event::Apply(Object::Network(network)));
-                }
-            }
+            Facts::Network(facts) => self.set_network(name, facts),
             Facts::Node(facts) => {
                 let outcome = self.pods.set_node(&name.name, Some(facts));
                 self.report(outcome);
@@ -195,9 +195,13 @@ impl Live {
                 }
             }
             "NetworkAttachmentDefinition" => {
-                let network = self.networks.remove(name).map(Object::Network);
-                let event = network.map(|network| Event::Delete(network.object_ref()));
-                self.changes.events.extend(event);
+                if let Some(NetworkFacts { network, plugin }) = self.networks.remove(name) {
+                    if plugin.is_some() {
+                        self.changes.plugins.push((network.clone(), None));
+                    }
+                    let object = Object::Network(network).object_ref();
+                    self.changes.events.push(Event::Delete(object));
+                }
             }
             "Node" => {
                 let outcome = self.pods.set_node(&name.name, None);
@@ -207,14 +211,26 @@ impl Live {
                 self.set_pod(name, None);
                 let object = ObjectRef::new(kind, &name.namespace, &name.name);
                 self.report(Changes {
-                    events: Vec::new(),
                     diagnoses: vec![(object, Vec::new())],
+                    ..Changes::default()
                 });
             }
             _ => {
                 let outcome = self.policies.remove(kind, name);
                 self.report(outcome);
             }
+        }
+    }
+
+    fn set_network(&mut self, name: Name, facts: NetworkFacts) {
+        let before = self.networks.insert(name, facts.clone());
+        let NetworkFacts { network, plugin } = facts;
+        let is_new = before.is_none();
+        if before.and_then(|before| before.plugin) != plugin {
+            self.changes.plugins.push((network.clone(), plugin));
+        }
+        if is_new {
+            self.changes.events.push(Event::Apply(Object::Network(network)));
         }
     }
 
@@ -236,8 +252,14 @@ impl Live {
     }
 
     /// Passes on what a part says, of diagnoses only news.
-    fn report(&mut self, Changes { events, diagnoses }: Changes) {
+    fn report(&mut self, outcome: Changes) {
+        let Changes {
+            events,
+            diagnoses,
+            plugins,
+        } = outcome;
         self.changes.events.extend(events);
+        self.changes.plugins.extend(plugins);
         for (mut object, diagnostics) in diagnoses {
             object.uid = SmolStr::default();
             let is_news = if diagnostics.is_empty() {

@@ -13,6 +13,7 @@ use smol_str::SmolStr;
 
 use super::custom::CustomFiles;
 use super::network::Networks;
+use super::plugin::Plugins;
 use super::sandbox::Place;
 use super::status::{PodsStatus, SandboxStatus};
 use super::watching::{Found, Sandboxes};
@@ -30,9 +31,9 @@ const TICK: Duration = Duration::from_millis(500);
 const AT_ONCE: usize = 10_000;
 
 /// What is known of the cluster.
-#[derive(Default)]
 struct Known {
     store: Store,
+    plugins: Plugins,
     /// Whether everything was known once.
     is_complete: bool,
     diagnoses: BTreeMap<ObjectRef, Vec<Diagnostic>>,
@@ -41,6 +42,16 @@ struct Known {
 }
 
 impl Known {
+    fn new(plugins: Plugins) -> Self {
+        Self {
+            store: Store::new(),
+            plugins,
+            is_complete: false,
+            diagnoses: BTreeMap::new(),
+            versions: BTreeMap::new(),
+        }
+    }
+
     /// Takes in a change; whether something else may have to be enforced.
     fn take(&mut self, change: Change) -> bool {
         match change {
@@ -56,6 +67,10 @@ impl Known {
             Change::Reached { kind, version } => {
                 self.versions.insert(kind, version);
                 false
+            }
+            Change::Plugin(network, plugin) => {
+                self.plugins.learn(network, plugin);
+                true
             }
             Change::Events(events) => {
                 for event in events {
@@ -97,7 +112,7 @@ impl Agent {
         Ok(Self {
             settings: settings.clone(),
             networks: Networks::new(settings.semantics.clone()),
-            known: Known::default(),
+            known: Known::new(Plugins::new(&pods.plugins)),
             custom: CustomFiles::read(&pods.custom).map_err(AgentError::CustomRules)?,
             sandboxes: None,
             places: BTreeMap::new(),
@@ -218,7 +233,7 @@ impl Agent {
             .map(|pod| (pod.object.uid.as_str(), pod))
             .collect();
         let all: Vec<_> = pods.values().copied().collect();
-        self.networks.update(&snapshot, &all);
+        self.networks.update(&snapshot, &all, &self.known.plugins);
         let custom = self.custom.rules();
         for place in self.places.values_mut() {
             if let Some(pod) = pod_of(&place.sandbox, &pods) {
@@ -265,6 +280,7 @@ impl Agent {
             pods.versions.clone_from(&self.known.versions);
         }
         pods.custom_rules = self.custom.troubles();
+        pods.notes = self.networks.notes().to_vec();
         pods.sandboxes = sandboxes;
     }
 

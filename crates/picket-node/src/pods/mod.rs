@@ -15,6 +15,7 @@
 mod agent;
 mod custom;
 mod network;
+mod plugin;
 mod sandbox;
 mod status;
 mod watching;
@@ -26,6 +27,7 @@ use std::thread;
 use picket_linux::runtime::Runtime;
 use picket_nftables::client::Client;
 use picket_source::{Change, Health, Interest};
+use smol_str::SmolStr;
 use tokio::runtime::Builder;
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -50,6 +52,8 @@ pub struct PodSettings {
     pub prefix: PathBuf,
     /// Custom rules, in the order in which they are judged.
     pub custom: Vec<CustomFile>,
+    /// The types of the CNI plugins on whose networks policies hold. They also hold where the plugin is not known.
+    pub plugins: Vec<SmolStr>,
 }
 
 /// Something to hear.

@@ -12,6 +12,8 @@ use picket_nftables::model::Table;
 use picket_nftables::render::documented::{self, Options, PodView, PolicyOnPod, ResolvedSide};
 use picket_policy::{Direction, NetworkName, ObjectRef, Tier};
 
+use super::plugin::Plugins;
+
 /// What is to be in force in a pod.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Desired {
@@ -27,6 +29,8 @@ pub(super) struct Desired {
 pub(super) struct Networks {
     semantics: Semantics,
     compiled: BTreeMap<NetworkName, Compiled>,
+    /// What people may not expect of the networks that policies name.
+    notes: Vec<String>,
 }
 
 struct Compiled {
@@ -39,17 +43,29 @@ impl Networks {
         Self {
             semantics,
             compiled: BTreeMap::new(),
+            notes: Vec::new(),
         }
     }
 
-    /// Compiles anew what has changed on the networks of `pods` that policies name.
-    pub(super) fn update(&mut self, snapshot: &Snapshot, pods: &[&Arc<Pod>]) {
+    /// What people may not expect of the networks of pods that policies name.
+    pub(super) fn notes(&self) -> &[String] {
+        &self.notes
+    }
+
+    /// Compiles anew what has changed on the networks of `pods` that policies name, if their plugins are policed.
+    pub(super) fn update(&mut self, snapshot: &Snapshot, pods: &[&Arc<Pod>], plugins: &Plugins) {
         let policies = snapshot.policies.values();
         let named: BTreeSet<_> = policies.flat_map(|policy| policy.networks.attached()).collect();
         let attached = pods.iter().flat_map(|pod| &pod.attachments);
         let of_pods: BTreeSet<_> = attached.map(|attachment| &attachment.network).collect();
         let mut before = std::mem::take(&mut self.compiled);
-        for network in of_pods.into_iter().filter(|network| named.contains(network)) {
+        let used: Vec<_> = of_pods
+            .into_iter()
+            .filter(|network| named.contains(network))
+            .collect();
+        let note = |network: &&NetworkName| plugins.note(network, snapshot.networks.contains(*network));
+        self.tell(used.iter().filter_map(note).collect());
+        for network in used.into_iter().filter(|network| plugins.police(network)) {
             let seen = snapshot.on(network);
             let compiled = match before.remove(network) {
                 Some(compiled) if compiled.snapshot == seen => compiled,
@@ -60,6 +76,14 @@ impl Networks {
             };
             self.compiled.insert(network.clone(), compiled);
         }
+    }
+
+    /// Logs notes that are new, once.
+    fn tell(&mut self, notes: Vec<String>) {
+        for note in notes.iter().filter(|note| !self.notes.contains(note)) {
+            tracing::warn!("{note}");
+        }
+        self.notes = notes;
     }
 
     /// What is to be in force in a pod of the node.

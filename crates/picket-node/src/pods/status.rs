@@ -16,6 +16,10 @@ pub struct PodsStatus {
     pub versions: BTreeMap<SmolStr, SmolStr>,
     /// Why a file of custom rules is not in force as it is now, if one is not; what it said before is.
     pub custom_rules: Vec<String>,
+    /// What people may not expect of the networks of pods that policies name: on which of them policies do not hold, and of
+    /// which the plugin is not known; sorted.
+    #[serde(default)]
+    pub notes: Vec<String>,
     /// The sandboxes to which policies apply, and those where something went wrong; sorted.
     pub sandboxes: Vec<SandboxStatus>,
 }

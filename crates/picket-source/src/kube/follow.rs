@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use picket_cluster::Event;
-use picket_policy::{Diagnostic, ObjectRef};
+use picket_policy::{Diagnostic, NetworkName, ObjectRef};
 use smol_str::SmolStr;
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 use tokio::task::{AbortHandle, JoinSet};
@@ -86,6 +86,9 @@ pub enum Change {
     /// What is wrong with an object now, which is nothing when there are no diagnostics. Only what is said about other
     /// objects holds on.
     Diagnosis(ObjectRef, Vec<Diagnostic>),
+    /// The type of the CNI plugin of a secondary network, as its definition names it; `None` when it has no definition any
+    /// more, or nobody can tell. Of a network of which this says nothing, it is not known.
+    Plugin(NetworkName, Option<SmolStr>),
     /// All changes of a kind have been told up to a version of the API server.
     Reached {
         /// The resource, as in [`Health::kinds`].
@@ -284,6 +287,9 @@ impl<S: FnMut(Change)> Following<S> {
     }
 
     fn emit(&mut self, changes: Changes) {
+        for (network, plugin) in changes.plugins {
+            (self.sink)(Change::Plugin(network, plugin));
+        }
         if !changes.events.is_empty() {
             (self.sink)(Change::Events(changes.events));
         }

@@ -304,7 +304,7 @@ impl Watch {
                 name: kind.text_name(item.namespace.as_deref(), &name.name).into(),
                 bytes: item.compact().into_bytes(),
             };
-            Facts::read(&text, &created)
+            Facts::read(&text, &created).map(|facts| facts.of_whole(raw.get()))
         };
         let Some(facts) = facts else {
             let what = format!("watch {}", self.resource.kind.full_name());

@@ -7,6 +7,7 @@ use picket_policy::{Diagnostic, Labels, NetworkName, ObjectRef, Options, Policy,
 use serde_json::Value;
 use smol_str::SmolStr;
 
+use super::plugin;
 use crate::Text;
 use crate::kube::text_name;
 use crate::load::read_text;
@@ -35,7 +36,7 @@ pub(crate) enum Facts {
     /// A pod.
     Pod(Box<PodFacts>),
     /// A secondary network.
-    Network(NetworkName),
+    Network(NetworkFacts),
     /// A policy, which is read only where it is needed.
     Policy(PolicyText),
 }
@@ -54,6 +55,14 @@ pub(crate) struct PolicyText {
 pub(crate) struct NodeFacts {
     pub(crate) labels: Labels,
     pub(crate) addresses: Vec<IpAddr>,
+}
+
+/// What the definition of a secondary network says.
+#[derive(Clone, PartialEq, Eq)]
+pub(crate) struct NetworkFacts {
+    pub(crate) network: NetworkName,
+    /// The type of its plugin, unless nobody can tell.
+    pub(crate) plugin: Option<SmolStr>,
 }
 
 /// What a pod says.
@@ -81,9 +90,20 @@ impl Facts {
                 addresses: node.addresses.into_iter().map(|address| address.value).collect(),
             }),
             Spec::Pod(pod) => Self::Pod(Box::new(PodFacts::new(object, pod, created, diagnostics))),
-            Spec::Network(network) => Self::Network(network),
+            Spec::Network(network) => Self::Network(NetworkFacts {
+                network,
+                plugin: None,
+            }),
             Spec::Service(_) | Spec::Policy(_) => return None,
         })
+    }
+
+    /// The same with what only the whole object, as the API server writes it, says: the plugin of a network.
+    pub(crate) fn of_whole(mut self, json: &str) -> Self {
+        if let Self::Network(facts) = &mut self {
+            facts.plugin = plugin::of_definition(json);
+        }
+        self
     }
 }
 

@@ -72,6 +72,12 @@ struct PodsArguments {
     #[arg(long, value_name = "PATH")]
     container_runtime_endpoint: Option<String>,
 
+    /// The CNI plugins on whose networks policies hold, by the `type` of a NetworkAttachmentDefinition or of the first of
+    /// its `plugins`; policies also hold where the plugin is not known
+    #[arg(long, value_name = "TYPES", value_delimiter = ',', default_value = "macvlan", value_parser = plugin,
+        requires = "container_runtime_endpoint")]
+    network_plugins: Vec<String>,
+
     /// Where the root of the node is mounted, as in `/host`; for the socket of the runtime and the namespaces of pods
     #[arg(long, value_name = "PATH", default_value = "", hide_default_value = true)]
     // A path may not be empty here, and the program that this replaces has an empty one.
@@ -268,6 +274,7 @@ impl Arguments {
             endpoint: endpoint.clone(),
             prefix: self.pods.host_prefix.clone().into(),
             custom,
+            plugins: self.pods.network_plugins.iter().map(Into::into).collect(),
         }))
     }
 
@@ -311,6 +318,14 @@ impl Arguments {
         let name = std::fs::read_to_string("/proc/sys/kernel/hostname");
         let name = name.context("the name of the machine is not known: give `--hostname-override`")?;
         Ok(name.trim().to_lowercase())
+    }
+}
+
+/// A type of plugins in a list.
+fn plugin(text: &str) -> Result<String, &'static str> {
+    match text.trim() {
+        "" => Err("the type of a plugin is missing"),
+        plugin => Ok(plugin.to_owned()),
     }
 }
 

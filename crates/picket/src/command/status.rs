@@ -121,6 +121,9 @@ fn sandboxes(pods: &PodsStatus, ready: bool, text: &mut String) -> std::fmt::Res
     for trouble in pods.custom_rules.iter().chain(&pods.runtime) {
         writeln!(text, "  TROUBLE: {trouble}")?;
     }
+    for note in &pods.notes {
+        writeln!(text, "  note: {note}")?;
+    }
     for sandbox in &pods.sandboxes {
         write!(text, "  {}", sandbox.pod)?;
         if let Some(changed) = sandbox.changed {

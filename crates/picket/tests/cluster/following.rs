@@ -99,7 +99,7 @@ impl Following {
                     self.store.apply(event);
                 }
             }
-            Change::Reached { .. } => {}
+            Change::Reached { .. } | Change::Plugin(..) => {}
             Change::Diagnosis(object, diagnostics) => {
                 if diagnostics.is_empty() {
                     self.diagnoses.remove(&object);

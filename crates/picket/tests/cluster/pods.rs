@@ -32,6 +32,10 @@ const PAUSE: Duration = Duration::from_millis(5);
 /// The kinds of secondary networks in [`KINDS`].
 const DEFINED: [usize; 2] = [12, 13];
 
+/// The definitions of networks in the namespace `default`.
+pub(crate) const DEFINITIONS: &str =
+    "/apis/k8s.cni.cncf.io/v1/namespaces/default/network-attachment-definitions";
+
 /// What the role of the replaced program allows, without what is never used.
 const ROLE: &str = include_str!("pods.yaml");
 
@@ -192,6 +196,7 @@ impl Node {
         let kinds = [
             ("namespaces", "/api/v1/namespaces"),
             ("pods", "/api/v1/pods"),
+            ("network-attachment-definitions.k8s.cni.cncf.io", KINDS[12].2),
             ("multi-networkpolicies.k8s.cni.cncf.io", KINDS[13].2),
         ];
         let versions = kinds.map(|(kind, path)| {
@@ -236,6 +241,19 @@ impl Node {
     pub(crate) fn delete_policy(&self, namespace: &str, name: &str) {
         let path = format!("/apis/k8s.cni.cncf.io/v1beta1/namespaces/{namespace}/multi-networkpolicies");
         self.api.delete(&path, name);
+    }
+
+    /// Defines a network of the namespace `default`.
+    pub(crate) fn define(&self, name: &str, config: &str) {
+        self.api.create(
+            DEFINITIONS,
+            &json!({
+                "apiVersion": "k8s.cni.cncf.io/v1",
+                "kind": "NetworkAttachmentDefinition",
+                "metadata": {"name": name},
+                "spec": {"config": config},
+            }),
+        );
     }
 
     /// Runs a pod as the kubelet, the runtime and Multus do together.

@@ -2,6 +2,7 @@
 
 mod changes;
 mod failures;
+mod plugins;
 mod several;
 mod single;
 
