@@ -1,4 +1,4 @@
-//! What the kernel has of a table, as the model says it: the way back from [`super::encode`].
+//! What the kernel has of a table, as the model says it: the way back from [`mod@super::encode`].
 //!
 //! Nothing is passed over. What the model cannot say is told with its place ([`Foreign`]): somebody else has changed the
 //! table then.
