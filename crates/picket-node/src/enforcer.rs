@@ -1,7 +1,7 @@
 //! Makes the table what the policies say, and tells how that went.
 
 use std::collections::BTreeSet;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use jiff::Timestamp;
 use picket_engine::Program;
@@ -14,10 +14,8 @@ use crate::error::HostError;
 use crate::host::{Host, Made};
 use crate::knowledge::Knowledge;
 use crate::metrics::{Metrics, ObjectKind, Outcome};
-use crate::status::{Finding, Pods, Proof, Shared, Trouble};
-
-/// How long until what the kernel did not take is tried again, at first and at most.
-const RETRY: [Duration; 2] = [Duration::from_millis(100), Duration::from_secs(30)];
+use crate::retry::Retry;
+use crate::status::{Pods, Proof, Shared, Trouble};
 
 /// Makes the table of the node what the policies say.
 pub(crate) struct Enforcer {
@@ -31,14 +29,6 @@ pub(crate) struct Enforcer {
     /// The policies that changed since the table was last what they say.
     waiting: BTreeSet<ObjectRef>,
     retry: Option<Retry>,
-}
-
-/// When to try again.
-#[derive(Clone, Copy)]
-struct Retry {
-    at: Instant,
-    /// How long it was until then.
-    after: Duration,
 }
 
 impl Enforcer {
@@ -72,12 +62,10 @@ impl Enforcer {
 
     /// Says what is wrong with objects, and up to where their changes are in force if nothing waits.
     pub(crate) fn tell(&self, knowledge: &Knowledge) {
-        let findings = knowledge.diagnoses.iter();
-        let findings = findings.flat_map(|(object, found)| found.iter().map(|one| Finding::new(object, one)));
         let mut status = self.shared.lock();
-        status.findings = findings.collect();
+        status.findings = knowledge.remarks.findings();
         if status.ready && status.host.trouble.is_none() {
-            status.host.versions.clone_from(&knowledge.versions);
+            status.host.versions.clone_from(&knowledge.remarks.versions);
         }
     }
 
@@ -172,13 +160,7 @@ impl Enforcer {
         self.metrics.failed(error.reason());
         let waiting: Vec<_> = self.waiting.iter().map(ObjectRef::to_string).collect();
         tracing::error!(%error, ?waiting, "the policies are not in force, what was in force stays");
-        let after = self
-            .retry
-            .map_or(RETRY[0], |retry| (retry.after * 2).min(RETRY[1]));
-        self.retry = Some(Retry {
-            at: Instant::now() + after,
-            after,
-        });
+        self.retry = Some(Retry::after(self.retry, Instant::now()));
         let mut status = self.shared.lock();
         let before = status.host.trouble.take();
         status.host.trouble = Some(Trouble {

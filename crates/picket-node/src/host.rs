@@ -3,12 +3,10 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use picket_dataplane::Plan;
 use picket_dataplane::demand::Demands;
 use picket_engine::Program;
 use picket_linux::{NetworkNamespace, Port};
 use picket_nftables::client::{Client, Observed, Report, SyncError, Watch};
-use picket_nftables::diff::Operation;
 use picket_nftables::model::Table;
 use picket_nftables::render::indexed::{self, IndexedError};
 use picket_nftables::verify::{self, VerifyError, verify};
@@ -105,19 +103,15 @@ impl Host {
     /// # Errors
     /// When the table cannot be read or written.
     pub(crate) fn close(&mut self) -> Result<bool, HostError> {
-        if self.is_there()? {
+        // Whoever wrote it.
+        let is_there = self.client.exists(&indexed::table_name());
+        if is_there.map_err(SyncError::Read)? {
             return Ok(false);
         }
         let table = Arc::new(indexed::closed().map_err(IndexedError::from)?);
         self.client.sync(&table)?;
         self.table = Some(table);
         Ok(true)
-    }
-
-    /// Whether there is a table, whoever wrote it.
-    fn is_there(&mut self) -> Result<bool, SyncError> {
-        let (_, observed) = self.client.read(&indexed::table_name())?;
-        Ok(observed != Observed::Absent)
     }
 
     /// Makes the table again what it last was.
@@ -181,13 +175,9 @@ pub enum CleanUp {
 /// When the kernel refuses.
 pub fn clean_up() -> Result<CleanUp, AgentError> {
     let mut client = Client::open(&NetworkNamespace::current()?)?;
-    let name = indexed::table_name();
-    let (_, observed) = client.read(&name)?;
-    if observed == Observed::Absent {
-        return Ok(CleanUp::Nothing);
-    }
-    let plan = Plan::from_iter([Operation::Delete(name)]);
-    let removed = client.apply(None, &plan, None).map_err(SyncError::Apply);
-    removed.map_err(HostError::Sync)?;
-    Ok(CleanUp::Removed)
+    let removed = client.remove(&indexed::table_name());
+    Ok(match removed.map_err(HostError::Sync)? {
+        true => CleanUp::Removed,
+        false => CleanUp::Nothing,
+    })
 }

@@ -1,21 +1,17 @@
 //! What is known of the cluster, and what it compiles to.
 
-use std::collections::BTreeMap;
-
 use picket_cluster::{Event, Semantics, Store};
 use picket_engine::{Engine, Program};
-use picket_policy::{Diagnostic, ObjectRef};
+use picket_policy::ObjectRef;
 use picket_source::Change;
-use smol_str::SmolStr;
+
+use crate::remarks::Remarks;
 
 /// What is known of the cluster. Before everything is known once, nothing is compiled.
 pub(crate) struct Knowledge {
     semantics: Semantics,
     state: State,
-    /// What is wrong with which object.
-    pub(crate) diagnoses: BTreeMap<ObjectRef, Vec<Diagnostic>>,
-    /// Up to which version of the API server all of a kind is known.
-    pub(crate) versions: BTreeMap<SmolStr, SmolStr>,
+    pub(crate) remarks: Remarks,
 }
 
 enum State {
@@ -28,8 +24,7 @@ impl Knowledge {
         Self {
             semantics,
             state: State::Incomplete(Store::new()),
-            diagnoses: BTreeMap::new(),
-            versions: BTreeMap::new(),
+            remarks: Remarks::default(),
         }
     }
 
@@ -45,16 +40,11 @@ impl Knowledge {
     pub(crate) fn take(&mut self, change: Change) -> Option<Vec<ObjectRef>> {
         match change {
             Change::Diagnosis(object, diagnostics) => {
-                log(&object, &diagnostics);
-                if diagnostics.is_empty() {
-                    self.diagnoses.remove(&object);
-                } else {
-                    self.diagnoses.insert(object, diagnostics);
-                }
+                self.remarks.diagnose(object, diagnostics);
                 None
             }
             Change::Reached { kind, version } => {
-                self.versions.insert(kind, version);
+                self.remarks.versions.insert(kind, version);
                 None
             }
             // Secondary networks are not enforced here.
@@ -86,15 +76,5 @@ impl Knowledge {
                 Some(policies)
             }
         }
-    }
-}
-
-/// Logs what is wrong with an object now.
-pub(crate) fn log(object: &ObjectRef, diagnostics: &[Diagnostic]) {
-    for diagnostic in diagnostics {
-        tracing::warn!(%object, code = diagnostic.code.0, "{}", diagnostic.message);
-    }
-    if diagnostics.is_empty() {
-        tracing::info!(%object, "nothing is wrong with it any more");
     }
 }

@@ -21,6 +21,8 @@ mod inbox;
 mod knowledge;
 mod metrics;
 pub mod pods;
+mod remarks;
+mod retry;
 mod serve;
 mod settings;
 mod source;

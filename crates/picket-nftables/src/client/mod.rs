@@ -154,6 +154,27 @@ impl Client {
         Ok((generation, decode(table, &objects)))
     }
 
+    /// Whether the kernel has a table of this name, whoever wrote it.
+    ///
+    /// # Errors
+    /// As [`Client::read`].
+    pub fn exists(&mut self, table: &Name) -> picket_linux::Result<bool> {
+        read::exists(&mut self.socket, table)
+    }
+
+    /// Removes a table, if there is one; whether there was.
+    ///
+    /// # Errors
+    /// [`SyncError`]; it is as it was then.
+    pub fn remove(&mut self, table: &Name) -> Result<bool, SyncError> {
+        if !self.exists(table)? {
+            return Ok(false);
+        }
+        let plan = Plan::from_iter([Operation::Delete(table.clone())]);
+        self.apply(None, &plan, None).map_err(SyncError::Apply)?;
+        Ok(true)
+    }
+
     /// Carries out a plan on a table that is as `observed`: all of it, or nothing. With a generation only when the
     /// rulesets are still of it.
     ///

@@ -7,9 +7,7 @@ use std::time::{Duration, Instant};
 
 use picket_cluster::{Event, Pod, Snapshot, Store};
 use picket_linux::runtime::{Sandbox, SandboxId};
-use picket_policy::{Diagnostic, ObjectRef};
 use picket_source::{Change, Health};
-use smol_str::SmolStr;
 
 use super::custom::CustomFiles;
 use super::network::Networks;
@@ -18,10 +16,10 @@ use super::sandbox::Place;
 use super::status::{PodsStatus, SandboxStatus};
 use super::watching::{Found, Sandboxes};
 use super::{News, PodSettings};
-use crate::knowledge::log;
 use crate::metrics::Metrics;
+use crate::remarks::Remarks;
 use crate::serve::{Answers, Pulse};
-use crate::status::{Finding, Shared};
+use crate::status::Shared;
 use crate::{AgentError, Ended, Extent, Settings};
 
 /// How often to look whether others have changed rules, and whether files of custom rules have changed.
@@ -36,9 +34,7 @@ struct Known {
     plugins: Plugins,
     /// Whether everything was known once.
     is_complete: bool,
-    diagnoses: BTreeMap<ObjectRef, Vec<Diagnostic>>,
-    /// Up to which version of the API server all of a kind is known.
-    versions: BTreeMap<SmolStr, SmolStr>,
+    remarks: Remarks,
 }
 
 impl Known {
@@ -47,8 +43,7 @@ impl Known {
             store: Store::new(),
             plugins,
             is_complete: false,
-            diagnoses: BTreeMap::new(),
-            versions: BTreeMap::new(),
+            remarks: Remarks::default(),
         }
     }
 
@@ -56,16 +51,11 @@ impl Known {
     fn take(&mut self, change: Change) -> bool {
         match change {
             Change::Diagnosis(object, diagnostics) => {
-                log(&object, &diagnostics);
-                if diagnostics.is_empty() {
-                    self.diagnoses.remove(&object);
-                } else {
-                    self.diagnoses.insert(object, diagnostics);
-                }
+                self.remarks.diagnose(object, diagnostics);
                 false
             }
             Change::Reached { kind, version } => {
-                self.versions.insert(kind, version);
+                self.remarks.versions.insert(kind, version);
                 false
             }
             Change::Plugin(network, plugin) => {
@@ -254,8 +244,6 @@ impl Agent {
 
     /// Says how it goes.
     fn tell(&self) {
-        let findings = self.known.diagnoses.iter();
-        let findings = findings.flat_map(|(object, found)| found.iter().map(|one| Finding::new(object, one)));
         let mut sandboxes: Vec<_> = self.places.values().filter_map(Place::status).collect();
         let unknown = self
             .sandboxes
@@ -274,10 +262,10 @@ impl Agent {
         sandboxes.sort();
         let mut status = self.shared.lock();
         status.ready |= self.is_known();
-        status.findings = findings.collect();
+        status.findings = self.known.remarks.findings();
         let pods = status.pods.get_or_insert_default();
         if self.is_known() {
-            pods.versions.clone_from(&self.known.versions);
+            pods.versions.clone_from(&self.known.remarks.versions);
         }
         pods.custom_rules = self.custom.troubles();
         pods.notes = self.networks.notes().to_vec();

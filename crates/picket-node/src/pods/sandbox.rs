@@ -1,13 +1,13 @@
 //! The rules in one sandbox.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use jiff::Timestamp;
 use picket_dataplane::Plan;
 use picket_linux::NetworkNamespace;
 use picket_linux::runtime::Sandbox;
-use picket_nftables::client::{Client, Observed, SyncError};
+use picket_nftables::client::{Client, SyncError};
 use picket_nftables::diff::Operation;
 use picket_nftables::model::Table;
 use picket_nftables::render::documented;
@@ -17,9 +17,7 @@ use super::network::Desired;
 use super::status::SandboxStatus;
 use crate::error::reason;
 use crate::metrics::Metrics;
-
-/// How long until what the kernel did not take is tried again, at first and at most.
-const RETRY: [Duration; 2] = [Duration::from_millis(100), Duration::from_secs(30)];
+use crate::retry::Retry;
 
 /// A sandbox, its namespace, and what is in force there.
 pub(super) struct Place {
@@ -38,8 +36,7 @@ pub(super) struct Place {
 
 struct Failure {
     why: String,
-    retry: Instant,
-    after: Duration,
+    retry: Retry,
 }
 
 impl Place {
@@ -83,7 +80,7 @@ impl Place {
 
     /// When to try again, if something went wrong.
     pub(super) fn retry_at(&self) -> Option<Instant> {
-        self.failure.as_ref().map(|failure| failure.retry)
+        self.failure.as_ref().map(|failure| failure.retry.at)
     }
 
     /// Makes the rules what they should be. Nothing happens where they are, or where nobody knows what they should be.
@@ -148,13 +145,11 @@ impl Place {
         metrics.failed(reason(error));
         let pod = self.pod();
         tracing::error!(pod, %error, "the policies of a pod are not in force, what was in force there stays");
-        let before = self.failure.take().map(|failure| failure.after * 2);
-        let after = before.map_or(RETRY[0], |after| after.min(RETRY[1]));
+        let before = self.failure.take().map(|failure| failure.retry);
         self.settled = false;
         self.failure = Some(Failure {
             why: error.to_string(),
-            retry: now + after,
-            after,
+            retry: Retry::after(before, now),
         });
     }
 
@@ -168,10 +163,8 @@ impl Place {
         let name = documented::table_name();
         let plan = match table {
             Some(table) => client.plan(&table)?,
-            None => match client.read(&name)?.1 {
-                Observed::Absent => return Ok(String::new()),
-                _ => Plan::from_iter([Operation::Delete(name.clone())]),
-            },
+            None if client.exists(&name)? => Plan::from_iter([Operation::Delete(name.clone())]),
+            None => return Ok(String::new()),
         };
         Ok(picket_nftables::print::commands(&name, &plan))
     }
@@ -203,11 +196,5 @@ impl Place {
 
 /// Removes the table of pods, if there is one; how many operations that took.
 pub(super) fn remove(client: &mut Client) -> Result<usize, SyncError> {
-    let name = documented::table_name();
-    if client.read(&name)?.1 == Observed::Absent {
-        return Ok(0);
-    }
-    let plan = Plan::from_iter([Operation::Delete(name)]);
-    client.apply(None, &plan, None).map_err(SyncError::Apply)?;
-    Ok(1)
+    client.remove(&documented::table_name()).map(usize::from)
 }

@@ -16,6 +16,7 @@ mod pods;
 mod prober;
 mod proxy;
 mod published;
+mod random;
 
 use std::path::Path;
 use std::process::{Command, Stdio};

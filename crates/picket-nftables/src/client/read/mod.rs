@@ -34,6 +34,21 @@ pub enum Observed {
     Altered(Vec<Foreign>),
 }
 
+/// Whether the kernel has a table of this name.
+pub(super) fn exists(socket: &mut Nfnetlink, name: &Name) -> picket_linux::Result<bool> {
+    let own = format!("{name}\0");
+    let (_, tables) = socket.read("look for a table of nf_tables", |lister| {
+        list_all(
+            lister,
+            message::GETTABLE,
+            "list the tables",
+            own.as_bytes(),
+            table::NAME,
+        )
+    })?;
+    Ok(!tables.is_empty())
+}
+
 /// Lists what the kernel has of a table, and the generation of the ruleset then.
 pub(super) fn list(socket: &mut Nfnetlink, name: &Name) -> picket_linux::Result<(u32, Vec<Reply>)> {
     let own = format!("{name}\0");

@@ -9,6 +9,7 @@ use crate::apiserver::follow::{multi_network_policies, multi_network_policy};
 use crate::client::{Api, serve};
 use crate::following::{Following, listed};
 use crate::objects::{define_all, namespace, network_policy};
+use crate::random::Random;
 
 const NAMESPACES: [&str; 3] = ["bank", "mill", "shop"];
 
@@ -17,7 +18,7 @@ const NODES: [&str; 2] = ["node-1", "node-2"];
 /// Changes that look random and are the same each time.
 struct Changes<'a> {
     api: &'a Api,
-    state: u64,
+    random: Random,
     /// What is there, by the path of its list.
     objects: BTreeMap<String, BTreeSet<String>>,
     /// The last part of the last address that a pod was given.
@@ -25,24 +26,11 @@ struct Changes<'a> {
 }
 
 impl Changes<'_> {
-    fn below(&mut self, bound: usize) -> usize {
-        // Knuth's MMIX generator.
-        self.state = self
-            .state
-            .wrapping_mul(6_364_136_223_846_793_005)
-            .wrapping_add(1_442_695_040_888_963_407);
-        usize::try_from(self.state >> 33).unwrap() % bound
-    }
-
-    fn one_of<'b>(&mut self, items: &[&'b str]) -> &'b str {
-        items[self.below(items.len())]
-    }
-
     /// Something changes. Returns what.
     fn next(&mut self) -> String {
-        let namespace = self.one_of(&NAMESPACES);
-        let name = self.one_of(&["a", "b", "c", "d"]);
-        match self.below(12) {
+        let namespace = self.random.one_of(&NAMESPACES);
+        let name = self.random.one_of(&["a", "b", "c", "d"]);
+        match self.random.below(12) {
             0..5 => self.pod(namespace, name),
             5 | 6 => {
                 let path = format!("/apis/networking.k8s.io/v1/namespaces/{namespace}/networkpolicies");
@@ -70,7 +58,7 @@ impl Changes<'_> {
                     "apiVersion": "policy.networking.k8s.io/v1alpha2",
                     "kind": "ClusterNetworkPolicy",
                     "metadata": {"name": name},
-                    "spec": {"tier": "Admin", "priority": self.below(100), "subject": {"namespaces": {}}},
+                    "spec": {"tier": "Admin", "priority": self.random.below(100), "subject": {"namespaces": {}}},
                 });
                 self.put(
                     "/apis/policy.networking.k8s.io/v1alpha2/clusternetworkpolicies",
@@ -79,7 +67,8 @@ impl Changes<'_> {
                 )
             }
             10 => {
-                let labels = json!({"metadata": {"labels": {"stage": self.one_of(&["test", "live"])}}});
+                let labels =
+                    json!({"metadata": {"labels": {"stage": self.random.one_of(&["test", "live"])}}});
                 self.api.patch("/api/v1/namespaces", namespace, &labels);
                 format!("{labels} of {namespace}")
             }
@@ -88,10 +77,10 @@ impl Changes<'_> {
     }
 
     fn spec(&mut self) -> Value {
-        let peer = json!({"podSelector": {"matchLabels": {"app": self.one_of(&["x", "y"])}}});
+        let peer = json!({"podSelector": {"matchLabels": {"app": self.random.one_of(&["x", "y"])}}});
         json!({
-            "podSelector": {"matchLabels": {"app": self.one_of(&["x", "y"])}},
-            "ingress": [{"from": [peer], "ports": [{"port": self.below(100) + 1}]}],
+            "podSelector": {"matchLabels": {"app": self.random.one_of(&["x", "y"])}},
+            "ingress": [{"from": [peer], "ports": [{"port": self.random.below(100) + 1}]}],
         })
     }
 
@@ -102,7 +91,7 @@ impl Changes<'_> {
             self.api.create(path, object);
             return format!("{path}/{name} comes");
         }
-        if self.below(2) == 0 {
+        if self.random.below(2) == 0 {
             self.api.patch(path, name, object);
             return format!("{path}/{name} becomes {object}");
         }
@@ -112,12 +101,12 @@ impl Changes<'_> {
     }
 
     fn node(&mut self) -> String {
-        let name = self.one_of(&NODES);
+        let name = self.random.one_of(&NODES);
         let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}});
         let what = self.put("/api/v1/nodes", name, &node);
         if what.ends_with("comes") {
             let address =
-                json!({"type": "InternalIP", "address": format!("192.0.2.{}", self.below(200) + 1)});
+                json!({"type": "InternalIP", "address": format!("192.0.2.{}", self.random.below(200) + 1)});
             self.api
                 .set_status("/api/v1/nodes", name, &json!({"addresses": [address]}));
         }
@@ -126,12 +115,12 @@ impl Changes<'_> {
 
     fn pod(&mut self, namespace: &str, name: &str) -> String {
         let path = format!("/api/v1/namespaces/{namespace}/pods");
-        let host_network = self.below(6) == 0;
-        let port = json!([{"name": self.one_of(&["http", "web"]), "containerPort": 8080}]);
+        let host_network = self.random.below(6) == 0;
+        let port = json!([{"name": self.random.one_of(&["http", "web"]), "containerPort": 8080}]);
         let there = self.objects.get(&path).is_some_and(|pods| pods.contains(name));
-        if there && self.below(3) > 0 {
-            let labels = json!({"metadata": {"labels": {"app": self.one_of(&["x", "y", "z"])}}});
-            if self.below(2) == 0 {
+        if there && self.random.below(3) > 0 {
+            let labels = json!({"metadata": {"labels": {"app": self.random.one_of(&["x", "y", "z"])}}});
+            if self.random.below(2) == 0 {
                 self.api.patch(&path, name, &labels);
                 return format!("{labels} of {path}/{name}");
             }
@@ -145,9 +134,9 @@ impl Changes<'_> {
         let pod = json!({
             "apiVersion": "v1",
             "kind": "Pod",
-            "metadata": {"name": name, "labels": {"app": self.one_of(&["x", "y"])}},
+            "metadata": {"name": name, "labels": {"app": self.random.one_of(&["x", "y"])}},
             "spec": {
-                "nodeName": self.one_of(&NODES),
+                "nodeName": self.random.one_of(&NODES),
                 "hostNetwork": host_network,
                 "containers": [{"name": "main", "image": "main", "ports": if host_network { json!([]) } else { port }}],
             },
@@ -160,8 +149,10 @@ impl Changes<'_> {
     fn status(&mut self, path: &str, name: &str) -> String {
         self.address += 1;
         let address = format!("10.0.{}.{}", self.address / 250, self.address % 250 + 1);
-        let phase = self.one_of(&["Running", "Running", "Running", "Succeeded"]);
-        let host = format!("192.0.2.{}", self.below(250) + 1);
+        let phase = self
+            .random
+            .one_of(&["Running", "Running", "Running", "Succeeded"]);
+        let host = format!("192.0.2.{}", self.random.below(250) + 1);
         let status = json!({
             "phase": phase,
             "podIP": address,
@@ -207,7 +198,7 @@ fn after_each_change_what_is_known_is_what_is_there() {
     own.until_complete();
     let mut changes = Changes {
         api: &api,
-        state: 2026,
+        random: Random(2026),
         objects: BTreeMap::new(),
         address: 0,
     };

@@ -12,6 +12,7 @@ use crate::agents::Agent;
 use crate::apiserver::agent::Live;
 use crate::objects::network_policy;
 use crate::prober::Prober;
+use crate::random::Random;
 
 pub(crate) const POLICIES: &str = "/apis/networking.k8s.io/v1/namespaces/x/networkpolicies";
 
@@ -21,7 +22,7 @@ const PODS: &str = "/api/v1/namespaces/y/pods";
 struct Happenings<'a> {
     live: &'a Live,
     agent: Option<Agent>,
-    state: u64,
+    random: Random,
     pods: Vec<String>,
     policies: Vec<String>,
     count: usize,
@@ -30,18 +31,9 @@ struct Happenings<'a> {
 }
 
 impl Happenings<'_> {
-    fn below(&mut self, bound: usize) -> usize {
-        // Knuth's MMIX generator.
-        self.state = self
-            .state
-            .wrapping_mul(6_364_136_223_846_793_005)
-            .wrapping_add(1_442_695_040_888_963_407);
-        usize::try_from(self.state >> 33).unwrap() % bound
-    }
-
     fn next(&mut self) {
         self.count += 1;
-        let kind = self.below(20);
+        let kind = self.random.below(20);
         let kind = match kind {
             0..6 => self.add_policy(),
             6..10 => self.remove_policy(),
@@ -59,12 +51,12 @@ impl Happenings<'_> {
     fn add_policy(&mut self) -> usize {
         let name = format!("random-{}", self.count);
         let pods = ["a", "b", "c"];
-        let (subject, peer) = (pods[self.below(3)], pods[self.below(3)]);
-        let port = 1000 + self.below(200);
+        let (subject, peer) = (pods[self.random.below(3)], pods[self.random.below(3)]);
+        let port = 1000 + self.random.below(200);
         let from = json!([{"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "z"}}, "podSelector": {"matchLabels": {"pod": peer}}}]);
         let spec = json!({
             "podSelector": {"matchLabels": {"pod": subject}},
-            "ingress": [{"from": from, "ports": [{"port": port, "protocol": "UDP", "endPort": port + self.below(50)}]}],
+            "ingress": [{"from": from, "ports": [{"port": port, "protocol": "UDP", "endPort": port + self.random.below(50)}]}],
         });
         self.live.api.create(POLICIES, &network_policy("x", &name, &spec));
         self.policies.push(name);
@@ -73,7 +65,7 @@ impl Happenings<'_> {
 
     fn remove_policy(&mut self) -> usize {
         if !self.policies.is_empty() {
-            let at = self.below(self.policies.len());
+            let at = self.random.below(self.policies.len());
             self.live.api.delete(POLICIES, &self.policies.swap_remove(at));
         }
         1
@@ -82,8 +74,8 @@ impl Happenings<'_> {
     /// A pod on the node that is watched, or on another.
     fn add_pod(&mut self) -> usize {
         let name = format!("random-{}", self.count);
-        let node = ["lab-1", "lab-2"][self.below(2)];
-        let label = ["a", "b", "c"][self.below(3)];
+        let node = ["lab-1", "lab-2"][self.random.below(2)];
+        let label = ["a", "b", "c"][self.random.below(3)];
         let pod = json!({
             "apiVersion": "v1",
             "kind": "Pod",
@@ -100,7 +92,7 @@ impl Happenings<'_> {
 
     fn remove_pod(&mut self) -> usize {
         if !self.pods.is_empty() {
-            let at = self.below(self.pods.len());
+            let at = self.random.below(self.pods.len());
             self.live.api.delete(PODS, &self.pods.swap_remove(at));
         }
         3
@@ -167,7 +159,7 @@ fn nothing_denied_passes_and_nothing_allowed_is_lost_whatever_happens() {
     let mut happenings = Happenings {
         live: &live,
         agent: Some(agent),
-        state: 5,
+        random: Random(5),
         pods: Vec::new(),
         policies: Vec::new(),
         count: 0,
