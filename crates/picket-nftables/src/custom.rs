@@ -140,7 +140,7 @@ impl CustomRules {
                 name: name.clone(),
                 comment: Some(Comment::of("Custom Rule")),
             }),
-            Statement::Match(_) | Statement::Set(..) | Statement::Log(_) => None,
+            Statement::Match(_) | Statement::Set(..) | Statement::Log(_) | Statement::Limit(_) => None,
         })
     }
 

@@ -241,7 +241,8 @@ impl<'a> Run<'_, 'a> {
                 Statement::Match(condition) => self.matches(position, condition).then_some(())?,
                 Statement::Set(slot, assigned) => self.write(position, *slot, assigned)?,
                 Statement::Count(counter) => self.counted.push(counter.clone()),
-                Statement::Log(_) => {}
+                // Behind a limit nothing is decided or counted.
+                Statement::Log(_) | Statement::Limit(_) => {}
             }
         }
         match &rule.end {

@@ -348,7 +348,11 @@ fn looked_up(rule: &Rule) -> impl Iterator<Item = &Name> {
     let in_statements = rule.statements.iter().filter_map(|statement| match statement {
         Statement::Match(Match::Lookup { set, .. }) => Some(set),
         Statement::Set(_, Assigned::Map { map, .. }) => Some(map),
-        Statement::Match(_) | Statement::Set(..) | Statement::Count(_) | Statement::Log(_) => None,
+        Statement::Match(_)
+        | Statement::Set(..)
+        | Statement::Count(_)
+        | Statement::Log(_)
+        | Statement::Limit(_) => None,
     });
     in_statements.chain(in_end)
 }

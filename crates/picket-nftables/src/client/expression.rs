@@ -4,8 +4,9 @@ use picket_linux::Batch;
 
 use super::attributes::{Fields, Oddity};
 use super::container::{Handle, verdict_data, verdict_of};
+use super::limit;
 use super::uapi::{data, object};
-use crate::model::{Field, Log, LogPrefix, Name, Verdict};
+use crate::model::{Field, Limit, Log, LogPrefix, Name, Verdict};
 
 /// `NFT_REG_VERDICT`, the first register of 16 bytes, and the first of 4 bytes, which is a part of it.
 const VERDICT: u32 = 0;
@@ -65,6 +66,8 @@ pub(super) enum Expression {
     Count(Name),
     /// Logs the packet.
     Log(Log),
+    /// Goes on for a part of the packets.
+    Limit(Limit),
     /// Loads whether the way back leads through the interface of arrival.
     ReversePath,
 }
@@ -120,6 +123,7 @@ impl Expression {
             Self::Reject => "reject",
             Self::Count(_) => "objref",
             Self::Log(_) => "log",
+            Self::Limit(_) => "limit",
             Self::ReversePath => "fib",
         }
     }
@@ -166,6 +170,7 @@ impl Expression {
                     batch.attribute(1, &group.to_be_bytes());
                 }
             }
+            Self::Limit(limit) => limit::write(batch, *limit),
             Self::ReversePath => numbers(batch, &[FIRST, REVERSE_PATH.0, REVERSE_PATH.1]),
         }
     }
@@ -206,6 +211,7 @@ impl Expression {
                 Self::Count(inside.name(2)?)
             }
             "log" => logged(&mut inside)?,
+            "limit" => Self::Limit(limit::read(&mut inside)?),
             "fib" => {
                 for (kind, number) in [(1, FIRST), (2, REVERSE_PATH.0), (3, REVERSE_PATH.1)] {
                     inside.expect(kind, number)?;

@@ -12,6 +12,7 @@ mod cut;
 mod encode;
 mod expression;
 mod hold;
+mod limit;
 mod read;
 mod rule;
 mod scope;

@@ -153,6 +153,7 @@ impl Compiler<'_> {
             Statement::Set(slot, assigned) => self.assign(*slot, assigned),
             Statement::Count(counter) => self.push(Expression::Count(counter.clone())),
             Statement::Log(log) => self.push(Expression::Log(log.clone())),
+            Statement::Limit(limit) => self.push(Expression::Limit(*limit)),
         }
     }
 

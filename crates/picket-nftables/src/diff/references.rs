@@ -28,7 +28,7 @@ impl<'a> References<'a> {
                 Statement::Count(counter) => {
                     used.counters.insert(counter);
                 }
-                Statement::Match(_) | Statement::Set(..) | Statement::Log(_) => {}
+                Statement::Match(_) | Statement::Set(..) | Statement::Log(_) | Statement::Limit(_) => {}
             }
         }
         match &rule.end {

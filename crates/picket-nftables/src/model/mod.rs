@@ -12,7 +12,9 @@ mod value;
 
 pub use chain::{Base, Chain, Hook, Policy, priority};
 pub use name::{Comment, InterfaceName, LogPrefix, Name, NameHash};
-pub use rule::{Assigned, End, Field, Log, Match, Relation, Rule, Slot, Statement, Transport, Verdict};
+pub use rule::{
+    Assigned, End, Field, Limit, Log, Match, Relation, Rule, Slot, Statement, Transport, Verdict,
+};
 pub use set::{Counter, Datum, Map, MapType, Set};
 pub use table::{Draft, ModelError, Table};
 pub use value::{Datatype, Key, Value};

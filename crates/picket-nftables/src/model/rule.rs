@@ -1,6 +1,7 @@
 //! Rules: matches, statements and what they end in.
 
 use std::collections::BTreeSet;
+use std::num::NonZeroU32;
 
 use picket_dataplane::State;
 
@@ -278,6 +279,20 @@ pub struct Log {
     pub group: Option<u16>,
 }
 
+/// `limit rate`: of the packets that get here, so many go on, whichever they are. Behind it a rule only logs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limit {
+    /// How many a second, for long.
+    pub per_second: NonZeroU32,
+    /// How many at once.
+    pub burst: NonZeroU32,
+}
+
+impl Limit {
+    /// The burst that nft means, and 1.0.6 prints, where none is written.
+    pub const BURST: NonZeroU32 = NonZeroU32::MIN.saturating_add(4);
+}
+
 /// One step of a rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Statement {
@@ -289,6 +304,8 @@ pub enum Statement {
     Count(Name),
     /// Logs the packet.
     Log(Log),
+    /// Goes on for a part of the packets.
+    Limit(Limit),
 }
 
 impl From<Match> for Statement {

@@ -62,6 +62,14 @@ pub enum ModelError {
         /// The rule, from 0.
         rule: usize,
     },
+    /// A limit stands before something that not only logs: what a packet meets would depend on others.
+    #[error("chain `{chain}`, rule {rule}: behind a limit a rule only logs")]
+    Limited {
+        /// The chain.
+        chain: Name,
+        /// The rule, from 0.
+        rule: usize,
+    },
     /// A jump to a base chain.
     #[error("`{user}` jumps to the base chain `{chain}`")]
     BaseChain {
@@ -208,6 +216,14 @@ fn unique<'a>(names: impl Iterator<Item = &'a Name>) -> Result<(), ModelError> {
     Ok(())
 }
 
+fn only_logs_behind_limits(rule: &Rule) -> bool {
+    let is_limit = |statement: &Statement| matches!(statement, Statement::Limit(_));
+    let behind = rule.statements.iter().skip_while(|one| !is_limit(one));
+    let mut behind = behind.peekable();
+    behind.peek().is_none()
+        || (rule.end == End::Next && behind.all(|one| is_limit(one) || matches!(one, Statement::Log(_))))
+}
+
 /// The objects of a draft by name.
 struct Names<'a> {
     counters: BTreeSet<&'a Name>,
@@ -256,8 +272,14 @@ impl<'a> Names<'a> {
                 Statement::Count(counter) if !self.counters.contains(counter) => {
                     return Err(missing(chain, counter));
                 }
-                Statement::Count(_) | Statement::Log(_) => {}
+                Statement::Count(_) | Statement::Log(_) | Statement::Limit(_) => {}
             }
+        }
+        if !only_logs_behind_limits(rule) {
+            return Err(ModelError::Limited {
+                chain: chain.clone(),
+                rule: index,
+            });
         }
         match &rule.end {
             End::Next | End::Reject => Ok(()),

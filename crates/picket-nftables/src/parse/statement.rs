@@ -1,13 +1,14 @@
 //! Rules.
 
 use std::collections::BTreeSet;
+use std::num::NonZeroU32;
 
 use picket_dataplane::State;
 use serde_json::{Value as Json, json};
 
 use super::{ParseError, Result, array, comment, named, text, value};
 use crate::model::{
-    Assigned, End, Field, Log, LogPrefix, Match, Name, Relation, Rule, Slot, Statement, Transport,
+    Assigned, End, Field, Limit, Log, LogPrefix, Match, Name, Relation, Rule, Slot, Statement, Transport,
 };
 
 /// One rule.
@@ -32,6 +33,7 @@ pub(super) fn rule(object: &Json) -> Result<Rule> {
                 rule.statements.push(Statement::Count(named(name)?));
             }
             "log" => rule.statements.push(log(body)?),
+            "limit" => rule.statements.push(limit(body)?),
             "vmap" => {
                 let (key, map) = lookup(body)?;
                 rule.end = End::VerdictMap { key, map };
@@ -58,6 +60,22 @@ fn log(body: &Json) -> Result<Statement> {
     }
     let group = body.get("group").map(value::integer).transpose()?;
     Ok(Statement::Log(Log { prefix, group }))
+}
+
+fn limit(body: &Json) -> Result<Statement> {
+    let number = |name: &str| {
+        let number = body.get(name).map(value::integer::<u32>).transpose()?;
+        let number = number.and_then(NonZeroU32::new);
+        number.ok_or_else(|| ParseError::unknown("limit", body))
+    };
+    let limit = Limit {
+        per_second: number("rate")?,
+        burst: number("burst")?,
+    };
+    if *body != json!({"rate": limit.per_second, "burst": limit.burst, "per": "second"}) {
+        return Err(ParseError::unknown("limit", body));
+    }
+    Ok(Statement::Limit(limit))
 }
 
 fn assignment(body: &Json) -> Result<Statement> {

@@ -243,6 +243,9 @@ fn statement(statement: &Statement) -> Json {
             }
             json!({"log": object})
         }
+        Statement::Limit(limit) => json!({"limit": {
+            "rate": limit.per_second, "burst": limit.burst, "per": "second",
+        }}),
     }
 }
 

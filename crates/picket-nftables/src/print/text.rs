@@ -7,8 +7,8 @@ use picket_dataplane::State;
 use picket_net::{AddressRange, Family, Interval, Protocol};
 
 use crate::model::{
-    Assigned, Base, Chain, Comment, Datatype, Datum, End, Field, Key, Map, Match, Relation, Rule, Set, Slot,
-    Statement, Table, Transport, Value, Verdict, priority,
+    Assigned, Base, Chain, Comment, Datatype, Datum, End, Field, Key, Limit, Map, Match, Relation, Rule, Set,
+    Slot, Statement, Table, Transport, Value, Verdict, priority,
 };
 
 /// One transaction that creates or replaces the table.
@@ -417,6 +417,13 @@ impl Display for Printed<&Statement> {
             Statement::Log(log) => {
                 write!(f, "log prefix {}", Quoted(log.prefix.as_str()))?;
                 log.group.map_or(Ok(()), |group| write!(f, " group {group}"))
+            }
+            Statement::Limit(limit) => {
+                write!(f, "limit rate {}/second", limit.per_second)?;
+                match limit.burst {
+                    Limit::BURST => Ok(()),
+                    burst => write!(f, " burst {burst} packets"),
+                }
             }
         }
     }

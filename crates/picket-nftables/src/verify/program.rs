@@ -187,7 +187,8 @@ impl<'a> Builder<'a> {
             .filter_map(|statement| match statement {
                 Statement::Match(condition) => Some(self.test(condition)),
                 Statement::Set(slot, assigned) => Some(self.assignment(*slot, assigned)),
-                Statement::Count(_) | Statement::Log(_) => None,
+                // Behind a limit nothing is decided or written.
+                Statement::Count(_) | Statement::Log(_) | Statement::Limit(_) => None,
             })
             .collect();
         let end = match &rule.end {

@@ -198,7 +198,7 @@ impl<'a> Liveness<'a> {
                     let can_fail = !matches!(assigned, Assigned::Constant(_));
                     read || (can_fail && decides)
                 }
-                Statement::Count(_) | Statement::Log(_) => false,
+                Statement::Count(_) | Statement::Log(_) | Statement::Limit(_) => false,
             };
             if keep {
                 kept.push(statement.clone());
@@ -231,6 +231,6 @@ fn before_statement(statement: &Statement, live: Slots, next: Slots) -> Slots {
             };
             (live & !written) | read
         }
-        Statement::Count(_) | Statement::Log(_) => live,
+        Statement::Count(_) | Statement::Log(_) | Statement::Limit(_) => live,
     }
 }

@@ -8,6 +8,9 @@ use picket_engine::Engine;
 use picket_nftables::model::Table;
 use picket_nftables::render::indexed;
 
+/// The group that denied packets are logged to.
+const LOG_GROUP: u16 = 5;
+
 /// The table of one node, or of all pods.
 fn table(snapshot: &Snapshot, node: Option<&str>) -> Table {
     table_with(snapshot, &Semantics::default(), node)
@@ -15,5 +18,9 @@ fn table(snapshot: &Snapshot, node: Option<&str>) -> Table {
 
 pub(crate) fn table_with(snapshot: &Snapshot, semantics: &Semantics, node: Option<&str>) -> Table {
     let engine = Engine::compile(snapshot, semantics.clone());
-    indexed::render(engine.program(), node).expect("a table")
+    // With all that a table can have.
+    let options = indexed::Options {
+        log_denied: Some(LOG_GROUP),
+    };
+    indexed::render_with(engine.program(), node, options).expect("a table")
 }

@@ -10,7 +10,6 @@ use picket_nftables::meaning::Interpreter;
 use picket_nftables::model::{InterfaceName, Table};
 use picket_nftables::print;
 use picket_nftables::render::documented::{Options, PodView, render};
-use picket_nftables::render::indexed;
 use picket_nftables::verify::{Report, verify};
 use picket_policy::{Direction, ObjectRef};
 use picket_testing::generate::{Shape, semantics, snapshot};
@@ -46,7 +45,7 @@ fn proof_over(interface: &str, table: &Table, demands: &Demands<'_>) -> Report {
 pub(crate) fn check_nodes(snapshot: &Snapshot, semantics: &Semantics) {
     let engine = Engine::compile(snapshot, semantics.clone());
     for node in nodes(snapshot) {
-        let table = indexed::render(engine.program(), node.as_deref()).expect("a table");
+        let table = crate::indexed::table_with(snapshot, semantics, node.as_deref());
         let demands = Demands::on_node(engine.program(), node.as_deref());
         let report = proof(&table, &demands);
         assert!(report.is_proof(), "{report:#?}\n{}", print::block(&table));

@@ -85,6 +85,7 @@ impl<'c> Reader<'c> {
         match first {
             Expression::Count(counter) => Ok(Statement::Count(counter.clone())),
             Expression::Log(log) => Ok(Statement::Log(log.clone())),
+            Expression::Limit(limit) => Ok(Statement::Limit(*limit)),
             Expression::Constant(bytes) => {
                 let number = bytes.as_slice().try_into().map_err(|_| Oddity::Sequence)?;
                 let slot = self.slot()?;

@@ -1,6 +1,7 @@
 //! Rules.
 
 use std::collections::BTreeSet;
+use std::num::NonZeroU32;
 
 use picket_dataplane::State;
 
@@ -8,7 +9,8 @@ use super::object::{comment, name};
 use super::token::{Cursor, TextError};
 use super::value;
 use crate::model::{
-    Assigned, End, Field, Log, LogPrefix, Match, Name, Relation, Rule, Slot, Statement, Transport, Verdict,
+    Assigned, End, Field, Limit, Log, LogPrefix, Match, Name, Relation, Rule, Slot, Statement, Transport,
+    Verdict,
 };
 use crate::print::FLAGS;
 
@@ -27,6 +29,7 @@ pub(super) fn rule(cursor: &mut Cursor<'_, '_>) -> Result<Rule, TextError> {
         match word {
             "counter" => rule.statements.extend(counter(cursor)?),
             "log" => rule.statements.push(log(cursor)?),
+            "limit" => rule.statements.push(limit(cursor)?),
             "reject" => {
                 // Without more it is `icmpx`; what nft lists as `icmp` has lost its match of the family.
                 if cursor.take("with") && !(cursor.take("icmpx") && cursor.take("port-unreachable")) {
@@ -93,6 +96,22 @@ fn log(cursor: &mut Cursor<'_, '_>) -> Result<Statement, TextError> {
             return Ok(Statement::Log(log));
         }
     }
+}
+
+fn limit(cursor: &mut Cursor<'_, '_>) -> Result<Statement, TextError> {
+    cursor.expect("rate")?;
+    let text = cursor.word("a rate")?;
+    let per_second = text.strip_suffix("/second").and_then(|rate| rate.parse().ok());
+    let per_second =
+        per_second.ok_or_else(|| cursor.error(format!("`{text}` is no number of packets a second")))?;
+    let mut burst = Limit::BURST;
+    if cursor.take("burst") {
+        let text = cursor.word("a burst")?;
+        let number: Option<NonZeroU32> = text.parse().ok();
+        burst = number.ok_or_else(|| cursor.error(format!("`{text}` is no number of packets")))?;
+        cursor.expect("packets")?;
+    }
+    Ok(Statement::Limit(Limit { per_second, burst }))
 }
 
 /// What begins with a field: a match, a lookup, or an assignment.

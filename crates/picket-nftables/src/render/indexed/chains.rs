@@ -1,6 +1,7 @@
 //! The chains.
 
 use std::collections::BTreeSet;
+use std::num::NonZeroU32;
 
 use picket_dataplane::{BEGINNING, BEGINNING_MASK, State};
 use picket_net::{Family, TrafficSet};
@@ -8,10 +9,10 @@ use picket_net::{Family, TrafficSet};
 use super::class::{ANY_TRAFFIC, Classes, NOBODY};
 use super::sets::{self, Exact};
 use super::view::{LocalSide, NodeView, Role};
-use super::{counter_name, name};
+use super::{Options, counter_name, log_prefix, name};
 use crate::model::{
-    Assigned, Base, Chain, End, Field, Hook, Match, Policy, Relation, Rule, Slot, Statement, Transport,
-    Value, Verdict,
+    Assigned, Base, Chain, End, Field, Hook, Limit, Log, Match, Policy, Relation, Rule, Slot, Statement,
+    Transport, Value, Verdict,
 };
 
 /// Before `mangle` (-150): who gives packets a queueing priority in this hook does it after the scratch use is over.
@@ -20,6 +21,12 @@ const PRIORITY: i32 = -200;
 /// The most counters in one rule; the kernel takes 128 expressions.
 const COUNTERS_PER_RULE: usize = 64;
 
+/// How many denied packets of one subject are logged: a pod that sends many takes nothing from the log of the others.
+const LOGGED: Limit = Limit {
+    per_second: NonZeroU32::MIN.saturating_add(9),
+    burst: NonZeroU32::MIN.saturating_add(99),
+};
+
 /// The chain for TCP that belongs to no known connection and begins none.
 const MID_STREAM: &str = "mid-stream";
 
@@ -27,7 +34,7 @@ const MID_STREAM: &str = "mid-stream";
 pub(super) const MID_STREAM_COUNTER: &str = "drop-mid-stream";
 
 /// The table's chains, callers first.
-pub(super) fn chains(view: &NodeView, classes: &Classes) -> Vec<Chain> {
+pub(super) fn chains(view: &NodeView, classes: &Classes, options: Options) -> Vec<Chain> {
     let mut chains = vec![forward()];
     chains.extend(view.judges(Role::OwnNode).then(input));
     chains.extend(view.judges(Role::FromOwnNode).then(output));
@@ -36,7 +43,7 @@ pub(super) fn chains(view: &NodeView, classes: &Classes) -> Vec<Chain> {
     chains.push(judge(view));
     chains.extend([classify_destination(), classify_source()]);
     let sides = view.sides.iter().zip(&classes.sides);
-    chains.extend(sides.map(|(side, allowed)| subject(side, !allowed.is_empty())));
+    chains.extend(sides.map(|(side, allowed)| subject(side, !allowed.is_empty(), options)));
     chains
 }
 
@@ -200,7 +207,7 @@ fn classify(peer: fn(Family) -> Field) -> Vec<Rule> {
 }
 
 /// Returns what one subject is allowed, so that the other end of the connection can be judged too; drops the rest.
-fn subject(side: &LocalSide, allows: bool) -> Chain {
+fn subject(side: &LocalSide, allows: bool, options: Options) -> Chain {
     let mut rules = Vec::new();
     if allows {
         rules.push(Rule::of(
@@ -224,6 +231,7 @@ fn subject(side: &LocalSide, allows: bool) -> Chain {
                 }),
         );
     }
+    rules.extend(options.log_denied.map(|group| log(side, group)));
     rules.extend(drop(side));
     Chain::regular(name(&side.name())).with_rules(rules)
 }
@@ -250,6 +258,15 @@ fn lookups<'a>(traffic: impl Iterator<Item = &'a TrafficSet>) -> Vec<Match> {
         set: name(kind.set()),
     });
     any.into_iter().chain(lookups).collect()
+}
+
+/// Logs what gets here, which is dropped.
+fn log(side: &LocalSide, group: u16) -> Rule {
+    let log = Log {
+        prefix: log_prefix(side.role.direction()),
+        group: Some(group),
+    };
+    Rule::of([Statement::Limit(LOGGED), Statement::Log(log)], End::Next)
 }
 
 /// Counts the packet for every policy that may be why, and drops it.

@@ -22,10 +22,17 @@ use picket_net::Family;
 use picket_policy::{Direction, ObjectRef};
 
 use super::documented::{policy_hash, title};
-use crate::model::{Comment, Counter, Draft, Key, ModelError, Name, Table, Value};
+use crate::model::{Comment, Counter, Draft, Key, LogPrefix, ModelError, Name, Table, Value};
 use chains::chains;
 use class::Classes;
 use view::NodeView;
+
+/// What a table has besides what decides.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Options {
+    /// The netlink group to which denied packets are logged, if they are; see [`log_prefix`].
+    pub log_denied: Option<u16>,
+}
 
 /// The table's name.
 const TABLE: &str = "picket";
@@ -46,7 +53,20 @@ pub enum IndexedError {
 /// Pods that run elsewhere or nowhere are peers only. A node that no policy restricts a pod of has the table with an
 /// empty base chain.
 pub fn render(program: &Program, node: Option<&str>) -> Result<Table, IndexedError> {
-    table(&NodeView::of(program, node))
+    render_with(program, node, Options::default())
+}
+
+/// The same with more than what decides.
+///
+/// # Errors
+/// As [`render`].
+pub fn render_with(program: &Program, node: Option<&str>, options: Options) -> Result<Table, IndexedError> {
+    table(&NodeView::of(program, node), options)
+}
+
+/// What the log of a denied packet begins with: whether its source or its destination is the pod that may not.
+pub fn log_prefix(direction: Direction) -> LogPrefix {
+    LogPrefix::new(&format!("picket {direction}"))
 }
 
 /// The name of the table.
@@ -81,7 +101,7 @@ pub fn restricted_addresses(table: &Table) -> impl Iterator<Item = IpAddr> {
 }
 
 /// The table for what `view` holds.
-fn table(view: &NodeView) -> Result<Table, IndexedError> {
+fn table(view: &NodeView, options: Options) -> Result<Table, IndexedError> {
     let mut draft = Draft::new(name(TABLE));
     draft.comment = Some(Comment::of(
         "network policies of the pods on this node, written by picket",
@@ -91,7 +111,7 @@ fn table(view: &NodeView) -> Result<Table, IndexedError> {
         draft.counters = counters(view)?;
         draft.sets = sets::sets(view, &classes)?;
         draft.maps = sets::maps(view, &classes)?;
-        draft.chains = chains(view, &classes);
+        draft.chains = chains(view, &classes, options);
     } else {
         draft.chains = vec![chains::idle()];
     }

@@ -42,9 +42,22 @@ fn what_picket_cannot_have_written_is_told_with_its_place() {
     let in_chain = || rule("pod-b");
     for (command, place, oddity) in [
         (
-            "add rule TABLE pod-b limit rate 5/second accept",
+            "add rule TABLE pod-b limit rate 5/minute log",
             in_chain(),
-            expression("limit"),
+            Oddity::Value("limit"),
+        ),
+        (
+            "add rule TABLE pod-b limit rate over 5/second log",
+            in_chain(),
+            Oddity::Attribute(5),
+        ),
+        (
+            "add rule TABLE pod-b limit rate 5/second drop",
+            Place::Table,
+            Oddity::Model(ModelError::Limited {
+                chain: name("pod-b"),
+                rule: 7,
+            }),
         ),
         ("add rule TABLE pod-b counter", in_chain(), expression("counter")),
         (

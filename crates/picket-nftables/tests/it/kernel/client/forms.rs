@@ -1,6 +1,7 @@
 //! A table with every field in every kind of comparison, set and map.
 
 use std::collections::BTreeSet;
+use std::num::NonZeroU32;
 
 use picket_dataplane::State;
 use picket_net::{Family, Interval};
@@ -244,6 +245,18 @@ fn effects() -> Vec<Rule> {
         let prefix = LogPrefix::new("picket \\ é: ");
         Rule::of([Statement::Log(Log { prefix, group })], End::Reject)
     };
+    let limited = |per_second, burst| {
+        let [per_second, burst] = [per_second, burst].map(|number| NonZeroU32::new(number).expect("no zero"));
+        let log = Log {
+            prefix: LogPrefix::new("some"),
+            group: Some(7),
+        };
+        let limit = Statement::Limit(Limit { per_second, burst });
+        Rule::of(
+            [Statement::Count(name("counted")), limit, Statement::Log(log)],
+            End::Next,
+        )
+    };
     let set = |slot, assigned| Rule::of([Statement::Set(slot, assigned)], End::Next);
     vec![
         flags(0x3f, Relation::Is, 0x12),
@@ -255,6 +268,8 @@ fn effects() -> Vec<Rule> {
         log(None),
         log(Some(0)),
         log(Some(65_535)),
+        limited(1, 5),
+        limited(u32::MAX / 2, 1_000_000),
         set(Slot::Priority, Assigned::Constant(0x1_0002)),
         set(Slot::Priority, Assigned::Constant(u32::MAX)),
         set(Slot::Mark, Assigned::Constant(0)),
