@@ -79,6 +79,16 @@ pub enum Error {
 pub type Result<T> = std::result::Result<T, Error>;
 
 impl Error {
+    /// Whether the kernel does not allow what it allows others, or allowed another first (`EPERM`).
+    pub fn is_denied(&self) -> bool {
+        match self {
+            Self::Netlink { source, .. } | Self::Socket { source, .. } => {
+                source.raw_os_error() == Some(libc::EPERM)
+            }
+            _ => false,
+        }
+    }
+
     pub(crate) fn socket(action: impl Into<String>, source: impl Into<io::Error>) -> Self {
         Self::Socket {
             action: action.into(),

@@ -5,12 +5,14 @@ use std::io;
 use std::time::{Duration, Instant};
 
 use picket_dataplane::EstablishedConnections;
+use picket_linux::PacketLog;
 use picket_source::{Health, Interest};
 use tokio::runtime::Builder;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::time::{Interval, MissedTickBehavior, interval, sleep_until};
 
 use crate::cut::Cutting;
+use crate::denied;
 use crate::drift;
 use crate::enforcer::Enforcer;
 use crate::host::Host;
@@ -61,7 +63,10 @@ pub fn run(settings: &Settings, extent: Extent) -> Result<Ended, AgentError> {
     let shared = Shared::new(&settings.node, health.clone());
     let metrics = Metrics::default();
     let pulse = Pulse::new();
-    let host = Host::open(&settings.node, settings.hold)?;
+    let mut host = Host::open(&settings.node, settings.hold)?;
+    let log = settings
+        .log_denied
+        .and_then(|group| log_denied(&mut host, group, extent));
     let (watch, port) = (host.watch()?, host.port());
     let cuts = settings.established == EstablishedConnections::Cut && extent != Extent::DryRun;
     let cutting = match cuts {
@@ -83,6 +88,9 @@ pub fn run(settings: &Settings, extent: Extent) -> Result<Ended, AgentError> {
     let (outbox, inbox) = inbox::channel();
     if extent == Extent::Forever {
         drift::start(watch, port, outbox.clone())?;
+        if let Some(log) = log {
+            denied::start(log, outbox.clone())?;
+        }
     }
     let interest = Interest {
         node: Some(settings.node.clone()),
@@ -108,6 +116,25 @@ pub fn run(settings: &Settings, extent: Extent) -> Result<Ended, AgentError> {
         };
         agent.run(bells).await
     })
+}
+
+/// Has the rules log denied packets, if the kernel can. One that runs for ever gets the log; whoever only wants to know what
+/// that one does, or does it once, leaves the log to it.
+fn log_denied(host: &mut Host, group: u16, extent: Extent) -> Option<PacketLog> {
+    match PacketLog::open(host.namespace(), group) {
+        Ok(log) => {
+            host.log_denied(group);
+            Some(log)
+        }
+        Err(error) if extent != Extent::Forever && error.is_denied() => {
+            host.log_denied(group);
+            None
+        }
+        Err(error) => {
+            tracing::warn!(%error, group, "denied connections are not logged");
+            None
+        }
+    }
 }
 
 /// Everything but news of the cluster that the agent wakes up for.
@@ -175,6 +202,10 @@ impl Agent {
                     News::Cluster(heard, change) => (heard, change),
                     News::Table(changes) => {
                         self.enforcer.repair(&changes);
+                        continue;
+                    }
+                    News::Denied(told) => {
+                        self.enforcer.tell_denied(&told, self.knowledge.program());
                         continue;
                     }
                     News::Failed(error) => return Err(error),

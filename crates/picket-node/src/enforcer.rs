@@ -10,6 +10,7 @@ use picket_nftables::model::Table;
 use picket_policy::{Direction, ObjectRef};
 
 use crate::cut::Cutting;
+use crate::denied::{self, Told};
 use crate::error::HostError;
 use crate::host::{Host, Made};
 use crate::knowledge::Knowledge;
@@ -67,6 +68,12 @@ impl Enforcer {
         if status.ready && status.host.trouble.is_none() {
             status.host.versions.clone_from(&knowledge.remarks.versions);
         }
+    }
+
+    /// Logs which packets were denied.
+    pub(crate) fn tell_denied(&self, told: &Told, program: Option<&Program>) {
+        denied::tell(told, program, self.host.node());
+        self.metrics.unlogged.inc_by(told.unlisted + told.losses);
     }
 
     /// Forwards nothing new until there are policies, unless there is a table from before.

@@ -8,7 +8,7 @@ use picket_engine::Program;
 use picket_linux::{NetworkNamespace, Port};
 use picket_nftables::client::{Client, Observed, Report, SyncError, Watch};
 use picket_nftables::model::Table;
-use picket_nftables::render::indexed::{self, IndexedError};
+use picket_nftables::render::indexed::{self, IndexedError, Options};
 use picket_nftables::verify::{self, VerifyError, verify};
 
 use crate::AgentError;
@@ -22,6 +22,8 @@ pub(crate) struct Host {
     node: String,
     namespace: NetworkNamespace,
     client: Client,
+    /// What the table has besides what decides.
+    options: Options,
     /// The last table that the kernel took.
     table: Option<Arc<Table>>,
 }
@@ -51,8 +53,14 @@ impl Host {
             node: node.to_owned(),
             client: if holds { client.holding() } else { client },
             namespace,
+            options: Options::default(),
             table: None,
         })
+    }
+
+    /// From now on its rules log denied packets to this group.
+    pub(crate) fn log_denied(&mut self, group: u16) {
+        self.options.log_denied = Some(group);
     }
 
     /// The name of the node.
@@ -80,13 +88,17 @@ impl Host {
         &self.namespace
     }
 
+    fn render(&self, program: &Program) -> Result<Table, IndexedError> {
+        indexed::render_with(program, Some(&self.node), self.options)
+    }
+
     /// Makes the table what the policies say.
     ///
     /// # Errors
     /// When it cannot; the rules that were in force still are.
     pub(crate) fn make(&mut self, program: &Program) -> Result<Made, HostError> {
         let began = Instant::now();
-        let table = Arc::new(indexed::render(program, Some(&self.node))?);
+        let table = Arc::new(self.render(program)?);
         let rendering = began.elapsed();
         let report = self.client.sync(&table)?;
         self.table = Some(table);
@@ -154,7 +166,7 @@ impl Host {
     /// # Errors
     /// When it cannot be worked out or the kernel does not say what it has.
     pub(crate) fn plan(&mut self, program: &Program) -> Result<String, HostError> {
-        let table = indexed::render(program, Some(&self.node))?;
+        let table = self.render(program)?;
         let plan = self.client.plan(&table).map_err(SyncError::Read)?;
         Ok(picket_nftables::print::commands(table.name(), &plan))
     }

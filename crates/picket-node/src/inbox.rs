@@ -9,6 +9,7 @@ use picket_source::Change;
 use tokio::sync::Notify;
 
 use crate::AgentError;
+use crate::denied::Told;
 
 /// How much may wait until it is taken in. Then who has more to say waits, and the API server with it.
 const WAITING: usize = 256;
@@ -19,6 +20,8 @@ pub(crate) enum News {
     Cluster(Instant, Change),
     /// Others have changed the table of the node.
     Table(Vec<client::Change>),
+    /// Packets were denied.
+    Denied(Told),
     /// A thread cannot go on.
     Failed(AgentError),
 }

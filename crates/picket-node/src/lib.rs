@@ -13,6 +13,7 @@
 
 mod agent;
 mod cut;
+mod denied;
 mod drift;
 mod enforcer;
 mod error;

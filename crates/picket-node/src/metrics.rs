@@ -32,6 +32,8 @@ pub(crate) struct Metrics {
     pub(crate) repaired: Counter,
     /// Connections that were cut because policies deny them.
     pub(crate) cut: Counter,
+    /// How often denied packets are missing from the log.
+    pub(crate) unlogged: Counter,
     /// Proofs that the table means what the policies say.
     pub(crate) proofs: Family<Outcome, Counter>,
     /// How long a proof takes.
@@ -90,6 +92,7 @@ impl Default for Metrics {
             failures: Family::default(),
             repaired: Counter::default(),
             cut: Counter::default(),
+            unlogged: Counter::default(),
             proofs: Family::default(),
             proving: durations(),
             shown: Shown::default(),
@@ -155,6 +158,11 @@ impl Metrics {
             "connections_cut",
             "established connections that were cut because policies deny them",
             self.cut.clone(),
+        );
+        registry.register(
+            "denied_unlogged",
+            "how often denied packets are missing from the log because there were too many",
+            self.unlogged.clone(),
         );
         registry.register(
             "verifications",

@@ -29,6 +29,8 @@ pub struct Settings {
     pub verify_every: Duration,
     /// How often to ask which kinds of objects the cluster serves.
     pub discover_every: Duration,
+    /// The netlink group by which the kernel tells which packets are denied, if that is to be logged.
+    pub log_denied: Option<u16>,
     /// Where to answer those who ask how it goes.
     pub listen: Listen,
 }

@@ -164,6 +164,14 @@ struct TellingArguments {
     #[arg(long, default_value = DEFAULT_SOCKET, value_name = "PATH")]
     socket: PathBuf,
 
+    /// Whether to log denied connections: who, to whom, to which port, and which policies deny it
+    #[arg(long, value_enum, default_value_t, value_name = "ON_OR_OFF")]
+    log_denied: Switch,
+
+    /// The netlink group by which the kernel tells which packets are denied; only one program of a node can hear one
+    #[arg(long, default_value_t = 9480, value_name = "NUMBER")]
+    log_denied_group: u16,
+
     /// What to log: `error`, `warn`, `info`, `debug`, or one for each part as in `info,picket_source=debug`
     #[arg(long, default_value = "info", value_name = "LEVELS")]
     log: String,
@@ -175,6 +183,16 @@ struct TellingArguments {
 
 /// Where agents answer.
 pub(crate) const DEFAULT_SOCKET: &str = "/run/picket/agent.sock";
+
+/// Whether to do something.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+enum Switch {
+    /// Do it
+    #[default]
+    On,
+    /// Leave it
+    Off,
+}
 
 /// How to log.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
@@ -298,6 +316,7 @@ impl Arguments {
             hold: self.table_owner == TableOwner::Agent,
             verify_every: Duration::from_secs(self.verify_interval.into()),
             discover_every: Duration::from_secs(cluster.discovery_interval.into()),
+            log_denied: (self.telling.log_denied == Switch::On).then_some(self.telling.log_denied_group),
             listen: Listen {
                 address: self.telling.listen,
                 socket: self.telling.socket.clone(),

@@ -4,6 +4,7 @@ mod agent;
 mod answers;
 mod changes;
 mod cut;
+mod denied;
 mod deploy;
 mod enforce;
 mod follow;

@@ -1,0 +1,96 @@
+//! The log of denied connections: rules tell which packets they drop, and the agent who that is.
+//!
+//! A thread of its own hears the packets and folds them ([`fold`]), so that however many there are, the one that enforces gets
+//! a few lines a second to name the ends of ([`line`]).
+
+mod fold;
+mod line;
+
+use std::net::IpAddr;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use picket_linux::{Carried, Epoll, Interest, Logged, PacketLog};
+use picket_net::Protocol;
+use picket_nftables::render::indexed;
+use picket_policy::Direction;
+
+use crate::AgentError;
+use crate::inbox::{News, Outbox};
+use fold::Fold;
+pub(crate) use fold::Told;
+pub(crate) use line::tell;
+
+/// How often lines are told.
+const TURN: Duration = Duration::from_secs(1);
+
+/// What of denied packets is one line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Denied {
+    /// Whether the source or the destination may not.
+    direction: Direction,
+    source: IpAddr,
+    /// After translation.
+    destination: IpAddr,
+    protocol: Protocol,
+    /// The destination port, or the type of ICMP; none where the protocol has neither or the packet does not say it.
+    number: Option<u16>,
+}
+
+impl Denied {
+    /// The packet, if it was logged by a rule of ours.
+    fn of(logged: &Logged) -> Option<Self> {
+        let mut directions = Direction::BOTH.into_iter();
+        let of_ours = |direction: &Direction| indexed::log_prefix(*direction).as_str() == logged.prefix;
+        let packet = &logged.packet;
+        Some(Self {
+            direction: directions.find(of_ours)?,
+            source: packet.source,
+            destination: packet.destination,
+            protocol: Protocol::from_number(packet.protocol),
+            number: match packet.carried {
+                Carried::Ports { destination, .. } => Some(destination),
+                Carried::Icmp { kind, .. } => Some(kind.into()),
+                Carried::Nothing => None,
+            },
+        })
+    }
+}
+
+/// Tells which packets are denied, in a thread of its own, which ends with the process.
+pub(crate) fn start(mut log: PacketLog, outbox: Outbox) -> Result<(), AgentError> {
+    let epoll = Epoll::new()?;
+    epoll.add(&log, 0, Interest::Read)?;
+    let mut fold = Fold::default();
+    let (began, mut next) = (Instant::now(), Duration::ZERO);
+    let listen = move || {
+        loop {
+            let wait = next.saturating_sub(began.elapsed());
+            let heard = epoll.wait((!fold.is_empty()).then_some(wait));
+            match heard.and_then(|_| log.heard()) {
+                Ok(heard) => {
+                    fold.lose(heard.losses);
+                    heard
+                        .packets
+                        .iter()
+                        .filter_map(Denied::of)
+                        .for_each(|denied| fold.add(denied));
+                }
+                Err(error) => return tracing::error!(%error, "denied connections are not logged any more"),
+            }
+            let now = began.elapsed();
+            if now >= next {
+                next = now + TURN;
+                let told = fold.tell(now);
+                if !told.is_empty() {
+                    outbox.tell(News::Denied(told));
+                }
+            }
+        }
+    };
+    thread::Builder::new()
+        .name("picket-denied".to_owned())
+        .spawn(listen)
+        .map_err(AgentError::Start)?;
+    Ok(())
+}

@@ -1,0 +1,104 @@
+//! What is denied is said, by name.
+
+use std::net::{SocketAddr, UdpSocket};
+
+use serde_json::Value;
+
+use crate::agents::Agent;
+use crate::apiserver::agent::{Live, metric};
+use crate::prober::{address, namespace};
+
+/// Sends packets from a pod to a port of another, from one port.
+fn send(live: &Live, from: &str, to: &str, port: u16, packets: usize) {
+    let target = SocketAddr::from((address(&live.lab, to), port));
+    let send = || {
+        let socket = UdpSocket::bind(("0.0.0.0", 0)).unwrap();
+        for _ in 0..packets {
+            socket.send_to(b"denied", target).unwrap();
+        }
+    };
+    namespace(&live.lab, from).run(send).unwrap();
+}
+
+/// What was logged about denied packets to a port.
+fn lines(agent: &Agent, port: u16) -> Vec<Value> {
+    let log = agent.log();
+    // The last line may still be written.
+    let lines = log
+        .lines()
+        .filter_map(|line| serde_json::from_str::<Value>(line).ok());
+    let denied = lines.filter(|line| line["target"] == "picket::denied");
+    denied
+        .map(|line| line["fields"].clone())
+        .filter(|fields| fields["port"] == port)
+        .collect()
+}
+
+#[test]
+fn a_denied_connection_is_logged_with_its_ends_and_the_policies() {
+    let live = Live::new(None);
+    let agent = live.agent(&["--log-format", "json"]);
+    agent.until_enforced(&live.versions);
+    let listed = live.nft(&["list", "ruleset"]);
+    let rule = "limit rate 10/second burst 100 packets log prefix \"picket ingress\" group 9480";
+    assert!(listed.contains(rule), "{listed}");
+    // What is allowed leaves no line.
+    send(&live, "x/a", "y/a", 81, 1);
+    send(&live, "y/a", "x/a", 80, 5);
+    agent.until("a line", |_| !lines(&agent, 80).is_empty());
+    let logged = &lines(&agent, 80)[0];
+    for (field, expected) in [
+        ("message", "denied".to_owned()),
+        ("from", "y/a".to_owned()),
+        ("source", address(&live.lab, "y/a").to_string()),
+        ("to", "x/a".to_owned()),
+        ("destination", address(&live.lab, "x/a").to_string()),
+        ("protocol", "UDP".to_owned()),
+        ("direction", "ingress".to_owned()),
+        ("policies", "NetworkPolicy x/deny-ingress".to_owned()),
+    ] {
+        assert_eq!(logged[field], expected, "{logged}");
+    }
+    // Another port is another line, and what is the same is not told again so soon.
+    send(&live, "y/a", "x/a", 80, 5);
+    send(&live, "y/a", "x/a", 82, 1);
+    agent.until("another line", |_| !lines(&agent, 82).is_empty());
+    assert_eq!(lines(&agent, 82)[0]["packets"], 1);
+    assert_eq!(lines(&agent, 80).len(), 1);
+    assert_eq!(lines(&agent, 81).len(), 0);
+}
+
+#[test]
+fn a_flood_of_denied_packets_is_counted_and_nothing_waits_for_it() {
+    let live = Live::new(None);
+    let agent = live.agent(&["--log-format", "json"]);
+    agent.until_enforced(&live.versions);
+    for port in 1000..3000 {
+        send(&live, "y/a", "x/a", port, 1);
+    }
+    // The rule lets a hundred and ten a second or so into the log.
+    let count = |agent: &Agent| (1000..3000).map(|port| lines(agent, port).len()).sum::<usize>();
+    agent.until("many lines", |_| count(&agent) >= 100);
+    assert!(count(&agent) < 1000, "{}", count(&agent));
+    assert_eq!(metric(&agent, "picket_denied_unlogged_total"), 0);
+    assert_eq!(agent.get("/healthz").0, 200);
+}
+
+#[test]
+fn without_the_log_no_rule_logs_and_a_group_of_others_is_left_to_them() {
+    let live = Live::new(None);
+    let mut agent = live.agent(&["--log-denied", "off"]);
+    agent.until_enforced(&live.versions);
+    assert!(!live.nft(&["list", "ruleset"]).contains("log"));
+    agent.stop();
+    let taken = picket_linux::PacketLog::open(live.node(), 7).unwrap();
+    let agent = live.agent(&["--log-denied-group", "7"]);
+    agent.until_enforced(&live.versions);
+    assert!(
+        agent.log().contains("denied connections are not logged"),
+        "{}",
+        agent.log()
+    );
+    assert!(!live.nft(&["list", "ruleset"]).contains("log"));
+    drop(taken);
+}
