@@ -11,8 +11,9 @@ use std::thread::{self, JoinHandle, sleep};
 use std::time::{Duration, Instant};
 
 use picket_cluster::{Flow, Judgement, Semantics, Snapshot};
-use picket_lab::{Enforcement, Error, Lab, Layout, Place, Progress, Shape, Topology, compile};
+use picket_lab::{Cell, Enforcement, Error, Lab, Layout, Place, Progress, Shape, Topology, compile};
 use picket_linux::{NetworkNamespace, die_with_parent};
+use picket_net::Family;
 use picket_node::{Status, ask};
 use picket_policy::NetworkName;
 use tempfile::TempDir;
@@ -222,5 +223,9 @@ pub(crate) fn check(lab: &mut Lab, title: &str, agents: &[Agent]) -> usize {
         grid.to_text(false),
         logs.join("\n")
     );
+    for family in Family::BOTH {
+        let of_family = |cell: &Cell| cell.probe.family == family;
+        assert!(grid.cells().iter().any(of_family), "{title}: no {family:?}");
+    }
     grid.cells().len()
 }

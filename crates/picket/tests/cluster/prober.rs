@@ -1,6 +1,6 @@
 //! A pod that sends to another all the time, and what of it arrives.
 
-use std::net::{IpAddr, SocketAddr, UdpSocket};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::{self, JoinHandle, sleep};
@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use picket_lab::{Lab, Place};
 use picket_linux::NetworkNamespace;
+use picket_net::Family;
 use picket_policy::ObjectRef;
 
 /// How long the receiver waits until it looks whether it is to end.
@@ -29,9 +30,8 @@ pub(crate) struct Prober {
 
 impl Prober {
     /// From one pod to a port of another, both as `namespace/name`.
-    pub(crate) fn start(lab: &Lab, from: &str, to: &str, port: u16) -> Self {
-        let address = address(lab, to);
-        let target = SocketAddr::from((address, port));
+    pub(crate) fn start(lab: &Lab, family: Family, from: &str, to: &str, port: u16) -> Self {
+        let target = SocketAddr::from((address(lab, to, family), port));
         let receiver = namespace(lab, to)
             .run(|| UdpSocket::bind(target).unwrap())
             .unwrap();
@@ -60,7 +60,7 @@ impl Prober {
         prober.threads.push(thread::spawn(move || {
             from.enter().unwrap();
             while !end.load(Ordering::SeqCst) {
-                let socket = UdpSocket::bind(("0.0.0.0", 0)).unwrap();
+                let socket = UdpSocket::bind((any(family), 0)).unwrap();
                 for _ in 0..OF_ONE_PORT {
                     // Nobody hears of a packet that is dropped on the way.
                     if socket.send_to(b"probe", target).is_ok() {
@@ -99,8 +99,16 @@ pub(crate) fn namespace<'a>(lab: &'a Lab, id: &str) -> &'a NetworkNamespace {
     lab.network().namespace(&Place::Pod(object(id))).unwrap()
 }
 
-/// Its address.
-pub(crate) fn address(lab: &Lab, id: &str) -> IpAddr {
+/// Its address of a family.
+pub(crate) fn address(lab: &Lab, id: &str, family: Family) -> IpAddr {
     let pod = &lab.topology().snapshot.pods[&object(id)];
-    pod.addresses.v4.unwrap().into()
+    pod.addresses.of(family).unwrap()
+}
+
+/// Any address of a family.
+pub(crate) fn any(family: Family) -> IpAddr {
+    match family {
+        Family::Ipv4 => Ipv4Addr::UNSPECIFIED.into(),
+        Family::Ipv6 => Ipv6Addr::UNSPECIFIED.into(),
+    }
 }

@@ -4,6 +4,8 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::time::Duration;
 
+use picket_net::Family;
+
 use crate::agents::Agent;
 use crate::apiserver::agent::{Live, metric};
 use crate::apiserver::never_open::{POLICIES, allow};
@@ -19,8 +21,8 @@ struct Connection {
 }
 
 impl Connection {
-    fn open(live: &Live) -> Self {
-        let target = (address(&live.lab, "x/a"), 9000);
+    fn open(live: &Live, family: Family) -> Self {
+        let target = (address(&live.lab, "x/a", family), 9000);
         let listener = namespace(&live.lab, "x/a").run(|| TcpListener::bind(target).unwrap());
         let client = namespace(&live.lab, "z/a").run(|| TcpStream::connect(target).unwrap());
         let (server, _) = listener.unwrap().accept().unwrap();
@@ -44,16 +46,16 @@ impl Connection {
     }
 }
 
-/// A cluster that allows a connection, the agent that enforces that, and the connection.
-fn connected(live: &Live, more: &[&str]) -> (Agent, Connection) {
+/// A cluster that allows connections, the agent that enforces that, and a connection of each family.
+fn connected(live: &Live, more: &[&str]) -> (Agent, [Connection; 2]) {
     allow(live, "TCP");
     let agent = live.agent(more);
     agent.until("the policy that allows", |status| {
         status.host.policies.contains(&"NetworkPolicy x/allow".to_owned())
     });
-    let mut connection = Connection::open(live);
-    assert!(connection.passes());
-    (agent, connection)
+    let mut connections = Family::BOTH.map(|family| Connection::open(live, family));
+    assert!(connections.each_mut().map(Connection::passes) == [true; 2]);
+    (agent, connections)
 }
 
 fn deny(live: &Live, agent: &Agent) {
@@ -64,20 +66,21 @@ fn deny(live: &Live, agent: &Agent) {
 }
 
 #[test]
-fn a_connection_that_a_change_denies_is_cut() {
+fn connections_that_a_change_denies_are_cut() {
     let live = Live::new(None);
-    let (agent, mut connection) = connected(&live, &[]);
+    let (agent, mut connections) = connected(&live, &[]);
     deny(&live, &agent);
-    agent.until("a cut", |_| metric(&agent, "picket_connections_cut_total") > 0);
-    assert!(!connection.passes());
-    assert!(!connection.passes());
+    agent.until("two cuts", |_| metric(&agent, "picket_connections_cut_total") > 1);
+    for _ in 0..2 {
+        assert!(connections.each_mut().map(Connection::passes) == [false; 2]);
+    }
 }
 
 #[test]
-fn it_goes_on_where_that_is_wanted() {
+fn they_go_on_where_that_is_wanted() {
     let live = Live::new(None);
-    let (agent, mut connection) = connected(&live, &["--established", "keep"]);
+    let (agent, mut connections) = connected(&live, &["--established", "keep"]);
     deny(&live, &agent);
-    assert!(connection.passes());
+    assert!(connections.each_mut().map(Connection::passes) == [true; 2]);
     assert_eq!(metric(&agent, "picket_connections_cut_total"), 0);
 }

@@ -2,6 +2,7 @@
 
 use std::net::{SocketAddr, UdpSocket};
 
+use picket_net::Family;
 use serde_json::Value;
 
 use crate::agents::Agent;
@@ -10,7 +11,7 @@ use crate::prober::{address, namespace};
 
 /// Sends packets from a pod to a port of another, from one port.
 fn send(live: &Live, from: &str, to: &str, port: u16, packets: usize) {
-    let target = SocketAddr::from((address(&live.lab, to), port));
+    let target = SocketAddr::from((address(&live.lab, to, Family::Ipv4), port));
     let send = || {
         let socket = UdpSocket::bind(("0.0.0.0", 0)).unwrap();
         for _ in 0..packets {
@@ -50,9 +51,9 @@ fn a_denied_connection_is_logged_with_its_ends_and_the_policies() {
     for (field, expected) in [
         ("message", "denied".to_owned()),
         ("from", "y/a".to_owned()),
-        ("source", address(&live.lab, "y/a").to_string()),
+        ("source", address(&live.lab, "y/a", Family::Ipv4).to_string()),
         ("to", "x/a".to_owned()),
-        ("destination", address(&live.lab, "x/a").to_string()),
+        ("destination", address(&live.lab, "x/a", Family::Ipv4).to_string()),
         ("protocol", "UDP".to_owned()),
         ("direction", "ingress".to_owned()),
         ("policies", "NetworkPolicy x/deny-ingress".to_owned()),

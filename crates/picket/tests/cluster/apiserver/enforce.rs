@@ -1,5 +1,6 @@
 //! What the agents of a cluster let pass is what its policies say, step by step, with real packets.
 
+use std::net::Ipv6Addr;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -14,11 +15,17 @@ use crate::apiserver::refusals::grant;
 use crate::client::Api;
 use crate::published::Published;
 
-/// What a step says exists, where every pod has the address that it is given there.
+/// Where pods get the IPv6 address that a case does not give them: fd78::/96, with their IPv4 address in it.
+const PREFIX_V6: u128 = 0xfd78 << 112;
+
+/// What a step says exists, where every pod has the address that it is given there, and one of each family.
 pub(crate) fn cluster(step: &Step) -> Snapshot {
     let mut snapshot = step.cluster();
-    for pod in snapshot.pods.values_mut() {
-        Arc::make_mut(pod).synthetic = false;
+    for pod in snapshot.pods.values_mut().map(Arc::make_mut) {
+        pod.synthetic = false;
+        if let (Some(v4), None, false) = (pod.addresses.v4, pod.addresses.v6, pod.host_network) {
+            pod.addresses.v6 = Some(Ipv6Addr::from_bits(PREFIX_V6 | u128::from(v4.to_bits())));
+        }
     }
     snapshot
 }

@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use picket_net::Family;
 use picket_nftables::client::{Client, Observed};
 use picket_nftables::model::Name;
 use picket_nftables::render::indexed;
@@ -83,8 +84,9 @@ impl Happenings<'_> {
             "spec": {"nodeName": node, "containers": [{"name": "main", "image": "main"}]},
         });
         self.live.api.create(PODS, &pod);
-        let address = format!("10.77.{}.{}", self.count / 200, self.count % 200 + 1);
-        let status = json!({"phase": "Running", "podIP": address, "podIPs": [{"ip": address}]});
+        let v4 = format!("10.77.{}.{}", self.count / 200, self.count % 200 + 1);
+        let v6 = format!("fd77::{:x}", self.count);
+        let status = json!({"phase": "Running", "podIP": v4, "podIPs": [{"ip": v4}, {"ip": v6}]});
         self.live.api.set_status(PODS, &name, &status);
         self.pods.push(name);
         2
@@ -154,8 +156,11 @@ fn nothing_denied_passes_and_nothing_allowed_is_lost_whatever_happens() {
     });
     // Pods a and c of namespace x are on the node.
     let denied = [("y/a", "x/a", 9001), ("y/b", "x/c", 9001), ("z/a", "x/a", 9002)];
-    let denied = denied.map(|(from, to, port)| (from, to, Prober::start(&live.lab, from, to, port)));
-    let allowed = Prober::start(&live.lab, "z/b", "x/a", 9000);
+    let of_both = |(from, to, port)| {
+        Family::BOTH.map(|family| (from, to, Prober::start(&live.lab, family, from, to, port)))
+    };
+    let denied: Vec<_> = denied.into_iter().flat_map(of_both).collect();
+    let allowed = Family::BOTH.map(|family| Prober::start(&live.lab, family, "z/b", "x/a", 9000));
     let mut happenings = Happenings {
         live: &live,
         agent: Some(agent),
@@ -173,8 +178,10 @@ fn nothing_denied_passes_and_nothing_allowed_is_lost_whatever_happens() {
         "{:?}",
         happenings.kinds
     );
-    let (sent, received) = allowed.end();
-    assert!(sent > 1000 && received == sent, "{received} of {sent}");
+    for prober in allowed {
+        let (sent, received) = prober.end();
+        assert!(sent > 1000 && received == sent, "{received} of {sent}");
+    }
     for (from, to, prober) in denied {
         let (sent, received) = prober.end();
         assert!(
@@ -203,9 +210,11 @@ fn nothing_denied_passes_and_nothing_allowed_is_lost_whatever_happens() {
     for policy in others.iter().map(String::as_str).chain(["allow", "deny-ingress"]) {
         live.api.delete(POLICIES, policy);
     }
-    let open = Prober::start(&live.lab, "y/b", "x/c", 9001);
-    agent.until("a packet that passes", |_| open.has_received());
-    open.end();
+    for family in Family::BOTH {
+        let open = Prober::start(&live.lab, family, "y/b", "x/c", 9001);
+        agent.until("a packet that passes", |_| open.has_received());
+        open.end();
+    }
 }
 
 #[test]
@@ -213,7 +222,7 @@ fn what_the_kernel_refuses_waits_and_is_named() {
     let live = Live::new(None);
     let agent = live.agent(&["--table-owner", "everybody"]);
     agent.until_enforced(&live.versions);
-    let denied = Prober::start(&live.lab, "y/a", "x/a", 9001);
+    let denied = Prober::start(&live.lab, Family::Ipv6, "y/a", "x/a", 9001);
     // Somebody else takes the table as it is, so that the kernel takes no change of it.
     let mut thief = Client::open(live.node()).unwrap().holding();
     let name: Name = indexed::table_name();

@@ -7,8 +7,10 @@ use std::process::Command;
 use std::time::Duration;
 
 use picket_linux::NetworkNamespace;
+use picket_net::Family;
 
 use super::Pod;
+use crate::prober::any;
 
 /// How long a packet that must arrive may take: longer than until a lost one is repeated.
 const PATIENCE: Duration = Duration::from_secs(4);
@@ -57,11 +59,7 @@ fn arrives_at(from: &Pod, to: &Pod, address: IpAddr, port: &str, patience: Durat
         Some(("udp", port)) => {
             let at = SocketAddr::new(address, port.parse().unwrap());
             let server = once_free(|| to.inside.run(|| UdpSocket::bind(at)).unwrap());
-            let any: IpAddr = if address.is_ipv4() {
-                [0; 4].into()
-            } else {
-                [0; 16].into()
-            };
+            let any = any(Family::of(address));
             let client = from.inside.run(|| UdpSocket::bind((any, 0))).unwrap().unwrap();
             server.set_read_timeout(Some(patience)).unwrap();
             // The kernel says here already when the packet is not let out.
