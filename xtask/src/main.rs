@@ -9,9 +9,9 @@ mod cluster;
 mod codegen;
 mod command;
 mod demo;
-mod kubernetes;
 mod packages;
 mod picture;
+mod programs;
 mod screenshot;
 mod test;
 mod wasm;
@@ -28,8 +28,8 @@ struct Arguments {
 enum Task {
     /// Install what is missing, then check format, lints and documentation and run every test
     Test(test::Arguments),
-    /// Build the Kubernetes API server that tests speak to, once for each state of its sources, and print where it is
-    Apiserver,
+    /// Build the programs of others that tests run, once for each state of their sources, and print where they are
+    Programs,
     /// Run the shop of `examples/shop` as network namespaces and probe its policies with real packets
     Demo,
     /// Run the benchmarks and print the results with the machine and the commands
@@ -47,7 +47,7 @@ enum Task {
 fn main() -> ExitCode {
     let outcome = match Arguments::parse().task {
         Task::Test(arguments) => test::check(&arguments),
-        Task::Apiserver => kubernetes::show(),
+        Task::Programs => programs::show(),
         Task::Demo => demo::demo(),
         Task::Bench(arguments) => bench::bench(&arguments),
         Task::Cluster(arguments) => cluster::cluster(&arguments),

@@ -27,7 +27,10 @@ pub(crate) const RUNTIME: [Program; 3] = [
     ("/usr/lib/cni/host-local", "containernetworking-plugins"),
 ];
 
-/// What building the Kubernetes API server needs.
+/// What kube-proxy needs.
+pub(crate) const SERVICES: [Program; 1] = [("iptables", "iptables")];
+
+/// What building programs of others needs.
 pub(crate) const GO: [Program; 1] = [("go", "golang-go")];
 
 /// Installs what is missing of `programs`, and says so. Needs root or `sudo` only when something is.

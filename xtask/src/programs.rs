@@ -1,4 +1,4 @@
-//! `cargo xtask apiserver`: the Kubernetes API server that tests speak to.
+//! `cargo xtask programs`: the programs of others that tests run.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -6,25 +6,35 @@ use std::process::Command;
 use std::time::Instant;
 
 use anyhow::{Context, Result};
-use picket_testing::apiserver::{cached_program, sources};
+use picket_testing::program::{PROGRAMS, Program};
 
 use crate::command::{is_installed, output, print, run, say};
 use crate::packages;
 
-/// The release of Kubernetes that the program says it is: that of `go.mod`.
+/// The release of Kubernetes that the programs say they are: that of `go.mod`.
 const RELEASE: &str = "1.36.4";
 
 /// The oldest Go that fetches the version which `go.mod` names.
 const GO: (u32, u32) = (1, 21);
 
-/// Builds the program where it is not, and prints where it is.
+/// Builds the programs that are not there, and prints where they are.
 pub(crate) fn show() -> Result<()> {
-    print(&format!("{}\n", build()?.display()))
+    PROGRAMS
+        .iter()
+        .try_for_each(|program| print(&format!("{}\n", build(program)?.display())))
 }
 
-/// Where the program is, built now if it never was from these sources.
-pub(crate) fn build() -> Result<PathBuf> {
-    let program = cached_program();
+/// Builds the programs that are not there. Returns for each the environment variable that tells tests where it is.
+pub(crate) fn build_all() -> Result<Vec<(&'static str, PathBuf)>> {
+    PROGRAMS
+        .iter()
+        .map(|program| Ok((program.variable, build(program)?)))
+        .collect()
+}
+
+/// Where a program is, built now if it never was from these sources.
+fn build(of: &Program) -> Result<PathBuf> {
+    let program = of.cached();
     if program.is_file() {
         return Ok(program);
     }
@@ -32,20 +42,22 @@ pub(crate) fn build() -> Result<PathBuf> {
     let folder = program.parent().context("the program is in a folder")?;
     fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
     say(&format!(
-        "building the Kubernetes API server for tests into {}: once for each state of tools/test-apiserver; the first \
-         time this fetches 90 MB and takes six minutes of a processor",
-        folder.display()
+        "building {} into {}: once for each state of tools/{}; the first time this fetches modules of Go and takes \
+         minutes",
+        of.purpose,
+        folder.display(),
+        of.name,
     ));
     let start = Instant::now();
     // Others may be building it too: each builds its own, and the last one to finish puts it in place.
     let unfinished = folder.join(format!("unfinished-{}", std::process::id()));
-    compile(&go, &unfinished).inspect_err(|_| drop(fs::remove_file(&unfinished)))?;
+    compile(&go, of, &unfinished).inspect_err(|_| drop(fs::remove_file(&unfinished)))?;
     fs::rename(&unfinished, &program).with_context(|| format!("cannot make {}", program.display()))?;
     say(&format!("built it in {} s", start.elapsed().as_secs()));
     Ok(program)
 }
 
-fn compile(go: &Path, program: &Path) -> Result<()> {
+fn compile(go: &Path, of: &Program, program: &Path) -> Result<()> {
     let (major, minor) = RELEASE.split_once('.').context("a release has a minor part")?;
     let minor = minor.split('.').next().unwrap_or_default();
     let version = "k8s.io/component-base/version";
@@ -56,8 +68,8 @@ fn compile(go: &Path, program: &Path) -> Result<()> {
     build
         .args(["build", "-trimpath", "-buildvcs=false", "-ldflags", &flags, "-o"])
         .arg(program)
-        .arg(".")
-        .current_dir(sources())
+        .arg(of.package)
+        .current_dir(of.sources())
         .env("CGO_ENABLED", "0");
     run(&mut build)
 }
@@ -101,6 +113,8 @@ fn parse(version: &str) -> Option<(u32, u32)> {
 
 #[cfg(test)]
 mod tests {
+    use picket_testing::program::{API_SERVER, KUBE_PROXY};
+
     use super::*;
 
     #[test]
@@ -116,8 +130,10 @@ mod tests {
     }
 
     #[test]
-    fn the_program_says_the_release_that_it_is() {
-        let module = fs::read_to_string(sources().join("go.mod")).unwrap();
-        assert!(module.contains(&format!("k8s.io/kubernetes v{RELEASE}\n")));
+    fn the_programs_say_the_release_that_they_are() {
+        for program in [API_SERVER, KUBE_PROXY] {
+            let module = fs::read_to_string(program.sources().join("go.mod")).unwrap();
+            assert!(module.contains(&format!("k8s.io/kubernetes v{RELEASE}")));
+        }
     }
 }

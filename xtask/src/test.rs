@@ -6,7 +6,7 @@ use std::process::Command;
 use anyhow::{Context, Result, bail};
 
 use crate::command::{cargo, is_installed, is_root, output, run, say, search_path};
-use crate::{kubernetes, packages, wasm};
+use crate::{packages, programs, wasm};
 
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
@@ -47,11 +47,11 @@ pub(crate) fn check(arguments: &Arguments) -> Result<()> {
         return run_quick_tests();
     }
     wasm::build()?;
-    let server = kubernetes::build()?;
+    let programs = programs::build_all()?;
     let mut tests = cargo("test --workspace --locked --no-fail-fast");
     tests
         .env("PATH", env::join_paths(search_path())?)
-        .env(picket_testing::apiserver::PROGRAM, server)
+        .envs(programs)
         .envs(runner);
     run(&mut tests)
 }
@@ -86,6 +86,7 @@ fn run_quick_tests() -> Result<()> {
 fn prepare_for_kernel_tests() -> Result<Option<(String, &'static str)>> {
     packages::install_missing(&packages::KERNEL)?;
     packages::install_missing(&packages::RUNTIME)?;
+    packages::install_missing(&packages::SERVICES)?;
     packages::install_missing(&packages::BROWSER)?;
     if is_root()? {
         return Ok(None);

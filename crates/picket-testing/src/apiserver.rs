@@ -1,49 +1,15 @@
 //! A real Kubernetes API server.
 //!
-//! `cargo xtask apiserver` builds the program, and `cargo xtask test` does so first; a test that finds none fails.
+//! `cargo xtask programs` builds the program, and `cargo xtask test` does so first; a test that finds none fails.
 
-use std::env;
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-use sha2::{Digest, Sha256};
 use tempfile::TempDir;
 
-/// The environment variable that names the program, where it is not the one in the cache.
-pub const PROGRAM: &str = "PICKET_TEST_APISERVER";
-
-/// The folder of its sources.
-#[must_use]
-pub fn sources() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tools/test-apiserver")
-}
-
-/// Where the program is in the cache of the machine once it has been built from the present sources.
-#[must_use]
-pub fn cached_program() -> PathBuf {
-    let cache = env::var_os("XDG_CACHE_HOME").map(PathBuf::from);
-    let cache = cache
-        .filter(|path| path.is_absolute())
-        .unwrap_or_else(|| env::home_dir().unwrap().join(".cache"));
-    cache
-        .join("picket")
-        .join(format!("test-apiserver-{}", state()))
-        .join("test-apiserver")
-}
-
-/// What stands for the content of the sources.
-fn state() -> String {
-    let mut hash = Sha256::new();
-    for file in ["go.mod", "go.sum", "main.go"] {
-        let text = fs::read(sources().join(file)).unwrap();
-        hash.update(text.len().to_be_bytes());
-        hash.update(text);
-    }
-    let bytes = hash.finalize();
-    bytes.iter().take(8).map(|byte| format!("{byte:02x}")).collect()
-}
+use crate::program::API_SERVER;
 
 /// A running API server with its own certificates and objects. It ends when this is dropped, and with this process.
 pub struct Server {
@@ -117,7 +83,9 @@ impl Server {
     pub fn kubeconfig_of(&self, token: &str) -> PathBuf {
         let admin = fs::read_to_string(self.folder.path().join("admin.token")).unwrap();
         let text = fs::read_to_string(self.kubeconfig()).unwrap();
-        let path = self.folder.path().join(format!("kubeconfig-{token}"));
+        // Tokens may be longer than names of files, and differ at their ends.
+        let end = &token[token.len().saturating_sub(64)..];
+        let path = self.folder.path().join(format!("kubeconfig-{end}"));
         fs::write(&path, text.replace(&admin, token)).unwrap();
         path
     }
@@ -148,14 +116,8 @@ fn token_arguments(tokens: &[(&str, &str)]) -> impl Iterator<Item = String> {
 }
 
 fn spawn(folder: &Path, more: &[&str], arguments: &[String]) -> Child {
-    let program = env::var_os(PROGRAM).map_or_else(cached_program, PathBuf::from);
-    assert!(
-        program.is_file(),
-        "no API server at {}: run `cargo xtask apiserver` first",
-        program.display()
-    );
     let log = fs::File::create(folder.join("log")).unwrap();
-    let mut command = Command::new(program);
+    let mut command = Command::new(API_SERVER.path());
     command.arg("-exit-on-stdin-close").arg("-dir").arg(folder);
     command
         .args(more)

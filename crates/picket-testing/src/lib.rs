@@ -1,5 +1,6 @@
 //! Builders, generators and readable cases shared by the tests of every crate.
 //!
+//! - [`program`]: programs of others that tests run.
 //! - [`apiserver`]: a real Kubernetes API server.
 //! - `containerd`: a real container runtime on a node of its own, with the feature `containerd`.
 //! - [`build`]: objects in one line each, as in `pod("x/web").label("app", "web").ip("10.0.0.5")`.
@@ -27,5 +28,6 @@ pub mod containerd;
 pub mod flows;
 pub mod generate;
 pub mod manifest;
+pub mod program;
 pub mod ran;
 pub mod synthetic;

@@ -83,9 +83,19 @@ impl Agent {
     }
 
     /// The same with another command.
-    pub(crate) fn run(lab: &Lab, node: &str, kubeconfig: &Path, mut command: Command) -> Self {
-        let folder = tempfile::tempdir().unwrap();
+    pub(crate) fn run(lab: &Lab, node: &str, kubeconfig: &Path, command: Command) -> Self {
         let namespace = lab.network().namespace(&Place::Node(node.into())).unwrap();
+        Self::run_in(namespace, node, kubeconfig, command)
+    }
+
+    /// The same in any namespace.
+    pub(crate) fn run_in(
+        namespace: &NetworkNamespace,
+        node: &str,
+        kubeconfig: &Path,
+        mut command: Command,
+    ) -> Self {
+        let folder = tempfile::tempdir().unwrap();
         let log = File::create(folder.path().join("log")).unwrap();
         command
             .args([
@@ -192,7 +202,7 @@ impl Drop for Agent {
 }
 
 /// Runs a command in a namespace. It ends with the thread that started it, and that with it.
-fn spawn(namespace: &NetworkNamespace, mut command: Command) -> (u32, JoinHandle<ExitStatus>) {
+pub(crate) fn spawn(namespace: &NetworkNamespace, mut command: Command) -> (u32, JoinHandle<ExitStatus>) {
     let namespace = namespace.duplicate().unwrap();
     let (sender, receiver) = channel();
     let ended = thread::spawn(move || {
@@ -205,7 +215,7 @@ fn spawn(namespace: &NetworkNamespace, mut command: Command) -> (u32, JoinHandle
 }
 
 /// The port of the API server that a kubeconfig names.
-fn port_of(kubeconfig: &Path) -> u16 {
+pub(crate) fn port_of(kubeconfig: &Path) -> u16 {
     let text = fs::read_to_string(kubeconfig).unwrap();
     let (_, rest) = text.split_once("https://127.0.0.1:").unwrap();
     let port: String = rest.chars().take_while(char::is_ascii_digit).collect();

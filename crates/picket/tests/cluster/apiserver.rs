@@ -2,12 +2,14 @@
 
 mod agent;
 mod answers;
+mod beside;
 mod changes;
 mod cut;
 mod denied;
 mod deploy;
 mod enforce;
 mod follow;
+mod hostile;
 mod never_open;
 mod outages;
 mod refusals;

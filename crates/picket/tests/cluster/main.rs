@@ -11,6 +11,7 @@ mod agents;
 mod apiserver;
 mod client;
 mod following;
+mod node;
 mod objects;
 mod pods;
 mod prober;

@@ -90,6 +90,15 @@ pub(crate) fn define_all(api: &Api) {
     }
 }
 
+/// The latest version of an object in the list at `path`; 0 where there is none.
+pub(crate) fn newest(api: &Api, path: &str) -> u64 {
+    let version = |item: &Value| {
+        let version = item["metadata"]["resourceVersion"].as_str().unwrap();
+        version.parse().unwrap()
+    };
+    api.list(path).iter().map(version).max().unwrap_or_default()
+}
+
 /// Creates a namespace.
 pub(crate) fn namespace(api: &Api, name: &str) {
     let object = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": {"team": name}}});

@@ -4,7 +4,6 @@ mod probe;
 
 use std::fs::{self, File};
 use std::net::IpAddr;
-use std::os::fd::{AsFd, AsRawFd};
 use std::process::{Child, Command, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -18,10 +17,10 @@ use picket_testing::ran::Ran;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-pub(crate) use probe::{Pods, expect, forget_neighbours, ip, once_free, table};
+pub(crate) use probe::{Pods, expect, forget_neighbours, ip, once_free, place_of, table};
 
 use crate::client::Api;
-use crate::objects::{KINDS, define};
+use crate::objects::{KINDS, define, newest};
 
 /// How long the agent may take for anything before a test fails.
 const BOUND: Duration = Duration::from_secs(60);
@@ -40,7 +39,7 @@ pub(crate) const DEFINITIONS: &str =
 const ROLE: &str = include_str!("pods.yaml");
 
 pub(crate) struct Node {
-    server: Server,
+    pub(crate) server: Server,
     pub(crate) api: Api,
     pub(crate) containerd: Containerd,
     runtime: Runtime,
@@ -48,7 +47,7 @@ pub(crate) struct Node {
     switch: NetworkNamespace,
     networks: Vec<String>,
     agent: Option<Child>,
-    folder: TempDir,
+    pub(crate) folder: TempDir,
     interfaces: usize,
 }
 
@@ -116,13 +115,18 @@ impl Node {
 
     /// Starts the agent.
     pub(crate) fn start(&mut self, arguments: &[&str]) {
+        self.start_by(self.command(arguments));
+    }
+
+    /// The same by another command.
+    pub(crate) fn start_by(&mut self, mut command: Command) {
         let log = File::options()
             .create(true)
             .append(true)
             .open(self.log_file())
             .unwrap();
-        let mut command = self.command(arguments);
         let agent = die_with_parent(&mut command)
+            .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(log)
             .spawn();
@@ -199,17 +203,7 @@ impl Node {
             ("network-attachment-definitions.k8s.cni.cncf.io", KINDS[12].2),
             ("multi-networkpolicies.k8s.cni.cncf.io", KINDS[13].2),
         ];
-        let versions = kinds.map(|(kind, path)| {
-            let items = self.api.list(path);
-            let version = |item: &Value| {
-                item["metadata"]["resourceVersion"]
-                    .as_str()
-                    .unwrap()
-                    .parse::<u64>()
-                    .unwrap()
-            };
-            (kind, items.iter().map(version).max().unwrap_or_default())
-        });
+        let versions = kinds.map(|(kind, path)| (kind, newest(&self.api, path)));
         self.until(&format!("{versions:?}"), |status| {
             versions.iter().all(|(kind, version)| {
                 let enforced = status.versions.get(*kind);
@@ -368,7 +362,7 @@ impl Node {
         };
         self.interfaces += 1;
         let link = format!("pod{}", self.interfaces);
-        let place = format!("/proc/{}/fd/{}", std::process::id(), inside.as_fd().as_raw_fd());
+        let place = place_of(inside);
         ip(
             &self.switch,
             &format!("link add link net{network} name {link} type macvlan mode bridge"),

@@ -1,6 +1,7 @@
 //! What is shipped is taken by a real API server, and an agent needs no more rights than it gives.
 
-use std::fs;
+use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::process::Command;
 
 use picket_testing::apiserver::Server;
@@ -12,53 +13,72 @@ use crate::apiserver::enforce::cluster;
 use crate::client::Api;
 use crate::published::Published;
 
-const MANIFEST: &str = include_str!("../../../../../deploy/agent.yaml");
+pub(crate) const MANIFEST: &str = include_str!("../../../../../deploy/agent.yaml");
 
-/// The documents of the manifest, each with its kind.
-fn documents() -> impl Iterator<Item = (&'static str, &'static str)> {
-    MANIFEST.split("---\n").map(|document| {
+/// The documents of a manifest, each with its kind.
+fn documents(manifest: &str) -> impl Iterator<Item = (&str, &str)> {
+    manifest.split("---\n").filter_map(|document| {
         let kind = document.lines().find_map(|line| line.strip_prefix("kind: "));
-        (kind.unwrap(), document)
+        kind.map(|kind| (kind, document))
     })
 }
 
 /// The role of the agent, with the name of the one in `examples`.
 pub(crate) fn role() -> String {
-    let (_, role) = documents().find(|(kind, _)| *kind == "ClusterRole").unwrap();
+    let (_, role) = documents(MANIFEST)
+        .find(|(kind, _)| *kind == "ClusterRole")
+        .unwrap();
     role.replace("name: picket-agent", "name: picket-reader")
 }
 
-/// Applies the manifest, and gives the daemon set as the server has it then.
-fn apply(api: &Api) -> Value {
+/// Where objects of a kind are created.
+pub(crate) fn path_of(kind: &str) -> String {
     let rbac = "/apis/rbac.authorization.k8s.io/v1";
-    let mut daemon_set = None;
-    for (kind, document) in documents() {
-        let path = match kind {
-            "ServiceAccount" => "/api/v1/namespaces/kube-system/serviceaccounts",
-            "ClusterRole" => &format!("{rbac}/clusterroles"),
-            "ClusterRoleBinding" => &format!("{rbac}/clusterrolebindings"),
-            "DaemonSet" => "/apis/apps/v1/namespaces/kube-system/daemonsets",
-            other => panic!("{other} is applied nowhere"),
-        };
-        let created = api.create_yaml(path, document);
-        if kind == "DaemonSet" {
-            daemon_set = Some(created);
-        }
+    match kind {
+        "ConfigMap" => "/api/v1/namespaces/kube-system/configmaps".to_owned(),
+        "ServiceAccount" => "/api/v1/namespaces/kube-system/serviceaccounts".to_owned(),
+        "ClusterRole" => format!("{rbac}/clusterroles"),
+        "ClusterRoleBinding" => format!("{rbac}/clusterrolebindings"),
+        "DaemonSet" => "/apis/apps/v1/namespaces/kube-system/daemonsets".to_owned(),
+        other => panic!("{other} is applied nowhere"),
     }
-    daemon_set.unwrap()
 }
 
-/// A program that runs picket with the capabilities that a container has, and no others.
-fn with_capabilities(container: &Value) -> Command {
+/// Applies a manifest, and gives its objects by their kind as the server has them then.
+pub(crate) fn apply(api: &Api, manifest: &str) -> BTreeMap<String, Value> {
+    let created = |(kind, document): (&str, &str)| {
+        let created = api.create_yaml(&path_of(kind), document);
+        (kind.to_owned(), created)
+    };
+    documents(manifest).map(created).collect()
+}
+
+/// The only container of a manifest that has been applied.
+pub(crate) fn container(applied: &BTreeMap<String, Value>) -> Value {
+    applied["DaemonSet"]["spec"]["template"]["spec"]["containers"][0].clone()
+}
+
+/// A kubeconfig of whoever has this account.
+pub(crate) fn account(server: &Server, api: &Api, name: &str) -> PathBuf {
+    let path = format!("/api/v1/namespaces/kube-system/serviceaccounts/{name}/token");
+    let request = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}});
+    let token = api.create(&path, &request)["status"]["token"].clone();
+    server.kubeconfig_of(token.as_str().unwrap())
+}
+
+/// A program that runs picket as a container does: with its arguments, with the capabilities that it has, and no others.
+pub(crate) fn as_container(container: &Value) -> Command {
     let capabilities = &container["securityContext"]["capabilities"];
     assert_eq!(capabilities["drop"], json!(["ALL"]));
     let added = capabilities["add"].as_array().unwrap().iter();
     let added = added.map(|name| format!(",+{}", name.as_str().unwrap().to_lowercase()));
     let bounds = format!("--bounding-set=-all{}", added.collect::<String>());
     let mut command = Command::new("setpriv");
+    let arguments = container["args"].as_array().unwrap().iter();
     command
         .args([&bounds, "--inh-caps=-all", "--no-new-privs", "--"])
-        .arg(env!("CARGO_BIN_EXE_picket"));
+        .arg(env!("CARGO_BIN_EXE_picket"))
+        .args(arguments.map(|argument| argument.as_str().unwrap()));
     command
 }
 
@@ -66,26 +86,12 @@ fn with_capabilities(container: &Value) -> Command {
 fn what_is_shipped_is_enough() {
     let server = Server::start(&[]);
     let api = Api::new(&server.kubeconfig());
-    let container = apply(&api)["spec"]["template"]["spec"]["containers"][0].clone();
-    let account = "/api/v1/namespaces/kube-system/serviceaccounts/picket-agent/token";
-    let request = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}});
-    let token = api.create(account, &request)["status"]["token"].clone();
-    let admin = fs::read_to_string(server.kubeconfig().with_file_name("admin.token")).unwrap();
-    let kubeconfig = server.kubeconfig().with_file_name("kubeconfig-of-agent");
-    let text = fs::read_to_string(server.kubeconfig()).unwrap();
-    fs::write(&kubeconfig, text.replace(&admin, token.as_str().unwrap())).unwrap();
+    let container = container(&apply(&api, MANIFEST));
+    let kubeconfig = account(&server, &api, "picket-agent");
     let step = isolation();
     let lab = lab(&cluster(&step), &kubeconfig);
     let versions = Published::new(&api).put(&lab.topology().snapshot, &step.manifests);
-    let mut command = with_capabilities(&container);
-    command.args(
-        container["args"]
-            .as_array()
-            .unwrap()
-            .iter()
-            .map(|argument| argument.as_str().unwrap()),
-    );
-    let agent = Agent::run(&lab, "lab-1", &kubeconfig, command);
+    let agent = Agent::run(&lab, "lab-1", &kubeconfig, as_container(&container));
     let status = agent.until_enforced(&versions);
     assert_eq!(status.host.policies, ["NetworkPolicy x/deny-ingress"]);
     assert!(

@@ -72,7 +72,7 @@ fn pod(node: &mut Node, pods: &mut Pods, name: &str, labels: &Value, network: &s
 
 /// Pods `server`, `a`, `b`, `c`, `d` with the addresses 11 to 15 of one network, labelled with their names; `a` and `c` with
 /// a role.
-fn simple(node: &mut Node) -> Pods {
+pub(crate) fn simple(node: &mut Node) -> Pods {
     let mut pods = Pods::new();
     for (name, number) in ["server", "a", "b", "c", "d"].iter().zip(11..) {
         let role = if ["a", "c"].contains(name) {

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::io::ErrorKind;
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::os::fd::{AsFd, AsRawFd};
 use std::process::Command;
 use std::time::Duration;
 
@@ -28,6 +29,15 @@ pub(crate) fn ip(namespace: &NetworkNamespace, arguments: &str) {
         "ip {arguments}: {}",
         String::from_utf8_lossy(&output.stderr)
     );
+}
+
+/// A path at which other programs find a namespace, as long as it is held here.
+pub(crate) fn place_of(namespace: &NetworkNamespace) -> String {
+    format!(
+        "/proc/{}/fd/{}",
+        std::process::id(),
+        namespace.as_fd().as_raw_fd()
+    )
 }
 
 /// What `nft` lists of the table of policies in a pod; nothing where there is none.
