@@ -4,6 +4,7 @@ mod agent;
 mod answers;
 mod beside;
 mod changes;
+mod chart;
 mod cut;
 mod denied;
 mod deploy;
