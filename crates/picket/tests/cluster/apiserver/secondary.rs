@@ -2,6 +2,7 @@
 
 mod changes;
 mod failures;
+mod forged;
 mod plugins;
 mod several;
 mod single;
