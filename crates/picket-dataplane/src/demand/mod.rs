@@ -5,6 +5,7 @@ mod headers;
 mod pairs;
 mod place;
 mod side;
+mod spoofing;
 
 pub use headers::{ABSENT_FLAGS, ABSENT_PORT, ABSENT_TYPE, Header, Headers, Split};
 pub use pairs::Ends;
@@ -117,6 +118,8 @@ pub enum Why {
     NecessaryIcmpv6,
     /// It comes from outside with the pod's own address.
     Spoofed,
+    /// The way back to its source does not lead through the interface where it arrived.
+    NoWayBack,
     /// Policies are about no such packet: those of a node itself, and those over other interfaces.
     NotJudged,
     /// A pod reaches itself.
@@ -141,7 +144,12 @@ impl Demands<'_> {
     /// Why something is demanded of a packet.
     pub fn why(&self, packet: &Packet) -> Why {
         let (source, destination) = (self.end(packet.source), self.end(packet.destination));
+        let drops_without_way_back = || {
+            self.without_way_back(&packet.crossing, Demand::Accept)
+                .is_nothing()
+        };
         match packet.state {
+            _ if !packet.reverse_path && !is_necessary(packet) && drops_without_way_back() => Why::NoWayBack,
             State::Established | State::Related => Why::KnownConnection,
             _ if is_necessary(packet) => Why::NecessaryIcmpv6,
             State::New
@@ -158,6 +166,10 @@ impl Demands<'_> {
     pub fn required(&self, packet: &Packet) -> Required {
         let (source, destination) = (self.end(packet.source), self.end(packet.destination));
         let demand = self.demand(&packet.crossing, &source, &destination, packet.state);
+        let demand = match packet.reverse_path {
+            true => demand,
+            false => self.without_way_back(&packet.crossing, demand),
+        };
         match demand {
             Demand::Accept => Required::Accept,
             Demand::Anything => Required::Either,

@@ -18,6 +18,8 @@ use crate::{Crossing, State};
 pub struct Demands<'a> {
     program: &'a Program,
     pub(super) place: Place,
+    /// Of a node, where it is known that it looks at the way back to sources.
+    pub(super) uplinks: Option<BTreeSet<SmolStr>>,
     pub(super) sides: Sides,
     /// The pods that are judged here, by address.
     own: BTreeMap<IpAddr, Own>,
@@ -155,6 +157,7 @@ impl<'a> Demands<'a> {
         Self {
             program,
             place,
+            uplinks: None,
             sides,
             own,
             nodes: nodes(program),

@@ -33,7 +33,7 @@ impl Hook {
     }
 
     /// As nft writes it.
-    pub fn keyword(self) -> &'static str {
+    pub const fn keyword(self) -> &'static str {
         match self {
             Self::Prerouting => "prerouting",
             Self::Input => "input",

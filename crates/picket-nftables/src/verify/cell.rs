@@ -1,8 +1,11 @@
 //! Cells: sets of packets that have gone the same way so far, as a product of one set for each thing a packet carries.
 
+use std::collections::hash_map::Entry;
+use std::mem;
 use std::rc::Rc;
 
 use picket_net::{BitSet, Family, IntervalSet};
+use rustc_hash::FxHashMap;
 
 use super::list::List;
 use super::values::Values;
@@ -42,18 +45,41 @@ pub(super) enum Scratch {
     ByDestination(Values),
 }
 
+/// How a packet passes an interface: the class of the axes [`Axis::Input`] and [`Axis::Output`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Way {
+    /// The number of the interface.
+    pub(super) interface: u32,
+    /// Whether the route back to the source leads through it; always of one that a packet leaves through.
+    pub(super) leads_back: bool,
+}
+
+impl Way {
+    /// By the number of the class.
+    pub(super) fn of(class: u32) -> Self {
+        Self {
+            interface: class / 2,
+            leads_back: class % 2 == 1,
+        }
+    }
+
+    /// The number of the class.
+    pub(super) fn class(self) -> u32 {
+        2 * self.interface + u32::from(self.leads_back)
+    }
+}
+
 /// A set of packets.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Cell {
     pub(super) family: Family,
     pub(super) sources: List,
     pub(super) destinations: List,
+    /// Ways of arrival, see [`Way`].
     pub(super) inputs: List,
     pub(super) outputs: List,
     /// Connection states, as bits.
     pub(super) states: u8,
-    /// Bit 0: the route back leads elsewhere; bit 1: it does not.
-    pub(super) reverse_path: u8,
     pub(super) protocols: Numbers,
     pub(super) ports: Numbers,
     pub(super) types: Numbers,
@@ -156,13 +182,11 @@ impl Cell {
 
     /// The packets whose route back leads elsewhere, and the others.
     pub(super) fn cut_reverse_path(&self) -> (Option<Self>, Option<Self>) {
-        let of = |bits: u8| {
-            (bits != 0).then(|| Self {
-                reverse_path: bits,
-                ..self.clone()
-            })
-        };
-        (of(self.reverse_path & 1), of(self.reverse_path & 2))
+        let ways = self.inputs.iter();
+        let elsewhere: BitSet = ways.filter(|&way| !Way::of(way).leads_back).collect();
+        let back = self.inputs.difference(&elsewhere);
+        let of = |ways| self.of_classes(Axis::Input, ways);
+        (of(&elsewhere), of(&back))
     }
 
     pub(super) fn set_scratch(&mut self, slot: usize, value: Scratch) {
@@ -170,4 +194,29 @@ impl Cell {
             *scratch = value;
         }
     }
+}
+
+/// The same packets as fewer cells: those that differ in the way of arrival alone are one.
+pub(super) fn joined(cells: Vec<Cell>) -> Vec<Cell> {
+    let nowhere = List::from(BitSet::empty());
+    let mut places: FxHashMap<Cell, usize> = FxHashMap::default();
+    let mut joined: Vec<Cell> = Vec::new();
+    for mut cell in cells {
+        let inputs = mem::replace(&mut cell.inputs, nowhere.clone());
+        match places.entry(cell) {
+            Entry::Occupied(known) => {
+                if let Some(alike) = joined.get_mut(*known.get()) {
+                    let mut all = BitSet::clone(&alike.inputs);
+                    all.extend(&inputs);
+                    alike.inputs = all.into();
+                }
+            }
+            Entry::Vacant(new) => {
+                let cell = new.key().clone();
+                new.insert(joined.len());
+                joined.push(Cell { inputs, ..cell });
+            }
+        }
+    }
+    joined
 }

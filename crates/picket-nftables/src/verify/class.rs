@@ -249,9 +249,9 @@ fn range(value: &Value) -> Option<(u128, Option<u128>)> {
     Some((first, (last < highest).then(|| last + 1)))
 }
 
-/// The interfaces that rules name, the one that policies are about, and one that stands for all others.
-pub(super) fn interfaces(program: &Program<'_>, managed: &str) -> Vec<String> {
-    let mut names = BTreeSet::from([managed.to_owned()]);
+/// The interfaces that rules name, those `known` to whoever demands something, and one that stands for all others.
+pub(super) fn interfaces<'k>(program: &Program<'_>, known: impl IntoIterator<Item = &'k str>) -> Vec<String> {
+    let mut names: BTreeSet<String> = known.into_iter().map(str::to_owned).collect();
     for container in &program.containers {
         for element in &container.elements {
             for position in 0..container.fields() {

@@ -6,7 +6,7 @@ use std::rc::Rc;
 use picket_dataplane::demand::{ABSENT_PORT, ABSENT_TYPE};
 use picket_net::{BitSet, Family, Interval, IntervalSet, Protocol};
 
-use super::cell::{Axis, Cell, Header, Scratch};
+use super::cell::{Axis, Cell, Header, Scratch, Way};
 use super::class::{Classes, elements_of_interface};
 use super::container::Container;
 use super::list::{By, Left, Memory, Parts, Place};
@@ -314,9 +314,16 @@ impl Lookup<'_, '_, '_> {
             By::Interface => {
                 let names = (0_u32..).zip(self.tables.interfaces.iter().map(String::as_str));
                 let mut parts = Parts::default();
-                for (class, name) in names {
+                for (interface, name) in names {
                     let elements = elements_of_interface(self.container, at, name, among);
-                    parts.add(left(elements), &[class].into_iter().collect());
+                    let ways = [false, true].map(|leads_back| {
+                        Way {
+                            interface,
+                            leads_back,
+                        }
+                        .class()
+                    });
+                    parts.add(left(elements), &ways.into_iter().collect());
                 }
                 parts
             }

@@ -25,7 +25,7 @@ use rustc_hash::FxHashMap;
 
 use crate::meaning::{Interpreter, Passage};
 use crate::model::{Hook, Table};
-use cell::{Cell, Numbers, Scratch};
+use cell::{Cell, Numbers, Scratch, Way};
 use class::{Atoms, Classes, interfaces};
 use list::{List, Memory};
 use lookup::Tables;
@@ -69,18 +69,18 @@ pub struct VerifyError {
     pub packet: Box<Packet>,
 }
 
-/// The ways that packets take: the hooks that they pass one after the other.
-const WAYS: [(Way, &[Hook]); 3] = [
-    (Way::Receive, &[Hook::Prerouting, Hook::Input]),
+/// The paths that packets take: the hooks that they pass one after the other.
+const PATHS: [(Path, &[Hook]); 3] = [
+    (Path::Receive, &[Hook::Prerouting, Hook::Input]),
     (
-        Way::Forward,
+        Path::Forward,
         &[Hook::Prerouting, Hook::Forward, Hook::Postrouting],
     ),
-    (Way::Send, &[Hook::Output, Hook::Postrouting]),
+    (Path::Send, &[Hook::Output, Hook::Postrouting]),
 ];
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Way {
+enum Path {
     Receive,
     Forward,
     Send,
@@ -100,17 +100,18 @@ pub fn verify(
     let atoms = Atoms::of(demands);
     let interpreter = Interpreter::new(table);
     let mut report = Report::default();
-    for (way, path) in WAYS {
-        let program = Program::of(table, path);
+    let known: Vec<&str> = demands.uplinks().chain([interface]).collect();
+    for (path, hooks) in PATHS {
+        let program = Program::of(table, hooks);
         let tables = Tables {
             classes: Family::BOTH.map(|family| Classes::of(&atoms, &program, family)),
-            interfaces: interfaces(&program, interface),
+            interfaces: interfaces(&program, known.iter().copied()),
             memory: Memory::default(),
             program: &program,
         };
         for family in Family::BOTH {
             let check = Check {
-                way,
+                path,
                 tables: &tables,
                 demands,
                 interpreter: &interpreter,
@@ -120,7 +121,7 @@ pub fn verify(
                 ends: Ends::new(demands, tables.classes(family).ends()),
                 wrong: None,
             };
-            let check = Run::new(&tables, check).path(everything(way, family, &tables));
+            let check = Run::new(&tables, check).path(everything(path, family, &tables));
             if let Some(packet) = check.wrong {
                 return Err(VerifyError { packet });
             }
@@ -133,17 +134,18 @@ pub fn verify(
     Ok(report)
 }
 
-/// Every packet of one way and family.
-fn everything(way: Way, family: Family, tables: &Tables<'_, '_>) -> Cell {
+/// Every packet of one path and family.
+fn everything(path: Path, family: Family, tables: &Tables<'_, '_>) -> Cell {
     let up_to = |last: u32| -> Numbers { Rc::new(Interval::new(0, last).into_iter().collect()) };
     let count = |length| List::from((0..).take(length).collect::<BitSet>());
     let addresses = count(tables.classes(family).members.len());
-    let interfaces = count(tables.interfaces.len());
-    let none = List::from(BitSet::empty());
-    let (inputs, outputs) = match way {
-        Way::Receive => (interfaces, none),
-        Way::Send => (none, interfaces),
-        Way::Forward => (interfaces.clone(), interfaces),
+    let ways: BitSet = (0..).take(2 * tables.interfaces.len()).collect();
+    let out: BitSet = ways.iter().filter(|&way| Way::of(way).leads_back).collect();
+    let (none, inputs, outputs) = (List::from(BitSet::empty()), List::from(ways), List::from(out));
+    let (inputs, outputs) = match path {
+        Path::Receive => (inputs, none),
+        Path::Send => (none, outputs),
+        Path::Forward => (inputs, outputs),
     };
     Cell {
         family,
@@ -152,7 +154,6 @@ fn everything(way: Way, family: Family, tables: &Tables<'_, '_>) -> Cell {
         inputs,
         outputs,
         states: 0x1f,
-        reverse_path: 3,
         protocols: up_to(0xff),
         ports: up_to(ABSENT_PORT),
         types: up_to(ABSENT_TYPE),
@@ -164,7 +165,7 @@ fn everything(way: Way, family: Family, tables: &Tables<'_, '_>) -> Cell {
 
 /// Holds the ends of cells against the demands.
 struct Check<'c, 'a, 'd> {
-    way: Way,
+    path: Path,
     tables: &'c Tables<'a, 'd>,
     demands: &'c Demands<'d>,
     interpreter: &'c Interpreter<'c>,
@@ -183,14 +184,9 @@ type Demanded = Rc<[(Demand, u32, u32)]>;
 impl Sink for Check<'_, '_, '_> {
     fn ended(&mut self, cell: &Cell, pass: bool) -> bool {
         self.report.cells += 1;
-        // Nobody demands that packets of known connections are dropped.
-        let known = state_bit(State::Established) | state_bit(State::Related);
-        if pass && cell.states & !known == 0 {
-            return true;
-        }
-        for crossing in self.crossings(cell) {
-            let demanded = self.demanded(cell, &crossing);
-            if let Some(packet) = self.broken(cell, &crossing, &demanded, pass) {
+        for passing in self.passings(cell) {
+            let demanded = self.demanded(cell, &passing, pass);
+            if let Some(packet) = self.broken(cell, &passing, &demanded, pass) {
                 let required = self.demands.required(&packet);
                 let passage = self.interpreter.pass(&packet);
                 if passage.outcome.is_accept() != pass || required.is_met_by(&passage.outcome) {
@@ -213,45 +209,96 @@ impl Sink for Check<'_, '_, '_> {
     }
 }
 
+/// How the packets of a cell pass, as far as something else is demanded of them for that.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Passing {
+    crossing: Crossing,
+    /// Whether the route back to the source leads through the interface of arrival.
+    leads_back: bool,
+    /// What is demanded whatever the policies say.
+    always: Option<Demand>,
+}
+
 impl Check<'_, '_, '_> {
-    fn crossings(&self, cell: &Cell) -> Vec<Crossing> {
-        let name = |number: u32| {
-            self.tables
-                .interfaces
-                .get(number as usize)
-                .map_or("", String::as_str)
-                .into()
+    fn passings(&self, cell: &Cell) -> Vec<Passing> {
+        let name = |way: Way| {
+            let name = self.tables.interfaces.get(way.interface as usize);
+            name.map_or("", String::as_str).into()
         };
-        match self.way {
-            Way::Receive => cell
-                .inputs
-                .iter()
-                .map(|input| Crossing::Receive { input: name(input) })
-                .collect(),
-            Way::Send => cell
-                .outputs
-                .iter()
-                .map(|output| Crossing::Send { output: name(output) })
-                .collect(),
-            Way::Forward => {
-                // Interfaces of forwarded packets are nothing that policies are about.
-                let ends = cell.inputs.first().zip(cell.outputs.first());
-                ends.map(|(input, output)| Crossing::Forward {
-                    input: name(input),
-                    output: name(output),
-                })
-                .into_iter()
-                .collect()
+        let ways = |list: &List| -> Vec<Way> { list.iter().map(Way::of).collect() };
+        let passing = |crossing, way: Way| Passing {
+            crossing,
+            leads_back: way.leads_back,
+            always: None,
+        };
+        match self.path {
+            Path::Receive => {
+                let ways = ways(&cell.inputs);
+                let each = ways.chunk_by(|one, other| one.interface == other.interface);
+                let each = each.filter_map(|alike| alike.last());
+                each.map(|&way| passing(Crossing::Receive { input: name(way) }, way))
+                    .collect()
+            }
+            Path::Send => {
+                let ways = ways(&cell.outputs).into_iter();
+                ways.map(|way| passing(Crossing::Send { output: name(way) }, way))
+                    .collect()
+            }
+            Path::Forward => {
+                let Some(output) = cell.outputs.first().map(Way::of) else {
+                    return Vec::new();
+                };
+                let forward = |input: Way| {
+                    let crossing = Crossing::Forward {
+                        input: name(input),
+                        output: name(output),
+                    };
+                    passing(crossing, input)
+                };
+                self.forwarded(ways(&cell.inputs).into_iter().map(forward))
             }
         }
     }
 
+    /// One way of each kind: policies are not about the interfaces of forwarded packets, but the node may be.
+    fn forwarded(&self, ways: impl Iterator<Item = Passing>) -> Vec<Passing> {
+        let [mut back, mut elsewhere, mut spoofed] = [None, None, None];
+        for way in ways {
+            let demand = self.demands.without_way_back(&way.crossing, Demand::Accept);
+            if way.leads_back {
+                back.get_or_insert(way);
+            } else if demand.is_nothing() {
+                spoofed.get_or_insert(Passing {
+                    always: Some(demand),
+                    ..way
+                });
+            } else {
+                elsewhere.get_or_insert(way);
+            }
+        }
+        // What is demanded where the way leads back is never less.
+        back.or(elsewhere).into_iter().chain(spoofed).collect()
+    }
+
     /// What is demanded of new connections in a cell. Cells that differ in headers alone share it.
-    fn demanded(&mut self, cell: &Cell, crossing: &Crossing) -> Demanded {
-        let key = (crossing.clone(), cell.sources.clone(), cell.destinations.clone());
+    fn demanded(&mut self, cell: &Cell, passing: &Passing, pass: bool) -> Demanded {
+        if let Some(always) = passing.always {
+            let ends = cell.sources.first().zip(cell.destinations.first());
+            return ends.map(|(from, to)| (always, from, to)).into_iter().collect();
+        }
+        // Nobody demands that other packets of known connections are dropped.
+        let known = state_bit(State::Established) | state_bit(State::Related);
+        if pass && cell.states & !known == 0 {
+            return Rc::new([]);
+        }
+        let key = (
+            passing.crossing.clone(),
+            cell.sources.clone(),
+            cell.destinations.clone(),
+        );
         let ends = &mut self.ends;
         let known = self.known.entry(key).or_insert_with(|| {
-            let demanded = ends.between(crossing, &cell.sources, &cell.destinations);
+            let demanded = ends.between(&passing.crossing, &cell.sources, &cell.destinations);
             demanded.into()
         });
         Rc::clone(known)
@@ -261,7 +308,7 @@ impl Check<'_, '_, '_> {
     fn broken(
         &self,
         cell: &Cell,
-        crossing: &Crossing,
+        passing: &Passing,
         demanded: &[(Demand, u32, u32)],
         pass: bool,
     ) -> Option<Packet> {
@@ -279,13 +326,22 @@ impl Check<'_, '_, '_> {
         for &(demand, from, to) in demanded {
             let mut before = None;
             for &state in &states {
-                let demand = headers.demanded(demand.in_state(state));
+                let demand = match (passing.always, passing.leads_back) {
+                    (Some(always), _) => always,
+                    (None, true) => demand.in_state(state),
+                    (None, false) => {
+                        let demands = self.demands;
+                        demands.without_way_back(&passing.crossing, demand.in_state(state))
+                    }
+                };
+                let demand = headers.demanded(demand);
                 if before.replace(demand) == Some(demand) {
                     continue;
                 }
                 if let Some(header) = self.demands.broken(demand, cell.family, &headers, pass) {
                     return Some(Packet {
-                        crossing: crossing.clone(),
+                        crossing: passing.crossing.clone(),
+                        reverse_path: passing.leads_back,
                         source: classes.address(from)?,
                         destination: classes.address(to)?,
                         state,
@@ -314,7 +370,6 @@ fn packet_of(cell: &Cell, header: Header) -> Option<Packet> {
         priority: preferred(priority, 0)?,
         mark: preferred(mark, 0)?,
         connection_mark: preferred(connection_mark, 0)?,
-        reverse_path: cell.reverse_path & 2 != 0,
         ..Packet::opening(Crossing::Send { output: "".into() }, any, any, header.protocol, 0)
     })
 }

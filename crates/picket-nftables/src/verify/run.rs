@@ -6,7 +6,7 @@ use std::rc::Rc;
 use picket_net::{BitSet, Interval, IntervalSet, Protocol};
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::cell::{Cell, Header, Scratch};
+use super::cell::{Cell, Header, Scratch, joined};
 use super::lookup::{Position, Tables, connected};
 use super::program::{Action, Decision, Ending, Found, Step, state_bit};
 use super::values::Values;
@@ -139,6 +139,10 @@ impl<'t, 'a, 'd, S: Sink> Run<'t, 'a, 'd, S> {
                     }
                 }
             }
+        }
+        // What is left of the ways of arrival is no product, and mostly nothing tells it apart any more.
+        if rule.actions.contains(&Action::NoReversePath) {
+            next = joined(next);
         }
         next
     }

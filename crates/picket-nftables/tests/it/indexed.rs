@@ -5,11 +5,19 @@ pub(crate) mod meaning;
 
 use picket_cluster::{Semantics, Snapshot};
 use picket_engine::Engine;
-use picket_nftables::model::Table;
-use picket_nftables::render::indexed;
+use picket_nftables::model::{InterfaceName, Table};
+use picket_nftables::render::indexed::{self, Guard, Options};
 
 /// The group that denied packets are logged to.
 const LOG_GROUP: u16 = 5;
+
+/// A node that looks at the way back of what does not come by `net1`.
+pub(crate) fn guard() -> Guard {
+    Guard {
+        uplinks: InterfaceName::new("net1").into_iter().collect(),
+        anti_spoof: true,
+    }
+}
 
 /// The table of one node, or of all pods.
 fn table(snapshot: &Snapshot, node: Option<&str>) -> Table {
@@ -19,8 +27,10 @@ fn table(snapshot: &Snapshot, node: Option<&str>) -> Table {
 pub(crate) fn table_with(snapshot: &Snapshot, semantics: &Semantics, node: Option<&str>) -> Table {
     let engine = Engine::compile(snapshot, semantics.clone());
     // With all that a table can have.
-    let options = indexed::Options {
+    let guard = guard();
+    let options = Options {
         log_denied: Some(LOG_GROUP),
+        guard: Some(&guard),
     };
     indexed::render_with(engine.program(), node, options).expect("a table")
 }

@@ -47,9 +47,20 @@ pub(crate) fn check_nodes(snapshot: &Snapshot, semantics: &Semantics) {
     for node in nodes(snapshot) {
         let table = crate::indexed::table_with(snapshot, semantics, node.as_deref());
         let demands = Demands::on_node(engine.program(), node.as_deref());
-        let report = proof(&table, &demands);
-        assert!(report.is_proof(), "{report:#?}\n{}", print::block(&table));
+        // Who does not know that the node looks at the way back takes it as well.
+        for demands in [
+            demands.against_spoofing(uplinks()),
+            Demands::on_node(engine.program(), node.as_deref()),
+        ] {
+            let report = proof(&table, &demands);
+            assert!(report.is_proof(), "{report:#?}\n{}", print::block(&table));
+        }
     }
+}
+
+/// Those of the tables that are proved.
+fn uplinks() -> BTreeSet<SmolStr> {
+    BTreeSet::from(["net1".into()])
 }
 
 /// The pods' tables with what is demanded of them.
@@ -196,3 +207,4 @@ mod listing;
 mod mid_stream;
 mod mutation;
 mod pairs;
+mod spoofing;

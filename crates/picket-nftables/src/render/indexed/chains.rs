@@ -27,6 +27,9 @@ const LOGGED: Limit = Limit {
     burst: NonZeroU32::MIN.saturating_add(99),
 };
 
+/// The base chain of forwarded packets.
+pub(super) const BASE: &str = Hook::Forward.keyword();
+
 /// The chain for TCP that belongs to no known connection and begins none.
 const MID_STREAM: &str = "mid-stream";
 
@@ -34,7 +37,7 @@ const MID_STREAM: &str = "mid-stream";
 pub(super) const MID_STREAM_COUNTER: &str = "drop-mid-stream";
 
 /// The table's chains, callers first.
-pub(super) fn chains(view: &NodeView, classes: &Classes, options: Options) -> Vec<Chain> {
+pub(super) fn chains(view: &NodeView, classes: &Classes, options: Options<'_>) -> Vec<Chain> {
     let mut chains = vec![forward()];
     chains.extend(view.judges(Role::OwnNode).then(input));
     chains.extend(view.judges(Role::FromOwnNode).then(output));
@@ -104,7 +107,7 @@ fn output() -> Chain {
 }
 
 /// What is never judged: replies, and what IPv6 cannot do without.
-fn exempt() -> [Rule; 2] {
+pub(super) fn exempt() -> [Rule; 2] {
     [
         Rule::when(
             [Match::state([State::Established, State::Related])],
@@ -207,7 +210,7 @@ fn classify(peer: fn(Family) -> Field) -> Vec<Rule> {
 }
 
 /// Returns what one subject is allowed, so that the other end of the connection can be judged too; drops the rest.
-fn subject(side: &LocalSide, allows: bool, options: Options) -> Chain {
+fn subject(side: &LocalSide, allows: bool, options: Options<'_>) -> Chain {
     let mut rules = Vec::new();
     if allows {
         rules.push(Rule::of(
@@ -294,14 +297,14 @@ fn scratch(value: u32) -> Rule {
     )
 }
 
-fn source(family: Family) -> Field {
+pub(super) fn source(family: Family) -> Field {
     match family {
         Family::Ipv4 => Field::Ipv4Source,
         Family::Ipv6 => Field::Ipv6Source,
     }
 }
 
-fn destination(family: Family) -> Field {
+pub(super) fn destination(family: Family) -> Field {
     match family {
         Family::Ipv4 => Field::Ipv4Destination,
         Family::Ipv6 => Field::Ipv6Destination,

@@ -11,6 +11,7 @@
 
 mod chains;
 mod class;
+mod guard;
 mod program;
 mod sets;
 mod view;
@@ -27,11 +28,15 @@ use chains::chains;
 use class::Classes;
 use view::NodeView;
 
-/// What a table has besides what decides.
+pub use guard::{Guard, closed, until_known, with_uplinks};
+
+/// What a table has besides what policies say.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Options {
+pub struct Options<'g> {
     /// The netlink group to which denied packets are logged, if they are; see [`log_prefix`].
     pub log_denied: Option<u16>,
+    /// What the node itself looks at, where its interfaces are known.
+    pub guard: Option<&'g Guard>,
 }
 
 /// The table's name.
@@ -56,12 +61,21 @@ pub fn render(program: &Program, node: Option<&str>) -> Result<Table, IndexedErr
     render_with(program, node, Options::default())
 }
 
-/// The same with more than what decides.
+/// The same with more than what policies say.
 ///
 /// # Errors
 /// As [`render`].
-pub fn render_with(program: &Program, node: Option<&str>, options: Options) -> Result<Table, IndexedError> {
-    table(&NodeView::of(program, node), options)
+pub fn render_with(
+    program: &Program,
+    node: Option<&str>,
+    options: Options<'_>,
+) -> Result<Table, IndexedError> {
+    let mut draft = draft(&NodeView::of(program, node), options)?;
+    if let Some(guard) = options.guard {
+        guard.add(&mut draft)?;
+        guard::list_pods(&mut draft, program, node)?;
+    }
+    Ok(draft.check()?)
 }
 
 /// What the log of a denied packet begins with: whether its source or its destination is the pod that may not.
@@ -74,18 +88,15 @@ pub fn table_name() -> Name {
     name(TABLE)
 }
 
-/// The table of a node of which nobody knows yet what its pods may do: nothing new is forwarded.
-///
-/// # Errors
-/// When what is rendered is no ruleset.
-pub fn closed() -> Result<Table, ModelError> {
+/// What nothing new passes.
+fn closed_draft() -> Result<Draft, ModelError> {
     let mut draft = Draft::new(name(TABLE));
     draft.comment = Some(Comment::of(
         "nothing new is forwarded until the policies are known, written by picket",
     ));
     draft.sets = vec![sets::always()?];
     draft.chains = vec![chains::closed()];
-    draft.check()
+    Ok(draft)
 }
 
 /// The addresses of pods that something restricts, as a table of this layout has them.
@@ -100,8 +111,8 @@ pub fn restricted_addresses(table: &Table) -> impl Iterator<Item = IpAddr> {
     })
 }
 
-/// The table for what `view` holds.
-fn table(view: &NodeView, options: Options) -> Result<Table, IndexedError> {
+/// The table for what `view` holds, not checked yet.
+fn draft(view: &NodeView, options: Options<'_>) -> Result<Draft, IndexedError> {
     let mut draft = Draft::new(name(TABLE));
     draft.comment = Some(Comment::of(
         "network policies of the pods on this node, written by picket",
@@ -115,7 +126,7 @@ fn table(view: &NodeView, options: Options) -> Result<Table, IndexedError> {
     } else {
         draft.chains = vec![chains::idle()];
     }
-    Ok(draft.check()?)
+    Ok(draft)
 }
 
 /// A counter for each policy and direction because of which packets of the node's pods can be dropped.

@@ -300,7 +300,7 @@ pub(super) fn priority_chain(priority: u32) -> String {
     format!("priority-{priority}")
 }
 
-fn address_type(family: Family) -> Datatype {
+pub(super) fn address_type(family: Family) -> Datatype {
     match family {
         Family::Ipv4 => Datatype::Ipv4Address,
         Family::Ipv6 => Datatype::Ipv6Address,

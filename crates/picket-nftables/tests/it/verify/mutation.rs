@@ -18,8 +18,9 @@ use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 
-use super::{nodes, pod_on_networks, pod_tables, proof_over};
+use super::{nodes, pod_on_networks, pod_tables, proof_over, uplinks};
 use crate::custom::custom_rules;
+use crate::indexed::table_with;
 use crate::networks::networks;
 
 /// A small deterministic generator (xorshift64).
@@ -346,7 +347,7 @@ fn rounds(documented: bool, rounds: usize) -> (usize, usize) {
             }
         }
     };
-    for _ in 0..rounds {
+    for round in 0..rounds {
         let (mut snapshot, mut semantics, custom): (Snapshot, Semantics, Vec<CustomRules>) =
             clusters.new_tree(&mut runner).expect("a cluster").current();
         if documented {
@@ -361,12 +362,15 @@ fn rounds(documented: bool, rounds: usize) -> (usize, usize) {
             continue;
         }
         for node in nodes(&snapshot) {
-            let table = indexed::render(engine.program(), node.as_deref()).expect("a table");
-            check(
-                &snapshot,
-                &table,
-                &Demands::on_node(engine.program(), node.as_deref()),
-            );
+            let (program, node) = (engine.program(), node.as_deref());
+            let demands = Demands::on_node(program, node);
+            if round % 2 == 0 {
+                let table = indexed::render(program, node).expect("a table");
+                check(&snapshot, &table, &demands);
+            } else {
+                let table = table_with(&snapshot, &semantics, node);
+                check(&snapshot, &table, &demands.against_spoofing(uplinks()));
+            }
         }
     }
     (wrong, all)

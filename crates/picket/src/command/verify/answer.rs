@@ -146,6 +146,7 @@ fn why(why: Why) -> &'static str {
         Why::KnownConnection => "it belongs to a known connection",
         Why::NecessaryIcmpv6 => "IPv6 does not work without it",
         Why::Spoofed => "it comes from outside with the pod's own address",
+        Why::NoWayBack => "the way back to its source does not lead through the interface it arrived on",
         Why::NotJudged => "no policy is about such packets",
         Why::SamePod => "a pod reaches itself",
         Why::MidStream => "it begins no connection and belongs to none that is known",
