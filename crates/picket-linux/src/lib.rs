@@ -1,4 +1,4 @@
-//! Linux: network namespaces without names, user namespaces, small clients of rtnetlink, nf_tables and connection
+//! Linux: network namespaces without names, user namespaces, small clients of rtnetlink (which also hears of changes), nf_tables and connection
 //! tracking, sockets, checksums and readiness, and with the feature `runtime` the sandboxes of a container runtime. The
 //! only crate with `unsafe`; every use says why it is sound.
 
@@ -23,6 +23,7 @@ mod rule;
 #[cfg(feature = "runtime")]
 pub mod runtime;
 mod socket;
+mod uplink;
 mod user;
 
 pub use batch::Batch;
@@ -42,4 +43,5 @@ pub use process::{die_with_parent, kill, leave_terminal, peer_user, run_with_inp
 pub use reply::{Attributes, Reply};
 pub use rule::{IpVersion, RouteRule, RouteTable, RuleMatch};
 pub use socket::{icmp_socket, listening_tcp, pending_connect, raw_sctp, starting_tcp, udp};
+pub use uplink::RouteMonitor;
 pub use user::{UserNamespace, can_administer_network, enter_user_namespace};

@@ -30,10 +30,10 @@ pub(crate) const CREATE_EXCL: u16 = 0x400 | 0x200;
 const CREATE_OR_REPLACE: u16 = 0x400 | 0x100;
 
 const IFLA_ADDRESS: u16 = 1;
-const IFLA_IFNAME: u16 = 3;
-const IFLA_LINKINFO: u16 = 18;
+pub(crate) const IFLA_IFNAME: u16 = 3;
+pub(crate) const IFLA_LINKINFO: u16 = 18;
 const IFLA_NET_NS_FD: u16 = 28;
-const IFLA_INFO_KIND: u16 = 1;
+pub(crate) const IFLA_INFO_KIND: u16 = 1;
 const IFLA_INFO_DATA: u16 = 2;
 const VETH_INFO_PEER: u16 = 1;
 const IFF_UP: u32 = 1;
@@ -52,16 +52,16 @@ const NDA_DST: u16 = 1;
 const NDA_LLADDR: u16 = 2;
 const NUD_PERMANENT: u16 = 0x80;
 
-const RTA_DST: u16 = 1;
-const RTA_OIF: u16 = 4;
-const RTA_GATEWAY: u16 = 5;
+pub(crate) const RTA_DST: u16 = 1;
+pub(crate) const RTA_OIF: u16 = 4;
+pub(crate) const RTA_GATEWAY: u16 = 5;
 const RTA_PREFSRC: u16 = 7;
 const RTA_TABLE: u16 = 15;
 const RTNH_F_ONLINK: u32 = 4;
 const RTPROT_STATIC: u8 = 4;
 const RT_SCOPE_UNIVERSE: u8 = 0;
 const RT_SCOPE_LINK: u8 = 253;
-const RTN_UNICAST: u8 = 1;
+pub(crate) const RTN_UNICAST: u8 = 1;
 
 /// An end of the cable with an index, as [`Netlink::create_cable`] takes it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -271,11 +271,23 @@ impl Netlink {
     /// [`Error::Netlink`].
     pub fn addresses(&mut self) -> Result<BTreeSet<IpAddr>> {
         let action = "list the addresses of this machine";
+        let listed = self.list(RTM_GETADDR, &[0; ADDRESS_HEADER], action, own_address)?;
+        Ok(listed.into_iter().collect())
+    }
+
+    /// What `read` makes of each message that the kernel lists for a kind of request with this header; it gives nothing for
+    /// one that it cannot read.
+    pub(crate) fn list<T>(
+        &mut self,
+        kind: u16,
+        header: &[u8],
+        action: &str,
+        read: impl Fn(&[u8]) -> Option<T>,
+    ) -> Result<Vec<T>> {
         let mut buffer = vec![0; 1 << 16];
-        let mut found = BTreeSet::new();
         for _ in 0..READINGS {
             self.sequence = self.sequence.wrapping_add(1);
-            let message = Message::new(RTM_GETADDR, NLM_F_REQUEST | NLM_F_DUMP, &[0; ADDRESS_HEADER]);
+            let message = Message::new(kind, NLM_F_REQUEST | NLM_F_DUMP, header);
             send(&self.socket, &message.finish(self.sequence), SendFlags::empty())
                 .map_err(|error| refused(action, error))?;
             let asked = Asked {
@@ -283,8 +295,9 @@ impl Netlink {
                 is_list: true,
                 action,
             };
+            let mut found = Vec::new();
             let came_whole = asked.answers(&self.socket, &mut buffer, |message| {
-                found.insert(own_address(message)?);
+                found.push(read(message)?);
                 Some(())
             })?;
             if came_whole {
