@@ -120,8 +120,11 @@ pub(crate) fn ruleset(bytes: &[u8]) {
     let again = parse::listing(&print::text(&table), "picket").expect("what picket prints can be read");
     assert_eq!(again.table.as_ref(), Some(&table));
     let engine = Engine::compile(&Snapshot::default(), Semantics::default());
-    let demands = Demands::on_node(engine.program(), None);
-    verify(&table, &demands, "eth0", 3).expect("the proof agrees with the interpreter");
+    let on_node = || Demands::on_node(engine.program(), None);
+    let uplinks = BTreeSet::from(["eth1".into()]);
+    for demands in [on_node(), on_node().against_spoofing(uplinks)] {
+        verify(&table, &demands, "eth0", 3).expect("the proof agrees with the interpreter");
+    }
 }
 
 /// What the kernel may list of a table is read without panic, in the words in which it is always read, and survives being

@@ -1,4 +1,4 @@
-//! Linux: network namespaces without names, user namespaces, small clients of rtnetlink (which also hears of changes), nf_tables and connection
+//! Linux: network namespaces without names, user namespaces, small clients of rtnetlink, nf_tables and connection
 //! tracking, sockets, checksums and readiness, and with the feature `runtime` the sandboxes of a container runtime. The
 //! only crate with `unsafe`; every use says why it is sound.
 

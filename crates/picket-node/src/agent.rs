@@ -22,6 +22,7 @@ use crate::metrics::Metrics;
 use crate::serve::{self, Answers, Pulse};
 use crate::source;
 use crate::status::Shared;
+use crate::uplinks::Uplinks;
 use crate::{AgentError, Settings, UntilSynced};
 
 /// How often the agent shows that it is alive when nothing happens.
@@ -63,17 +64,19 @@ pub fn run(settings: &Settings, extent: Extent) -> Result<Ended, AgentError> {
     let shared = Shared::new(&settings.node, health.clone());
     let metrics = Metrics::default();
     let pulse = Pulse::new();
-    let mut host = Host::open(&settings.node, settings.hold)?;
+    let mut host = Host::open(settings)?;
     let log = settings
         .log_denied
         .and_then(|group| log_denied(&mut host, group, extent));
     let (watch, port) = (host.watch()?, host.port());
+    let uplinks = Uplinks::open(host.namespace())?;
     let cuts = settings.established == EstablishedConnections::Cut && extent != Extent::DryRun;
     let cutting = match cuts {
         true => Some(Cutting::start(host.namespace(), metrics.clone())?),
         false => None,
     };
     let mut enforcer = Enforcer::new(host, cutting, shared.clone(), metrics.clone());
+    enforcer.reroute(uplinks.names());
     if extent == Extent::Forever {
         let answers = Answers {
             shared,
@@ -88,6 +91,7 @@ pub fn run(settings: &Settings, extent: Extent) -> Result<Ended, AgentError> {
     let (outbox, inbox) = inbox::channel();
     if extent == Extent::Forever {
         drift::start(watch, port, outbox.clone())?;
+        uplinks.start(outbox.clone())?;
         if let Some(log) = log {
             denied::start(log, outbox.clone())?;
         }
@@ -208,6 +212,10 @@ impl Agent {
                         self.enforcer.tell_denied(&told, self.knowledge.program());
                         continue;
                     }
+                    News::Uplinks(uplinks) => {
+                        self.enforcer.reroute(uplinks);
+                        continue;
+                    }
                     News::Failed(error) => return Err(error),
                 };
                 if let Some(policies) = self.knowledge.take(change) {
@@ -231,7 +239,7 @@ impl Agent {
 
     fn enforce(&mut self) {
         let Some(program) = self.knowledge.program() else {
-            return;
+            return self.enforcer.keep();
         };
         let was_ready = self.enforcer.is_ready();
         // What goes wrong has been told, and is tried again.

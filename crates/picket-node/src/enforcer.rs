@@ -6,13 +6,13 @@ use std::time::Instant;
 use jiff::Timestamp;
 use picket_engine::Program;
 use picket_nftables::client::{Change, SyncError};
-use picket_nftables::model::Table;
+use picket_nftables::model::{InterfaceName, Table};
 use picket_policy::{Direction, ObjectRef};
 
 use crate::cut::Cutting;
 use crate::denied::{self, Told};
 use crate::error::HostError;
-use crate::host::{Host, Made};
+use crate::host::{Found, Host, Made};
 use crate::knowledge::Knowledge;
 use crate::metrics::{Metrics, ObjectKind, Outcome};
 use crate::retry::Retry;
@@ -76,15 +76,43 @@ impl Enforcer {
         self.metrics.unlogged.inc_by(told.unlisted + told.losses);
     }
 
-    /// Forwards nothing new until there are policies, unless there is a table from before.
+    /// Until there are policies: forwards nothing new from or to pods that rules from before do not know, and without such
+    /// rules nothing new at all.
     pub(crate) fn close(&mut self) -> Result<(), HostError> {
-        if self.host.close()? {
-            tracing::info!("nothing new is forwarded until the policies are known");
-            self.shared.lock().host.closed = true;
-        } else {
-            tracing::info!("the rules from before hold until the policies are known");
+        match self.host.close()? {
+            Found::Nothing => {
+                tracing::info!("nothing new is forwarded until the policies are known");
+                self.shared.lock().host.closed = true;
+            }
+            Found::Rules => tracing::info!(
+                "the rules from before hold until the policies are known, and pods that these do not know begin nothing"
+            ),
         }
         Ok(())
+    }
+
+    /// From now on these interfaces lead away from the node.
+    pub(crate) fn reroute(&mut self, uplinks: BTreeSet<InterfaceName>) {
+        let names: Vec<_> = uplinks.iter().map(InterfaceName::as_str).collect();
+        tracing::info!(interfaces = ?names, "interfaces that lead to others than pods of this node");
+        match self.host.reroute(uplinks) {
+            Ok(()) => self.keep(),
+            Err(error) => self.failed(&error),
+        }
+    }
+
+    /// Sees to it that the kernel has the table that it is to have, where nothing new is known of the policies.
+    pub(crate) fn keep(&mut self) {
+        match self.host.repair() {
+            Ok(_) => {
+                // What is wrong with the policies still is.
+                if !self.is_ready() {
+                    self.retry = None;
+                    self.shared.lock().host.trouble = None;
+                }
+            }
+            Err(error) => self.failed(&error.into()),
+        }
     }
 
     /// Makes the table what the policies say. If that fails what was in force stays, and it is tried again.

@@ -1,5 +1,6 @@
 //! The table of the node: policies of the cluster network.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -7,12 +8,14 @@ use picket_dataplane::demand::Demands;
 use picket_engine::Program;
 use picket_linux::{NetworkNamespace, Port};
 use picket_nftables::client::{Client, Observed, Report, SyncError, Watch};
-use picket_nftables::model::Table;
-use picket_nftables::render::indexed::{self, IndexedError, Options};
+use picket_nftables::model::{InterfaceName, Table};
+use picket_nftables::render::indexed::{
+    self, Guard, IndexedError, Options, closed, until_known, with_uplinks,
+};
 use picket_nftables::verify::{self, VerifyError, verify};
 
-use crate::AgentError;
 use crate::error::HostError;
+use crate::{AgentError, Settings};
 
 /// The most packets that a failed proof names.
 const EXAMPLES: usize = 3;
@@ -22,9 +25,10 @@ pub(crate) struct Host {
     node: String,
     namespace: NetworkNamespace,
     client: Client,
-    /// What the table has besides what decides.
-    options: Options,
-    /// The last table that the kernel took.
+    /// The group that denied packets are logged to, if they are.
+    log_denied: Option<u16>,
+    guard: Guard,
+    /// The table that is to be there, as far as that is known.
     table: Option<Arc<Table>>,
 }
 
@@ -37,6 +41,15 @@ pub(crate) struct Made {
     pub(crate) writing: Duration,
 }
 
+/// What an agent finds when it starts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Found {
+    /// No rules, or none that say which pods they know.
+    Nothing,
+    /// The rules of another, who knew the pods that there were then.
+    Rules,
+}
+
 /// What the kernel's table means, compared with what the policies say.
 pub(crate) struct Proof {
     pub(crate) outcome: Result<verify::Report, VerifyError>,
@@ -45,22 +58,26 @@ pub(crate) struct Proof {
 
 impl Host {
     /// Opens the rulesets of the network namespace that this thread is in.
-    /// While it lives it `holds` the table against others, if wanted and if the kernel can.
-    pub(crate) fn open(node: &str, holds: bool) -> picket_linux::Result<Self> {
+    /// While it lives it holds the table against others, if wanted and if the kernel can.
+    pub(crate) fn open(settings: &Settings) -> picket_linux::Result<Self> {
         let namespace = NetworkNamespace::current()?;
         let client = Client::open(&namespace)?;
         Ok(Self {
-            node: node.to_owned(),
-            client: if holds { client.holding() } else { client },
+            node: settings.node.to_string(),
+            client: if settings.hold { client.holding() } else { client },
             namespace,
-            options: Options::default(),
+            log_denied: None,
+            guard: Guard {
+                anti_spoof: settings.anti_spoof,
+                ..Guard::default()
+            },
             table: None,
         })
     }
 
     /// From now on its rules log denied packets to this group.
     pub(crate) fn log_denied(&mut self, group: u16) {
-        self.options.log_denied = Some(group);
+        self.log_denied = Some(group);
     }
 
     /// The name of the node.
@@ -78,7 +95,7 @@ impl Host {
         self.client.port()
     }
 
-    /// The table in force, as far as the agent knows.
+    /// The table that is to be there, as far as that is known.
     pub(crate) fn table(&self) -> Option<&Arc<Table>> {
         self.table.as_ref()
     }
@@ -88,8 +105,13 @@ impl Host {
         &self.namespace
     }
 
+    /// The table that says what the policies say.
     fn render(&self, program: &Program) -> Result<Table, IndexedError> {
-        indexed::render_with(program, Some(&self.node), self.options)
+        let options = Options {
+            log_denied: self.log_denied,
+            guard: Some(&self.guard),
+        };
+        indexed::render_with(program, Some(&self.node), options)
     }
 
     /// Makes the table what the policies say.
@@ -110,20 +132,42 @@ impl Host {
         })
     }
 
-    /// Forwards nothing new until there are policies, unless there is a table from before. Whether there was none.
+    /// Forwards nothing new from or to pods that the table does not know until there are policies, and where there is no
+    /// table that knows any nothing new at all.
     ///
     /// # Errors
     /// When the table cannot be read or written.
-    pub(crate) fn close(&mut self) -> Result<bool, HostError> {
-        // Whoever wrote it.
-        let is_there = self.client.exists(&indexed::table_name());
-        if is_there.map_err(SyncError::Read)? {
-            return Ok(false);
+    pub(crate) fn close(&mut self) -> Result<Found, HostError> {
+        let (_, observed) = self
+            .client
+            .read(&indexed::table_name())
+            .map_err(SyncError::Read)?;
+        let from_before = match &observed {
+            Observed::Table(table) => until_known(table, &self.guard).map_err(IndexedError::from)?,
+            Observed::Absent | Observed::Altered(_) => None,
+        };
+        let (found, table) = match from_before {
+            Some(table) => (Found::Rules, table),
+            None => (Found::Nothing, closed(&self.guard).map_err(IndexedError::from)?),
+        };
+        let table = self.table.insert(Arc::new(table));
+        let report = self.client.sync(table)?;
+        for foreign in &report.foreign {
+            tracing::warn!(%foreign, "others had put something into the table, which is gone");
         }
-        let table = Arc::new(indexed::closed().map_err(IndexedError::from)?);
-        self.client.sync(&table)?;
-        self.table = Some(table);
-        Ok(true)
+        Ok(found)
+    }
+
+    /// From now on these interfaces lead to others than pods of this node; [`Host::repair`] tells the kernel.
+    ///
+    /// # Errors
+    /// When that cannot be said in rules.
+    pub(crate) fn reroute(&mut self, uplinks: BTreeSet<InterfaceName>) -> Result<(), HostError> {
+        self.guard.uplinks = uplinks;
+        if let Some(table) = &mut self.table {
+            *table = Arc::new(with_uplinks(table, &self.guard).map_err(IndexedError::from)?);
+        }
+        Ok(())
     }
 
     /// Makes the table again what it last was.
@@ -147,6 +191,11 @@ impl Host {
         let outcome = match &observed {
             Observed::Table(table) => {
                 let demands = Demands::on_node(program, Some(&self.node));
+                let uplinks = self.guard.uplinks.iter().map(|name| name.as_str().into());
+                let demands = match self.guard.anti_spoof {
+                    true => demands.against_spoofing(uplinks.collect()),
+                    false => demands,
+                };
                 verify(table, &demands, "", EXAMPLES)
             }
             // What others have put there is no table of ours, whatever it means.

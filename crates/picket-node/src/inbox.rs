@@ -1,10 +1,12 @@
 //! What the other threads have to say to the one that enforces.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::time::Instant;
 
 use picket_nftables::client;
+use picket_nftables::model::InterfaceName;
 use picket_source::Change;
 use tokio::sync::Notify;
 
@@ -22,6 +24,8 @@ pub(crate) enum News {
     Table(Vec<client::Change>),
     /// Packets were denied.
     Denied(Told),
+    /// Other interfaces lead away from the node: these.
+    Uplinks(BTreeSet<InterfaceName>),
     /// A thread cannot go on.
     Failed(AgentError),
 }

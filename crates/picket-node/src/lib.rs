@@ -3,7 +3,7 @@
 //! ```text
 //! API server ──▶ source ──▶ Knowledge ──▶ Program ──▶ Host ──▶ table in the kernel
 //!                (a thread)      └────── Enforcer ──────┘  ▲
-//!                                          │             └── others that change it
+//!                                          │             └── others that change it, and the node's routes
 //!                                            └──▶ Status, Metrics ──▶ serve (a thread)
 //! ```
 //!
@@ -28,6 +28,7 @@ mod serve;
 mod settings;
 mod source;
 mod status;
+mod uplinks;
 
 pub use agent::{Ended, Extent, run};
 pub use error::{AgentError, HostError};

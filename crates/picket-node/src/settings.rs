@@ -20,6 +20,8 @@ pub struct Settings {
     pub semantics: Semantics,
     /// What pods may do until the cluster is known.
     pub until_synced: UntilSynced,
+    /// Whether to forward nothing of pods with addresses that they cannot have.
+    pub anti_spoof: bool,
     /// What to do with established connections that a change denies: [`EstablishedConnections::Cut`] or
     /// [`EstablishedConnections::Keep`].
     pub established: EstablishedConnections,
@@ -38,7 +40,8 @@ pub struct Settings {
 /// What pods may do that the rules in force do not know, until the cluster is known for the first time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum UntilSynced {
-    /// On a node without rules nothing new is forwarded. Connections that are established go on.
+    /// On a node without rules nothing new is forwarded; on one with rules from before nothing new from or to pods that they
+    /// do not know. Connections that are established go on.
     #[default]
     Deny,
     /// Everything.

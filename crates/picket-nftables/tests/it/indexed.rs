@@ -21,16 +21,19 @@ pub(crate) fn guard() -> Guard {
 
 /// The table of one node, or of all pods.
 fn table(snapshot: &Snapshot, node: Option<&str>) -> Table {
-    table_with(snapshot, &Semantics::default(), node)
+    rendered(snapshot, &Semantics::default(), node, None)
 }
 
+/// With all that a table can have.
 pub(crate) fn table_with(snapshot: &Snapshot, semantics: &Semantics, node: Option<&str>) -> Table {
+    rendered(snapshot, semantics, node, Some(&guard()))
+}
+
+fn rendered(snapshot: &Snapshot, semantics: &Semantics, node: Option<&str>, guard: Option<&Guard>) -> Table {
     let engine = Engine::compile(snapshot, semantics.clone());
-    // With all that a table can have.
-    let guard = guard();
     let options = Options {
         log_denied: Some(LOG_GROUP),
-        guard: Some(&guard),
+        guard,
     };
     indexed::render_with(engine.program(), node, options).expect("a table")
 }

@@ -31,9 +31,13 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "NAME")]
     hostname_override: Option<String>,
 
-    /// What pods may do on a node without rules until the cluster is known
+    /// What pods may do until the cluster is known that the rules on the node do not know
     #[arg(long, value_enum, default_value_t, value_name = "VERDICT")]
     until_synced: UntilSyncedArgument,
+
+    /// What to do with forwarded packets whose source cannot be where they come from
+    #[arg(long, value_enum, default_value_t, value_name = "MODE")]
+    anti_spoof: AntiSpoof,
 
     /// What to do with established connections that a change denies
     #[arg(long, value_enum, default_value_t, value_name = "WHAT")]
@@ -104,11 +108,21 @@ struct ExtentArguments {
 /// What pods may do until the cluster is known.
 #[derive(Clone, Copy, Debug, Default, ValueEnum)]
 enum UntilSyncedArgument {
-    /// Nothing new is forwarded; connections that are established go on
+    /// Nothing new is forwarded from or to them, on a node without rules nothing at all; connections that are established go on
     #[default]
     Deny,
     /// Everything
     Allow,
+}
+
+/// What to do with forwarded packets whose source cannot be where they come from.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+enum AntiSpoof {
+    /// Drop them where the way back leads elsewhere, but for what comes by an interface with a gateway or a default route
+    #[default]
+    Strict,
+    /// Judge them like others
+    Off,
 }
 
 /// What to do with established connections that a change denies.
@@ -309,6 +323,7 @@ impl Arguments {
                 UntilSyncedArgument::Deny => UntilSynced::Deny,
                 UntilSyncedArgument::Allow => UntilSynced::Allow,
             },
+            anti_spoof: self.anti_spoof == AntiSpoof::Strict,
             established: match self.established {
                 EstablishedArgument::Cut => EstablishedConnections::Cut,
                 EstablishedArgument::Keep => EstablishedConnections::Keep,

@@ -10,6 +10,7 @@ mod denied;
 mod deploy;
 mod enforce;
 mod follow;
+mod guard;
 mod hostile;
 mod never_open;
 mod outages;

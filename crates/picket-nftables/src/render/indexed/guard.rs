@@ -75,14 +75,20 @@ pub fn until_known(table: &Table, guard: &Guard) -> Result<Option<Table>, ModelE
     if !Family::BOTH.into_iter().all(is_listed) {
         return Ok(None);
     }
+    // Whoever was to find out about them did not.
+    if draft
+        .counters
+        .iter()
+        .any(|counter| counter.name == name(UNKNOWN_COUNTER))
+    {
+        return with_uplinks(table, guard).map(Some);
+    }
     let unknown = exempt().into_iter().chain(drop_unknown());
     // Before anything else is accepted.
     let is_guard = |rule: &Rule| rule.statements.contains(&Match::NoReversePath.into());
     let at = forward.rules.iter().position(is_guard).map_or(0, |at| at + 1);
     forward.rules.splice(at..at, unknown);
-    if !draft.sets.iter().any(|set| *set.name() == name(sets::ALWAYS)) {
-        draft.sets.push(sets::always()?);
-    }
+    list_always(&mut draft)?;
     draft.counters.push(Counter {
         name: name(UNKNOWN_COUNTER),
         comment: Some(Comment::of("with pods that are not known")),
@@ -109,6 +115,7 @@ impl Guard {
             return Ok(());
         }
         let Some(forward) = draft.chains.iter_mut().find(|chain| chain.name == name(BASE)) else {
+            // INVARIANT: every table of this layout has it.
             return Ok(());
         };
         // IPv6 cannot do without some ICMPv6, which may come from addresses to which there is no way.
@@ -118,11 +125,16 @@ impl Guard {
             name: name(SPOOFED_COUNTER),
             comment: Some(Comment::of("from where the way back does not lead")),
         });
-        if !draft.sets.iter().any(|set| *set.name() == name(sets::ALWAYS)) {
-            draft.sets.push(sets::always()?);
-        }
-        Ok(())
+        list_always(draft)
     }
+}
+
+/// Adds the set of ICMPv6 that always passes where it is not there.
+fn list_always(draft: &mut Draft) -> Result<(), ModelError> {
+    if !draft.sets.iter().any(|set| *set.name() == name(sets::ALWAYS)) {
+        draft.sets.push(sets::always()?);
+    }
+    Ok(())
 }
 
 fn replace_uplinks(draft: &mut Draft, guard: &Guard) -> Result<(), ModelError> {
@@ -160,14 +172,14 @@ fn drop_spoofed() -> Rule {
 
 /// What comes from pods that are not known, and what goes to them.
 fn drop_unknown() -> impl Iterator<Item = Rule> {
-    let ends: [(Field, fn(Family) -> Field); 2] = [
-        (Field::InputInterface, source),
-        (Field::OutputInterface, destination),
-    ];
-    ends.into_iter().flat_map(|(interface, end)| {
-        Family::BOTH.map(|family| {
-            let strange = is_not_in(end(family), known(family));
-            dropped([is_not_in(interface, name(UPLINKS)), strange], UNKNOWN_COUNTER)
-        })
+    let unknown = |interface, end, family| {
+        let (leads_to_pods, strange) = (is_not_in(interface, name(UPLINKS)), is_not_in(end, known(family)));
+        dropped([leads_to_pods, strange], UNKNOWN_COUNTER)
+    };
+    Family::BOTH.into_iter().flat_map(move |family| {
+        [
+            unknown(Field::InputInterface, source(family), family),
+            unknown(Field::OutputInterface, destination(family), family),
+        ]
     })
 }

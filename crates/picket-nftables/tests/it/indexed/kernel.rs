@@ -1,6 +1,7 @@
 //! The layout in the kernel: loaded, listed, and with real packets.
 
 mod cut;
+mod guard;
 pub(crate) mod hosts;
 mod load;
 mod mid_stream;

@@ -120,7 +120,7 @@ fn rules_outlive_their_agent_and_nothing_is_done_twice() {
     assert!(listed.contains("table inet picket"), "{listed}");
     agent.kill();
     assert_eq!(live.listed(), listed);
-    let mut again = live.agent(&[]);
+    let mut again = live.agent(&["--until-synced", "allow"]);
     again.until_enforced(&live.versions);
     assert_eq!(metric(&again, "picket_operations_total"), 0);
     let other = Agent::start(&live.lab, "lab-2", &live.server.kubeconfig_of("agent-token"));

@@ -1,0 +1,244 @@
+//! What a node looks at besides policies: who sends with whose address, and pods that came while nobody looked.
+
+use std::net::{IpAddr, SocketAddr, UdpSocket};
+use std::process::Command;
+use std::time::Duration;
+
+use picket_lab::Place;
+use picket_linux::Netlink;
+use picket_net::Family;
+use serde_json::{Value, json};
+
+use crate::agents::Agent;
+use crate::apiserver::agent::{Live, metric};
+use crate::apiserver::never_open::{POLICIES, allow};
+use crate::objects::network_policy;
+use crate::prober::{Prober, address, namespace};
+
+/// How long to wait for what is dropped.
+const BRIEFLY: Duration = Duration::from_millis(400);
+
+/// An address of each version that is nowhere, and that a policy allows.
+const OUTSIDE: [&str; 2] = ["192.0.2.7", "2001:db8::7"];
+
+/// A pod of namespace y that is on the node, or elsewhere.
+fn pod_of_y(live: &Live, is_here: bool) -> String {
+    let topology = live.lab.topology();
+    let node = Place::Node("lab-1".into());
+    let mut pods = topology.snapshot.pods.values();
+    let found = pods.find(|pod| {
+        let place = Place::Pod(pod.object.clone());
+        pod.object.namespace == "y" && (topology.router_of(&place).as_ref() == Some(&node)) == is_here
+    });
+    format!("y/{}", found.unwrap().object.name)
+}
+
+/// Whether a packet that one pod sends with any address arrives at pod a of namespace x.
+fn arrives(live: &Live, from: &str, source: IpAddr) -> bool {
+    let to = SocketAddr::new(address(&live.lab, "x/a", Family::of(source)), 9000);
+    let receiver = namespace(&live.lab, "x/a")
+        .run(|| UdpSocket::bind(to).unwrap())
+        .unwrap();
+    receiver.set_read_timeout(Some(BRIEFLY)).unwrap();
+    let inside = namespace(&live.lab, from);
+    let mut netlink = Netlink::open(inside).unwrap();
+    let length = if source.is_ipv4() { 32 } else { 128 };
+    // It may have it.
+    let _ = netlink.add_address("eth0", source, length);
+    let sender = inside.run(|| UdpSocket::bind((source, 0)).unwrap()).unwrap();
+    sender.send_to(b"x", to).unwrap();
+    receiver.recv(&mut [0]).is_ok()
+}
+
+/// Lets some addresses and the pods of namespace y that are elsewhere send to pod a of namespace x.
+fn allow_outside(live: &Live, elsewhere: &str) {
+    let blocks = OUTSIDE.map(|address| json!({"ipBlock": {"cidr": format!("{address}/{}", if address.contains(':') { 128 } else { 32 })}}));
+    let (_, name) = elsewhere.split_once('/').unwrap();
+    let pods = json!({
+        "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "y"}},
+        "podSelector": {"matchLabels": {"pod": name}},
+    });
+    let from = blocks.into_iter().chain([pods]).collect::<Vec<_>>();
+    let spec = json!({
+        "podSelector": {"matchLabels": {"pod": "a"}},
+        "ingress": [{"from": from, "ports": [{"port": 9000, "protocol": "UDP"}]}],
+    });
+    live.api.create(POLICIES, &network_policy("x", "allow", &spec));
+}
+
+fn until_allowed(agent: &Agent) {
+    agent.until("the policy that allows", |status| {
+        status.host.policies.contains(&"NetworkPolicy x/allow".to_owned())
+    });
+}
+
+#[test]
+fn a_pod_sends_with_its_own_addresses_alone() {
+    let live = Live::new(None);
+    let (here, elsewhere) = (pod_of_y(&live, true), pod_of_y(&live, false));
+    allow_outside(&live, &elsewhere);
+    let of_elsewhere = Family::BOTH.map(|family| address(&live.lab, &elsewhere, family));
+    let outside = OUTSIDE.map(|text| text.parse().unwrap());
+    for (mode, is_dropped) in [("off", false), ("strict", true)] {
+        let agent = live.agent(&["--anti-spoof", mode]);
+        until_allowed(&agent);
+        agent.until("a proof", |status| {
+            status.host.proof.as_ref().is_some_and(|proof| proof.proved)
+        });
+        for source in of_elsewhere.into_iter().chain(outside) {
+            assert_eq!(arrives(&live, &here, source), !is_dropped, "{mode}: {source}");
+        }
+        for source in of_elsewhere {
+            assert!(
+                arrives(&live, &elsewhere, source),
+                "{mode}: {source} from where it is"
+            );
+        }
+        for family in Family::BOTH {
+            assert!(
+                !arrives(&live, &here, address(&live.lab, &here, family)),
+                "{mode}"
+            );
+        }
+    }
+    let counter = live.nft(&["list", "counter", "inet", "picket", "drop-spoofed"]);
+    assert!(counter.contains("packets 4 "), "{counter}");
+}
+
+#[test]
+fn interfaces_that_lead_away_are_followed() {
+    let live = Live::new(None);
+    let agent = live.agent(&[]);
+    agent.until_enforced(&live.versions);
+    let ip = |arguments: &str| {
+        let mut command = Command::new("ip");
+        command.args(arguments.split(' '));
+        assert!(
+            live.node().run(|| command.status().unwrap()).unwrap().success(),
+            "{arguments}"
+        );
+    };
+    ip("link add away type veth peer name home");
+    ip("link set home up");
+    ip("link set away up");
+    ip("address add 198.51.100.1/24 dev away");
+    for (change, is_uplink) in [
+        ("route add 203.0.113.0/24 via 198.51.100.2", true),
+        ("route del 203.0.113.0/24", false),
+        ("-6 route add default dev away table 77", true),
+        ("link del away", false),
+    ] {
+        ip(change);
+        agent.until(change, |_| {
+            let set = live.nft(&["list", "set", "inet", "picket", "uplinks"]);
+            set.contains("\"away\"") == is_uplink
+        });
+    }
+    assert_eq!(metric(&agent, "picket_drift_repaired_total"), 0);
+}
+
+/// Sends a signal to the API server.
+fn signal(live: &Live, name: &str) {
+    let server = live.server.id().to_string();
+    assert!(
+        Command::new("kill")
+            .args([name, &server])
+            .status()
+            .unwrap()
+            .success()
+    );
+}
+
+/// Removes a pod from the cluster, and gives what puts it back.
+fn removed(live: &Live, id: &str) -> impl Fn() {
+    let (namespace, name) = id.split_once('/').unwrap();
+    let path = format!("/api/v1/namespaces/{namespace}/pods");
+    let items = live.api.list(&path);
+    let found = items.into_iter().find(|item| item["metadata"]["name"] == name);
+    let found = found.unwrap();
+    live.api.delete(&path, name);
+    let pod = json!({
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "labels": found["metadata"]["labels"]},
+        "spec": {
+            "nodeName": found["spec"]["nodeName"],
+            "containers": [{"name": "main", "image": "main"}],
+        },
+    });
+    let status: Value = found["status"].clone();
+    let name = name.to_owned();
+    move || {
+        live.api.create(&path, &pod);
+        live.api.set_status(&path, &name, &status);
+    }
+}
+
+#[test]
+fn a_pod_that_came_while_no_agent_ran_begins_nothing_until_the_cluster_is_known() {
+    let live = Live::new(None);
+    allow(&live, "UDP");
+    let new = pod_of_y(&live, true);
+    let put_back = removed(&live, &new);
+    let mut agent = live.agent(&[]);
+    until_allowed(&agent);
+    let v4 = address(&live.lab, &new, Family::Ipv4).to_string();
+    agent.until("a cluster without the pod", |_| {
+        !live
+            .nft(&["list", "set", "inet", "picket", "pods4"])
+            .contains(&v4)
+    });
+    let start = |from: &str, to: &str, port| {
+        Family::BOTH.map(|family| Prober::start(&live.lab, family, from, to, port))
+    };
+    let undisturbed = [start("z/a", "x/a", 9000), start("z/b", "z/a", 9001)];
+    agent.kill();
+    put_back();
+    signal(&live, "-STOP");
+    let agent = live.agent(&[]);
+    agent.until("the beginning", |_| {
+        live.nft(&["list", "table", "inet", "picket"])
+            .contains("drop-unknown")
+    });
+    let denied = [start(&new, "z/a", 9002), start("z/a", &new, 9003)];
+    for family in Family::BOTH {
+        assert!(passes_from_node(&live, &new, family), "{family:?}");
+    }
+    agent.until("packets", |_| {
+        let counter = live.nft(&["list", "counter", "inet", "picket", "drop-unknown"]);
+        let mut words = counter.split_whitespace().skip_while(|word| *word != "packets");
+        words.nth(1).unwrap().parse::<u64>().unwrap() > 1000
+    });
+    for prober in denied.into_iter().flatten() {
+        let (sent, received) = prober.end();
+        assert!(sent > 100 && received == 0, "{received} of {sent}");
+    }
+    signal(&live, "-CONT");
+    agent.until_enforced(&live.versions);
+    let [to_others, from_others] = [start(&new, "z/a", 9002), start("z/a", &new, 9003)];
+    for prober in to_others.iter().chain(&from_others) {
+        agent.until("a packet that passes", |_| prober.has_received());
+    }
+    assert!(
+        !live
+            .nft(&["list", "table", "inet", "picket"])
+            .contains("drop-unknown")
+    );
+    for prober in undisturbed.into_iter().flatten() {
+        let (sent, received) = prober.end();
+        assert!(sent > 300 && received == sent, "{received} of {sent}");
+    }
+}
+
+/// Whether what the node sends arrives at a pod.
+fn passes_from_node(live: &Live, to: &str, family: Family) -> bool {
+    let target = SocketAddr::new(address(&live.lab, to, family), 9004);
+    let receiver = namespace(&live.lab, to)
+        .run(|| UdpSocket::bind(target).unwrap())
+        .unwrap();
+    receiver.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+    let any = crate::prober::any(family);
+    let sender = live.node().run(|| UdpSocket::bind((any, 0)).unwrap()).unwrap();
+    sender.send_to(b"x", target).unwrap();
+    receiver.recv(&mut [0]).is_ok()
+}
