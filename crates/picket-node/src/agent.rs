@@ -14,6 +14,7 @@ use tokio::time::{Interval, MissedTickBehavior, interval, sleep_until};
 use crate::cut::Cutting;
 use crate::denied;
 use crate::drift;
+use crate::drops::Drops;
 use crate::enforcer::Enforcer;
 use crate::host::Host;
 use crate::inbox::{self, Inbox, News};
@@ -75,13 +76,15 @@ pub fn run(settings: &Settings, extent: Extent) -> Result<Ended, AgentError> {
         true => Some(Cutting::start(host.namespace(), metrics.clone())?),
         false => None,
     };
-    let mut enforcer = Enforcer::new(host, cutting, shared.clone(), metrics.clone());
+    let drops = Drops::open(host.namespace())?;
+    let mut enforcer = Enforcer::new(host, cutting, drops.clone(), shared.clone(), metrics.clone());
     enforcer.reroute(uplinks.names());
     if extent == Extent::Forever {
         let answers = Answers {
             shared,
             metrics,
             pulse: pulse.clone(),
+            drops: Some(drops),
         };
         serve::start(&settings.listen, answers)?;
     }

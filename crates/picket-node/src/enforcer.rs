@@ -11,6 +11,7 @@ use picket_policy::{Direction, ObjectRef};
 
 use crate::cut::Cutting;
 use crate::denied::{self, Told};
+use crate::drops::Drops;
 use crate::error::HostError;
 use crate::host::{Found, Host, Made};
 use crate::knowledge::Knowledge;
@@ -25,6 +26,7 @@ pub(crate) struct Enforcer {
     cutting: Option<Cutting>,
     shared: Shared,
     metrics: Metrics,
+    drops: Drops,
     /// When the first change was heard that is not in force yet.
     heard: Option<Instant>,
     /// The policies that changed since the table was last what they say.
@@ -33,12 +35,19 @@ pub(crate) struct Enforcer {
 }
 
 impl Enforcer {
-    pub(crate) fn new(host: Host, cutting: Option<Cutting>, shared: Shared, metrics: Metrics) -> Self {
+    pub(crate) fn new(
+        host: Host,
+        cutting: Option<Cutting>,
+        drops: Drops,
+        shared: Shared,
+        metrics: Metrics,
+    ) -> Self {
         Self {
             host,
             cutting,
             shared,
             metrics,
+            drops,
             heard: None,
             waiting: BTreeSet::new(),
             retry: None,
@@ -171,7 +180,10 @@ impl Enforcer {
             host.changed = Some(now);
         }
         host.trouble = None;
-        (host.pods, host.policies) = in_force(program, self.host.node());
+        let (pods, policies) = in_force(program, self.host.node());
+        host.pods = pods;
+        host.policies = policies.iter().map(ObjectRef::to_string).collect();
+        self.drops.now_of(policies);
     }
 
     fn count(&self, table: &Table) {
@@ -273,7 +285,7 @@ impl Enforcer {
 }
 
 /// The pods of a node, and the policies because of which packets of theirs can be dropped.
-fn in_force(program: &Program, node: &str) -> (Pods, Vec<String>) {
+fn in_force(program: &Program, node: &str) -> (Pods, Vec<ObjectRef>) {
     let mut pods = Pods::default();
     let mut policies = BTreeSet::new();
     for pod in program.pods_on(node) {
@@ -287,5 +299,5 @@ fn in_force(program: &Program, node: &str) -> (Pods, Vec<String>) {
             policies.extend(program.deciding_policies(subject).map(|policy| &policy.object));
         }
     }
-    (pods, policies.into_iter().map(ObjectRef::to_string).collect())
+    (pods, policies.into_iter().cloned().collect())
 }

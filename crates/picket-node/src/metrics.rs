@@ -11,6 +11,7 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::{Registry, Unit};
 
+use crate::drops::Dropped;
 use crate::status::Status;
 
 /// What is counted and measured. Clones share their values.
@@ -102,11 +103,14 @@ impl Default for Metrics {
 
 impl Metrics {
     /// The metrics in the text form of OpenMetrics.
-    pub(crate) fn text(&self, status: &Status) -> Result<String, fmt::Error> {
+    pub(crate) fn text(&self, status: &Status, dropped: Option<Dropped>) -> Result<String, fmt::Error> {
         self.shown.set(status);
         let mut registry = Registry::with_prefix("picket");
         self.register(&mut registry);
         self.shown.register(&mut registry);
+        if let Some(dropped) = dropped {
+            registry.register_collector(Box::new(dropped));
+        }
         let mut text = String::new();
         encode(&mut text, &registry)?;
         Ok(text)

@@ -28,8 +28,9 @@ use tokio::net::{TcpListener, UnixListener, UnixStream};
 use tokio::runtime::{Builder, Runtime};
 
 use crate::AgentError;
+use crate::drops::{Dropped, Drops};
 use crate::metrics::Metrics;
-use crate::status::{Shared, Status};
+use crate::status::{Drop, Shared, Status};
 
 /// How long the agent may be busy with one thing before it counts as stuck. The largest first compilation takes seconds.
 const STUCK: Duration = Duration::from_secs(120);
@@ -52,6 +53,8 @@ pub(crate) struct Answers {
     pub(crate) shared: Shared,
     pub(crate) metrics: Metrics,
     pub(crate) pulse: Pulse,
+    /// The counters of the node's table, where the agent enforces it.
+    pub(crate) drops: Option<Drops>,
 }
 
 /// When the agent last came round.
@@ -216,7 +219,7 @@ impl Answers {
     }
 
     fn metrics(&self) -> Answer {
-        match self.metrics.text(&self.shared.status()) {
+        match self.metrics.text(&self.shared.status(), self.dropped()) {
             Ok(text) => typed(
                 "application/openmetrics-text; version=1.0.0; charset=utf-8",
                 text.into_bytes(),
@@ -225,8 +228,21 @@ impl Answers {
         }
     }
 
+    /// What was dropped, as far as the kernel says it now.
+    fn dropped(&self) -> Option<Dropped> {
+        let read = self.drops.as_ref()?.read();
+        read.inspect_err(|error| tracing::warn!(%error, "the counters cannot be read"))
+            .ok()
+    }
+
     fn status(&self) -> Answer {
-        match serde_json::to_vec(&self.shared.status()) {
+        let mut status = self.shared.status();
+        if let Some(dropped) = self.dropped() {
+            status.host.dropped_mid_stream = dropped.mid_stream.unwrap_or_default();
+            let most = dropped.most().into_iter();
+            status.host.drops = most.map(Drop::from).collect();
+        }
+        match serde_json::to_vec(&status) {
             Ok(json) => typed("application/json", json),
             Err(error) => plain(StatusCode::INTERNAL_SERVER_ERROR, &format!("{error}\n")),
         }

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
 
 use jiff::Timestamp;
-use picket_policy::{Diagnostic, ObjectRef, Severity};
+use picket_policy::{Diagnostic, Direction, ObjectRef, Severity};
 use picket_source::{Health, KindHealth};
 use serde::{Deserialize, Serialize};
 use smol_str::SmolStr;
@@ -65,12 +65,38 @@ pub struct HostStatus {
     pub pods: Pods,
     /// The policies because of which packets of the node's pods can be dropped.
     pub policies: Vec<String>,
+    /// Because of which of them packets were dropped, the most first.
+    pub drops: Vec<Drop>,
+    /// TCP packets that were dropped because they belong to no known connection and begin none.
+    pub dropped_mid_stream: u64,
     /// Why the policies, as they are now, are not in force; what was in force before still is.
     pub trouble: Option<Trouble>,
     /// How often others had changed the rules, and picket changed them back.
     pub repaired: u64,
     /// The last proof that the rules mean what the policies say.
     pub proof: Option<Proof>,
+}
+
+/// Packets that were dropped and that a policy may be why.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Drop {
+    /// The policy, as in `NetworkPolicy shop/web`.
+    pub policy: String,
+    /// `ingress` or `egress`.
+    pub direction: String,
+    /// How many since its counter was made.
+    pub packets: u64,
+}
+
+impl From<(ObjectRef, Direction, u64)> for Drop {
+    fn from((policy, direction, packets): (ObjectRef, Direction, u64)) -> Self {
+        Self {
+            policy: policy.to_string(),
+            direction: direction.to_string(),
+            packets,
+        }
+    }
 }
 
 /// Pods of the node that policies can apply to.

@@ -8,6 +8,7 @@ mod attributes;
 mod bytes;
 mod container;
 mod context;
+mod counters;
 mod cut;
 mod encode;
 mod expression;
@@ -26,6 +27,7 @@ use picket_dataplane::Plan;
 use picket_linux::{BatchError, NetworkNamespace, Nfnetlink, Port};
 
 pub use attributes::Oddity;
+pub use counters::Counters;
 pub use cut::{Cut, Cutter};
 pub use encode::Object;
 use encode::{Origin, Unknown, encode};

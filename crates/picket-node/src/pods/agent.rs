@@ -119,6 +119,7 @@ impl Agent {
             shared: self.shared.clone(),
             metrics: self.metrics.clone(),
             pulse: self.pulse.clone(),
+            drops: None,
         }
     }
 

@@ -36,6 +36,9 @@ Examples:
 
 Exit status: 0 the policies are in force, 1 not all of them are, 2 no agent answers.";
 
+/// Of how many policies drops are shown.
+const MOST: usize = 10;
+
 /// How to print the answer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 enum Format {
@@ -181,6 +184,30 @@ fn host(host: &HostStatus, ready: bool, text: &mut String) -> std::fmt::Result {
     }
     for policy in &host.policies {
         writeln!(text, "  {policy}")?;
+    }
+    if !host.drops.is_empty() {
+        writeln!(text, "\ndropped packets, by the policies that may be why:")?;
+    }
+    for drop in host.drops.iter().take(MOST) {
+        writeln!(
+            text,
+            "  {:>10}  {}, {}",
+            drop.packets, drop.policy, drop.direction
+        )?;
+    }
+    if host.drops.len() > MOST {
+        writeln!(
+            text,
+            "  and {} more: `picket status -o json`",
+            host.drops.len() - MOST
+        )?;
+    }
+    if host.dropped_mid_stream > 0 {
+        writeln!(
+            text,
+            "\n{} TCP packets of no known connection were dropped",
+            host.dropped_mid_stream
+        )?;
     }
     if let Some(trouble) = &host.trouble {
         writeln!(text, "\nNOT in force since {:.0}: {}", trouble.since, trouble.why)?;

@@ -26,6 +26,7 @@ use super::documented::{policy_hash, title};
 use crate::model::{Comment, Counter, Draft, Key, LogPrefix, ModelError, Name, Table, Value};
 use chains::chains;
 use class::Classes;
+pub use program::can_deny;
 use view::NodeView;
 
 pub use guard::{Guard, closed, until_known, with_uplinks};
@@ -150,15 +151,20 @@ fn counters(view: &NodeView) -> Result<Vec<Counter>, IndexedError> {
         comment: Some(Comment::new(&title(policy), policy_hash(policy))),
     };
     let mid_stream = Counter {
-        name: name(chains::MID_STREAM_COUNTER),
+        name: mid_stream_counter(),
         comment: Some(Comment::of("TCP of no known connection")),
     };
     Ok(owners.into_iter().map(counter).chain([mid_stream]).collect())
 }
 
 /// `drop-<direction>-<hash>`: packets that were dropped in this direction and that the policy may be why.
-fn counter_name(policy: &ObjectRef, direction: Direction) -> Name {
+pub fn counter_name(policy: &ObjectRef, direction: Direction) -> Name {
     name(&format!("drop-{direction}-{}", policy_hash(policy)))
+}
+
+/// The counter of TCP packets of restricted pods that belong to no known connection and begin none, which were dropped.
+pub fn mid_stream_counter() -> Name {
+    name(chains::MID_STREAM_COUNTER)
 }
 
 /// A name of this layout.

@@ -82,7 +82,7 @@ fn side(
     let denying = subjects
         .iter()
         .flat_map(|&subject| program.deciding_policies(subject))
-        .filter(|policy| denies(policy, direction))
+        .filter(|policy| can_deny(policy, direction))
         .map(|policy| policy.object.clone())
         .collect();
     Some(LocalSide {
@@ -116,7 +116,7 @@ fn intersection(
 }
 
 /// Whether packets can be dropped because of this policy.
-fn denies(policy: &Policy, direction: Direction) -> bool {
+pub fn can_deny(policy: &Policy, direction: Direction) -> bool {
     let side = policy.side(direction);
     side.isolates || side.rules.iter().any(|rule| rule.action == Action::Deny)
 }

@@ -1,8 +1,11 @@
 //! What is denied is said, by name.
 
 use std::net::{SocketAddr, UdpSocket};
+use std::process::Command;
 
 use picket_net::Family;
+use picket_node::Drop;
+use picket_testing::ran::Ran;
 use serde_json::Value;
 
 use crate::agents::Agent;
@@ -67,6 +70,46 @@ fn a_denied_connection_is_logged_with_its_ends_and_the_policies() {
     assert_eq!(lines(&agent, 82)[0]["packets"], 1);
     assert_eq!(lines(&agent, 80).len(), 1);
     assert_eq!(lines(&agent, 81).len(), 0);
+}
+
+#[test]
+fn drops_are_counted_by_policy_and_outlive_the_agent() {
+    let live = Live::new(None);
+    let mut agent = live.agent(&["--log-denied", "off"]);
+    agent.until_enforced(&live.versions);
+    let counter = |direction: &str| {
+        format!(
+            "picket_dropped_packets_total{{kind=\"NetworkPolicy\",namespace=\"x\",name=\"deny-ingress\",direction=\"{direction}\"}}"
+        )
+    };
+    assert_eq!(metric(&agent, &counter("ingress")), 0);
+    assert!(agent.status().unwrap().host.drops.is_empty());
+    send(&live, "y/a", "x/a", 80, 7);
+    agent.until("drops", |_| metric(&agent, &counter("ingress")) == 7);
+    // The policy is about ingress alone, and the other direction has no counter.
+    assert!(!agent.get("/metrics").1.contains(&counter("egress")));
+    assert_eq!(metric(&agent, "picket_dropped_mid_stream_packets_total"), 0);
+    let expected = Drop {
+        policy: "NetworkPolicy x/deny-ingress".to_owned(),
+        direction: "ingress".to_owned(),
+        packets: 7,
+    };
+    assert_eq!(agent.status().unwrap().host.drops, [expected]);
+    let mut command = Command::new(env!("CARGO_BIN_EXE_picket"));
+    let shown = Ran::from(
+        command
+            .arg("status")
+            .arg("--socket")
+            .arg(agent.socket())
+            .output()
+            .unwrap(),
+    );
+    let line = "           7  NetworkPolicy x/deny-ingress, ingress\n";
+    assert!(shown.stdout.contains(line), "{}", shown.stdout);
+    agent.kill();
+    let again = live.agent(&["--log-denied", "off"]);
+    again.until_enforced(&live.versions);
+    assert_eq!(metric(&again, &counter("ingress")), 7);
 }
 
 #[test]
