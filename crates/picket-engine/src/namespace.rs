@@ -51,6 +51,15 @@ impl Namespaces {
         names
     }
 
+    /// The namespaces whose objects exist.
+    pub(crate) fn explicit(&self) -> impl Iterator<Item = Namespace> {
+        let explicit = self.entries.iter().filter(|(_, entry)| entry.explicit);
+        explicit.map(|(_, entry)| Namespace {
+            name: entry.name.clone(),
+            labels: entry.labels.clone(),
+        })
+    }
+
     /// The namespaces in a scope, sorted.
     pub(crate) fn in_scope(&self, scope: ScopeId) -> &[NamespaceId] {
         self.members.get(&scope).map_or(&[], Vec::as_slice)

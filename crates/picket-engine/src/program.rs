@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use picket_cluster::{Node, Pod, Semantics, Service};
+use picket_cluster::{Namespace, Node, Pod, Semantics, Service};
 use picket_net::{AddressSet, Family, Prefix, TrafficSet};
 use picket_policy::{Direction, NamespaceScope, ObjectRef, PodSelector, Policy, Selector, Tier};
 use rustc_hash::FxHashMap;
@@ -197,6 +197,11 @@ impl Program {
     /// One node.
     pub fn node(&self, name: &str) -> Option<&Node> {
         Some(&self.nodes[*self.node_ids.get(name)?].node)
+    }
+
+    /// Every namespace whose object exists, in no particular order.
+    pub fn namespaces(&self) -> impl Iterator<Item = Namespace> {
+        self.namespaces.explicit()
     }
 
     /// Every service, in the order of their objects.

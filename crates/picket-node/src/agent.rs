@@ -23,6 +23,7 @@ use crate::metrics::Metrics;
 use crate::serve::{self, Answers, Pulse};
 use crate::source;
 use crate::status::Shared;
+use crate::trace::{Asked, Scene, Tracer};
 use crate::uplinks::Uplinks;
 use crate::{AgentError, Settings, UntilSynced};
 
@@ -76,7 +77,9 @@ pub fn run(settings: &Settings, extent: Extent) -> Result<Ended, AgentError> {
         true => Some(Cutting::start(host.namespace(), metrics.clone())?),
         false => None,
     };
+    let (outbox, inbox) = inbox::channel();
     let drops = Drops::open(host.namespace())?;
+    let tracer = Tracer::new(host.namespace(), outbox.clone(), drops.clone(), shared.clone())?;
     let mut enforcer = Enforcer::new(host, cutting, drops.clone(), shared.clone(), metrics.clone());
     enforcer.reroute(uplinks.names());
     if extent == Extent::Forever {
@@ -85,13 +88,13 @@ pub fn run(settings: &Settings, extent: Extent) -> Result<Ended, AgentError> {
             metrics,
             pulse: pulse.clone(),
             drops: Some(drops),
+            tracer: Some(tracer),
         };
         serve::start(&settings.listen, answers)?;
     }
     if extent != Extent::DryRun && settings.until_synced == UntilSynced::Deny {
         enforcer.close()?;
     }
-    let (outbox, inbox) = inbox::channel();
     if extent == Extent::Forever {
         drift::start(watch, port, outbox.clone())?;
         uplinks.start(outbox.clone())?;
@@ -217,6 +220,12 @@ impl Agent {
                     }
                     News::Uplinks(uplinks) => {
                         self.enforcer.reroute(uplinks);
+                        continue;
+                    }
+                    News::Asked(Asked { question, reply }) => {
+                        let program = self.knowledge.program();
+                        // Who has stopped waiting needs no answer.
+                        let _ = reply.send(program.map(|program| Scene::of(program, &question)));
                         continue;
                     }
                     News::Failed(error) => return Err(error),

@@ -47,6 +47,9 @@ pub enum AgentError {
     /// An agent answers something else than it was asked.
     #[error("what the agent answers cannot be read: {0}")]
     Answer(String),
+    /// An agent has no answer to a question, and says why.
+    #[error("{0}")]
+    NoAnswer(String),
     /// A thread or the machinery that waits for many things cannot be had.
     #[error("cannot start: {0}")]
     Start(std::io::Error),

@@ -12,6 +12,7 @@ use tokio::sync::Notify;
 
 use crate::AgentError;
 use crate::denied::Told;
+use crate::trace::Asked;
 
 /// How much may wait until it is taken in. Then who has more to say waits, and the API server with it.
 const WAITING: usize = 256;
@@ -26,6 +27,8 @@ pub(crate) enum News {
     Denied(Told),
     /// Other interfaces lead away from the node: these.
     Uplinks(BTreeSet<InterfaceName>),
+    /// Somebody asks what becomes of a connection.
+    Asked(Asked),
     /// A thread cannot go on.
     Failed(AgentError),
 }

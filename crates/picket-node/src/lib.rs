@@ -29,12 +29,14 @@ mod serve;
 mod settings;
 mod source;
 mod status;
+mod trace;
 mod uplinks;
 
 pub use agent::{Ended, Extent, run};
 pub use error::{AgentError, HostError};
 pub use host::{CleanUp, clean_up};
 pub use pods::{PodSettings, PodsStatus, SandboxStatus};
-pub use serve::{Listen, ask};
+pub use serve::{Listen, ask, trace};
 pub use settings::{Settings, UntilSynced};
 pub use status::{Drop, Finding, HostStatus, KindStatus, Pods, Proof, Status, Trouble};
+pub use trace::{Trace, TraceQuestion, TracedConnection, TracedPacket};

@@ -6,6 +6,7 @@
 //! | `/readyz` | both | 200 once the policies have been in force, 503 before |
 //! | `/metrics` | both | numbers for Prometheus |
 //! | `/status` | the socket | [`Status`] as JSON |
+//! | `/trace` | the socket | to a [`TraceQuestion`] as JSON a [`Trace`] as JSON |
 
 use std::convert::Infallible;
 use std::fs;
@@ -18,11 +19,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use http_body_util::{BodyExt, Full};
+use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::{Bytes, Incoming};
+use hyper::http::request;
 use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, UnixListener, UnixStream};
 use tokio::runtime::{Builder, Runtime};
@@ -31,12 +35,19 @@ use crate::AgentError;
 use crate::drops::{Dropped, Drops};
 use crate::metrics::Metrics;
 use crate::status::{Drop, Shared, Status};
+use crate::trace::{Trace, TraceQuestion, Tracer};
 
 /// How long the agent may be busy with one thing before it counts as stuck. The largest first compilation takes seconds.
 const STUCK: Duration = Duration::from_secs(120);
 
 /// How long a client may take to say what it wants.
 const PATIENCE: Duration = Duration::from_secs(10);
+
+/// How long an answer about a connection may take.
+const LONGEST_TRACE: Duration = Duration::from_secs(60);
+
+/// The most bytes of a question.
+const LONGEST_QUESTION: usize = 1 << 14;
 
 /// Where to answer.
 #[derive(Clone, Debug)]
@@ -55,6 +66,8 @@ pub(crate) struct Answers {
     pub(crate) pulse: Pulse,
     /// The counters of the node's table, where the agent enforces it.
     pub(crate) drops: Option<Drops>,
+    /// Who answers questions about connections, where the agent enforces the table of the node.
+    pub(crate) tracer: Option<Tracer>,
 }
 
 /// When the agent last came round.
@@ -176,8 +189,8 @@ async fn wait_after(error: &io::Error) {
 fn converse(stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static, door: Door, answers: Answers) {
     tokio::spawn(async move {
         let service = service_fn(move |request| {
-            let response = answers.respond(door, &request);
-            async move { Ok::<_, Infallible>(response) }
+            let answers = answers.clone();
+            async move { Ok::<_, Infallible>(answers.respond(door, request).await) }
         });
         let mut builder = hyper::server::conn::http1::Builder::new();
         builder.timer(TokioTimer::new()).header_read_timeout(PATIENCE);
@@ -190,7 +203,13 @@ fn converse(stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static, door: 
 type Answer = Response<Full<Bytes>>;
 
 impl Answers {
-    fn respond(&self, door: Door, request: &Request<Incoming>) -> Answer {
+    async fn respond(&self, door: Door, request: Request<Incoming>) -> Answer {
+        if request.uri().path() == "/trace" && request.method() == Method::POST && door == Door::Socket {
+            return match self.trace(request.into_body()).await {
+                Ok(trace) => json(&trace),
+                Err(why) => plain(StatusCode::UNPROCESSABLE_ENTITY, &why),
+            };
+        }
         if request.method() != Method::GET {
             return plain(StatusCode::METHOD_NOT_ALLOWED, "only GET\n");
         }
@@ -242,10 +261,26 @@ impl Answers {
             let most = dropped.most().into_iter();
             status.host.drops = most.map(Drop::from).collect();
         }
-        match serde_json::to_vec(&status) {
-            Ok(json) => typed("application/json", json),
-            Err(error) => plain(StatusCode::INTERNAL_SERVER_ERROR, &format!("{error}\n")),
-        }
+        json(&status)
+    }
+
+    /// # Errors
+    /// Why there is no answer.
+    async fn trace(&self, body: Incoming) -> Result<Trace, String> {
+        let only_host = "this agent enforces policies in pods, and no rules of the node";
+        let tracer = self.tracer.clone().ok_or(only_host)?;
+        let body = Limited::new(body, LONGEST_QUESTION).collect().await;
+        let body = body.map_err(|error| error.to_string())?.to_bytes();
+        let question: TraceQuestion = serde_json::from_slice(&body).map_err(|error| error.to_string())?;
+        let answer = tokio::task::spawn_blocking(move || tracer.answer(question)).await;
+        answer.map_err(|error| error.to_string())?
+    }
+}
+
+fn json(value: &impl Serialize) -> Answer {
+    match serde_json::to_vec(value) {
+        Ok(json) => typed("application/json", json),
+        Err(error) => plain(StatusCode::INTERNAL_SERVER_ERROR, &format!("{error}\n")),
     }
 }
 
@@ -267,16 +302,34 @@ fn typed(kind: &'static str, body: Vec<u8>) -> Answer {
 /// # Errors
 /// When none answers there, or something else than a status.
 pub fn ask(socket: &Path) -> Result<Status, AgentError> {
+    fetch(socket, Request::get("/status"), Bytes::default(), PATIENCE)
+}
+
+/// Asks the agent at `socket` what becomes of a connection.
+///
+/// # Errors
+/// When none answers there, or it says why it has no answer.
+pub fn trace(socket: &Path, question: &TraceQuestion) -> Result<Trace, AgentError> {
+    let body = serde_json::to_vec(question).map_err(|error| AgentError::Answer(error.to_string()))?;
+    fetch(socket, Request::post("/trace"), body.into(), LONGEST_TRACE)
+}
+
+fn fetch<T: DeserializeOwned>(
+    socket: &Path,
+    request: request::Builder,
+    body: Bytes,
+    patience: Duration,
+) -> Result<T, AgentError> {
     let runtime = Builder::new_current_thread().enable_all().build();
     let answer = runtime.map_err(AgentError::Start)?.block_on(async {
-        tokio::time::timeout(PATIENCE, fetch(socket, "/status"))
+        tokio::time::timeout(patience, send(socket, request, body))
             .await
-            .map_err(|_| AgentError::Answer(format!("nothing came within {} s", PATIENCE.as_secs())))?
+            .map_err(|_| AgentError::Answer(format!("nothing came within {} s", patience.as_secs())))?
     })?;
     serde_json::from_slice(&answer).map_err(|error| AgentError::Answer(error.to_string()))
 }
 
-async fn fetch(socket: &Path, path: &str) -> Result<Bytes, AgentError> {
+async fn send(socket: &Path, request: request::Builder, body: Bytes) -> Result<Bytes, AgentError> {
     let stream = UnixStream::connect(socket)
         .await
         .map_err(|source| AgentError::NoAgent {
@@ -288,13 +341,18 @@ async fn fetch(socket: &Path, path: &str) -> Result<Bytes, AgentError> {
         .await
         .map_err(odd)?;
     tokio::spawn(connection);
-    let request = Request::get(path)
+    let request = request
         .header(hyper::header::HOST, "picket")
-        .body(Full::<Bytes>::default());
+        .body(Full::new(body));
     let request = request.map_err(|error| AgentError::Answer(error.to_string()))?;
     let response = sender.send_request(request).await.map_err(odd)?;
-    if response.status() != StatusCode::OK {
-        return Err(AgentError::Answer(format!("status {}", response.status())));
+    let status = response.status();
+    let body = response.into_body().collect().await.map_err(odd)?.to_bytes();
+    match status {
+        StatusCode::OK => Ok(body),
+        StatusCode::UNPROCESSABLE_ENTITY => {
+            Err(AgentError::NoAnswer(String::from_utf8_lossy(&body).into_owned()))
+        }
+        _ => Err(AgentError::Answer(format!("status {status}"))),
     }
-    Ok(response.into_body().collect().await.map_err(odd)?.to_bytes())
 }

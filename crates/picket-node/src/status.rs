@@ -66,8 +66,10 @@ pub struct HostStatus {
     /// The policies because of which packets of the node's pods can be dropped.
     pub policies: Vec<String>,
     /// Because of which of them packets were dropped, the most first.
+    #[serde(default)]
     pub drops: Vec<Drop>,
     /// TCP packets that were dropped because they belong to no known connection and begin none.
+    #[serde(default)]
     pub dropped_mid_stream: u64,
     /// Why the policies, as they are now, are not in force; what was in force before still is.
     pub trouble: Option<Trouble>,

@@ -43,6 +43,7 @@ pub(crate) enum Command {
     Lab(command::lab::Arguments),
     Agent(command::agent::Arguments),
     Status(command::status::Arguments),
+    Trace(command::trace::Arguments),
     Completions(command::completions::Arguments),
     Man(command::man::Arguments),
 }

@@ -12,4 +12,5 @@ pub(crate) mod matrix;
 pub(crate) mod render;
 pub(crate) mod status;
 pub(crate) mod test;
+pub(crate) mod trace;
 pub(crate) mod verify;

@@ -32,6 +32,7 @@ fn main() -> ExitCode {
         Command::Verify(arguments) => command::verify::run(&arguments),
         Command::Agent(arguments) => command::agent::run(&arguments),
         Command::Status(arguments) => command::status::run(&arguments),
+        Command::Trace(arguments) => command::trace::run(&arguments),
         Command::Completions(arguments) => command::completions::run(&arguments),
         Command::Man(arguments) => command::man::run(&arguments),
     };

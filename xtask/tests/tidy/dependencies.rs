@@ -93,6 +93,7 @@ const LAYERS: [Layer; 15] = [
             "picket-source",
             "picket-engine",
             "picket-dataplane",
+            "picket-analysis",
             "picket-nftables",
             "picket-linux",
         ],

@@ -142,7 +142,7 @@ impl<'a> Evaluator<'a> {
     }
 
     /// The connection that the answer about one family is about; `None` when it is about none.
-    pub(crate) fn deciding_flow(&self, question: &Question, family: Family) -> Option<Flow> {
+    pub fn deciding_flow(&self, question: &Question, family: Family) -> Option<Flow> {
         let mut judge = |flow: &Flow| Ends {
             verdict: self.judge(flow).verdict(),
             egress: flow.clone(),

@@ -120,6 +120,7 @@ impl Agent {
             metrics: self.metrics.clone(),
             pulse: self.pulse.clone(),
             drops: None,
+            tracer: None,
         }
     }
 

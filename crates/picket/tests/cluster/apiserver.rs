@@ -16,4 +16,5 @@ mod never_open;
 mod outages;
 mod refusals;
 mod secondary;
+mod trace;
 mod words;

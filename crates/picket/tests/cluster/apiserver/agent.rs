@@ -259,14 +259,19 @@ fn a_policy_that_cannot_be_read_is_named_and_harms_no_other() {
 
 /// Holds what `picket status -o json` prints against the schema.
 pub(super) fn expect_schema(status: &Value) {
-    let schema = concat!(
-        env!("CARGO_MANIFEST_DIR"),
-        "/../../docs/schema/status.schema.json"
+    expect_schema_of("status", status);
+}
+
+/// Holds what a command prints against its schema.
+pub(super) fn expect_schema_of(command: &str, printed: &Value) {
+    let schema = format!(
+        "{}/../../docs/schema/{command}.schema.json",
+        env!("CARGO_MANIFEST_DIR")
     );
     let schema: Value = serde_json::from_str(&std::fs::read_to_string(schema).unwrap()).unwrap();
     let validator = jsonschema::validator_for(&schema).unwrap();
     let errors: Vec<_> = validator
-        .iter_errors(status)
+        .iter_errors(printed)
         .map(|error| error.to_string())
         .collect();
     assert_eq!(errors, Vec::<String>::new());

@@ -1,0 +1,94 @@
+//! What `picket trace` says is what the policies say, and what the kernel does.
+
+use std::net::{TcpListener, TcpStream};
+use std::process::Command;
+
+use picket_net::Family;
+use picket_testing::ran::Ran;
+use serde_json::Value;
+
+use crate::agents::Agent;
+use crate::apiserver::agent::{Live, expect_schema_of};
+use crate::apiserver::never_open::allow;
+use crate::prober::{address, namespace};
+
+fn trace(agent: &Agent, arguments: &[&str]) -> Ran {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_picket"));
+    command
+        .arg("trace")
+        .args(arguments)
+        .arg("--socket")
+        .arg(agent.socket());
+    command.output().unwrap().into()
+}
+
+/// The answer in JSON, and the status.
+fn traced(agent: &Agent, from: &str, to: &str) -> (Value, i32) {
+    let ran = trace(agent, &[from, to, "9000", "-o", "json"]);
+    assert_eq!(ran.stderr, "");
+    let json = ran.json();
+    expect_schema_of("trace", &json);
+    (json, ran.status)
+}
+
+#[test]
+fn a_connection_is_traced_through_policies_kernel_and_connection_tracking() {
+    let live = Live::new(None);
+    let agent = live.agent(&[]);
+    agent.until_enforced(&live.versions);
+    let (denied, status) = traced(&agent, "z/a", "x/a");
+    assert_eq!(status, 0, "{denied}");
+    let packet = &denied["packets"][0];
+    for (field, expected) in [
+        ("source", address(&live.lab, "z/a", Family::Ipv4).to_string()),
+        ("destination", address(&live.lab, "x/a", Family::Ipv4).to_string()),
+        ("path", "forward".to_owned()),
+        ("policies", "drop".to_owned()),
+        ("kernel", "drop".to_owned()),
+    ] {
+        assert_eq!(packet[field], expected, "{denied}");
+    }
+    assert_eq!(packet["counters"][0]["policy"], "NetworkPolicy x/deny-ingress");
+    assert_eq!(packet["counters"].as_array().unwrap().len(), 1);
+    assert_eq!(denied["explanation"]["verdict"], "deny");
+    assert_eq!(denied["connections"], Value::Array(Vec::new()));
+    // The same becomes of it on the wire after a change, and there is a connection then.
+    allow(&live, "TCP");
+    agent.until("the policy that allows", |status| {
+        status.host.policies.contains(&"NetworkPolicy x/allow".to_owned())
+    });
+    let target = (address(&live.lab, "x/a", Family::Ipv4), 9000);
+    let listener = namespace(&live.lab, "x/a").run(|| TcpListener::bind(target).unwrap());
+    let client = namespace(&live.lab, "z/a").run(|| TcpStream::connect(target).unwrap());
+    let (allowed, status) = traced(&agent, "z/a", "x/a");
+    assert_eq!(status, 0, "{allowed}");
+    assert_eq!(allowed["packets"][0]["kernel"], "accept", "{allowed}");
+    assert_eq!(allowed["connections"].as_array().unwrap().len(), 1);
+    assert_eq!(allowed["connections"][0]["answered"], true);
+    let text = trace(&agent, &["z/a", "x/a", "9000"]).stdout;
+    for part in [
+        "NetworkPolicy x/allow",
+        "node lab-1:",
+        "the kernel does accept, as they say",
+        "port 9000",
+    ] {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+    drop((listener, client));
+}
+
+#[test]
+fn what_cannot_be_traced_is_said() {
+    let live = Live::new(None);
+    let agent = live.agent(&[]);
+    agent.until_enforced(&live.versions);
+    let unknown = trace(&agent, &["z/nobody", "x/a", "9000"]);
+    assert_eq!(unknown.status, 2);
+    assert!(unknown.stderr.contains("z/nobody"), "{}", unknown.stderr);
+    let port = trace(&agent, &["z/a", "x/a", "70000"]);
+    assert!(port.stderr.contains("70000"), "{}", port.stderr);
+    let (outside, status) = traced(&agent, "203.0.113.9", "203.0.113.10");
+    assert_eq!((status, &outside["packets"]), (0, &Value::Array(Vec::new())));
+    // Only the socket answers such questions, and only those.
+    assert_eq!(agent.get("/trace").0, 404);
+}
