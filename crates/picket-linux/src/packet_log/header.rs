@@ -171,6 +171,15 @@ mod tests {
             (v6(ROUTING, &[]), "fd00::1 to fd00::2, protocol 43".to_owned()),
         ] {
             assert_eq!(shown(&bytes), Some(expected), "{bytes:?}");
+            // A part of it says nothing else about the ends.
+            let whole = read(&bytes).unwrap();
+            for part in (0..bytes.len()).filter_map(|end| read(&bytes[..end])) {
+                assert_eq!((part.source, part.destination), (whole.source, whole.destination));
+                assert!(
+                    [whole.carried, Carried::Nothing].contains(&part.carried),
+                    "{part:?}"
+                );
+            }
         }
     }
 
