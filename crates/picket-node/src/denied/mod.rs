@@ -1,7 +1,7 @@
 //! The log of denied connections: rules tell which packets they drop, and the agent who that is.
 //!
 //! A thread of its own hears the packets and folds them ([`fold`]), so that however many there are, the one that enforces gets
-//! a few lines a second to name the ends of ([`line`]).
+//! a few lines a second to name the ends of ([`mod@line`]).
 
 mod fold;
 mod line;
