@@ -21,7 +21,8 @@ use picket_net::Interval;
 use picket_nftables::client::{Client, Observed, Watch, canonical};
 use picket_nftables::diff::Operation;
 use picket_nftables::model::{Datatype, Draft, Name, Set, Table, Value};
-use picket_nftables::render::indexed;
+use picket_nftables::render::indexed::{self, Options, Renderer, Step};
+use picket_policy::Policy;
 use picket_testing::synthetic::{self, Size};
 
 const RUNS: usize = 20;
@@ -34,8 +35,6 @@ fn main() {
         synthetic::crowd(&mut snapshot, NODE);
         let mut engine = Engine::compile(&snapshot, Semantics::default());
         let table = rendered(&engine);
-        engine.apply(Event::Apply(Object::from(twin(&snapshot))));
-        let grown = rendered(&engine);
         println!(
             "{} pods, {} policies; {} elements, {} rules",
             size.pods,
@@ -47,7 +46,8 @@ fn main() {
                 .map(|chain| chain.rules.len())
                 .sum::<usize>()
         );
-        measure(&table, &grown);
+        measure(&table);
+        events(&snapshot, &mut engine);
     }
     for count in [100_000, 1_000_000] {
         at_once(count);
@@ -97,7 +97,58 @@ fn elements(table: &Table) -> usize {
     sets.chain(maps).sum()
 }
 
-fn measure(table: &Arc<Table>, grown: &Arc<Table>) {
+/// Events, from what they change in the engine's program to what the kernel has.
+fn events(snapshot: &Snapshot, engine: &mut Engine) {
+    let pod = twin(snapshot);
+    let gone = pod.object.clone();
+    let pods = [Event::Apply(Object::from(pod)), Event::Delete(gone)];
+    let policies: Vec<_> = snapshot
+        .policies
+        .values()
+        .step_by(7)
+        .take(RUNS / 2)
+        .cloned()
+        .collect();
+    let policies = policies.into_iter().flat_map(|policy| {
+        let gone = Event::Delete(policy.object.clone());
+        [gone, Event::Apply(Object::Policy(Policy::clone(&policy)))]
+    });
+    for (name, holds, events) in [
+        ("one pod elsewhere", false, pods.to_vec()),
+        ("one pod elsewhere, held", true, pods.to_vec()),
+        ("one policy, held", true, policies.collect()),
+    ] {
+        let namespace = NetworkNamespace::create().expect("a namespace");
+        let client = Client::open(&namespace).expect("a client");
+        let mut client = if holds { client.holding() } else { client };
+        let _watch = Watch::open(&namespace, &indexed::table_name()).expect("a watch");
+        let mut renderer = Renderer::new(Some(NODE), Options::default());
+        let whole = renderer.whole(engine.program()).expect("a table");
+        client.sync(&Arc::new(whole)).expect("it is made");
+        let (mut events, mut rendering) = (events.into_iter().cycle(), Vec::new());
+        let times = timed(RUNS, || {
+            let delta = engine.apply(events.next().expect("there is always a next"));
+            let start = Instant::now();
+            renderer.note(&delta);
+            let plan = match renderer.step(engine.program()).expect("a step") {
+                Step::Next(plan) => Some(plan),
+                Step::Whole(_) => None,
+            };
+            let plan = plan.expect("only what changes is rendered");
+            rendering.push(start.elapsed());
+            client
+                .advance(&plan)
+                .expect("it is made")
+                .expect("what is there is known");
+            start.elapsed()
+        });
+        rendering.sort();
+        show(&format!("{name}: rendered"), &rendering);
+        show(&format!("{name}: in force"), &times);
+    }
+}
+
+fn measure(table: &Arc<Table>) {
     let namespace = NetworkNamespace::create().expect("a namespace");
     let mut client = Client::open(&namespace).expect("a client");
     let mut other = Client::open(&namespace).expect("a client");
@@ -128,19 +179,6 @@ fn measure(table: &Arc<Table>, grown: &Arc<Table>) {
         elsewhere(&mut other);
         sync(&mut client, table, false)
     });
-    for watched in [false, true] {
-        let _watch = watched.then(|| Watch::open(&namespace, table.name()).expect("a watch"));
-        let mut states = [grown, table].into_iter().cycle();
-        let name = if watched {
-            "one pod elsewhere, watched"
-        } else {
-            "one pod elsewhere"
-        };
-        repeat(RUNS, name, || {
-            let next = states.next().expect("there is always a next");
-            sync(&mut client, next, true)
-        });
-    }
     repeat(RUNS, "repair of a flush", || {
         other.apply(Some(table), &delete, None).expect("it is deleted");
         sync(&mut client, table, true)
@@ -157,14 +195,23 @@ fn elsewhere(client: &mut Client) {
 }
 
 /// Prints the times of several runs.
-fn repeat(runs: usize, name: &str, mut work: impl FnMut() -> Duration) {
+fn repeat(runs: usize, name: &str, work: impl FnMut() -> Duration) {
+    show(name, &timed(runs, work));
+}
+
+/// The times of several runs, ascending.
+fn timed(runs: usize, mut work: impl FnMut() -> Duration) -> Vec<Duration> {
     let mut times: Vec<Duration> = (0..runs).map(|_| work()).collect();
     times.sort();
+    times
+}
+
+fn show(name: &str, times: &[Duration]) {
     let at = |index: usize| times.get(index).copied().unwrap_or_default();
     println!(
-        "  {name:<27} {:>9.1?} {:>9.1?} {:>9.1?}",
+        "  {name:<33} {:>9.1?} {:>9.1?} {:>9.1?}",
         at(0),
-        at(runs / 2),
-        at(runs - 1)
+        at(times.len() / 2),
+        at(times.len().saturating_sub(1))
     );
 }

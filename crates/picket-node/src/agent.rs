@@ -5,6 +5,7 @@ use std::io;
 use std::time::{Duration, Instant};
 
 use picket_dataplane::EstablishedConnections;
+use picket_engine::Delta;
 use picket_linux::PacketLog;
 use picket_source::{Health, Interest};
 use tokio::runtime::Builder;
@@ -230,7 +231,8 @@ impl Agent {
                     }
                     News::Failed(error) => return Err(error),
                 };
-                if let Some(policies) = self.knowledge.take(change) {
+                let note = |delta: &Delta| self.enforcer.note(delta);
+                if let Some(policies) = self.knowledge.take(change, note) {
                     is_changed = true;
                     self.enforcer.heard(heard, policies);
                 }

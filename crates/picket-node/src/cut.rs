@@ -1,6 +1,5 @@
 //! The thread that cuts connections which the rules in force would not let begin.
 
-use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
@@ -10,6 +9,7 @@ use picket_nftables::client::Cutter;
 use picket_nftables::model::Table;
 
 use crate::AgentError;
+use crate::host::Change;
 use crate::metrics::Metrics;
 
 /// When to look again: what had passed the rules from before and was on its way becomes known a moment later.
@@ -17,7 +17,7 @@ const AGAIN: Duration = Duration::from_millis(100);
 
 /// Who cuts connections.
 pub(crate) struct Cutting {
-    tables: Sender<Arc<Table>>,
+    changes: Sender<Change>,
     thread: JoinHandle<()>,
 }
 
@@ -26,25 +26,26 @@ impl Cutting {
     pub(crate) fn start(namespace: &NetworkNamespace, metrics: Metrics) -> Result<Self, AgentError> {
         let scissors = Scissors {
             cutter: Cutter::open(namespace)?,
+            table: None,
             metrics,
         };
-        let (tables, news) = channel();
+        let (changes, news) = channel();
         let thread = thread::Builder::new()
             .name("picket-cut".to_owned())
             .spawn(move || scissors.run(&news))
             .map_err(AgentError::Start)?;
-        Ok(Self { tables, thread })
+        Ok(Self { changes, thread })
     }
 
-    /// Cuts what this table denies, which is in force now. It does not wait.
-    pub(crate) fn cut(&self, table: &Arc<Table>) {
+    /// Cuts what the table denies that is in force after this change. It does not wait.
+    pub(crate) fn cut(&self, change: Change) {
         // The thread ends with this, and not before.
-        let _ = self.tables.send(Arc::clone(table));
+        let _ = self.changes.send(change);
     }
 
     /// Waits until what is to be cut is.
     pub(crate) fn finish(self) {
-        drop(self.tables);
+        drop(self.changes);
         if self.thread.join().is_err() {
             tracing::error!("connections that policies deny may go on");
         }
@@ -53,32 +54,55 @@ impl Cutting {
 
 struct Scissors {
     cutter: Cutter,
+    /// What is in force.
+    table: Option<Table>,
     metrics: Metrics,
 }
 
 impl Scissors {
-    fn run(mut self, news: &Receiver<Arc<Table>>) {
+    fn run(mut self, news: &Receiver<Change>) {
         let mut next = news.recv().ok();
-        while let Some(table) = next {
+        while let Some(change) = next {
+            self.follow(change);
             // Only what is in force now counts.
-            let table = news.try_iter().last().unwrap_or(table);
-            self.cut(&table);
+            for change in news.try_iter() {
+                self.follow(change);
+            }
+            self.cut();
             next = match news.recv_timeout(AGAIN) {
                 Ok(newer) => Some(newer),
                 Err(RecvTimeoutError::Timeout) => {
-                    self.cut(&table);
+                    self.cut();
                     news.recv().ok()
                 }
                 Err(RecvTimeoutError::Disconnected) => {
                     thread::sleep(AGAIN);
-                    self.cut(&table);
+                    self.cut();
                     None
                 }
             };
         }
     }
 
-    fn cut(&mut self, table: &Table) {
+    fn follow(&mut self, change: Change) {
+        self.table = match change {
+            Change::Whole(table) => Some(Table::clone(&table)),
+            Change::Next(plan) => self.table.take().and_then(|table| {
+                let now = table.carried(&plan);
+                now.inspect_err(|error| self.fail(error)).ok()
+            }),
+        };
+    }
+
+    fn fail(&self, error: &dyn std::error::Error) {
+        tracing::error!(%error, "connections that policies deny may go on");
+        self.metrics.failed("cut");
+    }
+
+    fn cut(&mut self) {
+        let Some(table) = &self.table else {
+            return;
+        };
         match self.cutter.cut(table) {
             Ok(found) => {
                 for connection in &found.cut {
@@ -96,10 +120,7 @@ impl Scissors {
                     self.metrics.failed("cut");
                 }
             }
-            Err(error) => {
-                tracing::error!(%error, "connections that policies deny may go on");
-                self.metrics.failed("cut");
-            }
+            Err(error) => self.fail(&error),
         }
     }
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::time::Instant;
 
 use jiff::Timestamp;
-use picket_engine::Program;
+use picket_engine::{Delta, Program};
 use picket_nftables::client::{Change, SyncError};
 use picket_nftables::model::{InterfaceName, Table};
 use picket_policy::{Direction, ObjectRef};
@@ -62,6 +62,11 @@ impl Enforcer {
     /// Whether the policies have been in force once.
     pub(crate) fn is_ready(&self) -> bool {
         self.shared.lock().ready
+    }
+
+    /// Learns what changed in the program.
+    pub(crate) fn note(&mut self, delta: &Delta) {
+        self.host.note(delta);
     }
 
     /// Something changed that has to be enforced.
@@ -131,7 +136,7 @@ impl Enforcer {
     pub(crate) fn make(&mut self, program: &Program) -> Result<(), HostError> {
         match self.host.make(program) {
             Ok(made) => {
-                self.made(program, &made);
+                self.made(program, made);
                 Ok(())
             }
             Err(error) => {
@@ -141,7 +146,7 @@ impl Enforcer {
         }
     }
 
-    fn made(&mut self, program: &Program, made: &Made) {
+    fn made(&mut self, program: &Program, made: Made) {
         let report = &made.report;
         for foreign in &report.foreign {
             tracing::warn!(%foreign, "others had put something into the table, which is gone");
@@ -162,11 +167,11 @@ impl Enforcer {
             .inc_by(u64::try_from(report.operations).unwrap_or(u64::MAX));
         if let Some(table) = self.host.table() {
             self.count(table);
-            // Connections may be older than the agent, and than the table.
-            let is_new = report.operations > 0 || !self.is_ready();
-            if let Some(cutting) = self.cutting.as_ref().filter(|_| is_new) {
-                cutting.cut(table);
-            }
+        }
+        // Connections may be older than the agent, and than the table.
+        let is_new = report.operations > 0 || !self.is_ready();
+        if let Some(cutting) = self.cutting.as_ref().filter(|_| is_new) {
+            cutting.cut(made.change);
         }
         self.retry = None;
         self.waiting.clear();
@@ -267,6 +272,7 @@ impl Enforcer {
             ),
             Err(error) => tracing::error!(%error, "the proof itself is wrong"),
         }
+        self.host.forget();
         // What it does has been told.
         let _ = self.make(program);
     }

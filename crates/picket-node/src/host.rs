@@ -4,13 +4,15 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use picket_dataplane::Plan;
 use picket_dataplane::demand::Demands;
-use picket_engine::Program;
+use picket_engine::{Delta, Program};
 use picket_linux::{NetworkNamespace, Port};
 use picket_nftables::client::{Client, Observed, Report, SyncError, Watch};
+use picket_nftables::diff::Operation;
 use picket_nftables::model::{InterfaceName, Table};
 use picket_nftables::render::indexed::{
-    self, Guard, IndexedError, Options, closed, until_known, with_uplinks,
+    self, Guard, IndexedError, Options, Renderer, Step, closed, until_known, with_uplinks,
 };
 use picket_nftables::verify::{self, VerifyError, verify};
 
@@ -25,16 +27,16 @@ pub(crate) struct Host {
     node: String,
     namespace: NetworkNamespace,
     client: Client,
-    /// The group that denied packets are logged to, if they are.
-    log_denied: Option<u16>,
+    renderer: Renderer,
     guard: Guard,
-    /// The table that is to be there, as far as that is known.
-    table: Option<Arc<Table>>,
+    /// What is to be there until the policies are known.
+    interim: Option<Arc<Table>>,
 }
 
 /// What making the table as it should be has done.
 pub(crate) struct Made {
     pub(crate) report: Report,
+    pub(crate) change: Change,
     /// How long working the table out took.
     pub(crate) rendering: Duration,
     /// How long reading and writing it took.
@@ -50,6 +52,26 @@ pub(crate) enum Found {
     Rules,
 }
 
+impl Made {
+    fn of(report: Report, change: Change, rendering: Duration, began: Instant) -> Self {
+        Self {
+            report,
+            change,
+            rendering,
+            writing: began.elapsed().saturating_sub(rendering),
+        }
+    }
+}
+
+/// From the table that was in force to the one that is.
+#[derive(Clone, Debug)]
+pub(crate) enum Change {
+    /// All of it.
+    Whole(Arc<Table>),
+    /// What was changed.
+    Next(Arc<Plan<Operation>>),
+}
+
 /// What the kernel's table means, compared with what the policies say.
 pub(crate) struct Proof {
     pub(crate) outcome: Result<verify::Report, VerifyError>,
@@ -62,22 +84,29 @@ impl Host {
     pub(crate) fn open(settings: &Settings) -> picket_linux::Result<Self> {
         let namespace = NetworkNamespace::current()?;
         let client = Client::open(&namespace)?;
+        let guard = Guard {
+            anti_spoof: settings.anti_spoof,
+            ..Guard::default()
+        };
         Ok(Self {
             node: settings.node.to_string(),
             client: if settings.hold { client.holding() } else { client },
+            renderer: Renderer::new(
+                Some(&settings.node),
+                Options {
+                    log_denied: None,
+                    guard: Some(guard.clone()),
+                },
+            ),
             namespace,
-            log_denied: None,
-            guard: Guard {
-                anti_spoof: settings.anti_spoof,
-                ..Guard::default()
-            },
-            table: None,
+            guard,
+            interim: None,
         })
     }
 
     /// From now on its rules log denied packets to this group.
     pub(crate) fn log_denied(&mut self, group: u16) {
-        self.log_denied = Some(group);
+        self.renderer.log_denied(group);
     }
 
     /// The name of the node.
@@ -97,7 +126,18 @@ impl Host {
 
     /// The table that is to be there, as far as that is known.
     pub(crate) fn table(&self) -> Option<&Arc<Table>> {
-        self.table.as_ref()
+        self.client.table()
+    }
+
+    /// Learns what changed in the program.
+    pub(crate) fn note(&mut self, delta: &Delta) {
+        self.renderer.note(delta);
+    }
+
+    /// Lets the next table be worked out from nothing, and what the kernel has be read.
+    pub(crate) fn forget(&mut self) {
+        self.renderer.forget();
+        self.client.forget();
     }
 
     /// The network namespace of the node.
@@ -105,31 +145,36 @@ impl Host {
         &self.namespace
     }
 
-    /// The table that says what the policies say.
-    fn render(&self, program: &Program) -> Result<Table, IndexedError> {
-        let options = Options {
-            log_denied: self.log_denied,
-            guard: Some(&self.guard),
-        };
-        indexed::render_with(program, Some(&self.node), options)
-    }
-
-    /// Makes the table what the policies say.
+    /// Makes the table what the policies say. Every change of the program since the last time must have been noted.
     ///
     /// # Errors
     /// When it cannot; the rules that were in force still are.
     pub(crate) fn make(&mut self, program: &Program) -> Result<Made, HostError> {
+        let made = self.step(program);
+        match made {
+            Ok(_) => self.interim = None,
+            // What the kernel has is not what the renderer goes on from.
+            Err(_) => self.renderer.forget(),
+        }
+        made
+    }
+
+    fn step(&mut self, program: &Program) -> Result<Made, HostError> {
         let began = Instant::now();
-        let table = Arc::new(self.render(program)?);
-        let rendering = began.elapsed();
+        let (table, rendering) = match self.renderer.step(program)? {
+            Step::Whole(table) => (table, began.elapsed()),
+            Step::Next(plan) => {
+                let rendering = began.elapsed();
+                if let Some(report) = self.client.advance(&plan)? {
+                    let change = Change::Next(Arc::new(plan));
+                    return Ok(Made::of(report, change, rendering, began));
+                }
+                (self.renderer.whole(program)?, began.elapsed())
+            }
+        };
+        let table = Arc::new(table);
         let report = self.client.sync(&table)?;
-        self.table = Some(table);
-        let writing = began.elapsed().saturating_sub(rendering);
-        Ok(Made {
-            report,
-            rendering,
-            writing,
-        })
+        Ok(Made::of(report, Change::Whole(table), rendering, began))
     }
 
     /// Forwards nothing new from or to pods that the table does not know until there are policies, and where there is no
@@ -150,7 +195,7 @@ impl Host {
             Some(table) => (Found::Rules, table),
             None => (Found::Nothing, closed(&self.guard).map_err(IndexedError::from)?),
         };
-        let table = self.table.insert(Arc::new(table));
+        let table = self.interim.insert(Arc::new(table));
         let report = self.client.sync(table)?;
         for foreign in &report.foreign {
             tracing::warn!(%foreign, "others had put something into the table, which is gone");
@@ -158,15 +203,21 @@ impl Host {
         Ok(found)
     }
 
-    /// From now on these interfaces lead to others than pods of this node; [`Host::repair`] tells the kernel.
+    /// From now on these interfaces lead to others than pods of this node.
     ///
     /// # Errors
-    /// When that cannot be said in rules.
+    /// When the kernel cannot be told.
     pub(crate) fn reroute(&mut self, uplinks: BTreeSet<InterfaceName>) -> Result<(), HostError> {
-        self.guard.uplinks = uplinks;
-        if let Some(table) = &mut self.table {
-            *table = Arc::new(with_uplinks(table, &self.guard).map_err(IndexedError::from)?);
+        self.guard.uplinks.clone_from(&uplinks);
+        self.renderer.reroute(uplinks);
+        let Some(table) = self.client.table().or(self.interim.as_ref()) else {
+            return Ok(());
+        };
+        let table = Arc::new(with_uplinks(table, &self.guard).map_err(IndexedError::from)?);
+        if let Some(interim) = &mut self.interim {
+            interim.clone_from(&table);
         }
+        self.client.sync(&table)?;
         Ok(())
     }
 
@@ -175,9 +226,10 @@ impl Host {
     /// # Errors
     /// When it cannot be read or written.
     pub(crate) fn repair(&mut self) -> Result<Report, SyncError> {
-        match &self.table {
-            Some(table) => self.client.sync(table),
-            None => Ok(Report::default()),
+        match (self.client.advance(&Plan::from_iter([]))?, &self.interim) {
+            (Some(report), _) => Ok(report),
+            (None, Some(table)) => self.client.sync(table),
+            (None, None) => Ok(Report::default()),
         }
     }
 
@@ -215,7 +267,7 @@ impl Host {
     /// # Errors
     /// When it cannot be worked out or the kernel does not say what it has.
     pub(crate) fn plan(&mut self, program: &Program) -> Result<String, HostError> {
-        let table = self.render(program)?;
+        let table = self.renderer.whole(program)?;
         let plan = self.client.plan(&table).map_err(SyncError::Read)?;
         Ok(picket_nftables::print::commands(table.name(), &plan))
     }

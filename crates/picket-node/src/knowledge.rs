@@ -1,7 +1,7 @@
 //! What is known of the cluster, and what it compiles to.
 
 use picket_cluster::{Event, Semantics, Store};
-use picket_engine::{Engine, Program};
+use picket_engine::{Delta, Engine, Program};
 use picket_policy::ObjectRef;
 use picket_source::Change;
 
@@ -36,8 +36,9 @@ impl Knowledge {
         }
     }
 
-    /// Takes in a change. If something else may have to be enforced then it gives the policies that came, went or changed.
-    pub(crate) fn take(&mut self, change: Change) -> Option<Vec<ObjectRef>> {
+    /// Takes in a change, and tells what it changes of a program that there was already. If something else may have to be
+    /// enforced then it gives the policies that came, went or changed.
+    pub(crate) fn take(&mut self, change: Change, mut note: impl FnMut(&Delta)) -> Option<Vec<ObjectRef>> {
         match change {
             Change::Diagnosis(object, diagnostics) => {
                 self.remarks.diagnose(object, diagnostics);
@@ -51,15 +52,16 @@ impl Knowledge {
             Change::Plugin(..) => None,
             Change::Events(events) => events
                 .into_iter()
-                .filter_map(|event| self.apply(event))
+                .filter_map(|event| self.apply(event, &mut note))
                 .reduce(|one, other| [one, other].concat()),
         }
     }
 
-    fn apply(&mut self, event: Event) -> Option<Vec<ObjectRef>> {
+    fn apply(&mut self, event: Event, note: &mut impl FnMut(&Delta)) -> Option<Vec<ObjectRef>> {
         match &mut self.state {
             State::Complete(engine) => {
                 let delta = engine.apply(event);
+                note(&delta);
                 (!delta.is_empty()).then_some(delta.policies)
             }
             State::Incomplete(store) => {

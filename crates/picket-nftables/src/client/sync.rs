@@ -9,7 +9,7 @@ use super::hold::{Hold, Holder};
 use super::read::{Foreign, Observed, canonical, decode, list};
 use super::{ApplyError, Client, Object};
 use crate::diff::Operation;
-use crate::model::Table;
+use crate::model::{Name, Table};
 
 /// How often the way to a table is begun again because the rulesets have changed meanwhile.
 const ATTEMPTS: usize = 10;
@@ -50,10 +50,11 @@ pub enum SyncError {
     Unsettled,
 }
 
-/// The table that the kernel has in one generation.
+/// The table that the kernel has.
 #[derive(Clone, Debug)]
 pub(super) struct Known {
-    generation: u32,
+    /// The generation of the rulesets in which it has it; `None` when nobody else can change it.
+    generation: Option<u32>,
     table: Arc<Table>,
 }
 
@@ -61,42 +62,99 @@ impl Client {
     /// Makes the table in the kernel as it is `desired`, in one transaction: what differs from what is there, nothing where
     /// nothing does. Where others have put something into the table that picket cannot have written it is replaced whole.
     ///
-    /// The kernel is asked for what it has unless it is certain: since the last transaction of this client there has been
-    /// no other of anybody.
+    /// The kernel is asked for what it has unless it is certain: this client holds the table, or since its last transaction
+    /// there has been no other of anybody.
     ///
     /// # Errors
     /// [`SyncError`]; the rules that were in force still are.
     pub fn sync(&mut self, desired: &Arc<Table>) -> Result<Report, SyncError> {
         let mut report = Report::default();
-        for _ in 0..ATTEMPTS {
-            let (generation, outcome) = match self.take_known(desired)? {
-                Some(Known { generation, table }) => {
-                    let plan = if Arc::ptr_eq(&table, desired) {
-                        Plan::from_iter([])
-                    } else {
-                        Table::difference(Some(&table), desired)
-                    };
-                    let hold = if self.holds { Hold::Keep } else { Hold::Leave };
-                    (
-                        generation,
-                        self.carry_out(Some(&table), &plan, hold, generation, &mut report),
-                    )
-                }
-                None => {
-                    report.readings += 1;
-                    let (generation, objects) = list(&mut self.socket, desired.name())?;
-                    let observed = decode(desired.name(), &objects);
-                    let hold = self.hold(Holder::of(&objects))?;
-                    let (table, plan) = way(&observed, desired, hold);
-                    let outcome =
-                        self.carry_out(table, &plan, hold.unwrap_or(Hold::Keep), generation, &mut report);
-                    if let Observed::Altered(foreign) = observed {
-                        report.foreign = foreign;
-                    }
-                    (generation, outcome)
-                }
+        if let Some(known) = self.take_known(desired.name())? {
+            let plan = if Arc::ptr_eq(&known.table, desired) {
+                Plan::from_iter([])
+            } else {
+                Table::difference(Some(&known.table), desired)
             };
-            let made = match outcome {
+            match self.follow(&known, &plan, &mut report) {
+                Ok(generation) => {
+                    self.know(generation, desired);
+                    return Ok(report);
+                }
+                Err(error) if is_passing(&error) => {}
+                Err(error) => return Err(SyncError::Apply(error)),
+            }
+        }
+        self.read_and_make(desired, report)
+    }
+
+    /// Carries a plan out that leads on from the table which this client made last, and says what that did. Where it is not
+    /// certain any more that the kernel has that table, it is read and made what the plan leads to. `None` when the
+    /// client has made none, or does not know what has become of it.
+    ///
+    /// # Errors
+    /// [`SyncError`]; the rules that were in force still are, and the client does not know them any more.
+    pub fn advance(&mut self, plan: &Plan<Operation>) -> Result<Option<Report>, SyncError> {
+        let Some(table) = self.known.as_ref().map(|known| Arc::clone(&known.table)) else {
+            return Ok(None);
+        };
+        let mut report = Report::default();
+        let followed = match self.take_known(table.name())? {
+            Some(known) => match self.follow(&known, plan, &mut report) {
+                Ok(generation) => Some(generation),
+                Err(error) if is_passing(&error) => None,
+                Err(error) => return Err(SyncError::Apply(error)),
+            },
+            None => None,
+        };
+        let table = if plan.is_empty() {
+            table
+        } else {
+            match Arc::unwrap_or_clone(table).carried(plan) {
+                Ok(table) => Arc::new(table),
+                Err(_) => return Ok(None),
+            }
+        };
+        match followed {
+            Some(generation) => {
+                self.know(generation, &table);
+                Ok(Some(report))
+            }
+            None => self.read_and_make(&table, report).map(Some),
+        }
+    }
+
+    /// The table that this client made last, if it knows that it is in force or was until others changed rulesets.
+    pub fn table(&self) -> Option<&Arc<Table>> {
+        self.known.as_ref().map(|known| &known.table)
+    }
+
+    /// Lets the next [`Client::sync`] read the table.
+    pub fn forget(&mut self) {
+        self.known = None;
+    }
+
+    /// Carries a plan out on a table that the kernel certainly has; the generation that follows.
+    fn follow(
+        &mut self,
+        known: &Known,
+        plan: &Plan<Operation>,
+        report: &mut Report,
+    ) -> Result<Option<u32>, ApplyError> {
+        let hold = if self.holds { Hold::Keep } else { Hold::Leave };
+        let made = self.carry_out(Some(&known.table), plan, hold, known.generation, report)?;
+        Ok(known.generation.map(|generation| following(generation, made)))
+    }
+
+    /// Makes the table as it is desired, whatever the kernel has.
+    fn read_and_make(&mut self, desired: &Arc<Table>, mut report: Report) -> Result<Report, SyncError> {
+        for _ in 0..ATTEMPTS {
+            report.readings += 1;
+            let (generation, objects) = list(&mut self.socket, desired.name())?;
+            let observed = decode(desired.name(), &objects);
+            let hold = self.hold(Holder::of(&objects))?;
+            let (table, plan) = way(&observed, desired, hold);
+            let hold = hold.unwrap_or(Hold::Keep);
+            let made = match self.carry_out(table, &plan, hold, Some(generation), &mut report) {
                 Ok(made) => made,
                 Err(error) if is_passing(&error) => continue,
                 Err(error) if self.holds && is_unsupported(&error) => {
@@ -105,14 +163,20 @@ impl Client {
                 }
                 Err(error) => return Err(SyncError::Apply(error)),
             };
-            // A transaction for one generation makes the next, and no generation has number 0.
-            self.known = Some(Known {
-                generation: generation.wrapping_add(u32::from(made)).max(1),
-                table: Arc::clone(desired),
-            });
+            if let Observed::Altered(foreign) = observed {
+                report.foreign = foreign;
+            }
+            self.know((!self.holds).then(|| following(generation, made)), desired);
             return Ok(report);
         }
         Err(SyncError::Unsettled)
+    }
+
+    fn know(&mut self, generation: Option<u32>, table: &Arc<Table>) {
+        self.known = Some(Known {
+            generation,
+            table: Arc::clone(table),
+        });
     }
 
     /// What to do about who may change a table that is so far this holder's; `None` when it must be made anew for that.
@@ -135,16 +199,15 @@ impl Client {
         Ok(way(&observed, desired, Some(Hold::Leave)).1)
     }
 
-    /// The last table that was made, if it is of this name and nobody has changed anything since.
-    fn take_known(&mut self, desired: &Table) -> picket_linux::Result<Option<Known>> {
-        let Some(known) = self
-            .known
-            .take()
-            .filter(|known| known.table.name() == desired.name())
-        else {
+    /// The last table that was made, if it is of this name and nobody can have changed anything since.
+    fn take_known(&mut self, table: &Name) -> picket_linux::Result<Option<Known>> {
+        let Some(known) = self.known.take().filter(|known| known.table.name() == table) else {
             return Ok(None);
         };
-        let is_current = self.generation()? == known.generation;
+        let is_current = match known.generation {
+            Some(generation) => self.generation()? == generation,
+            None => true,
+        };
         Ok(is_current.then_some(known))
     }
 
@@ -154,15 +217,20 @@ impl Client {
         observed: Option<&Table>,
         plan: &Plan<Operation>,
         hold: Hold,
-        generation: u32,
+        generation: Option<u32>,
         report: &mut Report,
     ) -> Result<bool, ApplyError> {
         report.operations = plan.operations().len();
         if plan.is_empty() && hold != Hold::Take {
             return Ok(false);
         }
-        self.commit(observed, plan, hold, Some(generation)).map(|()| true)
+        self.commit(observed, plan, hold, generation).map(|()| true)
     }
+}
+
+/// The generation after a transaction for one generation, or after none. No generation has number 0.
+fn following(generation: u32, made: bool) -> u32 {
+    generation.wrapping_add(u32::from(made)).max(1)
 }
 
 /// The table that a plan is for, and the plan.

@@ -1,7 +1,5 @@
 //! What a table is after a plan, operation by operation, refusing what the kernel refuses.
 
-use std::collections::BTreeMap;
-
 use picket_dataplane::Plan;
 
 use super::{Operation, References};
@@ -29,8 +27,26 @@ pub enum Refusal {
 
 pub(super) fn applied(observed: Option<&Table>, plan: &Plan<Operation>) -> Result<Table, Refusal> {
     let mut table = observed.cloned().map(Table::into_draft);
+    carry_out(&mut table, plan)?;
+    Ok(table.ok_or(Refusal::NoTable)?.check()?)
+}
+
+impl Table {
+    /// The table after a plan that leads from it to a table, as those of renderers do: each operation is checked, and what
+    /// comes of all of them is not.
+    ///
+    /// # Errors
+    /// When the kernel would refuse an operation.
+    pub fn carried(self, plan: &Plan<Operation>) -> Result<Self, Refusal> {
+        let mut table = Some(self.into_draft());
+        carry_out(&mut table, plan)?;
+        table.map(Draft::part).ok_or(Refusal::NoTable)
+    }
+}
+
+fn carry_out(table: &mut Option<Draft>, plan: &Plan<Operation>) -> Result<(), Refusal> {
     for operation in plan.operations() {
-        match (operation, &mut table) {
+        match (operation, &mut *table) {
             (Operation::Replace(new), table) => *table = Some(Table::clone(new).into_draft()),
             (Operation::Delete(name), table) => {
                 if table.take().is_none_or(|old| old.name != *name) {
@@ -41,7 +57,7 @@ pub(super) fn applied(observed: Option<&Table>, plan: &Plan<Operation>) -> Resul
             (operation, Some(table)) => apply(table, operation)?,
         }
     }
-    Ok(table.ok_or(Refusal::NoTable)?.check()?)
+    Ok(())
 }
 
 fn apply(table: &mut Draft, operation: &Operation) -> Result<(), Refusal> {
@@ -130,26 +146,17 @@ fn add(table: &mut Draft, operation: &Operation) -> Result<(), Refusal> {
         Operation::AddMap(map) => {
             absent(&table.sets, map.name(), Set::name)?;
             absent(&table.maps, map.name(), Map::name)?;
-            targets_exist(table, map)?;
+            targets_exist(table, map.elements().values())?;
             table.maps.push(map.clone());
         }
         Operation::AddElements(name, keys) => {
-            let set = find(&mut table.sets, name, Set::name)?;
-            if keys.iter().any(|key| set.elements().contains(key)) {
-                return Err(Refusal::Exists(name.clone()));
-            }
-            let elements = set.elements().iter().chain(keys).cloned();
-            *set = with_comment(
-                Set::new(name.clone(), set.key().to_vec(), set.interval(), elements)?,
-                set,
-            );
+            let are_new = find(&mut table.sets, name, Set::name)?.insert(keys)?;
+            new(are_new, name)?;
         }
         Operation::AddMapElements(name, added) => {
-            let map = find(&mut table.maps, name, Map::name)?;
-            let elements = map.elements().clone().into_iter().chain(added.iter().cloned());
-            let new = rebuilt(map, elements)?;
-            targets_exist(table, &new)?;
-            *find(&mut table.maps, name, Map::name)? = new;
+            targets_exist(table, added.iter().map(|(_, datum)| datum))?;
+            let are_new = find(&mut table.maps, name, Map::name)?.insert(added.iter().cloned())?;
+            new(are_new, name)?;
         }
         Operation::AddRules(name, rules) => {
             rules.iter().try_for_each(|rule| names_exist(table, rule))?;
@@ -160,46 +167,18 @@ fn add(table: &mut Draft, operation: &Operation) -> Result<(), Refusal> {
     Ok(())
 }
 
-fn with_comment(new: Set, old: &Set) -> Set {
-    match old.comment() {
-        Some(comment) => new.commented(comment.clone()),
-        None => new,
-    }
-}
-
-fn rebuilt(old: &Map, elements: impl IntoIterator<Item = (Key, Datum)>) -> Result<Map, ModelError> {
-    let new = Map::new(
-        old.name().clone(),
-        old.key().to_vec(),
-        old.gives(),
-        old.interval(),
-        elements,
-    )?;
-    Ok(match old.comment() {
-        Some(comment) => new.commented(comment.clone()),
-        None => new,
-    })
+fn new(are_new: bool, name: &Name) -> Result<(), Refusal> {
+    are_new.then_some(()).ok_or_else(|| Refusal::Exists(name.clone()))
 }
 
 fn delete_elements(table: &mut Draft, name: &Name, keys: &[Key]) -> Result<(), Refusal> {
-    if let Ok(set) = find(&mut table.sets, name, Set::name) {
-        let mut elements = set.elements().clone();
-        if !keys.iter().all(|key| elements.remove(key)) {
-            return Err(Refusal::Missing(name.clone()));
-        }
-        *set = with_comment(
-            Set::new(name.clone(), set.key().to_vec(), set.interval(), elements)?,
-            set,
-        );
-        return Ok(());
-    }
-    let map = find(&mut table.maps, name, Map::name)?;
-    let mut elements: BTreeMap<Key, _> = map.elements().clone();
-    if !keys.iter().all(|key| elements.remove(key).is_some()) {
-        return Err(Refusal::Missing(name.clone()));
-    }
-    *map = rebuilt(map, elements)?;
-    Ok(())
+    let were_there = match find(&mut table.sets, name, Set::name) {
+        Ok(set) => set.remove(keys),
+        Err(_) => find(&mut table.maps, name, Map::name)?.remove(keys),
+    };
+    were_there
+        .then_some(())
+        .ok_or_else(|| Refusal::Missing(name.clone()))
 }
 
 fn chain<'t>(table: &'t mut Draft, name: &Name) -> Result<&'t mut Chain, Refusal> {
@@ -244,8 +223,8 @@ fn unused(table: &Draft, objects: &References<'_>, name: &Name) -> Result<(), Re
     }
 }
 
-fn targets_exist(table: &Draft, map: &Map) -> Result<(), Refusal> {
-    for datum in map.elements().values() {
+fn targets_exist<'d>(table: &Draft, data: impl Iterator<Item = &'d Datum>) -> Result<(), Refusal> {
+    for datum in data {
         if let Datum::Verdict(verdict) = datum
             && let Some(target) = verdict.target()
             && !table.chains.iter().any(|chain| chain.name == *target)

@@ -34,6 +34,7 @@ impl Set {
         let elements: BTreeSet<Key> = elements.into_iter().collect();
         check_key_type(&name, &key)?;
         check_keys(&name, &key, interval, elements.iter())?;
+        check_overlap(&name, interval, elements.iter())?;
         Ok(Self {
             name,
             key,
@@ -50,6 +51,22 @@ impl Set {
             comment: Some(comment),
             ..self
         }
+    }
+
+    /// Adds elements; whether none was there. After an error it is no set that the kernel would take.
+    pub(crate) fn insert(&mut self, keys: &[Key]) -> Result<bool, ModelError> {
+        check_keys(&self.name, &self.key, self.interval, keys.iter())?;
+        let mut new = true;
+        for key in keys {
+            new &= self.elements.insert(key.clone());
+        }
+        check_overlap(&self.name, self.interval, self.elements.iter())?;
+        Ok(new)
+    }
+
+    /// Removes elements; whether all were there.
+    pub(crate) fn remove(&mut self, keys: &[Key]) -> bool {
+        keys.iter().all(|key| self.elements.remove(key))
     }
 
     /// Its name.
@@ -144,24 +161,42 @@ impl Map {
         elements: impl IntoIterator<Item = (Key, Datum)>,
     ) -> Result<Self, ModelError> {
         check_key_type(&name, &key)?;
-        let mut sorted = BTreeMap::new();
-        for (element, datum) in elements {
-            if datum.map_type() != gives {
-                return Err(ModelError::DatumType { map: name });
-            }
-            if sorted.insert(element, datum).is_some() {
-                return Err(ModelError::Overlap { set: name });
-            }
-        }
-        check_keys(&name, &key, interval, sorted.keys())?;
-        Ok(Self {
+        let mut map = Self {
             name,
             key,
             gives,
             interval,
             comment: None,
-            elements: sorted,
-        })
+            elements: BTreeMap::new(),
+        };
+        match map.insert(elements)? {
+            true => Ok(map),
+            false => Err(ModelError::Overlap { set: map.name }),
+        }
+    }
+
+    /// Adds elements; whether none of the keys was there. After an error or `false` it is no map that the kernel would take.
+    pub(crate) fn insert(
+        &mut self,
+        elements: impl IntoIterator<Item = (Key, Datum)>,
+    ) -> Result<bool, ModelError> {
+        let mut new = true;
+        for (key, datum) in elements {
+            if datum.map_type() != self.gives {
+                return Err(ModelError::DatumType {
+                    map: self.name.clone(),
+                });
+            }
+            check_keys(&self.name, &self.key, self.interval, std::iter::once(&key))?;
+            new &= self.elements.insert(key, datum).is_none();
+        }
+        check_overlap(&self.name, self.interval, self.elements.keys())?;
+        Ok(new)
+    }
+
+    /// Removes elements; whether all were there.
+    pub(crate) fn remove(&mut self, keys: &[Key]) -> bool {
+        keys.iter().all(|key| self.elements.remove(key).is_some())
     }
 
     /// The same map with a comment.
@@ -219,9 +254,9 @@ fn check_keys<'a>(
     set: &Name,
     key: &[Datatype],
     interval: bool,
-    elements: impl Iterator<Item = &'a Key> + Clone,
+    elements: impl Iterator<Item = &'a Key>,
 ) -> Result<(), ModelError> {
-    for element in elements.clone() {
+    for element in elements {
         let types = element.values().iter().map(Value::datatype);
         if !types.eq(key.iter().copied()) {
             return Err(ModelError::ElementType { set: set.clone() });
@@ -230,7 +265,15 @@ fn check_keys<'a>(
             return Err(ModelError::NotAnInterval { set: set.clone() });
         }
     }
-    if interval && overlap(elements) {
+    Ok(())
+}
+
+fn check_overlap<'a>(
+    set: &Name,
+    interval: bool,
+    sorted: impl Iterator<Item = &'a Key>,
+) -> Result<(), ModelError> {
+    if interval && overlap(sorted) {
         return Err(ModelError::Overlap { set: set.clone() });
     }
     Ok(())

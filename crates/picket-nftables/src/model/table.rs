@@ -116,6 +116,11 @@ impl Draft {
         }
     }
 
+    /// Part of a table: names that are used may be those of objects that are not in it.
+    pub(crate) fn part(self) -> Table {
+        Table(self)
+    }
+
     /// The table, when every name that is used exists and all types agree.
     pub fn check(self) -> Result<Table, ModelError> {
         unique(self.counters.iter().map(|counter| &counter.name))?;

@@ -2,6 +2,7 @@
 
 pub(crate) mod kernel;
 pub(crate) mod meaning;
+mod renderer;
 
 use picket_cluster::{Semantics, Snapshot};
 use picket_engine::Engine;
@@ -26,14 +27,14 @@ fn table(snapshot: &Snapshot, node: Option<&str>) -> Table {
 
 /// With all that a table can have.
 pub(crate) fn table_with(snapshot: &Snapshot, semantics: &Semantics, node: Option<&str>) -> Table {
-    rendered(snapshot, semantics, node, Some(&guard()))
+    rendered(snapshot, semantics, node, Some(guard()))
 }
 
-fn rendered(snapshot: &Snapshot, semantics: &Semantics, node: Option<&str>, guard: Option<&Guard>) -> Table {
+fn rendered(snapshot: &Snapshot, semantics: &Semantics, node: Option<&str>, guard: Option<Guard>) -> Table {
     let engine = Engine::compile(snapshot, semantics.clone());
     let options = Options {
         log_denied: Some(LOG_GROUP),
         guard,
     };
-    indexed::render_with(engine.program(), node, options).expect("a table")
+    indexed::render_with(engine.program(), node, &options).expect("a table")
 }

@@ -20,6 +20,9 @@ use tracing_subscriber::fmt::time::SystemTime;
 use crate::arguments::{CustomRuleArguments, SemanticsArguments};
 use crate::output::{self, Outcome};
 
+/// What makes an agent enforce in pods. What concerns the table of the node alone does not go with it.
+const PODS: &str = "container_runtime_endpoint";
+
 /// Enforce the policies of a cluster on this node
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
@@ -32,23 +35,24 @@ pub(crate) struct Arguments {
     hostname_override: Option<String>,
 
     /// What pods may do until the cluster is known that the rules on the node do not know
-    #[arg(long, value_enum, default_value_t, value_name = "VERDICT")]
+    #[arg(long, value_enum, default_value_t, value_name = "VERDICT", conflicts_with = PODS)]
     until_synced: UntilSyncedArgument,
 
     /// What to do with forwarded packets whose source cannot be where they come from
-    #[arg(long, value_enum, default_value_t, value_name = "MODE")]
+    #[arg(long, value_enum, default_value_t, value_name = "MODE", conflicts_with = PODS)]
     anti_spoof: AntiSpoof,
 
     /// What to do with established connections that a change denies
-    #[arg(long, value_enum, default_value_t, value_name = "WHAT")]
+    #[arg(long, value_enum, default_value_t, value_name = "WHAT", conflicts_with = PODS)]
     established: EstablishedArgument,
 
     /// Who may change the table while the agent runs
-    #[arg(long, value_enum, default_value_t, value_name = "WHO")]
+    #[arg(long, value_enum, default_value_t, value_name = "WHO", conflicts_with = PODS)]
     table_owner: TableOwner,
 
     /// How often to prove that the rules in the kernel mean what the policies say, in seconds
-    #[arg(long, default_value_t = 300, value_name = "SECONDS", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, default_value_t = 300, value_name = "SECONDS", conflicts_with = PODS,
+        value_parser = clap::value_parser!(u32).range(1..))]
     verify_interval: u32,
 
     #[command(flatten)]
@@ -179,11 +183,11 @@ struct TellingArguments {
     socket: PathBuf,
 
     /// Whether to log denied connections: who, to whom, to which port, and which policies deny it
-    #[arg(long, value_enum, default_value_t, value_name = "ON_OR_OFF")]
+    #[arg(long, value_enum, default_value_t, value_name = "ON_OR_OFF", conflicts_with = PODS)]
     log_denied: Switch,
 
     /// The netlink group by which the kernel tells which packets are denied; only one program of a node can hear one
-    #[arg(long, default_value_t = 9480, value_name = "NUMBER")]
+    #[arg(long, default_value_t = 9480, value_name = "NUMBER", conflicts_with = PODS)]
     log_denied_group: u16,
 
     /// What to log: `error`, `warn`, `info`, `debug`, or one for each part as in `info,picket_source=debug`
@@ -227,6 +231,9 @@ Examples:
   picket agent --container-runtime-endpoint /run/containerd/containerd.sock
                                             enforce MultiNetworkPolicies in the pods of the node
   picket status                             what is in force
+
+With --container-runtime-endpoint there is no table of the node: --until-synced, --anti-spoof,
+--established, --table-owner, --verify-interval and --log-denied are refused.
 
 The agent runs in the network namespace of the node and needs CAP_NET_ADMIN there; for pods it also
 needs CAP_SYS_ADMIN, CAP_SYS_PTRACE, the socket of the runtime and /proc of the node. Whatever goes

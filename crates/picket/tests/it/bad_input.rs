@@ -234,3 +234,23 @@ fn names_that_a_terminal_would_act_upon() {
     let eval = rans.last().map(|ran| ran.status);
     assert_eq!(eval, Some(1), "the policy isolates the pod");
 }
+
+#[test]
+fn an_agent_in_pods_with_flags_about_the_table_of_the_node() {
+    for flag in [
+        "--until-synced=deny",
+        "--anti-spoof=off",
+        "--established=cut",
+        "--table-owner=agent",
+        "--verify-interval=60",
+        "--log-denied=on",
+        "--log-denied-group=7",
+    ] {
+        let arguments = ["agent", "--container-runtime-endpoint", "/none.sock", flag];
+        let ran = run(shop().path(), &arguments, "");
+        let flag = flag.split('=').next().unwrap_or(flag);
+        assert_eq!(ran.status, 2, "{}{}", ran.stdout, ran.stderr);
+        assert!(ran.stderr.contains(flag), "{flag}: {}", ran.stderr);
+        assert!(ran.stderr.contains("cannot be used with"), "{}", ran.stderr);
+    }
+}

@@ -6,10 +6,12 @@ use std::num::NonZeroU32;
 use picket_dataplane::{BEGINNING, BEGINNING_MASK, State};
 use picket_net::{Family, TrafficSet};
 
-use super::class::{ANY_TRAFFIC, Classes, NOBODY};
+use super::class::{Classes, NOBODY};
+use super::counters::counter_name;
 use super::sets::{self, Exact};
+use super::traffic::ANY_TRAFFIC;
 use super::view::{LocalSide, NodeView, Role};
-use super::{Options, counter_name, log_prefix, name};
+use super::{Options, log_prefix, name};
 use crate::model::{
     Assigned, Base, Chain, End, Field, Hook, Limit, Log, Match, Policy, Relation, Rule, Slot, Statement,
     Transport, Value, Verdict,
@@ -37,7 +39,7 @@ const MID_STREAM: &str = "mid-stream";
 pub(super) const MID_STREAM_COUNTER: &str = "drop-mid-stream";
 
 /// The table's chains, callers first.
-pub(super) fn chains(view: &NodeView, classes: &Classes, options: Options<'_>) -> Vec<Chain> {
+pub(super) fn chains(view: &NodeView, classes: &Classes, options: &Options) -> Vec<Chain> {
     let mut chains = vec![forward()];
     chains.extend(view.judges(Role::OwnNode).then(input));
     chains.extend(view.judges(Role::FromOwnNode).then(output));
@@ -45,8 +47,8 @@ pub(super) fn chains(view: &NodeView, classes: &Classes, options: Options<'_>) -
     chains.push(mid_stream());
     chains.push(judge(view));
     chains.extend([classify_destination(), classify_source()]);
-    let sides = view.sides.iter().zip(&classes.sides);
-    chains.extend(sides.map(|(side, allowed)| subject(side, !allowed.is_empty(), options)));
+    let sides = view.sides.iter();
+    chains.extend(sides.map(|side| subject(side, !classes.of_side(side).is_empty(), options)));
     chains
 }
 
@@ -210,7 +212,7 @@ fn classify(peer: fn(Family) -> Field) -> Vec<Rule> {
 }
 
 /// Returns what one subject is allowed, so that the other end of the connection can be judged too; drops the rest.
-fn subject(side: &LocalSide, allows: bool, options: Options<'_>) -> Chain {
+pub(super) fn subject(side: &LocalSide, allows: bool, options: &Options) -> Chain {
     let mut rules = Vec::new();
     if allows {
         rules.push(Rule::of(

@@ -3,134 +3,347 @@
 //! Two identities that no subject of the node tells apart share a peer class, so a node's maps hold what its own pods
 //! need and no more. The two kinds of classes have disjoint numbers: a peer class left in the scratch field by a
 //! lookup that found nothing is no traffic class, and matches nothing.
+//!
+//! Classes follow the node from one state to the next: what has changed is all that is looked at.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
+use picket_engine::IdentitySet;
 use picket_net::{AddressRange, Family, TrafficSet};
-use sha2::{Digest, Sha256};
 
-use super::view::{NodeView, next};
+use super::group::{Groups, Moved, Patches, SideKey};
+use super::traffic::{ANY_TRAFFIC, traffic_classes};
+use super::view::{LocalSide, NodeView, SideId, next};
 
 /// The peer class of addresses with which no subject may exchange anything. nft prints it as `none`.
 pub(super) const NOBODY: u32 = 0;
 
-/// The traffic class of everything. nft prints it as `8000:1`.
-pub(super) const ANY_TRAFFIC: u32 = 0x8000_0001;
-
-/// The lowest number of a traffic class; peer classes are below.
-const TRAFFIC_BASE: u32 = 0x8000_0000;
-
-/// The highest number of a traffic class. nft prints the one above as `root`.
-const TRAFFIC_LAST: u32 = 0xffff_fffe;
+/// What one side allows, in classes.
+#[derive(Clone, Debug)]
+struct SideClasses {
+    id: SideId,
+    /// With which identities which class of traffic is allowed; no identity twice.
+    allowed: Vec<(u32, IdentitySet)>,
+    /// Peer class to traffic class.
+    elements: BTreeMap<u32, u32>,
+}
 
 /// Every class that one node's table uses.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Classes {
     /// Classes of traffic other than all.
     pub(super) traffic: BTreeMap<TrafficSet, u32>,
-    /// For each side of the view, in its order: peer class to traffic class.
-    pub(super) sides: Vec<BTreeMap<u32, u32>>,
+    /// Those of each side.
+    sides: BTreeMap<SideKey, SideClasses>,
+    keys: BTreeMap<SideId, SideKey>,
+    /// Every key that was given is lower.
+    next_key: SideKey,
     /// The peer class of addresses by range, ascending, without [`NOBODY`]; adjacent ranges differ.
     pub(super) blocks: Vec<(AddressRange, u32)>,
     /// The peer class of single addresses where `blocks` says something else.
     pub(super) peers: BTreeMap<IpAddr, u32>,
+    groups: Groups,
+    /// The addresses of pods and nodes with each identity.
+    addresses: BTreeMap<u32, BTreeSet<IpAddr>>,
+    /// The identities of other addresses.
+    elsewhere: BTreeSet<u32>,
+    /// The identities that any address has.
+    live: IdentitySet,
 }
+
+/// A side before and now; `None` where there was none or is none any more.
+pub(super) type Pair<'a> = (Option<&'a LocalSide>, Option<&'a LocalSide>);
+
+/// From one state of a node to the next.
+pub(super) struct Transition<'a> {
+    /// The sides that differ.
+    pub(super) sides: &'a [Pair<'a>],
+    /// Everything as it is now.
+    pub(super) view: &'a NodeView,
+    /// Addresses of pods and nodes that came, went or have another identity now.
+    pub(super) addresses: &'a BTreeMap<IpAddr, Option<u32>>,
+    /// What they were before.
+    pub(super) addresses_before: &'a BTreeMap<IpAddr, u32>,
+    /// Identities of which anything may be allowed now.
+    pub(super) identities: &'a BTreeSet<u32>,
+    /// Whether other addresses may have another identity now.
+    pub(super) regions: bool,
+}
+
+/// What of the classes has changed. What is in both is what it was.
+#[derive(Debug, Default)]
+pub(super) struct Changed {
+    /// What is allowed at each side, where it changed: before and now.
+    pub(super) sides: BTreeMap<SideId, [BTreeMap<u32, u32>; 2]>,
+    /// The blocks before, if they changed.
+    pub(super) blocks: Option<Vec<(AddressRange, u32)>>,
+    /// The peers that changed: before and now.
+    pub(super) peers: [BTreeMap<IpAddr, u32>; 2],
+    /// The classes of traffic before, if they changed.
+    pub(super) traffic: Option<BTreeMap<TrafficSet, u32>>,
+}
+
+/// The number of some traffic has changed, which happens when two kinds of traffic have one hash and one of them goes.
+#[derive(Debug)]
+pub(super) struct Renumbered;
 
 impl Classes {
     /// The classes of a node.
     pub(super) fn of(view: &NodeView) -> Self {
-        let traffic = traffic_classes(view);
-        let identities = view.identities();
-        let mut signatures: BTreeMap<u32, Vec<(usize, u32)>> = BTreeMap::new();
-        for (index, side) in view.sides.iter().enumerate() {
-            for (allowed, peers) in &side.allowed {
-                let class = traffic.get(allowed).copied().unwrap_or(ANY_TRAFFIC);
-                for peer in peers.intersection(&identities).iter() {
-                    signatures.entry(peer).or_default().push((index, class));
-                }
-            }
-        }
-        let mut sides = vec![BTreeMap::new(); view.sides.len()];
-        let mut numbers = BTreeMap::new();
-        let mut of_identity = BTreeMap::new();
-        for (identity, signature) in signatures {
-            // The lowest identity names the class, so that one more identity in it renumbers nobody.
-            let class = *numbers.entry(signature).or_insert(identity + 1);
-            of_identity.insert(identity, class);
-        }
-        for (signature, &class) in &numbers {
-            for &(index, traffic) in signature {
-                if let Some(side) = sides.get_mut(index) {
-                    side.insert(class, traffic);
-                }
-            }
-        }
-        let class = |identity: &u32| of_identity.get(identity).copied().unwrap_or(NOBODY);
-        let blocks = merged(
-            view.regions
-                .iter()
-                .map(|(range, identity)| (*range, class(identity))),
-        );
-        let peers = view
+        let mut classes = Self::default();
+        let addresses = view
             .endpoints
             .iter()
-            .map(|(&address, identity)| (address, class(identity)))
-            .filter(|&(address, class)| class_at(&blocks, address) != class)
-            .collect();
-        Self {
-            traffic,
-            sides,
-            blocks,
-            peers,
+            .map(|(&address, &identity)| (address, Some(identity)));
+        let sides: Vec<Pair<'_>> = view.sides.iter().map(|side| (None, Some(side))).collect();
+        let transition = Transition {
+            sides: &sides,
+            view,
+            addresses: &addresses.collect(),
+            addresses_before: &BTreeMap::new(),
+            identities: &BTreeSet::new(),
+            regions: true,
+        };
+        // INVARIANT: nothing had a number before.
+        let _ = classes.advance(&transition);
+        classes
+    }
+
+    /// What a side allows: peer class to traffic class.
+    pub(super) fn of_side(&self, side: &LocalSide) -> &BTreeMap<u32, u32> {
+        const NOTHING: &BTreeMap<u32, u32> = &BTreeMap::new();
+        self.side(&side.id()).map_or(NOTHING, |side| &side.elements)
+    }
+
+    /// Whether a side allows anything, and whether it did before.
+    pub(super) fn allows(&self, side: &SideId, changed: &Changed) -> [bool; 2] {
+        let now = self.side(side).map_or(0, |side| side.elements.len());
+        let [gone, new] = changed
+            .sides
+            .get(side)
+            .map_or([0, 0], |sides| sides.each_ref().map(BTreeMap::len));
+        [now + gone > new, now > 0]
+    }
+
+    fn side(&self, id: &SideId) -> Option<&SideClasses> {
+        self.sides.get(self.keys.get(id)?)
+    }
+
+    /// The key of a side, which gets one if it has none.
+    fn key(&mut self, id: SideId) -> SideKey {
+        let key = *self.keys.entry(id.clone()).or_insert(self.next_key);
+        if key == self.next_key {
+            self.next_key += 1;
+            let nothing = SideClasses {
+                id,
+                allowed: Vec::new(),
+                elements: BTreeMap::new(),
+            };
+            self.sides.insert(key, nothing);
+        }
+        key
+    }
+
+    /// Follows the node. After an error nothing of it is of use.
+    pub(super) fn advance(&mut self, transition: &Transition<'_>) -> Result<Changed, Renumbered> {
+        let mut changed = Changed::default();
+        if !transition.sides.is_empty() {
+            let now = traffic_classes(&transition.view.sides);
+            if now != self.traffic {
+                let before = std::mem::replace(&mut self.traffic, now);
+                if before
+                    .iter()
+                    .any(|(traffic, class)| self.traffic.get(traffic).is_some_and(|now| now != class))
+                {
+                    return Err(Renumbered);
+                }
+                changed.traffic = Some(before);
+            }
+        }
+        let (fresh, gone) = self.follow_addresses(transition);
+        let mut patches = Patches::default();
+        self.follow_sides(transition, &fresh, &mut patches);
+        self.enter(&fresh, &mut patches);
+        let moved = self.groups.advance(patches, &gone);
+        self.follow_groups(&moved, &mut changed);
+        self.follow_classes(transition, &moved, &mut changed);
+        Ok(changed)
+    }
+
+    /// Learns which identities have addresses now: those of which everything must be found out, and those that have none
+    /// any more.
+    fn follow_addresses(&mut self, transition: &Transition<'_>) -> (IdentitySet, IdentitySet) {
+        let mut touched = transition.identities.clone();
+        for (address, now) in transition.addresses {
+            if let Some(before) = transition.addresses_before.get(address) {
+                touched.insert(*before);
+                if let Some(addresses) = self.addresses.get_mut(before) {
+                    addresses.remove(address);
+                }
+            }
+            if let Some(now) = now {
+                touched.insert(*now);
+                self.addresses.entry(*now).or_default().insert(*address);
+            }
+        }
+        if transition.regions {
+            let now = transition
+                .view
+                .regions
+                .iter()
+                .map(|&(_, identity)| identity)
+                .collect();
+            touched.extend(self.elsewhere.symmetric_difference(&now));
+            self.elsewhere = now;
+        }
+        let (mut fresh, mut gone) = (Vec::new(), Vec::new());
+        for identity in touched {
+            let has_addresses = self
+                .addresses
+                .get(&identity)
+                .is_some_and(|addresses| !addresses.is_empty());
+            if !has_addresses {
+                self.addresses.remove(&identity);
+            }
+            let was_live = self.live.contains(identity);
+            match has_addresses || self.elsewhere.contains(&identity) {
+                true if !was_live || transition.identities.contains(&identity) => fresh.push(identity),
+                false if was_live => gone.push(identity),
+                _ => {}
+            }
+        }
+        let (fresh, gone): (IdentitySet, IdentitySet) =
+            (fresh.into_iter().collect(), gone.into_iter().collect());
+        self.live = self.live.difference(&gone).union(&fresh);
+        (fresh, gone)
+    }
+
+    /// Notes what the sides that say something else now say about the identities that were there before.
+    fn follow_sides(&mut self, transition: &Transition<'_>, fresh: &IdentitySet, patches: &mut Patches) {
+        let staying = self.live.difference(fresh);
+        for &(before, now) in transition.sides {
+            let Some(side) = now.or(before) else {
+                continue;
+            };
+            if before.zip(now).is_some_and(|(before, now)| before.says_as(now)) {
+                continue;
+            }
+            let allowed: Vec<_> = now
+                .iter()
+                .flat_map(|side| side.allowed.iter())
+                .map(|(traffic, peers)| (self.traffic_class(traffic), peers.clone()))
+                .collect();
+            let key = self.key(side.id());
+            if let Some(classes) = self.sides.get_mut(&key) {
+                patches.side(key, &classes.allowed, &allowed, &staying);
+                classes.allowed = allowed;
+            }
         }
     }
 
-    /// The blocks of one family.
-    pub(super) fn blocks_of(&self, family: Family) -> impl Iterator<Item = (AddressRange, u32)> + '_ {
-        self.blocks
-            .iter()
-            .copied()
-            .filter(move |(range, _)| range.family() == family)
+    /// Finds out everything about identities that are new.
+    fn enter(&self, fresh: &IdentitySet, patches: &mut Patches) {
+        if fresh.is_empty() {
+            return;
+        }
+        for identity in fresh.iter() {
+            patches.anew(identity);
+        }
+        for (&key, side) in &self.sides {
+            for (class, peers) in &side.allowed {
+                for identity in peers.intersection(fresh).iter() {
+                    patches.allow(identity, key, *class);
+                }
+            }
+        }
     }
 
-    /// The peers of one family.
-    pub(super) fn peers_of(&self, family: Family) -> impl Iterator<Item = (IpAddr, u32)> + '_ {
-        self.peers
-            .iter()
-            .map(|(&address, &class)| (address, class))
-            .filter(move |&(address, _)| Family::of(address) == family)
+    fn traffic_class(&self, traffic: &TrafficSet) -> u32 {
+        self.traffic.get(traffic).copied().unwrap_or(ANY_TRAFFIC)
+    }
+
+    /// What sides allow follows the groups of identities.
+    fn follow_groups(&mut self, moved: &Moved, changed: &mut Changed) {
+        let mut sides: BTreeMap<SideKey, [BTreeMap<u32, u32>; 2]> = BTreeMap::new();
+        for (signature, class) in &moved.before {
+            for &(side, traffic) in signature.iter() {
+                let [before, _] = sides.entry(side).or_default();
+                before.insert(*class, traffic);
+            }
+        }
+        for (signature, class) in &moved.after {
+            for &(side, traffic) in signature.iter() {
+                let [_, after] = sides.entry(side).or_default();
+                after.insert(*class, traffic);
+            }
+        }
+        for (key, [before, after]) in sides {
+            let Some(side) = self.sides.get_mut(&key) else {
+                continue;
+            };
+            for class in before.keys() {
+                side.elements.remove(class);
+            }
+            side.elements.extend(&after);
+            changed.sides.insert(side.id.clone(), [before, after]);
+        }
+    }
+
+    /// What addresses are follows the classes of identities.
+    fn follow_classes(&mut self, transition: &Transition<'_>, moved: &Moved, changed: &mut Changed) {
+        let mut candidates: BTreeSet<IpAddr> = transition.addresses.keys().copied().collect();
+        for identity in &moved.identities {
+            candidates.extend(self.addresses.get(identity).into_iter().flatten());
+        }
+        if transition.regions
+            || moved
+                .identities
+                .iter()
+                .any(|identity| self.elsewhere.contains(identity))
+        {
+            let regions = transition.view.regions.iter();
+            let now = merged(regions.map(|&(range, identity)| (range, self.groups.class(identity))));
+            if now != self.blocks {
+                let before = std::mem::replace(&mut self.blocks, now);
+                for range in differing(&before, &self.blocks) {
+                    let inside = transition.view.endpoints.range(range.first()..=range.last());
+                    candidates.extend(inside.map(|(&address, _)| address));
+                }
+                changed.blocks = Some(before);
+            }
+        }
+        let [before, after] = &mut changed.peers;
+        for address in candidates {
+            let identity = transition.view.endpoints.get(&address);
+            let now = identity
+                .map(|&identity| self.groups.class(identity))
+                .filter(|&class| class != class_at(&self.blocks, address));
+            let old = match now {
+                Some(class) => self.peers.insert(address, class),
+                None => self.peers.remove(&address),
+            };
+            if old != now {
+                before.extend(old.map(|class| (address, class)));
+                after.extend(now.map(|class| (address, class)));
+            }
+        }
+    }
+
+    /// Forgets a side, which allows nothing any more.
+    pub(super) fn leave(&mut self, side: &SideId) {
+        if let Some(key) = self.keys.remove(side) {
+            self.sides.remove(&key);
+        }
     }
 }
 
-/// Numbers that depend on the traffic alone: the same traffic has the same number on every node and after every
-/// restart, so that one more port set changes no other element.
-fn traffic_classes(view: &NodeView) -> BTreeMap<TrafficSet, u32> {
-    let distinct: BTreeSet<&TrafficSet> = view
-        .sides
-        .iter()
-        .flat_map(|side| side.allowed.iter().map(|(traffic, _)| traffic))
-        .filter(|traffic| !traffic.is_all())
-        .collect();
-    let mut taken = BTreeSet::from([ANY_TRAFFIC]);
-    let mut classes = BTreeMap::new();
-    for traffic in distinct {
-        let digest = Sha256::digest(traffic.to_string().as_bytes());
-        let hash = digest
-            .iter()
-            .take(4)
-            .fold(0, |hash, &byte| hash << 8 | u32::from(byte));
-        let mut class = (TRAFFIC_BASE | hash).min(TRAFFIC_LAST);
-        while !taken.insert(class) {
-            class = if class == TRAFFIC_LAST {
-                TRAFFIC_BASE
-            } else {
-                class + 1
-            };
-        }
-        classes.insert(traffic.clone(), class);
-    }
-    classes
+/// The ranges in which two lists of ascending ranges do not say the same.
+fn differing(one: &[(AddressRange, u32)], other: &[(AddressRange, u32)]) -> Vec<AddressRange> {
+    let (one, other): (BTreeSet<_>, BTreeSet<_>) = (one.iter().collect(), other.iter().collect());
+    one.symmetric_difference(&other)
+        .map(|(range, _)| *range)
+        .collect()
 }
 
 /// Ascending ranges with their class: neighbours of one class become one range, and those of [`NOBODY`] go.
@@ -160,91 +373,4 @@ fn class_at(ranges: &[(AddressRange, u32)], address: IpAddr) -> u32 {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::super::view::{LocalSide, Role};
-    use super::*;
-    use picket_net::{PortRange, Protocol};
-
-    fn tcp(port: u16) -> TrafficSet {
-        TrafficSet::of(Protocol::TCP, PortRange::single(port).unwrap().into())
-    }
-
-    fn range(first: &str, last: &str) -> AddressRange {
-        AddressRange::new(first.parse().unwrap(), last.parse().unwrap()).unwrap()
-    }
-
-    fn side(subject: u32, allowed: &[(TrafficSet, &[u32])]) -> LocalSide {
-        LocalSide {
-            role: Role::Ingress,
-            subject: vec![subject],
-            addresses: BTreeSet::new(),
-            allowed: allowed
-                .iter()
-                .map(|(traffic, peers)| (traffic.clone(), peers.iter().copied().collect()))
-                .collect(),
-            denying: BTreeSet::new(),
-        }
-    }
-
-    fn view(sides: Vec<LocalSide>) -> NodeView {
-        NodeView {
-            sides,
-            endpoints: [
-                ("10.0.0.1", 10),
-                ("10.0.0.2", 11),
-                ("10.0.0.3", 12),
-                ("10.0.0.4", 13),
-            ]
-            .map(|(address, identity)| (address.parse().unwrap(), identity))
-            .into(),
-            regions: vec![
-                (range("0.0.0.0", "9.255.255.255"), 20),
-                (range("10.0.0.0", "10.0.0.255"), 21),
-                (range("10.0.1.0", "255.255.255.255"), 20),
-            ],
-        }
-    }
-
-    #[test]
-    fn identities_that_no_subject_tells_apart_share_a_class() {
-        let classes = Classes::of(&view(vec![
-            side(1, &[(tcp(80), &[10, 11, 12])]),
-            side(2, &[(tcp(80), &[10, 11]), (tcp(443), &[12])]),
-        ]));
-        let peers: Vec<u32> = classes.peers.values().copied().collect();
-        assert_eq!(peers, [11, 11, 13]);
-        assert_eq!(classes.sides[0].len(), 2);
-        assert_eq!(classes.sides[1][&13], classes.traffic[&tcp(443)]);
-    }
-
-    #[test]
-    fn an_address_stands_among_the_peers_only_where_the_blocks_say_something_else() {
-        let all = TrafficSet::all();
-        let classes = Classes::of(&view(vec![side(1, &[(all, &[12, 20, 21])])]));
-        assert_eq!(
-            classes.blocks,
-            [(range("0.0.0.0", "255.255.255.255"), 13)],
-            "regions of one class are one range"
-        );
-        let expected = ["10.0.0.1", "10.0.0.2", "10.0.0.4"].map(|address| (address.parse().unwrap(), NOBODY));
-        assert_eq!(
-            classes.peers,
-            expected.into(),
-            "what is allowed less must be named"
-        );
-        assert_eq!(classes.sides, [[(13, ANY_TRAFFIC)].into()]);
-    }
-
-    #[test]
-    fn traffic_classes_are_distinct_and_no_peer_class() {
-        let sets: Vec<_> = (1..=2000).map(|port| (tcp(port), &[][..])).collect();
-        let classes = Classes::of(&view(vec![side(1, &sets)]));
-        let numbers: BTreeSet<u32> = classes.traffic.values().copied().collect();
-        assert_eq!(numbers.len(), 2000);
-        assert!(
-            numbers
-                .iter()
-                .all(|&class| (TRAFFIC_BASE..=TRAFFIC_LAST).contains(&class) && class != ANY_TRAFFIC)
-        );
-    }
-}
+mod tests;

@@ -4,7 +4,6 @@
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 
-use picket_engine::Program;
 use picket_net::Family;
 
 use super::chains::{BASE, destination, exempt, source};
@@ -34,21 +33,15 @@ pub struct Guard {
     pub anti_spoof: bool,
 }
 
-/// Adds the addresses of the pods of one node, or with `None` of all.
-pub(super) fn list_pods(draft: &mut Draft, program: &Program, node: Option<&str>) -> Result<(), ModelError> {
-    let pods = program
-        .pods()
-        .filter(|pod| pod.is_managed() && (node.is_none() || pod.pod().node.as_deref() == node));
-    let pods: BTreeSet<IpAddr> = pods
-        .flat_map(|pod| pod.pod().addresses.iter().collect::<Vec<_>>())
-        .collect();
-    for family in Family::BOTH {
-        let own = pods.iter().filter(|&&address| Family::of(address) == family);
+/// The sets of the addresses of own pods.
+pub(super) fn pods(addresses: &BTreeSet<IpAddr>) -> Result<[Set; 2], ModelError> {
+    let [v4, v6] = Family::BOTH.map(|family| {
+        let own = addresses.iter().filter(|&&address| Family::of(address) == family);
         let own = own.map(|&address| Key::from(Value::address(address)));
         let set = Set::new(known(family), vec![address_type(family)], false, own)?;
-        draft.sets.push(set.commented(Comment::of("own pods")));
-    }
-    Ok(())
+        Ok(set.commented(Comment::of("own pods")))
+    });
+    Ok([v4?, v6?])
 }
 
 /// The table of a node of which nobody knows yet what its pods may do: nothing new is forwarded.

@@ -11,33 +11,42 @@
 
 mod chains;
 mod class;
+mod counters;
+mod group;
 mod guard;
+mod part;
 mod program;
+mod renderer;
+mod restrict;
 mod sets;
+mod traffic;
 mod view;
 
+use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use picket_engine::Program;
 use picket_net::Family;
 use picket_policy::{Direction, ObjectRef};
 
-use super::documented::{policy_hash, title};
-use crate::model::{Comment, Counter, Draft, Key, LogPrefix, ModelError, Name, Table, Value};
+use crate::model::{Comment, Draft, Key, LogPrefix, ModelError, Name, Table, Value};
 use chains::chains;
 use class::Classes;
-pub use program::can_deny;
+use counters::Counters;
+pub use counters::{counter_name, mid_stream_counter};
+pub use guard::{Guard, closed, until_known, with_uplinks};
+pub use renderer::{Renderer, Step};
+pub use restrict::can_deny;
+use restrict::{Restrictions, own_addresses};
 use view::NodeView;
 
-pub use guard::{Guard, closed, until_known, with_uplinks};
-
 /// What a table has besides what policies say.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Options<'g> {
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Options {
     /// The netlink group to which denied packets are logged, if they are; see [`log_prefix`].
     pub log_denied: Option<u16>,
     /// What the node itself looks at, where its interfaces are known.
-    pub guard: Option<&'g Guard>,
+    pub guard: Option<Guard>,
 }
 
 /// The table's name.
@@ -59,24 +68,17 @@ pub enum IndexedError {
 /// Pods that run elsewhere or nowhere are peers only. A node that no policy restricts a pod of has the table with an
 /// empty base chain.
 pub fn render(program: &Program, node: Option<&str>) -> Result<Table, IndexedError> {
-    render_with(program, node, Options::default())
+    render_with(program, node, &Options::default())
 }
 
 /// The same with more than what policies say.
 ///
 /// # Errors
 /// As [`render`].
-pub fn render_with(
-    program: &Program,
-    node: Option<&str>,
-    options: Options<'_>,
-) -> Result<Table, IndexedError> {
-    let mut draft = draft(&NodeView::of(program, node), options)?;
-    if let Some(guard) = options.guard {
-        guard.add(&mut draft)?;
-        guard::list_pods(&mut draft, program, node)?;
-    }
-    Ok(draft.check()?)
+pub fn render_with(program: &Program, node: Option<&str>, options: &Options) -> Result<Table, IndexedError> {
+    let view = NodeView::of(program, node, &mut Restrictions::default());
+    let pods = own_addresses(program, node);
+    Ok(Made::of(&view, &pods, options)?.table)
 }
 
 /// What the log of a denied packet begins with: whether its source or its destination is the pod that may not.
@@ -112,59 +114,42 @@ pub fn restricted_addresses(table: &Table) -> impl Iterator<Item = IpAddr> {
     })
 }
 
-/// The table for what `view` holds, not checked yet.
-fn draft(view: &NodeView, options: Options<'_>) -> Result<Draft, IndexedError> {
-    let mut draft = Draft::new(name(TABLE));
-    draft.comment = Some(Comment::of(
-        "network policies of the pods on this node, written by picket",
-    ));
-    if !view.sides.is_empty() {
-        let classes = Classes::of(view);
-        draft.counters = counters(view)?;
-        draft.sets = sets::sets(view, &classes)?;
-        draft.maps = sets::maps(view, &classes)?;
-        draft.chains = chains(view, &classes, options);
-    } else {
-        draft.chains = vec![chains::idle()];
-    }
-    Ok(draft)
+/// A table, with what it was made of.
+struct Made {
+    table: Table,
+    classes: Classes,
+    counters: Counters,
 }
 
-/// A counter for each policy and direction because of which packets of the node's pods can be dropped.
-fn counters(view: &NodeView) -> Result<Vec<Counter>, IndexedError> {
-    let mut owners = std::collections::BTreeMap::new();
-    for side in &view.sides {
-        for policy in &side.denying {
-            let owner = owners
-                .entry(counter_name(policy, side.role.direction()))
-                .or_insert(policy);
-            if *owner != policy {
-                return Err(IndexedError::Collision(
-                    Box::new((*owner).clone()),
-                    Box::new(policy.clone()),
-                ));
-            }
+impl Made {
+    /// The table for what `view` holds.
+    /// On a node that lists its own pods these are `pods`.
+    fn of(view: &NodeView, pods: &BTreeSet<IpAddr>, options: &Options) -> Result<Self, IndexedError> {
+        let mut draft = Draft::new(name(TABLE));
+        draft.comment = Some(Comment::of(
+            "network policies of the pods on this node, written by picket",
+        ));
+        let (mut classes, mut counters) = (Classes::default(), Counters::default());
+        if view.sides.is_empty() {
+            draft.chains = vec![chains::idle()];
+        } else {
+            classes = Classes::of(view);
+            counters = Counters::of(&view.sides)?;
+            draft.counters = counters.all();
+            draft.sets = sets::sets(view, &classes)?;
+            draft.maps = sets::maps(view, &classes)?;
+            draft.chains = chains(view, &classes, options);
         }
+        if let Some(guard) = &options.guard {
+            guard.add(&mut draft)?;
+            draft.sets.extend(guard::pods(pods)?);
+        }
+        Ok(Self {
+            table: draft.check()?,
+            classes,
+            counters,
+        })
     }
-    let counter = |(name, policy): (Name, &ObjectRef)| Counter {
-        name,
-        comment: Some(Comment::new(&title(policy), policy_hash(policy))),
-    };
-    let mid_stream = Counter {
-        name: mid_stream_counter(),
-        comment: Some(Comment::of("TCP of no known connection")),
-    };
-    Ok(owners.into_iter().map(counter).chain([mid_stream]).collect())
-}
-
-/// `drop-<direction>-<hash>`: packets that were dropped in this direction and that the policy may be why.
-pub fn counter_name(policy: &ObjectRef, direction: Direction) -> Name {
-    name(&format!("drop-{direction}-{}", policy_hash(policy)))
-}
-
-/// The counter of TCP packets of restricted pods that belong to no known connection and begin none, which were dropped.
-pub fn mid_stream_counter() -> Name {
-    name(chains::MID_STREAM_COUNTER)
 }
 
 /// A name of this layout.

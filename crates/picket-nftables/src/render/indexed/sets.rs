@@ -1,9 +1,9 @@
 //! The sets and maps.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
-use picket_net::{Family, PortSet, Protocol, TrafficSet};
+use picket_net::{AddressRange, Family, PortSet, Protocol, TrafficSet};
 
 use super::class::Classes;
 use super::name;
@@ -38,8 +38,6 @@ pub(super) enum Exact {
 }
 
 impl Exact {
-    const ALL: [Self; 3] = [Self::Protocols, Self::Ports, Self::Ranges];
-
     /// The name of the set.
     pub(super) fn set(self) -> &'static str {
         match self {
@@ -108,14 +106,22 @@ pub(super) fn always() -> Result<Set, ModelError> {
 /// Every set of the table.
 pub(super) fn sets(view: &NodeView, classes: &Classes) -> Result<Vec<Set>, ModelError> {
     let mut sets = vec![always()?];
+    sets.extend(own_pods(&view.sides)?);
+    sets.extend(exact(&classes.traffic, &kinds_of(&classes.traffic))?);
+    Ok(sets)
+}
+
+/// The sets of own pods that something restricts.
+pub(super) fn own_pods(sides: &[LocalSide]) -> Result<Vec<Set>, ModelError> {
+    let mut sets = Vec::new();
     for family in Family::BOTH {
-        let own_pods = restricted(view, family);
-        let pairs = own_pods.map(|address| Key::of([Value::address(address), Value::address(address)]));
+        let pairs = restricted(sides, family)
+            .map(|address| Key::of([Value::address(address), Value::address(address)]));
         let set = Set::new(name(own(family)), vec![address_type(family); 2], false, pairs)?;
         sets.push(set.commented(Comment::of("a pod reaches itself")));
     }
     for family in Family::BOTH {
-        let own_pods = restricted(view, family).map(|address| Key::from(Value::address(address)));
+        let own_pods = restricted(sides, family).map(|address| Key::from(Value::address(address)));
         let set = Set::new(
             name(restricted_pods(family)),
             vec![address_type(family)],
@@ -124,31 +130,33 @@ pub(super) fn sets(view: &NodeView, classes: &Classes) -> Result<Vec<Set>, Model
         )?;
         sets.push(set.commented(Comment::of("pods that something restricts")));
     }
-    let all: Vec<_> = classes
-        .traffic
-        .iter()
-        .flat_map(|(traffic, &class)| {
-            elements(traffic)
-                .into_iter()
-                .map(move |(kind, values)| (kind, class, values))
-        })
-        .collect();
-    for kind in Exact::ALL {
-        let keys: Vec<_> = all
-            .iter()
-            .filter(|(found, ..)| *found == kind)
-            .map(|(_, class, values)| {
-                Key::of(std::iter::once(Value::priority(*class)).chain(values.iter().cloned()))
-            })
-            .collect();
-        if !keys.is_empty() {
-            let mut types = vec![Datatype::Priority, Datatype::Protocol];
-            types.extend((kind != Exact::Protocols).then_some(Datatype::Port));
-            let set = Set::new(name(kind.set()), types, kind == Exact::Ranges, keys)?;
-            sets.push(set.commented(Comment::of(kind.comment())));
+    Ok(sets)
+}
+
+/// The sets that hold something of any of this traffic.
+pub(super) fn kinds_of(traffic: &BTreeMap<TrafficSet, u32>) -> BTreeSet<Exact> {
+    traffic.keys().flat_map(kinds).collect()
+}
+
+/// The sets of these kinds, with the elements for `traffic`.
+pub(super) fn exact(
+    traffic: &BTreeMap<TrafficSet, u32>,
+    kinds: &BTreeSet<Exact>,
+) -> Result<Vec<Set>, ModelError> {
+    let mut keys: BTreeMap<Exact, Vec<Key>> = kinds.iter().map(|&kind| (kind, Vec::new())).collect();
+    for (traffic, &class) in traffic {
+        for (kind, values) in elements(traffic) {
+            let key = Key::of(std::iter::once(Value::priority(class)).chain(values));
+            keys.entry(kind).or_default().push(key);
         }
     }
-    Ok(sets)
+    let set = |(kind, keys): (Exact, Vec<Key>)| {
+        let mut types = vec![Datatype::Priority, Datatype::Protocol];
+        types.extend((kind != Exact::Protocols).then_some(Datatype::Port));
+        let set = Set::new(name(kind.set()), types, kind == Exact::Ranges, keys)?;
+        Ok(set.commented(Comment::of(kind.comment())))
+    };
+    keys.into_iter().map(set).collect()
 }
 
 /// Every map of the table.
@@ -167,33 +175,44 @@ pub(super) fn maps(view: &NodeView, classes: &Classes) -> Result<Vec<Map>, Model
     let mut maps = vec![priority.commented(Comment::of("priority that a packet came with, to give back"))];
     for role in Role::ALL.into_iter().filter(|&role| view.judges(role)) {
         for family in Family::BOTH {
-            maps.push(subjects_map(view, role, family)?);
+            maps.push(subjects_map(&view.sides, role, family)?);
         }
     }
     for family in Family::BOTH {
-        maps.push(blocks_map(classes, family)?);
-        maps.push(peers_map(classes, family)?);
+        maps.push(blocks_map(&classes.blocks, family)?);
+        maps.push(peers_map(&classes.peers, family)?);
     }
-    for (side, elements) in view.sides.iter().zip(&classes.sides) {
+    for side in &view.sides {
+        let elements = classes.of_side(side);
         if !elements.is_empty() {
-            let elements = elements
-                .iter()
-                .map(|(&peer, &traffic)| (Key::from(Value::priority(peer)), Datum::Priority(traffic)));
-            let map = Map::new(
-                name(&side.name()),
-                vec![Datatype::Priority],
-                MapType::Priority,
-                false,
-                elements,
-            )?;
-            maps.push(map.commented(Comment::of("peer class to traffic class")));
+            maps.push(side_map(&side.name(), elements)?);
         }
     }
     Ok(maps)
 }
 
-fn subjects_map(view: &NodeView, role: Role, family: Family) -> Result<Map, ModelError> {
-    let sides = view.sides.iter().filter(|side| side.role == role);
+/// What a side allows.
+pub(super) fn side_map(side: &str, elements: &BTreeMap<u32, u32>) -> Result<Map, ModelError> {
+    let elements = elements
+        .iter()
+        .map(|(&peer, &traffic)| (Key::from(Value::priority(peer)), Datum::Priority(traffic)));
+    let map = Map::new(
+        name(side),
+        vec![Datatype::Priority],
+        MapType::Priority,
+        false,
+        elements,
+    )?;
+    Ok(map.commented(Comment::of("peer class to traffic class")))
+}
+
+/// The chains of these sides, by the addresses of their pods.
+pub(super) fn subjects_map<'s>(
+    sides: impl IntoIterator<Item = &'s LocalSide>,
+    role: Role,
+    family: Family,
+) -> Result<Map, ModelError> {
+    let sides = sides.into_iter().filter(|side| side.role == role);
     let elements = sides.flat_map(|side| {
         let chain = Datum::Verdict(Verdict::Jump(name(&side.name())));
         addresses(side, family).map(move |address| (Key::from(Value::address(address)), chain.clone()))
@@ -208,10 +227,12 @@ fn subjects_map(view: &NodeView, role: Role, family: Family) -> Result<Map, Mode
     Ok(map.commented(Comment::of("own pod to the chain of its subject")))
 }
 
-fn blocks_map(classes: &Classes, family: Family) -> Result<Map, ModelError> {
-    let elements = classes
-        .blocks_of(family)
-        .map(|(range, class)| (Key::from(Value::addresses(range)), Datum::Priority(class)));
+/// The peer classes of ranges.
+pub(super) fn blocks_map(ranges: &[(AddressRange, u32)], family: Family) -> Result<Map, ModelError> {
+    let elements = ranges
+        .iter()
+        .filter(|(range, _)| range.family() == family)
+        .map(|&(range, class)| (Key::from(Value::addresses(range)), Datum::Priority(class)));
     let map = Map::new(
         name(blocks(family)),
         vec![address_type(family)],
@@ -222,10 +243,12 @@ fn blocks_map(classes: &Classes, family: Family) -> Result<Map, ModelError> {
     Ok(map.commented(Comment::of("address to peer class")))
 }
 
-fn peers_map(classes: &Classes, family: Family) -> Result<Map, ModelError> {
-    let elements = classes
-        .peers_of(family)
-        .map(|(address, class)| (Key::from(Value::address(address)), Datum::Priority(class)));
+/// The peer classes of single addresses.
+pub(super) fn peers_map(addresses: &BTreeMap<IpAddr, u32>, family: Family) -> Result<Map, ModelError> {
+    let elements = addresses
+        .iter()
+        .filter(|&(&address, _)| Family::of(address) == family)
+        .map(|(&address, &class)| (Key::from(Value::address(address)), Datum::Priority(class)));
     let map = Map::new(
         name(peers(family)),
         vec![address_type(family)],
@@ -239,12 +262,8 @@ fn peers_map(classes: &Classes, family: Family) -> Result<Map, ModelError> {
 }
 
 /// The addresses of pods that something restricts.
-fn restricted(view: &NodeView, family: Family) -> impl Iterator<Item = IpAddr> + use<> {
-    let found: BTreeSet<_> = view
-        .sides
-        .iter()
-        .flat_map(|side| addresses(side, family))
-        .collect();
+fn restricted(sides: &[LocalSide], family: Family) -> impl Iterator<Item = IpAddr> + use<> {
+    let found: BTreeSet<_> = sides.iter().flat_map(|side| addresses(side, family)).collect();
     found.into_iter()
 }
 

@@ -22,7 +22,7 @@ fn side(role: Role, subject: u32, addresses: &[&str], allowed: &[(TrafficSet, &[
             .iter()
             .map(|(traffic, peers)| (traffic.clone(), peers.iter().copied().collect()))
             .collect(),
-        denying: BTreeSet::from([ObjectRef::new("NetworkPolicy", "shop", &format!("p{subject}"))]),
+        denying: BTreeSet::from([ObjectRef::new("NetworkPolicy", "shop", &format!("p{subject}"))]).into(),
     }
 }
 
@@ -81,7 +81,9 @@ fn forwarded(source: &str, destination: &str, protocol: Protocol, port: u16) -> 
 
 #[test]
 fn both_ends_of_a_connection_are_judged_in_one_pass() {
-    let table = draft(&shop(), Options::default()).unwrap().check().unwrap();
+    let table = Made::of(&shop(), &BTreeSet::new(), &Options::default())
+        .unwrap()
+        .table;
     let interpreter = Interpreter::new(&table);
     for (source, destination, protocol, port, passes) in [
         ("10.0.0.1", "10.0.0.2", Protocol::TCP, 5432, true),
@@ -115,7 +117,9 @@ fn both_ends_of_a_connection_are_judged_in_one_pass() {
 
 #[test]
 fn tcp_of_no_known_connection_that_begins_none_is_dropped_at_restricted_pods() {
-    let table = draft(&shop(), Options::default()).unwrap().check().unwrap();
+    let table = Made::of(&shop(), &BTreeSet::new(), &Options::default())
+        .unwrap()
+        .table;
     let interpreter = Interpreter::new(&table);
     let [syn, syn_push, ack, syn_ack, rst, fin_ack] = [0x02, 0x0a, 0x10, 0x12, 0x04, 0x11];
     let (web, db, stranger, world) = ("10.0.0.1", "10.0.0.2", "10.0.9.9", "1.1.1.1");

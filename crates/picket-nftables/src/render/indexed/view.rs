@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::sync::Arc;
 
 use picket_engine::IdentitySet;
 use picket_net::{AddressRange, Prefix, TrafficSet};
@@ -67,12 +68,25 @@ pub(super) struct LocalSide {
     /// The pods' addresses.
     pub(super) addresses: BTreeSet<IpAddr>,
     /// What is allowed, and with which identities. An identity stands in one entry at most, and no traffic is empty.
-    pub(super) allowed: Vec<(TrafficSet, IdentitySet)>,
+    pub(super) allowed: Arc<[(TrafficSet, IdentitySet)]>,
     /// The policies that a dropped packet is counted for.
-    pub(super) denying: BTreeSet<ObjectRef>,
+    pub(super) denying: Arc<BTreeSet<ObjectRef>>,
 }
 
+/// What tells the sides of a node apart.
+pub(super) type SideId = (Role, Vec<u32>);
+
 impl LocalSide {
+    /// What tells it from the other sides of its node.
+    pub(super) fn id(&self) -> SideId {
+        (self.role, self.subject.clone())
+    }
+
+    /// Whether both allow the same, and count for the same policies.
+    pub(super) fn says_as(&self, other: &Self) -> bool {
+        same(&self.allowed, &other.allowed) && same(&self.denying, &other.denying)
+    }
+
     /// The name of its chain, and of its map from peer classes to traffic classes.
     pub(super) fn name(&self) -> String {
         let numbers: Vec<_> = self.subject.iter().map(u32::to_string).collect();
@@ -80,17 +94,15 @@ impl LocalSide {
     }
 }
 
+/// Whether both are equal; mostly they are the same.
+pub(super) fn same<T: Eq + ?Sized>(one: &Arc<T>, other: &Arc<T>) -> bool {
+    Arc::ptr_eq(one, other) || one == other
+}
+
 impl NodeView {
     /// Whether any side has this role.
     pub(super) fn judges(&self, role: Role) -> bool {
         self.sides.iter().any(|side| side.role == role)
-    }
-
-    /// Every identity that something has.
-    pub(super) fn identities(&self) -> IdentitySet {
-        let endpoints = self.endpoints.values();
-        let regions = self.regions.iter().map(|(_, identity)| identity);
-        endpoints.chain(regions).copied().collect()
     }
 }
 

@@ -26,12 +26,11 @@ fn engine(is_restricted: bool) -> Engine {
 }
 
 fn guarded(engine: &Engine) -> Table {
-    let guard = guard();
     let options = Options {
-        guard: Some(&guard),
+        guard: Some(guard()),
         ..Options::default()
     };
-    render_with(engine.program(), None, options).expect("a table")
+    render_with(engine.program(), None, &options).expect("a table")
 }
 
 #[test]

@@ -36,7 +36,7 @@ fn guard(node: &Node, anti_spoof: bool) -> Guard {
 }
 
 fn install(node: &Node, snapshot: &Snapshot, guard: &Guard) {
-    let table = rendered(snapshot, &Semantics::default(), None, Some(guard));
+    let table = rendered(snapshot, &Semantics::default(), None, Some(guard.clone()));
     node.load(&print::text(&table));
 }
 
@@ -215,7 +215,7 @@ fn stranger(is_restricted: bool) {
         cluster.policies.clear();
     }
     let guard = guard(&node, true);
-    let before = rendered(&cluster, &Semantics::default(), None, Some(&guard));
+    let before = rendered(&cluster, &Semantics::default(), None, Some(guard.clone()));
     node.load(&print::text(&before));
     let mut talks = connection(&stranger, &world, world.addresses()[1]);
     let _servers = [&world, &known, &stranger].map(|host| host.listen(80));

@@ -3,9 +3,11 @@
 use std::process::Command;
 use std::sync::Arc;
 
+use picket_dataplane::{Objects, Plan};
 use picket_linux::NetworkNamespace;
 use picket_nftables::client::{Client, Observed, SyncError, canonical};
-use picket_nftables::model::Table;
+use picket_nftables::diff::Operation;
+use picket_nftables::model::{Set, Table};
 use picket_nftables::parse;
 
 use crate::sample;
@@ -63,6 +65,61 @@ fn nobody_else_changes_a_held_table() {
         }
         assert_eq!(nft(&namespace, "list table inet picket-sample"), Ok(listed));
         assert_eq!(client.sync(&anew).expect("it is there").operations, 0);
+    }
+}
+
+/// The plans from one table to the other and back.
+fn ways(one: &Table, other: &Table) -> [Plan<Operation>; 2] {
+    [
+        Table::difference(Some(one), other),
+        Table::difference(Some(other), one),
+    ]
+}
+
+/// The same table without one of its elements.
+fn fewer(table: &Table) -> Table {
+    let mut draft = table.clone().into_draft();
+    let without = |set: Set| {
+        let elements = set.elements().iter().skip(1).cloned();
+        Set::new(set.name().clone(), set.key().to_vec(), set.interval(), elements).expect("a set")
+    };
+    draft.sets = draft.sets.into_iter().map(without).collect();
+    draft.check().expect("a table")
+}
+
+#[test]
+fn only_who_holds_the_table_needs_not_look_what_others_did() {
+    let table = sample::table();
+    let few = fewer(&table);
+    let ways = ways(&table, &few);
+    for holds in [true, false] {
+        let namespace = NetworkNamespace::create().expect("a namespace");
+        let client = Client::open(&namespace).expect("a client");
+        let mut client = if holds { client.holding() } else { client };
+        assert_eq!(client.advance(&ways[0]).expect("nothing is done"), None);
+        client.sync(&Arc::new(table.clone())).expect("it is made");
+        for (plan, now) in ways.iter().zip([&few, &table]) {
+            nft(&namespace, "add table inet foreign").expect("a table of others");
+            let report = client
+                .advance(plan)
+                .expect("it is made")
+                .expect("what was there is known");
+            assert_eq!(
+                (report.operations > 0, report.readings),
+                (true, usize::from(!holds))
+            );
+            let (_, observed) = client.read(table.name()).expect("it can be read");
+            assert_eq!(observed, Observed::Table(canonical(now)));
+            nft(&namespace, "flush ruleset").expect("what nobody holds is flushed");
+            let nothing = Plan::from_iter([]);
+            let report = client
+                .advance(&nothing)
+                .expect("it is there")
+                .expect("it is known");
+            assert_eq!(report.operations > 0, !holds, "what was flushed is made again");
+            let (_, observed) = client.read(table.name()).expect("it can be read");
+            assert_eq!(observed, Observed::Table(canonical(now)));
+        }
     }
 }
 

@@ -1,0 +1,247 @@
+//! What restricts the pods of a node, worked out again where a change can have touched it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::hash::{Hash, Hasher};
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use picket_engine::{AllowSet, IdentitySet, PodRef, Program, SubjectId};
+use picket_net::TrafficSet;
+use picket_policy::{Action, Direction, ObjectRef, Policy};
+use rustc_hash::FxHasher;
+
+use super::renderer::Changes;
+use super::view::{LocalSide, Role, same};
+
+/// Pods to which all of these subjects apply, in one role.
+type Subjects = (Role, Vec<SubjectId>);
+
+/// What restricts the pods of a node, and what that was worked out from.
+#[derive(Debug, Default)]
+pub(super) struct Restrictions {
+    /// The addresses of the pods that something may restrict.
+    alike: BTreeMap<Subjects, BTreeSet<IpAddr>>,
+    known: BTreeMap<Subjects, Known>,
+}
+
+/// What some subjects together mean.
+#[derive(Debug)]
+struct Known {
+    /// What each allows. Its allocation stays the same as long as it does.
+    sources: Vec<Arc<AllowSet>>,
+    /// `None` when they restrict nothing.
+    content: Option<Content>,
+}
+
+#[derive(Clone, Debug)]
+struct Content {
+    allowed: Arc<[(TrafficSet, IdentitySet)]>,
+    denying: Arc<BTreeSet<ObjectRef>>,
+    /// Equal for equal contents.
+    hash: u64,
+}
+
+impl Restrictions {
+    /// The sides of `node` in a program; with `None`, of one node that runs every pod. Only what the changes since the last
+    /// time can have touched is worked out again; with `None` everything.
+    pub(super) fn update(
+        &mut self,
+        program: &Program,
+        node: Option<&str>,
+        changes: Option<&Changes>,
+    ) -> Vec<LocalSide> {
+        if changes.is_none_or(|changes| changes.own_pods) {
+            self.alike = alike(program, node);
+            let alike = &self.alike;
+            self.known.retain(|subjects, _| alike.contains_key(subjects));
+        }
+        for subjects in self.alike.keys() {
+            let known = self.known.get(subjects);
+            let is_current = known.zip(changes).is_some_and(|(known, changes)| {
+                let touched = subjects
+                    .1
+                    .iter()
+                    .any(|subject| changes.subjects.contains(subject));
+                !touched && (changes.identities.is_empty() || known.is_current(program, subjects))
+            });
+            if !is_current {
+                let now = Known::of(program, subjects, known);
+                self.known.insert(subjects.clone(), now);
+            }
+        }
+        self.sides()
+    }
+
+    /// Puts pods that are restricted alike together.
+    fn sides(&self) -> Vec<LocalSide> {
+        let mut sides: Vec<LocalSide> = Vec::new();
+        let mut equal: BTreeMap<(Role, u64), Vec<usize>> = BTreeMap::new();
+        for (subjects, addresses) in &self.alike {
+            let Some(content) = self.known.get(subjects).and_then(|known| known.content.as_ref()) else {
+                continue;
+            };
+            let (role, subjects) = subjects;
+            let side = LocalSide {
+                role: *role,
+                subject: subjects.iter().map(|subject| subject.number()).collect(),
+                addresses: addresses.clone(),
+                allowed: Arc::clone(&content.allowed),
+                denying: Arc::clone(&content.denying),
+            };
+            let candidates = equal.entry((*role, content.hash)).or_default();
+            let first = candidates
+                .iter()
+                .copied()
+                .find(|&at| sides.get(at).is_some_and(|first| first.says_as(&side)));
+            match first.and_then(|at| sides.get_mut(at)) {
+                Some(first) => first.addresses.extend(side.addresses),
+                None => {
+                    candidates.push(sides.len());
+                    sides.push(side);
+                }
+            }
+        }
+        sides
+    }
+}
+
+impl Known {
+    /// What subjects mean. Where that is what it was, the allocations stay the same.
+    fn of(program: &Program, subjects: &Subjects, before: Option<&Self>) -> Self {
+        let sources: Vec<_> = sources(program, subjects).collect();
+        let before = before.and_then(|known| known.content.as_ref());
+        Self {
+            content: content(program, subjects, &sources).map(|now| now.or_as(before)),
+            sources,
+        }
+    }
+
+    fn is_current(&self, program: &Program, subjects: &Subjects) -> bool {
+        let now = sources(program, subjects);
+        now.zip(&self.sources)
+            .all(|(now, before)| Arc::ptr_eq(&now, before))
+    }
+}
+
+impl Content {
+    fn or_as(mut self, before: Option<&Self>) -> Self {
+        if let Some(before) = before {
+            if same(&self.allowed, &before.allowed) {
+                self.allowed = Arc::clone(&before.allowed);
+            }
+            if same(&self.denying, &before.denying) {
+                self.denying = Arc::clone(&before.denying);
+            }
+        }
+        self
+    }
+}
+
+/// Which own pods something may restrict, and what.
+fn alike(program: &Program, node: Option<&str>) -> BTreeMap<Subjects, BTreeSet<IpAddr>> {
+    let mut subjects: BTreeMap<(Role, IpAddr), BTreeSet<SubjectId>> = BTreeMap::new();
+    for pod in own_pods(program, node) {
+        for role in Role::ALL {
+            let Some(subject) = pod.subject(role.direction()) else {
+                continue;
+            };
+            for address in pod.pod().addresses.iter() {
+                subjects.entry((role, address)).or_default().insert(subject);
+            }
+        }
+    }
+    let mut alike: BTreeMap<Subjects, BTreeSet<IpAddr>> = BTreeMap::new();
+    for ((role, address), subjects) in subjects {
+        let subjects = (role, subjects.into_iter().collect());
+        alike.entry(subjects).or_default().insert(address);
+    }
+    alike
+}
+
+/// The addresses of the pods of `node`, or with `None` of all that policies can apply to.
+pub(super) fn own_addresses(program: &Program, node: Option<&str>) -> BTreeSet<IpAddr> {
+    let pods = own_pods(program, node).into_iter();
+    pods.flat_map(|pod| pod.pod().addresses.iter()).collect()
+}
+
+fn own_pods<'p>(program: &'p Program, node: Option<&str>) -> Vec<PodRef<'p>> {
+    match node {
+        Some(node) => program.pods_on(node),
+        None => program.pods().filter(PodRef::is_managed).collect(),
+    }
+}
+
+fn sources(program: &Program, (role, subjects): &Subjects) -> impl Iterator<Item = Arc<AllowSet>> {
+    subjects.iter().map(move |&subject| match role {
+        Role::Egress | Role::Ingress => program.allow_set(subject),
+        Role::OwnNode | Role::FromOwnNode => program.own_node_allow_set(subject),
+    })
+}
+
+/// What restricts the pods to which all of `subjects` apply; `None` when nothing does.
+fn content(program: &Program, (role, subjects): &Subjects, sources: &[Arc<AllowSet>]) -> Option<Content> {
+    let allowed: Arc<[_]> = sources
+        .iter()
+        .filter(|allowed| !allowed.is_everything())
+        .map(|allowed| allowed.entries().to_vec())
+        .reduce(|one, other| intersection(&one, &other))?
+        .into();
+    let direction = role.direction();
+    let denying: BTreeSet<_> = subjects
+        .iter()
+        .flat_map(|&subject| program.deciding_policies(subject))
+        .filter(|policy| can_deny(policy, direction))
+        .map(|policy| policy.object.clone())
+        .collect();
+    let mut hasher = FxHasher::default();
+    (&allowed, &denying).hash(&mut hasher);
+    Some(Content {
+        allowed,
+        denying: Arc::new(denying),
+        hash: hasher.finish(),
+    })
+}
+
+/// What two subjects both allow.
+fn intersection(
+    one: &[(TrafficSet, IdentitySet)],
+    other: &[(TrafficSet, IdentitySet)],
+) -> Vec<(TrafficSet, IdentitySet)> {
+    let mut both: BTreeMap<TrafficSet, IdentitySet> = BTreeMap::new();
+    for (traffic, peers) in one {
+        for (other_traffic, other_peers) in other {
+            let (traffic, peers) = (
+                traffic.intersection(other_traffic),
+                peers.intersection(other_peers),
+            );
+            if !traffic.is_empty() && !peers.is_empty() {
+                let present = both.entry(traffic).or_default();
+                *present = present.union(&peers);
+            }
+        }
+    }
+    both.into_iter().collect()
+}
+
+/// Whether packets can be dropped because of this policy.
+pub fn can_deny(policy: &Policy, direction: Direction) -> bool {
+    let side = policy.side(direction);
+    side.isolates || side.rules.iter().any(|rule| rule.action == Action::Deny)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn two_subjects_allow_together_what_both_allow() {
+        let tcp = TrafficSet::from(picket_net::Protocol::TCP);
+        let peers = |numbers: &[u32]| numbers.iter().copied().collect::<IdentitySet>();
+        let one = [(tcp.clone(), peers(&[1, 2])), (TrafficSet::all(), peers(&[3, 4]))];
+        let other = [(TrafficSet::all(), peers(&[2, 3]))];
+        let both = [(tcp, peers(&[2])), (TrafficSet::all(), peers(&[3]))];
+        let found = intersection(&one, &other);
+        assert_eq!(found.len(), 2);
+        assert!(both.iter().all(|entry| found.contains(entry)));
+    }
+}
