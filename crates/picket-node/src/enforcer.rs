@@ -168,9 +168,9 @@ impl Enforcer {
         if let Some(table) = self.host.table() {
             self.count(table);
         }
-        // Connections may be older than the agent, and than the table.
-        let is_new = report.operations > 0 || !self.is_ready();
-        if let Some(cutting) = self.cutting.as_ref().filter(|_| is_new) {
+        if let Some(cutting) = &self.cutting
+            && !made.change.is_nothing()
+        {
             cutting.cut(made.change);
         }
         self.retry = None;

@@ -72,6 +72,13 @@ pub(crate) enum Change {
     Next(Arc<Plan<Operation>>),
 }
 
+impl Change {
+    /// Whether the table is what it was. All of it may be what the kernel had already; connections may be older than that.
+    pub(crate) fn is_nothing(&self) -> bool {
+        matches!(self, Self::Next(plan) if plan.is_empty())
+    }
+}
+
 /// What the kernel's table means, compared with what the policies say.
 pub(crate) struct Proof {
     pub(crate) outcome: Result<verify::Report, VerifyError>,

@@ -99,8 +99,8 @@ fn what_cannot_be_verified_is_an_input_error_with_its_place() {
         ("table ip nat {\n}\n", "there is no table `inet picket` in"),
         ("", "there is no other"),
         (
-            "table inet picket {\n chain c {\n  limit rate 1/second\n }\n}\n",
-            "line 3: picket writes no `limit` into rules",
+            "table inet picket {\n chain c {\n  quota over 1 mbytes\n }\n}\n",
+            "line 3: picket writes no `quota` into rules",
         ),
         ("{\"nftables\": 3}", "list of objects"),
         ("hello", "line 1: expected `table`, found `hello`"),

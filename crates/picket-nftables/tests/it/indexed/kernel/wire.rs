@@ -154,6 +154,11 @@ fn marks_and_priorities_that_others_set_survive() {
         } else {
             &[0, 5]
         };
+        let _sink = b
+            .namespace
+            .run(|| UdpSocket::bind(SocketAddr::new(destination, 9000)))
+            .expect("the namespace")
+            .expect("a socket");
         for class in classes {
             // One socket, and so one connection, for each class. Nobody answers UDP, so every packet stays new.
             let open = || UdpSocket::bind(SocketAddr::new(own(&a, destination), 0));
@@ -163,11 +168,6 @@ fn marks_and_priorities_that_others_set_survive() {
             } else {
                 sockopt::set_ipv6_tclass(&socket, u32::from(class << 2)).expect("a traffic class");
             }
-            let _sink = b
-                .namespace
-                .run(|| UdpSocket::bind(SocketAddr::new(destination, 9000)))
-                .expect("the namespace")
-                .expect("a socket");
             for _ in 0..3 {
                 socket.send_to(b"x", (destination, 9000)).expect("a packet");
                 sent += 1;
