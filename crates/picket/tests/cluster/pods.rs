@@ -17,7 +17,7 @@ use picket_testing::ran::Ran;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-pub(crate) use probe::{Pods, expect, forget_neighbours, ip, once_free, place_of, table};
+pub(crate) use probe::{Pods, can_be_made, expect, forget_neighbours, ip, once_free, place_of, table};
 
 use crate::client::Api;
 use crate::objects::{KINDS, define, newest};

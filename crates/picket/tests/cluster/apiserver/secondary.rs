@@ -3,6 +3,7 @@
 mod changes;
 mod failures;
 mod forged;
+mod links;
 mod plugins;
 mod several;
 mod single;

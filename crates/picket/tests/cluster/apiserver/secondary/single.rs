@@ -23,7 +23,7 @@ fn play(node: &Node, pods: &Pods, name: &str, specs: &[Value], allowed: &[&str],
         .map(|number| format!("{name}-{number}"))
         .collect();
     let policies = specs.iter().zip(&names);
-    let policies = policies.map(|(spec, name)| ("default", name.as_str(), "default/net", spec.clone()));
+    let policies = policies.map(|(spec, name)| ("default", name.as_str(), "net", spec.clone()));
     let restricted = if specs[0]["podSelector"] == labelled("name", "a") {
         "a"
     } else {
