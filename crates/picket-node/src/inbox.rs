@@ -1,10 +1,13 @@
 //! What the other threads have to say to the one that enforces.
 
 use std::collections::BTreeSet;
+use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::thread;
 use std::time::Instant;
 
+use picket_linux::{Epoll, Interest};
 use picket_nftables::client;
 use picket_nftables::model::InterfaceName;
 use picket_source::Change;
@@ -64,6 +67,37 @@ impl Outbox {
         let _ = self.news.send(news);
         self.bell.notify_one();
     }
+
+    /// Says what `hear` hears whenever something is `readable`, in a thread of its own, which ends with the process.
+    ///
+    /// # Errors
+    /// When there is no such thread to be had.
+    pub(crate) fn listen(
+        self,
+        name: &str,
+        readable: Epoll,
+        mut hear: impl FnMut() -> picket_linux::Result<Option<News>> + Send + 'static,
+    ) -> Result<(), AgentError> {
+        let listen = move || {
+            loop {
+                match readable.wait(None).and_then(|_| hear()) {
+                    Ok(None) => {}
+                    Ok(Some(news)) => self.tell(news),
+                    Err(error) => return self.tell(News::Failed(error.into())),
+                }
+            }
+        };
+        let thread = thread::Builder::new().name(name.to_owned());
+        thread.spawn(listen).map_err(AgentError::Start)?;
+        Ok(())
+    }
+}
+
+/// To wait until there is something to read.
+pub(crate) fn readable(what: impl AsFd) -> picket_linux::Result<Epoll> {
+    let epoll = Epoll::new()?;
+    epoll.add(what, 0, Interest::Read)?;
+    Ok(epoll)
 }
 
 impl Inbox {

@@ -4,11 +4,11 @@ use std::collections::BTreeSet;
 use std::thread;
 use std::time::Instant;
 
-use picket_linux::{Epoll, Interest, Netlink, NetworkNamespace, RouteMonitor};
+use picket_linux::{Netlink, NetworkNamespace, RouteMonitor};
 use picket_nftables::model::InterfaceName;
 
 use crate::AgentError;
-use crate::inbox::{News, Outbox};
+use crate::inbox::{News, Outbox, readable};
 
 /// The part of its time that the thread spends on reading routes at most, however often they change: one in so many.
 const SHARE: u32 = 10;
@@ -50,22 +50,10 @@ impl Uplinks {
 
     /// Tells when they change, in a thread of its own, which ends with the process.
     pub(crate) fn start(mut self, outbox: Outbox) -> Result<(), AgentError> {
-        let epoll = Epoll::new()?;
-        epoll.add(&self.monitor, 0, Interest::Read)?;
-        let listen = move || {
-            loop {
-                match epoll.wait(None).and_then(|_| self.changed()) {
-                    Ok(true) => outbox.tell(News::Uplinks(self.names())),
-                    Ok(false) => {}
-                    Err(error) => return outbox.tell(News::Failed(error.into())),
-                }
-            }
-        };
-        thread::Builder::new()
-            .name("picket-uplinks".to_owned())
-            .spawn(listen)
-            .map_err(AgentError::Start)?;
-        Ok(())
+        let readable = readable(&self.monitor)?;
+        outbox.listen("picket-uplinks", readable, move || {
+            Ok(self.changed()?.then(|| News::Uplinks(self.names())))
+        })
     }
 
     /// Whether they are others than the last time.

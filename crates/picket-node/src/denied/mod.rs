@@ -10,13 +10,13 @@ use std::net::IpAddr;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use picket_linux::{Carried, Epoll, Interest, Logged, PacketLog};
+use picket_linux::{Carried, Logged, PacketLog};
 use picket_net::Protocol;
 use picket_nftables::render::indexed;
 use picket_policy::Direction;
 
 use crate::AgentError;
-use crate::inbox::{News, Outbox};
+use crate::inbox::{News, Outbox, readable};
 use fold::Fold;
 pub(crate) use fold::Told;
 pub(crate) use line::tell;
@@ -59,14 +59,13 @@ impl Denied {
 
 /// Tells which packets are denied, in a thread of its own, which ends with the process.
 pub(crate) fn start(mut log: PacketLog, outbox: Outbox) -> Result<(), AgentError> {
-    let epoll = Epoll::new()?;
-    epoll.add(&log, 0, Interest::Read)?;
+    let readable = readable(&log)?;
     let mut fold = Fold::default();
     let (began, mut next) = (Instant::now(), Duration::ZERO);
     let listen = move || {
         loop {
             let wait = next.saturating_sub(began.elapsed());
-            let heard = epoll.wait((!fold.is_empty()).then_some(wait));
+            let heard = readable.wait((!fold.is_empty()).then_some(wait));
             match heard.and_then(|_| log.heard()) {
                 Ok(heard) => {
                     fold.lose(heard.losses);

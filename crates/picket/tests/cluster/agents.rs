@@ -16,6 +16,7 @@ use picket_linux::{NetworkNamespace, die_with_parent};
 use picket_net::Family;
 use picket_node::{Status, ask};
 use picket_policy::NetworkName;
+use picket_testing::ran::Ran;
 use tempfile::TempDir;
 
 use crate::proxy::Proxy;
@@ -122,6 +123,13 @@ impl Agent {
 
     pub(crate) fn socket(&self) -> PathBuf {
         self.folder.path().join("socket")
+    }
+
+    /// Runs a command of picket that asks agents, and has it ask this one.
+    pub(crate) fn asked_by(&self, arguments: &[&str]) -> Ran {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_picket"));
+        command.args(arguments).arg("--socket").arg(self.socket());
+        command.output().unwrap().into()
     }
 
     /// How it goes with it, if it answers.

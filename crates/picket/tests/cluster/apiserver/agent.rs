@@ -282,19 +282,10 @@ fn the_status_is_as_its_schema_says() {
     let live = Live::new(None);
     let mut agent = live.agent(&[]);
     agent.until_enforced(&live.versions);
-    let ask = |arguments: &[&str]| -> Ran {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_picket"));
-        command
-            .arg("status")
-            .args(arguments)
-            .arg("--socket")
-            .arg(agent.socket());
-        command.output().unwrap().into()
-    };
-    let json = ask(&["-o", "json"]);
+    let json = agent.asked_by(&["status", "-o", "json"]);
     assert_eq!(json.status, 0, "{}", json.stderr);
     expect_schema(&json.json());
-    let text = ask(&[]);
+    let text = agent.asked_by(&["status"]);
     assert!(
         text.stdout.contains("\n  NetworkPolicy x/deny-ingress\n"),
         "{}",
@@ -307,17 +298,7 @@ fn the_status_is_as_its_schema_says() {
         text.stdout
     );
     agent.stop();
-    let gone = {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_picket"));
-        Ran::from(
-            command
-                .arg("status")
-                .arg("--socket")
-                .arg(agent.socket())
-                .output()
-                .unwrap(),
-        )
-    };
+    let gone = agent.asked_by(&["status"]);
     assert_eq!(gone.status, 2);
     assert!(gone.stderr.contains("no agent answers at"), "{}", gone.stderr);
 }

@@ -1,11 +1,9 @@
 //! What is denied is said, by name.
 
 use std::net::{SocketAddr, UdpSocket};
-use std::process::Command;
 
 use picket_net::Family;
 use picket_node::Drop;
-use picket_testing::ran::Ran;
 use serde_json::Value;
 
 use crate::agents::Agent;
@@ -95,15 +93,7 @@ fn drops_are_counted_by_policy_and_outlive_the_agent() {
         packets: 7,
     };
     assert_eq!(agent.status().unwrap().host.drops, [expected]);
-    let mut command = Command::new(env!("CARGO_BIN_EXE_picket"));
-    let shown = Ran::from(
-        command
-            .arg("status")
-            .arg("--socket")
-            .arg(agent.socket())
-            .output()
-            .unwrap(),
-    );
+    let shown = agent.asked_by(&["status"]);
     let line = "           7  NetworkPolicy x/deny-ingress, ingress\n";
     assert!(shown.stdout.contains(line), "{}", shown.stdout);
     agent.kill();

@@ -1,7 +1,6 @@
 //! What `picket trace` says is what the policies say, and what the kernel does.
 
 use std::net::{TcpListener, TcpStream};
-use std::process::Command;
 
 use picket_net::Family;
 use picket_testing::ran::Ran;
@@ -12,14 +11,8 @@ use crate::apiserver::agent::{Live, expect_schema_of};
 use crate::apiserver::never_open::allow;
 use crate::prober::{address, namespace};
 
-fn trace(agent: &Agent, arguments: &[&str]) -> Ran {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_picket"));
-    command
-        .arg("trace")
-        .args(arguments)
-        .arg("--socket")
-        .arg(agent.socket());
-    command.output().unwrap().into()
+fn trace(agent: &Agent, ends: &[&str]) -> Ran {
+    agent.asked_by(&[&["trace"], ends].concat())
 }
 
 /// The answer in JSON, and the status.
