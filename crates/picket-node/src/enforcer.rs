@@ -134,9 +134,17 @@ impl Enforcer {
     /// # Errors
     /// When it fails; that has been told already.
     pub(crate) fn make(&mut self, program: &Program) -> Result<(), HostError> {
-        match self.host.make(program) {
+        if let Some(cutting) = &self.cutting {
+            cutting.begins();
+        }
+        let made = self.host.make(program);
+        if let Some(cutting) = &self.cutting {
+            let change = made.as_ref().ok().map(|made| &made.change);
+            cutting.ended(change.filter(|change| !change.is_nothing()).cloned());
+        }
+        match made {
             Ok(made) => {
-                self.made(program, made);
+                self.made(program, &made);
                 Ok(())
             }
             Err(error) => {
@@ -146,7 +154,7 @@ impl Enforcer {
         }
     }
 
-    fn made(&mut self, program: &Program, made: Made) {
+    fn made(&mut self, program: &Program, made: &Made) {
         let report = &made.report;
         for foreign in &report.foreign {
             tracing::warn!(%foreign, "others had put something into the table, which is gone");
@@ -167,11 +175,6 @@ impl Enforcer {
             .inc_by(u64::try_from(report.operations).unwrap_or(u64::MAX));
         if let Some(table) = self.host.table() {
             self.count(table);
-        }
-        if let Some(cutting) = &self.cutting
-            && !made.change.is_nothing()
-        {
-            cutting.cut(made.change);
         }
         self.retry = None;
         self.waiting.clear();
@@ -226,6 +229,10 @@ impl Enforcer {
     pub(crate) fn repair(&mut self, changes: &[Change]) {
         match self.host.repair() {
             Ok(report) if report.operations > 0 => {
+                // What began while the table was another is denied by this one.
+                if let Some(cutting) = &self.cutting {
+                    cutting.again();
+                }
                 for change in changes {
                     match change {
                         Change::By { thread, program } => {

@@ -28,7 +28,7 @@ use picket_linux::{BatchError, NetworkNamespace, Nfnetlink, Port};
 
 pub use attributes::Oddity;
 pub use counters::Counters;
-pub use cut::{Cut, Cutter};
+pub use cut::{Cut, Cutter, Denied};
 pub use encode::Object;
 use encode::{Origin, Unknown, encode};
 use hold::Hold;

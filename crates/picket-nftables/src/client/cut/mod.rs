@@ -25,11 +25,19 @@ pub struct Cutter {
     links: Netlink,
 }
 
+/// Connections that a table would not let begin.
+#[derive(Debug, Default)]
+pub struct Denied {
+    /// How many connections the kernel told of, some perhaps twice.
+    pub seen: usize,
+    connections: Vec<Connection>,
+    /// Those of which it is not known, and why.
+    unknown: Vec<(Connection, picket_linux::Error)>,
+}
+
 /// What was cut.
 #[derive(Debug, Default)]
 pub struct Cut {
-    /// How many connections the kernel told of, some perhaps twice.
-    pub seen: usize,
     /// Those that were cut.
     pub cut: Vec<Connection>,
     /// Those that should have been, and why they were not.
@@ -48,48 +56,58 @@ impl Cutter {
         })
     }
 
-    /// Cuts every connection that `table`, which is one of the indexed layout and in force, would not let begin now.
+    /// Finds every connection that `table`, which is one of the indexed layout and in force, would not let begin now.
     ///
     /// What is judged is what the rules saw when a connection began: its source before it was translated, and its
     /// destination and port after that. The direction of replies is not judged. What the node itself exchanges with pods is
     /// judged as such, by the addresses that the node has. A connection that a helper of the kernel expected, such as one
-    /// for the data of FTP, passed as a part of another, and is cut with that.
+    /// for the data of FTP, passed as a part of another, and is judged as that.
     ///
-    /// A packet that passed the rules from before may become known to connection tracking a moment after this has looked: call
+    /// A packet that passed the rules from before may become known to connection tracking a moment after this has looked: do
     /// it once more soon after.
     ///
     /// # Errors
-    /// When connections or addresses cannot be listed. What fails for a single connection is told in [`Cut::failed`].
-    pub fn cut(&mut self, table: &Table) -> picket_linux::Result<Cut> {
+    /// When connections or addresses cannot be listed.
+    pub fn denied(&mut self, table: &Table) -> picket_linux::Result<Denied> {
         let mut judge = Judge::new(table, self.links.addresses()?);
-        let mut found = Cut::default();
-        let (mut denied, mut expected) = (Vec::new(), Vec::new());
+        let mut found = Denied::default();
+        let mut expected = Vec::new();
         for which in lists(&judge) {
             self.tracked.connections(which, |connection| {
                 found.seen += 1;
                 match connection.master {
                     _ if !judge.touches(connection) => {}
                     Some(_) => expected.push(*connection),
-                    None if judge.denies(connection) => denied.push(*connection),
+                    None if judge.denies(connection) => found.connections.push(*connection),
                     None => {}
                 }
             })?;
         }
         for connection in expected {
             match self.cause(connection) {
-                Ok(cause) if judge.denies(&cause) => denied.push(connection),
+                Ok(cause) if judge.denies(&cause) => found.connections.push(connection),
                 Ok(_) => {}
-                Err(error) => found.failed.push((connection, error)),
-            }
-        }
-        for connection in denied {
-            match self.tracked.forget(&connection) {
-                Ok(true) => found.cut.push(connection),
-                Ok(false) => {}
-                Err(error) => found.failed.push((connection, error)),
+                Err(error) => found.unknown.push((connection, error)),
             }
         }
         Ok(found)
+    }
+
+    /// Cuts connections that were found. If the table by which they were found was still in force then, none of them has begun
+    /// by the rules of another; look before you call this.
+    pub fn cut(&mut self, denied: Denied) -> Cut {
+        let mut done = Cut {
+            cut: Vec::new(),
+            failed: denied.unknown,
+        };
+        for connection in denied.connections {
+            match self.tracked.forget(&connection) {
+                Ok(true) => done.cut.push(connection),
+                Ok(false) => {}
+                Err(error) => done.failed.push((connection, error)),
+            }
+        }
+        done
     }
 
     /// The connection because of which another was expected; itself where that is gone.

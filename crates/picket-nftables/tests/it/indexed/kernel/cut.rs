@@ -73,7 +73,8 @@ impl Scene {
     }
 
     fn cut(&mut self, table: &Table) -> Vec<Connection> {
-        let cut = self.cutter.cut(table).expect("connections are listed");
+        let denied = self.cutter.denied(table).expect("connections are listed");
+        let cut = self.cutter.cut(denied);
         assert!(cut.failed.is_empty(), "{:?}", cut.failed);
         cut.cut
     }
