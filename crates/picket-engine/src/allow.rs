@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use picket_net::{IntervalSet, PortRange, PortSet, Protocol, TrafficSet};
-use picket_policy::{Action, Direction, Tier};
+use picket_net::{IntervalSet, TrafficSet};
 
-use crate::policy::{LoweredRule, PeerMatch};
+use crate::fold::{Cells, Judged, Towards};
+use crate::identity::Signature;
 use crate::subject::SubjectKey;
 use crate::{Identity, IdentitySet, Program};
 
@@ -71,86 +71,52 @@ impl AllowSet {
             entries: entries.collect(),
         }
     }
-}
 
-/// What is decided so far about some identities.
-#[derive(Clone)]
-struct Cell {
-    peers: IdentitySet,
-    allowed: TrafficSet,
-    undecided: TrafficSet,
-    /// Left to the next tier by a Pass rule.
-    passed: TrafficSet,
-}
-
-/// One rule towards the identities for which it means the same traffic.
-struct Step {
-    peers: IdentitySet,
-    traffic: TrafficSet,
-    action: Action,
-}
-
-/// The partition of all identities by what was decided.
-struct Fold(Vec<Cell>);
-
-impl Fold {
-    fn new(live: &IdentitySet) -> Self {
-        Self(vec![Cell {
-            peers: live.clone(),
-            allowed: TrafficSet::empty(),
-            undecided: TrafficSet::all(),
-            passed: TrafficSet::empty(),
-        }])
-    }
-
-    fn step(&mut self, step: &Step) {
-        let mut split = Vec::new();
-        for cell in &mut self.0 {
-            // First what most often says no: cells multiply because rules have different peers.
-            let peers = cell.peers.intersection(&step.peers);
-            if peers.is_empty() {
-                continue;
+    /// The set that says `now` about `touched`, each with something that is allowed, and what this one says about all others
+    /// of `live`.
+    fn patched(
+        self: &Arc<Self>,
+        touched: &IdentitySet,
+        now: BTreeMap<u32, TrafficSet>,
+        live: &IdentitySet,
+    ) -> Arc<Self> {
+        let stays = match self.entries.as_slice() {
+            [(traffic, peers)] if peers.is_all() => touched
+                .iter()
+                .all(|one| !live.contains(one) || now.get(&one) == Some(traffic)),
+            entries => {
+                let is_everybody = matches!(entries, [(_, peers)] if peers == live);
+                !is_everybody
+                    && touched
+                        .iter()
+                        .all(|one| self.traffic(Identity::from_number(one)) == now.get(&one))
             }
-            let hit = cell.undecided.intersection(&step.traffic);
-            if hit.is_empty() {
-                continue;
+        };
+        if stays {
+            return Arc::clone(self);
+        }
+        let mut entries = self.entries.clone();
+        for (_, peers) in &mut entries {
+            if peers.is_all() {
+                peers.clone_from(live);
             }
-            let rest = cell.peers.difference(&peers);
-            if !rest.is_empty() {
-                split.push(Cell {
-                    peers: rest,
-                    ..cell.clone()
-                });
-            }
-            cell.peers = peers;
-            cell.undecided = cell.undecided.difference(&hit);
-            match step.action {
-                Action::Accept => cell.allowed = cell.allowed.union(&hit),
-                Action::Pass => cell.passed = cell.passed.union(&hit),
-                Action::Deny => {}
+            for one in touched.iter() {
+                peers.remove(one);
             }
         }
-        self.0.append(&mut split);
-    }
-
-    /// The next tier decides what this one passed.
-    fn end_tier(&mut self) {
-        for cell in &mut self.0 {
-            cell.undecided = cell.undecided.union(&std::mem::take(&mut cell.passed));
+        for (one, traffic) in now {
+            match entries.binary_search_by(|(known, _)| known.cmp(&traffic)) {
+                Ok(at) => drop(entries.get_mut(at).map(|(_, peers)| peers.insert(one))),
+                Err(at) => entries.insert(at, (traffic, IdentitySet::from_iter([one]))),
+            }
         }
-    }
-
-    /// What nothing decided is allowed or denied.
-    fn finish(self, allow_rest: bool, live: &IdentitySet) -> AllowSet {
-        let cells = self.0.into_iter().map(|cell| {
-            let allowed = if allow_rest {
-                cell.allowed.union(&cell.undecided).union(&cell.passed)
-            } else {
-                cell.allowed
-            };
-            (cell.peers, allowed)
-        });
-        AllowSet::from_cells(cells, live)
+        entries.retain(|(_, peers)| !peers.is_empty());
+        if let [(_, peers)] = entries.as_mut_slice()
+            && peers == live
+        {
+            *peers = IntervalSet::all();
+        }
+        Arc::new(Self { entries })
     }
 }
 
@@ -162,125 +128,63 @@ pub(crate) struct Allowed {
     pub(crate) own_node: Arc<AllowSet>,
 }
 
-/// Works out what a subject allows.
-pub(crate) fn allowed(program: &Program, subject: &SubjectKey) -> Allowed {
-    let live = program.identities.live();
-    let mut fold = Fold::new(live);
-    let ordered = |fold: &mut Fold, tier: Tier| {
-        for rule in program.rules_of(subject, tier) {
-            steps(program, subject, rule, &mut |step| fold.step(&step));
+impl Allowed {
+    /// Works out what a subject allows.
+    pub(crate) fn of(program: &Program, subject: &SubjectKey) -> Self {
+        let live = program.identities.live();
+        let Judged { peers, own_node } = Judged::of(program, subject, Towards::Everybody(live));
+        let set = |cells: Cells| {
+            Arc::new(with_joints(
+                AllowSet::from_cells(cells.into_iter(), live),
+                program,
+            ))
+        };
+        Self {
+            peers: set(peers),
+            own_node: own_node.map_or_else(|| Arc::new(AllowSet::everything()), set),
         }
-        fold.end_tier();
-    };
-    let first = [Tier::Custom, Tier::Admin];
-    for tier in first {
-        ordered(&mut fold, tier);
     }
-    let decides = |tier| program.rules_of(subject, tier).next().is_some();
-    let isolated = subject.isolated;
-    let by_default = !isolated && decides(Tier::ClusterDefault);
-    let own_node = match subject.direction {
-        Direction::Egress if first.into_iter().any(decides) => Some(fold.0.clone()),
-        Direction::Ingress if by_default => {
-            ordered(&mut fold, Tier::ClusterDefault);
-            Some(fold.0.clone())
-        }
-        Direction::Egress | Direction::Ingress => None,
-    };
-    let own_node = own_node.map_or_else(AllowSet::everything, |cells| {
-        with_joints(Fold(cells).finish(true, live), program)
-    });
-    if isolated {
-        for step in union_of_accepts(program, subject) {
-            fold.step(&step);
-        }
-    } else {
-        ordered(&mut fold, Tier::Baseline);
-    }
-    Allowed {
-        peers: Arc::new(with_joints(fold.finish(!isolated, live), program)),
-        own_node: Arc::new(own_node),
-    }
-}
 
-/// The NetworkPolicy tier: accepts in any order. Rules that mean the same traffic are taken together.
-fn union_of_accepts(program: &Program, subject: &SubjectKey) -> Vec<Step> {
-    let mut by_traffic: BTreeMap<TrafficSet, Vec<IdentitySet>> = BTreeMap::new();
-    let semantics = program.semantics();
-    for (protocol, accepted) in [
-        (Protocol::ICMP, semantics.accept_icmp),
-        (Protocol::ICMPV6, semantics.accept_icmpv6),
-    ] {
-        if accepted {
-            by_traffic.insert(protocol.into(), vec![program.identities.live().clone()]);
+    /// What it allows now, where nothing but the identities that came or went has changed. Costs what they are, and not what
+    /// there is. What does not change keeps its allocation.
+    pub(crate) fn patched(&self, program: &Program, subject: &SubjectKey, touched: &IdentitySet) -> Self {
+        let identities = &program.identities;
+        let live = identities.live();
+        let mut joints = Vec::new();
+        let mut fresh = IdentitySet::empty();
+        for one in touched.iter().filter(|&one| live.contains(one)) {
+            match identities.signature(Identity::from_number(one)) {
+                Some(Signature::Joint(members)) => joints.push((one, &**members)),
+                Some(Signature::Class(..)) | None => drop(fresh.insert(one)),
+            }
         }
-    }
-    for rule in program.rules_of(subject, Tier::NetworkPolicy) {
-        steps(program, subject, rule, &mut |step| {
-            by_traffic.entry(step.traffic).or_default().push(step.peers);
-        });
-    }
-    let accepts = by_traffic.into_iter().map(|(traffic, peers)| Step {
-        peers: union(peers.iter()),
-        traffic,
-        action: Action::Accept,
-    });
-    accepts.collect()
-}
-
-fn union<'a>(sets: impl Iterator<Item = &'a IdentitySet>) -> IdentitySet {
-    sets.flat_map(|set| set.intervals().iter().copied()).collect()
-}
-
-/// What one rule means: the traffic that is the same for all its peers, then each port name by what it resolves to.
-fn steps(program: &Program, subject: &SubjectKey, rule: &LoweredRule, take: &mut impl FnMut(Step)) {
-    let identities = &program.identities;
-    let peers = match &rule.peers {
-        None => identities.live().clone(),
-        Some(peers) => union(peers.iter().map(|peer| match peer {
-            PeerMatch::Selector(term) => identities.with_selector(*term),
-            PeerMatch::Block(block) => identities.with_block(*block),
-        })),
-    };
-    let mut step = |peers: IdentitySet, traffic: TrafficSet| {
-        take(Step {
-            peers,
-            traffic,
-            action: rule.action,
-        });
-    };
-    match subject.direction {
-        Direction::Ingress => {
-            let own = subject.ports.iter();
-            let named = own.filter(|port| {
-                rule.names
-                    .iter()
-                    .any(|name| name.means(&port.name, port.protocol))
-            });
-            let traffic = named.fold(rule.traffic.clone(), |traffic, port| {
-                traffic.union(&one_port(port.protocol, port.port))
-            });
-            step(peers, traffic);
-        }
-        Direction::Egress => {
-            for name in &rule.names {
-                for (term, port) in program.port_terms(&name.name) {
-                    if name.means(&port.name, port.protocol) {
-                        let resolving = peers.intersection(identities.with_selector(term));
-                        step(resolving, one_port(port.protocol, port.port));
+        let Judged { peers, own_node } = Judged::of(program, subject, Towards::Few(&fresh));
+        let patch = |before: &Arc<AllowSet>, cells: Cells| {
+            let mut now = BTreeMap::new();
+            for (peers, traffic) in cells.into_iter().filter(|(_, traffic)| !traffic.is_empty()) {
+                now.extend(peers.iter().map(|one| (one, traffic.clone())));
+            }
+            for &(joint, members) in &joints {
+                let traffic = of_all(members, |member| {
+                    if touched.contains(member.number()) {
+                        now.get(&member.number())
+                    } else {
+                        before.traffic(member)
                     }
+                });
+                if !traffic.is_empty() {
+                    now.insert(joint, traffic);
                 }
             }
-            step(peers, rule.traffic.clone());
+            before.patched(touched, now, live)
+        };
+        Self {
+            peers: patch(&self.peers, peers),
+            own_node: own_node.map_or_else(
+                || Arc::clone(&self.own_node),
+                |cells| patch(&self.own_node, cells),
+            ),
         }
-    }
-}
-
-/// One port; nothing for a protocol without ports, which no flow can name by port.
-pub(crate) fn one_port(protocol: Protocol, port: u16) -> TrafficSet {
-    match PortRange::single(port) {
-        Some(port) if protocol.has_ports() => TrafficSet::of(protocol, PortSet::from(port)),
-        _ => TrafficSet::empty(),
     }
 }
 
@@ -297,15 +201,19 @@ fn with_joints(allowed: AllowSet, program: &Program) -> AllowSet {
         .map(|(traffic, peers)| (peers.intersection(live), traffic.clone()))
         .collect();
     for (joint, members) in joints {
-        let traffic = members
-            .iter()
-            .map(|&member| allowed.traffic(member).cloned().unwrap_or_default())
-            .reduce(|all, one| all.intersection(&one))
-            .unwrap_or_default();
+        let traffic = of_all(members, |member| allowed.traffic(member));
         for (peers, _) in &mut cells {
             peers.remove(joint.number());
         }
         cells.push((IdentitySet::from_iter([joint.number()]), traffic));
     }
     AllowSet::from_cells(cells.into_iter(), live)
+}
+
+/// What all members have.
+fn of_all<'a>(members: &[Identity], traffic: impl Fn(Identity) -> Option<&'a TrafficSet>) -> TrafficSet {
+    let each = members
+        .iter()
+        .map(|&member| traffic(member).cloned().unwrap_or_default());
+    each.reduce(|all, one| all.intersection(&one)).unwrap_or_default()
 }

@@ -1,6 +1,6 @@
 //! Identities: classes of addresses that no policy can tell apart.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
 
 use picket_net::IntervalSet;
@@ -72,9 +72,14 @@ pub(crate) struct Identities {
     with_selector: Vec<IdentitySet>,
     with_block: Vec<IdentitySet>,
     live: IdentitySet,
-    /// Grows whenever any set of identities may have changed.
+    /// How many have come or gone.
     epoch: u64,
+    /// The latest of them, the latest last.
+    recent: VecDeque<u32>,
 }
+
+/// How many comings and goings are known by name.
+const RECENT: usize = 64;
 
 /// The set at `at`, made when it is beyond the last.
 fn slot(sets: &mut Vec<IdentitySet>, at: u32) -> &mut IdentitySet {
@@ -93,8 +98,25 @@ impl Identities {
         &self.live
     }
 
+    /// How many have come or gone.
     pub(crate) fn epoch(&self) -> u64 {
         self.epoch
+    }
+
+    /// Those that have come or gone since `epoch`; `None` when these are too many to be known. What policies mean for others
+    /// is as it was then, if the policies are.
+    pub(crate) fn since(&self, epoch: u64) -> Option<IdentitySet> {
+        let count = usize::try_from(self.epoch.checked_sub(epoch)?).ok()?;
+        let first = self.recent.len().checked_sub(count)?;
+        Some(self.recent.range(first..).copied().collect())
+    }
+
+    fn note(&mut self, id: Identity) {
+        self.epoch += 1;
+        if self.recent.len() == RECENT {
+            self.recent.pop_front();
+        }
+        self.recent.push_back(id.0);
     }
 
     pub(crate) fn signature(&self, id: Identity) -> Option<&Signature> {
@@ -148,7 +170,7 @@ impl Identities {
             slot(&mut self.with_block, block.index()).insert(id.0);
         }
         self.live.insert(id.0);
-        self.epoch += 1;
+        self.note(id);
         (id, true)
     }
 
@@ -164,7 +186,7 @@ impl Identities {
         });
         self.joints.insert(members, id);
         self.live.insert(id.0);
-        self.epoch += 1;
+        self.note(id);
         (id, true)
     }
 
@@ -190,7 +212,7 @@ impl Identities {
             None => {}
         }
         self.live.remove(id.0);
-        self.epoch += 1;
+        self.note(id);
         true
     }
 
@@ -213,13 +235,11 @@ impl Identities {
     /// Sets the identities that a selector matches to those of `classes`.
     pub(crate) fn set_selector(&mut self, term: TermId, classes: impl Iterator<Item = ClassId>) {
         *slot(&mut self.with_selector, term.index()) = union_of(&self.of_selectors, classes);
-        self.epoch += 1;
     }
 
     /// Sets the identities in a block to those of `classes`.
     pub(crate) fn set_block(&mut self, block: BlockId, classes: impl Iterator<Item = ClassId>) {
         *slot(&mut self.with_block, block.index()) = union_of(&self.of_blocks, classes);
-        self.epoch += 1;
     }
 
     fn enter(&mut self, id: Identity, selectors: ClassId, blocks: ClassId) {

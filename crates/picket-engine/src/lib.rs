@@ -73,6 +73,7 @@ mod atom;
 mod commit;
 mod delta;
 mod equivalence;
+mod fold;
 mod group;
 mod grouping;
 mod identify;

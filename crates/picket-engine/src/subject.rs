@@ -8,7 +8,7 @@ use picket_policy::Direction;
 use rustc_hash::FxHashMap;
 
 use crate::Program;
-use crate::allow::{Allowed, allowed};
+use crate::allow::Allowed;
 use crate::slab::{PolicyId, Slab, keys};
 
 keys! {
@@ -139,19 +139,18 @@ impl Subjects {
         let epoch = program.identities.epoch();
         let universal = program.universal.revision(entry.key.direction);
         let mut cached = entry.cached.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(cached) = &*cached
-            && cached.revision == entry.revision
-            && cached.universal == universal
-            && cached.epoch == epoch
-        {
-            return Some(cached.allowed.clone());
-        }
-        let mut now = allowed(program, &entry.key);
-        if let Some(Cached { allowed: before, .. }) = &*cached
-            && *before == now
-        {
-            now = before.clone();
-        }
+        let known = cached
+            .as_ref()
+            .filter(|cached| cached.revision == entry.revision && cached.universal == universal);
+        let now = match known.zip(known.and_then(|known| program.identities.since(known.epoch))) {
+            Some((known, touched)) if touched.is_empty() => return Some(known.allowed.clone()),
+            Some((known, touched)) => known.allowed.patched(program, &entry.key, &touched),
+            None => {
+                let now = Allowed::of(program, &entry.key);
+                let before = cached.as_ref().map(|cached| &cached.allowed);
+                before.filter(|before| **before == now).cloned().unwrap_or(now)
+            }
+        };
         *cached = Some(Cached {
             revision: entry.revision,
             universal,

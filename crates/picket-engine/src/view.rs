@@ -113,7 +113,7 @@ impl Program {
             Direction::Ingress => {
                 for port in self.groups[group].ports() {
                     if names.iter().any(|name| name.means(&port.name, port.protocol)) {
-                        traffic = traffic.union(&crate::allow::one_port(port.protocol, port.port));
+                        traffic = traffic.union(&crate::fold::one_port(port.protocol, port.port));
                     }
                 }
             }
@@ -123,7 +123,7 @@ impl Program {
                         if name.means(&port.name, port.protocol) {
                             let pods = self.pods_matching(term, lowered.peers.as_deref());
                             if !pods.is_empty() {
-                                named.push((crate::allow::one_port(port.protocol, port.port), pods));
+                                named.push((crate::fold::one_port(port.protocol, port.port), pods));
                             }
                         }
                     }

@@ -272,13 +272,20 @@ proptest! {
         events in prop_oneof![generate::events(Shape::Custom, 16), generate::events(Shape::Dialects, 16)],
         semantics in semantics(),
         crowded in any::<bool>(),
+        seldom in 1..8usize,
     ) {
         let (mut store, mut engine) = (Store::new(), Engine::new(semantics.clone()));
+        // Of this one nobody asks what it allows but now and then.
+        let mut reticent = Engine::new(semantics.clone());
         let mut seen = visible(engine.program());
         let mut accounts = Accounts::of(engine.program());
-        for event in events {
+        for (at, event) in events.into_iter().enumerate() {
             let event = if crowded { crowd(event) } else { event };
             store.apply(event.clone());
+            reticent.apply(event.clone());
+            if at % seldom == 0 {
+                reticent.program().expand();
+            }
             let delta = engine.apply(event.clone());
             let now = Accounts::of(engine.program());
             accounts.become_by(&delta, &now)?;
@@ -299,6 +306,7 @@ proptest! {
             prop_assert_eq!(&now, &visible(engine.program()));
             seen = now;
         }
+        prop_assert_eq!(&visible(reticent.program()), &seen);
         judged_alike(&store.snapshot(), &semantics, engine.program())?;
     }
 }
