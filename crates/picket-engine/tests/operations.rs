@@ -377,3 +377,31 @@ fn an_allow_set_stays_the_same_allocation_while_it_says_the_same() {
         &engine.program().allow_set(subject)
     ));
 }
+
+#[test]
+fn who_denies_one_pod_alone_allows_everything_while_it_is_not_there() {
+    let enemy = || pod("shop/enemy").label("app", "enemy").ip("10.0.0.9");
+    let mut engine = engine([
+        namespace("shop").into(),
+        pod("shop/db").label("app", "db").ip("10.0.0.1").into(),
+        admin_policy("no-enemies", 1)
+            .selects("app=db")
+            .ingress(deny().peer(pods_where("", "app=enemy")))
+            .into(),
+    ]);
+    let db = ObjectRef::new("Pod", "shop", "db");
+    let allows_everything = |engine: &mut Engine| {
+        let subject = engine.program().subject(&db, Direction::Ingress);
+        engine
+            .program()
+            .allow_set(subject.expect("the policy selects it"))
+            .is_everything()
+    };
+    assert!(allows_everything(&mut engine));
+    for _ in 0..2 {
+        apply(&mut engine, enemy());
+        assert!(!allows_everything(&mut engine));
+        delete(&mut engine, "Pod", "shop", "enemy");
+        assert!(allows_everything(&mut engine));
+    }
+}

@@ -252,7 +252,7 @@ fn visible(program: &Program) -> BTreeMap<String, String> {
 
 proptest! {
     #![proptest_config(ProptestConfig {
-        cases: 48,
+        cases: 128,
         failure_persistence: Some(Box::new(FileFailurePersistence::Direct("tests/properties.proptest-regressions"))),
         ..ProptestConfig::default()
     })]
