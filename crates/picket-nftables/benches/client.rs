@@ -9,7 +9,7 @@
     reason = "a benchmark prints, and fails at once"
 )]
 
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -79,15 +79,25 @@ fn rendered(engine: &Engine) -> Arc<Table> {
     Arc::new(indexed::render(engine.program(), Some(NODE)).expect("a table"))
 }
 
-/// A new pod with the labels of another, elsewhere where there is another node.
-fn twin(snapshot: &Snapshot) -> Pod {
+/// A new pod on another node with the labels of another, at an address next to that one's, which no policy tells from it; or at
+/// one of its own identity.
+fn twin(snapshot: &Snapshot, is_known: bool) -> Pod {
     let is_elsewhere = |pod: &Arc<Pod>| pod.node.as_deref() != Some(NODE);
     let at = snapshot.pods.values().position(is_elsewhere).unwrap_or_default();
     let pod = snapshot.pods.values().nth(at).expect("a pod");
     let mut twin = Pod::clone(pod);
     twin.object.name = format!("{}-new", twin.object.name).into();
     twin.node = Some("elsewhere".into());
-    twin.addresses = [IpAddr::from([11, 0, 0, 1])].into_iter().collect();
+    if is_known {
+        let pods = snapshot.pods.values();
+        let taken: Vec<_> = pods.filter_map(|pod| pod.addresses.v4).collect();
+        let own = pod.addresses.v4.expect("an address").to_bits();
+        let mut above = (own..).map(Ipv4Addr::from_bits);
+        let free = above.find(|address| !taken.contains(address));
+        twin.addresses = [IpAddr::from(free.expect("an address"))].into_iter().collect();
+    } else {
+        twin.addresses = [IpAddr::from([11, 0, 0, 1])].into_iter().collect();
+    }
     twin
 }
 
@@ -99,9 +109,11 @@ fn elements(table: &Table) -> usize {
 
 /// Events, from what they change in the engine's program to what the kernel has.
 fn events(snapshot: &Snapshot, engine: &mut Engine) {
-    let pod = twin(snapshot);
-    let gone = pod.object.clone();
-    let pods = [Event::Apply(Object::from(pod)), Event::Delete(gone)];
+    let [known, new] = [true, false].map(|is_known| {
+        let pod = twin(snapshot, is_known);
+        let gone = pod.object.clone();
+        vec![Event::Apply(Object::from(pod)), Event::Delete(gone)]
+    });
     let policies: Vec<_> = snapshot
         .policies
         .values()
@@ -114,8 +126,9 @@ fn events(snapshot: &Snapshot, engine: &mut Engine) {
         [gone, Event::Apply(Object::Policy(Policy::clone(&policy)))]
     });
     for (name, holds, events) in [
-        ("one pod elsewhere", false, pods.to_vec()),
-        ("one pod elsewhere, held", true, pods.to_vec()),
+        ("one pod elsewhere", false, known.clone()),
+        ("one pod elsewhere, held", true, known),
+        ("a new identity, held", true, new),
         ("one policy, held", true, policies.collect()),
     ] {
         let namespace = NetworkNamespace::create().expect("a namespace");
