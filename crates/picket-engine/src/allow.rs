@@ -15,13 +15,13 @@ use crate::{Identity, IdentitySet, Program};
 /// Canonical: two values of one program are equal exactly when they allow the same.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct AllowSet {
-    entries: Vec<(TrafficSet, IdentitySet)>,
+    entries: Arc<[(TrafficSet, IdentitySet)]>,
 }
 
 impl AllowSet {
     /// Distinct non-empty traffic, ascending, each with all identities for which exactly that is allowed. The sets of
     /// identities are disjoint; one that holds every identity there is, is [`IntervalSet::all`].
-    pub fn entries(&self) -> &[(TrafficSet, IdentitySet)] {
+    pub fn entries(&self) -> &Arc<[(TrafficSet, IdentitySet)]> {
         &self.entries
     }
 
@@ -36,7 +36,7 @@ impl AllowSet {
 
     /// Whether everything is allowed with everybody.
     pub fn is_everything(&self) -> bool {
-        matches!(self.entries.as_slice(), [(traffic, peers)] if traffic.is_all() && peers.is_all())
+        matches!(&*self.entries, [(traffic, peers)] if traffic.is_all() && peers.is_all())
     }
 
     /// Whether nothing is allowed with anybody.
@@ -47,7 +47,7 @@ impl AllowSet {
     /// The set that allows everything with everybody.
     pub fn everything() -> Self {
         Self {
-            entries: vec![(TrafficSet::all(), IntervalSet::all())],
+            entries: Arc::new([(TrafficSet::all(), IntervalSet::all())]),
         }
     }
 
@@ -80,7 +80,7 @@ impl AllowSet {
         now: BTreeMap<u32, TrafficSet>,
         live: &IdentitySet,
     ) -> Arc<Self> {
-        let stays = match self.entries.as_slice() {
+        let stays = match &*self.entries {
             [(traffic, peers)] if peers.is_all() => touched
                 .iter()
                 .all(|one| !live.contains(one) || now.get(&one) == Some(traffic)),
@@ -95,7 +95,7 @@ impl AllowSet {
         if stays {
             return Arc::clone(self);
         }
-        let mut entries = self.entries.clone();
+        let mut entries = self.entries.to_vec();
         for (_, peers) in &mut entries {
             if peers.is_all() {
                 peers.clone_from(live);
@@ -116,7 +116,9 @@ impl AllowSet {
         {
             *peers = IntervalSet::all();
         }
-        Arc::new(Self { entries })
+        Arc::new(Self {
+            entries: entries.into(),
+        })
     }
 }
 

@@ -8,6 +8,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
+use std::sync::Arc;
 
 use picket_engine::IdentitySet;
 use picket_net::{AddressRange, Family, TrafficSet};
@@ -16,6 +17,9 @@ use super::group::{Groups, Moved, Patches, SideKey};
 use super::traffic::{ANY_TRAFFIC, traffic_classes};
 use super::view::{LocalSide, NodeView, SideId, next};
 
+/// Up to how many identities are looked for one by one.
+const FEW: usize = 8;
+
 /// The peer class of addresses with which no subject may exchange anything. nft prints it as `none`.
 pub(super) const NOBODY: u32 = 0;
 
@@ -23,8 +27,10 @@ pub(super) const NOBODY: u32 = 0;
 #[derive(Clone, Debug)]
 struct SideClasses {
     id: SideId,
-    /// With which identities which class of traffic is allowed; no identity twice.
-    allowed: Vec<(u32, IdentitySet)>,
+    /// Which traffic is allowed with which identities; no identity twice.
+    allowed: Arc<[(TrafficSet, IdentitySet)]>,
+    /// The class of the traffic of each.
+    traffic: Vec<u32>,
     /// Peer class to traffic class.
     elements: BTreeMap<u32, u32>,
 }
@@ -65,6 +71,8 @@ pub(super) struct Transition<'a> {
     pub(super) addresses: &'a BTreeMap<IpAddr, Option<u32>>,
     /// What they were before.
     pub(super) addresses_before: &'a BTreeMap<IpAddr, u32>,
+    /// The numbers of the subjects of which anything may be said now. Others say what they said, but about `identities`.
+    pub(super) subjects: &'a BTreeSet<u32>,
     /// Identities of which anything may be allowed now.
     pub(super) identities: &'a BTreeSet<u32>,
     /// Whether other addresses may have another identity now.
@@ -102,6 +110,7 @@ impl Classes {
             view,
             addresses: &addresses.collect(),
             addresses_before: &BTreeMap::new(),
+            subjects: &BTreeSet::new(),
             identities: &BTreeSet::new(),
             regions: true,
         };
@@ -137,7 +146,8 @@ impl Classes {
             self.next_key += 1;
             let nothing = SideClasses {
                 id,
-                allowed: Vec::new(),
+                allowed: Arc::default(),
+                traffic: Vec::new(),
                 elements: BTreeMap::new(),
             };
             self.sides.insert(key, nothing);
@@ -229,15 +239,27 @@ impl Classes {
             if before.zip(now).is_some_and(|(before, now)| before.says_as(now)) {
                 continue;
             }
-            let allowed: Vec<_> = now
-                .iter()
-                .flat_map(|side| side.allowed.iter())
-                .map(|(traffic, peers)| (self.traffic_class(traffic), peers.clone()))
-                .collect();
             let key = self.key(side.id());
-            if let Some(classes) = self.sides.get_mut(&key) {
-                patches.side(key, &classes.allowed, &allowed, &staying);
-                classes.allowed = allowed;
+            let allowed = now.map_or_else(Arc::default, |side| Arc::clone(&side.allowed));
+            let traffic = allowed.iter().map(|(traffic, _)| self.traffic_class(traffic));
+            let traffic: Vec<_> = traffic.collect();
+            let Some(classes) = self.sides.get_mut(&key) else {
+                continue;
+            };
+            let old = std::mem::replace(&mut classes.allowed, allowed);
+            let old_traffic = std::mem::replace(&mut classes.traffic, traffic);
+            let is_named = side
+                .subject
+                .iter()
+                .any(|subject| transition.subjects.contains(subject));
+            if is_named || before.is_none() || now.is_none() {
+                let old = with_classes(&old, &old_traffic);
+                patches.side(
+                    key,
+                    &old,
+                    &with_classes(&classes.allowed, &classes.traffic),
+                    &staying,
+                );
             }
         }
     }
@@ -250,10 +272,17 @@ impl Classes {
         for identity in fresh.iter() {
             patches.anew(identity);
         }
+        let is_few = fresh.iter().nth(FEW).is_none();
         for (&key, side) in &self.sides {
-            for (class, peers) in &side.allowed {
+            for (class, peers) in with_classes(&side.allowed, &side.traffic) {
+                if is_few {
+                    for identity in fresh.iter().filter(|&identity| peers.contains(identity)) {
+                        patches.allow(identity, key, class);
+                    }
+                    continue;
+                }
                 for identity in peers.intersection(fresh).iter() {
-                    patches.allow(identity, key, *class);
+                    patches.allow(identity, key, class);
                 }
             }
         }
@@ -336,6 +365,15 @@ impl Classes {
             self.sides.remove(&key);
         }
     }
+}
+
+/// What is allowed at a side, with the classes of the traffic.
+fn with_classes<'a>(
+    allowed: &'a [(TrafficSet, IdentitySet)],
+    traffic: &[u32],
+) -> Vec<(u32, &'a IdentitySet)> {
+    let peers = allowed.iter().map(|(_, peers)| peers);
+    traffic.iter().copied().zip(peers).collect()
 }
 
 /// The ranges in which two lists of ascending ranges do not say the same.

@@ -67,11 +67,11 @@ impl Patches {
     pub(super) fn side(
         &mut self,
         side: SideKey,
-        before: &[(u32, IdentitySet)],
-        now: &[(u32, IdentitySet)],
+        before: &[(u32, &IdentitySet)],
+        now: &[(u32, &IdentitySet)],
         identities: &IdentitySet,
     ) {
-        let allowed_with = |list: &[(u32, IdentitySet)], class: u32| {
+        let allowed_with = |list: &[(u32, &IdentitySet)], class: u32| {
             let found = list.iter().find(|(other, _)| *other == class);
             found.map_or_else(IdentitySet::empty, |(_, peers)| peers.intersection(identities))
         };

@@ -65,7 +65,7 @@ impl Part {
         let all: BTreeMap<_, Pair<'_>> = staying.chain(differing).collect();
         for (id, (before, now)) in all {
             let [allowed, allows] = classes.allows(&id, changed);
-            let is_same = before.zip(now).is_some_and(|(before, now)| before.says_as(now));
+            let is_same = before.zip(now).is_some_and(|(before, now)| before.acts_as(now));
             if !is_same || allowed != allows {
                 let chain = |side: Option<&LocalSide>, allows| {
                     side.map(|side| chains::subject(side, allows, options))

@@ -202,11 +202,13 @@ impl State {
             self.view.regions = prefix_regions(program);
         }
         let pairs = pairs(&before, &self.view.sides);
+        let subjects = changes.subjects.iter().map(|subject| subject.number());
         let transition = Transition {
             sides: &pairs,
             view: &self.view,
             addresses: &changes.addresses,
             addresses_before: &addresses_before,
+            subjects: &subjects.collect(),
             identities: &changes.identities,
             regions: changes.prefixes,
         };

@@ -180,12 +180,11 @@ fn sources(program: &Program, (role, subjects): &Subjects) -> impl Iterator<Item
 
 /// What restricts the pods to which all of `subjects` apply; `None` when nothing does.
 fn content(program: &Program, (role, subjects): &Subjects, sources: &[Arc<AllowSet>]) -> Option<Content> {
-    let allowed: Arc<[_]> = sources
+    let allowed = sources
         .iter()
         .filter(|allowed| !allowed.is_everything())
-        .map(|allowed| allowed.entries().to_vec())
-        .reduce(|one, other| intersection(&one, &other))?
-        .into();
+        .map(|allowed| Arc::clone(allowed.entries()))
+        .reduce(|one, other| intersection(&one, &other).into())?;
     let direction = role.direction();
     let denying: BTreeSet<_> = subjects
         .iter()

@@ -87,6 +87,15 @@ impl LocalSide {
         same(&self.allowed, &other.allowed) && same(&self.denying, &other.denying)
     }
 
+    /// Whether both have the same chain if they have one name: allow the same kinds of traffic, with whomever, and count for
+    /// the same policies.
+    pub(super) fn acts_as(&self, other: &Self) -> bool {
+        let mut traffic = self.allowed.iter().zip(other.allowed.iter());
+        same(&self.denying, &other.denying)
+            && self.allowed.len() == other.allowed.len()
+            && traffic.all(|((one, _), (other, _))| one == other)
+    }
+
     /// The name of its chain, and of its map from peer classes to traffic classes.
     pub(super) fn name(&self) -> String {
         let numbers: Vec<_> = self.subject.iter().map(u32::to_string).collect();
