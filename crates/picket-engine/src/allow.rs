@@ -21,8 +21,13 @@ pub struct AllowSet {
 impl AllowSet {
     /// Distinct non-empty traffic, ascending, each with all identities for which exactly that is allowed. The sets of
     /// identities are disjoint; one that holds every identity there is, is [`IntervalSet::all`].
-    pub fn entries(&self) -> &Arc<[(TrafficSet, IdentitySet)]> {
+    pub fn entries(&self) -> &[(TrafficSet, IdentitySet)] {
         &self.entries
+    }
+
+    /// [`AllowSet::entries`], to keep.
+    pub fn shared_entries(&self) -> Arc<[(TrafficSet, IdentitySet)]> {
+        Arc::clone(&self.entries)
     }
 
     /// What is allowed with one identity.

@@ -183,7 +183,7 @@ fn content(program: &Program, (role, subjects): &Subjects, sources: &[Arc<AllowS
     let allowed = sources
         .iter()
         .filter(|allowed| !allowed.is_everything())
-        .map(|allowed| Arc::clone(allowed.entries()))
+        .map(|allowed| allowed.shared_entries())
         .reduce(|one, other| intersection(&one, &other).into())?;
     let direction = role.direction();
     let denying: BTreeSet<_> = subjects
