@@ -17,8 +17,9 @@ use crate::denied;
 use crate::drift;
 use crate::drops::Drops;
 use crate::enforcer::Enforcer;
+use crate::events::Events;
 use crate::host::Host;
-use crate::inbox::{self, Inbox, News};
+use crate::inbox::{self, Inbox, News, Outbox};
 use crate::knowledge::Knowledge;
 use crate::metrics::Metrics;
 use crate::serve::{self, Answers, Pulse};
@@ -81,7 +82,15 @@ pub fn run(settings: &Settings, extent: Extent) -> Result<Ended, AgentError> {
     let (outbox, inbox) = inbox::channel();
     let drops = Drops::open(host.namespace())?;
     let tracer = Tracer::new(host.namespace(), outbox.clone(), drops.clone(), shared.clone())?;
-    let mut enforcer = Enforcer::new(host, cutting, drops.clone(), shared.clone(), metrics.clone());
+    let events = Events::start(settings, extent, &metrics)?;
+    let mut enforcer = Enforcer::new(
+        host,
+        cutting,
+        drops.clone(),
+        shared.clone(),
+        metrics.clone(),
+        events.clone(),
+    );
     enforcer.reroute(uplinks.names());
     if extent == Extent::Forever {
         let answers = Answers {
@@ -103,29 +112,34 @@ pub fn run(settings: &Settings, extent: Extent) -> Result<Ended, AgentError> {
             denied::start(log, outbox.clone())?;
         }
     }
-    let interest = Interest {
-        node: Some(settings.node.clone()),
-        cluster_network: true,
-        secondary_networks: false,
-        discovery: settings.discover_every,
-    };
-    source::start(&settings.kube, interest, &health, move |change| {
-        outbox.tell(match change {
-            Ok(change) => News::Cluster(Instant::now(), change),
-            Err(error) => News::Failed(error),
-        });
-    })?;
+    follow(settings, &health, outbox)?;
     let runtime = Builder::new_current_thread().enable_all().build();
     runtime.map_err(AgentError::Start)?.block_on(async {
         let bells = Bells::new(settings).map_err(AgentError::Start)?;
         let agent = Agent {
-            knowledge: Knowledge::new(settings.semantics.clone()),
+            knowledge: Knowledge::new(settings.semantics.clone(), events),
             enforcer,
             inbox,
             pulse,
             extent,
         };
         agent.run(bells).await
+    })
+}
+
+/// Follows the cluster, as far as it concerns the cluster network of the node.
+fn follow(settings: &Settings, health: &Health, outbox: Outbox) -> Result<(), AgentError> {
+    let interest = Interest {
+        node: Some(settings.node.clone()),
+        cluster_network: true,
+        secondary_networks: false,
+        discovery: settings.discover_every,
+    };
+    source::start(&settings.kube, interest, health, move |change| {
+        outbox.tell(match change {
+            Ok(change) => News::Cluster(Instant::now(), change),
+            Err(error) => News::Failed(error),
+        });
     })
 }
 

@@ -13,6 +13,7 @@ use crate::cut::Cutting;
 use crate::denied::{self, Told};
 use crate::drops::Drops;
 use crate::error::HostError;
+use crate::events::{Events, Reason};
 use crate::host::{Found, Host, Made};
 use crate::knowledge::Knowledge;
 use crate::metrics::{Metrics, ObjectKind, Outcome};
@@ -27,10 +28,13 @@ pub(crate) struct Enforcer {
     shared: Shared,
     metrics: Metrics,
     drops: Drops,
+    events: Events,
     /// When the first change was heard that is not in force yet.
     heard: Option<Instant>,
     /// The policies that changed since the table was last what they say.
     waiting: BTreeSet<ObjectRef>,
+    /// Of which of them there are Events.
+    told: BTreeSet<ObjectRef>,
     retry: Option<Retry>,
 }
 
@@ -41,6 +45,7 @@ impl Enforcer {
         drops: Drops,
         shared: Shared,
         metrics: Metrics,
+        events: Events,
     ) -> Self {
         Self {
             host,
@@ -48,8 +53,10 @@ impl Enforcer {
             shared,
             metrics,
             drops,
+            events,
             heard: None,
             waiting: BTreeSet::new(),
+            told: BTreeSet::new(),
             retry: None,
         }
     }
@@ -178,6 +185,7 @@ impl Enforcer {
         }
         self.retry = None;
         self.waiting.clear();
+        self.told.clear();
         let mut status = self.shared.lock();
         let now = Timestamp::now();
         status.ready = true;
@@ -218,11 +226,15 @@ impl Enforcer {
         self.retry = Some(Retry::after(self.retry, Instant::now()));
         let mut status = self.shared.lock();
         let before = status.host.trouble.take();
-        status.host.trouble = Some(Trouble {
-            since: before.map_or_else(Timestamp::now, |trouble| trouble.since),
-            why: error.to_string(),
-            waiting,
-        });
+        let since = before.map_or_else(Timestamp::now, |trouble| trouble.since);
+        let why = error.to_string();
+        if Events::matters(since) {
+            for policy in self.waiting.difference(&self.told) {
+                self.events.tell(policy, Reason::NotInForce, &why);
+            }
+            self.told.clone_from(&self.waiting);
+        }
+        status.host.trouble = Some(Trouble { since, why, waiting });
     }
 
     /// Makes the table again what it last was: others have changed it.

@@ -5,6 +5,7 @@ use picket_engine::{Delta, Engine, Program};
 use picket_policy::ObjectRef;
 use picket_source::Change;
 
+use crate::events::Events;
 use crate::remarks::Remarks;
 
 /// What is known of the cluster. Before everything is known once, nothing is compiled.
@@ -20,11 +21,11 @@ enum State {
 }
 
 impl Knowledge {
-    pub(crate) fn new(semantics: Semantics) -> Self {
+    pub(crate) fn new(semantics: Semantics, events: Events) -> Self {
         Self {
             semantics,
             state: State::Incomplete(Store::new()),
-            remarks: Remarks::default(),
+            remarks: Remarks::new(events),
         }
     }
 

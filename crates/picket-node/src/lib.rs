@@ -4,10 +4,11 @@
 //! API server ──▶ source ──▶ Knowledge ──▶ Program ──▶ Host ──▶ table in the kernel
 //!                (a thread)      └────── Enforcer ──────┘  ▲
 //!                                          │             └── others that change it, and the node's routes
-//!                                            └──▶ Status, Metrics ──▶ serve (a thread)
+//!                                            ├──▶ Status, Metrics ──▶ serve (a thread)
+//!                                            └──▶ Events (a thread) ──▶ API server
 //! ```
 //!
-//! One thread follows the cluster, one enforces, one answers those who ask how it goes. The one that
+//! One thread follows the cluster, one enforces, one answers those who ask how it goes, one writes Events on objects. The one that
 //! enforces never waits for the others: whatever happens, it makes the kernel's table what the policies say, in one transaction, and when it cannot,
 //! the rules that were there stay and [`Status`] says why.
 
@@ -18,6 +19,7 @@ mod drift;
 mod drops;
 mod enforcer;
 mod error;
+mod events;
 mod host;
 mod inbox;
 mod knowledge;

@@ -35,6 +35,8 @@ pub(crate) struct Metrics {
     pub(crate) cut: Counter,
     /// How often denied packets are missing from the log.
     pub(crate) unlogged: Counter,
+    /// What became of what was to be told as Events of Kubernetes.
+    pub(crate) events: Family<Outcome, Counter>,
     /// Proofs that the table means what the policies say.
     pub(crate) proofs: Family<Outcome, Counter>,
     /// How long a proof takes.
@@ -94,6 +96,7 @@ impl Default for Metrics {
             repaired: Counter::default(),
             cut: Counter::default(),
             unlogged: Counter::default(),
+            events: Family::default(),
             proofs: Family::default(),
             proving: durations(),
             shown: Shown::default(),
@@ -167,6 +170,11 @@ impl Metrics {
             "denied_unlogged",
             "how often denied packets are missing from the log because there were too many",
             self.unlogged.clone(),
+        );
+        registry.register(
+            "events",
+            "what was wrong with objects and was to be written as Events of Kubernetes",
+            self.events.clone(),
         );
         registry.register(
             "verifications",
@@ -256,6 +264,11 @@ impl Metrics {
     /// Counts a failure.
     pub(crate) fn failed(&self, reason: &'static str) {
         self.failures.get_or_create(&Reason { reason }).inc();
+    }
+
+    /// Counts what became of an Event of Kubernetes.
+    pub(crate) fn event(&self, outcome: &'static str) {
+        self.events.get_or_create(&Outcome { outcome }).inc();
     }
 
     /// Notes how long something took.

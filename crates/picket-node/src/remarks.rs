@@ -2,30 +2,46 @@
 
 use std::collections::BTreeMap;
 
-use picket_policy::{Diagnostic, ObjectRef};
+use picket_policy::{Diagnostic, ObjectRef, Severity};
 use smol_str::SmolStr;
 
+use crate::events::{Events, Reason};
 use crate::status::Finding;
 
 /// What is wrong with objects, and how far their changes are known.
-#[derive(Default)]
 pub(crate) struct Remarks {
+    /// By the names of the objects, without their uids.
     diagnoses: BTreeMap<ObjectRef, Vec<Diagnostic>>,
+    events: Events,
     /// By resource, up to which version of the API server all changes are known.
     pub(crate) versions: BTreeMap<SmolStr, SmolStr>,
 }
 
 impl Remarks {
-    /// From now on this is wrong with an object. It is logged.
+    /// None yet.
+    pub(crate) fn new(events: Events) -> Self {
+        Self {
+            diagnoses: BTreeMap::new(),
+            events,
+            versions: BTreeMap::new(),
+        }
+    }
+
+    /// From now on this is wrong with an object. It is logged, and errors that are new are told as an Event.
     pub(crate) fn diagnose(&mut self, object: ObjectRef, diagnostics: Vec<Diagnostic>) {
         for diagnostic in &diagnostics {
             tracing::warn!(%object, code = diagnostic.code.0, "{}", diagnostic.message);
         }
+        let named = ObjectRef::new(&object.kind, &object.namespace, &object.name);
         if diagnostics.is_empty() {
             tracing::info!(%object, "nothing is wrong with it any more");
-            self.diagnoses.remove(&object);
-        } else {
-            self.diagnoses.insert(object, diagnostics);
+            self.diagnoses.remove(&named);
+            return;
+        }
+        let errors = errors(&diagnostics);
+        let before = self.diagnoses.insert(named, diagnostics);
+        if !errors.is_empty() && before.is_none_or(|before| self::errors(&before) != errors) {
+            self.events.tell(&object, Reason::Unenforceable, &errors);
         }
     }
 
@@ -35,4 +51,14 @@ impl Remarks {
         let found = found.flat_map(|(object, all)| all.iter().map(|one| Finding::new(object, one)));
         found.collect()
     }
+}
+
+/// The errors among diagnostics, in a line; empty without any.
+fn errors(diagnostics: &[Diagnostic]) -> String {
+    let errors = diagnostics.iter().filter(|one| one.severity == Severity::Error);
+    let told = errors.map(|one| match one.field.as_str() {
+        "" => format!("{}: {}", one.code.0, one.message),
+        field => format!("{}: {field}: {}", one.code.0, one.message),
+    });
+    told.collect::<Vec<_>>().join("; ")
 }

@@ -33,6 +33,8 @@ pub struct Settings {
     pub discover_every: Duration,
     /// The netlink group by which the kernel tells which packets are denied, if that is to be logged.
     pub log_denied: Option<u16>,
+    /// Whether to write Events on objects that cannot be read or enforced.
+    pub events: bool,
     /// Where to answer those who ask how it goes.
     pub listen: Listen,
 }

@@ -8,6 +8,7 @@
 //! becomes known, [`follow`] sees to it that there is one for every kind that the cluster serves, and
 //! [`live`](crate::live) makes events of it. Whoever follows may `list` and `watch` namespaces, nodes, pods,
 //! networkpolicies and, in the groups `k8s.cni.cncf.io` and `policy.networking.k8s.io`, the kinds of [`kind::CUSTOM`].
+//! What is wrong with an object a [`Recorder`] writes where people look for it, for which it may `create` events.
 //!
 //! The watches are our own and not those of kube-runtime, whose streaming lists may be older than what is known, which
 //! never falls back to pages, and which goes on after a line that it cannot read as if nothing had been lost.
@@ -22,6 +23,7 @@ mod item;
 mod kind;
 mod list;
 mod overlay;
+mod record;
 mod shape;
 mod watch;
 
@@ -35,6 +37,7 @@ pub use follow::{Change, Interest};
 pub use health::{Health, KindHealth};
 pub use overlay::overlay;
 pub(crate) use overlay::text_name;
+pub use record::{Occurrence, Recorded, Recorder};
 
 use crate::files::Text;
 use crate::origin::{Missing, Origin};

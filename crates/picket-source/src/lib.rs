@@ -13,7 +13,9 @@ mod parallel;
 pub use dns::read_hosts;
 pub use files::{EXTENSIONS, SourceError, Text, read};
 #[cfg(feature = "kube")]
-pub use kube::{Change, Health, Interest, KindHealth, Kube, KubeError, overlay};
+pub use kube::{
+    Change, Health, Interest, KindHealth, Kube, KubeError, Occurrence, Recorded, Recorder, overlay,
+};
 pub use load::{Loaded, load, load_texts};
 pub use origin::{Files, Missing, Origin};
 pub use picket_policy::Options;

@@ -22,8 +22,8 @@ use picket_cluster::{Event, Namespace, Object};
 use picket_policy::{Diagnostic, NetworkName, ObjectRef};
 use smol_str::SmolStr;
 
-use facts::NetworkFacts;
 pub(crate) use facts::{Facts, Found, Name, PolicyText};
+use facts::{NetworkFacts, NodeFacts};
 use pods::Pods;
 use policies::Policies;
 
@@ -65,7 +65,7 @@ pub(crate) struct Live {
     namespaces: BTreeMap<Name, Namespace>,
     networks: BTreeMap<Name, NetworkFacts>,
     lists: BTreeMap<Kind, List>,
-    /// The objects with which something is wrong.
+    /// The objects with which something is wrong, by their names alone.
     troubled: BTreeSet<ObjectRef>,
     changes: Changes,
 }
@@ -173,10 +173,7 @@ impl Live {
                 }
             }
             Facts::Network(facts) => self.set_network(name, facts),
-            Facts::Node(facts) => {
-                let outcome = self.pods.set_node(&name.name, Some(facts));
-                self.report(outcome);
-            }
+            Facts::Node(facts) => self.set_node(&name.name, Some(facts)),
             Facts::Pod(facts) => self.set_pod(&name, Some(*facts)),
             Facts::Policy(text) => {
                 let needed = name.namespace.is_empty() || self.pods.may_be_selected(&name.namespace);
@@ -203,10 +200,7 @@ impl Live {
                     self.changes.events.push(Event::Delete(object));
                 }
             }
-            "Node" => {
-                let outcome = self.pods.set_node(&name.name, None);
-                self.report(outcome);
-            }
+            "Node" => self.set_node(&name.name, None),
             "Pod" => {
                 self.set_pod(name, None);
                 let object = ObjectRef::new(kind, &name.namespace, &name.name);
@@ -232,6 +226,20 @@ impl Live {
         if is_new {
             self.changes.events.push(Event::Apply(Object::Network(network)));
         }
+    }
+
+    fn set_node(&mut self, name: &SmolStr, facts: Option<NodeFacts>) {
+        let (uid, diagnostics) = facts
+            .as_ref()
+            .map(|facts| (facts.uid.clone(), facts.diagnostics.clone()))
+            .unwrap_or_default();
+        let mut outcome = self.pods.set_node(name, facts);
+        let object = ObjectRef {
+            uid,
+            ..ObjectRef::new("Node", "", name)
+        };
+        outcome.diagnoses.push((object, diagnostics));
+        self.report(outcome);
     }
 
     /// A pod comes after the policies that select it, and goes before them.
@@ -260,12 +268,12 @@ impl Live {
         } = outcome;
         self.changes.events.extend(events);
         self.changes.plugins.extend(plugins);
-        for (mut object, diagnostics) in diagnoses {
-            object.uid = SmolStr::default();
+        for (object, diagnostics) in diagnoses {
+            let named = ObjectRef::new(&object.kind, &object.namespace, &object.name);
             let is_news = if diagnostics.is_empty() {
-                self.troubled.remove(&object)
+                self.troubled.remove(&named)
             } else {
-                self.troubled.insert(object.clone());
+                self.troubled.insert(named);
                 true
             };
             if is_news {

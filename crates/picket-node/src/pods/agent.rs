@@ -14,8 +14,10 @@ use super::network::Networks;
 use super::plugin::Plugins;
 use super::sandbox::Place;
 use super::status::{PodsStatus, SandboxStatus};
+use super::troubles::Troubles;
 use super::watching::{Found, Sandboxes};
 use super::{News, PodSettings};
+use crate::events::Events;
 use crate::metrics::Metrics;
 use crate::remarks::Remarks;
 use crate::serve::{Answers, Pulse};
@@ -38,12 +40,12 @@ struct Known {
 }
 
 impl Known {
-    fn new(plugins: Plugins) -> Self {
+    fn new(plugins: Plugins, events: Events) -> Self {
         Self {
             store: Store::new(),
             plugins,
             is_complete: false,
-            remarks: Remarks::default(),
+            remarks: Remarks::new(events),
         }
     }
 
@@ -84,6 +86,7 @@ pub(super) struct Agent {
     places: BTreeMap<SandboxId, Place>,
     shared: Shared,
     metrics: Metrics,
+    troubles: Troubles,
     pulse: Pulse,
     extent: Extent,
 }
@@ -98,16 +101,19 @@ impl Agent {
         extent: Extent,
     ) -> Result<Self, AgentError> {
         let shared = Shared::new(&settings.node, health.clone());
+        let metrics = Metrics::default();
+        let events = Events::start(settings, extent, &metrics)?;
         shared.lock().pods = Some(PodsStatus::default());
         Ok(Self {
             settings: settings.clone(),
             networks: Networks::new(settings.semantics.clone()),
-            known: Known::new(Plugins::new(&pods.plugins)),
+            known: Known::new(Plugins::new(&pods.plugins), events.clone()),
             custom: CustomFiles::read(&pods.custom).map_err(AgentError::CustomRules)?,
             sandboxes: None,
             places: BTreeMap::new(),
             shared,
-            metrics: Metrics::default(),
+            metrics,
+            troubles: Troubles::new(events),
             pulse: Pulse::new(),
             extent,
         })
@@ -245,22 +251,29 @@ impl Agent {
     }
 
     /// Says how it goes.
-    fn tell(&self) {
-        let mut sandboxes: Vec<_> = self.places.values().filter_map(Place::status).collect();
+    fn tell(&mut self) {
+        let places = self.places.values();
+        let known = places.filter_map(|place| Some((&place.sandbox, place.status()?)));
         let unknown = self
             .sandboxes
             .iter()
             .flatten()
             .filter_map(|(sandbox, found)| match found {
-                Found::Unknown(why) => Some(SandboxStatus {
-                    pod: format!("{}/{}", sandbox.namespace, sandbox.name),
-                    sandbox: sandbox.id.to_string(),
-                    trouble: Some(why.clone()),
-                    ..SandboxStatus::default()
-                }),
+                Found::Unknown(why) => Some((
+                    sandbox,
+                    SandboxStatus {
+                        pod: format!("{}/{}", sandbox.namespace, sandbox.name),
+                        sandbox: sandbox.id.to_string(),
+                        trouble: Some(why.clone()),
+                        ..SandboxStatus::default()
+                    },
+                )),
                 Found::Namespace(_) | Found::Host => None,
             });
-        sandboxes.extend(unknown);
+        let all: Vec<_> = known.chain(unknown).collect();
+        self.troubles
+            .now(all.iter().map(|(sandbox, status)| (*sandbox, status)));
+        let mut sandboxes: Vec<_> = all.into_iter().map(|(_, status)| status).collect();
         sandboxes.sort();
         let mut status = self.shared.lock();
         status.ready |= self.is_known();

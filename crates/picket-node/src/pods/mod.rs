@@ -18,6 +18,7 @@ mod network;
 mod plugin;
 mod sandbox;
 mod status;
+mod troubles;
 mod watching;
 
 use std::path::PathBuf;

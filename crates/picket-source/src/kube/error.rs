@@ -58,6 +58,18 @@ pub enum KubeError {
         /// What it says.
         why: String,
     },
+    /// The API server says that it cannot do it now.
+    #[error("the API server at {server} fails when asked to {what} ({code}): {why}")]
+    Failing {
+        /// Its address.
+        server: String,
+        /// The verb and the resource.
+        what: String,
+        /// The status of HTTP.
+        code: u16,
+        /// What it says.
+        why: String,
+    },
     /// The answer is none of the Kubernetes API.
     #[error("the server at {server} does not answer as the Kubernetes API does when asked to {what}: {why}")]
     Garbage {

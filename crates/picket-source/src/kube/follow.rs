@@ -84,7 +84,7 @@ pub enum Change {
     /// never was.
     Events(Vec<Event>),
     /// What is wrong with an object now, which is nothing when there are no diagnostics. Only what is said about other
-    /// objects holds on.
+    /// objects holds on. Its name alone says which it is: it has a uid where that is known.
     Diagnosis(ObjectRef, Vec<Diagnostic>),
     /// The type of the CNI plugin of a secondary network, as its definition names it; `None` when it has no definition any
     /// more, or nobody can tell. Of a network of which this says nothing, it is not known.

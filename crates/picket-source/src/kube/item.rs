@@ -14,6 +14,8 @@ pub(super) struct Item {
     pub(super) namespace: Option<String>,
     /// Its name, which only garbage has not.
     pub(super) name: Option<String>,
+    /// Its uid.
+    pub(super) uid: Option<String>,
     /// The `resourceVersion` of its last change.
     pub(super) version: Option<String>,
     /// When it was created.
@@ -38,6 +40,7 @@ struct Head {
 struct Metadata {
     namespace: Option<String>,
     name: Option<String>,
+    uid: Option<String>,
     #[serde(rename = "resourceVersion")]
     version: Option<String>,
     #[serde(rename = "creationTimestamp")]
@@ -51,6 +54,7 @@ impl Item {
         let Metadata {
             namespace,
             name,
+            uid,
             version,
             created,
         } = head.metadata;
@@ -63,6 +67,7 @@ impl Item {
         Self {
             namespace,
             name,
+            uid,
             version,
             created,
             content,

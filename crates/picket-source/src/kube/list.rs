@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use ::kube::Client;
-use ::kube::api::ListParams;
+use ::kube::api::{ListParams, PostParams};
 use ::kube::core::Request;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -222,14 +222,31 @@ impl Session {
     async fn get<T: DeserializeOwned>(&self, path: &str, params: &ListParams, what: &str) -> Answer<T> {
         let request = Request::new(path).list(params);
         let request = request.map_err(|error| self.garbage(what, &error.to_string()))?;
+        let text = match self.ask(request, what).await? {
+            Ok(text) => text,
+            Err(refusal) => return Ok(Err(refusal)),
+        };
+        let parsed = serde_json::from_str(&text);
+        parsed
+            .map(Ok)
+            .map_err(|error| self.garbage(what, &error.to_string()))
+    }
+
+    /// Creates an object in the list at `path`.
+    pub(super) async fn create(&self, path: &str, object: &Value, what: &str) -> Answer<()> {
+        let request = Request::new(path).create(&PostParams::default(), object.to_string().into_bytes());
+        let request = request.map_err(|error| self.garbage(what, &error.to_string()))?;
+        Ok(self.ask(request, what).await?.map(|_| ()))
+    }
+
+    /// What the server answers, as text.
+    async fn ask(&self, request: http::Request<Vec<u8>>, what: &str) -> Answer<String> {
         let answer = tokio::time::timeout(self.timeout, self.client.request_text(request));
         let Ok(answer) = answer.await else {
             return Err(self.timed_out(what, self.timeout));
         };
         match answer {
-            Ok(text) => serde_json::from_str(&text)
-                .map(Ok)
-                .map_err(|error| self.garbage(what, &error.to_string())),
+            Ok(text) => Ok(Ok(text)),
             Err(::kube::Error::Api(status)) if status.code == 401 => {
                 Err(self.unauthorized(what, status.message))
             }

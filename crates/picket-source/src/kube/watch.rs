@@ -297,6 +297,7 @@ impl Watch {
         let facts = if kind.name.ends_with("NetworkPolicy") {
             Some(Facts::Policy(PolicyText {
                 plural: kind.plural,
+                uid: item.uid.as_deref().unwrap_or_default().into(),
                 json: item.compact().into(),
             }))
         } else {

@@ -46,6 +46,8 @@ pub(crate) enum Facts {
 pub(crate) struct PolicyText {
     /// Its kind as addresses of the API name it.
     pub(crate) plural: &'static str,
+    /// Its uid.
+    pub(crate) uid: SmolStr,
     /// The object, without spaces.
     pub(crate) json: Box<str>,
 }
@@ -53,8 +55,11 @@ pub(crate) struct PolicyText {
 /// What a node says.
 #[derive(PartialEq, Eq)]
 pub(crate) struct NodeFacts {
+    pub(crate) uid: SmolStr,
     pub(crate) labels: Labels,
     pub(crate) addresses: Vec<IpAddr>,
+    /// What is wrong with it.
+    pub(crate) diagnostics: Vec<Diagnostic>,
 }
 
 /// What the definition of a secondary network says.
@@ -86,8 +91,10 @@ impl Facts {
         Some(match spec {
             Spec::Namespace(namespace) => Self::Namespace(Namespace::new(&object.name, &namespace.labels)),
             Spec::Node(node) => Self::Node(NodeFacts {
+                uid: object.uid,
                 labels: node.labels,
                 addresses: node.addresses.into_iter().map(|address| address.value).collect(),
+                diagnostics,
             }),
             Spec::Pod(pod) => Self::Pod(Box::new(PodFacts::new(object, pod, created, diagnostics))),
             Spec::Network(network) => Self::Network(NetworkFacts {

@@ -84,7 +84,11 @@ impl State {
     fn show(&mut self, kind: &str, name: &Name, outcome: &mut Changes) {
         let (policy, diagnostics) = read_policy(name, &self.text);
         self.read = true;
-        outcome.diagnoses.push((object(kind, name), diagnostics));
+        let object = ObjectRef {
+            uid: self.text.uid.clone(),
+            ..object(kind, name)
+        };
+        outcome.diagnoses.push((object, diagnostics));
         let Some(policy) = policy else { return };
         if let Some(before) = &self.shown
             && *before != policy.object

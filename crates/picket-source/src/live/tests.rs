@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use picket_cluster::{Event, Pod, Snapshot, Store};
-use picket_policy::ObjectRef;
+use picket_policy::{Diagnostic, ObjectRef};
 use proptest::option;
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -32,6 +32,7 @@ fn found(object: &Value) -> Found {
     let facts = if kind(object) == "NetworkPolicy" {
         Facts::Policy(PolicyText {
             plural: "networkpolicies",
+            uid: object["metadata"]["uid"].as_str().unwrap_or_default().into(),
             json: object.to_string().into(),
         })
     } else {
@@ -161,6 +162,27 @@ fn an_address_is_its_nodes_or_the_own_pods_or_the_newest_pods() {
 }
 
 #[test]
+fn an_address_of_a_node_that_cannot_be_read_is_told() {
+    let mut followed = Followed::new(Some("here"));
+    for (address, mut told) in [("10.0.0.1", 0), ("10.0.0.l", 1), ("10.0.0.I", 1), ("10.0.0.1", 0)] {
+        followed.set(&node("there", address));
+        for (object, diagnostics) in &followed.last.diagnoses {
+            assert_eq!(object.to_string(), "Node there");
+            let names = |diagnostic: &Diagnostic| diagnostic.message.contains(address);
+            assert!(diagnostics.iter().all(names), "{diagnostics:?}");
+            told -= diagnostics.len();
+        }
+        assert_eq!(told, 0, "{address}");
+    }
+    followed.set(&node("there", "10.0.0.l"));
+    followed.delete(&node("there", ""));
+    assert_eq!(
+        followed.last.diagnoses,
+        [(ObjectRef::new("Node", "", "there"), Vec::new())]
+    );
+}
+
+#[test]
 fn policies_are_read_where_they_may_select_a_pod_of_the_node() {
     let mut followed = Followed::new(Some("here"));
     let broken = json!({"podSelector": {}, "ingress": 7});
@@ -198,7 +220,11 @@ fn a_policy_that_no_longer_says_what_it_selects_holds_on_as_it_was() {
     let before = followed.store.snapshot();
     followed.set(&policy("x/a", &Value::Null));
     assert_eq!(followed.store.snapshot(), before);
-    assert_eq!(followed.last.diagnoses[0].0, object_ref("a"));
+    let with_uid = ObjectRef {
+        uid: "u".into(),
+        ..object_ref("a")
+    };
+    assert_eq!(followed.last.diagnoses[0].0, with_uid);
     followed.delete(&policy("x/a", &Value::Null));
     assert_eq!(followed.policies().len(), 0);
     assert_eq!(followed.last.diagnoses, [(object_ref("a"), Vec::new())]);

@@ -190,6 +190,10 @@ struct TellingArguments {
     #[arg(long, default_value_t = 9480, value_name = "NUMBER", conflicts_with = PODS)]
     log_denied_group: u16,
 
+    /// Whether to write Events on objects that cannot be read or enforced, for `kubectl describe`
+    #[arg(long, value_enum, default_value_t, value_name = "ON_OR_OFF")]
+    events: Switch,
+
     /// What to log: `error`, `warn`, `info`, `debug`, or one for each part as in `info,picket_source=debug`
     #[arg(long, default_value = "info", value_name = "LEVELS")]
     log: String,
@@ -339,6 +343,7 @@ impl Arguments {
             verify_every: Duration::from_secs(self.verify_interval.into()),
             discover_every: Duration::from_secs(cluster.discovery_interval.into()),
             log_denied: (self.telling.log_denied == Switch::On).then_some(self.telling.log_denied_group),
+            events: self.telling.events == Switch::On,
             listen: Listen {
                 address: self.telling.listen,
                 socket: self.telling.socket.clone(),

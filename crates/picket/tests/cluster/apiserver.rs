@@ -9,6 +9,7 @@ mod cut;
 mod denied;
 mod deploy;
 mod enforce;
+mod events;
 mod follow;
 mod guard;
 mod hostile;

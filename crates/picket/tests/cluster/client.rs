@@ -118,7 +118,14 @@ impl Api {
 
     /// The objects of the list at `path`, in any order.
     pub(crate) fn list(&self, path: &str) -> Vec<Value> {
-        let request = Request::new(path).list(&ListParams::default()).unwrap();
+        self.list_where(path, "")
+    }
+
+    /// Those of which fields are as a selector says, as in `metadata.name=web`.
+    pub(crate) fn list_where(&self, path: &str, fields: &str) -> Vec<Value> {
+        let request = Request::new(path)
+            .list(&ListParams::default().fields(fields))
+            .unwrap();
         let list: Value = self.runtime.block_on(self.client.request(request)).unwrap();
         list["items"].as_array().unwrap().clone()
     }

@@ -100,7 +100,8 @@ impl Following {
                 }
             }
             Change::Reached { .. } | Change::Plugin(..) => {}
-            Change::Diagnosis(object, diagnostics) => {
+            Change::Diagnosis(mut object, diagnostics) => {
+                object.uid = SmolStr::default();
                 if diagnostics.is_empty() {
                     self.diagnoses.remove(&object);
                 } else {

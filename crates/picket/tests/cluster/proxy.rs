@@ -40,7 +40,10 @@ impl Proxy {
                 if !open.load(Ordering::SeqCst) {
                     continue;
                 }
-                let server = TcpStream::connect(SocketAddr::from(([127, 0, 0, 1], port))).unwrap();
+                let Ok(server) = TcpStream::connect(SocketAddr::from(([127, 0, 0, 1], port))) else {
+                    // It is away, and whoever asks it learns that.
+                    continue;
+                };
                 for (from, to) in [(&client, &server), (&server, &client)] {
                     let (mut from, mut to) = (from.try_clone().unwrap(), to.try_clone().unwrap());
                     thread::spawn(move || {

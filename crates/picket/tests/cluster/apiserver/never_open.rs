@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use picket_linux::NetworkNamespace;
 use picket_net::Family;
 use picket_nftables::client::{Client, Observed};
 use picket_nftables::model::Name;
@@ -217,19 +218,23 @@ fn nothing_denied_passes_and_nothing_allowed_is_lost_whatever_happens() {
     }
 }
 
+/// Takes a table as it is, so that the kernel takes no change of it from others until this is dropped.
+pub(crate) fn steal(namespace: &NetworkNamespace, name: &Name) -> Client {
+    let mut thief = Client::open(namespace).unwrap().holding();
+    let (_, Observed::Table(table)) = thief.read(name).unwrap() else {
+        panic!("no table");
+    };
+    thief.sync(&Arc::new(table)).unwrap();
+    thief
+}
+
 #[test]
 fn what_the_kernel_refuses_waits_and_is_named() {
     let live = Live::new(None);
     let agent = live.agent(&["--table-owner", "everybody"]);
     agent.until_enforced(&live.versions);
     let denied = Prober::start(&live.lab, Family::Ipv6, "y/a", "x/a", 9001);
-    // Somebody else takes the table as it is, so that the kernel takes no change of it.
-    let mut thief = Client::open(live.node()).unwrap().holding();
-    let name: Name = indexed::table_name();
-    let (_, Observed::Table(table)) = thief.read(&name).unwrap() else {
-        panic!("no table");
-    };
-    thief.sync(&Arc::new(table)).unwrap();
+    let thief = steal(live.node(), &indexed::table_name());
     allow(&live, "UDP");
     let status = agent.until("a refusal", |status| status.host.trouble.is_some());
     let trouble = status.host.trouble.unwrap();

@@ -1,10 +1,17 @@
 //! What goes wrong in one pod, and what others do there.
 
-use serde_json::json;
+use picket_nftables::render::documented;
+use picket_node::PodsStatus;
+use serde_json::{Value, json};
 
 use super::super::agent::expect_schema;
+use super::super::events::events_on;
+use super::super::never_open::steal;
 use super::{labelled, named, simple};
+use crate::objects::KINDS;
 use crate::pods::{Node, expect, table};
+
+const PODS: &str = "/api/v1/namespaces/default/pods";
 
 #[test]
 fn what_others_do_to_a_table_is_undone() {
@@ -60,11 +67,8 @@ fn a_pod_that_cannot_be_restricted_harms_no_other() {
     for (name, interface) in [("c", "net1; flush ruleset"), ("d", "/../..")] {
         let status = json!([{"name": "default/net", "interface": interface, "ips": ["2.2.5.99"]}]);
         let annotations = json!({"k8s.v1.cni.cncf.io/network-status": status.to_string()});
-        node.api.patch(
-            "/api/v1/namespaces/default/pods",
-            name,
-            &json!({"metadata": {"annotations": annotations}}),
-        );
+        node.api
+            .patch(PODS, name, &json!({"metadata": {"annotations": annotations}}));
     }
     let everyone = json!({"podSelector": {}, "ingress": [{"from": named(&["a"])}]});
     node.policy("default", "everyone", "default/net", &everyone);
@@ -89,6 +93,69 @@ fn a_pod_that_cannot_be_restricted_harms_no_other() {
     });
     expect(&pods, &["c->server"], false, "when a sandbox is gone");
     assert!(!table(&pods["server"]).is_empty());
+}
+
+/// An object of a list, as it is alone.
+fn object(node: &Node, api_version: &str, kind: &str, path: &str, name: &str) -> Value {
+    let mut items = node.api.list(path).into_iter();
+    let mut found = items.find(|item| item["metadata"]["name"] == name).unwrap();
+    found["apiVersion"] = api_version.into();
+    found["kind"] = kind.into();
+    found
+}
+
+#[test]
+fn what_cannot_be_read_and_where_nothing_can_be_enforced_are_events() {
+    let mut node = Node::new();
+    let pods = simple(&mut node);
+    node.start(&[]);
+    let server = labelled("name", "server");
+    node.policy(
+        "default",
+        "from-a",
+        "default/net",
+        &json!({"podSelector": server, "ingress": []}),
+    );
+    node.until_enforced();
+    let thief = steal(&pods["server"].inside, &documented::table_name());
+    node.policy(
+        "default",
+        "from-b",
+        "default/net",
+        &json!({"podSelector": server, "ingress": [{"from": named(&["b"])}]}),
+    );
+    let (version, kind, path) = KINDS[13];
+    node.policy(
+        "default",
+        "wrong",
+        "default/net",
+        &json!({"podSelector": server, "ingress": 7}),
+    );
+    let expected = [
+        (
+            object(&node, version, kind, path, "wrong"),
+            "Unenforceable",
+            "ingress",
+        ),
+        (
+            object(&node, "v1", "Pod", PODS, "server"),
+            "NotInForce",
+            "on node node-1: ",
+        ),
+    ];
+    for (object, reason, told) in expected {
+        let of_reason = || {
+            let mut events = events_on(&node.api, &object);
+            events.retain(|event| event["reason"] == reason);
+            events
+        };
+        node.until(reason, |_| !of_reason().is_empty());
+        let [event] = of_reason().try_into().unwrap();
+        assert!(event["message"].as_str().unwrap().contains(told), "{event}");
+    }
+    drop(thief);
+    node.until("another attempt", PodsStatus::is_well);
+    expect(&pods, &["b->server"], true, "in the end");
 }
 
 #[test]
