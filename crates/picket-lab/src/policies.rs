@@ -128,6 +128,7 @@ impl Policies {
             accept_icmp: semantics.accept_icmp,
             accept_icmpv6: semantics.accept_icmpv6,
             custom: self.custom.clone(),
+            ..documented::Options::default()
         };
         // What the layout cannot say it narrows, and then the grid shows it.
         let (table, _narrowed) = documented::render(&view, &options).map_err(|error| error.to_string())?;

@@ -21,7 +21,7 @@ use crate::{Error, NetworkNamespace, Result};
 const RTM_NEWLINK: u16 = 16;
 const RTM_DELLINK: u16 = 17;
 const RTM_NEWADDR: u16 = 20;
-const RTM_GETADDR: u16 = 22;
+pub(crate) const RTM_GETADDR: u16 = 22;
 const RTM_NEWROUTE: u16 = 24;
 const RTM_NEWNEIGH: u16 = 28;
 
@@ -39,10 +39,10 @@ const VETH_INFO_PEER: u16 = 1;
 const IFF_UP: u32 = 1;
 
 /// Bytes of the header of address messages, `struct ifaddrmsg`.
-const ADDRESS_HEADER: usize = 8;
+pub(crate) const ADDRESS_HEADER: usize = 8;
 /// How often a list is begun again of which the kernel could not tell everything.
 const READINGS: usize = 100;
-const IFA_ADDRESS: u16 = 1;
+pub(crate) const IFA_ADDRESS: u16 = 1;
 const IFA_LOCAL: u16 = 2;
 const IFA_FLAGS: u16 = 8;
 const IFA_F_NODAD: u8 = 2;
@@ -348,12 +348,16 @@ fn link_header(index: u32, up: u32) -> Vec<u8> {
 }
 
 /// The address that a message tells of; at a link with two ends, the one of this end.
-fn own_address(message: &[u8]) -> Option<IpAddr> {
+pub(crate) fn own_address(message: &[u8]) -> Option<IpAddr> {
     let attributes = Attributes::of(message.get(HEADER + ADDRESS_HEADER..)?);
     let bytes = attributes
         .clone()
         .find(IFA_LOCAL)
         .or_else(|| attributes.find(IFA_ADDRESS))?;
+    address(bytes)
+}
+
+pub(crate) fn address(bytes: &[u8]) -> Option<IpAddr> {
     match bytes.len() {
         4 => Some(<[u8; 4]>::try_from(bytes).ok()?.into()),
         _ => Some(<[u8; 16]>::try_from(bytes).ok()?.into()),

@@ -15,12 +15,12 @@ use crate::reply::Attributes;
 use crate::rule::IpVersion;
 use crate::{Error, Netlink, NetworkNamespace, Result};
 
-const RTM_GETLINK: u16 = 18;
+pub(crate) const RTM_GETLINK: u16 = 18;
 const RTM_GETROUTE: u16 = 26;
 
 /// Bytes of the header of link messages, `struct ifinfomsg`, of that of route messages, `struct rtmsg`, and of that of one of
 /// several next hops, `struct rtnexthop`.
-const LINK_HEADER: usize = 16;
+pub(crate) const LINK_HEADER: usize = 16;
 const ROUTE_HEADER: usize = 12;
 const NEXT_HOP_HEADER: usize = 8;
 
@@ -75,9 +75,9 @@ impl AsFd for RouteMonitor {
 }
 
 /// An interface.
-struct Link {
-    index: u32,
-    name: String,
+pub(crate) struct Link {
+    pub(crate) index: u32,
+    pub(crate) name: String,
     is_bridge: bool,
 }
 
@@ -116,7 +116,7 @@ impl Netlink {
     }
 }
 
-fn link(message: &[u8]) -> Option<Link> {
+pub(crate) fn link(message: &[u8]) -> Option<Link> {
     let attributes = Attributes::of(message.get(HEADER + LINK_HEADER..)?);
     let kind = attributes.clone().find(IFLA_LINKINFO);
     let kind = kind.and_then(|info| Attributes::of(info).find(IFLA_INFO_KIND));

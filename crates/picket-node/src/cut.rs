@@ -16,7 +16,7 @@ use crate::host::Change;
 use crate::metrics::Metrics;
 
 /// When to look again: what had passed the rules from before and was on its way becomes known a moment later.
-const AGAIN: Duration = Duration::from_millis(100);
+pub(crate) const AGAIN: Duration = Duration::from_millis(100);
 
 /// How often to look.
 const PASSES: u8 = 2;
@@ -137,7 +137,7 @@ impl Scissors {
             Change::Whole(table) => Some(Table::clone(&table)),
             Change::Next(plan) => self.table.take().and_then(|table| {
                 let now = table.carried(&plan);
-                now.inspect_err(|error| self.fail(error)).ok()
+                now.inspect_err(|error| fail(error, &self.metrics)).ok()
             }),
         };
     }
@@ -156,36 +156,38 @@ impl Scissors {
             Ok(denied) if self.is_current() => {
                 self.passes -= 1;
                 let done = self.cutter.cut(denied);
-                self.tell(&done);
+                tell(&done, &self.metrics);
             }
             Ok(_) => {}
             Err(error) => {
                 self.passes -= 1;
-                self.fail(&error);
+                fail(&error, &self.metrics);
             }
         }
     }
+}
 
-    fn tell(&self, done: &Cut) {
-        for connection in &done.cut {
-            tracing::debug!(?connection, "cut");
-        }
-        if !done.cut.is_empty() {
-            let connections = done.cut.len();
-            tracing::info!(connections, "cut connections that policies deny");
-            let count = u64::try_from(connections).unwrap_or(u64::MAX);
-            self.metrics.cut.inc_by(count);
-        }
-        for (connection, error) in &done.failed {
-            tracing::error!(?connection, %error, "a connection that policies deny goes on");
-            self.metrics.failed("cut");
-        }
+/// Tells what was cut.
+pub(crate) fn tell(done: &Cut, metrics: &Metrics) {
+    for connection in &done.cut {
+        tracing::debug!(?connection, "cut");
     }
+    if !done.cut.is_empty() {
+        let connections = done.cut.len();
+        tracing::info!(connections, "cut connections that policies deny");
+        let count = u64::try_from(connections).unwrap_or(u64::MAX);
+        metrics.cut.inc_by(count);
+    }
+    for (connection, error) in &done.failed {
+        tracing::error!(?connection, %error, "a connection that policies deny goes on");
+        metrics.failed("cut");
+    }
+}
 
-    fn fail(&self, error: &dyn std::error::Error) {
-        tracing::error!(%error, "connections that policies deny may go on");
-        self.metrics.failed("cut");
-    }
+/// Tells that it is not known what had to be cut.
+pub(crate) fn fail(error: &dyn std::error::Error, metrics: &Metrics) {
+    tracing::error!(%error, "connections that policies deny may go on");
+    metrics.failed("cut");
 }
 
 #[cfg(test)]

@@ -37,6 +37,12 @@ impl Policy {
             Direction::Egress => &self.egress,
         }
     }
+
+    /// Whether packets can be dropped because of it.
+    pub fn can_deny(&self, direction: Direction) -> bool {
+        let side = self.side(direction);
+        side.isolates || side.rules.iter().any(|rule| rule.action == Action::Deny)
+    }
 }
 
 /// Tiers, in the order in which they are judged.
@@ -89,6 +95,15 @@ pub enum Direction {
 impl Direction {
     /// Both directions.
     pub const BOTH: [Self; 2] = [Self::Ingress, Self::Egress];
+
+    /// The other one.
+    #[must_use]
+    pub fn opposite(self) -> Self {
+        match self {
+            Self::Ingress => Self::Egress,
+            Self::Egress => Self::Ingress,
+        }
+    }
 }
 
 impl fmt::Display for Direction {

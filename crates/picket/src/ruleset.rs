@@ -202,6 +202,7 @@ impl PodPlace {
             accept_icmp: semantics.accept_icmp,
             accept_icmpv6: semantics.accept_icmpv6,
             custom,
+            ..documented::Options::default()
         };
         Ok(documented::render(&view, &options)?)
     }

@@ -61,6 +61,21 @@ impl Demand {
         }
     }
 
+    /// The same, and that no TCP passes which is in the middle of a connection.
+    fn without_mid_stream(self) -> Self {
+        match self {
+            Self::Anything => Self::Anything,
+            Self::Accept => Self::Traffic(Traffic {
+                from_its_beginning: true,
+                ..Traffic::EVERYTHING
+            }),
+            Self::Traffic(traffic) => Self::Traffic(Traffic {
+                from_its_beginning: true,
+                ..traffic
+            }),
+        }
+    }
+
     /// What is demanded of packets in a state where this is demanded of new connections.
     #[must_use]
     pub fn in_state(self, state: State) -> Self {

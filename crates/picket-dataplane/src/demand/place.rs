@@ -49,6 +49,8 @@ pub(super) enum Place {
         others: BTreeSet<SmolStr>,
         /// The directions, ingress first, in which less than the policies allow is enough.
         narrower: [bool; 2],
+        /// Whether TCP of no known connection is refused that may be part of one in the other direction.
+        refuses_mid_stream: bool,
     },
 }
 
@@ -57,6 +59,8 @@ pub(super) enum Place {
 struct Own {
     number: u32,
     subjects: [BTreeSet<SubjectId>; 2],
+    /// The directions, ingress first, in which there is a policy that can deny something.
+    denied: [bool; 2],
     nodes: BTreeSet<SmolStr>,
     egress: Option<u32>,
     ingress: Option<u32>,
@@ -115,6 +119,7 @@ impl<'a> Demands<'a> {
             interface: interface.into(),
             others,
             narrower,
+            refuses_mid_stream: false,
         };
         Some(Self::at(
             program,
@@ -139,7 +144,12 @@ impl<'a> Demands<'a> {
         }
         let mut sides = Sides::new();
         for own in own.values_mut() {
-            for (direction, subjects) in Direction::BOTH.into_iter().zip(&own.subjects) {
+            let directions = Direction::BOTH.into_iter().zip(&own.subjects);
+            for ((direction, subjects), denied) in directions.zip(&mut own.denied) {
+                let mut policies = subjects
+                    .iter()
+                    .flat_map(|&subject| program.deciding_policies(subject));
+                *denied = policies.any(|policy| policy.can_deny(direction));
                 let subjects: Vec<_> = subjects.iter().copied().collect();
                 let [peers, own_node] =
                     [Role::Peers, Role::OwnNode].map(|role| sides.of(program, role, &subjects));
@@ -168,6 +178,19 @@ impl<'a> Demands<'a> {
                 ..Custom::default()
             },
         }
+    }
+
+    /// The same demands within a pod whose rules refuse TCP in the middle of a connection which nobody knows, where policies
+    /// restrict the other direction.
+    #[must_use]
+    pub fn without_mid_stream(mut self) -> Self {
+        if let Place::Pod {
+            refuses_mid_stream, ..
+        } = &mut self.place
+        {
+            *refuses_mid_stream = true;
+        }
+        self
     }
 
     /// The same demands where custom rules look at the address of the pod itself (ingress first): nothing is demanded
@@ -263,8 +286,18 @@ impl<'a> Demands<'a> {
                 Demand::Anything
             }
             Place::Pod {
-                interface, narrower, ..
-            } => self.within_the_pod(crossing, interface, *narrower, source, destination),
+                interface,
+                narrower,
+                refuses_mid_stream,
+                ..
+            } => {
+                let demand = self.within_the_pod(crossing, interface, *narrower, source, destination);
+                if *refuses_mid_stream && self.is_restricted_back(crossing, interface) {
+                    demand.without_mid_stream()
+                } else {
+                    demand
+                }
+            }
         }
     }
 
@@ -356,6 +389,17 @@ impl<'a> Demands<'a> {
                 narrowed(ruled(row, None, false), egress_narrower)
             }
             Crossing::Receive { .. } | Crossing::Send { .. } => Demand::Accept,
+        }
+    }
+
+    /// Whether policies restrict what goes over the interface of a pod in the direction that this does not.
+    fn is_restricted_back(&self, crossing: &Crossing, interface: &str) -> bool {
+        let own = self.own.values().next();
+        let [ingress, egress] = own.map(|own| own.denied).unwrap_or_default();
+        match crossing {
+            Crossing::Receive { input } => input == interface && egress,
+            Crossing::Send { output } => output == interface && ingress,
+            Crossing::Forward { .. } => false,
         }
     }
 

@@ -163,6 +163,7 @@ fn documented() -> Table {
             accept_icmp: true,
             accept_icmpv6: true,
             custom: every_kind(),
+            ..Options::default()
         },
     )
     .expect("a table")

@@ -44,6 +44,7 @@ fn tables(
         accept_icmp: semantics.accept_icmp,
         accept_icmpv6: semantics.accept_icmpv6,
         custom: custom.to_vec(),
+        ..Options::default()
     };
     let engines: Vec<_> = networks
         .iter()

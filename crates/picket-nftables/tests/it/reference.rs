@@ -39,6 +39,7 @@ fn tables_with(snapshot: &Snapshot, semantics: &Semantics, custom: Vec<CustomRul
         accept_icmp: semantics.accept_icmp,
         accept_icmpv6: semantics.accept_icmpv6,
         custom,
+        ..Options::default()
     };
     let managed = snapshot.live_pods().filter(|pod| pod.is_managed());
     managed

@@ -68,6 +68,7 @@ fn pod_tables<'e>(
     snapshot: &Snapshot,
     engine: &'e Engine,
     custom: &[CustomRules],
+    refuse_mid_stream: bool,
 ) -> Vec<(ObjectRef, Table, Demands<'e>)> {
     let program = engine.program();
     let eth0 = InterfaceName::new("eth0").expect("an interface name");
@@ -75,6 +76,7 @@ fn pod_tables<'e>(
         accept_icmp: program.semantics().accept_icmp,
         accept_icmpv6: program.semantics().accept_icmpv6,
         custom: custom.to_vec(),
+        refuse_mid_stream,
     };
     let table = |pod: &Pod| {
         let view = PodView::of(program, &pod.object, &eth0).expect("a pod of the snapshot");
@@ -83,7 +85,10 @@ fn pod_tables<'e>(
             Direction::BOTH.map(|side| shortfalls.iter().any(|shortfall| shortfall.direction == side));
         let demands = Demands::in_pod(program, &pod.object, "eth0", BTreeSet::new(), narrower);
         let demands = demands.expect("a pod of the snapshot");
-        let demands = demands.about_own_addresses(own_addresses(custom));
+        let mut demands = demands.about_own_addresses(own_addresses(custom));
+        if refuse_mid_stream {
+            demands = demands.without_mid_stream();
+        }
         (pod.object.clone(), table, demands)
     };
     let managed = snapshot.live_pods().filter(|pod| pod.is_managed());
@@ -105,6 +110,7 @@ fn pod_on_networks(
         accept_icmp: semantics.accept_icmp,
         accept_icmpv6: semantics.accept_icmpv6,
         custom: custom.to_vec(),
+        refuse_mid_stream: true,
     };
     let mut view = PodView::of(engines[0].program(), &pod.object, &eth0).expect("a pod of the cluster");
     for engine in &engines[1..] {
@@ -135,7 +141,8 @@ fn pod_on_networks(
                 &table,
                 &demands
                     .expect("a pod of the network")
-                    .about_own_addresses(own_addresses(custom)),
+                    .about_own_addresses(own_addresses(custom))
+                    .without_mid_stream(),
             );
         }
     }
@@ -167,9 +174,11 @@ pub(crate) fn check_pods_everywhere(cluster: &Snapshot, semantics: &Semantics, c
 
 fn check_pods(snapshot: &Snapshot, semantics: &Semantics, custom: &[CustomRules]) {
     let engine = Engine::compile(snapshot, semantics.clone());
-    for (pod, table, demands) in pod_tables(snapshot, &engine, custom) {
-        let report = proof(&table, &demands);
-        assert!(report.is_proof(), "{pod} {report:#?}\n{}", print::block(&table));
+    for refuse_mid_stream in [false, true] {
+        for (pod, table, demands) in pod_tables(snapshot, &engine, custom, refuse_mid_stream) {
+            let report = proof(&table, &demands);
+            assert!(report.is_proof(), "{pod} {report:#?}\n{}", print::block(&table));
+        }
     }
 }
 

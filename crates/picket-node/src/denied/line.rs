@@ -5,7 +5,6 @@ use std::net::IpAddr;
 
 use picket_engine::{PodRef, Program};
 use picket_net::{Family, Protocol};
-use picket_nftables::render::indexed;
 use picket_policy::{Direction, ObjectRef};
 
 use super::{Denied, Told};
@@ -87,7 +86,7 @@ fn policies(program: &Program, own: &[PodRef<'_>], denied: &Denied) -> Option<St
     let pods = own.iter().filter(|pod| has(pod, address));
     let subjects = pods.filter_map(|pod| pod.subject(denied.direction));
     let policies = subjects.flat_map(|subject| program.deciding_policies(subject));
-    let policies = policies.filter(|policy| indexed::can_deny(policy, denied.direction));
+    let policies = policies.filter(|policy| policy.can_deny(denied.direction));
     let policies: BTreeSet<&ObjectRef> = policies.map(|policy| &policy.object).collect();
     joined(policies.into_iter().map(ObjectRef::to_string))
 }

@@ -6,10 +6,12 @@ use std::sync::mpsc::Receiver;
 use std::time::{Duration, Instant};
 
 use picket_cluster::{Event, Pod, Snapshot, Store};
+use picket_dataplane::EstablishedConnections;
 use picket_linux::runtime::{Sandbox, SandboxId};
 use picket_source::{Change, Health};
 
 use super::custom::CustomFiles;
+use super::cutting::Cutting;
 use super::network::Networks;
 use super::plugin::Plugins;
 use super::sandbox::Place;
@@ -84,6 +86,8 @@ pub(super) struct Agent {
     /// What the runtime said last, once it has.
     sandboxes: Option<Sandboxes>,
     places: BTreeMap<SandboxId, Place>,
+    /// Who cuts what a change denies, if anybody is to.
+    cutting: Option<Cutting>,
     shared: Shared,
     metrics: Metrics,
     troubles: Troubles,
@@ -93,7 +97,7 @@ pub(super) struct Agent {
 
 impl Agent {
     /// # Errors
-    /// When a file of custom rules cannot be read.
+    /// When a file of custom rules cannot be read, or a thread cannot begin.
     pub(super) fn new(
         settings: &Settings,
         pods: &PodSettings,
@@ -104,13 +108,16 @@ impl Agent {
         let metrics = Metrics::default();
         let events = Events::start(settings, extent, &metrics)?;
         shared.lock().pods = Some(PodsStatus::default());
+        let cuts = settings.established == EstablishedConnections::Cut && extent != Extent::DryRun;
+        let cutting = cuts.then(|| Cutting::start(metrics.clone())).transpose()?;
         Ok(Self {
             settings: settings.clone(),
-            networks: Networks::new(settings.semantics.clone()),
+            networks: Networks::new(settings),
             known: Known::new(Plugins::new(&pods.plugins), events.clone()),
             custom: CustomFiles::read(&pods.custom).map_err(AgentError::CustomRules)?,
             sandboxes: None,
             places: BTreeMap::new(),
+            cutting,
             shared,
             metrics,
             troubles: Troubles::new(events),
@@ -245,7 +252,10 @@ impl Agent {
     fn make(&mut self, now: Instant, is_tick: bool) {
         for place in self.places.values_mut() {
             if is_tick || !place.is_settled() {
-                place.make(now, &self.metrics);
+                let order = place.make(now, &self.metrics);
+                if let Some((cutting, order)) = self.cutting.as_ref().zip(order) {
+                    cutting.cut(order);
+                }
             }
         }
     }
@@ -306,6 +316,9 @@ impl Agent {
             return Ok(Ended::Plan(plan));
         }
         self.make(Instant::now(), true);
+        if let Some(cutting) = self.cutting.take() {
+            cutting.finish();
+        }
         self.tell();
         let status = self.shared.lock().pods.clone().unwrap_or_default();
         if status.is_well() {

@@ -14,6 +14,7 @@
 
 mod agent;
 mod custom;
+mod cutting;
 mod network;
 mod plugin;
 mod sandbox;

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use picket_cluster::{Pod, Semantics, Snapshot};
-use picket_dataplane::Shortfall;
+use picket_dataplane::{EstablishedConnections, Shortfall};
 use picket_engine::Engine;
 use picket_net::AddressSet;
 use picket_nftables::custom::CustomRules;
@@ -13,6 +13,7 @@ use picket_nftables::render::documented::{self, Options, PodView, PolicyOnPod, R
 use picket_policy::{Direction, NetworkName, ObjectRef, Tier};
 
 use super::plugin::Plugins;
+use crate::Settings;
 
 /// What is to be in force in a pod.
 #[derive(Clone, Debug, Default)]
@@ -28,6 +29,8 @@ pub(super) struct Desired {
 /// The networks that pods of the node are on, each as a cluster of its own.
 pub(super) struct Networks {
     semantics: Semantics,
+    /// Whether TCP in the middle of connections that nobody knows is refused, so that connections can be cut.
+    refuse_mid_stream: bool,
     compiled: BTreeMap<NetworkName, Compiled>,
     /// What people may not expect of the networks that policies name.
     notes: Vec<String>,
@@ -39,9 +42,10 @@ struct Compiled {
 }
 
 impl Networks {
-    pub(super) fn new(semantics: Semantics) -> Self {
+    pub(super) fn new(settings: &Settings) -> Self {
         Self {
-            semantics,
+            semantics: settings.semantics.clone(),
+            refuse_mid_stream: settings.established == EstablishedConnections::Cut,
             compiled: BTreeMap::new(),
             notes: Vec::new(),
         }
@@ -114,6 +118,7 @@ impl Networks {
             accept_icmp: self.semantics.accept_icmp,
             accept_icmpv6: self.semantics.accept_icmpv6,
             custom: custom.to_vec(),
+            refuse_mid_stream: self.refuse_mid_stream,
         };
         let policies = view.policies.iter().map(|policy| policy.object.clone()).collect();
         let table = match documented::render(&view, &options) {

@@ -1,6 +1,7 @@
 //! The rules in one sandbox.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 use jiff::Timestamp;
@@ -13,6 +14,7 @@ use picket_nftables::model::Table;
 use picket_nftables::render::documented;
 use picket_policy::ObjectRef;
 
+use super::cutting::Order;
 use super::network::Desired;
 use super::status::SandboxStatus;
 use crate::error::reason;
@@ -32,6 +34,8 @@ pub(super) struct Place {
     changed: Option<Timestamp>,
     repaired: u64,
     failure: Option<Failure>,
+    /// How many changes of its table have begun.
+    begun: Arc<AtomicU64>,
 }
 
 struct Failure {
@@ -50,6 +54,7 @@ impl Place {
             changed: None,
             repaired: 0,
             failure: None,
+            begun: Arc::default(),
         }
     }
 
@@ -83,18 +88,33 @@ impl Place {
         self.failure.as_ref().map(|failure| failure.retry.at)
     }
 
-    /// Makes the rules what they should be. Nothing happens where they are, or where nobody knows what they should be.
-    pub(super) fn make(&mut self, now: Instant, metrics: &Metrics) {
+    /// Makes the rules what they should be. Nothing happens where they are, or where nobody knows what they should be. Gives
+    /// what is in force where something else may have been before.
+    pub(super) fn make(&mut self, now: Instant, metrics: &Metrics) -> Option<Order> {
         if self.retry_at().is_some_and(|retry| retry > now) {
-            return;
+            return None;
         }
-        let Some(desired) = &self.desired else {
-            return;
-        };
-        let table = desired.table.clone();
+        let table = self.desired.as_ref()?.table.clone();
+        if !self.settled {
+            self.begun.fetch_add(1, Ordering::SeqCst);
+        }
         match self.carry_out(table.as_ref()) {
-            Ok(operations) => self.made(operations, metrics),
-            Err(error) => self.failed(&error, now, metrics),
+            Ok(operations) => {
+                let is_new = !self.settled || operations > 0;
+                self.made(operations, metrics);
+                is_new.then(|| Order {
+                    sandbox: self.sandbox.id.clone(),
+                    pod: self.pod(),
+                    namespace: Arc::clone(&self.namespace),
+                    table,
+                    begun: Arc::clone(&self.begun),
+                    known: self.begun.load(Ordering::SeqCst),
+                })
+            }
+            Err(error) => {
+                self.failed(&error, now, metrics);
+                None
+            }
         }
     }
 

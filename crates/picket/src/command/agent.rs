@@ -43,7 +43,7 @@ pub(crate) struct Arguments {
     anti_spoof: AntiSpoof,
 
     /// What to do with established connections that a change denies
-    #[arg(long, value_enum, default_value_t, value_name = "WHAT", conflicts_with = PODS)]
+    #[arg(long, value_enum, default_value_t, value_name = "WHAT")]
     established: EstablishedArgument,
 
     /// Who may change the table while the agent runs
@@ -237,7 +237,7 @@ Examples:
   picket status                             what is in force
 
 With --container-runtime-endpoint there is no table of the node: --until-synced, --anti-spoof,
---established, --table-owner, --verify-interval and --log-denied are refused.
+--table-owner, --verify-interval and --log-denied are refused.
 
 The agent runs in the network namespace of the node and needs CAP_NET_ADMIN there; for pods it also
 needs CAP_SYS_ADMIN, CAP_SYS_PTRACE, the socket of the runtime and /proc of the node. Whatever goes

@@ -16,6 +16,7 @@ use picket_engine::Program;
 use picket_nftables::custom::{self, CustomRules};
 use picket_nftables::model::Table;
 use picket_nftables::parse;
+use picket_nftables::render::documented;
 use picket_nftables::verify::{Report, verify};
 use picket_policy::{Direction, ObjectRef};
 use picket_source::Loaded;
@@ -153,9 +154,12 @@ fn answer(arguments: &Arguments, loaded: &Loaded, custom: Vec<CustomRules>) -> a
                 let others = pod.pod.attachments.iter().map(|own| own.interface.clone());
                 let mut others: BTreeSet<_> = others.chain([pod.interface.as_str().into()]).collect();
                 others.remove(interface.as_str());
-                let demands = Demands::in_pod(program, endpoint, &interface, others, narrower)
+                let mut demands = Demands::in_pod(program, endpoint, &interface, others, narrower)
                     .with_context(|| format!("nothing is known of pod `{}`", pod.pod.id()))?
                     .about_own_addresses(own_addresses);
+                if documented::refuses_mid_stream(&table) {
+                    demands = demands.without_mid_stream();
+                }
                 let left = limit.saturating_sub(answer.counterexamples.len());
                 let report = verify(&table, &demands, &interface, left)?;
                 answer.add(report, snapshot, program, &demands, Some(endpoint));

@@ -168,17 +168,7 @@ impl Agent {
 
     /// What it answers at a path of its socket: the status, and the text.
     pub(crate) fn get(&self, path: &str) -> (u16, String) {
-        let mut socket = UnixStream::connect(self.socket()).unwrap();
-        write!(
-            socket,
-            "GET {path} HTTP/1.1\r\nhost: agent\r\nconnection: close\r\n\r\n"
-        )
-        .unwrap();
-        let mut answer = String::new();
-        socket.read_to_string(&mut answer).unwrap();
-        let (head, text) = answer.split_once("\r\n\r\n").unwrap();
-        let status = head.split(' ').nth(1).unwrap().parse().unwrap();
-        (status, text.to_owned())
+        get(&self.socket(), path)
     }
 
     /// Asks it to end, and waits until it has.
@@ -246,4 +236,27 @@ pub(crate) fn check(lab: &mut Lab, title: &str, agents: &[Agent]) -> usize {
         assert!(grid.cells().iter().any(of_family), "{title}: no {family:?}");
     }
     grid.cells().len()
+}
+
+/// What an agent answers at a path of its socket: the status, and the text.
+pub(crate) fn get(socket: &Path, path: &str) -> (u16, String) {
+    let mut socket = UnixStream::connect(socket).unwrap();
+    write!(
+        socket,
+        "GET {path} HTTP/1.1\r\nhost: agent\r\nconnection: close\r\n\r\n"
+    )
+    .unwrap();
+    let mut answer = String::new();
+    socket.read_to_string(&mut answer).unwrap();
+    let (head, text) = answer.split_once("\r\n\r\n").unwrap();
+    let status = head.split(' ').nth(1).unwrap().parse().unwrap();
+    (status, text.to_owned())
+}
+
+/// The number that metrics have under a name.
+pub(crate) fn value(metrics: &str, name: &str) -> u64 {
+    let value = metrics
+        .lines()
+        .find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+    value.unwrap_or_else(|| panic!("{metrics}")).parse().unwrap()
 }

@@ -19,6 +19,7 @@ use tempfile::TempDir;
 
 pub(crate) use probe::{Pods, can_be_made, expect, forget_neighbours, ip, once_free, place_of, table};
 
+use crate::agents::{get, value};
 use crate::client::Api;
 use crate::objects::{KINDS, define, newest};
 
@@ -56,7 +57,7 @@ pub(crate) struct Pod {
     pub(crate) name: String,
     pub(crate) sandbox: String,
     pub(crate) inside: NetworkNamespace,
-    addresses: Vec<IpAddr>,
+    pub(crate) addresses: Vec<IpAddr>,
 }
 
 /// An interface of a pod.
@@ -183,6 +184,13 @@ impl Node {
             .arg("--socket")
             .arg(self.folder.path().join("socket"));
         command.output().unwrap().into()
+    }
+
+    /// What `/metrics` says under a name, with its labels if it has some.
+    pub(crate) fn metric(&self, name: &str) -> u64 {
+        let (status, text) = get(&self.folder.path().join("socket"), "/metrics");
+        assert_eq!(status, 200);
+        value(&text, name)
     }
 
     /// The objects with which something is wrong, as the agent says.

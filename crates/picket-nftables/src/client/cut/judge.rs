@@ -1,26 +1,37 @@
 //! Which connections a table would not let begin.
 
+mod pod;
+
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 
 use picket_dataplane::{Crossing, Meaning, Packet};
-use picket_linux::{Carried, Connection};
+use picket_linux::{Carried, Connection, InterfaceAddress};
 use picket_net::Protocol;
 use rustc_hash::FxHashMap;
 
 use crate::meaning::Interpreter;
 use crate::model::Table;
 use crate::render::indexed;
+use pod::Interfaces;
 
 /// Judges connections by the rules of a table.
 pub(super) struct Judge<'t> {
     interpreter: Interpreter<'t>,
-    /// The addresses of own pods that something restricts.
-    restricted: BTreeSet<IpAddr>,
-    /// The addresses of the node.
-    own: BTreeSet<IpAddr>,
+    place: Place,
     /// Whether what begins so is denied: a thousand clients of one service are one here.
     known: FxHashMap<Beginning, bool>,
+}
+
+/// Where the table is.
+enum Place {
+    Node {
+        /// The addresses of own pods that something restricts.
+        restricted: BTreeSet<IpAddr>,
+        /// The addresses of the node.
+        own: BTreeSet<IpAddr>,
+    },
+    Pod(Interfaces),
 }
 
 /// All that rules can tell about the first packet of a connection.
@@ -54,9 +65,9 @@ impl Beginning {
         }
     }
 
-    /// The packet, where it meets the rules.
-    fn packet(&self, is_own: impl Fn(IpAddr) -> bool) -> Packet {
-        let crossing = if is_own(self.destination) {
+    /// How the packet crosses a node.
+    fn crossing(&self, is_own: impl Fn(IpAddr) -> bool) -> Crossing {
+        if is_own(self.destination) {
             Crossing::Receive { input: "".into() }
         } else if is_own(self.source) {
             Crossing::Send { output: "".into() }
@@ -65,7 +76,11 @@ impl Beginning {
                 input: "".into(),
                 output: "".into(),
             }
-        };
+        }
+    }
+
+    /// The packet, where it meets the rules.
+    fn packet(&self, crossing: Crossing) -> Packet {
         let protocol = Protocol::from_number(self.protocol);
         Packet {
             icmp_type: self.icmp_type,
@@ -76,24 +91,37 @@ impl Beginning {
 
 impl<'t> Judge<'t> {
     /// By the rules of `table`, at a node with these addresses.
-    pub(super) fn new(table: &'t Table, own: BTreeSet<IpAddr>) -> Self {
+    pub(super) fn on_node(table: &'t Table, own: BTreeSet<IpAddr>) -> Self {
+        let restricted = indexed::restricted_addresses(table).collect();
+        Self::new(table, Place::Node { restricted, own })
+    }
+
+    /// By the rules of `table`, in a pod that has these addresses.
+    pub(super) fn in_pod(table: &'t Table, addresses: Vec<InterfaceAddress>) -> Self {
+        Self::new(table, Place::Pod(Interfaces::new(addresses)))
+    }
+
+    fn new(table: &'t Table, place: Place) -> Self {
         Self {
             interpreter: Interpreter::new(table),
-            restricted: indexed::restricted_addresses(table).collect(),
-            own,
+            place,
             known: FxHashMap::default(),
         }
     }
 
-    /// The addresses of which anything is denied.
-    pub(super) fn restricted(&self) -> &BTreeSet<IpAddr> {
-        &self.restricted
+    /// The addresses of which anything is denied, unless it can be any.
+    pub(super) fn restricted(&self) -> Option<&BTreeSet<IpAddr>> {
+        match &self.place {
+            Place::Node { restricted, .. } => Some(restricted),
+            Place::Pod(_) => None,
+        }
     }
 
     /// Whether a connection has an end of which anything is denied.
     pub(super) fn touches(&self, connection: &Connection) -> bool {
         let ends = [connection.original.source, connection.reply.source];
-        ends.iter().any(|end| self.restricted.contains(end))
+        self.restricted()
+            .is_none_or(|restricted| ends.iter().any(|end| restricted.contains(end)))
     }
 
     /// Whether a connection could not begin now.
@@ -102,8 +130,17 @@ impl<'t> Judge<'t> {
         if let Some(&known) = self.known.get(&beginning) {
             return known;
         }
-        let is_own = |address: IpAddr| address.is_loopback() || self.own.contains(&address);
-        let denied = !self.interpreter.outcome(&beginning.packet(is_own)).is_accept();
+        let crossings = match &self.place {
+            Place::Node { own, .. } => {
+                vec![beginning.crossing(|address| address.is_loopback() || own.contains(&address))]
+            }
+            Place::Pod(interfaces) => interfaces.crossings(beginning.source, beginning.destination),
+        };
+        let is_denied = |crossing| {
+            let packet = beginning.packet(crossing);
+            !self.interpreter.outcome(&packet).is_accept()
+        };
+        let denied = crossings.into_iter().any(is_denied);
         self.known.insert(beginning, denied);
         denied
     }

@@ -69,7 +69,25 @@ impl Cutter {
     /// # Errors
     /// When connections or addresses cannot be listed.
     pub fn denied(&mut self, table: &Table) -> picket_linux::Result<Denied> {
-        let mut judge = Judge::new(table, self.links.addresses()?);
+        let judge = Judge::on_node(table, self.links.addresses()?);
+        self.denied_by(judge)
+    }
+
+    /// Finds every connection of a pod that `table`, which is one of the documented layout with
+    /// [`refuse_mid_stream`](crate::render::documented::Options::refuse_mid_stream) and in force in the namespace of the pod,
+    /// would not let begin now.
+    ///
+    /// The interface by which a connection goes is the one with its address at this end. Where the other end is no neighbour
+    /// there, but one at another interface, the connection may go by either, and is found if one of them would not let it begin.
+    ///
+    /// # Errors
+    /// As [`Cutter::denied`], which says what else is so.
+    pub fn denied_in_pod(&mut self, table: &Table) -> picket_linux::Result<Denied> {
+        let judge = Judge::in_pod(table, self.links.interface_addresses()?);
+        self.denied_by(judge)
+    }
+
+    fn denied_by(&mut self, mut judge: Judge<'_>) -> picket_linux::Result<Denied> {
         let mut found = Denied::default();
         let mut expected = Vec::new();
         for which in lists(&judge) {
@@ -126,10 +144,9 @@ impl Cutter {
 
 /// The lists that have every connection of a restricted pod.
 fn lists(judge: &Judge<'_>) -> Vec<Which> {
-    let addresses = judge.restricted();
-    if addresses.len() > FEW {
+    let Some(addresses) = judge.restricted().filter(|addresses| addresses.len() <= FEW) else {
         return vec![Which::All];
-    }
+    };
     let lists = addresses
         .iter()
         .flat_map(|&address| [Which::From(address), Which::To(address)]);

@@ -1,6 +1,7 @@
 //! The documented layout: what `nftables-implementation` of multi-networkpolicy describes, for one pod, inside its
 //! network namespace. `docs/nftables.md` lists every deviation with its reason.
 
+mod mid_stream;
 mod policy;
 mod resolve;
 mod skeleton;
@@ -25,6 +26,9 @@ pub struct Options {
     pub accept_icmpv6: bool,
     /// `--custom-v4-ingress-rule-file` and so on, in the order in which they are judged.
     pub custom: Vec<CustomRules>,
+    /// Whether TCP is refused that is in the middle of a connection which nobody knows and which may have begun in the
+    /// direction that is not judged then. The document does not have it; it makes that connections can be cut.
+    pub refuse_mid_stream: bool,
 }
 
 /// The most rules of one pod that have an anonymous set of ports: loading them is quadratic in their number.
@@ -49,6 +53,12 @@ pub enum DocumentedError {
 /// The name of the table in the namespace of each pod.
 pub fn table_name() -> Name {
     name("multi_networkpolicy")
+}
+
+/// Whether a table of this layout was made with [`Options::refuse_mid_stream`].
+pub fn refuses_mid_stream(table: &Table) -> bool {
+    let mut chains = table.chains().iter();
+    chains.any(|chain| chain.name.as_str() == mid_stream::CHAIN)
 }
 
 /// The table of one pod, and what it cannot say of the policies that select the pod.
@@ -124,6 +134,18 @@ impl Plan {
             Self::Isolated
         } else {
             Self::Open
+        }
+    }
+
+    /// Whether packets over the interfaces of a policy can be denied.
+    fn closes(self, policy: &PolicyOnPod, direction: Direction) -> bool {
+        match self {
+            Self::Open => false,
+            Self::Isolated => policy.isolates(direction),
+            Self::Closed { .. } => {
+                policy.isolates(direction)
+                    || (policy.tier != Tier::NetworkPolicy && !policy.side(direction).rules.is_empty())
+            }
         }
     }
 

@@ -5,7 +5,7 @@ use picket_net::{AddressRange, Family, Interval, Protocol};
 use picket_policy::{Direction, Tier};
 
 use super::policy::{chain_name, datatype, destination, interfaces_name, source};
-use super::{Hashes, Options, Plan, PodView, PolicyOnPod, hash_of, name, title};
+use super::{Hashes, Options, Plan, PodView, PolicyOnPod, hash_of, mid_stream, name, title};
 use crate::custom::CustomRules;
 use crate::model::{
     Base, Chain, Comment, Draft, Field, Hook, Key, Match, ModelError, Name, Policy, Relation, Rule, Set,
@@ -20,11 +20,15 @@ pub(super) fn write(
     hashes: &Hashes<'_>,
     draft: &mut Draft,
 ) -> Result<(), ModelError> {
-    draft.chains.extend(
-        directions
-            .iter()
-            .map(|(direction, plan)| dispatcher(view, *direction, *plan, hashes)),
-    );
+    let mid_stream = options
+        .refuse_mid_stream
+        .then(|| mid_stream::chain(view, directions, hashes))
+        .flatten();
+    draft.chains.extend(directions.iter().map(|(direction, plan)| {
+        let first = mid_stream.as_ref().map(|_| mid_stream::jump());
+        dispatcher(view, *direction, *plan, hashes, first)
+    }));
+    draft.chains.extend(mid_stream);
     if view.policies.is_empty() {
         return Ok(());
     }
@@ -50,23 +54,21 @@ pub(super) fn write(
 }
 
 /// The base chain that sends packets of managed interfaces to the chain of their direction.
-fn dispatcher(view: &PodView, direction: Direction, plan: Plan, hashes: &Hashes<'_>) -> Chain {
+fn dispatcher(
+    view: &PodView,
+    direction: Direction,
+    plan: Plan,
+    hashes: &Hashes<'_>,
+    first: Option<Rule>,
+) -> Chain {
     let (chain, hook, comment) = match direction {
         Direction::Ingress => ("input", Hook::Input, "Input Dispatcher"),
         Direction::Egress => ("output", Hook::Output, "Output Dispatcher"),
     };
-    let closes = |policy: &PolicyOnPod| match plan {
-        Plan::Open => false,
-        Plan::Isolated => policy.isolates(direction),
-        Plan::Closed { .. } => {
-            policy.isolates(direction)
-                || (policy.tier != Tier::NetworkPolicy && !policy.side(direction).rules.is_empty())
-        }
-    };
     let rules = view
         .policies
         .iter()
-        .filter(|policy| closes(policy))
+        .filter(|policy| plan.closes(policy, direction))
         .map(|policy| {
             let managed = Match::is_in(interface_of(direction), interfaces_name(hash_of(hashes, policy)));
             let comment = Comment::new(&title(&policy.object), hash_of(hashes, policy));
@@ -79,7 +81,7 @@ fn dispatcher(view: &PodView, direction: Direction, plan: Plan, hashes: &Hashes<
     };
     Chain::base(name(chain), base)
         .commented(Comment::of(comment))
-        .with_rules(rules)
+        .with_rules(first.into_iter().chain(rules))
 }
 
 fn chain_of(direction: Direction) -> Name {
@@ -261,7 +263,7 @@ fn is_elsewhere(view: &PodView, policy: &PolicyOnPod, direction: Direction) -> b
     policy.isolates(direction) && !policy.is_on_cluster(view)
 }
 
-fn interface_of(direction: Direction) -> Field {
+pub(super) fn interface_of(direction: Direction) -> Field {
     match direction {
         Direction::Ingress => Field::InputInterface,
         Direction::Egress => Field::OutputInterface,

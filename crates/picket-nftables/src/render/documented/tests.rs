@@ -161,6 +161,7 @@ fn the_complete_example_is_the_documents_with_its_corrections() {
             accept_icmp: true,
             accept_icmpv6: true,
             custom: documents_rules(),
+            ..Options::default()
         },
     );
     assert_eq!(print::block(&table), include_str!("tests/complete_example.nft"));

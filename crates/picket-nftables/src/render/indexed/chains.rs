@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::num::NonZeroU32;
 
-use picket_dataplane::{BEGINNING, BEGINNING_MASK, State};
+use picket_dataplane::State;
 use picket_net::{Family, TrafficSet};
 
 use super::class::{Classes, NOBODY};
@@ -16,6 +16,7 @@ use crate::model::{
     Assigned, Base, Chain, End, Field, Hook, Limit, Log, Match, Policy, Relation, Rule, Slot, Statement,
     Transport, Value, Verdict,
 };
+use crate::render::mid_stream;
 
 /// Before `mangle` (-150): who gives packets a queueing priority in this hook does it after the scratch use is over.
 const PRIORITY: i32 = -200;
@@ -44,7 +45,7 @@ pub(super) fn chains(view: &NodeView, classes: &Classes, options: &Options) -> V
     chains.extend(view.judges(Role::OwnNode).then(input));
     chains.extend(view.judges(Role::FromOwnNode).then(output));
     chains.extend(sets::PRIORITIES.map(with_priority));
-    chains.push(mid_stream());
+    chains.push(mid_stream_chain());
     chains.push(judge(view));
     chains.extend([classify_destination(), classify_source()]);
     let sides = view.sides.iter();
@@ -81,10 +82,7 @@ fn forward() -> Chain {
         always,
         Rule::when([own(Family::Ipv4)], Verdict::Accept),
         Rule::when([own(Family::Ipv6)], Verdict::Accept),
-        Rule::when(
-            [no_beginning(), Match::state([State::New])],
-            Verdict::Jump(name(MID_STREAM)),
-        ),
+        Rule::when(mid_stream(), Verdict::Jump(name(MID_STREAM))),
         Rule::of(
             [],
             End::VerdictMap {
@@ -131,18 +129,8 @@ fn own(family: Family) -> Match {
     }
 }
 
-/// TCP with flags with which no connection begins.
-fn no_beginning() -> Match {
-    Match::TcpFlags {
-        mask: BEGINNING_MASK,
-        relation: Relation::IsNot,
-        value: BEGINNING,
-    }
-}
-
-/// Connection tracking takes TCP that it finds in the middle of a connection for the first packet of a new one, opened by
-/// whoever happened to send it: so a connection that was cut would come back, the other way round if need be.
-fn mid_stream() -> Chain {
+/// What would bring a connection back that was cut, the other way round if need be.
+fn mid_stream_chain() -> Chain {
     let rules = Family::BOTH.into_iter().flat_map(|family| {
         [source(family), destination(family)].map(|end| {
             let own_pod = Match::is_in(end, name(sets::restricted_pods(family)));

@@ -36,7 +36,6 @@ use counters::Counters;
 pub use counters::{counter_name, mid_stream_counter};
 pub use guard::{Guard, closed, until_known, with_uplinks};
 pub use renderer::{Renderer, Step};
-pub use restrict::can_deny;
 use restrict::{Restrictions, own_addresses};
 use view::NodeView;
 

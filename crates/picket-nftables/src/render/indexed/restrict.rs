@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use picket_engine::{AllowSet, IdentitySet, PodRef, Program, SubjectId};
 use picket_net::TrafficSet;
-use picket_policy::{Action, Direction, ObjectRef, Policy};
+use picket_policy::ObjectRef;
 use rustc_hash::FxHasher;
 
 use super::renderer::Changes;
@@ -189,7 +189,7 @@ fn content(program: &Program, (role, subjects): &Subjects, sources: &[Arc<AllowS
     let denying: BTreeSet<_> = subjects
         .iter()
         .flat_map(|&subject| program.deciding_policies(subject))
-        .filter(|policy| can_deny(policy, direction))
+        .filter(|policy| policy.can_deny(direction))
         .map(|policy| policy.object.clone())
         .collect();
     let mut hasher = FxHasher::default();
@@ -220,12 +220,6 @@ fn intersection(
         }
     }
     both.into_iter().collect()
-}
-
-/// Whether packets can be dropped because of this policy.
-pub fn can_deny(policy: &Policy, direction: Direction) -> bool {
-    let side = policy.side(direction);
-    side.isolates || side.rules.iter().any(|rule| rule.action == Action::Deny)
 }
 
 #[cfg(test)]

@@ -356,7 +356,7 @@ fn rounds(documented: bool, rounds: usize) -> (usize, usize) {
         }
         let engine = Engine::compile(&snapshot, semantics.clone());
         if documented {
-            for (_, table, demands) in pod_tables(&snapshot, &engine, &custom) {
+            for (_, table, demands) in pod_tables(&snapshot, &engine, &custom, true) {
                 check(&snapshot, &table, &demands);
             }
             continue;

@@ -10,7 +10,7 @@ use picket_testing::cases::{Step, committed};
 use picket_testing::ran::Ran;
 use serde_json::{Value, json};
 
-use crate::agents::{Agent, check, lab};
+use crate::agents::{Agent, check, lab, value};
 use crate::apiserver::deploy::role;
 use crate::apiserver::enforce::cluster;
 use crate::apiserver::refusals::grant;
@@ -99,10 +99,7 @@ pub(crate) fn isolation() -> Step {
 pub(crate) fn metric(agent: &Agent, name: &str) -> u64 {
     let (status, text) = agent.get("/metrics");
     assert_eq!(status, 200);
-    let value = text
-        .lines()
-        .find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
-    value.unwrap_or_else(|| panic!("{text}")).parse().unwrap()
+    value(&text, name)
 }
 
 #[test]

@@ -71,7 +71,7 @@ fn denied(cluster: &Snapshot, own: &[&str], connection: &Connection) -> Option<b
     let engine = Engine::compile(cluster, Semantics::default());
     let table = indexed::render(engine.program(), None).unwrap();
     let own = own.iter().map(|text| address(text)).collect();
-    let mut judge = Judge::new(&table, own);
+    let mut judge = Judge::on_node(&table, own);
     judge.touches(connection).then(|| judge.denies(connection))
 }
 
@@ -152,14 +152,15 @@ proptest! {
             .filter(|one| Some(one.name.as_str()) == node.as_deref())
             .flat_map(|one| one.addresses.iter().copied())
             .collect();
-        let mut judge = Judge::new(&table, own.clone());
+        let mut judge = Judge::on_node(&table, own.clone());
         let ends: Vec<IpAddr> = demands.ends().into_iter().map(|(address, _)| address).collect();
         for &source in &ends {
             for &destination in ends.iter().filter(|end| end.is_ipv4() == source.is_ipv4()) {
                 for (protocol, port) in [(6, 80), (17, 53), (132, 80), (1, 0), (58, 0), (47, 7)] {
                     let connection = plain(source, destination, protocol, port);
                     let denied = judge.touches(&connection) && judge.denies(&connection);
-                    let packet = Beginning::of(&connection).packet(|address| own.contains(&address));
+                    let packet = Beginning::of(&connection);
+                    let packet = packet.packet(packet.crossing(|address| own.contains(&address)));
                     let required = demands.required(&packet);
                     let agree = match required {
                         Required::Drop => denied,

@@ -1,0 +1,163 @@
+//! What a change denies ends in pods, also where it had begun before; what no change denies goes on.
+
+use std::io::{ErrorKind, Read, Write};
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use super::{labelled, named, simple};
+use crate::objects::KINDS;
+use crate::pods::{Node, Pod, Pods, once_free, table};
+
+/// How long a packet that is denied may not arrive.
+const DENIED: Duration = Duration::from_millis(500);
+
+/// How long one that is not may take: longer than until TCP has sent it again.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+const PORT: u16 = 9000;
+
+/// A connection that a client in one pod has opened to a server in another.
+struct Connection {
+    client: TcpStream,
+    server: TcpStream,
+}
+
+impl Connection {
+    fn open(client: &Pod, server: &Pod, address: IpAddr) -> Self {
+        let at = SocketAddr::new(address, PORT);
+        let listener = once_free(|| server.inside.run(|| TcpListener::bind(at)).unwrap());
+        let client = client.inside.run(|| TcpStream::connect(at)).unwrap();
+        Self {
+            client: client.unwrap(),
+            server: listener.accept().unwrap().0,
+        }
+    }
+
+    fn down(&mut self, patience: Duration) -> bool {
+        arrives(&mut self.server, &mut self.client, patience)
+    }
+
+    fn up(&mut self, patience: Duration) -> bool {
+        arrives(&mut self.client, &mut self.server, patience)
+    }
+}
+
+fn arrives(from: &mut TcpStream, to: &mut TcpStream, patience: Duration) -> bool {
+    from.write_all(b"x").unwrap();
+    to.set_read_timeout(Some(patience)).unwrap();
+    match to.read(&mut [0; 1]) {
+        Ok(length) => length == 1,
+        Err(error) => {
+            assert_eq!(error.kind(), ErrorKind::WouldBlock, "{error}");
+            false
+        }
+    }
+}
+
+/// A connection for each address of the server.
+fn connections(pods: &Pods, client: &str, server: &str) -> Vec<Connection> {
+    let (client, server) = (&pods[client], &pods[server]);
+    let addresses = server.addresses.iter();
+    addresses
+        .map(|address| Connection::open(client, server, *address))
+        .collect()
+}
+
+fn from(names: &[&str]) -> Value {
+    json!({"podSelector": labelled("name", "server"), "policyTypes": ["Ingress"], "ingress": [{"from": named(names)}]})
+}
+
+fn change(node: &Node, spec: &Value) {
+    let policies = KINDS[13].2.replace("/v1beta1/", "/v1beta1/namespaces/default/");
+    node.api.patch(&policies, "few", &json!({"spec": spec}));
+    node.until_enforced();
+}
+
+/// The server speaks first, the clients are silent, and nothing restricts what the server may begin.
+#[test]
+fn connections_that_a_change_denies_are_cut_and_others_are_not() {
+    let mut node = Node::new();
+    let pods = simple(&mut node);
+    node.start(&[]);
+    node.policy("default", "few", "default/net", &from(&["a", "b"]));
+    node.until_enforced();
+    let mut denied = connections(&pods, "b", "server");
+    let mut allowed = connections(&pods, "a", "server");
+    let mut own = connections(&pods, "server", "b");
+    change(&node, &from(&["a"]));
+    node.until("two cuts", |_| {
+        node.metric("picket_connections_cut_total") == denied.len() as u64
+    });
+    for connection in &mut denied {
+        assert!(!connection.down(DENIED), "{}", table(&pods["server"]));
+        assert!(!connection.up(DENIED), "{}", table(&pods["server"]));
+        assert!(!connection.down(DENIED), "{}", table(&pods["server"]));
+    }
+    for connection in allowed.iter_mut().chain(&mut own) {
+        assert!(connection.down(PATIENCE) && connection.up(PATIENCE));
+    }
+    assert_eq!(
+        node.metric("picket_connections_cut_total"),
+        denied.len() as u64,
+        "nothing else was cut"
+    );
+}
+
+/// What a pod has opened is cut when it may not any more, and its peers cannot bring it back.
+#[test]
+fn connections_of_the_pod_itself_are_cut() {
+    let mut node = Node::new();
+    let pods = simple(&mut node);
+    node.start(&[]);
+    let to = |names: &[&str]| json!({"podSelector": labelled("name", "server"), "policyTypes": ["Egress"], "egress": [{"to": named(names)}]});
+    node.policy("default", "few", "default/net", &to(&["a", "b"]));
+    node.until_enforced();
+    let mut denied = connections(&pods, "server", "b");
+    let mut allowed = connections(&pods, "server", "a");
+    change(&node, &to(&["a"]));
+    node.until("two cuts", |_| {
+        node.metric("picket_connections_cut_total") == denied.len() as u64
+    });
+    for connection in &mut denied {
+        assert!(!connection.down(DENIED) && !connection.up(DENIED) && !connection.down(DENIED));
+    }
+    for connection in &mut allowed {
+        assert!(connection.up(PATIENCE) && connection.down(PATIENCE));
+    }
+}
+
+/// Connection tracking begins with the first policy: of those that are older, nobody denied goes on, and those that are
+/// allowed do when their clients speak.
+#[test]
+fn connections_older_than_the_first_policy() {
+    let mut node = Node::new();
+    let pods = simple(&mut node);
+    let mut denied = connections(&pods, "b", "server");
+    let mut allowed = connections(&pods, "a", "server");
+    node.start(&[]);
+    node.policy("default", "few", "default/net", &from(&["a"]));
+    node.until_enforced();
+    for connection in &mut denied {
+        assert!(!connection.down(DENIED) && !connection.up(DENIED) && !connection.down(DENIED));
+    }
+    for connection in &mut allowed {
+        assert!(connection.up(PATIENCE) && connection.down(PATIENCE));
+    }
+}
+
+#[test]
+fn they_go_on_where_that_is_wanted() {
+    let mut node = Node::new();
+    let pods = simple(&mut node);
+    node.start(&["--established", "keep"]);
+    node.policy("default", "few", "default/net", &from(&["a", "b"]));
+    node.until_enforced();
+    let mut kept = connections(&pods, "b", "server");
+    change(&node, &from(&["a"]));
+    for connection in &mut kept {
+        assert!(connection.down(PATIENCE) && connection.up(PATIENCE));
+    }
+    assert_eq!(node.metric("picket_connections_cut_total"), 0);
+}
