@@ -28,6 +28,10 @@ pub(crate) struct Dropped {
     pub(crate) by_policy: Vec<(ObjectRef, Direction, u64)>,
     /// TCP in the middle of no known connection, where there are rules for it.
     pub(crate) mid_stream: Option<u64>,
+    /// What came from elsewhere than where the way back to its source leads, where there are rules for it.
+    pub(crate) spoofed: Option<u64>,
+    /// What was from or to pods that are not known yet, as long as that is dropped.
+    pub(crate) unknown: Option<u64>,
 }
 
 impl Drops {
@@ -58,6 +62,8 @@ impl Drops {
         let mut dropped = Dropped {
             by_policy: Vec::new(),
             mid_stream: counted.get(&indexed::mid_stream_counter()).copied(),
+            spoofed: counted.get(&indexed::spoofed_counter()).copied(),
+            unknown: counted.get(&indexed::unknown_counter()).copied(),
         };
         for policy in policies {
             for direction in Direction::BOTH {
@@ -97,15 +103,29 @@ impl Collector for Dropped {
             ];
             ConstCounter::new(*packets).encode(family.encode_family(&labels)?)?;
         }
-        if let Some(packets) = self.mid_stream {
-            let counter = ConstCounter::new(packets);
-            let family = encoder.encode_descriptor(
+        let others = [
+            (
                 "dropped_mid_stream_packets",
                 "TCP packets that were dropped because they belong to no known connection and begin none",
-                None,
-                MetricType::Counter,
-            )?;
-            counter.encode(family)?;
+                self.mid_stream,
+            ),
+            (
+                "dropped_spoofed_packets",
+                "packets that were dropped because the way back to their source does not lead where they came from",
+                self.spoofed,
+            ),
+            (
+                "dropped_unknown_packets",
+                "packets from and to pods that were not known yet, which were dropped",
+                self.unknown,
+            ),
+        ];
+        for (name, help, packets) in others {
+            let Some(packets) = packets else {
+                continue;
+            };
+            let family = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
+            ConstCounter::new(packets).encode(family)?;
         }
         Ok(())
     }

@@ -105,9 +105,12 @@ impl Enforcer {
                 tracing::info!("nothing new is forwarded until the policies are known");
                 self.shared.lock().host.closed = true;
             }
-            Found::Rules => tracing::info!(
-                "the rules from before hold until the policies are known, and pods that these do not know begin nothing"
-            ),
+            Found::Rules => {
+                tracing::info!(
+                    "the rules from before hold until the policies are known, and pods that these do not know begin nothing"
+                );
+                self.shared.lock().host.shuts_out_unknown = true;
+            }
         }
         Ok(())
     }
@@ -190,7 +193,7 @@ impl Enforcer {
         let now = Timestamp::now();
         status.ready = true;
         let host = &mut status.host;
-        host.closed = false;
+        (host.closed, host.shuts_out_unknown) = (false, false);
         host.current = Some(now);
         if report.operations > 0 || host.changed.is_none() {
             host.changed = Some(now);

@@ -55,6 +55,9 @@ pub struct KindStatus {
 pub struct HostStatus {
     /// Whether nothing new is forwarded because nobody knows yet what may be.
     pub closed: bool,
+    /// Whether the rules from before hold, and nothing new is forwarded from or to pods that these do not know.
+    #[serde(default)]
+    pub shuts_out_unknown: bool,
     /// When the rules last changed.
     pub changed: Option<Timestamp>,
     /// When the rules were last known to be what the policies say.

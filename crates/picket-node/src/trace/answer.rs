@@ -219,7 +219,7 @@ mod tests {
                 Direction::Ingress,
                 3,
             )],
-            mid_stream: None,
+            ..Dropped::default()
         };
         for (from, table, path, policies, kernel, agrees, counted) in [
             ("x/a", &right, "forward", "drop", "drop", true, 1),

@@ -150,21 +150,29 @@ fn sandboxes(pods: &PodsStatus, ready: bool, text: &mut String) -> std::fmt::Res
     Ok(())
 }
 
-fn host(host: &HostStatus, ready: bool, text: &mut String) -> std::fmt::Result {
-    match (ready, host.closed) {
-        (true, _) => writeln!(
+/// Whether the policies are in force, and what is instead of them.
+fn headline(host: &HostStatus, ready: bool, text: &mut String) -> std::fmt::Result {
+    if ready {
+        return writeln!(
             text,
             "policies of the cluster network are in force: {} of {} pods restricted, by {} policies",
             host.pods.restricted,
             host.pods.all,
             host.policies.len()
-        )?,
-        (false, true) => writeln!(text, "nothing new is forwarded: the policies are not known yet")?,
-        (false, false) => writeln!(
-            text,
-            "the policies are not known yet; what was in force before still is"
-        )?,
+        );
     }
+    let instead = match (host.closed, host.shuts_out_unknown) {
+        (true, _) => "nothing new is forwarded: the policies are not known yet",
+        (false, true) => {
+            "the policies are not known yet; what was in force before still is, and pods that it does not know begin nothing"
+        }
+        (false, false) => "the policies are not known yet; what was in force before still is",
+    };
+    writeln!(text, "{instead}")
+}
+
+fn host(host: &HostStatus, ready: bool, text: &mut String) -> std::fmt::Result {
+    headline(host, ready, text)?;
     if let (Some(changed), Some(current)) = (host.changed, host.current) {
         writeln!(
             text,

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use picket_policy::{Direction, ObjectRef};
 
 use super::view::LocalSide;
-use super::{IndexedError, chains, name};
+use super::{IndexedError, chains, guard, name};
 use crate::model::{Comment, Counter, Name};
 use crate::render::documented::{policy_hash, title};
 
@@ -95,4 +95,15 @@ pub fn counter_name(policy: &ObjectRef, direction: Direction) -> Name {
 /// The counter of TCP packets of restricted pods that belong to no known connection and begin none, which were dropped.
 pub fn mid_stream_counter() -> Name {
     name(chains::MID_STREAM_COUNTER)
+}
+
+/// The counter of packets that were dropped because the way back to their source does not lead where they came from.
+pub fn spoofed_counter() -> Name {
+    name(guard::SPOOFED_COUNTER)
+}
+
+/// The counter of packets from and to pods that rules from before do not know, which were dropped. It is there as long as
+/// that lasts.
+pub fn unknown_counter() -> Name {
+    name(guard::UNKNOWN_COUNTER)
 }

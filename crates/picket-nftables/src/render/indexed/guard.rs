@@ -7,6 +7,7 @@ use std::net::IpAddr;
 use picket_net::Family;
 
 use super::chains::{BASE, destination, exempt, source};
+use super::counters::{spoofed_counter, unknown_counter};
 use super::sets::address_type;
 use super::{closed_draft, name, sets};
 use crate::model::{
@@ -18,10 +19,10 @@ use crate::model::{
 const UPLINKS: &str = "uplinks";
 
 /// What was dropped because the way back to its source leads elsewhere.
-const SPOOFED_COUNTER: &str = "drop-spoofed";
+pub(super) const SPOOFED_COUNTER: &str = "drop-spoofed";
 
 /// What was dropped because of a pod that the table does not know.
-const UNKNOWN_COUNTER: &str = "drop-unknown";
+pub(super) const UNKNOWN_COUNTER: &str = "drop-unknown";
 
 /// What a node is to look at besides the policies.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -72,7 +73,7 @@ pub fn until_known(table: &Table, guard: &Guard) -> Result<Option<Table>, ModelE
     if draft
         .counters
         .iter()
-        .any(|counter| counter.name == name(UNKNOWN_COUNTER))
+        .any(|counter| counter.name == unknown_counter())
     {
         return with_uplinks(table, guard).map(Some);
     }
@@ -83,7 +84,7 @@ pub fn until_known(table: &Table, guard: &Guard) -> Result<Option<Table>, ModelE
     forward.rules.splice(at..at, unknown);
     list_always(&mut draft)?;
     draft.counters.push(Counter {
-        name: name(UNKNOWN_COUNTER),
+        name: unknown_counter(),
         comment: Some(Comment::of("with pods that are not known")),
     });
     replace_uplinks(&mut draft, guard)?;
@@ -115,7 +116,7 @@ impl Guard {
         let [_, always] = exempt();
         forward.rules.splice(0..0, [always, drop_spoofed()]);
         draft.counters.push(Counter {
-            name: name(SPOOFED_COUNTER),
+            name: spoofed_counter(),
             comment: Some(Comment::of("from where the way back does not lead")),
         });
         list_always(draft)
