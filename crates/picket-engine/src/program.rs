@@ -214,6 +214,11 @@ impl Program {
         self.policies.iter().map(|(_, entry)| &entry.policy)
     }
 
+    /// One policy.
+    pub fn policy(&self, object: &ObjectRef) -> Option<&Arc<Policy>> {
+        Some(&self.policies[*self.policy_ids.get(object)?].policy)
+    }
+
     /// The managed pods with an identity, with the family of the address that has it; in the order of their objects.
     pub fn pods_with(&self, identity: Identity) -> Vec<(PodRef<'_>, Family)> {
         let mut found = Vec::new();

@@ -12,11 +12,13 @@ use tokio::runtime::Builder;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::time::{Interval, MissedTickBehavior, interval, sleep_until};
 
+use crate::blame::Blame;
 use crate::cut::Cutting;
 use crate::denied;
 use crate::drift;
 use crate::drops::Drops;
 use crate::enforcer::Enforcer;
+use crate::error::HostError;
 use crate::events::Events;
 use crate::host::Host;
 use crate::inbox::{self, Inbox, News, Outbox};
@@ -266,14 +268,43 @@ impl Agent {
     }
 
     fn enforce(&mut self) {
-        let Some(program) = self.knowledge.program() else {
+        if self.enforcer.retries_held() {
+            let held = self.knowledge.held();
+            let note = |delta: &Delta| self.enforcer.note(delta);
+            self.knowledge.release(&held, note);
+        }
+        if self.knowledge.program().is_none() {
             return self.enforcer.keep();
-        };
+        }
         let was_ready = self.enforcer.is_ready();
         // What goes wrong has been told, and is tried again.
-        if self.enforcer.make(program).is_ok() && !was_ready {
+        let _ = self.make();
+        if let Some(program) = self.knowledge.program()
+            && self.enforcer.is_ready()
+            && !was_ready
+        {
             self.enforcer.prove(program);
         }
+    }
+
+    /// Makes the table what the policies say; but those that are to blame where it is refused stay as they were.
+    ///
+    /// # Errors
+    /// When not all policies are in force; that has been told.
+    fn make(&mut self) -> Result<(), HostError> {
+        let Some(program) = self.knowledge.program() else {
+            return Ok(());
+        };
+        let made = self.enforcer.attempt(program);
+        if let Err(error) = &made
+            && !Blame::new(&mut self.knowledge, &mut self.enforcer).find(error)
+        {
+            self.enforcer.failed(error);
+            return made;
+        }
+        self.knowledge.settle();
+        self.enforcer.settle(&self.knowledge.held());
+        made
     }
 
     /// Does what was asked for the cluster as it is now.
@@ -284,9 +315,9 @@ impl Agent {
         if self.extent == Extent::DryRun {
             return Ok(Ended::Plan(self.enforcer.plan(program)?));
         }
-        self.enforcer.make(program)?;
+        let made = self.make();
         self.enforcer.finish_cutting();
-        Ok(Ended::Done)
+        Ok(made.map(|()| Ended::Done)?)
     }
 }
 

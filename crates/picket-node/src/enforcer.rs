@@ -1,6 +1,6 @@
 //! Makes the table what the policies say, and tells how that went.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Instant;
 
 use jiff::Timestamp;
@@ -36,6 +36,10 @@ pub(crate) struct Enforcer {
     /// Of which of them there are Events.
     told: BTreeSet<ObjectRef>,
     retry: Option<Retry>,
+    /// The policies that are held back, and why.
+    held: BTreeMap<ObjectRef, String>,
+    /// When to try again to have them in force.
+    retry_held: Option<Retry>,
 }
 
 impl Enforcer {
@@ -58,12 +62,48 @@ impl Enforcer {
             waiting: BTreeSet::new(),
             told: BTreeSet::new(),
             retry: None,
+            held: BTreeMap::new(),
+            retry_held: None,
         }
     }
 
-    /// When to call [`Enforcer::make`] again although nothing has changed.
+    /// When to make the table again although nothing has changed.
     pub(crate) fn retry_at(&self) -> Option<Instant> {
-        self.retry.map(|retry| retry.at)
+        let retries = [self.retry, self.retry_held].into_iter().flatten();
+        retries.map(|retry| retry.at).min()
+    }
+
+    /// Whether it is time to try those again that are held back. If so none is held back any more.
+    pub(crate) fn retries_held(&mut self) -> bool {
+        let is_due = self.retry_held.is_some_and(|retry| retry.at <= Instant::now());
+        if is_due {
+            self.held.clear();
+        }
+        is_due
+    }
+
+    /// A policy is held back, because a table with it was refused.
+    pub(crate) fn hold(&mut self, policy: &ObjectRef, error: &HostError) {
+        self.metrics.failed(error.reason());
+        tracing::error!(%policy, %error, "a policy is not in force, all others are");
+        self.held.insert(policy.clone(), error.to_string());
+    }
+
+    /// Everything is in force but these policies.
+    pub(crate) fn settle(&mut self, held: &[ObjectRef]) {
+        self.held.retain(|policy, _| held.contains(policy));
+        if self.held.is_empty() {
+            self.told.clear();
+            self.retry_held = None;
+            self.shared.lock().host.trouble = None;
+            return;
+        }
+        if self.retry_held.is_none_or(|retry| retry.at <= Instant::now()) {
+            self.retry_held = Some(Retry::after(self.retry_held, Instant::now()));
+        }
+        let whys: BTreeSet<_> = self.held.values().map(String::as_str).collect();
+        let why = whys.into_iter().collect::<Vec<_>>().join("; ");
+        self.trouble(why, &self.held.keys().cloned().collect());
     }
 
     /// Whether the policies have been in force once.
@@ -139,11 +179,11 @@ impl Enforcer {
         }
     }
 
-    /// Makes the table what the policies say. If that fails what was in force stays, and it is tried again.
+    /// Makes the table what the policies say. If that fails what was in force stays; somebody has to be told.
     ///
     /// # Errors
-    /// When it fails; that has been told already.
-    pub(crate) fn make(&mut self, program: &Program) -> Result<(), HostError> {
+    /// When it fails.
+    pub(crate) fn attempt(&mut self, program: &Program) -> Result<(), HostError> {
         if let Some(cutting) = &self.cutting {
             cutting.begins();
         }
@@ -152,16 +192,8 @@ impl Enforcer {
             let change = made.as_ref().ok().map(|made| &made.change);
             cutting.ended(change.filter(|change| !change.is_nothing()).cloned());
         }
-        match made {
-            Ok(made) => {
-                self.made(program, &made);
-                Ok(())
-            }
-            Err(error) => {
-                self.failed(&error);
-                Err(error)
-            }
-        }
+        self.made(program, &made?);
+        Ok(())
     }
 
     fn made(&mut self, program: &Program, made: &Made) {
@@ -188,7 +220,6 @@ impl Enforcer {
         }
         self.retry = None;
         self.waiting.clear();
-        self.told.clear();
         let mut status = self.shared.lock();
         let now = Timestamp::now();
         status.ready = true;
@@ -198,7 +229,6 @@ impl Enforcer {
         if report.operations > 0 || host.changed.is_none() {
             host.changed = Some(now);
         }
-        host.trouble = None;
         let (pods, policies) = in_force(program, self.host.node());
         host.pods = pods;
         host.policies = policies.iter().map(ObjectRef::to_string).collect();
@@ -222,21 +252,27 @@ impl Enforcer {
         }
     }
 
-    fn failed(&mut self, error: &HostError) {
+    /// The table is not what the policies say, and is to be tried again.
+    pub(crate) fn failed(&mut self, error: &HostError) {
         self.metrics.failed(error.reason());
         let waiting: Vec<_> = self.waiting.iter().map(ObjectRef::to_string).collect();
         tracing::error!(%error, ?waiting, "the policies are not in force, what was in force stays");
         self.retry = Some(Retry::after(self.retry, Instant::now()));
+        self.trouble(error.to_string(), &self.waiting.clone());
+    }
+
+    /// Says that policies are not in force.
+    fn trouble(&mut self, why: String, policies: &BTreeSet<ObjectRef>) {
         let mut status = self.shared.lock();
         let before = status.host.trouble.take();
         let since = before.map_or_else(Timestamp::now, |trouble| trouble.since);
-        let why = error.to_string();
         if Events::matters(since) {
-            for policy in self.waiting.difference(&self.told) {
+            for policy in policies.difference(&self.told) {
                 self.events.tell(policy, Reason::NotInForce, &why);
             }
-            self.told.clone_from(&self.waiting);
+            self.told.clone_from(policies);
         }
+        let waiting = policies.iter().map(ObjectRef::to_string).collect();
         status.host.trouble = Some(Trouble { since, why, waiting });
     }
 
@@ -295,8 +331,10 @@ impl Enforcer {
             Err(error) => tracing::error!(%error, "the proof itself is wrong"),
         }
         self.host.forget();
-        // What it does has been told.
-        let _ = self.make(program);
+        match self.attempt(program) {
+            Ok(()) => self.settle(&self.held.keys().cloned().collect::<Vec<_>>()),
+            Err(error) => self.failed(&error),
+        }
     }
 
     /// Waits until connections that are denied have been cut.

@@ -67,6 +67,11 @@ pub enum HostError {
 }
 
 impl HostError {
+    /// Whether another table may do better: this one cannot be said, or the kernel does not take it.
+    pub(crate) fn is_refusal(&self) -> bool {
+        matches!(self, Self::Render(_) | Self::Sync(SyncError::Apply(_)))
+    }
+
     /// What to count it as.
     pub(crate) fn reason(&self) -> &'static str {
         match self {

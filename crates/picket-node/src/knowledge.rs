@@ -6,6 +6,7 @@ use picket_policy::ObjectRef;
 use picket_source::Change;
 
 use crate::events::Events;
+use crate::ledger::Ledger;
 use crate::remarks::Remarks;
 
 /// What is known of the cluster. Before everything is known once, nothing is compiled.
@@ -17,7 +18,7 @@ pub(crate) struct Knowledge {
 
 enum State {
     Incomplete(Store),
-    Complete(Box<Engine>),
+    Complete(Box<Engine>, Ledger),
 }
 
 impl Knowledge {
@@ -33,7 +34,45 @@ impl Knowledge {
     pub(crate) fn program(&self) -> Option<&Program> {
         match &self.state {
             State::Incomplete(_) => None,
-            State::Complete(engine) => Some(engine.program()),
+            State::Complete(engine, _) => Some(engine.program()),
+        }
+    }
+
+    /// All that there is a program of is in force.
+    pub(crate) fn settle(&mut self) {
+        if let State::Complete(_, ledger) = &mut self.state {
+            ledger.settle();
+        }
+    }
+
+    /// The policies that changed since then and are not held back.
+    pub(crate) fn changed(&self) -> Vec<ObjectRef> {
+        self.ledger().map(Ledger::changed).unwrap_or_default()
+    }
+
+    /// The policies that are held back: the program has them as they were in force.
+    pub(crate) fn held(&self) -> Vec<ObjectRef> {
+        self.ledger().map(Ledger::held).unwrap_or_default()
+    }
+
+    /// Lets the program have policies as they were in force.
+    pub(crate) fn hold(&mut self, policies: &[ObjectRef], note: impl FnMut(&Delta)) {
+        if let State::Complete(engine, ledger) = &mut self.state {
+            ledger.hold(policies, engine, note);
+        }
+    }
+
+    /// Lets the program have policies that are held back as they are.
+    pub(crate) fn release(&mut self, policies: &[ObjectRef], note: impl FnMut(&Delta)) {
+        if let State::Complete(engine, ledger) = &mut self.state {
+            ledger.release(policies, engine, note);
+        }
+    }
+
+    fn ledger(&self) -> Option<&Ledger> {
+        match &self.state {
+            State::Incomplete(_) => None,
+            State::Complete(_, ledger) => Some(ledger),
         }
     }
 
@@ -60,7 +99,8 @@ impl Knowledge {
 
     fn apply(&mut self, event: Event, note: &mut impl FnMut(&Delta)) -> Option<Vec<ObjectRef>> {
         match &mut self.state {
-            State::Complete(engine) => {
+            State::Complete(engine, ledger) => {
+                ledger.note(&event, engine.program());
                 let delta = engine.apply(event);
                 note(&delta);
                 (!delta.is_empty()).then_some(delta.policies)
@@ -75,7 +115,8 @@ impl Knowledge {
                 let engine = Engine::compile(&store.snapshot(), self.semantics.clone());
                 let policies = engine.program().policies();
                 let policies = policies.map(|policy| policy.object.clone()).collect();
-                self.state = State::Complete(Box::new(engine));
+                let ledger = Ledger::of(engine.program());
+                self.state = State::Complete(Box::new(engine), ledger);
                 Some(policies)
             }
         }

@@ -13,6 +13,7 @@
 //! the rules that were there stay and [`Status`] says why.
 
 mod agent;
+mod blame;
 mod cut;
 mod denied;
 mod drift;
@@ -23,6 +24,7 @@ mod events;
 mod host;
 mod inbox;
 mod knowledge;
+mod ledger;
 mod metrics;
 pub mod pods;
 mod remarks;

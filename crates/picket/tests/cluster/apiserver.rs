@@ -16,6 +16,7 @@ mod hostile;
 mod never_open;
 mod outages;
 mod refusals;
+mod refused;
 mod secondary;
 mod trace;
 mod words;

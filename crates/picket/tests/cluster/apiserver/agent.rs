@@ -77,7 +77,7 @@ impl Live {
     }
 
     /// Runs `picket agent` on the node until it ends, where it can reach the API server.
-    fn agent_to_its_end(&self, arguments: &[&str]) -> Ran {
+    pub(crate) fn agent_to_its_end(&self, arguments: &[&str]) -> Ran {
         let kubeconfig = self.server.kubeconfig_of("agent-token");
         let mut command = Command::new(env!("CARGO_BIN_EXE_picket"));
         command
