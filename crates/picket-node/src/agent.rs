@@ -2,6 +2,7 @@
 
 use std::future::pending;
 use std::io;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use picket_dataplane::EstablishedConnections;
@@ -99,7 +100,7 @@ pub fn run(settings: &Settings, extent: Extent) -> Result<Ended, AgentError> {
             shared,
             metrics,
             pulse: pulse.clone(),
-            drops: Some(drops),
+            drops: Arc::new(move || drops.read()),
             tracer: Some(tracer),
         };
         serve::start(&settings.listen, answers)?;

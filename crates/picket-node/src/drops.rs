@@ -6,12 +6,16 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use picket_linux::NetworkNamespace;
 use picket_nftables::client::Counters;
+use picket_nftables::render::drops::{counter_name, mid_stream_counter};
 use picket_nftables::render::indexed;
 use picket_policy::{Direction, ObjectRef};
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::counter::ConstCounter;
+
+/// Reads what was dropped.
+pub(crate) type Reading = Arc<dyn Fn() -> picket_linux::Result<Dropped> + Send + Sync>;
 
 /// Reads the counters of the node's table, as those of policies.
 #[derive(Clone)]
@@ -61,13 +65,13 @@ impl Drops {
             .packets()?;
         let mut dropped = Dropped {
             by_policy: Vec::new(),
-            mid_stream: counted.get(&indexed::mid_stream_counter()).copied(),
+            mid_stream: counted.get(&mid_stream_counter()).copied(),
             spoofed: counted.get(&indexed::spoofed_counter()).copied(),
             unknown: counted.get(&indexed::unknown_counter()).copied(),
         };
         for policy in policies {
             for direction in Direction::BOTH {
-                if let Some(&packets) = counted.get(&indexed::counter_name(&policy, direction)) {
+                if let Some(&packets) = counted.get(&counter_name(&policy, direction)) {
                     dropped.by_policy.push((policy.clone(), direction, packets));
                 }
             }

@@ -32,7 +32,7 @@ use tokio::net::{TcpListener, UnixListener, UnixStream};
 use tokio::runtime::{Builder, Runtime};
 
 use crate::AgentError;
-use crate::drops::{Dropped, Drops};
+use crate::drops::{Dropped, Reading};
 use crate::metrics::Metrics;
 use crate::status::{Drop, Shared, Status};
 use crate::trace::{Trace, TraceQuestion, Tracer};
@@ -64,8 +64,8 @@ pub(crate) struct Answers {
     pub(crate) shared: Shared,
     pub(crate) metrics: Metrics,
     pub(crate) pulse: Pulse,
-    /// The counters of the node's table, where the agent enforces it.
-    pub(crate) drops: Option<Drops>,
+    /// What was dropped.
+    pub(crate) drops: Reading,
     /// Who answers questions about connections, where the agent enforces the table of the node.
     pub(crate) tracer: Option<Tracer>,
 }
@@ -249,7 +249,7 @@ impl Answers {
 
     /// What was dropped, as far as the kernel says it now.
     fn dropped(&self) -> Option<Dropped> {
-        let read = self.drops.as_ref()?.read();
+        let read = (self.drops)();
         read.inspect_err(|error| tracing::warn!(%error, "the counters cannot be read"))
             .ok()
     }

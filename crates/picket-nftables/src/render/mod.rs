@@ -1,6 +1,7 @@
 //! From policies to a [`Table`](crate::model::Table): one module per layout.
 
 pub mod documented;
+pub mod drops;
 pub mod indexed;
 
 use picket_dataplane::{BEGINNING, BEGINNING_MASK, State};

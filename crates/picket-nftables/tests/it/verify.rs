@@ -77,6 +77,7 @@ fn pod_tables<'e>(
         accept_icmpv6: program.semantics().accept_icmpv6,
         custom: custom.to_vec(),
         refuse_mid_stream,
+        count_drops: refuse_mid_stream,
     };
     let table = |pod: &Pod| {
         let view = PodView::of(program, &pod.object, &eth0).expect("a pod of the snapshot");
@@ -111,6 +112,7 @@ fn pod_on_networks(
         accept_icmpv6: semantics.accept_icmpv6,
         custom: custom.to_vec(),
         refuse_mid_stream: true,
+        count_drops: true,
     };
     let mut view = PodView::of(engines[0].program(), &pod.object, &eth0).expect("a pod of the cluster");
     for engine in &engines[1..] {

@@ -12,6 +12,7 @@ use picket_source::{Change, Health};
 
 use super::custom::CustomFiles;
 use super::cutting::Cutting;
+use super::drops::Drops;
 use super::network::Networks;
 use super::plugin::Plugins;
 use super::sandbox::Place;
@@ -88,6 +89,7 @@ pub(super) struct Agent {
     places: BTreeMap<SandboxId, Place>,
     /// Who cuts what a change denies, if anybody is to.
     cutting: Option<Cutting>,
+    drops: Drops,
     shared: Shared,
     metrics: Metrics,
     troubles: Troubles,
@@ -118,6 +120,7 @@ impl Agent {
             sandboxes: None,
             places: BTreeMap::new(),
             cutting,
+            drops: Drops::default(),
             shared,
             metrics,
             troubles: Troubles::new(events),
@@ -128,11 +131,12 @@ impl Agent {
 
     /// What there is to tell those who ask how it goes.
     pub(super) fn answers(&self) -> Answers {
+        let drops = self.drops.clone();
         Answers {
             shared: self.shared.clone(),
             metrics: self.metrics.clone(),
             pulse: self.pulse.clone(),
-            drops: None,
+            drops: Arc::new(move || Ok(drops.read())),
             tracer: None,
         }
     }
@@ -245,6 +249,8 @@ impl Agent {
                 place.want(self.networks.desired(pod, &custom));
             }
         }
+        let restricted = self.places.values().filter_map(Place::counted).collect();
+        self.drops.now_of(restricted);
         Metrics::took(&self.metrics.rendering, began.elapsed());
     }
 

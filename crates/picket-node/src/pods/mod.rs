@@ -15,6 +15,7 @@
 mod agent;
 mod custom;
 mod cutting;
+mod drops;
 mod network;
 mod plugin;
 mod sandbox;

@@ -119,6 +119,7 @@ impl Networks {
             accept_icmpv6: self.semantics.accept_icmpv6,
             custom: custom.to_vec(),
             refuse_mid_stream: self.refuse_mid_stream,
+            count_drops: true,
         };
         let policies = view.policies.iter().map(|policy| policy.object.clone()).collect();
         let table = match documented::render(&view, &options) {

@@ -7,7 +7,7 @@ use std::time::Instant;
 use jiff::Timestamp;
 use picket_dataplane::Plan;
 use picket_linux::NetworkNamespace;
-use picket_linux::runtime::Sandbox;
+use picket_linux::runtime::{Sandbox, SandboxId};
 use picket_nftables::client::{Client, SyncError};
 use picket_nftables::diff::Operation;
 use picket_nftables::model::Table;
@@ -15,6 +15,7 @@ use picket_nftables::render::documented;
 use picket_policy::ObjectRef;
 
 use super::cutting::Order;
+use super::drops;
 use super::network::Desired;
 use super::status::SandboxStatus;
 use crate::error::reason;
@@ -86,6 +87,14 @@ impl Place {
     /// When to try again, if something went wrong.
     pub(super) fn retry_at(&self) -> Option<Instant> {
         self.failure.as_ref().map(|failure| failure.retry.at)
+    }
+
+    /// Whose drops are counted here; `None` where no policy applies.
+    pub(super) fn counted(&self) -> Option<(SandboxId, drops::Place)> {
+        let desired = self.desired.as_ref()?;
+        desired.table.as_ref()?;
+        let place = drops::Place::new(Arc::clone(&self.namespace), desired.policies.clone());
+        Some((self.sandbox.id.clone(), place))
     }
 
     /// Makes the rules what they should be. Nothing happens where they are, or where nobody knows what they should be. Gives

@@ -16,6 +16,7 @@ use picket_net::Family;
 use picket_nftables::client::{Client, Observed};
 use picket_nftables::meaning::Interpreter;
 use picket_nftables::model::{Name, Table};
+use picket_nftables::render::drops::counter_name;
 use picket_nftables::render::indexed;
 
 use super::{Scene, Trace, TraceQuestion, TracedConnection, TracedPacket, Tracer};
@@ -136,7 +137,7 @@ fn traced(packet: &Packet, table: &Table, demands: &Demands<'_>, dropped: &Dropp
     let required = demands.required(packet);
     let counted = |name: Name| {
         let mut counters = dropped.by_policy.iter();
-        let found = counters.find(|(policy, direction, _)| indexed::counter_name(policy, *direction) == name);
+        let found = counters.find(|(policy, direction, _)| counter_name(policy, *direction) == name);
         found.cloned().map(Drop::from)
     };
     let place = match &passage.outcome {

@@ -9,8 +9,9 @@ use picket_policy::Direction;
 use super::policy::interfaces_name;
 use super::skeleton::interface_of;
 use super::{Hashes, Plan, PodView, hash_of, name, title};
-use crate::model::{Chain, Comment, Match, Rule, Verdict};
+use crate::model::{Chain, Comment, End, Match, Rule, Statement, Verdict};
 use crate::render;
+use crate::render::drops::mid_stream_counter;
 
 pub(super) const CHAIN: &str = "mid-stream";
 
@@ -19,6 +20,7 @@ pub(super) fn chain(
     view: &PodView,
     directions: &[(Direction, Plan); 2],
     hashes: &Hashes<'_>,
+    count: bool,
 ) -> Option<Chain> {
     let rules: Vec<_> = directions
         .iter()
@@ -29,7 +31,10 @@ pub(super) fn chain(
             closing.map(move |policy| {
                 let hash = hash_of(hashes, policy);
                 let managed = Match::is_in(passing, interfaces_name(hash));
-                Rule::when([managed], Verdict::Drop).commented(Comment::new(&title(&policy.object), hash))
+                let count = count.then(|| Statement::Count(mid_stream_counter()));
+                let statements = [managed.into()].into_iter().chain(count);
+                let drop = Rule::of(statements, End::Verdict(Verdict::Drop));
+                drop.commented(Comment::new(&title(&policy.object), hash))
             })
         })
         .collect();

@@ -29,6 +29,8 @@ pub struct Options {
     /// Whether TCP is refused that is in the middle of a connection which nobody knows and which may have begun in the
     /// direction that is not judged then. The document does not have it; it makes that connections can be cut.
     pub refuse_mid_stream: bool,
+    /// Whether what is dropped is counted for every policy that may be why; see [`drops`](crate::render::drops).
+    pub count_drops: bool,
 }
 
 /// The most rules of one pod that have an anonymous set of ports: loading them is quadratic in their number.
@@ -230,7 +232,7 @@ pub(super) fn title(object: &ObjectRef) -> String {
     clippy::expect_used,
     reason = "only literals and hexadecimal characters are named with it"
 )]
-fn name(text: &str) -> Name {
+pub(super) fn name(text: &str) -> Name {
     Name::new(text).expect("INVARIANT: a letter, then letters, digits, `-` and `_`, and no keyword")
 }
 

@@ -8,9 +8,10 @@ use super::policy::{chain_name, datatype, destination, interfaces_name, source};
 use super::{Hashes, Options, Plan, PodView, PolicyOnPod, hash_of, mid_stream, name, title};
 use crate::custom::CustomRules;
 use crate::model::{
-    Base, Chain, Comment, Draft, Field, Hook, Key, Match, ModelError, Name, Policy, Relation, Rule, Set,
-    Statement, Value, Verdict, priority,
+    Base, Chain, Comment, Counter, Draft, End, Field, Hook, Key, Match, ModelError, Name, Policy, Relation,
+    Rule, Set, Statement, Value, Verdict, priority,
 };
+use crate::render::drops;
 
 /// Adds the dispatchers and the direction and common chains to `draft`.
 pub(super) fn write(
@@ -22,8 +23,10 @@ pub(super) fn write(
 ) -> Result<(), ModelError> {
     let mid_stream = options
         .refuse_mid_stream
-        .then(|| mid_stream::chain(view, directions, hashes))
+        .then(|| mid_stream::chain(view, directions, hashes, options.count_drops))
         .flatten();
+    let counted = mid_stream.iter().filter(|_| options.count_drops);
+    draft.counters.extend(counted.map(|_| drops::of_mid_stream()));
     draft.chains.extend(directions.iter().map(|(direction, plan)| {
         let first = mid_stream.as_ref().map(|_| mid_stream::jump());
         dispatcher(view, *direction, *plan, hashes, first)
@@ -34,9 +37,15 @@ pub(super) fn write(
     }
     let own_node = own_node_sets(view)?;
     for (direction, plan) in directions {
-        draft
-            .chains
-            .push(direction_chain(view, *direction, *plan, hashes, &own_node));
+        let mut chain = direction_chain(view, *direction, *plan, hashes, &own_node);
+        if options.count_drops {
+            let (counters, rules) = counts(view, *direction, *plan, hashes);
+            draft.counters.extend(counters);
+            // Before the drop.
+            let last = chain.rules.len().saturating_sub(1);
+            chain.rules.splice(last..last, rules);
+        }
+        draft.chains.push(chain);
     }
     for (direction, plan) in directions {
         let files = options.custom.iter().filter(|file| file.direction == *direction);
@@ -151,6 +160,32 @@ fn direction_chain(
     Chain::regular(chain_of(direction))
         .commented(Comment::of(comment))
         .with_rules(rules)
+}
+
+/// Counts what gets there for every policy that may be why, with the counters.
+fn counts(
+    view: &PodView,
+    direction: Direction,
+    plan: Plan,
+    hashes: &Hashes<'_>,
+) -> (Vec<Counter>, Vec<Rule>) {
+    let closing = view
+        .policies
+        .iter()
+        .filter(|policy| plan.closes(policy, direction));
+    closing
+        .map(|policy| {
+            let hash = hash_of(hashes, policy);
+            let managed = Match::is_in(interface_of(direction), interfaces_name(hash));
+            let counter = drops::of_policy(&policy.object, direction);
+            let count = Statement::Count(counter.name.clone());
+            let rule = Rule::of([managed.into(), count], End::Next);
+            (
+                counter,
+                rule.commented(Comment::new(&title(&policy.object), hash)),
+            )
+        })
+        .unzip()
 }
 
 /// Without them IPv6 does not work at all: connection tracking leaves neighbour discovery (RFC 4861, types 133 to 137)

@@ -7,7 +7,6 @@ use picket_dataplane::State;
 use picket_net::{Family, TrafficSet};
 
 use super::class::{Classes, NOBODY};
-use super::counters::counter_name;
 use super::sets::{self, Exact};
 use super::traffic::ANY_TRAFFIC;
 use super::view::{LocalSide, NodeView, Role};
@@ -16,6 +15,7 @@ use crate::model::{
     Assigned, Base, Chain, End, Field, Hook, Limit, Log, Match, Policy, Relation, Rule, Slot, Statement,
     Transport, Value, Verdict,
 };
+use crate::render::drops::{counter_name, mid_stream_counter};
 use crate::render::mid_stream;
 
 /// Before `mangle` (-150): who gives packets a queueing priority in this hook does it after the scratch use is over.
@@ -35,9 +35,6 @@ pub(super) const BASE: &str = Hook::Forward.keyword();
 
 /// The chain for TCP that belongs to no known connection and begins none.
 const MID_STREAM: &str = "mid-stream";
-
-/// What it has dropped.
-pub(super) const MID_STREAM_COUNTER: &str = "drop-mid-stream";
 
 /// The table's chains, callers first.
 pub(super) fn chains(view: &NodeView, classes: &Classes, options: &Options) -> Vec<Chain> {
@@ -135,7 +132,7 @@ fn mid_stream_chain() -> Chain {
         [source(family), destination(family)].map(|end| {
             let own_pod = Match::is_in(end, name(sets::restricted_pods(family)));
             Rule::of(
-                [own_pod.into(), Statement::Count(name(MID_STREAM_COUNTER))],
+                [own_pod.into(), Statement::Count(mid_stream_counter())],
                 End::Verdict(Verdict::Drop),
             )
         })

@@ -5,16 +5,16 @@ use std::collections::BTreeMap;
 use picket_policy::{Direction, ObjectRef};
 
 use super::view::LocalSide;
-use super::{IndexedError, chains, guard, name};
-use crate::model::{Comment, Counter, Name};
-use crate::render::documented::{policy_hash, title};
+use super::{IndexedError, guard, name};
+use crate::model::{Counter, Name};
+use crate::render::drops::{of_mid_stream, of_policy};
 
 /// The policies that sides count for.
 #[derive(Debug, Default)]
 pub(super) struct Counters {
     /// How many sides do.
     uses: BTreeMap<(Direction, ObjectRef), usize>,
-    owners: BTreeMap<Name, ObjectRef>,
+    owners: BTreeMap<Name, (Direction, ObjectRef)>,
 }
 
 impl Counters {
@@ -29,15 +29,9 @@ impl Counters {
 
     /// All counters of the table.
     pub(super) fn all(&self) -> Vec<Counter> {
-        let mid_stream = Counter {
-            name: mid_stream_counter(),
-            comment: Some(Comment::of("TCP of no known connection")),
-        };
-        let policies = self
-            .owners
-            .iter()
-            .map(|(name, policy)| counter(name.clone(), policy));
-        policies.chain([mid_stream]).collect()
+        let owners = self.owners.values();
+        let policies = owners.map(|(direction, policy)| of_policy(policy, *direction));
+        policies.chain([of_mid_stream()]).collect()
     }
 
     /// Counts what a side counts for; the counters that are new.
@@ -50,11 +44,12 @@ impl Counters {
             if *uses > 1 {
                 continue;
             }
-            let name = counter_name(policy, direction);
-            if let Some(owner) = self.owners.insert(name.clone(), policy.clone()) {
+            let counter = of_policy(policy, direction);
+            let owner = (direction, policy.clone());
+            if let Some((_, owner)) = self.owners.insert(counter.name.clone(), owner) {
                 return Err(IndexedError::Collision(Box::new(owner), Box::new(policy.clone())));
             }
-            new.push(counter(name, policy));
+            new.push(counter);
         }
         Ok(new)
     }
@@ -71,30 +66,13 @@ impl Counters {
             *uses -= 1;
             if *uses == 0 {
                 self.uses.remove(&key);
-                let name = counter_name(policy, direction);
-                self.owners.remove(&name);
-                gone.push(counter(name, policy));
+                let counter = of_policy(policy, direction);
+                self.owners.remove(&counter.name);
+                gone.push(counter);
             }
         }
         gone
     }
-}
-
-fn counter(name: Name, policy: &ObjectRef) -> Counter {
-    Counter {
-        name,
-        comment: Some(Comment::new(&title(policy), policy_hash(policy))),
-    }
-}
-
-/// `drop-<direction>-<hash>`: packets that were dropped in this direction and that the policy may be why.
-pub fn counter_name(policy: &ObjectRef, direction: Direction) -> Name {
-    name(&format!("drop-{direction}-{}", policy_hash(policy)))
-}
-
-/// The counter of TCP packets of restricted pods that belong to no known connection and begin none, which were dropped.
-pub fn mid_stream_counter() -> Name {
-    name(chains::MID_STREAM_COUNTER)
 }
 
 /// The counter of packets that were dropped because the way back to their source does not lead where they came from.

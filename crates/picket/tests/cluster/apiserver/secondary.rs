@@ -2,6 +2,7 @@
 
 mod changes;
 mod cut;
+mod drops;
 mod failures;
 mod forged;
 mod links;

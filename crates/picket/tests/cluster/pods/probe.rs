@@ -59,17 +59,20 @@ pub(crate) fn table(pod: &Pod) -> String {
 
 /// Whether a packet to a port, as in `80` or `udp/53`, arrives. `expected` says how long to wait for it.
 fn arrives(from: &Pod, to: &Pod, port: &str, expected: bool) -> bool {
-    to.addresses.iter().all(|address| {
-        let arrived = arrives_at(from, to, *address, port, if expected { PATIENCE } else { DENIED });
-        // Every address must do what is expected.
+    let patience = if expected { PATIENCE } else { DENIED };
+    let mut all = true;
+    // Every address must do what is expected.
+    for address in &to.addresses {
+        let arrived = arrives_at(from, to, *address, port, patience);
         assert!(
             to.addresses.len() == 1 || arrived == expected,
             "{}->{} {address}",
             from.name,
             to.name
         );
-        arrived
-    })
+        all &= arrived;
+    }
+    all
 }
 
 /// The same for one address.

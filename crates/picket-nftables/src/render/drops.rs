@@ -1,0 +1,32 @@
+//! The counters of packets that rules drop.
+
+use picket_policy::{Direction, ObjectRef};
+
+use super::documented::{name, policy_hash, title};
+use crate::model::{Comment, Counter, Name};
+
+/// `drop-<direction>-<hash>`: packets that were dropped in this direction and that the policy may be why.
+pub fn counter_name(policy: &ObjectRef, direction: Direction) -> Name {
+    name(&format!("drop-{direction}-{}", policy_hash(policy)))
+}
+
+/// The counter of TCP packets that belong to no known connection and begin none, which were dropped.
+pub fn mid_stream_counter() -> Name {
+    name("drop-mid-stream")
+}
+
+/// The counter of [`counter_name`].
+pub(super) fn of_policy(policy: &ObjectRef, direction: Direction) -> Counter {
+    Counter {
+        name: counter_name(policy, direction),
+        comment: Some(Comment::new(&title(policy), policy_hash(policy))),
+    }
+}
+
+/// The counter of [`mid_stream_counter`].
+pub(super) fn of_mid_stream() -> Counter {
+    Counter {
+        name: mid_stream_counter(),
+        comment: Some(Comment::of("TCP of no known connection")),
+    }
+}

@@ -1,0 +1,60 @@
+//! How many packets policies drop in pods.
+
+use serde_json::json;
+
+use super::{labelled, named, pod, simple};
+use crate::pods::{Node, expect};
+
+/// The metric of a policy of the namespace `default`.
+fn dropped(node: &Node, policy: &str, direction: &str) -> u64 {
+    node.metric(&format!(
+        "picket_dropped_packets_total{{kind=\"MultiNetworkPolicy\",namespace=\"default\",name=\"{policy}\",direction=\"{direction}\"}}"
+    ))
+}
+
+#[test]
+fn drops_count_for_the_policies_of_the_interface_and_outlive_pods() {
+    let mut node = Node::new();
+    let mut pods = simple(&mut node);
+    pod(
+        &mut node,
+        &mut pods,
+        "e",
+        &json!({"name": "e"}),
+        "default/other",
+        16,
+    );
+    node.start(&[]);
+    let spec = json!({"podSelector": {}, "policyTypes": ["Ingress", "Egress"],
+        "ingress": [{"from": named(&["a"])}], "egress": [{}]});
+    node.policy("default", "few", "default/net", &spec);
+    let elsewhere = json!({"podSelector": {}, "policyTypes": ["Ingress"], "ingress": []});
+    node.policy("default", "none", "default/other", &elsewhere);
+    node.until_enforced();
+    assert_eq!(dropped(&node, "few", "ingress"), 0);
+    expect(&pods, &["b->server:udp/5555"], false, "at first");
+    let once = dropped(&node, "few", "ingress");
+    // One packet in each family.
+    assert_eq!(once, 2);
+    expect(&pods, &["b->c:udp/5555"], false, "in another pod");
+    assert_eq!(dropped(&node, "few", "ingress"), 4);
+    assert_eq!(dropped(&node, "few", "egress"), 0);
+    assert_eq!(dropped(&node, "none", "ingress"), 0, "nobody is denied there");
+    // A pod goes, and takes nothing out of the sum.
+    let gone = pods.remove("c").unwrap();
+    node.stop(&gone);
+    node.until("a sandbox less", |status| {
+        status
+            .sandboxes
+            .iter()
+            .all(|sandbox| sandbox.sandbox != gone.sandbox)
+    });
+    // What changes in a table leaves its counters.
+    let more = json!({"podSelector": labelled("name", "server"), "policyTypes": ["Ingress"], "ingress": []});
+    node.policy("default", "more", "default/net", &more);
+    node.until_enforced();
+    assert_eq!(dropped(&node, "few", "ingress"), 4);
+    expect(&pods, &["b->server:udp/5555"], false, "with two policies");
+    assert_eq!(dropped(&node, "few", "ingress"), 6);
+    assert_eq!(dropped(&node, "more", "ingress"), 2);
+}
