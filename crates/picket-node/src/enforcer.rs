@@ -16,7 +16,7 @@ use crate::error::HostError;
 use crate::events::{Events, Reason};
 use crate::host::{Found, Host, Made};
 use crate::knowledge::Knowledge;
-use crate::metrics::{Metrics, ObjectKind, Outcome};
+use crate::metrics::{Metrics, ObjectKind};
 use crate::retry::Retry;
 use crate::status::{Pods, Proof, Shared, Trouble};
 
@@ -312,9 +312,7 @@ impl Enforcer {
             .outcome
             .as_ref()
             .is_ok_and(picket_nftables::verify::Report::is_proof);
-        let outcome = if proved { "proved" } else { "refuted" };
-        self.metrics.proofs.get_or_create(&Outcome { outcome }).inc();
-        Metrics::took(&self.metrics.proving, proof.took);
+        self.metrics.proved(proved, proof.took);
         self.shared.lock().host.proof = Some(Proof {
             when: Timestamp::now(),
             proved,

@@ -271,6 +271,13 @@ impl Metrics {
         self.events.get_or_create(&Outcome { outcome }).inc();
     }
 
+    /// Counts a proof, whether it succeeded and how long it took.
+    pub(crate) fn proved(&self, proved: bool, took: Duration) {
+        let outcome = if proved { "proved" } else { "refuted" };
+        self.proofs.get_or_create(&Outcome { outcome }).inc();
+        Self::took(&self.proving, took);
+    }
+
     /// Notes how long something took.
     pub(crate) fn took(histogram: &Histogram, duration: Duration) {
         histogram.observe(duration.as_secs_f64());

@@ -15,6 +15,7 @@ use super::cutting::Cutting;
 use super::drops::Drops;
 use super::network::Networks;
 use super::plugin::Plugins;
+use super::proof::Proofs;
 use super::sandbox::Place;
 use super::status::{PodsStatus, SandboxStatus};
 use super::troubles::Troubles;
@@ -90,6 +91,7 @@ pub(super) struct Agent {
     /// Who cuts what a change denies, if anybody is to.
     cutting: Option<Cutting>,
     drops: Drops,
+    proofs: Proofs,
     shared: Shared,
     metrics: Metrics,
     troubles: Troubles,
@@ -114,13 +116,14 @@ impl Agent {
         let cutting = cuts.then(|| Cutting::start(metrics.clone())).transpose()?;
         Ok(Self {
             settings: settings.clone(),
-            networks: Networks::new(settings),
+            networks: Networks::new(settings.semantics.clone(), settings.established),
             known: Known::new(Plugins::new(&pods.plugins), events.clone()),
             custom: CustomFiles::read(&pods.custom).map_err(AgentError::CustomRules)?,
             sandboxes: None,
             places: BTreeMap::new(),
             cutting,
             drops: Drops::default(),
+            proofs: Proofs::new(settings.verify_every),
             shared,
             metrics,
             troubles: Troubles::new(events),
@@ -174,6 +177,9 @@ impl Agent {
                 }
             }
             self.make(now, is_tick);
+            if self.is_known() {
+                self.proofs.go_on(&mut self.places, &self.networks, &self.metrics);
+            }
             self.tell();
         }
     }
@@ -181,7 +187,7 @@ impl Agent {
     /// How long to wait for news.
     fn patience(&self, tick: Instant) -> Duration {
         let retries = self.places.values().filter_map(Place::retry_at);
-        let next = retries.chain([tick + TICK]).min();
+        let next = retries.chain([tick + TICK]).chain(self.proofs.at()).min();
         next.map_or(TICK, |next| next.saturating_duration_since(Instant::now()))
     }
 
@@ -242,11 +248,11 @@ impl Agent {
             .map(|pod| (pod.object.uid.as_str(), pod))
             .collect();
         let all: Vec<_> = pods.values().copied().collect();
-        self.networks.update(&snapshot, &all, &self.known.plugins);
         let custom = self.custom.rules();
+        self.networks.update(&snapshot, &all, &self.known.plugins, custom);
         for place in self.places.values_mut() {
             if let Some(pod) = pod_of(&place.sandbox, &pods) {
-                place.want(self.networks.desired(pod, &custom));
+                place.want(pod, self.networks.desired(pod));
             }
         }
         let restricted = self.places.values().filter_map(Place::counted).collect();

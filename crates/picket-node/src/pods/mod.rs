@@ -18,6 +18,7 @@ mod cutting;
 mod drops;
 mod network;
 mod plugin;
+mod proof;
 mod sandbox;
 mod status;
 mod troubles;

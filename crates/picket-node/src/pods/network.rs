@@ -1,5 +1,6 @@
 //! What the policies of secondary networks say of each pod.
 
+use std::cell::OnceCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -7,13 +8,12 @@ use picket_cluster::{Pod, Semantics, Snapshot};
 use picket_dataplane::{EstablishedConnections, Shortfall};
 use picket_engine::Engine;
 use picket_net::AddressSet;
-use picket_nftables::custom::CustomRules;
+use picket_nftables::custom::{self, CustomRules};
 use picket_nftables::model::Table;
 use picket_nftables::render::documented::{self, Options, PodView, PolicyOnPod, ResolvedSide};
 use picket_policy::{Direction, NetworkName, ObjectRef, Tier};
 
 use super::plugin::Plugins;
-use crate::Settings;
 
 /// What is to be in force in a pod.
 #[derive(Clone, Debug, Default)]
@@ -24,6 +24,8 @@ pub(super) struct Desired {
     pub(super) policies: Vec<ObjectRef>,
     /// What cannot be enforced.
     pub(super) trouble: Option<String>,
+    /// The directions, ingress first, in which the rules may let pass less than the policies.
+    pub(super) narrower: [bool; 2],
 }
 
 /// The networks that pods of the node are on, each as a cluster of its own.
@@ -32,6 +34,7 @@ pub(super) struct Networks {
     /// Whether TCP in the middle of connections that nobody knows is refused, so that connections can be cut.
     refuse_mid_stream: bool,
     compiled: BTreeMap<NetworkName, Compiled>,
+    custom: Vec<CustomRules>,
     /// What people may not expect of the networks that policies name.
     notes: Vec<String>,
 }
@@ -39,14 +42,18 @@ pub(super) struct Networks {
 struct Compiled {
     snapshot: Snapshot,
     engine: Engine,
+    /// The same where custom rules are policies like others, once somebody asks.
+    judged: OnceCell<Box<(Snapshot, Engine)>>,
 }
 
 impl Networks {
-    pub(super) fn new(settings: &Settings) -> Self {
+    /// None yet. TCP in the middle of connections that nobody knows is refused where connections are cut.
+    pub(super) fn new(semantics: Semantics, established: EstablishedConnections) -> Self {
         Self {
-            semantics: settings.semantics.clone(),
-            refuse_mid_stream: settings.established == EstablishedConnections::Cut,
+            semantics,
+            refuse_mid_stream: established == EstablishedConnections::Cut,
             compiled: BTreeMap::new(),
+            custom: Vec::new(),
             notes: Vec::new(),
         }
     }
@@ -57,7 +64,18 @@ impl Networks {
     }
 
     /// Compiles anew what has changed on the networks of `pods` that policies name, if their plugins are policed.
-    pub(super) fn update(&mut self, snapshot: &Snapshot, pods: &[&Arc<Pod>], plugins: &Plugins) {
+    pub(super) fn update(
+        &mut self,
+        snapshot: &Snapshot,
+        pods: &[&Arc<Pod>],
+        plugins: &Plugins,
+        custom: Vec<CustomRules>,
+    ) {
+        if self.custom != custom {
+            self.custom = custom;
+            let compiled = self.compiled.values_mut();
+            compiled.for_each(|compiled| compiled.judged = OnceCell::new());
+        }
         let policies = snapshot.policies.values();
         let named: BTreeSet<_> = policies.flat_map(|policy| policy.networks.attached()).collect();
         let attached = pods.iter().flat_map(|pod| &pod.attachments);
@@ -76,6 +94,7 @@ impl Networks {
                 _ => Compiled {
                     engine: Engine::compile(&seen, self.semantics.clone()),
                     snapshot: seen,
+                    judged: OnceCell::new(),
                 },
             };
             self.compiled.insert(network.clone(), compiled);
@@ -90,8 +109,34 @@ impl Networks {
         self.notes = notes;
     }
 
+    /// The networks as clusters of their own, in which custom rules are policies like others.
+    pub(super) fn judged(&self) -> impl Iterator<Item = (&Snapshot, &Engine)> {
+        self.compiled.values().map(|compiled| {
+            if self.custom.is_empty() {
+                return (&compiled.snapshot, &compiled.engine);
+            }
+            let (snapshot, engine) = &**compiled.judged.get_or_init(|| {
+                let mut snapshot = compiled.snapshot.clone();
+                custom::add(&self.custom, &mut snapshot, "");
+                let engine = Engine::compile(&snapshot, self.semantics.clone());
+                Box::new((snapshot, engine))
+            });
+            (snapshot, engine)
+        })
+    }
+
+    /// The custom rules, in the order in which they are judged.
+    pub(super) fn custom(&self) -> &[CustomRules] {
+        &self.custom
+    }
+
+    /// Whether TCP in the middle of connections that nobody knows is refused.
+    pub(super) fn refuses_mid_stream(&self) -> bool {
+        self.refuse_mid_stream
+    }
+
     /// What is to be in force in a pod of the node.
-    pub(super) fn desired(&self, pod: &Pod, custom: &[CustomRules]) -> Desired {
+    pub(super) fn desired(&self, pod: &Pod) -> Desired {
         let mut view = PodView {
             pod: pod.object.clone(),
             interfaces: Vec::new(),
@@ -117,13 +162,14 @@ impl Networks {
         let options = Options {
             accept_icmp: self.semantics.accept_icmp,
             accept_icmpv6: self.semantics.accept_icmpv6,
-            custom: custom.to_vec(),
+            custom: self.custom.clone(),
             refuse_mid_stream: self.refuse_mid_stream,
             count_drops: true,
         };
         let policies = view.policies.iter().map(|policy| policy.object.clone()).collect();
-        let table = match documented::render(&view, &options) {
+        let (table, narrower) = match documented::render(&view, &options) {
             Ok((table, shortfalls)) => {
+                let narrower = Direction::BOTH.map(|side| shortfalls.iter().any(|one| one.direction == side));
                 troubles.extend(shortfalls.iter().map(|shortfall| {
                     let Shortfall {
                         policy,
@@ -133,19 +179,19 @@ impl Networks {
                     } = shortfall;
                     format!("{policy}: {what}; {instead}")
                 }));
-                Some(table)
+                (Some(table), narrower)
             }
             Err(error) => {
                 troubles.push(format!("{error}; it is closed instead"));
-                documented::render(&closed(view), &options)
-                    .ok()
-                    .map(|(table, _)| table)
+                let closed = documented::render(&closed(view), &options);
+                (closed.ok().map(|(table, _)| table), [true; 2])
             }
         };
         Desired {
             table: table.map(Arc::new),
             policies,
             trouble: joined(troubles),
+            narrower,
         }
     }
 }

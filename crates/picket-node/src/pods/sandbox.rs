@@ -5,18 +5,21 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 use jiff::Timestamp;
+use picket_cluster::Pod;
 use picket_dataplane::Plan;
 use picket_linux::NetworkNamespace;
 use picket_linux::runtime::{Sandbox, SandboxId};
-use picket_nftables::client::{Client, SyncError};
+use picket_nftables::client::{Client, Observed, SyncError};
 use picket_nftables::diff::Operation;
 use picket_nftables::model::Table;
 use picket_nftables::render::documented;
+use picket_nftables::verify::Report;
 use picket_policy::ObjectRef;
 
 use super::cutting::Order;
 use super::drops;
-use super::network::Desired;
+use super::network::{Desired, Networks};
+use super::proof;
 use super::status::SandboxStatus;
 use crate::error::reason;
 use crate::metrics::Metrics;
@@ -28,8 +31,9 @@ pub(super) struct Place {
     namespace: Arc<NetworkNamespace>,
     /// Its rulesets, once they have been opened.
     client: Option<Client>,
-    /// What is to be in force, once that is known.
+    /// What is to be in force, once that is known, and in which pod.
     desired: Option<Desired>,
+    of: Option<Arc<Pod>>,
     /// Whether that has been in force since it was last changed.
     settled: bool,
     changed: Option<Timestamp>,
@@ -51,6 +55,7 @@ impl Place {
             namespace,
             client: None,
             desired: None,
+            of: None,
             settled: false,
             changed: None,
             repaired: 0,
@@ -65,7 +70,8 @@ impl Place {
     }
 
     /// From now on this is to be in force.
-    pub(super) fn want(&mut self, desired: Desired) {
+    pub(super) fn want(&mut self, pod: &Arc<Pod>, desired: Desired) {
+        self.of = Some(Arc::clone(pod));
         let before = self.desired.as_ref();
         let is_same = before.is_some_and(|before| before.table == desired.table);
         if is_same {
@@ -135,6 +141,38 @@ impl Place {
             // What others write under this name afterwards is theirs.
             None if settled => Ok(0),
             None => remove(client),
+        }
+    }
+
+    /// Reads the table and proves that it means what the policies say. Where it does not it is made anew next time.
+    pub(super) fn prove(&mut self, networks: &Networks, metrics: &Metrics) {
+        let Some((pod, desired)) = self.of.clone().zip(self.desired.clone()) else {
+            return;
+        };
+        // What is not in force is told and tried again.
+        if desired.table.is_none() || !self.settled {
+            return;
+        }
+        let began = Instant::now();
+        let read = self
+            .client()
+            .and_then(|client| Ok(client.read(&documented::table_name())?.1));
+        let observed = match read {
+            Ok(observed) => observed,
+            Err(error) => return self.failed(&error, began, metrics),
+        };
+        let outcome = match &observed {
+            Observed::Table(table) => networks.prove(&pod, &desired, table),
+            // What others have put there is no table of ours, whatever it means.
+            Observed::Absent | Observed::Altered(_) => Ok(Report {
+                stopped: true,
+                ..Report::default()
+            }),
+        };
+        if !proof::tell(outcome, began.elapsed(), &self.pod(), metrics)
+            && let Some(client) = &mut self.client
+        {
+            client.forget();
         }
     }
 

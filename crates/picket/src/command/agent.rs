@@ -51,7 +51,7 @@ pub(crate) struct Arguments {
     table_owner: TableOwner,
 
     /// How often to prove that the rules in the kernel mean what the policies say, in seconds
-    #[arg(long, default_value_t = 300, value_name = "SECONDS", conflicts_with = PODS,
+    #[arg(long, default_value_t = 300, value_name = "SECONDS",
         value_parser = clap::value_parser!(u32).range(1..))]
     verify_interval: u32,
 
@@ -237,7 +237,7 @@ Examples:
   picket status                             what is in force
 
 With --container-runtime-endpoint there is no table of the node: --until-synced, --anti-spoof,
---table-owner, --verify-interval and --log-denied are refused.
+--table-owner and --log-denied are refused.
 
 The agent runs in the network namespace of the node and needs CAP_NET_ADMIN there; for pods it also
 needs CAP_SYS_ADMIN, CAP_SYS_PTRACE, the socket of the runtime and /proc of the node. Whatever goes

@@ -193,6 +193,14 @@ impl Node {
         value(&text, name)
     }
 
+    /// How many proofs ended so.
+    pub(crate) fn proofs(&self, outcome: &str) -> u64 {
+        let (_, text) = get(&self.folder.path().join("socket"), "/metrics");
+        let name = format!("picket_verifications_total{{outcome=\"{outcome}\"}} ");
+        let count = text.lines().find_map(|line| line.strip_prefix(&name));
+        count.map_or(0, |count| count.parse().unwrap())
+    }
+
     /// The objects with which something is wrong, as the agent says.
     pub(crate) fn findings(&self) -> Vec<String> {
         let status = ask(&self.folder.path().join("socket")).unwrap();

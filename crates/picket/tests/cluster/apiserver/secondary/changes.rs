@@ -162,6 +162,8 @@ fn custom_rules_are_judged_first_and_read_again() {
         &v4,
         "--custom-v6-ingress-rule-file",
         &v6,
+        "--verify-interval",
+        "1",
     ]);
     let spec = json!({"podSelector": labelled("name", "server"), "policyTypes": ["Ingress"],
         "ingress": [{"from": named(&["a"]), "ports": [{"port": 8080}]}]});
@@ -195,4 +197,8 @@ fn custom_rules_are_judged_first_and_read_again() {
         "b->server:9999 b->server:1",
         "with a wrong file",
     );
+    // The rules of the kernel were held against the policies meanwhile, and are.
+    let proved = node.proofs("proved");
+    node.until("two more proofs", |_| node.proofs("proved") > proved + 1);
+    assert_eq!(node.proofs("refuted"), 0);
 }
