@@ -151,6 +151,12 @@ impl<'a> Explainer<'a> {
                         .namespaces
                         .insert(name.clone(), snapshot.namespace(name).into_owned());
                     policies.extend(self.of_namespace.get(name).into_iter().flatten());
+                    // In the network of its node a pod is that node.
+                    let node = pod.node.as_ref().filter(|_| pod.host_network);
+                    let node = node.and_then(|name| snapshot.nodes.get_key_value(name));
+                    scene
+                        .nodes
+                        .extend(node.map(|(name, node)| (name.clone(), node.clone())));
                 }
                 Endpoint::Node { name, .. } => {
                     let node = snapshot.nodes.get(name).cloned();

@@ -4,7 +4,7 @@ use picket_cluster::{Semantics, Snapshot, Verdict};
 use picket_engine::Engine;
 use picket_net::Protocol;
 use picket_testing::build::{
-    accept, admin_policy, block, deny, namespace, node, pass, pod, pods_in, pods_where, policy,
+    accept, admin_policy, block, deny, namespace, node, nodes_where, pass, pod, pods_in, pods_where, policy,
 };
 use picket_testing::snapshot;
 
@@ -212,6 +212,21 @@ fn the_smallest_change_is_named() {
             "{from} → {to} {port}"
         );
     }
+}
+
+#[test]
+fn a_host_network_pod_is_its_node_to_rules_about_nodes() {
+    let mut snapshot = cluster();
+    let no_nodes = snapshot![
+        admin_policy("no-nodes", 1)
+            .selects("app=web")
+            .egress(deny().peer(nodes_where("")))
+    ];
+    snapshot.policies.extend(no_nodes.policies);
+    let flow = four(&snapshot, "shop/web", "shop/agent", "80");
+    assert_eq!(flow.verdict, Verdict::Deny);
+    let rule = &flow.egress.tiers[0].policies[0].rules[0];
+    assert!(rule.matches && rule.decides, "{rule:?}");
 }
 
 #[test]

@@ -97,7 +97,7 @@ proptest! {
         for index in asked {
             let flow = index.get(&flows);
             for (alone, explained) in explainer.judged_alone(flow) {
-                prop_assert_eq!(alone, (explained.verdict, explained.reason));
+                prop_assert_eq!(alone, (explained.verdict, explained.reason), "{:?} {:?}", flow, explained);
                 explains_the_engine(&explained)?;
             }
         }
