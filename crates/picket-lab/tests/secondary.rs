@@ -134,8 +134,10 @@ fn attachments_change_under_a_standing_lab() {
 fn arrives(lab: &Lab, from: &str, to: &str) -> bool {
     let place = |name: &str| lab.topology().place(name).unwrap();
     let [sender, receiver] = ["x/b", "x/a"].map(|name| lab.network().namespace(&place(name)).unwrap());
-    let to = SocketAddr::new(to.parse().unwrap(), 4000);
-    let socket: UdpSocket = receiver.run(|| udp(to, Some("net1"))).unwrap().unwrap();
+    // Any port will do; whoever forks at this moment has that of the last one open a moment longer.
+    let any = SocketAddr::new(to.parse().unwrap(), 0);
+    let socket: UdpSocket = receiver.run(|| udp(any, Some("net1"))).unwrap().unwrap();
+    let to = socket.local_addr().unwrap();
     let from = SocketAddr::new(from.parse().unwrap(), 0);
     let sending = sender.run(|| udp(from, Some("net1"))).unwrap().unwrap();
     sending.send_to(b"x", to).unwrap();
