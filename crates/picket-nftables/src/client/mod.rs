@@ -170,6 +170,7 @@ impl Client {
     /// # Errors
     /// [`SyncError`]; it is as it was then.
     pub fn remove(&mut self, table: &Name) -> Result<bool, SyncError> {
+        self.forget();
         if !self.exists(table)? {
             return Ok(false);
         }

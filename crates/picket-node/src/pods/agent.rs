@@ -235,7 +235,8 @@ impl Agent {
                 continue;
             };
             let known = before.remove(&sandbox.id).filter(|place| place.is(namespace));
-            let place = known.unwrap_or_else(|| Place::new(sandbox.clone(), Arc::clone(namespace)));
+            let place = known
+                .unwrap_or_else(|| Place::new(sandbox.clone(), Arc::clone(namespace), self.settings.hold));
             self.places.insert(sandbox.id.clone(), place);
         }
     }

@@ -31,6 +31,8 @@ pub(super) struct Place {
     namespace: Arc<NetworkNamespace>,
     /// Its rulesets, once they have been opened.
     client: Option<Client>,
+    /// Whether others are kept from changing the table.
+    hold: bool,
     /// What is to be in force, once that is known, and in which pod.
     desired: Option<Desired>,
     of: Option<Arc<Pod>>,
@@ -49,11 +51,13 @@ struct Failure {
 }
 
 impl Place {
-    pub(super) fn new(sandbox: Sandbox, namespace: Arc<NetworkNamespace>) -> Self {
+    /// A sandbox of which nothing is known yet. Whether others are kept from changing its table is up to `hold`.
+    pub(super) fn new(sandbox: Sandbox, namespace: Arc<NetworkNamespace>, hold: bool) -> Self {
         Self {
             sandbox,
             namespace,
             client: None,
+            hold,
             desired: None,
             of: None,
             settled: false,
@@ -178,10 +182,12 @@ impl Place {
 
     /// The rulesets of the namespace.
     fn client(&mut self) -> Result<&mut Client, SyncError> {
-        match &mut self.client {
-            Some(client) => Ok(client),
-            client @ None => Ok(client.insert(Client::open(&self.namespace)?)),
-        }
+        let client = match self.client.take() {
+            Some(client) => client,
+            None if self.hold => Client::open(&self.namespace)?.holding(),
+            None => Client::open(&self.namespace)?,
+        };
+        Ok(self.client.insert(client))
     }
 
     fn made(&mut self, operations: usize, metrics: &Metrics) {

@@ -47,7 +47,7 @@ pub(crate) struct Arguments {
     established: EstablishedArgument,
 
     /// Who may change the table while the agent runs
-    #[arg(long, value_enum, default_value_t, value_name = "WHO", conflicts_with = PODS)]
+    #[arg(long, value_enum, default_value_t, value_name = "WHO")]
     table_owner: TableOwner,
 
     /// How often to prove that the rules in the kernel mean what the policies say, in seconds
@@ -236,8 +236,8 @@ Examples:
                                             enforce MultiNetworkPolicies in the pods of the node
   picket status                             what is in force
 
-With --container-runtime-endpoint there is no table of the node: --until-synced, --anti-spoof,
---table-owner and --log-denied are refused.
+With --container-runtime-endpoint there is no table of the node: --until-synced, --anti-spoof and
+--log-denied are refused.
 
 The agent runs in the network namespace of the node and needs CAP_NET_ADMIN there; for pods it also
 needs CAP_SYS_ADMIN, CAP_SYS_PTRACE, the socket of the runtime and /proc of the node. Whatever goes

@@ -240,9 +240,6 @@ fn an_agent_in_pods_with_flags_about_the_table_of_the_node() {
     for flag in [
         "--until-synced=deny",
         "--anti-spoof=off",
-        "--established=cut",
-        "--table-owner=agent",
-        "--verify-interval=60",
         "--log-denied=on",
         "--log-denied-group=7",
     ] {

@@ -9,36 +9,61 @@ use super::super::events::events_on;
 use super::super::never_open::steal;
 use super::{labelled, named, simple};
 use crate::objects::KINDS;
-use crate::pods::{Node, expect, table};
+use crate::pods::{Node, Pod, expect, table};
 
 const PODS: &str = "/api/v1/namespaces/default/pods";
 
+/// What others may want to do to a table.
+const MEDDLING: [&str; 2] = [
+    "flush ruleset",
+    "insert rule inet multi_networkpolicy input accept",
+];
+
+/// Whether the kernel lets somebody with all rights in a pod do something with nft.
+fn meddles(pod: &Pod, command: &str) -> bool {
+    let mut nft = std::process::Command::new("nft");
+    nft.args(command.split(' '));
+    pod.inside.run(|| nft.status()).unwrap().unwrap().success()
+}
+
 #[test]
-fn what_others_do_to_a_table_is_undone() {
+fn nobody_in_a_pod_can_change_its_table() {
     let mut node = Node::new();
     let pods = simple(&mut node);
     node.start(&[]);
     let spec = json!({"podSelector": labelled("name", "server"), "ingress": [{"from": named(&["a"])}]});
     node.policy("default", "from-a", "default/net", &spec);
     node.until_enforced();
+    let before = table(&pods["server"]);
+    let [flush, insert] = MEDDLING;
+    // A flush passes tables of others over.
+    assert!(meddles(&pods["server"], flush));
+    assert!(!meddles(&pods["server"], insert));
+    assert_eq!(table(&pods["server"]), before);
+    expect(&pods, &["b->server"], false, "whatever is tried");
+    // What the policies say still gets in, out, and in again.
+    node.delete_policy("default", "from-a");
+    node.until("no policy", |status| status.sandboxes.is_empty());
+    assert_eq!(table(&pods["server"]), "");
+    node.policy("default", "from-a", "default/net", &spec);
+    node.until_enforced();
+    expect(&pods, &["b->server"], false, "once more");
+    expect(&pods, &["a->server"], true, "once more");
+    let repaired = node.until("its status", |status| !status.sandboxes.is_empty());
+    assert_eq!(repaired.sandboxes[0].repaired, 0);
+}
+
+#[test]
+fn what_others_do_to_a_table_is_undone() {
+    let mut node = Node::new();
+    let pods = simple(&mut node);
+    node.start(&["--table-owner", "everybody"]);
+    let spec = json!({"podSelector": labelled("name", "server"), "ingress": [{"from": named(&["a"])}]});
+    node.policy("default", "from-a", "default/net", &spec);
+    node.until_enforced();
     expect(&pods, &["b->server"], false, "at first");
-    for (times, command) in [
-        "flush ruleset",
-        "insert rule inet multi_networkpolicy input accept",
-    ]
-    .iter()
-    .enumerate()
-    {
-        let mut nft = std::process::Command::new("nft");
-        nft.args(command.split(' '));
-        assert!(
-            pods["server"]
-                .inside
-                .run(|| nft.status())
-                .unwrap()
-                .unwrap()
-                .success()
-        );
+    for (times, command) in MEDDLING.iter().enumerate() {
+        assert!(meddles(&pods["server"], command));
         let repaired = u64::try_from(times).unwrap() + 1;
         node.until("a repair", |status| status.sandboxes[0].repaired == repaired);
         expect(&pods, &["b->server"], false, command);
@@ -108,7 +133,7 @@ fn object(node: &Node, api_version: &str, kind: &str, path: &str, name: &str) ->
 fn what_cannot_be_read_and_where_nothing_can_be_enforced_are_events() {
     let mut node = Node::new();
     let pods = simple(&mut node);
-    node.start(&[]);
+    node.start(&["--table-owner", "everybody"]);
     let server = labelled("name", "server");
     node.policy(
         "default",
