@@ -8,12 +8,13 @@
     reason = "a benchmark prints, and fails at once"
 )]
 
+use std::collections::BTreeSet;
 use std::time::Instant;
 
 use picket_cluster::Semantics;
 use picket_dataplane::demand::Demands;
 use picket_engine::Engine;
-use picket_nftables::render::indexed;
+use picket_nftables::render::indexed::{self, Guard, Options};
 use picket_nftables::verify::verify;
 use picket_testing::synthetic::{self, Size};
 
@@ -44,6 +45,21 @@ fn measure(size: Size) {
     });
     let report = repeat("verify", || {
         let demands = Demands::on_node(program, Some(NODE));
+        verify(&table, &demands, "", 1).expect("the proof agrees with the interpreter")
+    });
+    assert!(report.is_proof(), "{:?}", report.counterexamples);
+    println!("  {} sets of packets", report.cells);
+    let guard = Guard {
+        anti_spoof: true,
+        ..Guard::default()
+    };
+    let options = Options {
+        guard: Some(guard),
+        ..Options::default()
+    };
+    let table = indexed::render_with(program, Some(NODE), &options).expect("a table");
+    let report = repeat("anti-spoof", || {
+        let demands = Demands::on_node(program, Some(NODE)).against_spoofing(BTreeSet::new());
         verify(&table, &demands, "", 1).expect("the proof agrees with the interpreter")
     });
     assert!(report.is_proof(), "{:?}", report.counterexamples);

@@ -65,8 +65,12 @@ fn main() -> Result<()> {
         Case::new("connection tracking only", 0, rulesets::TRACKING.to_owned()),
     ];
     for count in POLICIES {
-        let ruleset = rulesets::indexed(count, topology::server(0))?;
+        let ruleset = rulesets::indexed(count, topology::server(0), false)?;
         cases.push(Case::new(format!("indexed, {count} policies"), 0, ruleset));
+    }
+    for count in [0, POLICIES[1]] {
+        let ruleset = rulesets::indexed(count, topology::server(0), true)?;
+        cases.push(Case::new(format!("anti-spoof, {count} policies"), 0, ruleset));
     }
     for (server, count) in (1..).zip(POLICIES) {
         let ruleset = rulesets::documented(count, topology::server(server))?;

@@ -8,6 +8,7 @@ use picket_engine::Engine;
 use picket_net::Protocol;
 use picket_nftables::model::InterfaceName;
 use picket_nftables::print;
+use picket_nftables::render::indexed::{Guard, Options};
 use picket_nftables::render::{documented, indexed};
 use picket_policy::ObjectRef;
 use picket_testing::build::{accept, pod, pods_in, policy};
@@ -50,10 +51,19 @@ fn cluster(count: u32, server: Ipv4Addr) -> Snapshot {
     objects.into_iter().collect()
 }
 
-/// The router's table in the indexed layout.
-pub(crate) fn indexed(count: u32, server: Ipv4Addr) -> Result<String> {
+/// The router's table in the indexed layout, perhaps one that looks at the way back of every packet.
+pub(crate) fn indexed(count: u32, server: Ipv4Addr, anti_spoof: bool) -> Result<String> {
     let engine = Engine::compile(&cluster(count, server), Semantics::default());
-    Ok(print::text(&indexed::render(engine.program(), None)?))
+    let guard = Guard {
+        anti_spoof,
+        ..Guard::default()
+    };
+    let options = Options {
+        guard: anti_spoof.then_some(guard),
+        ..Options::default()
+    };
+    let table = indexed::render_with(engine.program(), None, &options)?;
+    Ok(print::text(&table))
 }
 
 /// The server's table in the documented layout.
