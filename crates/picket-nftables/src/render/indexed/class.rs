@@ -12,6 +12,7 @@ use std::sync::Arc;
 
 use picket_engine::IdentitySet;
 use picket_net::{AddressRange, Family, TrafficSet};
+use rustc_hash::FxHashMap;
 
 use super::group::{Groups, Moved, Patches, SideKey};
 use super::traffic::{ANY_TRAFFIC, traffic_classes};
@@ -252,7 +253,7 @@ impl Classes {
                 .subject
                 .iter()
                 .any(|subject| transition.subjects.contains(subject));
-            if is_named || before.is_none() || now.is_none() {
+            if !staying.is_empty() && (is_named || before.is_none() || now.is_none()) {
                 let old = with_classes(&old, &old_traffic);
                 patches.side(
                     key,
@@ -269,22 +270,24 @@ impl Classes {
         if fresh.is_empty() {
             return;
         }
-        for identity in fresh.iter() {
-            patches.anew(identity);
-        }
         let is_few = fresh.iter().nth(FEW).is_none();
+        let mut allowed: FxHashMap<u32, Vec<(SideKey, u32)>> = FxHashMap::default();
+        let mut allow = |identity, side, class| allowed.entry(identity).or_default().push((side, class));
         for (&key, side) in &self.sides {
             for (class, peers) in with_classes(&side.allowed, &side.traffic) {
                 if is_few {
                     for identity in fresh.iter().filter(|&identity| peers.contains(identity)) {
-                        patches.allow(identity, key, class);
+                        allow(identity, key, class);
                     }
                     continue;
                 }
                 for identity in peers.intersection(fresh).iter() {
-                    patches.allow(identity, key, class);
+                    allow(identity, key, class);
                 }
             }
+        }
+        for identity in fresh.iter() {
+            patches.anew(identity, allowed.remove(&identity).unwrap_or_default());
         }
     }
 

@@ -46,19 +46,20 @@ pub(super) struct Moved {
 }
 
 impl Patches {
-    /// Of the identity only what is noted from now on counts.
-    pub(super) fn anew(&mut self, identity: u32) {
+    /// Of the identity only this counts: the class of traffic that is allowed at sides, ascending.
+    pub(super) fn anew(&mut self, identity: u32, allowed: Vec<(SideKey, u32)>) {
+        let sides = allowed.into_iter().map(|(side, traffic)| (side, Some(traffic)));
         self.0.insert(
             identity,
             Patch {
                 anew: true,
-                sides: Vec::new(),
+                sides: sides.collect(),
             },
         );
     }
 
     /// This class of traffic is allowed with an identity at a side.
-    pub(super) fn allow(&mut self, identity: u32, side: SideKey, traffic: u32) {
+    fn allow(&mut self, identity: u32, side: SideKey, traffic: u32) {
         let patch = self.0.entry(identity).or_default();
         patch.sides.push((side, Some(traffic)));
     }
