@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use picket_linux::NetworkNamespace;
 use picket_nftables::client::Counters;
-use picket_nftables::render::drops::{counter_name, mid_stream_counter};
+use picket_nftables::render::drops::{counter_name, mid_stream_counter, spoofed_counter};
 use picket_nftables::render::indexed;
 use picket_policy::{Direction, ObjectRef};
 use prometheus_client::collector::Collector;
@@ -66,7 +66,7 @@ impl Drops {
         let mut dropped = Dropped {
             by_policy: Vec::new(),
             mid_stream: counted.get(&mid_stream_counter()).copied(),
-            spoofed: counted.get(&indexed::spoofed_counter()).copied(),
+            spoofed: counted.get(&spoofed_counter()).copied(),
             unknown: counted.get(&indexed::unknown_counter()).copied(),
         };
         for policy in policies {

@@ -15,6 +15,12 @@ pub fn mid_stream_counter() -> Name {
     name("drop-mid-stream")
 }
 
+/// The counter of packets that were dropped because their source cannot be where they came from: the way back to it leads
+/// elsewhere, or it is the pod itself.
+pub fn spoofed_counter() -> Name {
+    name("drop-spoofed")
+}
+
 /// The counter of [`counter_name`].
 pub(super) fn of_policy(policy: &ObjectRef, direction: Direction) -> Counter {
     Counter {
@@ -28,5 +34,13 @@ pub(super) fn of_mid_stream() -> Counter {
     Counter {
         name: mid_stream_counter(),
         comment: Some(Comment::of("TCP of no known connection")),
+    }
+}
+
+/// The counter of [`spoofed_counter`].
+pub(super) fn of_spoofed(comment: &str) -> Counter {
+    Counter {
+        name: spoofed_counter(),
+        comment: Some(Comment::of(comment)),
     }
 }

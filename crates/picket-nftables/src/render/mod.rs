@@ -3,6 +3,7 @@
 pub mod documented;
 pub mod drops;
 pub mod indexed;
+mod log;
 
 use picket_dataplane::{BEGINNING, BEGINNING_MASK, State};
 

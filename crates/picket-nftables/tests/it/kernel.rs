@@ -163,7 +163,9 @@ fn documented() -> Table {
             accept_icmp: true,
             accept_icmpv6: true,
             custom: every_kind(),
-            ..Options::default()
+            refuse_mid_stream: true,
+            count_drops: true,
+            log_denied: Some(9480),
         },
     )
     .expect("a table")

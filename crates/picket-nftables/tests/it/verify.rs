@@ -78,6 +78,7 @@ fn pod_tables<'e>(
         custom: custom.to_vec(),
         refuse_mid_stream,
         count_drops: refuse_mid_stream,
+        log_denied: refuse_mid_stream.then_some(7),
     };
     let table = |pod: &Pod| {
         let view = PodView::of(program, &pod.object, &eth0).expect("a pod of the snapshot");
@@ -113,6 +114,7 @@ fn pod_on_networks(
         custom: custom.to_vec(),
         refuse_mid_stream: true,
         count_drops: true,
+        log_denied: Some(7),
     };
     let mut view = PodView::of(engines[0].program(), &pod.object, &eth0).expect("a pod of the cluster");
     for engine in &engines[1..] {

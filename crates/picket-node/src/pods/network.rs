@@ -165,6 +165,7 @@ impl Networks {
             custom: self.custom.clone(),
             refuse_mid_stream: self.refuse_mid_stream,
             count_drops: true,
+            log_denied: None,
         };
         let policies = view.policies.iter().map(|policy| policy.object.clone()).collect();
         let (table, narrower) = match documented::render(&view, &options) {

@@ -1,6 +1,7 @@
 //! The documented layout: what `nftables-implementation` of multi-networkpolicy describes, for one pod, inside its
 //! network namespace. `docs/nftables.md` lists every deviation with its reason.
 
+mod log;
 mod mid_stream;
 mod policy;
 mod resolve;
@@ -12,10 +13,12 @@ use std::collections::BTreeMap;
 use picket_dataplane::Shortfall;
 use picket_policy::{Action, Direction, ObjectRef, Tier};
 
+pub use log::{log_prefix, logged_direction};
 pub use view::{Interface, Peers, PodView, PolicyOnPod, ResolvedRule, ResolvedSide, Targets};
 
 use crate::custom::CustomRules;
-use crate::model::{Draft, ModelError, Name, NameHash, Table};
+use crate::model::{Chain, Draft, ModelError, Name, NameHash, Statement, Table};
+use crate::render::drops;
 
 /// Flags of the documented controller that change what every isolated pod accepts.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -29,8 +32,11 @@ pub struct Options {
     /// Whether TCP is refused that is in the middle of a connection which nobody knows and which may have begun in the
     /// direction that is not judged then. The document does not have it; it makes that connections can be cut.
     pub refuse_mid_stream: bool,
-    /// Whether what is dropped is counted for every policy that may be why; see [`drops`](crate::render::drops).
+    /// Whether what is dropped is counted: for every policy that may be why, or as spoofed; see
+    /// [`drops`](crate::render::drops).
     pub count_drops: bool,
+    /// The netlink group to which packets are logged that policies drop, if they are; see [`log_prefix`].
+    pub log_denied: Option<u16>,
 }
 
 /// The most rules of one pod that have an anonymous set of ports: loading them is quadratic in their number.
@@ -73,10 +79,19 @@ pub fn render(view: &PodView, options: &Options) -> Result<(Table, Vec<Shortfall
     let mut anonymous_sets = 0;
     let mut chains = Vec::new();
     for policy in &view.policies {
-        let parts = policy::Parts::of(view, policy, hash_of(&hashes, policy), &mut anonymous_sets);
+        let parts = policy::Parts::of(
+            view,
+            policy,
+            hash_of(&hashes, policy),
+            options,
+            &mut anonymous_sets,
+        );
         let (sets, chain) = parts.map_err(|error| invalid(view, error))?;
         draft.sets.extend(sets);
         chains.push(chain);
+    }
+    if chains.iter().any(counts_spoofed) {
+        draft.counters.push(drops::of_spoofed("from the own address"));
     }
     skeleton::write(view, options, &directions, &hashes, &mut draft).map_err(|error| invalid(view, error))?;
     draft.chains.extend(chains);
@@ -86,6 +101,12 @@ pub fn render(view: &PodView, options: &Options) -> Result<(Table, Vec<Shortfall
         .collect();
     let table = draft.check().map_err(|error| invalid(view, error))?;
     Ok((table, shortfalls))
+}
+
+/// Whether something is counted there that comes from an address of the pod.
+fn counts_spoofed(chain: &Chain) -> bool {
+    let count = Statement::Count(drops::spoofed_counter());
+    chain.rules.iter().any(|rule| rule.statements.contains(&count))
 }
 
 fn invalid(view: &PodView, error: ModelError) -> DocumentedError {

@@ -6,11 +6,12 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use picket_net::{AddressRange, AddressSet, Family, Protocol, TrafficSet};
 use picket_policy::{Action, Direction, Tier};
 
-use super::{MAX_ANONYMOUS_SETS, Peers, PodView, PolicyOnPod, ResolvedRule, Targets, name, title};
+use super::{MAX_ANONYMOUS_SETS, Options, Peers, PodView, PolicyOnPod, ResolvedRule, Targets, name, title};
 use crate::model::{
-    Chain, Comment, Datatype, Field, InterfaceName, Key, Match, ModelError, Name, NameHash, Rule, Set,
-    Transport, Value, Verdict,
+    Chain, Comment, Datatype, End, Field, InterfaceName, Key, Match, ModelError, Name, NameHash, Rule, Set,
+    Statement, Transport, Value, Verdict,
 };
+use crate::render::drops::spoofed_counter;
 
 /// The name of a policy's chain.
 pub(super) fn chain_name(hash: NameHash) -> Name {
@@ -26,6 +27,7 @@ pub(super) fn interfaces_name(hash: NameHash) -> Name {
 pub(super) struct Parts<'a> {
     policy: &'a PolicyOnPod,
     hash: NameHash,
+    options: &'a Options,
     /// Rules of the pod that have an anonymous set, so far.
     anonymous_sets: &'a mut usize,
     sets: Vec<Set>,
@@ -38,11 +40,13 @@ impl<'a> Parts<'a> {
         view: &PodView,
         policy: &'a PolicyOnPod,
         hash: NameHash,
+        options: &'a Options,
         anonymous_sets: &'a mut usize,
     ) -> Result<(Vec<Set>, Chain), ModelError> {
         let mut parts = Self {
             policy,
             hash,
+            options,
             anonymous_sets,
             sets: Vec::new(),
             rules: Vec::new(),
@@ -100,8 +104,13 @@ impl<'a> Parts<'a> {
         for interface in own {
             for &address in &interface.addresses {
                 let source = Match::is(source(Family::of(address)), Value::address(address));
-                self.rules
-                    .push(Rule::when([enters(&interface.name), source], Verdict::Drop));
+                let count = self
+                    .options
+                    .count_drops
+                    .then(|| Statement::Count(spoofed_counter()));
+                let spoofed = [enters(&interface.name).into(), source.into()];
+                let statements = spoofed.into_iter().chain(count);
+                self.rules.push(Rule::of(statements, End::Verdict(Verdict::Drop)));
             }
         }
     }

@@ -5,7 +5,7 @@ use picket_net::{AddressRange, Family, Interval, Protocol};
 use picket_policy::{Direction, Tier};
 
 use super::policy::{chain_name, datatype, destination, interfaces_name, source};
-use super::{Hashes, Options, Plan, PodView, PolicyOnPod, hash_of, mid_stream, name, title};
+use super::{Hashes, Options, Plan, PodView, PolicyOnPod, hash_of, log, mid_stream, name, title};
 use crate::custom::CustomRules;
 use crate::model::{
     Base, Chain, Comment, Counter, Draft, End, Field, Hook, Key, Match, ModelError, Name, Policy, Relation,
@@ -38,13 +38,17 @@ pub(super) fn write(
     let own_node = own_node_sets(view)?;
     for (direction, plan) in directions {
         let mut chain = direction_chain(view, *direction, *plan, hashes, &own_node);
+        let group = options.log_denied.into_iter();
+        let mut before_drop: Vec<_> = group
+            .flat_map(|group| log::rules(view, *direction, *plan, group))
+            .collect();
         if options.count_drops {
             let (counters, rules) = counts(view, *direction, *plan, hashes);
             draft.counters.extend(counters);
-            // Before the drop.
-            let last = chain.rules.len().saturating_sub(1);
-            chain.rules.splice(last..last, rules);
+            before_drop.extend(rules);
         }
+        let last = chain.rules.len().saturating_sub(1);
+        chain.rules.splice(last..last, before_drop);
         draft.chains.push(chain);
     }
     for (direction, plan) in directions {

@@ -9,6 +9,8 @@ use crate::meaning::Interpreter;
 use crate::model::InterfaceName;
 use crate::print;
 
+mod seen;
+
 fn interface(text: &str) -> InterfaceName {
     InterfaceName::new(text).expect("an interface name")
 }

@@ -1,7 +1,6 @@
 //! The chains.
 
 use std::collections::BTreeSet;
-use std::num::NonZeroU32;
 
 use picket_dataplane::State;
 use picket_net::{Family, TrafficSet};
@@ -12,23 +11,17 @@ use super::traffic::ANY_TRAFFIC;
 use super::view::{LocalSide, NodeView, Role};
 use super::{Options, log_prefix, name};
 use crate::model::{
-    Assigned, Base, Chain, End, Field, Hook, Limit, Log, Match, Policy, Relation, Rule, Slot, Statement,
-    Transport, Value, Verdict,
+    Assigned, Base, Chain, End, Field, Hook, Match, Policy, Relation, Rule, Slot, Statement, Transport,
+    Value, Verdict,
 };
 use crate::render::drops::{counter_name, mid_stream_counter};
-use crate::render::mid_stream;
+use crate::render::{log, mid_stream};
 
 /// Before `mangle` (-150): who gives packets a queueing priority in this hook does it after the scratch use is over.
 const PRIORITY: i32 = -200;
 
 /// The most counters in one rule; the kernel takes 128 expressions.
 const COUNTERS_PER_RULE: usize = 64;
-
-/// How many denied packets of one subject are logged: a pod that sends many takes nothing from the log of the others.
-const LOGGED: Limit = Limit {
-    per_second: NonZeroU32::MIN.saturating_add(9),
-    burst: NonZeroU32::MIN.saturating_add(99),
-};
 
 /// The base chain of forwarded packets.
 pub(super) const BASE: &str = Hook::Forward.keyword();
@@ -221,7 +214,7 @@ pub(super) fn subject(side: &LocalSide, allows: bool, options: &Options) -> Chai
                 }),
         );
     }
-    rules.extend(options.log_denied.map(|group| log(side, group)));
+    rules.extend(options.log_denied.map(|group| logged(side, group)));
     rules.extend(drop(side));
     Chain::regular(name(&side.name())).with_rules(rules)
 }
@@ -251,12 +244,8 @@ fn lookups<'a>(traffic: impl Iterator<Item = &'a TrafficSet>) -> Vec<Match> {
 }
 
 /// Logs what gets here, which is dropped.
-fn log(side: &LocalSide, group: u16) -> Rule {
-    let log = Log {
-        prefix: log_prefix(side.role.direction()),
-        group: Some(group),
-    };
-    Rule::of([Statement::Limit(LOGGED), Statement::Log(log)], End::Next)
+fn logged(side: &LocalSide, group: u16) -> Rule {
+    log::rule([], log_prefix(side.role.direction()), group)
 }
 
 /// Counts the packet for every policy that may be why, and drops it.

@@ -75,11 +75,6 @@ impl Counters {
     }
 }
 
-/// The counter of packets that were dropped because the way back to their source does not lead where they came from.
-pub fn spoofed_counter() -> Name {
-    name(guard::SPOOFED_COUNTER)
-}
-
 /// The counter of packets from and to pods that rules from before do not know, which were dropped. It is there as long as
 /// that lasts.
 pub fn unknown_counter() -> Name {

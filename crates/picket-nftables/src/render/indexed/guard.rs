@@ -7,19 +7,17 @@ use std::net::IpAddr;
 use picket_net::Family;
 
 use super::chains::{BASE, destination, exempt, source};
-use super::counters::{spoofed_counter, unknown_counter};
+use super::counters::unknown_counter;
 use super::sets::address_type;
 use super::{closed_draft, name, sets};
 use crate::model::{
     Comment, Counter, Datatype, Draft, End, Field, InterfaceName, Key, Match, ModelError, Name, Relation,
     Rule, Set, Statement, Table, Value, Verdict,
 };
+use crate::render::drops::{of_spoofed, spoofed_counter};
 
 /// The set of interfaces that lead to others than own pods.
 const UPLINKS: &str = "uplinks";
-
-/// What was dropped because the way back to its source leads elsewhere.
-pub(super) const SPOOFED_COUNTER: &str = "drop-spoofed";
 
 /// What was dropped because of a pod that the table does not know.
 pub(super) const UNKNOWN_COUNTER: &str = "drop-unknown";
@@ -115,10 +113,9 @@ impl Guard {
         // IPv6 cannot do without some ICMPv6, which may come from addresses to which there is no way.
         let [_, always] = exempt();
         forward.rules.splice(0..0, [always, drop_spoofed()]);
-        draft.counters.push(Counter {
-            name: spoofed_counter(),
-            comment: Some(Comment::of("from where the way back does not lead")),
-        });
+        draft
+            .counters
+            .push(of_spoofed("from where the way back does not lead"));
         list_always(draft)
     }
 }
@@ -154,21 +151,21 @@ fn is_not_in(field: Field, set: Name) -> Statement {
     Match::Lookup { key, relation, set }.into()
 }
 
-fn dropped(matches: impl IntoIterator<Item = Statement>, counter: &str) -> Rule {
-    let count = Statement::Count(name(counter));
+fn dropped(matches: impl IntoIterator<Item = Statement>, counter: Name) -> Rule {
+    let count = Statement::Count(counter);
     Rule::of(matches.into_iter().chain([count]), End::Verdict(Verdict::Drop))
 }
 
 fn drop_spoofed() -> Rule {
     let not_uplink = is_not_in(Field::InputInterface, name(UPLINKS));
-    dropped([not_uplink, Match::NoReversePath.into()], SPOOFED_COUNTER)
+    dropped([not_uplink, Match::NoReversePath.into()], spoofed_counter())
 }
 
 /// What comes from pods that are not known, and what goes to them.
 fn drop_unknown() -> impl Iterator<Item = Rule> {
     let unknown = |interface, end, family| {
         let (leads_to_pods, strange) = (is_not_in(interface, name(UPLINKS)), is_not_in(end, known(family)));
-        dropped([leads_to_pods, strange], UNKNOWN_COUNTER)
+        dropped([leads_to_pods, strange], unknown_counter())
     };
     Family::BOTH.into_iter().flat_map(move |family| {
         [

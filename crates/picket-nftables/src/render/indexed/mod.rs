@@ -33,7 +33,7 @@ use crate::model::{Comment, Draft, Key, LogPrefix, ModelError, Name, Table, Valu
 use chains::chains;
 use class::Classes;
 use counters::Counters;
-pub use counters::{spoofed_counter, unknown_counter};
+pub use counters::unknown_counter;
 pub use guard::{Guard, closed, until_known, with_uplinks};
 pub use renderer::{Renderer, Step};
 use restrict::{Restrictions, own_addresses};
