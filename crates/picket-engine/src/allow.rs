@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use picket_net::{IntervalSet, TrafficSet};
 
-use crate::fold::{Cells, Judged, Towards};
+use crate::fold::{Cells, Judged};
 use crate::identity::Signature;
 use crate::subject::SubjectKey;
 use crate::{Identity, IdentitySet, Program};
@@ -139,7 +139,7 @@ impl Allowed {
     /// Works out what a subject allows.
     pub(crate) fn of(program: &Program, subject: &SubjectKey) -> Self {
         let live = program.identities.live();
-        let Judged { peers, own_node } = Judged::of(program, subject, Towards::Everybody(live));
+        let Judged { peers, own_node } = Judged::of(program, subject, live);
         let set = |cells: Cells| {
             Arc::new(with_joints(
                 AllowSet::from_cells(cells.into_iter(), live),
@@ -165,7 +165,7 @@ impl Allowed {
                 Some(Signature::Class(..)) | None => drop(fresh.insert(one)),
             }
         }
-        let Judged { peers, own_node } = Judged::of(program, subject, Towards::Few(&fresh));
+        let Judged { peers, own_node } = Judged::of(program, subject, &fresh);
         let patch = |before: &Arc<AllowSet>, cells: Cells| {
             let mut now = BTreeMap::new();
             for (peers, traffic) in cells.into_iter().filter(|(_, traffic)| !traffic.is_empty()) {

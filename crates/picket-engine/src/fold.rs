@@ -1,6 +1,6 @@
 //! What a subject allows towards identities: its rules, tier by tier, over the partition that they make of them.
 
-use std::borrow::{Borrow, Cow};
+use std::borrow::Borrow;
 use std::collections::BTreeMap;
 
 use picket_net::{PortRange, PortSet, Protocol, TrafficSet};
@@ -9,39 +9,6 @@ use picket_policy::{Action, Direction, Tier};
 use crate::policy::{LoweredRule, PeerMatch};
 use crate::subject::SubjectKey;
 use crate::{IdentitySet, Program};
-
-/// Towards which identities something is worked out.
-#[derive(Clone, Copy)]
-pub(crate) enum Towards<'a> {
-    /// All there are.
-    Everybody(&'a IdentitySet),
-    /// These few.
-    Few(&'a IdentitySet),
-}
-
-impl<'a> Towards<'a> {
-    fn all(self) -> &'a IdentitySet {
-        match self {
-            Self::Everybody(set) | Self::Few(set) => set,
-        }
-    }
-
-    /// Those of a set that are meant.
-    fn of(self, set: &IdentitySet) -> Cow<'_, IdentitySet> {
-        match self {
-            Self::Everybody(_) => Cow::Borrowed(set),
-            Self::Few(few) => Cow::Owned(few.iter().filter(|&one| set.contains(one)).collect()),
-        }
-    }
-
-    /// Those that are in both.
-    fn both(self, some: &IdentitySet, set: &IdentitySet) -> IdentitySet {
-        match self {
-            Self::Everybody(_) => some.intersection(set),
-            Self::Few(_) => some.iter().filter(|&one| set.contains(one)).collect(),
-        }
-    }
-}
 
 /// What is decided so far about some identities.
 #[derive(Clone)]
@@ -135,8 +102,8 @@ pub(crate) struct Judged {
 }
 
 impl Judged {
-    pub(crate) fn of(program: &Program, subject: &SubjectKey, towards: Towards<'_>) -> Self {
-        let mut fold = Fold::new(towards.all());
+    pub(crate) fn of(program: &Program, subject: &SubjectKey, towards: &IdentitySet) -> Self {
+        let mut fold = Fold::new(towards);
         let ordered = |fold: &mut Fold, tier: Tier| {
             for rule in program.rules_of(subject, tier) {
                 steps(program, subject, rule, towards, &mut |step| fold.step(&step));
@@ -173,7 +140,7 @@ impl Judged {
 }
 
 /// The NetworkPolicy tier: accepts in any order. Rules that mean the same traffic are taken together.
-fn union_of_accepts(program: &Program, subject: &SubjectKey, towards: Towards<'_>) -> Vec<Step> {
+fn union_of_accepts(program: &Program, subject: &SubjectKey, towards: &IdentitySet) -> Vec<Step> {
     let mut by_traffic: BTreeMap<TrafficSet, Vec<IdentitySet>> = BTreeMap::new();
     let semantics = program.semantics();
     for (protocol, accepted) in [
@@ -181,7 +148,7 @@ fn union_of_accepts(program: &Program, subject: &SubjectKey, towards: Towards<'_
         (Protocol::ICMPV6, semantics.accept_icmpv6),
     ] {
         if accepted {
-            by_traffic.insert(protocol.into(), vec![towards.all().clone()]);
+            by_traffic.insert(protocol.into(), vec![towards.clone()]);
         }
     }
     for rule in program.rules_of(subject, Tier::NetworkPolicy) {
@@ -210,17 +177,18 @@ fn steps(
     program: &Program,
     subject: &SubjectKey,
     rule: &LoweredRule,
-    towards: Towards<'_>,
+    towards: &IdentitySet,
     take: &mut impl FnMut(Step),
 ) {
     let identities = &program.identities;
     let peers = match &rule.peers {
-        None => towards.all().clone(),
+        None => towards.clone(),
         Some(peers) => union(peers.iter().map(|peer| {
-            towards.of(match peer {
+            let meant = match peer {
                 PeerMatch::Selector(term) => identities.with_selector(*term),
                 PeerMatch::Block(block) => identities.with_block(*block),
-            })
+            };
+            meant.intersection(towards)
         })),
     };
     let mut step = |peers: IdentitySet, traffic: TrafficSet| {
@@ -247,7 +215,7 @@ fn steps(
             for name in &rule.names {
                 for (term, port) in program.port_terms(&name.name) {
                     if name.means(&port.name, port.protocol) {
-                        let resolving = towards.both(&peers, identities.with_selector(term));
+                        let resolving = peers.intersection(identities.with_selector(term));
                         step(resolving, one_port(port.protocol, port.port));
                     }
                 }

@@ -80,9 +80,13 @@ impl Interval<u16> {
     };
 }
 
+/// One set has many intervals and another few where it has more than this for each of theirs.
+const MANY: usize = 16;
+
 /// A set of integers: sorted, disjoint, non-adjacent inclusive intervals.
 ///
-/// All operations are linear in the number of intervals, [`IntervalSet::contains`] is logarithmic.
+/// All operations are linear in the number of intervals, [`IntervalSet::contains`] is logarithmic, and so is
+/// [`IntervalSet::intersection`] for each of few intervals with a set of many.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct IntervalSet<T>(Vec<Interval<T>>);
 
@@ -232,6 +236,32 @@ impl<T: Bound> IntervalSet<T> {
 
     /// The values in both sets.
     pub fn intersection(&self, other: &Self) -> Self {
+        let (few, many) = if self.0.len() < other.0.len() {
+            (&self.0, &other.0)
+        } else {
+            (&other.0, &self.0)
+        };
+        if few.len().saturating_mul(MANY) < many.len() {
+            Self::looked_up(few, many)
+        } else {
+            self.merged(other)
+        }
+    }
+
+    /// The values in both, each of the few looked up among the many.
+    fn looked_up(few: &[Interval<T>], many: &[Interval<T>]) -> Self {
+        let (mut rest, mut common) = (many, Vec::new());
+        for interval in few {
+            let below = rest.partition_point(|one| one.last < interval.first);
+            rest = rest.get(below..).unwrap_or_default();
+            common.extend(rest.iter().map_while(|one| one.overlap(interval)));
+        }
+        // INVARIANT: as in `merged`.
+        Self(common)
+    }
+
+    /// The values in both, by walking through the intervals of both.
+    fn merged(&self, other: &Self) -> Self {
         let (mut ours, mut theirs) = (self.0.iter().peekable(), other.0.iter().peekable());
         let mut common = Vec::new();
         while let (Some(a), Some(b)) = (ours.peek(), theirs.peek()) {
@@ -370,6 +400,23 @@ mod tests {
             prop_assert_eq!(left.contains_all(&right), a.is_superset(&b));
             prop_assert_eq!(left.overlaps(&right), !a.is_disjoint(&b));
             prop_assert_eq!(left.iter().collect::<BTreeSet<_>>(), a);
+        }
+
+        #[test]
+        fn looking_few_intervals_up_finds_what_walking_through_all_does(
+            a in members(),
+            b in prop::collection::btree_set(any::<u8>(), 0..160),
+            few in prop::collection::vec((any::<u8>(), 0u8..40), 0..4),
+        ) {
+            let (left, right) = (set(&a), set(&b));
+            let common = set(&a.intersection(&b).copied().collect());
+            prop_assert_eq!(&IntervalSet::looked_up(&left.0, &right.0), &common);
+            prop_assert_eq!(&IntervalSet::looked_up(&right.0, &left.0), &common);
+            let few = few.into_iter().map(|(first, more)| Interval { first, last: first.saturating_add(more) });
+            let few: IntervalSet<u8> = few.collect();
+            let common = set(&b.into_iter().filter(|&value| few.contains(value)).collect());
+            prop_assert_eq!(&few.intersection(&right), &common);
+            prop_assert_eq!(&right.intersection(&few), &common);
         }
 
         #[test]

@@ -18,9 +18,6 @@ use super::group::{Groups, Moved, Patches, SideKey};
 use super::traffic::{ANY_TRAFFIC, traffic_classes};
 use super::view::{LocalSide, NodeView, SideId, next};
 
-/// Up to how many identities are looked for one by one.
-const FEW: usize = 8;
-
 /// The peer class of addresses with which no subject may exchange anything. nft prints it as `none`.
 pub(super) const NOBODY: u32 = 0;
 
@@ -270,17 +267,10 @@ impl Classes {
         if fresh.is_empty() {
             return;
         }
-        let is_few = fresh.iter().nth(FEW).is_none();
         let mut allowed: FxHashMap<u32, Vec<(SideKey, u32)>> = FxHashMap::default();
         let mut allow = |identity, side, class| allowed.entry(identity).or_default().push((side, class));
         for (&key, side) in &self.sides {
             for (class, peers) in with_classes(&side.allowed, &side.traffic) {
-                if is_few {
-                    for identity in fresh.iter().filter(|&identity| peers.contains(identity)) {
-                        allow(identity, key, class);
-                    }
-                    continue;
-                }
                 for identity in peers.intersection(fresh).iter() {
                     allow(identity, key, class);
                 }
