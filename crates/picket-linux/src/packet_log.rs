@@ -2,7 +2,7 @@
 
 mod header;
 
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, recv};
@@ -31,9 +31,24 @@ const COPIED_BYTES: u32 = 128;
 /// How long the kernel may keep packets until there are more, in hundredths of a second.
 const PATIENCE: u32 = 10;
 
+/// How often the socket is read before others get their turn.
+const READINGS_AT_ONCE: usize = 64;
+
 /// Hears the packets that rules of one network namespace log to one group. Only one socket can hear a group.
 #[derive(Debug)]
-pub struct PacketLog(Nfnetlink);
+pub struct PacketLog {
+    socket: OwnedFd,
+}
+
+/// Where packets are put until they have been read. One is enough for many logs.
+#[derive(Debug)]
+pub struct LogBuffer(Vec<u8>);
+
+impl Default for LogBuffer {
+    fn default() -> Self {
+        Self(vec![0; 1 << 16])
+    }
+}
 
 /// A packet that was logged.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -51,6 +66,8 @@ pub struct Heard {
     pub packets: Vec<Logged>,
     /// How often packets were lost because there was no room for them.
     pub losses: u64,
+    /// How often the socket was read, which each time gave packets or a loss.
+    pub readings: usize,
 }
 
 impl PacketLog {
@@ -71,39 +88,45 @@ impl PacketLog {
         .attribute(NFULA_CFG_MODE, &[a, b, c, d, NFULNL_COPY_PACKET, 0])
         .attribute(NFULA_CFG_TIMEOUT, &PATIENCE.to_be_bytes());
         netlink.request(request, flags, "hear logged packets", |_| Some(()))?;
-        Ok(Self(netlink))
+        Ok(Self {
+            socket: netlink.socket,
+        })
     }
 
-    /// What there was since the last time; it does not wait. To wait, ask [`crate::Epoll`] about this.
+    /// What there was since the last time, or much of it; it does not wait. To wait, ask [`crate::Epoll`] about this: it says
+    /// at once when there is more.
     ///
     /// # Errors
     /// [`Error::Socket`].
-    pub fn heard(&mut self) -> Result<Heard> {
-        let Nfnetlink { socket, buffer, .. } = &mut self.0;
+    pub fn heard(&mut self, buffer: &mut LogBuffer) -> Result<Heard> {
+        let LogBuffer(buffer) = buffer;
         let mut heard = Heard::default();
-        loop {
-            let length = match recv(&*socket, &mut *buffer, RecvFlags::DONTWAIT) {
+        while heard.readings < READINGS_AT_ONCE {
+            let length = match recv(&self.socket, &mut *buffer, RecvFlags::DONTWAIT) {
                 Ok((length, whole)) if length == whole => length,
                 Ok(_) | Err(Errno::NOBUFS) => {
                     heard.losses += 1;
+                    heard.readings += 1;
                     continue;
                 }
                 Err(Errno::INTR) => continue,
                 Err(Errno::AGAIN) => return Ok(heard),
                 Err(source) => return Err(Error::socket("hear logged packets", source)),
             };
+            heard.readings += 1;
             let mut rest = buffer.get(..length).unwrap_or_default();
             while let Some((message, after)) = split_message(rest) {
                 rest = after;
                 heard.packets.extend(Logged::of(message));
             }
         }
+        Ok(heard)
     }
 }
 
 impl AsFd for PacketLog {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.0.socket.as_fd()
+        self.socket.as_fd()
     }
 }
 

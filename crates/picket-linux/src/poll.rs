@@ -76,6 +76,14 @@ impl Epoll {
         .map_err(|source| Error::socket("wait for a socket", source))
     }
 
+    /// Takes a descriptor out of the set.
+    ///
+    /// # Errors
+    /// [`Error::Socket`] when it is not in the set.
+    pub fn remove(&self, descriptor: impl AsFd) -> Result<()> {
+        epoll::delete(&self.file, descriptor).map_err(|source| Error::socket("wait for a socket", source))
+    }
+
     /// Waits until something is ready, at most for `timeout` (`None`: for ever).
     ///
     /// # Errors

@@ -32,7 +32,8 @@ pub(crate) struct Dropped {
     pub(crate) by_policy: Vec<(ObjectRef, Direction, u64)>,
     /// TCP in the middle of no known connection, where there are rules for it.
     pub(crate) mid_stream: Option<u64>,
-    /// What came from elsewhere than where the way back to its source leads, where there are rules for it.
+    /// What came from elsewhere than where the way back to its source leads, or from the address of the pod that it was for,
+    /// where there are rules for it.
     pub(crate) spoofed: Option<u64>,
     /// What was from or to pods that are not known yet, as long as that is dropped.
     pub(crate) unknown: Option<u64>,
@@ -115,7 +116,7 @@ impl Collector for Dropped {
             ),
             (
                 "dropped_spoofed_packets",
-                "packets that were dropped because the way back to their source does not lead where they came from",
+                "packets that were dropped because their source cannot be where they came from",
                 self.spoofed,
             ),
             (

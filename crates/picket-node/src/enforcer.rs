@@ -10,7 +10,7 @@ use picket_nftables::model::{InterfaceName, Table};
 use picket_policy::{Direction, ObjectRef};
 
 use crate::cut::Cutting;
-use crate::denied::{self, Told};
+use crate::denied::{self, Denied, Told};
 use crate::drops::Drops;
 use crate::error::HostError;
 use crate::events::{Events, Reason};
@@ -132,7 +132,7 @@ impl Enforcer {
     }
 
     /// Logs which packets were denied.
-    pub(crate) fn tell_denied(&self, told: &Told, program: Option<&Program>) {
+    pub(crate) fn tell_denied(&self, told: &Told<Denied>, program: Option<&Program>) {
         denied::tell(told, program, self.host.node());
         self.metrics.unlogged.inc_by(told.unlisted + told.losses);
     }

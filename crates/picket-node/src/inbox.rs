@@ -14,7 +14,7 @@ use picket_source::Change;
 use tokio::sync::Notify;
 
 use crate::AgentError;
-use crate::denied::Told;
+use crate::denied::{Denied, Told};
 use crate::trace::Asked;
 
 /// How much may wait until it is taken in. Then who has more to say waits, and the API server with it.
@@ -27,7 +27,7 @@ pub(crate) enum News {
     /// Others have changed the table of the node.
     Table(Vec<client::Change>),
     /// Packets were denied.
-    Denied(Told),
+    Denied(Told<Denied>),
     /// Other interfaces lead away from the node: these.
     Uplinks(BTreeSet<InterfaceName>),
     /// Somebody asks what becomes of a connection.

@@ -257,9 +257,21 @@ impl Answers {
     fn status(&self) -> Answer {
         let mut status = self.shared.status();
         if let Some(dropped) = self.dropped() {
-            status.host.dropped_mid_stream = dropped.mid_stream.unwrap_or_default();
-            let most = dropped.most().into_iter();
-            status.host.drops = most.map(Drop::from).collect();
+            let mid_stream = dropped.mid_stream.unwrap_or_default();
+            let spoofed = dropped.spoofed.unwrap_or_default();
+            let most = dropped.most().into_iter().map(Drop::from).collect();
+            match &mut status.pods {
+                Some(pods) => {
+                    pods.drops = most;
+                    pods.dropped_mid_stream = mid_stream;
+                    pods.dropped_spoofed = spoofed;
+                }
+                None => {
+                    status.host.drops = most;
+                    status.host.dropped_mid_stream = mid_stream;
+                    status.host.dropped_spoofed = spoofed;
+                }
+            }
         }
         json(&status)
     }

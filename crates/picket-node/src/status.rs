@@ -74,6 +74,9 @@ pub struct HostStatus {
     /// TCP packets that were dropped because they belong to no known connection and begin none.
     #[serde(default)]
     pub dropped_mid_stream: u64,
+    /// Packets that were dropped because the way back to their source does not lead where they came from.
+    #[serde(default)]
+    pub dropped_spoofed: u64,
     /// Why the policies, as they are now, are not in force; what was in force before still is.
     pub trouble: Option<Trouble>,
     /// How often others had changed the rules, and picket changed them back.

@@ -5,19 +5,87 @@ use std::net::IpAddr;
 
 use picket_engine::{PodRef, Program};
 use picket_net::{Family, Protocol};
-use picket_policy::{Direction, ObjectRef};
+use picket_policy::{Direction, NetworkName, ObjectRef};
 
 use super::{Denied, Told};
 
+/// Who is at the ends of what was denied, and why it was.
+#[derive(Debug, Default)]
+struct Names<'a> {
+    from: Option<String>,
+    to: Option<String>,
+    /// The pod that may not, its interface and the network that it leads to, where it is restricted in its own namespace.
+    place: Option<(String, &'a str, String)>,
+    policies: Option<String>,
+}
+
 /// Logs what was denied on a node, as far as it is known what its policies say.
-pub(crate) fn tell(told: &Told, program: Option<&Program>, node: &str) {
+pub(crate) fn tell(told: &Told<Denied>, program: Option<&Program>, node: &str) {
     let own = program.map(|program| program.pods_on(node)).unwrap_or_default();
     for (denied, packets) in &told.lines {
         let names = |address| names(program, &own, address);
-        let (from, to) = (names(denied.source), names(denied.destination));
+        let (own_address, _) = denied.ends();
+        let subjects = own.iter().filter(|pod| has(pod, own_address));
+        let names = Names {
+            from: names(denied.source),
+            to: names(denied.destination),
+            policies: program.and_then(|program| policies(program, subjects, denied.direction)),
+            place: None,
+        };
+        names.tell(denied, *packets);
+    }
+    tell_missing(told.unlisted, told.losses);
+}
+
+/// Logs what was denied in a pod over one of its interfaces, which is `own` on the network with this name and program.
+///
+/// Whoever has all rights in the pod can write rules that log what they like: nothing else than this pod is named at its end,
+/// and this pod only where the packet has an address of it.
+pub(crate) fn tell_in_pod(
+    denied: &Denied,
+    packets: u64,
+    own: &PodRef<'_>,
+    network: &NetworkName,
+    program: &Program,
+) {
+    let (own_address, other) = denied.ends();
+    let own_name = has(own, own_address).then(|| title(own));
+    let other_name = names(Some(program), &[], other);
+    let (from, to) = match denied.direction {
+        Direction::Egress => (own_name, other_name),
+        Direction::Ingress => (other_name, own_name),
+    };
+    let interface = own.pod().interface.as_ref();
+    let interface = interface.map_or("", |interface| interface.name.as_str());
+    let names = Names {
+        from,
+        to,
+        policies: policies(program, [own].into_iter(), denied.direction),
+        place: Some((title(own), interface, network.to_string())),
+    };
+    names.tell(denied, packets);
+}
+
+/// Logs that packets are in no line, or that some were lost.
+pub(crate) fn tell_missing(unlisted: u64, losses: u64) {
+    if unlisted > 0 || losses > 0 {
+        tracing::warn!(
+            target: "picket::denied",
+            packets = unlisted,
+            losses,
+            "more was denied than is logged"
+        );
+    }
+}
+
+impl Names<'_> {
+    fn tell(&self, denied: &Denied, packets: u64) {
+        let Self {
+            from, to, policies, ..
+        } = self;
         let port = denied.number.filter(|_| !is_icmp(denied.protocol));
         let icmp_type = denied.number.filter(|_| is_icmp(denied.protocol));
-        let policies = program.map(|program| policies(program, &own, denied));
+        let place = self.place.as_ref();
         tracing::info!(
             target: "picket::denied",
             from,
@@ -28,17 +96,12 @@ pub(crate) fn tell(told: &Told, program: Option<&Program>, node: &str) {
             port,
             icmp_type,
             direction = %denied.direction,
+            pod = place.map(|(pod, ..)| pod),
+            interface = place.map(|(_, interface, _)| interface),
+            network = place.map(|(.., network)| network),
             policies,
             packets,
             "denied"
-        );
-    }
-    if told.unlisted > 0 || told.losses > 0 {
-        tracing::warn!(
-            target: "picket::denied",
-            packets = told.unlisted,
-            losses = told.losses,
-            "more was denied than is logged"
         );
     }
 }
@@ -51,13 +114,14 @@ fn has(pod: &PodRef<'_>, address: IpAddr) -> bool {
     !pod.pod().finished && pod.pod().addresses.iter().any(|own| own == address)
 }
 
+fn title(pod: &PodRef<'_>) -> String {
+    let object = &pod.pod().object;
+    format!("{}/{}", object.namespace, object.name)
+}
+
 /// The pods or the node with an address, as `namespace/name` and `Node name`; none for addresses of nobody.
 fn names(program: Option<&Program>, own: &[PodRef<'_>], address: IpAddr) -> Option<String> {
     let program = program?;
-    let title = |pod: &PodRef<'_>| {
-        let object = &pod.pod().object;
-        format!("{}/{}", object.namespace, object.name)
-    };
     let here = own.iter().filter(|pod| has(pod, address));
     let mut names: BTreeSet<String> = here.map(title).collect();
     if names.is_empty() {
@@ -77,16 +141,15 @@ fn names(program: Option<&Program>, own: &[PodRef<'_>], address: IpAddr) -> Opti
     joined(names.into_iter())
 }
 
-/// The policies because of which the pod may not.
-fn policies(program: &Program, own: &[PodRef<'_>], denied: &Denied) -> Option<String> {
-    let address = match denied.direction {
-        Direction::Egress => denied.source,
-        Direction::Ingress => denied.destination,
-    };
-    let pods = own.iter().filter(|pod| has(pod, address));
-    let subjects = pods.filter_map(|pod| pod.subject(denied.direction));
+/// The policies because of which pods may not.
+fn policies<'p>(
+    program: &Program,
+    pods: impl Iterator<Item = &'p PodRef<'p>>,
+    direction: Direction,
+) -> Option<String> {
+    let subjects = pods.filter_map(|pod| pod.subject(direction));
     let policies = subjects.flat_map(|subject| program.deciding_policies(subject));
-    let policies = policies.filter(|policy| policy.can_deny(denied.direction));
+    let policies = policies.filter(|policy| policy.can_deny(direction));
     let policies: BTreeSet<&ObjectRef> = policies.map(|policy| &policy.object).collect();
     joined(policies.into_iter().map(ObjectRef::to_string))
 }

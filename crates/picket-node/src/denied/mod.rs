@@ -10,19 +10,21 @@ use std::net::IpAddr;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use picket_linux::{Carried, Logged, PacketLog};
+use picket_linux::{Carried, LogBuffer, Logged, PacketLog, Tuple};
 use picket_net::Protocol;
 use picket_nftables::render::indexed;
 use picket_policy::Direction;
 
 use crate::AgentError;
 use crate::inbox::{News, Outbox, readable};
-use fold::Fold;
-pub(crate) use fold::Told;
-pub(crate) use line::tell;
+pub(crate) use fold::{AT_ONCE, Fold, Told};
+pub(crate) use line::{tell, tell_in_pod, tell_missing};
 
 /// How often lines are told.
-const TURN: Duration = Duration::from_secs(1);
+pub(crate) const TURN: Duration = Duration::from_secs(1);
+
+/// The most lines that are known at a time.
+const KNOWN: usize = 1024;
 
 /// What of denied packets is one line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -42,9 +44,15 @@ impl Denied {
     fn of(logged: &Logged) -> Option<Self> {
         let mut directions = Direction::BOTH.into_iter();
         let of_ours = |direction: &Direction| indexed::log_prefix(*direction).as_str() == logged.prefix;
-        let packet = &logged.packet;
-        Some(Self {
-            direction: directions.find(of_ours)?,
+        directions
+            .find(of_ours)
+            .map(|direction| Self::new(direction, &logged.packet))
+    }
+
+    /// A packet of which one end may not.
+    pub(crate) fn new(direction: Direction, packet: &Tuple) -> Self {
+        Self {
+            direction,
             source: packet.source,
             destination: packet.destination,
             protocol: Protocol::from_number(packet.protocol),
@@ -53,20 +61,33 @@ impl Denied {
                 Carried::Icmp { kind, .. } => Some(kind.into()),
                 Carried::Nothing => None,
             },
-        })
+        }
+    }
+
+    /// Whether the source or the destination may not.
+    pub(crate) fn direction(&self) -> Direction {
+        self.direction
+    }
+
+    /// The address of the pod that may not, and that of the other end.
+    fn ends(&self) -> (IpAddr, IpAddr) {
+        match self.direction {
+            Direction::Egress => (self.source, self.destination),
+            Direction::Ingress => (self.destination, self.source),
+        }
     }
 }
 
 /// Tells which packets are denied, in a thread of its own, which ends with the process.
 pub(crate) fn start(mut log: PacketLog, outbox: Outbox) -> Result<(), AgentError> {
     let readable = readable(&log)?;
-    let mut fold = Fold::default();
+    let (mut fold, mut buffer) = (Fold::new(KNOWN), LogBuffer::default());
     let (began, mut next) = (Instant::now(), Duration::ZERO);
     let listen = move || {
         loop {
             let wait = next.saturating_sub(began.elapsed());
             let heard = readable.wait((!fold.is_empty()).then_some(wait));
-            match heard.and_then(|_| log.heard()) {
+            match heard.and_then(|_| log.heard(&mut buffer)) {
                 Ok(heard) => {
                     fold.lose(heard.losses);
                     heard
@@ -80,7 +101,7 @@ pub(crate) fn start(mut log: PacketLog, outbox: Outbox) -> Result<(), AgentError
             let now = began.elapsed();
             if now >= next {
                 next = now + TURN;
-                let told = fold.tell(now);
+                let told = fold.tell(now, AT_ONCE);
                 if !told.is_empty() {
                     outbox.tell(News::Denied(told));
                 }

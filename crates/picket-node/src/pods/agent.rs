@@ -12,6 +12,7 @@ use picket_source::{Change, Health};
 
 use super::custom::CustomFiles;
 use super::cutting::Cutting;
+use super::denied::{self, Listener};
 use super::drops::Drops;
 use super::network::Networks;
 use super::plugin::Plugins;
@@ -20,7 +21,7 @@ use super::sandbox::Place;
 use super::status::{PodsStatus, SandboxStatus};
 use super::troubles::Troubles;
 use super::watching::{Found, Sandboxes};
-use super::{News, PodSettings};
+use super::{News, Outbox, PodSettings};
 use crate::events::Events;
 use crate::metrics::Metrics;
 use crate::remarks::Remarks;
@@ -90,6 +91,8 @@ pub(super) struct Agent {
     places: BTreeMap<SandboxId, Place>,
     /// Who cuts what a change denies, if anybody is to.
     cutting: Option<Cutting>,
+    /// Who hears what is denied, if anybody is to.
+    listener: Option<Listener>,
     drops: Drops,
     proofs: Proofs,
     shared: Shared,
@@ -116,7 +119,12 @@ impl Agent {
         let cutting = cuts.then(|| Cutting::start(metrics.clone())).transpose()?;
         Ok(Self {
             settings: settings.clone(),
-            networks: Networks::new(settings.semantics.clone(), settings.established),
+            networks: Networks::new(
+                settings.semantics.clone(),
+                settings.established,
+                log_denied(settings),
+            ),
+            listener: None,
             known: Known::new(Plugins::new(&pods.plugins), events.clone()),
             custom: CustomFiles::read(&pods.custom).map_err(AgentError::CustomRules)?,
             sandboxes: None,
@@ -142,6 +150,17 @@ impl Agent {
             drops: Arc::new(move || Ok(drops.read())),
             tracer: None,
         }
+    }
+
+    /// Has somebody hear what is denied, where rules log it.
+    ///
+    /// # Errors
+    /// When a thread cannot begin.
+    pub(super) fn listen(&mut self, outbox: Outbox) -> Result<(), AgentError> {
+        if let Some(group) = self.networks.log_denied() {
+            self.listener = Some(Listener::start(group, outbox)?);
+        }
+        Ok(())
     }
 
     /// Enforces what the news say, until somebody ends it or what was asked is done.
@@ -211,6 +230,10 @@ impl Agent {
                 self.silence(Some(why));
                 Ok(false)
             }
+            News::Denied(told) => {
+                denied::tell(&told, &self.places, &self.networks, &self.metrics);
+                Ok(false)
+            }
             News::End => Ok(false),
         }
     }
@@ -265,6 +288,10 @@ impl Agent {
     fn make(&mut self, now: Instant, is_tick: bool) {
         for place in self.places.values_mut() {
             if is_tick || !place.is_settled() {
+                // Before there is something to hear.
+                if let Some(listener) = &self.listener {
+                    place.listen(listener, now);
+                }
                 let order = place.make(now, &self.metrics);
                 if let Some((cutting, order)) = self.cutting.as_ref().zip(order) {
                     cutting.cut(order);
@@ -340,6 +367,18 @@ impl Agent {
         let troubles = status.sandboxes.into_iter();
         let troubles = troubles.filter_map(|sandbox| Some(format!("{}: {}", sandbox.pod, sandbox.trouble?)));
         Err(AgentError::Pods(troubles.chain(status.runtime).collect()))
+    }
+}
+
+/// The netlink group to which rules are to log what policies drop, if the kernel knows such rules.
+fn log_denied(settings: &Settings) -> Option<u16> {
+    let group = settings.log_denied?;
+    match denied::is_possible(group) {
+        Ok(()) => Some(group),
+        Err(error) => {
+            tracing::warn!(%error, "denied connections are not logged");
+            None
+        }
     }
 }
 

@@ -8,7 +8,7 @@ use picket_linux::runtime::SandboxId;
 use picket_nftables::client::Counters;
 use picket_nftables::model::Name;
 use picket_nftables::render::documented;
-use picket_nftables::render::drops::{counter_name, mid_stream_counter};
+use picket_nftables::render::drops::{counter_name, mid_stream_counter, spoofed_counter};
 use picket_policy::{Direction, ObjectRef};
 
 use crate::drops::Dropped;
@@ -23,6 +23,7 @@ struct Sums {
     places: BTreeMap<SandboxId, Place>,
     by_policy: BTreeMap<(ObjectRef, Direction), u64>,
     mid_stream: u64,
+    spoofed: u64,
 }
 
 /// A restricted sandbox.
@@ -71,6 +72,7 @@ impl Drops {
                 .map(|((policy, direction), packets)| (policy.clone(), *direction, *packets))
                 .collect(),
             mid_stream: Some(sums.mid_stream),
+            spoofed: Some(sums.spoofed),
             ..Dropped::default()
         }
     }
@@ -85,6 +87,7 @@ impl Sums {
             Err(error) => return tracing::debug!(%error, "the counters of a pod cannot be read"),
         };
         self.mid_stream += place.grown(&counted, &mid_stream_counter()).unwrap_or_default();
+        self.spoofed += place.grown(&counted, &spoofed_counter()).unwrap_or_default();
         for policy in &place.policies {
             for direction in Direction::BOTH {
                 let grown = place.grown(&counted, &counter_name(policy, direction));

@@ -15,6 +15,7 @@
 mod agent;
 mod custom;
 mod cutting;
+mod denied;
 mod drops;
 mod network;
 mod plugin;
@@ -68,6 +69,8 @@ enum News {
     Sandboxes(Sandboxes),
     /// The runtime says nothing.
     Silence(String),
+    /// Packets were denied.
+    Denied(denied::Told),
     /// Somebody asks the agent to end.
     End,
 }
@@ -82,12 +85,17 @@ type Outbox = SyncSender<News>;
 /// When it cannot start, or with [`Extent::Once`] and [`Extent::DryRun`] when it cannot do what it was asked.
 pub fn run(settings: &Settings, pods: &PodSettings, extent: Extent) -> Result<Ended, AgentError> {
     let health = Health::default();
-    let agent = Agent::new(settings, pods, &health, extent)?;
+    // A namespace and two sockets for each pod.
+    picket_linux::raise_open_files_limit();
+    let mut agent = Agent::new(settings, pods, &health, extent)?;
     let runtime = Runtime::at(&pods.endpoint, &pods.prefix)?;
     if extent == Extent::Forever {
         serve::start(&settings.listen, agent.answers())?;
     }
     let (outbox, inbox) = sync_channel(WAITING);
+    if extent == Extent::Forever {
+        agent.listen(outbox.clone())?;
+    }
     end_on_signals(outbox.clone())?;
     watching::start(runtime, outbox.clone())?;
     let interest = Interest {

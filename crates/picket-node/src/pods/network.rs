@@ -6,10 +6,10 @@ use std::sync::Arc;
 
 use picket_cluster::{Pod, Semantics, Snapshot};
 use picket_dataplane::{EstablishedConnections, Shortfall};
-use picket_engine::Engine;
+use picket_engine::{Engine, PodRef, Program};
 use picket_net::AddressSet;
 use picket_nftables::custom::{self, CustomRules};
-use picket_nftables::model::Table;
+use picket_nftables::model::{InterfaceName, Table};
 use picket_nftables::render::documented::{self, Options, PodView, PolicyOnPod, ResolvedSide};
 use picket_policy::{Direction, NetworkName, ObjectRef, Tier};
 
@@ -33,6 +33,8 @@ pub(super) struct Networks {
     semantics: Semantics,
     /// Whether TCP in the middle of connections that nobody knows is refused, so that connections can be cut.
     refuse_mid_stream: bool,
+    /// The netlink group to which rules log what policies drop, if they do.
+    log_denied: Option<u16>,
     compiled: BTreeMap<NetworkName, Compiled>,
     custom: Vec<CustomRules>,
     /// What people may not expect of the networks that policies name.
@@ -47,11 +49,17 @@ struct Compiled {
 }
 
 impl Networks {
-    /// None yet. TCP in the middle of connections that nobody knows is refused where connections are cut.
-    pub(super) fn new(semantics: Semantics, established: EstablishedConnections) -> Self {
+    /// None yet. TCP in the middle of connections that nobody knows is refused where connections are cut; what policies drop is
+    /// logged to a netlink group, if there is one.
+    pub(super) fn new(
+        semantics: Semantics,
+        established: EstablishedConnections,
+        log_denied: Option<u16>,
+    ) -> Self {
         Self {
             semantics,
             refuse_mid_stream: established == EstablishedConnections::Cut,
+            log_denied,
             compiled: BTreeMap::new(),
             custom: Vec::new(),
             notes: Vec::new(),
@@ -125,6 +133,11 @@ impl Networks {
         })
     }
 
+    /// The netlink group to which rules log what policies drop, if they do.
+    pub(super) fn log_denied(&self) -> Option<u16> {
+        self.log_denied
+    }
+
     /// The custom rules, in the order in which they are judged.
     pub(super) fn custom(&self) -> &[CustomRules] {
         &self.custom
@@ -133,6 +146,29 @@ impl Networks {
     /// Whether TCP in the middle of connections that nobody knows is refused.
     pub(super) fn refuses_mid_stream(&self) -> bool {
         self.refuse_mid_stream
+    }
+
+    /// Over which of its interfaces a pod may not do what a rule has logged: the network with its program, where the interface is
+    /// an endpoint. `None` where no rule of the pod logs with this prefix.
+    pub(super) fn over(
+        &self,
+        pod: &Pod,
+        direction: Direction,
+        prefix: &str,
+    ) -> Option<(&NetworkName, &Program, PodRef<'_>)> {
+        let logs = |name: &str| {
+            let name = InterfaceName::new(name);
+            name.is_some_and(|name| documented::log_prefix(direction, &name).as_str() == prefix)
+        };
+        let mut attachments = pod.attachments.iter();
+        let attachment = attachments.find(|attachment| logs(&attachment.interface))?;
+        let (network, compiled) = self.compiled.get_key_value(&attachment.network)?;
+        let program = compiled.engine.program();
+        let own = program.pods().find(|endpoint| {
+            let interface = endpoint.pod().interface.as_ref();
+            interface.is_some_and(|own| own.pod == pod.object && own.name == attachment.interface)
+        })?;
+        Some((network, program, own))
     }
 
     /// What is to be in force in a pod of the node.
@@ -165,7 +201,7 @@ impl Networks {
             custom: self.custom.clone(),
             refuse_mid_stream: self.refuse_mid_stream,
             count_drops: true,
-            log_denied: None,
+            log_denied: self.log_denied,
         };
         let policies = view.policies.iter().map(|policy| policy.object.clone()).collect();
         let (table, narrower) = match documented::render(&view, &options) {

@@ -153,7 +153,7 @@ mod tests {
 
     /// The networks of a cluster, all of whose pods are on this node.
     fn networks(cluster: &Snapshot) -> Networks {
-        let mut networks = Networks::new(Semantics::default(), EstablishedConnections::Cut);
+        let mut networks = Networks::new(Semantics::default(), EstablishedConnections::Cut, Some(9480));
         let pods: Vec<_> = cluster.pods.values().collect();
         networks.update(cluster, &pods, &Plugins::new(&[]), Vec::new());
         networks

@@ -17,6 +17,7 @@ use picket_nftables::verify::Report;
 use picket_policy::ObjectRef;
 
 use super::cutting::Order;
+use super::denied::{Listener, Logging};
 use super::drops;
 use super::network::{Desired, Networks};
 use super::proof;
@@ -43,6 +44,7 @@ pub(super) struct Place {
     failure: Option<Failure>,
     /// How many changes of its table have begun.
     begun: Arc<AtomicU64>,
+    log: Logging,
 }
 
 struct Failure {
@@ -65,6 +67,7 @@ impl Place {
             repaired: 0,
             failure: None,
             begun: Arc::default(),
+            log: Logging::default(),
         }
     }
 
@@ -97,6 +100,20 @@ impl Place {
     /// When to try again, if something went wrong.
     pub(super) fn retry_at(&self) -> Option<Instant> {
         self.failure.as_ref().map(|failure| failure.retry.at)
+    }
+
+    /// The pod, once it is known.
+    pub(super) fn of(&self) -> Option<&Arc<Pod>> {
+        self.of.as_ref()
+    }
+
+    /// Hears what is denied here as long as policies apply.
+    pub(super) fn listen(&mut self, listener: &Listener, now: Instant) {
+        match self.desired.as_ref().map(|desired| desired.table.is_some()) {
+            Some(true) => self.log.keep(listener, &self.sandbox, &self.namespace, now),
+            Some(false) => self.log.end(),
+            None => {}
+        }
     }
 
     /// Whose drops are counted here; `None` where no policy applies.
@@ -258,6 +275,7 @@ impl Place {
                 .collect(),
             repaired: self.repaired,
             trouble: failure.or(trouble),
+            unlogged: self.log.failure().map(str::to_owned),
         };
         (!status.policies.is_empty() || status.trouble.is_some()).then_some(status)
     }

@@ -6,6 +6,8 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use smol_str::SmolStr;
 
+use crate::status::Drop;
+
 /// What is in force in the network namespaces of pods.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -20,6 +22,15 @@ pub struct PodsStatus {
     /// which the plugin is not known; sorted.
     #[serde(default)]
     pub notes: Vec<String>,
+    /// Because of which policies packets were dropped, the most first.
+    #[serde(default)]
+    pub drops: Vec<Drop>,
+    /// TCP packets that were dropped because they belong to no known connection and begin none.
+    #[serde(default)]
+    pub dropped_mid_stream: u64,
+    /// Packets that were dropped because they came from outside with an address of the pod that they were for.
+    #[serde(default)]
+    pub dropped_spoofed: u64,
     /// The sandboxes to which policies apply, and those where something went wrong; sorted.
     pub sandboxes: Vec<SandboxStatus>,
 }
@@ -40,6 +51,9 @@ pub struct SandboxStatus {
     pub repaired: u64,
     /// Why not all of this is in force; what was in force before is.
     pub trouble: Option<String>,
+    /// Why denied connections are not logged, if they are not though they are to be.
+    #[serde(default)]
+    pub unlogged: Option<String>,
 }
 
 impl PodsStatus {

@@ -183,11 +183,12 @@ struct TellingArguments {
     socket: PathBuf,
 
     /// Whether to log denied connections: who, to whom, to which port, and which policies deny it
-    #[arg(long, value_enum, default_value_t, value_name = "ON_OR_OFF", conflicts_with = PODS)]
+    #[arg(long, value_enum, default_value_t, value_name = "ON_OR_OFF")]
     log_denied: Switch,
 
-    /// The netlink group by which the kernel tells which packets are denied; only one program of a node can hear one
-    #[arg(long, default_value_t = 9480, value_name = "NUMBER", conflicts_with = PODS)]
+    /// The netlink group by which the kernel tells which packets are denied; only one program of a node, or of a pod, can hear
+    /// one
+    #[arg(long, default_value_t = 9480, value_name = "NUMBER")]
     log_denied_group: u16,
 
     /// Whether to write Events on objects that cannot be read or enforced, for `kubectl describe`
@@ -236,8 +237,8 @@ Examples:
                                             enforce MultiNetworkPolicies in the pods of the node
   picket status                             what is in force
 
-With --container-runtime-endpoint there is no table of the node: --until-synced, --anti-spoof and
---log-denied are refused.
+With --container-runtime-endpoint there is no table of the node: --until-synced and --anti-spoof are
+refused.
 
 The agent runs in the network namespace of the node and needs CAP_NET_ADMIN there; for pods it also
 needs CAP_SYS_ADMIN, CAP_SYS_PTRACE, the socket of the runtime and /proc of the node. Whatever goes

@@ -5,7 +5,7 @@ use std::io::Write;
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
-use picket_node::{HostStatus, PodsStatus, Status, ask};
+use picket_node::{Drop, HostStatus, PodsStatus, Status, ask};
 
 use super::agent::DEFAULT_SOCKET;
 use crate::output::{self, Outcome};
@@ -146,6 +146,35 @@ fn sandboxes(pods: &PodsStatus, ready: bool, text: &mut String) -> std::fmt::Res
         if let Some(trouble) = &sandbox.trouble {
             writeln!(text, "    NOT all in force: {trouble}")?;
         }
+        if let Some(unlogged) = &sandbox.unlogged {
+            writeln!(text, "    denied connections are not logged: {unlogged}")?;
+        }
+    }
+    dropped(&pods.drops, pods.dropped_mid_stream, pods.dropped_spoofed, text)
+}
+
+/// What was dropped, and why.
+fn dropped(drops: &[Drop], mid_stream: u64, spoofed: u64, text: &mut String) -> std::fmt::Result {
+    if !drops.is_empty() {
+        writeln!(text, "\ndropped packets, by the policies that may be why:")?;
+    }
+    for drop in drops.iter().take(MOST) {
+        writeln!(
+            text,
+            "  {:>10}  {}, {}",
+            drop.packets, drop.policy, drop.direction
+        )?;
+    }
+    if drops.len() > MOST {
+        writeln!(text, "  and {} more: `picket status -o json`", drops.len() - MOST)?;
+    }
+    for (packets, what) in [
+        (mid_stream, "TCP packets of no known connection"),
+        (spoofed, "packets whose source cannot be where they came from"),
+    ] {
+        if packets > 0 {
+            writeln!(text, "\n{packets} {what} were dropped")?;
+        }
     }
     Ok(())
 }
@@ -193,30 +222,7 @@ fn host(host: &HostStatus, ready: bool, text: &mut String) -> std::fmt::Result {
     for policy in &host.policies {
         writeln!(text, "  {policy}")?;
     }
-    if !host.drops.is_empty() {
-        writeln!(text, "\ndropped packets, by the policies that may be why:")?;
-    }
-    for drop in host.drops.iter().take(MOST) {
-        writeln!(
-            text,
-            "  {:>10}  {}, {}",
-            drop.packets, drop.policy, drop.direction
-        )?;
-    }
-    if host.drops.len() > MOST {
-        writeln!(
-            text,
-            "  and {} more: `picket status -o json`",
-            host.drops.len() - MOST
-        )?;
-    }
-    if host.dropped_mid_stream > 0 {
-        writeln!(
-            text,
-            "\n{} TCP packets of no known connection were dropped",
-            host.dropped_mid_stream
-        )?;
-    }
+    dropped(&host.drops, host.dropped_mid_stream, host.dropped_spoofed, text)?;
     if let Some(trouble) = &host.trouble {
         writeln!(text, "\nNOT in force since {:.0}: {}", trouble.since, trouble.why)?;
         for policy in &trouble.waiting {

@@ -155,6 +155,11 @@ impl Node {
         self.folder.path().join("log")
     }
 
+    /// What the agent has logged.
+    pub(crate) fn log(&self) -> String {
+        fs::read_to_string(self.log_file()).unwrap()
+    }
+
     /// Waits until something holds of an agent that is ready.
     pub(crate) fn until(&self, what: &str, holds: impl Fn(&PodsStatus) -> bool) -> PodsStatus {
         let began = Instant::now();
@@ -168,8 +173,7 @@ impl Node {
                 return pods;
             }
             if began.elapsed() > BOUND {
-                let log = fs::read_to_string(self.log_file()).unwrap();
-                panic!("{what} does not come about: {status:#?}\n{log}");
+                panic!("{what} does not come about: {status:#?}\n{}", self.log());
             }
             sleep(PAUSE);
         }

@@ -237,12 +237,7 @@ fn names_that_a_terminal_would_act_upon() {
 
 #[test]
 fn an_agent_in_pods_with_flags_about_the_table_of_the_node() {
-    for flag in [
-        "--until-synced=deny",
-        "--anti-spoof=off",
-        "--log-denied=on",
-        "--log-denied-group=7",
-    ] {
+    for flag in ["--until-synced=deny", "--anti-spoof=off"] {
         let arguments = ["agent", "--container-runtime-endpoint", "/none.sock", flag];
         let ran = run(shop().path(), &arguments, "");
         let flag = flag.split('=').next().unwrap_or(flag);

@@ -2,6 +2,7 @@
 
 mod changes;
 mod cut;
+mod denied;
 mod drops;
 mod failures;
 mod forged;
