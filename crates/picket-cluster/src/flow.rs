@@ -146,6 +146,8 @@ pub struct EndJudgement {
     /// For [`Reason::AllowedByRule`] every rule of the deciding tier that accepts (Admin and Baseline: the first that
     /// matches); for [`Reason::NoRuleMatches`] every policy that isolates; sorted. Empty for other reasons.
     pub causes: Vec<Cause>,
+    /// Where it allows what would be denied if no policy were only audited: the causes that denial would have. Else empty.
+    pub audited: Vec<Cause>,
 }
 
 impl EndJudgement {
@@ -155,6 +157,7 @@ impl EndJudgement {
             verdict,
             reason,
             causes: Vec::new(),
+            audited: Vec::new(),
         }
     }
 }

@@ -440,6 +440,7 @@ mod tests {
         let policy = Policy {
             object: object.clone(),
             position: Position::unknown(),
+            mode: picket_policy::Mode::Enforce,
             tier: Tier::NetworkPolicy,
             priority: 0,
             networks: Networks::Cluster,

@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use picket_net::Family;
-use picket_policy::{NetworkName, ObjectRef, Policy};
+use picket_policy::{Mode, NetworkName, ObjectRef, Policy};
 use smol_str::SmolStr;
 
 use crate::network::NETWORK_KIND;
@@ -36,6 +36,18 @@ impl Snapshot {
             Some(namespace) => Cow::Borrowed(namespace),
             None => Cow::Owned(Namespace::implied(name)),
         }
+    }
+
+    /// The same with every policy enforced that is only audited.
+    #[must_use]
+    pub fn enforced(&self) -> Self {
+        let mut enforced = self.clone();
+        for policy in enforced.policies.values_mut() {
+            if policy.mode == Mode::Audit {
+                Arc::make_mut(policy).mode = Mode::Enforce;
+            }
+        }
+        enforced
     }
 
     /// Pods that have not finished, hostNetwork pods included, in the order of their objects.

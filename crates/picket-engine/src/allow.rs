@@ -7,6 +7,7 @@ use picket_net::{IntervalSet, TrafficSet};
 
 use crate::fold::{Cells, Judged};
 use crate::identity::Signature;
+use crate::policy::Stance;
 use crate::subject::SubjectKey;
 use crate::{Identity, IdentitySet, Program};
 
@@ -127,9 +128,17 @@ impl AllowSet {
     }
 }
 
-/// What a subject allows with everybody, and with its own node.
+/// What a subject allows, and what it would allow if no policy were only audited.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Allowed {
+    pub(crate) in_force: Granted,
+    /// `None` where no audited policy can decide.
+    if_enforced: Option<Granted>,
+}
+
+/// What a subject allows with everybody, and with its own node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Granted {
     pub(crate) peers: Arc<AllowSet>,
     /// What the tiers Custom, Admin and ClusterDefault leave of the exemption.
     pub(crate) own_node: Arc<AllowSet>,
@@ -138,8 +147,59 @@ pub(crate) struct Allowed {
 impl Allowed {
     /// Works out what a subject allows.
     pub(crate) fn of(program: &Program, subject: &SubjectKey) -> Self {
+        let in_stance = |stance| Granted::of(program, subject, stance);
+        Self {
+            in_force: in_stance(Stance::InForce),
+            if_enforced: program.is_audited(subject).then(|| in_stance(Stance::IfEnforced)),
+        }
+    }
+
+    pub(crate) fn if_enforced(self) -> Granted {
+        self.if_enforced.unwrap_or(self.in_force)
+    }
+
+    /// What it allows now, where nothing but the identities that came or went has changed. Costs what they are, and not what
+    /// there is. What does not change keeps its allocation.
+    pub(crate) fn patched(&self, program: &Program, subject: &SubjectKey, touched: &IdentitySet) -> Self {
+        let touched = Touched::of(program, touched);
+        let patched = |granted: &Granted, stance| granted.patched(program, subject, stance, &touched);
+        Self {
+            in_force: patched(&self.in_force, Stance::InForce),
+            if_enforced: self
+                .if_enforced
+                .as_ref()
+                .map(|granted| patched(granted, Stance::IfEnforced)),
+        }
+    }
+}
+
+/// Identities that came or went.
+struct Touched<'a> {
+    all: &'a IdentitySet,
+    /// Those that are there and no joint ones.
+    fresh: IdentitySet,
+    joints: Vec<(u32, &'a [Identity])>,
+}
+
+impl<'a> Touched<'a> {
+    fn of(program: &'a Program, all: &'a IdentitySet) -> Self {
+        let identities = &program.identities;
+        let mut joints = Vec::new();
+        let mut fresh = IdentitySet::empty();
+        for one in all.iter().filter(|&one| identities.live().contains(one)) {
+            match identities.signature(Identity::from_number(one)) {
+                Some(Signature::Joint(members)) => joints.push((one, &**members)),
+                Some(Signature::Class(..)) | None => drop(fresh.insert(one)),
+            }
+        }
+        Self { all, fresh, joints }
+    }
+}
+
+impl Granted {
+    fn of(program: &Program, subject: &SubjectKey, stance: Stance) -> Self {
         let live = program.identities.live();
-        let Judged { peers, own_node } = Judged::of(program, subject, live);
+        let Judged { peers, own_node } = Judged::of(program, subject, stance, live);
         let set = |cells: Cells| {
             Arc::new(with_joints(
                 AllowSet::from_cells(cells.into_iter(), live),
@@ -152,28 +212,23 @@ impl Allowed {
         }
     }
 
-    /// What it allows now, where nothing but the identities that came or went has changed. Costs what they are, and not what
-    /// there is. What does not change keeps its allocation.
-    pub(crate) fn patched(&self, program: &Program, subject: &SubjectKey, touched: &IdentitySet) -> Self {
-        let identities = &program.identities;
-        let live = identities.live();
-        let mut joints = Vec::new();
-        let mut fresh = IdentitySet::empty();
-        for one in touched.iter().filter(|&one| live.contains(one)) {
-            match identities.signature(Identity::from_number(one)) {
-                Some(Signature::Joint(members)) => joints.push((one, &**members)),
-                Some(Signature::Class(..)) | None => drop(fresh.insert(one)),
-            }
-        }
-        let Judged { peers, own_node } = Judged::of(program, subject, &fresh);
+    fn patched(
+        &self,
+        program: &Program,
+        subject: &SubjectKey,
+        stance: Stance,
+        touched: &Touched<'_>,
+    ) -> Self {
+        let live = program.identities.live();
+        let Judged { peers, own_node } = Judged::of(program, subject, stance, &touched.fresh);
         let patch = |before: &Arc<AllowSet>, cells: Cells| {
             let mut now = BTreeMap::new();
             for (peers, traffic) in cells.into_iter().filter(|(_, traffic)| !traffic.is_empty()) {
                 now.extend(peers.iter().map(|one| (one, traffic.clone())));
             }
-            for &(joint, members) in &joints {
+            for &(joint, members) in &touched.joints {
                 let traffic = of_all(members, |member| {
-                    if touched.contains(member.number()) {
+                    if touched.all.contains(member.number()) {
                         now.get(&member.number())
                     } else {
                         before.traffic(member)
@@ -183,7 +238,7 @@ impl Allowed {
                     now.insert(joint, traffic);
                 }
             }
-            before.patched(touched, now, live)
+            before.patched(touched.all, now, live)
         };
         Self {
             peers: patch(&self.peers, peers),

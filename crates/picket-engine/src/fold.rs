@@ -6,8 +6,8 @@ use std::collections::BTreeMap;
 use picket_net::{PortRange, PortSet, Protocol, TrafficSet};
 use picket_policy::{Action, Direction, Tier};
 
-use crate::policy::{LoweredRule, PeerMatch};
-use crate::subject::SubjectKey;
+use crate::policy::{LoweredRule, PeerMatch, Stance};
+use crate::subject::{Isolation, SubjectKey};
 use crate::{IdentitySet, Program};
 
 /// What is decided so far about some identities.
@@ -102,34 +102,39 @@ pub(crate) struct Judged {
 }
 
 impl Judged {
-    pub(crate) fn of(program: &Program, subject: &SubjectKey, towards: &IdentitySet) -> Self {
+    pub(crate) fn of(program: &Program, subject: &SubjectKey, stance: Stance, towards: &IdentitySet) -> Self {
         let mut fold = Fold::new(towards);
-        let ordered = |fold: &mut Fold, tier: Tier| {
-            for rule in program.rules_of(subject, tier) {
+        let rules = |tier| program.rules_of(subject, tier, stance);
+        let ordered = |fold: &mut Fold, tier| {
+            for rule in rules(tier) {
                 steps(program, subject, rule, towards, &mut |step| fold.step(&step));
             }
             fold.end_tier();
         };
-        let first = [Tier::Custom, Tier::Admin];
-        for tier in first {
+        let isolated = subject.isolation.is_in(stance);
+        let custom = Some(Tier::Custom).filter(|_| isolated);
+        let first = custom.into_iter().chain([Tier::Admin]);
+        for tier in first.clone() {
             ordered(&mut fold, tier);
         }
-        let decides = |tier| program.rules_of(subject, tier).next().is_some();
-        let isolated = subject.isolated;
-        let by_default = !isolated && decides(Tier::ClusterDefault);
-        let own_node = match subject.direction {
-            Direction::Egress if first.into_iter().any(decides) => Some(fold.0.clone()),
-            Direction::Ingress if by_default => {
-                ordered(&mut fold, Tier::ClusterDefault);
-                Some(fold.0.clone())
-            }
-            Direction::Egress | Direction::Ingress => None,
-        };
-        if isolated {
-            for step in union_of_accepts(program, subject, towards) {
+        let decides = |tier| rules(tier).next().is_some();
+        let mut own_node = None;
+        if subject.direction == Direction::Egress && first.into_iter().any(decides) {
+            own_node = Some(fold.0.clone());
+        }
+        let is_selected = subject.isolation != Isolation::None;
+        if is_selected {
+            for step in union_of_accepts(program, subject, stance, towards) {
                 fold.step(&step);
             }
-        } else {
+        }
+        if !isolated {
+            if decides(Tier::ClusterDefault) {
+                ordered(&mut fold, Tier::ClusterDefault);
+                if subject.direction == Direction::Ingress && !is_selected {
+                    own_node = Some(fold.0.clone());
+                }
+            }
             ordered(&mut fold, Tier::Baseline);
         }
         Self {
@@ -140,7 +145,12 @@ impl Judged {
 }
 
 /// The NetworkPolicy tier: accepts in any order. Rules that mean the same traffic are taken together.
-fn union_of_accepts(program: &Program, subject: &SubjectKey, towards: &IdentitySet) -> Vec<Step> {
+fn union_of_accepts(
+    program: &Program,
+    subject: &SubjectKey,
+    stance: Stance,
+    towards: &IdentitySet,
+) -> Vec<Step> {
     let mut by_traffic: BTreeMap<TrafficSet, Vec<IdentitySet>> = BTreeMap::new();
     let semantics = program.semantics();
     for (protocol, accepted) in [
@@ -151,7 +161,7 @@ fn union_of_accepts(program: &Program, subject: &SubjectKey, towards: &IdentityS
             by_traffic.insert(protocol.into(), vec![towards.clone()]);
         }
     }
-    for rule in program.rules_of(subject, Tier::NetworkPolicy) {
+    for rule in program.rules_of(subject, Tier::NetworkPolicy, stance) {
         steps(program, subject, rule, towards, &mut |step| {
             by_traffic.entry(step.traffic).or_default().push(step.peers);
         });

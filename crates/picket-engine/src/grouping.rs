@@ -1,16 +1,17 @@
 //! Writes: pods that join and leave groups, and the subjects that follow.
 
 use picket_cluster::{NamedPort, Pod};
-use picket_policy::{Direction, Tier};
+use picket_policy::Direction;
 use rustc_hash::FxHashMap;
 
 use crate::group::Kind;
 use crate::identify::as_pods;
 use crate::label::matches;
 use crate::multimap::{insert_sorted, remove_sorted};
+use crate::policy::Stance;
 use crate::program::{PeerTerm, Program};
 use crate::slab::{GroupId, NamespaceId, PodId, PolicyId, TermId};
-use crate::subject::{SubjectId, SubjectKey};
+use crate::subject::{Isolation, SubjectId, SubjectKey};
 
 /// The groups that leave a subject.
 struct Leaving {
@@ -213,23 +214,24 @@ impl Program {
             .copied()
             .filter(|&id| !self.policies[id].side(direction).says_nothing())
             .collect();
-        let isolated = policies
-            .iter()
-            .any(|&id| self.policies[id].side(direction).isolates);
-        policies.retain(|&id| match self.policies[id].policy.tier {
-            Tier::Admin => true,
-            Tier::Custom | Tier::NetworkPolicy => isolated,
-            // Isolation is final.
-            Tier::ClusterDefault | Tier::Baseline => !isolated,
-        });
+        let isolates = |stance| {
+            let mut sides = policies.iter().map(|&id| self.policies[id].side(direction));
+            sides.any(|side| side.isolates_in(stance))
+        };
+        let isolation = match (isolates(Stance::InForce), isolates(Stance::IfEnforced)) {
+            (true, _) => Isolation::Enforced,
+            (false, true) => Isolation::Audited,
+            (false, false) => Isolation::None,
+        };
+        policies.retain(|&id| isolation.reaches(self.policies[id].policy.tier));
         if policies.is_empty() && !self.universal.speaks(direction) {
             return None;
         }
         policies.sort_unstable_by(|&one, &other| self.policies[one].rank().cmp(&self.policies[other].rank()));
         Some(SubjectKey {
             direction,
-            isolated,
-            ports: self.ports_named_by(group, direction, isolated, &policies),
+            isolation,
+            ports: self.ports_named_by(group, direction, isolation, &policies),
             policies: policies.into(),
         })
     }
@@ -239,14 +241,14 @@ impl Program {
         &self,
         group: GroupId,
         direction: Direction,
-        isolated: bool,
+        isolation: Isolation,
         policies: &[PolicyId],
     ) -> Box<[NamedPort]> {
         if direction == Direction::Egress {
             return Box::default();
         }
         let own = policies.iter().map(|&id| &self.policies[id]);
-        let entries = own.chain(self.universal_deciding(direction, isolated));
+        let entries = own.chain(self.universal_deciding(direction, isolation));
         let sides = entries.map(|entry| entry.side(direction));
         let sides: Vec<_> = sides.filter(|side| side.names_ports()).collect();
         let named = self.groups[group].ports().iter().filter(|port| {

@@ -4,12 +4,12 @@ use std::net::IpAddr;
 
 use picket_cluster::{Cause, EndJudgement, Endpoint, Flow, Judgement, NamedPort, Pod, Reason, Verdict};
 use picket_net::Protocol;
-use picket_policy::{Action, Direction, List, PortMatch, Rule, Tier};
+use picket_policy::{Action, Direction, List, Mode, PortMatch, Rule, Tier};
 
 use crate::Program;
 use crate::atom::View;
 use crate::group::Groups;
-use crate::policy::{LoweredRule, PeerMatch, PolicyEntry};
+use crate::policy::{LoweredRule, PeerMatch, PolicyEntry, Stance};
 use crate::program::PodEntry;
 use crate::slab::{ClassId, GroupId};
 
@@ -30,6 +30,7 @@ struct Question<'a> {
     peer: PeerView,
     /// The named ports of the destination.
     ports: &'a [NamedPort],
+    stance: Stance,
 }
 
 impl Program {
@@ -98,24 +99,27 @@ impl Program {
             direction,
             peer: self.peer_view(other, flow),
             ports: destination.map_or(&[], |(pod, _)| &pod.pod.ports),
+            stance: Stance::InForce,
         };
         let policies = self.policies_deciding(group, direction);
-        let by_default = policies
-            .iter()
-            .any(|entry| entry.policy.tier == Tier::ClusterDefault && !entry.side(direction).says_nothing());
-        let local_node = EndJudgement::without_cause(Verdict::Allow, Reason::LocalNode);
-        let exempt = own_node && !by_default;
-        if exempt && direction == Direction::Ingress {
-            return local_node;
+        let judgement = question.judge(&policies, own_node);
+        let is_audited = |entry: &&PolicyEntry| entry.policy.mode == Mode::Audit;
+        if !judgement.verdict.is_allow() || !policies.iter().any(is_audited) {
+            return judgement;
         }
-        question
-            .ordered_tier(&policies, Tier::Custom)
-            .or_else(|| question.ordered_tier(&policies, Tier::Admin))
-            .or_else(|| exempt.then_some(local_node))
-            .or_else(|| question.network_policies(&policies))
-            .or_else(|| question.ordered_tier(&policies, Tier::ClusterDefault))
-            .or_else(|| question.ordered_tier(&policies, Tier::Baseline))
-            .unwrap_or_else(|| EndJudgement::without_cause(Verdict::Allow, Reason::NotIsolated))
+        let strict = Question {
+            stance: Stance::IfEnforced,
+            ..question
+        };
+        let strict = strict.judge(&policies, own_node);
+        EndJudgement {
+            audited: if strict.verdict.is_allow() {
+                Vec::new()
+            } else {
+                strict.causes
+            },
+            ..judgement
+        }
     }
 
     fn entry(&self, object: &picket_policy::ObjectRef) -> Option<&PodEntry> {
@@ -181,6 +185,35 @@ impl Program {
 }
 
 impl Question<'_> {
+    /// What the policies that can decide say, in the order in which they are judged.
+    fn judge(&self, policies: &[&PolicyEntry], own_node: bool) -> EndJudgement {
+        let isolates = |stance| {
+            let mut entries = policies.iter();
+            entries.any(|entry| entry.side(self.direction).isolates_in(stance))
+        };
+        let is_isolated = isolates(self.stance);
+        let is_selected = isolates(Stance::IfEnforced);
+        let by_default = !is_selected
+            && policies.iter().any(|entry| {
+                entry.policy.tier == Tier::ClusterDefault && !entry.side(self.direction).says_nothing()
+            });
+        let local_node = EndJudgement::without_cause(Verdict::Allow, Reason::LocalNode);
+        let exempt = own_node && !by_default;
+        if exempt && self.direction == Direction::Ingress {
+            return local_node;
+        }
+        let ordered = |tier| self.ordered_tier(policies, tier);
+        let of_isolated = |tier| ordered(tier).filter(|_| is_isolated);
+        let of_others = |tier| ordered(tier).filter(|_| !is_isolated);
+        of_isolated(Tier::Custom)
+            .or_else(|| ordered(Tier::Admin))
+            .or_else(|| exempt.then_some(local_node))
+            .or_else(|| self.network_policies(policies).filter(|_| is_selected))
+            .or_else(|| of_others(Tier::ClusterDefault))
+            .or_else(|| of_others(Tier::Baseline))
+            .unwrap_or_else(|| EndJudgement::without_cause(Verdict::Allow, Reason::NotIsolated))
+    }
+
     /// All but NetworkPolicy: the first rule that matches decides, unless it passes.
     fn ordered_tier(&self, policies: &[&PolicyEntry], tier: Tier) -> Option<EndJudgement> {
         let (entry, rule, lowered) = self.matching(policies, tier).next()?;
@@ -196,16 +229,14 @@ impl Question<'_> {
             verdict,
             reason,
             causes: vec![self.by_rule(entry, rule)],
+            audited: Vec::new(),
         })
     }
 
     /// NetworkPolicy: a union of accepts that is final for isolated pods.
     fn network_policies(&self, policies: &[&PolicyEntry]) -> Option<EndJudgement> {
-        let mut isolating = policies
-            .iter()
-            .filter(|entry| entry.side(self.direction).isolates)
-            .peekable();
-        isolating.peek()?;
+        let isolates = |entry: &&&PolicyEntry| entry.side(self.direction).isolates_in(self.stance);
+        let mut isolating = policies.iter().filter(isolates).peekable();
         let semantics = &self.program.semantics;
         let accepted = match self.flow.protocol {
             Protocol::ICMP => semantics.accept_icmp,
@@ -220,6 +251,7 @@ impl Question<'_> {
             .map(|(entry, rule, _)| self.by_rule(entry, rule))
             .collect();
         let (verdict, reason) = if causes.is_empty() {
+            isolating.peek()?;
             causes.extend(isolating.map(|entry| Cause {
                 object: entry.policy.object.clone(),
                 direction: self.direction,
@@ -235,6 +267,7 @@ impl Question<'_> {
             verdict,
             reason,
             causes,
+            audited: Vec::new(),
         })
     }
 
@@ -248,9 +281,11 @@ impl Question<'_> {
         let rules = tiered.flat_map(|entry| {
             let written = &entry.policy.side(self.direction).rules;
             let lowered = &entry.side(self.direction).rules;
+            let denies = entry.side(self.direction).denies_in(self.stance);
             written
                 .iter()
                 .zip(lowered)
+                .filter(move |(_, lowered)| denies || lowered.action != Action::Deny)
                 .map(move |(rule, lowered)| (*entry, rule, lowered))
         });
         rules.filter(|(_, rule, lowered)| self.ports_match(rule) && self.peers_match(lowered))

@@ -123,7 +123,7 @@ impl Program {
                     Peer::Domain(_) => {}
                 }
             }
-            policy::lower(side, |peer| self.peer_match(peer))
+            policy::lower(policy.mode, side, |peer| self.peer_match(peer))
         });
         for name in policy::port_names(&policy.egress) {
             self.acquire_port_name(name);

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use picket_net::{PortSet, Protocol, TrafficSet};
-use picket_policy::{Action, Direction, List, ObjectRef, Peer, Policy, PortMatch, Rule, Side, Tier};
+use picket_policy::{Action, Direction, List, Mode, ObjectRef, Peer, Policy, PortMatch, Rule, Side, Tier};
 use smol_str::SmolStr;
 
 use crate::slab::{BlockId, TermId};
@@ -55,6 +55,8 @@ impl PolicyEntry {
 /// One direction of a policy. Equal sides of equal policies mean the same.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct LoweredSide {
+    pub(crate) mode: Mode,
+    /// Also of a policy that is only audited.
     pub(crate) isolates: bool,
     pub(crate) rules: Vec<LoweredRule>,
 }
@@ -64,10 +66,37 @@ impl LoweredSide {
         !self.isolates && self.rules.is_empty()
     }
 
+    /// Whether it isolates, in one stance towards audited policies.
+    pub(crate) fn isolates_in(&self, stance: Stance) -> bool {
+        self.isolates && self.denies_in(stance)
+    }
+
+    /// Whether what it denies is denied.
+    pub(crate) fn denies_in(&self, stance: Stance) -> bool {
+        self.mode == Mode::Enforce || stance == Stance::IfEnforced
+    }
+
+    /// The rules that count.
+    pub(crate) fn rules_in(&self, stance: Stance) -> impl Iterator<Item = &LoweredRule> {
+        let denies = self.denies_in(stance);
+        self.rules
+            .iter()
+            .filter(move |rule| denies || rule.action != Action::Deny)
+    }
+
     /// Whether a rule names a port.
     pub(crate) fn names_ports(&self) -> bool {
         self.rules.iter().any(|rule| !rule.names.is_empty())
     }
+}
+
+/// What audited policies are taken for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stance {
+    /// For what they are: they deny nothing.
+    InForce,
+    /// For enforced ones.
+    IfEnforced,
 }
 
 /// A rule; its position is its place in [`Side::rules`].
@@ -123,7 +152,7 @@ pub(crate) fn port_names(side: &Side) -> impl Iterator<Item = &SmolStr> {
 }
 
 /// Replaces the peers of a side; `resolve` knows each of them.
-pub(crate) fn lower(side: &Side, resolve: impl Fn(&Peer) -> Option<PeerMatch>) -> LoweredSide {
+pub(crate) fn lower(mode: Mode, side: &Side, resolve: impl Fn(&Peer) -> Option<PeerMatch>) -> LoweredSide {
     let rules = side.rules.iter().map(|rule| {
         let (traffic, names) = lower_ports(rule);
         LoweredRule {
@@ -137,6 +166,7 @@ pub(crate) fn lower(side: &Side, resolve: impl Fn(&Peer) -> Option<PeerMatch>) -
         }
     });
     LoweredSide {
+        mode,
         isolates: side.isolates,
         rules: rules.collect(),
     }

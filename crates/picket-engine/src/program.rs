@@ -6,11 +6,11 @@ use std::sync::Arc;
 
 use picket_cluster::{Namespace, Node, Pod, Semantics, Service};
 use picket_net::{AddressSet, Family, Prefix, TrafficSet};
-use picket_policy::{Direction, NamespaceScope, ObjectRef, PodSelector, Policy, Selector, Tier};
+use picket_policy::{Direction, Mode, NamespaceScope, ObjectRef, PodSelector, Policy, Selector, Tier};
 use rustc_hash::FxHashMap;
 use smol_str::SmolStr;
 
-use crate::allow::AllowSet;
+use crate::allow::{AllowSet, Allowed};
 use crate::atom::{Atoms, Holder, View};
 use crate::delta::{Journal, PodState};
 use crate::group::{Groups, Kind};
@@ -18,7 +18,7 @@ use crate::identity::{Identities, Signature};
 use crate::multimap::MultiMap;
 use crate::namespace::Namespaces;
 use crate::partition::Partition;
-use crate::policy::{LoweredRule, PolicyEntry};
+use crate::policy::{LoweredRule, PolicyEntry, Stance};
 use crate::slab::{GroupId, Interner, NodeId, PodId, PolicyId, Slab, TermId};
 use crate::subject::{SubjectKey, Subjects};
 use crate::term::SelectorIndex;
@@ -301,21 +301,66 @@ impl Program {
     /// Worked out when first asked for. The allocation stays the same as long as the value does.
     pub fn allow_set(&self, subject: SubjectId) -> Arc<AllowSet> {
         let allowed = self.subjects.allowed(subject, self);
-        allowed.map(|allowed| allowed.peers).unwrap_or_default()
+        allowed.map(|allowed| allowed.in_force.peers).unwrap_or_default()
     }
 
     /// What pods of a subject may exchange with their own node: egress everything that no rule of the Admin tier denies,
     /// ingress everything but what the cluster default of the v1beta1 proposal denies.
     pub fn own_node_allow_set(&self, subject: SubjectId) -> Arc<AllowSet> {
         let allowed = self.subjects.allowed(subject, self);
-        allowed.map(|allowed| allowed.own_node).unwrap_or_default()
+        allowed
+            .map(|allowed| allowed.in_force.own_node)
+            .unwrap_or_default()
     }
 
-    /// The policies that can decide about a subject, in the order in which they are judged.
+    /// What a subject would allow if policies that are only audited were enforced: never more than it allows. It is the
+    /// same allocation where none is audited.
+    pub fn allow_set_if_enforced(&self, subject: SubjectId) -> Arc<AllowSet> {
+        let allowed = self.subjects.allowed(subject, self);
+        allowed
+            .map(Allowed::if_enforced)
+            .map(|allowed| allowed.peers)
+            .unwrap_or_default()
+    }
+
+    /// [`Program::own_node_allow_set`], if policies that are only audited were enforced.
+    pub fn own_node_allow_set_if_enforced(&self, subject: SubjectId) -> Arc<AllowSet> {
+        let allowed = self.subjects.allowed(subject, self);
+        allowed
+            .map(Allowed::if_enforced)
+            .map(|allowed| allowed.own_node)
+            .unwrap_or_default()
+    }
+
+    /// The policies that can decide about a subject, in the order in which they are judged. Those that are only audited are
+    /// among them.
     pub fn deciding_policies(&self, subject: SubjectId) -> impl Iterator<Item = &Arc<Policy>> {
         let key = self.subjects.key(subject);
         let entries = key.into_iter().flat_map(|key| self.deciding(key));
         entries.map(|entry| &entry.policy)
+    }
+
+    /// The policies because of which packets of a subject can be denied.
+    pub fn denying_policies(&self, subject: SubjectId) -> impl Iterator<Item = &Arc<Policy>> {
+        let key = self.subjects.key(subject);
+        key.into_iter().flat_map(|key| {
+            let isolated = key.isolation.is_in(Stance::InForce);
+            let policies = self.deciding(key).map(|entry| &entry.policy);
+            // Custom rules are about isolated pods.
+            let counts = move |policy: &&Arc<Policy>| isolated || policy.tier != Tier::Custom;
+            policies
+                .filter(counts)
+                .filter(|policy| policy.can_deny(key.direction))
+        })
+    }
+
+    /// The policies because of which packets of a subject could be denied if they were not only audited.
+    pub fn audited_policies(&self, subject: SubjectId) -> impl Iterator<Item = &Arc<Policy>> {
+        let key = self.subjects.key(subject);
+        key.into_iter().flat_map(|key| {
+            let policies = self.deciding(key).map(|entry| &entry.policy);
+            policies.filter(|policy| policy.mode == Mode::Audit && policy.would_deny(key.direction))
+        })
     }
 
     /// What a subject, or a pod without one, allows with one identity.
@@ -412,7 +457,7 @@ impl Program {
     /// Those of one tier.
     fn deciding_in(&self, subject: &SubjectKey, tier: Tier) -> Vec<&PolicyEntry> {
         let own = subject.policies.iter().map(|&id| &self.policies[id]);
-        let universal = self.universal_deciding(subject.direction, subject.isolated);
+        let universal = self.universal_deciding(subject.direction, subject.isolation);
         let mut entries: Vec<_> = own
             .chain(universal)
             .filter(|entry| entry.policy.tier == tier)
@@ -424,10 +469,21 @@ impl Program {
     }
 
     /// The rules of one tier that decide about a subject, in the order in which they are judged.
-    pub(crate) fn rules_of(&self, subject: &SubjectKey, tier: Tier) -> impl Iterator<Item = &LoweredRule> {
+    pub(crate) fn rules_of(
+        &self,
+        subject: &SubjectKey,
+        tier: Tier,
+        stance: Stance,
+    ) -> impl Iterator<Item = &LoweredRule> {
         let direction = subject.direction;
         let entries = self.deciding_in(subject, tier).into_iter();
-        entries.flat_map(move |entry| &entry.side(direction).rules)
+        entries.flat_map(move |entry| entry.side(direction).rules_in(stance))
+    }
+
+    /// Whether a policy that is only audited can decide about a subject.
+    pub(crate) fn is_audited(&self, subject: &SubjectKey) -> bool {
+        let mut entries = self.deciding(subject);
+        entries.any(|entry| entry.side(subject.direction).mode == Mode::Audit)
     }
 }
 

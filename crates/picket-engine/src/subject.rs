@@ -4,11 +4,12 @@ use std::fmt;
 use std::sync::{Mutex, PoisonError};
 
 use picket_cluster::NamedPort;
-use picket_policy::Direction;
+use picket_policy::{Direction, Tier};
 use rustc_hash::FxHashMap;
 
 use crate::Program;
 use crate::allow::Allowed;
+use crate::policy::Stance;
 use crate::slab::{PolicyId, Slab, keys};
 
 keys! {
@@ -31,12 +32,41 @@ impl fmt::Display for SubjectId {
     }
 }
 
+/// Whether policies of the NetworkPolicy tier isolate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Isolation {
+    /// None would.
+    None,
+    /// Only policies that are audited would.
+    Audited,
+    /// One does.
+    Enforced,
+}
+
+impl Isolation {
+    pub(crate) fn is_in(self, stance: Stance) -> bool {
+        match self {
+            Self::None => false,
+            Self::Audited => stance == Stance::IfEnforced,
+            Self::Enforced => true,
+        }
+    }
+
+    /// Whether a tier can decide, in one stance or the other: isolation is final, and custom rules are about isolated pods.
+    pub(crate) fn reaches(self, tier: Tier) -> bool {
+        match tier {
+            Tier::Admin => true,
+            Tier::Custom | Tier::NetworkPolicy => self != Self::None,
+            Tier::ClusterDefault | Tier::Baseline => self != Self::Enforced,
+        }
+    }
+}
+
 /// What makes a subject.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct SubjectKey {
     pub(crate) direction: Direction,
-    /// Whether a policy of the NetworkPolicy tier isolates.
-    pub(crate) isolated: bool,
+    pub(crate) isolation: Isolation,
     /// The policies that can decide, but for those about every pod; in the order in which they are judged.
     pub(crate) policies: Box<[PolicyId]>,
     /// Ingress: the pod's ports whose names policies that can decide use.

@@ -6,7 +6,7 @@ use crate::group::Kind;
 use crate::policy::{LoweredSide, PolicyEntry, Subject};
 use crate::program::Program;
 use crate::slab::{GroupId, PolicyId};
-use crate::subject::SubjectKey;
+use crate::subject::{Isolation, SubjectKey};
 
 /// The policies of the other tiers than NetworkPolicy that are about every pod.
 #[derive(Clone, Debug, Default)]
@@ -46,16 +46,7 @@ pub(crate) struct Reach {
 
 impl Reach {
     pub(crate) fn includes(self, subject: &SubjectKey) -> bool {
-        self.direction == subject.direction && reaches(self.tier, subject.isolated)
-    }
-}
-
-/// Whether a policy of a tier about every pod can decide: isolation is final, and custom rules are about isolated pods.
-fn reaches(tier: Tier, isolated: bool) -> bool {
-    match tier {
-        Tier::Admin => true,
-        Tier::Custom | Tier::NetworkPolicy => isolated,
-        Tier::ClusterDefault | Tier::Baseline => !isolated,
+        self.direction == subject.direction && subject.isolation.reaches(self.tier)
     }
 }
 
@@ -73,14 +64,14 @@ impl Program {
         self.universal.policies.iter().map(|&id| &self.policies[id])
     }
 
-    /// The policies about every pod that can decide about isolated pods, or about the others.
+    /// The policies about every pod that can decide about pods that are isolated so.
     pub(crate) fn universal_deciding(
         &self,
         direction: Direction,
-        isolated: bool,
+        isolation: Isolation,
     ) -> impl Iterator<Item = &PolicyEntry> {
         self.universal_policies().filter(move |entry| {
-            reaches(entry.policy.tier, isolated) && entry.universal_side(direction).is_some()
+            isolation.reaches(entry.policy.tier) && entry.universal_side(direction).is_some()
         })
     }
 

@@ -15,7 +15,7 @@ use proptest::prelude::*;
 use proptest::test_runner::FileFailurePersistence;
 
 /// What the allow sets say of a flow, with the rules beside them, as a dataplane applies them.
-fn by_allow_sets(program: &Program, flow: &Flow) -> (Verdict, Verdict) {
+fn by_allow_sets(program: &Program, flow: &Flow, if_enforced: bool) -> (Verdict, Verdict) {
     let end = |own: &Endpoint, other: &Endpoint, direction: Direction| {
         let Endpoint::Pod(object) = own else {
             return Verdict::Allow;
@@ -32,10 +32,11 @@ fn by_allow_sets(program: &Program, flow: &Flow) -> (Verdict, Verdict) {
         let Some(peer) = identity(program, other, flow.family) else {
             return Verdict::Allow;
         };
-        let allowed = if program.is_own_node(pod.pod(), other) {
-            program.own_node_allow_set(subject)
-        } else {
-            program.allow_set(subject)
+        let allowed = match (program.is_own_node(pod.pod(), other), if_enforced) {
+            (true, false) => program.own_node_allow_set(subject),
+            (false, false) => program.allow_set(subject),
+            (true, true) => program.own_node_allow_set_if_enforced(subject),
+            (false, true) => program.allow_set_if_enforced(subject),
         };
         let traffic = allowed.traffic(peer);
         Verdict::from_allowed(traffic.is_some_and(|traffic| traffic.contains(flow.protocol, flow.port)))
@@ -101,14 +102,33 @@ fn causes_are_alike(snapshot: &Snapshot, program: &Program) -> Result<(), TestCa
 }
 
 fn judged_alike(snapshot: &Snapshot, semantics: &Semantics, program: &Program) -> Result<(), TestCaseError> {
-    let mut judged: BTreeMap<&Flow, Judgement> = BTreeMap::new();
+    let mut judged: BTreeMap<&Flow, [Judgement; 2]> = BTreeMap::new();
     let flows = representative_flows(snapshot);
+    let enforced = snapshot.enforced();
     for flow in &flows {
         let expected = picket_reference::judge(snapshot, semantics, flow);
         prop_assert_eq!(program.judge(flow), expected.clone(), "{:?}", flow);
-        judged.insert(flow, expected);
+        let strict = picket_reference::judge(&enforced, semantics, flow);
+        for (now, strict) in [
+            (&expected.egress, &strict.egress),
+            (&expected.ingress, &strict.ingress),
+        ] {
+            let allowed = (now.verdict.is_allow(), strict.verdict.is_allow());
+            prop_assert!(
+                allowed != (false, true),
+                "denied because a policy is audited: {:?}",
+                flow
+            );
+            let audited = if allowed == (true, false) {
+                &strict.causes[..]
+            } else {
+                &[]
+            };
+            prop_assert_eq!(&now.audited[..], audited, "{:?}", flow);
+        }
+        judged.insert(flow, [expected, strict]);
     }
-    for (flow, expected) in judged {
+    for (flow, judgements) in judged {
         let host_network = [&flow.source, &flow.destination]
             .into_iter()
             .any(|end| match end {
@@ -116,23 +136,34 @@ fn judged_alike(snapshot: &Snapshot, semantics: &Semantics, program: &Program) -
                 _ => false,
             });
         if !host_network {
-            let verdicts = by_allow_sets(program, flow);
-            prop_assert_eq!(
-                verdicts,
-                (expected.egress.verdict, expected.ingress.verdict),
-                "{:?}",
-                flow
-            );
+            for (expected, if_enforced) in judgements.into_iter().zip([false, true]) {
+                prop_assert_eq!(
+                    by_allow_sets(program, flow, if_enforced),
+                    (expected.egress.verdict, expected.ingress.verdict),
+                    "if enforced {}: {:?}",
+                    if_enforced,
+                    flow
+                );
+            }
         }
     }
     Ok(())
+}
+
+fn allow_sets(program: &Program, subject: SubjectId) -> [Arc<AllowSet>; 4] {
+    [
+        program.allow_set(subject),
+        program.own_node_allow_set(subject),
+        program.allow_set_if_enforced(subject),
+        program.own_node_allow_set_if_enforced(subject),
+    ]
 }
 
 /// What a delta must account for.
 struct Accounts {
     addresses: BTreeMap<IpAddr, Identity>,
     identities: BTreeSet<Identity>,
-    subjects: BTreeMap<SubjectId, [Arc<AllowSet>; 2]>,
+    subjects: BTreeMap<SubjectId, [Arc<AllowSet>; 4]>,
     prefixes: BTreeMap<Prefix, Identity>,
 }
 
@@ -141,7 +172,7 @@ impl Accounts {
         let pods = program.pods().filter(picket_engine::PodRef::is_managed);
         let pods = pods.flat_map(|pod| pod.pod().addresses.iter().collect::<Vec<_>>());
         let nodes = program.nodes().flat_map(|node| node.addresses.iter().copied());
-        let allowed = |subject| [program.allow_set(subject), program.own_node_allow_set(subject)];
+        let allowed = |subject| allow_sets(program, subject);
         Self {
             addresses: pods
                 .chain(nodes)
@@ -244,7 +275,7 @@ fn visible(program: &Program) -> BTreeMap<String, String> {
     let identities: Vec<_> = program.identities().collect();
     seen.insert("identities".to_owned(), format!("{identities:?}"));
     for (subject, direction) in program.subjects() {
-        let allowed = (program.allow_set(subject), program.own_node_allow_set(subject));
+        let allowed = allow_sets(program, subject);
         seen.insert(format!("subject {subject}"), format!("{direction} {allowed:?}"));
     }
     seen

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use picket_linux::NetworkNamespace;
 use picket_nftables::client::Counters;
-use picket_nftables::render::drops::{counter_name, mid_stream_counter, spoofed_counter};
+use picket_nftables::render::drops::{audit_counter_name, counter_name, mid_stream_counter, spoofed_counter};
 use picket_nftables::render::indexed;
 use picket_policy::{Direction, ObjectRef};
 use prometheus_client::collector::Collector;
@@ -30,6 +30,8 @@ pub(crate) struct Drops {
 pub(crate) struct Dropped {
     /// By policy and direction, in this order.
     pub(crate) by_policy: Vec<(ObjectRef, Direction, u64)>,
+    /// What passed and would have been dropped if the policy were not only audited; by policy and direction, in this order.
+    pub(crate) audited: Vec<(ObjectRef, Direction, u64)>,
     /// TCP in the middle of no known connection, where there are rules for it.
     pub(crate) mid_stream: Option<u64>,
     /// What came from elsewhere than where the way back to its source leads, or from the address of the pod that it was for,
@@ -66,6 +68,7 @@ impl Drops {
             .packets()?;
         let mut dropped = Dropped {
             by_policy: Vec::new(),
+            audited: Vec::new(),
             mid_stream: counted.get(&mid_stream_counter()).copied(),
             spoofed: counted.get(&spoofed_counter()).copied(),
             unknown: counted.get(&indexed::unknown_counter()).copied(),
@@ -75,9 +78,13 @@ impl Drops {
                 if let Some(&packets) = counted.get(&counter_name(&policy, direction)) {
                     dropped.by_policy.push((policy.clone(), direction, packets));
                 }
+                if let Some(&packets) = counted.get(&audit_counter_name(&policy, direction)) {
+                    dropped.audited.push((policy.clone(), direction, packets));
+                }
             }
         }
         dropped.by_policy.sort();
+        dropped.audited.sort();
         Ok(dropped)
     }
 }
@@ -93,20 +100,28 @@ impl Dropped {
 
 impl Collector for Dropped {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
-        let mut family = encoder.encode_descriptor(
-            "dropped_packets",
-            "packets that were dropped and that the policy may be why",
-            None,
-            MetricType::Counter,
-        )?;
-        for (policy, direction, packets) in &self.by_policy {
-            let labels = [
-                ("kind", policy.kind.to_string()),
-                ("namespace", policy.namespace.to_string()),
-                ("name", policy.name.to_string()),
-                ("direction", direction.to_string()),
-            ];
-            ConstCounter::new(*packets).encode(family.encode_family(&labels)?)?;
+        for (name, help, counted) in [
+            (
+                "dropped_packets",
+                "packets that were dropped and that the policy may be why",
+                &self.by_policy,
+            ),
+            (
+                "audited_packets",
+                "packets that passed and that would have been dropped if the policy were not only audited",
+                &self.audited,
+            ),
+        ] {
+            let mut family = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
+            for (policy, direction, packets) in counted {
+                let labels = [
+                    ("kind", policy.kind.to_string()),
+                    ("namespace", policy.namespace.to_string()),
+                    ("name", policy.name.to_string()),
+                    ("direction", direction.to_string()),
+                ];
+                ConstCounter::new(*packets).encode(family.encode_family(&labels)?)?;
+            }
         }
         let others = [
             (

@@ -259,15 +259,18 @@ impl Answers {
         if let Some(dropped) = self.dropped() {
             let mid_stream = dropped.mid_stream.unwrap_or_default();
             let spoofed = dropped.spoofed.unwrap_or_default();
+            let audited = dropped.audited.iter().cloned().map(Drop::from).collect();
             let most = dropped.most().into_iter().map(Drop::from).collect();
             match &mut status.pods {
                 Some(pods) => {
                     pods.drops = most;
+                    pods.audited = audited;
                     pods.dropped_mid_stream = mid_stream;
                     pods.dropped_spoofed = spoofed;
                 }
                 None => {
                     status.host.drops = most;
+                    status.host.audited = audited;
                     status.host.dropped_mid_stream = mid_stream;
                     status.host.dropped_spoofed = spoofed;
                 }

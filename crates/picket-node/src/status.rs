@@ -71,6 +71,9 @@ pub struct HostStatus {
     /// Because of which of them packets were dropped, the most first.
     #[serde(default)]
     pub drops: Vec<Drop>,
+    /// The policies that are only audited, with what passed because of that.
+    #[serde(default)]
+    pub audited: Vec<Drop>,
     /// TCP packets that were dropped because they belong to no known connection and begin none.
     #[serde(default)]
     pub dropped_mid_stream: u64,
@@ -85,7 +88,7 @@ pub struct HostStatus {
     pub proof: Option<Proof>,
 }
 
-/// Packets that were dropped and that a policy may be why.
+/// Packets that were dropped, or would have been, and that a policy may be why.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Drop {

@@ -132,6 +132,9 @@ codes! {
 
     ISOLATION "P117" "The isolation of a namespace that cannot be read"
         "In the proposal of NetworkPolicy, the annotation `net.beta.kubernetes.io/network-policy` of a namespace, or its `spec.networkPolicy`, says whether ingress to its pods is denied by default. What cannot be read denies it."
+
+    MODE "P118" "A mode that does not exist"
+        "The annotation `picket.dev/mode` of a policy is `enforce`, which it is without the annotation, or `audit`: then what the policy denies passes, and is logged and counted. Whatever else stands there, the policy is enforced."
 }
 
 #[cfg(test)]

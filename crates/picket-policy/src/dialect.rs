@@ -16,6 +16,8 @@ pub struct Options {
     pub v1beta1: V1beta1,
     /// What holds for namespaces without isolation where that is read as proposed.
     pub v1beta1_default: ClusterDefault,
+    /// Whether policies that say that they are only audited are read as if they did not.
+    pub enforce_audited: bool,
 }
 
 /// What an object says as a policy.

@@ -296,6 +296,17 @@ fn texts(at: &Cursor<'_>, reader: &mut Reader<'_>, labels: bool) -> (Labels, boo
     (found.into_iter().collect(), complete)
 }
 
+/// The value of an annotation, where it stands. What is wrong with it has been reported with the header.
+pub(crate) fn annotation<'a>(
+    root: &Cursor<'a>,
+    key: &'static str,
+    reader: &mut Reader<'_>,
+) -> Option<Cursor<'a>> {
+    let metadata = root.fields(reader).ok()?.get("metadata")?;
+    let annotations = metadata.fields(reader).ok()?.get("annotations")?;
+    annotations.fields(reader).ok()?.get(key)
+}
+
 fn owner_references(at: &Cursor<'_>, reader: &mut Reader<'_>) -> Vec<OwnerReference> {
     let Ok(items) = at.items(reader) else {
         return Vec::new();

@@ -14,6 +14,7 @@ mod domain;
 mod header;
 mod hosts;
 pub mod label_selector;
+mod mode;
 mod multi_network_policy;
 pub mod name;
 mod network;
@@ -31,11 +32,13 @@ pub use document::{Entry, Manifest, Node, Source, Value, read};
 pub use domain::DomainName;
 pub use header::{Header, OwnerReference, Scope, header};
 pub use hosts::Hosts;
+pub use mode::MODE;
 pub use network::{NetworkName, Networks};
 pub use network_policy_v1beta1::{ClusterDefault, V1beta1, namespace_isolation};
 pub use object::{ObjectRef, Position};
 pub use policy::{
-    Action, Block, Direction, List, NamespaceScope, Peer, PodSelector, Policy, PortMatch, Rule, Side, Tier,
+    Action, Block, Direction, List, Mode, NamespaceScope, Peer, PodSelector, Policy, PortMatch, Rule, Side,
+    Tier,
 };
 pub use reader::{Cursor, Fields, Path, Reader, UnknownField, Unreadable};
 pub use selector::{Labels, Requirement, Selector};

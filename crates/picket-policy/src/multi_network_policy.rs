@@ -5,6 +5,7 @@
 
 use crate::dialect::{Lowered, Options};
 use crate::document::Manifest;
+use crate::header::annotation;
 use crate::network_policy::{self, ABOUT_NOTHING, SelectorField};
 use crate::reader::{Cursor, Reader};
 use crate::{Header, NetworkName, Networks, Severity, code};
@@ -31,7 +32,7 @@ pub(crate) fn lower(manifest: &Manifest, options: Options) -> Lowered {
 
 /// The networks that the annotation lists, sorted and unique.
 fn networks(root: &Cursor<'_>, header: &Header, reader: &mut Reader<'_>) -> Vec<NetworkName> {
-    let annotation = annotation(root, reader);
+    let annotation = annotation(root, POLICY_FOR, reader);
     let text = header.annotations.get(POLICY_FOR).map(|text| text.trim());
     let (Some(at), Some(text)) = (annotation, text.filter(|text| !text.is_empty())) else {
         let message = format!("there is no annotation `{POLICY_FOR}`");
@@ -73,13 +74,6 @@ fn network(entry: &str, at: &Cursor<'_>, header: &Header, reader: &mut Reader<'_
         ));
     }
     Some(found)
-}
-
-/// The value of the annotation, where it stands.
-fn annotation<'a>(root: &Cursor<'a>, reader: &mut Reader<'_>) -> Option<Cursor<'a>> {
-    let metadata = root.fields(reader).ok()?.get("metadata")?;
-    let annotations = metadata.fields(reader).ok()?.get("annotations")?;
-    annotations.fields(reader).ok()?.get(POLICY_FOR)
 }
 
 #[cfg(test)]

@@ -14,7 +14,10 @@ use crate::document::{Manifest, Value};
 use crate::header::{Header, Scope, header};
 use crate::label_selector::{self, Reading};
 use crate::reader::{Cursor, Fields, Reader, Unreadable};
-use crate::{Direction, NamespaceScope, Networks, PodSelector, Policy, Selector, Severity, Side, Tier, code};
+use crate::{
+    Direction, Mode, NamespaceScope, Networks, PodSelector, Policy, Selector, Severity, Side, Tier, code,
+    mode,
+};
 
 pub(crate) use block::cidr;
 use types::{Certainty, Types};
@@ -76,7 +79,9 @@ pub(crate) fn policy(
         reader.consequence(before, root, SAYS_LESS);
     }
     let spec = Spec::read(spec.fields(reader)?, misplaced, selector, options, reader);
-    Ok((spec.of(&header), header))
+    let mut policy = spec.of(&header);
+    policy.mode = mode::read(root, &header, options, reader);
+    Ok((policy, header))
 }
 
 /// Reads a policy of which a part could not be parsed: that part may have named more directions, and its rules may have
@@ -180,6 +185,7 @@ impl Spec {
             },
             object: header.object.clone(),
             position: header.position.clone(),
+            mode: Mode::Enforce,
             tier: Tier::NetworkPolicy,
             priority: 0,
             networks: Networks::Cluster,

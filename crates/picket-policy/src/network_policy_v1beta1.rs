@@ -15,8 +15,8 @@ use crate::label_selector;
 use crate::network_policy::{self, ABOUT_NOTHING, port, rule};
 use crate::reader::{Cursor, Reader, Unreadable};
 use crate::{
-    Diagnostic, NamespaceScope, Networks, Peer, PodSelector, Policy, PortMatch, Rule, Selector, Side, Tier,
-    code,
+    Diagnostic, Mode, NamespaceScope, Networks, Peer, PodSelector, Policy, PortMatch, Rule, Selector, Side,
+    Tier, code,
 };
 
 pub use cluster_default::ClusterDefault;
@@ -112,6 +112,7 @@ fn policy(manifest: &Manifest, root: &Cursor<'_>, reader: &mut Reader<'_>) -> Re
         },
         object: header.object,
         position: header.position,
+        mode: Mode::Enforce,
         tier: Tier::NetworkPolicy,
         priority: 0,
         networks: Networks::Cluster,

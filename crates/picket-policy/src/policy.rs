@@ -15,6 +15,8 @@ pub struct Policy {
     pub object: ObjectRef,
     /// Where the object begins.
     pub position: Position,
+    /// Whether it denies, or only tells what it would deny.
+    pub mode: Mode,
     /// When it is judged, relative to other policies.
     pub tier: Tier,
     /// Order within the tier, lower first; always 0 in [`Tier::NetworkPolicy`], whose policies have no order.
@@ -38,11 +40,33 @@ impl Policy {
         }
     }
 
+    /// Whether it isolates its subject in one direction. A policy that is audited isolates nothing, whatever its side says.
+    pub fn isolates(&self, direction: Direction) -> bool {
+        self.mode == Mode::Enforce && self.side(direction).isolates
+    }
+
     /// Whether packets can be dropped because of it.
     pub fn can_deny(&self, direction: Direction) -> bool {
+        self.mode == Mode::Enforce && self.would_deny(direction)
+    }
+
+    /// Whether packets could be dropped because of it if it were enforced.
+    pub fn would_deny(&self, direction: Direction) -> bool {
         let side = self.side(direction);
         side.isolates || side.rules.iter().any(|rule| rule.action == Action::Deny)
     }
+}
+
+/// What comes of what a policy denies.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Mode {
+    /// It is denied.
+    #[default]
+    Enforce,
+    /// It passes, and is logged and counted. What the policy accepts and passes on counts as ever, so that nothing that
+    /// it would allow is denied because it is audited.
+    Audit,
 }
 
 /// Tiers, in the order in which they are judged.

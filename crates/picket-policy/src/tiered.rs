@@ -19,7 +19,8 @@ use crate::header::{Header, Scope, header};
 use crate::network_policy::ABOUT_NOTHING;
 use crate::reader::{Cursor, Fields, Reader, Unreadable};
 use crate::{
-    Action, Direction, Networks, PodSelector, Policy, PortMatch, Position, Rule, Severity, Side, Tier, code,
+    Action, Direction, Mode, Networks, PodSelector, Policy, PortMatch, Position, Rule, Severity, Side, Tier,
+    code, mode,
 };
 
 /// What one kind of these policies has that others lack.
@@ -84,7 +85,9 @@ fn policy(
     if lost == Loss::Rules {
         reader.consequence(before, &at, DENIES);
     }
-    Ok(spec.of(&header, lost))
+    let mut policy = spec.of(&header, lost);
+    policy.mode = mode::read(root, &header, options, reader);
+    Ok(policy)
 }
 
 /// How much of a policy cannot be read.
@@ -171,6 +174,7 @@ impl Spec {
         Policy {
             object: header.object.clone(),
             position: header.position.clone(),
+            mode: Mode::Enforce,
             tier: self.tier,
             priority: self.priority,
             networks: Networks::Cluster,

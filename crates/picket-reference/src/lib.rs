@@ -46,14 +46,22 @@ fn judge_end(snapshot: &Snapshot, semantics: &Semantics, flow: &Flow, direction:
     let Some(pod) = managed_pod(snapshot, own) else {
         return EndJudgement::without_cause(Verdict::Allow, Reason::NotAPod);
     };
-    tiers::judge_pod(&tiers::Question {
-        snapshot,
-        semantics,
-        flow,
-        direction,
-        pod,
-        peer: other,
-    })
+    let judge = |if_enforced| {
+        tiers::judge_pod(&tiers::Question {
+            snapshot,
+            semantics,
+            flow,
+            direction,
+            pod,
+            peer: other,
+            if_enforced,
+        })
+    };
+    let (mut judgement, if_enforced) = (judge(false), judge(true));
+    if judgement.verdict.is_allow() && !if_enforced.verdict.is_allow() {
+        judgement.audited = if_enforced.causes;
+    }
+    judgement
 }
 
 /// The pod at this end, if policies can apply to it.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use picket_cluster::{Cause, EndJudgement, Endpoint, Flow, Pod, Reason, Semantics, Snapshot, Verdict};
 use picket_net::Protocol;
-use picket_policy::{Action, Direction, Networks, Policy, Rule, Tier};
+use picket_policy::{Action, Direction, Mode, Networks, Policy, Rule, Tier};
 
 use crate::matching::{rule_matches, selects};
 
@@ -18,13 +18,27 @@ pub(crate) struct Question<'a> {
     pub(crate) pod: &'a Pod,
     /// The other end.
     pub(crate) peer: &'a Endpoint,
+    /// Whether policies that are only audited are taken for enforced ones.
+    pub(crate) if_enforced: bool,
+}
+
+impl Question<'_> {
+    /// Whether what a policy denies is denied.
+    fn is_enforced(&self, policy: &Policy) -> bool {
+        policy.mode == Mode::Enforce || self.if_enforced
+    }
+
+    /// Whether a policy isolates the pod, if it selects it.
+    fn isolates(&self, policy: &Policy) -> bool {
+        self.is_enforced(policy) && policy.side(self.direction).isolates
+    }
 }
 
 /// `for tier in [Custom, Admin, NetworkPolicy, ClusterDefault, Baseline]`: the first tier that decides, decides; by default, allow.
 pub(crate) fn judge_pod(question: &Question<'_>) -> EndJudgement {
     // `if not isolation: return clusterDefault(traffic, pod)` comes before `elif traffic.source == pod.node.kubelet`.
-    let own_node =
-        is_own_node(question.snapshot, question.pod, question.peer) && cluster_default(question).is_none();
+    let by_default = !is_selected(question) && cluster_default(question).is_some();
+    let own_node = is_own_node(question.snapshot, question.pod, question.peer) && !by_default;
     if own_node && question.direction == Direction::Ingress {
         return EndJudgement::without_cause(Verdict::Allow, Reason::LocalNode);
     }
@@ -46,6 +60,12 @@ pub(crate) fn judge_pod(question: &Question<'_>) -> EndJudgement {
 
 /// Whether a policy of tier NetworkPolicy isolates the pod.
 fn is_isolated(question: &Question<'_>) -> bool {
+    let mut policies = selecting(question, Tier::NetworkPolicy).into_iter();
+    policies.any(|policy| question.isolates(policy))
+}
+
+/// Whether one does, or would if it were not only audited.
+fn is_selected(question: &Question<'_>) -> bool {
     let mut policies = selecting(question, Tier::NetworkPolicy).into_iter();
     policies.any(|policy| policy.side(question.direction).isolates)
 }
@@ -85,11 +105,12 @@ fn selecting<'a>(question: &Question<'a>, tier: Tier) -> Vec<&'a Arc<Policy>> {
     policies
 }
 
-/// Custom, Admin and Baseline: the first rule that matches decides, unless it passes.
+/// Custom, Admin and Baseline: the first rule that matches decides, unless it passes. An audited policy denies nothing.
 fn ordered_tier(question: &Question<'_>, tier: Tier) -> Option<EndJudgement> {
     for policy in selecting(question, tier) {
         for rule in &policy.side(question.direction).rules {
-            if rule_matches(question, rule) {
+            let counts = rule.action != Action::Deny || question.is_enforced(policy);
+            if counts && rule_matches(question, rule) {
                 let (verdict, reason) = match rule.action {
                     Action::Accept => (Verdict::Allow, Reason::AllowedByRule),
                     Action::Deny => (Verdict::Deny, Reason::DeniedByRule),
@@ -99,6 +120,7 @@ fn ordered_tier(question: &Question<'_>, tier: Tier) -> Option<EndJudgement> {
                     verdict,
                     reason,
                     causes: vec![by_rule(question, policy, rule)],
+                    audited: Vec::new(),
                 });
             }
         }
@@ -107,16 +129,17 @@ fn ordered_tier(question: &Question<'_>, tier: Tier) -> Option<EndJudgement> {
 }
 
 /// NetworkPolicy: says nothing about a pod that no policy isolates; otherwise its verdict is final, and policies "do
-/// not conflict; they are additive".
+/// not conflict; they are additive". For a pod that only audited policies would isolate, what they accept is accepted,
+/// and the rest is left to the tiers after this one.
 fn network_policies(question: &Question<'_>) -> Option<EndJudgement> {
+    if !is_selected(question) {
+        return None;
+    }
     let selecting = selecting(question, Tier::NetworkPolicy);
     let isolating: Vec<_> = selecting
         .iter()
-        .filter(|policy| policy.side(question.direction).isolates)
+        .filter(|policy| question.isolates(policy))
         .collect();
-    if isolating.is_empty() {
-        return None;
-    }
     if is_accepted_icmp(question) {
         return Some(EndJudgement::without_cause(Verdict::Allow, Reason::IcmpAccepted));
     }
@@ -132,6 +155,9 @@ fn network_policies(question: &Question<'_>) -> Option<EndJudgement> {
         .filter(|(_, rule)| rule_matches(question, rule))
         .map(|(policy, rule)| by_rule(question, policy, rule))
         .collect();
+    if accepting.is_empty() && isolating.is_empty() {
+        return None;
+    }
     if accepting.is_empty() {
         let mut causes: Vec<_> = isolating
             .iter()
@@ -142,6 +168,7 @@ fn network_policies(question: &Question<'_>) -> Option<EndJudgement> {
             verdict: Verdict::Deny,
             reason: Reason::NoRuleMatches,
             causes,
+            audited: Vec::new(),
         });
     }
     accepting.sort();
@@ -149,6 +176,7 @@ fn network_policies(question: &Question<'_>) -> Option<EndJudgement> {
         verdict: Verdict::Allow,
         reason: Reason::AllowedByRule,
         causes: accepting,
+        audited: Vec::new(),
     })
 }
 

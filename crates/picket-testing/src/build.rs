@@ -8,8 +8,8 @@ use std::net::IpAddr;
 use picket_cluster::{NamedPort, Namespace, Node, Owner, Pod};
 use picket_net::{Prefix, Protocol};
 use picket_policy::{
-    Action, Block, Direction, Labels, List, NamespaceScope, Networks, ObjectRef, Peer, PodSelector, Policy,
-    PortMatch, Position, Requirement, Rule, Selector, Side, Tier,
+    Action, Block, Direction, Labels, List, Mode, NamespaceScope, Networks, ObjectRef, Peer, PodSelector,
+    Policy, PortMatch, Position, Requirement, Rule, Selector, Side, Tier,
 };
 use smol_str::SmolStr;
 
@@ -273,6 +273,7 @@ pub fn policy(id: &str) -> PolicyBuilder {
     PolicyBuilder(Policy {
         object: ObjectRef::new("NetworkPolicy", namespace, name),
         position: Position::unknown(),
+        mode: Mode::Enforce,
         tier: Tier::NetworkPolicy,
         priority: 0,
         networks: Networks::Cluster,
@@ -299,6 +300,7 @@ fn cluster_policy(name: &str, tier: Tier, priority: u16) -> PolicyBuilder {
     PolicyBuilder(Policy {
         object: ObjectRef::new("ClusterNetworkPolicy", "", name),
         position: Position::unknown(),
+        mode: Mode::Enforce,
         tier,
         priority,
         networks: Networks::Cluster,
@@ -357,6 +359,13 @@ impl PolicyBuilder {
         let index = u32::try_from(side.rules.len()).unwrap();
         side.rules.push(Rule { index, ..rule.0 });
         side.isolates |= isolates;
+        self
+    }
+
+    /// What it denies passes, and is logged and counted.
+    #[must_use]
+    pub fn audited(mut self) -> Self {
+        self.0.mode = Mode::Audit;
         self
     }
 

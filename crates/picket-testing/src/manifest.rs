@@ -12,7 +12,7 @@ mod yaml;
 
 use picket_cluster::{Namespace, Node, Snapshot};
 use picket_policy::{
-    ClusterDefault, Labels, NetworkName, ObjectRef, Options, Policy, Severity, Tier, V1beta1,
+    ClusterDefault, Labels, MODE, Mode, NetworkName, ObjectRef, Options, Policy, Severity, Tier, V1beta1,
 };
 use picket_source::Text;
 use serde_json::{Map, Value, json};
@@ -128,6 +128,15 @@ fn metadata(object: &ObjectRef) -> Value {
     } else {
         json!({"name": object.name.as_str(), "namespace": object.namespace.as_str()})
     }
+}
+
+/// `metadata` of a policy: also whether it is audited.
+fn policy_metadata(policy: &Policy) -> Value {
+    let mut metadata = metadata(&policy.object);
+    if policy.mode == Mode::Audit {
+        metadata["annotations"][MODE] = json!("audit");
+    }
+    metadata
 }
 
 fn labels(labels: &Labels) -> Value {

@@ -137,6 +137,10 @@ pub(crate) struct Reading {
     /// anything. What is denied is denied to their own nodes, too, whatever policies say
     #[arg(long, value_enum, value_name = "VERDICT", default_value = "allow")]
     pub(crate) v1beta1_default: ClusterDefaultArgument,
+
+    /// Read policies with the annotation `picket.dev/mode: audit` as if they were enforced
+    #[arg(long)]
+    pub(crate) enforce_audited: bool,
 }
 
 /// The cluster default of the proposal.
@@ -162,6 +166,7 @@ impl Reading {
                 ClusterDefaultArgument::Allow => ClusterDefault::Allow,
                 ClusterDefaultArgument::Deny => ClusterDefault::Deny,
             },
+            enforce_audited: self.enforce_audited,
         }
     }
 }

@@ -89,13 +89,14 @@ fn same(one: &Policy, other: &Policy) -> bool {
             (*isolates, rules.collect::<Vec<_>>())
         });
         let Policy {
+            mode,
             tier,
             priority,
             networks,
             subject,
             ..
         } = policy;
-        (*tier, *priority, networks.clone(), subject.clone(), sides)
+        (*mode, *tier, *priority, networks.clone(), subject.clone(), sides)
     };
     said(one) == said(other)
 }

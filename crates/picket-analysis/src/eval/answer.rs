@@ -122,6 +122,9 @@ pub struct EndAnswer {
     pub reason: Reason,
     /// The rules that accept or deny, or the policies that isolate; empty for reasons that rest on no policy.
     pub causes: Vec<CauseAnswer>,
+    /// Where it allows what would be denied if no policy were only audited: the causes that denial would have.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub audited: Vec<CauseAnswer>,
 }
 
 impl From<&EndJudgement> for EndAnswer {
@@ -130,6 +133,7 @@ impl From<&EndJudgement> for EndAnswer {
             verdict: judgement.verdict,
             reason: judgement.reason,
             causes: judgement.causes.iter().map(CauseAnswer::from).collect(),
+            audited: judgement.audited.iter().map(CauseAnswer::from).collect(),
         }
     }
 }

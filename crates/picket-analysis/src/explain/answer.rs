@@ -1,7 +1,7 @@
 //! Explanations, in the shape of their JSON (`docs/schema/explain.schema.json`).
 
 use picket_cluster::{Reason, Verdict};
-use picket_policy::{Direction, ObjectRef, Position};
+use picket_policy::{Direction, Mode, ObjectRef, Position};
 use serde::Serialize;
 use smol_str::SmolStr;
 
@@ -51,6 +51,9 @@ pub struct ExplainedEnd {
     pub reason: Reason,
     /// The rules that accept or deny, or the policies that isolate.
     pub causes: Vec<CauseAnswer>,
+    /// Where it allows what would be denied if no policy were only audited: the causes that denial would have.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub audited: Vec<CauseAnswer>,
     /// What each tier says, in the order in which they are judged; empty where no policy applies.
     pub tiers: Vec<ExplainedTier>,
     /// Of an end at which no rule matches, the rule with the fewest failing conditions.
@@ -104,6 +107,8 @@ pub struct ExplainedPolicy {
     pub priority: Option<u16>,
     /// Whether it isolates the pod in this direction.
     pub isolates: bool,
+    /// Whether it denies, or is only audited.
+    pub mode: Mode,
     /// Its rules, in the order written.
     pub rules: Vec<ExplainedRule>,
 }

@@ -20,6 +20,7 @@ pub(super) fn end(judgement: &EndJudgement, judged: &Judged<'_>) -> ExplainedEnd
         verdict: judgement.verdict,
         reason: judgement.reason,
         causes: judgement.causes.iter().map(CauseAnswer::from).collect(),
+        audited: judgement.audited.iter().map(CauseAnswer::from).collect(),
         tiers: judged.tiers.iter().map(tier).collect(),
         nearest: nearest(judged),
     }
@@ -49,6 +50,7 @@ fn policy(judged: &JudgedPolicy<'_>) -> ExplainedPolicy {
         place: Place::from(&policy.position),
         priority: policy.tier.is_ordered().then_some(policy.priority),
         isolates: judged.isolates,
+        mode: policy.mode,
         rules: judged.rules.iter().map(rule).collect(),
     }
 }

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use picket_cluster::{Endpoint, NAMESPACE_NAME_LABEL, Pod, Reason, Verdict};
 use picket_net::{PortRange, Prefix};
 use picket_policy::{
-    Action, Block, Labels, List, NamespaceScope, Networks, ObjectRef, Peer, PodSelector, Policy, PortMatch,
-    Position, Requirement, Rule, Selector, Side, Tier,
+    Action, Block, Labels, List, Mode, NamespaceScope, Networks, ObjectRef, Peer, PodSelector, Policy,
+    PortMatch, Position, Requirement, Rule, Selector, Side, Tier,
 };
 use smol_str::{SmolStr, format_smolstr};
 
@@ -66,14 +66,17 @@ pub(super) fn to_deny(end: &End<'_>, judged: &Judged<'_>) -> Option<Vec<Change>>
             let tier = judged.tiers.iter().find(|tier| allowing(tier.outcome))?;
             if tier.tier == Tier::NetworkPolicy {
                 let rules = deciding(&tier.policies);
-                return Some(
-                    rules
-                        .map(|(policy, rule)| Change::RemoveRule(place(end, policy, rule)))
-                        .collect(),
-                );
+                let removed = rules.map(|(policy, rule)| Change::RemoveRule(place(end, policy, rule)));
+                // What audited policies do not accept they do not deny.
+                let is_isolated = tier.policies.iter().any(|policy| policy.isolates);
+                return Some(removed.chain(isolation(end).filter(|_| !is_isolated)).collect());
             }
             let (policy, rule) = deciding(&tier.policies).next()?;
-            Some(vec![rule_before(end, policy, rule, Action::Deny)?])
+            // What an audited policy denies is not denied.
+            let enforced = policy.policy.mode == Mode::Enforce;
+            Some(vec![
+                rule_before(end, policy, rule, Action::Deny).filter(|_| enforced)?,
+            ])
         }
         Reason::NotIsolated => {
             // Rules that match without isolating begin to count.
@@ -312,6 +315,7 @@ fn new_policy(end: &End<'_>, rules: impl Fn(&Policy) -> Vec<Rule>) -> Option<Cha
     let mut policy = Policy {
         object: unused_name(end, kind, pod),
         position: Position::unknown(),
+        mode: Mode::Enforce,
         tier: Tier::NetworkPolicy,
         priority: 0,
         networks: Networks::Cluster,

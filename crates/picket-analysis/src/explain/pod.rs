@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use picket_cluster::Pod;
 use picket_net::TrafficSet;
-use picket_policy::{Action, Direction, Policy, Tier};
+use picket_policy::{Action, Direction, Mode, Policy, Tier};
 use serde::Serialize;
 use smol_str::SmolStr;
 
@@ -67,6 +67,8 @@ pub struct PodPolicy {
     pub priority: Option<u16>,
     /// Whether it isolates the pod.
     pub isolates: bool,
+    /// Whether it denies, or is only audited.
+    pub mode: Mode,
     /// Its rules.
     pub rules: Vec<PodRule>,
 }
@@ -139,7 +141,7 @@ impl Explainer<'_> {
         connections: &[Connection<'_>],
     ) -> PodDirection {
         let mut policies = self.policies_of(pod, direction);
-        let isolated = policies.iter().any(|policy| policy.side(direction).isolates);
+        let isolated = policies.iter().any(|policy| policy.isolates(direction));
         if isolated {
             policies.retain(|policy| policy.tier != Tier::ClusterDefault);
         }
@@ -195,7 +197,8 @@ fn described(policy: &Policy, direction: Direction) -> PodPolicy {
         place: Place::from(&policy.position),
         tier: policy.tier,
         priority: policy.tier.is_ordered().then_some(policy.priority),
-        isolates: side.isolates,
+        isolates: policy.isolates(direction),
+        mode: policy.mode,
         rules: side
             .rules
             .iter()

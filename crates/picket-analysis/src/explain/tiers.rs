@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use picket_cluster::{Reason, Snapshot, Verdict};
 use picket_net::Protocol;
-use picket_policy::{Action, List, Networks, Peer, Policy, PortMatch, Rule, Tier};
+use picket_policy::{Action, List, Mode, Networks, Peer, Policy, PortMatch, Rule, Tier};
 
 use super::miss::{End, Miss, selects};
 
@@ -55,6 +55,8 @@ pub(super) struct JudgedRule<'a> {
     pub(super) peers: Option<Vec<(&'a Peer, Vec<Miss<'a>>)>>,
     /// For each port what it misses; `None` when any port will do.
     pub(super) ports: Option<Vec<(&'a PortMatch, Option<Miss<'a>>)>>,
+    /// Whether it decides where it matches. What an audited policy denies does not.
+    pub(super) counts: bool,
     /// Whether the tier looks at it no further than at rules before it.
     pub(super) decides: bool,
 }
@@ -99,14 +101,13 @@ pub(super) fn judge<'a>(end: &End<'a>) -> Judged<'a> {
         return without(Verdict::Allow, Reason::NotAPod);
     };
     let selecting: Vec<_> = selecting(end).collect();
-    let isolated = selecting
-        .iter()
-        .any(|policy| policy.tier == Tier::NetworkPolicy && policy.side(end.direction).isolates);
+    let isolated = selecting.iter().any(|policy| policy.isolates(end.direction));
+    let audited = selecting.iter().any(|policy| policy.side(end.direction).isolates);
     let mut defaults = selecting
         .iter()
         .filter(|policy| policy.tier == Tier::ClusterDefault);
     let by_default = !isolated && defaults.next().is_some();
-    let own_node = end.is_own_node(pod) && !by_default;
+    let own_node = end.is_own_node(pod) && (!by_default || audited);
     let mut decided = None;
     if own_node && end.direction == picket_policy::Direction::Ingress {
         decided = Some((Verdict::Allow, Reason::LocalNode));
@@ -173,8 +174,12 @@ fn judge_tier<'a>(
         let side = policy.side(end.direction);
         JudgedPolicy {
             policy,
-            isolates: side.isolates,
-            rules: side.rules.iter().map(|rule| judge_rule(end, rule)).collect(),
+            isolates: policy.isolates(end.direction),
+            rules: side
+                .rules
+                .iter()
+                .map(|rule| judge_rule(end, policy, rule))
+                .collect(),
         }
     });
     let mut judged = JudgedTier {
@@ -189,7 +194,7 @@ fn judge_tier<'a>(
     (judged, decided)
 }
 
-fn judge_rule<'a>(end: &End<'a>, rule: &'a Rule) -> JudgedRule<'a> {
+fn judge_rule<'a>(end: &End<'a>, policy: &Policy, rule: &'a Rule) -> JudgedRule<'a> {
     let peers = match &rule.peers {
         List::Absent => None,
         List::Items(peers) => Some(peers.iter().map(|peer| (peer, end.peer_misses(peer))).collect()),
@@ -202,6 +207,7 @@ fn judge_rule<'a>(end: &End<'a>, rule: &'a Rule) -> JudgedRule<'a> {
         rule,
         peers,
         ports,
+        counts: rule.action != Action::Deny || policy.mode == Mode::Enforce,
         decides: false,
     }
 }
@@ -209,7 +215,7 @@ fn judge_rule<'a>(end: &End<'a>, rule: &'a Rule) -> JudgedRule<'a> {
 /// All but NetworkPolicy: the first rule that matches decides, unless it passes.
 fn first_match(tier: &mut JudgedTier<'_>) -> Option<(Verdict, Reason)> {
     let mut rules = tier.policies.iter_mut().flat_map(|policy| &mut policy.rules);
-    let rule = rules.find(|rule| rule.matches())?;
+    let rule = rules.find(|rule| rule.counts && rule.matches())?;
     rule.decides = true;
     let denied = if tier.tier == Tier::ClusterDefault {
         Reason::ClusterDefault
@@ -228,11 +234,14 @@ fn first_match(tier: &mut JudgedTier<'_>) -> Option<(Verdict, Reason)> {
     decided
 }
 
-/// NetworkPolicy: a union of accepts that is final for isolated pods.
+/// NetworkPolicy: a union of accepts that is final for isolated pods. Where only audited policies would isolate, it accepts
+/// and denies nothing.
 fn union(end: &End<'_>, tier: &mut JudgedTier<'_>) -> Option<(Verdict, Reason)> {
-    if !tier.policies.iter().any(|policy| policy.isolates) {
+    let mut policies = tier.policies.iter();
+    if !policies.any(|judged| judged.policy.side(end.direction).isolates) {
         return None;
     }
+    let isolated = tier.policies.iter().any(|judged| judged.isolates);
     let icmp = match end.flow.protocol {
         Protocol::ICMP => end.semantics.accept_icmp,
         Protocol::ICMPV6 => end.semantics.accept_icmpv6,
@@ -248,6 +257,7 @@ fn union(end: &End<'_>, tier: &mut JudgedTier<'_>) -> Option<(Verdict, Reason)> 
     let (verdict, reason) = match (icmp, accepted) {
         (true, _) => (Verdict::Allow, Reason::IcmpAccepted),
         (false, true) => (Verdict::Allow, Reason::AllowedByRule),
+        (false, false) if !isolated => return None,
         (false, false) => (Verdict::Deny, Reason::NoRuleMatches),
     };
     tier.outcome = Outcome::Decides(verdict);

@@ -7,7 +7,7 @@ use std::io::{self, Write};
 
 use picket_cluster::{Reason, Verdict};
 use picket_net::Family;
-use picket_policy::{Direction, Tier};
+use picket_policy::{Direction, Mode, Tier};
 
 use super::answer::{
     ExplainedEnd, ExplainedFlow, ExplainedPolicy, ExplainedTier, Explanation, FlipAnswer, Place, TierOutcome,
@@ -97,7 +97,10 @@ impl ExplainedFlow {
     /// Whether both say the same for the same reasons, so that they can be told as one.
     fn is_like(&self, other: &Self) -> bool {
         let end = |one: &ExplainedEnd, other: &ExplainedEnd| {
-            one.reason == other.reason && one.causes == other.causes && one.tiers.len() == other.tiers.len()
+            one.reason == other.reason
+                && one.causes == other.causes
+                && one.audited == other.audited
+                && one.tiers.len() == other.tiers.len()
         };
         end(&self.egress, &other.egress)
             && end(&self.ingress, &other.ingress)
@@ -149,6 +152,9 @@ fn end(
     let verdict = style.verdict(first.verdict.is_allow(), &first.verdict.to_string());
     let title = style.strong(&format!("{direction} of {id}"));
     writeln!(out, "\n{title}: {verdict}, {}", reason(first.reason, direction))?;
+    for cause in &first.audited {
+        writeln!(out, "  audited, else denied: {}", cause.shown())?;
+    }
     for (at, tier) in first.tiers.iter().enumerate() {
         let same: Vec<_> = ends
             .iter()
@@ -231,6 +237,9 @@ fn policy_title(
     }
     if policy.isolates {
         notes.push("isolates".to_owned());
+    }
+    if policy.mode == Mode::Audit {
+        notes.push("audited: denies nothing".to_owned());
     }
     if policy.rules.is_empty() {
         notes.push(format!("has no {direction} rule"));

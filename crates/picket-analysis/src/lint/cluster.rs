@@ -6,7 +6,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use picket_cluster::{NAMESPACE_NAME_LABEL, Pod, Snapshot};
-use picket_policy::{Labels, NamespaceScope, PodSelector, Policy, Requirement, Selector};
+use picket_policy::{Direction, Labels, NamespaceScope, PodSelector, Policy, Requirement, Selector};
 use rustc_hash::FxHashMap;
 use smol_str::SmolStr;
 
@@ -63,7 +63,7 @@ impl<'a> Cluster<'a> {
         let isolating = snapshot
             .policies
             .values()
-            .filter(|policy| policy.ingress.isolates);
+            .filter(|policy| policy.isolates(Direction::Ingress));
         for policy in isolating {
             let namespace = match policy.object.kind.as_str() {
                 "Namespace" => &policy.object.name,

@@ -70,7 +70,7 @@ fn needs_names(policy: &Policy) -> bool {
         List::Items(peers) => peers.iter().any(|peer| matches!(peer, Peer::Pods(_))),
     };
     let egress = policy.side(Direction::Egress);
-    egress.isolates && egress.rules.iter().any(by_name)
+    policy.isolates(Direction::Egress) && egress.rules.iter().any(by_name)
 }
 
 fn allows_names(rule: &Rule) -> bool {

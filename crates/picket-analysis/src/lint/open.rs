@@ -47,7 +47,7 @@ fn defeated<'a>(about: &'a Subject<'_>, direction: Direction) -> Vec<&'a ObjectR
     let isolates = |other: &&&Arc<Policy>| {
         let rules = &other.side(direction).rules;
         let open = |rule: &picket_policy::Rule| rule.peers == List::Absent && rule.ports == List::Absent;
-        other.object != policy.object && other.side(direction).isolates && !rules.iter().any(open)
+        other.object != policy.object && other.isolates(direction) && !rules.iter().any(open)
     };
     others
         .filter(isolates)

@@ -81,9 +81,9 @@ fn made_superfluous_by<'a>(about: &'a Subject<'_>, removed: &BTreeSet<&ObjectRef
         .filter(|other| !removed.contains(&other.object))
         .filter(|other| covers_selector(about, &other.subject, &policy.subject))
         .collect();
-    let isolated = sides.iter().all(|(direction, side)| {
-        !side.isolates || others.iter().any(|other| other.side(*direction).isolates)
-    });
+    let isolated = sides
+        .iter()
+        .all(|(direction, side)| !side.isolates || others.iter().any(|other| other.isolates(*direction)));
     let first = others.iter().find(|other| {
         let mut rules = sides
             .iter()

@@ -84,6 +84,7 @@ fn somewhere(policy: &Policy) -> Policy {
 /// A policy that denies at least what either denies, and accepts nothing.
 pub(super) fn narrower(one: &Policy, other: &Policy) -> Policy {
     Policy {
+        mode: one.mode.min(other.mode),
         tier: one.tier.min(other.tier),
         priority: one.priority.min(other.priority),
         networks: either_network(&one.networks, &other.networks),

@@ -2,8 +2,8 @@ use std::net::IpAddr;
 
 use picket_net::{Protocol, parse_address};
 use picket_policy::{
-    Action, Direction, Labels, List, NamespaceScope, Networks, ObjectRef, PodSelector, Policy, PortMatch,
-    Position, Requirement, Rule, Selector, Severity, Side, Span, Tier,
+    Action, Direction, Labels, List, Mode, NamespaceScope, Networks, ObjectRef, PodSelector, Policy,
+    PortMatch, Position, Requirement, Rule, Selector, Severity, Side, Span, Tier,
 };
 
 use super::*;
@@ -390,6 +390,7 @@ fn policy(line: u32, pods: &[(&str, &str)], isolates: Option<Direction>, rules: 
             .collect(),
     };
     Policy {
+        mode: Mode::Enforce,
         object: ObjectRef::new("NetworkPolicy", "x", "p"),
         position: Position {
             file: "cluster.yaml".into(),

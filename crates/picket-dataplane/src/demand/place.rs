@@ -148,8 +148,8 @@ impl<'a> Demands<'a> {
             for ((direction, subjects), denied) in directions.zip(&mut own.denied) {
                 let mut policies = subjects
                     .iter()
-                    .flat_map(|&subject| program.deciding_policies(subject));
-                *denied = policies.any(|policy| policy.can_deny(direction));
+                    .flat_map(|&subject| program.denying_policies(subject));
+                *denied = policies.next().is_some();
                 let subjects: Vec<_> = subjects.iter().copied().collect();
                 let [peers, own_node] =
                     [Role::Peers, Role::OwnNode].map(|role| sides.of(program, role, &subjects));

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use picket_cluster::{Pod, Snapshot};
 use picket_policy::{
-    Direction, Labels, List, NamespaceScope, Networks, ObjectRef, Peer, PodSelector, Policy, Position,
+    Direction, Labels, List, Mode, NamespaceScope, Networks, ObjectRef, Peer, PodSelector, Policy, Position,
     Requirement, Selector, Side, Tier,
 };
 
@@ -113,6 +113,7 @@ impl CustomRules {
                 file: Arc::clone(&self.file),
                 line: group.line,
             },
+            mode: Mode::Enforce,
             tier: Tier::Custom,
             priority,
             networks: Networks::Cluster,

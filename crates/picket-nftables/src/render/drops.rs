@@ -1,4 +1,4 @@
-//! The counters of packets that rules drop.
+//! The counters of packets that rules drop, or would drop if no policy were only audited.
 
 use picket_policy::{Direction, ObjectRef};
 
@@ -8,6 +8,12 @@ use crate::model::{Comment, Counter, Name};
 /// `drop-<direction>-<hash>`: packets that were dropped in this direction and that the policy may be why.
 pub fn counter_name(policy: &ObjectRef, direction: Direction) -> Name {
     name(&format!("drop-{direction}-{}", policy_hash(policy)))
+}
+
+/// `audit-<direction>-<hash>`: packets that passed in this direction and that would be dropped if the policy, which is only
+/// audited, were enforced.
+pub fn audit_counter_name(policy: &ObjectRef, direction: Direction) -> Name {
+    name(&format!("audit-{direction}-{}", policy_hash(policy)))
 }
 
 /// The counter of TCP packets that belong to no known connection and begin none, which were dropped.
@@ -25,6 +31,14 @@ pub fn spoofed_counter() -> Name {
 pub(super) fn of_policy(policy: &ObjectRef, direction: Direction) -> Counter {
     Counter {
         name: counter_name(policy, direction),
+        comment: Some(Comment::new(&title(policy), policy_hash(policy))),
+    }
+}
+
+/// The counter of [`audit_counter_name`].
+pub(super) fn of_audited(policy: &ObjectRef, direction: Direction) -> Counter {
+    Counter {
+        name: audit_counter_name(policy, direction),
         comment: Some(Comment::new(&title(policy), policy_hash(policy))),
     }
 }

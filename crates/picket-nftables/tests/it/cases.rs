@@ -37,7 +37,7 @@ impl<'a> Compiled<'a> {
             .expect("pods without a node run anywhere");
         [
             self.engine.program().judge(flow).verdict(),
-            Verdict::from_allowed(self.indexed.passes(&packets, 0)),
+            Verdict::from_allowed(self.indexed.passes(&packets, 0).is_some()),
         ]
     }
 

@@ -135,6 +135,7 @@ fn documented() -> Table {
     };
     let side = ResolvedSide {
         isolates: true,
+        audits: false,
         rules: vec![rule],
     };
     let policy = PolicyOnPod {

@@ -208,7 +208,7 @@ fn mixtures_have_everything() {
     use proptest::strategy::ValueTree;
     let mut runner = proptest::test_runner::TestRunner::deterministic();
     let (mut kinds, mut several, mut judged) = (BTreeSet::new(), 0, 0);
-    for _ in 0..48 {
+    for _ in 0..96 {
         let (snapshot, text) = written().new_tree(&mut runner).expect("a cluster").current();
         let read = read(&snapshot, &text);
         kinds.extend(read.policies.keys().map(|object| object.kind.clone()));
@@ -218,7 +218,10 @@ fn mixtures_have_everything() {
                 .values()
                 .filter(|pod| pod.interface.as_ref().is_some_and(|own| own.one_of_several))
                 .count();
-            let restricted = network.policies.values().any(|policy| policy.ingress.isolates);
+            let restricted = network
+                .policies
+                .values()
+                .any(|policy| policy.isolates(Direction::Ingress));
             judged += usize::from(restricted && network.pods.len() > 1);
         }
     }

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
-use picket_cluster::{Endpoint, Flow, Object, Semantics, Snapshot};
-use picket_dataplane::{Crossing, Meaning, Packet};
+use picket_cluster::{Cause, Endpoint, Flow, Object, Semantics, Snapshot};
+use picket_dataplane::{Crossing, Packet};
 use picket_engine::Engine;
 use picket_net::Protocol;
 use picket_nftables::custom::CustomRules;
@@ -12,7 +12,7 @@ use picket_nftables::meaning::Interpreter;
 use picket_nftables::model::{InterfaceName, Table};
 use picket_nftables::print;
 use picket_nftables::render::documented::{Options, PodView, render};
-use picket_policy::{Direction, ObjectRef};
+use picket_policy::{Direction, ObjectRef, Tier};
 use picket_testing::build::{
     accept, admin_policy, baseline_policy, block, deny, node, nodes_where, pod, policy,
 };
@@ -39,6 +39,7 @@ fn tables_with(snapshot: &Snapshot, semantics: &Semantics, custom: Vec<CustomRul
         accept_icmp: semantics.accept_icmp,
         accept_icmpv6: semantics.accept_icmpv6,
         custom,
+        count_drops: true,
         ..Options::default()
     };
     let managed = snapshot.live_pods().filter(|pod| pod.is_managed());
@@ -110,13 +111,36 @@ fn check_tables(snapshot: &Snapshot, semantics: &Semantics, tables: &Tables) -> 
                 continue;
             };
             let packet = packet(snapshot, &flow, direction);
-            let accepted = interpreter.outcome(&packet).is_accept();
+            let passage = interpreter.pass(&packet);
+            let accepted = passage.outcome.is_accept();
             let allowed = end.verdict.is_allow();
             prop_assert!(
                 accepted == allowed || (*narrower && !accepted),
                 "{direction} of {pod}: the table says {accepted}, the specification {end:?}\n{flow:?}\n{packet:?}\n{}",
                 print::block(&tables[pod].0),
             );
+            // What tiers say is not counted in this layout.
+            let is_said = |cause: &Cause| {
+                let tier = snapshot.policies[&cause.object].tier;
+                [Tier::Custom, Tier::NetworkPolicy].contains(&tier)
+            };
+            if accepted && end.causes.iter().chain(&end.audited).all(is_said) {
+                let prefix = format!("audit-{direction}-");
+                let counted = passage
+                    .counted
+                    .iter()
+                    .any(|name| name.as_str().starts_with(&prefix));
+                prop_assert_eq!(
+                    counted,
+                    !end.audited.is_empty(),
+                    "{} of {}: {:?}\n{:?}\n{}",
+                    direction,
+                    pod,
+                    end,
+                    packet,
+                    print::block(&tables[pod].0),
+                );
+            }
         }
     }
     Ok(())

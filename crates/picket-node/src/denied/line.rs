@@ -29,7 +29,7 @@ pub(crate) fn tell(told: &Told<Denied>, program: Option<&Program>, node: &str) {
         let names = Names {
             from: names(denied.source),
             to: names(denied.destination),
-            policies: program.and_then(|program| policies(program, subjects, denied.direction)),
+            policies: program.and_then(|program| policies(program, subjects, denied)),
             place: None,
         };
         names.tell(denied, *packets);
@@ -60,7 +60,7 @@ pub(crate) fn tell_in_pod(
     let names = Names {
         from,
         to,
-        policies: policies(program, [own].into_iter(), denied.direction),
+        policies: policies(program, [own].into_iter(), denied),
         place: Some((title(own), interface, network.to_string())),
     };
     names.tell(denied, packets);
@@ -101,7 +101,8 @@ impl Names<'_> {
             network = place.map(|(.., network)| network),
             policies,
             packets,
-            "denied"
+            "{}",
+            if denied.audited { "audited, else denied" } else { "denied" }
         );
     }
 }
@@ -145,11 +146,13 @@ fn names(program: Option<&Program>, own: &[PodRef<'_>], address: IpAddr) -> Opti
 fn policies<'p>(
     program: &Program,
     pods: impl Iterator<Item = &'p PodRef<'p>>,
-    direction: Direction,
+    denied: &Denied,
 ) -> Option<String> {
-    let subjects = pods.filter_map(|pod| pod.subject(direction));
-    let policies = subjects.flat_map(|subject| program.deciding_policies(subject));
-    let policies = policies.filter(|policy| policy.can_deny(direction));
+    let subjects = pods.filter_map(|pod| pod.subject(denied.direction));
+    let policies = subjects.flat_map(|subject| match denied.audited {
+        true => program.audited_policies(subject).collect::<Vec<_>>(),
+        false => program.denying_policies(subject).collect(),
+    });
     let policies: BTreeSet<&ObjectRef> = policies.map(|policy| &policy.object).collect();
     joined(policies.into_iter().map(ObjectRef::to_string))
 }

@@ -31,6 +31,8 @@ const KNOWN: usize = 1024;
 pub(crate) struct Denied {
     /// Whether the source or the destination may not.
     direction: Direction,
+    /// Whether it passed, because the policies that it would have been denied by are only audited.
+    audited: bool,
     source: IpAddr,
     /// After translation.
     destination: IpAddr,
@@ -42,17 +44,22 @@ pub(crate) struct Denied {
 impl Denied {
     /// The packet, if it was logged by a rule of ours.
     fn of(logged: &Logged) -> Option<Self> {
-        let mut directions = Direction::BOTH.into_iter();
-        let of_ours = |direction: &Direction| indexed::log_prefix(*direction).as_str() == logged.prefix;
-        directions
+        let mut kinds = Direction::BOTH
+            .into_iter()
+            .flat_map(|direction| [(direction, false), (direction, true)]);
+        let of_ours = |&(direction, audited): &(Direction, bool)| {
+            indexed::log_prefix(direction, audited).as_str() == logged.prefix
+        };
+        kinds
             .find(of_ours)
-            .map(|direction| Self::new(direction, &logged.packet))
+            .map(|(direction, audited)| Self::new(direction, audited, &logged.packet))
     }
 
-    /// A packet of which one end may not.
-    pub(crate) fn new(direction: Direction, packet: &Tuple) -> Self {
+    /// A packet of which one end may not, or might not if policies were not only `audited`.
+    pub(crate) fn new(direction: Direction, audited: bool, packet: &Tuple) -> Self {
         Self {
             direction,
+            audited,
             source: packet.source,
             destination: packet.destination,
             protocol: Protocol::from_number(packet.protocol),
@@ -67,6 +74,11 @@ impl Denied {
     /// Whether the source or the destination may not.
     pub(crate) fn direction(&self) -> Direction {
         self.direction
+    }
+
+    /// Whether it passed.
+    pub(crate) fn is_audited(&self) -> bool {
+        self.audited
     }
 
     /// The address of the pod that may not, and that of the other end.

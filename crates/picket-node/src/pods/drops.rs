@@ -8,7 +8,7 @@ use picket_linux::runtime::SandboxId;
 use picket_nftables::client::Counters;
 use picket_nftables::model::Name;
 use picket_nftables::render::documented;
-use picket_nftables::render::drops::{counter_name, mid_stream_counter, spoofed_counter};
+use picket_nftables::render::drops::{audit_counter_name, counter_name, mid_stream_counter, spoofed_counter};
 use picket_policy::{Direction, ObjectRef};
 
 use crate::drops::Dropped;
@@ -22,6 +22,7 @@ pub(super) struct Drops(Arc<Mutex<Sums>>);
 struct Sums {
     places: BTreeMap<SandboxId, Place>,
     by_policy: BTreeMap<(ObjectRef, Direction), u64>,
+    audited: BTreeMap<(ObjectRef, Direction), u64>,
     mid_stream: u64,
     spoofed: u64,
 }
@@ -57,7 +58,9 @@ impl Drops {
         before.values_mut().for_each(|place| sums.count(place));
         let places = &sums.places;
         let is_in_force = |policy: &ObjectRef| places.values().any(|place| place.policies.contains(policy));
-        sums.by_policy.retain(|(policy, _), _| is_in_force(policy));
+        for counted in [&mut sums.by_policy, &mut sums.audited] {
+            counted.retain(|(policy, _), _| is_in_force(policy));
+        }
     }
 
     /// What was dropped until now.
@@ -66,11 +69,15 @@ impl Drops {
         let mut places = std::mem::take(&mut sums.places);
         places.values_mut().for_each(|place| sums.count(place));
         sums.places = places;
-        let by_policy = sums.by_policy.iter();
-        Dropped {
-            by_policy: by_policy
+        let listed = |counted: &BTreeMap<(ObjectRef, Direction), u64>| {
+            let counted = counted.iter();
+            counted
                 .map(|((policy, direction), packets)| (policy.clone(), *direction, *packets))
-                .collect(),
+                .collect()
+        };
+        Dropped {
+            by_policy: listed(&sums.by_policy),
+            audited: listed(&sums.audited),
             mid_stream: Some(sums.mid_stream),
             spoofed: Some(sums.spoofed),
             ..Dropped::default()
@@ -90,9 +97,13 @@ impl Sums {
         self.spoofed += place.grown(&counted, &spoofed_counter()).unwrap_or_default();
         for policy in &place.policies {
             for direction in Direction::BOTH {
-                let grown = place.grown(&counted, &counter_name(policy, direction));
-                if let Some(grown) = grown {
-                    *self.by_policy.entry((policy.clone(), direction)).or_default() += grown;
+                for (sums, counter) in [
+                    (&mut self.by_policy, counter_name(policy, direction)),
+                    (&mut self.audited, audit_counter_name(policy, direction)),
+                ] {
+                    if let Some(grown) = place.grown(&counted, &counter) {
+                        *sums.entry((policy.clone(), direction)).or_default() += grown;
+                    }
                 }
             }
         }

@@ -14,6 +14,7 @@ use picket_nftables::render::documented::{self, Options, PodView, PolicyOnPod, R
 use picket_policy::{Direction, NetworkName, ObjectRef, Tier};
 
 use super::plugin::Plugins;
+use crate::denied::Denied;
 
 /// What is to be in force in a pod.
 #[derive(Clone, Debug, Default)]
@@ -153,12 +154,13 @@ impl Networks {
     pub(super) fn over(
         &self,
         pod: &Pod,
-        direction: Direction,
+        denied: &Denied,
         prefix: &str,
     ) -> Option<(&NetworkName, &Program, PodRef<'_>)> {
         let logs = |name: &str| {
             let name = InterfaceName::new(name);
-            name.is_some_and(|name| documented::log_prefix(direction, &name).as_str() == prefix)
+            let prefix_over = |name| documented::log_prefix(denied.direction(), &name, denied.is_audited());
+            name.is_some_and(|name| prefix_over(name).as_str() == prefix)
         };
         let mut attachments = pod.attachments.iter();
         let attachment = attachments.find(|attachment| logs(&attachment.interface))?;
@@ -243,13 +245,14 @@ fn closed(mut view: PodView) -> PodView {
         let mut policies = view.policies.iter();
         ResolvedSide {
             isolates: policies.any(|policy| policy.side(direction).isolates),
-            rules: Vec::new(),
+            ..ResolvedSide::default()
         }
     };
     let (ingress, egress) = (isolates(Direction::Ingress), isolates(Direction::Egress));
     let interfaces: BTreeSet<_> = view
         .policies
         .iter()
+        .filter(|policy| policy.ingress.isolates || policy.egress.isolates)
         .flat_map(|policy| &policy.interfaces)
         .collect();
     let one = view.policies.first().map(|policy| PolicyOnPod {

@@ -25,6 +25,9 @@ pub struct PodsStatus {
     /// Because of which policies packets were dropped, the most first.
     #[serde(default)]
     pub drops: Vec<Drop>,
+    /// The policies that are only audited, with what passed because of that.
+    #[serde(default)]
+    pub audited: Vec<Drop>,
     /// TCP packets that were dropped because they belong to no known connection and begin none.
     #[serde(default)]
     pub dropped_mid_stream: u64,

@@ -3,8 +3,8 @@
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    Action, List, NamespaceScope, Networks, ObjectRef, PodSelector, Policy, Position, Rule, Selector, Side,
-    Tier,
+    Action, List, Mode, NamespaceScope, Networks, ObjectRef, PodSelector, Policy, Position, Rule, Selector,
+    Side, Tier,
 };
 
 /// What a pod may receive when its namespace says nothing about isolation, and no policy of another dialect isolates it.
@@ -37,6 +37,7 @@ impl ClusterDefault {
         Some(Policy {
             object: ObjectRef::new("ClusterDefault", "", "deny"),
             position: Position::unknown(),
+            mode: Mode::Enforce,
             tier: Tier::ClusterDefault,
             priority: 0,
             networks: Networks::Cluster,

@@ -6,7 +6,7 @@ use crate::dialect::Lowered;
 use crate::document::{Manifest, Node, Value};
 use crate::header::{Scope, header};
 use crate::reader::{Reader, Unreadable};
-use crate::{NamespaceScope, Networks, PodSelector, Policy, Selector, Severity, Side, Tier, code};
+use crate::{Mode, NamespaceScope, Networks, PodSelector, Policy, Selector, Severity, Side, Tier, code};
 
 /// The annotation that says it.
 const ANNOTATION: &str = "net.beta.kubernetes.io/network-policy";
@@ -55,6 +55,7 @@ pub fn namespace_isolation(manifest: &Manifest) -> Option<Lowered> {
             },
             object: header.object,
             position: header.position,
+            mode: Mode::Enforce,
             tier: Tier::NetworkPolicy,
             priority: 0,
             networks: Networks::Cluster,

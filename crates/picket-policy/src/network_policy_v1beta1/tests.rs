@@ -22,6 +22,7 @@ const HEAD: &str =
     "apiVersion: extensions/v1beta1\nkind: NetworkPolicy\nmetadata: {name: web, namespace: shop}\n";
 
 const PROPOSAL: Options = Options {
+    enforce_audited: false,
     strict_cidr: false,
     v1beta1: V1beta1::Proposal,
     v1beta1_default: ClusterDefault::Allow,

@@ -2,8 +2,8 @@
 
 use picket_net::{PortRange, Protocol};
 use picket_policy::{
-    Action, Block, ClusterDefault, Direction, DomainName, List, NamespaceScope, Networks, ObjectRef, Peer,
-    PodSelector, Policy, PortMatch, Position, Rule, Selector, Side, Tier,
+    Action, Block, ClusterDefault, Direction, DomainName, List, Mode, NamespaceScope, Networks, ObjectRef,
+    Peer, PodSelector, Policy, PortMatch, Position, Rule, Selector, Side, Tier,
 };
 use proptest::collection::{btree_set, vec};
 use proptest::option;
@@ -59,6 +59,7 @@ fn bare(object: ObjectRef, tier: Tier) -> Policy {
         },
         object,
         position: Position::unknown(),
+        mode: Mode::Enforce,
         tier,
         priority: 0,
         networks: Networks::Cluster,

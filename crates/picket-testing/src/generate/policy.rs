@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 
 use picket_net::{PortRange, Prefix, Protocol};
 use picket_policy::{
-    Action, Block, ClusterDefault, List, NamespaceScope, Networks, ObjectRef, Peer, PodSelector, Policy,
-    PortMatch, Position, Requirement, Rule, Selector, Side, Tier,
+    Action, Block, ClusterDefault, List, Mode, NamespaceScope, Networks, ObjectRef, Peer, PodSelector,
+    Policy, PortMatch, Position, Requirement, Rule, Selector, Side, Tier,
 };
 use proptest::collection::vec;
 use proptest::option;
@@ -82,6 +82,30 @@ pub fn policies(shape: Shape, max: usize) -> impl Strategy<Value = Vec<Policy>> 
 /// The policy of one name, with everything but its object and tier random. The same `shape` and `name` always give
 /// the same object.
 pub fn policy(shape: Shape, name: u8) -> BoxedStrategy<Policy> {
+    let mode = prop_oneof![4 => Just(Mode::Enforce), 1 => Just(Mode::Audit)];
+    (enforced(shape, name), mode)
+        .prop_map(|(policy, mode)| {
+            let mode = if can_be_audited(&policy) {
+                mode
+            } else {
+                policy.mode
+            };
+            Policy { mode, ..policy }
+        })
+        .boxed()
+}
+
+/// Whether there is a way to write that it is audited.
+fn can_be_audited(policy: &Policy) -> bool {
+    let isolates = policy.ingress.isolates || policy.egress.isolates;
+    match policy.tier {
+        Tier::Custom | Tier::ClusterDefault => false,
+        Tier::NetworkPolicy => isolates && policy.object.kind != "Namespace",
+        Tier::Admin | Tier::Baseline => true,
+    }
+}
+
+fn enforced(shape: Shape, name: u8) -> BoxedStrategy<Policy> {
     if shape == Shape::Dialects {
         return super::dialect::policy(name);
     }
@@ -125,6 +149,7 @@ pub fn policy(shape: Shape, name: u8) -> BoxedStrategy<Policy> {
         .prop_map(move |(subject, priority, ingress, egress)| Policy {
             object: object.clone(),
             position: Position::unknown(),
+            mode: Mode::Enforce,
             tier,
             priority: if tier == Tier::NetworkPolicy { 0 } else { priority },
             networks: Networks::Cluster,

@@ -8,14 +8,14 @@ use serde_json::{Map, Value, json};
 use smol_str::SmolStr;
 
 use super::style::Style;
-use super::{fields, metadata, network_name, object};
+use super::{fields, network_name, object, policy_metadata};
 
 pub(super) fn network_policy(policy: &Policy, style: &mut Style) -> Value {
     let spec = spec(policy, false, style);
     object(
         "networking.k8s.io/v1",
         "NetworkPolicy",
-        metadata(&policy.object),
+        policy_metadata(policy),
         [("spec", spec)],
     )
 }
@@ -28,10 +28,10 @@ pub(super) fn multi_network_policy(policy: &Policy, style: &mut Style) -> Value 
         .into_iter()
         .map(|network| network_name(network, own, style))
         .collect();
-    let mut metadata = metadata(&policy.object);
+    let mut metadata = policy_metadata(policy);
     if !names.is_empty() || style.choose() {
         let separator = if style.choose() { "," } else { " , " };
-        metadata["annotations"] = json!({"k8s.v1.cni.cncf.io/policy-for": names.join(separator)});
+        metadata["annotations"]["k8s.v1.cni.cncf.io/policy-for"] = json!(names.join(separator));
     }
     let version = if style.choose() {
         "k8s.cni.cncf.io/v1beta1"
@@ -120,7 +120,7 @@ pub(super) fn proposed(policy: &Policy, style: &mut Style) -> Value {
     object(
         "extensions/v1beta1",
         "NetworkPolicy",
-        metadata(&policy.object),
+        policy_metadata(policy),
         [("spec", spec)],
     )
 }

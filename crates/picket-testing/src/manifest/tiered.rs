@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::policy::{protocol_field, selector};
 use super::style::Style;
-use super::{fields, metadata, object};
+use super::{fields, object, policy_metadata};
 
 /// What the versions call differently.
 struct Words {
@@ -87,7 +87,7 @@ fn manifest(
     object(
         version,
         &policy.object.kind,
-        metadata(&policy.object),
+        policy_metadata(policy),
         [("spec", fields(spec))],
     )
 }

@@ -195,6 +195,9 @@ pub(super) fn ends(indent: &str, egress: &EndAnswer, ingress: &EndAnswer) -> Str
         for cause in &end.causes {
             text += &format!("{indent}    {}\n", cause.shown());
         }
+        for cause in &end.audited {
+            text += &format!("{indent}    audited, else denied: {}\n", cause.shown());
+        }
     }
     text
 }

@@ -150,7 +150,8 @@ fn sandboxes(pods: &PodsStatus, ready: bool, text: &mut String) -> std::fmt::Res
             writeln!(text, "    denied connections are not logged: {unlogged}")?;
         }
     }
-    dropped(&pods.drops, pods.dropped_mid_stream, pods.dropped_spoofed, text)
+    dropped(&pods.drops, pods.dropped_mid_stream, pods.dropped_spoofed, text)?;
+    audited(&pods.audited, text)
 }
 
 /// What was dropped, and why.
@@ -175,6 +176,19 @@ fn dropped(drops: &[Drop], mid_stream: u64, spoofed: u64, text: &mut String) -> 
         if packets > 0 {
             writeln!(text, "\n{packets} {what} were dropped")?;
         }
+    }
+    Ok(())
+}
+
+fn audited(audited: &[Drop], text: &mut String) -> std::fmt::Result {
+    if !audited.is_empty() {
+        writeln!(
+            text,
+            "\nonly audited, with how many packets would have been dropped:"
+        )?;
+    }
+    for one in audited {
+        writeln!(text, "  {:>10}  {}, {}", one.packets, one.policy, one.direction)?;
     }
     Ok(())
 }
@@ -223,6 +237,7 @@ fn host(host: &HostStatus, ready: bool, text: &mut String) -> std::fmt::Result {
         writeln!(text, "  {policy}")?;
     }
     dropped(&host.drops, host.dropped_mid_stream, host.dropped_spoofed, text)?;
+    audited(&host.audited, text)?;
     if let Some(trouble) = &host.trouble {
         writeln!(text, "\nNOT in force since {:.0}: {}", trouble.since, trouble.why)?;
         for policy in &trouble.waiting {

@@ -2,6 +2,7 @@
 
 mod agent;
 mod answers;
+mod audited;
 mod beside;
 mod changes;
 mod chart;

@@ -252,6 +252,13 @@ impl Node {
         );
     }
 
+    /// Lets a policy deny, or only tell of what it would.
+    pub(crate) fn set_mode(&self, namespace: &str, name: &str, mode: &str) {
+        let path = format!("/apis/k8s.cni.cncf.io/v1beta1/namespaces/{namespace}/multi-networkpolicies");
+        let fields = json!({"metadata": {"annotations": {"picket.dev/mode": mode}}});
+        self.api.patch(&path, name, &fields);
+    }
+
     pub(crate) fn delete_policy(&self, namespace: &str, name: &str) {
         let path = format!("/apis/k8s.cni.cncf.io/v1beta1/namespaces/{namespace}/multi-networkpolicies");
         self.api.delete(&path, name);

@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a wrong literal fails its test")]
 
+mod audit;
 mod bad_input;
 mod check;
 mod complete_example;

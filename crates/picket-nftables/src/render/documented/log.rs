@@ -10,16 +10,24 @@ use super::{Plan, PodView};
 use crate::model::{Comment, InterfaceName, LogPrefix, Match, Rule, Value};
 use crate::render::log;
 
-/// What the log of a denied packet begins with: the direction in which the pod may not, and by which of its interfaces.
-pub fn log_prefix(direction: Direction, interface: &InterfaceName) -> LogPrefix {
-    LogPrefix::new(&format!("picket {direction} {interface}"))
+/// What the log of a denied packet begins with: the direction in which the pod may not, by which of its interfaces, and
+/// whether the policies because of which it may not are only `audited`, so that it passed.
+pub fn log_prefix(direction: Direction, interface: &InterfaceName, audited: bool) -> LogPrefix {
+    LogPrefix::new(&match audited {
+        true => format!("picket audit {direction} {interface}"),
+        false => format!("picket {direction} {interface}"),
+    })
 }
 
-/// The direction of a [`log_prefix`], of whichever interface; `None` for what no rule of this layout logs.
-pub fn logged_direction(prefix: &str) -> Option<Direction> {
-    let (direction, _interface) = prefix.strip_prefix("picket ")?.split_once(' ')?;
+/// The direction of a [`log_prefix`], of whichever interface, and whether it is of what is audited; `None` for what no rule of
+/// this layout logs.
+pub fn logged_as(prefix: &str) -> Option<(Direction, bool)> {
+    let ours = prefix.strip_prefix("picket ")?;
+    let audited = ours.strip_prefix("audit ");
+    let (direction, _interface) = audited.unwrap_or(ours).split_once(' ')?;
     let mut directions = Direction::BOTH.into_iter();
-    directions.find(|one| one.to_string() == direction)
+    let direction = directions.find(|one| one.to_string() == direction)?;
+    Some((direction, audited.is_some()))
 }
 
 /// The rules that log what gets there, to stand before the drop.
@@ -27,10 +35,18 @@ pub(super) fn rules(view: &PodView, direction: Direction, plan: Plan, group: u16
     let policies = view.policies.iter();
     let closing = policies.filter(|policy| plan.closes(policy, direction));
     let interfaces: BTreeSet<_> = closing.flat_map(|policy| &policy.interfaces).collect();
-    let rule = |interface: &InterfaceName| {
-        let over = Match::is(interface_of(direction), Value::Interface(interface.clone()));
-        let rule = log::rule([over.into()], log_prefix(direction, interface), group);
-        rule.commented(Comment::of("Log of what is dropped"))
-    };
-    interfaces.into_iter().map(rule).collect()
+    let rules = interfaces.into_iter();
+    rules
+        .map(|interface| rule(direction, interface, group, false))
+        .collect()
+}
+
+/// The rule that logs what gets there over one interface.
+pub(super) fn rule(direction: Direction, interface: &InterfaceName, group: u16, audited: bool) -> Rule {
+    let over = Match::is(interface_of(direction), Value::Interface(interface.clone()));
+    let rule = log::rule([over.into()], log_prefix(direction, interface, audited), group);
+    rule.commented(Comment::of(match audited {
+        true => "Log of what would be dropped",
+        false => "Log of what is dropped",
+    }))
 }

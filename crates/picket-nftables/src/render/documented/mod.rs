@@ -1,6 +1,7 @@
 //! The documented layout: what `nftables-implementation` of multi-networkpolicy describes, for one pod, inside its
 //! network namespace. `docs/nftables.md` lists every deviation with its reason.
 
+mod audit;
 mod log;
 mod mid_stream;
 mod policy;
@@ -13,7 +14,7 @@ use std::collections::BTreeMap;
 use picket_dataplane::Shortfall;
 use picket_policy::{Action, Direction, ObjectRef, Tier};
 
-pub use log::{log_prefix, logged_direction};
+pub use log::{log_prefix, logged_as};
 pub use view::{Interface, Peers, PodView, PolicyOnPod, ResolvedRule, ResolvedSide, Targets};
 
 use crate::custom::CustomRules;
@@ -178,9 +179,13 @@ impl Plan {
             Self::Closed { .. } => format!("every {direction} connection is denied"),
             Self::Isolated | Self::Open => format!("its {direction} rules are left out"),
         };
+        // What an audited policy accepts and the cluster default does not.
+        let mut audited = view.policies.iter().filter(|policy| policy.audits(direction));
+        let audits = audited.any(|policy| policy.is_on_cluster(view)) && self != Self::Isolated;
         let matters = |policy: &&PolicyOnPod| match (policy.tier, self) {
             // The cluster default denies everything as it is, and isolation is final.
-            (Tier::NetworkPolicy | Tier::ClusterDefault, _) | (Tier::Baseline, Self::Isolated) => false,
+            (Tier::ClusterDefault, _) => audits,
+            (Tier::NetworkPolicy, _) | (Tier::Baseline, Self::Isolated) => false,
             // Accepting is what happens anyway where nothing denies.
             (_, Self::Open) => false,
             _ => !policy.side(direction).rules.is_empty(),

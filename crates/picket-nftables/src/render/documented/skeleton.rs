@@ -4,6 +4,7 @@ use picket_dataplane::State;
 use picket_net::{AddressRange, Family, Interval, Protocol};
 use picket_policy::{Direction, Tier};
 
+use super::audit::{self, Audited};
 use super::policy::{chain_name, datatype, destination, interfaces_name, source};
 use super::{Hashes, Options, Plan, PodView, PolicyOnPod, hash_of, log, mid_stream, name, title};
 use crate::custom::CustomRules;
@@ -37,11 +38,11 @@ pub(super) fn write(
     }
     let own_node = own_node_sets(view)?;
     for (direction, plan) in directions {
+        let audited = Audited::of(view, *direction, *plan);
         let mut chain = direction_chain(view, *direction, *plan, hashes, &own_node);
+        let mut before_drop = audited.rules(audit::goto(*direction));
         let group = options.log_denied.into_iter();
-        let mut before_drop: Vec<_> = group
-            .flat_map(|group| log::rules(view, *direction, *plan, group))
-            .collect();
+        before_drop.extend(group.flat_map(|group| log::rules(view, *direction, *plan, group)));
         if options.count_drops {
             let (counters, rules) = counts(view, *direction, *plan, hashes);
             draft.counters.extend(counters);
@@ -50,6 +51,10 @@ pub(super) fn write(
         let last = chain.rules.len().saturating_sub(1);
         chain.rules.splice(last..last, before_drop);
         draft.chains.push(chain);
+        if let Some((counters, chain)) = audited.chain(hashes, options) {
+            draft.counters.extend(counters);
+            draft.chains.push(chain);
+        }
     }
     for (direction, plan) in directions {
         let files = options.custom.iter().filter(|file| file.direction == *direction);
@@ -92,9 +97,11 @@ fn dispatcher(
         priority: priority::FILTER,
         policy: Policy::Accept,
     };
+    let jump = End::Verdict(Verdict::Jump(chain_of(direction)));
+    let audited = Audited::of(view, direction, plan).rules(jump);
     Chain::base(name(chain), base)
         .commented(Comment::of(comment))
-        .with_rules(first.into_iter().chain(rules))
+        .with_rules(first.into_iter().chain(rules).chain(audited))
 }
 
 fn chain_of(direction: Direction) -> Name {
@@ -332,7 +339,11 @@ fn common_chain(
         });
     let reach = Reach::of_custom_rules(view, direction, plan);
     let custom = files.iter().flat_map(|file| file.rendered());
-    let custom = custom.map(|rule| reach.restrict(view, direction, rule));
+    let audited = Audited::of(view, direction, plan);
+    let custom = custom.flat_map(|rule| {
+        let instead = audited.instead_of(&rule);
+        instead.into_iter().chain([reach.restrict(view, direction, rule)])
+    });
     // Custom rules are judged first. The document has the flags before them, which is the same unless a rule denies
     // what a flag accepts.
     let denies =

@@ -58,6 +58,7 @@ fn some(hosts: &[(&str, &[&str])], blocks: AddressSet) -> Peers {
 fn side(rules: Vec<ResolvedRule>) -> ResolvedSide {
     ResolvedSide {
         isolates: true,
+        audits: false,
         rules,
     }
 }
@@ -490,6 +491,7 @@ fn a_tiered_policy_gives_a_narrower_meaning_and_says_so() {
         tier,
         ingress: ResolvedSide {
             isolates: false,
+            audits: false,
             rules: vec![ResolvedRule {
                 action,
                 ..rule(0, Peers::Anyone, tcp(80, 80))

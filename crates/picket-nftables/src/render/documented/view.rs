@@ -62,11 +62,11 @@ impl PolicyOnPod {
         interfaces.any(|interface| self.interfaces.contains(&interface.name))
     }
 
-    /// Whether it isolates the pod or has rules, in any direction, which do not stand in the common chains.
+    /// Whether it isolates the pod, or would, or has rules, in any direction, which do not stand in the common chains.
     pub(super) fn has_chain(&self) -> bool {
         let says_something = |&direction: &Direction| {
             let side = self.side(direction);
-            side.isolates || !side.rules.is_empty()
+            side.isolates || side.audits || !side.rules.is_empty()
         };
         self.tier != Tier::Custom && Direction::BOTH.iter().any(says_something)
     }
@@ -75,6 +75,11 @@ impl PolicyOnPod {
     pub(super) fn isolates(&self, direction: Direction) -> bool {
         self.tier == Tier::NetworkPolicy && self.side(direction).isolates
     }
+
+    /// Whether it would if it were not only audited.
+    pub(super) fn audits(&self, direction: Direction) -> bool {
+        self.tier == Tier::NetworkPolicy && self.side(direction).audits
+    }
 }
 
 /// One direction of a policy.
@@ -82,7 +87,9 @@ impl PolicyOnPod {
 pub struct ResolvedSide {
     /// Whether what no rule accepts is denied.
     pub isolates: bool,
-    /// Its rules, in the order written.
+    /// Whether it would be if the policy were not only audited.
+    pub audits: bool,
+    /// Its rules, in the order written; without what an audited policy denies.
     pub rules: Vec<ResolvedRule>,
 }
 

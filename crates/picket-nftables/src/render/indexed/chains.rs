@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use picket_dataplane::State;
 use picket_net::{Family, TrafficSet};
+use picket_policy::Direction;
 
 use super::class::{Classes, NOBODY};
 use super::sets::{self, Exact};
@@ -14,7 +15,7 @@ use crate::model::{
     Assigned, Base, Chain, End, Field, Hook, Match, Policy, Relation, Rule, Slot, Statement, Transport,
     Value, Verdict,
 };
-use crate::render::drops::{counter_name, mid_stream_counter};
+use crate::render::drops::{audit_counter_name, counter_name, mid_stream_counter};
 use crate::render::{log, mid_stream};
 
 /// Before `mangle` (-150): who gives packets a queueing priority in this hook does it after the scratch use is over.
@@ -32,7 +33,8 @@ const MID_STREAM: &str = "mid-stream";
 /// The table's chains, callers first.
 pub(super) fn chains(view: &NodeView, classes: &Classes, options: &Options) -> Vec<Chain> {
     let mut chains = vec![forward()];
-    chains.extend(view.judges(Role::OwnNode).then(input));
+    let judges_input = view.judges(Role::OwnNode) || view.judges(Role::AuditOwnNode);
+    chains.extend(judges_input.then(|| input(view)));
     chains.extend(view.judges(Role::FromOwnNode).then(output));
     chains.extend(sets::PRIORITIES.map(with_priority));
     chains.push(mid_stream_chain());
@@ -86,8 +88,12 @@ fn forward() -> Chain {
 }
 
 /// Packets from own pods to this node itself, as far as administrators restrict them. Nobody sees their priority later.
-fn input() -> Chain {
-    base(Hook::Input).with_rules(exempt().into_iter().chain(dispatch(Role::OwnNode)))
+fn input(view: &NodeView) -> Chain {
+    base(Hook::Input).with_rules(
+        exempt()
+            .into_iter()
+            .chain(dispatches(view, [Role::OwnNode, Role::AuditOwnNode])),
+    )
 }
 
 /// Packets from this node itself to own pods, as far as the cluster default denies them. Only those to such pods lose
@@ -140,17 +146,22 @@ fn with_priority(priority: u32) -> Chain {
 }
 
 fn judge(view: &NodeView) -> Chain {
-    let roles = [Role::Egress, Role::Ingress].into_iter();
-    let rules = roles.filter(|&role| view.judges(role)).flat_map(dispatch);
-    Chain::regular(name("judge")).with_rules(rules)
+    // What would be denied counts for what nothing denies.
+    let roles = [Role::Egress, Role::Ingress, Role::AuditEgress, Role::AuditIngress];
+    Chain::regular(name("judge")).with_rules(dispatches(view, roles))
+}
+
+fn dispatches<const N: usize>(view: &NodeView, roles: [Role; N]) -> impl Iterator<Item = Rule> + '_ {
+    let roles = roles.into_iter().filter(|&role| view.judges(role));
+    roles.flat_map(dispatch)
 }
 
 /// To the chain of the own pod that the packet comes from or goes to.
 fn dispatch(role: Role) -> [Rule; 2] {
     Family::BOTH.map(|family| {
         let own_pod = match role {
-            Role::Egress | Role::OwnNode => source(family),
-            Role::Ingress | Role::FromOwnNode => destination(family),
+            Role::Egress | Role::OwnNode | Role::AuditEgress | Role::AuditOwnNode => source(family),
+            Role::Ingress | Role::FromOwnNode | Role::AuditIngress => destination(family),
         };
         let end = End::VerdictMap {
             key: vec![own_pod],
@@ -162,9 +173,9 @@ fn dispatch(role: Role) -> [Rule; 2] {
 
 /// The chain that puts the peer class of the other end into the scratch field.
 fn classifier(role: Role) -> &'static str {
-    match role {
-        Role::Egress | Role::OwnNode => "classify-destination",
-        Role::Ingress | Role::FromOwnNode => "classify-source",
+    match role.direction() {
+        Direction::Egress => "classify-destination",
+        Direction::Ingress => "classify-source",
     }
 }
 
@@ -189,7 +200,8 @@ fn classify(peer: fn(Family) -> Field) -> Vec<Rule> {
     std::iter::once(scratch(NOBODY)).chain(lookups).collect()
 }
 
-/// Returns what one subject is allowed, so that the other end of the connection can be judged too; drops the rest.
+/// Returns what one subject is allowed, so that the other end of the connection can be judged too; drops the rest, or only
+/// tells of it.
 pub(super) fn subject(side: &LocalSide, allows: bool, options: &Options) -> Chain {
     let mut rules = Vec::new();
     if allows {
@@ -215,7 +227,7 @@ pub(super) fn subject(side: &LocalSide, allows: bool, options: &Options) -> Chai
         );
     }
     rules.extend(options.log_denied.map(|group| logged(side, group)));
-    rules.extend(drop(side));
+    rules.extend(deny(side));
     Chain::regular(name(&side.name())).with_rules(rules)
 }
 
@@ -243,22 +255,29 @@ fn lookups<'a>(traffic: impl Iterator<Item = &'a TrafficSet>) -> Vec<Match> {
     any.into_iter().chain(lookups).collect()
 }
 
-/// Logs what gets here, which is dropped.
+/// Logs what gets here.
 fn logged(side: &LocalSide, group: u16) -> Rule {
-    log::rule([], log_prefix(side.role.direction()), group)
+    log::rule([], log_prefix(side.role.direction(), side.role.audits()), group)
 }
 
-/// Counts the packet for every policy that may be why, and drops it.
-fn drop(side: &LocalSide) -> Vec<Rule> {
+/// Counts the packet for every policy that may be why, and drops it if it is not only audited.
+fn deny(side: &LocalSide) -> Vec<Rule> {
+    let counter = match side.role.audits() {
+        true => audit_counter_name,
+        false => counter_name,
+    };
     let counts: Vec<_> = side
         .denying
         .iter()
-        .map(|policy| Statement::Count(counter_name(policy, side.role.direction())))
+        .map(|policy| Statement::Count(counter(policy, side.role.direction())))
         .collect();
     let mut rules: Vec<_> = counts
         .chunks(COUNTERS_PER_RULE)
         .map(|chunk| Rule::of(chunk.iter().cloned(), End::Next))
         .collect();
+    if side.role.audits() {
+        return rules;
+    }
     match rules.last_mut() {
         Some(last) => last.end = End::Verdict(Verdict::Drop),
         None => rules.push(Rule::when([], Verdict::Drop)),

@@ -7,6 +7,10 @@
 //!   └ ingress-N  source      → peer class → traffic class → return, or count and drop
 //! ```
 //!
+//! For pods with policies that are only audited, `judge` goes on to the chains audit-egress-N and audit-ingress-N: as the
+//! others with those policies enforced, but that they only count.
+//!
+//!
 //! `docs/nftables.md` says what each set holds and why the layout is as it is.
 
 mod chains;
@@ -80,9 +84,13 @@ pub fn render_with(program: &Program, node: Option<&str>, options: &Options) -> 
     Ok(Made::of(&view, &pods, options)?.table)
 }
 
-/// What the log of a denied packet begins with: whether its source or its destination is the pod that may not.
-pub fn log_prefix(direction: Direction) -> LogPrefix {
-    LogPrefix::new(&format!("picket {direction}"))
+/// What the log of a denied packet begins with: whether its source or its destination is the pod that may not, and whether
+/// the policies because of which it may not are only `audited`, so that it passed.
+pub fn log_prefix(direction: Direction, audited: bool) -> LogPrefix {
+    LogPrefix::new(&match audited {
+        true => format!("picket audit {direction}"),
+        false => format!("picket {direction}"),
+    })
 }
 
 /// The name of the table.

@@ -171,27 +171,43 @@ fn own_pods<'p>(program: &'p Program, node: Option<&str>) -> Vec<PodRef<'p>> {
     }
 }
 
+/// The allow sets that a role is made of: one of each subject, and for what is only audited then those that are in force.
 fn sources(program: &Program, (role, subjects): &Subjects) -> impl Iterator<Item = Arc<AllowSet>> {
-    subjects.iter().map(move |&subject| match role {
+    let own = subjects.iter().map(move |&subject| match role {
         Role::Egress | Role::Ingress => program.allow_set(subject),
         Role::OwnNode | Role::FromOwnNode => program.own_node_allow_set(subject),
-    })
+        Role::AuditEgress | Role::AuditIngress => program.allow_set_if_enforced(subject),
+        Role::AuditOwnNode => program.own_node_allow_set_if_enforced(subject),
+    });
+    let audited = subjects.iter().filter(|_| role.audits());
+    own.chain(audited.map(move |&subject| match role {
+        Role::AuditOwnNode => program.own_node_allow_set(subject),
+        _ => program.allow_set(subject),
+    }))
 }
 
 /// What restricts the pods to which all of `subjects` apply; `None` when nothing does.
 fn content(program: &Program, (role, subjects): &Subjects, sources: &[Arc<AllowSet>]) -> Option<Content> {
+    let (sources, in_force) = sources.split_at(subjects.len());
+    // Enforcing every policy may deny no more than is denied.
+    if role.audits()
+        && sources
+            .iter()
+            .zip(in_force)
+            .all(|(source, in_force)| same(source, in_force))
+    {
+        return None;
+    }
     let allowed = sources
         .iter()
         .filter(|allowed| !allowed.is_everything())
         .map(|allowed| allowed.shared_entries())
         .reduce(|one, other| intersection(&one, &other).into())?;
-    let direction = role.direction();
-    let denying: BTreeSet<_> = subjects
-        .iter()
-        .flat_map(|&subject| program.deciding_policies(subject))
-        .filter(|policy| policy.can_deny(direction))
-        .map(|policy| policy.object.clone())
-        .collect();
+    let policies = subjects.iter().flat_map(|&subject| match role.audits() {
+        true => program.audited_policies(subject).collect::<Vec<_>>(),
+        false => program.denying_policies(subject).collect(),
+    });
+    let denying: BTreeSet<_> = policies.map(|policy| policy.object.clone()).collect();
     let mut hasher = FxHasher::default();
     (&allowed, &denying).hash(&mut hasher);
     Some(Content {

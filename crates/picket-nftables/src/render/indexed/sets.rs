@@ -115,13 +115,13 @@ pub(super) fn sets(view: &NodeView, classes: &Classes) -> Result<Vec<Set>, Model
 pub(super) fn own_pods(sides: &[LocalSide]) -> Result<Vec<Set>, ModelError> {
     let mut sets = Vec::new();
     for family in Family::BOTH {
-        let pairs = restricted(sides, family)
+        let pairs = restricted(sides, family, true)
             .map(|address| Key::of([Value::address(address), Value::address(address)]));
         let set = Set::new(name(own(family)), vec![address_type(family); 2], false, pairs)?;
         sets.push(set.commented(Comment::of("a pod reaches itself")));
     }
     for family in Family::BOTH {
-        let own_pods = restricted(sides, family).map(|address| Key::from(Value::address(address)));
+        let own_pods = restricted(sides, family, false).map(|address| Key::from(Value::address(address)));
         let set = Set::new(
             name(restricted_pods(family)),
             vec![address_type(family)],
@@ -261,9 +261,10 @@ pub(super) fn peers_map(addresses: &BTreeMap<IpAddr, u32>, family: Family) -> Re
     )))
 }
 
-/// The addresses of pods that something restricts.
-fn restricted(sides: &[LocalSide], family: Family) -> impl Iterator<Item = IpAddr> + use<> {
-    let found: BTreeSet<_> = sides.iter().flat_map(|side| addresses(side, family)).collect();
+/// The addresses of pods that something restricts; with `audited` also of those that something would.
+fn restricted(sides: &[LocalSide], family: Family, audited: bool) -> impl Iterator<Item = IpAddr> + use<> {
+    let sides = sides.iter().filter(|side| audited || !side.role.audits());
+    let found: BTreeSet<_> = sides.flat_map(|side| addresses(side, family)).collect();
     found.into_iter()
 }
 

@@ -32,17 +32,36 @@ pub(super) enum Role {
     OwnNode,
     /// Packets to the subject from its own node.
     FromOwnNode,
+    /// What [`Role::Egress`] let pass, judged again as if policies that are only audited were enforced.
+    AuditEgress,
+    /// The same of [`Role::Ingress`].
+    AuditIngress,
+    /// The same of [`Role::OwnNode`].
+    AuditOwnNode,
 }
 
 impl Role {
-    pub(super) const ALL: [Self; 4] = [Self::Egress, Self::Ingress, Self::OwnNode, Self::FromOwnNode];
+    pub(super) const ALL: [Self; 7] = [
+        Self::Egress,
+        Self::Ingress,
+        Self::OwnNode,
+        Self::FromOwnNode,
+        Self::AuditEgress,
+        Self::AuditIngress,
+        Self::AuditOwnNode,
+    ];
 
     /// The direction of the policies that decide.
     pub(super) fn direction(self) -> Direction {
         match self {
-            Self::Egress | Self::OwnNode => Direction::Egress,
-            Self::Ingress | Self::FromOwnNode => Direction::Ingress,
+            Self::Egress | Self::OwnNode | Self::AuditEgress | Self::AuditOwnNode => Direction::Egress,
+            Self::Ingress | Self::FromOwnNode | Self::AuditIngress => Direction::Ingress,
         }
+    }
+
+    /// Whether it drops nothing, and only counts and logs what it would drop.
+    pub(super) fn audits(self) -> bool {
+        matches!(self, Self::AuditEgress | Self::AuditIngress | Self::AuditOwnNode)
     }
 }
 
@@ -53,6 +72,9 @@ impl fmt::Display for Role {
             Self::Ingress => "ingress",
             Self::OwnNode => "own-node",
             Self::FromOwnNode => "from-own-node",
+            Self::AuditEgress => "audit-egress",
+            Self::AuditIngress => "audit-ingress",
+            Self::AuditOwnNode => "audit-own-node",
         })
     }
 }
@@ -69,7 +91,7 @@ pub(super) struct LocalSide {
     pub(super) addresses: BTreeSet<IpAddr>,
     /// What is allowed, and with which identities. An identity stands in one entry at most, and no traffic is empty.
     pub(super) allowed: Arc<[(TrafficSet, IdentitySet)]>,
-    /// The policies that a dropped packet is counted for.
+    /// The policies that a dropped packet is counted for, or one that is only audited.
     pub(super) denying: Arc<BTreeSet<ObjectRef>>,
 }
 

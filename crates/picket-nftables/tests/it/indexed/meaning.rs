@@ -7,6 +7,7 @@ use picket_cluster::{Endpoint, Flow, Pod, Reason, Semantics, Snapshot};
 use picket_dataplane::{Crossing, Packet};
 use picket_nftables::meaning::Interpreter;
 use picket_nftables::model::Table;
+use picket_policy::Direction;
 use picket_testing::build::{accept, block, node, pod, policy};
 use picket_testing::flows::representative_flows;
 use picket_testing::generate::{Shape, semantics, snapshot};
@@ -100,9 +101,14 @@ impl<'a> Cluster<'a> {
         Some(packets)
     }
 
-    /// Whether every node lets the first packet pass; checks that nobody's marks are touched.
-    pub(crate) fn passes(&self, packets: &BTreeSet<(Option<SmolStr>, Packet)>, disguise: u32) -> bool {
-        packets.iter().all(|(node, packet)| {
+    /// If every node lets the first packet pass, the directions in which it is audited; checks that nobody's marks are touched.
+    pub(crate) fn passes(
+        &self,
+        packets: &BTreeSet<(Option<SmolStr>, Packet)>,
+        disguise: u32,
+    ) -> Option<BTreeSet<Direction>> {
+        let mut audited = BTreeSet::new();
+        let passes = packets.iter().all(|(node, packet)| {
             let packet = Packet {
                 mark: disguise,
                 connection_mark: disguise.rotate_left(16),
@@ -119,8 +125,17 @@ impl<'a> Cluster<'a> {
             if passage.outcome.is_accept() && judged_in_forward {
                 assert_eq!(left.priority, packet.priority, "{packet:?}");
             }
+            let counted = |direction: &Direction| {
+                let prefix = format!("audit-{direction}-");
+                passage
+                    .counted
+                    .iter()
+                    .any(|name| name.as_str().starts_with(&prefix))
+            };
+            audited.extend(Direction::BOTH.into_iter().filter(counted));
             passage.outcome.is_accept()
-        })
+        });
+        passes.then_some(audited)
     }
 }
 
@@ -137,9 +152,17 @@ pub(crate) fn check(snapshot: &Snapshot, semantics: &Semantics, seen: impl Fn(&C
             continue;
         }
         let passes = cluster.passes(&packets, index.wrapping_mul(0x9e37_79b9));
+        let ends = [
+            (Direction::Egress, &expected.egress),
+            (Direction::Ingress, &expected.ingress),
+        ];
+        let audited = ends.into_iter().filter(|(_, end)| !end.audited.is_empty());
         assert_eq!(
             passes,
-            expected.verdict().is_allow(),
+            expected
+                .verdict()
+                .is_allow()
+                .then(|| audited.map(|(direction, _)| direction).collect()),
             "{flow:?}\n{expected:?}\n{packets:?}"
         );
     }

@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 
 use picket_linux::runtime::SandboxId;
 use picket_linux::{LogBuffer, Logged, NetworkNamespace, PacketLog};
-use picket_nftables::render::documented::logged_direction;
+use picket_nftables::render::documented::logged_as;
 use smol_str::SmolStr;
 
 use super::network::Networks;
@@ -43,10 +43,10 @@ impl DeniedThere {
     /// The packet, if a rule of ours may have logged it and it was for one pod: what is sent to many at once is no connection.
     fn of(logged: &Logged) -> Option<Self> {
         let is_for_many = |address: IpAddr| address.is_multicast() || address == Ipv4Addr::BROADCAST;
-        let direction = logged_direction(&logged.prefix)?;
+        let (direction, audited) = logged_as(&logged.prefix)?;
         (!is_for_many(logged.packet.destination)).then(|| Self {
             prefix: logged.prefix.as_str().into(),
-            denied: Denied::new(direction, &logged.packet),
+            denied: Denied::new(direction, audited, &logged.packet),
         })
     }
 }
@@ -85,7 +85,7 @@ pub(super) fn tell(told: &Told, places: &BTreeMap<SandboxId, Place>, networks: &
     for ((sandbox, there), packets) in &told.lines {
         let DeniedThere { prefix, denied } = there;
         let pod = places.get(sandbox).and_then(Place::of);
-        let over = pod.and_then(|pod| networks.over(pod, denied.direction(), prefix));
+        let over = pod.and_then(|pod| networks.over(pod, denied, prefix));
         match over {
             Some((network, program, own)) => tell_in_pod(denied, *packets, &own, network, program),
             None => {

@@ -14,14 +14,14 @@ use crate::prober::{address, namespace};
 /// How long a packet may take between two pods.
 const PATIENCE: Duration = Duration::from_millis(500);
 
-/// A connection between two pods that a policy allows.
-struct Connection {
+/// A TCP connection from `z/a` to `x/a`.
+pub(super) struct Connection {
     client: TcpStream,
     server: TcpStream,
 }
 
 impl Connection {
-    fn open(live: &Live, family: Family) -> Self {
+    pub(super) fn open(live: &Live, family: Family) -> Self {
         let target = (address(&live.lab, "x/a", family), 9000);
         let listener = namespace(&live.lab, "x/a").run(|| TcpListener::bind(target).unwrap());
         let client = namespace(&live.lab, "z/a").run(|| TcpStream::connect(target).unwrap());
@@ -34,7 +34,7 @@ impl Connection {
     }
 
     /// Whether what the client sends arrives.
-    fn passes(&mut self) -> bool {
+    pub(super) fn passes(&mut self) -> bool {
         self.client.write_all(b"x").unwrap();
         match self.server.read(&mut [0; 1]) {
             Ok(length) => length == 1,

@@ -57,11 +57,13 @@ fn what_is_dropped_is_logged_by_direction_and_interface_and_by_nobody_unless_tha
 #[test]
 fn a_prefix_is_read_as_it_is_written_and_others_are_not() {
     for direction in Direction::BOTH {
-        let prefix = log_prefix(direction, &interface("net-1$"));
-        assert_eq!(logged_direction(prefix.as_str()), Some(direction));
+        for audited in [false, true] {
+            let prefix = log_prefix(direction, &interface("net-1$"), audited);
+            assert_eq!(logged_as(prefix.as_str()), Some((direction, audited)));
+        }
     }
     for other in ["", "picket ingress", "picket both net1", "ingress net1", "mine"] {
-        assert_eq!(logged_direction(other), None, "{other}");
+        assert_eq!(logged_as(other), None, "{other}");
     }
 }
 

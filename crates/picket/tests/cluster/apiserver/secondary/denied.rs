@@ -221,7 +221,10 @@ fn what_comes_from_the_address_of_the_pod_itself_is_counted() {
     let (node, pods) = node_with(&[]);
     let (a, server) = (&pods["a"], &pods["server"]);
     let own = server.addresses[1];
-    ip(&a.inside, &format!("-6 address add {own}/128 dev lo nodad noprefixroute"));
+    ip(
+        &a.inside,
+        &format!("-6 address add {own}/128 dev lo nodad noprefixroute"),
+    );
     // The way to the pod goes over the network all the same, and nobody has to ask for it.
     ip(&a.inside, &format!("-6 route delete local {own} table local"));
     let link = "02:00:00:00:00:63";

@@ -7,8 +7,12 @@ use crate::pods::{Node, expect};
 
 /// The metric of a policy of the namespace `default`.
 fn dropped(node: &Node, policy: &str, direction: &str) -> u64 {
+    counted(node, "dropped", policy, direction)
+}
+
+fn counted(node: &Node, what: &str, policy: &str, direction: &str) -> u64 {
     node.metric(&format!(
-        "picket_dropped_packets_total{{kind=\"MultiNetworkPolicy\",namespace=\"default\",name=\"{policy}\",direction=\"{direction}\"}}"
+        "picket_{what}_packets_total{{kind=\"MultiNetworkPolicy\",namespace=\"default\",name=\"{policy}\",direction=\"{direction}\"}}"
     ))
 }
 
@@ -57,4 +61,41 @@ fn drops_count_for_the_policies_of_the_interface_and_outlive_pods() {
     expect(&pods, &["b->server:udp/5555"], false, "with two policies");
     assert_eq!(dropped(&node, "few", "ingress"), 6);
     assert_eq!(dropped(&node, "more", "ingress"), 2);
+}
+
+#[test]
+fn what_an_audited_policy_denies_passes_and_is_counted() {
+    let mut node = Node::new();
+    let pods = simple(&mut node);
+    node.start(&[]);
+    let spec = json!({"podSelector": labelled("name", "server"), "policyTypes": ["Ingress"],
+        "ingress": [{"from": named(&["a"])}]});
+    node.policy("default", "tried", "default/net", &spec);
+    node.set_mode("default", "tried", "audit");
+    node.until_enforced();
+    expect(
+        &pods,
+        &["a->server:udp/5555", "b->server:udp/5555"],
+        true,
+        "audited",
+    );
+    // One packet in each family.
+    assert_eq!(counted(&node, "audited", "tried", "ingress"), 2);
+    let none = json!({"podSelector": labelled("name", "server"), "policyTypes": ["Ingress"], "ingress": []});
+    node.policy("default", "none", "default/net", &none);
+    node.until_enforced();
+    expect(
+        &pods,
+        &["a->server:udp/5555"],
+        true,
+        "accepted by the audited one",
+    );
+    expect(&pods, &["b->server:udp/5555"], false, "denied by the other one");
+    assert_eq!(dropped(&node, "none", "ingress"), 2);
+    node.delete_policy("default", "none");
+    node.set_mode("default", "tried", "enforce");
+    node.until_enforced();
+    expect(&pods, &["a->server:udp/5555"], true, "enforced");
+    expect(&pods, &["b->server:udp/5555"], false, "enforced");
+    assert_eq!(dropped(&node, "tried", "ingress"), 2);
 }

@@ -1,0 +1,77 @@
+//! What an audited policy denies passes, and is told of.
+
+use picket_net::Family;
+use picket_node::Drop;
+use serde_json::{Value, json};
+
+use crate::apiserver::agent::{Live, metric};
+use crate::apiserver::cut::Connection;
+use crate::apiserver::never_open::POLICIES;
+
+fn set_mode(live: &Live, mode: &str) {
+    let fields = json!({"metadata": {"annotations": {"picket.dev/mode": mode}}});
+    live.api.patch(POLICIES, "deny-ingress", &fields);
+}
+
+fn counter(what: &str) -> String {
+    format!(
+        "picket_{what}_packets_total{{kind=\"NetworkPolicy\",namespace=\"x\",name=\"deny-ingress\",direction=\"ingress\"}}"
+    )
+}
+
+#[test]
+fn an_audited_policy_denies_nothing_until_it_is_enforced() {
+    let live = Live::new(None);
+    set_mode(&live, "audit");
+    let agent = live.agent(&["--log-format", "json"]);
+    let nothing = Drop {
+        policy: "NetworkPolicy x/deny-ingress".to_owned(),
+        direction: "ingress".to_owned(),
+        packets: 0,
+    };
+    agent.until("an audited policy", |status| {
+        status.ready && status.host.audited == [nothing.clone()]
+    });
+    let mut connections = Family::BOTH.map(|family| Connection::open(&live, family));
+    for _ in 0..2 {
+        assert!(connections.each_mut().map(Connection::passes) == [true; 2]);
+    }
+    // What belongs to a connection that has begun is not counted again.
+    assert_eq!(metric(&agent, &counter("audited")), 2);
+    assert!(!agent.get("/metrics").1.contains(&counter("dropped")));
+    let shown = agent.asked_by(&["status"]).stdout;
+    assert!(
+        shown.contains("           2  NetworkPolicy x/deny-ingress, ingress\n"),
+        "{shown}"
+    );
+    let lines = || -> Vec<Value> {
+        let log = agent.log();
+        let lines = log
+            .lines()
+            .filter_map(|line| serde_json::from_str::<Value>(line).ok());
+        lines.filter(|line| line["target"] == "picket::denied").collect()
+    };
+    agent.until("two lines", |_| lines().len() == 2);
+    for line in lines() {
+        let fields = &line["fields"];
+        for (field, expected) in [
+            ("message", json!("audited, else denied")),
+            ("from", json!("z/a")),
+            ("to", json!("x/a")),
+            ("port", json!(9000)),
+            ("policies", json!("NetworkPolicy x/deny-ingress")),
+        ] {
+            assert_eq!(fields[field], expected, "{line}");
+        }
+    }
+    let explained = agent.asked_by(&["trace", "z/a", "x/a", "9000"]).stdout;
+    let told = "audited, else denied: NetworkPolicy x/deny-ingress, isolates";
+    assert!(explained.contains(told), "{explained}");
+
+    set_mode(&live, "enforce");
+    agent.until("two cuts", |_| metric(&agent, "picket_connections_cut_total") > 1);
+    assert!(connections.each_mut().map(Connection::passes) == [false; 2]);
+    assert!(!agent.get("/metrics").1.contains(&counter("audited")));
+    assert_eq!(metric(&agent, &counter("dropped")), 0);
+    assert!(agent.status().unwrap().host.audited.is_empty());
+}
