@@ -69,7 +69,8 @@ pub(super) fn to_deny(end: &End<'_>, judged: &Judged<'_>) -> Option<Vec<Change>>
                 let removed = rules.map(|(policy, rule)| Change::RemoveRule(place(end, policy, rule)));
                 // What audited policies do not accept they do not deny.
                 let is_isolated = tier.policies.iter().any(|policy| policy.isolates);
-                return Some(removed.chain(isolation(end).filter(|_| !is_isolated)).collect());
+                let is_denied = is_isolated || later_tiers_deny(judged);
+                return Some(removed.chain(isolation(end).filter(|_| !is_denied)).collect());
             }
             let (policy, rule) = deciding(&tier.policies).next()?;
             // What an audited policy denies is not denied.
@@ -92,6 +93,18 @@ pub(super) fn to_deny(end: &End<'_>, judged: &Judged<'_>) -> Option<Vec<Change>>
         }
         _ => None,
     }
+}
+
+/// Whether the tiers after NetworkPolicy deny what that one leaves to them.
+fn later_tiers_deny(judged: &Judged<'_>) -> bool {
+    let later = judged.tiers.iter().filter(|tier| tier.tier > Tier::NetworkPolicy);
+    let decides = |rule: &&JudgedRule<'_>| rule.counts && rule.matches();
+    let first = later.filter_map(|tier| {
+        let mut rules = tier.policies.iter().flat_map(|policy| &policy.rules);
+        rules.find(decides)
+    });
+    let mut actions = first.map(|rule| rule.rule.action);
+    actions.find(|action| *action != Action::Pass) == Some(Action::Deny)
 }
 
 fn deciding<'b, 'a>(
