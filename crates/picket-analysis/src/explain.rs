@@ -140,30 +140,22 @@ impl<'a> Explainer<'a> {
         let mut scene = Snapshot::default();
         let mut policies = self.of_any.clone();
         for endpoint in [&flow.source, &flow.destination] {
-            match endpoint {
-                Endpoint::Pod(object) => {
-                    let Some(pod) = snapshot.pods.get(object) else {
-                        continue;
-                    };
-                    let name = &object.namespace;
-                    scene.pods.insert(object.clone(), Arc::clone(pod));
-                    scene
-                        .namespaces
-                        .insert(name.clone(), snapshot.namespace(name).into_owned());
-                    policies.extend(self.of_namespace.get(name).into_iter().flatten());
-                    // In the network of its node a pod is that node.
-                    let node = pod.node.as_ref().filter(|_| pod.host_network);
-                    let node = node.and_then(|name| snapshot.nodes.get_key_value(name));
-                    scene
-                        .nodes
-                        .extend(node.map(|(name, node)| (name.clone(), node.clone())));
-                }
-                Endpoint::Node { name, .. } => {
-                    let node = snapshot.nodes.get(name).cloned();
-                    scene.nodes.extend(node.map(|node| (name.clone(), node)));
-                }
-                Endpoint::External(_) => {}
-            }
+            let node = snapshot.node_at(endpoint, flow.family);
+            scene
+                .nodes
+                .extend(node.map(|node| (node.name.clone(), node.clone())));
+            let Endpoint::Pod(object) = endpoint else {
+                continue;
+            };
+            let Some(pod) = snapshot.pods.get(object) else {
+                continue;
+            };
+            let name = &object.namespace;
+            scene.pods.insert(object.clone(), Arc::clone(pod));
+            scene
+                .namespaces
+                .insert(name.clone(), snapshot.namespace(name).into_owned());
+            policies.extend(self.of_namespace.get(name).into_iter().flatten());
         }
         let policies = policies.into_iter();
         scene.policies = policies
