@@ -368,6 +368,16 @@ impl Node {
         self.containerd.remove_pod(&pod.sandbox);
     }
 
+    /// Waits until the agent knows of no sandbox of a pod that was stopped.
+    pub(crate) fn until_gone(&self, pod: &Pod) {
+        self.until("a sandbox less", |status| {
+            status
+                .sandboxes
+                .iter()
+                .all(|sandbox| sandbox.sandbox != pod.sandbox)
+        });
+    }
+
     /// Gives a pod a macvlan interface on a network.
     fn attach(&mut self, inside: &NetworkNamespace, interface: &Interface<'_>) {
         let (_, cable) = interface.network.split_once('/').unwrap();

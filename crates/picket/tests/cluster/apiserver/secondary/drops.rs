@@ -47,12 +47,7 @@ fn drops_count_for_the_policies_of_the_interface_and_outlive_pods() {
     // A pod goes, and takes nothing out of the sum.
     let gone = pods.remove("c").unwrap();
     node.stop(&gone);
-    node.until("a sandbox less", |status| {
-        status
-            .sandboxes
-            .iter()
-            .all(|sandbox| sandbox.sandbox != gone.sandbox)
-    });
+    node.until_gone(&gone);
     // What changes in a table leaves its counters.
     let more = json!({"podSelector": labelled("name", "server"), "policyTypes": ["Ingress"], "ingress": []});
     node.policy("default", "more", "default/net", &more);

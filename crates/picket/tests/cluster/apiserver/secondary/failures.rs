@@ -110,12 +110,7 @@ fn a_pod_that_cannot_be_restricted_harms_no_other() {
     // A sandbox that goes while its pod is still there.
     let gone = pods.remove("b").unwrap();
     node.stop(&gone);
-    node.until("a sandbox less", |status| {
-        status
-            .sandboxes
-            .iter()
-            .all(|sandbox| sandbox.sandbox != gone.sandbox)
-    });
+    node.until_gone(&gone);
     expect(&pods, &["c->server"], false, "when a sandbox is gone");
     assert!(!table(&pods["server"]).is_empty());
 }
