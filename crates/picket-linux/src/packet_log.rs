@@ -114,11 +114,8 @@ impl PacketLog {
                 Err(source) => return Err(Error::socket("hear logged packets", source)),
             };
             heard.readings += 1;
-            let mut rest = buffer.get(..length).unwrap_or_default();
-            while let Some((message, after)) = split_message(rest) {
-                rest = after;
-                heard.packets.extend(Logged::of(message));
-            }
+            let packets = Logged::all(buffer.get(..length).unwrap_or_default());
+            heard.packets.extend(packets);
         }
         Ok(heard)
     }
@@ -131,6 +128,17 @@ impl AsFd for PacketLog {
 }
 
 impl Logged {
+    /// The packets that some messages of the kernel tell of. What tells of something else is passed over, and so is what
+    /// follows a message that is not whole.
+    pub fn all(mut messages: &[u8]) -> Vec<Self> {
+        let mut packets = Vec::new();
+        while let Some((message, rest)) = split_message(messages) {
+            packets.extend(Self::of(message));
+            messages = rest;
+        }
+        packets
+    }
+
     /// The packet of a message; `None` for one about something else, and for a packet without addresses.
     fn of(message: &[u8]) -> Option<Self> {
         if u16_at(message, 4)? != SUBSYSTEM << 8 | NFULNL_MSG_PACKET {

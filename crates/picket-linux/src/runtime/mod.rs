@@ -31,7 +31,7 @@ use message::{
     ListPodSandboxRequest, ListPodSandboxResponse, PodSandbox, PodSandboxFilter, PodSandboxMetadata,
     PodSandboxStateValue, PodSandboxStatusRequest, PodSandboxStatusResponse, READY,
 };
-use place::{Place, Said};
+pub use place::{Place, Said};
 
 /// The most characters of an id. Runtimes have 64 hexadecimal digits.
 const LONGEST_ID: usize = 128;
@@ -163,7 +163,7 @@ fn read(sandbox: &Sandbox, answer: PodSandboxStatusResponse) -> Result<Place, Pr
     }
     let info = answer.info.get("info");
     let info = info.ok_or_else(|| Problem::Unknown("there is no `info`".to_owned()))?;
-    match place::read(info).map_err(Problem::Unknown)? {
+    match Said::read(info).map_err(Problem::Unknown)? {
         Said::At(place) => Ok(place),
         Said::Host => Err(Problem::Host),
     }

@@ -35,49 +35,54 @@ struct Namespace {
 
 /// Where the network namespace of a sandbox is to be found: at least one of both.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Place {
+pub struct Place {
     /// A file that stands for it, seen from the node.
-    pub(super) path: Option<String>,
-    /// A process that is in it.
-    pub(super) process: Option<u32>,
+    pub path: Option<String>,
+    /// A process that is in it; never 0.
+    pub process: Option<u32>,
 }
 
 /// What a runtime says of a sandbox.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Said {
+pub enum Said {
     /// Where its namespace is.
     At(Place),
     /// It is in the network of its node: the specification asks for no namespace.
     Host,
 }
 
-/// Reads the text that `info` holds under the same name.
-pub(super) fn read(info: &str) -> Result<Said, String> {
-    let info: Info = serde_json::from_str(info).map_err(|error| error.to_string())?;
-    let process = info
-        .pid
-        .and_then(|pid| u32::try_from(pid).ok())
-        .filter(|pid| *pid != 0);
-    let namespaces = info
-        .specification
-        .and_then(|specification| specification.linux)
-        .and_then(|linux| linux.namespaces);
-    let Some(namespaces) = namespaces else {
-        return match process {
-            Some(_) => Ok(Said::At(Place { path: None, process })),
-            None => Err("neither `pid` nor `runtimeSpec.linux.namespaces` is there".to_owned()),
+impl Said {
+    /// Reads the text that the map `info` of a status holds under the same name.
+    ///
+    /// # Errors
+    /// What is wrong with it, when it is no JSON of that form or names no place.
+    pub fn read(info: &str) -> Result<Self, String> {
+        let info: Info = serde_json::from_str(info).map_err(|error| error.to_string())?;
+        let process = info
+            .pid
+            .and_then(|pid| u32::try_from(pid).ok())
+            .filter(|pid| *pid != 0);
+        let namespaces = info
+            .specification
+            .and_then(|specification| specification.linux)
+            .and_then(|linux| linux.namespaces);
+        let Some(namespaces) = namespaces else {
+            return match process {
+                Some(_) => Ok(Self::At(Place { path: None, process })),
+                None => Err("neither `pid` nor `runtimeSpec.linux.namespaces` is there".to_owned()),
+            };
         };
-    };
-    let Some(network) = namespaces
-        .into_iter()
-        .find(|namespace| namespace.kind == "network")
-    else {
-        return Ok(Said::Host);
-    };
-    let path = network.path.filter(|path| !path.is_empty());
-    match (&path, process) {
-        (None, None) => Err("neither a path nor a process is there".to_owned()),
-        _ => Ok(Said::At(named_by_process(path, process))),
+        let Some(network) = namespaces
+            .into_iter()
+            .find(|namespace| namespace.kind == "network")
+        else {
+            return Ok(Self::Host);
+        };
+        let path = network.path.filter(|path| !path.is_empty());
+        match (&path, process) {
+            (None, None) => Err("neither a path nor a process is there".to_owned()),
+            _ => Ok(Self::At(named_by_process(path, process))),
+        }
     }
 }
 
@@ -87,7 +92,9 @@ fn named_by_process(path: Option<String>, process: Option<u32>) -> Place {
         .as_deref()
         .and_then(|path| path.strip_prefix("/proc/"))
         .and_then(|path| path.strip_suffix("/ns/net"))
-        .and_then(|number| number.parse().ok());
+        .filter(|number| number.bytes().all(|byte| byte.is_ascii_digit()))
+        .and_then(|number| number.parse().ok())
+        .filter(|number| *number != 0);
     match inner {
         Some(number) => Place {
             path: None,
@@ -135,13 +142,21 @@ mod tests {
                 r#"{"pid":7,"runtimeSpec":{"linux":{"namespaces":[{"type":"network"}]}}}"#,
                 at(None, Some(7)),
             ),
+            (
+                r#"{"pid":7,"runtimeSpec":{"linux":{"namespaces":[{"type":"network","path":"/proc/0/ns/net"}]}}}"#,
+                at(Some("/proc/0/ns/net"), Some(7)),
+            ),
+            (
+                r#"{"pid":7,"runtimeSpec":{"linux":{"namespaces":[{"type":"network","path":"/proc/+9/ns/net"}]}}}"#,
+                at(Some("/proc/+9/ns/net"), Some(7)),
+            ),
             (r#"{"pid":7}"#, at(None, Some(7))),
             (
                 r#"{"pid":7,"runtimeSpec":{"linux":{"namespaces":[{"type":"pid"}]}}}"#,
                 Said::Host,
             ),
         ] {
-            assert_eq!(read(info).unwrap(), expected, "{info}");
+            assert_eq!(Said::read(info).unwrap(), expected, "{info}");
         }
     }
 
@@ -160,7 +175,7 @@ mod tests {
             r#"{"pid":0,"runtimeSpec":{"linux":{"namespaces":[{"type":"network","path":""}]}}}"#,
             r#"{"runtimeSpec":{"linux":{"namespaces":{}}}}"#,
         ] {
-            assert!(read(info).is_err(), "{info}");
+            assert!(Said::read(info).is_err(), "{info}");
         }
     }
 }
