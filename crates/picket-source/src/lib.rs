@@ -16,6 +16,8 @@ pub use files::{EXTENSIONS, SourceError, Text, read};
 pub use kube::{
     Change, Health, Interest, KindHealth, Kube, KubeError, Occurrence, Recorded, Recorder, overlay,
 };
+#[cfg(feature = "kube")]
+pub use live::network_plugin;
 pub use load::{Loaded, load, load_texts};
 pub use origin::{Files, Missing, Origin};
 pub use picket_policy::Options;

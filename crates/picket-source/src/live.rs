@@ -24,6 +24,7 @@ use smol_str::SmolStr;
 
 pub(crate) use facts::{Facts, Found, Name, PolicyText};
 use facts::{NetworkFacts, NodeFacts};
+pub use plugin::network_plugin;
 use pods::Pods;
 use policies::Policies;
 

@@ -7,7 +7,7 @@ use picket_policy::{Diagnostic, Labels, NetworkName, ObjectRef, Options, Policy,
 use serde_json::Value;
 use smol_str::SmolStr;
 
-use super::plugin;
+use super::network_plugin;
 use crate::Text;
 use crate::kube::text_name;
 use crate::load::read_text;
@@ -108,7 +108,7 @@ impl Facts {
     /// The same with what only the whole object, as the API server writes it, says: the plugin of a network.
     pub(crate) fn of_whole(mut self, json: &str) -> Self {
         if let Self::Network(facts) = &mut self {
-            facts.plugin = plugin::of_definition(json);
+            facts.plugin = network_plugin(json);
         }
         self
     }

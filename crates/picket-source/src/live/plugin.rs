@@ -1,7 +1,8 @@
 //! The CNI plugin of a secondary network, as its NetworkAttachmentDefinition names it.
 //!
 //! `spec.config` is text in which anybody may have written anything. It is read as plugins read it, whose JSON does not
-//! tell fields by the case of their names; where two could be meant, nobody knows which plugin it is.
+//! tell fields by the case of their names; where two could be meant, nobody knows which plugin it is. Multus runs the `type`
+//! of a configuration that also has `plugins`, and others look at these alone: two that differ there could both be meant.
 
 use std::fmt;
 
@@ -22,19 +23,20 @@ struct Spec {
     config: String,
 }
 
-/// The type of the plugin that a NetworkAttachmentDefinition, as the API server writes it, names first; `None` when
-/// nobody can tell.
-pub(super) fn of_definition(json: &str) -> Option<SmolStr> {
-    let definition: Definition = serde_json::from_str(json).ok()?;
+/// The type of the CNI plugin that a NetworkAttachmentDefinition, in JSON as the API server writes it, names first; `None`
+/// when nobody can tell.
+pub fn network_plugin(definition: &str) -> Option<SmolStr> {
+    let definition: Definition = serde_json::from_str(definition).ok()?;
     of_config(&definition.spec.config)
 }
 
 /// The `type` of a configuration, or that of the first of its `plugins` (CNI specification 1.1, section 1).
 fn of_config(text: &str) -> Option<SmolStr> {
     let config: Config = serde_json::from_str(text).ok()?;
-    let name = match config.plugins {
-        Some(first) => first,
-        None => config.name,
+    let name = match (config.plugins, config.name) {
+        (Some(first), Some(own)) => first.filter(|first| *first == own),
+        (Some(first), None) => first,
+        (None, own) => own,
     }?;
     (1..=LONGEST).contains(&name.len()).then(|| name.into())
 }
@@ -65,14 +67,14 @@ impl<'de> Visitor<'de> for Fields {
     fn visit_map<A: MapAccess<'de>>(self, mut fields: A) -> Result<Config, A::Error> {
         let mut config = Config::default();
         while let Some(field) = fields.next_key::<String>()? {
-            // In upper case some letters are equal that are not in lower case.
-            match field.to_uppercase().as_str() {
-                "TYPE" if config.name.is_none() => config.name = Some(fields.next_value()?),
-                "PLUGINS" if config.plugins.is_none() => {
+            let folded: String = field.chars().map(fold).collect();
+            match folded.as_str() {
+                "type" if config.name.is_none() => config.name = Some(fields.next_value()?),
+                "plugins" if config.plugins.is_none() => {
                     let plugins: Vec<Config> = fields.next_value()?;
                     config.plugins = Some(plugins.into_iter().next().and_then(|first| first.name));
                 }
-                "TYPE" | "PLUGINS" => return Err(Error::custom("a field is there twice")),
+                "type" | "plugins" => return Err(Error::custom("a field is there twice")),
                 _ => drop(fields.next_value::<IgnoredAny>()?),
             }
         }
@@ -80,11 +82,20 @@ impl<'de> Visitor<'de> for Fields {
     }
 }
 
+/// A character as Go compares it in the names of fields (`unicode.SimpleFold`): outside ASCII two are letters of ASCII too,
+/// of which the names have one.
+fn fold(character: char) -> char {
+    match character {
+        'ſ' => 's',
+        _ => character.to_ascii_lowercase(),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use serde_json::json;
 
-    use super::{of_config, of_definition};
+    use super::{network_plugin, of_config};
 
     #[test]
     fn the_first_plugin_is_the_one_that_counts() {
@@ -97,15 +108,21 @@ mod tests {
                 Some("bond"),
             ),
             (
-                r#"{"type": "bridge", "plugins": [{"type": "macvlan"}]}"#,
-                Some("macvlan"),
+                r#"{"type": "bridge", "plugins": [{"type": "bridge"}, {"type": "tuning"}]}"#,
+                Some("bridge"),
             ),
+            (r#"{"type": "bridge", "plugins": [{"type": "macvlan"}]}"#, None),
+            (r#"{"type": "bridge", "plugins": [{}]}"#, None),
             (r#"{"Type": "bridge"}"#, Some("bridge")),
             (r#"{"type": "bridge", "TYPE": "macvlan"}"#, None),
             (r#"{"type": "bridge", "type": "macvlan"}"#, None),
             (
                 r#"{"plugins": [{"type": "bridge"}], "pluginſ": [{"type": "macvlan"}]}"#,
                 None,
+            ),
+            (
+                r#"{"type": "macvlan", "plugıns": [{"type": "bridge"}]}"#,
+                Some("macvlan"),
             ),
             (r#"{"plugins": [{"type": "bridge", "Type": "macvlan"}]}"#, None),
             (r#"{"type": "bridge", "plugins": []}"#, None),
@@ -177,7 +194,7 @@ mod tests {
             (json!({"metadata": {"name": "net"}}), None),
         ] {
             assert_eq!(
-                of_definition(&definition.to_string()).as_deref(),
+                network_plugin(&definition.to_string()).as_deref(),
                 plugin,
                 "{definition}"
             );
