@@ -3,12 +3,15 @@
 #![expect(
     clippy::unwrap_used,
     clippy::expect_used,
+    clippy::panic,
     clippy::print_stdout,
     reason = "a failure must name the input"
 )]
 
 #[path = "../../../fuzz/checks_whole.rs"]
 mod checks;
+#[path = "../../../fuzz/checks_node.rs"]
+mod checks_node;
 
 use std::path::Path;
 
@@ -72,4 +75,24 @@ fn custom_rules() {
 #[test]
 fn networks() {
     replay("networks", checks::networks);
+}
+
+#[test]
+fn connections_that_are_tracked() {
+    replay("connections", checks_node::connections);
+}
+
+#[test]
+fn packets_that_were_logged() {
+    replay("logged_packets", checks_node::logged_packets);
+}
+
+#[test]
+fn places_of_sandboxes() {
+    replay("sandbox_places", checks_node::sandbox_places);
+}
+
+#[test]
+fn plugins_of_networks() {
+    replay("network_plugins", checks_node::network_plugins);
 }
