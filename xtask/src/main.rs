@@ -4,6 +4,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
+mod alone;
 mod bench;
 mod cluster;
 mod codegen;
@@ -30,6 +31,8 @@ enum Task {
     Test(test::Arguments),
     /// Build the programs of others that tests run, once for each state of their sources, and print where they are
     Programs,
+    /// Build picket as one file that needs no other, and print where it is
+    Static(alone::Arguments),
     /// Run the shop of `examples/shop` as network namespaces and probe its policies with real packets
     Demo,
     /// Run the benchmarks and print the results with the machine and the commands
@@ -48,6 +51,7 @@ fn main() -> ExitCode {
     let outcome = match Arguments::parse().task {
         Task::Test(arguments) => test::check(&arguments),
         Task::Programs => programs::show(),
+        Task::Static(arguments) => alone::show(&arguments),
         Task::Demo => demo::demo(),
         Task::Bench(arguments) => bench::bench(&arguments),
         Task::Cluster(arguments) => cluster::cluster(&arguments),

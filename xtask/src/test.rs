@@ -6,7 +6,7 @@ use std::process::Command;
 use anyhow::{Context, Result, bail};
 
 use crate::command::{cargo, is_installed, is_root, output, run, say, search_path};
-use crate::{packages, programs, wasm};
+use crate::{alone, packages, programs, wasm};
 
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
@@ -48,10 +48,12 @@ pub(crate) fn check(arguments: &Arguments) -> Result<()> {
     }
     wasm::build()?;
     let programs = programs::build_all()?;
+    let alone = alone::for_tests()?;
     let mut tests = cargo("test --workspace --locked --no-fail-fast");
     tests
         .env("PATH", env::join_paths(search_path())?)
         .envs(programs)
+        .envs([alone])
         .envs(runner);
     run(&mut tests)
 }

@@ -1,6 +1,7 @@
 //! Everything here starts an API server.
 
 mod agent;
+mod alone;
 mod answers;
 mod audited;
 mod beside;
