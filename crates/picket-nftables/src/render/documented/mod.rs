@@ -34,7 +34,7 @@ pub struct Options {
     /// direction that is not judged then. The document does not have it; it makes that connections can be cut.
     pub refuse_mid_stream: bool,
     /// Whether what is dropped is counted: for every policy that may be why, or as spoofed; see
-    /// [`drops`](crate::render::drops).
+    /// [`drops`].
     pub count_drops: bool,
     /// The netlink group to which packets are logged that policies drop, if they are; see [`log_prefix`].
     pub log_denied: Option<u16>,
