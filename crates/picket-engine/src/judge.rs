@@ -280,12 +280,11 @@ impl Question<'_> {
         let tiered = policies.iter().filter(move |entry| entry.policy.tier == tier);
         let rules = tiered.flat_map(|entry| {
             let written = &entry.policy.side(self.direction).rules;
-            let lowered = &entry.side(self.direction).rules;
-            let denies = entry.side(self.direction).denies_in(self.stance);
+            let side = entry.side(self.direction);
             written
                 .iter()
-                .zip(lowered)
-                .filter(move |(_, lowered)| denies || lowered.action != Action::Deny)
+                .zip(&side.rules)
+                .filter(move |(_, lowered)| side.counts_in(lowered, self.stance))
                 .map(move |(rule, lowered)| (*entry, rule, lowered))
         });
         rules.filter(|(_, rule, lowered)| self.ports_match(rule) && self.peers_match(lowered))

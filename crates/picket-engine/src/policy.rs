@@ -72,16 +72,18 @@ impl LoweredSide {
     }
 
     /// Whether what it denies is denied.
-    pub(crate) fn denies_in(&self, stance: Stance) -> bool {
+    fn denies_in(&self, stance: Stance) -> bool {
         self.mode == Mode::Enforce || stance == Stance::IfEnforced
     }
 
     /// The rules that count.
     pub(crate) fn rules_in(&self, stance: Stance) -> impl Iterator<Item = &LoweredRule> {
-        let denies = self.denies_in(stance);
-        self.rules
-            .iter()
-            .filter(move |rule| denies || rule.action != Action::Deny)
+        self.rules.iter().filter(move |rule| self.counts_in(rule, stance))
+    }
+
+    /// Whether one of them does.
+    pub(crate) fn counts_in(&self, rule: &LoweredRule, stance: Stance) -> bool {
+        self.denies_in(stance) || rule.action != Action::Deny
     }
 
     /// Whether a rule names a port.

@@ -45,6 +45,11 @@ impl Policy {
         self.mode == Mode::Enforce && self.side(direction).isolates
     }
 
+    /// Whether one of its rules decides where it matches: what an audited policy denies is not denied.
+    pub fn counts(&self, rule: &Rule) -> bool {
+        self.mode == Mode::Enforce || rule.action != Action::Deny
+    }
+
     /// Whether packets can be dropped because of it.
     pub fn can_deny(&self, direction: Direction) -> bool {
         self.mode == Mode::Enforce && self.would_deny(direction)

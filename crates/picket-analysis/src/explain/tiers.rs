@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use picket_cluster::{Reason, Snapshot, Verdict};
 use picket_net::Protocol;
-use picket_policy::{Action, List, Mode, Networks, Peer, Policy, PortMatch, Rule, Tier};
+use picket_policy::{Action, List, Networks, Peer, Policy, PortMatch, Rule, Tier};
 
 use super::miss::{End, Miss, selects};
 
@@ -207,7 +207,7 @@ fn judge_rule<'a>(end: &End<'a>, policy: &Policy, rule: &'a Rule) -> JudgedRule<
         rule,
         peers,
         ports,
-        counts: rule.action != Action::Deny || policy.mode == Mode::Enforce,
+        counts: policy.counts(rule),
         decides: false,
     }
 }

@@ -4,8 +4,8 @@ use std::cmp::Ordering;
 
 use picket_net::{PortSet, TrafficSet};
 use picket_policy::{
-    Action, Block, Diagnostic, Direction, List, Mode, NamespaceScope, Peer, PodSelector, Policy, PortMatch,
-    Requirement, Rule, Selector,
+    Block, Diagnostic, Direction, List, NamespaceScope, Peer, PodSelector, PortMatch, Requirement, Rule,
+    Selector,
 };
 
 use super::cluster::matches;
@@ -29,16 +29,11 @@ fn shadowed_by<'r>(about: &Subject<'_>, rules: &'r [Rule], at: usize) -> Option<
     let mut others = rules.iter().enumerate();
     let covering = others.find(|(place, other)| match place.cmp(&at) {
         Ordering::Equal => false,
-        Ordering::Less => decides(about.policy, other) && covers(about, other, rule),
+        Ordering::Less => about.policy.counts(other) && covers(about, other, rule),
         // Of two that say the same, the second is the one too many.
         Ordering::Greater => !about.is_tiered() && covers(about, other, rule) && !covers(about, rule, other),
     });
     covering.map(|(_, other)| other)
-}
-
-/// Whether what a rule matches is decided. What an audited policy denies is not.
-fn decides(policy: &Policy, rule: &Rule) -> bool {
-    policy.mode == Mode::Enforce || rule.action != Action::Deny
 }
 
 fn shadowed(about: &Subject<'_>, direction: Direction, rule: &Rule, other: &Rule) -> Diagnostic {

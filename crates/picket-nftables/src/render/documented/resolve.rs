@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use picket_cluster::Pod;
 use picket_engine::{PeerView, PodRef, PolicyView, Program, RuleView, SideView};
 use picket_net::AddressSet;
-use picket_policy::{Action, Block, List, Mode, ObjectRef, Peer};
+use picket_policy::{Block, List, Mode, ObjectRef, Peer, Policy};
 use smol_str::SmolStr;
 
 use super::{Interface, Peers, PodView, PolicyOnPod, ResolvedRule, ResolvedSide, Targets};
@@ -146,18 +146,17 @@ impl Resolve<'_> {
             object: view.policy.object.clone(),
             tier: view.policy.tier,
             interfaces: vec![self.interface.clone()],
-            ingress: self.side(view.policy.mode, &view.ingress),
-            egress: self.side(view.policy.mode, &view.egress),
+            ingress: self.side(view.policy, &view.ingress),
+            egress: self.side(view.policy, &view.egress),
         }
     }
 
-    fn side(&self, mode: Mode, side: &SideView<'_>) -> ResolvedSide {
-        let rules = side.rules.iter();
-        let counts = |rule: &&RuleView<'_>| mode == Mode::Enforce || rule.rule.action != Action::Deny;
+    fn side(&self, policy: &Policy, side: &SideView<'_>) -> ResolvedSide {
+        let rules = side.rules.iter().filter(|rule| policy.counts(rule.rule));
         ResolvedSide {
-            isolates: side.isolates && mode == Mode::Enforce,
-            audits: side.isolates && mode == Mode::Audit,
-            rules: rules.filter(counts).map(|rule| self.rule(rule)).collect(),
+            isolates: side.isolates && policy.mode == Mode::Enforce,
+            audits: side.isolates && policy.mode == Mode::Audit,
+            rules: rules.map(|rule| self.rule(rule)).collect(),
         }
     }
 
