@@ -129,7 +129,7 @@ impl AllowSet {
 }
 
 /// What a subject allows, and what it would allow if no policy were only audited.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Allowed {
     pub(crate) in_force: Granted,
     /// `None` where no audited policy can decide.
@@ -137,7 +137,7 @@ pub(crate) struct Allowed {
 }
 
 /// What a subject allows with everybody, and with its own node.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Granted {
     pub(crate) peers: Arc<AllowSet>,
     /// What the tiers Custom, Admin and ClusterDefault leave of the exemption.

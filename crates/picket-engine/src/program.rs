@@ -300,36 +300,28 @@ impl Program {
     ///
     /// Worked out when first asked for. The allocation stays the same as long as the value does.
     pub fn allow_set(&self, subject: SubjectId) -> Arc<AllowSet> {
-        let allowed = self.subjects.allowed(subject, self);
-        allowed.map(|allowed| allowed.in_force.peers).unwrap_or_default()
+        self.allowed(subject).in_force.peers
     }
 
     /// What pods of a subject may exchange with their own node: egress everything that no rule of the Admin tier denies,
     /// ingress everything but what the cluster default of the v1beta1 proposal denies.
     pub fn own_node_allow_set(&self, subject: SubjectId) -> Arc<AllowSet> {
-        let allowed = self.subjects.allowed(subject, self);
-        allowed
-            .map(|allowed| allowed.in_force.own_node)
-            .unwrap_or_default()
+        self.allowed(subject).in_force.own_node
     }
 
     /// What a subject would allow if policies that are only audited were enforced: never more than it allows. It is the
     /// same allocation where none is audited.
     pub fn allow_set_if_enforced(&self, subject: SubjectId) -> Arc<AllowSet> {
-        let allowed = self.subjects.allowed(subject, self);
-        allowed
-            .map(Allowed::if_enforced)
-            .map(|allowed| allowed.peers)
-            .unwrap_or_default()
+        self.allowed(subject).if_enforced().peers
     }
 
     /// [`Program::own_node_allow_set`], if policies that are only audited were enforced.
     pub fn own_node_allow_set_if_enforced(&self, subject: SubjectId) -> Arc<AllowSet> {
-        let allowed = self.subjects.allowed(subject, self);
-        allowed
-            .map(Allowed::if_enforced)
-            .map(|allowed| allowed.own_node)
-            .unwrap_or_default()
+        self.allowed(subject).if_enforced().own_node
+    }
+
+    fn allowed(&self, subject: SubjectId) -> Allowed {
+        self.subjects.allowed(subject, self).unwrap_or_default()
     }
 
     /// The policies that can decide about a subject, in the order in which they are judged. Those that are only audited are
