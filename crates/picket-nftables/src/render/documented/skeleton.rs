@@ -28,17 +28,20 @@ pub(super) fn write(
         .flatten();
     let counted = mid_stream.iter().filter(|_| options.count_drops);
     draft.counters.extend(counted.map(|_| drops::of_mid_stream()));
-    draft.chains.extend(directions.iter().map(|(direction, plan)| {
-        let first = mid_stream.as_ref().map(|_| mid_stream::jump());
-        dispatcher(view, *direction, *plan, hashes, first)
-    }));
+    let audited = directions.map(|(direction, plan)| Audited::of(view, direction, plan));
+    let directions = || directions.iter().zip(&audited);
+    draft
+        .chains
+        .extend(directions().map(|((direction, plan), audited)| {
+            let first = mid_stream.as_ref().map(|_| mid_stream::jump());
+            dispatcher(view, *direction, *plan, hashes, first, audited)
+        }));
     draft.chains.extend(mid_stream);
     if view.policies.is_empty() {
         return Ok(());
     }
     let own_node = own_node_sets(view)?;
-    for (direction, plan) in directions {
-        let audited = Audited::of(view, *direction, *plan);
+    for ((direction, plan), audited) in directions() {
         let mut chain = direction_chain(view, *direction, *plan, hashes, &own_node);
         let mut before_drop = audited.rules(audit::goto(*direction));
         let group = options.log_denied.into_iter();
@@ -56,13 +59,13 @@ pub(super) fn write(
             draft.chains.push(chain);
         }
     }
-    for (direction, plan) in directions {
+    for ((direction, plan), audited) in directions() {
         let files = options.custom.iter().filter(|file| file.direction == *direction);
         let reach = Reach::of_custom_rules(view, *direction, *plan);
         let files: Vec<_> = files.filter(|_| reach != Reach::Nothing).collect();
         draft
             .chains
-            .push(common_chain(view, options, &files, *direction, *plan));
+            .push(common_chain(view, options, &files, *direction, *plan, audited));
         draft
             .counters
             .extend(files.iter().flat_map(|file| file.counters()));
@@ -78,6 +81,7 @@ fn dispatcher(
     plan: Plan,
     hashes: &Hashes<'_>,
     first: Option<Rule>,
+    audited: &Audited<'_>,
 ) -> Chain {
     let (chain, hook, comment) = match direction {
         Direction::Ingress => ("input", Hook::Input, "Input Dispatcher"),
@@ -98,7 +102,7 @@ fn dispatcher(
         policy: Policy::Accept,
     };
     let jump = End::Verdict(Verdict::Jump(chain_of(direction)));
-    let audited = Audited::of(view, direction, plan).rules(jump);
+    let audited = audited.rules(jump);
     Chain::base(name(chain), base)
         .commented(Comment::of(comment))
         .with_rules(first.into_iter().chain(rules).chain(audited))
@@ -323,6 +327,7 @@ fn common_chain(
     files: &[&CustomRules],
     direction: Direction,
     plan: Plan,
+    audited: &Audited<'_>,
 ) -> Chain {
     let protocols = [
         (options.accept_icmp, Protocol::ICMP, "Accept ICMP"),
@@ -339,7 +344,6 @@ fn common_chain(
         });
     let reach = Reach::of_custom_rules(view, direction, plan);
     let custom = files.iter().flat_map(|file| file.rendered());
-    let audited = Audited::of(view, direction, plan);
     let custom = custom.flat_map(|rule| {
         let instead = audited.instead_of(&rule);
         instead.into_iter().chain([reach.restrict(view, direction, rule)])
