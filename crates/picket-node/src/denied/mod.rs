@@ -44,15 +44,8 @@ pub(crate) struct Denied {
 impl Denied {
     /// The packet, if it was logged by a rule of ours.
     fn of(logged: &Logged) -> Option<Self> {
-        let mut kinds = Direction::BOTH
-            .into_iter()
-            .flat_map(|direction| [(direction, false), (direction, true)]);
-        let of_ours = |&(direction, audited): &(Direction, bool)| {
-            indexed::log_prefix(direction, audited).as_str() == logged.prefix
-        };
-        kinds
-            .find(of_ours)
-            .map(|(direction, audited)| Self::new(direction, audited, &logged.packet))
+        let (direction, audited) = indexed::logged_as(&logged.prefix)?;
+        Some(Self::new(direction, audited, &logged.packet))
     }
 
     /// A packet of which one end may not, or might not if policies were not only `audited`.

@@ -13,21 +13,14 @@ use crate::render::log;
 /// What the log of a denied packet begins with: the direction in which the pod may not, by which of its interfaces, and
 /// whether the policies because of which it may not are only `audited`, so that it passed.
 pub fn log_prefix(direction: Direction, interface: &InterfaceName, audited: bool) -> LogPrefix {
-    LogPrefix::new(&match audited {
-        true => format!("picket audit {direction} {interface}"),
-        false => format!("picket {direction} {interface}"),
-    })
+    LogPrefix::new(&format!("{} {interface}", log::prefix(direction, audited)))
 }
 
 /// The direction of a [`log_prefix`], of whichever interface, and whether it is of what is audited; `None` for what no rule of
 /// this layout logs.
 pub fn logged_as(prefix: &str) -> Option<(Direction, bool)> {
-    let ours = prefix.strip_prefix("picket ")?;
-    let audited = ours.strip_prefix("audit ");
-    let (direction, _interface) = audited.unwrap_or(ours).split_once(' ')?;
-    let mut directions = Direction::BOTH.into_iter();
-    let direction = directions.find(|one| one.to_string() == direction)?;
-    Some((direction, audited.is_some()))
+    let (first, _interface) = prefix.rsplit_once(' ')?;
+    log::read(first)
 }
 
 /// The rules that log what gets there, to stand before the drop.

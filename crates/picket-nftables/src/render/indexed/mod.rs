@@ -34,6 +34,7 @@ use picket_net::Family;
 use picket_policy::{Direction, ObjectRef};
 
 use crate::model::{Comment, Draft, Key, LogPrefix, ModelError, Name, Table, Value};
+use crate::render::log;
 use chains::chains;
 use class::Classes;
 use counters::Counters;
@@ -87,10 +88,12 @@ pub fn render_with(program: &Program, node: Option<&str>, options: &Options) -> 
 /// What the log of a denied packet begins with: whether its source or its destination is the pod that may not, and whether
 /// the policies because of which it may not are only `audited`, so that it passed.
 pub fn log_prefix(direction: Direction, audited: bool) -> LogPrefix {
-    LogPrefix::new(&match audited {
-        true => format!("picket audit {direction}"),
-        false => format!("picket {direction}"),
-    })
+    LogPrefix::new(&log::prefix(direction, audited))
+}
+
+/// What a [`log_prefix`] was made of; `None` for what no rule of this layout logs.
+pub fn logged_as(prefix: &str) -> Option<(Direction, bool)> {
+    log::read(prefix)
 }
 
 /// The name of the table.
