@@ -42,5 +42,5 @@ pub use host::{CleanUp, clean_up};
 pub use pods::{PodSettings, PodsStatus, SandboxStatus};
 pub use serve::{Listen, ask, trace};
 pub use settings::{Settings, UntilSynced};
-pub use status::{Drop, Finding, HostStatus, KindStatus, Pods, Proof, Status, Trouble};
+pub use status::{Drop, DropStatus, Finding, HostStatus, KindStatus, Pods, Proof, Status, Trouble};
 pub use trace::{Trace, TraceQuestion, TracedConnection, TracedPacket};

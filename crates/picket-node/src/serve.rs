@@ -34,7 +34,7 @@ use tokio::runtime::{Builder, Runtime};
 use crate::AgentError;
 use crate::drops::{Dropped, Reading};
 use crate::metrics::Metrics;
-use crate::status::{Drop, Shared, Status};
+use crate::status::{Shared, Status};
 use crate::trace::{Trace, TraceQuestion, Tracer};
 
 /// How long the agent may be busy with one thing before it counts as stuck. The largest first compilation takes seconds.
@@ -257,24 +257,11 @@ impl Answers {
     fn status(&self) -> Answer {
         let mut status = self.shared.status();
         if let Some(dropped) = self.dropped() {
-            let mid_stream = dropped.mid_stream.unwrap_or_default();
-            let spoofed = dropped.spoofed.unwrap_or_default();
-            let audited = dropped.audited.iter().cloned().map(Drop::from).collect();
-            let most = dropped.most().into_iter().map(Drop::from).collect();
-            match &mut status.pods {
-                Some(pods) => {
-                    pods.drops = most;
-                    pods.audited = audited;
-                    pods.dropped_mid_stream = mid_stream;
-                    pods.dropped_spoofed = spoofed;
-                }
-                None => {
-                    status.host.drops = most;
-                    status.host.audited = audited;
-                    status.host.dropped_mid_stream = mid_stream;
-                    status.host.dropped_spoofed = spoofed;
-                }
-            }
+            let place = match &mut status.pods {
+                Some(pods) => &mut pods.dropped,
+                None => &mut status.host.dropped,
+            };
+            *place = dropped.into();
         }
         json(&status)
     }

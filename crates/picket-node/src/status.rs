@@ -10,6 +10,7 @@ use picket_source::{Health, KindHealth};
 use serde::{Deserialize, Serialize};
 use smol_str::SmolStr;
 
+use crate::drops::Dropped;
 use crate::pods::PodsStatus;
 
 /// How it goes with an agent.
@@ -68,7 +69,22 @@ pub struct HostStatus {
     pub pods: Pods,
     /// The policies because of which packets of the node's pods can be dropped.
     pub policies: Vec<String>,
-    /// Because of which of them packets were dropped, the most first.
+    /// What was dropped on the node.
+    #[serde(flatten)]
+    pub dropped: DropStatus,
+    /// Why the policies, as they are now, are not in force; what was in force before still is.
+    pub trouble: Option<Trouble>,
+    /// How often others had changed the rules, and picket changed them back.
+    pub repaired: u64,
+    /// The last proof that the rules mean what the policies say.
+    pub proof: Option<Proof>,
+}
+
+/// What rules have dropped, and what they let pass only because policies are audited.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct DropStatus {
+    /// Because of which policies packets were dropped, the most first.
     #[serde(default)]
     pub drops: Vec<Drop>,
     /// The policies that are only audited, with what passed because of that.
@@ -77,15 +93,21 @@ pub struct HostStatus {
     /// TCP packets that were dropped because they belong to no known connection and begin none.
     #[serde(default)]
     pub dropped_mid_stream: u64,
-    /// Packets that were dropped because the way back to their source does not lead where they came from.
+    /// Packets that were dropped because their source cannot be where they came from: on a node the way back to it leads
+    /// elsewhere, in a pod it is the pod itself.
     #[serde(default)]
     pub dropped_spoofed: u64,
-    /// Why the policies, as they are now, are not in force; what was in force before still is.
-    pub trouble: Option<Trouble>,
-    /// How often others had changed the rules, and picket changed them back.
-    pub repaired: u64,
-    /// The last proof that the rules mean what the policies say.
-    pub proof: Option<Proof>,
+}
+
+impl From<Dropped> for DropStatus {
+    fn from(dropped: Dropped) -> Self {
+        Self {
+            audited: dropped.audited.iter().cloned().map(Drop::from).collect(),
+            dropped_mid_stream: dropped.mid_stream.unwrap_or_default(),
+            dropped_spoofed: dropped.spoofed.unwrap_or_default(),
+            drops: dropped.most().into_iter().map(Drop::from).collect(),
+        }
+    }
 }
 
 /// Packets that were dropped, or would have been, and that a policy may be why.

@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use smol_str::SmolStr;
 
-use crate::status::Drop;
+use crate::status::DropStatus;
 
 /// What is in force in the network namespaces of pods.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -22,18 +22,9 @@ pub struct PodsStatus {
     /// which the plugin is not known; sorted.
     #[serde(default)]
     pub notes: Vec<String>,
-    /// Because of which policies packets were dropped, the most first.
-    #[serde(default)]
-    pub drops: Vec<Drop>,
-    /// The policies that are only audited, with what passed because of that.
-    #[serde(default)]
-    pub audited: Vec<Drop>,
-    /// TCP packets that were dropped because they belong to no known connection and begin none.
-    #[serde(default)]
-    pub dropped_mid_stream: u64,
-    /// Packets that were dropped because they came from outside with an address of the pod that they were for.
-    #[serde(default)]
-    pub dropped_spoofed: u64,
+    /// What was dropped in the pods of the node.
+    #[serde(flatten)]
+    pub dropped: DropStatus,
     /// The sandboxes to which policies apply, and those where something went wrong; sorted.
     pub sandboxes: Vec<SandboxStatus>,
 }

@@ -5,7 +5,7 @@ use std::io::Write;
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
-use picket_node::{Drop, HostStatus, PodsStatus, Status, ask};
+use picket_node::{Drop, DropStatus, HostStatus, PodsStatus, Status, ask};
 
 use super::agent::DEFAULT_SOCKET;
 use crate::output::{self, Outcome};
@@ -150,45 +150,45 @@ fn sandboxes(pods: &PodsStatus, ready: bool, text: &mut String) -> std::fmt::Res
             writeln!(text, "    denied connections are not logged: {unlogged}")?;
         }
     }
-    dropped(&pods.drops, pods.dropped_mid_stream, pods.dropped_spoofed, text)?;
-    audited(&pods.audited, text)
+    dropped(&pods.dropped, text)
 }
 
-/// What was dropped, and why.
-fn dropped(drops: &[Drop], mid_stream: u64, spoofed: u64, text: &mut String) -> std::fmt::Result {
-    if !drops.is_empty() {
+/// What was dropped, and why, and what would have been.
+fn dropped(dropped: &DropStatus, text: &mut String) -> std::fmt::Result {
+    if !dropped.drops.is_empty() {
         writeln!(text, "\ndropped packets, by the policies that may be why:")?;
     }
-    for drop in drops.iter().take(MOST) {
-        writeln!(
-            text,
-            "  {:>10}  {}, {}",
-            drop.packets, drop.policy, drop.direction
-        )?;
-    }
-    if drops.len() > MOST {
-        writeln!(text, "  and {} more: `picket status -o json`", drops.len() - MOST)?;
+    counted(dropped.drops.iter().take(MOST), text)?;
+    if dropped.drops.len() > MOST {
+        let more = dropped.drops.len() - MOST;
+        writeln!(text, "  and {more} more: `picket status -o json`")?;
     }
     for (packets, what) in [
-        (mid_stream, "TCP packets of no known connection"),
-        (spoofed, "packets whose source cannot be where they came from"),
+        (dropped.dropped_mid_stream, "TCP packets of no known connection"),
+        (
+            dropped.dropped_spoofed,
+            "packets whose source cannot be where they came from",
+        ),
     ] {
         if packets > 0 {
             writeln!(text, "\n{packets} {what} were dropped")?;
         }
     }
-    Ok(())
+    if !dropped.audited.is_empty() {
+        let title = "only audited, with how many packets would have been dropped:";
+        writeln!(text, "\n{title}")?;
+    }
+    counted(dropped.audited.iter(), text)
 }
 
-fn audited(audited: &[Drop], text: &mut String) -> std::fmt::Result {
-    if !audited.is_empty() {
-        writeln!(
-            text,
-            "\nonly audited, with how many packets would have been dropped:"
-        )?;
-    }
-    for one in audited {
-        writeln!(text, "  {:>10}  {}, {}", one.packets, one.policy, one.direction)?;
+fn counted<'d>(drops: impl Iterator<Item = &'d Drop>, text: &mut String) -> std::fmt::Result {
+    for drop in drops {
+        let Drop {
+            packets,
+            policy,
+            direction,
+        } = drop;
+        writeln!(text, "  {packets:>10}  {policy}, {direction}")?;
     }
     Ok(())
 }
@@ -236,8 +236,7 @@ fn host(host: &HostStatus, ready: bool, text: &mut String) -> std::fmt::Result {
     for policy in &host.policies {
         writeln!(text, "  {policy}")?;
     }
-    dropped(&host.drops, host.dropped_mid_stream, host.dropped_spoofed, text)?;
-    audited(&host.audited, text)?;
+    dropped(&host.dropped, text)?;
     if let Some(trouble) = &host.trouble {
         writeln!(text, "\nNOT in force since {:.0}: {}", trouble.since, trouble.why)?;
         for policy in &trouble.waiting {

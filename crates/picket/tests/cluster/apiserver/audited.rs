@@ -30,7 +30,7 @@ fn an_audited_policy_denies_nothing_until_it_is_enforced() {
         packets: 0,
     };
     agent.until("an audited policy", |status| {
-        status.ready && status.host.audited == [nothing.clone()]
+        status.ready && status.host.dropped.audited == [nothing.clone()]
     });
     let mut connections = Family::BOTH.map(|family| Connection::open(&live, family));
     for _ in 0..2 {
@@ -73,5 +73,5 @@ fn an_audited_policy_denies_nothing_until_it_is_enforced() {
     assert!(connections.each_mut().map(Connection::passes) == [false; 2]);
     assert!(!agent.get("/metrics").1.contains(&counter("audited")));
     assert_eq!(metric(&agent, &counter("dropped")), 0);
-    assert!(agent.status().unwrap().host.audited.is_empty());
+    assert!(agent.status().unwrap().host.dropped.audited.is_empty());
 }

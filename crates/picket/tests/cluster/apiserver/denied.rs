@@ -81,7 +81,7 @@ fn drops_are_counted_by_policy_and_outlive_the_agent() {
         )
     };
     assert_eq!(metric(&agent, &counter("ingress")), 0);
-    assert!(agent.status().unwrap().host.drops.is_empty());
+    assert!(agent.status().unwrap().host.dropped.drops.is_empty());
     send(&live, "y/a", "x/a", 80, 7);
     agent.until("drops", |_| metric(&agent, &counter("ingress")) == 7);
     // The policy is about ingress alone, and the other direction has no counter.
@@ -92,7 +92,7 @@ fn drops_are_counted_by_policy_and_outlive_the_agent() {
         direction: "ingress".to_owned(),
         packets: 7,
     };
-    assert_eq!(agent.status().unwrap().host.drops, [expected]);
+    assert_eq!(agent.status().unwrap().host.dropped.drops, [expected]);
     let shown = agent.asked_by(&["status"]);
     let line = "           7  NetworkPolicy x/deny-ingress, ingress\n";
     assert!(shown.stdout.contains(line), "{}", shown.stdout);
