@@ -17,6 +17,7 @@ use picket_net::Family;
 use picket_node::{Status, ask};
 use picket_policy::NetworkName;
 use picket_testing::ran::Ran;
+use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::proxy::Proxy;
@@ -210,6 +211,16 @@ pub(crate) fn spawn(namespace: &NetworkNamespace, mut command: Command) -> (u32,
         child.wait().unwrap()
     });
     (receiver.recv().unwrap(), ended)
+}
+
+/// What lines of a log in JSON tell about denied connections, in order.
+pub(crate) fn denied(log: &str) -> Vec<Value> {
+    // The last line may still be written.
+    let lines = log
+        .lines()
+        .filter_map(|line| serde_json::from_str::<Value>(line).ok());
+    let denied = lines.filter(|line| line["target"] == "picket::denied");
+    denied.map(|line| line["fields"].clone()).collect()
 }
 
 /// The port of the API server that a kubeconfig names.

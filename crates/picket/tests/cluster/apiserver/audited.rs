@@ -2,8 +2,9 @@
 
 use picket_net::Family;
 use picket_node::Drop;
-use serde_json::{Value, json};
+use serde_json::json;
 
+use crate::agents::denied;
 use crate::apiserver::agent::{Live, metric};
 use crate::apiserver::cut::Connection;
 use crate::apiserver::never_open::POLICIES;
@@ -44,16 +45,8 @@ fn an_audited_policy_denies_nothing_until_it_is_enforced() {
         shown.contains("           2  NetworkPolicy x/deny-ingress, ingress\n"),
         "{shown}"
     );
-    let lines = || -> Vec<Value> {
-        let log = agent.log();
-        let lines = log
-            .lines()
-            .filter_map(|line| serde_json::from_str::<Value>(line).ok());
-        lines.filter(|line| line["target"] == "picket::denied").collect()
-    };
-    agent.until("two lines", |_| lines().len() == 2);
-    for line in lines() {
-        let fields = &line["fields"];
+    agent.until("two lines", |_| denied(&agent.log()).len() == 2);
+    for fields in denied(&agent.log()) {
         for (field, expected) in [
             ("message", json!("audited, else denied")),
             ("from", json!("z/a")),
@@ -61,7 +54,7 @@ fn an_audited_policy_denies_nothing_until_it_is_enforced() {
             ("port", json!(9000)),
             ("policies", json!("NetworkPolicy x/deny-ingress")),
         ] {
-            assert_eq!(fields[field], expected, "{line}");
+            assert_eq!(fields[field], expected, "{fields}");
         }
     }
     let explained = agent.asked_by(&["trace", "z/a", "x/a", "9000"]).stdout;

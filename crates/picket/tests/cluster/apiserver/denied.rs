@@ -6,7 +6,7 @@ use picket_net::Family;
 use picket_node::Drop;
 use serde_json::Value;
 
-use crate::agents::Agent;
+use crate::agents::{Agent, denied};
 use crate::apiserver::agent::{Live, metric};
 use crate::prober::{address, namespace};
 
@@ -24,16 +24,9 @@ fn send(live: &Live, from: &str, to: &str, port: u16, packets: usize) {
 
 /// What was logged about denied packets to a port.
 fn lines(agent: &Agent, port: u16) -> Vec<Value> {
-    let log = agent.log();
-    // The last line may still be written.
-    let lines = log
-        .lines()
-        .filter_map(|line| serde_json::from_str::<Value>(line).ok());
-    let denied = lines.filter(|line| line["target"] == "picket::denied");
-    denied
-        .map(|line| line["fields"].clone())
-        .filter(|fields| fields["port"] == port)
-        .collect()
+    let mut lines = denied(&agent.log());
+    lines.retain(|fields| fields["port"] == port);
+    lines
 }
 
 #[test]

@@ -7,6 +7,7 @@ use picket_linux::{NetworkNamespace, PacketLog, run_with_input};
 use serde_json::{Value, json};
 
 use super::{named, simple};
+use crate::agents::denied;
 use crate::pods::{Node, Pod, Pods, expect, ip, table};
 
 /// Sends packets from one port of a pod to a port of another, at its first address; a pod that may not send hears so.
@@ -31,16 +32,9 @@ fn send_as(inside: &NetworkNamespace, source: IpAddr, target: SocketAddr, packet
 
 /// What was logged about denied packets to a port.
 fn lines(node: &Node, port: u16) -> Vec<Value> {
-    let log = node.log();
-    // The last line may still be written.
-    let lines = log
-        .lines()
-        .filter_map(|line| serde_json::from_str::<Value>(line).ok());
-    let denied = lines.filter(|line| line["target"] == "picket::denied");
-    denied
-        .map(|line| line["fields"].clone())
-        .filter(|fields| fields["port"] == port)
-        .collect()
+    let mut lines = denied(&node.log());
+    lines.retain(|fields| fields["port"] == port);
+    lines
 }
 
 /// Waits for lines about a port.
