@@ -278,13 +278,14 @@ impl Question<'_> {
         tier: Tier,
     ) -> impl Iterator<Item = (&'a PolicyEntry, &'a Rule, &'a LoweredRule)> {
         let tiered = policies.iter().filter(move |entry| entry.policy.tier == tier);
-        let rules = tiered.flat_map(|entry| {
+        let stance = self.stance;
+        let rules = tiered.flat_map(move |entry| {
             let written = &entry.policy.side(self.direction).rules;
             let side = entry.side(self.direction);
             written
                 .iter()
                 .zip(&side.rules)
-                .filter(move |(_, lowered)| side.counts_in(lowered, self.stance))
+                .filter(move |(_, lowered)| side.counts_in(lowered, stance))
                 .map(move |(rule, lowered)| (*entry, rule, lowered))
         });
         rules.filter(|(_, rule, lowered)| self.ports_match(rule) && self.peers_match(lowered))
