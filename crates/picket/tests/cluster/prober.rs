@@ -4,7 +4,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::{self, JoinHandle, sleep};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use picket_lab::{Lab, Place};
 use picket_linux::NetworkNamespace;
@@ -16,6 +16,9 @@ const TURN: Duration = Duration::from_millis(20);
 
 /// How long the sender waits between packets.
 const PAUSE: Duration = Duration::from_micros(500);
+
+/// Within which time a sender must have sent what is asked for.
+const BOUND: Duration = Duration::from_secs(60);
 
 /// How many packets come from one port. Each port is a connection of its own.
 const OF_ONE_PORT: usize = 8;
@@ -78,8 +81,14 @@ impl Prober {
         self.received.load(Ordering::SeqCst) > 0
     }
 
-    /// How many packets were sent, and how many came.
-    pub(crate) fn end(self) -> (usize, usize) {
+    /// Sends on until more than so many packets were sent, and tells how many that were, and how many came.
+    pub(crate) fn end_after(self, least: usize) -> (usize, usize) {
+        // On a machine with other work the sender may hardly have begun.
+        let begin = Instant::now();
+        while self.sent.load(Ordering::SeqCst) <= least {
+            assert!(begin.elapsed() < BOUND, "not {least} packets within {BOUND:?}");
+            sleep(TURN);
+        }
         self.end.store(true, Ordering::SeqCst);
         for thread in self.threads {
             thread.join().unwrap();
