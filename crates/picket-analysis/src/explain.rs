@@ -8,6 +8,7 @@ mod answer;
 mod build;
 mod candidate;
 mod change;
+mod deny;
 mod miss;
 mod pod;
 mod search;

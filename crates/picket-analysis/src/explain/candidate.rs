@@ -1,8 +1,8 @@
-//! Single changes that may make an end allow or deny, the least far-reaching first.
+//! Single changes that may make an end allow, the least far-reaching first; and what those are made of that make it deny.
 
 use std::sync::Arc;
 
-use picket_cluster::{Endpoint, NAMESPACE_NAME_LABEL, Pod, Reason, Verdict};
+use picket_cluster::{Endpoint, NAMESPACE_NAME_LABEL, Pod, Verdict};
 use picket_net::{PortRange, Prefix};
 use picket_policy::{
     Action, Block, Labels, List, Mode, NamespaceScope, Networks, ObjectRef, Peer, PodSelector, Policy,
@@ -58,56 +58,7 @@ pub(super) fn to_allow(end: &End<'_>, judged: &Judged<'_>) -> Vec<Change> {
     changes(near).chain(last).chain(changes(far)).collect()
 }
 
-/// Changes that together may make an allowing end deny.
-pub(super) fn to_deny(end: &End<'_>, judged: &Judged<'_>) -> Option<Vec<Change>> {
-    match judged.reason {
-        Reason::AllowedByRule => {
-            let allowing = |outcome| outcome == Outcome::Decides(Verdict::Allow);
-            let tier = judged.tiers.iter().find(|tier| allowing(tier.outcome))?;
-            if tier.tier == Tier::NetworkPolicy {
-                let rules = deciding(&tier.policies);
-                let removed = rules.map(|(policy, rule)| Change::RemoveRule(place(end, policy, rule)));
-                // What audited policies do not accept they do not deny.
-                let is_isolated = tier.policies.iter().any(|policy| policy.isolates);
-                let is_denied = is_isolated || later_tiers_deny(judged);
-                return Some(removed.chain(isolation(end).filter(|_| !is_denied)).collect());
-            }
-            let (policy, rule) = deciding(&tier.policies).next()?;
-            // What an audited policy denies is not denied.
-            let enforced = policy.policy.mode == Mode::Enforce;
-            Some(vec![
-                rule_before(end, policy, rule, Action::Deny).filter(|_| enforced)?,
-            ])
-        }
-        Reason::NotIsolated => {
-            // Rules that match without isolating begin to count.
-            let tiers = judged
-                .tiers
-                .iter()
-                .filter(|tier| tier.tier == Tier::NetworkPolicy);
-            let matching = tiers.flat_map(|tier| &tier.policies).flat_map(|policy| {
-                let rules = policy.rules.iter().filter(|rule| rule.matches());
-                rules.map(move |rule| Change::RemoveRule(place(end, policy, rule)))
-            });
-            Some(matching.chain(isolation(end)).collect())
-        }
-        _ => None,
-    }
-}
-
-/// Whether the tiers after NetworkPolicy deny what that one leaves to them.
-fn later_tiers_deny(judged: &Judged<'_>) -> bool {
-    let later = judged.tiers.iter().filter(|tier| tier.tier > Tier::NetworkPolicy);
-    let decides = |rule: &&JudgedRule<'_>| rule.counts && rule.matches();
-    let first = later.filter_map(|tier| {
-        let mut rules = tier.policies.iter().flat_map(|policy| &policy.rules);
-        rules.find(decides)
-    });
-    let mut actions = first.map(|rule| rule.rule.action);
-    actions.find(|action| *action != Action::Pass) == Some(Action::Deny)
-}
-
-fn deciding<'b, 'a>(
+pub(super) fn deciding<'b, 'a>(
     policies: &'b [JudgedPolicy<'a>],
 ) -> impl Iterator<Item = (&'b JudgedPolicy<'a>, &'b JudgedRule<'a>)> {
     policies.iter().flat_map(|policy| {
@@ -116,7 +67,7 @@ fn deciding<'b, 'a>(
     })
 }
 
-fn place(end: &End<'_>, policy: &JudgedPolicy<'_>, rule: &JudgedRule<'_>) -> RulePlace {
+pub(super) fn place(end: &End<'_>, policy: &JudgedPolicy<'_>, rule: &JudgedRule<'_>) -> RulePlace {
     RulePlace {
         policy: policy.policy.object.clone(),
         direction: end.direction,
@@ -234,7 +185,7 @@ fn peer(end: &End<'_>, policy: Option<&Policy>) -> Option<Peer> {
 }
 
 /// The labels that all pods of a workload share, as a selector.
-fn lasting(labels: &Labels) -> Selector {
+pub(super) fn lasting(labels: &Labels) -> Selector {
     const OF_ONE_POD: [&str; 7] = [
         "pod-template-hash",
         "controller-revision-hash",
@@ -253,7 +204,7 @@ fn lasting(labels: &Labels) -> Selector {
 }
 
 /// A rule about this connection and nothing else that can be told apart from it.
-fn exact_rule(end: &End<'_>, policy: Option<&Policy>, action: Action, index: u32) -> Option<Rule> {
+pub(super) fn exact_rule(end: &End<'_>, policy: Option<&Policy>, action: Action, index: u32) -> Option<Rule> {
     Some(Rule {
         index,
         position: Position::unknown(),
@@ -264,7 +215,7 @@ fn exact_rule(end: &End<'_>, policy: Option<&Policy>, action: Action, index: u32
 }
 
 /// An index that no rule of the policy has.
-fn free_index(policy: &JudgedPolicy<'_>) -> u32 {
+pub(super) fn free_index(policy: &JudgedPolicy<'_>) -> u32 {
     let used = policy.rules.iter().map(|rule| rule.rule.index);
     used.max().map_or(0, |last| last.saturating_add(1))
 }
@@ -296,7 +247,7 @@ fn new_accept(end: &End<'_>, policies: &[JudgedPolicy<'_>]) -> Option<Change> {
 }
 
 /// A new rule that decides before `rule` does.
-fn rule_before(
+pub(super) fn rule_before(
     end: &End<'_>,
     policy: &JudgedPolicy<'_>,
     rule: &JudgedRule<'_>,
@@ -315,7 +266,7 @@ fn rule_before(
 }
 
 /// A policy that isolates the pod and allows nothing.
-fn isolation(end: &End<'_>) -> Option<Change> {
+pub(super) fn isolation(end: &End<'_>) -> Option<Change> {
     new_policy(end, |_| Vec::new())
 }
 
@@ -326,7 +277,7 @@ fn new_policy(end: &End<'_>, rules: impl Fn(&Policy) -> Vec<Rule>) -> Option<Cha
         None => "NetworkPolicy",
     };
     let mut policy = Policy {
-        object: unused_name(end, kind, pod),
+        object: unused_name(end, kind, &pod.object.namespace, pod),
         position: Position::unknown(),
         mode: Mode::Enforce,
         tier: Tier::NetworkPolicy,
@@ -350,13 +301,13 @@ fn new_policy(end: &End<'_>, rules: impl Fn(&Policy) -> Vec<Rule>) -> Option<Cha
     Some(Change::AddPolicy(Arc::new(policy)))
 }
 
-fn unused_name(end: &End<'_>, kind: &str, pod: &Pod) -> ObjectRef {
+pub(super) fn unused_name(end: &End<'_>, kind: &str, namespace: &str, pod: &Pod) -> ObjectRef {
     let names = (1..).map(|number| match number {
         1 => format_smolstr!("{}-{}", pod.object.name, end.direction),
         _ => format_smolstr!("{}-{}-{number}", pod.object.name, end.direction),
     });
-    let mut objects = names.map(|name| ObjectRef::new(kind, &pod.object.namespace, &name));
+    let mut objects = names.map(|name| ObjectRef::new(kind, namespace, &name));
     let free = objects.find(|object| !end.scene.policies.contains_key(object));
     // INVARIANT: there are more numbers than policies.
-    free.unwrap_or_else(|| ObjectRef::new(kind, &pod.object.namespace, &pod.object.name))
+    free.unwrap_or_else(|| ObjectRef::new(kind, namespace, &pod.object.name))
 }

@@ -2,13 +2,15 @@
 //!
 //! Every way that is named has been tried: applied to what the ends see of the cluster, and judged again.
 
+use std::slice;
+
 use picket_cluster::{Flow, Semantics, Snapshot, Verdict};
 use picket_policy::Direction;
 
-use super::candidate;
 use super::change::Change;
 use super::miss::End;
 use super::tiers::{Judged, judge};
+use super::{candidate, deny};
 
 /// Changes that make a verdict the other one.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -87,7 +89,7 @@ impl Trial<'_> {
                 if single.len() > OTHERS {
                     break;
                 }
-                let changed = after(scene, &change);
+                let changed = after(scene, slice::from_ref(&change));
                 if self.verdict(&changed).is_allow() {
                     single.push(vec![change]);
                 } else if direction == first && partial.len() <= OTHERS && self.allows(&changed, direction) {
@@ -113,7 +115,7 @@ impl Trial<'_> {
             let completing = self
                 .candidates(&changed, second)
                 .into_iter()
-                .filter(|other| self.verdict(&after(&changed, other)).is_allow());
+                .filter(|other| self.verdict(&after(&changed, slice::from_ref(other))).is_allow());
             ways.extend(completing.take(wanted).map(|other| vec![change.clone(), other]));
         }
         ways
@@ -124,20 +126,15 @@ impl Trial<'_> {
         candidate::to_allow(&end, &judge(&end))
     }
 
-    /// One way for each end at which policies can deny, the one with the fewest changes first.
+    /// Ways for each end at which policies can deny, the one with the fewest changes first.
     fn ways_to_deny(&self, scene: &Snapshot) -> Vec<Vec<Change>> {
         let ends = Direction::BOTH.map(|direction| {
             let end = self.end(scene, direction);
             let judged: Judged<'_> = judge(&end);
-            candidate::to_deny(&end, &judged)
+            deny::to_deny(&end, &judged)
         });
         let mut ways: Vec<_> = ends.into_iter().flatten().collect();
-        ways.retain(|way| {
-            let changed = way
-                .iter()
-                .fold(scene.clone(), |scene, change| after(&scene, change));
-            !self.verdict(&changed).is_allow()
-        });
+        ways.retain(|way| !self.verdict(&after(scene, way)).is_allow());
         ways.sort_by_key(|way| (!is_about_rules(way), way.len()));
         ways
     }
@@ -148,8 +145,11 @@ fn is_about_rules(way: &[Change]) -> bool {
     !way.iter().any(|change| matches!(change, Change::AddPolicy(_)))
 }
 
-fn after(scene: &Snapshot, change: &Change) -> Snapshot {
+/// What the ends see of the cluster after all of the changes.
+pub(super) fn after(scene: &Snapshot, changes: &[Change]) -> Snapshot {
     let mut changed = scene.clone();
-    change.apply(&mut changed);
+    for change in changes {
+        change.apply(&mut changed);
+    }
     changed
 }

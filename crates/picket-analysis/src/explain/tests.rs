@@ -4,7 +4,8 @@ use picket_cluster::{Semantics, Snapshot, Verdict};
 use picket_engine::Engine;
 use picket_net::Protocol;
 use picket_testing::build::{
-    accept, admin_policy, block, deny, namespace, node, nodes_where, pass, pod, pods_in, pods_where, policy,
+    accept, admin_policy, baseline_policy, block, deny, namespace, node, nodes_where, pass, pod, pods_in,
+    pods_where, policy,
 };
 use picket_testing::snapshot;
 
@@ -212,6 +213,84 @@ fn the_smallest_change_is_named() {
             "{from} → {to} {port}"
         );
     }
+}
+
+/// The complete ways to make it the other verdict, the best first.
+fn ways(flow: &ExplainedFlow) -> Vec<Vec<&str>> {
+    let flip = flow.flip.iter();
+    let ways = flip.flat_map(|flip| std::iter::once(&flip.changes).chain(&flip.others));
+    ways.map(|way| way.iter().map(|change| change.text.as_str()).collect())
+        .collect()
+}
+
+#[test]
+fn what_an_audited_policy_of_a_tier_accepts_is_denied_before_it_or_after_it() {
+    let with = |policies: Snapshot| {
+        let mut snapshot = cluster();
+        snapshot.policies.extend(policies.policies);
+        snapshot
+    };
+    let web = || accept().peer(pods_where("", "app=web"));
+    let trial = |priority| admin_policy("trial", priority).ingress(web()).audited();
+    let removed = "remove ingress rule 0 of ClusterNetworkPolicy trial";
+    let exact = "deny from pods app=web in namespaces kubernetes.io/metadata.name=shop on TCP";
+    let before = |port| {
+        format!(
+            "add a ClusterNetworkPolicy in tier Admin with priority 4 that selects pods app=db in namespaces \
+             kubernetes.io/metadata.name=shop and has the ingress rule: {exact} {port}"
+        )
+    };
+    let isolated = "add a NetworkPolicy that isolates pods app=web in namespace shop for egress";
+
+    let one = with(snapshot![trial(5)]);
+    let denied_after = four(&one, "shop/web", "shop/db", "80");
+    assert_eq!(
+        ways(&denied_after),
+        [vec![removed], vec![&before(80)], vec![isolated]]
+    );
+    let accepted_after = four(&one, "shop/web", "shop/db", "5432");
+    let both = vec![removed, "remove ingress rule 0 of NetworkPolicy shop/db"];
+    assert_eq!(
+        ways(&accepted_after),
+        [both.clone(), vec![&before(5432)], vec![isolated]]
+    );
+
+    let first = with(snapshot![trial(0)]);
+    let nothing_before = four(&first, "shop/web", "shop/db", "5432");
+    assert_eq!(ways(&nothing_before), [both, vec![isolated]]);
+
+    let guarded = with(snapshot![
+        trial(5),
+        admin_policy("guard", 1).ingress(deny().peer(pods_where("", "app=probe"))),
+        admin_policy("rest", 9).ingress(accept())
+    ]);
+    let guard = format!("add to ClusterNetworkPolicy guard the ingress rule before rule 0: {exact} 80");
+    assert_eq!(
+        ways(&four(&guarded, "shop/web", "shop/db", "80")),
+        [vec![guard.as_str()], vec![isolated]]
+    );
+}
+
+#[test]
+fn what_an_audited_policy_of_the_last_tier_accepts_is_denied_by_isolation() {
+    let mut snapshot = cluster();
+    let baseline = snapshot![
+        baseline_policy("trial", 0)
+            .selects("app=web")
+            .ingress(accept())
+            .audited(),
+        baseline_policy("rest", 1).ingress(deny())
+    ];
+    snapshot.policies.extend(baseline.policies);
+    let isolates = |what| format!("add a NetworkPolicy that isolates pods {what}");
+    assert_eq!(
+        ways(&four(&snapshot, "lab/probe", "shop/web", "80")),
+        [
+            vec!["remove ingress rule 0 of ClusterNetworkPolicy trial"],
+            vec![&isolates("app=web in namespace shop for ingress")],
+            vec![&isolates("app=probe in namespace lab for egress")]
+        ]
+    );
 }
 
 #[test]

@@ -215,11 +215,11 @@ fn is_ordered(policy: &ObjectRef) -> bool {
 }
 
 fn new_policy(policy: &Policy) -> String {
-    let isolated: Vec<_> = Direction::BOTH
+    let directions: Vec<_> = Direction::BOTH
         .into_iter()
-        .filter(|&direction| policy.side(direction).isolates)
+        .filter(|&direction| policy.side(direction).isolates || !policy.side(direction).rules.is_empty())
         .collect();
-    let what: Vec<_> = isolated
+    let what: Vec<_> = directions
         .iter()
         .map(|&direction| {
             let rules: Vec<_> = policy
@@ -238,7 +238,14 @@ fn new_policy(policy: &Policy) -> String {
             }
         })
         .collect();
-    format!("add a {} that {}", policy.object.kind, what.join(" and "))
+    let kind = &policy.object.kind;
+    let article = if kind.starts_with('A') { "an" } else { "a" };
+    let place = if policy.tier.is_ordered() {
+        format!(" in tier {:?} with priority {}", policy.tier, policy.priority)
+    } else {
+        String::new()
+    };
+    format!("add {article} {kind}{place} that {}", what.join(" and "))
 }
 
 /// A rule, as in `accept from pods app=web in namespace shop on TCP 80`.
