@@ -18,6 +18,7 @@ mod nfnetlink;
 mod packet_log;
 mod poll;
 mod process;
+mod receive;
 mod reply;
 mod request;
 mod rule;

@@ -4,11 +4,11 @@ use std::collections::BTreeSet;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use rustix::io::Errno;
-use rustix::net::netlink::{self, SocketAddrNetlink};
-use rustix::net::{RecvFlags, bind, recv, sockopt};
+use rustix::net::{RecvFlags, netlink, sockopt};
 
 use crate::message::{HEADER, u16_at, u32_at};
 use crate::nfnetlink::Port;
+use crate::receive::{Datagram, receive};
 use crate::reply::{Reply, split_message};
 use crate::{Error, NetworkNamespace, Result};
 
@@ -73,11 +73,9 @@ impl Monitor {
     /// # Errors
     /// [`Error::Enter`] or [`Error::Socket`].
     pub fn open(namespace: &NetworkNamespace) -> Result<Self> {
-        let socket = crate::netlink::open(namespace, Some(netlink::NETFILTER))?;
+        let socket = crate::netlink::open(namespace, Some(netlink::NETFILTER), GROUPS)?;
         // Where it may not have so much, more is lost, and that is noticed.
         let _ = sockopt::set_socket_recv_buffer_size_force(&socket, BUFFER_BYTES);
-        bind(&socket, &SocketAddrNetlink::new(0, GROUPS))
-            .map_err(|source| Error::socket("listen to changes of rulesets", source))?;
         Ok(Self {
             socket,
             buffer: vec![0; 1 << 16],
@@ -92,13 +90,13 @@ impl Monitor {
     pub fn notices(&mut self) -> Result<Vec<Notice>> {
         let mut notices = Vec::new();
         loop {
-            let length = match recv(&self.socket, &mut self.buffer, RecvFlags::DONTWAIT) {
-                Ok((length, whole)) if length == whole => length,
-                Ok(_) | Err(Errno::NOBUFS) => {
+            let length = match receive(&self.socket, &mut self.buffer, RecvFlags::DONTWAIT) {
+                Ok(Datagram::Whole(length)) => length,
+                Ok(Datagram::Cut) | Err(Errno::NOBUFS) => {
                     notices.push(Notice::Missed);
                     continue;
                 }
-                Err(Errno::INTR) => continue,
+                Ok(Datagram::Foreign) => continue,
                 Err(Errno::AGAIN) => return Ok(notices),
                 Err(source) => return Err(Error::socket("hear of changes of rulesets", source)),
             };

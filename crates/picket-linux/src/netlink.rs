@@ -8,11 +8,12 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use rustix::io::Errno;
 use rustix::net::netdevice::name_to_index;
 use rustix::net::{
-    AddressFamily, Protocol, RecvFlags, SendFlags, SocketFlags, SocketType, recv, send, socket_with,
+    AddressFamily, Protocol, RecvFlags, SendFlags, SocketFlags, SocketType, send, socket_with,
 };
 
 use crate::message::{HEADER, Message, NLM_F_ACK, NLM_F_REQUEST, acknowledgement};
 use crate::nfnetlink::refused;
+use crate::receive::{Datagram, listen, receive};
 use crate::reply::Attributes;
 use crate::request::{Asked, NLM_F_DUMP};
 use crate::rule::{IpVersion, RouteTable, host_length};
@@ -112,7 +113,7 @@ impl Netlink {
     /// # Errors
     /// [`Error::Enter`] or [`Error::Socket`].
     pub fn open(namespace: &NetworkNamespace) -> Result<Self> {
-        let socket = open(namespace, None)?;
+        let socket = open(namespace, None, 0)?;
         Ok(Self { socket, sequence: 0 })
     }
 
@@ -319,9 +320,10 @@ impl Netlink {
             .map_err(|source| refused(String::new(), source.into()))?;
         let mut buffer = [0; 8192];
         loop {
-            let length = match recv(&self.socket, &mut buffer, RecvFlags::empty()) {
-                Ok((length, _)) => length,
-                Err(Errno::INTR) => continue,
+            let length = match receive(&self.socket, &mut buffer, RecvFlags::empty()) {
+                Ok(Datagram::Whole(length)) => length,
+                Ok(Datagram::Cut) => return Err(refused(String::new(), Errno::MSGSIZE.into())),
+                Ok(Datagram::Foreign) => continue,
                 Err(source) => return Err(refused(String::new(), source.into())),
             };
             match acknowledgement(buffer.get(..length).unwrap_or_default()) {
@@ -386,12 +388,14 @@ pub(crate) fn interface_name(name: &str) -> Result<&str> {
     }
 }
 
-/// A netlink socket of a protocol, that of routes without; it stays in `namespace` whatever thread uses it.
-pub(crate) fn open(namespace: &NetworkNamespace, protocol: Option<Protocol>) -> Result<OwnedFd> {
+/// A netlink socket of a protocol, that of routes without, which hears the kernel alone and listens to `groups`; it stays in
+/// `namespace` whatever thread uses it.
+pub(crate) fn open(namespace: &NetworkNamespace, protocol: Option<Protocol>, groups: u32) -> Result<OwnedFd> {
     let (family, kind, flags) = (AddressFamily::NETLINK, SocketType::RAW, SocketFlags::CLOEXEC);
     let socket = namespace
         .run(|| socket_with(family, kind, flags, protocol))?
         .map_err(|source| Error::socket("open a netlink socket", source))?;
+    listen(&socket, groups).map_err(|source| Error::socket("listen to the kernel", source))?;
     ask_for_explanations(&socket);
     Ok(socket)
 }

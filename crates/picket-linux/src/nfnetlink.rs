@@ -4,12 +4,11 @@ use std::io::{self, IoSlice};
 use std::os::fd::OwnedFd;
 
 use rustix::io::Errno;
-use rustix::net::{
-    RecvFlags, SendAncillaryBuffer, SendFlags, bind, getsockname, netlink, recv, sendmsg, sockopt,
-};
+use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags, getsockname, netlink, sendmsg, sockopt};
 
 use crate::batch::{Batch, frame};
 use crate::message::{Acknowledgement, acknowledgement};
+use crate::receive::{Datagram, receive};
 use crate::{Error, NetworkNamespace, Result};
 
 pub(crate) const NFNL_MSG_BATCH_BEGIN: u16 = 16;
@@ -89,9 +88,8 @@ impl Nfnetlink {
     /// # Errors
     /// [`Error::Enter`] or [`Error::Socket`].
     pub fn open(namespace: &NetworkNamespace) -> Result<Self> {
-        let socket = crate::netlink::open(namespace, Some(netlink::NETFILTER))?;
-        let port = bind(&socket, &netlink::SocketAddrNetlink::new(0, 0))
-            .and_then(|()| getsockname(&socket))
+        let socket = crate::netlink::open(namespace, Some(netlink::NETFILTER), 0)?;
+        let port = getsockname(&socket)
             .and_then(netlink::SocketAddrNetlink::try_from)
             .map_err(|source| Error::socket("name a netlink socket", source))?;
         Ok(Self {
@@ -176,8 +174,8 @@ impl Nfnetlink {
     /// Forgets what came for earlier requests.
     fn discard(&mut self) {
         while matches!(
-            recv(&self.socket, &mut self.buffer, RecvFlags::DONTWAIT),
-            Ok(_) | Err(Errno::INTR | Errno::NOBUFS)
+            receive(&self.socket, &mut self.buffer, RecvFlags::DONTWAIT),
+            Ok(_) | Err(Errno::NOBUFS)
         ) {}
     }
 
@@ -186,10 +184,10 @@ impl Nfnetlink {
     fn outcome(&mut self, first: u32, last: u32) -> std::result::Result<(), BatchError> {
         let (mut refused, mut whole, mut acknowledged) = (Vec::new(), None, false);
         loop {
-            let length = match recv(&self.socket, &mut self.buffer, RecvFlags::DONTWAIT) {
-                Ok((length, _)) => length,
+            let length = match receive(&self.socket, &mut self.buffer, RecvFlags::DONTWAIT) {
+                Ok(Datagram::Whole(length)) => length,
                 // More answers than there was room for: those that are there count.
-                Err(Errno::INTR | Errno::NOBUFS) => continue,
+                Ok(Datagram::Cut | Datagram::Foreign) | Err(Errno::NOBUFS) => continue,
                 Err(Errno::AGAIN) => break,
                 Err(source) => return Err(BatchError::Socket(source.into())),
             };

@@ -5,11 +5,12 @@ mod header;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use rustix::io::Errno;
-use rustix::net::{RecvFlags, recv};
+use rustix::net::RecvFlags;
 
 use crate::batch::family_header;
 use crate::message::{Message, NLM_F_ACK, NLM_F_REQUEST, u16_at};
 use crate::nfnetlink::Nfnetlink;
+use crate::receive::{Datagram, receive};
 use crate::reply::{Reply, split_message};
 use crate::{Error, NetworkNamespace, Result, Tuple};
 
@@ -102,14 +103,17 @@ impl PacketLog {
         let LogBuffer(buffer) = buffer;
         let mut heard = Heard::default();
         while heard.readings < READINGS_AT_ONCE {
-            let length = match recv(&self.socket, &mut *buffer, RecvFlags::DONTWAIT) {
-                Ok((length, whole)) if length == whole => length,
-                Ok(_) | Err(Errno::NOBUFS) => {
+            let length = match receive(&self.socket, buffer, RecvFlags::DONTWAIT) {
+                Ok(Datagram::Whole(length)) => length,
+                Ok(Datagram::Cut) | Err(Errno::NOBUFS) => {
                     heard.losses += 1;
                     heard.readings += 1;
                     continue;
                 }
-                Err(Errno::INTR) => continue,
+                Ok(Datagram::Foreign) => {
+                    heard.readings += 1;
+                    continue;
+                }
                 Err(Errno::AGAIN) => return Ok(heard),
                 Err(source) => return Err(Error::socket("hear logged packets", source)),
             };

@@ -4,10 +4,11 @@ use std::io;
 use std::os::fd::OwnedFd;
 
 use rustix::io::Errno;
-use rustix::net::{RecvFlags, recv};
+use rustix::net::RecvFlags;
 
 use crate::message::{Acknowledgement, HEADER, Message, acknowledgement, u16_at, u32_at};
 use crate::nfnetlink::{Nfnetlink, refused};
+use crate::receive::{Datagram, receive};
 use crate::reply::split_message;
 use crate::{Error, Result};
 
@@ -61,10 +62,10 @@ impl Asked<'_> {
         let action = self.action;
         let (mut came_whole, mut unreadable) = (true, false);
         loop {
-            let length = match recv(socket, &mut *buffer, RecvFlags::empty()) {
-                Ok((length, whole)) if length == whole => length,
-                Ok(_) => return Err(refused(action, Errno::MSGSIZE)),
-                Err(Errno::INTR) => continue,
+            let length = match receive(socket, buffer, RecvFlags::empty()) {
+                Ok(Datagram::Whole(length)) => length,
+                Ok(Datagram::Cut) => return Err(refused(action, Errno::MSGSIZE)),
+                Ok(Datagram::Foreign) => continue,
                 Err(Errno::NOBUFS) if self.is_list => {
                     came_whole = false;
                     continue;

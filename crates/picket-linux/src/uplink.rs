@@ -4,13 +4,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use rustix::io::Errno;
-use rustix::net::netlink::SocketAddrNetlink;
-use rustix::net::{RecvFlags, bind, recv};
+use rustix::net::RecvFlags;
 
 use crate::message::{HEADER, u16_at, u32_at};
 use crate::netlink::{
     IFLA_IFNAME, IFLA_INFO_KIND, IFLA_LINKINFO, RTA_DST, RTA_GATEWAY, RTA_OIF, RTN_UNICAST, open,
 };
+use crate::receive::{Datagram, receive};
 use crate::reply::Attributes;
 use crate::rule::IpVersion;
 use crate::{Error, Netlink, NetworkNamespace, Result};
@@ -44,9 +44,7 @@ impl RouteMonitor {
     /// # Errors
     /// [`Error::Enter`] or [`Error::Socket`].
     pub fn open(namespace: &NetworkNamespace) -> Result<Self> {
-        let socket = open(namespace, None)?;
-        bind(&socket, &SocketAddrNetlink::new(0, GROUPS))
-            .map_err(|source| Error::socket("listen to changes of routes", source))?;
+        let socket = open(namespace, None, GROUPS)?;
         Ok(Self { socket })
     }
 
@@ -58,9 +56,9 @@ impl RouteMonitor {
         let mut has_changed = false;
         loop {
             // What happened is of no account, and what found no room happened as well.
-            match recv(&self.socket, &mut [0; 64], RecvFlags::DONTWAIT) {
+            match receive(&self.socket, &mut [0; 64], RecvFlags::DONTWAIT) {
+                Ok(Datagram::Foreign) => {}
                 Ok(_) | Err(Errno::NOBUFS) => has_changed = true,
-                Err(Errno::INTR) => {}
                 Err(Errno::AGAIN) => return Ok(has_changed),
                 Err(source) => return Err(Error::socket("hear of changes of routes", source)),
             }
