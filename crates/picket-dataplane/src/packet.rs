@@ -18,6 +18,12 @@ pub enum Crossing {
         /// The interface it leaves through.
         output: SmolStr,
     },
+    /// It is sent here for somebody else, who has its source address, as the kernel's load balancer (IPVS) sends on what
+    /// came for a service. It passes the hooks of what is made here.
+    Relay {
+        /// The interface it leaves through.
+        output: SmolStr,
+    },
     /// It arrives on one interface and leaves through another.
     Forward {
         /// The interface it arrived on.
@@ -32,14 +38,14 @@ impl Crossing {
     pub fn input(&self) -> Option<&SmolStr> {
         match self {
             Self::Receive { input } | Self::Forward { input, .. } => Some(input),
-            Self::Send { .. } => None,
+            Self::Send { .. } | Self::Relay { .. } => None,
         }
     }
 
     /// The interface it leaves through.
     pub fn output(&self) -> Option<&SmolStr> {
         match self {
-            Self::Send { output } | Self::Forward { output, .. } => Some(output),
+            Self::Send { output } | Self::Relay { output } | Self::Forward { output, .. } => Some(output),
             Self::Receive { .. } => None,
         }
     }

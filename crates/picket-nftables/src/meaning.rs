@@ -104,7 +104,7 @@ impl<'a> Interpreter<'a> {
         let path: &[Hook] = match packet.crossing {
             Crossing::Receive { .. } => &[Hook::Prerouting, Hook::Input],
             Crossing::Forward { .. } => &[Hook::Prerouting, Hook::Forward, Hook::Postrouting],
-            Crossing::Send { .. } => &[Hook::Output, Hook::Postrouting],
+            Crossing::Send { .. } | Crossing::Relay { .. } => &[Hook::Output, Hook::Postrouting],
         };
         let mut run = Run {
             tables: self,
@@ -305,6 +305,7 @@ impl<'a> Run<'_, 'a> {
             },
             // The expression may be used where there is an input interface; elsewhere it breaks the rule.
             Match::NoReversePath => self.interface_in(position).is_some() && !self.packet.reverse_path,
+            Match::LocalSource => matches!(self.packet.crossing, Crossing::Send { .. }),
         }
     }
 

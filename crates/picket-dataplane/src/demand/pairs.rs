@@ -72,7 +72,9 @@ impl<'d> Ends<'d> {
             last: None,
         };
         match (&pairs.ends.demands.place, crossing) {
-            (Place::Node, Crossing::Forward { .. }) => pairs.forwarded(sources, destinations),
+            (Place::Node, Crossing::Forward { .. } | Crossing::Relay { .. }) => {
+                pairs.forwarded(sources, destinations);
+            }
             // Policies are not about a node itself, but for what the cluster default denies between it and its own pods.
             (Place::Node, Crossing::Send { .. }) => {
                 let ruled = pairs
@@ -95,7 +97,9 @@ impl<'d> Ends<'d> {
                 let one = pairs.ends.preferred(sources).into_iter().collect();
                 pairs.all(&one, destinations);
             }
-            (Place::Pod { .. }, Crossing::Forward { .. }) => pairs.one(sources, destinations),
+            (Place::Pod { .. }, Crossing::Forward { .. } | Crossing::Relay { .. }) => {
+                pairs.one(sources, destinations);
+            }
         }
         let found = pairs.found.into_iter();
         let mut found: Vec<_> = found.map(|(demand, (from, to))| (demand, from, to)).collect();

@@ -314,7 +314,7 @@ impl<'a> Demands<'a> {
                 Some(_) if !destination.is_node_of(source) => Demand::Anything,
                 Some(side) => ruled(Some(self.sides.row(side, destination.profile)), None, false),
             },
-            Crossing::Forward { .. } => self.forwarded(source, destination),
+            Crossing::Forward { .. } | Crossing::Relay { .. } => self.forwarded(source, destination),
         }
     }
 
@@ -357,7 +357,8 @@ impl<'a> Demands<'a> {
         let of_own_node = |end: &End| end.is_node.iter().any(|node| own.nodes.contains(node));
         let [ingress_only_own, egress_only_own] = self.custom.own_addresses;
         match crossing {
-            Crossing::Forward { .. } => Demand::Anything,
+            // In a pod nobody sends for others.
+            Crossing::Forward { .. } | Crossing::Relay { .. } => Demand::Anything,
             Crossing::Receive { .. } if ingress_only_own && destination.own.is_none() => Demand::Anything,
             Crossing::Send { .. } if egress_only_own && source.own.is_none() => Demand::Anything,
             Crossing::Receive { input } if input == interface => {
@@ -399,7 +400,7 @@ impl<'a> Demands<'a> {
         match crossing {
             Crossing::Receive { input } => input == interface && egress,
             Crossing::Send { output } => output == interface && ingress,
-            Crossing::Forward { .. } => false,
+            Crossing::Forward { .. } | Crossing::Relay { .. } => false,
         }
     }
 
@@ -411,11 +412,13 @@ impl<'a> Demands<'a> {
             (Place::Node, Crossing::Send { .. }) if destination.from_own_node.is_none() => Why::NotJudged,
             (Place::Node, Crossing::Receive { .. }) if source.to_own_node.is_none() => Why::NotJudged,
             (Place::Node, Crossing::Send { .. } | Crossing::Receive { .. }) => Why::Policies,
-            (Place::Node, Crossing::Forward { .. }) => match (source.own, destination.own) {
-                (None, None) => Why::NotJudged,
-                (one, other) if one == other => Why::SamePod,
-                _ => Why::Policies,
-            },
+            (Place::Node, Crossing::Forward { .. } | Crossing::Relay { .. }) => {
+                match (source.own, destination.own) {
+                    (None, None) => Why::NotJudged,
+                    (one, other) if one == other => Why::SamePod,
+                    _ => Why::Policies,
+                }
+            }
             (Place::Pod { interface, .. }, Crossing::Receive { input: name })
             | (Place::Pod { interface, .. }, Crossing::Send { output: name })
                 if name != interface =>

@@ -36,6 +36,10 @@ const TURN: [u32; 3] = [1, 4, 4];
 const REJECT: (u32, u8) = (2, 1);
 /// `NFT_FIB_RESULT_OIF` for the source address and the interface of arrival, as whether there is one.
 const REVERSE_PATH: (u32, u32) = (1, 0x1 | 0x8 | 0x20);
+/// `NFT_FIB_RESULT_ADDRTYPE` for the source address.
+const SOURCE_TYPE: (u32, u32) = (3, 0x1);
+/// The kernel's `RTN_LOCAL`.
+pub(super) const LOCAL: u32 = 2;
 /// The kernel's `LOGLEVEL_WARNING`, which is meant where no level is.
 const LOG_LEVEL: u32 = 4;
 
@@ -70,6 +74,8 @@ pub(super) enum Expression {
     Limit(Limit),
     /// Loads whether the way back leads through the interface of arrival.
     ReversePath,
+    /// Loads what kind of address the source is.
+    SourceType,
 }
 
 /// Where a field is loaded from.
@@ -124,7 +130,7 @@ impl Expression {
             Self::Count(_) => "objref",
             Self::Log(_) => "log",
             Self::Limit(_) => "limit",
-            Self::ReversePath => "fib",
+            Self::ReversePath | Self::SourceType => "fib",
         }
     }
 
@@ -172,6 +178,7 @@ impl Expression {
             }
             Self::Limit(limit) => limit::write(batch, *limit),
             Self::ReversePath => numbers(batch, &[FIRST, REVERSE_PATH.0, REVERSE_PATH.1]),
+            Self::SourceType => numbers(batch, &[FIRST, SOURCE_TYPE.0, SOURCE_TYPE.1]),
         }
     }
 
@@ -213,10 +220,12 @@ impl Expression {
             "log" => logged(&mut inside)?,
             "limit" => Self::Limit(limit::read(&mut inside)?),
             "fib" => {
-                for (kind, number) in [(1, FIRST), (2, REVERSE_PATH.0), (3, REVERSE_PATH.1)] {
-                    inside.expect(kind, number)?;
+                inside.expect(1, FIRST)?;
+                match (inside.number(2)?, inside.number(3)?) {
+                    REVERSE_PATH => Self::ReversePath,
+                    SOURCE_TYPE => Self::SourceType,
+                    _ => return Err(Oddity::Value("look at the routes")),
                 }
-                Self::ReversePath
             }
             _ => return Err(Oddity::Expression(kind.to_owned())),
         };

@@ -9,7 +9,7 @@ use super::bytes::{ByteOrder, End as Bound, comment, is_of_host, width, write, w
 use super::container::{Handle, Header, Shape, create, elements};
 use super::context::Context;
 use super::expression::{
-    AT_LEAST, AT_MOST, CT_MARK, CT_STATE, EQUAL, Expression, FIRST, Into, META_MARK, META_PRIORITY,
+    AT_LEAST, AT_MOST, CT_MARK, CT_STATE, EQUAL, Expression, FIRST, Into, LOCAL, META_MARK, META_PRIORITY,
     NOT_EQUAL, Reference, Source, TCP_FLAGS, register, source,
 };
 use super::scope::Scope;
@@ -207,6 +207,10 @@ impl Compiler<'_> {
             Match::NoReversePath => {
                 self.push(Expression::ReversePath);
                 self.push(Expression::Compare(EQUAL, vec![0; 4]));
+            }
+            Match::LocalSource => {
+                self.push(Expression::SourceType);
+                self.push(Expression::Compare(EQUAL, LOCAL.to_ne_bytes().into()));
             }
         }
     }

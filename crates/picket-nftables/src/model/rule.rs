@@ -205,6 +205,8 @@ pub enum Match {
     },
     /// `fib saddr . iif oif missing`: the route back to the source does not lead through the interface of arrival.
     NoReversePath,
+    /// `fib saddr type local`: the source is an address of this machine.
+    LocalSource,
 }
 
 impl Match {

@@ -316,7 +316,7 @@ impl<'a> Names<'a> {
             }
             Match::State(states) => !states.is_empty(),
             Match::TcpFlags { mask, value, .. } => *mask < 0x40 && value & !mask == 0,
-            Match::NoReversePath => true,
+            Match::NoReversePath | Match::LocalSource => true,
         })
     }
 

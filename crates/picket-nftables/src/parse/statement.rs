@@ -166,7 +166,7 @@ fn matched(body: &Json) -> Result<Match> {
         return Ok(Match::State(states(right)?));
     }
     if left.get("fib").is_some() {
-        return reverse_path(operator, left, right).ok_or_else(|| ParseError::unknown("match", body));
+        return route(operator, left, right).ok_or_else(|| ParseError::unknown("match", body));
     }
     let relation = match operator {
         "==" => Relation::Is,
@@ -203,7 +203,11 @@ fn matched(body: &Json) -> Result<Match> {
     })
 }
 
-fn reverse_path(operator: &str, left: &Json, right: &Json) -> Option<Match> {
+/// The kernel's `RTN_LOCAL`.
+const LOCAL: u64 = 2;
+
+/// What the table of routes says of the source.
+fn route(operator: &str, left: &Json, right: &Json) -> Option<Match> {
     let fib = left.get("fib")?;
     let flags: BTreeSet<&str> = fib
         .get("flags")?
@@ -211,9 +215,17 @@ fn reverse_path(operator: &str, left: &Json, right: &Json) -> Option<Match> {
         .iter()
         .filter_map(Json::as_str)
         .collect();
-    let missing = operator == "==" && right.as_bool() == Some(false);
-    let oif = fib.get("result")?.as_str() == Some("oif");
-    (missing && oif && flags == BTreeSet::from(["saddr", "iif"])).then_some(Match::NoReversePath)
+    if operator != "==" {
+        return None;
+    }
+    let result = fib.get("result")?.as_str()?;
+    // nft 1.0.6 lists the kernel's number of the kind.
+    let is_local = right.as_str() == Some("local") || right.as_u64() == Some(LOCAL);
+    if result == "type" && is_local {
+        return (flags == BTreeSet::from(["saddr"])).then_some(Match::LocalSource);
+    }
+    let missing = result == "oif" && right.as_bool() == Some(false);
+    (missing && flags == BTreeSet::from(["saddr", "iif"])).then_some(Match::NoReversePath)
 }
 
 fn states(json: &Json) -> Result<BTreeSet<State>> {

@@ -289,6 +289,10 @@ fn matched(condition: &Match) -> Json {
             let left = json!({"fib": {"result": "oif", "flags": ["saddr", "iif"]}});
             json!({"op": "==", "left": left, "right": false})
         }
+        Match::LocalSource => {
+            let left = json!({"fib": {"result": "type", "flags": ["saddr"]}});
+            json!({"op": "==", "left": left, "right": "local"})
+        }
     }
 }
 

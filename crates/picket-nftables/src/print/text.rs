@@ -396,6 +396,7 @@ impl Display for Printed<&Match> {
                 write!(f, "tcp flags & ({}) {operator} {value}", flags(*mask).join("|"))
             }
             Match::NoReversePath => f.write_str("fib saddr . iif oif missing"),
+            Match::LocalSource => f.write_str("fib saddr type local"),
         }
     }
 }

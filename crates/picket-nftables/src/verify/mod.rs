@@ -29,7 +29,7 @@ use cell::{Cell, Numbers, Scratch, Way};
 use class::{Atoms, Classes, interfaces};
 use list::{List, Memory};
 use lookup::Tables;
-use program::{Program, STATES, state_bit};
+use program::{ALL_STATES, Program, STATES, state_bit};
 use run::{Run, Sink};
 
 /// A packet that a ruleset treats otherwise than the policies demand.
@@ -70,13 +70,14 @@ pub struct VerifyError {
 }
 
 /// The paths that packets take: the hooks that they pass one after the other.
-const PATHS: [(Path, &[Hook]); 3] = [
+const PATHS: [(Path, &[Hook]); 4] = [
     (Path::Receive, &[Hook::Prerouting, Hook::Input]),
     (
         Path::Forward,
         &[Hook::Prerouting, Hook::Forward, Hook::Postrouting],
     ),
     (Path::Send, &[Hook::Output, Hook::Postrouting]),
+    (Path::Relay, &[Hook::Output, Hook::Postrouting]),
 ];
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -84,6 +85,7 @@ enum Path {
     Receive,
     Forward,
     Send,
+    Relay,
 }
 
 /// Holds `table` against what `demands` says, and gives up to `limit` packets that are treated wrongly. `interface` is
@@ -102,7 +104,7 @@ pub fn verify(
     let mut report = Report::default();
     let known: Vec<&str> = demands.uplinks().chain([interface]).collect();
     for (path, hooks) in PATHS {
-        let program = Program::of(table, hooks);
+        let program = Program::of(table, hooks, path == Path::Send);
         let tables = Tables {
             classes: Family::BOTH.map(|family| Classes::of(&atoms, &program, family)),
             interfaces: interfaces(&program, known.iter().copied()),
@@ -144,7 +146,7 @@ fn everything(path: Path, family: Family, tables: &Tables<'_, '_>) -> Cell {
     let (none, inputs, outputs) = (List::from(BitSet::empty()), List::from(ways), List::from(out));
     let (inputs, outputs) = match path {
         Path::Receive => (inputs, none),
-        Path::Send => (none, outputs),
+        Path::Send | Path::Relay => (none, outputs),
         Path::Forward => (inputs, outputs),
     };
     Cell {
@@ -153,7 +155,7 @@ fn everything(path: Path, family: Family, tables: &Tables<'_, '_>) -> Cell {
         destinations: addresses,
         inputs,
         outputs,
-        states: 0x1f,
+        states: ALL_STATES,
         protocols: up_to(0xff),
         ports: up_to(ABSENT_PORT),
         types: up_to(ABSENT_TYPE),
@@ -242,6 +244,13 @@ impl Check<'_, '_, '_> {
             Path::Send => {
                 let ways = ways(&cell.outputs).into_iter();
                 ways.map(|way| passing(Crossing::Send { output: name(way) }, way))
+                    .collect()
+            }
+            Path::Relay => {
+                // Policies are not about the interface.
+                let way = cell.outputs.first().map(Way::of);
+                way.map(|way| passing(Crossing::Relay { output: name(way) }, way))
+                    .into_iter()
                     .collect()
             }
             Path::Forward => {

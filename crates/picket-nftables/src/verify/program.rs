@@ -103,6 +103,9 @@ pub(super) fn state_bit(state: State) -> u8 {
     }
 }
 
+/// The bits of all states.
+pub(super) const ALL_STATES: u8 = 0x1f;
+
 /// Every state, those that open connections first.
 pub(super) const STATES: [State; 5] = [
     State::New,
@@ -114,7 +117,8 @@ pub(super) const STATES: [State; 5] = [
 
 impl<'a> Program<'a> {
     /// What packets meet that pass these hooks one after the other.
-    pub(super) fn of(table: &'a Table, path: &[Hook]) -> Self {
+    /// `is_own` says whether their source is an address of this machine.
+    pub(super) fn of(table: &'a Table, path: &[Hook], is_own: bool) -> Self {
         let mut bases = Vec::new();
         for hook in path {
             let mut here: Vec<_> = table
@@ -128,7 +132,7 @@ impl<'a> Program<'a> {
         }
         let chains: Vec<&Chain> = bases.iter().map(|(_, chain)| *chain).collect();
         let mut builder = Builder {
-            sliced: slice(table, &chains),
+            sliced: slice(table, &chains, is_own),
             sets: table.sets().iter().map(|set| (set.name(), set)).collect(),
             program: Self::default(),
             chains: BTreeMap::new(),
@@ -307,6 +311,8 @@ impl<'a> Builder<'a> {
                 negated: *relation == Relation::IsNot,
             },
             Match::NoReversePath => Action::NoReversePath,
+            // Where it does not hold the rule is gone.
+            Match::LocalSource => Action::States(ALL_STATES),
         }
     }
 

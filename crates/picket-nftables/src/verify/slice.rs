@@ -43,9 +43,10 @@ pub(super) struct Sliced<'a> {
     pub(super) maps: BTreeMap<&'a Name, &'a Map>,
 }
 
-/// Slices what packets meet that pass `bases` one after the other.
-pub(super) fn slice<'a>(table: &'a Table, bases: &[&'a Chain]) -> Sliced<'a> {
+/// Slices what packets meet that pass `bases` one after the other, whose source `is_own`.
+pub(super) fn slice<'a>(table: &'a Table, bases: &[&'a Chain], is_own: bool) -> Sliced<'a> {
     let mut liveness = Liveness {
+        is_own,
         chains: table.chains().iter().map(|chain| (&chain.name, chain)).collect(),
         maps: table.maps().iter().map(|map| (map.name(), map)).collect(),
         after_accept: 0,
@@ -126,6 +127,8 @@ fn verdicts<'a>(maps: &BTreeMap<&'a Name, &'a Map>, rule: &'a Rule) -> BTreeSet<
 }
 
 struct Liveness<'a> {
+    /// Whether the source is an address of this machine.
+    is_own: bool,
     chains: BTreeMap<&'a Name, &'a Chain>,
     maps: BTreeMap<&'a Name, &'a Map>,
     after_accept: Slots,
@@ -154,11 +157,24 @@ impl<'a> Liveness<'a> {
             return out;
         };
         let mut live = out;
-        for rule in found.rules.iter().rev() {
+        for rule in self.met(found).rev() {
             visit(self, rule, live);
             live = self.before_rule(rule, live, out);
         }
         live
+    }
+
+    /// The rules of a chain that packets with such a source can meet, and match.
+    fn met(&self, chain: &'a Chain) -> impl DoubleEndedIterator<Item = &'a Rule> + use<'a> {
+        let is_own = self.is_own;
+        let about_source = |statement: &Statement| *statement == Match::LocalSource.into();
+        let leaves = move |rule: &Rule| {
+            let ends = matches!(&rule.end, End::Verdict(verdict) if !matches!(verdict, Verdict::Jump(_)));
+            is_own && ends && !rule.statements.is_empty() && rule.statements.iter().all(about_source)
+        };
+        let last = chain.rules.iter().position(leaves);
+        let met = chain.rules.iter().take(last.map_or(usize::MAX, |last| last + 1));
+        met.filter(move |rule| is_own || !rule.statements.iter().any(about_source))
     }
 
     fn at_end(&mut self, rule: &'a Rule, next: Slots, out: Slots) -> Slots {

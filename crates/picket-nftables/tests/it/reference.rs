@@ -119,12 +119,12 @@ fn check_tables(snapshot: &Snapshot, semantics: &Semantics, tables: &Tables) -> 
                 "{direction} of {pod}: the table says {accepted}, the specification {end:?}\n{flow:?}\n{packet:?}\n{}",
                 print::block(&tables[pod].0),
             );
-            // What tiers say is not counted in this layout.
+            // What tiers say is not counted in this layout, nor is anything where it denies more than they do.
             let is_said = |cause: &Cause| {
                 let tier = snapshot.policies[&cause.object].tier;
                 [Tier::Custom, Tier::NetworkPolicy].contains(&tier)
             };
-            if accepted && end.causes.iter().chain(&end.audited).all(is_said) {
+            if accepted && !*narrower && end.causes.iter().chain(&end.audited).all(is_said) {
                 let prefix = format!("audit-{direction}-");
                 let counted = passage
                     .counted

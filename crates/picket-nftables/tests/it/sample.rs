@@ -250,6 +250,7 @@ fn chains() -> Vec<Chain> {
             Verdict::Drop,
         ),
         Rule::when([Match::NoReversePath], Verdict::Drop),
+        Rule::when([Match::LocalSource], Verdict::Accept),
         Rule::of([Statement::Set(Slot::Priority, Assigned::Constant(0))], End::Next),
         Rule::of(
             [Statement::Set(Slot::Mark, Assigned::Constant(0x4000))],

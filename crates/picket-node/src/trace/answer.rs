@@ -150,7 +150,7 @@ fn traced(packet: &Packet, table: &Table, demands: &Demands<'_>, dropped: &Dropp
         path: match packet.crossing {
             Crossing::Receive { .. } => "input",
             Crossing::Forward { .. } => "forward",
-            Crossing::Send { .. } => "output",
+            Crossing::Send { .. } | Crossing::Relay { .. } => "output",
         }
         .to_owned(),
         policies: match required {

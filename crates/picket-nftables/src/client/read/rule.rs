@@ -11,8 +11,8 @@ use super::super::attributes::Oddity;
 use super::super::bytes::{ByteOrder, read_number, value, width};
 use super::super::context::{Context, Known};
 use super::super::expression::{
-    AT_LEAST, AT_MOST, CT_STATE, EQUAL, Expression, FIRST, Into, META_L4PROTO, META_NFPROTO, NOT_EQUAL,
-    Reference, Source, TCP_FLAGS, source,
+    AT_LEAST, AT_MOST, CT_STATE, EQUAL, Expression, FIRST, Into, LOCAL, META_L4PROTO, META_NFPROTO,
+    NOT_EQUAL, Reference, Source, TCP_FLAGS, source,
 };
 use super::super::rule::{Compiled, compile, slot_source, state_bit};
 use crate::model::{Assigned, Datatype, End, Field, Match, Name, Relation, Rule, Slot, Statement, Transport};
@@ -96,6 +96,12 @@ impl<'c> Reader<'c> {
             }
             Expression::ReversePath => match self.take() {
                 Some(Expression::Compare(EQUAL, _)) => Ok(Match::NoReversePath.into()),
+                _ => Err(Oddity::Sequence),
+            },
+            Expression::SourceType => match self.take() {
+                Some(Expression::Compare(EQUAL, bytes)) if *bytes == LOCAL.to_ne_bytes() => {
+                    Ok(Match::LocalSource.into())
+                }
                 _ => Err(Oddity::Sequence),
             },
             _ => Err(Oddity::Sequence),

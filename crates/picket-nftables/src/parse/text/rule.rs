@@ -41,10 +41,15 @@ pub(super) fn rule(cursor: &mut Cursor<'_, '_>) -> Result<Rule, TextError> {
                 rule.end = End::Verdict(verdict(cursor, word)?);
             }
             "fib" => {
-                for word in ["saddr", ".", "iif", "oif", "missing"] {
+                cursor.expect("saddr")?;
+                let (rest, found): (&[_], _) = match cursor.take("type") {
+                    true => (&["local"], Match::LocalSource),
+                    false => (&[".", "iif", "oif", "missing"], Match::NoReversePath),
+                };
+                for word in rest {
                     cursor.expect(word)?;
                 }
-                rule.statements.push(Match::NoReversePath.into());
+                rule.statements.push(found.into());
             }
             "ct" if cursor.take("state") => rule.statements.push(Match::State(states(cursor)?).into()),
             "tcp" if cursor.take("flags") => rule.statements.push(flags(cursor)?.into()),

@@ -27,15 +27,21 @@ const COUNTERS_PER_RULE: usize = 64;
 /// The base chain of forwarded packets.
 pub(super) const BASE: &str = Hook::Forward.keyword();
 
+/// The base chain of what the node sends.
+pub(super) const SENT: &str = Hook::Output.keyword();
+
 /// The chain for TCP that belongs to no known connection and begins none.
 const MID_STREAM: &str = "mid-stream";
+
+/// The chain for what the node sends itself.
+const FROM_ITSELF: &str = "from-itself";
 
 /// The table's chains, callers first.
 pub(super) fn chains(view: &NodeView, classes: &Classes, options: &Options) -> Vec<Chain> {
     let mut chains = vec![forward()];
     let judges_input = view.judges(Role::OwnNode) || view.judges(Role::AuditOwnNode);
     chains.extend(judges_input.then(|| input(view)));
-    chains.extend(view.judges(Role::FromOwnNode).then(output));
+    chains.extend(output(view));
     chains.extend(sets::PRIORITIES.map(with_priority));
     chains.push(mid_stream_chain());
     chains.push(judge(view));
@@ -56,6 +62,17 @@ pub(super) fn closed() -> Chain {
     base(Hook::Forward).with_rules(exempt().into_iter().chain([drop]))
 }
 
+/// The base chain of what a node sends that is about what it sends for others alone.
+pub(super) fn relayed(rules: impl IntoIterator<Item = Rule>) -> Chain {
+    let itself = from_itself(Verdict::Accept);
+    base(Hook::Output).with_rules(exempt().into_iter().chain([itself]).chain(rules))
+}
+
+/// A rule for what the node sends itself.
+fn from_itself(verdict: Verdict) -> Rule {
+    Rule::when([Match::LocalSource], verdict)
+}
+
 fn base(hook: Hook) -> Chain {
     let base = Base {
         hook,
@@ -67,11 +84,13 @@ fn base(hook: Hook) -> Chain {
 }
 
 fn forward() -> Chain {
+    base(Hook::Forward).with_rules(exempt().into_iter().chain(judged()))
+}
+
+/// Has a packet between others judged, and gives its priority back.
+fn judged() -> [Rule; 6] {
     let jump = End::Verdict(Verdict::Jump(name("judge")));
-    let [replies, always] = exempt();
-    base(Hook::Forward).with_rules([
-        replies,
-        always,
+    [
         Rule::when([own(Family::Ipv4)], Verdict::Accept),
         Rule::when([own(Family::Ipv6)], Verdict::Accept),
         Rule::when(mid_stream(), Verdict::Jump(name(MID_STREAM))),
@@ -84,7 +103,7 @@ fn forward() -> Chain {
         ),
         Rule::of([], jump),
         scratch(NOBODY),
-    ])
+    ]
 }
 
 /// Packets from own pods to this node itself, as far as administrators restrict them. Nobody sees their priority later.
@@ -96,10 +115,18 @@ fn input(view: &NodeView) -> Chain {
     )
 }
 
-/// Packets from this node itself to own pods, as far as the cluster default denies them. Only those to such pods lose
-/// their priority.
-fn output() -> Chain {
-    base(Hook::Output).with_rules(exempt().into_iter().chain(dispatch(Role::FromOwnNode)))
+/// Packets that this node sends. What it sends on for others, as the kernel's load balancer does with what came for a service,
+/// is judged as what is forwarded. What it sends itself to own pods is denied as far as the cluster default says so, and
+/// only what goes to such pods loses its priority.
+fn output(view: &NodeView) -> Vec<Chain> {
+    if !view.judges(Role::FromOwnNode) {
+        return vec![relayed(judged())];
+    }
+    let itself = from_itself(Verdict::Goto(name(FROM_ITSELF)));
+    vec![
+        base(Hook::Output).with_rules(exempt().into_iter().chain([itself]).chain(judged())),
+        Chain::regular(name(FROM_ITSELF)).with_rules(dispatch(Role::FromOwnNode)),
+    ]
 }
 
 /// What is never judged: replies, and what IPv6 cannot do without.

@@ -6,7 +6,7 @@ use std::net::IpAddr;
 
 use picket_net::Family;
 
-use super::chains::{BASE, destination, exempt, source};
+use super::chains::{BASE, SENT, destination, exempt, relayed, source};
 use super::counters::unknown_counter;
 use super::sets::address_type;
 use super::{closed_draft, name, sets};
@@ -49,6 +49,10 @@ pub(super) fn pods(addresses: &BTreeSet<IpAddr>) -> Result<[Set; 2], ModelError>
 /// When what is rendered is no ruleset.
 pub fn closed(guard: &Guard) -> Result<Table, ModelError> {
     let mut draft = closed_draft()?;
+    let to_pods = is_not_in(Field::OutputInterface, name(UPLINKS));
+    draft
+        .chains
+        .push(relayed([Rule::of([to_pods], End::Verdict(Verdict::Drop))]));
     guard.add(&mut draft)?;
     draft.check()
 }
@@ -80,6 +84,7 @@ pub fn until_known(table: &Table, guard: &Guard) -> Result<Option<Table>, ModelE
     let is_guard = |rule: &Rule| rule.statements.contains(&Match::NoReversePath.into());
     let at = forward.rules.iter().position(is_guard).map_or(0, |at| at + 1);
     forward.rules.splice(at..at, unknown);
+    shut_out_of_what_is_sent(&mut draft);
     list_always(&mut draft)?;
     draft.counters.push(Counter {
         name: unknown_counter(),
@@ -161,16 +166,32 @@ fn drop_spoofed() -> Rule {
     dropped([not_uplink, Match::NoReversePath.into()], spoofed_counter())
 }
 
+/// What goes between the pods of the node and `end`, where that is none that is known.
+fn unknown(interface: Field, end: Field, family: Family) -> Rule {
+    let (leads_to_pods, strange) = (is_not_in(interface, name(UPLINKS)), is_not_in(end, known(family)));
+    dropped([leads_to_pods, strange], unknown_counter())
+}
+
 /// What comes from pods that are not known, and what goes to them.
 fn drop_unknown() -> impl Iterator<Item = Rule> {
-    let unknown = |interface, end, family| {
-        let (leads_to_pods, strange) = (is_not_in(interface, name(UPLINKS)), is_not_in(end, known(family)));
-        dropped([leads_to_pods, strange], unknown_counter())
-    };
-    Family::BOTH.into_iter().flat_map(move |family| {
+    Family::BOTH.into_iter().flat_map(|family| {
         [
             unknown(Field::InputInterface, source(family), family),
             unknown(Field::OutputInterface, destination(family), family),
         ]
     })
+}
+
+/// The same of what the node sends for others. Nothing tells by which interface that came.
+fn shut_out_of_what_is_sent(draft: &mut Draft) {
+    let unknown = Family::BOTH.map(|family| unknown(Field::OutputInterface, destination(family), family));
+    match draft.chains.iter_mut().find(|chain| chain.name == name(SENT)) {
+        Some(sent) => {
+            let about_itself = |rule: &Rule| rule.statements.contains(&Match::LocalSource.into());
+            let at = sent.rules.iter().position(about_itself).map_or(0, |at| at + 1);
+            sent.rules.splice(at..at, unknown);
+        }
+        // INVARIANT: without restricted pods nothing of what is sent is looked at.
+        None => draft.chains.push(relayed(unknown)),
+    }
 }

@@ -5,4 +5,5 @@ mod guard;
 pub(crate) mod hosts;
 mod load;
 mod mid_stream;
+mod relay;
 mod wire;

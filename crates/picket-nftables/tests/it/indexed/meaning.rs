@@ -121,9 +121,20 @@ impl<'a> Cluster<'a> {
                 (left.mark, left.connection_mark),
                 (packet.mark, packet.connection_mark)
             );
-            let judged_in_forward = matches!(packet.crossing, Crossing::Forward { .. });
-            if passage.outcome.is_accept() && judged_in_forward {
-                assert_eq!(left.priority, packet.priority, "{packet:?}");
+            if let Crossing::Forward { output, .. } = &packet.crossing {
+                // The same happens where the kernel's load balancer sends it on.
+                let output = output.clone();
+                let relayed = Packet {
+                    crossing: Crossing::Relay { output },
+                    ..packet.clone()
+                };
+                let relayed = Interpreter::new(&self.tables[node]).pass(&relayed);
+                assert_eq!(relayed.outcome.is_accept(), passage.outcome.is_accept());
+                assert_eq!(relayed.counted, passage.counted);
+                if passage.outcome.is_accept() {
+                    let priorities = [left.priority, relayed.packet.priority];
+                    assert_eq!(priorities, [packet.priority; 2], "{packet:?}");
+                }
             }
             let counted = |direction: &Direction| {
                 let prefix = format!("audit-{direction}-");

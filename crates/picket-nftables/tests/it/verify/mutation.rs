@@ -241,11 +241,14 @@ impl Pools {
     fn packet(&self, dice: &mut Dice) -> Packet {
         let addresses = &self.addresses[dice.below(2)];
         let interface = |dice: &mut Dice| dice.pick(&self.interfaces).expect("some").as_str().into();
-        let crossing = match dice.below(3) {
+        let crossing = match dice.below(4) {
             0 => Crossing::Receive {
                 input: interface(dice),
             },
             1 => Crossing::Send {
+                output: interface(dice),
+            },
+            2 => Crossing::Relay {
                 output: interface(dice),
             },
             _ => Crossing::Forward {

@@ -161,6 +161,7 @@ impl PacketAnswer {
             crossing: match packet.crossing {
                 Crossing::Receive { .. } => "receive",
                 Crossing::Send { .. } => "send",
+                Crossing::Relay { .. } => "relay",
                 Crossing::Forward { .. } => "forward",
             },
             input: packet.crossing.input().map(ToString::to_string),

@@ -111,6 +111,7 @@ mod tests {
                 Crossing::Receive { input } => format!("< {input}"),
                 Crossing::Send { output } => format!("> {output}"),
                 Crossing::Forward { .. } => "forwarded".to_owned(),
+                Crossing::Relay { .. } => "relayed".to_owned(),
             });
             let read: Vec<_> = read.collect();
             assert_eq!(read.join(" "), expected, "{source} to {destination}");

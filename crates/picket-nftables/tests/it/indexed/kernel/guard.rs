@@ -18,7 +18,7 @@ use super::hosts::{Host, Node};
 use super::mid_stream::{AT_MOST, BRIEFLY, arrives, connection};
 
 /// A node with the world behind its only uplink.
-fn node() -> (Node, Host) {
+pub(super) fn node() -> (Node, Host) {
     let node = Node::new();
     let world = node.host(9);
     node.ip(&["route", "add", "default", "via", "10.0.9.2"]);
@@ -26,7 +26,7 @@ fn node() -> (Node, Host) {
     (node, world)
 }
 
-fn guard(node: &Node, anti_spoof: bool) -> Guard {
+pub(super) fn guard(node: &Node, anti_spoof: bool) -> Guard {
     let mut netlink = Netlink::open(&node.namespace).expect("netlink");
     let uplinks = netlink.uplinks().expect("routes").into_iter();
     Guard {
@@ -40,7 +40,7 @@ fn install(node: &Node, snapshot: &Snapshot, guard: &Guard) {
     node.load(&print::text(&table));
 }
 
-fn pod_at(id: &str, host: &Host) -> picket_testing::build::PodBuilder {
+pub(super) fn pod_at(id: &str, host: &Host) -> picket_testing::build::PodBuilder {
     pod(id).ip(&host.v4.to_string()).ip(&host.v6.to_string())
 }
 

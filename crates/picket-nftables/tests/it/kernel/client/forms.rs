@@ -219,6 +219,8 @@ fn combined() -> Vec<Rule> {
             },
         ],
         vec![Match::state([State::Invalid]), Match::NoReversePath],
+        vec![Match::LocalSource, is(Ipv4Source, 0)],
+        vec![is(Ipv6Source, 0), Match::LocalSource],
         vec![
             Match::state([State::Established, State::Related, State::New, State::Untracked]),
             is(tcp, 1),
