@@ -25,10 +25,31 @@ const OF_ONE_PORT: usize = 8;
 
 /// Sends UDP packets from one pod to another until it is asked what came of them.
 pub(crate) struct Prober {
-    end: Arc<AtomicBool>,
     sent: Arc<AtomicUsize>,
     received: Arc<AtomicUsize>,
-    threads: Vec<JoinHandle<()>>,
+    sender: Ending,
+    receiver: Ending,
+}
+
+/// A thread that ends when it is asked to.
+struct Ending {
+    end: Arc<AtomicBool>,
+    thread: JoinHandle<()>,
+}
+
+impl Ending {
+    /// Runs what looks now and then whether it is to end.
+    fn start(run: impl FnOnce(&AtomicBool) + Send + 'static) -> Self {
+        let end = Arc::<AtomicBool>::default();
+        let asked = Arc::clone(&end);
+        let thread = thread::spawn(move || run(&asked));
+        Self { end, thread }
+    }
+
+    fn end(self) {
+        self.end.store(true, Ordering::SeqCst);
+        self.thread.join().unwrap();
+    }
 }
 
 impl Prober {
@@ -40,40 +61,40 @@ impl Prober {
             .unwrap();
         receiver.set_read_timeout(Some(TURN)).unwrap();
         let from = namespace(lab, from).duplicate().unwrap();
-        let mut prober = Self {
-            end: Arc::default(),
-            sent: Arc::default(),
-            received: Arc::default(),
-            threads: Vec::new(),
-        };
-        let (end, received) = (Arc::clone(&prober.end), Arc::clone(&prober.received));
-        prober.threads.push(thread::spawn(move || {
-            // What is on its way when it is to end still counts.
+        let (sent, received) = (Arc::<AtomicUsize>::default(), Arc::<AtomicUsize>::default());
+        let arrived = Arc::clone(&received);
+        // What is on its way when it is to end still counts.
+        let receiver = Ending::start(move |end| {
             loop {
                 match receiver.recv(&mut [0; 8]) {
                     Ok(_) => {
-                        received.fetch_add(1, Ordering::SeqCst);
+                        arrived.fetch_add(1, Ordering::SeqCst);
                     }
                     Err(_) if end.load(Ordering::SeqCst) => return,
                     Err(_) => {}
                 }
             }
-        }));
-        let (end, sent) = (Arc::clone(&prober.end), Arc::clone(&prober.sent));
-        prober.threads.push(thread::spawn(move || {
+        });
+        let gone = Arc::clone(&sent);
+        let sender = Ending::start(move |end| {
             from.enter().unwrap();
             while !end.load(Ordering::SeqCst) {
                 let socket = UdpSocket::bind((any(family), 0)).unwrap();
                 for _ in 0..OF_ONE_PORT {
                     // Nobody hears of a packet that is dropped on the way.
                     if socket.send_to(b"probe", target).is_ok() {
-                        sent.fetch_add(1, Ordering::SeqCst);
+                        gone.fetch_add(1, Ordering::SeqCst);
                     }
                     sleep(PAUSE);
                 }
             }
-        }));
-        prober
+        });
+        Self {
+            sent,
+            received,
+            sender,
+            receiver,
+        }
     }
 
     /// Whether anything came.
@@ -89,10 +110,8 @@ impl Prober {
             assert!(begin.elapsed() < BOUND, "not {least} packets within {BOUND:?}");
             sleep(TURN);
         }
-        self.end.store(true, Ordering::SeqCst);
-        for thread in self.threads {
-            thread.join().unwrap();
-        }
+        self.sender.end();
+        self.receiver.end();
         let count = |counter: &AtomicUsize| counter.load(Ordering::SeqCst);
         (count(&self.sent), count(&self.received))
     }

@@ -182,7 +182,11 @@ fn every_answer_knows_the_cluster_default() {
     assert_eq!(verified.status, 0, "{}{}", verified.stdout, verified.stderr);
     let rendered = manifests.picket("render", &["--target", "nftables"]);
     let with_default = manifests.picket("render", &["--target", "nftables", deny]);
-    assert!(!rendered.stdout.contains("chain from-itself"), "{}", rendered.stdout);
+    assert!(
+        !rendered.stdout.contains("chain from-itself"),
+        "{}",
+        rendered.stdout
+    );
     assert!(
         with_default.stdout.contains("chain from-itself"),
         "{}",
