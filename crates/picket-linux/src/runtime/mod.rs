@@ -185,7 +185,9 @@ impl Sandbox {
 }
 
 impl SandboxId {
-    fn read(text: &str) -> Option<Self> {
+    /// The name that a text is; `None` where it is none that a runtime gives.
+    #[must_use]
+    pub fn read(text: &str) -> Option<Self> {
         let is_usual = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
         let is_id = (8..=LONGEST_ID).contains(&text.len()) && text.bytes().all(is_usual);
         is_id.then(|| Self(text.into()))

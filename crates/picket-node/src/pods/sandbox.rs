@@ -42,7 +42,7 @@ pub(super) struct Place {
     changed: Option<Timestamp>,
     repaired: u64,
     failure: Option<Failure>,
-    /// How many changes of its table have begun.
+    /// How many changes of its table have begun and not come to nothing.
     begun: Arc<AtomicU64>,
     log: Logging,
 }
@@ -131,27 +131,35 @@ impl Place {
             return None;
         }
         let table = self.desired.as_ref()?.table.clone();
-        if !self.settled {
-            self.begun.fetch_add(1, Ordering::SeqCst);
-        }
-        match self.carry_out(table.as_ref()) {
-            Ok(operations) => {
-                let is_new = !self.settled || operations > 0;
-                self.made(operations, metrics);
-                is_new.then(|| Order {
-                    sandbox: self.sandbox.id.clone(),
-                    pod: self.pod(),
-                    namespace: Arc::clone(&self.namespace),
-                    table,
-                    begun: Arc::clone(&self.begun),
-                    known: self.begun.load(Ordering::SeqCst),
-                })
-            }
+        match self.change(table, metrics) {
+            Ok(order) => order,
             Err(error) => {
                 self.failed(&error, now, metrics);
                 None
             }
         }
+    }
+
+    fn change(&mut self, table: Option<Arc<Table>>, metrics: &Metrics) -> Result<Option<Order>, SyncError> {
+        let (was_settled, begun) = (self.settled, Arc::clone(&self.begun));
+        if !was_settled {
+            begun.fetch_add(1, Ordering::SeqCst);
+        }
+        let operations = self.carry_out(table.as_ref()).inspect_err(|_| {
+            if !was_settled {
+                begun.fetch_sub(1, Ordering::SeqCst);
+            }
+        })?;
+        self.made(operations, metrics);
+        let is_new = !was_settled || operations > 0;
+        Ok(is_new.then(|| Order {
+            sandbox: self.sandbox.id.clone(),
+            pod: self.pod(),
+            namespace: Arc::clone(&self.namespace),
+            table,
+            known: begun.load(Ordering::SeqCst),
+            begun,
+        }))
     }
 
     fn carry_out(&mut self, table: Option<&Arc<Table>>) -> Result<usize, SyncError> {
@@ -288,4 +296,49 @@ impl Place {
 /// Removes the table of pods, if there is one; how many operations that took.
 pub(super) fn remove(client: &mut Client) -> Result<usize, SyncError> {
     client.remove(&documented::table_name()).map(usize::from)
+}
+
+#[cfg(test)]
+mod kernel {
+    use picket_nftables::render::indexed::{Guard, closed};
+    use picket_testing::build::pod;
+
+    use super::*;
+
+    #[test]
+    fn what_is_in_force_is_still_known_after_a_change_that_failed() {
+        let namespace = Arc::new(NetworkNamespace::create().unwrap());
+        let sandbox = Sandbox {
+            id: SandboxId::read("sandbox-a").unwrap(),
+            pod_uid: "1".to_owned(),
+            namespace: "x".to_owned(),
+            name: "a".to_owned(),
+            created: 0,
+        };
+        let mut place = Place::new(sandbox, Arc::clone(&namespace), false);
+        let pod = Arc::new(pod("x/a").build());
+        let mut make = |table: &Arc<Table>| {
+            let desired = Desired {
+                table: Some(Arc::clone(table)),
+                ..Desired::default()
+            };
+            place.want(&pod, desired);
+            place.change(Some(Arc::clone(table)), &Metrics::default())
+        };
+        let table = Arc::new(closed(&Guard::default()).unwrap());
+        let order = make(&table).unwrap().unwrap();
+        let is_in_force = || order.known == order.begun.load(Ordering::SeqCst);
+        assert!(is_in_force());
+
+        let mut other = Client::open(&namespace).unwrap().holding();
+        other.sync(&table).unwrap();
+        let mut draft = Table::clone(&table).into_draft();
+        draft.comment = None;
+        let next = Arc::new(draft.check().unwrap());
+        assert!(make(&next).is_err() && is_in_force());
+
+        drop(other);
+        let order = make(&next).unwrap().unwrap();
+        assert!(!is_in_force() && order.known == order.begun.load(Ordering::SeqCst));
+    }
 }
