@@ -1,11 +1,13 @@
 //! How many packets were dropped because of which policy: what the counters of the table say when somebody asks.
 
 use std::cmp::Reverse;
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use picket_linux::NetworkNamespace;
 use picket_nftables::client::Counters;
+use picket_nftables::model::Name;
 use picket_nftables::render::drops::{audit_counter_name, counter_name, mid_stream_counter, spoofed_counter};
 use picket_nftables::render::indexed;
 use picket_policy::{Direction, ObjectRef};
@@ -23,6 +25,8 @@ pub(crate) struct Drops {
     counters: Arc<Mutex<Counters>>,
     /// The policies in force.
     policies: Arc<Mutex<Vec<ObjectRef>>>,
+    /// What the counters said last that are of no policy: it stays where rules go that counted.
+    kept: Arc<Mutex<BTreeMap<Name, u64>>>,
 }
 
 /// What was dropped since the counters were made. A packet counts for each policy that may be why.
@@ -32,12 +36,12 @@ pub(crate) struct Dropped {
     pub(crate) by_policy: Vec<(ObjectRef, Direction, u64)>,
     /// What passed and would have been dropped if the policy were not only audited; by policy and direction, in this order.
     pub(crate) audited: Vec<(ObjectRef, Direction, u64)>,
-    /// TCP in the middle of no known connection, where there are rules for it.
+    /// TCP in the middle of no known connection, where there are or were rules for it.
     pub(crate) mid_stream: Option<u64>,
     /// What came from elsewhere than where the way back to its source leads, or from the address of the pod that it was for,
-    /// where there are rules for it.
+    /// where there are or were rules for it.
     pub(crate) spoofed: Option<u64>,
-    /// What was from or to pods that are not known yet, as long as that is dropped.
+    /// What was from or to pods that were not known yet, where that is or was dropped.
     pub(crate) unknown: Option<u64>,
 }
 
@@ -46,6 +50,7 @@ impl Drops {
         Ok(Self {
             counters: Arc::new(Mutex::new(Counters::open(namespace, indexed::table_name())?)),
             policies: Arc::default(),
+            kept: Arc::default(),
         })
     }
 
@@ -66,12 +71,18 @@ impl Drops {
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .packets()?;
+        let [mid_stream, spoofed, unknown] = [
+            mid_stream_counter(),
+            spoofed_counter(),
+            indexed::unknown_counter(),
+        ]
+        .map(|name| self.keep(name, &counted));
         let mut dropped = Dropped {
             by_policy: Vec::new(),
             audited: Vec::new(),
-            mid_stream: counted.get(&mid_stream_counter()).copied(),
-            spoofed: counted.get(&spoofed_counter()).copied(),
-            unknown: counted.get(&indexed::unknown_counter()).copied(),
+            mid_stream,
+            spoofed,
+            unknown,
         };
         for policy in policies {
             for direction in Direction::BOTH {
@@ -86,6 +97,18 @@ impl Drops {
         dropped.by_policy.sort();
         dropped.audited.sort();
         Ok(dropped)
+    }
+
+    /// What a counter says, or said last.
+    fn keep(&self, name: Name, counted: &BTreeMap<Name, u64>) -> Option<u64> {
+        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        match counted.get(&name) {
+            Some(&packets) => {
+                kept.insert(name, packets);
+                Some(packets)
+            }
+            None => kept.get(&name).copied(),
+        }
     }
 }
 
@@ -148,5 +171,49 @@ impl Collector for Dropped {
             ConstCounter::new(packets).encode(family)?;
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod kernel {
+    use std::process::Command;
+
+    use picket_linux::run_with_input;
+
+    use super::*;
+
+    #[test]
+    fn what_was_counted_stays_when_the_rules_are_gone_that_counted() {
+        let namespace = NetworkNamespace::create().unwrap();
+        let drops = Drops::open(&namespace).unwrap();
+        let nft = |text: &str| {
+            let mut nft = Command::new("nft");
+            run_with_input(&namespace, nft.args(["-f", "-"]), text.as_bytes(), "nftables").unwrap();
+        };
+        let table = indexed::table_name();
+        let counters = [
+            (indexed::unknown_counter(), 7),
+            (mid_stream_counter(), 8),
+            (spoofed_counter(), 9),
+        ];
+        let read = || {
+            let dropped = drops.read().unwrap();
+            [dropped.unknown, dropped.mid_stream, dropped.spoofed]
+        };
+        assert_eq!(read(), [None; 3]);
+        for (name, packets) in &counters {
+            nft(&format!(
+                "add table inet {table}; add counter inet {table} {name} {{ packets {packets} bytes 100 }}"
+            ));
+        }
+        assert_eq!(read(), [Some(7), Some(8), Some(9)]);
+        let (unknown, _) = &counters[0];
+        nft(&format!("delete counter inet {table} {unknown}"));
+        assert_eq!(read(), [Some(7), Some(8), Some(9)]);
+        nft(&format!(
+            "add counter inet {table} {unknown}; delete counter inet {table} {}",
+            counters[2].0
+        ));
+        assert_eq!(read(), [Some(0), Some(8), Some(9)], "it was made anew");
     }
 }

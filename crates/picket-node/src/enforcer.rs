@@ -187,6 +187,7 @@ impl Enforcer {
         if let Some(cutting) = &self.cutting {
             cutting.begins();
         }
+        self.keep_counts();
         let made = self.host.make(program);
         if let Some(cutting) = &self.cutting {
             let change = made.as_ref().ok().map(|made| &made.change);
@@ -194,6 +195,15 @@ impl Enforcer {
         }
         self.made(program, &made?);
         Ok(())
+    }
+
+    /// Remembers what was counted until the policies were known: the rules that counted go then.
+    fn keep_counts(&self) {
+        if !self.is_ready()
+            && let Err(error) = self.drops.read()
+        {
+            tracing::debug!(%error, "the counters cannot be read");
+        }
     }
 
     fn made(&mut self, program: &Program, made: &Made) {

@@ -223,8 +223,10 @@ fn a_pod_that_came_while_no_agent_ran_begins_nothing_until_the_cluster_is_known(
         assert!(received == 0, "{received} of {sent}");
     }
     signal(&live, "-CONT");
+    let counted = metric(&agent, UNKNOWN);
     let status = agent.until_enforced(&live.versions);
     assert!(!status.host.shuts_out_unknown);
+    assert!(metric(&agent, UNKNOWN) >= counted, "a counter does not go back");
     let [to_others, from_others] = [start(&new, "z/a", 9002), start("z/a", &new, 9003)];
     for prober in to_others.iter().chain(&from_others) {
         agent.until("a packet that passes", |_| prober.has_received());
