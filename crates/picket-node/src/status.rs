@@ -176,6 +176,9 @@ pub struct Finding {
     pub severity: String,
     /// The code that `docs/diagnostics.md` explains.
     pub code: String,
+    /// The path of the field, as in `spec.ingress[0].ports[1].endPort`; empty for the whole object.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub field: String,
     /// What is wrong.
     pub message: String,
 }
@@ -191,6 +194,7 @@ impl Finding {
             }
             .to_owned(),
             code: diagnostic.code.0.to_owned(),
+            field: diagnostic.field.clone(),
             message: diagnostic.message.clone(),
         }
     }

@@ -5,7 +5,10 @@ use std::io::Write;
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
-use picket_node::{Drop, DropStatus, HostStatus, PodsStatus, Status, ask};
+use picket_node::{Drop, DropStatus, Finding, HostStatus, PodsStatus, Status, ask};
+use picket_policy::name::printable;
+
+use smol_str::format_smolstr;
 
 use super::agent::DEFAULT_SOCKET;
 use crate::output::{self, Outcome};
@@ -93,12 +96,21 @@ fn text(status: &Status) -> Result<String, std::fmt::Error> {
     }
     if !status.findings.is_empty() {
         writeln!(text, "\nfindings:")?;
-        for finding in &status.findings {
-            writeln!(
-                text,
-                "  {}[{}] {}: {}",
-                finding.severity, finding.code, finding.object, finding.message
-            )?;
+        for Finding {
+            object,
+            severity,
+            code,
+            field,
+            message,
+        } in &status.findings
+        {
+            let field = match field.as_str() {
+                "" => String::new(),
+                field => format!(" {field}:"),
+            };
+            // Names of fields that there are not are as somebody has written them.
+            let said = printable(&format_smolstr!("{object}:{field} {message}"));
+            writeln!(text, "  {severity}[{code}] {said}")?;
         }
     }
     Ok(text)
@@ -244,4 +256,30 @@ fn host(host: &HostStatus, ready: bool, text: &mut String) -> std::fmt::Result {
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn findings_name_their_object_and_field() {
+        let of = |field: &str| json!({"object": "NetworkPolicy x/a", "severity": "error", "code": "P104", "field": field, "message": "no"});
+        let status = json!({
+            "version": "0.1.0", "node": "n", "started": "2026-01-01T00:00:00Z", "ready": true, "source": {},
+            "host": HostStatus::default(),
+            "findings": [of("spec.ingress[0]"), of("spec.a\nb"), of("")],
+        });
+        let status: Status = serde_json::from_value(status).unwrap();
+        let text = text(&status).unwrap();
+        let (_, findings) = text.split_once("findings:\n").unwrap();
+        assert_eq!(
+            findings,
+            "  error[P104] NetworkPolicy x/a: spec.ingress[0]: no\n\
+             \x20 error[P104] NetworkPolicy x/a: spec.a\u{fffd}b: no\n\
+             \x20 error[P104] NetworkPolicy x/a: no\n"
+        );
+    }
 }

@@ -250,6 +250,8 @@ fn a_policy_that_cannot_be_read_is_named_and_harms_no_other() {
         .collect();
     assert_eq!(found, ["ClusterNetworkPolicy wrong"]);
     assert!(status.findings[0].message.contains("Acept"), "{status:?}");
+    assert_eq!(status.findings[0].field, "spec.ingress[0].action");
+    expect_schema(&agent.asked_by(&["status", "-o", "json"]).json());
     live.api.delete(path, "wrong");
     agent.until("no findings", |status| status.findings.is_empty());
 }
