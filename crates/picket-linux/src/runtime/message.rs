@@ -11,6 +11,9 @@ use prost::Message;
 /// `PodSandboxState.SANDBOX_READY`.
 pub(super) const READY: i32 = 0;
 
+/// `NamespaceMode.NODE`.
+pub(super) const NODE: i32 = 2;
+
 #[derive(Clone, PartialEq, Message)]
 pub(super) struct ListPodSandboxRequest {
     #[prost(message, optional, tag = "1")]
@@ -81,6 +84,34 @@ pub(super) struct PodSandboxStatus {
     pub(super) metadata: Option<PodSandboxMetadata>,
     #[prost(int32, tag = "3")]
     pub(super) state: i32,
+    #[prost(message, optional, tag = "6")]
+    pub(super) linux: Option<LinuxPodSandboxStatus>,
+}
+
+impl PodSandboxStatus {
+    /// In whose network the sandbox is, a `NamespaceMode`.
+    pub(super) fn network(&self) -> Option<i32> {
+        let options = self.linux.as_ref()?.namespaces.as_ref()?.options.as_ref()?;
+        Some(options.network)
+    }
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct LinuxPodSandboxStatus {
+    #[prost(message, optional, tag = "1")]
+    pub(super) namespaces: Option<Namespace>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct Namespace {
+    #[prost(message, optional, tag = "2")]
+    pub(super) options: Option<NamespaceOption>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct NamespaceOption {
+    #[prost(int32, tag = "1")]
+    pub(super) network: i32,
 }
 
 #[derive(Clone, PartialEq, Message)]

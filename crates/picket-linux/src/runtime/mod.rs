@@ -28,7 +28,7 @@ use call::Caller;
 pub use error::{Problem, RuntimeError};
 pub use follow::Follower;
 use message::{
-    ListPodSandboxRequest, ListPodSandboxResponse, PodSandbox, PodSandboxFilter, PodSandboxMetadata,
+    ListPodSandboxRequest, ListPodSandboxResponse, NODE, PodSandbox, PodSandboxFilter, PodSandboxMetadata,
     PodSandboxStateValue, PodSandboxStatusRequest, PodSandboxStatusResponse, READY,
 };
 pub use place::{Place, Said};
@@ -60,7 +60,10 @@ pub struct Sandbox {
 pub struct Runtime {
     caller: Caller,
     prefix: PathBuf,
+    /// The namespaces that are no sandbox's: that of the node, and that of this process.
     node: Vec<NetworkNamespace>,
+    /// Whether that of the node is among them.
+    knows_node: bool,
     held: BTreeMap<SandboxId, NetworkNamespace>,
 }
 
@@ -72,12 +75,13 @@ impl Runtime {
     /// [`RuntimeError::Endpoint`] and [`RuntimeError::Start`].
     pub fn at(endpoint: &str, prefix: &Path) -> Result<Self, RuntimeError> {
         let caller = Caller::new(endpoint, prefix)?;
-        // An agent that is in the network of its node sees it without looking at other processes.
-        let node = [open::of_node(prefix).ok(), NetworkNamespace::current().ok()];
+        let node = open::of_node(prefix).ok();
         Ok(Self {
             caller,
             prefix: prefix.to_owned(),
-            node: node.into_iter().flatten().collect(),
+            // Who sees everything of the node where it is, is there, and may not be let to look at other processes.
+            knows_node: node.is_some() || prefix.as_os_str().is_empty(),
+            node: node.into_iter().chain(NetworkNamespace::current().ok()).collect(),
             held: BTreeMap::new(),
         })
     }
@@ -121,9 +125,13 @@ impl Runtime {
         Ok(namespace)
     }
 
-    /// Whether a namespace is neither the node's nor that of another sandbox.
-    fn check(&self, sandbox: &SandboxId, namespace: &NetworkNamespace) -> Result<(), Problem> {
+    /// Whether a namespace is neither the node's nor that of another sandbox. CRI-O names a path for the node's too.
+    fn check(&mut self, sandbox: &SandboxId, namespace: &NetworkNamespace) -> Result<(), Problem> {
         let identity = open::identity(namespace)?;
+        if !self.knows_node {
+            self.node.push(open::of_node(&self.prefix)?);
+            self.knows_node = true;
+        }
         for node in &self.node {
             if open::identity(node)? == identity {
                 return Err(Problem::Host);
@@ -160,6 +168,9 @@ fn read(sandbox: &Sandbox, answer: PodSandboxStatusResponse) -> Result<Place, Pr
     let of_same_pod = |metadata: &PodSandboxMetadata| metadata.uid == sandbox.pod_uid;
     if !status.metadata.as_ref().is_some_and(of_same_pod) {
         return Err(Problem::OtherPod);
+    }
+    if status.network() == Some(NODE) {
+        return Err(Problem::Host);
     }
     let info = answer.info.get("info");
     let info = info.ok_or_else(|| Problem::Unknown("there is no `info`".to_owned()))?;

@@ -4,7 +4,7 @@ use serde::Deserialize;
 
 /// What `info` of a verbose `PodSandboxStatus` says, in the words of containerd and of CRI-O, which are the same: a text
 /// that is JSON, with the number of the sandbox's process and the specification that it was started from. CRI-O leaves
-/// the number out where a sandbox has no process of its own.
+/// the number out where a sandbox has no process of its own, and names a path also where the namespace is the node's.
 #[derive(Debug, Default, Deserialize)]
 struct Info {
     #[serde(default)]

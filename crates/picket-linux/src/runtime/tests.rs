@@ -7,7 +7,10 @@ use std::path::Path;
 use std::process::Command;
 
 use super::error::Problem;
-use super::message::{PodSandbox, PodSandboxMetadata, PodSandboxStatus, PodSandboxStatusResponse};
+use super::message::{
+    LinuxPodSandboxStatus, NODE, Namespace, NamespaceOption, PodSandbox, PodSandboxMetadata,
+    PodSandboxStatus, PodSandboxStatusResponse,
+};
 use super::open::open;
 use super::place::Place;
 use super::{Runtime, Sandbox, SandboxId, read};
@@ -45,9 +48,19 @@ fn status(id: &str, uid: &str, state: i32, info: &[(&str, &str)]) -> PodSandboxS
             id: id.to_owned(),
             metadata: Some(metadata(uid)),
             state,
+            linux: None,
         }),
         info,
     }
+}
+
+/// The same of a sandbox that is said to be in some network.
+fn status_in(network: i32, info: (&str, &str)) -> PodSandboxStatusResponse {
+    let mut answer = status(ID, "u", 0, &[info]);
+    let options = Some(NamespaceOption { network });
+    let namespaces = Some(Namespace { options });
+    answer.status.as_mut().unwrap().linux = Some(LinuxPodSandboxStatus { namespaces });
+    answer
 }
 
 #[test]
@@ -80,6 +93,8 @@ fn a_status_must_be_of_the_same_sandbox_and_pod() {
         read(&sandbox, status(ID, "u", 0, &[good])).unwrap().process,
         Some(7)
     );
+    let of_pod = read(&sandbox, status_in(0, good));
+    assert_eq!(of_pod.unwrap().process, Some(7));
     type Is = fn(&Problem) -> bool;
     let not_ready: Is = |problem| matches!(problem, Problem::NotReady);
     let other_pod: Is = |problem| matches!(problem, Problem::OtherPod);
@@ -102,6 +117,7 @@ fn a_status_must_be_of_the_same_sandbox_and_pod() {
             ),
             host,
         ),
+        (status_in(NODE, good), host),
     ] {
         let problem = read(&sandbox, answer.clone()).unwrap_err();
         assert!(expected(&problem), "{answer:?}: {problem}");
@@ -182,4 +198,14 @@ fn the_namespace_of_the_node_or_of_another_sandbox_is_not_entered() {
         matches!(problem, Problem::Shared(ref shared) if *shared == other),
         "{problem}"
     );
+}
+
+#[test]
+fn without_that_of_the_node_no_namespace_is_entered() {
+    let nowhere = tempfile::tempdir().unwrap();
+    let mut runtime = Runtime::at("/run/nobody.sock", nowhere.path()).unwrap();
+    runtime.node.clear();
+    let current = crate::NetworkNamespace::current().unwrap();
+    let problem = runtime.check(&id(), &current).unwrap_err().to_string();
+    assert!(problem.contains("proc/1/ns/net"), "{problem}");
 }
