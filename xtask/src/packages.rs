@@ -20,10 +20,11 @@ pub(crate) const KERNEL: [Program; 4] = [
 /// What the tests of the page need.
 pub(crate) const BROWSER: [Program; 1] = [("chromium", "chromium")];
 
-/// What tests with sandboxes of a real container runtime need. Plugins of networks are in no search path.
-pub(crate) const RUNTIME: [Program; 3] = [
+/// What tests with sandboxes of real container runtimes need. Plugins of networks are in no search path.
+pub(crate) const RUNTIME: [Program; 4] = [
     ("containerd", "containerd"),
     ("runc", "runc"),
+    ("conmon", "conmon"),
     ("/usr/lib/cni/host-local", "containernetworking-plugins"),
 ];
 

@@ -6,7 +6,7 @@ use std::process::Command;
 use std::time::Instant;
 
 use anyhow::{Context, Result};
-use picket_testing::program::{PROGRAMS, Program};
+use picket_testing::program::{PROGRAMS, Program, Source};
 
 use crate::command::{is_installed, output, print, run, say};
 use crate::packages;
@@ -46,7 +46,7 @@ fn build(of: &Program) -> Result<PathBuf> {
          minutes",
         of.purpose,
         folder.display(),
-        of.name,
+        of.module,
     ));
     let start = Instant::now();
     // Others may be building it too: each builds its own, and the last one to finish puts it in place.
@@ -58,20 +58,59 @@ fn build(of: &Program) -> Result<PathBuf> {
 }
 
 fn compile(go: &Path, of: &Program, program: &Path) -> Result<()> {
+    match of.source {
+        Source::Go { package, tags } => {
+            let mut build = Command::new(go);
+            build
+                .args(["build", "-trimpath", "-buildvcs=false", "-tags", tags, "-ldflags"])
+                .arg(flags()?)
+                .arg("-o")
+                .arg(program)
+                .arg(package)
+                .current_dir(of.sources())
+                .env("CGO_ENABLED", "0");
+            run(&mut build)
+        }
+        Source::C { module, folder } => compile_c(&fetched(go, of, module)?.join(folder), program),
+    }
+}
+
+/// What makes programs of Kubernetes say their release. It is nothing to others.
+fn flags() -> Result<String> {
     let (major, minor) = RELEASE.split_once('.').context("a release has a minor part")?;
     let minor = minor.split('.').next().unwrap_or_default();
     let version = "k8s.io/component-base/version";
-    let flags = format!(
+    Ok(format!(
         "-s -w -X {version}.gitVersion=v{RELEASE} -X {version}.gitMajor={major} -X {version}.gitMinor={minor}"
-    );
-    let mut build = Command::new(go);
-    build
-        .args(["build", "-trimpath", "-buildvcs=false", "-ldflags", &flags, "-o"])
+    ))
+}
+
+/// Where Go keeps the files of a module that the one of a program requires, fetched if they are not there.
+fn fetched(go: &Path, of: &Program, module: &str) -> Result<PathBuf> {
+    run(Command::new(go)
+        .args(["mod", "download", module])
+        .current_dir(of.sources()))?;
+    let mut folder = Command::new(go);
+    folder
+        .args(["list", "-m", "-f", "{{.Dir}}", module])
+        .current_dir(of.sources());
+    Ok(PathBuf::from(output(&mut folder)?.trim()))
+}
+
+/// Compiles a program from all files in C in a folder. Whoever compiles Rust has a compiler for it, which links.
+fn compile_c(folder: &Path, program: &Path) -> Result<()> {
+    let files = fs::read_dir(folder).with_context(|| format!("cannot read {}", folder.display()))?;
+    let files = files.filter_map(|file| Some(file.ok()?.path()));
+    let mut sources: Vec<_> = files
+        .filter(|file| file.extension().is_some_and(|extension| extension == "c"))
+        .collect();
+    sources.sort();
+    let mut compile = Command::new("cc");
+    compile
+        .args(["-std=c99", "-Os", "-static", "-s", "-o"])
         .arg(program)
-        .arg(of.package)
-        .current_dir(of.sources())
-        .env("CGO_ENABLED", "0");
-    run(&mut build)
+        .args(sources);
+    run(&mut compile)
 }
 
 /// Go, new enough; from Debian if there is none.

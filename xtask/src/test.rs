@@ -72,7 +72,7 @@ fn run_quick_tests() -> Result<()> {
     )))?;
     others?;
     say(&format!(
-        "--quick left out the tests that need root, some of them containerd: the integration tests of {}, and every `{KERNEL_MODULE}` module; \
+        "--quick left out the tests that need root, some of them container runtimes: the integration tests of {}, and every `{KERNEL_MODULE}` module; \
          those that need Chromium: the `{BROWSER_MODULE}` module of picket; those that need a Kubernetes API server: \
          the `{CLUSTER_MODULE}` module of picket; and the WebAssembly build. \
          `cargo xtask test` runs them.",

@@ -1,4 +1,4 @@
-//! Sandboxes of a real containerd. These need root.
+//! Sandboxes of real container runtimes. These need root.
 #![expect(
     clippy::unwrap_used,
     clippy::panic,
@@ -13,12 +13,13 @@ use std::time::Duration;
 
 use picket_linux::NetworkNamespace;
 use picket_linux::runtime::{Follower, Problem, Runtime, RuntimeError, Sandbox};
-use picket_testing::containerd::{Containerd, SOCKET};
+use picket_testing::runtime::{ContainerRuntime, Kind, SOCKET};
+use picket_testing::with_each_runtime;
 
 /// Longer than any test.
 const LONG: Duration = Duration::from_secs(3600);
 
-fn runtime(node: &Containerd) -> Runtime {
+fn runtime(node: &ContainerRuntime) -> Runtime {
     Runtime::at(SOCKET, &node.prefix()).unwrap()
 }
 
@@ -37,15 +38,20 @@ fn problem(result: Result<NetworkNamespace, RuntimeError>) -> Problem {
     }
 }
 
+with_each_runtime!(
+    each_sandbox_has_its_own_namespace_and_the_nodes_is_nobodys,
+    a_sandbox_that_is_gone_or_of_another_pod_is_not_entered,
+    changes_are_followed_over_restarts_of_the_runtime,
+);
+
 fn names(sandboxes: &[Sandbox]) -> Vec<&str> {
     let mut names: Vec<_> = sandboxes.iter().map(|sandbox| sandbox.name.as_str()).collect();
     names.sort_unstable();
     names
 }
 
-#[test]
-fn each_sandbox_has_its_own_namespace_and_the_nodes_is_nobodys() {
-    let node = Containerd::start();
+fn each_sandbox_has_its_own_namespace_and_the_nodes_is_nobodys(kind: Kind) {
+    let node = ContainerRuntime::start(kind);
     let web = node.run_pod("shop", "web", "uid-1");
     node.run_pod("shop", "db", "uid-2");
     node.run_host_pod("kube-system", "proxy", "uid-3");
@@ -72,9 +78,8 @@ fn each_sandbox_has_its_own_namespace_and_the_nodes_is_nobodys() {
     assert!(matches!(refused, Problem::Host), "{refused}");
 }
 
-#[test]
-fn a_sandbox_that_is_gone_or_of_another_pod_is_not_entered() {
-    let node = Containerd::start();
+fn a_sandbox_that_is_gone_or_of_another_pod_is_not_entered(kind: Kind) {
+    let node = ContainerRuntime::start(kind);
     let id = node.run_pod("shop", "web", "uid-1");
     let mut runtime = runtime(&node);
     let sandboxes = runtime.sandboxes().unwrap();
@@ -100,9 +105,8 @@ fn a_sandbox_that_is_gone_or_of_another_pod_is_not_entered() {
     }
 }
 
-#[test]
-fn changes_are_followed_over_restarts_of_the_runtime() {
-    let mut node = Containerd::start();
+fn changes_are_followed_over_restarts_of_the_runtime(kind: Kind) {
+    let mut node = ContainerRuntime::start(kind);
     let mut runtime = runtime(&node);
     let mut follower = Follower::default();
     assert!(follower.next(&mut runtime, LONG).unwrap().is_empty());

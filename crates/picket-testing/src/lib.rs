@@ -2,7 +2,7 @@
 //!
 //! - [`program`]: programs of others that tests run.
 //! - [`apiserver`]: a real Kubernetes API server.
-//! - `containerd`: a real container runtime on a node of its own, with the feature `containerd`.
+//! - `runtime`: real container runtimes, each on a node of its own, with the feature `runtime`.
 //! - [`build`]: objects in one line each, as in `pod("x/web").label("app", "web").ip("10.0.0.5")`.
 //! - [`generate`]: proptest strategies for random clusters, policies and event sequences.
 //! - [`cases`]: Markdown files with manifests and the verdicts they must give.
@@ -23,11 +23,11 @@
 pub mod apiserver;
 pub mod build;
 pub mod cases;
-#[cfg(feature = "containerd")]
-pub mod containerd;
 pub mod flows;
 pub mod generate;
 pub mod manifest;
 pub mod program;
 pub mod ran;
+#[cfg(feature = "runtime")]
+pub mod runtime;
 pub mod synthetic;

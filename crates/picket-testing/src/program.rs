@@ -1,4 +1,4 @@
-//! Programs of others that tests run, built from their sources in Go.
+//! Programs of others that tests run, built from their sources, which come as modules of Go.
 //!
 //! `cargo xtask programs` builds them, and `cargo xtask test` does so first; a test that finds none fails.
 
@@ -11,42 +11,114 @@ use sha2::{Digest, Sha256};
 /// A program and the Go module in `tools` that it is built from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Program {
-    /// What it and the folder of its module are called.
+    /// What it is called.
     pub name: &'static str,
+    /// The folder of its module.
+    pub module: &'static str,
     /// What it is for.
     pub purpose: &'static str,
-    /// Its package in the module.
-    pub package: &'static str,
+    /// What of the module it is built from.
+    pub source: Source,
     /// The environment variable that says where it is, if not in the cache.
     pub variable: &'static str,
 }
 
+/// What a program is built from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Source {
+    /// A package in Go, built with tags that leave out what needs libraries in C.
+    Go {
+        /// The package.
+        package: &'static str,
+        /// Its build tags, separated by commas.
+        tags: &'static str,
+    },
+    /// The files in C in a folder of a module that the own one requires.
+    C {
+        /// The module.
+        module: &'static str,
+        /// The folder in it.
+        folder: &'static str,
+    },
+}
+
+/// Leaves out what CRI-O does with libraries in C: signatures by GnuPG, and storage that tests do not use.
+const CRIO_TAGS: &str = "containers_image_ostree_stub,containers_image_openpgp,exclude_graphdriver_btrfs";
+
 /// Kubernetes' API server with an etcd in it.
 pub const API_SERVER: Program = Program {
     name: "test-apiserver",
+    module: "test-apiserver",
     purpose: "the Kubernetes API server for tests",
-    package: ".",
+    source: Source::Go {
+        package: ".",
+        tags: "",
+    },
     variable: "PICKET_TEST_APISERVER",
 };
 
 /// What makes services of Kubernetes work on a node.
 pub const KUBE_PROXY: Program = Program {
     name: "kube-proxy",
+    module: "kube-proxy",
     purpose: "kube-proxy",
-    package: "k8s.io/kubernetes/cmd/kube-proxy",
+    source: Source::Go {
+        package: "k8s.io/kubernetes/cmd/kube-proxy",
+        tags: "",
+    },
     variable: "PICKET_TEST_KUBE_PROXY",
 };
 
 /// What renders charts.
 pub const HELM: Program = Program {
     name: "helm",
+    module: "helm",
     purpose: "Helm",
-    package: "helm.sh/helm/v4/cmd/helm",
+    source: Source::Go {
+        package: "helm.sh/helm/v4/cmd/helm",
+        tags: "",
+    },
     variable: "PICKET_TEST_HELM",
 };
 
+/// A container runtime.
+pub const CRIO: Program = Program {
+    name: "crio",
+    module: "crio",
+    purpose: "the container runtime CRI-O",
+    source: Source::Go {
+        package: "github.com/cri-o/cri-o/cmd/crio",
+        tags: CRIO_TAGS,
+    },
+    variable: "PICKET_TEST_CRIO",
+};
+
+/// What gives CRI-O an image that no registry has.
+pub const COPYIMG: Program = Program {
+    name: "copyimg",
+    module: "crio",
+    purpose: "what gives CRI-O images",
+    source: Source::Go {
+        package: "github.com/cri-o/cri-o/test/copyimg",
+        tags: CRIO_TAGS,
+    },
+    variable: "PICKET_TEST_COPYIMG",
+};
+
+/// What makes the namespaces of CRI-O's sandboxes.
+pub const PINNS: Program = Program {
+    name: "pinns",
+    module: "crio",
+    purpose: "what makes namespaces for CRI-O",
+    source: Source::C {
+        module: "github.com/cri-o/cri-o",
+        folder: "pinns/src",
+    },
+    variable: "PICKET_TEST_PINNS",
+};
+
 /// All of them.
-pub const PROGRAMS: [Program; 3] = [API_SERVER, KUBE_PROXY, HELM];
+pub const PROGRAMS: [Program; 6] = [API_SERVER, KUBE_PROXY, HELM, CRIO, COPYIMG, PINNS];
 
 impl Program {
     /// Where it is.
@@ -70,7 +142,7 @@ impl Program {
     pub fn sources(&self) -> PathBuf {
         Path::new(env!("CARGO_MANIFEST_DIR"))
             .join("../../tools")
-            .join(self.name)
+            .join(self.module)
     }
 
     /// Where it is in the cache of the machine once it has been built from the present sources.

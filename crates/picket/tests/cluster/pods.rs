@@ -12,8 +12,8 @@ use picket_linux::runtime::Runtime;
 use picket_linux::{NetworkNamespace, die_with_parent};
 use picket_node::{PodsStatus, ask};
 use picket_testing::apiserver::Server;
-use picket_testing::containerd::{Containerd, SOCKET};
 use picket_testing::ran::Ran;
+use picket_testing::runtime::{ContainerRuntime, Kind, SOCKET};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -42,8 +42,8 @@ const ROLE: &str = include_str!("pods.yaml");
 pub(crate) struct Node {
     pub(crate) server: Server,
     pub(crate) api: Api,
-    pub(crate) containerd: Containerd,
-    runtime: Runtime,
+    pub(crate) runtime: ContainerRuntime,
+    sandboxes: Runtime,
     /// Where the lower ends of macvlan interfaces are: each network is a cable that leads nowhere else.
     switch: NetworkNamespace,
     networks: Vec<String>,
@@ -69,8 +69,13 @@ pub(crate) struct Interface<'a> {
 }
 
 impl Node {
-    /// A node without an agent.
+    /// A node without an agent, with the runtime that starts soonest.
     pub(crate) fn new() -> Self {
+        Self::with(Kind::Containerd)
+    }
+
+    /// A node without an agent.
+    pub(crate) fn with(runtime: Kind) -> Self {
         let server = Server::start(&[("agent", "agent")]);
         let api = Api::new(&server.kubeconfig());
         for (api_version, kind, path) in DEFINED.map(|index| KINDS[index]) {
@@ -79,12 +84,12 @@ impl Node {
         for (document, path) in ROLE.split("---\n").zip(["clusterroles", "clusterrolebindings"]) {
             api.create_yaml(&format!("/apis/rbac.authorization.k8s.io/v1/{path}"), document);
         }
-        let containerd = Containerd::start();
+        let runtime = ContainerRuntime::start(runtime);
         Self {
-            runtime: Runtime::at(SOCKET, &containerd.prefix()).unwrap(),
+            sandboxes: Runtime::at(SOCKET, &runtime.prefix()).unwrap(),
             server,
             api,
-            containerd,
+            runtime,
             switch: NetworkNamespace::create().unwrap(),
             networks: Vec::new(),
             agent: None,
@@ -104,7 +109,7 @@ impl Node {
                 "1",
             ])
             .args(["--container-runtime-endpoint", SOCKET, "--host-prefix"])
-            .arg(self.containerd.prefix())
+            .arg(self.runtime.prefix())
             .arg("--kubeconfig")
             .arg(self.server.kubeconfig_of("agent"))
             .arg("--socket")
@@ -197,12 +202,18 @@ impl Node {
         value(&text, name)
     }
 
+    /// What `/metrics` counts under a name with labels, which is not there before there is something to count.
+    pub(crate) fn count(&self, name: &str) -> u64 {
+        let (_, text) = get(&self.folder.path().join("socket"), "/metrics");
+        let count = text
+            .lines()
+            .find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+        count.map_or(0, |count| count.parse().unwrap())
+    }
+
     /// How many proofs ended so.
     pub(crate) fn proofs(&self, outcome: &str) -> u64 {
-        let (_, text) = get(&self.folder.path().join("socket"), "/metrics");
-        let name = format!("picket_verifications_total{{outcome=\"{outcome}\"}} ");
-        let count = text.lines().find_map(|line| line.strip_prefix(&name));
-        count.map_or(0, |count| count.parse().unwrap())
+        self.count(&format!("picket_verifications_total{{outcome=\"{outcome}\"}}"))
     }
 
     /// The objects with which something is wrong, as the agent says.
@@ -285,6 +296,18 @@ impl Node {
         labels: &Value,
         interfaces: &[Interface<'_>],
     ) -> Pod {
+        let uid = self.ask_for(namespace, name, labels, interfaces);
+        self.sandbox(namespace, name, &uid, interfaces)
+    }
+
+    /// Creates the object of a pod; its uid.
+    pub(crate) fn ask_for(
+        &self,
+        namespace: &str,
+        name: &str,
+        labels: &Value,
+        interfaces: &[Interface<'_>],
+    ) -> String {
         let path = format!("/api/v1/namespaces/{namespace}/pods");
         let networks: Vec<_> = interfaces.iter().map(|interface| interface.network).collect();
         let created = self.api.try_create(
@@ -306,8 +329,7 @@ impl Node {
             }),
         );
         let created = created.unwrap();
-        let uid = created["metadata"]["uid"].as_str().unwrap();
-        self.sandbox(namespace, name, uid, interfaces)
+        created["metadata"]["uid"].as_str().unwrap().to_owned()
     }
 
     /// Runs a sandbox of a pod that is there, and says so in its status.
@@ -318,19 +340,36 @@ impl Node {
         uid: &str,
         interfaces: &[Interface<'_>],
     ) -> Pod {
-        let path = format!("/api/v1/namespaces/{namespace}/pods");
-        let id = self.containerd.run_pod(namespace, name, uid);
-        let sandboxes = self.runtime.sandboxes().unwrap();
+        let id = self.runtime.run_pod(namespace, name, uid);
+        let pod = self.attached(name, id, interfaces);
+        self.tell(namespace, name, interfaces);
+        pod
+    }
+
+    /// Gives the sandbox of a pod its interfaces.
+    pub(crate) fn attached(&mut self, name: &str, id: String, interfaces: &[Interface<'_>]) -> Pod {
+        let sandboxes = self.sandboxes.sandboxes().unwrap();
         let sandbox = sandboxes
             .iter()
             .find(|sandbox| sandbox.id.as_str() == id)
             .unwrap();
-        let inside = self.runtime.namespace(sandbox).unwrap();
+        let inside = self.sandboxes.namespace(sandbox).unwrap();
         for interface in interfaces {
             self.attach(&inside, interface);
         }
         let addresses = interfaces.iter().flat_map(|interface| interface.addresses);
         let addresses = addresses.map(|text| text.split('/').next().unwrap().parse().unwrap());
+        Pod {
+            name: name.to_owned(),
+            sandbox: id,
+            inside,
+            addresses: addresses.collect(),
+        }
+    }
+
+    /// Says in the status of a pod which interfaces it has.
+    pub(crate) fn tell(&self, namespace: &str, name: &str, interfaces: &[Interface<'_>]) {
+        let path = format!("/api/v1/namespaces/{namespace}/pods");
         let status: Vec<_> = interfaces
             .iter()
             .map(|interface| {
@@ -347,12 +386,6 @@ impl Node {
             .patch(&path, name, &json!({"metadata": {"annotations": annotations}}));
         let host = json!({"phase": "Running", "podIP": "10.123.0.2", "podIPs": [{"ip": "10.123.0.2"}]});
         self.api.set_status(&path, name, &host);
-        Pod {
-            name: name.to_owned(),
-            sandbox: id,
-            inside,
-            addresses: addresses.collect(),
-        }
     }
 
     /// Writes a file that lives as long as the node; its path.
@@ -365,7 +398,7 @@ impl Node {
     /// Stops the sandbox of a pod, whose interfaces go as their plugin sees to.
     pub(crate) fn stop(&self, pod: &Pod) {
         ip(&pod.inside, "link delete net1");
-        self.containerd.remove_pod(&pod.sandbox);
+        self.runtime.remove_pod(&pod.sandbox);
     }
 
     /// Waits until the agent knows of no sandbox of a pod that was stopped.

@@ -5,8 +5,8 @@ use std::fs;
 use std::path::Path;
 use std::process::{Command, Output};
 
-use picket_testing::containerd::SOCKET;
 use picket_testing::program::HELM;
+use picket_testing::runtime::{Kind, SOCKET};
 use serde_json::{Value, json};
 
 use crate::apiserver::deploy::{MANIFEST, account, apply, as_container, container, path_of};
@@ -116,6 +116,9 @@ fn in_mounts(node: &Node, applied: &BTreeMap<String, Value>, command: &Command) 
             assert!(mount["readOnly"] == true && from != "/", "{mount}");
             let to = to.display();
             script += &format!("mount --rbind {from} {to}\nmount -o remount,bind,ro {to}\n");
+            if mount["mountPropagation"] != "HostToContainer" {
+                script += &format!("mount --make-rprivate {to}\n");
+            }
         } else if volume["configMap"].is_object() {
             for (name, text) in applied["ConfigMap"]["data"].as_object().unwrap() {
                 fs::write(to.join(name), text.as_str().unwrap()).unwrap();
@@ -124,12 +127,13 @@ fn in_mounts(node: &Node, applied: &BTreeMap<String, Value>, command: &Command) 
     }
     // Its own /proc is of its own processes.
     script += "mount -t proc proc /proc\nexec \"$@\"";
-    let prefix = node.containerd.prefix();
+    let prefix = node.runtime.prefix();
     let mut around = Command::new("nsenter");
     around
         .args(["--mount", "--target"])
         .arg(prefix.iter().nth(2).unwrap())
-        .args(["unshare", "--mount", "sh", "-c", &script, "sh"])
+        .args(["unshare", "--mount", "--propagation", "slave"])
+        .args(["sh", "-c", &script, "sh"])
         .arg(command.get_program());
     // What the container has at these places is elsewhere here.
     let elsewhere = |argument: &str| {
@@ -149,7 +153,14 @@ fn in_mounts(node: &Node, applied: &BTreeMap<String, Value>, command: &Command) 
 
 #[test]
 fn for_pods_what_it_gives_is_enough() {
-    let mut node = Node::new();
+    // One after the other: both agents listen where the chart says.
+    for kind in Kind::ALL {
+        enforces_in_pods(kind);
+    }
+}
+
+fn enforces_in_pods(kind: Kind) {
+    let mut node = Node::with(kind);
     let socket = format!("pods.containerRuntimeEndpoint={SOCKET}");
     let rules = [
         "pods.customRules.v4-ingress=ip saddr 2.2.5.14 accept",
@@ -157,8 +168,6 @@ fn for_pods_what_it_gives_is_enough() {
     ];
     let applied = apply(&node.api, &rendered(&["mode=pods", &socket, rules[0], rules[1]]));
     let kubeconfig = account(&node.server, &node.api, "picket-pods");
-    let pods = simple(&mut node);
-    expect(&pods, &["a->server"], true, "without a policy");
     let mut command = as_container(&container(&applied));
     command
         .args(["--hostname-override", "node-1", "--kubeconfig"])
@@ -167,6 +176,9 @@ fn for_pods_what_it_gives_is_enough() {
         .arg(node.folder.path().join("socket"));
     let command = in_mounts(&node, &applied, &command);
     node.start_by(command);
+    // What is mounted on the node from now on, namespaces among it, the agent must see.
+    let pods = simple(&mut node);
+    expect(&pods, &["a->server"], true, "without a policy");
     let spec = json!({"podSelector": {"matchLabels": {"name": "server"}}, "ingress": []});
     node.policy("default", "nobody", "default/net", &spec);
     node.until_enforced();

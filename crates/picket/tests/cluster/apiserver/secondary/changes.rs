@@ -1,10 +1,18 @@
 //! What changes while policies of secondary networks are in force.
 
+use picket_testing::runtime::Kind;
+use picket_testing::with_each_runtime;
 use serde_json::{Value, json};
 
 use super::{Case, labelled, named, simple};
 use crate::objects::KINDS;
 use crate::pods::{Interface, Node, Pods, expect, forget_neighbours, table};
+
+with_each_runtime!(
+    labels_and_policies_change_and_pods_go,
+    a_sandbox_is_made_anew,
+    agents_come_and_go,
+);
 
 fn from_a() -> Value {
     json!({"podSelector": labelled("name", "server"), "ingress": [{"from": named(&["a"])}]})
@@ -15,9 +23,8 @@ fn holds(pods: &Pods, allowed: &str, denied: &str, when: &str) {
     expect(pods, &[denied], false, when);
 }
 
-#[test]
-fn labels_and_policies_change_and_pods_go() {
-    let mut node = Node::new();
+fn labels_and_policies_change_and_pods_go(kind: Kind) {
+    let mut node = Node::with(kind);
     let mut pods = simple(&mut node);
     node.start(&[]);
     node.policy("default", "from-a", "default/net", &from_a());
@@ -64,9 +71,8 @@ fn labels_and_policies_change_and_pods_go() {
     );
 }
 
-#[test]
-fn a_sandbox_is_made_anew() {
-    let mut node = Node::new();
+fn a_sandbox_is_made_anew(kind: Kind) {
+    let mut node = Node::with(kind);
     let mut pods = simple(&mut node);
     node.policy("default", "from-a", "default/net", &from_a());
     node.start(&[]);
@@ -96,9 +102,8 @@ fn a_sandbox_is_made_anew() {
     holds(&pods, "a->server", "b->server", "in the new sandbox");
 }
 
-#[test]
-fn agents_come_and_go() {
-    let mut node = Node::new();
+fn agents_come_and_go(kind: Kind) {
+    let mut node = Node::with(kind);
     let pods = simple(&mut node);
     let server = &pods["server"];
     // What an earlier program has left, in its own words.

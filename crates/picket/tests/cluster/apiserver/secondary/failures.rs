@@ -2,6 +2,8 @@
 
 use picket_nftables::render::documented;
 use picket_node::PodsStatus;
+use picket_testing::runtime::Kind;
+use picket_testing::with_each_runtime;
 use serde_json::{Value, json};
 
 use super::super::agent::expect_schema;
@@ -10,6 +12,8 @@ use super::super::never_open::steal;
 use super::{labelled, named, simple};
 use crate::objects::KINDS;
 use crate::pods::{Node, Pod, expect, table};
+
+with_each_runtime!(policies_change_while_the_runtime_is_away);
 
 const PODS: &str = "/api/v1/namespaces/default/pods";
 
@@ -178,13 +182,12 @@ fn what_cannot_be_read_and_where_nothing_can_be_enforced_are_events() {
     expect(&pods, &["b->server"], true, "in the end");
 }
 
-#[test]
-fn policies_change_while_the_runtime_is_away() {
-    let mut node = Node::new();
+fn policies_change_while_the_runtime_is_away(kind: Kind) {
+    let mut node = Node::with(kind);
     let pods = simple(&mut node);
     node.start(&[]);
     node.until_enforced();
-    node.containerd.kill();
+    node.runtime.kill();
     let status = node.until("a missing runtime", |status| status.runtime.is_some());
     assert!(
         status.runtime.as_ref().unwrap().contains("ListPodSandbox"),
@@ -196,7 +199,7 @@ fn policies_change_while_the_runtime_is_away() {
     node.until_enforced();
     expect(&pods, &["b->server"], false, "without a runtime");
     expect(&pods, &["a->server"], true, "without a runtime");
-    node.containerd.restart();
+    node.runtime.restart();
     node.until("a runtime", |status| status.runtime.is_none());
     expect(&pods, &["b->server"], false, "with the runtime again");
     assert_eq!(node.status(&[]).status, 0);

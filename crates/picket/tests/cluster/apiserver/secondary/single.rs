@@ -1,9 +1,13 @@
 //! Scenarios on one network, in one namespace: those of the program that picket replaces, and with both families each.
 
+use picket_testing::runtime::Kind;
+use picket_testing::with_each_runtime;
 use serde_json::{Value, json};
 
 use super::{Case, labelled, named, simple};
 use crate::pods::{Node, Pods};
+
+with_each_runtime!(peers_by_their_labels);
 
 fn server() -> Value {
     labelled("name", "server")
@@ -39,9 +43,8 @@ fn play(node: &Node, pods: &Pods, name: &str, specs: &[Value], allowed: &[&str],
     case.play(node, pods);
 }
 
-#[test]
-fn peers_by_their_labels() {
-    let mut node = Node::new();
+fn peers_by_their_labels(kind: Kind) {
+    let mut node = Node::with(kind);
     let pods = simple(&mut node);
     node.start(&[]);
     play(

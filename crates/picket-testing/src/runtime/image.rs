@@ -7,8 +7,8 @@ use std::process::Command;
 use serde_json::json;
 use sha2::{Digest, Sha256};
 
-/// What containerd is told to start sandboxes from; `config.toml` names it too.
-const NAME: &str = "picket.test/pause:1";
+/// What runtimes are told to start sandboxes from; each `config.toml` names it too.
+pub(super) const NAME: &str = "picket.test/pause:1";
 
 const PROGRAM: &str = "fn main() { loop { std::thread::park() } }";
 

@@ -1,8 +1,14 @@
-//! What of the Container Runtime Interface runs, stops and removes sandboxes.
+//! What of the Container Runtime Interface runs, stops and removes sandboxes, and starts containers.
 
 use std::collections::HashMap;
 
 use prost::Message;
+
+/// `NamespaceMode.POD`.
+pub(super) const POD: i32 = 0;
+
+/// `NamespaceMode.CONTAINER`: what the kubelet says of processes, unless containers of the pod are to see each other's.
+pub(super) const CONTAINER: i32 = 1;
 
 /// `NamespaceMode.NODE`.
 pub(super) const NODE: i32 = 2;
@@ -55,17 +61,43 @@ pub(super) struct LinuxSandboxSecurityContext {
 pub(super) struct NamespaceOption {
     #[prost(int32, tag = "1")]
     pub(super) network: i32,
+    #[prost(int32, tag = "2")]
+    pub(super) pid: i32,
 }
 
 #[derive(Clone, PartialEq, Message)]
-pub(super) struct RunPodSandboxResponse {
+pub(super) struct CreateContainerRequest {
     #[prost(string, tag = "1")]
-    pub(super) id: String,
+    pub(super) sandbox: String,
+    #[prost(message, optional, tag = "2")]
+    pub(super) config: Option<ContainerConfig>,
+    #[prost(message, optional, tag = "3")]
+    pub(super) sandbox_config: Option<PodSandboxConfig>,
 }
 
-/// Of `StopPodSandbox` and `RemovePodSandbox`.
 #[derive(Clone, PartialEq, Message)]
-pub(super) struct SandboxRequest {
+pub(super) struct ContainerConfig {
+    #[prost(message, optional, tag = "1")]
+    pub(super) metadata: Option<ContainerMetadata>,
+    #[prost(message, optional, tag = "2")]
+    pub(super) image: Option<ImageSpec>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct ContainerMetadata {
+    #[prost(string, tag = "1")]
+    pub(super) name: String,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct ImageSpec {
+    #[prost(string, tag = "1")]
+    pub(super) image: String,
+}
+
+/// What `RunPodSandbox` and `CreateContainer` answer, and what `StopPodSandbox`, `RemovePodSandbox` and `StartContainer` ask.
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct Id {
     #[prost(string, tag = "1")]
     pub(super) id: String,
 }

@@ -1,29 +1,35 @@
 # The first process of a node: ends, and with it everything on the node, when its standard input does.
-# $1 is a folder with `config.toml`, `network.conflist` and the image `pause.tar`.
+# $1 is a folder with the image `pause.tar`, `network.conflist`, the configuration of the runtime, and `daemon.sh`, which
+# says how the runtime is started and given the image.
 set -eu
 folder=$1
 # As the namespace outside has it: /proc is still the one of there.
 read -r process _ </proc/self/stat
+# What happens here reaches whoever looks at this node, as on other nodes, and nobody else.
 mount --make-rprivate /
+mount --make-rshared /
 mount -t proc proc /proc
-# The files of containerd, of its shims and of network plugins are at fixed places, and go with these.
+# The files of runtimes, of what they start and of network plugins are at fixed places, and go with these.
 mount -t tmpfs tmpfs /run
 mount -t tmpfs tmpfs /var/lib
 mkdir -p /run/test/net.d /run/netns
 cp "$folder/network.conflist" /run/test/net.d/10-test.conflist
 ip link set lo up
 
+. "$folder/daemon.sh"
+
+# Starts the daemon and waits until it answers.
 start() {
-    containerd -c "$folder/config.toml" >>"$folder/log" 2>&1 </dev/null &
+    rm -f /run/test/runtime.sock
+    run >>"$folder/log" 2>&1 </dev/null &
     daemon=$!
-    until ctr -a /run/test/containerd.sock version >/dev/null 2>&1; do
+    until answers >/dev/null 2>&1; do
         kill -0 "$daemon"
         sleep 0.05
     done
 }
 
-start
-ctr -a /run/test/containerd.sock -n k8s.io images import "$folder/pause.tar" >>"$folder/log" 2>&1
+load >>"$folder/log" 2>&1
 echo "READY $process"
 while read -r order; do
     case $order in

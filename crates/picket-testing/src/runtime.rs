@@ -1,0 +1,319 @@
+//! A real container runtime, on a node of its own: with its own processes, mounts and network.
+//!
+//! `cargo xtask test` installs and builds what it needs; a test that finds none fails. It needs root.
+
+mod image;
+mod message;
+
+use std::collections::HashMap;
+use std::fs;
+use std::io::{BufRead, BufReader, Write};
+use std::path::PathBuf;
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::time::Duration;
+
+use http::uri::PathAndQuery;
+use tempfile::TempDir;
+use tokio::runtime::{Builder, Runtime};
+use tonic::client::Grpc;
+use tonic::transport::Endpoint;
+use tonic::{Request, Response, Status};
+use tonic_prost::ProstCodec;
+
+use crate::program::{COPYIMG, CRIO, PINNS};
+use message::{
+    CONTAINER, ContainerConfig, ContainerMetadata, CreateContainerRequest, Id, ImageSpec,
+    LinuxPodSandboxConfig, LinuxSandboxSecurityContext, NODE, NamespaceOption, Nothing, POD,
+    PodSandboxConfig, PodSandboxMetadata, RunPodSandboxRequest,
+};
+
+/// Where a runtime listens, seen from its node.
+pub const SOCKET: &str = "/run/test/runtime.sock";
+
+/// Which runtime.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// containerd, as Debian has it: it tells no events, and sandboxes have a process.
+    Containerd,
+    /// CRI-O, built from its sources: it tells events, and sandboxes have no process of their own.
+    Crio,
+}
+
+impl Kind {
+    /// All of them.
+    pub const ALL: [Self; 2] = [Self::Containerd, Self::Crio];
+
+    /// The files that say how it is started and what it does.
+    fn files(self) -> Vec<(&'static str, String)> {
+        match self {
+            Self::Containerd => vec![
+                (
+                    "daemon.sh",
+                    include_str!("runtime/containerd/daemon.sh").to_owned(),
+                ),
+                (
+                    "config.toml",
+                    include_str!("runtime/containerd/config.toml").to_owned(),
+                ),
+            ],
+            Self::Crio => {
+                let placed = |text: &str| {
+                    [("@CRIO@", CRIO), ("@COPYIMG@", COPYIMG), ("@PINNS@", PINNS)]
+                        .iter()
+                        .filter(|(place, _)| text.contains(place))
+                        .fold(text.to_owned(), |text, (place, program)| {
+                            text.replace(place, program.path().to_str().unwrap())
+                        })
+                };
+                vec![
+                    ("daemon.sh", placed(include_str!("runtime/crio/daemon.sh"))),
+                    ("config.toml", placed(include_str!("runtime/crio/config.toml"))),
+                    ("policy.json", include_str!("runtime/crio/policy.json").to_owned()),
+                ]
+            }
+        }
+    }
+}
+
+/// Makes of functions that take a [`Kind`] tests with each of them: `containerd::NAME` and `crio::NAME`.
+#[macro_export]
+macro_rules! with_each_runtime {
+    ($($name:ident),+ $(,)?) => {
+        mod containerd {
+            $(
+                #[test]
+                fn $name() {
+                    super::$name($crate::runtime::Kind::Containerd);
+                }
+            )+
+        }
+
+        mod crio {
+            $(
+                #[test]
+                fn $name() {
+                    super::$name($crate::runtime::Kind::Crio);
+                }
+            )+
+        }
+    };
+}
+
+/// Removes the control groups of the node when everything in it has ended, however this process did.
+const AROUND: &str = r#"
+unshare --mount --net --pid --fork --kill-child sh "$1/node.sh" "$1"
+find /sys/fs/cgroup -depth -type d -path "*/$2*" -exec rmdir {} + 2>/dev/null
+"#;
+
+/// A running runtime. It ends when this is dropped, and with this process, and so do its pods.
+pub struct ContainerRuntime {
+    child: Child,
+    orders: Option<ChildStdin>,
+    answers: BufReader<ChildStdout>,
+    folder: TempDir,
+    group: String,
+    node: String,
+    executor: Runtime,
+}
+
+impl ContainerRuntime {
+    /// Starts one and waits until it is ready.
+    #[must_use]
+    pub fn start(kind: Kind) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let group = format!("picket-test-{}", folder.path().file_name().unwrap().display()).replace('.', "");
+        let of_every_node = [
+            ("node.sh", include_str!("runtime/node.sh").to_owned()),
+            (
+                "network.conflist",
+                include_str!("runtime/network.conflist").to_owned(),
+            ),
+        ];
+        for (name, text) in of_every_node.into_iter().chain(kind.files()) {
+            let text = text.replace("@FOLDER@", folder.path().to_str().unwrap());
+            fs::write(folder.path().join(name), text).unwrap();
+        }
+        image::write(folder.path());
+        let mut child = Command::new("sh")
+            .args(["-c", AROUND, "sh"])
+            .arg(folder.path())
+            .arg(&group)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut runtime = Self {
+            orders: child.stdin.take(),
+            answers: BufReader::new(child.stdout.take().unwrap()),
+            child,
+            folder,
+            group,
+            node: String::new(),
+            executor: Builder::new_current_thread().enable_all().build().unwrap(),
+        };
+        let ready = runtime.answer();
+        let node = ready.strip_prefix("READY ");
+        let node = node.unwrap_or_else(|| panic!("no {kind:?}: {ready}{}", runtime.log()));
+        runtime.node = node.trim().to_owned();
+        runtime.await_ready();
+        runtime
+    }
+
+    /// The root of its node, seen from here: what agents are given as `--host-prefix`.
+    #[must_use]
+    pub fn prefix(&self) -> PathBuf {
+        PathBuf::from(format!("/proc/{}/root", self.node))
+    }
+
+    /// Runs the sandbox of a pod, which is attached to the cluster network; its id.
+    pub fn run_pod(&self, namespace: &str, name: &str, uid: &str) -> String {
+        self.run(namespace, name, uid, POD)
+    }
+
+    /// Runs the sandbox of a pod in the network of its node; its id.
+    pub fn run_host_pod(&self, namespace: &str, name: &str, uid: &str) -> String {
+        self.run(namespace, name, uid, NODE)
+    }
+
+    fn run(&self, namespace: &str, name: &str, uid: &str, network: i32) -> String {
+        let request = RunPodSandboxRequest {
+            config: Some(self.config(namespace, name, uid, network)),
+        };
+        let response: Id = self.call("RunPodSandbox", request);
+        response.id
+    }
+
+    /// Makes the container of a pod ready to start, from the image that sandboxes have; its id.
+    pub fn create_container(&self, sandbox: &str, namespace: &str, name: &str, uid: &str) -> String {
+        let config = ContainerConfig {
+            metadata: Some(ContainerMetadata {
+                name: "main".to_owned(),
+            }),
+            image: Some(ImageSpec {
+                image: image::NAME.to_owned(),
+            }),
+        };
+        let request = CreateContainerRequest {
+            sandbox: sandbox.to_owned(),
+            config: Some(config),
+            sandbox_config: Some(self.config(namespace, name, uid, POD)),
+        };
+        let response: Id = self.call("CreateContainer", request);
+        response.id
+    }
+
+    /// Starts a container.
+    pub fn start_container(&self, id: &str) {
+        let _: Nothing = self.call("StartContainer", Id { id: id.to_owned() });
+    }
+
+    /// What the kubelet says of a pod.
+    fn config(&self, namespace: &str, name: &str, uid: &str, network: i32) -> PodSandboxConfig {
+        let metadata = PodSandboxMetadata {
+            name: name.to_owned(),
+            uid: uid.to_owned(),
+            namespace: namespace.to_owned(),
+            attempt: 0,
+        };
+        let linux = LinuxPodSandboxConfig {
+            cgroup_parent: format!("/{}", self.group),
+            security_context: Some(LinuxSandboxSecurityContext {
+                namespace_options: Some(NamespaceOption {
+                    network,
+                    pid: CONTAINER,
+                }),
+            }),
+        };
+        PodSandboxConfig {
+            metadata: Some(metadata),
+            // Pods in the network of their node have its name too.
+            hostname: if network == NODE {
+                String::new()
+            } else {
+                name.to_owned()
+            },
+            annotations: HashMap::new(),
+            linux: Some(linux),
+        }
+    }
+
+    /// Stops a sandbox and removes it.
+    pub fn remove_pod(&self, id: &str) {
+        for call in ["StopPodSandbox", "RemovePodSandbox"] {
+            let _: Nothing = self.call(call, Id { id: id.to_owned() });
+        }
+    }
+
+    /// Ends the daemon without order. Its pods stay.
+    pub fn kill(&mut self) {
+        self.order("kill");
+    }
+
+    /// Starts it again.
+    pub fn restart(&mut self) {
+        self.order("start");
+        self.await_ready();
+    }
+
+    /// Waits until it takes calls: whoever listens may still have to read what it knew before.
+    fn await_ready(&self) {
+        while self.ask::<_, Nothing>("Status", Nothing {}).is_err() {}
+    }
+
+    fn order(&mut self, order: &str) {
+        writeln!(self.orders.as_mut().unwrap(), "{order}").unwrap();
+        let answer = self.answer();
+        assert_eq!(answer.trim(), format!("DONE {order}"), "{}", self.log());
+    }
+
+    fn answer(&mut self) -> String {
+        let mut line = String::new();
+        self.answers.read_line(&mut line).unwrap();
+        line
+    }
+
+    fn call<Q, A>(&self, call: &str, question: Q) -> A
+    where
+        Q: prost::Message + Send + Sync + 'static,
+        A: prost::Message + Default + Send + Sync + 'static,
+    {
+        match self.ask(call, question) {
+            Ok(answer) => answer,
+            Err(status) => panic!("{call}: {status}\n{}", self.log()),
+        }
+    }
+
+    fn ask<Q, A>(&self, call: &str, question: Q) -> Result<A, Status>
+    where
+        Q: prost::Message + Send + Sync + 'static,
+        A: prost::Message + Default + Send + Sync + 'static,
+    {
+        let socket = format!("unix:{}{SOCKET}", self.prefix().display());
+        let path = PathAndQuery::try_from(format!("/runtime.v1.RuntimeService/{call}")).unwrap();
+        let answer = self.executor.block_on(async {
+            let endpoint = Endpoint::from_shared(socket)
+                .unwrap()
+                .timeout(Duration::from_secs(60));
+            let mut client = Grpc::new(endpoint.connect().await.unwrap());
+            client.ready().await.unwrap();
+            client
+                .unary(Request::new(question), path, ProstCodec::<Q, A>::default())
+                .await
+        });
+        answer.map(Response::into_inner)
+    }
+
+    /// What it said.
+    #[must_use]
+    pub fn log(&self) -> String {
+        fs::read_to_string(self.folder.path().join("log")).unwrap_or_default()
+    }
+}
+
+impl Drop for ContainerRuntime {
+    fn drop(&mut self) {
+        // The first process of the node ends with its standard input, and takes all others along.
+        drop(self.orders.take());
+        let _ = self.child.wait();
+    }
+}
