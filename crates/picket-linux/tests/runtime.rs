@@ -12,7 +12,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use picket_linux::NetworkNamespace;
-use picket_linux::runtime::{Follower, Problem, Runtime, RuntimeError, Sandbox};
+use picket_linux::runtime::{Follower, Learned, Problem, Runtime, RuntimeError, Sandbox};
 use picket_testing::runtime::{ContainerRuntime, Kind, SOCKET};
 use picket_testing::with_each_runtime;
 
@@ -42,6 +42,7 @@ with_each_runtime!(
     each_sandbox_has_its_own_namespace_and_the_nodes_is_nobodys,
     a_sandbox_that_is_gone_or_of_another_pod_is_not_entered,
     changes_are_followed_over_restarts_of_the_runtime,
+    what_a_runtime_tells_is_heard,
 );
 
 fn names(sandboxes: &[Sandbox]) -> Vec<&str> {
@@ -129,6 +130,24 @@ fn changes_are_followed_over_restarts_of_the_runtime(kind: Kind) {
     assert_eq!(names(&follower.next(&mut runtime, LONG).unwrap()), ["db"]);
     node.remove_pod(&db);
     assert!(follower.next(&mut runtime, LONG).unwrap().is_empty());
+}
+
+fn what_a_runtime_tells_is_heard(kind: Kind) {
+    let node = ContainerRuntime::start(kind);
+    let mut runtime = runtime(&node);
+    let mut follower = Follower::default();
+    follower.next(&mut runtime, LONG).unwrap();
+    // Until it has told something it is asked too, and whichever is first counts.
+    let mut learned = (0..5).map(|number| {
+        std::thread::scope(|scope| {
+            scope.spawn(|| node.run_pod("shop", &format!("web-{number}"), &format!("uid-{number}")));
+            let sandboxes = follower.next(&mut runtime, LONG).unwrap();
+            assert_eq!(sandboxes.len(), number + 1);
+            follower.learned()
+        })
+    });
+    let has_told = learned.any(|learned| learned == Learned::Event);
+    assert_eq!(has_told, kind == Kind::Crio);
 }
 
 #[test]

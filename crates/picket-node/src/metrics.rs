@@ -3,6 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
+use picket_linux::runtime::Learned;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::encoding::text::encode;
 use prometheus_client::metrics::counter::Counter;
@@ -31,6 +32,8 @@ pub(crate) struct Metrics {
     pub(crate) failures: Family<Reason, Counter>,
     /// How often others had changed the table.
     pub(crate) repaired: Counter,
+    /// Sandboxes of pods that came, by how the agent learned of them.
+    pub(crate) sandboxes: Family<Source, Counter>,
     /// Connections that were cut because policies deny them.
     pub(crate) cut: Counter,
     /// How often denied packets are missing from the log.
@@ -75,6 +78,11 @@ pub(crate) struct Outcome {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub(crate) struct Source {
+    learned: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct Kind {
     kind: String,
 }
@@ -94,6 +102,7 @@ impl Default for Metrics {
             objects: Family::default(),
             failures: Family::default(),
             repaired: Counter::default(),
+            sandboxes: Family::default(),
             cut: Counter::default(),
             unlogged: Counter::default(),
             events: Family::default(),
@@ -160,6 +169,11 @@ impl Metrics {
             "drift_repaired",
             "how often others had changed the table and it was changed back",
             self.repaired.clone(),
+        );
+        registry.register(
+            "sandboxes",
+            "sandboxes of pods that came, by how the agent learned of them",
+            self.sandboxes.clone(),
         );
         registry.register(
             "connections_cut",
@@ -264,6 +278,15 @@ impl Metrics {
     /// Counts a failure.
     pub(crate) fn failed(&self, reason: &'static str) {
         self.failures.get_or_create(&Reason { reason }).inc();
+    }
+
+    /// Counts a sandbox that came.
+    pub(crate) fn found_by(&self, learned: Learned) {
+        let learned = match learned {
+            Learned::Event => "event",
+            Learned::Asking => "asking",
+        };
+        self.sandboxes.get_or_create(&Source { learned }).inc();
     }
 
     /// Counts what became of an Event of Kubernetes.

@@ -7,7 +7,8 @@ use super::message::{ContainerEventResponse, GetEventsRequest};
 use super::{Runtime, RuntimeError, Sandbox};
 
 /// How often runtimes are asked that do not say when something happens: containerd before 1.7, CRI-O where it is not
-/// told to.
+/// told to. So are the others until they have told something: they begin to listen some time after they were asked to, and
+/// do not say when.
 const INTERVAL: Duration = Duration::from_millis(200);
 
 /// How often the others are asked, should an event be lost.
@@ -21,7 +22,18 @@ const LONGEST_WAIT: Duration = Duration::from_secs(3);
 pub struct Follower {
     known: Option<Vec<Sandbox>>,
     source: Source,
+    learned: Learned,
     failures: u32,
+}
+
+/// How one learns of sandboxes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Learned {
+    /// The runtime told that something happened.
+    Event,
+    /// It was asked without that.
+    #[default]
+    Asking,
 }
 
 /// How one learns that something happened.
@@ -30,7 +42,8 @@ enum Source {
     /// Nobody listens yet, or not any more.
     #[default]
     None,
-    Events(Events),
+    /// By events, of which some have been told or none yet.
+    Events(Events, bool),
     /// By asking again and again: the runtime has no events.
     Polling,
 }
@@ -44,15 +57,16 @@ impl Follower {
     /// [`RuntimeError::Call`]: the runtime does not answer. One can ask again.
     pub fn next(&mut self, runtime: &mut Runtime, patience: Duration) -> Result<Vec<Sandbox>, RuntimeError> {
         runtime.caller.pause(self.penalty());
+        self.learned = Learned::Asking;
         let end = Instant::now() + patience;
         loop {
             if let Source::None = self.source {
                 // Before the list, so that nothing happens between them.
-                self.source = Source::Events(
-                    runtime
-                        .caller
-                        .listen::<_, ContainerEventResponse>("GetContainerEvents", GetEventsRequest {}),
-                );
+                let question = GetEventsRequest {};
+                let events = runtime
+                    .caller
+                    .listen::<_, ContainerEventResponse>("GetContainerEvents", question);
+                self.source = Source::Events(events, false);
             }
             match runtime.sandboxes() {
                 Ok(sandboxes) => {
@@ -74,13 +88,25 @@ impl Follower {
         }
     }
 
+    /// How one learned of what [`next`](Self::next) has returned last.
+    #[must_use]
+    pub fn learned(&self) -> Learned {
+        self.learned
+    }
+
     /// Waits until something has happened, or has perhaps.
     fn wait(&mut self, runtime: &Runtime, patience: Duration) {
-        let Source::Events(events) = &mut self.source else {
+        self.learned = Learned::Asking;
+        let Source::Events(events, have_told) = &mut self.source else {
             return runtime.caller.pause(INTERVAL.min(patience));
         };
-        match runtime.caller.hear(events, REASSURANCE.min(patience)) {
-            Heard::Event | Heard::Nothing => {}
+        let rest = if *have_told { REASSURANCE } else { INTERVAL };
+        match runtime.caller.hear(events, rest.min(patience)) {
+            Heard::Event => {
+                *have_told = true;
+                self.learned = Learned::Event;
+            }
+            Heard::Nothing => {}
             Heard::Unknown => self.source = Source::Polling,
             Heard::End => {
                 self.source = Source::None;

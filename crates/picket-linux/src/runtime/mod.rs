@@ -26,7 +26,7 @@ use std::sync::Arc;
 use crate::NetworkNamespace;
 use call::Caller;
 pub use error::{Problem, RuntimeError};
-pub use follow::Follower;
+pub use follow::{Follower, Learned};
 use message::{
     ListPodSandboxRequest, ListPodSandboxResponse, NODE, PodSandbox, PodSandboxFilter, PodSandboxMetadata,
     PodSandboxStateValue, PodSandboxStatusRequest, PodSandboxStatusResponse, READY,

@@ -97,7 +97,7 @@ pub fn run(settings: &Settings, pods: &PodSettings, extent: Extent) -> Result<En
         agent.listen(outbox.clone())?;
     }
     end_on_signals(outbox.clone())?;
-    watching::start(runtime, outbox.clone())?;
+    watching::start(runtime, agent.answers().metrics, outbox.clone())?;
     let interest = Interest {
         node: Some(settings.node.clone()),
         cluster_network: false,

@@ -6,10 +6,11 @@ use std::thread;
 use std::time::Duration;
 
 use picket_linux::NetworkNamespace;
-use picket_linux::runtime::{Follower, Problem, Runtime, RuntimeError, Sandbox, SandboxId};
+use picket_linux::runtime::{Follower, Learned, Problem, Runtime, RuntimeError, Sandbox, SandboxId};
 
 use super::{News, Outbox};
 use crate::AgentError;
+use crate::metrics::Metrics;
 
 /// When to try again what the runtime did not say well enough.
 const RETRY: Duration = Duration::from_secs(1);
@@ -32,10 +33,11 @@ pub(super) enum Found {
 }
 
 /// Tells in a thread of its own, which ends with the process, which sandboxes there are and where.
-pub(super) fn start(runtime: Runtime, outbox: Outbox) -> Result<(), AgentError> {
+pub(super) fn start(runtime: Runtime, metrics: Metrics, outbox: Outbox) -> Result<(), AgentError> {
     let watching = Watching {
         runtime,
         found: BTreeMap::new(),
+        metrics,
     };
     thread::Builder::new()
         .name("picket-runtime".to_owned())
@@ -47,6 +49,7 @@ pub(super) fn start(runtime: Runtime, outbox: Outbox) -> Result<(), AgentError> 
 struct Watching {
     runtime: Runtime,
     found: BTreeMap<SandboxId, Found>,
+    metrics: Metrics,
 }
 
 impl Watching {
@@ -60,7 +63,7 @@ impl Watching {
                 LONG
             };
             let news = match follower.next(&mut self.runtime, patience) {
-                Ok(sandboxes) => News::Sandboxes(self.find(sandboxes)),
+                Ok(sandboxes) => News::Sandboxes(self.find(sandboxes, follower.learned())),
                 Err(error) => News::Silence(error.to_string()),
             };
             if outbox.send(news).is_err() {
@@ -70,11 +73,15 @@ impl Watching {
     }
 
     /// Finds the namespaces of sandboxes that are new, and of those where it did not succeed before.
-    fn find(&mut self, sandboxes: Vec<Sandbox>) -> Sandboxes {
+    fn find(&mut self, sandboxes: Vec<Sandbox>, learned: Learned) -> Sandboxes {
         let mut before = std::mem::take(&mut self.found);
         let mut all = Vec::new();
         for sandbox in sandboxes {
-            let found = match before.remove(&sandbox.id) {
+            let known = before.remove(&sandbox.id);
+            if known.is_none() {
+                self.metrics.found_by(learned);
+            }
+            let found = match known {
                 Some(found @ (Found::Namespace(_) | Found::Host)) => found,
                 Some(Found::Unknown(_)) | None => found(self.runtime.namespace(&sandbox)),
             };

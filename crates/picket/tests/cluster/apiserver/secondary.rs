@@ -8,6 +8,7 @@ mod failures;
 mod forged;
 mod links;
 mod plugins;
+mod runtimes;
 mod several;
 mod single;
 
