@@ -72,6 +72,19 @@ fn labels_and_policies_change_and_pods_go(kind: Kind) {
 }
 
 fn a_sandbox_is_made_anew(kind: Kind) {
+    made_anew(kind, str::to_owned);
+}
+
+/// The kubelet knows it by a hash of its file, and the API server by the uid that it gave its mirror.
+#[test]
+fn a_static_pod_is_known_by_another_uid() {
+    made_anew(Kind::Containerd, |_| {
+        "d751713988987e9331980363e24189ce".to_owned()
+    });
+}
+
+/// The sandbox of a pod ends, and another one begins with the uid that `told` makes of the pod's.
+fn made_anew(kind: Kind, told: impl Fn(&str) -> String) {
     let mut node = Node::with(kind);
     let mut pods = simple(&mut node);
     node.policy("default", "from-a", "default/net", &from_a());
@@ -91,7 +104,7 @@ fn a_sandbox_is_made_anew(kind: Kind) {
         name: "net1",
         addresses: &["2.2.5.11/24", "2001:db8::11/64"],
     };
-    let again = node.sandbox("default", "server", uid, &[interface]);
+    let again = node.sandbox("default", "server", &told(uid), &[interface]);
     let id = again.sandbox.clone();
     pods.insert("server".to_owned(), again);
     forget_neighbours(&pods);
