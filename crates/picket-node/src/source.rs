@@ -1,5 +1,7 @@
 //! The thread that follows the cluster.
 
+use std::collections::BTreeMap;
+use std::sync::{Mutex, PoisonError};
 use std::thread;
 
 use picket_source::{Change, Health, Interest, Kube};
@@ -16,7 +18,8 @@ pub(crate) fn start(
     mut tell: impl FnMut(Result<Change, AgentError>) + Send + 'static,
 ) -> Result<(), AgentError> {
     let kube = kube.clone();
-    let health = health.clone();
+    let silences = Silences::default();
+    let health = health.clone().telling(move |kind, why| silences.tell(kind, why));
     let runtime = Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(AgentError::Start)?;
     let follow = move || {
@@ -29,4 +32,31 @@ pub(crate) fn start(
         .spawn(follow)
         .map_err(AgentError::Start)?;
     Ok(())
+}
+
+/// What the API server does not say, and why. Mostly it is the same why for all kinds, which is logged once.
+#[derive(Default)]
+struct Silences(Mutex<BTreeMap<String, String>>);
+
+impl Silences {
+    /// The server says nothing about a kind any more, or something again.
+    fn tell(&self, kind: &str, why: Option<&str>) {
+        let mut silences = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        match why {
+            Some(why) => {
+                if silences.values().all(|known| known != why) {
+                    tracing::warn!(
+                        kind,
+                        why,
+                        "the API server does not say what it should, and is asked again; what was known holds"
+                    );
+                }
+                silences.insert(kind.to_owned(), why.to_owned());
+            }
+            None if silences.remove(kind).is_some() && silences.is_empty() => {
+                tracing::info!("the API server says what it should again");
+            }
+            None => {}
+        }
+    }
 }

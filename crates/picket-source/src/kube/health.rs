@@ -1,12 +1,28 @@
 //! How watching goes, for those who operate it.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::SystemTime;
 
 /// How watching goes, kind by kind. Clones show the same.
 #[derive(Clone, Debug, Default)]
-pub struct Health(Arc<Mutex<BTreeMap<String, KindHealth>>>);
+pub struct Health {
+    kinds: Arc<Mutex<BTreeMap<String, KindHealth>>>,
+    teller: Option<Teller>,
+}
+
+/// Who is told of the trouble with a kind.
+type Tell = dyn Fn(&str, Option<&str>) + Send + Sync;
+
+#[derive(Clone)]
+struct Teller(Arc<Tell>);
+
+impl fmt::Debug for Teller {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Teller")
+    }
+}
 
 /// How watching one kind goes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -26,27 +42,54 @@ pub struct KindHealth {
 }
 
 impl Health {
+    /// The same, which calls `tell` with a kind and its [`KindHealth::trouble`] each time that this becomes another.
+    #[must_use]
+    pub fn telling(self, tell: impl Fn(&str, Option<&str>) + Send + Sync + 'static) -> Self {
+        Self {
+            teller: Some(Teller(Arc::new(tell))),
+            ..self
+        }
+    }
+
     /// How each kind goes, by its resource, such as `networkpolicies.networking.k8s.io`; what is said of `/apis` is about
     /// asking which kinds there are.
     #[must_use]
     pub fn kinds(&self) -> BTreeMap<String, KindHealth> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.kinds.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Notes something about a kind.
     pub(super) fn note(&self, kind: &str, note: impl FnOnce(&mut KindHealth)) {
-        let mut kinds = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if !kinds.contains_key(kind) {
-            kinds.insert(kind.to_owned(), KindHealth::default());
+        let mut kinds = self.kinds.lock().unwrap_or_else(PoisonError::into_inner);
+        let health = match kinds.get_mut(kind) {
+            Some(health) => health,
+            None => kinds.entry(kind.to_owned()).or_default(),
+        };
+        let before = health.trouble.clone();
+        note(health);
+        let now = health.trouble.clone();
+        drop(kinds);
+        if before != now {
+            self.tell(kind, now.as_deref());
         }
-        if let Some(health) = kinds.get_mut(kind) {
-            note(health);
+    }
+
+    fn tell(&self, kind: &str, trouble: Option<&str>) {
+        if let Some(Teller(tell)) = &self.teller {
+            tell(kind, trouble);
         }
     }
 
     /// The kind is gone.
     pub(super) fn forget(&self, kind: &str) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(kind);
+        let gone = self
+            .kinds
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .remove(kind);
+        if gone.is_some_and(|gone| gone.trouble.is_some()) {
+            self.tell(kind, None);
+        }
     }
 }
 

@@ -2,10 +2,12 @@
 
 use std::env;
 use std::fs;
+use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use picket_linux::NetworkNamespace;
+use picket_testing::apiserver::Server;
 use picket_testing::ran::Ran;
 use tempfile::TempDir;
 
@@ -32,16 +34,23 @@ fn root() -> TempDir {
 
 /// Runs it where that folder is everything there is.
 fn run(root: &TempDir, inside: &NetworkNamespace, arguments: &[&str]) -> Ran {
-    let mut command = Command::new("unshare");
+    let mut command = command(root, arguments);
+    inside.run(|| command.output()).unwrap().unwrap().into()
+}
+
+/// What runs it, and ends it when it has not ended for long.
+fn command(root: &TempDir, arguments: &[&str]) -> Command {
+    let mut command = Command::new("timeout");
     command
+        .args(["--kill-after=1", "120", "unshare"])
         .args(["--mount", "--mount-proc", "--root"])
         .arg(root.path())
         .arg("/usr/bin/picket")
         .args(arguments)
         .env_clear()
-        // Where `unshare` itself is found.
+        // Where `timeout` and `unshare` are found.
         .env("PATH", "/usr/sbin:/usr/bin");
-    inside.run(|| command.output()).unwrap().unwrap().into()
+    command
 }
 
 #[test]
@@ -63,4 +72,37 @@ fn it_needs_no_other_file() {
     let matrix = run(&root, &inside, &asked);
     assert_eq!((matrix.status, matrix.stderr.as_str()), (0, ""));
     assert_eq!(matrix.stdout, expected.stdout);
+}
+
+#[test]
+fn a_server_whose_name_is_not_known_is_named_and_waited_for() {
+    let root = root();
+    let server = Server::start(&[]);
+    let kubeconfig = fs::read_to_string(server.kubeconfig()).unwrap();
+    fs::copy(server.authority(), root.path().join("ca.crt")).unwrap();
+    let renamed = kubeconfig
+        .replace(server.authority().to_str().unwrap(), "/ca.crt")
+        .replace("https://127.0.0.1", "https://api.example.invalid");
+    fs::write(root.path().join("kubeconfig"), renamed).unwrap();
+    let inside = NetworkNamespace::create().unwrap();
+    for extent in ["--dry-run", "--once"] {
+        let arguments = [
+            "agent",
+            extent,
+            "--kubeconfig",
+            "/kubeconfig",
+            "--hostname-override",
+            "n",
+        ];
+        let mut command = command(&root, &arguments);
+        let started = inside.run(|| command.stderr(Stdio::piped()).spawn());
+        let mut child = started.unwrap().unwrap();
+        let lines = BufReader::new(child.stderr.take().unwrap()).lines();
+        let mut lines = lines.map(Result::unwrap);
+        let why = "the API server at https://api.example.invalid";
+        assert!(lines.any(|line| line.contains(why)), "{extent}");
+        let ended = Command::new("kill").arg(child.id().to_string()).status();
+        assert!(ended.unwrap().success());
+        child.wait().unwrap();
+    }
 }
