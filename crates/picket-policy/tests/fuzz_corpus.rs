@@ -44,3 +44,24 @@ fn prefixes() {
 fn files_of_hosts() {
     replay("hosts", checks::hosts);
 }
+
+/// libFuzzer takes a dictionary whole or not at all: a word in quotes a line, in which all that is not ASCII is escaped.
+#[test]
+fn dictionaries_can_be_read() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/dictionaries");
+    let is_word = |line: &str| {
+        let inner = line.strip_prefix('"').and_then(|line| line.strip_suffix('"'));
+        let is_shown = |character: char| (' '..='~').contains(&character);
+        inner.is_some_and(|inner| !inner.is_empty() && inner.chars().all(is_shown))
+    };
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        let text = std::fs::read_to_string(&path).unwrap();
+        for line in text
+            .lines()
+            .filter(|line| !line.is_empty() && !line.starts_with('#'))
+        {
+            assert!(is_word(line), "{}: {line}", path.display());
+        }
+    }
+}
