@@ -133,10 +133,13 @@ impl Walk<'_> {
             let syn::Item::Mod(module) = item else { continue };
             let only_for_tests = only_for_tests || module.attrs.iter().any(is_for_tests);
             let name = module.ident.to_string();
+            let path = module.attrs.iter().find_map(path_attribute);
+            let path = path.map(|path| file.with_file_name(path));
             if let Some((_, items)) = &module.content {
-                self.items(items, file, &folder.join(name), only_for_tests);
-            } else if let Some(path) = module.attrs.iter().find_map(path_attribute) {
-                self.file(file.with_file_name(path), true, only_for_tests);
+                let folder = path.unwrap_or_else(|| folder.join(name));
+                self.items(items, file, &folder, only_for_tests);
+            } else if let Some(path) = path {
+                self.file(path, true, only_for_tests);
             } else if root().join(folder).join(format!("{name}.rs")).is_file() {
                 self.file(folder.join(format!("{name}.rs")), false, only_for_tests);
             } else {
@@ -146,7 +149,7 @@ impl Walk<'_> {
     }
 }
 
-/// The file named by `#[path = "…"]`.
+/// The file, or the folder of a module that is written out, named by `#[path = "…"]`.
 fn path_attribute(attribute: &syn::Attribute) -> Option<String> {
     match &attribute.meta {
         syn::Meta::NameValue(pair) if pair.path.is_ident("path") => match &pair.value {

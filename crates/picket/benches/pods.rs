@@ -1,0 +1,168 @@
+//! How long pods on secondary networks are open: `cargo bench -p picket --bench pods`, as root, where `cargo xtask programs` ran.
+//!
+//! On a node with 30 pods, with real sandboxes and a real API server, ten more come in each of two ways, one after the other, while
+//! the agent enforces eleven policies in each. Either the runtime is done last, as where Multus tells the API server of interfaces
+//! while the sandbox is made; then the first container is created and started as fast as the runtime does it. Or what the pod's
+//! status says of its interfaces comes last. When the rules are in force the agent says.
+#![expect(
+    dead_code,
+    unused_imports,
+    clippy::print_stdout,
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a benchmark prints, and fails at once; tests use the other half of what it is made of"
+)]
+
+#[path = "../tests/cluster"]
+mod cluster {
+    pub(crate) mod agents;
+    pub(crate) mod client;
+    pub(crate) mod objects;
+    pub(crate) mod pods;
+    pub(crate) mod prober;
+    pub(crate) mod proxy;
+    pub(crate) mod published;
+}
+
+use std::time::{Duration, SystemTime};
+
+use cluster::pods::{Interface, Node, Pod};
+use cluster::{agents, client, objects, prober, proxy, published};
+use picket_testing::runtime::Kind;
+use serde_json::json;
+
+/// How many pods there are at first, and how many come in each way.
+const PODS: [usize; 2] = [30, 10];
+const POLICIES: usize = 11;
+
+/// Milliseconds from one moment to another; negative if the other was earlier.
+type Gap = f64;
+
+fn main() {
+    for kind in Kind::ALL {
+        measure(kind);
+    }
+}
+
+fn measure(kind: Kind) {
+    let mut node = Node::with(kind);
+    let [before, more] = PODS;
+    for number in 0..before {
+        let [v4, v6] = addresses(number);
+        let (name, labels) = (name(number), json!({"number": number.to_string()}));
+        node.pod("default", &name, &labels, &[interface(&[&v4, &v6])]);
+    }
+    for number in 0..POLICIES {
+        let peers: Vec<_> = (0..3)
+            .map(|peer| json!({"podSelector": {"matchLabels": {"number": (number * 3 + peer).to_string()}}}))
+            .collect();
+        let spec = json!({"podSelector": {}, "policyTypes": ["Ingress", "Egress"], "ingress": [
+            {"from": peers, "ports": [{"protocol": "TCP", "port": 8000 + number}]},
+        ], "egress": [{"to": peers}]});
+        node.policy("default", &format!("policy-{number}"), "default/net", &spec);
+    }
+    node.start(&[]);
+    node.until_enforced();
+    println!("{kind:?}: {before} pods with {POLICIES} policies each; {more} more in each way");
+    let by_runtime: Vec<_> = (before..before + more)
+        .map(|number| runtime_last(&mut node, number))
+        .collect();
+    println!("  the runtime is done last; after it has answered");
+    report("the rules are in force", by_runtime.iter().map(|gaps| gaps[0]));
+    report(
+        "the first container may start",
+        by_runtime.iter().map(|gaps| gaps[1]),
+    );
+    report("it has started", by_runtime.iter().map(|gaps| gaps[2]));
+    let closed = by_runtime.iter().filter(|gaps| gaps[0] < gaps[1]).count();
+    println!("    the rules were there before it might start: {closed} of {more}");
+    let by_status = (before + more..before + 2 * more).map(|number| status_last(&mut node, number));
+    println!("  the status is written last; after it is sent to the API server");
+    report("the rules are in force", by_status);
+}
+
+/// Runs a pod of which everything else is known already: from the answer of the runtime to the rules, to when the first container
+/// is told to start, and until it has.
+fn runtime_last(node: &mut Node, number: usize) -> [Gap; 3] {
+    let [v4, v6] = addresses(number);
+    let addresses = [v4.as_str(), &v6];
+    let interfaces = [interface(&addresses)];
+    let (name, labels) = (name(number), json!({"number": number.to_string()}));
+    let uid = node.ask_for("default", &name, &labels, &interfaces);
+    node.tell("default", &name, &interfaces);
+    node.until_enforced();
+    let sandbox = node.runtime.run_pod("default", &name, &uid);
+    let answered = SystemTime::now();
+    let container = node.runtime.create_container(&sandbox, "default", &name, &uid);
+    let told = SystemTime::now();
+    node.runtime.start_container(&container);
+    let started = SystemTime::now();
+    let enforced = enforced(node, &sandbox);
+    node.attached(&name, sandbox, &interfaces);
+    [enforced, told, started].map(|moment| gap(answered, moment))
+}
+
+/// Runs a pod whose status comes last: from then to the rules.
+fn status_last(node: &mut Node, number: usize) -> Gap {
+    let [v4, v6] = addresses(number);
+    let addresses = [v4.as_str(), &v6];
+    let interfaces = [interface(&addresses)];
+    let (name, labels) = (name(number), json!({"number": number.to_string()}));
+    let uid = node.ask_for("default", &name, &labels, &interfaces);
+    let sandbox = node.runtime.run_pod("default", &name, &uid);
+    node.attached(&name, sandbox.clone(), &interfaces);
+    node.until_enforced();
+    let found = |learned| node.count(&format!("picket_sandboxes_total{{learned=\"{learned}\"}}"));
+    node.until("one sandbox more", |_| {
+        found("event") + found("asking") == u64::try_from(number).unwrap() + 1
+    });
+    let sent = SystemTime::now();
+    node.tell("default", &name, &interfaces);
+    gap(sent, enforced(node, &sandbox))
+}
+
+/// When the rules of a sandbox came into force.
+fn enforced(node: &Node, sandbox: &str) -> SystemTime {
+    let changed = |status: &picket_node::PodsStatus| {
+        let mut sandboxes = status.sandboxes.iter();
+        let found = sandboxes.find(|status| status.sandbox == sandbox)?;
+        found.changed.map(SystemTime::from)
+    };
+    let status = node.until("rules", |status| changed(status).is_some());
+    changed(&status).unwrap()
+}
+
+fn gap(from: SystemTime, to: SystemTime) -> Gap {
+    let between = to.duration_since(from);
+    let milliseconds = |duration: Duration| duration.as_secs_f64() * 1000.0;
+    between.map_or_else(|earlier| -milliseconds(earlier.duration()), milliseconds)
+}
+
+fn report(what: &str, gaps: impl Iterator<Item = Gap>) {
+    let mut gaps: Vec<_> = gaps.collect();
+    gaps.sort_by(f64::total_cmp);
+    println!(
+        "    {what:<32} best {:>7.1} ms, median {:>7.1} ms, worst {:>7.1} ms",
+        gaps[0],
+        gaps[gaps.len() / 2],
+        gaps[gaps.len() - 1]
+    );
+}
+
+fn name(number: usize) -> String {
+    format!("pod-{number}")
+}
+
+fn addresses(number: usize) -> [String; 2] {
+    let number = number + 10;
+    [format!("2.2.5.{number}/24"), format!("2001:db8::{number}/64")]
+}
+
+fn interface<'a>(addresses: &'a [&'a str; 2]) -> Interface<'a> {
+    Interface {
+        network: "default/net",
+        name: "net1",
+        addresses,
+    }
+}
