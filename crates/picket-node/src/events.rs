@@ -26,8 +26,9 @@ const WAITING: usize = 256;
 /// How long to try to write what nobody takes.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// The same where it is refused: a server that has just started may not know yet who may do what.
-const WHEN_REFUSED: Duration = Duration::from_secs(5);
+/// How long to try again what is refused, from the first time on: a server that has just started may not know yet who may do
+/// what.
+const WHEN_REFUSED: Duration = Duration::from_secs(10);
 
 /// How much time there is between two.
 const PACE: Duration = Duration::from_millis(200);
@@ -174,13 +175,22 @@ impl Writer {
 
     /// Writes an Event; what became of it, in a word.
     async fn write(&mut self, told: &Told) -> &'static str {
-        let mut retry = None;
+        let (mut retry, mut refused) = (None, Refused::default());
         loop {
-            let (outcome, why, patience) = match self.attempt(&told.occurrence).await {
+            let attempt = self.attempt(&told.occurrence).await;
+            let waited = told.at.elapsed();
+            let (outcome, why, patience) = match attempt {
                 Ok(Recorded::Created) => return self.wrote("created"),
                 Ok(Recorded::Known) => return self.wrote("known"),
-                Ok(Recorded::Refused(why)) => ("refused", why, WHEN_REFUSED),
-                Err(error) => ("lost", error.to_string(), self.patience),
+                Ok(Recorded::Refused(why)) => {
+                    // Attempts that did not reach anybody are no reason to wait longer for the next.
+                    retry = retry.filter(|_| refused.0.is_some());
+                    ("refused", why, refused.patience(waited))
+                }
+                Err(error) => {
+                    refused = Refused::default();
+                    ("lost", error.to_string(), self.patience)
+                }
             };
             let next = Retry::after(retry, Instant::now());
             if next.at > told.at + patience {
@@ -213,6 +223,17 @@ impl Writer {
                 "what is wrong with objects cannot be written to the cluster as Events"
             );
         }
+    }
+}
+
+/// How long something had waited when it was refused for the first time, since a server could not be asked.
+#[derive(Default)]
+struct Refused(Option<Duration>);
+
+impl Refused {
+    /// How long to try what is refused after such a wait, from when it was told.
+    fn patience(&mut self, waited: Duration) -> Duration {
+        *self.0.get_or_insert(waited) + WHEN_REFUSED
     }
 }
 

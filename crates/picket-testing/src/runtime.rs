@@ -185,6 +185,13 @@ impl ContainerRuntime {
 
     /// Makes the container of a pod ready to start, from the image that sandboxes have; its id.
     pub fn create_container(&self, sandbox: &str, namespace: &str, name: &str, uid: &str) -> String {
+        let labels = [
+            ("container.name", "main"),
+            ("pod.name", name),
+            ("pod.namespace", namespace),
+            ("pod.uid", uid),
+        ];
+        let labels = labels.map(|(key, value)| (format!("io.kubernetes.{key}"), value.to_owned()));
         let config = ContainerConfig {
             metadata: Some(ContainerMetadata {
                 name: "main".to_owned(),
@@ -192,6 +199,7 @@ impl ContainerRuntime {
             image: Some(ImageSpec {
                 image: image::NAME.to_owned(),
             }),
+            labels: labels.into(),
         };
         let request = CreateContainerRequest {
             sandbox: sandbox.to_owned(),

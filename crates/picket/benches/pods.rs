@@ -92,13 +92,14 @@ fn runtime_last(node: &mut Node, number: usize) -> [Gap; 3] {
     let uid = node.ask_for("default", &name, &labels, &interfaces);
     node.tell("default", &name, &interfaces);
     node.until_enforced();
+    let asked = SystemTime::now();
     let sandbox = node.runtime.run_pod("default", &name, &uid);
     let answered = SystemTime::now();
     let container = node.runtime.create_container(&sandbox, "default", &name, &uid);
     let told = SystemTime::now();
     node.runtime.start_container(&container);
     let started = SystemTime::now();
-    let enforced = enforced(node, &sandbox);
+    let enforced = enforced(node, &sandbox, asked);
     node.attached(&name, sandbox, &interfaces);
     [enforced, told, started].map(|moment| gap(answered, moment))
 }
@@ -119,15 +120,16 @@ fn status_last(node: &mut Node, number: usize) -> Gap {
     });
     let sent = SystemTime::now();
     node.tell("default", &name, &interfaces);
-    gap(sent, enforced(node, &sandbox))
+    gap(sent, enforced(node, &sandbox, sent))
 }
 
-/// When the rules of a sandbox came into force.
-fn enforced(node: &Node, sandbox: &str) -> SystemTime {
+/// When the rules of a sandbox came into force, after a moment before which it had none.
+fn enforced(node: &Node, sandbox: &str, after: SystemTime) -> SystemTime {
     let changed = |status: &picket_node::PodsStatus| {
         let mut sandboxes = status.sandboxes.iter();
         let found = sandboxes.find(|status| status.sandbox == sandbox)?;
-        found.changed.map(SystemTime::from)
+        let changed = found.changed.map(SystemTime::from);
+        changed.filter(|changed| *changed > after)
     };
     let status = node.until("rules", |status| changed(status).is_some());
     changed(&status).unwrap()

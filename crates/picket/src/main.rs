@@ -6,6 +6,7 @@ mod excerpt;
 mod fix;
 mod git;
 mod input;
+mod logging;
 mod output;
 mod report;
 mod ruleset;

@@ -85,3 +85,11 @@ fn what_cannot_be_written_for_long_is_dropped() {
     assert_eq!(runtime.block_on(writer.write(&told)), "lost");
     assert!(writer.has_complained);
 }
+
+#[test]
+fn what_has_waited_for_a_server_is_not_dropped_when_that_refuses_it_for_the_first_time() {
+    let mut refused = Refused::default();
+    let waited = 10 * WHEN_REFUSED;
+    assert!(refused.patience(waited) > waited);
+    assert_eq!(refused.patience(waited + WHEN_REFUSED), waited + WHEN_REFUSED);
+}

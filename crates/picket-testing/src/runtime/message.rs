@@ -81,6 +81,8 @@ pub(super) struct ContainerConfig {
     pub(super) metadata: Option<ContainerMetadata>,
     #[prost(message, optional, tag = "2")]
     pub(super) image: Option<ImageSpec>,
+    #[prost(map = "string, string", tag = "9")]
+    pub(super) labels: HashMap<String, String>,
 }
 
 #[derive(Clone, PartialEq, Message)]

@@ -1,7 +1,7 @@
 //! `picket agent`: a live cluster, enforced on this node.
 
 use std::env;
-use std::io::{self, Write};
+use std::io::Write;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -14,10 +14,9 @@ use picket_node::{
     CleanUp, Ended, Extent, Listen, PodSettings, Settings, UntilSynced, clean_up, run as enforce,
 };
 use picket_source::Kube;
-use tracing_subscriber::EnvFilter;
-use tracing_subscriber::fmt::time::SystemTime;
 
 use crate::arguments::{CustomRuleArguments, SemanticsArguments};
+use crate::logging::LogArguments;
 use crate::output::{self, Outcome};
 
 /// What makes an agent enforce in pods. What concerns the table of the node alone does not go with it.
@@ -195,13 +194,8 @@ struct TellingArguments {
     #[arg(long, value_enum, default_value_t, value_name = "ON_OR_OFF")]
     events: Switch,
 
-    /// What to log: `error`, `warn`, `info`, `debug`, or one for each part as in `info,picket_source=debug`
-    #[arg(long, default_value = "info", value_name = "LEVELS")]
-    log: String,
-
-    /// How to log
-    #[arg(long, value_enum, default_value_t, value_name = "FORMAT")]
-    log_format: LogFormat,
+    #[command(flatten)]
+    log: LogArguments,
 }
 
 /// Where agents answer.
@@ -215,16 +209,6 @@ enum Switch {
     On,
     /// Leave it
     Off,
-}
-
-/// How to log.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-enum LogFormat {
-    /// For people
-    #[default]
-    Text,
-    /// One JSON object in each line
-    Json,
 }
 
 const EXAMPLES: &str = "\
@@ -260,7 +244,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Outcome> {
         _ => Extent::Forever,
     };
     let settings = arguments.settings()?;
-    arguments.telling.start()?;
+    arguments.telling.log.start()?;
     let ended = match pods {
         Some(pods) => pods::run(&settings, &pods, extent)?,
         None => enforce(&settings, extent)?,
@@ -373,26 +357,5 @@ fn plugin(text: &str) -> Result<String, &'static str> {
     match text.trim() {
         "" => Err("the type of a plugin is missing"),
         plugin => Ok(plugin.to_owned()),
-    }
-}
-
-impl TellingArguments {
-    /// Begins to log on standard error.
-    fn start(&self) -> anyhow::Result<()> {
-        let filter = EnvFilter::builder().parse(&self.log);
-        let filter = filter.with_context(|| format!("`--log {}` cannot be read", self.log))?;
-        let builder = tracing_subscriber::fmt()
-            .with_env_filter(filter)
-            .with_timer(SystemTime)
-            .with_ansi(output::color_on_stderr())
-            .with_writer(io::stderr);
-        let started = match self.log_format {
-            LogFormat::Text => builder.try_init(),
-            LogFormat::Json => builder.json().try_init(),
-        };
-        if let Err(error) = started {
-            bail!("cannot log: {error}");
-        }
-        Ok(())
     }
 }
