@@ -198,6 +198,7 @@ impl ContainerRuntime {
             }),
             image: Some(ImageSpec {
                 image: image::NAME.to_owned(),
+                user_specified_image: image::NAME.to_owned(),
             }),
             labels: labels.into(),
         };

@@ -95,6 +95,9 @@ pub(super) struct ContainerMetadata {
 pub(super) struct ImageSpec {
     #[prost(string, tag = "1")]
     pub(super) image: String,
+    /// What the pod says, where `image` is what that was found to be.
+    #[prost(string, tag = "18")]
+    pub(super) user_specified_image: String,
 }
 
 /// What `RunPodSandbox` and `CreateContainer` answer, and what `StopPodSandbox`, `RemovePodSandbox` and `StartContainer` ask.
