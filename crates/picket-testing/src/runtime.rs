@@ -23,8 +23,8 @@ use tonic_prost::ProstCodec;
 use crate::program::{COPYIMG, CRIO, PINNS};
 use message::{
     CONTAINER, ContainerConfig, ContainerMetadata, CreateContainerRequest, Id, ImageSpec,
-    LinuxPodSandboxConfig, LinuxSandboxSecurityContext, NODE, NamespaceOption, Nothing, POD,
-    PodSandboxConfig, PodSandboxMetadata, RunPodSandboxRequest,
+    LinuxContainerConfig, LinuxContainerSecurityContext, LinuxPodSandboxConfig, LinuxSandboxSecurityContext,
+    NODE, NamespaceOption, Nothing, POD, PodSandboxConfig, PodSandboxMetadata, RunPodSandboxRequest,
 };
 
 /// Where a runtime listens, seen from its node.
@@ -201,6 +201,11 @@ impl ContainerRuntime {
                 user_specified_image: image::NAME.to_owned(),
             }),
             labels: labels.into(),
+            linux: Some(LinuxContainerConfig {
+                security_context: Some(LinuxContainerSecurityContext {
+                    namespace_options: Some(namespaces(POD)),
+                }),
+            }),
         };
         let request = CreateContainerRequest {
             sandbox: sandbox.to_owned(),
@@ -227,10 +232,7 @@ impl ContainerRuntime {
         let linux = LinuxPodSandboxConfig {
             cgroup_parent: format!("/{}", self.group),
             security_context: Some(LinuxSandboxSecurityContext {
-                namespace_options: Some(NamespaceOption {
-                    network,
-                    pid: CONTAINER,
-                }),
+                namespace_options: Some(namespaces(network)),
             }),
         };
         PodSandboxConfig {
@@ -324,5 +326,13 @@ impl Drop for ContainerRuntime {
         // The first process of the node ends with its standard input, and takes all others along.
         drop(self.orders.take());
         let _ = self.child.wait();
+    }
+}
+
+/// The namespaces that the kubelet asks for a pod, and for its containers.
+fn namespaces(network: i32) -> NamespaceOption {
+    NamespaceOption {
+        network,
+        pid: CONTAINER,
     }
 }

@@ -83,6 +83,20 @@ pub(super) struct ContainerConfig {
     pub(super) image: Option<ImageSpec>,
     #[prost(map = "string, string", tag = "9")]
     pub(super) labels: HashMap<String, String>,
+    #[prost(message, optional, tag = "15")]
+    pub(super) linux: Option<LinuxContainerConfig>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct LinuxContainerConfig {
+    #[prost(message, optional, tag = "2")]
+    pub(super) security_context: Option<LinuxContainerSecurityContext>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct LinuxContainerSecurityContext {
+    #[prost(message, optional, tag = "3")]
+    pub(super) namespace_options: Option<NamespaceOption>,
 }
 
 #[derive(Clone, PartialEq, Message)]
