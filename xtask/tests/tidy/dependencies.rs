@@ -9,7 +9,7 @@ use crate::tree::{METADATA, packages, read, text};
 type Layer = (&'static str, &'static [&'static str], &'static [&'static str]);
 
 /// From the ground up: every crate uses only crates above it in this list.
-const LAYERS: [Layer; 15] = [
+const LAYERS: [Layer; 16] = [
     ("picket-net", &[], &[]),
     ("picket-policy", &["picket-net"], &[]),
     (
@@ -69,6 +69,18 @@ const LAYERS: [Layer; 15] = [
         ],
         // Its own tests have the feature.
         &["picket-reference", "picket-testing", "picket-nftables"],
+    ),
+    (
+        "picket-vpp",
+        &[
+            "picket-net",
+            "picket-policy",
+            "picket-cluster",
+            "picket-engine",
+            "picket-dataplane",
+        ],
+        // Its own tests have the features `client` and `fake`.
+        &["picket-reference", "picket-testing", "picket-vpp"],
     ),
     (
         "picket-lab",

@@ -1,0 +1,1 @@
+//! The binary API of VPP over its socket.

@@ -1,0 +1,1 @@
+//! A VPP for tests.
