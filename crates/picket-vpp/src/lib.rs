@@ -1,6 +1,15 @@
 //! VPP as a target: what the policies mean, as access control lists of its ACL plugin and as rules of its session layer.
 
+pub mod acl;
 #[cfg(feature = "client")]
 pub mod client;
+pub mod combine;
 #[cfg(feature = "fake")]
 pub mod fake;
+pub mod layer4;
+pub mod lists;
+pub mod peers;
+mod place;
+pub mod rule;
+pub mod session;
+pub mod value;

@@ -1,0 +1,192 @@
+//! What lists do with packets, as VPP's ACL plugin does it: worked out from the plugin's own semantics, and not from what
+//! made the lists.
+//!
+//! Of the lists of an interface in one direction the first rule that matches decides; what none matches is dropped unless
+//! there is no list at all. Before that, what belongs to a session of the interface passes. A rule that reflects makes one.
+
+use std::collections::BTreeSet;
+use std::net::IpAddr;
+
+use picket_net::Protocol;
+use smol_str::SmolStr;
+
+use super::model::{AclAction, AclRule, Acls, InterfaceLists};
+use crate::layer4::Layer4;
+
+/// Which way a packet goes through an interface, seen from VPP.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Way {
+    /// It enters VPP there.
+    In,
+    /// It leaves VPP there.
+    Out,
+}
+
+/// A packet, as rules look at it. Both addresses are of one family.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Packet {
+    /// Its source address.
+    pub source: IpAddr,
+    /// Its destination address.
+    pub destination: IpAddr,
+    /// Its protocol.
+    pub protocol: Protocol,
+    /// Its source port, or for ICMP and ICMPv6 its type; 0 for protocols that have neither.
+    pub first: u16,
+    /// Its destination port, or for ICMP and ICMPv6 its code.
+    pub second: u16,
+    /// Whether it is a fragment that is not the first: then nothing behind its protocol is there.
+    pub is_later_fragment: bool,
+}
+
+impl Packet {
+    /// The first packet of a connection: to a port, an echo request for ICMP and ICMPv6.
+    pub fn opening(source: IpAddr, destination: IpAddr, protocol: Protocol, port: u16) -> Self {
+        let (first, second) = match protocol {
+            Protocol::ICMP => (8, 0),
+            Protocol::ICMPV6 => (128, 0),
+            _ if protocol.has_ports() => (40_000, port),
+            _ => (0, 0),
+        };
+        Self {
+            source,
+            destination,
+            protocol,
+            first,
+            second,
+            is_later_fragment: false,
+        }
+    }
+
+    /// What answers it.
+    #[must_use]
+    pub fn reply(&self) -> Self {
+        let (first, second) = match (self.protocol, self.first) {
+            (Protocol::ICMP, 8) => (0, self.second),
+            (Protocol::ICMP, 0) => (8, self.second),
+            (Protocol::ICMPV6, 128) => (129, self.second),
+            (Protocol::ICMPV6, 129) => (128, self.second),
+            _ => (self.second, self.first),
+        };
+        Self {
+            source: self.destination,
+            destination: self.source,
+            first,
+            second,
+            ..*self
+        }
+    }
+
+    /// Whether sessions are kept for it: not for fragments, nor for ICMP without questions and answers.
+    fn has_sessions(&self) -> bool {
+        !self.is_later_fragment
+            && match self.protocol {
+                Protocol::ICMP => matches!(self.first, 0 | 8),
+                Protocol::ICMPV6 => matches!(self.first, 128 | 129),
+                _ => true,
+            }
+    }
+}
+
+impl AclRule {
+    /// Whether it matches a packet.
+    pub fn matches(&self, packet: &Packet) -> bool {
+        let within = |(first, last): (u16, u16), value| (first..=last).contains(&value);
+        self.source.contains(packet.source)
+            && self.destination.contains(packet.destination)
+            && (self.protocol == 0
+                || self.protocol == packet.protocol.number()
+                    && (packet.is_later_fragment
+                        || !has_layer4(packet.protocol)
+                        || within(self.first, packet.first) && within(self.second, packet.second)))
+    }
+}
+
+fn has_layer4(protocol: Protocol) -> bool {
+    protocol.has_ports() || matches!(protocol, Protocol::ICMP | Protocol::ICMPV6)
+}
+
+/// What rules do with a packet that belongs to no session: the action of the first that matches.
+pub fn decide<'a>(rules: impl IntoIterator<Item = &'a AclRule>, packet: &Packet) -> AclAction {
+    let found = rules.into_iter().find(|rule| rule.matches(packet));
+    found.map_or(AclAction::Deny, |rule| rule.action)
+}
+
+/// What rules let pass between two addresses, of packets that belong to no session and are no later fragments.
+///
+/// Rules that look at source ports count as if they matched none of what they let pass, and all of what they deny.
+pub fn allowed<'a>(
+    rules: impl IntoIterator<Item = &'a AclRule>,
+    source: IpAddr,
+    destination: IpAddr,
+) -> Layer4 {
+    let (mut open, mut allowed) = (Layer4::all(), Layer4::empty());
+    for rule in rules {
+        if !(rule.source.contains(source) && rule.destination.contains(destination)) {
+            continue;
+        }
+        let passes = rule.action != AclAction::Deny;
+        if passes && !rule.any_source_port() {
+            continue;
+        }
+        let matched = open.intersection(&rule.selected());
+        open = open.difference(&matched);
+        if passes {
+            allowed = allowed.union(&matched);
+        }
+        if open.is_empty() {
+            break;
+        }
+    }
+    allowed
+}
+
+/// A VPP that has some lists, with its sessions.
+#[derive(Clone, Debug)]
+pub struct Interpreter<'a> {
+    acls: &'a Acls,
+    sessions: BTreeSet<(SmolStr, Packet)>,
+}
+
+impl<'a> Interpreter<'a> {
+    /// One that has seen no packet.
+    pub fn new(acls: &'a Acls) -> Self {
+        Self {
+            acls,
+            sessions: BTreeSet::new(),
+        }
+    }
+
+    /// Whether a packet passes an interface. One that VPP has no lists for lets everything pass.
+    pub fn passes(&mut self, interface: &str, way: Way, packet: &Packet) -> bool {
+        let Some(lists) = self.acls.interfaces.get(interface) else {
+            return true;
+        };
+        let session = (SmolStr::new(interface), *packet);
+        if packet.has_sessions() && self.sessions.contains(&session) {
+            return true;
+        }
+        let tags = tags(lists, way);
+        if tags.is_empty() {
+            return true;
+        }
+        match decide(self.acls.rules(tags), packet) {
+            AclAction::Deny => false,
+            AclAction::Permit => true,
+            AclAction::PermitReflect => {
+                if packet.has_sessions() {
+                    self.sessions.insert((session.0.clone(), packet.reply()));
+                    self.sessions.insert(session);
+                }
+                true
+            }
+        }
+    }
+}
+
+fn tags(lists: &InterfaceLists, way: Way) -> &[super::model::Tag] {
+    match way {
+        Way::In => &lists.input,
+        Way::Out => &lists.output,
+    }
+}

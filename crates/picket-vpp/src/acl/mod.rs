@@ -1,0 +1,10 @@
+//! Access control lists of VPP's ACL plugin.
+
+pub mod meaning;
+mod model;
+mod print;
+mod render;
+
+pub use model::{Acl, AclAction, AclRule, Acls, InterfaceLists, Role, Tag};
+pub use print::{json, text};
+pub use render::{Options, render, render_lists};

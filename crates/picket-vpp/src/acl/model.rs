@@ -1,0 +1,301 @@
+//! Access control lists as VPP's ACL plugin has them.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use picket_net::{Family, Prefix, Protocol};
+use picket_policy::ObjectRef;
+use sha2::{Digest, Sha256};
+use smol_str::SmolStr;
+
+use crate::layer4::{Layer4, Selector};
+use crate::rule::ALL_PORTS;
+
+/// What becomes of a packet that a rule matches; the number is the API's (`is_permit`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum AclAction {
+    /// It is dropped.
+    Deny = 0,
+    /// It passes.
+    Permit = 1,
+    /// It passes, and what belongs to its connection passes its interface from then on, in both directions, whatever lists
+    /// say.
+    PermitReflect = 2,
+}
+
+/// One rule. Both prefixes are of one family: a rule matches no packet of the other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct AclRule {
+    /// What becomes of what it matches.
+    pub action: AclAction,
+    /// The source addresses.
+    pub source: Prefix,
+    /// The destination addresses.
+    pub destination: Prefix,
+    /// The protocol number; 0 for every protocol, and then ports do not matter.
+    pub protocol: u8,
+    /// Source ports, or for ICMP and ICMPv6 types: first and last.
+    pub first: (u16, u16),
+    /// Destination ports, or for ICMP and ICMPv6 codes: first and last.
+    pub second: (u16, u16),
+}
+
+impl AclRule {
+    /// A rule about everything that `selector` holds between two networks, as few rules as there can be: several where it
+    /// holds only some codes of types of ICMP.
+    pub fn of(action: AclAction, source: Prefix, destination: Prefix, selector: &Selector) -> Vec<Self> {
+        let rule = |protocol, first, second| Self {
+            action,
+            source,
+            destination,
+            protocol,
+            first,
+            second,
+        };
+        let Selector::One(protocol, ports) = selector else {
+            return vec![rule(0, ALL, ALL)];
+        };
+        let number = protocol.number();
+        if !is_icmp(*protocol) || *ports == ALL_PORTS {
+            return vec![rule(number, ALL, (ports.first(), ports.last()))];
+        }
+        let kinds = types_and_codes(ports.first().to_be_bytes(), ports.last().to_be_bytes());
+        kinds
+            .into_iter()
+            .map(|(types, codes)| rule(number, types, codes))
+            .collect()
+    }
+
+    /// The family of its networks.
+    pub fn family(&self) -> Family {
+        self.source.family()
+    }
+
+    /// What it matches behind the addresses, whatever the source port; with [`AclRule::any_source_port`] that is all there
+    /// is to it.
+    pub fn selected(&self) -> Layer4 {
+        if self.protocol == 0 {
+            return Layer4::all();
+        }
+        let protocol = Protocol::from_number(self.protocol);
+        if is_icmp(protocol) {
+            let bytes = |number: u16| u8::try_from(number).unwrap_or(u8::MAX);
+            let codes = (bytes(self.second.0), bytes(self.second.1));
+            let types = bytes(self.first.0)..=bytes(self.first.1);
+            let is_none = self.first.0 > 255 || self.second.0 > 255;
+            let each = types.filter(|_| !is_none).filter_map(|kind| {
+                let code = |code| u16::from_be_bytes([kind, code]);
+                picket_net::Interval::new(code(codes.0), code(codes.1))
+            });
+            return each.fold(Layer4::empty(), |all, ports| {
+                all.union(&Layer4::of(&Selector::One(protocol, ports)))
+            });
+        }
+        match picket_net::Interval::new(self.second.0, self.second.1) {
+            Some(ports) => Layer4::of(&Selector::One(protocol, ports)),
+            None => Layer4::empty(),
+        }
+    }
+
+    /// Everything that it says, in bytes that no other rule has.
+    fn hash_into(&self, hash: &mut Sha256) {
+        hash.update([self.action as u8, self.protocol]);
+        for prefix in [self.source, self.destination] {
+            hash.update([prefix.length()]);
+            match prefix.first() {
+                IpAddr::V4(address) => hash.update([&[4], &address.octets()[..]].concat()),
+                IpAddr::V6(address) => hash.update([&[6], &address.octets()[..]].concat()),
+            }
+        }
+        for (first, last) in [self.first, self.second] {
+            hash.update(first.to_be_bytes());
+            hash.update(last.to_be_bytes());
+        }
+    }
+
+    /// Whether source ports do not matter to it.
+    pub fn any_source_port(&self) -> bool {
+        self.protocol == 0 || is_icmp(Protocol::from_number(self.protocol)) || self.first == (0, u16::MAX)
+    }
+}
+
+const ALL: (u16, u16) = (0, u16::MAX);
+
+fn is_icmp(protocol: Protocol) -> bool {
+    matches!(protocol, Protocol::ICMP | Protocol::ICMPV6)
+}
+
+/// Ranges of types with ranges of codes that together are everything from one type and code to another.
+fn types_and_codes(first: [u8; 2], last: [u8; 2]) -> Vec<((u16, u16), (u16, u16))> {
+    let ([mut kind, code], [last_kind, last_code]) = (first, last);
+    let one = |first: u8, last: u8, codes: (u8, u8)| {
+        // All codes are said as VPP itself says them.
+        let end = if codes.1 == u8::MAX {
+            u16::MAX
+        } else {
+            codes.1.into()
+        };
+        ((u16::from(first), u16::from(last)), (u16::from(codes.0), end))
+    };
+    if kind == last_kind {
+        return vec![one(kind, kind, (code, last_code))];
+    }
+    let mut found = Vec::new();
+    if code != 0 {
+        found.push(one(kind, kind, (code, u8::MAX)));
+        kind += 1;
+    }
+    let end = if last_code == u8::MAX {
+        Some(last_kind)
+    } else {
+        last_kind.checked_sub(1)
+    };
+    found.extend(
+        end.filter(|&end| end >= kind)
+            .map(|end| one(kind, end, (0, u8::MAX))),
+    );
+    if last_code != u8::MAX {
+        found.push(one(last_kind, last_kind, (0, last_code)));
+    }
+    found
+}
+
+/// The name of a list: at most 63 bytes, and never the same for lists with other rules.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Tag(SmolStr);
+
+/// What the tags of picket begin with.
+const PREFIX: &str = "picket-";
+
+impl Tag {
+    /// The tag of these rules. What a list is for is part of it.
+    fn of(role: Role, rules: &[AclRule]) -> Self {
+        let mut hash = Sha256::new();
+        for rule in rules {
+            rule.hash_into(&mut hash);
+        }
+        let mut text = format!("{PREFIX}{role}-");
+        for byte in hash.finalize().iter().take(16) {
+            let digit = |number: u8| char::from_digit(number.into(), 16).unwrap_or_default();
+            text.extend([digit(byte >> 4), digit(byte & 15)]);
+        }
+        Self(text.into())
+    }
+
+    /// Whether a list of this name is picket's.
+    pub fn is_own(text: &str) -> bool {
+        text.starts_with(PREFIX)
+    }
+
+    /// The name.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for Tag {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// What a list is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Role {
+    /// What VPP may send to pods: what they may receive, and what other pods of the node may send to them.
+    ToPod,
+    /// What a pod may send into VPP.
+    FromPod,
+    /// What pods of the node may send out of it.
+    Global,
+    /// What comes into the node.
+    FromOutside,
+}
+
+impl fmt::Display for Role {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::ToPod => "to-pod",
+            Self::FromPod => "from-pod",
+            Self::Global => "global",
+            Self::FromOutside => "from-outside",
+        })
+    }
+}
+
+/// A list: the first rule that matches decides.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Acl {
+    /// Its name.
+    pub tag: Tag,
+    /// Its rules.
+    pub rules: Vec<AclRule>,
+}
+
+impl Acl {
+    /// The list of these rules.
+    pub fn new(role: Role, rules: Vec<AclRule>) -> Self {
+        Self {
+            tag: Tag::of(role, &rules),
+            rules,
+        }
+    }
+}
+
+/// The lists of one interface. Where one is empty, everything passes; else what no rule of any list matches does not.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct InterfaceLists {
+    /// The pod at the other end of the interface; `None` for one that leads out of the node, or to the node itself.
+    pub pod: Option<ObjectRef>,
+    /// What enters VPP there.
+    pub input: Vec<Tag>,
+    /// What leaves VPP there.
+    pub output: Vec<Tag>,
+}
+
+/// The lists of one node, and where they are.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Acls {
+    /// Every list that an interface has, by name.
+    pub acls: BTreeMap<Tag, Arc<Acl>>,
+    /// The interfaces, by name.
+    pub interfaces: BTreeMap<SmolStr, InterfaceLists>,
+}
+
+impl Acls {
+    /// The rules of some lists, one list after the other.
+    pub fn rules<'a>(&'a self, tags: &'a [Tag]) -> impl Iterator<Item = &'a AclRule> {
+        let acls = tags.iter().filter_map(|tag| self.acls.get(tag));
+        acls.flat_map(|acl| &acl.rules)
+    }
+}
+
+impl fmt::Display for AclRule {
+    /// As VPP's own `show acl-plugin acl` writes it.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let family = match self.family() {
+            Family::Ipv4 => "ipv4",
+            Family::Ipv6 => "ipv6",
+        };
+        let action = match self.action {
+            AclAction::Deny => "deny",
+            AclAction::Permit => "permit",
+            AclAction::PermitReflect => "permit+reflect",
+        };
+        let ports = |(first, last): (u16, u16)| match first == last {
+            true => first.to_string(),
+            false => format!("{first}-{last}"),
+        };
+        write!(
+            f,
+            "{family} {action} src {} dst {} proto {} sport {} dport {}",
+            self.source,
+            self.destination,
+            self.protocol,
+            ports(self.first),
+            ports(self.second)
+        )
+    }
+}

@@ -1,0 +1,366 @@
+//! What is allowed with whom: prefixes, of which the longest that holds an address decides.
+
+use std::cmp::Reverse;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use picket_net::{Family, Prefix};
+
+use crate::layer4::{Layer4, Selector};
+use crate::rule::{Action, Rule, compare_prefixes};
+use crate::value::{Value, Values};
+
+/// What is allowed with the addresses of one family, by the longest prefix that holds an address. Addresses that none holds
+/// are allowed nothing.
+///
+/// Compact: no prefix says what the next longer one around it says, and no two that are halves of one say the same. Ordered
+/// as rules are: longer prefixes first.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Peers {
+    family: Family,
+    entries: Vec<Entry>,
+    /// Of each length that prefixes have, where those of it begin; longer ones first.
+    levels: Vec<(u8, usize)>,
+}
+
+/// One prefix of [`Peers`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// The addresses.
+    pub prefix: Prefix,
+    /// What is allowed with those that no longer prefix holds.
+    pub value: Value,
+    /// What the next longer prefix around it allows.
+    pub outer: Value,
+}
+
+/// Half of a rule: whom it is about, and what becomes of which packets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PeerRule {
+    /// The address of the peer.
+    pub peer: Prefix,
+    /// The packets.
+    pub selector: Selector,
+    /// What becomes of them.
+    pub action: Action,
+}
+
+/// A prefix as a number of 128 bits, of which the first `length` count and all others are 0.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Bits {
+    bits: u128,
+    length: u8,
+}
+
+impl Peers {
+    /// What `entries` say, of which a later one counts for a prefix that is there twice. Those of the other family do not
+    /// count.
+    pub fn new(family: Family, entries: impl IntoIterator<Item = (Prefix, Value)>) -> Self {
+        let own = entries
+            .into_iter()
+            .filter(|(prefix, _)| prefix.family() == family);
+        let mut levels: Vec<(Bits, Value)> = own.map(|(prefix, value)| (Bits::of(&prefix), value)).collect();
+        levels.sort_by_key(|(bits, _)| (Reverse(bits.length), bits.bits));
+        let mut entries = without_redundant(without_halves(levels), family);
+        entries.sort_by(|one, other| compare_prefixes(&one.prefix, &other.prefix));
+        let mut levels: Vec<(u8, usize)> = Vec::new();
+        for (number, entry) in entries.iter().enumerate() {
+            if levels
+                .last()
+                .is_none_or(|(length, _)| *length != entry.prefix.length())
+            {
+                levels.push((entry.prefix.length(), number));
+            }
+        }
+        Self {
+            family,
+            entries,
+            levels,
+        }
+    }
+
+    /// The same value for everybody.
+    pub fn everybody(family: Family, value: Value) -> Self {
+        Self::new(family, [(Prefix::all(family), value)])
+    }
+
+    /// What rules allow towards the `source` (or else the destination) of each, the first that matches deciding, whatever
+    /// they say about the other end and source ports. What none matches is `rest`.
+    pub fn of_rules(
+        family: Family,
+        rules: &[Rule],
+        of_source: bool,
+        rest: Value,
+        values: &mut Values,
+    ) -> Self {
+        let about = |rule: &Rule| if of_source { rule.source } else { rule.destination };
+        let mut by_prefix: Vec<(Bits, usize)> = Vec::new();
+        for (number, rule) in rules.iter().enumerate() {
+            let prefix = about(rule).unwrap_or(Prefix::all(family));
+            if prefix.family() == family {
+                by_prefix.push((Bits::of(&prefix), number));
+            }
+        }
+        by_prefix.sort_unstable();
+        let mut entries = vec![(Prefix::all(family), rest)];
+        let mut around: Vec<(Bits, Vec<usize>)> = Vec::new();
+        for here in by_prefix.chunk_by(|one, other| one.0 == other.0) {
+            let Some(&(bits, _)) = here.first() else { continue };
+            while around.last().is_some_and(|(outer, _)| !outer.holds(bits)) {
+                around.pop();
+            }
+            let mut numbers: Vec<_> = around.last().map(|(_, all)| all.clone()).unwrap_or_default();
+            numbers.extend(here.iter().map(|(_, number)| number));
+            numbers.sort_unstable();
+            let matching = numbers.iter().filter_map(|&number| rules.get(number));
+            let allowed = decided(matching, values.set(rest));
+            entries.push((bits.prefix(family), values.number(allowed)));
+            around.push((bits, numbers));
+        }
+        Self::new(family, entries)
+    }
+
+    /// The family.
+    pub fn family(&self) -> Family {
+        self.family
+    }
+
+    /// The prefixes, longer ones first.
+    pub fn entries(&self) -> &[Entry] {
+        &self.entries
+    }
+
+    /// Whether everything is allowed with everybody.
+    pub fn is_everything(&self) -> bool {
+        matches!(&*self.entries, [only] if only.prefix.length() == 0 && only.value == Value::EVERYTHING)
+    }
+
+    /// What is allowed with an address.
+    pub fn value(&self, address: IpAddr) -> Value {
+        self.value_around(&Prefix::host(address))
+    }
+
+    /// What is allowed with addresses that only the prefix of every address holds.
+    pub fn value_of_everybody_else(&self) -> Value {
+        let last = self.entries.last().filter(|entry| entry.prefix.length() == 0);
+        last.map_or(Value::NOTHING, |entry| entry.value)
+    }
+
+    /// The same, but for `entries`.
+    #[must_use]
+    pub fn with(&self, entries: impl IntoIterator<Item = (Prefix, Value)>) -> Self {
+        let own = self.entries.iter().map(|entry| (entry.prefix, entry.value));
+        Self::new(self.family, own.chain(entries))
+    }
+
+    /// What both allow.
+    #[must_use]
+    pub fn common(&self, other: &Self, values: &mut Values) -> Self {
+        let prefixes = self.entries.iter().chain(&other.entries);
+        let entries: Vec<_> = prefixes
+            .map(|entry| {
+                let (one, other) = (
+                    self.value_around(&entry.prefix),
+                    other.value_around(&entry.prefix),
+                );
+                (entry.prefix, values.common(one, other))
+            })
+            .collect();
+        Self::new(self.family, entries)
+    }
+
+    /// Whether everything that these allow, `other` allows.
+    pub fn is_part_of(&self, other: &Self, values: &Values) -> bool {
+        let mut prefixes = self.entries.iter().chain(&other.entries);
+        prefixes.all(|entry| {
+            let (one, other) = (
+                self.value_around(&entry.prefix),
+                other.value_around(&entry.prefix),
+            );
+            one == other || values.set(other).contains_all(values.set(one))
+        })
+    }
+
+    /// The rules that allow exactly this, in order. What none of them matches is not allowed.
+    pub fn rules(&self, values: &mut Values) -> Vec<PeerRule> {
+        let mut rules = Vec::with_capacity(self.entries.len());
+        for entry in &self.entries {
+            let steps = values.steps(entry.value, entry.outer);
+            rules.extend(steps.iter().map(|&(selector, passes)| PeerRule {
+                peer: entry.prefix,
+                selector,
+                action: if passes { Action::Permit } else { Action::Deny },
+            }));
+        }
+        rules
+    }
+
+    /// What is allowed with the addresses of a prefix that no prefix within it holds.
+    fn value_around(&self, prefix: &Prefix) -> Value {
+        let mut end = self.entries.len();
+        let mut levels = self.levels.iter().rev().peekable();
+        let mut found = Value::NOTHING;
+        // From the shortest prefixes to longer ones: the last that holds it decides.
+        while let Some((_, begin)) = levels.next_if(|(length, _)| *length <= prefix.length()) {
+            let level = self.entries.get(*begin..end).unwrap_or_default();
+            let at = level.partition_point(|entry| entry.prefix.last() < prefix.first());
+            if let Some(entry) = level.get(at).filter(|entry| entry.prefix.contains_prefix(prefix)) {
+                found = entry.value;
+            }
+            end = *begin;
+        }
+        found
+    }
+}
+
+/// What rules allow of the packets that all of them are about, where they leave `rest` undecided.
+fn decided<'a>(rules: impl Iterator<Item = &'a Rule>, rest: &Layer4) -> Layer4 {
+    let (mut open, mut allowed) = (Layer4::all(), Layer4::empty());
+    for rule in rules {
+        let matched = open.intersection(&rule.selected());
+        if rule.action == Action::Permit {
+            allowed = allowed.union(&matched);
+        }
+        open = open.difference(&matched);
+        if open.is_empty() {
+            break;
+        }
+    }
+    allowed.union(&open.intersection(rest))
+}
+
+/// Joins halves that say the same. `levels` are sorted, longer prefixes first.
+fn without_halves(levels: Vec<(Bits, Value)>) -> Vec<(Bits, Value)> {
+    let mut kept = Vec::with_capacity(levels.len());
+    let mut levels = levels.into_iter().peekable();
+    let mut joined: Vec<(Bits, Value)> = Vec::new();
+    while let Some(length) = joined
+        .first()
+        .map(|(bits, _)| bits.length)
+        .max(levels.peek().map(|(bits, _)| bits.length))
+    {
+        let mut level = Vec::new();
+        while let Some(entry) = levels.next_if(|(bits, _)| bits.length == length) {
+            level.push(entry);
+        }
+        // Two halves together say more than what is said about the whole.
+        level.append(&mut joined);
+        level.sort_by_key(|(bits, _)| bits.bits);
+        let mut entries: Vec<(Bits, Value)> = Vec::with_capacity(level.len());
+        for (bits, value) in level {
+            match entries.last_mut() {
+                Some((last, known)) if *last == bits => *known = value,
+                _ => entries.push((bits, value)),
+            }
+        }
+        let mut entries = entries.into_iter().peekable();
+        while let Some((bits, value)) = entries.next() {
+            let half = bits.other_half();
+            if bits.is_lower_half() && entries.next_if_eq(&(half, value)).is_some() {
+                joined.push((bits.whole(), value));
+            } else {
+                kept.push((bits, value));
+            }
+        }
+    }
+    kept
+}
+
+/// Leaves out what says the same as the next longer prefix around it.
+fn without_redundant(mut entries: Vec<(Bits, Value)>, family: Family) -> Vec<Entry> {
+    entries.sort_unstable_by_key(|(bits, _)| *bits);
+    let mut around: Vec<(Bits, Value)> = Vec::new();
+    let mut kept = Vec::with_capacity(entries.len());
+    for (bits, value) in entries {
+        while around.last().is_some_and(|(outer, _)| !outer.holds(bits)) {
+            around.pop();
+        }
+        let outer = around.last().map_or(Value::NOTHING, |(_, outer)| *outer);
+        if value != outer {
+            around.push((bits, value));
+            kept.push(Entry {
+                prefix: bits.prefix(family),
+                value,
+                outer,
+            });
+        }
+    }
+    kept
+}
+
+impl Bits {
+    fn of(prefix: &Prefix) -> Self {
+        let bits = match prefix.first() {
+            IpAddr::V4(address) => u128::from(address.to_bits()) << 96,
+            IpAddr::V6(address) => address.to_bits(),
+        };
+        Self {
+            bits,
+            length: prefix.length(),
+        }
+    }
+
+    fn prefix(self, family: Family) -> Prefix {
+        let address: IpAddr = match family {
+            Family::Ipv4 => {
+                let [a, b, c, d, ..] = self.bits.to_be_bytes();
+                Ipv4Addr::new(a, b, c, d).into()
+            }
+            Family::Ipv6 => Ipv6Addr::from_bits(self.bits).into(),
+        };
+        // A length that the family does not have was no prefix of it.
+        Prefix::new(address, self.length).unwrap_or(Prefix::all(family))
+    }
+
+    /// The bit that tells the halves of a prefix from each other, of that half with the bit; 0 for every address.
+    fn last_bit(self) -> u128 {
+        match self.length {
+            0 => 0,
+            length => 1 << (128 - u32::from(length)),
+        }
+    }
+
+    fn is_lower_half(self) -> bool {
+        self.length > 0 && self.bits & self.last_bit() == 0
+    }
+
+    fn other_half(self) -> Self {
+        Self {
+            bits: self.bits ^ self.last_bit(),
+            ..self
+        }
+    }
+
+    fn whole(self) -> Self {
+        Self {
+            bits: self.bits & !self.last_bit(),
+            length: self.length.saturating_sub(1),
+        }
+    }
+
+    fn holds(self, other: Self) -> bool {
+        let mask = match self.length {
+            0 => 0,
+            length => u128::MAX << (128 - u32::from(length)),
+        };
+        self.length <= other.length && other.bits & mask == self.bits
+    }
+}
+
+/// `outer` without `inner`, as few prefixes, larger ones first; `outer` itself where they share nothing.
+pub fn subtract(outer: &Prefix, inner: &Prefix) -> Vec<Prefix> {
+    if inner.contains_prefix(outer) {
+        return Vec::new();
+    }
+    if !outer.contains_prefix(inner) {
+        return vec![*outer];
+    }
+    let family = outer.family();
+    let bits = Bits::of(inner);
+    let lengths = outer.length() + 1..=inner.length();
+    let halves = lengths.map(|length| {
+        let mut part = Bits { length, ..bits };
+        part.bits &= u128::MAX << (128 - u32::from(length));
+        part.other_half().prefix(family)
+    });
+    halves.collect()
+}

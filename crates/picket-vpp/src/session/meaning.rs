@@ -1,0 +1,235 @@
+//! What rules do with connections, as VPP's session layer does it: worked out from its own tables, and not from what made the
+//! rules.
+//!
+//! A table is a tree. A rule stands below another whose mask fits its network addresses and ports, whichever of the two is
+//! about more, and of rules beside each other the one with the highest remote address and port is tried first. So what a
+//! rule means can depend on the order in which rules were added.
+
+use std::net::IpAddr;
+
+use picket_net::{Family, Prefix};
+use picket_policy::ObjectRef;
+
+use super::model::{Action, SessionRule, SessionRules, Transport};
+
+/// A connection that is opened, as rules look at it: seen from the end whose table it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Connection {
+    /// Its transport.
+    pub transport: Transport,
+    /// The address at this end.
+    pub local: IpAddr,
+    /// The address at the other end.
+    pub remote: IpAddr,
+    /// The port at this end.
+    pub local_port: u16,
+    /// The port at the other end.
+    pub remote_port: u16,
+}
+
+/// One table of one transport and family, as VPP builds it.
+#[derive(Clone, Debug)]
+pub struct Table {
+    nodes: Vec<Node>,
+}
+
+#[derive(Clone, Debug)]
+struct Node {
+    rule: SessionRule,
+    children: Vec<usize>,
+}
+
+impl Table {
+    /// The table that adding these rules in this order gives; those of other transports and families do not count.
+    pub fn new<'a>(
+        transport: Transport,
+        family: Family,
+        rules: impl IntoIterator<Item = &'a SessionRule>,
+    ) -> Self {
+        let any = Prefix::all(family);
+        let root = SessionRule {
+            transport,
+            local: any,
+            remote: any,
+            local_port: 0,
+            remote_port: 0,
+            action: Action::Allow,
+        };
+        let mut table = Self {
+            nodes: vec![Node {
+                rule: root,
+                children: Vec::new(),
+            }],
+        };
+        for rule in rules {
+            if rule.transport == transport && rule.family() == family {
+                table.add(*rule);
+            }
+        }
+        table
+    }
+
+    fn add(&mut self, rule: SessionRule) {
+        let mut at = 0;
+        loop {
+            let Some(node) = self.nodes.get(at) else { return };
+            if is_same_place(&node.rule, &rule) {
+                if let Some(node) = self.nodes.get_mut(at) {
+                    node.rule = rule;
+                }
+                return;
+            }
+            let captures = |&&child: &&usize| {
+                self.nodes
+                    .get(child)
+                    .is_some_and(|child| fits(&child.rule, &rule))
+            };
+            match node.children.iter().find(captures) {
+                Some(&child) => at = child,
+                None => break,
+            }
+        }
+        let new = self.nodes.len();
+        let children = self
+            .nodes
+            .get(at)
+            .map(|node| node.children.clone())
+            .unwrap_or_default();
+        let below = |child: &usize| {
+            self.nodes
+                .get(*child)
+                .is_some_and(|child| fits(&rule, &child.rule))
+        };
+        let (below, mut beside): (Vec<_>, Vec<_>) = children.into_iter().partition(below);
+        beside.push(new);
+        self.nodes.push(Node {
+            rule,
+            children: below,
+        });
+        if let Some(node) = self.nodes.get_mut(at) {
+            node.children = beside;
+        }
+        let key = |&child: &usize| {
+            self.nodes
+                .get(child)
+                .map(|node| (node.rule.remote.first(), node.rule.remote_port))
+        };
+        let mut children = self
+            .nodes
+            .get(at)
+            .map(|node| node.children.clone())
+            .unwrap_or_default();
+        children.sort_by_key(|child| std::cmp::Reverse(key(child)));
+        if let Some(node) = self.nodes.get_mut(at) {
+            node.children = children;
+        }
+    }
+
+    /// What becomes of a connection.
+    pub fn decide(&self, connection: &Connection) -> Action {
+        let mut at = 0;
+        loop {
+            let Some(node) = self.nodes.get(at) else {
+                return Action::Drop;
+            };
+            let matches = |&&child: &&usize| {
+                self.nodes
+                    .get(child)
+                    .is_some_and(|child| matches(&child.rule, connection))
+            };
+            match node.children.iter().find(matches) {
+                Some(&child) => at = child,
+                None => return node.rule.action,
+            }
+        }
+    }
+}
+
+impl SessionRules {
+    /// What becomes of a connection that a pod opens. That a pod has no table lets it open everything.
+    pub fn connects(&self, pod: &ObjectRef, connection: &Connection) -> Action {
+        let rules = self.local.get(pod).into_iter().flatten();
+        Table::new(connection.transport, Family::of(connection.remote), rules).decide(connection)
+    }
+
+    /// What becomes of a connection that arrives over the network.
+    pub fn accepts(&self, connection: &Connection) -> Action {
+        Table::new(connection.transport, Family::of(connection.remote), &self.global).decide(connection)
+    }
+}
+
+/// Whether `child` stands below `parent`: what `parent` looks at is in `child` as `parent` has it, whether `child` looks at
+/// it or not.
+fn fits(parent: &SessionRule, child: &SessionRule) -> bool {
+    let port = |parent: u16, child: u16| parent == 0 || parent == child;
+    parent.local.contains(child.local.first())
+        && parent.remote.contains(child.remote.first())
+        && port(parent.local_port, child.local_port)
+        && port(parent.remote_port, child.remote_port)
+}
+
+fn is_same_place(one: &SessionRule, other: &SessionRule) -> bool {
+    let place = |rule: &SessionRule| (rule.local, rule.remote, rule.local_port, rule.remote_port);
+    place(one) == place(other)
+}
+
+fn matches(rule: &SessionRule, connection: &Connection) -> bool {
+    let port = |rule: u16, port: u16| rule == 0 || rule == port;
+    rule.local.contains(connection.local)
+        && rule.remote.contains(connection.remote)
+        && port(rule.local_port, connection.local_port)
+        && port(rule.remote_port, connection.remote_port)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rule(remote: &str, remote_port: u16, action: Action) -> SessionRule {
+        SessionRule {
+            transport: Transport::Tcp,
+            local: Prefix::all(Family::Ipv4),
+            remote: remote.parse().unwrap(),
+            local_port: 0,
+            remote_port,
+            action,
+        }
+    }
+
+    fn decide(rules: &[SessionRule], remote: &str, port: u16) -> Action {
+        let connection = Connection {
+            transport: Transport::Tcp,
+            local: "10.0.0.1".parse().unwrap(),
+            remote: remote.parse().unwrap(),
+            local_port: 40_000,
+            remote_port: port,
+        };
+        Table::new(Transport::Tcp, Family::Ipv4, rules).decide(&connection)
+    }
+
+    #[test]
+    fn a_shorter_prefix_added_later_is_captured() {
+        let (wide, narrow) = (
+            rule("10.0.0.0/8", 0, Action::Drop),
+            rule("10.0.0.0/16", 0, Action::Allow),
+        );
+        assert_eq!(decide(&[wide, narrow], "10.9.9.9", 80), Action::Drop);
+        // Nothing reaches the shorter one.
+        assert_eq!(decide(&[narrow, wide], "10.9.9.9", 80), Action::Allow);
+        assert_eq!(decide(&[narrow, wide], "10.0.9.9", 80), Action::Drop);
+    }
+
+    #[test]
+    fn a_port_of_a_shorter_prefix_is_captured_in_every_order() {
+        let rules = [
+            rule("0.0.0.0/0", 0, Action::Drop),
+            rule("10.0.0.0/8", 80, Action::Allow),
+            rule("10.0.0.0/16", 0, Action::Drop),
+        ];
+        for order in [[0, 1, 2], [0, 2, 1], [1, 0, 2], [1, 2, 0], [2, 0, 1], [2, 1, 0]] {
+            let rules = order.map(|number| rules[number]);
+            assert_eq!(decide(&rules, "10.9.9.9", 80), Action::Drop, "{order:?}");
+            assert_eq!(decide(&rules, "10.0.1.1", 80), Action::Allow, "{order:?}");
+        }
+    }
+}

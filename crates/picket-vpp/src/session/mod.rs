@@ -1,0 +1,10 @@
+//! Rules of VPP's session layer, for pods whose sockets are VPP's own.
+
+pub mod meaning;
+mod model;
+mod print;
+mod render;
+
+pub use model::{Action, Scope, SessionRule, SessionRules, Tag, Transport};
+pub use print::{json, text};
+pub use render::{Options, TooMany, render, render_lists};

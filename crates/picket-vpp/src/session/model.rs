@@ -1,0 +1,144 @@
+//! Rules as VPP's session layer has them.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::net::IpAddr;
+
+use picket_net::{Family, Prefix, Protocol};
+use picket_policy::ObjectRef;
+use sha2::{Digest, Sha256};
+use smol_str::SmolStr;
+
+/// The transport that a rule is about. Nothing else reaches the session layer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Transport {
+    /// TCP.
+    Tcp,
+    /// UDP.
+    Udp,
+}
+
+impl Transport {
+    /// Both.
+    pub const BOTH: [Self; 2] = [Self::Tcp, Self::Udp];
+
+    /// Its protocol.
+    pub fn protocol(self) -> Protocol {
+        match self {
+            Self::Tcp => Protocol::TCP,
+            Self::Udp => Protocol::UDP,
+        }
+    }
+}
+
+/// What becomes of a connection; the number is the API's (`action_index`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Action {
+    /// It is dropped.
+    Drop = 0xffff_fffe,
+    /// It is allowed.
+    Allow = 0xffff_fffd,
+}
+
+/// The table that a rule is in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Scope {
+    /// That of the node, for what arrives over the network.
+    Global,
+    /// That of an application namespace, for what is opened in it.
+    Local,
+}
+
+/// The name of a rule: at most 63 bytes, and another for every other rule of its table.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Tag(SmolStr);
+
+impl Tag {
+    /// Whether a rule of this name is picket's.
+    pub fn is_own(text: &str) -> bool {
+        text.starts_with("picket-")
+    }
+
+    /// The name.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+/// One rule. Both prefixes are of one family; port 0 stands for every port.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct SessionRule {
+    /// The transport.
+    pub transport: Transport,
+    /// The addresses at this end.
+    pub local: Prefix,
+    /// The addresses at the other end.
+    pub remote: Prefix,
+    /// The port at this end.
+    pub local_port: u16,
+    /// The port at the other end.
+    pub remote_port: u16,
+    /// What becomes of what it matches.
+    pub action: Action,
+}
+
+impl SessionRule {
+    /// Its name, which says everything that it says.
+    pub fn tag(&self) -> Tag {
+        let mut hash = Sha256::new();
+        hash.update((self.action as u32).to_be_bytes());
+        hash.update([self.transport.protocol().number()]);
+        for prefix in [self.local, self.remote] {
+            hash.update([prefix.length()]);
+            match prefix.first() {
+                IpAddr::V4(address) => hash.update([&[4], &address.octets()[..]].concat()),
+                IpAddr::V6(address) => hash.update([&[6], &address.octets()[..]].concat()),
+            }
+        }
+        hash.update(self.local_port.to_be_bytes());
+        hash.update(self.remote_port.to_be_bytes());
+        let mut text = String::from("picket-");
+        for byte in hash.finalize().iter().take(16) {
+            let digit = |number: u8| char::from_digit(number.into(), 16).unwrap_or_default();
+            text.extend([digit(byte >> 4), digit(byte & 15)]);
+        }
+        Tag(text.into())
+    }
+
+    /// The family of its addresses.
+    pub fn family(&self) -> Family {
+        self.local.family()
+    }
+}
+
+/// The rules of one node.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SessionRules {
+    /// What each pod may open, in its application namespace; in the order of addition.
+    pub local: BTreeMap<ObjectRef, Vec<SessionRule>>,
+    /// What may be opened to pods of the node over the network; in the order of addition.
+    pub global: Vec<SessionRule>,
+}
+
+impl fmt::Display for Transport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Tcp => "tcp",
+            Self::Udp => "udp",
+        })
+    }
+}
+
+impl fmt::Display for SessionRule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let action = match self.action {
+            Action::Drop => "drop",
+            Action::Allow => "allow",
+        };
+        write!(
+            f,
+            "{} {} {} {} {} {action}",
+            self.transport, self.local, self.local_port, self.remote, self.remote_port
+        )
+    }
+}

@@ -1,0 +1,109 @@
+//! Lists of the ACL plugin mean what the reference says.
+
+use picket_cluster::{Semantics, Service, Snapshot};
+use picket_engine::Engine;
+use picket_policy::{Labels, ObjectRef};
+use picket_testing::flows::representative_flows;
+use picket_testing::generate::{Shape, semantics, snapshot};
+use picket_vpp::acl::meaning::Packet;
+use picket_vpp::acl::{Options, render, text};
+use proptest::prelude::*;
+use proptest::test_runner::TestCaseError;
+
+use crate::journey::Cluster;
+
+const SERVICE: [&str; 2] = ["10.96.0.10", "fd00:96::a"];
+
+/// Holds every representative flow against the specification: its first packet, directly and to an address of a service that
+/// is translated to its destination, and the answer to that.
+fn check(snapshot: &Snapshot, semantics: &Semantics) -> Result<(), TestCaseError> {
+    let cluster = Cluster::new(snapshot, semantics);
+    for flow in representative_flows(snapshot) {
+        let Some(hops) = cluster.hops(&flow) else { continue };
+        let allowed = picket_reference::judge(snapshot, semantics, &flow)
+            .verdict()
+            .is_allow();
+        let (source, destination) = (
+            cluster.address(&flow.source, &flow),
+            cluster.address(&flow.destination, &flow),
+        );
+        let packet = Packet::opening(source, destination, flow.protocol, flow.port);
+        let shown = || {
+            let lists = cluster.acls.values().map(text).collect::<Vec<_>>().join("\n");
+            format!("{flow:?}\n{packet:?}\n{lists}")
+        };
+        let mut running = cluster.start();
+        prop_assert_eq!(running.passes(&hops, &packet), allowed, "{}", shown());
+        let answered = running.answers(&hops, &packet, &packet);
+        prop_assert!(answered || !allowed, "no answer: {}", shown());
+        let by_service = has_service(snapshot) && hops.len() > 1 && flow.source != flow.destination;
+        if by_service && is_pod(&flow.source) && flow.protocol.has_ports() {
+            let service = SERVICE.map(|address| address.parse().expect("an address"));
+            let [v4, v6] = service;
+            let service = if source.is_ipv4() { v4 } else { v6 };
+            let before = Packet::opening(source, service, flow.protocol, flow.port);
+            let mut running = cluster.start();
+            prop_assert_eq!(
+                running.translated(&hops, &before, &packet),
+                allowed,
+                "by a service: {}",
+                shown()
+            );
+            let answered = running.answers(&hops, &before, &packet);
+            prop_assert!(answered || !allowed, "no answer of a service: {}", shown());
+        }
+    }
+    Ok(())
+}
+
+fn is_pod(end: &picket_cluster::Endpoint) -> bool {
+    matches!(end, picket_cluster::Endpoint::Pod(_))
+}
+
+fn has_service(snapshot: &Snapshot) -> bool {
+    !snapshot.services.is_empty()
+}
+
+fn with_service(mut snapshot: Snapshot) -> Snapshot {
+    let object = ObjectRef::new("Service", "x", "web");
+    let service = Service {
+        object: object.clone(),
+        addresses: SERVICE
+            .iter()
+            .map(|address| address.parse().expect("an address"))
+            .collect(),
+        selector: Labels::default(),
+        ports: Vec::new(),
+    };
+    snapshot.services.insert(object, service);
+    snapshot
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(96))]
+
+    #[test]
+    fn lists_mean_what_the_specification_says(snapshot in snapshot(Shape::Dialects, 5), semantics in semantics()) {
+        check(&with_service(snapshot), &semantics)?;
+    }
+
+    #[test]
+    fn a_rule_stands_behind_all_that_are_part_of_it(snapshot in snapshot(Shape::Dialects, 5)) {
+        let engine = Engine::compile(&snapshot, Semantics::default());
+        for node in snapshot.nodes.keys() {
+            let acls = render(engine.program(), Some(node), &Options::default());
+            prop_assert_eq!(&acls, &render(engine.program(), Some(node), &Options::default()));
+            for acl in acls.acls.values() {
+                prop_assert!(acl.tag.as_str().len() <= 63);
+                for (number, outer) in acl.rules.iter().enumerate() {
+                    for inner in &acl.rules[number + 1..] {
+                        let hidden = outer.source.contains_prefix(&inner.source)
+                            && outer.destination.contains_prefix(&inner.destination)
+                            && outer.selected().contains_all(&inner.selected());
+                        prop_assert!(!hidden, "{inner} behind {outer}\n{}", text(&acls));
+                    }
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,255 @@
+//! What Contiv's policy plugin made of rules, where it was right: its own tests, and what it gave when it was run.
+//!
+//! Its tables are compared by meaning: what they let pass with whom.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+
+use picket_net::{Family, Interval, Prefix, Protocol};
+use picket_policy::{Direction, ObjectRef};
+use picket_vpp::acl::meaning::{Interpreter, Packet, Way};
+use picket_vpp::acl::{Options, render_lists, text};
+use picket_vpp::combine::tables;
+use picket_vpp::lists::{Lists, of_rules};
+use picket_vpp::peers::{Peers, subtract};
+use picket_vpp::rule::{ALL_PORTS, Action, Rule};
+use picket_vpp::value::{Value, Values};
+use serde::Deserialize;
+
+#[derive(Deserialize)]
+struct Cases {
+    /// Rules in their order.
+    order: Vec<String>,
+    subtract: Vec<Subtraction>,
+    tables: Vec<Tables>,
+    connections: Vec<Connections>,
+}
+
+#[derive(Deserialize)]
+struct Subtraction {
+    from: String,
+    what: String,
+    rest: Vec<String>,
+}
+
+#[derive(Deserialize)]
+struct Given {
+    pod: String,
+    address: String,
+    /// What the pod may receive.
+    ingress: Vec<String>,
+    /// What it may send.
+    egress: Vec<String>,
+}
+
+#[derive(Deserialize)]
+struct Tables {
+    name: String,
+    /// Whether tables judge what goes to pods, and not what comes from them.
+    to_pods: bool,
+    steps: Vec<Step>,
+}
+
+#[derive(Deserialize)]
+struct Step {
+    pods: Vec<Given>,
+    local: BTreeMap<String, Vec<String>>,
+    global: Vec<String>,
+}
+
+#[derive(Deserialize)]
+struct Connections {
+    name: String,
+    pods: Vec<Given>,
+    connections: Vec<String>,
+}
+
+fn cases() -> Cases {
+    serde_json::from_str(include_str!("cases.json")).expect("cases")
+}
+
+/// `permit tcp 80 10.0.0.0/8 -> any`.
+fn rule(text: &str) -> Rule {
+    let words: Vec<_> = text.split(' ').collect();
+    let [action, protocol, port, source, "->", destination] = words[..] else {
+        panic!("no rule: {text}");
+    };
+    let net = |text: &str| (text != "any").then(|| text.parse::<Prefix>().expect("a network"));
+    let protocol = (protocol != "any").then(|| protocol_of(protocol));
+    Rule {
+        source: net(source),
+        destination: net(destination),
+        protocol,
+        source_ports: ALL_PORTS,
+        destination_ports: match port {
+            "any" => ALL_PORTS,
+            port => Interval::single(port.parse().expect("a port")),
+        },
+        action: if action == "permit" {
+            Action::Permit
+        } else {
+            Action::Deny
+        },
+    }
+}
+
+fn protocol_of(text: &str) -> Protocol {
+    match text {
+        "tcp" => Protocol::TCP,
+        "udp" => Protocol::UDP,
+        // Anything that is neither.
+        "other" => Protocol::from_number(47),
+        text => panic!("no protocol: {text}"),
+    }
+}
+
+fn rules(texts: &[String]) -> Vec<Rule> {
+    texts.iter().map(|text| rule(text)).collect()
+}
+
+fn object(name: &str) -> ObjectRef {
+    let (namespace, name) = name.split_once('/').expect("a namespace and a name");
+    ObjectRef::new("Pod", namespace, name)
+}
+
+fn pods(given: &[Given], values: &mut Values) -> BTreeMap<ObjectRef, Lists> {
+    let one = |given: &Given| {
+        let address: IpAddr = given.address.parse().expect("an address");
+        let lists = of_rules([address], &rules(&given.ingress), &rules(&given.egress), values);
+        (object(&given.pod), lists)
+    };
+    given.iter().map(one).collect()
+}
+
+#[test]
+fn rules_are_in_the_order_of_the_original() {
+    let expected = rules(&cases().order);
+    let mut sorted = expected.clone();
+    sorted.reverse();
+    sorted.sort();
+    let shown = |rules: &[Rule]| rules.iter().map(Rule::to_string).collect::<Vec<_>>();
+    assert_eq!(shown(&sorted), shown(&expected));
+}
+
+#[test]
+fn networks_are_subtracted_as_by_the_original() {
+    for case in cases().subtract {
+        let (from, what): (Prefix, Prefix) = (case.from.parse().unwrap(), case.what.parse().unwrap());
+        let rest: Vec<_> = subtract(&from, &what).iter().map(Prefix::to_string).collect();
+        assert_eq!(rest, case.rest, "{from} without {what}");
+    }
+}
+
+#[test]
+fn tables_mean_what_those_of_the_original_do() {
+    for case in cases().tables {
+        let direction = if case.to_pods {
+            Direction::Ingress
+        } else {
+            Direction::Egress
+        };
+        let mut values = Values::default();
+        for (number, step) in case.steps.iter().enumerate() {
+            let pods = pods(&step.pods, &mut values);
+            let made = tables(&pods, direction, &mut values);
+            for (pod, [made, _]) in &made {
+                let expected = step.local.get(&format!("{}/{}", pod.namespace, pod.name));
+                let expected = rules(expected.expect("a table of the pod"));
+                let expected = Peers::of_rules(
+                    Family::Ipv4,
+                    &expected,
+                    case.to_pods,
+                    Value::EVERYTHING,
+                    &mut values,
+                );
+                let own = pods[pod].addresses.first().copied().expect("an address");
+                // A pod is no peer of its own.
+                let expected = expected.with([(Prefix::host(own), Value::EVERYTHING)]);
+                let made = made
+                    .as_ref()
+                    .expect("a table")
+                    .with([(Prefix::host(own), Value::EVERYTHING)]);
+                assert_eq!(
+                    made.rules(&mut values),
+                    expected.rules(&mut values),
+                    "{} {number}: {pod}",
+                    case.name
+                );
+            }
+            let global = rules(&step.global);
+            for (pod, lists) in &pods {
+                let own = lists.addresses.first().map(|&address| Prefix::host(address));
+                let about = |rule: &&Rule| {
+                    let end = if case.to_pods {
+                        rule.source
+                    } else {
+                        rule.destination
+                    };
+                    end.is_none() || end == own
+                };
+                let theirs: Vec<_> = global.iter().filter(about).copied().collect();
+                let theirs = Peers::of_rules(
+                    Family::Ipv4,
+                    &theirs,
+                    !case.to_pods,
+                    Value::EVERYTHING,
+                    &mut values,
+                );
+                let [ours, _] = if case.to_pods {
+                    &lists.egress
+                } else {
+                    &lists.ingress
+                };
+                assert_eq!(
+                    Some(&theirs),
+                    ours.as_deref(),
+                    "{} {number}: global for {pod}",
+                    case.name
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn connections_pass_as_in_the_tests_of_the_original() {
+    for case in cases().connections {
+        let mut values = Values::default();
+        let pods = pods(&case.pods, &mut values);
+        let acls = render_lists(&pods, &[], &Options::default(), &mut values);
+        let interface = |address: IpAddr| {
+            let pod = pods.iter().find(|(_, lists)| lists.addresses.contains(&address));
+            pod.map_or_else(
+                || "uplink".to_owned(),
+                |(pod, _)| format!("{}/{}", pod.namespace, pod.name),
+            )
+        };
+        for connection in &case.connections {
+            let words: Vec<_> = connection.split(' ').collect();
+            let [result, protocol, port, source, "->", destination] = words[..] else {
+                panic!("no connection: {connection}");
+            };
+            let (source, destination): (IpAddr, IpAddr) =
+                (source.parse().unwrap(), destination.parse().unwrap());
+            let packet = Packet::opening(source, destination, protocol_of(protocol), port.parse().unwrap());
+            let (from, to) = (interface(source), interface(destination));
+            let mut vpp = Interpreter::new(&acls);
+            let passes = vpp.passes(&from, Way::In, &packet) && vpp.passes(&to, Way::Out, &packet);
+            assert_eq!(
+                passes,
+                result == "allow",
+                "{}: {connection}\n{}",
+                case.name,
+                text(&acls)
+            );
+            let reply = packet.reply();
+            let answered = vpp.passes(&to, Way::In, &reply) && vpp.passes(&from, Way::Out, &reply);
+            assert!(
+                answered || !passes,
+                "{}: no answer: {connection}\n{}",
+                case.name,
+                text(&acls)
+            );
+        }
+    }
+}
