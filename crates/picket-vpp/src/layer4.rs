@@ -151,9 +151,25 @@ impl Layer4 {
             .collect()
     }
 
-    /// One of them: its protocol and port (or type and code).
-    pub fn first(&self) -> Option<(Protocol, u16)> {
-        self.0.first().map(split)
+    /// One of them that people know best: its protocol and port (or type and code).
+    pub fn preferred(&self) -> Option<(Protocol, u16)> {
+        let usual = [
+            (Protocol::TCP, 80),
+            (Protocol::UDP, 53),
+            (Protocol::ICMP, 0x800),
+            (Protocol::ICMPV6, 0x8000),
+        ];
+        let with_ports = Protocol::WITH_PORTS.into_iter().filter_map(|protocol| {
+            let ports = self.ports(protocol);
+            ports.iter().find(|&port| port != 0).map(|port| (protocol, port))
+        });
+        let usual = usual
+            .into_iter()
+            .filter(|&(protocol, port)| self.contains(protocol, port));
+        usual
+            .chain(with_ports)
+            .next()
+            .or_else(|| self.0.first().map(split))
     }
 
     /// Steps that let exactly these pass, the first that holds a packet deciding; in the order of [`crate::rule::Rule`].

@@ -92,14 +92,27 @@ impl Peers {
         rest: Value,
         values: &mut Values,
     ) -> Self {
-        let about = |rule: &Rule| if of_source { rule.source } else { rule.destination };
-        let mut by_prefix: Vec<(Bits, usize)> = Vec::new();
-        for (number, rule) in rules.iter().enumerate() {
-            let prefix = about(rule).unwrap_or(Prefix::all(family));
-            if prefix.family() == family {
-                by_prefix.push((Bits::of(&prefix), number));
-            }
-        }
+        let decisions = rules.iter().filter_map(|rule| {
+            let about = if of_source { rule.source } else { rule.destination };
+            let prefix = about.unwrap_or(Prefix::all(family));
+            let passes = rule.action == Action::Permit;
+            (prefix.family() == family).then(|| (prefix, rule.selected(), passes))
+        });
+        Self::of_decisions(family, &decisions.collect::<Vec<_>>(), rest, values)
+    }
+
+    /// What decisions about packets of peers allow, the first that holds a packet counting: the peers, the packets, and
+    /// whether they pass. What none decides is `rest`. All prefixes are of the family.
+    pub(crate) fn of_decisions(
+        family: Family,
+        decisions: &[(Prefix, Layer4, bool)],
+        rest: Value,
+        values: &mut Values,
+    ) -> Self {
+        let numbered = decisions.iter().enumerate();
+        let mut by_prefix: Vec<_> = numbered
+            .map(|(number, (prefix, ..))| (Bits::of(prefix), number))
+            .collect();
         by_prefix.sort_unstable();
         let mut entries = vec![(Prefix::all(family), rest)];
         let mut around: Vec<(Bits, Vec<usize>)> = Vec::new();
@@ -111,7 +124,7 @@ impl Peers {
             let mut numbers: Vec<_> = around.last().map(|(_, all)| all.clone()).unwrap_or_default();
             numbers.extend(here.iter().map(|(_, number)| number));
             numbers.sort_unstable();
-            let matching = numbers.iter().filter_map(|&number| rules.get(number));
+            let matching = numbers.iter().filter_map(|&number| decisions.get(number));
             let allowed = decided(matching, values.set(rest));
             entries.push((bits.prefix(family), values.number(allowed)));
             around.push((bits, numbers));
@@ -212,12 +225,12 @@ impl Peers {
     }
 }
 
-/// What rules allow of the packets that all of them are about, where they leave `rest` undecided.
-fn decided<'a>(rules: impl Iterator<Item = &'a Rule>, rest: &Layer4) -> Layer4 {
+/// What decisions allow of the packets that all of them are about, where they leave `rest` undecided.
+fn decided<'a>(decisions: impl Iterator<Item = &'a (Prefix, Layer4, bool)>, rest: &Layer4) -> Layer4 {
     let (mut open, mut allowed) = (Layer4::all(), Layer4::empty());
-    for rule in rules {
-        let matched = open.intersection(&rule.selected());
-        if rule.action == Action::Permit {
+    for (_, packets, passes) in decisions {
+        let matched = open.intersection(packets);
+        if *passes {
             allowed = allowed.union(&matched);
         }
         open = open.difference(&matched);

@@ -273,6 +273,15 @@ impl<'a> Demands<'a> {
         self.of_new(crossing, source, destination).in_state(state)
     }
 
+    /// What passes of new connections where this is demanded; `None` where nothing is.
+    pub fn passing(&self, demand: Demand) -> Option<TrafficSet> {
+        match demand {
+            Demand::Anything => None,
+            Demand::Accept => Some(TrafficSet::all()),
+            Demand::Traffic(traffic) => Some(self.allowed(traffic).into_owned()),
+        }
+    }
+
     /// What is demanded of new connections.
     pub(super) fn of_new(&self, crossing: &Crossing, source: &End, destination: &End) -> Demand {
         match &self.place {

@@ -58,6 +58,20 @@ impl Packet {
         }
     }
 
+    /// A packet of a protocol with this destination port, or for ICMP and ICMPv6 with this type and code as one number.
+    pub fn holding(source: IpAddr, destination: IpAddr, protocol: Protocol, port: u16) -> Self {
+        let [kind, code] = port.to_be_bytes().map(u16::from);
+        let (first, second) = match protocol {
+            Protocol::ICMP | Protocol::ICMPV6 => (kind, code),
+            _ => (40_000, port),
+        };
+        Self {
+            first,
+            second,
+            ..Self::opening(source, destination, protocol, port)
+        }
+    }
+
     /// What answers it.
     #[must_use]
     pub fn reply(&self) -> Self {

@@ -4,6 +4,7 @@ pub mod meaning;
 mod model;
 mod print;
 mod render;
+pub mod verify;
 
 pub use model::{Acl, AclAction, AclRule, Acls, InterfaceLists, Role, Tag};
 pub use print::{json, text};

@@ -6,6 +6,7 @@ use picket_policy::{Labels, ObjectRef};
 use picket_testing::flows::representative_flows;
 use picket_testing::generate::{Shape, semantics, snapshot};
 use picket_vpp::acl::meaning::Packet;
+use picket_vpp::acl::verify::verify;
 use picket_vpp::acl::{Options, render, text};
 use proptest::prelude::*;
 use proptest::test_runner::TestCaseError;
@@ -85,6 +86,16 @@ proptest! {
     #[test]
     fn lists_mean_what_the_specification_says(snapshot in snapshot(Shape::Dialects, 5), semantics in semantics()) {
         check(&with_service(snapshot), &semantics)?;
+    }
+
+    #[test]
+    fn lists_are_proved(snapshot in snapshot(Shape::Dialects, 5), semantics in semantics()) {
+        let engine = Engine::compile(&with_service(snapshot.clone()), semantics);
+        for node in snapshot.nodes.keys() {
+            let acls = render(engine.program(), Some(node), &Options::default());
+            let report = verify(&acls, engine.program(), Some(node), |pod| pod.pod().id().into(), 3);
+            prop_assert!(report.is_proof(), "{node}: {:?}\n{}", report.counterexamples, text(&acls));
+        }
     }
 
     #[test]

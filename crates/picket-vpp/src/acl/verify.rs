@@ -1,0 +1,468 @@
+//! Proof that the lists of a node mean the policies, or packets with which they do not.
+//!
+//! Worked out for all packets at once: rules and policies cut the addresses into ranges of which all addresses are alike, and
+//! between two of them both say which packets pass. What must pass, and what must not, comes from the compiled program
+//! alone. Proved of every pod, for each of its addresses:
+//!
+//! - what may be sent to it is exactly what it may receive from there and what there may be sent to it;
+//! - what leaves the node from it is exactly what it may send there;
+//! - it sends nothing with addresses of others, and what passes on the way from it is what it may send, but for addresses of
+//!   services, which are translated later;
+//! - the answer to what passes gets back.
+//!
+//! Two things are not proved, because VPP does not do them: of fragments that are not the first nothing but the protocol
+//! counts, and what goes to an address of a service lets answers from there in before it is judged.
+
+use std::collections::BTreeSet;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use picket_dataplane::demand::{Demands, End};
+use picket_dataplane::{Crossing, State};
+use picket_engine::{PodRef, Program};
+use picket_net::{Family, Prefix, TrafficSet};
+use picket_policy::Direction;
+use smol_str::SmolStr;
+
+use super::meaning::{Packet, Way};
+use super::model::{AclAction, AclRule, Acls, InterfaceLists, Tag};
+use crate::layer4::Layer4;
+use crate::peers::Peers;
+use crate::value::{Value, Values};
+
+/// A packet with which lists do not mean the policies.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Counterexample {
+    /// The interface.
+    pub interface: SmolStr,
+    /// Which way it goes through.
+    pub way: Way,
+    /// The first packet of a connection.
+    pub packet: Packet,
+    /// What is wrong.
+    pub fault: Fault,
+}
+
+/// What is wrong with what lists do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Fault {
+    /// It passes, and must not.
+    Passes,
+    /// It is dropped, and must not be.
+    Dropped,
+    /// It passes, as it must, and what answers it does not.
+    NoAnswer,
+}
+
+/// What was found.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Report {
+    /// Packets with which lists do not mean the policies.
+    pub counterexamples: Vec<Counterexample>,
+    /// How many pairs of an address and a range of addresses were compared.
+    pub pairs: usize,
+    /// Whether there would be more packets than were to be shown.
+    pub stopped: bool,
+}
+
+impl Report {
+    /// Whether the lists mean the policies.
+    pub fn is_proof(&self) -> bool {
+        self.counterexamples.is_empty()
+    }
+}
+
+/// Compares the lists of a node with what a program demands there; with `None`, on one node that runs every pod. Gives up
+/// after `limit` packets. `name` is the interface of a pod.
+pub fn verify(
+    acls: &Acls,
+    program: &Program,
+    node: Option<&str>,
+    name: impl Fn(PodRef<'_>) -> SmolStr,
+    limit: usize,
+) -> Report {
+    let pods: Vec<_> = match node {
+        Some(node) => program.pods_on(node),
+        None => program.pods().filter(PodRef::is_managed).collect(),
+    };
+    let demands = Demands::on_node(program, node);
+    let local = pods
+        .iter()
+        .flat_map(|pod| pod.pod().addresses.iter().collect::<Vec<_>>());
+    let services = program
+        .services()
+        .flat_map(|service| service.addresses.iter().copied());
+    let mut proof = Proof {
+        acls,
+        program,
+        ends: demands.ends(),
+        demands,
+        local: local.collect(),
+        own_node: node
+            .and_then(|node| program.node(node))
+            .map(|node| node.addresses.clone())
+            .unwrap_or_default(),
+        services: services.collect(),
+        values: Values::default(),
+        limit,
+        report: Report::default(),
+    };
+    for pod in pods {
+        proof.pod(pod, &name(pod));
+    }
+    proof.report
+}
+
+struct Proof<'a> {
+    acls: &'a Acls,
+    program: &'a Program,
+    demands: Demands<'a>,
+    /// The first addresses of ranges that are alike for the policies.
+    ends: Vec<(IpAddr, End)>,
+    /// The addresses of the pods of the node.
+    local: BTreeSet<IpAddr>,
+    own_node: BTreeSet<IpAddr>,
+    services: BTreeSet<IpAddr>,
+    values: Values,
+    limit: usize,
+    report: Report,
+}
+
+/// What rules of an interface let pass towards one address, by the other end's.
+struct Passage {
+    /// All that may pass.
+    most: Peers,
+    /// All that passes for certain.
+    least: Peers,
+    /// All that passes for certain with its answers.
+    reflected: Peers,
+    /// Whether there is no list at all.
+    is_open: bool,
+    /// Whether the pod is the source, and the other end the destination.
+    is_source: bool,
+}
+
+/// One address of a pod with what is on its way.
+struct Ways {
+    to_pod: Passage,
+    from_pod: Passage,
+    /// Of each interface that leads out: what leaves there, and what enters there.
+    outside: Vec<(SmolStr, Passage, Passage)>,
+}
+
+impl Proof<'_> {
+    fn pod(&mut self, pod: PodRef<'_>, name: &SmolStr) {
+        let none = InterfaceLists::default();
+        let lists = self.acls.interfaces.get(name).unwrap_or(&none);
+        for address in pod.pod().addresses.iter() {
+            let uplinks = self
+                .acls
+                .interfaces
+                .iter()
+                .filter(|(_, lists)| lists.pod.is_none());
+            let outside: Vec<_> = uplinks.map(|(name, lists)| (name.clone(), lists)).collect();
+            let outside = outside.into_iter().map(|(name, lists)| {
+                let leaves = self.passage(&lists.output, address, true);
+                (name, leaves, self.passage(&lists.input, address, false))
+            });
+            let outside: Vec<_> = outside.collect();
+            let ways = Ways {
+                to_pod: self.passage(&lists.output, address, false),
+                from_pod: self.passage(&lists.input, address, true),
+                outside,
+            };
+            self.address(pod, name, address, &ways);
+        }
+        self.foreign_sources(pod, name, lists);
+    }
+
+    /// What lists let pass that is sent from `address`, or else to it.
+    fn passage(&mut self, tags: &[Tag], address: IpAddr, is_source: bool) -> Passage {
+        let family = Family::of(address);
+        let rest = if tags.is_empty() {
+            Value::EVERYTHING
+        } else {
+            Value::NOTHING
+        };
+        let mut decisions = [const { Vec::new() }; 3];
+        for rule in self.acls.rules(tags) {
+            let (own, peer) = match is_source {
+                true => (rule.source, rule.destination),
+                false => (rule.destination, rule.source),
+            };
+            if !own.contains(address) {
+                continue;
+            }
+            let passes = rule.action != AclAction::Deny;
+            let [most, least, reflected] = &mut decisions;
+            // A rule about some source ports holds only some of these packets.
+            let is_whole = rule.any_source_port();
+            let selected = rule.selected();
+            if is_whole || passes {
+                most.push((peer, selected.clone(), passes));
+            }
+            if is_whole || !passes {
+                least.push((peer, selected.clone(), passes));
+                reflected.push((peer, selected, rule.action == AclAction::PermitReflect));
+            }
+        }
+        let [most, least, reflected] = &decisions;
+        let mut peers =
+            |decisions: &[_], rest| Peers::of_decisions(family, decisions, rest, &mut self.values);
+        Passage {
+            most: peers(most, rest),
+            least: peers(least, rest),
+            // Where there is no list, nothing makes a session.
+            reflected: peers(reflected, Value::NOTHING),
+            is_open: tags.is_empty(),
+            is_source,
+        }
+    }
+
+    fn address(&mut self, pod: PodRef<'_>, name: &SmolStr, own: IpAddr, ways: &Ways) {
+        let own_end = self.demands.end(own);
+        for peer in self.peers(own, ways) {
+            if self.report.stopped {
+                return;
+            }
+            if pod.pod().addresses.iter().any(|address| address == peer) {
+                continue;
+            }
+            self.report.pairs += 1;
+            let peer_end = self.demands.end(peer);
+            self.received(name, own, peer, (&own_end, &peer_end), ways);
+            self.sent(pod, name, own, peer, (&own_end, &peer_end), ways);
+        }
+    }
+
+    /// The first addresses of ranges that neither policies nor rules tell apart.
+    fn peers(&self, own: IpAddr, ways: &Ways) -> BTreeSet<IpAddr> {
+        let family = Family::of(own);
+        let mut found: BTreeSet<_> = self.ends.iter().map(|(address, _)| *address).collect();
+        let outside = ways
+            .outside
+            .iter()
+            .flat_map(|(_, leaves, enters)| [leaves, enters]);
+        for passage in outside.chain([&ways.to_pod, &ways.from_pod]) {
+            for peers in [&passage.most, &passage.least, &passage.reflected] {
+                for entry in peers.entries() {
+                    found.insert(entry.prefix.first());
+                    found.extend(after(entry.prefix.last()));
+                }
+            }
+        }
+        for &address in self.services.iter().chain(&self.local) {
+            found.insert(address);
+            found.extend(after(address));
+        }
+        found.retain(|&address| Family::of(address) == family);
+        found
+    }
+
+    /// What a pod may be sent by a peer.
+    fn received(
+        &mut self,
+        name: &SmolStr,
+        own: IpAddr,
+        peer: IpAddr,
+        (own_end, peer_end): (&End, &End),
+        ways: &Ways,
+    ) {
+        let crossing = match self.own_node.contains(&peer) {
+            true => Crossing::Send { output: "pod".into() },
+            false => forward(),
+        };
+        let demand = self.demands.demand(&crossing, peer_end, own_end, State::New);
+        let Some(allowed) = self.demands.passing(demand) else {
+            return;
+        };
+        let allowed = Layer4::allowed(&allowed, Family::of(own));
+        let ends = (peer, own);
+        self.compare(name, Way::Out, ends, &ways.to_pod, &allowed);
+        // An answer passes on the way from the pod because of a session, or because everything does.
+        let answers = self.values.set(ways.from_pod.least.value(peer)).is_all();
+        if !answers {
+            self.reflects(name, Way::Out, ends, &ways.to_pod, &allowed);
+        }
+        if self.local.contains(&peer) {
+            return;
+        }
+        for (uplink, leaves, enters) in &ways.outside {
+            self.dropped(uplink, Way::In, ends, enters, &allowed);
+            if !self.values.set(leaves.least.value(peer)).is_all() {
+                self.reflects(uplink, Way::In, ends, enters, &allowed);
+            }
+        }
+    }
+
+    /// What a pod may send to a peer.
+    fn sent(
+        &mut self,
+        pod: PodRef<'_>,
+        name: &SmolStr,
+        own: IpAddr,
+        peer: IpAddr,
+        (own_end, peer_end): (&End, &End),
+        ways: &Ways,
+    ) {
+        let to_node = self.own_node.contains(&peer);
+        let crossing = match to_node {
+            true => Crossing::Receive { input: "pod".into() },
+            false => forward(),
+        };
+        let demand = self.demands.demand(&crossing, own_end, peer_end, State::New);
+        let Some(allowed) = self.demands.passing(demand) else {
+            return;
+        };
+        let allowed = Layer4::allowed(&allowed, Family::of(own));
+        let ends = (own, peer);
+        self.dropped(name, Way::In, ends, &ways.from_pod, &allowed);
+        if !ways.from_pod.is_open && !self.services.contains(&peer) {
+            let egress = Layer4::allowed(&self.egress(pod, peer, to_node), Family::of(own));
+            let most = self.values.set(ways.from_pod.most.value(peer)).clone();
+            self.found(name, Way::In, ends, &most.difference(&egress), Fault::Passes);
+        }
+        if !self.values.set(ways.to_pod.least.value(peer)).is_all() {
+            self.reflects(name, Way::In, ends, &ways.from_pod, &allowed);
+        }
+        if !self.local.contains(&peer) {
+            for (uplink, leaves, _) in &ways.outside {
+                self.compare(uplink, Way::Out, ends, leaves, &allowed);
+            }
+        }
+    }
+
+    /// What the policies of a pod alone let it send.
+    fn egress(&self, pod: PodRef<'_>, peer: IpAddr, to_node: bool) -> TrafficSet {
+        let Some(subject) = pod.subject(Direction::Egress) else {
+            return TrafficSet::all();
+        };
+        let allowed = match to_node {
+            true => self.program.own_node_allow_set(subject),
+            false => self.program.allow_set(subject),
+        };
+        let identity = self.program.identity_of(peer);
+        allowed.traffic(identity).cloned().unwrap_or_default()
+    }
+
+    fn compare(
+        &mut self,
+        name: &SmolStr,
+        way: Way,
+        ends: (IpAddr, IpAddr),
+        passage: &Passage,
+        allowed: &Layer4,
+    ) {
+        let most = self
+            .values
+            .set(passage.most.value(peer_of(ends, passage)))
+            .clone();
+        self.found(name, way, ends, &most.difference(allowed), Fault::Passes);
+        self.dropped(name, way, ends, passage, allowed);
+    }
+
+    fn dropped(
+        &mut self,
+        name: &SmolStr,
+        way: Way,
+        ends: (IpAddr, IpAddr),
+        passage: &Passage,
+        allowed: &Layer4,
+    ) {
+        let least = self
+            .values
+            .set(passage.least.value(peer_of(ends, passage)))
+            .clone();
+        self.found(name, way, ends, &allowed.difference(&least), Fault::Dropped);
+    }
+
+    /// Whether what is allowed leaves a session behind: but for what IPv6 does not work without, which is answered anyway.
+    fn reflects(
+        &mut self,
+        name: &SmolStr,
+        way: Way,
+        ends: (IpAddr, IpAddr),
+        passage: &Passage,
+        allowed: &Layer4,
+    ) {
+        let reflected = self
+            .values
+            .set(passage.reflected.value(peer_of(ends, passage)))
+            .clone();
+        let missing = allowed.difference(&reflected);
+        self.found(name, way, ends, &missing, Fault::NoAnswer);
+    }
+
+    fn found(
+        &mut self,
+        name: &SmolStr,
+        way: Way,
+        (source, destination): (IpAddr, IpAddr),
+        wrong: &Layer4,
+        fault: Fault,
+    ) {
+        let necessary = Layer4::necessary(Family::of(source));
+        let wrong = match fault {
+            Fault::NoAnswer => wrong.difference(&necessary),
+            Fault::Passes | Fault::Dropped => wrong.clone(),
+        };
+        let Some((protocol, port)) = wrong.preferred() else {
+            return;
+        };
+        if self.report.counterexamples.len() >= self.limit {
+            self.report.stopped = true;
+            return;
+        }
+        let packet = Packet::holding(source, destination, protocol, port);
+        self.report.counterexamples.push(Counterexample {
+            interface: name.clone(),
+            way,
+            packet,
+            fault,
+        });
+    }
+
+    /// What lets packets pass from a pod with addresses that are not its own.
+    fn foreign_sources(&mut self, pod: PodRef<'_>, name: &SmolStr, lists: &InterfaceLists) {
+        let own: BTreeSet<_> = pod.pod().addresses.iter().map(Prefix::host).collect();
+        let rules: Vec<AclRule> = self.acls.rules(&lists.input).copied().collect();
+        let mut closed = BTreeSet::new();
+        for rule in rules {
+            let family = rule.family();
+            let is_about_all =
+                rule.source.length() == 0 && rule.destination.length() == 0 && rule.protocol == 0;
+            if rule.action == AclAction::Deny {
+                closed.extend(is_about_all.then_some(family));
+                continue;
+            }
+            let selected = rule.selected().difference(&Layer4::necessary(family));
+            if closed.contains(&family) || own.contains(&rule.source) || selected.is_empty() {
+                continue;
+            }
+            let foreign = match own.contains(&Prefix::host(rule.source.first())) {
+                true => rule.source.last(),
+                false => rule.source.first(),
+            };
+            let ends = (foreign, rule.destination.first());
+            self.found(name, Way::In, ends, &selected, Fault::Passes);
+        }
+    }
+}
+
+fn forward() -> Crossing {
+    Crossing::Forward {
+        input: "pod".into(),
+        output: "pod".into(),
+    }
+}
+
+/// The end that a passage tells apart by: the one that is not the pod's.
+fn peer_of((source, destination): (IpAddr, IpAddr), passage: &Passage) -> IpAddr {
+    if passage.is_source { destination } else { source }
+}
+
+fn after(address: IpAddr) -> Option<IpAddr> {
+    Some(match address {
+        IpAddr::V4(address) => Ipv4Addr::from_bits(address.to_bits().checked_add(1)?).into(),
+        IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits().checked_add(1)?).into(),
+    })
+}
