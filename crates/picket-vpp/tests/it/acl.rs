@@ -1,19 +1,67 @@
 //! Lists of the ACL plugin mean what the reference says.
 
 use picket_cluster::{Semantics, Service, Snapshot};
-use picket_engine::Engine;
+use picket_engine::{Engine, PodRef};
+use picket_net::Prefix;
 use picket_policy::{Labels, ObjectRef};
 use picket_testing::flows::representative_flows;
 use picket_testing::generate::{Shape, semantics, snapshot};
 use picket_vpp::acl::meaning::Packet;
 use picket_vpp::acl::verify::verify;
-use picket_vpp::acl::{Options, render, text};
+use picket_vpp::acl::{Acl, AclAction, Acls, Options, render, text};
 use proptest::prelude::*;
+use proptest::sample::Index;
 use proptest::test_runner::TestCaseError;
 
 use crate::journey::Cluster;
 
 const SERVICE: [&str; 2] = ["10.96.0.10", "fd00:96::a"];
+
+/// Holds every representative flow against the lists of a cluster: whether all mean what the specification says.
+fn means_the_specification(snapshot: &Snapshot, cluster: &Cluster<'_>) -> bool {
+    let semantics = Semantics::default();
+    representative_flows(snapshot).into_iter().all(|flow| {
+        let Some(hops) = cluster.hops(&flow) else {
+            return true;
+        };
+        let allowed = picket_reference::judge(snapshot, &semantics, &flow)
+            .verdict()
+            .is_allow();
+        let ends = [&flow.source, &flow.destination].map(|end| cluster.address(end, &flow));
+        let packet = Packet::opening(ends[0], ends[1], flow.protocol, flow.port);
+        let mut running = cluster.start();
+        let passes = running.passes(&hops, &packet);
+        passes == allowed && (!passes || running.answers(&hops, &packet, &packet))
+    })
+}
+
+/// The same lists with one rule of one of them changed.
+fn mutated(acls: &Acls, list: Index, rule: Index, mutation: u8) -> Acls {
+    let mut acls = acls.clone();
+    let tags: Vec<_> = acls.acls.keys().cloned().collect();
+    let tag = list.get(&tags);
+    let mut rules = acls.acls[tag].rules.clone();
+    let at = rule.index(rules.len());
+    match mutation {
+        0 => drop(rules.remove(at)),
+        1 => {
+            rules[at].action = match rules[at].action {
+                AclAction::Deny => AclAction::PermitReflect,
+                AclAction::Permit | AclAction::PermitReflect => AclAction::Deny,
+            };
+        }
+        2 => rules[at].action = AclAction::Permit,
+        3 => rules[at].source = Prefix::all(rules[at].family()),
+        4 => rules[at].destination = Prefix::all(rules[at].family()),
+        _ => rules[at].second.1 = rules[at].second.0,
+    }
+    let changed = Acl {
+        tag: tag.clone(),
+        rules,
+    };
+    acls.acls.insert(tag.clone(), changed.into());
+    acls
+}
 
 /// Holds every representative flow against the specification: its first packet, directly and to an address of a service that
 /// is translated to its destination, and the answer to that.
@@ -96,6 +144,28 @@ proptest! {
             let report = verify(&acls, engine.program(), Some(node), |pod| pod.pod().id().into(), 3);
             prop_assert!(report.is_proof(), "{node}: {:?}\n{}", report.counterexamples, text(&acls));
         }
+    }
+
+    #[test]
+    fn a_changed_list_is_refuted_or_means_the_same(
+        snapshot in snapshot(Shape::Dialects, 5),
+        list: Index,
+        rule: Index,
+        mutation in 0..6u8,
+    ) {
+        let engine = Engine::compile(&snapshot, Semantics::default());
+        let mut cluster = Cluster::new(&snapshot, &Semantics::default());
+        for (node, acls) in &mut cluster.acls {
+            if acls.acls.is_empty() {
+                continue;
+            }
+            *acls = mutated(acls, list, rule, mutation);
+            let name = |pod: PodRef<'_>| pod.pod().id().into();
+            if !verify(acls, engine.program(), node.as_deref(), name, 1).is_proof() {
+                return Ok(());
+            }
+        }
+        prop_assert!(means_the_specification(&snapshot, &cluster));
     }
 
     #[test]
