@@ -13,8 +13,10 @@
 //!   gives 1, and then the output list may have been changed though the input list was refused.
 //! - A session rule with two families is refused with -1, where VPP would take the wrong bytes of one.
 //! - Disabling the session layer removes its namespaces and rules; enabling it twice changes nothing.
-//! - A session lets its flow pass the way it went through the interface, and what answers it the other way. Sessions do not
-//!   grow old, and a table that is full drops new flows at once.
+//! - A session lets its flow pass the way it went through the interface, and what answers it the other way; messages of ICMP
+//!   that are no requests have no answer. Fragments behind the first have sessions too, with ports 0. Sessions do not grow
+//!   old, and a table that is full drops new flows at once.
+//! - The ACL plugin reads the ports of TCP and UDP alone; those of SCTP are 0 to it ([`Options::reads_sctp`]).
 
 mod acl;
 mod answer;

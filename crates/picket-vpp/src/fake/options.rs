@@ -23,6 +23,7 @@ pub struct Options {
     pub(super) absent: BTreeSet<String>,
     pub(super) dumps: Dumps,
     pub(super) max_sessions: usize,
+    pub(super) reads_sctp: bool,
     pub(super) interfaces: Vec<(String, String)>,
 }
 
@@ -36,6 +37,7 @@ impl Options {
             absent: BTreeSet::new(),
             dumps: Dumps::Both,
             max_sessions: 500_000,
+            reads_sctp: false,
             interfaces: Vec::new(),
         }
     }
@@ -72,6 +74,13 @@ impl Options {
     #[must_use]
     pub fn max_sessions(mut self, max: usize) -> Self {
         self.max_sessions = max;
+        self
+    }
+
+    /// Reads the ports of SCTP. VPP's ACL plugin does not: to it they are 0, so that a rule about any other matches nothing.
+    #[must_use]
+    pub fn reads_sctp(mut self) -> Self {
+        self.reads_sctp = true;
         self
     }
 

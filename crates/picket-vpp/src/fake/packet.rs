@@ -68,45 +68,76 @@ impl Packet {
         }
     }
 
-    /// What is sent back: ends exchanged, SYN answered by SYN and ACK, requests of ICMP by their replies.
+    /// What is sent back: ends exchanged, SYN answered by SYN and ACK, requests of ICMP by their replies. Other messages of
+    /// ICMP keep their type.
     #[must_use]
     pub fn reply(self) -> Self {
-        let flags = if self.tcp_flags & SYN != 0 {
+        let tcp_flags = if self.tcp_flags & SYN != 0 {
             SYN | ACK
         } else {
             self.tcp_flags
         };
-        Self {
-            tcp_flags: flags,
-            ..self.turned()
-        }
-    }
-
-    /// The packet that a session which this one began lets pass the other way.
-    pub(super) fn turned(self) -> Self {
-        let (source_port, destination_port) = match answer_of(self.protocol, self.source_port) {
-            Some(kind) => (kind, self.destination_port),
-            None => (self.destination_port, self.source_port),
+        let (source_port, destination_port) = match self.protocol {
+            Protocol::ICMP | Protocol::ICMPV6 => {
+                let kind = answer_of(self.protocol, self.source_port);
+                (kind.unwrap_or(self.source_port), self.destination_port)
+            }
+            _ => (self.destination_port, self.source_port),
         };
         Self {
             source: self.destination,
             destination: self.source,
             source_port,
             destination_port,
+            tcp_flags,
             ..self
         }
+    }
+
+    /// What a session that this packet begins lets pass the other way: nothing for messages of ICMP that are no requests.
+    pub(super) fn answered_by(self) -> Option<Self> {
+        let is_icmp = self.has_type();
+        let answered = !is_icmp || answer_of(self.protocol, self.source_port).is_some();
+        answered.then(|| self.reply())
+    }
+
+    /// The packet as the plugin reads it: ports of TCP and UDP, and of SCTP where it `reads_sctp`; type and code of the ICMP
+    /// that belongs to the version of IP. Otherwise there is 0 in their place.
+    pub(super) fn as_read(self, reads_sctp: bool) -> Self {
+        let has_ports = match self.protocol {
+            Protocol::TCP | Protocol::UDP => true,
+            Protocol::SCTP => reads_sctp,
+            _ => self.has_type(),
+        };
+        if has_ports && !self.fragment {
+            return self;
+        }
+        Self {
+            source_port: 0,
+            destination_port: 0,
+            tcp_flags: 0,
+            ..self
+        }
+    }
+
+    fn has_type(&self) -> bool {
+        let own = if self.source.is_ipv4() {
+            Protocol::ICMP
+        } else {
+            Protocol::ICMPV6
+        };
+        self.protocol == own && !self.fragment
     }
 }
 
 const SYN: u8 = 0x02;
 const ACK: u8 = 0x10;
 
-/// The type of the ICMP message that answers one of this type; types that are no requests stay what they are.
+/// The type of the ICMP message that answers a request of this type; `None` for what is no request.
 fn answer_of(protocol: Protocol, kind: u16) -> Option<u16> {
     match (protocol, kind) {
         (Protocol::ICMP, 8) => Some(0),
         (Protocol::ICMP, 13 | 15 | 17) | (Protocol::ICMPV6, 128 | 139) => Some(kind + 1),
-        (Protocol::ICMP | Protocol::ICMPV6, _) => Some(kind),
         _ => None,
     }
 }

@@ -14,10 +14,8 @@ pub struct Flow {
 
 impl Flow {
     pub(super) fn new(sw_if_index: u32, direction: Direction, packet: &Packet) -> Self {
-        // A fragment without ports is a flow of its own to VPP, which is one of ports 0.
         let packet = Packet {
             tcp_flags: 0,
-            fragment: false,
             ..*packet
         };
         Self {
@@ -27,34 +25,36 @@ impl Flow {
         }
     }
 
-    /// What answers: the ends exchanged, the other way through the interface.
-    fn turned(&self) -> Self {
-        Self {
+    /// What answers, the other way through the interface.
+    fn answered_by(&self) -> Option<Self> {
+        Some(Self {
             sw_if_index: self.sw_if_index,
             direction: self.direction.opposite(),
-            packet: self.packet.turned(),
-        }
+            packet: self.packet.answered_by()?,
+        })
     }
 }
 
 /// The table of sessions. Nothing in it grows old: time does not pass in the fake.
 #[derive(Clone, Debug)]
 pub(super) struct Sessions {
-    /// Every flow and what answers it.
-    ways: BTreeSet<Flow>,
+    begun: BTreeSet<Flow>,
+    /// What answers them.
+    answers: BTreeSet<Flow>,
     max: usize,
 }
 
 impl Sessions {
     pub(super) fn new(max: usize) -> Self {
         Self {
-            ways: BTreeSet::new(),
+            begun: BTreeSet::new(),
+            answers: BTreeSet::new(),
             max,
         }
     }
 
     pub(super) fn len(&self) -> usize {
-        self.ways.len().div_ceil(2)
+        self.begun.len()
     }
 
     pub(super) fn is_full(&self) -> bool {
@@ -62,16 +62,18 @@ impl Sessions {
     }
 
     pub(super) fn contains(&self, flow: &Flow) -> bool {
-        self.ways.contains(flow)
+        self.begun.contains(flow) || self.answers.contains(flow)
     }
 
     pub(super) fn insert(&mut self, flow: Flow) {
-        self.ways.insert(flow);
-        self.ways.insert(flow.turned());
+        self.begun.insert(flow);
+        self.answers.extend(flow.answered_by());
     }
 
     /// Forgets the flows of an interface.
     pub(super) fn forget(&mut self, sw_if_index: u32) {
-        self.ways.retain(|flow| flow.sw_if_index != sw_if_index);
+        for flows in [&mut self.begun, &mut self.answers] {
+            flows.retain(|flow| flow.sw_if_index != sw_if_index);
+        }
     }
 }

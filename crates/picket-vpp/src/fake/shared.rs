@@ -364,7 +364,7 @@ impl Connection {
 
 /// A VPP that has just started.
 fn fresh(options: &Options) -> State {
-    let mut state = State::new(options.max_sessions);
+    let mut state = State::new(options.max_sessions, options.reads_sctp);
     for (name, tag) in &options.interfaces {
         state.add_interface(name, tag, true);
     }

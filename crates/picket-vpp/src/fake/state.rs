@@ -61,11 +61,12 @@ pub struct State {
     sessions: Sessions,
     pub(super) layer: Option<Arc<Layer>>,
     pub(super) fibs: BTreeSet<u32>,
+    reads_sctp: bool,
 }
 
 impl State {
     /// An empty VPP: `local0`, FIB 0, and room for so many sessions.
-    pub(super) fn new(max_sessions: usize) -> Self {
+    pub(super) fn new(max_sessions: usize, reads_sctp: bool) -> Self {
         let mut interfaces = Pool::default();
         interfaces.insert(Interface {
             name: "local0".to_owned(),
@@ -80,6 +81,7 @@ impl State {
             sessions: Sessions::new(max_sessions),
             layer: None,
             fibs: BTreeSet::from([0]),
+            reads_sctp,
         }
     }
 
@@ -234,6 +236,7 @@ impl State {
         }
         let list = self.lists.get(&sw_if_index).map(|lists| lists.of(direction));
         let list = list.unwrap_or_default();
+        let packet = &packet.as_read(self.reads_sctp);
         let flow = Flow::new(sw_if_index, direction, packet);
         if list.is_empty() || self.sessions.contains(&flow) {
             return (Verdict::Passed, None);

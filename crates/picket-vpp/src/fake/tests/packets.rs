@@ -228,6 +228,61 @@ fn requests_of_icmp_are_answered_by_their_replies() {
 }
 
 #[test]
+fn messages_of_icmp_that_are_no_requests_are_not_answered() {
+    let (fake, mut wire) = two();
+    let (_, deny) = reflecting(&mut wire);
+    let error = packet(Protocol::ICMP, "10.0.0.1", 3, "10.0.0.2", 1);
+    assert_eq!(fake.packet(1, In, &error), Verdict::Passed);
+    assert_eq!(fake.state().sessions(), 1);
+    assert_eq!(fake.packet(1, Out, &error.reply()), by_rule(deny, 0));
+    // ICMP in the other version of IP is a protocol without types.
+    let odd = packet(Protocol::ICMPV6, "10.0.0.1", 1, "10.0.0.2", 4);
+    assert_eq!(fake.packet(1, In, &odd), Verdict::Passed);
+    assert_eq!(fake.packet(1, Out, &odd.reply()), Verdict::Passed);
+}
+
+#[test]
+fn fragments_have_sessions_of_their_own_with_ports_0() {
+    let (fake, mut wire) = two();
+    let (_, deny) = reflecting(&mut wire);
+    let asked = tcp("10.0.0.1", "10.0.0.2", 80);
+    let fragment = Packet {
+        fragment: true,
+        ..asked
+    };
+    assert_eq!(fake.packet(1, In, &fragment), Verdict::Passed);
+    let other = tcp("10.0.0.1", "10.0.0.2", 443);
+    assert_eq!(fake.packet(1, Out, &other.reply().fragment()), Verdict::Passed);
+    assert_eq!(fake.packet(1, Out, &asked.reply()), by_rule(deny, 0));
+}
+
+#[test]
+fn ports_of_sctp_are_0_unless_a_test_wants_them_read() {
+    let sctp = |port| packet(Protocol::SCTP, "10.0.0.1", 40000, "10.0.0.2", port);
+    let web = |action| rule(action, ANY4, ANY4, 132, (0, 65535), (80, 80));
+    for (options, allowed, denied, other) in [
+        (Options::new(3), END, Verdict::Passed, Verdict::Passed),
+        (Options::new(3).reads_sctp(), Verdict::Passed, by_rule(0, 0), END),
+    ] {
+        let fake = Fake::start(options.interface("tap1", "")).unwrap();
+        let mut wire = Wire::connect(&fake);
+        let acl = wire.new_acl(&[web(1)]);
+        wire.set_list(1, &[acl], &[]);
+        assert_eq!(fake.packet(1, In, &sctp(80)), allowed);
+        assert_eq!(fake.packet(1, In, &sctp(81)), END);
+        let rules = [web(0), wide(1, ANY4, ANY4, 132)];
+        assert_eq!(wire.acl(acl, &text("deny"), &rules), (acl, 0));
+        assert_eq!(fake.packet(1, In, &sctp(80)), denied);
+        // One association that is reflected lets every other between the two hosts be answered.
+        assert_eq!(wire.acl(acl, &text("ask"), &[wide(2, ANY4, ANY4, 0)]), (acl, 0));
+        let nothing = wire.new_acl(&[]);
+        wire.set_list(1, &[acl], &[nothing]);
+        assert_eq!(fake.packet(1, In, &sctp(80)), Verdict::Passed);
+        assert_eq!(fake.packet(1, Out, &sctp(81).reply()), other);
+    }
+}
+
+#[test]
 fn the_session_comes_before_the_list_in_both_directions() {
     let (fake, mut wire) = two();
     let (reflect, _) = reflecting(&mut wire);
