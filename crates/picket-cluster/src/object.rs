@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use picket_net::{Family, Protocol};
+use picket_net::{Family, Prefix, Protocol};
 use picket_policy::{Labels, ObjectRef};
 use smol_str::SmolStr;
 
@@ -45,6 +45,8 @@ pub struct Node {
     pub labels: Labels,
     /// Every address of its own: `status.addresses` and the host addresses of the pods on it.
     pub addresses: BTreeSet<IpAddr>,
+    /// What the addresses of its pods are from: `spec.podCIDRs`. Nothing that policies say depends on it.
+    pub pod_cidrs: Vec<Prefix>,
 }
 
 /// At most one address of each family.

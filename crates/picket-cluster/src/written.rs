@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
+use picket_net::Prefix;
 use picket_policy::document::Manifest;
 use picket_policy::{Labels, NetworkName, ObjectRef, Policy, Span};
 use smol_str::SmolStr;
@@ -76,6 +77,8 @@ pub struct WrittenNode {
     pub labels: Labels,
     /// `status.addresses` of the types InternalIP and ExternalIP.
     pub addresses: Vec<Located<IpAddr>>,
+    /// `spec.podCIDRs`, or else `spec.podCIDR`.
+    pub pod_cidrs: Vec<Prefix>,
 }
 
 /// What a Pod says, or the pod template of a workload.

@@ -276,6 +276,7 @@ fn place_pods(snapshot: &mut Snapshot, spread: usize) {
                 name: name.clone(),
                 labels: Labels::default(),
                 addresses: BTreeSet::new(),
+                pod_cidrs: Vec::new(),
             });
             if pod.host_network && !pod.synthetic {
                 node.addresses.extend(pod.addresses.iter());

@@ -37,7 +37,7 @@ pub enum AgentError {
         source: std::io::Error,
     },
     /// Nobody answers at the socket of an agent.
-    #[error("no agent answers at `{}`: {source}", path.display())]
+    #[error("no agent answers at `{}`", path.display())]
     NoAgent {
         /// The socket.
         path: PathBuf,

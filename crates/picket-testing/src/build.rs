@@ -116,6 +116,7 @@ pub fn node(name: &str) -> NodeBuilder {
         name: name.into(),
         labels: Labels::default(),
         addresses: BTreeSet::new(),
+        pod_cidrs: Vec::new(),
     })
 }
 

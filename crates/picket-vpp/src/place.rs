@@ -1,7 +1,7 @@
 //! Where the identities of a program are: addresses and prefixes.
 
 use std::collections::BTreeMap;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use picket_engine::{Identity, PodRef, Program};
 use picket_net::{Family, Prefix};
@@ -72,4 +72,12 @@ pub(crate) fn index(family: Family) -> usize {
         Family::Ipv4 => 0,
         Family::Ipv6 => 1,
     }
+}
+
+/// The next address of the same family.
+pub(crate) fn after(address: IpAddr) -> Option<IpAddr> {
+    Some(match address {
+        IpAddr::V4(address) => Ipv4Addr::from_bits(address.to_bits().checked_add(1)?).into(),
+        IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits().checked_add(1)?).into(),
+    })
 }

@@ -211,6 +211,16 @@ impl CustomRuleArguments {
         Ok(())
     }
 
+    /// Fails when files are given: VPP has no place for them.
+    pub(crate) fn none_for_vpp(&self) -> anyhow::Result<()> {
+        if !self.files().is_empty() {
+            bail!(
+                "custom rules belong to `--target nftables --layout documented`: VPP has no place for them"
+            );
+        }
+        Ok(())
+    }
+
     /// The files that are given, with what each is for; in the order in which their rules are judged.
     pub(crate) fn files(&self) -> Vec<(&Path, Direction, Family)> {
         let files = [

@@ -11,6 +11,7 @@ mod output;
 mod report;
 mod ruleset;
 mod sarif;
+mod vpp;
 
 use std::process::ExitCode;
 

@@ -43,10 +43,14 @@ pub(crate) struct PlaceArguments {
 }
 
 /// What enforces the policies.
-#[derive(Clone, Copy, Debug, ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Target {
     /// nftables, the packet filter of Linux
     Nftables,
+    /// Access control lists of VPP's ACL plugin
+    VppAcl,
+    /// Rules of VPP's session layer, for pods whose sockets are VPP's own
+    VppSession,
 }
 
 /// How the ruleset is laid out.
@@ -85,10 +89,22 @@ impl PlaceArguments {
         program: &Program,
         custom: &[CustomRules],
     ) -> anyhow::Result<Place> {
-        let Target::Nftables = self.target;
         match self.layout {
             Layout::Indexed => Ok(Place::Node(self.node(loaded)?)),
             Layout::Documented => Ok(Place::Pod(self.pod(loaded, program, custom)?)),
+        }
+    }
+
+    /// What enforces the policies.
+    pub(crate) fn target(&self) -> Target {
+        self.target
+    }
+
+    /// The node that the arguments name, for a target of VPP; `None` for one that runs every pod.
+    pub(crate) fn vpp_node(&self, loaded: &Loaded) -> anyhow::Result<Option<String>> {
+        match self.layout {
+            Layout::Indexed => self.node(loaded),
+            Layout::Documented => bail!("`--layout` is for `--target nftables`: VPP has one"),
         }
     }
 
@@ -112,9 +128,7 @@ impl PlaceArguments {
 
     fn node(&self, loaded: &Loaded) -> anyhow::Result<Option<String>> {
         if self.pod.is_some() {
-            bail!(
-                "`--pod` is for `--layout documented`: the indexed layout is loaded on a node, write `--node`"
-            );
+            bail!("`--pod` is for `--layout documented`: everything else is for a node, write `--node`");
         }
         let nodes = &loaded.snapshot.nodes;
         let names = || nodes.keys().map(|name| name.to_string());

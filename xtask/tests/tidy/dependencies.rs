@@ -122,6 +122,7 @@ const LAYERS: [Layer; 16] = [
             "picket-dataplane",
             "picket-analysis",
             "picket-nftables",
+            "picket-vpp",
             "picket-linux",
             "picket-source",
             "picket-lab",

@@ -21,6 +21,7 @@ pub(super) fn nodes(written: Vec<(ObjectRef, WrittenNode)>, pods: &[Candidate]) 
                 name,
                 labels: node.labels,
                 addresses,
+                pod_cidrs: node.pod_cidrs,
             },
         );
     }
@@ -30,6 +31,7 @@ pub(super) fn nodes(written: Vec<(ObjectRef, WrittenNode)>, pods: &[Candidate]) 
             name: name.clone(),
             labels: Labels::default(),
             addresses: [].into(),
+            pod_cidrs: Vec::new(),
         });
         node.addresses.extend(&pod.host_addresses);
         if pod.host_network {

@@ -72,6 +72,7 @@ fn node(name: &str, addresses: &[&str]) -> Written {
         spec: Spec::Node(WrittenNode {
             labels: Labels::default(),
             addresses: located(addresses),
+            pod_cidrs: Vec::new(),
         }),
     }
 }

@@ -379,6 +379,7 @@ fn nodes_have_their_internal_and_external_addresses() {
 apiVersion: v1
 kind: Node
 metadata: {name: node-1, labels: {zone: a}}
+spec: {podCIDR: 10.1.0.0/24, podCIDRs: [10.1.0.0/24, broken, \"fd00::/64\"]}
 status:
   addresses:
   - {type: Hostname, address: node-1}
@@ -388,9 +389,15 @@ status:
   - {type: ExternalIP, address: broken}
 ",
     );
-    let Spec::Node(WrittenNode { labels, addresses }) = &written[0].spec else {
+    let Spec::Node(WrittenNode {
+        labels,
+        addresses,
+        pod_cidrs,
+    }) = &written[0].spec
+    else {
         panic!("{written:?}")
     };
+    assert_eq!(texts(pod_cidrs.iter()), "10.1.0.0/24 fd00::/64");
     assert_eq!(labels.iter().len(), 1);
     assert_eq!(
         texts(addresses.iter().map(|address| address.value)),

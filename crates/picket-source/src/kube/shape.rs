@@ -98,6 +98,7 @@ pub(super) const NODE: Shape = Only(&[
         "metadata",
         Only(&[("name", Whole), ("uid", Whole), ("labels", Whole)]),
     ),
+    ("spec", Only(&[("podCIDR", Whole), ("podCIDRs", Whole)])),
     ("status", Only(&[("addresses", Whole)])),
 ]);
 
@@ -212,8 +213,8 @@ mod tests {
             ),
             (
                 NODE,
-                r#"{"spec":{},"status":{"addresses":[],"images":[1]}}"#,
-                r#"{"status":{"addresses":[]}}"#,
+                r#"{"spec":{"podCIDRs":[],"taints":[]},"status":{"addresses":[],"images":[1]}}"#,
+                r#"{"spec":{"podCIDRs":[]},"status":{"addresses":[]}}"#,
             ),
             (NAME, "[{}]", "[{}]"),
         ] {

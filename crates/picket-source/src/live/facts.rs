@@ -3,6 +3,7 @@
 use std::net::IpAddr;
 
 use picket_cluster::{Addresses, Attachment, Namespace, Pod, Spec, Written, WrittenPod};
+use picket_net::Prefix;
 use picket_policy::{Diagnostic, Labels, NetworkName, ObjectRef, Options, Policy, V1beta1};
 use serde_json::Value;
 use smol_str::SmolStr;
@@ -58,6 +59,7 @@ pub(crate) struct NodeFacts {
     pub(crate) uid: SmolStr,
     pub(crate) labels: Labels,
     pub(crate) addresses: Vec<IpAddr>,
+    pub(crate) pod_cidrs: Vec<Prefix>,
     /// What is wrong with it.
     pub(crate) diagnostics: Vec<Diagnostic>,
 }
@@ -94,6 +96,7 @@ impl Facts {
                 uid: object.uid,
                 labels: node.labels,
                 addresses: node.addresses.into_iter().map(|address| address.value).collect(),
+                pod_cidrs: node.pod_cidrs,
                 diagnostics,
             }),
             Spec::Pod(pod) => Self::Pod(Box::new(PodFacts::new(object, pod, created, diagnostics))),

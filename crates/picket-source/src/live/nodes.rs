@@ -91,6 +91,7 @@ impl Nodes {
                 name: name.clone(),
                 labels: facts.map(|facts| facts.labels.clone()).unwrap_or_default(),
                 addresses: own.iter().chain(state.said.keys()).copied().collect(),
+                pod_cidrs: facts.map(|facts| facts.pod_cidrs.clone()).unwrap_or_default(),
             }
         });
         if state.shown == now {

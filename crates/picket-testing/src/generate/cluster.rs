@@ -65,6 +65,7 @@ pub fn node(index: usize) -> impl Strategy<Value = Node> {
         name: SmolStr::new(NODES[index % NODES.len()]),
         labels,
         addresses: node_addresses(index),
+        pod_cidrs: Vec::new(),
     })
 }
 

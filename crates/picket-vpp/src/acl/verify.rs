@@ -14,7 +14,7 @@
 //! counts, and what goes to an address of a service lets answers from there in before it is judged.
 
 use std::collections::BTreeSet;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::IpAddr;
 
 use picket_dataplane::demand::{Demands, End};
 use picket_dataplane::{Crossing, State};
@@ -27,6 +27,7 @@ use super::meaning::{Packet, Way};
 use super::model::{AclAction, AclRule, Acls, InterfaceLists, Tag};
 use crate::layer4::Layer4;
 use crate::peers::Peers;
+use crate::place::after;
 use crate::value::{Value, Values};
 
 /// A packet with which lists do not mean the policies.
@@ -458,11 +459,4 @@ fn forward() -> Crossing {
 /// The end that a passage tells apart by: the one that is not the pod's.
 fn peer_of((source, destination): (IpAddr, IpAddr), passage: &Passage) -> IpAddr {
     if passage.is_source { destination } else { source }
-}
-
-fn after(address: IpAddr) -> Option<IpAddr> {
-    Some(match address {
-        IpAddr::V4(address) => Ipv4Addr::from_bits(address.to_bits().checked_add(1)?).into(),
-        IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits().checked_add(1)?).into(),
-    })
 }

@@ -125,6 +125,23 @@ impl Table {
         }
     }
 
+    /// The rules right below another, in the order in which they are tried.
+    pub(super) fn children(&self, at: usize) -> impl Iterator<Item = (usize, &SessionRule)> {
+        let children = self
+            .nodes
+            .get(at)
+            .map(|node| node.children.as_slice())
+            .unwrap_or_default();
+        children
+            .iter()
+            .filter_map(|&child| self.nodes.get(child).map(|node| (child, &node.rule)))
+    }
+
+    /// What becomes of what a rule matches and none below it does.
+    pub(super) fn action(&self, at: usize) -> Action {
+        self.nodes.get(at).map_or(Action::Drop, |node| node.rule.action)
+    }
+
     /// What becomes of a connection.
     pub fn decide(&self, connection: &Connection) -> Action {
         let mut at = 0;

@@ -4,7 +4,8 @@ pub mod meaning;
 mod model;
 mod print;
 mod render;
+pub mod verify;
 
 pub use model::{Action, Scope, SessionRule, SessionRules, Tag, Transport};
 pub use print::{json, text};
-pub use render::{Options, TooMany, render, render_lists};
+pub use render::{Options, TooMany, render, render_lists, shortfalls};

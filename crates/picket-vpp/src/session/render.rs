@@ -12,6 +12,7 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use picket_dataplane::Shortfall;
 use picket_engine::Program;
 use picket_net::{Family, Interval, IntervalSet, Prefix};
 use picket_policy::{Direction, ObjectRef};
@@ -46,6 +47,28 @@ pub struct TooMany {
     pub direction: Direction,
     /// How many rules are missing.
     pub missing: usize,
+}
+
+/// What the policies of pods ask for that their tables have no room for.
+pub fn shortfalls(program: &Program, missing: &[TooMany]) -> Vec<Shortfall> {
+    let mut found = Vec::new();
+    for missing in missing {
+        let subject = program.subject(&missing.pod, missing.direction);
+        let policies = subject
+            .into_iter()
+            .flat_map(|subject| program.deciding_policies(subject));
+        found.extend(policies.map(|policy| Shortfall {
+            target: "vpp-session",
+            policy: policy.object.clone(),
+            direction: missing.direction,
+            what: format!("{} more rules than a table may have", missing.missing),
+            instead: format!(
+                "what they would allow is denied for pod {}; `--max-session-rules` sets how many there may be",
+                missing.pod
+            ),
+        }));
+    }
+    found
 }
 
 /// The rules of one node, or with `None` of one node that runs every pod.

@@ -1,0 +1,243 @@
+//! Proof that the rules of a node mean the policies, or connections with which they do not.
+//!
+//! Worked out for all connections at once, as VPP's own tables treat them when rules are added in the order given: of each
+//! local table for everybody at the other end, and of the global table for every pod of the node. What must be allowed
+//! comes from the compiled program alone.
+
+use std::collections::BTreeSet;
+use std::net::IpAddr;
+
+use picket_dataplane::demand::{Demands, End};
+use picket_dataplane::{Crossing, State};
+use picket_engine::{PodRef, Program};
+use picket_net::{Family, Interval, IntervalSet};
+use picket_policy::ObjectRef;
+
+use super::meaning::{Connection, Table};
+use super::model::{Action, SessionRule, SessionRules, Transport};
+use crate::place::after;
+
+/// A connection with which rules do not mean the policies.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Counterexample {
+    /// The pod in whose namespace it is opened; `None` where it arrives over the network.
+    pub namespace: Option<ObjectRef>,
+    /// The connection, seen from the pod.
+    pub connection: Connection,
+    /// Whether it is allowed, and must not be; else it is dropped, and must not be.
+    pub passes: bool,
+}
+
+/// What was found.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Report {
+    /// Connections with which rules do not mean the policies.
+    pub counterexamples: Vec<Counterexample>,
+    /// How many pairs of an address and a range of addresses were compared.
+    pub pairs: usize,
+    /// Whether there would be more connections than were to be shown.
+    pub stopped: bool,
+}
+
+impl Report {
+    /// Whether the rules mean the policies.
+    pub fn is_proof(&self) -> bool {
+        self.counterexamples.is_empty()
+    }
+}
+
+/// Compares the rules of a node with what a program demands there; with `None`, on one node that runs every pod. Gives up
+/// after `limit` connections. Of the pods in `narrower` it is only proved that nothing more is allowed than the policies do.
+pub fn verify(
+    rules: &SessionRules,
+    program: &Program,
+    node: Option<&str>,
+    narrower: &BTreeSet<ObjectRef>,
+    limit: usize,
+) -> Report {
+    let pods: Vec<_> = match node {
+        Some(node) => program.pods_on(node),
+        None => program.pods().filter(PodRef::is_managed).collect(),
+    };
+    let demands = Demands::on_node(program, node);
+    let local = pods
+        .iter()
+        .flat_map(|pod| pod.pod().addresses.iter().collect::<Vec<_>>());
+    let own_node = node.and_then(|node| program.node(node));
+    let mut proof = Proof {
+        ends: demands.ends(),
+        demands,
+        local: local.collect(),
+        own_node: own_node.map(|node| node.addresses.clone()).unwrap_or_default(),
+        limit,
+        report: Report::default(),
+    };
+    let none = Vec::new();
+    for pod in pods {
+        let object = &pod.pod().object;
+        let local = rules.local.get(object).unwrap_or(&none);
+        for address in pod.pod().addresses.iter() {
+            let narrower = narrower.contains(object);
+            proof.table(Some(object), local, address, narrower);
+            proof.table(None, &rules.global, address, narrower);
+        }
+    }
+    proof.report
+}
+
+struct Proof<'a> {
+    demands: Demands<'a>,
+    ends: Vec<(IpAddr, End)>,
+    local: BTreeSet<IpAddr>,
+    own_node: BTreeSet<IpAddr>,
+    limit: usize,
+    report: Report,
+}
+
+impl Proof<'_> {
+    /// Compares one table, for one address of a pod.
+    fn table(&mut self, namespace: Option<&ObjectRef>, rules: &[SessionRule], own: IpAddr, narrower: bool) {
+        let family = Family::of(own);
+        let tables = Transport::BOTH.map(|transport| Table::new(transport, family, rules));
+        let own_end = self.demands.end(own);
+        for peer in self.peers(rules, family) {
+            // Nobody has the address 0, and pods of one node reach each other past the global table.
+            let is_local = self.local.contains(&peer);
+            if peer == own || peer.is_unspecified() || namespace.is_none() && is_local {
+                continue;
+            }
+            self.report.pairs += 1;
+            let peer_end = self.demands.end(peer);
+            let is_own_node = self.own_node.contains(&peer);
+            let (crossing, source, destination) = match (namespace, is_own_node) {
+                (Some(_), true) => (Crossing::Receive { input: "pod".into() }, &own_end, &peer_end),
+                (Some(_), false) => (forward(), &own_end, &peer_end),
+                (None, true) => (Crossing::Send { output: "pod".into() }, &peer_end, &own_end),
+                (None, false) => (forward(), &peer_end, &own_end),
+            };
+            let demand = self.demands.demand(&crossing, source, destination, State::New);
+            let Some(demanded) = self.demands.passing(demand) else {
+                continue;
+            };
+            for (transport, table) in Transport::BOTH.into_iter().zip(&tables) {
+                let ports = demanded.ports(transport.protocol()).into_iter();
+                let ranges = ports.flat_map(|ports| ports.ranges().collect::<Vec<_>>());
+                let demanded: IntervalSet<u16> = ranges
+                    .filter_map(|range| Interval::new(range.first(), range.last()))
+                    .collect();
+                let allowed = table.allowed(own, peer, namespace.is_some());
+                let wrong = allowed.difference(&demanded);
+                self.found(namespace, transport, (own, peer), &wrong, true);
+                if !narrower {
+                    let wrong = demanded.difference(&allowed);
+                    self.found(namespace, transport, (own, peer), &wrong, false);
+                }
+                if self.report.stopped {
+                    return;
+                }
+            }
+        }
+    }
+
+    /// The first addresses of ranges that neither policies nor rules tell apart.
+    fn peers(&self, rules: &[SessionRule], family: Family) -> BTreeSet<IpAddr> {
+        let mut found: BTreeSet<_> = self.ends.iter().map(|(address, _)| *address).collect();
+        for rule in rules {
+            found.insert(rule.remote.first());
+            found.extend(after(rule.remote.last()));
+        }
+        for &address in &self.local {
+            found.insert(address);
+            found.extend(after(address));
+        }
+        found.retain(|&address| Family::of(address) == family);
+        found
+    }
+
+    fn found(
+        &mut self,
+        namespace: Option<&ObjectRef>,
+        transport: Transport,
+        (local, remote): (IpAddr, IpAddr),
+        wrong: &IntervalSet<u16>,
+        passes: bool,
+    ) {
+        let Some(port) = wrong.iter().find(|&port| port != 0) else {
+            return;
+        };
+        if self.report.counterexamples.len() >= self.limit {
+            self.report.stopped = true;
+            return;
+        }
+        let (local_port, remote_port) = match namespace {
+            Some(_) => (40_000, port),
+            None => (port, 40_000),
+        };
+        self.report.counterexamples.push(Counterexample {
+            namespace: namespace.cloned(),
+            connection: Connection {
+                transport,
+                local,
+                remote,
+                local_port,
+                remote_port,
+            },
+            passes,
+        });
+    }
+}
+
+impl Table {
+    /// The ports that are allowed between two addresses: those at the other end, or else at this one. Rules about ports of
+    /// the end that is not asked about count where they allow nothing.
+    fn allowed(&self, local: IpAddr, remote: IpAddr, of_remote: bool) -> IntervalSet<u16> {
+        let every = Interval::new(1, u16::MAX).into_iter().collect();
+        self.below(0, local, remote, of_remote, &every)
+    }
+
+    fn below(
+        &self,
+        at: usize,
+        local: IpAddr,
+        remote: IpAddr,
+        of_remote: bool,
+        open: &IntervalSet<u16>,
+    ) -> IntervalSet<u16> {
+        let mut open = open.clone();
+        let mut allowed = IntervalSet::empty();
+        for (child, rule) in self.children(at) {
+            if !(rule.local.contains(local) && rule.remote.contains(remote)) {
+                continue;
+            }
+            let (asked, other) = match of_remote {
+                true => (rule.remote_port, rule.local_port),
+                false => (rule.local_port, rule.remote_port),
+            };
+            let ports = match asked {
+                0 => open.clone(),
+                port => open.intersection(&Interval::single(port).into()),
+            };
+            if ports.is_empty() {
+                continue;
+            }
+            let within = self.below(child, local, remote, of_remote, &ports);
+            if other == 0 {
+                allowed = allowed.union(&within);
+                open = open.difference(&ports);
+            } else {
+                open = open.difference(&ports.difference(&within));
+            }
+        }
+        match self.action(at) {
+            Action::Allow => allowed.union(&open),
+            Action::Drop => allowed,
+        }
+    }
+}
+
+fn forward() -> Crossing {
+    Crossing::Forward {
+        input: "pod".into(),
+        output: "pod".into(),
+    }
+}

@@ -1,0 +1,107 @@
+//! What the targets of VPP are told besides the policies.
+
+use std::net::IpAddr;
+
+use anyhow::bail;
+use clap::Args;
+use picket_cluster::{Node, Snapshot};
+use picket_net::Family;
+use picket_vpp::{acl, session};
+
+/// Options of VPP.
+#[derive(Args, Clone, Debug)]
+#[command(next_help_heading = "Options of VPP")]
+pub(crate) struct VppArguments {
+    /// An interface that leads out of the node, or to the node itself; can be given several times
+    #[arg(long = "uplink", value_name = "NAME", default_value = "uplink")]
+    uplinks: Vec<String>,
+
+    /// The address that VPP gives packets of pods to themselves through a service; it counts as the node's. `none` when there
+    /// is none [default: the last address for hosts in the node's podCIDRs]
+    #[arg(long, value_name = "ADDRESS", value_parser = nat_loopback)]
+    nat_loopback: Option<NatLoopback>,
+
+    /// The most rules that a table of the session layer may have; what ranges of ports would need more of is denied
+    #[arg(long, value_name = "N", default_value_t = session::Options::default().most_rules)]
+    max_session_rules: usize,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum NatLoopback {
+    None,
+    Address(IpAddr),
+}
+
+fn nat_loopback(text: &str) -> Result<NatLoopback, String> {
+    match text {
+        "none" => Ok(NatLoopback::None),
+        text => {
+            let address = picket_net::parse_address(text);
+            address
+                .map(NatLoopback::Address)
+                .ok_or_else(|| "write an IP address or `none`".to_owned())
+        }
+    }
+}
+
+impl VppArguments {
+    pub(crate) fn acl(&self) -> acl::Options {
+        acl::Options {
+            uplinks: self.uplinks.iter().map(Into::into).collect(),
+        }
+    }
+
+    pub(crate) fn session(&self) -> session::Options {
+        session::Options {
+            most_rules: self.max_session_rules,
+        }
+    }
+
+    /// Gives nodes the address of their translation.
+    pub(crate) fn add_nat_loopback(&self, snapshot: &mut Snapshot) -> anyhow::Result<()> {
+        let taken = |snapshot: &Snapshot, address: IpAddr| {
+            let pods = snapshot.live_pods().filter(|pod| !pod.host_network);
+            let mut holders = pods.filter(|pod| pod.addresses.iter().any(|own| own == address));
+            holders.next().map(|pod| pod.id())
+        };
+        match self.nat_loopback {
+            Some(NatLoopback::None) => {}
+            Some(NatLoopback::Address(address)) => {
+                if let Some(pod) = taken(snapshot, address) {
+                    bail!("`--nat-loopback {address}` is the address of pod `{pod}`");
+                }
+                for node in snapshot.nodes.values_mut() {
+                    node.addresses.insert(address);
+                }
+            }
+            None => {
+                let found: Vec<_> = snapshot
+                    .nodes
+                    .values()
+                    .map(|node| (node.name.clone(), loopbacks(node)))
+                    .collect();
+                for (name, addresses) in found {
+                    for address in addresses {
+                        if taken(snapshot, address).is_none()
+                            && let Some(node) = snapshot.nodes.get_mut(&name)
+                        {
+                            node.addresses.insert(address);
+                        }
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The last address for hosts in each of a node's podCIDRs: of IPv4 the one before the address for broadcasts.
+fn loopbacks(node: &Node) -> Vec<IpAddr> {
+    let each = node.pod_cidrs.iter().map(|cidr| match cidr.last() {
+        IpAddr::V4(last) if cidr.family() == Family::Ipv4 && cidr.length() < 31 => {
+            std::net::Ipv4Addr::from_bits(last.to_bits() - 1).into()
+        }
+        last => last,
+    });
+    each.collect()
+}
