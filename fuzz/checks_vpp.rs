@@ -1,7 +1,23 @@
 //! What must hold for everything that VPP says. Shared by the fuzz target and by `crates/picket-vpp/tests/fuzz_corpus.rs`,
 //! which replays its corpus.
 
+use picket_vpp::acl;
 use picket_vpp::client::{Definition, Frame, MESSAGES};
+
+/// Lists that are read say the same when they are written and read again; anything else is refused in one line.
+pub(crate) fn vpp_lists(bytes: &[u8]) {
+    let Ok(text) = std::str::from_utf8(bytes) else {
+        return;
+    };
+    match acl::parse(text) {
+        Ok(acls) => {
+            let written = acl::json(&acls).to_string();
+            let again = acl::parse(&written);
+            assert_eq!(again.ok().as_ref(), Some(&acls), "{written}");
+        }
+        Err(error) => assert!(!error.to_string().is_empty()),
+    }
+}
 
 /// What VPP may say is read without panic, frame by frame and as any message that there is.
 pub(crate) fn vpp_messages(bytes: &[u8]) {

@@ -10,16 +10,16 @@ use picket_policy::{Direction, ObjectRef};
 
 use crate::lists::Lists;
 use crate::peers::Peers;
-use crate::place::index;
+use crate::place::PerFamily;
 use crate::value::{Value, Values};
 
 /// What the pods of a node may exchange with each other, seen from the other end.
 #[derive(Debug)]
 pub(crate) struct Others<'a> {
     /// The pods that something restricts in the other direction, by address.
-    restricted: [Vec<(IpAddr, &'a ObjectRef, &'a Arc<Peers>)>; 2],
+    restricted: PerFamily<Vec<(IpAddr, &'a ObjectRef, &'a Arc<Peers>)>>,
     /// What always passes: nothing that has more to it is looked at.
-    floor: [Value; 2],
+    floor: PerFamily<Value>,
     /// The direction that both are brought into.
     direction: Direction,
 }
@@ -28,24 +28,22 @@ impl<'a> Others<'a> {
     /// What keeps the pods of a node from each other besides what a pod's own list of `direction` says. No list allows less
     /// than `floor` of its family.
     pub(crate) fn of(pods: &'a BTreeMap<ObjectRef, Lists>, direction: Direction, floor: [Value; 2]) -> Self {
-        let mut restricted = [const { Vec::new() }; 2];
+        let mut restricted = PerFamily([const { Vec::new() }; 2]);
         for (pod, lists) in pods {
             for &address in &lists.addresses {
                 let family = Family::of(address);
                 let peers = lists.peers(opposite(direction), family);
-                if let Some(peers) = peers.filter(|peers| !peers.is_everything())
-                    && let Some(found) = restricted.get_mut(index(family))
-                {
-                    found.push((address, pod, peers));
+                if let Some(peers) = peers.filter(|peers| !peers.is_everything()) {
+                    restricted.of_mut(family).push((address, pod, peers));
                 }
             }
         }
-        for found in &mut restricted {
+        for found in &mut restricted.0 {
             found.sort_unstable_by_key(|(address, pod, _)| (*address, *pod));
         }
         Self {
             restricted,
-            floor,
+            floor: PerFamily(floor),
             direction,
         }
     }
@@ -63,8 +61,7 @@ impl<'a> Others<'a> {
         let address = addresses
             .copied()
             .find(|&address| Family::of(address) == family)?;
-        let at = index(family);
-        let (others, floor) = (self.restricted.get(at)?, *self.floor.get(at)?);
+        let (others, floor) = (self.restricted.of(family), *self.floor.of(family));
         let mut entries: BTreeMap<IpAddr, Value> = BTreeMap::new();
         for number in admitted(own, others, floor) {
             let Some((other, name, theirs)) = others.get(number) else {

@@ -11,7 +11,7 @@ use rustc_hash::FxHashMap;
 
 use crate::layer4::Layer4;
 use crate::peers::Peers;
-use crate::place::{Places, index};
+use crate::place::Places;
 use crate::value::{Value, Values};
 
 /// What a pod may exchange with whom, of each family that it has an address of.
@@ -225,8 +225,10 @@ pub fn of_rules(
 impl Lists {
     /// What it may send or receive, where it has an address of the family.
     pub(crate) fn peers(&self, direction: Direction, family: Family) -> Option<&Arc<Peers>> {
-        let lists = self.of(direction);
-        // INVARIANT: there are two families.
-        lists.get(index(family)).and_then(Option::as_ref)
+        let [v4, v6] = self.of(direction);
+        match family {
+            Family::Ipv4 => v4.as_ref(),
+            Family::Ipv6 => v6.as_ref(),
+        }
     }
 }

@@ -10,9 +10,9 @@ use picket_net::{Family, Prefix};
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Places {
     /// The prefixes of each family that decide about addresses that nobody has, outer ones first.
-    regions: [Vec<(Prefix, Identity)>; 2],
+    regions: PerFamily<Vec<(Prefix, Identity)>>,
     /// The addresses of pods and nodes of each family, by their own identity and that of the region around them.
-    held: [BTreeMap<(Identity, Identity), Vec<IpAddr>>; 2],
+    held: PerFamily<BTreeMap<(Identity, Identity), Vec<IpAddr>>>,
 }
 
 impl Places {
@@ -20,7 +20,7 @@ impl Places {
     pub(crate) fn of(program: &Program) -> Self {
         let mut places = Self::default();
         for (prefix, identity) in program.prefixes() {
-            places.regions[index(prefix.family())].push((prefix, identity));
+            places.regions.of_mut(prefix.family()).push((prefix, identity));
         }
         let pods = program.pods().filter(|pod| !pod.pod().finished);
         let mut addresses: Vec<_> = pods
@@ -41,23 +41,23 @@ impl Places {
             return;
         };
         let key = (program.identity_of(address), region);
-        self.held[index(family)].entry(key).or_default().push(address);
+        self.held.of_mut(family).entry(key).or_default().push(address);
     }
 
     /// The prefixes of a family that decide about addresses of nobody, outer ones first.
     pub(crate) fn regions(&self, family: Family) -> &[(Prefix, Identity)] {
-        &self.regions[index(family)]
+        self.regions.of(family)
     }
 
     /// The addresses of pods and nodes, by their identity and that of the region around them.
     pub(crate) fn held(&self, family: Family) -> impl Iterator<Item = (Identity, Identity, &[IpAddr])> {
-        let held = self.held[index(family)].iter();
+        let held = self.held.of(family).iter();
         held.map(|((own, region), addresses)| (*own, *region, &**addresses))
     }
 
     /// The identity of the region around an address.
     fn region(&self, address: IpAddr) -> Option<Identity> {
-        let regions = &self.regions[index(Family::of(address))];
+        let regions = self.regions.of(Family::of(address));
         // Outer prefixes stand before inner ones, and all that begin behind the address behind it.
         let end = regions.partition_point(|(prefix, _)| prefix.first() <= address);
         let before = regions.get(..end)?;
@@ -66,11 +66,27 @@ impl Places {
     }
 }
 
-/// The place of a family in pairs of both.
-pub(crate) fn index(family: Family) -> usize {
-    match family {
-        Family::Ipv4 => 0,
-        Family::Ipv6 => 1,
+/// One of something for each family, IPv4 first.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct PerFamily<T>(pub(crate) [T; 2]);
+
+impl<T> PerFamily<T> {
+    /// That of a family.
+    pub(crate) fn of(&self, family: Family) -> &T {
+        let [v4, v6] = &self.0;
+        match family {
+            Family::Ipv4 => v4,
+            Family::Ipv6 => v6,
+        }
+    }
+
+    /// The same, to change it.
+    pub(crate) fn of_mut(&mut self, family: Family) -> &mut T {
+        let [v4, v6] = &mut self.0;
+        match family {
+            Family::Ipv4 => v4,
+            Family::Ipv6 => v6,
+        }
     }
 }
 

@@ -22,6 +22,17 @@ pub enum Way {
     Out,
 }
 
+impl Way {
+    /// The way of what answers.
+    #[must_use]
+    pub fn back(self) -> Self {
+        match self {
+            Self::In => Self::Out,
+            Self::Out => Self::In,
+        }
+    }
+}
+
 /// A packet, as rules look at it. Both addresses are of one family.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Packet {
@@ -91,12 +102,12 @@ impl Packet {
         }
     }
 
-    /// Whether sessions are kept for it: not for fragments, nor for ICMP without questions and answers.
-    fn has_sessions(&self) -> bool {
+    /// Whether a session is made for it: of ICMP only for questions, and never for later fragments.
+    fn makes_session(&self) -> bool {
         !self.is_later_fragment
             && match self.protocol {
-                Protocol::ICMP => matches!(self.first, 0 | 8),
-                Protocol::ICMPV6 => matches!(self.first, 128 | 129),
+                Protocol::ICMP => self.first == 8,
+                Protocol::ICMPV6 => self.first == 128,
                 _ => true,
             }
     }
@@ -159,7 +170,8 @@ pub fn allowed<'a>(
 #[derive(Clone, Debug)]
 pub struct Interpreter<'a> {
     acls: &'a Acls,
-    sessions: BTreeSet<(SmolStr, Packet)>,
+    /// Which packets pass which interface which way.
+    sessions: BTreeSet<(SmolStr, Way, Packet)>,
 }
 
 impl<'a> Interpreter<'a> {
@@ -176,8 +188,8 @@ impl<'a> Interpreter<'a> {
         let Some(lists) = self.acls.interfaces.get(interface) else {
             return true;
         };
-        let session = (SmolStr::new(interface), *packet);
-        if packet.has_sessions() && self.sessions.contains(&session) {
+        let session = (SmolStr::new(interface), way, *packet);
+        if self.sessions.contains(&session) {
             return true;
         }
         let tags = tags(lists, way);
@@ -188,9 +200,9 @@ impl<'a> Interpreter<'a> {
             AclAction::Deny => false,
             AclAction::Permit => true,
             AclAction::PermitReflect => {
-                if packet.has_sessions() {
-                    self.sessions.insert((session.0.clone(), packet.reply()));
-                    self.sessions.insert(session);
+                if packet.makes_session() {
+                    let back = (session.0.clone(), way.back(), packet.reply());
+                    self.sessions.extend([session, back]);
                 }
                 true
             }

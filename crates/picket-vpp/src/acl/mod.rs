@@ -2,10 +2,12 @@
 
 pub mod meaning;
 mod model;
+mod parse;
 mod print;
 mod render;
 pub mod verify;
 
 pub use model::{Acl, AclAction, AclRule, Acls, InterfaceLists, Role, Tag};
+pub use parse::{ParseError, parse};
 pub use print::{json, text};
 pub use render::{Options, render, render_lists};

@@ -184,6 +184,11 @@ impl Tag {
         Self(text.into())
     }
 
+    /// The name of a list that somebody has made.
+    pub(super) fn installed(text: &str) -> Self {
+        Self(text.into())
+    }
+
     /// Whether a list of this name is picket's.
     pub fn is_own(text: &str) -> bool {
         text.starts_with(PREFIX)

@@ -2,8 +2,8 @@
 //! rules.
 //!
 //! A table is a tree. A rule stands below another whose mask fits its network addresses and ports, whichever of the two is
-//! about more, and of rules beside each other the one with the highest remote address and port is tried first. So what a
-//! rule means can depend on the order in which rules were added.
+//! about more, and rules beside each other are tried in the order of their last addresses. So what a rule means can depend on
+//! the order in which rules were added.
 
 use std::net::IpAddr;
 
@@ -71,23 +71,23 @@ impl Table {
 
     fn add(&mut self, rule: SessionRule) {
         let mut at = 0;
-        loop {
-            let Some(node) = self.nodes.get(at) else { return };
-            if is_same_place(&node.rule, &rule) {
-                if let Some(node) = self.nodes.get_mut(at) {
-                    node.rule = rule;
-                }
-                return;
-            }
-            let captures = |&&child: &&usize| {
+        while let Some(node) = self.nodes.get(at) {
+            let captures = |child: &usize| {
                 self.nodes
-                    .get(child)
+                    .get(*child)
                     .is_some_and(|child| fits(&child.rule, &rule))
             };
-            match node.children.iter().find(captures) {
-                Some(&child) => at = child,
+            match node.children.iter().copied().find(captures) {
+                Some(child) => at = child,
                 None => break,
             }
+        }
+        // Only the lowest rule that captures it is looked at for whether it is there already.
+        if let Some(node) = self.nodes.get_mut(at)
+            && is_same_place(&node.rule, &rule)
+        {
+            node.rule = rule;
+            return;
         }
         let new = self.nodes.len();
         let children = self
@@ -110,16 +110,22 @@ impl Table {
             node.children = beside;
         }
         let key = |&child: &usize| {
-            self.nodes
-                .get(child)
-                .map(|node| (node.rule.remote.first(), node.rule.remote_port))
+            let rule = self.nodes.get(child).map(|node| &node.rule);
+            rule.map(|rule| {
+                (
+                    rule.remote.last(),
+                    rule.local.last(),
+                    rule.remote_port,
+                    rule.local_port,
+                )
+            })
         };
         let mut children = self
             .nodes
             .get(at)
             .map(|node| node.children.clone())
             .unwrap_or_default();
-        children.sort_by_key(|child| std::cmp::Reverse(key(child)));
+        children.sort_by_key(|child| key(child));
         if let Some(node) = self.nodes.get_mut(at) {
             node.children = children;
         }

@@ -31,13 +31,23 @@ impl Transport {
     }
 }
 
-/// What becomes of a connection; the number is the API's (`action_index`).
+/// What becomes of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Action {
     /// It is dropped.
-    Drop = 0xffff_fffe,
+    Drop,
     /// It is allowed.
-    Allow = 0xffff_fffd,
+    Allow,
+}
+
+impl Action {
+    /// The number that the API has for it (`action_index`).
+    pub fn index(self) -> u32 {
+        match self {
+            Self::Drop => 0xffff_fffe,
+            Self::Allow => 0xffff_fffd,
+        }
+    }
 }
 
 /// The table that a rule is in.
@@ -86,7 +96,7 @@ impl SessionRule {
     /// Its name, which says everything that it says.
     pub fn tag(&self) -> Tag {
         let mut hash = Sha256::new();
-        hash.update((self.action as u32).to_be_bytes());
+        hash.update(self.action.index().to_be_bytes());
         hash.update([self.transport.protocol().number()]);
         for prefix in [self.local, self.remote] {
             hash.update([prefix.length()]);

@@ -43,7 +43,7 @@ fn rule_json(rule: &SessionRule, namespace: Option<&ObjectRef>) -> Value {
         "rmt": rule.remote.to_string(),
         "lcl_port": rule.local_port,
         "rmt_port": rule.remote_port,
-        "action_index": rule.action as u32,
+        "action_index": rule.action.index(),
         "appns": namespace.map(|pod| format!("{}/{}", pod.namespace, pod.name)),
         "scope": match namespace {
             Some(_) => "SESSION_RULE_SCOPE_API_LOCAL",

@@ -183,12 +183,11 @@ impl Table {
             };
             // What no rule matches is allowed.
             let default = self.add_piece(&everybody, &rest, Action::Allow);
-            for (remote, ports) in pieces.flat_map(|(prefix, ports)| {
-                let own = own != any;
-                beside_everybody(prefix, own)
-                    .into_iter()
-                    .map(move |part| (part, ports.clone()))
-            }) {
+            let parts = pieces.flat_map(|(prefix, ports)| {
+                let parts = without_nobody(prefix).into_iter();
+                parts.map(move |part| (part, ports.clone()))
+            });
+            for (remote, ports) in parts {
                 self.add_piece(&Piece { remote, ..everybody }, &ports, default);
             }
         }
@@ -248,10 +247,10 @@ impl Ports {
     }
 }
 
-/// A prefix without the address 0, which nobody has, where a rule about everybody stands beside it that is not the root of the
-/// table: one with an address of the same bits would capture that.
-fn beside_everybody(prefix: Prefix, is_beside: bool) -> Vec<Prefix> {
-    match is_beside && prefix.first().is_unspecified() {
+/// A prefix without the address 0, which nobody has. A rule about a network with that address would capture every rule about
+/// everybody that is added or changed later.
+fn without_nobody(prefix: Prefix) -> Vec<Prefix> {
+    match prefix.first().is_unspecified() {
         true => subtract(&prefix, &Prefix::host(prefix.first())),
         false => vec![prefix],
     }

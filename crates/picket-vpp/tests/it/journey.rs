@@ -18,7 +18,7 @@ pub(crate) struct Cluster<'a> {
 }
 
 /// A place that a packet passes.
-type Hop = (Option<SmolStr>, SmolStr, Way);
+pub(crate) type Hop = (Option<SmolStr>, SmolStr, Way);
 
 impl<'a> Cluster<'a> {
     pub(crate) fn new(snapshot: &'a Snapshot, semantics: &Semantics) -> Self {

@@ -1,5 +1,12 @@
 //! VPP's lists and rules against the reference, and against what others made of the same.
 
+#![expect(
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    reason = "functions that tests share; a failure there is a failure of the test"
+)]
+
 mod acl;
 mod cases;
 mod journey;

@@ -51,7 +51,7 @@ fn shuffle<T>(items: &mut [T], mut seed: u64) {
         seed = seed
             .wrapping_mul(6_364_136_223_846_793_005)
             .wrapping_add(1_442_695_040_888_963_407);
-        items.swap(end, usize::try_from(seed >> 33).unwrap() % (end + 1));
+        items.swap(end, usize::try_from(seed >> 33).expect("31 bits") % (end + 1));
     }
 }
 

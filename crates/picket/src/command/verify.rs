@@ -1,6 +1,7 @@
 //! `picket verify`: proof that a ruleset means the policies.
 
 mod answer;
+mod vpp;
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -20,10 +21,12 @@ use picket_nftables::render::documented;
 use picket_nftables::verify::{Report, verify};
 use picket_policy::{Direction, ObjectRef};
 use picket_source::Loaded;
+use serde::Serialize;
 
 use crate::arguments::{CustomRuleArguments, Input, SemanticsArguments};
 use crate::output::{self, Outcome};
-use crate::ruleset::{Layout, Place, PlaceArguments};
+use crate::ruleset::{Layout, Place, PlaceArguments, Target};
+use crate::vpp::VppArguments;
 use crate::{input, report};
 use answer::{Answer, Example};
 
@@ -35,7 +38,7 @@ pub(crate) struct Arguments {
     place: PlaceArguments,
 
     /// Verify this ruleset, as `nft list ruleset` or `nft -j list ruleset` prints it, instead of the one that `render`
-    /// prints; `-` is standard input
+    /// prints; or lists of VPP as `render --target vpp-acl -o json` prints them. `-` is standard input
     #[arg(long, value_name = "FILE")]
     rules: Option<PathBuf>,
 
@@ -61,6 +64,9 @@ pub(crate) struct Arguments {
 
     #[command(flatten)]
     custom: CustomRuleArguments,
+
+    #[command(flatten)]
+    vpp: VppArguments,
 }
 
 const EXAMPLES: &str = "\
@@ -68,6 +74,7 @@ Examples:
   picket verify -f manifests/ --target nftables --node worker-1
   nft list ruleset | picket verify -f manifests/ --target nftables --node worker-1 --rules -
   picket verify -f manifests/ --target nftables --layout documented --pod shop/web -o json
+  picket verify -f manifests/ --target vpp-acl --node worker-1
 
 Of a listing only picket's own table is verified: `inet picket` (indexed) or
 `inet multi_networkpolicy` (documented). Tables of others can drop more; they cannot let pass what
@@ -81,7 +88,7 @@ enum Format {
     /// For people
     #[default]
     Text,
-    /// JSON; docs/schema/verify.schema.json describes it
+    /// JSON; docs/schema/verify.schema.json and verify-vpp.schema.json describe it
     Json,
 }
 
@@ -92,21 +99,37 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Outcome> {
     if arguments.output == Format::Text {
         report::on_stderr(&loaded);
     }
+    if arguments.place.target() != Target::Nftables {
+        let answer = vpp::answer(arguments, &mut loaded).inspect_err(|_| complain(arguments, &loaded))?;
+        return tell(arguments, &loaded, &answer, answer.proved, answer.text());
+    }
     let custom = input::add_custom_rules(&mut loaded, &arguments.custom, arguments.place.interface())?;
     custom::check(&custom, &loaded.snapshot, &arguments.semantics.semantics())?;
-    let answer = answer(arguments, &loaded, custom).inspect_err(|_| {
-        // Whoever reads the error must see what may have led to it.
-        if arguments.output == Format::Json {
-            report::on_stderr(&loaded);
-        }
-    })?;
+    let answer = answer(arguments, &loaded, custom).inspect_err(|_| complain(arguments, &loaded))?;
+    tell(arguments, &loaded, &answer, answer.proved, answer.text())
+}
+
+/// Whoever reads an error must see what may have led to it.
+fn complain(arguments: &Arguments, loaded: &Loaded) {
+    if arguments.output == Format::Json {
+        report::on_stderr(loaded);
+    }
+}
+
+fn tell(
+    arguments: &Arguments,
+    loaded: &Loaded,
+    answer: &impl Serialize,
+    proved: bool,
+    text: String,
+) -> anyhow::Result<Outcome> {
     let mut out = output::stdout();
     match arguments.output {
-        Format::Text => out.write_all(answer.text().as_bytes())?,
-        Format::Json => report::json(&answer, &loaded, &mut out)?,
+        Format::Text => out.write_all(text.as_bytes())?,
+        Format::Json => report::json(answer, loaded, &mut out)?,
     }
     out.flush()?;
-    Ok(input::ended(&loaded, Outcome::from_yes(answer.proved)))
+    Ok(input::ended(loaded, Outcome::from_yes(proved)))
 }
 
 fn answer(arguments: &Arguments, loaded: &Loaded, custom: Vec<CustomRules>) -> anyhow::Result<Answer> {
@@ -223,8 +246,8 @@ fn interfaces<'a>(
     std::iter::once(cluster).chain(secondary).collect()
 }
 
-/// Our table of a listing; says what else there is that may look at the same packets.
-fn listed(path: &Path, name: &str, notes: &mut Vec<String>) -> anyhow::Result<Table> {
+/// What a file, or with `-` standard input, holds; and what to call it.
+fn text_of(path: &Path) -> anyhow::Result<(String, String)> {
     let title = if path.as_os_str() == "-" {
         "standard input".to_owned()
     } else {
@@ -237,6 +260,12 @@ fn listed(path: &Path, name: &str, notes: &mut Vec<String>) -> anyhow::Result<Ta
         bytes = fs::read(path).with_context(|| format!("cannot read {title}"))?;
     }
     let text = String::from_utf8(bytes).with_context(|| format!("the ruleset in {title} is no text"))?;
+    Ok((title, text))
+}
+
+/// Our table of a listing; says what else there is that may look at the same packets.
+fn listed(path: &Path, name: &str, notes: &mut Vec<String>) -> anyhow::Result<Table> {
+    let (title, text) = text_of(path)?;
     let listing =
         parse::listing(&text, name).with_context(|| format!("the ruleset in {title} cannot be verified"))?;
     for other in &listing.others {

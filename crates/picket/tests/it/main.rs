@@ -21,6 +21,7 @@ mod test;
 mod tiers;
 mod v1beta1;
 mod verify;
+mod vpp;
 
 use std::io::Write;
 use std::path::Path;

@@ -239,7 +239,7 @@ impl PacketAnswer {
     }
 }
 
-fn protocol(protocol: Protocol) -> String {
+pub(super) fn protocol(protocol: Protocol) -> String {
     match protocol {
         Protocol::TCP => "TCP".to_owned(),
         Protocol::UDP => "UDP".to_owned(),

@@ -1,0 +1,277 @@
+//! Proof of what is rendered for VPP.
+
+use std::collections::BTreeSet;
+use std::net::IpAddr;
+use std::path::Path;
+
+use anyhow::{Context, bail};
+use picket_analysis::directory::{Directory, Party};
+use picket_analysis::eval::EndAnswer;
+use picket_cluster::{Endpoint, Flow};
+use picket_engine::Program;
+use picket_net::{Family, Protocol};
+use picket_source::Loaded;
+use picket_vpp::acl::meaning::{Packet, Way};
+use picket_vpp::acl::verify::Fault;
+use picket_vpp::{acl, session};
+use serde::Serialize;
+use smol_str::SmolStr;
+
+use super::Arguments;
+use super::answer::protocol;
+use crate::command::eval;
+use crate::input;
+use crate::ruleset::Target;
+
+/// The answer; its JSON form is described in `docs/schema/verify-vpp.schema.json`.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Answer {
+    pub(super) proved: bool,
+    target: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    node: Option<String>,
+    /// Pairs of an address and a range of addresses that were compared.
+    pairs: usize,
+    counterexamples: Vec<Example>,
+    /// Whether there may be more counter-examples.
+    stopped: bool,
+    /// What VPP does differently from the policies whatever it is told.
+    exceptions: Vec<&'static str>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    notes: Vec<String>,
+}
+
+/// One packet or connection that is treated wrongly.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Example {
+    /// Where it is judged.
+    place: String,
+    source: IpAddr,
+    destination: IpAddr,
+    from: String,
+    to: String,
+    protocol: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    port: Option<u16>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    icmp_type: Option<u16>,
+    fault: &'static str,
+    egress: EndAnswer,
+    ingress: EndAnswer,
+}
+
+/// VPP compares of a later fragment nothing but the protocol.
+const FRAGMENTS: &str = "of fragments that are not the first VPP compares only addresses and protocol: where one port is allowed, \
+                         later fragments to every port pass";
+/// Addresses of services are translated after input lists.
+const SERVICES: &str = "what a pod sends to an address of a service is judged where it arrives; before that, what answers from \
+                        the same address and ports may come back to the pod";
+
+pub(super) fn answer(arguments: &Arguments, loaded: &mut Loaded) -> anyhow::Result<Answer> {
+    arguments.custom.none_for_vpp()?;
+    let node = arguments.place.vpp_node(loaded)?;
+    arguments.vpp.add_nat_loopback(&mut loaded.snapshot)?;
+    let engine = input::compile(loaded, arguments.semantics.semantics());
+    let program = engine.program();
+    let directory = Directory::new(&loaded.snapshot);
+    let ends = Ends { program, directory };
+    match arguments.place.target() {
+        Target::VppSession => of_rules(arguments, &ends, node),
+        Target::VppAcl | Target::Nftables => of_lists(arguments, &ends, node),
+    }
+}
+
+fn of_lists(arguments: &Arguments, ends: &Ends<'_>, node: Option<String>) -> anyhow::Result<Answer> {
+    let program = ends.program;
+    let acls = match &arguments.rules {
+        None => acl::render(program, node.as_deref(), &arguments.vpp.acl()),
+        Some(path) => installed(path)?,
+    };
+    let limit = usize::from(arguments.limit);
+    let name = |pod: picket_engine::PodRef<'_>| SmolStr::from(pod.pod().id());
+    let report = acl::verify::verify(&acls, program, node.as_deref(), name, limit);
+    let examples = report.counterexamples.iter().map(|found| {
+        let way = match found.way {
+            Way::In => "into VPP from",
+            Way::Out => "out of VPP to",
+        };
+        let fault = match found.fault {
+            Fault::Passes => "passes",
+            Fault::Dropped => "dropped",
+            Fault::NoAnswer => "no-answer",
+        };
+        ends.example(format!("{way} {}", found.interface), &found.packet, fault)
+    });
+    Ok(Answer {
+        proved: report.is_proof(),
+        target: "vpp-acl",
+        pairs: report.pairs,
+        counterexamples: examples.collect(),
+        stopped: report.stopped,
+        exceptions: vec![FRAGMENTS, SERVICES],
+        notes: Vec::new(),
+        node,
+    })
+}
+
+fn of_rules(arguments: &Arguments, ends: &Ends<'_>, node: Option<String>) -> anyhow::Result<Answer> {
+    if arguments.rules.is_some() {
+        bail!("`--rules` is for `--target nftables` and `--target vpp-acl`");
+    }
+    let program = ends.program;
+    let (rules, missing) = session::render(program, node.as_deref(), &arguments.vpp.session());
+    let narrower: BTreeSet<_> = missing.iter().map(|missing| missing.pod.clone()).collect();
+    let limit = usize::from(arguments.limit);
+    let report = session::verify::verify(&rules, program, node.as_deref(), &narrower, limit);
+    let examples = report.counterexamples.iter().map(|found| {
+        let connection = &found.connection;
+        let protocol = connection.transport.protocol();
+        let (place, packet) = match &found.namespace {
+            Some(pod) => (
+                format!("the namespace of {}/{}", pod.namespace, pod.name),
+                Packet::opening(
+                    connection.local,
+                    connection.remote,
+                    protocol,
+                    connection.remote_port,
+                ),
+            ),
+            None => (
+                "the global table".to_owned(),
+                Packet::opening(
+                    connection.remote,
+                    connection.local,
+                    protocol,
+                    connection.local_port,
+                ),
+            ),
+        };
+        ends.example(place, &packet, if found.passes { "passes" } else { "dropped" })
+    });
+    let notes = missing.iter().map(|missing| {
+        format!(
+            "{} ({}): its table has no room for {} rules; it is only proved that nothing more passes than the policies allow",
+            missing.pod, missing.direction, missing.missing
+        )
+    });
+    Ok(Answer {
+        proved: report.is_proof(),
+        target: "vpp-session",
+        pairs: report.pairs,
+        counterexamples: examples.collect(),
+        stopped: report.stopped,
+        exceptions: Vec::new(),
+        notes: notes.collect(),
+        node,
+    })
+}
+
+/// Lists as `picket render --target vpp-acl -o json` prints them.
+fn installed(path: &Path) -> anyhow::Result<acl::Acls> {
+    let (title, text) = super::text_of(path)?;
+    acl::parse(&text).with_context(|| format!("the lists in {title} cannot be verified"))
+}
+
+struct Ends<'a> {
+    program: &'a Program,
+    directory: Directory<'a>,
+}
+
+impl Ends<'_> {
+    fn example(&self, place: String, packet: &Packet, fault: &'static str) -> Example {
+        let end = |address: IpAddr| match self.directory.find(&address.to_string()) {
+            Ok(Party::Pod(pod)) => (pod.id(), Endpoint::Pod(pod.object.clone())),
+            Ok(Party::Node { name, .. }) => (name.to_string(), Endpoint::Node { name, address }),
+            Ok(Party::External(_)) | Err(_) => (address.to_string(), Endpoint::External(address)),
+        };
+        let (from, source) = end(packet.source);
+        let (to, destination) = end(packet.destination);
+        let port = packet.protocol.has_ports().then_some(packet.second);
+        let judgement = self.program.judge(&Flow {
+            source,
+            destination,
+            family: Family::of(packet.source),
+            protocol: packet.protocol,
+            port: port.unwrap_or_default(),
+        });
+        let is_icmp = matches!(packet.protocol, Protocol::ICMP | Protocol::ICMPV6);
+        Example {
+            place,
+            source: packet.source,
+            destination: packet.destination,
+            from,
+            to,
+            protocol: protocol(packet.protocol),
+            port,
+            icmp_type: is_icmp.then_some(packet.first),
+            fault,
+            egress: EndAnswer::from(&judgement.egress),
+            ingress: EndAnswer::from(&judgement.ingress),
+        }
+    }
+}
+
+impl Answer {
+    /// For people.
+    pub(super) fn text(&self) -> String {
+        let place = self
+            .node
+            .as_ref()
+            .map(|node| format!(" of node {node}"))
+            .unwrap_or_default();
+        let what = match self.target {
+            "vpp-acl" => "lists",
+            _ => "session rules",
+        };
+        let mut text = match self.proved {
+            true => format!(
+                "proved: the {what}{place} mean what the policies say ({} pairs of ends)\n",
+                self.pairs
+            ),
+            false => format!("refuted: the {what}{place} do not mean what the policies say\n"),
+        };
+        for example in &self.counterexamples {
+            text += &example.text();
+        }
+        if self.stopped {
+            text += "\nThere may be more; --limit shows more of them.\n";
+        }
+        for exception in &self.exceptions {
+            text += &format!("exception: {exception}\n");
+        }
+        for note in &self.notes {
+            text += &format!("note: {note}\n");
+        }
+        text
+    }
+}
+
+impl Example {
+    fn text(&self) -> String {
+        let end = |name: &str, address: IpAddr| match name == address.to_string() {
+            true => name.to_owned(),
+            false => format!("{name} ({address})"),
+        };
+        let detail = match (self.port, self.icmp_type) {
+            (Some(port), _) => format!(" port {port}"),
+            (None, Some(kind)) => format!(" type {kind}"),
+            (None, None) => String::new(),
+        };
+        let fault = match self.fault {
+            "passes" => "passes, and must not",
+            "dropped" => "is dropped, and must not be",
+            _ => "passes, and what answers it does not",
+        };
+        let mut text = format!(
+            "\n{} → {}, {}{detail}\n  {}: {fault}\n",
+            end(&self.from, self.source),
+            end(&self.to, self.destination),
+            self.protocol,
+            self.place
+        );
+        text += &eval::ends("  ", &self.egress, &self.ingress);
+        text
+    }
+}

@@ -1,0 +1,123 @@
+use serde_json::Value;
+
+use crate::{CLUSTER, Manifests, POLICIES, schema::assert_valid, shop};
+
+fn rendered(manifests: &Manifests, more: &[&str]) -> Value {
+    let ran = manifests.picket("render", &[more, &["-o", "json"]].concat());
+    assert_eq!(ran.status, 0, "{}", ran.stderr);
+    serde_json::from_str(&ran.stdout).unwrap()
+}
+
+#[test]
+fn every_pod_of_a_node_has_an_entry_and_so_has_the_way_out() {
+    let lists = rendered(
+        &shop(),
+        &[
+            "--target", "vpp-acl", "--node", "n1", "--uplink", "ge0", "--uplink", "tap0",
+        ],
+    );
+    let interfaces = lists["interfaces"].as_array().expect("interfaces");
+    let outside: Vec<_> = interfaces.iter().filter(|entry| entry["pod"].is_null()).collect();
+    assert_eq!(
+        outside
+            .iter()
+            .map(|entry| &entry["interface"])
+            .collect::<Vec<_>>(),
+        ["ge0", "tap0"]
+    );
+    assert_eq!(outside[0]["output"], outside[1]["output"]);
+    assert!(interfaces.len() > outside.len());
+    let tags: Vec<_> = lists["acls"]
+        .as_array()
+        .expect("lists")
+        .iter()
+        .map(|list| &list["tag"])
+        .collect();
+    for entry in interfaces {
+        let of = |way: &str| entry[way].as_array().expect("tags").clone();
+        for tag in [of("input"), of("output")].concat() {
+            assert!(tags.contains(&&tag), "{tag}");
+        }
+    }
+}
+
+#[test]
+fn what_is_rendered_is_proved() {
+    for target in ["vpp-acl", "vpp-session"] {
+        let ran = shop().picket("verify", &["--target", target, "--node", "n2", "-o", "json"]);
+        assert_eq!(ran.status, 0, "{target}: {}{}", ran.stdout, ran.stderr);
+        let answer: Value = serde_json::from_str(&ran.stdout).expect("JSON");
+        assert_valid("verify-vpp", std::slice::from_ref(&answer));
+        assert_eq!(answer["proved"], true, "{target}");
+    }
+}
+
+#[test]
+fn changed_lists_are_refuted_with_packets() {
+    let place = ["--target", "vpp-acl", "--node", "n2"];
+    let ran = shop().picket("render", &[&place[..], &["-o", "json"]].concat());
+    let open = ran.stdout.replace("\"is_permit\": 0", "\"is_permit\": 1");
+    assert_ne!(open, ran.stdout);
+    let manifests = Manifests::new(&[("c.yaml", CLUSTER), ("p.yaml", POLICIES), ("lists.txt", &open)]);
+    let file = manifests.path().join("lists.txt");
+    let file = file.to_str().expect("a path");
+    let verify = |more: &[&str]| manifests.picket("verify", &[&place[..], &["--rules", file], more].concat());
+    let ran = verify(&["-o", "json"]);
+    assert_eq!(ran.status, 1, "{}", ran.stderr);
+    let answer: Value = serde_json::from_str(&ran.stdout).expect("JSON");
+    assert_valid("verify-vpp", std::slice::from_ref(&answer));
+    assert_eq!(answer["counterexamples"][0]["fault"], "passes");
+    let ran = verify(&[]);
+    assert!(ran.stdout.contains("passes, and must not"), "{}", ran.stdout);
+}
+
+#[test]
+fn what_is_for_nftables_is_refused() {
+    let manifests = shop();
+    for (more, said) in [
+        (&["--pod", "default/web"][..], "write `--node`"),
+        (&["--node", "nowhere"], "no node is called `nowhere`"),
+        (
+            &["--node", "n1", "--nat-loopback", "here"],
+            "write an IP address or `none`",
+        ),
+    ] {
+        let ran = manifests.picket("render", &[&["--target", "vpp-acl"], more].concat());
+        assert_eq!(ran.status, 2, "{more:?}");
+        assert!(ran.stderr.contains(said), "{more:?}: {}", ran.stderr);
+    }
+}
+
+#[test]
+fn the_address_of_translation_is_the_nodes() {
+    let node = "
+apiVersion: v1
+kind: Node
+metadata: {name: a}
+spec: {podCIDRs: [10.1.0.0/24]}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: web, namespace: default}
+spec: {nodeName: a}
+status: {podIP: 10.1.0.7}
+---
+apiVersion: networking.k8s.io/v1
+kind: NetworkPolicy
+metadata: {name: none, namespace: default}
+spec: {podSelector: {}, policyTypes: [Ingress]}
+";
+    let manifests = Manifests::new(&[("p.yaml", node)]);
+    let permits = |more: &[&str]| {
+        let lists = rendered(&manifests, &[&["--target", "vpp-acl"], more].concat());
+        lists.to_string().contains("10.1.0.254/32")
+    };
+    assert!(permits(&["--node", "a"]));
+    assert!(!permits(&["--node", "a", "--nat-loopback", "none"]));
+    let ran = manifests.picket("render", &["--target", "vpp-acl", "--nat-loopback", "10.1.0.7"]);
+    assert!(
+        ran.status == 2 && ran.stderr.contains("is the address of pod `default/web`"),
+        "{}",
+        ran.stderr
+    );
+}
