@@ -13,6 +13,7 @@ mod connector;
 mod definition;
 mod error;
 mod field;
+mod list;
 mod message;
 mod refusal;
 mod request;

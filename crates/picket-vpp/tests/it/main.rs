@@ -9,5 +9,6 @@
 
 mod acl;
 mod cases;
+mod installed;
 mod journey;
 mod session;

@@ -1,0 +1,114 @@
+//! What is rendered, put into the strict VPP of the tests over its socket, lets pass what the reference says.
+
+use std::collections::BTreeMap;
+
+use picket_cluster::{Semantics, Snapshot};
+use picket_testing::flows::representative_flows;
+use picket_testing::generate::{Shape, snapshot};
+use picket_vpp::acl::Acls;
+use picket_vpp::acl::meaning::Way;
+use picket_vpp::client::{Acl, Connector, Feature, InterfaceLists};
+use picket_vpp::fake::{Direction, Fake, Options, Packet, Verdict};
+use proptest::prelude::*;
+use proptest::test_runner::TestCaseError;
+use smol_str::SmolStr;
+
+use crate::journey::Cluster;
+
+/// A VPP that has some lists, put there and read back by the client, and the indices of its interfaces.
+fn installed(acls: &Acls, seed: u64) -> Result<(Fake, BTreeMap<SmolStr, u32>), TestCaseError> {
+    let fake = Fake::start(Options::new(seed).reads_sctp()).expect("a VPP");
+    let names = acls.interfaces.keys();
+    let interfaces: BTreeMap<_, _> = names
+        .map(|name| (name.clone(), fake.add_interface(name, "")))
+        .collect();
+    for &index in interfaces.values() {
+        prop_assert!(fake.set_up(index, true));
+    }
+    let mut connector = Connector::new(fake.socket());
+    let mut vpp = connector.connect(&[Feature::Acls]).expect("a connection");
+    let lists: Vec<Acl> = acls.acls.values().map(|acl| Acl::from(&**acl)).collect();
+    let indices = vpp
+        .replace_acls(lists.iter().map(|acl| (None, acl)))
+        .expect("answers");
+    let indices: Vec<u32> = indices.into_iter().map(|index| index.expect("a list")).collect();
+    let by_tag: BTreeMap<_, _> = acls.acls.keys().zip(indices).collect();
+    let wanted: Vec<_> = acls
+        .interfaces
+        .iter()
+        .map(|(name, lists)| InterfaceLists {
+            interface: interfaces[name],
+            input: lists.input.iter().map(|tag| by_tag[tag]).collect(),
+            output: lists.output.iter().map(|tag| by_tag[tag]).collect(),
+        })
+        .collect();
+    for outcome in vpp.set_interface_lists(&wanted).expect("answers") {
+        outcome.expect("lists of an interface");
+    }
+    let mut found: Vec<_> = vpp.acls().expect("lists").into_values().collect();
+    let mut expected = lists;
+    found.sort();
+    expected.sort();
+    prop_assert_eq!(found, expected);
+    let found = vpp.interface_lists().expect("lists of interfaces");
+    for lists in &wanted {
+        let is_empty = lists.input.is_empty() && lists.output.is_empty();
+        prop_assert!(is_empty || found.get(&lists.interface) == Some(lists));
+    }
+    prop_assert_eq!(fake.complaints(), Vec::<String>::new());
+    Ok((fake, interfaces))
+}
+
+fn check(snapshot: &Snapshot, seed: u64) -> Result<(), TestCaseError> {
+    let semantics = Semantics::default();
+    let cluster = Cluster::new(snapshot, &semantics);
+    let mut vpps = BTreeMap::new();
+    for (node, acls) in &cluster.acls {
+        vpps.insert(node.clone(), installed(acls, seed)?);
+    }
+    for (number, flow) in (0..).zip(representative_flows(snapshot)) {
+        let Some(hops) = cluster.hops(&flow).filter(|_| flow.source != flow.destination) else {
+            continue;
+        };
+        if !flow.protocol.has_ports() {
+            continue;
+        }
+        let ends = [&flow.source, &flow.destination].map(|end| cluster.address(end, &flow));
+        // Another source port for each, so that no session is of another flow.
+        let from = 1024 + u16::try_from(number % 60_000).expect("a port");
+        let packet = Packet::new(flow.protocol, (ends[0], from), (ends[1], flow.port));
+        let pass = |back: bool| {
+            let mut hops: Vec<_> = hops.iter().collect();
+            if back {
+                hops.reverse();
+            }
+            hops.into_iter().all(|(node, interface, way)| {
+                let (fake, interfaces) = &vpps[node];
+                let direction = match (way, back) {
+                    (Way::In, false) | (Way::Out, true) => Direction::In,
+                    (Way::Out, false) | (Way::In, true) => Direction::Out,
+                };
+                let packet = if back { packet.reply() } else { packet };
+                matches!(
+                    fake.packet(interfaces[interface], direction, &packet),
+                    Verdict::Passed
+                )
+            })
+        };
+        let allowed = picket_reference::judge(snapshot, &semantics, &flow)
+            .verdict()
+            .is_allow();
+        prop_assert_eq!(pass(false), allowed, "{:?}", flow);
+        prop_assert!(!allowed || pass(true), "no answer: {:?}", flow);
+    }
+    Ok(())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(16))]
+
+    #[test]
+    fn what_is_installed_means_what_the_specification_says(snapshot in snapshot(Shape::Dialects, 5), seed: u64) {
+        check(&snapshot, seed)?;
+    }
+}
