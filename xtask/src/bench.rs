@@ -28,6 +28,7 @@ const PAGE: &str = "docs/benchmarks.md";
 /// Runs the benchmarks one after the other.
 pub(crate) fn bench(arguments: &Arguments) -> Result<()> {
     packages::install_missing(&packages::KERNEL)?;
+    packages::install_missing(&packages::ETCD)?;
     let all = benchmarks()?;
     if let Some(unknown) = arguments
         .names

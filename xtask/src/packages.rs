@@ -31,6 +31,9 @@ pub(crate) const RUNTIME: [Program; 4] = [
 /// What kube-proxy needs.
 pub(crate) const SERVICES: [Program; 1] = [("iptables", "iptables")];
 
+/// What tests of etcd need: etcd, and certificates.
+pub(crate) const ETCD: [Program; 2] = [("etcd", "etcd-server"), ("openssl", "openssl")];
+
 /// What building programs of others needs.
 pub(crate) const GO: [Program; 1] = [("go", "golang-go")];
 

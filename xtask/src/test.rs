@@ -89,6 +89,7 @@ fn prepare_for_kernel_tests() -> Result<Option<(String, &'static str)>> {
     packages::install_missing(&packages::KERNEL)?;
     packages::install_missing(&packages::RUNTIME)?;
     packages::install_missing(&packages::SERVICES)?;
+    packages::install_missing(&packages::ETCD)?;
     packages::install_missing(&packages::BROWSER)?;
     if is_root()? {
         return Ok(None);

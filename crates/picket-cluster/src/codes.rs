@@ -51,6 +51,9 @@ picket_policy::codes! {
 
     MISSING "C017" "Objects of a cluster that cannot be read"
         "The API server of the cluster refuses to list a kind of objects that it has, or serves it only in versions that picket does not read. Policies or pods may be missing from every answer, so that commands which only look end with status 2, and those that render rules, compare or test give no answer. `examples/cluster-reader.yaml` is a role that allows what picket asks for."
+
+    RECORD "C018" "A record in etcd that cannot be read"
+        "A record in etcd is no JSON, is of another version than picket reads, is of another object than its key says, or is not what a reflector of picket writes. What was known of the object holds. An agent that knows nothing of it counts nothing as complete until the record can be read or is gone: with `--until-synced deny` it lets nothing new begin that it does not know. A reflector that runs writes the record anew with its next pass."
 }
 
 #[cfg(test)]

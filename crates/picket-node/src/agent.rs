@@ -138,7 +138,7 @@ fn follow(settings: &Settings, health: &Health, outbox: Outbox) -> Result<(), Ag
         secondary_networks: false,
         discovery: settings.discover_every,
     };
-    source::start(&settings.kube, interest, health, move |change| {
+    source::start(&settings.source, interest, health, move |change| {
         outbox.tell(match change {
             Ok(change) => News::Cluster(Instant::now(), change),
             Err(error) => News::Failed(error),

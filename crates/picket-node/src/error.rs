@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use picket_linux::runtime::RuntimeError;
 use picket_nftables::client::SyncError;
 use picket_nftables::render::indexed::IndexedError;
-use picket_source::KubeError;
+use picket_source::{EtcdError, KubeError};
 
 /// Why an agent does not run. What goes wrong while it runs is in its [`Status`](crate::Status).
 #[derive(Debug, thiserror::Error)]
@@ -13,6 +13,9 @@ pub enum AgentError {
     /// Nothing says where the cluster is.
     #[error(transparent)]
     Kube(#[from] KubeError),
+    /// Nothing says where etcd is, or it cannot be used.
+    #[error(transparent)]
+    Etcd(#[from] EtcdError),
     /// The kernel does not let it.
     #[error(transparent)]
     Kernel(#[from] picket_linux::Error),

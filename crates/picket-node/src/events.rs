@@ -18,7 +18,7 @@ use tokio::time::{MissedTickBehavior, interval, sleep_until};
 
 use crate::metrics::Metrics;
 use crate::retry::Retry;
-use crate::{AgentError, Extent, Settings};
+use crate::{AgentError, Extent, Settings, Source};
 
 /// How many may wait until they are written.
 const WAITING: usize = 256;
@@ -81,13 +81,16 @@ impl Events {
             metrics: metrics.clone(),
             node: settings.node.clone(),
         };
+        let Source::Kube(kube) = &settings.source else {
+            return Ok(events);
+        };
         if !settings.events || extent != Extent::Forever {
             return Ok(events);
         }
         let (sender, queue) = channel(WAITING);
         events.queue = Some(sender);
         let writer = Writer {
-            kube: settings.kube.clone(),
+            kube: kube.clone(),
             recorder: None,
             metrics: metrics.clone(),
             patience: PATIENCE,

@@ -27,6 +27,7 @@ mod knowledge;
 mod ledger;
 mod metrics;
 pub mod pods;
+mod reflect;
 mod remarks;
 mod retry;
 mod serve;
@@ -40,7 +41,10 @@ pub use agent::{Ended, Extent, run};
 pub use error::{AgentError, HostError};
 pub use host::{CleanUp, clean_up};
 pub use pods::{PodSettings, PodsStatus, SandboxStatus};
+pub use reflect::{reflect, reflect_difference, reflect_once};
 pub use serve::{Listen, ask, trace};
-pub use settings::{Settings, UntilSynced};
-pub use status::{Drop, DropStatus, Finding, HostStatus, KindStatus, Pods, Proof, Status, Trouble};
+pub use settings::{Settings, Source, UntilSynced};
+pub use status::{
+    Drop, DropStatus, Finding, HostStatus, KindStatus, Pods, Proof, ReflectionStatus, Status, Trouble,
+};
 pub use trace::{Trace, TraceQuestion, TracedConnection, TracedPacket};

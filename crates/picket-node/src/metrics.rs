@@ -13,7 +13,7 @@ use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::{Registry, Unit};
 
 use crate::drops::Dropped;
-use crate::status::Status;
+use crate::status::{ReflectionStatus, Status};
 
 /// What is counted and measured. Clones share their values.
 #[derive(Clone, Debug)]
@@ -123,6 +123,9 @@ impl Metrics {
         if let Some(dropped) = dropped {
             registry.register_collector(Box::new(dropped));
         }
+        if let Some(reflection) = &status.reflection {
+            register_reflection(reflection, &mut registry);
+        }
         let mut text = String::new();
         encode(&mut text, &registry)?;
         Ok(text)
@@ -195,6 +198,32 @@ impl Metrics {
             "proofs that the table means what the policies say",
             self.proofs.clone(),
         );
+    }
+}
+
+/// How fresh is what was read of etcd.
+fn register_reflection(reflection: &ReflectionStatus, registry: &mut Registry) {
+    let reflected = reflection.reflected.map_or(0, jiff::Timestamp::as_second);
+    for (name, help, value) in [
+        (
+            "source_revision",
+            "the revision of etcd up to which everything is known",
+            reflection.revision,
+        ),
+        (
+            "source_behind_revisions",
+            "how many revisions there were after that when etcd was last asked",
+            reflection.behind,
+        ),
+        (
+            "source_reflected_timestamp_seconds",
+            "when a reflector last said that everything it knows is in etcd",
+            reflected,
+        ),
+    ] {
+        let gauge = Gauge::<i64>::default();
+        gauge.set(value);
+        registry.register(name, help, gauge);
     }
 }
 

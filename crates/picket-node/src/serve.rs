@@ -91,7 +91,7 @@ impl Pulse {
     }
 
     /// Whether it has come round lately.
-    fn beats(&self) -> bool {
+    pub(crate) fn beats(&self) -> bool {
         let since = self.began.elapsed().as_secs() - self.last.load(Ordering::Relaxed);
         since < STUCK.as_secs()
     }
@@ -99,7 +99,7 @@ impl Pulse {
 
 /// Where a question came in.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Door {
+pub(crate) enum Door {
     Network,
     Socket,
 }
@@ -117,6 +117,18 @@ pub(crate) fn start(listen: &Listen, answers: Answers) -> Result<(), AgentError>
     let thread = thread::Builder::new().name("picket-serve".to_owned());
     thread.spawn(serve).map_err(AgentError::Start)?;
     Ok(())
+}
+
+/// Answers on the network alone, as long as the runtime runs in which this is.
+pub(crate) async fn answer_at(address: SocketAddr, answers: impl Respond) -> Result<Infallible, AgentError> {
+    let listener = TcpListener::bind(address).await;
+    let listener = listener.map_err(|source| AgentError::Listen {
+        at: address.to_string(),
+        source,
+    })?;
+    serve_network(Some(listener), &answers).await;
+    // INVARIANT: with a listener, serving does not end.
+    std::future::pending().await
 }
 
 /// Listens before anything else is done, so that whoever starts the agent learns at once that it cannot.
@@ -159,7 +171,7 @@ async fn bind_socket(path: &Path) -> io::Result<UnixListener> {
     Ok(socket)
 }
 
-async fn serve_network(listener: Option<TcpListener>, answers: &Answers) {
+async fn serve_network(listener: Option<TcpListener>, answers: &impl Respond) {
     let Some(listener) = listener else {
         return;
     };
@@ -186,7 +198,7 @@ async fn wait_after(error: &io::Error) {
     tokio::time::sleep(Duration::from_secs(1)).await;
 }
 
-fn converse(stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static, door: Door, answers: Answers) {
+fn converse(stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static, door: Door, answers: impl Respond) {
     tokio::spawn(async move {
         let service = service_fn(move |request| {
             let answers = answers.clone();
@@ -200,9 +212,15 @@ fn converse(stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static, door: 
     });
 }
 
-type Answer = Response<Full<Bytes>>;
+pub(crate) type Answer = Response<Full<Bytes>>;
 
-impl Answers {
+/// Who answers.
+pub(crate) trait Respond: Clone + Send + Sync + 'static {
+    /// The answer to a request.
+    fn respond(&self, door: Door, request: Request<Incoming>) -> impl Future<Output = Answer> + Send;
+}
+
+impl Respond for Answers {
     async fn respond(&self, door: Door, request: Request<Incoming>) -> Answer {
         if request.uri().path() == "/trace" && request.method() == Method::POST && door == Door::Socket {
             return match self.trace(request.into_body()).await {
@@ -222,7 +240,9 @@ impl Answers {
             _ => plain(StatusCode::NOT_FOUND, "not found\n"),
         }
     }
+}
 
+impl Answers {
     fn ready(&self) -> Answer {
         if self.shared.lock().ready {
             return plain(StatusCode::OK, "ok\n");
@@ -286,13 +306,13 @@ fn json(value: &impl Serialize) -> Answer {
     }
 }
 
-fn plain(status: StatusCode, text: &str) -> Answer {
+pub(crate) fn plain(status: StatusCode, text: &str) -> Answer {
     let mut response = Response::new(Full::from(text.to_owned()));
     *response.status_mut() = status;
     response
 }
 
-fn typed(kind: &'static str, body: Vec<u8>) -> Answer {
+pub(crate) fn typed(kind: &'static str, body: Vec<u8>) -> Answer {
     let mut response = Response::new(Full::from(body));
     let kind = hyper::header::HeaderValue::from_static(kind);
     response.headers_mut().insert(hyper::header::CONTENT_TYPE, kind);

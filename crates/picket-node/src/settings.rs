@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use picket_cluster::Semantics;
 use picket_dataplane::EstablishedConnections;
-use picket_source::Kube;
+use picket_source::{Directory, Etcd, Kube};
 use smol_str::SmolStr;
 
 use crate::Listen;
@@ -12,8 +12,8 @@ use crate::Listen;
 /// What an agent is to do, and where.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// The cluster.
-    pub kube: Kube,
+    /// Who says what the cluster is.
+    pub source: Source,
     /// The name of the node that it runs on.
     pub node: SmolStr,
     /// How policies are read where Kubernetes leaves a choice.
@@ -33,10 +33,21 @@ pub struct Settings {
     pub discover_every: Duration,
     /// The netlink group by which the kernel tells which packets are denied, if that is to be logged.
     pub log_denied: Option<u16>,
-    /// Whether to write Events on objects that cannot be read or enforced.
+    /// Whether to write Events on objects that cannot be read or enforced, where the API server is the source.
     pub events: bool,
     /// Where to answer those who ask how it goes.
     pub listen: Listen,
+}
+
+/// Who says what the cluster is.
+#[derive(Clone, Debug)]
+pub enum Source {
+    /// Its API server.
+    Kube(Kube),
+    /// An etcd, in which a reflector keeps what the API server says.
+    Etcd(Etcd),
+    /// Manifests in files.
+    Directory(Directory),
 }
 
 /// What pods may do that the rules in force do not know, until the cluster is known for the first time.

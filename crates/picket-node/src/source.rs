@@ -1,31 +1,45 @@
 //! The thread that follows the cluster.
 
 use std::collections::BTreeMap;
+use std::convert::Infallible;
 use std::sync::{Mutex, PoisonError};
 use std::thread;
 
-use picket_source::{Change, Health, Interest, Kube};
+use picket_source::{Change, Health, Interest};
 use tokio::runtime::Builder;
 
-use crate::AgentError;
+use crate::{AgentError, Source};
 
 /// Follows a cluster in a thread of its own, which ends with the process: `tell` gets every change, and why there will be
 /// no more.
 pub(crate) fn start(
-    kube: &Kube,
+    source: &Source,
     interest: Interest,
     health: &Health,
     mut tell: impl FnMut(Result<Change, AgentError>) + Send + 'static,
 ) -> Result<(), AgentError> {
-    let kube = kube.clone();
-    let silences = Silences::default();
-    let health = health.clone().telling(move |kind, why| silences.tell(kind, why));
+    let source = source.clone();
+    let health = telling(health, &source);
     let runtime = Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(AgentError::Start)?;
     let follow = move || {
-        let follow = kube.follow(interest, health, |change| tell(Ok(change)));
-        let Err(error) = runtime.block_on(follow);
-        tell(Err(error.into()));
+        let error = runtime.block_on(async {
+            let sink = |change| tell(Ok(change));
+            let ended: Result<Infallible, AgentError> = match source {
+                Source::Kube(kube) => kube
+                    .follow(interest, health, sink)
+                    .await
+                    .map_err(AgentError::from),
+                Source::Etcd(etcd) => etcd
+                    .follow(interest, health, sink)
+                    .await
+                    .map_err(AgentError::from),
+                Source::Directory(directory) => Ok(directory.follow(health, sink).await),
+            };
+            let Err(error) = ended;
+            error
+        });
+        tell(Err(error));
     };
     thread::Builder::new()
         .name("picket-source".to_owned())
@@ -34,27 +48,48 @@ pub(crate) fn start(
     Ok(())
 }
 
-/// What the API server does not say, and why. Mostly it is the same why for all kinds, which is logged once.
-#[derive(Default)]
-struct Silences(Mutex<BTreeMap<String, String>>);
+/// The same health, which logs what the source does not say.
+fn telling(health: &Health, source: &Source) -> Health {
+    let silences = Silences::new(match source {
+        Source::Kube(_) => "the API server",
+        Source::Etcd(_) => "etcd",
+        Source::Directory(_) => "the directory of manifests",
+    });
+    health.clone().telling(move |kind, why| silences.tell(kind, why))
+}
+
+/// What a source does not say, and why. Mostly it is the same why for all kinds, which is logged once.
+pub(crate) struct Silences {
+    source: &'static str,
+    known: Mutex<BTreeMap<String, String>>,
+}
 
 impl Silences {
-    /// The server says nothing about a kind any more, or something again.
-    fn tell(&self, kind: &str, why: Option<&str>) {
-        let mut silences = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+    /// Of a source of this name.
+    pub(crate) fn new(source: &'static str) -> Self {
+        Self {
+            source,
+            known: Mutex::default(),
+        }
+    }
+
+    /// The source says nothing about a kind any more, or something again.
+    pub(crate) fn tell(&self, kind: &str, why: Option<&str>) {
+        let source = self.source;
+        let mut silences = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         match why {
             Some(why) => {
                 if silences.values().all(|known| known != why) {
                     tracing::warn!(
                         kind,
                         why,
-                        "the API server does not say what it should, and is asked again; what was known holds"
+                        "{source} does not say what it should, and is asked again; what was known holds"
                     );
                 }
                 silences.insert(kind.to_owned(), why.to_owned());
             }
             None if silences.remove(kind).is_some() && silences.is_empty() => {
-                tracing::info!("the API server says what it should again");
+                tracing::info!("{source} says what it should again");
             }
             None => {}
         }

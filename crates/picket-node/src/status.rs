@@ -6,7 +6,7 @@ use std::time::SystemTime;
 
 use jiff::Timestamp;
 use picket_policy::{Diagnostic, Direction, ObjectRef, Severity};
-use picket_source::{Health, KindHealth};
+use picket_source::{Freshness, Health, KindHealth};
 use serde::{Deserialize, Serialize};
 use smol_str::SmolStr;
 
@@ -27,6 +27,9 @@ pub struct Status {
     pub ready: bool,
     /// How following the cluster goes, by resource; `/apis` is about asking which there are.
     pub source: BTreeMap<String, KindStatus>,
+    /// How fresh is what was read of etcd, where that is the source.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reflection: Option<ReflectionStatus>,
     /// The table of the node.
     pub host: HostStatus,
     /// What is in force in the pods of the node, where the agent enforces policies there.
@@ -48,6 +51,38 @@ pub struct KindStatus {
     pub failures: u64,
     /// Why it says nothing at the moment, if it does not.
     pub trouble: Option<String>,
+}
+
+/// How fresh is what was read of etcd.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ReflectionStatus {
+    /// The revision of etcd up to which everything is known.
+    pub revision: i64,
+    /// How many revisions there were after that when etcd was last asked.
+    pub behind: i64,
+    /// What the reflector is called that wrote it.
+    pub reflector: Option<String>,
+    /// Since which revision that one leads.
+    pub epoch: Option<i64>,
+    /// When it last said that everything is there.
+    pub reflected: Option<Timestamp>,
+    /// When it last compared all of etcd with the cluster.
+    pub pass: Option<Timestamp>,
+}
+
+impl From<Freshness> for ReflectionStatus {
+    fn from(freshness: Freshness) -> Self {
+        let reflection = freshness.reflection.as_ref();
+        Self {
+            revision: freshness.revision,
+            behind: freshness.behind,
+            reflector: reflection.map(|reflection| reflection.reflector.clone()),
+            epoch: reflection.map(|reflection| reflection.epoch),
+            reflected: reflection.map(|reflection| reflection.time),
+            pass: reflection.map(|reflection| reflection.pass),
+        }
+    }
 }
 
 /// What is in force on the cluster network.
@@ -248,6 +283,7 @@ impl Shared {
         let source = kinds.iter().map(|(kind, health)| (kind.clone(), health.into()));
         Status {
             source: source.collect(),
+            reflection: self.health.freshness().map(ReflectionStatus::from),
             ..self.lock().clone()
         }
     }

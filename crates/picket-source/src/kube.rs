@@ -13,18 +13,19 @@
 //! The watches are our own and not those of kube-runtime, whose streaming lists may be older than what is known, which
 //! never falls back to pages, and which goes on after a line that it cannot read as if nothing had been lost.
 
-mod backoff;
+pub(crate) mod backoff;
 mod config;
 mod connect;
 mod error;
-mod follow;
-mod health;
-mod item;
-mod kind;
+pub(crate) mod follow;
+pub(crate) mod health;
+pub(crate) mod item;
+pub(crate) mod kind;
 mod list;
+pub(crate) mod listener;
 mod overlay;
 mod record;
-mod shape;
+pub(crate) mod shape;
 mod watch;
 
 use std::path::PathBuf;

@@ -1,6 +1,11 @@
-//! Where objects come from: files, directories and standard input, and with the feature `kube` live clusters.
+//! Where objects come from: files, directories and standard input, with the feature `kube` live clusters, and
+//! with the feature `etcd` what a reflector keeps of them there.
 
+#[cfg(feature = "kube")]
+mod directory;
 mod dns;
+#[cfg(feature = "etcd")]
+mod etcd;
 mod files;
 #[cfg(feature = "kube")]
 mod kube;
@@ -10,7 +15,14 @@ mod load;
 mod origin;
 mod parallel;
 
+#[cfg(feature = "kube")]
+pub use directory::Directory;
 pub use dns::read_hosts;
+#[cfg(feature = "etcd")]
+pub use etcd::{
+    Difference, Etcd, EtcdError, Freshness, Login, Reach, Reflected, Reflection, Reflector, ReflectorState,
+    Tls,
+};
 pub use files::{EXTENSIONS, SourceError, Text, read};
 #[cfg(feature = "kube")]
 pub use kube::{

@@ -15,6 +15,8 @@ mod policies;
 mod shared;
 #[cfg(test)]
 mod tests;
+#[cfg(feature = "etcd")]
+mod unreadable;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -31,16 +33,16 @@ use policies::Policies;
 /// A kind of objects, as in `NetworkPolicy`.
 pub(crate) type Kind = &'static str;
 
-/// What becomes known of the objects of one kind.
-pub(crate) enum Step {
+/// What becomes known of the objects of one kind, and `O` of each.
+pub(crate) enum Step<O = Found> {
     /// A complete list follows. What is known stays until it is there.
     Begin,
     /// An object of the list.
-    Listed(Found),
+    Listed(O),
     /// The list is complete: what was not in it is gone.
     End,
     /// An object is now like this.
-    Apply(Found),
+    Apply(O),
     /// An object is gone.
     Delete(Name),
     /// The kind is gone, and all its objects with it.
@@ -66,6 +68,9 @@ pub(crate) struct Live {
     namespaces: BTreeMap<Name, Namespace>,
     networks: BTreeMap<Name, NetworkFacts>,
     lists: BTreeMap<Kind, List>,
+    /// The objects of which nobody can tell what they are now: they are what they were before.
+    #[cfg(feature = "etcd")]
+    unreadable: BTreeSet<(Kind, Name)>,
     /// The objects with which something is wrong, by their names alone.
     troubled: BTreeSet<ObjectRef>,
     changes: Changes,
@@ -94,6 +99,8 @@ impl Live {
 
     /// Takes in what became known of a kind.
     pub(crate) fn step(&mut self, kind: Kind, step: Step) -> Changes {
+        #[cfg(feature = "etcd")]
+        self.is_readable_again(kind, &step);
         match step {
             Step::Begin => {
                 let list = self.lists.entry(kind).or_default();

@@ -2,6 +2,7 @@
 //!
 //! - [`program`]: programs of others that tests run.
 //! - [`apiserver`]: a real Kubernetes API server.
+//! - [`etcd`]: a real etcd.
 //! - `runtime`: real container runtimes, each on a node of its own, with the feature `runtime`.
 //! - [`build`]: objects in one line each, as in `pod("x/web").label("app", "web").ip("10.0.0.5")`.
 //! - [`generate`]: proptest strategies for random clusters, policies and event sequences.
@@ -23,6 +24,7 @@
 pub mod apiserver;
 pub mod build;
 pub mod cases;
+pub mod etcd;
 pub mod flows;
 pub mod generate;
 pub mod manifest;

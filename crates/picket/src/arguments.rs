@@ -41,7 +41,8 @@ pub(crate) enum Command {
     Render(command::render::Arguments),
     Verify(command::verify::Arguments),
     Lab(command::lab::Arguments),
-    Agent(command::agent::Arguments),
+    Agent(Box<command::agent::Arguments>),
+    Reflect(command::reflect::Arguments),
     Status(command::status::Arguments),
     Trace(command::trace::Arguments),
     Completions(command::completions::Arguments),
@@ -299,5 +300,41 @@ impl SemanticsArguments {
             accept_icmp: self.accept_icmp,
             accept_icmpv6: self.accept_icmpv6,
         }
+    }
+}
+
+/// Which cluster to follow.
+#[derive(Args, Clone, Debug)]
+#[command(next_help_heading = "Cluster")]
+pub(crate) struct FollowArguments {
+    /// The kubeconfig [default: KUBECONFIG, else ~/.kube/config, else the cluster that this pod is in]
+    #[arg(long, value_name = "FILE")]
+    kubeconfig: Option<PathBuf>,
+
+    /// The context of the kubeconfig [default: its current context]
+    #[arg(long, value_name = "NAME")]
+    context: Option<String>,
+
+    /// How many seconds the API server may take for one answer
+    #[arg(long, default_value_t = 30, value_name = "SECONDS", value_parser = clap::value_parser!(u16).range(1..))]
+    request_timeout: u16,
+
+    /// How often to ask which kinds of policies the cluster has, in seconds
+    #[arg(long, default_value_t = 60, value_name = "SECONDS", value_parser = clap::value_parser!(u32).range(1..))]
+    discovery_interval: u32,
+}
+
+impl FollowArguments {
+    /// The cluster.
+    pub(crate) fn kube(&self) -> Kube {
+        let timeout = Duration::from_secs(self.request_timeout.into());
+        let mut kube = Kube::new(self.context.clone(), timeout);
+        kube.kubeconfig.clone_from(&self.kubeconfig);
+        kube
+    }
+
+    /// How often to ask which kinds of policies it has.
+    pub(crate) fn discovery(&self) -> Duration {
+        Duration::from_secs(self.discovery_interval.into())
     }
 }

@@ -9,6 +9,7 @@ pub(crate) mod explain;
 pub(crate) mod lab;
 pub(crate) mod man;
 pub(crate) mod matrix;
+pub(crate) mod reflect;
 pub(crate) mod render;
 pub(crate) mod status;
 pub(crate) mod test;

@@ -2,6 +2,7 @@
 
 mod arguments;
 mod command;
+mod etcd;
 mod excerpt;
 mod fix;
 mod git;
@@ -33,6 +34,7 @@ fn main() -> ExitCode {
         Command::Lab(arguments) => command::lab::run(&arguments),
         Command::Verify(arguments) => command::verify::run(&arguments),
         Command::Agent(arguments) => command::agent::run(&arguments),
+        Command::Reflect(arguments) => command::reflect::run(&arguments),
         Command::Status(arguments) => command::status::run(&arguments),
         Command::Trace(arguments) => command::trace::run(&arguments),
         Command::Completions(arguments) => command::completions::run(&arguments),

@@ -104,7 +104,7 @@ pub fn run(settings: &Settings, pods: &PodSettings, extent: Extent) -> Result<En
         secondary_networks: true,
         discovery: settings.discover_every,
     };
-    source::start(&settings.kube, interest, &health, move |change| {
+    source::start(&settings.source, interest, &health, move |change| {
         // When nobody hears it the agent has ended, and the process is about to.
         let _ = outbox.send(News::Cluster(change));
     })?;

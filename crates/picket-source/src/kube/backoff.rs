@@ -11,31 +11,31 @@ const LONGEST: Duration = Duration::from_secs(30);
 
 /// Waits that double from failure to failure, up to a bound, and differ between processes that fail together.
 #[derive(Default)]
-pub(super) struct Backoff {
+pub(crate) struct Backoff {
     failures: u32,
 }
 
 impl Backoff {
     /// How long to wait after one more failure.
-    pub(super) fn next(&mut self) -> Duration {
+    pub(crate) fn next(&mut self) -> Duration {
         let longest = FIRST.saturating_mul(1 << self.failures.min(16)).min(LONGEST);
         self.failures = self.failures.saturating_add(1);
         longest.mul_f64(0.5 + random() / 2.0)
     }
 
     /// Whether nothing failed since something succeeded.
-    pub(super) fn is_fresh(&self) -> bool {
+    pub(crate) fn is_fresh(&self) -> bool {
         self.failures == 0
     }
 
     /// Something succeeded.
-    pub(super) fn reset(&mut self) {
+    pub(crate) fn reset(&mut self) {
         self.failures = 0;
     }
 }
 
 /// A number from 0 to 1, each time another.
-pub(super) fn random() -> f64 {
+pub(crate) fn random() -> f64 {
     let bits = RandomState::new().hash_one(0u8) >> 32;
     f64::from(u32::try_from(bits).unwrap_or_default()) / f64::from(u32::MAX)
 }

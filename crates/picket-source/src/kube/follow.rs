@@ -18,8 +18,9 @@ use super::connect::{Connection, Numbered};
 use super::error::KubeError;
 use super::health::Health;
 use super::kind::{self, Kind, Resource};
+use super::listener::{Listener, Objects};
 use super::watch::{News, Watch};
-use crate::live::{Changes, Live, Step};
+use crate::live::{Live, Step};
 use crate::origin::Missing;
 
 /// The kinds that decide what policies do on every network. Workloads and services explain it only.
@@ -70,7 +71,7 @@ impl Default for Interest {
 
 impl Interest {
     /// Whether objects of this kind are to be known.
-    fn includes(&self, kind: &str) -> bool {
+    pub(crate) fn includes(&self, kind: &str) -> bool {
         EVERYWHERE.contains(&kind)
             || self.cluster_network && ON_CLUSTER_NETWORK.contains(&kind)
             || self.secondary_networks && ON_SECONDARY_NETWORKS.contains(&kind)
@@ -99,9 +100,9 @@ pub enum Change {
 }
 
 /// What the parts of following have to say to the one that knows the objects.
-pub(super) enum Message {
+pub(super) enum Message<O> {
     /// What the watch of this number has to say.
-    Watched(u64, News),
+    Watched(u64, News<O>),
     /// Which kinds the cluster serves, and which of them cannot be read.
     Served(Vec<Resource>, Vec<Missing>),
     /// Which it serves is not known.
@@ -132,6 +133,17 @@ impl Kube {
         health: Health,
         sink: impl FnMut(Change),
     ) -> Result<Infallible, KubeError> {
+        let live = Live::new(interest.node.clone());
+        self.tell(interest, health, Objects { live, sink }).await
+    }
+
+    /// The same for anybody who listens.
+    pub(crate) async fn tell(
+        &self,
+        interest: Interest,
+        health: Health,
+        listener: impl Listener,
+    ) -> Result<Infallible, KubeError> {
         let connection = Connection::open(self).await?;
         let connection = Arc::new(connection);
         let (sender, receiver) = channel(WAITING);
@@ -144,8 +156,7 @@ impl Kube {
         let following = Following {
             connection,
             health,
-            sink,
-            live: Live::new(interest.node.clone()),
+            listener,
             interest,
             sender,
             tasks,
@@ -159,7 +170,7 @@ impl Kube {
 }
 
 /// Asks again and again which kinds there are.
-async fn discover(connection: Arc<Connection>, interval: Duration, news: Sender<Message>) {
+async fn discover<O>(connection: Arc<Connection>, interval: Duration, news: Sender<Message<O>>) {
     let mut backoff = Backoff::default();
     loop {
         let Numbered { number, session } = connection.session().await;
@@ -186,13 +197,12 @@ async fn discover(connection: Arc<Connection>, interval: Duration, news: Sender<
     }
 }
 
-struct Following<S> {
+struct Following<L: Listener> {
     connection: Arc<Connection>,
     health: Health,
-    sink: S,
+    listener: L,
     interest: Interest,
-    live: Live,
-    sender: Sender<Message>,
+    sender: Sender<Message<L::Object>>,
     tasks: JoinSet<()>,
     watched: BTreeMap<&'static str, Watched>,
     /// The number of the last watch that began.
@@ -223,9 +233,9 @@ struct Watched {
     is_absent: bool,
 }
 
-impl<S: FnMut(Change)> Following<S> {
-    async fn run(mut self, mut news: Receiver<Message>) -> Infallible {
-        (self.sink)(Change::Events(vec![Event::Init]));
+impl<L: Listener> Following<L> {
+    async fn run(mut self, mut news: Receiver<Message<L::Object>>) -> Infallible {
+        self.listener.begin();
         loop {
             // INVARIANT: this holds a sender, so that there is always one.
             let Some(message) = news.recv().await else {
@@ -245,12 +255,12 @@ impl<S: FnMut(Change)> Following<S> {
         let all = self.kinds == Kinds::Known && self.watched.values().all(|watched| watched.is_listed);
         if all && !self.is_complete {
             self.is_complete = true;
-            (self.sink)(Change::Events(vec![Event::InitDone]));
+            self.listener.complete();
         }
     }
 
     /// Takes in what a watch says.
-    fn hear(&mut self, number: u64, news: News) {
+    fn hear(&mut self, number: u64, news: News<L::Object>) {
         // One that was ended may have said something before.
         let Some(watched) = self.watched.values_mut().find(|watched| watched.number == number) else {
             return;
@@ -267,35 +277,18 @@ impl<S: FnMut(Change)> Following<S> {
                 self.health.note(&kind.full_name(), |health| health.failed(why));
                 return;
             }
-            News::Reached(version) => {
-                let kind = kind.full_name().into();
-                let version = version.into();
-                return (self.sink)(Change::Reached { kind, version });
-            }
+            News::Reached(version) => return self.listener.reached(kind, version),
             News::Step(step) => step,
         };
         let is_end = matches!(step, Step::End);
         watched.is_listed |= is_end;
-        let changes = self.live.step(kind.name, step);
         self.health.note(&kind.full_name(), |health| {
             health.answered();
             health.complete |= is_end;
             health.lists += u64::from(is_end);
             health.objects += u64::from(!is_end);
         });
-        self.emit(changes);
-    }
-
-    fn emit(&mut self, changes: Changes) {
-        for (network, plugin) in changes.plugins {
-            (self.sink)(Change::Plugin(network, plugin));
-        }
-        if !changes.events.is_empty() {
-            (self.sink)(Change::Events(changes.events));
-        }
-        for (object, diagnostics) in changes.diagnoses {
-            (self.sink)(Change::Diagnosis(object, diagnostics));
-        }
+        self.listener.step(kind, step);
     }
 
     /// Watches what the cluster serves, and no longer what is gone.
@@ -312,8 +305,7 @@ impl<S: FnMut(Change)> Following<S> {
                 watched.task.abort();
             }
             self.health.forget(&kind.full_name());
-            let changes = self.live.step(kind.name, Step::Gone);
-            self.emit(changes);
+            self.listener.step(kind, Step::Gone);
         }
         for resource in resources {
             let name = resource.kind.name;

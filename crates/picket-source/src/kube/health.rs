@@ -5,11 +5,16 @@ use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::SystemTime;
 
+#[cfg(feature = "etcd")]
+use crate::etcd::Freshness;
+
 /// How watching goes, kind by kind. Clones show the same.
 #[derive(Clone, Debug, Default)]
 pub struct Health {
     kinds: Arc<Mutex<BTreeMap<String, KindHealth>>>,
     teller: Option<Teller>,
+    #[cfg(feature = "etcd")]
+    freshness: Arc<Mutex<Option<Freshness>>>,
 }
 
 /// Who is told of the trouble with a kind.
@@ -58,8 +63,25 @@ impl Health {
         self.kinds.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
+    /// How fresh is what is read of etcd; nothing where something else is followed.
+    #[cfg(feature = "etcd")]
+    #[must_use]
+    pub fn freshness(&self) -> Option<Freshness> {
+        self.freshness
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
+    }
+
+    /// Notes how fresh it is.
+    #[cfg(feature = "etcd")]
+    pub(crate) fn freshen(&self, note: impl FnOnce(&mut Freshness)) {
+        let mut freshness = self.freshness.lock().unwrap_or_else(PoisonError::into_inner);
+        note(freshness.get_or_insert_default());
+    }
+
     /// Notes something about a kind.
-    pub(super) fn note(&self, kind: &str, note: impl FnOnce(&mut KindHealth)) {
+    pub(crate) fn note(&self, kind: &str, note: impl FnOnce(&mut KindHealth)) {
         let mut kinds = self.kinds.lock().unwrap_or_else(PoisonError::into_inner);
         let health = match kinds.get_mut(kind) {
             Some(health) => health,
@@ -81,7 +103,7 @@ impl Health {
     }
 
     /// The kind is gone.
-    pub(super) fn forget(&self, kind: &str) {
+    pub(crate) fn forget(&self, kind: &str) {
         let gone = self
             .kinds
             .lock()
@@ -95,13 +117,13 @@ impl Health {
 
 impl KindHealth {
     /// The server answers.
-    pub(super) fn answered(&mut self) {
+    pub(crate) fn answered(&mut self) {
         self.trouble = None;
         self.heard = Some(SystemTime::now());
     }
 
     /// It does not.
-    pub(super) fn failed(&mut self, why: String) {
+    pub(crate) fn failed(&mut self, why: String) {
         self.failures += 1;
         self.trouble = Some(why);
     }

@@ -9,17 +9,17 @@ use super::kind::Resource;
 use super::shape::Shape;
 
 /// An object as the API server writes it, but for what its shape leaves out.
-pub(super) struct Item {
+pub(crate) struct Item {
     /// Its namespace, if it has one.
-    pub(super) namespace: Option<String>,
+    pub(crate) namespace: Option<String>,
     /// Its name, which only garbage has not.
-    pub(super) name: Option<String>,
+    pub(crate) name: Option<String>,
     /// Its uid.
-    pub(super) uid: Option<String>,
+    pub(crate) uid: Option<String>,
     /// The `resourceVersion` of its last change.
-    pub(super) version: Option<String>,
+    pub(crate) version: Option<String>,
     /// When it was created.
-    pub(super) created: Option<String>,
+    pub(crate) created: Option<String>,
     content: Content,
 }
 
@@ -49,7 +49,7 @@ struct Metadata {
 
 impl Item {
     /// An object of a list or an event of `resource`.
-    pub(super) fn read(resource: &Resource, raw: &RawValue, shape: Shape) -> Self {
+    pub(crate) fn read(resource: &Resource, raw: &RawValue, shape: Shape) -> Self {
         let head: Head = serde_json::from_str(raw.get()).unwrap_or_default();
         let Metadata {
             namespace,
@@ -74,8 +74,21 @@ impl Item {
         }
     }
 
+    /// The same without annotations where none of them is left.
+    #[cfg(feature = "etcd")]
+    pub(crate) fn without_empty_annotations(mut self) -> Self {
+        if let Content::Decoded(value) = &mut self.content
+            && let Some(Value::Object(metadata)) = value.get_mut("metadata")
+            && let Some(Value::Object(annotations)) = metadata.get("annotations")
+            && annotations.is_empty()
+        {
+            metadata.shift_remove("annotations");
+        }
+        self
+    }
+
     /// As a manifest for people, line by line.
-    pub(super) fn pretty(&self) -> Vec<u8> {
+    pub(crate) fn pretty(&self) -> Vec<u8> {
         match &self.content {
             Content::Decoded(value) => format!("{value:#}\n").into_bytes(),
             Content::Text(text) => text.clone().into_bytes(),
@@ -83,7 +96,7 @@ impl Item {
     }
 
     /// As a manifest that takes little memory.
-    pub(super) fn compact(self) -> String {
+    pub(crate) fn compact(self) -> String {
         match self.content {
             Content::Decoded(value) => value.to_string(),
             Content::Text(text) => text,

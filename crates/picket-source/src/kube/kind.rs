@@ -5,16 +5,16 @@ use super::list::Session;
 use crate::origin::Missing;
 
 /// A kind, and the versions of its group that are read, the one to prefer first.
-pub(super) struct Kind {
-    pub(super) group: &'static str,
-    pub(super) versions: &'static [&'static str],
-    pub(super) name: &'static str,
+pub(crate) struct Kind {
+    pub(crate) group: &'static str,
+    pub(crate) versions: &'static [&'static str],
+    pub(crate) name: &'static str,
     /// What lists of it are called in addresses of the API.
-    pub(super) plural: &'static str,
+    pub(crate) plural: &'static str,
 }
 
 /// What every cluster has.
-pub(super) const BUILT_IN: [Kind; 12] = [
+pub(crate) const BUILT_IN: [Kind; 12] = [
     kind("", &["v1"], "Namespace", "namespaces"),
     kind("", &["v1"], "Node", "nodes"),
     kind("", &["v1"], "Pod", "pods"),
@@ -30,7 +30,7 @@ pub(super) const BUILT_IN: [Kind; 12] = [
 ];
 
 /// What a cluster has where somebody defined it.
-pub(super) const CUSTOM: [Kind; 5] = [
+pub(crate) const CUSTOM: [Kind; 5] = [
     kind(
         "k8s.cni.cncf.io",
         &["v1"],
@@ -79,14 +79,14 @@ const fn kind(
 
 /// Objects to list: a kind in a version that is served.
 #[derive(Clone, Copy)]
-pub(super) struct Resource {
-    pub(super) kind: &'static Kind,
-    pub(super) version: &'static str,
+pub(crate) struct Resource {
+    pub(crate) kind: &'static Kind,
+    pub(crate) version: &'static str,
 }
 
 impl Resource {
     /// What objects of it say as their `apiVersion`.
-    pub(super) fn api_version(&self) -> String {
+    pub(crate) fn api_version(&self) -> String {
         match self.kind.group {
             "" => self.version.to_owned(),
             group => format!("{group}/{}", self.version),
@@ -101,8 +101,13 @@ impl Resource {
 }
 
 impl Kind {
+    /// Whether its objects are policies.
+    pub(crate) fn is_policy(&self) -> bool {
+        self.name.ends_with("NetworkPolicy")
+    }
+
     /// The resource with its group, as roles and error messages name it.
-    pub(super) fn full_name(&self) -> String {
+    pub(crate) fn full_name(&self) -> String {
         match self.group {
             "" => self.plural.to_owned(),
             group => format!("{}.{group}", self.plural),

@@ -9,7 +9,7 @@ use crate::files::Text;
 
 impl Kind {
     /// What the text of an object is called.
-    pub(super) fn text_name(&self, namespace: Option<&str>, name: &str) -> String {
+    pub(crate) fn text_name(&self, namespace: Option<&str>, name: &str) -> String {
         text_name(self.plural, namespace, name)
     }
 }

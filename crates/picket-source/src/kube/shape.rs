@@ -7,7 +7,7 @@ use serde_json::{Map, Number, Value};
 
 /// What is kept of a value. A value that is of another type than its shape has is kept whole: whoever reads it reports it.
 #[derive(Clone, Copy)]
-pub(super) enum Shape {
+pub(crate) enum Shape {
     /// All of it.
     Whole,
     /// Nothing.
@@ -24,7 +24,7 @@ use Shape::{Each, Except, Nothing, Only, Whole};
 
 /// An object without what is as long as the rest of it and says nothing about connectivity: who wrote which field last,
 /// and what was applied last.
-pub(super) const OBJECT: Shape = Except(&[(
+pub(crate) const OBJECT: Shape = Except(&[(
     "metadata",
     Except(&[
         ("managedFields", Nothing),
@@ -36,7 +36,7 @@ pub(super) const OBJECT: Shape = Except(&[(
 )]);
 
 /// Of an object no more than what it is called.
-pub(super) const NAME: Shape = Only(&[
+pub(crate) const NAME: Shape = Only(&[
     ("apiVersion", Whole),
     ("kind", Whole),
     (
@@ -46,7 +46,7 @@ pub(super) const NAME: Shape = Only(&[
 ]);
 
 /// What policies can see of a pod.
-pub(super) const POD: Shape = Only(&[
+pub(crate) const POD: Shape = Only(&[
     ("apiVersion", Whole),
     ("kind", Whole),
     (
@@ -90,8 +90,38 @@ pub(super) const POD: Shape = Only(&[
     ),
 ]);
 
+/// What policies can see of a namespace.
+#[cfg(feature = "etcd")]
+pub(crate) const NAMESPACE: Shape = Only(&[
+    ("apiVersion", Whole),
+    ("kind", Whole),
+    (
+        "metadata",
+        Only(&[("name", Whole), ("uid", Whole), ("labels", Whole)]),
+    ),
+]);
+
+/// A policy without what changes while it means the same.
+#[cfg(feature = "etcd")]
+pub(crate) const POLICY: Shape = Except(&[
+    (
+        "metadata",
+        Except(&[
+            ("managedFields", Nothing),
+            ("resourceVersion", Nothing),
+            ("generation", Nothing),
+            ("creationTimestamp", Nothing),
+            (
+                "annotations",
+                Except(&[("kubectl.kubernetes.io/last-applied-configuration", Nothing)]),
+            ),
+        ]),
+    ),
+    ("status", Nothing),
+]);
+
 /// What policies can see of a node.
-pub(super) const NODE: Shape = Only(&[
+pub(crate) const NODE: Shape = Only(&[
     ("apiVersion", Whole),
     ("kind", Whole),
     (

@@ -23,9 +23,9 @@ use super::follow::Message;
 use super::item::Item;
 use super::kind::Resource;
 use super::list::{Pages, Refusal, Session};
-use super::shape::{NAME, NODE, OBJECT, POD, Shape};
-use crate::Text;
-use crate::live::{Facts, Found, Name, PolicyText, Step};
+use super::listener::Kept;
+use super::shape::NAME;
+use crate::live::{Name, Step};
 
 /// How many seconds the API server may send events before it ends the answer, and up to how many more.
 const DURATION: (u32, f64) = (290, 60.0);
@@ -40,11 +40,11 @@ const STEADY: Duration = Duration::from_secs(10);
 const END_OF_LIST: &str = "k8s.io/initial-events-end";
 
 /// What a watch has to say.
-pub(super) enum News {
+pub(super) enum News<O> {
     /// The server answers.
     Answered,
     /// Something became known.
-    Step(Step),
+    Step(Step<O>),
     /// Everything is known up to this `resourceVersion`.
     Reached(String),
     /// It failed and will try again.
@@ -57,11 +57,11 @@ pub(super) enum News {
 }
 
 /// A watch of one kind, and which of all that there have been.
-pub(super) struct Watch {
+pub(super) struct Watch<O> {
     pub(super) resource: Resource,
     pub(super) number: u64,
     pub(super) connection: Arc<Connection>,
-    pub(super) news: Sender<Message>,
+    pub(super) news: Sender<Message<O>>,
 }
 
 /// Where a watch is.
@@ -95,7 +95,7 @@ impl From<KubeError> for Stop {
     }
 }
 
-impl Watch {
+impl<O: Kept> Watch<O> {
     /// Watches until nobody listens.
     pub(super) async fn run(self) {
         let mut progress = Progress {
@@ -143,7 +143,7 @@ impl Watch {
         }
     }
 
-    async fn tell(&self, news: News) -> Result<(), Stop> {
+    async fn tell(&self, news: News<O>) -> Result<(), Stop> {
         let sent = self.news.send(Message::Watched(self.number, news)).await;
         sent.map_err(|_| Stop::Unheard)
     }
@@ -244,7 +244,7 @@ impl Watch {
         session: &Session,
         progress: &Progress,
         what: &str,
-    ) -> Result<impl Stream<Item = ::kube::Result<WatchEvent<Box<RawValue>>>> + use<>, Stop> {
+    ) -> Result<impl Stream<Item = ::kube::Result<WatchEvent<Box<RawValue>>>> + use<O>, Stop> {
         #[expect(
             clippy::cast_possible_truncation,
             clippy::cast_sign_loss,
@@ -289,45 +289,20 @@ impl Watch {
     }
 
     /// An object as it is now, and the version of that.
-    fn found(&self, session: &Session, raw: &RawValue) -> Result<(Found, String), Stop> {
-        let item = Item::read(&self.resource, raw, shape(self.resource.kind.name));
+    fn found(&self, session: &Session, raw: &RawValue) -> Result<(O, String), Stop> {
+        let item = Item::read(&self.resource, raw, O::shape(self.resource.kind));
         let (name, version) = self.name(session, &item)?;
-        let created = item.created.clone().unwrap_or_default();
-        let kind = self.resource.kind;
-        let facts = if kind.name.ends_with("NetworkPolicy") {
-            Some(Facts::Policy(PolicyText {
-                plural: kind.plural,
-                uid: item.uid.as_deref().unwrap_or_default().into(),
-                json: item.compact().into(),
-            }))
-        } else {
-            let text = Text {
-                name: kind.text_name(item.namespace.as_deref(), &name.name).into(),
-                bytes: item.compact().into_bytes(),
-            };
-            Facts::read(&text, &created).map(|facts| facts.of_whole(raw.get()))
-        };
-        let Some(facts) = facts else {
+        let text = text_of(&name);
+        let found = O::read(&self.resource, name, item, raw).ok_or_else(|| {
             let what = format!("watch {}", self.resource.kind.full_name());
-            let why = format!("`{}` is of another kind", text_of(&name));
-            return Err(session.garbage(&what, &why).into());
-        };
-        Ok((Found { name, facts }, version))
+            session.garbage(&what, &format!("`{text}` is of another kind"))
+        })?;
+        Ok((found, version))
     }
 }
 
 fn text_of(name: &Name) -> String {
     format!("{}/{}", name.namespace, name.name)
-}
-
-/// What is kept of objects of a kind.
-fn shape(kind: &str) -> Shape {
-    match kind {
-        "Pod" => POD,
-        "Node" => NODE,
-        "NetworkAttachmentDefinition" => NAME,
-        _ => OBJECT,
-    }
 }
 
 fn stop(session: &Session, what: &str, error: ::kube::Error) -> Stop {

@@ -11,11 +11,12 @@ use clap::{Args, ValueEnum};
 use picket_dataplane::EstablishedConnections;
 use picket_node::pods::{self, CustomFile};
 use picket_node::{
-    CleanUp, Ended, Extent, Listen, PodSettings, Settings, UntilSynced, clean_up, run as enforce,
+    CleanUp, Ended, Extent, Listen, PodSettings, Settings, Source, UntilSynced, clean_up, run as enforce,
 };
-use picket_source::Kube;
+use picket_source::Directory;
 
-use crate::arguments::{CustomRuleArguments, SemanticsArguments};
+use crate::arguments::{CustomRuleArguments, FollowArguments, SemanticsArguments};
+use crate::etcd::EtcdArguments;
 use crate::logging::LogArguments;
 use crate::output::{self, Outcome};
 
@@ -28,6 +29,11 @@ const PODS: &str = "container_runtime_endpoint";
 pub(crate) struct Arguments {
     #[command(flatten)]
     extent: ExtentArguments,
+
+    /// Who says what the cluster is: `kube`, its API server; `etcd`, in which `picket reflect` keeps it; or the path of a
+    /// directory of manifests, which is read again when it changes
+    #[arg(long, value_name = "kube|etcd|DIR", default_value = "kube", value_parser = source)]
+    source: SourceArgument,
 
     /// The name of this node in the cluster [default: the environment variable NODE_NAME, else the name of the machine]
     #[arg(long, value_name = "NAME")]
@@ -55,7 +61,10 @@ pub(crate) struct Arguments {
     verify_interval: u32,
 
     #[command(flatten)]
-    cluster: ClusterArguments,
+    cluster: FollowArguments,
+
+    #[command(flatten)]
+    etcd: EtcdArguments,
 
     #[command(flatten)]
     semantics: SemanticsArguments,
@@ -108,6 +117,14 @@ struct ExtentArguments {
     cleanup: bool,
 }
 
+/// Who says what the cluster is.
+#[derive(Clone, Debug)]
+enum SourceArgument {
+    Kube,
+    Etcd,
+    Directory(PathBuf),
+}
+
 /// What pods may do until the cluster is known.
 #[derive(Clone, Copy, Debug, Default, ValueEnum)]
 enum UntilSyncedArgument {
@@ -146,27 +163,6 @@ enum TableOwner {
     Agent,
     /// Everybody; the agent changes it back at once
     Everybody,
-}
-
-/// Which cluster.
-#[derive(Args, Clone, Debug)]
-#[command(next_help_heading = "Cluster")]
-struct ClusterArguments {
-    /// The kubeconfig [default: KUBECONFIG, else ~/.kube/config, else the cluster that this pod is in]
-    #[arg(long, value_name = "FILE")]
-    kubeconfig: Option<PathBuf>,
-
-    /// The context of the kubeconfig [default: its current context]
-    #[arg(long, value_name = "NAME")]
-    context: Option<String>,
-
-    /// How many seconds the API server may take for one answer
-    #[arg(long, default_value_t = 30, value_name = "SECONDS", value_parser = clap::value_parser!(u16).range(1..))]
-    request_timeout: u16,
-
-    /// How often to ask which kinds of policies the cluster has, in seconds
-    #[arg(long, default_value_t = 60, value_name = "SECONDS", value_parser = clap::value_parser!(u32).range(1..))]
-    discovery_interval: u32,
 }
 
 /// How to tell what happens.
@@ -216,6 +212,9 @@ Examples:
   picket agent --listen 127.0.0.1:9480      enforce until it is ended; the rules stay
   picket agent --dry-run                    print what would be done
   picket agent --once                       enforce what the cluster is now
+  picket agent --source etcd --etcd-endpoints https://etcd-0:2379
+                                            read the cluster from etcd, where `picket reflect` keeps it
+  picket agent --source manifests/          read it from files
   picket agent --cleanup                    remove what agents have put into the kernel
   picket agent --container-runtime-endpoint /run/containerd/containerd.sock
                                             enforce MultiNetworkPolicies in the pods of the node
@@ -307,12 +306,8 @@ impl Arguments {
     }
 
     fn settings(&self) -> anyhow::Result<Settings> {
-        let cluster = &self.cluster;
-        let timeout = Duration::from_secs(cluster.request_timeout.into());
-        let mut kube = Kube::new(cluster.context.clone(), timeout);
-        kube.kubeconfig.clone_from(&cluster.kubeconfig);
         Ok(Settings {
-            kube,
+            source: self.source()?,
             node: self.node()?.into(),
             semantics: self.semantics.semantics(),
             until_synced: match self.until_synced {
@@ -326,13 +321,24 @@ impl Arguments {
             },
             hold: self.table_owner == TableOwner::Agent,
             verify_every: Duration::from_secs(self.verify_interval.into()),
-            discover_every: Duration::from_secs(cluster.discovery_interval.into()),
+            discover_every: self.cluster.discovery(),
             log_denied: (self.telling.log_denied == Switch::On).then_some(self.telling.log_denied_group),
             events: self.telling.events == Switch::On,
             listen: Listen {
                 address: self.telling.listen,
                 socket: self.telling.socket.clone(),
             },
+        })
+    }
+
+    fn source(&self) -> anyhow::Result<Source> {
+        Ok(match &self.source {
+            SourceArgument::Kube => Source::Kube(self.cluster.kube()),
+            SourceArgument::Etcd => Source::Etcd(self.etcd.etcd()?),
+            SourceArgument::Directory(path) => Source::Directory(Directory {
+                paths: vec![path.clone()],
+                interval: Duration::from_secs(1),
+            }),
         })
     }
 
@@ -349,6 +355,16 @@ impl Arguments {
         let name = std::fs::read_to_string("/proc/sys/kernel/hostname");
         let name = name.context("the name of the machine is not known: give `--hostname-override`")?;
         Ok(name.trim().to_lowercase())
+    }
+}
+
+/// A source in an argument.
+fn source(text: &str) -> Result<SourceArgument, &'static str> {
+    match text {
+        "" => Err("the source is missing: `kube`, `etcd` or a directory"),
+        "kube" => Ok(SourceArgument::Kube),
+        "etcd" => Ok(SourceArgument::Etcd),
+        path => Ok(SourceArgument::Directory(path.into())),
     }
 }
 

@@ -82,9 +82,14 @@ fn text(status: &Status) -> Result<String, std::fmt::Error> {
         .filter(|(_, kind)| kind.trouble.is_some())
         .collect();
     if !silent.is_empty() {
+        let source = match () {
+            () if status.source.contains_key("etcd") => "etcd",
+            () if status.source.contains_key("files") => "the directory of manifests",
+            () => "the API server",
+        };
         writeln!(
             text,
-            "\nthe API server does not say what it should; what was known of these holds:"
+            "\n{source} does not say what it should; what was known of these holds:"
         )?;
         for (kind, health) in silent {
             let why = health.trouble.as_deref().unwrap_or_default();

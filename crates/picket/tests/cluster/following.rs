@@ -8,8 +8,9 @@ use std::thread;
 use std::time::Duration;
 
 use picket_cluster::{Addresses, Event, Pod, Snapshot, Store};
-use picket_policy::{Diagnostic, ObjectRef, Options, V1beta1};
-use picket_source::{Change, Health, Interest, KindHealth, Kube, Origin, load_texts};
+use picket_node::Source;
+use picket_policy::{Diagnostic, ObjectRef, Options, Position, V1beta1};
+use picket_source::{Change, Health, Interest, KindHealth, Kube, Origin, Text, load_texts};
 use smol_str::SmolStr;
 
 /// How long anything may take before a test fails.
@@ -25,6 +26,10 @@ pub(crate) struct Following {
     pub(crate) diagnoses: BTreeMap<ObjectRef, Vec<Diagnostic>>,
     /// The events so far.
     pub(crate) events: Vec<Event>,
+    /// Of how many of them each change was made.
+    pub(crate) changed: Vec<usize>,
+    /// Up to which version of the API server all changes of a kind are known.
+    pub(crate) versions: BTreeMap<SmolStr, SmolStr>,
 }
 
 pub(crate) fn kube(kubeconfig: &Path) -> Kube {
@@ -36,7 +41,11 @@ pub(crate) fn kube(kubeconfig: &Path) -> Kube {
 impl Following {
     /// Follows a cluster, for a node if one is given. It ends with the test.
     pub(crate) fn start(kubeconfig: &Path, node: Option<&str>) -> Self {
-        let kube = kube(kubeconfig);
+        Self::of(Source::Kube(kube(kubeconfig)), node)
+    }
+
+    /// The same of any source.
+    pub(crate) fn of(source: Source, node: Option<&str>) -> Self {
         let health = Health::default();
         let (sender, changes) = channel();
         let interest = Interest {
@@ -48,12 +57,20 @@ impl Following {
         thread::spawn(move || {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
             let (ended, mut end) = tokio::sync::mpsc::unbounded_channel();
+            let sink = move |change| {
+                if sender.send(change).is_err() {
+                    // Whoever is told so has perhaps ended already.
+                    let _ = ended.send(());
+                }
+            };
             runtime.unwrap().block_on(async {
-                let follow = kube.follow(interest, shown, move |change| {
-                    if sender.send(change).is_err() {
-                        ended.send(()).unwrap();
+                let follow = async {
+                    match source {
+                        Source::Kube(kube) => drop(kube.follow(interest, shown, sink).await),
+                        Source::Etcd(etcd) => drop(etcd.follow(interest, shown, sink).await),
+                        Source::Directory(directory) => match directory.follow(shown, sink).await {},
                     }
-                });
+                };
                 let follow = std::pin::pin!(follow);
                 let ended = std::pin::pin!(end.recv());
                 futures_util::future::select(follow, ended).await;
@@ -66,6 +83,8 @@ impl Following {
             is_complete: false,
             diagnoses: BTreeMap::new(),
             events: Vec::new(),
+            changed: Vec::new(),
+            versions: BTreeMap::new(),
         }
     }
 
@@ -93,13 +112,17 @@ impl Following {
     fn take(&mut self, change: Change) {
         match change {
             Change::Events(events) => {
+                self.changed.push(events.len());
                 for event in events {
                     self.is_complete |= event == Event::InitDone;
                     self.events.push(event.clone());
                     self.store.apply(event);
                 }
             }
-            Change::Reached { .. } | Change::Plugin(..) => {}
+            Change::Reached { kind, version } => {
+                self.versions.insert(kind, version);
+            }
+            Change::Plugin(..) => {}
             Change::Diagnosis(mut object, diagnostics) => {
                 object.uid = SmolStr::default();
                 if diagnostics.is_empty() {
@@ -147,11 +170,16 @@ pub(crate) fn listed(kubeconfig: &Path) -> Snapshot {
     let mut kube = kube(kubeconfig);
     let texts = kube.texts().unwrap();
     assert_eq!(kube.missing(), []);
+    loaded(&texts)
+}
+
+/// What texts give, as far as it is followed.
+pub(crate) fn loaded(texts: &[Text]) -> Snapshot {
     let options = Options {
         v1beta1: V1beta1::V1,
         ..Options::default()
     };
-    let mut snapshot = load_texts(&texts, options).snapshot;
+    let mut snapshot = load_texts(texts, options).snapshot;
     snapshot.services.clear();
     snapshot
         .pods
@@ -176,6 +204,20 @@ fn as_followed(pod: &Pod) -> Pod {
         }
     }
     pod
+}
+
+/// The same whatever text its policies were read from: a record has fewer lines than what a list gives.
+pub(crate) fn without_places(mut snapshot: Snapshot) -> Snapshot {
+    for policy in snapshot.policies.values_mut() {
+        let policy = Arc::make_mut(policy);
+        policy.position = Position::unknown();
+        for side in [&mut policy.ingress, &mut policy.egress] {
+            for rule in &mut side.rules {
+                rule.position = Position::unknown();
+            }
+        }
+    }
+    snapshot
 }
 
 fn without_uids(snapshot: &Snapshot) -> Snapshot {

@@ -18,6 +18,7 @@ mod prober;
 mod proxy;
 mod published;
 mod random;
+mod reflectors;
 
 use std::path::Path;
 use std::process::{Command, Stdio};

@@ -16,7 +16,7 @@ const NAMESPACES: [&str; 3] = ["bank", "mill", "shop"];
 const NODES: [&str; 2] = ["node-1", "node-2"];
 
 /// Changes that look random and are the same each time.
-struct Changes<'a> {
+pub(crate) struct Changes<'a> {
     api: &'a Api,
     random: Random,
     /// What is there, by the path of its list.
@@ -25,9 +25,23 @@ struct Changes<'a> {
     address: u32,
 }
 
-impl Changes<'_> {
+impl<'a> Changes<'a> {
+    /// In a cluster with every kind, whose namespaces this makes.
+    pub(crate) fn new(api: &'a Api) -> Self {
+        define_all(api);
+        for name in NAMESPACES {
+            namespace(api, name);
+        }
+        Self {
+            api,
+            random: Random(2026),
+            objects: BTreeMap::new(),
+            address: 0,
+        }
+    }
+
     /// Something changes. Returns what.
-    fn next(&mut self) -> String {
+    pub(crate) fn next(&mut self) -> String {
         let namespace = self.random.one_of(&NAMESPACES);
         let name = self.random.one_of(&["a", "b", "c", "d"]);
         match self.random.below(12) {
@@ -188,20 +202,11 @@ fn of_node(snapshot: &Snapshot, node: &str) -> Snapshot {
 #[test]
 fn after_each_change_what_is_known_is_what_is_there() {
     let (_server, kubeconfig, api) = serve();
-    define_all(&api);
-    for name in NAMESPACES {
-        namespace(&api, name);
-    }
+    let mut changes = Changes::new(&api);
     let mut all = Following::start(&kubeconfig, None);
     let mut own = Following::start(&kubeconfig, Some("node-1"));
     all.until_complete();
     own.until_complete();
-    let mut changes = Changes {
-        api: &api,
-        random: Random(2026),
-        objects: BTreeMap::new(),
-        address: 0,
-    };
     for _ in 0..300 {
         let what = changes.next();
         let expected = listed(&kubeconfig);

@@ -39,6 +39,7 @@ pub(crate) fn path_of(kind: &str) -> String {
         "ServiceAccount" => "/api/v1/namespaces/kube-system/serviceaccounts".to_owned(),
         "ClusterRole" => format!("{rbac}/clusterroles"),
         "ClusterRoleBinding" => format!("{rbac}/clusterrolebindings"),
+        "Deployment" => "/apis/apps/v1/namespaces/kube-system/deployments".to_owned(),
         "DaemonSet" => "/apis/apps/v1/namespaces/kube-system/daemonsets".to_owned(),
         other => panic!("{other} is applied nowhere"),
     }

@@ -1,0 +1,276 @@
+//! Manifests in files that are followed as they change.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::convert::Infallible;
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use picket_cluster::{Addresses, Event, Object, Pod, Snapshot};
+use picket_policy::{Diagnostic, ObjectRef, Options, V1beta1};
+use tokio::time::sleep;
+
+use crate::files::{Text, read};
+use crate::kube::{Change, Health};
+use crate::load::load_texts;
+
+/// What reading the files is called in [`Health::kinds`].
+const FILES: &str = "files";
+
+/// Manifests in files and directories, for a node without a cluster to ask.
+#[derive(Clone, Debug)]
+pub struct Directory {
+    /// The files and directories.
+    pub paths: Vec<PathBuf>,
+    /// How often to look whether they have changed.
+    pub interval: Duration,
+}
+
+impl Directory {
+    /// Follows the files from now on: `sink` gets every change, and `health` shows how it goes.
+    ///
+    /// The changes are those that [`Kube::follow`](crate::Kube::follow) would give; pods without an address have none made
+    /// up, and workloads stand for nothing. What changes at once is one change. As long as a file cannot be read or parsed,
+    /// what was known before holds, all of it; so does a policy of which nobody can tell any more what it selects.
+    pub async fn follow(&self, health: Health, mut sink: impl FnMut(Change)) -> Infallible {
+        let mut known = Known::default();
+        sink(Change::Events(vec![Event::Init]));
+        health.note(FILES, |_| {});
+        loop {
+            match known.look(&self.paths) {
+                Ok(changes) => {
+                    health.note(FILES, |health| {
+                        health.answered();
+                        health.complete = true;
+                        health.lists += u64::from(!changes.is_empty());
+                    });
+                    changes.into_iter().for_each(&mut sink);
+                }
+                Err(why) => health.note(FILES, |health| health.failed(why)),
+            }
+            sleep(self.interval).await;
+        }
+    }
+}
+
+/// What files said when they last could be read.
+#[derive(Default)]
+struct Known {
+    texts: Option<Vec<Text>>,
+    snapshot: Snapshot,
+    diagnoses: BTreeMap<ObjectRef, Vec<Diagnostic>>,
+}
+
+impl Known {
+    /// What changed since the last time.
+    ///
+    /// # Errors
+    /// Why nobody can tell.
+    fn look(&mut self, paths: &[PathBuf]) -> Result<Vec<Change>, String> {
+        let texts = read(paths, &mut io::empty()).map_err(|error| error.to_string())?;
+        if self.texts.as_ref() == Some(&texts) {
+            return Ok(Vec::new());
+        }
+        let options = Options {
+            v1beta1: V1beta1::V1,
+            ..Options::default()
+        };
+        let loaded = load_texts(&texts, options);
+        if let Some(gap) = loaded.gap() {
+            return Err(gap);
+        }
+        let mut diagnoses: BTreeMap<_, Vec<_>> = BTreeMap::new();
+        for diagnostic in loaded.diagnostics {
+            let object = diagnostic.object.clone();
+            let object = object.unwrap_or_else(|| ObjectRef::new("File", "", place(&diagnostic)));
+            diagnoses.entry(named(&object)).or_default().push(diagnostic);
+        }
+        let mut now = as_followed(loaded.snapshot);
+        for (object, policy) in &self.snapshot.policies {
+            if diagnoses.contains_key(&named(object)) && !now.policies.contains_key(object) {
+                now.policies.insert(object.clone(), Arc::clone(policy));
+            }
+        }
+        let mut events = difference(&self.snapshot, &now);
+        if self.texts.is_none() {
+            events.push(Event::InitDone);
+        }
+        let mut changes = Vec::new();
+        if !events.is_empty() {
+            changes.push(Change::Events(events));
+        }
+        let objects: BTreeSet<_> = self.diagnoses.keys().chain(diagnoses.keys()).collect();
+        for object in objects {
+            let found = diagnoses.get(object);
+            if self.diagnoses.get(object) != found {
+                let found = found.cloned().unwrap_or_default();
+                changes.push(Change::Diagnosis(object.clone(), found));
+            }
+        }
+        (self.texts, self.snapshot, self.diagnoses) = (Some(texts), now, diagnoses);
+        Ok(changes)
+    }
+}
+
+/// An object by its name alone.
+fn named(object: &ObjectRef) -> ObjectRef {
+    ObjectRef::new(&object.kind, &object.namespace, &object.name)
+}
+
+/// The file that a diagnostic is about.
+fn place(diagnostic: &Diagnostic) -> &str {
+    diagnostic.labels.first().map_or("", |label| &label.span.file)
+}
+
+/// Only what there is in a cluster: no workloads, and no addresses that are made up.
+fn as_followed(mut snapshot: Snapshot) -> Snapshot {
+    snapshot.services.clear();
+    snapshot
+        .pods
+        .retain(|_, pod| !pod.is_workload() && pod.is_managed());
+    for pod in snapshot.pods.values_mut() {
+        let is_made_up = pod.synthetic || pod.attachments.iter().any(|attachment| attachment.synthetic);
+        if !is_made_up {
+            continue;
+        }
+        let pod = Arc::make_mut(pod);
+        if std::mem::take(&mut pod.synthetic) {
+            pod.addresses = Addresses::default();
+        }
+        for attachment in &mut pod.attachments {
+            if std::mem::take(&mut attachment.synthetic) {
+                attachment.addresses = Addresses::default();
+            }
+        }
+    }
+    snapshot
+}
+
+/// The events that lead from one state to another: what goes, then what pods need, then pods.
+fn difference(before: &Snapshot, now: &Snapshot) -> Vec<Event> {
+    let mut events = Vec::new();
+    let gone = |object: &ObjectRef| Event::Delete(object.clone());
+    events.extend(missing(&before.pods, &now.pods).map(gone));
+    events.extend(missing(&before.policies, &now.policies).map(gone));
+    let network = |network: &_| Object::Network(Clone::clone(network));
+    let networks = before.networks.difference(&now.networks).map(network);
+    events.extend(networks.map(|network| Event::Delete(network.object_ref())));
+    for (kind, names) in [
+        (
+            "Namespace",
+            missing(&before.namespaces, &now.namespaces).collect::<Vec<_>>(),
+        ),
+        ("Node", missing(&before.nodes, &now.nodes).collect()),
+    ] {
+        events.extend(
+            names
+                .iter()
+                .map(|name| Event::Delete(ObjectRef::new(kind, "", name))),
+        );
+    }
+    let namespaces = new(&before.namespaces, &now.namespaces)
+        .cloned()
+        .map(Object::Namespace);
+    let nodes = new(&before.nodes, &now.nodes).cloned().map(Object::Node);
+    let networks = now.networks.difference(&before.networks).map(network);
+    let policies = new(&before.policies, &now.policies).map(|policy| Object::Policy((**policy).clone()));
+    let pods = new(&before.pods, &now.pods).map(|pod: &Arc<Pod>| Object::Pod(Arc::clone(pod)));
+    let comes = namespaces
+        .chain(nodes)
+        .chain(networks)
+        .chain(policies)
+        .chain(pods);
+    events.extend(comes.map(Event::Apply));
+    events
+}
+
+/// The keys that are there no more.
+fn missing<'a, K: Ord, V>(
+    before: &'a BTreeMap<K, V>,
+    now: &'a BTreeMap<K, V>,
+) -> impl Iterator<Item = &'a K> {
+    before.keys().filter(|key| !now.contains_key(key))
+}
+
+/// The values that were not there before.
+fn new<'a, K: Ord, V: PartialEq>(
+    before: &'a BTreeMap<K, V>,
+    now: &'a BTreeMap<K, V>,
+) -> impl Iterator<Item = &'a V> {
+    let is_new = |(key, value): &(&K, &V)| before.get(key) != Some(value);
+    now.iter().filter(is_new).map(|(_, value)| value)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use picket_cluster::Store;
+
+    use super::*;
+
+    const POLICY: &str = "{apiVersion: networking.k8s.io/v1, kind: NetworkPolicy, metadata: {name: web, namespace: shop}, \
+                          spec: {podSelector: {}}}";
+
+    fn pod(label: &str) -> String {
+        format!(
+            "{{apiVersion: v1, kind: Pod, metadata: {{name: web, namespace: shop, labels: {{app: {label}}}}}, \
+             spec: {{nodeName: here}}, status: {{podIP: 10.0.0.1}}}}"
+        )
+    }
+
+    /// The state after some changes, and in how many events.
+    fn apply(store: &mut Store, changes: &[Change]) -> usize {
+        let events = changes.iter().filter_map(|change| match change {
+            Change::Events(events) => Some(events.clone()),
+            _ => None,
+        });
+        let events: Vec<_> = events.flatten().collect();
+        events.iter().for_each(|event| store.apply(event.clone()));
+        events.len()
+    }
+
+    #[test]
+    fn what_is_known_is_what_files_say() {
+        let folder = tempfile::tempdir().unwrap();
+        let paths = [folder.path().to_owned()];
+        let write = |name: &str, text: &str| fs::write(folder.path().join(name), text).unwrap();
+        let (mut known, mut store) = (Known::default(), Store::new());
+        assert!(known.look(&paths).is_err(), "nothing is there");
+        write("policy.yaml", POLICY);
+        write("pod.yaml", &pod("a"));
+        let changes = known.look(&paths).unwrap();
+        assert!(matches!(&changes[0], Change::Events(events) if events.last() == Some(&Event::InitDone)));
+        apply(&mut store, &changes);
+        assert_eq!(
+            (store.snapshot().pods.len(), store.snapshot().policies.len()),
+            (1, 1)
+        );
+        assert_eq!(known.look(&paths), Ok(Vec::new()));
+        write("pod.yaml", &pod("b"));
+        assert_eq!(apply(&mut store, &known.look(&paths).unwrap()), 1);
+        // What cannot be parsed says nothing about the rest.
+        write("pod.yaml", "{");
+        assert!(known.look(&paths).is_err());
+        write("pod.yaml", &pod("b"));
+        assert_eq!(known.look(&paths), Ok(Vec::new()));
+        let before = store.snapshot();
+        write(
+            "policy.yaml",
+            &POLICY.replace("spec: {podSelector: {}}", "spec: 7"),
+        );
+        let changes = known.look(&paths).unwrap();
+        assert!(
+            matches!(changes.as_slice(), [Change::Diagnosis(..)]),
+            "{changes:?}"
+        );
+        assert_eq!(store.snapshot(), before);
+        fs::remove_file(folder.path().join("policy.yaml")).unwrap();
+        apply(&mut store, &known.look(&paths).unwrap());
+        assert_eq!(
+            (store.snapshot().pods.len(), store.snapshot().policies.len()),
+            (1, 0)
+        );
+    }
+}

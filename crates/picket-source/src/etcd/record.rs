@@ -1,0 +1,300 @@
+//! What is kept of one object.
+//!
+//! A record holds what picket reads of an object and nothing that changes while that is the same, so that it is written
+//! anew only when it means something else. `docs/etcd.md` describes it.
+
+use std::borrow::Cow;
+
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+
+use super::key::Key;
+use crate::kube::item::Item;
+use crate::kube::kind::{Kind, Resource};
+use crate::kube::listener::{Kept, shape};
+use crate::kube::shape::{NAMESPACE, POLICY, Shape};
+use crate::live::{Facts, Found, Name, network_plugin};
+
+/// The version of records that is written, and the only one that is read.
+pub(super) const VERSION: u64 = 1;
+
+/// The most characters of the type of a plugin that are believed.
+const LONGEST_PLUGIN: usize = 256;
+
+/// The most characters of what a record says that an error repeats.
+const LONGEST_WORDS: usize = 200;
+
+/// A record as it is written.
+#[derive(Serialize, Deserialize)]
+struct Written<'a> {
+    version: u64,
+    /// `metadata.creationTimestamp` of a pod: of two that claim an address the later has it.
+    #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
+    created: Option<Cow<'a, str>>,
+    /// The type of the plugin of a secondary network.
+    #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
+    plugin: Option<Cow<'a, str>>,
+    /// Why there is no object.
+    #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
+    problem: Option<Cow<'a, str>>,
+    #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
+    object: Option<&'a RawValue>,
+}
+
+#[derive(Deserialize)]
+struct Version {
+    version: u64,
+}
+
+/// What an object says that it is.
+#[derive(Deserialize)]
+struct Head<'a> {
+    #[serde(borrow, rename = "apiVersion")]
+    api_version: Cow<'a, str>,
+    #[serde(borrow)]
+    kind: Cow<'a, str>,
+}
+
+/// An object as it is to be kept.
+pub(super) struct Record {
+    pub(super) name: Name,
+    /// The `resourceVersion` of its last change, if that is a number.
+    pub(super) changed: u64,
+    pub(super) bytes: Vec<u8>,
+}
+
+impl Kept for Record {
+    fn shape(kind: &'static Kind) -> Shape {
+        match kind.name {
+            "Namespace" => NAMESPACE,
+            _ if kind.is_policy() => POLICY,
+            other => shape(other),
+        }
+    }
+
+    fn read(resource: &Resource, name: Name, item: Item, raw: &RawValue) -> Option<Self> {
+        let kind = resource.kind.name;
+        let changed = item.version.as_deref().and_then(|version| version.parse().ok());
+        let created = item.created.clone().filter(|_| kind == "Pod");
+        let plugin = (kind == "NetworkAttachmentDefinition")
+            .then(|| network_plugin(raw.get()))
+            .flatten();
+        let object = RawValue::from_string(item.without_empty_annotations().compact()).ok()?;
+        resource_of(resource.kind, &object).ok()?;
+        let written = Written {
+            version: VERSION,
+            created: created.map(Cow::Owned),
+            plugin: plugin.map(|plugin| Cow::Owned(plugin.to_string())),
+            problem: None,
+            object: Some(&object),
+        };
+        Some(Self {
+            name,
+            changed: changed.unwrap_or_default(),
+            bytes: serde_json::to_vec(&written).ok()?,
+        })
+    }
+}
+
+/// What stands for an object of which no record can be written.
+pub(super) fn problem(why: &str) -> Vec<u8> {
+    let written = Written {
+        version: VERSION,
+        created: None,
+        plugin: None,
+        problem: Some(Cow::Borrowed(why)),
+        object: None,
+    };
+    serde_json::to_vec(&written).unwrap_or_default()
+}
+
+/// What the record of a key says of its object.
+///
+/// # Errors
+/// Why nobody can tell, for people: it is as if the record were not there.
+pub(super) fn read(key: &Key, bytes: &[u8]) -> Result<Found, String> {
+    let no_record = |error: serde_json::Error| format!("it is no record: {}", cut(&error.to_string()));
+    let Version { version } = serde_json::from_slice(bytes).map_err(no_record)?;
+    if version != VERSION {
+        return Err(format!("it is of version {version}, and picket reads {VERSION}"));
+    }
+    let written: Written<'_> = serde_json::from_slice(bytes).map_err(no_record)?;
+    if let Some(problem) = written.problem {
+        return Err(format!("the reflector could not write it: {}", cut(&problem)));
+    }
+    let object = written.object.ok_or("it holds no object")?;
+    let resource = resource_of(key.kind(), object)?;
+    let mut item = Item::read(&resource, object, shape(resource.kind.name));
+    let (namespace, name) = (item.namespace.as_deref(), item.name.as_deref());
+    if name != Some(key.name.name.as_str()) || namespace.unwrap_or_default() != key.name.namespace {
+        let name = format!("{}/{}", namespace.unwrap_or_default(), name.unwrap_or_default());
+        return Err(format!(
+            "the object is called `{}`, and not as its key says",
+            cut(&name)
+        ));
+    }
+    item.created = written.created.map(Cow::into_owned);
+    let found = Found::of_item(&resource, key.name.clone(), item);
+    let mut found = found.ok_or("its object cannot be read")?;
+    if let Facts::Network(facts) = &mut found.facts {
+        let plugin = written.plugin.filter(|plugin| plugin.len() <= LONGEST_PLUGIN);
+        facts.plugin = plugin.map(Into::into);
+    }
+    Ok(found)
+}
+
+/// The kind in the version that an object says it is of.
+fn resource_of(kind: &'static Kind, object: &RawValue) -> Result<Resource, String> {
+    let head: Head<'_> = serde_json::from_str(object.get())
+        .map_err(|error| format!("nobody can tell what its object is: {}", cut(&error.to_string())))?;
+    let mut versions = kind.versions.iter().map(|version| Resource { kind, version });
+    let resource =
+        versions.find(|resource| head.kind == kind.name && head.api_version == resource.api_version());
+    resource.ok_or_else(|| {
+        let said = format!("{} {}", head.api_version, head.kind);
+        format!("its object is a `{}`, and not a {}", cut(&said), kind.name)
+    })
+}
+
+/// What somebody wrote, in one line that ends.
+fn cut(text: &str) -> String {
+    text.escape_debug().take(LONGEST_WORDS).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::live::Facts;
+
+    fn pod() -> Value {
+        json!({
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {
+                "name": "web",
+                "namespace": "shop",
+                "uid": "u",
+                "resourceVersion": "12",
+                "creationTimestamp": "2026-01-01T00:00:00Z",
+                "labels": {"app": "web"},
+                "managedFields": [{"a": 1}],
+            },
+            "spec": {"nodeName": "here", "containers": [{"image": "a", "ports": [{"name": "http", "containerPort": 80}]}]},
+            "status": {"podIP": "10.0.0.1", "message": "well"},
+        })
+    }
+
+    fn key(kind: &str) -> Key {
+        let name = Name {
+            namespace: "shop".into(),
+            name: "web".into(),
+        };
+        Key::new(kind, name).unwrap()
+    }
+
+    /// The record of an object as the API server writes it.
+    fn written(kind: &str, object: &Value) -> Record {
+        let resource = Resource {
+            kind: key(kind).kind(),
+            version: key(kind).kind().versions[0],
+        };
+        let raw = RawValue::from_string(object.to_string()).unwrap();
+        let item = Item::read(&resource, &raw, Record::shape(resource.kind));
+        Record::read(&resource, key(kind).name, item, &raw).unwrap()
+    }
+
+    #[test]
+    fn a_record_says_what_its_object_does() {
+        let record = written("Pod", &pod());
+        assert_eq!(record.changed, 12);
+        let text = String::from_utf8(record.bytes.clone()).unwrap();
+        for left_out in ["resourceVersion", "managedFields", "image", "message"] {
+            assert!(!text.contains(left_out), "{text}");
+        }
+        let Facts::Pod(facts) = read(&key("Pod"), &record.bytes).unwrap().facts else {
+            panic!("{text}");
+        };
+        let (pod, created) = (&facts.pod, &facts.created);
+        assert_eq!(
+            (created.as_str(), pod.labels.iter().count(), pod.ports.len()),
+            ("2026-01-01T00:00:00Z", 1, 1)
+        );
+        assert_eq!(pod.addresses.iter().count(), 1);
+    }
+
+    #[test]
+    fn what_nobody_sees_makes_no_other_record() {
+        let mut other = pod();
+        other["metadata"]["resourceVersion"] = json!("13");
+        other["metadata"]["annotations"] = json!({"a": "b"});
+        other["status"]["message"] = json!("not well");
+        assert_eq!(written("Pod", &pod()).bytes, written("Pod", &other).bytes);
+        other["metadata"]["labels"]["app"] = json!("api");
+        assert_ne!(written("Pod", &pod()).bytes, written("Pod", &other).bytes);
+    }
+
+    #[test]
+    fn a_network_has_its_plugin_and_no_configuration() {
+        let network = json!({
+            "apiVersion": "k8s.cni.cncf.io/v1",
+            "kind": "NetworkAttachmentDefinition",
+            "metadata": {"name": "web", "namespace": "shop"},
+            "spec": {"config": r#"{"type": "macvlan", "secret": "s"}"#},
+        });
+        let record = written("NetworkAttachmentDefinition", &network);
+        let text = String::from_utf8(record.bytes.clone()).unwrap();
+        assert!(!text.contains("secret"), "{text}");
+        let found = read(&key("NetworkAttachmentDefinition"), &record.bytes).unwrap();
+        let Facts::Network(facts) = found.facts else {
+            panic!("{text}");
+        };
+        assert_eq!(facts.plugin.as_deref(), Some("macvlan"));
+    }
+
+    #[test]
+    fn a_record_that_is_none_says_why() {
+        let whole = String::from_utf8(written("Pod", &pod()).bytes).unwrap();
+        let deep = format!(
+            r#"{{"version":1,"object":{}{}}}"#,
+            "[".repeat(9000),
+            "]".repeat(9000)
+        );
+        for (text, why) in [
+            ("", "it is no record"),
+            ("\u{1b}[2J", "it is no record"),
+            ("{}", "it is no record: missing field `version`"),
+            (
+                r#"{"version":2,"object":{}}"#,
+                "it is of version 2, and picket reads 1",
+            ),
+            (r#"{"version":1}"#, "it holds no object"),
+            (
+                r#"{"version":1,"object":{}}"#,
+                "nobody can tell what its object is",
+            ),
+            (deep.as_str(), "nobody can tell what its object is"),
+            (
+                r#"{"version":1,"problem":"too\nlarge"}"#,
+                r"the reflector could not write it: too\nlarge",
+            ),
+            (
+                &whole.replace(r#""name":"web""#, r#""name":"api""#),
+                "the object is called `shop/api`, and not as its key says",
+            ),
+            (
+                &whole.replace(r#""kind":"Pod""#, r#""kind":"Node""#),
+                "its object is a `v1 Node`, and not a Pod",
+            ),
+            (
+                &whole.replace(r#""name":"web""#, r#""name":"web","name":"api""#),
+                "the object is called `/`, and not as its key says",
+            ),
+        ] {
+            let read = read(&key("Pod"), text.as_bytes());
+            let said = read.err().unwrap_or_default();
+            assert!(said.starts_with(why), "{text}: {said}");
+        }
+    }
+}
