@@ -6,7 +6,7 @@
 //! what a reflector has said is ([`progress`]).
 //!
 //! Only the reflector that [leads](lead) writes: each of its transactions holds only as long as its own key is the one
-//! that says who leads. What the API server says it holds as [`mirror`], and [`write`] makes etcd the same.
+//! that says who leads. What the API server says it holds as [`mirror`], and [`mod@write`] makes etcd the same.
 //!
 //! The client is our own: it is a dozen calls, and the one that there is needs `protoc` to be built.
 
