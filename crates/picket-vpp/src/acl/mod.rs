@@ -3,6 +3,7 @@
 pub mod meaning;
 mod model;
 mod parse;
+pub mod plan;
 mod print;
 mod render;
 pub mod verify;

@@ -68,6 +68,24 @@ impl AclRule {
             .collect()
     }
 
+    /// A rule about everything of a family.
+    pub fn everything(action: AclAction, family: Family) -> Self {
+        let any = Prefix::all(family);
+        Self {
+            action,
+            source: any,
+            destination: any,
+            protocol: 0,
+            first: ALL,
+            second: ALL,
+        }
+    }
+
+    /// Whether it is about everything of its family.
+    pub fn is_everything(&self) -> bool {
+        (self.source.length(), self.destination.length(), self.protocol) == (0, 0, 0)
+    }
+
     /// The family of its networks.
     pub fn family(&self) -> Family {
         self.source.family()
@@ -185,7 +203,7 @@ impl Tag {
     }
 
     /// The name of a list that somebody has made.
-    pub(super) fn installed(text: &str) -> Self {
+    pub fn installed(text: &str) -> Self {
         Self(text.into())
     }
 
@@ -217,6 +235,19 @@ pub enum Role {
     Global,
     /// What comes into the node.
     FromOutside,
+    /// What another is where lists of others follow, which decide what it lets pass at last.
+    BeforeOthers,
+}
+
+impl Role {
+    /// Each of them.
+    pub const ALL: [Self; 5] = [
+        Self::ToPod,
+        Self::FromPod,
+        Self::Global,
+        Self::FromOutside,
+        Self::BeforeOthers,
+    ];
 }
 
 impl fmt::Display for Role {
@@ -226,6 +257,7 @@ impl fmt::Display for Role {
             Self::FromPod => "from-pod",
             Self::Global => "global",
             Self::FromOutside => "from-outside",
+            Self::BeforeOthers => "before-others",
         })
     }
 }

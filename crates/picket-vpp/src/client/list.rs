@@ -30,3 +30,21 @@ impl From<&acl::AclRule> for AclRule {
         }
     }
 }
+
+impl From<&AclRule> for acl::AclRule {
+    /// Flags of TCP are left out, which no rule of ours looks at.
+    fn from(rule: &AclRule) -> Self {
+        Self {
+            action: match rule.action {
+                AclAction::Deny => acl::AclAction::Deny,
+                AclAction::Permit => acl::AclAction::Permit,
+                AclAction::PermitReflect => acl::AclAction::PermitReflect,
+            },
+            source: rule.source,
+            destination: rule.destination,
+            protocol: rule.protocol,
+            first: rule.source_ports,
+            second: rule.destination_ports,
+        }
+    }
+}

@@ -7,6 +7,7 @@
 //! [`Connector::connect`] gives a [`Vpp`]; when it fails, [`Backoff`] says how long to wait before the next attempt, and
 //! whoever waits is the caller.
 
+mod apply;
 mod backoff;
 mod connection;
 mod connector;
@@ -25,6 +26,7 @@ mod value;
 mod vpp;
 mod wire;
 
+pub use apply::Reading;
 pub use backoff::Backoff;
 pub use connector::Connector;
 pub use definition::Definition;

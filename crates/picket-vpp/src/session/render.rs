@@ -198,7 +198,7 @@ impl Table {
         let (action, exceptions) = ports.rules();
         let base = rule(piece.transport, piece.own, piece.remote, Action::Drop);
         let needed = exceptions.as_ref().map_or(0, count) + usize::from(action != default);
-        if self.rules.len() + needed > self.most {
+        if needed > 0 && self.rules.len() + needed > self.most {
             self.missing += needed;
             // That nothing passes takes one rule, which there always is.
             if default == Action::Allow {

@@ -7,7 +7,8 @@ use picket_testing::flows::representative_flows;
 use picket_testing::generate::{Shape, snapshot};
 use picket_vpp::acl::Acls;
 use picket_vpp::acl::meaning::Way;
-use picket_vpp::client::{Acl, Connector, Feature, InterfaceLists};
+use picket_vpp::acl::plan::plan;
+use picket_vpp::client::{Connector, Feature};
 use picket_vpp::fake::{Direction, Fake, Options, Packet, Verdict};
 use proptest::prelude::*;
 use proptest::test_runner::TestCaseError;
@@ -18,43 +19,28 @@ use crate::journey::Cluster;
 /// A VPP that has some lists, put there and read back by the client, and the indices of its interfaces.
 fn installed(acls: &Acls, seed: u64) -> Result<(Fake, BTreeMap<SmolStr, u32>), TestCaseError> {
     let fake = Fake::start(Options::new(seed).reads_sctp()).expect("a VPP");
-    let names = acls.interfaces.keys();
-    let interfaces: BTreeMap<_, _> = names
-        .map(|name| (name.clone(), fake.add_interface(name, "")))
-        .collect();
-    for &index in interfaces.values() {
+    for name in acls.interfaces.keys() {
+        let index = fake.add_interface(name, "");
         prop_assert!(fake.set_up(index, true));
     }
     let mut connector = Connector::new(fake.socket());
-    let mut vpp = connector.connect(&[Feature::Acls]).expect("a connection");
-    let lists: Vec<Acl> = acls.acls.values().map(|acl| Acl::from(&**acl)).collect();
-    let indices = vpp
-        .replace_acls(lists.iter().map(|acl| (None, acl)))
+    let mut vpp = connector
+        .connect(&[Feature::Acls, Feature::Interfaces])
+        .expect("a connection");
+    let before = vpp.read().expect("what there is");
+    let refusals = vpp
+        .carry_out(&plan(&before.installed, acls), &before)
         .expect("answers");
-    let indices: Vec<u32> = indices.into_iter().map(|index| index.expect("a list")).collect();
-    let by_tag: BTreeMap<_, _> = acls.acls.keys().zip(indices).collect();
-    let wanted: Vec<_> = acls
-        .interfaces
-        .iter()
-        .map(|(name, lists)| InterfaceLists {
-            interface: interfaces[name],
-            input: lists.input.iter().map(|tag| by_tag[tag]).collect(),
-            output: lists.output.iter().map(|tag| by_tag[tag]).collect(),
-        })
-        .collect();
-    for outcome in vpp.set_interface_lists(&wanted).expect("answers") {
-        outcome.expect("lists of an interface");
-    }
-    let mut found: Vec<_> = vpp.acls().expect("lists").into_values().collect();
-    let mut expected = lists;
-    found.sort();
-    expected.sort();
-    prop_assert_eq!(found, expected);
-    let found = vpp.interface_lists().expect("lists of interfaces");
-    for lists in &wanted {
-        let is_empty = lists.input.is_empty() && lists.output.is_empty();
-        prop_assert!(is_empty || found.get(&lists.interface) == Some(lists));
-    }
+    prop_assert_eq!(refusals, Vec::new());
+    let after = vpp.read().expect("what there is");
+    prop_assert!(plan(&after.installed, acls).is_empty());
+    prop_assert_eq!(after.installed.acls.len(), acls.acls.len());
+    fake.clear_record();
+    let refusals = vpp
+        .carry_out(&plan(&after.installed, acls), &after)
+        .expect("answers");
+    prop_assert_eq!((refusals, fake.record()), (Vec::new(), Vec::new()));
+    let interfaces = after.interfaces;
     prop_assert_eq!(fake.complaints(), Vec::<String>::new());
     Ok((fake, interfaces))
 }

@@ -96,7 +96,7 @@ impl<'a> Cluster<'a> {
 }
 
 /// The VPPs of a cluster while packets pass.
-pub(crate) struct Running<'a>(BTreeMap<Option<SmolStr>, Interpreter<'a>>);
+pub(crate) struct Running<'a>(pub(crate) BTreeMap<Option<SmolStr>, Interpreter<'a>>);
 
 impl Running<'_> {
     /// Whether a packet gets through, where the first hop sees `before` of it and all others `after`.

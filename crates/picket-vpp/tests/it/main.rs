@@ -11,4 +11,5 @@ mod acl;
 mod cases;
 mod installed;
 mod journey;
+mod plan;
 mod session;

@@ -1,0 +1,234 @@
+//! From the lists that VPP has to those that it should have.
+//!
+//! A list never changes: its name says its rules. New ones are made first, of which nothing knows; then each interface gets
+//! all of its lists in one message; at last those that no interface has any more go.
+//!
+//! Where several interfaces change, a packet may meet some as they were and some as they will be. It passes no more than it
+//! would have by what was or will by what is to be: which packets may reach a pod, or leave the node, the list of the one
+//! interface that they leave VPP by decides as a whole, with what their source may send; all others on their way only
+//! stop more.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use picket_policy::ObjectRef;
+use smol_str::SmolStr;
+
+use super::model::{Acl, AclAction, AclRule, Acls, InterfaceLists, Role, Tag};
+
+/// The lists that a VPP has, ours and those of others.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Installed {
+    /// Every list by its index.
+    pub acls: BTreeMap<u32, Acl>,
+    /// The indices of the lists of each interface that there is, by its name.
+    pub interfaces: BTreeMap<SmolStr, InstalledLists>,
+}
+
+/// The lists of an interface, by index.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct InstalledLists {
+    /// What enters VPP there.
+    pub input: Vec<u32>,
+    /// What leaves VPP there.
+    pub output: Vec<u32>,
+}
+
+/// A list of which an operation speaks.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Handle {
+    /// One that VPP has.
+    Installed(u32),
+    /// One that an operation before makes.
+    Created(Tag),
+}
+
+/// One message to VPP.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Operation {
+    /// Makes a list.
+    Create(Arc<Acl>),
+    /// Gives an interface its lists, all at once.
+    Set {
+        /// Its name.
+        interface: SmolStr,
+        /// What enters VPP there.
+        input: Vec<Handle>,
+        /// What leaves VPP there.
+        output: Vec<Handle>,
+    },
+    /// Removes a list that no interface has.
+    Delete(u32),
+}
+
+/// Operations in order.
+pub type Plan = picket_dataplane::Plan<Operation>;
+
+/// The operations that give VPP the lists of `desired`, on those of its interfaces that there are. Lists of others stay where
+/// they are, behind ours.
+pub fn plan(installed: &Installed, desired: &Acls) -> Plan {
+    let mut planner = Planner::of(installed, desired);
+    let sets = planner.sets();
+    let deletions = planner.deletions(&sets);
+    let created = planner.created.into_values().map(Operation::Create);
+    created.chain(sets).chain(deletions).collect()
+}
+
+struct Planner<'a> {
+    installed: &'a Installed,
+    desired: &'a Acls,
+    /// The indices of our lists, by name.
+    own: BTreeMap<&'a Tag, u32>,
+    created: BTreeMap<Tag, Arc<Acl>>,
+}
+
+impl<'a> Planner<'a> {
+    fn of(installed: &'a Installed, desired: &'a Acls) -> Self {
+        let own = installed.acls.iter().filter(|(_, acl)| is_as_it_says(acl));
+        Self {
+            installed,
+            desired,
+            own: own.map(|(&index, acl)| (&acl.tag, index)).collect(),
+            created: BTreeMap::new(),
+        }
+    }
+
+    /// The interfaces that are to change, ours and those that have a list of ours and should not.
+    fn sets(&mut self) -> Vec<Operation> {
+        let none = InterfaceLists::default();
+        let mut sets = Vec::new();
+        for (interface, lists) in &self.installed.interfaces {
+            let wanted = self.desired.interfaces.get(interface).unwrap_or(&none);
+            let input = self.handles(&wanted.input, &lists.input);
+            let output = self.handles(&wanted.output, &lists.output);
+            if input != known(&lists.input) || output != known(&lists.output) {
+                sets.push(Operation::Set {
+                    interface: interface.clone(),
+                    input,
+                    output,
+                });
+            }
+        }
+        sets
+    }
+
+    fn is_own(&self, index: u32) -> bool {
+        let acl = self.installed.acls.get(&index);
+        acl.is_some_and(|acl| Tag::is_own(acl.tag.as_str()))
+    }
+
+    /// Ours before those of others, which keep their order. Where others follow, what ours would let pass at last is theirs to
+    /// decide.
+    fn handles(&mut self, tags: &[Tag], indices: &[u32]) -> Vec<Handle> {
+        let foreign = indices.iter().copied().filter(|&index| !self.is_own(index));
+        let foreign: Vec<_> = foreign.collect();
+        let mut handles = Vec::new();
+        for tag in tags {
+            let Some(acl) = self.desired.acls.get(tag) else {
+                continue;
+            };
+            let acl = match foreign.is_empty() {
+                true => Arc::clone(acl),
+                false => without_last_permission(acl),
+            };
+            if !acl.rules.is_empty() {
+                handles.push(self.handle(&acl));
+            }
+        }
+        handles.extend(known(&foreign));
+        handles
+    }
+
+    fn handle(&mut self, acl: &Arc<Acl>) -> Handle {
+        if let Some(&index) = self.own.get(&acl.tag) {
+            return Handle::Installed(index);
+        }
+        self.created
+            .entry(acl.tag.clone())
+            .or_insert_with(|| Arc::clone(acl));
+        Handle::Created(acl.tag.clone())
+    }
+
+    /// Our lists that no interface has at the end.
+    fn deletions(&self, sets: &[Operation]) -> Vec<Operation> {
+        let mut last: BTreeMap<&SmolStr, Vec<Handle>> = BTreeMap::new();
+        for (interface, lists) in &self.installed.interfaces {
+            last.insert(interface, known(&[&*lists.input, &lists.output].concat()));
+        }
+        for set in sets {
+            if let Operation::Set {
+                interface,
+                input,
+                output,
+            } = set
+            {
+                last.insert(interface, input.iter().chain(output).cloned().collect());
+            }
+        }
+        let used: BTreeSet<_> = last.into_values().flatten().collect();
+        let own = self
+            .installed
+            .acls
+            .keys()
+            .copied()
+            .filter(|&index| self.is_own(index));
+        own.filter(|&index| !used.contains(&Handle::Installed(index)))
+            .map(Operation::Delete)
+            .collect()
+    }
+}
+
+impl Installed {
+    /// The same as lists by name, to look at what they do: each is called by its index and its tag. `pod` says which pod an
+    /// interface leads to.
+    pub fn lists(&self, pod: impl Fn(&str) -> Option<ObjectRef>) -> Acls {
+        let named = |index: u32, acl: &Acl| Tag::installed(&format!("{index} {}", acl.tag));
+        let mut found = Acls::default();
+        for (&index, acl) in &self.acls {
+            let acl = Acl {
+                tag: named(index, acl),
+                rules: acl.rules.clone(),
+            };
+            found.acls.insert(acl.tag.clone(), acl.into());
+        }
+        let tags = |indices: &[u32]| {
+            let known = indices
+                .iter()
+                .filter_map(|index| Some((*index, self.acls.get(index)?)));
+            known.map(|(index, acl)| named(index, acl)).collect()
+        };
+        for (interface, lists) in &self.interfaces {
+            let lists = InterfaceLists {
+                pod: pod(interface),
+                input: tags(&lists.input),
+                output: tags(&lists.output),
+            };
+            found.interfaces.insert(interface.clone(), lists);
+        }
+        found
+    }
+}
+
+fn known(indices: &[u32]) -> Vec<Handle> {
+    indices.iter().copied().map(Handle::Installed).collect()
+}
+
+/// Whether a list of ours has the rules that its name says.
+fn is_as_it_says(acl: &Acl) -> bool {
+    let roles = Role::ALL.into_iter();
+    roles
+        .map(|role| Acl::new(role, acl.rules.clone()).tag)
+        .any(|tag| tag == acl.tag)
+}
+
+/// The same list without what lets everything pass at its end.
+fn without_last_permission(acl: &Arc<Acl>) -> Arc<Acl> {
+    let is_last = |rule: &AclRule| rule.is_everything() && rule.action != AclAction::Deny;
+    let count = acl.rules.iter().rev().take_while(|rule| is_last(rule)).count();
+    if count == 0 {
+        return Arc::clone(acl);
+    }
+    let kept = acl.rules.len().saturating_sub(count);
+    let rules = acl.rules.get(..kept).unwrap_or_default().to_vec();
+    Arc::new(Acl::new(Role::BeforeOthers, rules))
+}

@@ -1,0 +1,227 @@
+//! What becomes of packets while lists change.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use picket_cluster::{Flow, Object, Semantics, Snapshot};
+use picket_testing::flows::representative_flows;
+use picket_testing::generate::{Shape, cluster, policies};
+use picket_vpp::acl::meaning::{Interpreter, Packet};
+use picket_vpp::acl::plan::{Handle, Installed, InstalledLists, Operation, plan};
+use picket_vpp::acl::{Acl, AclAction, AclRule, Acls, Tag};
+use proptest::prelude::*;
+use proptest::test_runner::TestCaseError;
+use smol_str::SmolStr;
+
+use crate::journey::{Cluster, Hop, Running};
+
+/// A VPP that carries out operations, and refuses what VPP refuses.
+#[derive(Clone, Debug, Default)]
+struct Vpp {
+    installed: Installed,
+    created: BTreeMap<Tag, u32>,
+    next: u32,
+}
+
+impl Vpp {
+    /// One with these interfaces and no lists.
+    fn with_interfaces<'a>(names: impl Iterator<Item = &'a SmolStr>) -> Self {
+        let interfaces = names.map(|name| (name.clone(), InstalledLists::default()));
+        Self {
+            installed: Installed {
+                interfaces: interfaces.collect(),
+                ..Installed::default()
+            },
+            ..Self::default()
+        }
+    }
+
+    fn add(&mut self, acl: Acl) -> u32 {
+        self.next += 1;
+        self.installed.acls.insert(self.next, acl);
+        self.next
+    }
+
+    fn index(&self, handle: &Handle) -> u32 {
+        let index = match handle {
+            Handle::Installed(index) => *index,
+            Handle::Created(tag) => self.created[tag],
+        };
+        assert!(self.installed.acls.contains_key(&index), "no list {index}");
+        index
+    }
+
+    fn carry_out(&mut self, operation: &Operation) {
+        match operation {
+            Operation::Create(acl) => {
+                let index = self.add(Acl::clone(acl));
+                self.created.insert(acl.tag.clone(), index);
+            }
+            Operation::Set {
+                interface,
+                input,
+                output,
+            } => {
+                let indices = |handles: &[Handle]| handles.iter().map(|handle| self.index(handle)).collect();
+                let lists = InstalledLists {
+                    input: indices(input),
+                    output: indices(output),
+                };
+                let known = self.installed.interfaces.insert(interface.clone(), lists);
+                assert!(known.is_some(), "no interface {interface}");
+            }
+            Operation::Delete(index) => {
+                let mut lists = self.installed.interfaces.values();
+                assert!(
+                    !lists.any(|lists| lists.input.contains(index) || lists.output.contains(index)),
+                    "list {index} is in use"
+                );
+                assert!(self.installed.acls.remove(index).is_some(), "no list {index}");
+            }
+        }
+    }
+
+    /// Its lists by the names that they were rendered with.
+    fn by_tag(&self) -> BTreeMap<SmolStr, [Vec<Tag>; 2]> {
+        let tags = |indices: &[u32]| {
+            let acls = indices.iter().map(|index| &self.installed.acls[index]);
+            acls.map(|acl| acl.tag.clone()).collect()
+        };
+        let interfaces = self.installed.interfaces.iter();
+        interfaces
+            .map(|(name, lists)| (name.clone(), [tags(&lists.input), tags(&lists.output)]))
+            .collect()
+    }
+}
+
+fn is_there(acls: &Acls, vpp: &Vpp) -> bool {
+    let none = [Vec::new(), Vec::new()];
+    vpp.by_tag().into_iter().all(|(name, lists)| {
+        let wanted = acls.interfaces.get(&name);
+        let wanted = wanted.map_or_else(
+            || none.clone(),
+            |lists| [lists.input.clone(), lists.output.clone()],
+        );
+        lists == wanted
+    })
+}
+
+/// Whether each flow passes, with VPPs that have these lists and have seen no packet.
+fn passing(flows: &[(Flow, Vec<Hop>, Packet)], vpps: &BTreeMap<Option<SmolStr>, Vpp>) -> Vec<bool> {
+    let acls: BTreeMap<_, _> = vpps
+        .iter()
+        .map(|(node, vpp)| (node.clone(), vpp.installed.lists(|_| None)))
+        .collect();
+    let fresh = || -> BTreeMap<_, _> {
+        let nodes = acls.iter();
+        nodes
+            .map(|(node, acls)| (node.clone(), Interpreter::new(acls)))
+            .collect()
+    };
+    let pass = |(_, hops, packet): &(Flow, Vec<Hop>, Packet)| Running(fresh()).passes(hops, packet);
+    flows.iter().map(pass).collect()
+}
+
+fn snapshot(cluster: &[Object], policies: Vec<picket_policy::Policy>) -> Snapshot {
+    let policies = policies.into_iter().map(Object::Policy);
+    cluster.iter().cloned().chain(policies).collect()
+}
+
+fn check(before: &Snapshot, after: &Snapshot) -> Result<(), TestCaseError> {
+    let semantics = Semantics::default();
+    let (old, new) = (Cluster::new(before, &semantics), Cluster::new(after, &semantics));
+    let mut vpps: BTreeMap<_, _> = old
+        .acls
+        .iter()
+        .map(|(node, acls)| (node.clone(), Vpp::with_interfaces(acls.interfaces.keys())))
+        .collect();
+    for (node, acls) in &old.acls {
+        let vpp = vpps.get_mut(node).expect("a node");
+        for operation in plan(&vpp.installed, acls).operations() {
+            vpp.carry_out(operation);
+        }
+        prop_assert!(is_there(acls, vpp));
+    }
+    let flows = representative_flows(after).into_iter().filter_map(|flow| {
+        let hops = new.hops(&flow).filter(|_| flow.source != flow.destination)?;
+        let ends = [&flow.source, &flow.destination].map(|end| new.address(end, &flow));
+        let packet = Packet::opening(ends[0], ends[1], flow.protocol, flow.port);
+        Some((flow, hops, packet))
+    });
+    let flows: Vec<_> = flows.step_by(7).collect();
+    for (node, acls) in &new.acls {
+        let operations = plan(&vpps[node].installed, acls);
+        let start = passing(&flows, &vpps);
+        let mut end = vpps.clone();
+        for operation in operations.operations() {
+            end.get_mut(node).expect("a node").carry_out(operation);
+        }
+        let end = passing(&flows, &end);
+        for operation in operations.operations() {
+            vpps.get_mut(node).expect("a node").carry_out(operation);
+            for (((now, start), end), flow) in passing(&flows, &vpps)
+                .into_iter()
+                .zip(&start)
+                .zip(&end)
+                .zip(&flows)
+            {
+                prop_assert!(!now || *start || *end, "{operation:?}\n{flow:?}");
+            }
+        }
+        let vpp = vpps.get(node).expect("a node");
+        prop_assert!(is_there(acls, vpp));
+        prop_assert_eq!(vpp.installed.acls.len(), acls.acls.len());
+        prop_assert!(plan(&vpp.installed, acls).is_empty());
+    }
+    Ok(())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(48))]
+
+    #[test]
+    fn nothing_passes_meanwhile_that_passes_neither_before_nor_after(
+        cluster in cluster(),
+        before in policies(Shape::V1, 3),
+        after in policies(Shape::V1, 3),
+    ) {
+        check(&snapshot(&cluster, before), &snapshot(&cluster, after))?;
+    }
+}
+
+#[test]
+fn lists_of_others_stay_behind_ours() {
+    let deny = AclRule::everything(AclAction::Deny, picket_net::Family::Ipv4);
+    let foreign = Acl {
+        tag: Tag::installed("of somebody"),
+        rules: vec![deny],
+    };
+    let mut vpp = Vpp::with_interfaces([SmolStr::new("a")].iter());
+    let theirs = vpp.add(foreign);
+    vpp.installed.interfaces.get_mut("a").expect("an interface").input = vec![theirs];
+    let ours = Arc::new(Acl::new(
+        picket_vpp::acl::Role::FromPod,
+        vec![
+            deny,
+            AclRule::everything(AclAction::Permit, picket_net::Family::Ipv6),
+        ],
+    ));
+    let mut wanted = Acls::default();
+    let lists = wanted.interfaces.entry("a".into()).or_default();
+    lists.input.push(ours.tag.clone());
+    wanted.acls.insert(ours.tag.clone(), ours);
+    for operation in plan(&vpp.installed, &wanted).operations() {
+        vpp.carry_out(operation);
+    }
+    let input = &vpp.installed.interfaces["a"].input;
+    assert_eq!(input.last(), Some(&theirs));
+    // What ours would let pass at last is theirs to decide.
+    let first = &vpp.installed.acls[&input[0]];
+    assert_eq!((input.len(), &first.rules), (2, &vec![deny]));
+    assert!(plan(&vpp.installed, &wanted).is_empty());
+    for operation in plan(&vpp.installed, &Acls::default()).operations() {
+        vpp.carry_out(operation);
+    }
+    assert_eq!(vpp.installed.interfaces["a"].input, [theirs]);
+    assert_eq!(vpp.installed.acls.len(), 1);
+}
