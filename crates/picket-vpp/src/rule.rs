@@ -153,3 +153,66 @@ fn compare_ports(one: Ports, other: Ports) -> Ordering {
         .cmp(&width(other))
         .then_with(|| one.first().cmp(&other.first()))
 }
+
+#[cfg(test)]
+mod tests {
+    use picket_net::Interval;
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// Few values, so that one rule is often part of another.
+    fn rules() -> impl Strategy<Value = Rule> {
+        let nets = [
+            "10.0.0.0/8",
+            "10.1.0.0/16",
+            "10.1.2.3/32",
+            "11.0.0.0/8",
+            "fd00::/8",
+            "fd00::1/128",
+        ];
+        let net = prop_oneof![
+            Just(None),
+            prop::sample::select(nets.to_vec()).prop_map(|net| Some(net.parse().unwrap())),
+        ];
+        let ports = (
+            prop_oneof![Just(0u16), Just(80), Just(443)],
+            prop_oneof![Just(80u16), Just(443), Just(u16::MAX)],
+        )
+            .prop_filter_map("ordered", |(first, last)| Interval::new(first, last));
+        let protocol = prop_oneof![
+            Just(None),
+            Just(Some(Protocol::TCP)),
+            Just(Some(Protocol::UDP)),
+            Just(Some(Protocol::SCTP))
+        ];
+        let action = prop_oneof![Just(Action::Deny), Just(Action::Permit)];
+        (net.clone(), net, protocol, ports.clone(), ports, action).prop_map(
+            |(source, destination, protocol, source_ports, destination_ports, action)| {
+                // Ports say nothing where every protocol is meant.
+                let of = |ports| if protocol.is_none() { ALL_PORTS } else { ports };
+                Rule {
+                    source,
+                    destination,
+                    protocol,
+                    source_ports: of(source_ports),
+                    destination_ports: of(destination_ports),
+                    action,
+                }
+            },
+        )
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(4096))]
+
+        #[test]
+        fn what_is_part_of_another_stands_before_it(one in rules(), other in rules()) {
+            if one.is_part_of(&other) && !other.is_part_of(&one) {
+                prop_assert!(one < other, "{one} and {other}");
+            }
+            prop_assert_eq!(one.cmp(&other), other.cmp(&one).reverse());
+            prop_assert_eq!(one == other, one.cmp(&other).is_eq());
+        }
+    }
+}
