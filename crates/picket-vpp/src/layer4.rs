@@ -117,11 +117,6 @@ impl Layer4 {
         self.0.contains_all(&other.0)
     }
 
-    /// Whether the sets share a packet.
-    pub fn overlaps(&self, other: &Self) -> bool {
-        self.0.overlaps(&other.0)
-    }
-
     /// The packets in either set.
     #[must_use]
     pub fn union(&self, other: &Self) -> Self {
@@ -242,7 +237,8 @@ impl Selector {
     }
 }
 
-fn is_icmp(protocol: Protocol) -> bool {
+/// Whether types and codes stand where others have ports.
+pub(crate) fn is_icmp(protocol: Protocol) -> bool {
     matches!(protocol, Protocol::ICMP | Protocol::ICMPV6)
 }
 

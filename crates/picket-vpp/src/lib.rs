@@ -4,6 +4,7 @@ pub mod acl;
 #[cfg(feature = "client")]
 pub mod client;
 pub mod combine;
+mod digest;
 #[cfg(feature = "fake")]
 pub mod fake;
 pub mod layer4;

@@ -181,18 +181,6 @@ impl Peers {
         Self::new(self.family, entries)
     }
 
-    /// Whether everything that these allow, `other` allows.
-    pub fn is_part_of(&self, other: &Self, values: &Values) -> bool {
-        let mut prefixes = self.entries.iter().chain(&other.entries);
-        prefixes.all(|entry| {
-            let (one, other) = (
-                self.value_around(&entry.prefix),
-                other.value_around(&entry.prefix),
-            );
-            one == other || values.set(other).contains_all(values.set(one))
-        })
-    }
-
     /// The rules that allow exactly this, in order. What none of them matches is not allowed.
     pub fn rules(&self, values: &mut Values) -> Vec<PeerRule> {
         let mut rules = Vec::with_capacity(self.entries.len());

@@ -11,7 +11,6 @@ use picket_net::Protocol;
 use smol_str::SmolStr;
 
 use super::model::{AclAction, AclRule, Acls, InterfaceLists};
-use crate::layer4::Layer4;
 
 /// Which way a packet goes through an interface, seen from VPP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -135,35 +134,6 @@ fn has_layer4(protocol: Protocol) -> bool {
 pub fn decide<'a>(rules: impl IntoIterator<Item = &'a AclRule>, packet: &Packet) -> AclAction {
     let found = rules.into_iter().find(|rule| rule.matches(packet));
     found.map_or(AclAction::Deny, |rule| rule.action)
-}
-
-/// What rules let pass between two addresses, of packets that belong to no session and are no later fragments.
-///
-/// Rules that look at source ports count as if they matched none of what they let pass, and all of what they deny.
-pub fn allowed<'a>(
-    rules: impl IntoIterator<Item = &'a AclRule>,
-    source: IpAddr,
-    destination: IpAddr,
-) -> Layer4 {
-    let (mut open, mut allowed) = (Layer4::all(), Layer4::empty());
-    for rule in rules {
-        if !(rule.source.contains(source) && rule.destination.contains(destination)) {
-            continue;
-        }
-        let passes = rule.action != AclAction::Deny;
-        if passes && !rule.any_source_port() {
-            continue;
-        }
-        let matched = open.intersection(&rule.selected());
-        open = open.difference(&matched);
-        if passes {
-            allowed = allowed.union(&matched);
-        }
-        if open.is_empty() {
-            break;
-        }
-    }
-    allowed
 }
 
 /// A VPP that has some lists, with its sessions.

@@ -2,15 +2,14 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::net::IpAddr;
 use std::sync::Arc;
 
 use picket_net::{Family, Prefix, Protocol};
 use picket_policy::ObjectRef;
-use sha2::{Digest, Sha256};
 use smol_str::SmolStr;
 
-use crate::layer4::{Layer4, Selector};
+use crate::digest::{Digest, OWN};
+use crate::layer4::{Layer4, Selector, is_icmp};
 use crate::rule::ALL_PORTS;
 
 /// What becomes of a packet that a rule matches; the number is the API's (`is_permit`).
@@ -118,18 +117,13 @@ impl AclRule {
     }
 
     /// Everything that it says, in bytes that no other rule has.
-    fn hash_into(&self, hash: &mut Sha256) {
-        hash.update([self.action as u8, self.protocol]);
-        for prefix in [self.source, self.destination] {
-            hash.update([prefix.length()]);
-            match prefix.first() {
-                IpAddr::V4(address) => hash.update([&[4], &address.octets()[..]].concat()),
-                IpAddr::V6(address) => hash.update([&[6], &address.octets()[..]].concat()),
-            }
-        }
+    fn hash_into(&self, digest: &mut Digest) {
+        digest.bytes([self.action as u8, self.protocol]);
+        digest.prefix(self.source);
+        digest.prefix(self.destination);
         for (first, last) in [self.first, self.second] {
-            hash.update(first.to_be_bytes());
-            hash.update(last.to_be_bytes());
+            digest.bytes(first.to_be_bytes());
+            digest.bytes(last.to_be_bytes());
         }
     }
 
@@ -140,10 +134,6 @@ impl AclRule {
 }
 
 const ALL: (u16, u16) = (0, u16::MAX);
-
-fn is_icmp(protocol: Protocol) -> bool {
-    matches!(protocol, Protocol::ICMP | Protocol::ICMPV6)
-}
 
 /// Ranges of types with ranges of codes that together are everything from one type and code to another.
 fn types_and_codes(first: [u8; 2], last: [u8; 2]) -> Vec<((u16, u16), (u16, u16))> {
@@ -184,22 +174,14 @@ fn types_and_codes(first: [u8; 2], last: [u8; 2]) -> Vec<((u16, u16), (u16, u16)
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Tag(SmolStr);
 
-/// What the tags of picket begin with.
-const PREFIX: &str = "picket-";
-
 impl Tag {
     /// The tag of these rules. What a list is for is part of it.
     fn of(role: Role, rules: &[AclRule]) -> Self {
-        let mut hash = Sha256::new();
+        let mut digest = Digest::default();
         for rule in rules {
-            rule.hash_into(&mut hash);
+            rule.hash_into(&mut digest);
         }
-        let mut text = format!("{PREFIX}{role}-");
-        for byte in hash.finalize().iter().take(16) {
-            let digit = |number: u8| char::from_digit(number.into(), 16).unwrap_or_default();
-            text.extend([digit(byte >> 4), digit(byte & 15)]);
-        }
-        Self(text.into())
+        Self(format!("{OWN}{role}-{}", digest.text()).into())
     }
 
     /// The name of a list that somebody has made.
@@ -209,7 +191,7 @@ impl Tag {
 
     /// Whether a list of this name is picket's.
     pub fn is_own(text: &str) -> bool {
-        text.starts_with(PREFIX)
+        text.starts_with(OWN)
     }
 
     /// The name.

@@ -8,9 +8,8 @@
 use std::net::IpAddr;
 
 use picket_net::{Family, Prefix};
-use picket_policy::ObjectRef;
 
-use super::model::{Action, SessionRule, SessionRules, Transport};
+use super::model::{Action, SessionRule, Transport};
 
 /// A connection that is opened, as rules look at it: seen from the end whose table it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -165,19 +164,6 @@ impl Table {
                 None => return node.rule.action,
             }
         }
-    }
-}
-
-impl SessionRules {
-    /// What becomes of a connection that a pod opens. That a pod has no table lets it open everything.
-    pub fn connects(&self, pod: &ObjectRef, connection: &Connection) -> Action {
-        let rules = self.local.get(pod).into_iter().flatten();
-        Table::new(connection.transport, Family::of(connection.remote), rules).decide(connection)
-    }
-
-    /// What becomes of a connection that arrives over the network.
-    pub fn accepts(&self, connection: &Connection) -> Action {
-        Table::new(connection.transport, Family::of(connection.remote), &self.global).decide(connection)
     }
 }
 

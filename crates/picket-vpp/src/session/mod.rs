@@ -6,6 +6,6 @@ mod print;
 mod render;
 pub mod verify;
 
-pub use model::{Action, Scope, SessionRule, SessionRules, Tag, Transport};
+pub use model::{Action, SessionRule, SessionRules, Tag, Transport};
 pub use print::{json, text};
 pub use render::{Options, TooMany, render, render_lists, shortfalls};

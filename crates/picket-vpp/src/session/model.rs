@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::net::IpAddr;
 
 use picket_net::{Family, Prefix, Protocol};
 use picket_policy::ObjectRef;
-use sha2::{Digest, Sha256};
 use smol_str::SmolStr;
+
+use crate::digest::{Digest, OWN};
 
 /// The transport that a rule is about. Nothing else reaches the session layer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -50,15 +50,6 @@ impl Action {
     }
 }
 
-/// The table that a rule is in.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Scope {
-    /// That of the node, for what arrives over the network.
-    Global,
-    /// That of an application namespace, for what is opened in it.
-    Local,
-}
-
 /// The name of a rule: at most 63 bytes, and another for every other rule of its table.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Tag(SmolStr);
@@ -66,7 +57,7 @@ pub struct Tag(SmolStr);
 impl Tag {
     /// Whether a rule of this name is picket's.
     pub fn is_own(text: &str) -> bool {
-        text.starts_with("picket-")
+        text.starts_with(OWN)
     }
 
     /// The name.
@@ -95,24 +86,14 @@ pub struct SessionRule {
 impl SessionRule {
     /// Its name, which says everything that it says.
     pub fn tag(&self) -> Tag {
-        let mut hash = Sha256::new();
-        hash.update(self.action.index().to_be_bytes());
-        hash.update([self.transport.protocol().number()]);
-        for prefix in [self.local, self.remote] {
-            hash.update([prefix.length()]);
-            match prefix.first() {
-                IpAddr::V4(address) => hash.update([&[4], &address.octets()[..]].concat()),
-                IpAddr::V6(address) => hash.update([&[6], &address.octets()[..]].concat()),
-            }
-        }
-        hash.update(self.local_port.to_be_bytes());
-        hash.update(self.remote_port.to_be_bytes());
-        let mut text = String::from("picket-");
-        for byte in hash.finalize().iter().take(16) {
-            let digit = |number: u8| char::from_digit(number.into(), 16).unwrap_or_default();
-            text.extend([digit(byte >> 4), digit(byte & 15)]);
-        }
-        Tag(text.into())
+        let mut digest = Digest::default();
+        digest.bytes(self.action.index().to_be_bytes());
+        digest.bytes([self.transport.protocol().number()]);
+        digest.prefix(self.local);
+        digest.prefix(self.remote);
+        digest.bytes(self.local_port.to_be_bytes());
+        digest.bytes(self.remote_port.to_be_bytes());
+        Tag(format!("{OWN}{}", digest.text()).into())
     }
 
     /// The family of its addresses.
