@@ -20,7 +20,7 @@ impl Name {
         let valid = text.len() <= Self::MAX_BYTES
             && text.as_bytes().first().is_some_and(u8::is_ascii_alphabetic)
             && text.bytes().all(allowed)
-            && !KEYWORDS.contains(&text);
+            && KEYWORDS.binary_search(&text).is_err();
         valid.then(|| Self(text.into()))
     }
 
@@ -36,7 +36,7 @@ impl fmt::Display for Name {
     }
 }
 
-/// Words that nft 1.0.6's grammar refuses as the name of a table, chain, set or counter (tried one by one).
+/// Words that nft 1.0.6's grammar refuses as the name of a table, chain, set or counter (tried one by one), ascending.
 #[rustfmt::skip]
 const KEYWORDS: [&str; 147] = [
     "accept", "add", "ah", "all", "and", "arp", "auto-merge", "bridge", "bytes", "cgroup", "chain",
@@ -117,16 +117,20 @@ impl Comment {
     /// `text` made safe: nft has no way to write `"` within a string, so it becomes `'`, and every control character
     /// becomes a space. More than 128 bytes are cut to 111 (fewer where a character would be split), `~` and `hash`.
     pub fn new(text: &str, hash: NameHash) -> Self {
-        let safe = written_safely(text);
-        if safe.len() <= Self::MAX_BYTES {
-            return Self(safe.into());
-        }
-        Self(format!("{}~{hash}", head(&safe, 111)).into())
+        Self::cut(text, || hash)
     }
 
     /// `text` with its own hash for when it must be cut; see [`Comment::new`].
     pub fn of(text: &str) -> Self {
-        Self::new(text, NameHash::of(text))
+        Self::cut(text, || NameHash::of(text))
+    }
+
+    fn cut(text: &str, hash: impl FnOnce() -> NameHash) -> Self {
+        let safe = written_safely(text);
+        if safe.len() <= Self::MAX_BYTES {
+            return Self(safe.into());
+        }
+        Self(format!("{}~{}", head(&safe, 111), hash()).into())
     }
 
     /// The comment as text.
@@ -180,6 +184,12 @@ mod tests {
     #[test]
     fn the_hash_is_the_first_16_hexadecimal_characters_of_sha_256() {
         assert_eq!(NameHash::of("default/web-policy").to_string(), "9be5caa7bb5301c5");
+    }
+
+    #[test]
+    fn keywords_ascend() {
+        assert!(KEYWORDS.is_sorted());
+        assert!(KEYWORDS.iter().all(|keyword| Name::new(keyword).is_none()));
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use picket_dataplane::State;
+use picket_engine::IdentitySet;
 use picket_net::{Family, TrafficSet};
 use picket_policy::Direction;
 
@@ -241,33 +242,34 @@ pub(super) fn subject(side: &LocalSide, allows: bool, options: &Options) -> Chai
             map: name(&side.name()),
         };
         rules.push(Rule::of([Statement::Set(Slot::Priority, traffic)], End::Next));
-        rules.extend(
-            lookups(side.allowed.iter().map(|(traffic, _)| traffic))
-                .into_iter()
-                .map(|found| {
-                    // Of packets of the node itself no chain before remembers the priority.
-                    let reset = Statement::Set(Slot::Priority, Assigned::Constant(NOBODY));
-                    let reset = (side.role == Role::FromOwnNode).then_some(reset);
-                    let statements = std::iter::once(Statement::Match(found)).chain(reset);
-                    Rule::of(statements, End::Verdict(Verdict::Return))
-                }),
-        );
+        rules.extend(lookups(&side.allowed).into_iter().map(|found| {
+            // Of packets of the node itself no chain before remembers the priority.
+            let reset = Statement::Set(Slot::Priority, Assigned::Constant(NOBODY));
+            let reset = (side.role == Role::FromOwnNode).then_some(reset);
+            let statements = std::iter::once(Statement::Match(found)).chain(reset);
+            Rule::of(statements, End::Verdict(Verdict::Return))
+        }));
     }
     rules.extend(options.log_denied.map(|group| logged(side, group)));
     rules.extend(deny(side));
     Chain::regular(name(&side.name())).with_rules(rules)
 }
 
-/// The lookups that find a packet in some of these kinds of traffic, the cheapest first.
-fn lookups<'a>(traffic: impl Iterator<Item = &'a TrafficSet>) -> Vec<Match> {
-    let mut any = false;
-    let mut used = BTreeSet::new();
-    for traffic in traffic {
-        any |= traffic.is_all();
-        if !traffic.is_all() {
-            used.extend(sets::kinds(traffic));
-        }
-    }
+/// What a side looks packets up in: whether some traffic is all there is, and the sets of the others.
+pub(super) fn looked_up(allowed: &[(TrafficSet, IdentitySet)]) -> (bool, BTreeSet<Exact>) {
+    let (all, others): (Vec<_>, Vec<_>) = allowed
+        .iter()
+        .map(|(traffic, _)| traffic)
+        .partition(|traffic| traffic.is_all());
+    (
+        !all.is_empty(),
+        others.into_iter().flat_map(sets::kinds).collect(),
+    )
+}
+
+/// The lookups that find a packet in what a side allows, the cheapest first.
+fn lookups(allowed: &[(TrafficSet, IdentitySet)]) -> Vec<Match> {
+    let (any, used) = looked_up(allowed);
     let class = [Field::Priority, Field::Protocol];
     let port = Field::DestinationPort(Transport::Any);
     let any = any.then(|| Match::is(Field::Priority, Value::priority(ANY_TRAFFIC)));

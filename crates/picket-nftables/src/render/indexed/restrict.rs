@@ -20,7 +20,7 @@ type Subjects = (Role, Vec<SubjectId>);
 #[derive(Debug, Default)]
 pub(super) struct Restrictions {
     /// The addresses of the pods that something may restrict.
-    alike: BTreeMap<Subjects, BTreeSet<IpAddr>>,
+    alike: BTreeMap<Subjects, Arc<BTreeSet<IpAddr>>>,
     known: BTreeMap<Subjects, Known>,
 }
 
@@ -36,8 +36,16 @@ struct Known {
 #[derive(Clone, Debug)]
 struct Content {
     allowed: Arc<[(TrafficSet, IdentitySet)]>,
-    denying: Arc<BTreeSet<ObjectRef>>,
+    denying: Denying,
     /// Equal for equal contents.
+    hash: u64,
+}
+
+/// The policies because of which something is denied.
+#[derive(Clone, Debug)]
+struct Denying {
+    policies: Arc<BTreeSet<ObjectRef>>,
+    /// Equal for equal policies.
     hash: u64,
 }
 
@@ -57,15 +65,15 @@ impl Restrictions {
         }
         for subjects in self.alike.keys() {
             let known = self.known.get(subjects);
+            let touched = changes.is_none_or(|changes| {
+                let mut own = subjects.1.iter();
+                own.any(|subject| changes.subjects.contains(subject))
+            });
             let is_current = known.zip(changes).is_some_and(|(known, changes)| {
-                let touched = subjects
-                    .1
-                    .iter()
-                    .any(|subject| changes.subjects.contains(subject));
                 !touched && (changes.identities.is_empty() || known.is_current(program, subjects))
             });
             if !is_current {
-                let now = Known::of(program, subjects, known);
+                let now = Known::of(program, subjects, known, touched);
                 self.known.insert(subjects.clone(), now);
             }
         }
@@ -84,9 +92,9 @@ impl Restrictions {
             let side = LocalSide {
                 role: *role,
                 subject: subjects.iter().map(|subject| subject.number()).collect(),
-                addresses: addresses.clone(),
+                addresses: Arc::clone(addresses),
                 allowed: Arc::clone(&content.allowed),
-                denying: Arc::clone(&content.denying),
+                denying: Arc::clone(&content.denying.policies),
             };
             let candidates = equal.entry((*role, content.hash)).or_default();
             let first = candidates
@@ -94,7 +102,7 @@ impl Restrictions {
                 .copied()
                 .find(|&at| sides.get(at).is_some_and(|first| first.says_as(&side)));
             match first.and_then(|at| sides.get_mut(at)) {
-                Some(first) => first.addresses.extend(side.addresses),
+                Some(first) => Arc::make_mut(&mut first.addresses).extend(&*side.addresses),
                 None => {
                     candidates.push(sides.len());
                     sides.push(side);
@@ -106,14 +114,17 @@ impl Restrictions {
 }
 
 impl Known {
-    /// What subjects mean. Where that is what it was, the allocations stay the same.
-    fn of(program: &Program, subjects: &Subjects, before: Option<&Self>) -> Self {
+    /// What subjects mean. Where that is what it was, the allocations stay the same. Which policies deny is worked out again
+    /// only where the subjects were `touched`.
+    fn of(program: &Program, subjects: &Subjects, before: Option<&Self>, touched: bool) -> Self {
         let sources: Vec<_> = sources(program, subjects).collect();
         let before = before.and_then(|known| known.content.as_ref());
-        Self {
-            content: content(program, subjects, &sources).map(|now| now.or_as(before)),
-            sources,
-        }
+        let content = allowed(subjects, &sources).map(|allowed| {
+            let denying = before.filter(|_| !touched).map(|before| before.denying.clone());
+            let denying = denying.unwrap_or_else(|| Denying::of(program, subjects));
+            Content::of(allowed, denying).or_as(before)
+        });
+        Self { sources, content }
     }
 
     fn is_current(&self, program: &Program, subjects: &Subjects) -> bool {
@@ -123,14 +134,43 @@ impl Known {
     }
 }
 
+impl Denying {
+    fn of(program: &Program, (role, subjects): &Subjects) -> Self {
+        let policies = subjects.iter().flat_map(|&subject| match role.audits() {
+            true => program.audited_policies(subject).collect::<Vec<_>>(),
+            false => program.denying_policies(subject).collect(),
+        });
+        let policies: BTreeSet<_> = policies.map(|policy| policy.object.clone()).collect();
+        Self {
+            hash: hash_of(&policies),
+            policies: Arc::new(policies),
+        }
+    }
+}
+
+fn hash_of(value: &impl Hash) -> u64 {
+    let mut hasher = FxHasher::default();
+    value.hash(&mut hasher);
+    hasher.finish()
+}
+
 impl Content {
+    fn of(allowed: Arc<[(TrafficSet, IdentitySet)]>, denying: Denying) -> Self {
+        let hash = hash_of(&(&allowed, denying.hash));
+        Self {
+            allowed,
+            denying,
+            hash,
+        }
+    }
+
     fn or_as(mut self, before: Option<&Self>) -> Self {
         if let Some(before) = before {
             if same(&self.allowed, &before.allowed) {
                 self.allowed = Arc::clone(&before.allowed);
             }
-            if same(&self.denying, &before.denying) {
-                self.denying = Arc::clone(&before.denying);
+            if same(&self.denying.policies, &before.denying.policies) {
+                self.denying = before.denying.clone();
             }
         }
         self
@@ -138,7 +178,7 @@ impl Content {
 }
 
 /// Which own pods something may restrict, and what.
-fn alike(program: &Program, node: Option<&str>) -> BTreeMap<Subjects, BTreeSet<IpAddr>> {
+fn alike(program: &Program, node: Option<&str>) -> BTreeMap<Subjects, Arc<BTreeSet<IpAddr>>> {
     let mut subjects: BTreeMap<(Role, IpAddr), BTreeSet<SubjectId>> = BTreeMap::new();
     for pod in own_pods(program, node) {
         for role in Role::ALL {
@@ -156,6 +196,9 @@ fn alike(program: &Program, node: Option<&str>) -> BTreeMap<Subjects, BTreeSet<I
         alike.entry(subjects).or_default().insert(address);
     }
     alike
+        .into_iter()
+        .map(|(subjects, addresses)| (subjects, Arc::new(addresses)))
+        .collect()
 }
 
 /// The addresses of the pods of `node`, or with `None` of all that policies can apply to.
@@ -186,8 +229,11 @@ fn sources(program: &Program, (role, subjects): &Subjects) -> impl Iterator<Item
     }))
 }
 
-/// What restricts the pods to which all of `subjects` apply; `None` when nothing does.
-fn content(program: &Program, (role, subjects): &Subjects, sources: &[Arc<AllowSet>]) -> Option<Content> {
+/// What is allowed to the pods to which all of `subjects` apply; `None` when nothing restricts them.
+fn allowed(
+    (role, subjects): &Subjects,
+    sources: &[Arc<AllowSet>],
+) -> Option<Arc<[(TrafficSet, IdentitySet)]>> {
     let (sources, in_force) = sources.split_at(subjects.len());
     // Enforcing every policy may deny no more than is denied.
     if role.audits()
@@ -198,23 +244,11 @@ fn content(program: &Program, (role, subjects): &Subjects, sources: &[Arc<AllowS
     {
         return None;
     }
-    let allowed = sources
+    sources
         .iter()
         .filter(|allowed| !allowed.is_everything())
         .map(|allowed| allowed.shared_entries())
-        .reduce(|one, other| intersection(&one, &other).into())?;
-    let policies = subjects.iter().flat_map(|&subject| match role.audits() {
-        true => program.audited_policies(subject).collect::<Vec<_>>(),
-        false => program.denying_policies(subject).collect(),
-    });
-    let denying: BTreeSet<_> = policies.map(|policy| policy.object.clone()).collect();
-    let mut hasher = FxHasher::default();
-    (&allowed, &denying).hash(&mut hasher);
-    Some(Content {
-        allowed,
-        denying: Arc::new(denying),
-        hash: hasher.finish(),
-    })
+        .reduce(|one, other| intersection(&one, &other).into())
 }
 
 /// What two subjects both allow.

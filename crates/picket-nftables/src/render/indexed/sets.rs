@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
-use picket_net::{AddressRange, Family, PortSet, Protocol, TrafficSet};
+use picket_net::{AddressRange, Family, PortRange, PortSet, Protocol, TrafficSet};
 
 use super::class::Classes;
 use super::name;
@@ -57,7 +57,24 @@ impl Exact {
 
 /// The sets that hold something of this traffic.
 pub(super) fn kinds(traffic: &TrafficSet) -> BTreeSet<Exact> {
-    elements(traffic).into_iter().map(|(kind, _)| kind).collect()
+    let portless = (!traffic.portless.is_empty()).then_some(Exact::Protocols);
+    let ports = Protocol::WITH_PORTS
+        .into_iter()
+        .filter_map(|protocol| traffic.ports(protocol));
+    let ports = ports.flat_map(|ports| {
+        let is_all = ports.is_all();
+        let kind = move |range| if is_all { Exact::Protocols } else { kind_of(range) };
+        ports.ranges().map(kind)
+    });
+    portless.into_iter().chain(ports).collect()
+}
+
+/// The set that holds ports other than all.
+fn kind_of(range: PortRange) -> Exact {
+    match range.last() - range.first() < LISTED_PORTS {
+        true => Exact::Ports,
+        false => Exact::Ranges,
+    }
 }
 
 /// The elements that stand for this traffic, without the class.
@@ -81,7 +98,7 @@ fn port_elements(protocol: Protocol, ports: &PortSet) -> Vec<(Exact, Vec<Value>)
     }
     let mut found = Vec::new();
     for range in ports.ranges() {
-        if range.last() - range.first() < LISTED_PORTS {
+        if kind_of(range) == Exact::Ports {
             found.extend(
                 (range.first()..=range.last())
                     .map(|port| (Exact::Ports, vec![Value::protocol(protocol), Value::port(port)])),

@@ -1,6 +1,7 @@
 //! The table for views written by hand.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use picket_dataplane::{Crossing, Meaning, Outcome, Packet, State};
 use picket_net::{AddressRange, PortRange, Protocol, TrafficSet};
@@ -17,7 +18,7 @@ fn side(role: Role, subject: u32, addresses: &[&str], allowed: &[(TrafficSet, &[
     LocalSide {
         role,
         subject: vec![subject],
-        addresses: addresses.iter().map(|text| text.parse().unwrap()).collect(),
+        addresses: Arc::new(addresses.iter().map(|text| text.parse().unwrap()).collect()),
         allowed: allowed
             .iter()
             .map(|(traffic, peers)| (traffic.clone(), peers.iter().copied().collect()))

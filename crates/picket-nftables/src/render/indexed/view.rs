@@ -9,6 +9,8 @@ use picket_engine::IdentitySet;
 use picket_net::{AddressRange, Prefix, TrafficSet};
 use picket_policy::{Direction, ObjectRef};
 
+use super::chains::looked_up;
+
 /// A node's own pods that something restricts, and everybody at the other end.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct NodeView {
@@ -88,7 +90,7 @@ pub(super) struct LocalSide {
     /// several subjects have one address.
     pub(super) subject: Vec<u32>,
     /// The pods' addresses.
-    pub(super) addresses: BTreeSet<IpAddr>,
+    pub(super) addresses: Arc<BTreeSet<IpAddr>>,
     /// What is allowed, and with which identities. An identity stands in one entry at most, and no traffic is empty.
     pub(super) allowed: Arc<[(TrafficSet, IdentitySet)]>,
     /// The policies that a dropped packet is counted for, or one that is only audited.
@@ -109,13 +111,14 @@ impl LocalSide {
         same(&self.allowed, &other.allowed) && same(&self.denying, &other.denying)
     }
 
-    /// Whether both have the same chain if they have one name: allow the same kinds of traffic, with whomever, and count for
+    /// Whether both have the same chain if they have one name: look packets up in the same sets, with whomever, and count for
     /// the same policies.
     pub(super) fn acts_as(&self, other: &Self) -> bool {
         let mut traffic = self.allowed.iter().zip(other.allowed.iter());
         same(&self.denying, &other.denying)
-            && self.allowed.len() == other.allowed.len()
-            && traffic.all(|((one, _), (other, _))| one == other)
+            && (self.allowed.len() == other.allowed.len()
+                && traffic.all(|((one, _), (other, _))| one == other)
+                || looked_up(&self.allowed) == looked_up(&other.allowed))
     }
 
     /// The name of its chain, and of its map from peer classes to traffic classes.

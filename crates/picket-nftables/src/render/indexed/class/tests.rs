@@ -15,7 +15,7 @@ fn side(subject: u32, allowed: &[(TrafficSet, &[u32])]) -> LocalSide {
     LocalSide {
         role: Role::Ingress,
         subject: vec![subject],
-        addresses: BTreeSet::new(),
+        addresses: Arc::default(),
         allowed: allowed
             .iter()
             .map(|(traffic, peers)| (traffic.clone(), peers.iter().copied().collect()))
