@@ -30,24 +30,17 @@ pub(crate) fn bench(arguments: &Arguments) -> Result<()> {
     packages::install_missing(&packages::KERNEL)?;
     packages::install_missing(&packages::ETCD)?;
     let all = benchmarks()?;
-    if let Some(unknown) = arguments
-        .names
-        .iter()
-        .find(|name| !all.iter().any(|(_, bench)| bench == *name))
-    {
-        let known: Vec<_> = all.iter().map(|(_, bench)| bench.as_str()).collect();
-        bail!(
-            "there is no benchmark `{unknown}`; there are: {}",
-            known.join(", ")
-        );
+    if let Some(unknown) = arguments.names.iter().find(|name| !all.contains(name)) {
+        bail!("there is no benchmark `{unknown}`; there are: {}", all.join(", "));
     }
     let machine = machine()?;
     say(&machine);
-    for (package, name) in all {
+    for name in all {
         if !arguments.names.is_empty() && !arguments.names.contains(&name) {
             continue;
         }
-        let command = format!("bench --package {package} --bench {name}");
+        // With the features of the whole workspace, nothing is compiled once for each package.
+        let command = format!("bench --workspace --bench {name}");
         let printed = run_and_show(&mut cargo(&format!("{command} --locked")), &command)?;
         if arguments.write {
             let section = format!(
@@ -63,8 +56,8 @@ pub(crate) fn bench(arguments: &Arguments) -> Result<()> {
     Ok(())
 }
 
-/// Package and name of every benchmark, sorted.
-fn benchmarks() -> Result<Vec<(String, String)>> {
+/// The name of every benchmark, sorted.
+fn benchmarks() -> Result<Vec<String>> {
     let metadata = output(&mut cargo("metadata --no-deps --format-version 1 --locked"))?;
     let metadata: Value = serde_json::from_str(&metadata).context("`cargo metadata` prints JSON")?;
     let list = |value: &Value, key: &str| {
@@ -85,7 +78,7 @@ fn benchmarks() -> Result<Vec<(String, String)>> {
     for package in list(&metadata, "packages") {
         let targets = list(&package, "targets").into_iter();
         let benches = targets.filter(|target| list(target, "kind").contains(&Value::from("bench")));
-        found.extend(benches.map(|bench| (name(&package), name(&bench))));
+        found.extend(benches.map(|bench| name(&bench)));
     }
     found.sort();
     Ok(found)

@@ -90,6 +90,8 @@ fn processor_time() -> f64 {
 fn open(address: SocketAddr) -> std::io::Result<()> {
     match TcpStream::connect_timeout(&address, PATIENCE) {
         Ok(mut stream) => {
+            // A reset that a full queue lost never comes: the connection was opened all the same.
+            stream.set_read_timeout(Some(PATIENCE))?;
             let _reset = stream.read(&mut [0]);
             Ok(())
         }
