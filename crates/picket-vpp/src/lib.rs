@@ -11,6 +11,7 @@ pub mod layer4;
 pub mod lists;
 pub mod peers;
 mod place;
+pub mod proof;
 pub mod rule;
 pub mod session;
 pub mod value;

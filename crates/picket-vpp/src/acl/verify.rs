@@ -11,13 +11,12 @@
 //! - the answer to what passes gets back.
 //!
 //! Two things are not proved, because VPP does not do them: of fragments that are not the first nothing but the protocol
-//! counts, and what goes to an address of a service lets answers from there in before it is judged.
+//! counts, nor of those that answer them, and what goes to an address of a service lets answers from there in before it is judged.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 
-use picket_dataplane::demand::{Demands, End};
-use picket_dataplane::{Crossing, State};
+use picket_dataplane::demand::End;
 use picket_engine::{PodRef, Program};
 use picket_net::{Family, Prefix, TrafficSet};
 use picket_policy::Direction;
@@ -27,7 +26,7 @@ use super::meaning::{Packet, Way};
 use super::model::{AclAction, AclRule, Acls, InterfaceLists, Tag};
 use crate::layer4::Layer4;
 use crate::peers::Peers;
-use crate::place::after;
+use crate::proof::{self, Walk};
 use crate::value::{Value, Values};
 
 /// A packet with which lists do not mean the policies.
@@ -55,22 +54,7 @@ pub enum Fault {
 }
 
 /// What was found.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Report {
-    /// Packets with which lists do not mean the policies.
-    pub counterexamples: Vec<Counterexample>,
-    /// How many pairs of an address and a range of addresses were compared.
-    pub pairs: usize,
-    /// Whether there would be more packets than were to be shown.
-    pub stopped: bool,
-}
-
-impl Report {
-    /// Whether the lists mean the policies.
-    pub fn is_proof(&self) -> bool {
-        self.counterexamples.is_empty()
-    }
-}
+pub type Report = proof::Report<Counterexample>;
 
 /// Compares the lists of a node with what a program demands there; with `None`, on one node that runs every pod. Gives up
 /// after `limit` packets. `name` is the interface of a pod.
@@ -81,33 +65,18 @@ pub fn verify(
     name: impl Fn(PodRef<'_>) -> SmolStr,
     limit: usize,
 ) -> Report {
-    let pods: Vec<_> = match node {
-        Some(node) => program.pods_on(node),
-        None => program.pods().filter(PodRef::is_managed).collect(),
-    };
-    let demands = Demands::on_node(program, node);
-    let local = pods
-        .iter()
-        .flat_map(|pod| pod.pod().addresses.iter().collect::<Vec<_>>());
     let services = program
         .services()
         .flat_map(|service| service.addresses.iter().copied());
     let mut proof = Proof {
         acls,
         program,
-        ends: demands.ends(),
-        demands,
-        local: local.collect(),
-        own_node: node
-            .and_then(|node| program.node(node))
-            .map(|node| node.addresses.clone())
-            .unwrap_or_default(),
+        walk: Walk::new(program, node),
         services: services.collect(),
         values: Values::default(),
-        limit,
-        report: Report::default(),
+        report: Report::up_to(limit),
     };
-    for pod in pods {
+    for pod in proof::pods(program, node) {
         proof.pod(pod, &name(pod));
     }
     proof.report
@@ -116,15 +85,9 @@ pub fn verify(
 struct Proof<'a> {
     acls: &'a Acls,
     program: &'a Program,
-    demands: Demands<'a>,
-    /// The first addresses of ranges that are alike for the policies.
-    ends: Vec<(IpAddr, End)>,
-    /// The addresses of the pods of the node.
-    local: BTreeSet<IpAddr>,
-    own_node: BTreeSet<IpAddr>,
+    walk: Walk<'a>,
     services: BTreeSet<IpAddr>,
     values: Values,
-    limit: usize,
     report: Report,
 }
 
@@ -220,7 +183,7 @@ impl Proof<'_> {
     }
 
     fn address(&mut self, pod: PodRef<'_>, name: &SmolStr, own: IpAddr, ways: &Ways) {
-        let own_end = self.demands.end(own);
+        let own_end = self.walk.end(own);
         for peer in self.peers(own, ways) {
             if self.report.stopped {
                 return;
@@ -229,7 +192,7 @@ impl Proof<'_> {
                 continue;
             }
             self.report.pairs += 1;
-            let peer_end = self.demands.end(peer);
+            let peer_end = self.walk.end(peer);
             self.received(name, own, peer, (&own_end, &peer_end), ways);
             self.sent(pod, name, own, peer, (&own_end, &peer_end), ways);
         }
@@ -237,26 +200,16 @@ impl Proof<'_> {
 
     /// The first addresses of ranges that neither policies nor rules tell apart.
     fn peers(&self, own: IpAddr, ways: &Ways) -> BTreeSet<IpAddr> {
-        let family = Family::of(own);
-        let mut found: BTreeSet<_> = self.ends.iter().map(|(address, _)| *address).collect();
         let outside = ways
             .outside
             .iter()
             .flat_map(|(_, leaves, enters)| [leaves, enters]);
-        for passage in outside.chain([&ways.to_pod, &ways.from_pod]) {
-            for peers in [&passage.most, &passage.least, &passage.reflected] {
-                for entry in peers.entries() {
-                    found.insert(entry.prefix.first());
-                    found.extend(after(entry.prefix.last()));
-                }
-            }
-        }
-        for &address in self.services.iter().chain(&self.local) {
-            found.insert(address);
-            found.extend(after(address));
-        }
-        found.retain(|&address| Family::of(address) == family);
-        found
+        let passages = outside.chain([&ways.to_pod, &ways.from_pod]);
+        let peers = passages.flat_map(|passage| [&passage.most, &passage.least, &passage.reflected]);
+        let entries = peers.flat_map(|peers| peers.entries());
+        let told_apart = entries.map(|entry| (entry.prefix.first(), entry.prefix.last()));
+        let services = self.services.iter().map(|&address| (address, address));
+        self.walk.peers(Family::of(own), told_apart.chain(services))
     }
 
     /// What a pod may be sent by a peer.
@@ -268,12 +221,7 @@ impl Proof<'_> {
         (own_end, peer_end): (&End, &End),
         ways: &Ways,
     ) {
-        let crossing = match self.own_node.contains(&peer) {
-            true => Crossing::Send { output: "pod".into() },
-            false => forward(),
-        };
-        let demand = self.demands.demand(&crossing, peer_end, own_end, State::New);
-        let Some(allowed) = self.demands.passing(demand) else {
+        let Some(allowed) = self.walk.received((peer, peer_end), own_end) else {
             return;
         };
         let allowed = Layer4::allowed(&allowed, Family::of(own));
@@ -284,7 +232,7 @@ impl Proof<'_> {
         if !answers {
             self.reflects(name, Way::Out, ends, &ways.to_pod, &allowed);
         }
-        if self.local.contains(&peer) {
+        if self.walk.local.contains(&peer) {
             return;
         }
         for (uplink, leaves, enters) in &ways.outside {
@@ -305,27 +253,21 @@ impl Proof<'_> {
         (own_end, peer_end): (&End, &End),
         ways: &Ways,
     ) {
-        let to_node = self.own_node.contains(&peer);
-        let crossing = match to_node {
-            true => Crossing::Receive { input: "pod".into() },
-            false => forward(),
-        };
-        let demand = self.demands.demand(&crossing, own_end, peer_end, State::New);
-        let Some(allowed) = self.demands.passing(demand) else {
+        let Some(allowed) = self.walk.sent(own_end, (peer, peer_end)) else {
             return;
         };
         let allowed = Layer4::allowed(&allowed, Family::of(own));
         let ends = (own, peer);
         self.dropped(name, Way::In, ends, &ways.from_pod, &allowed);
         if !ways.from_pod.is_open && !self.services.contains(&peer) {
-            let egress = Layer4::allowed(&self.egress(pod, peer, to_node), Family::of(own));
+            let egress = Layer4::allowed(&self.egress(pod, peer), Family::of(own));
             let most = self.values.set(ways.from_pod.most.value(peer)).clone();
             self.found(name, Way::In, ends, &most.difference(&egress), Fault::Passes);
         }
         if !self.values.set(ways.to_pod.least.value(peer)).is_all() {
             self.reflects(name, Way::In, ends, &ways.from_pod, &allowed);
         }
-        if !self.local.contains(&peer) {
+        if !self.walk.local.contains(&peer) {
             for (uplink, leaves, _) in &ways.outside {
                 self.compare(uplink, Way::Out, ends, leaves, &allowed);
             }
@@ -333,11 +275,11 @@ impl Proof<'_> {
     }
 
     /// What the policies of a pod alone let it send.
-    fn egress(&self, pod: PodRef<'_>, peer: IpAddr, to_node: bool) -> TrafficSet {
+    fn egress(&self, pod: PodRef<'_>, peer: IpAddr) -> TrafficSet {
         let Some(subject) = pod.subject(Direction::Egress) else {
             return TrafficSet::all();
         };
-        let allowed = match to_node {
+        let allowed = match self.walk.own_node.contains(&peer) {
             true => self.program.own_node_allow_set(subject),
             false => self.program.allow_set(subject),
         };
@@ -409,15 +351,10 @@ impl Proof<'_> {
         let Some((protocol, port)) = wrong.preferred() else {
             return;
         };
-        if self.report.counterexamples.len() >= self.limit {
-            self.report.stopped = true;
-            return;
-        }
-        let packet = Packet::holding(source, destination, protocol, port);
-        self.report.counterexamples.push(Counterexample {
+        self.report.add(Counterexample {
             interface: name.clone(),
             way,
-            packet,
+            packet: Packet::holding(source, destination, protocol, port),
             fault,
         });
     }
@@ -446,13 +383,6 @@ impl Proof<'_> {
             let ends = (foreign, rule.destination.first());
             self.found(name, Way::In, ends, &selected, Fault::Passes);
         }
-    }
-}
-
-fn forward() -> Crossing {
-    Crossing::Forward {
-        input: "pod".into(),
-        output: "pod".into(),
     }
 }
 

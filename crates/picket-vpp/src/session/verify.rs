@@ -7,15 +7,13 @@
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 
-use picket_dataplane::demand::{Demands, End};
-use picket_dataplane::{Crossing, State};
-use picket_engine::{PodRef, Program};
+use picket_engine::Program;
 use picket_net::{Family, Interval, IntervalSet};
 use picket_policy::ObjectRef;
 
 use super::meaning::{Connection, Table};
 use super::model::{Action, SessionRule, SessionRules, Transport};
-use crate::place::after;
+use crate::proof::{self, Walk};
 
 /// A connection with which rules do not mean the policies.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,22 +27,7 @@ pub struct Counterexample {
 }
 
 /// What was found.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Report {
-    /// Connections with which rules do not mean the policies.
-    pub counterexamples: Vec<Counterexample>,
-    /// How many pairs of an address and a range of addresses were compared.
-    pub pairs: usize,
-    /// Whether there would be more connections than were to be shown.
-    pub stopped: bool,
-}
-
-impl Report {
-    /// Whether the rules mean the policies.
-    pub fn is_proof(&self) -> bool {
-        self.counterexamples.is_empty()
-    }
-}
+pub type Report = proof::Report<Counterexample>;
 
 /// Compares the rules of a node with what a program demands there; with `None`, on one node that runs every pod. Gives up
 /// after `limit` connections. Of the pods in `narrower` it is only proved that nothing more is allowed than the policies do.
@@ -55,25 +38,12 @@ pub fn verify(
     narrower: &BTreeSet<ObjectRef>,
     limit: usize,
 ) -> Report {
-    let pods: Vec<_> = match node {
-        Some(node) => program.pods_on(node),
-        None => program.pods().filter(PodRef::is_managed).collect(),
-    };
-    let demands = Demands::on_node(program, node);
-    let local = pods
-        .iter()
-        .flat_map(|pod| pod.pod().addresses.iter().collect::<Vec<_>>());
-    let own_node = node.and_then(|node| program.node(node));
     let mut proof = Proof {
-        ends: demands.ends(),
-        demands,
-        local: local.collect(),
-        own_node: own_node.map(|node| node.addresses.clone()).unwrap_or_default(),
-        limit,
-        report: Report::default(),
+        walk: Walk::new(program, node),
+        report: Report::up_to(limit),
     };
     let none = Vec::new();
-    for pod in pods {
+    for pod in proof::pods(program, node) {
         let object = &pod.pod().object;
         let local = rules.local.get(object).unwrap_or(&none);
         for address in pod.pod().addresses.iter() {
@@ -86,11 +56,7 @@ pub fn verify(
 }
 
 struct Proof<'a> {
-    demands: Demands<'a>,
-    ends: Vec<(IpAddr, End)>,
-    local: BTreeSet<IpAddr>,
-    own_node: BTreeSet<IpAddr>,
-    limit: usize,
+    walk: Walk<'a>,
     report: Report,
 }
 
@@ -99,24 +65,21 @@ impl Proof<'_> {
     fn table(&mut self, namespace: Option<&ObjectRef>, rules: &[SessionRule], own: IpAddr, narrower: bool) {
         let family = Family::of(own);
         let tables = Transport::BOTH.map(|transport| Table::new(transport, family, rules));
-        let own_end = self.demands.end(own);
-        for peer in self.peers(rules, family) {
+        let own_end = self.walk.end(own);
+        let told_apart = rules.iter().map(|rule| (rule.remote.first(), rule.remote.last()));
+        for peer in self.walk.peers(family, told_apart) {
             // Nobody has the address 0, and pods of one node reach each other past the global table.
-            let is_local = self.local.contains(&peer);
+            let is_local = self.walk.local.contains(&peer);
             if peer == own || peer.is_unspecified() || namespace.is_none() && is_local {
                 continue;
             }
             self.report.pairs += 1;
-            let peer_end = self.demands.end(peer);
-            let is_own_node = self.own_node.contains(&peer);
-            let (crossing, source, destination) = match (namespace, is_own_node) {
-                (Some(_), true) => (Crossing::Receive { input: "pod".into() }, &own_end, &peer_end),
-                (Some(_), false) => (forward(), &own_end, &peer_end),
-                (None, true) => (Crossing::Send { output: "pod".into() }, &peer_end, &own_end),
-                (None, false) => (forward(), &peer_end, &own_end),
+            let peer_end = self.walk.end(peer);
+            let demanded = match namespace {
+                Some(_) => self.walk.sent(&own_end, (peer, &peer_end)),
+                None => self.walk.received((peer, &peer_end), &own_end),
             };
-            let demand = self.demands.demand(&crossing, source, destination, State::New);
-            let Some(demanded) = self.demands.passing(demand) else {
+            let Some(demanded) = demanded else {
                 continue;
             };
             for (transport, table) in Transport::BOTH.into_iter().zip(&tables) {
@@ -139,21 +102,6 @@ impl Proof<'_> {
         }
     }
 
-    /// The first addresses of ranges that neither policies nor rules tell apart.
-    fn peers(&self, rules: &[SessionRule], family: Family) -> BTreeSet<IpAddr> {
-        let mut found: BTreeSet<_> = self.ends.iter().map(|(address, _)| *address).collect();
-        for rule in rules {
-            found.insert(rule.remote.first());
-            found.extend(after(rule.remote.last()));
-        }
-        for &address in &self.local {
-            found.insert(address);
-            found.extend(after(address));
-        }
-        found.retain(|&address| Family::of(address) == family);
-        found
-    }
-
     fn found(
         &mut self,
         namespace: Option<&ObjectRef>,
@@ -165,15 +113,11 @@ impl Proof<'_> {
         let Some(port) = wrong.iter().find(|&port| port != 0) else {
             return;
         };
-        if self.report.counterexamples.len() >= self.limit {
-            self.report.stopped = true;
-            return;
-        }
         let (local_port, remote_port) = match namespace {
             Some(_) => (40_000, port),
             None => (port, 40_000),
         };
-        self.report.counterexamples.push(Counterexample {
+        self.report.add(Counterexample {
             namespace: namespace.cloned(),
             connection: Connection {
                 transport,
@@ -232,12 +176,5 @@ impl Table {
             Action::Allow => allowed.union(&open),
             Action::Drop => allowed,
         }
-    }
-}
-
-fn forward() -> Crossing {
-    Crossing::Forward {
-        input: "pod".into(),
-        output: "pod".into(),
     }
 }
