@@ -82,10 +82,22 @@ impl Packet {
         }
     }
 
+    /// The fragment behind it: the same without ports, types and codes.
+    #[must_use]
+    pub fn later_fragment(&self) -> Self {
+        Self {
+            first: 0,
+            second: 0,
+            is_later_fragment: true,
+            ..*self
+        }
+    }
+
     /// What answers it.
     #[must_use]
     pub fn reply(&self) -> Self {
         let (first, second) = match (self.protocol, self.first) {
+            _ if self.is_later_fragment => (0, 0),
             (Protocol::ICMP, 8) => (0, self.second),
             (Protocol::ICMP, 0) => (8, self.second),
             (Protocol::ICMPV6, 128) => (129, self.second),
@@ -101,10 +113,11 @@ impl Packet {
         }
     }
 
-    /// Whether a session is made for it: of ICMP only for questions, and never for later fragments.
+    /// Whether a session is made for it: of ICMP only for questions. Later fragments have one with ports 0, which is of all
+    /// of their protocol between their two ends.
     fn makes_session(&self) -> bool {
-        !self.is_later_fragment
-            && match self.protocol {
+        self.is_later_fragment
+            || match self.protocol {
                 Protocol::ICMP => self.first == 8,
                 Protocol::ICMPV6 => self.first == 128,
                 _ => true,

@@ -13,16 +13,72 @@ use picket_vpp::combine::tables;
 use picket_vpp::lists::{Lists, of_rules};
 use picket_vpp::peers::{Peers, subtract};
 use picket_vpp::rule::{ALL_PORTS, Action, Rule};
+use picket_vpp::session;
 use picket_vpp::value::{Value, Values};
 use serde::Deserialize;
 
 #[derive(Deserialize)]
-struct Cases {
+pub(crate) struct Cases {
     /// Rules in their order.
     order: Vec<String>,
     subtract: Vec<Subtraction>,
     tables: Vec<Tables>,
     connections: Vec<Connections>,
+    pub(crate) configured: Vec<Configured>,
+    sessions: Vec<Sessions>,
+}
+
+/// What the original made of policies.
+#[derive(Deserialize)]
+pub(crate) struct Configured {
+    pub(crate) name: String,
+    /// The address that packets have which come back to their pod through a service.
+    pub(crate) loopback: IpAddr,
+    pub(crate) pods: Vec<Known>,
+    pub(crate) configured: Vec<OfPod>,
+    /// `allow tcp 80 10.0.0.1 -> default/pod1`: what the lists of the pod do.
+    pub(crate) traffic: Vec<String>,
+}
+
+#[derive(Deserialize)]
+pub(crate) struct Known {
+    pub(crate) pod: String,
+    pub(crate) address: IpAddr,
+}
+
+/// The policies of a pod, and the rules that the original made of them.
+#[derive(Deserialize)]
+pub(crate) struct OfPod {
+    pub(crate) pod: String,
+    pub(crate) matches: Vec<Match>,
+    pub(crate) ingress: Vec<String>,
+    pub(crate) egress: Vec<String>,
+}
+
+#[derive(Deserialize)]
+pub(crate) struct Match {
+    pub(crate) ingress: bool,
+    pub(crate) pods: Vec<String>,
+    pub(crate) blocks: Vec<GivenBlock>,
+    /// `tcp 80`, `udp any`.
+    pub(crate) ports: Vec<String>,
+}
+
+#[derive(Deserialize)]
+pub(crate) struct GivenBlock {
+    pub(crate) cidr: String,
+    pub(crate) except: Vec<String>,
+}
+
+/// What the original asked of the session layer.
+#[derive(Deserialize)]
+struct Sessions {
+    name: String,
+    pods: Vec<Given>,
+    /// How many requests it needed.
+    requests: usize,
+    local: Vec<String>,
+    global: Vec<String>,
 }
 
 #[derive(Deserialize)]
@@ -64,7 +120,7 @@ struct Connections {
     connections: Vec<String>,
 }
 
-fn cases() -> Cases {
+pub(crate) fn cases() -> Cases {
     serde_json::from_str(include_str!("cases.json")).expect("cases")
 }
 
@@ -93,7 +149,7 @@ fn rule(text: &str) -> Rule {
     }
 }
 
-fn protocol_of(text: &str) -> Protocol {
+pub(crate) fn protocol_of(text: &str) -> Protocol {
     match text {
         "tcp" => Protocol::TCP,
         "udp" => Protocol::UDP,
@@ -103,8 +159,9 @@ fn protocol_of(text: &str) -> Protocol {
     }
 }
 
-fn rules(texts: &[String]) -> Vec<Rule> {
-    texts.iter().map(|text| rule(text)).collect()
+/// Rules, each as [`rule`] has it.
+pub(crate) fn rules(texts: &[impl AsRef<str>]) -> Vec<Rule> {
+    texts.iter().map(|text| rule(text.as_ref())).collect()
 }
 
 fn object(name: &str) -> ObjectRef {
@@ -251,5 +308,22 @@ fn connections_pass_as_in_the_tests_of_the_original() {
                 text(&acls)
             );
         }
+    }
+}
+
+#[test]
+fn session_rules_are_those_of_the_original_and_no_more() {
+    for case in cases().sessions {
+        let mut values = Values::default();
+        let pods = pods(&case.pods, &mut values);
+        let (rules, missing) = session::render_lists(&pods, &session::Options::default(), &mut values);
+        assert!(missing.is_empty());
+        let shown =
+            |rules: &[session::SessionRule]| rules.iter().map(ToString::to_string).collect::<Vec<_>>();
+        let local: Vec<_> = rules.local.values().flat_map(|rules| shown(rules)).collect();
+        assert_eq!(local, case.local, "{}", case.name);
+        assert_eq!(shown(&rules.global), case.global, "{}", case.name);
+        // Each rule is one request.
+        assert!(local.len() + rules.global.len() <= case.requests, "{}", case.name);
     }
 }

@@ -6,7 +6,7 @@ use picket_cluster::{Semantics, Snapshot};
 use picket_testing::flows::representative_flows;
 use picket_testing::generate::{Shape, snapshot};
 use picket_vpp::acl::Acls;
-use picket_vpp::acl::meaning::Way;
+use picket_vpp::acl::meaning::{self, Way};
 use picket_vpp::acl::plan::plan;
 use picket_vpp::client::{Connector, Feature};
 use picket_vpp::fake::{Direction, Fake, Options, Packet, Verdict};
@@ -16,14 +16,19 @@ use smol_str::SmolStr;
 
 use crate::journey::Cluster;
 
-/// A VPP that has some lists, put there and read back by the client, and the indices of its interfaces.
-fn installed(acls: &Acls, seed: u64) -> Result<(Fake, BTreeMap<SmolStr, u32>), TestCaseError> {
+/// A VPP with the interfaces of some lists, and what connects to it.
+pub(crate) fn start(acls: &Acls, seed: u64) -> (Fake, Connector) {
     let fake = Fake::start(Options::new(seed).reads_sctp()).expect("a VPP");
     for name in acls.interfaces.keys() {
         let index = fake.add_interface(name, "");
-        prop_assert!(fake.set_up(index, true));
+        assert!(fake.set_up(index, true));
     }
-    let mut connector = Connector::new(fake.socket());
+    let connector = Connector::new(fake.socket());
+    (fake, connector)
+}
+
+/// Makes the lists of a VPP these, and reads them back; nothing is sent a second time. Gives the indices of its interfaces.
+pub(crate) fn put(fake: &Fake, connector: &mut Connector, acls: &Acls) -> BTreeMap<SmolStr, u32> {
     let mut vpp = connector
         .connect(&[Feature::Acls, Feature::Interfaces])
         .expect("a connection");
@@ -31,18 +36,17 @@ fn installed(acls: &Acls, seed: u64) -> Result<(Fake, BTreeMap<SmolStr, u32>), T
     let refusals = vpp
         .carry_out(&plan(&before.installed, acls), &before)
         .expect("answers");
-    prop_assert_eq!(refusals, Vec::new());
+    assert_eq!(refusals, Vec::new());
     let after = vpp.read().expect("what there is");
-    prop_assert!(plan(&after.installed, acls).is_empty());
-    prop_assert_eq!(after.installed.acls.len(), acls.acls.len());
+    assert!(plan(&after.installed, acls).is_empty());
+    assert_eq!(after.installed.acls.len(), acls.acls.len());
     fake.clear_record();
     let refusals = vpp
         .carry_out(&plan(&after.installed, acls), &after)
         .expect("answers");
-    prop_assert_eq!((refusals, fake.record()), (Vec::new(), Vec::new()));
-    let interfaces = after.interfaces;
-    prop_assert_eq!(fake.complaints(), Vec::<String>::new());
-    Ok((fake, interfaces))
+    assert_eq!((refusals, fake.record()), (Vec::new(), Vec::new()));
+    assert_eq!(fake.complaints(), Vec::<String>::new());
+    after.interfaces
 }
 
 fn check(snapshot: &Snapshot, seed: u64) -> Result<(), TestCaseError> {
@@ -50,8 +54,11 @@ fn check(snapshot: &Snapshot, seed: u64) -> Result<(), TestCaseError> {
     let cluster = Cluster::new(snapshot, &semantics);
     let mut vpps = BTreeMap::new();
     for (node, acls) in &cluster.acls {
-        vpps.insert(node.clone(), installed(acls, seed)?);
+        let (fake, mut connector) = start(acls, seed);
+        let interfaces = put(&fake, &mut connector, acls);
+        vpps.insert(node.clone(), (fake, interfaces));
     }
+    let mut interpreted = cluster.start();
     for (number, flow) in (0..).zip(representative_flows(snapshot)) {
         let Some(hops) = cluster.hops(&flow).filter(|_| flow.source != flow.destination) else {
             continue;
@@ -63,7 +70,7 @@ fn check(snapshot: &Snapshot, seed: u64) -> Result<(), TestCaseError> {
         // Another source port for each, so that no session is of another flow.
         let from = 1024 + u16::try_from(number % 60_000).expect("a port");
         let packet = Packet::new(flow.protocol, (ends[0], from), (ends[1], flow.port));
-        let pass = |back: bool| {
+        let pass = |packet: &Packet, back: bool| {
             let mut hops: Vec<_> = hops.iter().collect();
             if back {
                 hops.reverse();
@@ -74,7 +81,7 @@ fn check(snapshot: &Snapshot, seed: u64) -> Result<(), TestCaseError> {
                     (Way::In, false) | (Way::Out, true) => Direction::In,
                     (Way::Out, false) | (Way::In, true) => Direction::Out,
                 };
-                let packet = if back { packet.reply() } else { packet };
+                let packet = if back { packet.reply() } else { *packet };
                 matches!(
                     fake.packet(interfaces[interface], direction, &packet),
                     Verdict::Passed
@@ -84,8 +91,25 @@ fn check(snapshot: &Snapshot, seed: u64) -> Result<(), TestCaseError> {
         let allowed = picket_reference::judge(snapshot, &semantics, &flow)
             .verdict()
             .is_allow();
-        prop_assert_eq!(pass(false), allowed, "{:?}", flow);
-        prop_assert!(!allowed || pass(true), "no answer: {:?}", flow);
+        prop_assert_eq!(pass(&packet, false), allowed, "{:?}", flow);
+        prop_assert!(!allowed || pass(&packet, true), "no answer: {:?}", flow);
+        // Fragments meet the sessions of those before them, in the interpreter as there.
+        let (later, read) = (
+            packet.fragment(),
+            meaning::Packet::opening(ends[0], ends[1], flow.protocol, 0),
+        );
+        let read = read.later_fragment();
+        let passes = pass(&later, false);
+        prop_assert_eq!(interpreted.passes(&hops, &read), passes, "a fragment: {:?}", flow);
+        if passes {
+            let answered = interpreted.answers(&hops, &read, &read);
+            prop_assert_eq!(
+                pass(&later, true),
+                answered,
+                "what answers a fragment: {:?}",
+                flow
+            );
+        }
     }
     Ok(())
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use picket_cluster::{Endpoint, Flow, Pod, Semantics, Snapshot};
-use picket_engine::Engine;
+use picket_engine::{Engine, Program};
 use picket_vpp::acl::meaning::{Interpreter, Packet, Way};
 use picket_vpp::acl::{Acls, Options, render};
 use smol_str::SmolStr;
@@ -17,18 +17,26 @@ pub(crate) struct Cluster<'a> {
     pub(crate) acls: BTreeMap<Option<SmolStr>, Acls>,
 }
 
+/// The nodes of a cluster; where there are none, one that runs every pod.
+pub(crate) fn nodes(snapshot: &Snapshot) -> Vec<Option<SmolStr>> {
+    match snapshot.nodes.is_empty() {
+        true => vec![None],
+        false => snapshot.nodes.keys().cloned().map(Some).collect(),
+    }
+}
+
 /// A place that a packet passes.
 pub(crate) type Hop = (Option<SmolStr>, SmolStr, Way);
 
 impl<'a> Cluster<'a> {
     pub(crate) fn new(snapshot: &'a Snapshot, semantics: &Semantics) -> Self {
-        let engine = Engine::compile(snapshot, semantics.clone());
-        let nodes: Vec<Option<SmolStr>> = match snapshot.nodes.is_empty() {
-            true => vec![None],
-            false => snapshot.nodes.keys().cloned().map(Some).collect(),
-        };
-        let lists = |node: &Option<SmolStr>| render(engine.program(), node.as_deref(), &Options::default());
-        let acls = nodes
+        Self::of(snapshot, Engine::compile(snapshot, semantics.clone()).program())
+    }
+
+    /// That of a program that knows the snapshot.
+    pub(crate) fn of(snapshot: &'a Snapshot, program: &Program) -> Self {
+        let lists = |node: &Option<SmolStr>| render(program, node.as_deref(), &Options::default());
+        let acls = nodes(snapshot)
             .into_iter()
             .map(|node| (node.clone(), lists(&node)))
             .collect();

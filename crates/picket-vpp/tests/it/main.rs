@@ -9,7 +9,11 @@
 
 mod acl;
 mod cases;
+mod configured;
+mod corrected;
+mod fragments;
 mod installed;
 mod journey;
 mod plan;
 mod session;
+mod sessions;

@@ -17,15 +17,15 @@ use crate::journey::{Cluster, Hop, Running};
 
 /// A VPP that carries out operations, and refuses what VPP refuses.
 #[derive(Clone, Debug, Default)]
-struct Vpp {
-    installed: Installed,
+pub(crate) struct Vpp {
+    pub(crate) installed: Installed,
     created: BTreeMap<Tag, u32>,
     next: u32,
 }
 
 impl Vpp {
     /// One with these interfaces and no lists.
-    fn with_interfaces<'a>(names: impl Iterator<Item = &'a SmolStr>) -> Self {
+    pub(crate) fn with_interfaces<'a>(names: impl Iterator<Item = &'a SmolStr>) -> Self {
         let interfaces = names.map(|name| (name.clone(), InstalledLists::default()));
         Self {
             installed: Installed {
@@ -51,7 +51,7 @@ impl Vpp {
         index
     }
 
-    fn carry_out(&mut self, operation: &Operation) {
+    pub(crate) fn carry_out(&mut self, operation: &Operation) {
         match operation {
             Operation::Create(acl) => {
                 let index = self.add(Acl::clone(acl));
