@@ -110,7 +110,7 @@ impl Program {
             }
             Object::Node(node) => self.apply_node(node),
             Object::Pod(pod) => self.apply_pod(pod),
-            Object::Service(service) => drop(self.services.insert(service.object.clone(), service)),
+            Object::Service(service) => self.apply_service(service),
             // An engine looks at one network; that others exist says nothing about it.
             Object::Network(_) => {}
             Object::Policy(policy) => self.apply_policy(Arc::new(policy)),
@@ -127,7 +127,7 @@ impl Program {
                 self.delete_policy(object);
             }
             "Node" => self.delete_node(&object.name),
-            "Service" => drop(self.services.remove(object)),
+            "Service" => self.delete_service(object),
             _ => {
                 // Pods, workloads and policies of every dialect: a kind belongs to one of the two.
                 if !self.delete_pod(object) {

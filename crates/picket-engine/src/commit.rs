@@ -3,7 +3,9 @@
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 
+use picket_cluster::Service;
 use picket_net::Prefix;
+use picket_policy::ObjectRef;
 
 use crate::atom::{Holder, View};
 use crate::delta::{Change, Delta, Journal, Touch};
@@ -59,6 +61,28 @@ impl Program {
     pub(crate) fn journal_node(&mut self, name: &smol_str::SmolStr) {
         if self.journal.recording {
             self.journal.nodes.insert(name.clone());
+        }
+    }
+
+    fn journal_service(&mut self, object: &ObjectRef) {
+        if self.journal.recording {
+            self.journal.services.insert(object.clone());
+        }
+    }
+
+    pub(crate) fn apply_service(&mut self, service: Service) {
+        let object = service.object.clone();
+        let addresses = |service: &Service| service.addresses.clone();
+        let now = addresses(&service);
+        let before = self.services.insert(object.clone(), service);
+        if before.as_ref().map(addresses) != Some(now) {
+            self.journal_service(&object);
+        }
+    }
+
+    pub(crate) fn delete_service(&mut self, object: &ObjectRef) {
+        if self.services.remove(object).is_some() {
+            self.journal_service(object);
         }
     }
 
@@ -189,6 +213,7 @@ impl Program {
             subjects: journal.subjects.finish(),
             pods,
             nodes: journal.nodes.into_iter().collect(),
+            services: journal.services.into_iter().collect(),
             policies: journal.policies.into_iter().collect(),
         };
         self.identities.recycle();

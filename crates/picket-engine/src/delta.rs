@@ -32,6 +32,8 @@ pub struct Delta {
     pub pods: Vec<Change<ObjectRef, PodState>>,
     /// Nodes that came or went, or whose addresses changed.
     pub nodes: Vec<SmolStr>,
+    /// Services that came or went, or that have other addresses now.
+    pub services: Vec<ObjectRef>,
     /// Policies that came or went, or that say something else now.
     pub policies: Vec<ObjectRef>,
 }
@@ -118,6 +120,7 @@ pub(crate) struct Journal {
     pub(crate) universal: Vec<Reach>,
     pub(crate) pods: BTreeMap<PodId, (ObjectRef, Option<PodState>)>,
     pub(crate) nodes: BTreeSet<SmolStr>,
+    pub(crate) services: BTreeSet<ObjectRef>,
     pub(crate) policies: BTreeSet<ObjectRef>,
 }
 

@@ -27,7 +27,7 @@ impl Identity {
     }
 
     /// The identity of this number, as [`IdentitySet`] holds it.
-    pub fn from_number(number: u32) -> Self {
+    pub const fn from_number(number: u32) -> Self {
         Self(number)
     }
 }

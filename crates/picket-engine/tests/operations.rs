@@ -1,9 +1,9 @@
 //! What events cost: deltas name what had to change, and nothing else.
 
-use picket_cluster::{Event, Object, Semantics};
+use picket_cluster::{Event, Object, Semantics, Service};
 use picket_engine::{Comings, Delta, Engine};
 use picket_net::Protocol;
-use picket_policy::{Direction, ObjectRef};
+use picket_policy::{Direction, Labels, ObjectRef};
 use picket_testing::build::{
     accept, admin_policy, baseline_policy, block, deny, ip, namespace, node, pod, pods_in, pods_where, policy,
 };
@@ -404,4 +404,35 @@ fn who_denies_one_pod_alone_allows_everything_while_it_is_not_there() {
         delete(&mut engine, "Pod", "shop", "enemy");
         assert!(allows_everything(&mut engine));
     }
+}
+
+#[test]
+fn a_service_is_named_when_its_addresses_change() {
+    let service = |addresses: &[&str], label: &str| Service {
+        object: ObjectRef::new("Service", "shop", "web"),
+        addresses: addresses.iter().map(|address| ip(address)).collect(),
+        selector: Labels::default().with("app", label),
+        ports: Vec::new(),
+    };
+    let mut shop = shop();
+    let mut named = |event| {
+        let delta = shop.apply(event);
+        let services = delta.services.clone();
+        assert_eq!(
+            delta,
+            Delta {
+                services: services.clone(),
+                ..Delta::default()
+            }
+        );
+        services.len()
+    };
+    let apply = |service| Event::Apply(Object::Service(service));
+    assert_eq!(named(apply(service(&["10.96.0.1"], "web"))), 1);
+    assert_eq!(named(apply(service(&["10.96.0.1"], "web"))), 0);
+    assert_eq!(named(apply(service(&["10.96.0.1"], "db"))), 0);
+    assert_eq!(named(apply(service(&["10.96.0.2"], "db"))), 1);
+    let gone = service(&[], "db").object;
+    assert_eq!(named(Event::Delete(gone.clone())), 1);
+    assert_eq!(named(Event::Delete(gone)), 0);
 }

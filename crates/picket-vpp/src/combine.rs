@@ -1,88 +1,281 @@
 //! Both directions of the pods of a node in one, as targets need it that can only judge what goes to a pod, or what comes
 //! from one.
 
+mod admission;
+mod table;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::sync::Arc;
 
 use picket_net::{Family, Prefix};
 use picket_policy::{Direction, ObjectRef};
+use rustc_hash::FxHashMap;
 
 use crate::lists::Lists;
 use crate::peers::Peers;
-use crate::place::PerFamily;
 use crate::value::{Value, Values};
+use admission::Admission;
+use table::{Corrections, Table, Tables};
 
-/// What the pods of a node may exchange with each other, seen from the other end.
+/// What each pod of a node may exchange with whom in one direction when what other pods of the node may exchange with it in
+/// the other direction counts too.
+///
+/// Follows pods one by one: what is worked out again is what a pod that changed is allowed with others, and others with it.
 #[derive(Debug)]
-pub(crate) struct Others<'a> {
-    /// The pods that something restricts in the other direction, by address.
-    restricted: PerFamily<Vec<(IpAddr, &'a ObjectRef, &'a Arc<Peers>)>>,
-    /// What always passes: nothing that has more to it is looked at.
-    floor: PerFamily<Value>,
-    /// The direction that both are brought into.
+pub(crate) struct Combined {
     direction: Direction,
+    families: [Combiner; 2],
 }
 
-impl<'a> Others<'a> {
-    /// What keeps the pods of a node from each other besides what a pod's own list of `direction` says. No list allows less
-    /// than `floor` of its family.
-    pub(crate) fn of(pods: &'a BTreeMap<ObjectRef, Lists>, direction: Direction, floor: [Value; 2]) -> Self {
-        let mut restricted = PerFamily([const { Vec::new() }; 2]);
-        for (pod, lists) in pods {
-            for &address in &lists.addresses {
-                let family = Family::of(address);
-                let peers = lists.peers(opposite(direction), family);
-                if let Some(peers) = peers.filter(|peers| !peers.is_everything()) {
-                    restricted.of_mut(family).push((address, pod, peers));
-                }
-            }
-        }
-        for found in &mut restricted.0 {
-            found.sort_unstable_by_key(|(address, pod, _)| (*address, *pod));
-        }
+/// The addresses of one family.
+#[derive(Debug)]
+struct Combiner {
+    family: Family,
+    /// What always passes: no list allows less.
+    floor: Value,
+    pods: FxHashMap<ObjectRef, Own>,
+    /// The pods by the address that others know them by.
+    at: BTreeMap<IpAddr, BTreeSet<ObjectRef>>,
+    /// The pods that something restricts in the other direction, by address.
+    restricted: BTreeMap<IpAddr, BTreeMap<ObjectRef, Arc<Peers>>>,
+    admission: Admission,
+    tables: Tables,
+}
+
+/// A pod with an address of the family.
+#[derive(Debug)]
+struct Own {
+    address: IpAddr,
+    table: Arc<Table>,
+}
+
+/// What a pod at an address may exchange in the other direction: before and now. `None` where nothing restricts it.
+type Turn = (Option<Arc<Peers>>, Option<Arc<Peers>>);
+
+/// Up to so many pods are asked one by one whether they are concerned.
+const FEW: usize = 32;
+
+impl Combined {
+    /// Nobody. No list allows less than `floor` of its family.
+    pub(crate) fn new(direction: Direction, floor: [Value; 2]) -> Self {
+        let [v4, v6] = floor;
+        let combiner = |family, floor| Combiner {
+            family,
+            floor,
+            pods: FxHashMap::default(),
+            at: BTreeMap::new(),
+            restricted: BTreeMap::new(),
+            admission: Admission::default(),
+            tables: Tables::default(),
+        };
         Self {
-            restricted,
-            floor: PerFamily(floor),
             direction,
+            families: [combiner(Family::Ipv4, v4), combiner(Family::Ipv6, v6)],
         }
     }
 
-    /// What `pod` may exchange with whom when what other pods of its node may exchange with it counts too.
-    pub(crate) fn combined(
-        &self,
-        pod: &ObjectRef,
-        lists: &Lists,
-        family: Family,
+    /// These pods have other lists now, or with `None` they are gone: all pods for which something else holds because of
+    /// it, those that are gone among them.
+    pub(crate) fn advance(
+        &mut self,
+        changes: &BTreeMap<ObjectRef, [Option<Arc<Lists>>; 2]>,
         values: &mut Values,
-    ) -> Option<Arc<Peers>> {
-        let own = lists.peers(self.direction, family)?;
-        let addresses = lists.addresses.iter();
-        let address = addresses
-            .copied()
-            .find(|&address| Family::of(address) == family)?;
-        let (others, floor) = (self.restricted.of(family), *self.floor.of(family));
-        let mut entries: BTreeMap<IpAddr, Value> = BTreeMap::new();
-        for number in admitted(own, others, floor) {
-            let Some((other, name, theirs)) = others.get(number) else {
-                continue;
-            };
-            if *name == pod {
+    ) -> BTreeSet<ObjectRef> {
+        let direction = self.direction;
+        let families = self.families.iter_mut();
+        families
+            .flat_map(|combiner| combiner.advance(changes, direction, values))
+            .collect()
+    }
+
+    /// What holds for a pod, of each family that it has an address of.
+    pub(crate) fn of(&self, pod: &ObjectRef) -> [Option<&Arc<Peers>>; 2] {
+        self.families
+            .each_ref()
+            .map(|combiner| combiner.pods.get(pod).map(|own| own.table.peers()))
+    }
+}
+
+impl Combiner {
+    fn advance(
+        &mut self,
+        changes: &BTreeMap<ObjectRef, [Option<Arc<Lists>>; 2]>,
+        direction: Direction,
+        values: &mut Values,
+    ) -> BTreeSet<ObjectRef> {
+        let mut turns: BTreeMap<IpAddr, Vec<Turn>> = BTreeMap::new();
+        for (pod, [before, now]) in changes {
+            self.turn(pod, before.as_deref(), now.as_deref(), direction, &mut turns);
+        }
+        let mut touched = BTreeSet::new();
+        let mut fresh = BTreeSet::new();
+        for (pod, [_, now]) in changes {
+            let own = now.as_deref().and_then(|lists| self.own(lists, direction));
+            match self.enter(pod, own) {
+                Entered::Same => {}
+                Entered::Gone => drop(touched.insert(pod.clone())),
+                Entered::New => drop(fresh.insert(pod)),
+            }
+        }
+        for pod in fresh {
+            let entries = self.all_entries(pod, values);
+            if let Some(own) = self.pods.get_mut(pod) {
+                own.table = self.tables.with(own.table.own(), entries);
+                touched.insert(pod.clone());
+            }
+        }
+        let mut corrections: BTreeMap<ObjectRef, Vec<(IpAddr, Option<Value>)>> = BTreeMap::new();
+        for (address, turns) in turns {
+            for pod in self.concerned(address, &turns) {
+                let Some(own) = self.pods.get(&pod) else { continue };
+                let now = self.entry(&pod, own, address, values);
+                if now != own.table.entry(address) {
+                    corrections.entry(pod).or_default().push((address, now));
+                }
+            }
+        }
+        let mut done = Corrections::default();
+        for (pod, corrections) in corrections {
+            if let Some(own) = self.pods.get_mut(&pod) {
+                own.table = self.tables.corrected(&own.table, corrections, &mut done);
+                touched.insert(pod);
+            }
+        }
+        touched
+    }
+
+    /// Takes in what a pod may exchange in the other direction.
+    fn turn(
+        &mut self,
+        pod: &ObjectRef,
+        before: Option<&Lists>,
+        now: Option<&Lists>,
+        direction: Direction,
+        turns: &mut BTreeMap<IpAddr, Vec<Turn>>,
+    ) {
+        let restricting = |lists: Option<&Lists>, address: IpAddr| {
+            let lists = lists.filter(|lists| lists.addresses.contains(&address))?;
+            let peers = lists.peers(opposite(direction), self.family);
+            peers.filter(|peers| !peers.is_everything()).cloned()
+        };
+        let lists = before.into_iter().chain(now);
+        let addresses: BTreeSet<_> = lists.flat_map(|lists| &lists.addresses).collect();
+        for &address in addresses {
+            if Family::of(address) != self.family {
                 continue;
             }
-            // Where pods share an address, what each may do counts.
-            let known = entries.get(other).copied().unwrap_or_else(|| own.value(*other));
-            let value = values.common(known, theirs.value(address));
-            entries.insert(*other, value);
+            let turn = (restricting(before, address), restricting(now, address));
+            if turn.0 == turn.1 {
+                continue;
+            }
+            let here = self.restricted.entry(address).or_default();
+            match &turn.1 {
+                Some(peers) => drop(here.insert(pod.clone(), Arc::clone(peers))),
+                None => drop(here.remove(pod)),
+            }
+            if here.is_empty() {
+                self.restricted.remove(&address);
+            }
+            turns.entry(address).or_default().push(turn);
         }
-        entries.retain(|&other, value| own.value(other) != *value);
-        if entries.is_empty() {
-            return Some(Arc::clone(own));
+    }
+
+    /// The address that others know a pod by, and what it may itself exchange.
+    fn own(&self, lists: &Lists, direction: Direction) -> Option<(IpAddr, Arc<Peers>)> {
+        let peers = lists.peers(direction, self.family)?;
+        let mut addresses = lists.addresses.iter().copied();
+        let address = addresses.find(|&address| Family::of(address) == self.family)?;
+        Some((address, Arc::clone(peers)))
+    }
+
+    fn enter(&mut self, pod: &ObjectRef, now: Option<(IpAddr, Arc<Peers>)>) -> Entered {
+        let before = self.pods.get(pod);
+        let same =
+            before.map(|own| (own.address, own.table.own())) == now.as_ref().map(|(at, own)| (*at, own));
+        if same {
+            return Entered::Same;
         }
-        let entries = entries
-            .into_iter()
-            .map(|(other, value)| (Prefix::host(other), value));
-        Some(Arc::new(own.with(entries)))
+        if let Some(gone) = self.pods.remove(pod) {
+            if let Some(others) = self.at.get_mut(&gone.address) {
+                others.remove(pod);
+                if others.is_empty() {
+                    self.at.remove(&gone.address);
+                }
+            }
+            self.admission.remove(gone.table.own(), pod);
+        }
+        let Some((address, peers)) = now else {
+            return Entered::Gone;
+        };
+        self.at.entry(address).or_default().insert(pod.clone());
+        let admits = |value| value != self.floor && value != Value::NOTHING;
+        self.admission.add(&peers, pod, admits);
+        let table = Arc::new(Table::of(peers));
+        self.pods.insert(pod.clone(), Own { address, table });
+        Entered::New
+    }
+
+    /// What a pod is allowed with an address of the node, where that is not what its own list says.
+    fn entry(&self, pod: &ObjectRef, own: &Own, address: IpAddr, values: &mut Values) -> Option<Value> {
+        let said = own.table.own().value(address);
+        let mut value = said;
+        // Where pods share an address, what each may do counts.
+        for (other, theirs) in self.restricted.get(&address).into_iter().flatten() {
+            if other != pod {
+                value = values.common(value, theirs.value(own.address));
+            }
+        }
+        // What has no more than the floor in it is not looked at.
+        (value != said && said != self.floor && said != Value::NOTHING).then_some(value)
+    }
+
+    fn all_entries(&self, pod: &ObjectRef, values: &mut Values) -> Vec<(IpAddr, Value)> {
+        let Some(own) = self.pods.get(pod) else {
+            return Vec::new();
+        };
+        let mut found = BTreeMap::new();
+        for entry in own.table.own().entries() {
+            if entry.value == self.floor || entry.value == Value::NOTHING {
+                continue;
+            }
+            let within = self.restricted.range(entry.prefix.first()..=entry.prefix.last());
+            for &address in within.map(|(address, _)| address) {
+                let value = self.entry(pod, own, address, values);
+                found.extend(value.map(|value| (address, value)));
+            }
+        }
+        found.into_iter().collect()
+    }
+
+    /// The pods of which it can be otherwise what they are allowed with an address: few more than those of which it is.
+    fn concerned(&self, address: IpAddr, turns: &[Turn]) -> BTreeSet<ObjectRef> {
+        let mut few = BTreeSet::new();
+        for (before, now) in turns {
+            for prefix in differing(before.as_deref(), now.as_deref(), self.family) {
+                let here = self.at.range(prefix.first()..=prefix.last());
+                few.extend(here.flat_map(|(_, pods)| pods).take(FEW + 1).cloned());
+                if few.len() > FEW {
+                    return self.admission.of(address);
+                }
+            }
+        }
+        few
+    }
+}
+
+/// What became of a pod's own list.
+enum Entered {
+    Same,
+    Gone,
+    New,
+}
+
+/// Prefixes outside of which two lists say the same, where no list is one that allows everything.
+fn differing(one: Option<&Peers>, other: Option<&Peers>, family: Family) -> Vec<Prefix> {
+    match (one, other) {
+        (Some(one), Some(other)) => one.differing(other),
+        _ => vec![Prefix::all(family)],
     }
 }
 
@@ -93,26 +286,12 @@ pub fn tables(
     direction: Direction,
     values: &mut Values,
 ) -> BTreeMap<ObjectRef, [Option<Arc<Peers>>; 2]> {
-    let others = Others::of(pods, direction, [Value::NOTHING; 2]);
-    let of_pod = |(pod, lists): (&ObjectRef, &Lists)| {
-        let both = Family::BOTH.map(|family| others.combined(pod, lists, family, values));
-        (pod.clone(), both)
-    };
-    pods.iter().map(of_pod).collect()
-}
-
-/// The numbers of those with whom more than the floor is allowed.
-fn admitted(own: &Peers, others: &[(IpAddr, &ObjectRef, &Arc<Peers>)], floor: Value) -> BTreeSet<usize> {
-    let mut found = BTreeSet::new();
-    for entry in own.entries() {
-        if entry.value == floor || entry.value == Value::NOTHING {
-            continue;
-        }
-        let first = others.partition_point(|(address, ..)| *address < entry.prefix.first());
-        let end = others.partition_point(|(address, ..)| *address <= entry.prefix.last());
-        found.extend(first..end);
-    }
-    found
+    let mut combined = Combined::new(direction, [Value::NOTHING; 2]);
+    let lists = pods.iter();
+    let all = lists.map(|(pod, lists)| (pod.clone(), [None, Some(Arc::new(lists.clone()))]));
+    combined.advance(&all.collect(), values);
+    let of = |pod: &ObjectRef| combined.of(pod).map(|peers| peers.cloned());
+    pods.keys().map(|pod| (pod.clone(), of(pod))).collect()
 }
 
 fn opposite(direction: Direction) -> Direction {

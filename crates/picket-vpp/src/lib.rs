@@ -1,6 +1,7 @@
 //! VPP as a target: what the policies mean, as access control lists of its ACL plugin and as rules of its session layer.
 
 pub mod acl;
+mod changes;
 #[cfg(feature = "client")]
 pub mod client;
 pub mod combine;

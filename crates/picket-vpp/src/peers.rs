@@ -1,6 +1,6 @@
 //! What is allowed with whom: prefixes, of which the longest that holds an address decides.
 
-use std::cmp::Reverse;
+use std::cmp::{Ordering, Reverse};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use picket_net::{Family, Prefix};
@@ -179,6 +179,26 @@ impl Peers {
             })
             .collect();
         Self::new(self.family, entries)
+    }
+
+    /// Prefixes outside of which both allow the same.
+    pub(crate) fn differing(&self, other: &Self) -> Vec<Prefix> {
+        let (mut ours, mut theirs) = (self.entries.iter().peekable(), other.entries.iter().peekable());
+        let mut found = Vec::new();
+        // A prefix that only one of the two has, or with another value, decides where they differ.
+        loop {
+            let order = match (ours.peek(), theirs.peek()) {
+                (None, None) => return found,
+                (Some(_), None) => Ordering::Less,
+                (None, Some(_)) => Ordering::Greater,
+                (Some(one), Some(other)) => compare_prefixes(&one.prefix, &other.prefix),
+            };
+            let one = ours.next_if(|_| order.is_le());
+            let other = theirs.next_if(|_| order.is_ge());
+            if one.map(|entry| entry.value) != other.map(|entry| entry.value) {
+                found.extend(one.or(other).map(|entry| entry.prefix));
+            }
+        }
     }
 
     /// The rules that allow exactly this, in order. What none of them matches is not allowed.

@@ -1,26 +1,41 @@
 //! Where the identities of a program are: addresses and prefixes.
 
-use std::collections::BTreeMap;
+mod regions;
+
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use picket_engine::{Identity, PodRef, Program};
 use picket_net::{Family, Prefix};
 
+use crate::changes::Changes;
+pub(crate) use regions::Regions;
+
 /// Addresses by what policies make of them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Places {
-    /// The prefixes of each family that decide about addresses that nobody has, outer ones first.
-    regions: PerFamily<Vec<(Prefix, Identity)>>,
-    /// The addresses of pods and nodes of each family, by their own identity and that of the region around them.
-    held: PerFamily<BTreeMap<(Identity, Identity), Vec<IpAddr>>>,
+    regions: PerFamily<Regions>,
+    held: PerFamily<Held>,
 }
+
+/// The addresses of pods and nodes, each with its own identity and that of the region around it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Held {
+    at: BTreeMap<IpAddr, (Identity, Identity)>,
+    by_own: BTreeMap<(Identity, Identity), BTreeSet<IpAddr>>,
+    /// The keys of the same, the other way round.
+    by_region: BTreeSet<(Identity, Identity)>,
+}
+
+/// The identities that some addresses had, each with what they have now.
+pub(crate) type Moves = BTreeSet<(Identity, Identity)>;
 
 impl Places {
     /// Where they are in a program.
     pub(crate) fn of(program: &Program) -> Self {
         let mut places = Self::default();
         for (prefix, identity) in program.prefixes() {
-            places.regions.of_mut(prefix.family()).push((prefix, identity));
+            places.regions.of_mut(prefix.family()).set(prefix, Some(identity));
         }
         let pods = program.pods().filter(|pod| !pod.pod().finished);
         let mut addresses: Vec<_> = pods
@@ -30,41 +45,117 @@ impl Places {
         addresses.sort_unstable();
         addresses.dedup();
         for address in addresses {
-            places.hold(program, address);
+            places.hold(address, Some(program.identity_of(address)));
         }
         places
     }
 
-    fn hold(&mut self, program: &Program, address: IpAddr) {
-        let family = Family::of(address);
-        let Some(region) = self.region(address) else {
-            return;
+    /// Follows a program, and says which identities addresses had, each with what it has now.
+    pub(crate) fn advance(&mut self, changes: &Changes) -> Moves {
+        let seen = |places: &Self| -> Vec<Option<Identity>> {
+            let addresses = changes.addresses.keys();
+            let prefixes = changes.prefixes.keys();
+            let addresses = addresses.map(|&address| places.identity(address));
+            let prefixes = prefixes.map(|prefix| places.regions.of(prefix.family()).around(prefix));
+            addresses.chain(prefixes).collect()
         };
-        let key = (program.identity_of(address), region);
-        self.held.of_mut(family).entry(key).or_default().push(address);
+        let before = seen(self);
+        for (&prefix, &identity) in &changes.prefixes {
+            self.regions.of_mut(prefix.family()).set(prefix, identity);
+        }
+        for prefix in changes.prefixes.keys() {
+            self.look_again(prefix);
+        }
+        for (&address, &identity) in &changes.addresses {
+            self.hold(address, identity);
+        }
+        let pairs = before.into_iter().zip(seen(self));
+        let moves = pairs.filter(|(before, now)| before != now);
+        moves.filter_map(|(before, now)| before.zip(now)).collect()
     }
 
-    /// The prefixes of a family that decide about addresses of nobody, outer ones first.
-    pub(crate) fn regions(&self, family: Family) -> &[(Prefix, Identity)] {
+    /// The prefixes of a family that decide about addresses that nobody has.
+    pub(crate) fn regions(&self, family: Family) -> &Regions {
         self.regions.of(family)
     }
 
-    /// The addresses of pods and nodes, by their identity and that of the region around them.
-    pub(crate) fn held(&self, family: Family) -> impl Iterator<Item = (Identity, Identity, &[IpAddr])> {
-        let held = self.held.of(family).iter();
-        held.map(|((own, region), addresses)| (*own, *region, &**addresses))
+    /// The addresses of pods and nodes with an identity, by that of the region around them.
+    pub(crate) fn held_by(
+        &self,
+        family: Family,
+        own: Identity,
+    ) -> impl Iterator<Item = (Identity, &BTreeSet<IpAddr>)> {
+        let range = (own, FIRST)..=(own, LAST);
+        let held = self.held.of(family).by_own.range(range);
+        held.map(|((_, region), addresses)| (*region, addresses))
     }
 
-    /// The identity of the region around an address.
-    fn region(&self, address: IpAddr) -> Option<Identity> {
-        let regions = self.regions.of(Family::of(address));
-        // Outer prefixes stand before inner ones, and all that begin behind the address behind it.
-        let end = regions.partition_point(|(prefix, _)| prefix.first() <= address);
-        let before = regions.get(..end)?;
-        let found = before.iter().rev().find(|(prefix, _)| prefix.contains(address));
-        found.map(|(_, identity)| *identity)
+    /// The addresses of pods and nodes in regions of an identity, by their own.
+    pub(crate) fn held_within(
+        &self,
+        family: Family,
+        region: Identity,
+    ) -> impl Iterator<Item = (Identity, &BTreeSet<IpAddr>)> {
+        let held = self.held.of(family);
+        let owners = held.by_region.range((region, FIRST)..=(region, LAST));
+        owners.filter_map(move |&(_, own)| Some((own, held.by_own.get(&(own, region))?)))
+    }
+
+    /// What identity an address has, whoever has it.
+    fn identity(&self, address: IpAddr) -> Option<Identity> {
+        let family = Family::of(address);
+        let own = self.held.of(family).at.get(&address).map(|(own, _)| *own);
+        own.or_else(|| self.regions.of(family).around(&Prefix::host(address)))
+    }
+
+    /// A pod or node has an address now, or with `None` nobody.
+    fn hold(&mut self, address: IpAddr, identity: Option<Identity>) {
+        let family = Family::of(address);
+        let region = self.regions.of(family).around(&Prefix::host(address));
+        self.held.of_mut(family).set(address, identity.zip(region));
+    }
+
+    /// Finds out in which regions the addresses of a prefix are.
+    fn look_again(&mut self, prefix: &Prefix) {
+        let within = self
+            .held
+            .of(prefix.family())
+            .at
+            .range(prefix.first()..=prefix.last());
+        let held: Vec<_> = within.map(|(&address, &(own, _))| (address, own)).collect();
+        for (address, own) in held {
+            self.hold(address, Some(own));
+        }
     }
 }
+
+impl Held {
+    fn set(&mut self, address: IpAddr, now: Option<(Identity, Identity)>) {
+        let before = match now {
+            Some(now) => self.at.insert(address, now),
+            None => self.at.remove(&address),
+        };
+        if before == now {
+            return;
+        }
+        if let Some((own, region)) = before
+            && let Some(addresses) = self.by_own.get_mut(&(own, region))
+        {
+            addresses.remove(&address);
+            if addresses.is_empty() {
+                self.by_own.remove(&(own, region));
+                self.by_region.remove(&(region, own));
+            }
+        }
+        if let Some((own, region)) = now {
+            self.by_own.entry((own, region)).or_default().insert(address);
+            self.by_region.insert((region, own));
+        }
+    }
+}
+
+const FIRST: Identity = Identity::from_number(0);
+const LAST: Identity = Identity::from_number(u32::MAX);
 
 /// One of something for each family, IPv4 first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -60,6 +60,16 @@ impl Values {
         &self.sets[value.0 as usize]
     }
 
+    /// How many sets there are.
+    pub(crate) fn count(&self) -> usize {
+        self.sets.len()
+    }
+
+    /// How many sets are worth starting anew, as those that are not used any more stay.
+    pub(crate) fn most(&self) -> usize {
+        FEW.max(2 * self.count())
+    }
+
     /// What both sets hold.
     pub fn common(&mut self, one: Value, other: Value) -> Value {
         if one == other || other == Value::EVERYTHING {
@@ -90,6 +100,9 @@ impl Values {
         steps
     }
 }
+
+/// Below so many sets nothing is started anew.
+const FEW: usize = if cfg!(test) { 16 } else { 4096 };
 
 fn steps(set: &Layer4, outer: &Layer4) -> Vec<Step> {
     let mut whole = set.steps();

@@ -45,6 +45,18 @@ impl AclRule {
     /// A rule about everything that `selector` holds between two networks, as few rules as there can be: several where it
     /// holds only some codes of types of ICMP.
     pub fn of(action: AclAction, source: Prefix, destination: Prefix, selector: &Selector) -> Vec<Self> {
+        let mut rules = Vec::with_capacity(1);
+        Self::add(&mut rules, action, (source, destination), selector);
+        rules
+    }
+
+    /// Adds [`AclRule::of`] to other rules.
+    pub(super) fn add(
+        rules: &mut Vec<Self>,
+        action: AclAction,
+        (source, destination): (Prefix, Prefix),
+        selector: &Selector,
+    ) {
         let rule = |protocol, first, second| Self {
             action,
             source,
@@ -53,18 +65,17 @@ impl AclRule {
             first,
             second,
         };
-        let Selector::One(protocol, ports) = selector else {
-            return vec![rule(0, ALL, ALL)];
-        };
-        let number = protocol.number();
-        if !is_icmp(*protocol) || *ports == ALL_PORTS {
-            return vec![rule(number, ALL, (ports.first(), ports.last()))];
+        match selector {
+            Selector::Any => rules.push(rule(0, ALL, ALL)),
+            Selector::One(protocol, ports) if is_icmp(*protocol) && *ports != ALL_PORTS => {
+                let kinds = types_and_codes(ports.first().to_be_bytes(), ports.last().to_be_bytes());
+                let kinds = kinds.into_iter();
+                rules.extend(kinds.map(|(types, codes)| rule(protocol.number(), types, codes)));
+            }
+            Selector::One(protocol, ports) => {
+                rules.push(rule(protocol.number(), ALL, (ports.first(), ports.last())));
+            }
         }
-        let kinds = types_and_codes(ports.first().to_be_bytes(), ports.last().to_be_bytes());
-        kinds
-            .into_iter()
-            .map(|(types, codes)| rule(number, types, codes))
-            .collect()
     }
 
     /// A rule about everything of a family.
@@ -135,6 +146,9 @@ impl AclRule {
 
 const ALL: (u16, u16) = (0, u16::MAX);
 
+/// As many bytes as a rule is hashed as, or more.
+const RULE_BYTES: usize = 48;
+
 /// Ranges of types with ranges of codes that together are everything from one type and code to another.
 fn types_and_codes(first: [u8; 2], last: [u8; 2]) -> Vec<((u16, u16), (u16, u16))> {
     let ([mut kind, code], [last_kind, last_code]) = (first, last);
@@ -177,7 +191,7 @@ pub struct Tag(SmolStr);
 impl Tag {
     /// The tag of these rules. What a list is for is part of it.
     fn of(role: Role, rules: &[AclRule]) -> Self {
-        let mut digest = Digest::default();
+        let mut digest = Digest::with_capacity(rules.len() * RULE_BYTES);
         for rule in rules {
             rule.hash_into(&mut digest);
         }
@@ -284,6 +298,14 @@ pub struct Acls {
 }
 
 impl Acls {
+    /// No interface.
+    pub(super) const fn none() -> Self {
+        Self {
+            acls: BTreeMap::new(),
+            interfaces: BTreeMap::new(),
+        }
+    }
+
     /// The rules of some lists, one list after the other.
     pub fn rules<'a>(&'a self, tags: &'a [Tag]) -> impl Iterator<Item = &'a AclRule> {
         let acls = tags.iter().filter_map(|tag| self.acls.get(tag));

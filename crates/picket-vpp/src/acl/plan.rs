@@ -12,6 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use picket_policy::ObjectRef;
+use rustc_hash::FxHashMap;
 use smol_str::SmolStr;
 
 use super::model::{Acl, AclAction, AclRule, Acls, InterfaceLists, Role, Tag};
@@ -67,37 +68,39 @@ pub type Plan = picket_dataplane::Plan<Operation>;
 /// The operations that give VPP the lists of `desired`, on those of its interfaces that there are. Lists of others stay where
 /// they are, behind ours.
 pub fn plan(installed: &Installed, desired: &Acls) -> Plan {
-    let mut planner = Planner::of(installed, desired);
-    let sets = planner.sets();
+    let own = installed.own();
+    let mut planner = Planner::new(installed, desired, &own);
+    let sets = planner.sets(installed.interfaces.keys());
     let deletions = planner.deletions(&sets);
-    let created = planner.created.into_values().map(Operation::Create);
-    created.chain(sets).chain(deletions).collect()
+    planner.creations().chain(sets).chain(deletions).collect()
 }
 
-struct Planner<'a> {
+pub(super) struct Planner<'a> {
     installed: &'a Installed,
     desired: &'a Acls,
     /// The indices of our lists, by name.
-    own: BTreeMap<&'a Tag, u32>,
+    own: &'a FxHashMap<Tag, u32>,
     created: BTreeMap<Tag, Arc<Acl>>,
 }
 
 impl<'a> Planner<'a> {
-    fn of(installed: &'a Installed, desired: &'a Acls) -> Self {
-        let own = installed.acls.iter().filter(|(_, acl)| is_as_it_says(acl));
+    pub(super) fn new(installed: &'a Installed, desired: &'a Acls, own: &'a FxHashMap<Tag, u32>) -> Self {
         Self {
             installed,
             desired,
-            own: own.map(|(&index, acl)| (&acl.tag, index)).collect(),
+            own,
             created: BTreeMap::new(),
         }
     }
 
-    /// The interfaces that are to change, ours and those that have a list of ours and should not.
-    fn sets(&mut self) -> Vec<Operation> {
+    /// Those of these interfaces that are to change, ours and those that have a list of ours and should not.
+    pub(super) fn sets<'n>(&mut self, interfaces: impl Iterator<Item = &'n SmolStr>) -> Vec<Operation> {
         let none = InterfaceLists::default();
         let mut sets = Vec::new();
-        for (interface, lists) in &self.installed.interfaces {
+        for interface in interfaces {
+            let Some(lists) = self.installed.interfaces.get(interface) else {
+                continue;
+            };
             let wanted = self.desired.interfaces.get(interface).unwrap_or(&none);
             let input = self.handles(&wanted.input, &lists.input);
             let output = self.handles(&wanted.output, &lists.output);
@@ -112,15 +115,18 @@ impl<'a> Planner<'a> {
         sets
     }
 
-    fn is_own(&self, index: u32) -> bool {
-        let acl = self.installed.acls.get(&index);
-        acl.is_some_and(|acl| Tag::is_own(acl.tag.as_str()))
+    /// The lists to make for the interfaces asked about so far.
+    pub(super) fn creations(self) -> impl Iterator<Item = Operation> {
+        self.created.into_values().map(Operation::Create)
     }
 
     /// Ours before those of others, which keep their order. Where others follow, what ours would let pass at last is theirs to
     /// decide.
     fn handles(&mut self, tags: &[Tag], indices: &[u32]) -> Vec<Handle> {
-        let foreign = indices.iter().copied().filter(|&index| !self.is_own(index));
+        let foreign = indices
+            .iter()
+            .copied()
+            .filter(|&index| !self.installed.is_own(index));
         let foreign: Vec<_> = foreign.collect();
         let mut handles = Vec::new();
         for tag in tags {
@@ -171,7 +177,7 @@ impl<'a> Planner<'a> {
             .acls
             .keys()
             .copied()
-            .filter(|&index| self.is_own(index));
+            .filter(|&index| self.installed.is_own(index));
         own.filter(|&index| !used.contains(&Handle::Installed(index)))
             .map(Operation::Delete)
             .collect()
@@ -179,6 +185,18 @@ impl<'a> Planner<'a> {
 }
 
 impl Installed {
+    /// Whether a list is ours.
+    pub(super) fn is_own(&self, index: u32) -> bool {
+        let acl = self.acls.get(&index);
+        acl.is_some_and(|acl| Tag::is_own(acl.tag.as_str()))
+    }
+
+    /// The indices of our lists that are as their names say, by name.
+    pub(super) fn own(&self) -> FxHashMap<Tag, u32> {
+        let own = self.acls.iter().filter(|(_, acl)| is_as_it_says(acl));
+        own.map(|(&index, acl)| (acl.tag.clone(), index)).collect()
+    }
+
     /// The same as lists by name, to look at what they do: each is called by its index and its tag. `pod` says which pod an
     /// interface leads to.
     pub fn lists(&self, pod: impl Fn(&str) -> Option<ObjectRef>) -> Acls {

@@ -15,5 +15,6 @@ mod fragments;
 mod installed;
 mod journey;
 mod plan;
+mod renderer;
 mod session;
 mod sessions;

@@ -1,0 +1,146 @@
+//! What a VPP has, kept while plans change it: so that a plan for a few interfaces looks at these and at nothing else.
+
+use std::collections::BTreeMap;
+
+use rustc_hash::FxHashMap;
+use smol_str::SmolStr;
+
+use super::model::{Acl, Acls, Tag};
+use super::plan::{Handle, Installed, InstalledLists, Operation, Plan, Planner};
+
+/// The lists that a VPP has, and which of them are used how often.
+#[derive(Clone, Debug, Default)]
+pub struct Held {
+    installed: Installed,
+    /// The indices of our lists that are as their names say, by name.
+    own: FxHashMap<Tag, u32>,
+    /// How often interfaces have each list of ours.
+    uses: FxHashMap<u32, usize>,
+}
+
+impl Held {
+    /// A VPP that has these lists.
+    pub fn new(installed: Installed) -> Self {
+        let mut held = Self {
+            own: installed.own(),
+            ..Self::default()
+        };
+        let lists = installed.interfaces.values();
+        for index in lists.flat_map(|lists| lists.input.iter().chain(&lists.output)) {
+            *held.uses.entry(*index).or_default() += 1;
+        }
+        held.installed = installed;
+        held
+    }
+
+    /// The lists.
+    pub fn installed(&self) -> &Installed {
+        &self.installed
+    }
+
+    /// What [`plan`](super::plan::plan) gives where all interfaces but these have what they should: new lists, the interfaces,
+    /// and then without those of our lists that no interface has any more.
+    pub fn plan<'n>(&self, desired: &Acls, interfaces: impl IntoIterator<Item = &'n SmolStr>) -> Plan {
+        let mut planner = Planner::new(&self.installed, desired, &self.own);
+        let sets = planner.sets(interfaces.into_iter());
+        let deletions = self.deletions(&sets);
+        planner.creations().chain(sets).chain(deletions).collect()
+    }
+
+    /// Our lists that interfaces have and that none has after these operations.
+    fn deletions(&self, sets: &[Operation]) -> Vec<Operation> {
+        let mut uses: BTreeMap<u32, usize> = BTreeMap::new();
+        let of = |index: &u32| self.uses.get(index).copied().unwrap_or_default();
+        for (interface, input, output) in sets.iter().filter_map(as_set) {
+            for handle in input.iter().chain(output) {
+                if let Handle::Installed(index) = handle {
+                    *uses.entry(*index).or_insert_with(|| of(index)) += 1;
+                }
+            }
+            for index in self.indices(interface) {
+                let uses = uses.entry(*index).or_insert_with(|| of(index));
+                *uses = uses.saturating_sub(1);
+            }
+        }
+        let unused = uses.into_iter().filter(|(_, uses)| *uses == 0);
+        let own = unused
+            .map(|(index, _)| index)
+            .filter(|&index| self.installed.is_own(index));
+        own.map(Operation::Delete).collect()
+    }
+
+    fn indices(&self, interface: &SmolStr) -> impl Iterator<Item = &u32> {
+        let lists = self.installed.interfaces.get(interface).into_iter();
+        lists.flat_map(|lists| lists.input.iter().chain(&lists.output))
+    }
+
+    /// A plan has been carried out, and the lists that it made got these indices. Interfaces stay as they were where a list is
+    /// not among them.
+    pub fn advance(&mut self, plan: &Plan, created: &BTreeMap<Tag, u32>) {
+        for operation in plan.operations() {
+            match operation {
+                Operation::Create(acl) => {
+                    if let Some(&index) = created.get(&acl.tag) {
+                        self.installed.acls.insert(index, Acl::clone(acl));
+                        self.own.insert(acl.tag.clone(), index);
+                    }
+                }
+                Operation::Set {
+                    interface,
+                    input,
+                    output,
+                } => self.set(interface, input, output, created),
+                Operation::Delete(index) => {
+                    self.uses.remove(index);
+                    let gone = self.installed.acls.remove(index);
+                    if let Some(acl) = gone
+                        && self.own.get(&acl.tag) == Some(index)
+                    {
+                        self.own.remove(&acl.tag);
+                    }
+                }
+            }
+        }
+    }
+
+    fn set(
+        &mut self,
+        interface: &SmolStr,
+        input: &[Handle],
+        output: &[Handle],
+        created: &BTreeMap<Tag, u32>,
+    ) {
+        let indices = |handles: &[Handle]| -> Option<Vec<u32>> {
+            let index = |handle: &Handle| match handle {
+                Handle::Installed(index) => Some(*index),
+                Handle::Created(tag) => created.get(tag).copied(),
+            };
+            handles.iter().map(index).collect()
+        };
+        let Some((input, output)) = indices(input).zip(indices(output)) else {
+            return;
+        };
+        let before: Vec<_> = self.indices(interface).copied().collect();
+        for index in input.iter().chain(&output) {
+            *self.uses.entry(*index).or_default() += 1;
+        }
+        for index in before {
+            if let Some(uses) = self.uses.get_mut(&index) {
+                *uses = uses.saturating_sub(1);
+            }
+        }
+        let lists = InstalledLists { input, output };
+        self.installed.interfaces.insert(interface.clone(), lists);
+    }
+}
+
+fn as_set(operation: &Operation) -> Option<(&SmolStr, &[Handle], &[Handle])> {
+    match operation {
+        Operation::Set {
+            interface,
+            input,
+            output,
+        } => Some((interface, input, output)),
+        _ => None,
+    }
+}

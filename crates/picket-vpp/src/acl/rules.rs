@@ -1,0 +1,137 @@
+//! The rules of each kind of list.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use picket_net::{Family, Prefix};
+use picket_policy::{Direction, ObjectRef};
+
+use super::model::{AclAction, AclRule};
+use crate::layer4::{Layer4, Selector};
+use crate::lists::Lists;
+use crate::peers::Peers;
+use crate::rule::Action;
+use crate::value::{Value, Values};
+
+/// What may be sent to a pod. Where the pod may not send everything, replies need a session to pass.
+pub(super) fn to_pod(
+    received: [Option<&Arc<Peers>>; 2],
+    reflects: bool,
+    values: &mut Values,
+) -> Vec<AclRule> {
+    let mut rules = Vec::new();
+    for (family, peers) in Family::BOTH.into_iter().zip(received) {
+        let any = Prefix::all(family);
+        let Some(peers) = peers else { continue };
+        for rule in peers.rules(values) {
+            let action = match rule.action {
+                Action::Permit if reflects => AclAction::PermitReflect,
+                action => action.into(),
+            };
+            AclRule::add(&mut rules, action, (rule.peer, any), &rule.selector);
+        }
+    }
+    closed(rules)
+}
+
+/// What a pod may send: nothing with an address that is not its own.
+pub(super) fn from_pod(lists: &Lists, services: &[IpAddr], values: &mut Values) -> Vec<AclRule> {
+    let mut rules = Vec::new();
+    for &address in &lists.addresses {
+        let (own, family) = (Prefix::host(address), Family::of(address));
+        let Some(peers) = lists.peers(Direction::Egress, family) else {
+            continue;
+        };
+        let through = services.iter().chain([&address]);
+        let through = through.map(|&address| (Prefix::host(address), Value::EVERYTHING));
+        let with_services = peers.with(through);
+        for rule in with_services.rules(values) {
+            let action = match rule.action {
+                Action::Permit => AclAction::PermitReflect,
+                Action::Deny => AclAction::Deny,
+            };
+            AclRule::add(&mut rules, action, (own, rule.peer), &rule.selector);
+        }
+    }
+    if lists.addresses.iter().any(IpAddr::is_ipv6) {
+        // Neighbours are looked for from addresses that are not the pod's, or with none.
+        let any = Prefix::all(Family::Ipv6);
+        for (selector, _) in Layer4::necessary(Family::Ipv6).steps() {
+            rules.extend(AclRule::of(AclAction::Permit, any, any, &selector));
+        }
+    }
+    closed(rules)
+}
+
+/// What may be sent from an address out of the node.
+pub(super) fn out_of_node(address: IpAddr, peers: &Peers, values: &mut Values) -> Vec<AclRule> {
+    let own = Prefix::host(address);
+    let any = Prefix::all(own.family());
+    let mut rules = Vec::new();
+    for rule in peers.rules(values) {
+        AclRule::add(&mut rules, rule.action.into(), (own, rule.peer), &rule.selector);
+    }
+    for last in AclRule::of(AclAction::Deny, own, any, &Selector::Any) {
+        close(&mut rules, last);
+    }
+    rules
+}
+
+/// What comes into the node for these addresses. What answers it passes on the way out, whatever they may send by themselves.
+pub(super) fn into_node<'a>(addresses: impl Iterator<Item = &'a IpAddr>) -> Vec<AclRule> {
+    let each = addresses.flat_map(|&address| {
+        let own = Prefix::host(address);
+        let any = Prefix::all(own.family());
+        AclRule::of(AclAction::PermitReflect, any, own, &Selector::Any)
+    });
+    each.chain(everything(AclAction::Permit)).collect()
+}
+
+/// The same rules, and nothing else passes, whatever lists come after them.
+fn closed(mut rules: Vec<AclRule>) -> Vec<AclRule> {
+    for all in everything(AclAction::Deny) {
+        close(&mut rules, all);
+    }
+    rules
+}
+
+/// Adds a last rule about everything between two networks, unless that is decided.
+fn close(rules: &mut Vec<AclRule>, last: AclRule) {
+    let about = |rule: &AclRule| (rule.source, rule.destination, rule.protocol);
+    if !rules.iter().any(|rule| about(rule) == about(&last)) {
+        rules.push(last);
+    }
+}
+
+/// One rule about everything for each family.
+pub(super) fn everything(action: AclAction) -> Vec<AclRule> {
+    let families = Family::BOTH.into_iter();
+    families
+        .flat_map(|family| {
+            let any = Prefix::all(family);
+            AclRule::of(action, any, any, &Selector::Any)
+        })
+        .collect()
+}
+
+impl From<Action> for AclAction {
+    fn from(action: Action) -> Self {
+        match action {
+            Action::Deny => Self::Deny,
+            Action::Permit => Self::Permit,
+        }
+    }
+}
+
+/// How many lists the global one is cut into, so that a change of one pod sends a small part of it.
+const GLOBAL_PARTS: usize = 64;
+
+/// The part of the global list that a pod is in, whatever other pods there are.
+pub(super) fn part(pod: &ObjectRef) -> usize {
+    let bytes = pod.namespace.bytes().chain([0]).chain(pod.name.bytes());
+    // FNV-1a.
+    let hash = bytes.fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3)
+    });
+    usize::try_from(hash % GLOBAL_PARTS as u64).unwrap_or_default()
+}

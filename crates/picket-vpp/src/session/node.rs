@@ -1,0 +1,291 @@
+//! From what each pod may exchange to the tables of its node, pod by pod.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use picket_net::{Family, Prefix};
+use picket_policy::{Direction, ObjectRef};
+use rustc_hash::FxHashMap;
+
+use super::change::Change;
+use super::model::{SessionRule, SessionRules};
+use super::render::{Options, TooMany};
+use super::table::Table;
+use crate::combine::Combined;
+use crate::lists::{Lists, Touched};
+use crate::peers::Peers;
+use crate::value::{Value, Values};
+
+/// The rules of a node, kept while its pods and what they may exchange change.
+///
+/// Every number in the lists of pods must be of the same [`Values`].
+#[derive(Debug)]
+pub struct NodeRules {
+    options: Options,
+    combined: Combined,
+    lists: BTreeMap<ObjectRef, Arc<Lists>>,
+    local: BTreeMap<ObjectRef, Made>,
+    /// Who may not receive everything, by address.
+    receivers: BTreeMap<IpAddr, BTreeMap<ObjectRef, Arc<Peers>>>,
+    /// The rules about each address if there were no others.
+    alone: BTreeMap<IpAddr, Made>,
+    /// How many these are.
+    alone_count: usize,
+    /// Whether the global table has no room for all of them.
+    is_crowded: bool,
+    global: BTreeMap<IpAddr, Made>,
+}
+
+/// Rules that were made.
+#[derive(Clone, Debug)]
+struct Made {
+    rules: Arc<[SessionRule]>,
+    /// How many there was no room for.
+    missing: usize,
+    /// How many there was room for, where others have some of it.
+    room: usize,
+}
+
+/// The local tables that were made, by the places in memory of what they are made of.
+type Locals = FxHashMap<([usize; 2], bool), Made>;
+
+impl NodeRules {
+    /// A node without pods. No list of a pod allows less than `floor` of its family.
+    pub(super) fn new(options: Options, floor: [Value; 2]) -> Self {
+        Self {
+            options,
+            combined: Combined::new(Direction::Egress, floor),
+            lists: BTreeMap::new(),
+            local: BTreeMap::new(),
+            receivers: BTreeMap::new(),
+            alone: BTreeMap::new(),
+            alone_count: 0,
+            is_crowded: false,
+            global: BTreeMap::new(),
+        }
+    }
+
+    /// A node without pods, whose pods may be kept from everything.
+    pub fn of_rules(options: Options) -> Self {
+        Self::new(options, [Value::NOTHING; 2])
+    }
+
+    /// All rules.
+    pub fn rules(&self) -> SessionRules {
+        let local = self.local.iter();
+        let global = self.global.values();
+        SessionRules {
+            local: local
+                .map(|(pod, made)| (pod.clone(), made.rules.to_vec()))
+                .collect(),
+            global: global.flat_map(|made| made.rules.iter().copied()).collect(),
+        }
+    }
+
+    /// The table of a pod.
+    pub fn local(&self, pod: &ObjectRef) -> Option<&Arc<[SessionRule]>> {
+        self.local.get(pod).map(|made| &made.rules)
+    }
+
+    /// Which tables have no room for all that they should have.
+    pub fn missing(&self) -> Vec<TooMany> {
+        let too_many = |pod: &ObjectRef, direction, made: &Made| {
+            (made.missing > 0).then(|| TooMany {
+                pod: pod.clone(),
+                direction,
+                missing: made.missing,
+            })
+        };
+        let local = self.local.iter();
+        let local = local.filter_map(|(pod, made)| too_many(pod, Direction::Egress, made));
+        let global = self.global.iter().filter_map(|(address, made)| {
+            let (pod, _) = self.receivers.get(address)?.last_key_value()?;
+            too_many(pod, Direction::Ingress, made)
+        });
+        local.chain(global).collect()
+    }
+
+    /// These pods have other lists now, or with `None` they are gone. What has changed because of it.
+    pub fn advance(&mut self, pods: &Touched, values: &mut Values) -> Change {
+        let mut changes = BTreeMap::new();
+        let mut addresses = BTreeSet::new();
+        let mut touched = BTreeSet::new();
+        for (pod, now) in pods {
+            let before = match now {
+                Some(now) => self.lists.insert(pod.clone(), Arc::clone(now)),
+                None => self.lists.remove(pod),
+            };
+            self.receive(pod, before.as_deref(), now.as_deref(), &mut addresses);
+            changes.insert(pod.clone(), [before, now.clone()]);
+            touched.insert(pod.clone());
+        }
+        touched.extend(self.combined.advance(&changes, values));
+        let mut change = Change::default();
+        let mut made = Locals::default();
+        for pod in touched {
+            let now = self.local_table(&pod, &mut made, values);
+            let rules = now.as_ref().map(|made| Arc::clone(&made.rules));
+            let before = match now {
+                Some(now) => self.local.insert(pod.clone(), now),
+                None => self.local.remove(&pod),
+            };
+            let before = before.map(|made| made.rules);
+            if before != rules {
+                change.local.insert(pod, [before, rules]);
+            }
+        }
+        if !addresses.is_empty() {
+            self.set_global(&addresses, &mut change, values);
+        }
+        change
+    }
+
+    fn local_table(&self, pod: &ObjectRef, known: &mut Locals, values: &Values) -> Option<Made> {
+        let lists = self.lists.get(pod)?;
+        let opened = self.combined.of(pod);
+        let places = opened.map(|peers| peers.map_or(0, |peers| Arc::as_ptr(peers).addr()));
+        let made = known.entry((places, lists.is_unknown)).or_insert_with(|| {
+            let mut table = Table::new(self.options.most_rules);
+            for (family, peers) in Family::BOTH.into_iter().zip(opened) {
+                match peers {
+                    Some(peers) => table.add(peers, Prefix::all(family), true, values),
+                    None if lists.is_unknown => table.close(family),
+                    None => {}
+                }
+            }
+            Made::of(table)
+        });
+        Some(made.clone())
+    }
+
+    /// Takes in what a pod may receive. The addresses of which something else holds are `changed`.
+    fn receive(
+        &mut self,
+        pod: &ObjectRef,
+        before: Option<&Lists>,
+        now: Option<&Lists>,
+        changed: &mut BTreeSet<IpAddr>,
+    ) {
+        let restricting = |lists: Option<&Lists>, address: IpAddr| {
+            let lists = lists.filter(|lists| lists.addresses.contains(&address))?;
+            let peers = lists.peers(Direction::Ingress, Family::of(address));
+            peers.filter(|peers| !peers.is_everything()).cloned()
+        };
+        let lists = before.into_iter().chain(now);
+        let addresses: BTreeSet<_> = lists.flat_map(|lists| &lists.addresses).collect();
+        for &address in addresses {
+            let now = restricting(now, address);
+            if now == restricting(before, address) {
+                continue;
+            }
+            changed.insert(address);
+            let here = self.receivers.entry(address).or_default();
+            match now {
+                Some(peers) => drop(here.insert(pod.clone(), peers)),
+                None => drop(here.remove(pod)),
+            }
+            if here.is_empty() {
+                self.receivers.remove(&address);
+            }
+        }
+    }
+
+    /// Makes the rules about addresses in the global table.
+    fn set_global(&mut self, changed: &BTreeSet<IpAddr>, change: &mut Change, values: &Values) {
+        let was_crowded = self.is_crowded;
+        for &address in changed {
+            let now = receiver(&self.receivers, address)
+                .map(|peers| about(address, peers, self.options.most_rules, values));
+            self.alone_count += now.as_ref().map_or(0, Made::needed);
+            let before = match now {
+                Some(now) => self.alone.insert(address, now),
+                None => self.alone.remove(&address),
+            };
+            self.alone_count -= before.as_ref().map_or(0, Made::needed);
+        }
+        self.is_crowded = self.alone_count > self.options.most_rules;
+        let now = match (was_crowded, self.is_crowded) {
+            (_, true) => self.crowded(changed, values),
+            (true, false) => self.alone.clone(),
+            (false, false) => {
+                for address in changed {
+                    self.set_address(*address, self.alone.get(address).cloned(), change);
+                }
+                return;
+            }
+        };
+        let addresses: BTreeSet<_> = self.global.keys().chain(now.keys()).copied().collect();
+        for address in addresses {
+            self.set_address(address, now.get(&address).cloned(), change);
+        }
+    }
+
+    fn set_address(&mut self, address: IpAddr, now: Option<Made>, change: &mut Change) {
+        let rules = now.as_ref().map(|made| Arc::clone(&made.rules));
+        let before = match now {
+            Some(now) => self.global.insert(address, now),
+            None => self.global.remove(&address),
+        };
+        let before = before.map(|made| made.rules);
+        if before != rules {
+            change.global.insert(address, [before, rules]);
+        }
+    }
+
+    /// The rules about all addresses where there is no room for all of them: the first have it. What had as much room before
+    /// is what it was.
+    fn crowded(&self, changed: &BTreeSet<IpAddr>, values: &Values) -> BTreeMap<IpAddr, Made> {
+        let mut room = self.options.most_rules;
+        let mut found = BTreeMap::new();
+        for (&address, alone) in &self.alone {
+            let known = self.global.get(&address).filter(|_| !changed.contains(&address));
+            let mut now = match known.filter(|known| known.room == room) {
+                Some(known) => known.clone(),
+                None if alone.needed() <= room => alone.clone(),
+                None => match receiver(&self.receivers, address) {
+                    Some(peers) => about(address, peers, room, values),
+                    None => continue,
+                },
+            };
+            now.room = room;
+            room = room.saturating_sub(now.rules.len());
+            found.insert(address, now);
+        }
+        found
+    }
+}
+
+/// The rules about one address in the global table where there is room for some.
+fn about(address: IpAddr, peers: &Peers, room: usize, values: &Values) -> Made {
+    let mut table = Table::new(room);
+    table.add(peers, Prefix::host(address), false, values);
+    Made {
+        room,
+        ..Made::of(table)
+    }
+}
+
+impl Made {
+    fn of(table: Table) -> Self {
+        let (rules, missing) = table.finish();
+        Self {
+            rules,
+            missing,
+            room: 0,
+        }
+    }
+
+    /// How many rules there are with those for which there was no room.
+    fn needed(&self) -> usize {
+        self.rules.len() + self.missing
+    }
+}
+
+/// What may be received at an address. Where several have it, all are held to the same.
+fn receiver(
+    receivers: &BTreeMap<IpAddr, BTreeMap<ObjectRef, Arc<Peers>>>,
+    address: IpAddr,
+) -> Option<&Arc<Peers>> {
+    receivers.get(&address)?.last_key_value().map(|(_, peers)| peers)
+}
