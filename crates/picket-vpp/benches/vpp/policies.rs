@@ -1,0 +1,144 @@
+//! Pods that policies apply to, through the engine.
+
+use std::time::{Duration, Instant};
+
+use picket_cluster::{Event, Object, Pod, Semantics};
+use picket_engine::Engine;
+use picket_net::Protocol;
+use picket_policy::Policy;
+use picket_testing::build::{self, accept, block, pods_where};
+use picket_vpp::acl::{Options, Renderer};
+use picket_vpp::session;
+
+use crate::step::{Sent, Vpp, line};
+
+const RUNS: usize = 100;
+const NODE: &str = "node-0";
+
+fn pod(number: usize, app: usize, node: &str) -> Pod {
+    let (high, low) = (number / 250, number % 250 + 1);
+    build::pod(&format!("bench/pod-{number}"))
+        .label("app", &format!("app-{app}"))
+        .on(node)
+        .ip(&format!("10.1.{high}.{low}"))
+        .ip(&format!("fd00:10::{high:x}:{low:x}"))
+        .build()
+}
+
+/// The policy of one application: ten others and ten blocks in each direction. What it allows with one block is at `port`.
+fn policy(app: usize, count: usize, port: u16) -> Policy {
+    let mut policy = build::policy(&format!("bench/app-{app}")).selects(&format!("app=app-{app}"));
+    for at in 1..=10 {
+        let other = |step: usize| {
+            let other = format!("app=app-{}", (app + at * step) % count);
+            accept().peer(pods_where("", &other)).port(Protocol::TCP, 8080)
+        };
+        let block = |network: u8| {
+            let [.., high, low] = u32::try_from(app * 10 + at).expect("few").to_be_bytes();
+            let port = if at == 5 { port } else { 443 };
+            let block = block(&format!("172.{network}.{high}.{low}/32"), &[]);
+            accept().peer(block).port(Protocol::TCP, port)
+        };
+        policy = policy.ingress(other(count - 7)).ingress(block(16));
+        policy = policy.egress(other(7)).egress(block(17));
+    }
+    policy.build()
+}
+
+/// A node followed by both targets.
+struct Node {
+    engine: Engine,
+    acls: Renderer,
+    rules: session::Renderer,
+    vpp: Vpp,
+}
+
+/// What one event cost: the lists, and the session rules.
+type Cost = ((Sent, Duration), Duration);
+
+impl Node {
+    fn step(&mut self, event: Event) -> Cost {
+        let delta = self.engine.apply(event);
+        let start = Instant::now();
+        self.acls.note(&delta);
+        let change = self.acls.advance(self.engine.program());
+        let took = start.elapsed();
+        let names = change.interfaces.keys();
+        let known = names.clone().all(|name| self.vpp.has(name));
+        if !known {
+            self.vpp.add_interfaces(self.acls.acls());
+        }
+        let (sent, planned) = self.vpp.follow(self.acls.acls(), &change);
+        let start = Instant::now();
+        self.rules.note(&delta);
+        self.rules.advance(self.engine.program());
+        ((sent, took + planned), start.elapsed())
+    }
+
+    fn steps(&mut self, what: &str, events: impl Iterator<Item = Event>) {
+        let costs: Vec<_> = events.map(|event| self.step(event)).collect();
+        let lists: Vec<_> = costs.iter().map(|(lists, _)| *lists).collect();
+        line(what, &lists);
+        let mut rules: Vec<_> = costs.iter().map(|(_, rules)| *rules).collect();
+        rules.sort_unstable();
+        println!(
+            "    as session rules {:>33} {:>9.1?}",
+            "p50",
+            rules[rules.len() / 2]
+        );
+    }
+}
+
+/// Everything about a node of some size: half as many applications as pods.
+pub(crate) fn measure(count: usize) {
+    let apps = count / 2;
+    let mut engine = Engine::new(Semantics::default());
+    engine.apply(Event::Apply(Object::Node(
+        build::node(NODE).ip("192.168.0.1").build(),
+    )));
+    for number in 0..count {
+        engine.apply(Event::Apply(Object::from(pod(number, number % apps, NODE))));
+    }
+    for app in 0..apps {
+        engine.apply(Event::Apply(Object::Policy(policy(app, apps, 443))));
+    }
+    engine.program().expand();
+    let mut acls = Renderer::new(Some(NODE), Options::default());
+    let start = Instant::now();
+    acls.advance(engine.program());
+    let took = start.elapsed();
+    let mut rules = session::Renderer::new(Some(NODE), session::Options::default());
+    rules.advance(engine.program());
+    let all: usize = acls.acls().acls.values().map(|acl| acl.rules.len()).sum();
+    println!(
+        "{count} pods, dual-stack, of {apps} applications with 20 + 20 rules: {all} rules, from nothing in {took:.1?}"
+    );
+    let vpp = Vpp::with(acls.acls());
+    let mut node = Node {
+        engine,
+        acls,
+        rules,
+        vpp,
+    };
+    let apply = |policy| Event::Apply(Object::Policy(policy));
+    node.steps(
+        "the same policy again",
+        (0..RUNS).map(|run| apply(policy(run % apps, apps, 443))),
+    );
+    node.steps(
+        "a port of a policy",
+        (0..RUNS).flat_map(|run| [9090, 443].map(|port| apply(policy(run % apps, apps, port)))),
+    );
+    let comes_and_goes = |new: Pod| {
+        let gone = Event::Delete(new.object.clone());
+        [Event::Apply(Object::from(new)), gone]
+    };
+    let twins =
+        |node: &'static str| (0..RUNS).flat_map(move |run| comes_and_goes(pod(count + 1, run % apps, node)));
+    node.steps("one more pod of an application elsewhere", twins("elsewhere"));
+    node.steps("one more pod of an application here", twins(NODE));
+    node.steps(
+        "a pod with labels that no policy knows, here",
+        (0..RUNS).flat_map(|run| comes_and_goes(pod(count + 1, apps + run, NODE))),
+    );
+}
