@@ -85,9 +85,11 @@ impl Register {
             *uses = uses.saturating_sub(1);
             if *uses == 0 {
                 self.uses.remove(&acl.tag);
-                self.acls.acls.remove(&acl.tag);
+                let gone = self.acls.acls.remove(&acl.tag);
                 if self.change.created.remove(&acl.tag).is_none() {
-                    self.change.removed.insert(acl.tag.clone(), Arc::clone(acl));
+                    self.change
+                        .removed
+                        .extend(gone.map(|gone| (acl.tag.clone(), gone)));
                 }
             }
         }

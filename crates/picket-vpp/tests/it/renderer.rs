@@ -3,9 +3,10 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use picket_cluster::{Event, Object, Service};
+use picket_cluster::{Event, Object, Semantics, Service};
 use picket_engine::Engine;
-use picket_policy::{Labels, ObjectRef};
+use picket_policy::{Direction, Labels, ObjectRef};
+use picket_testing::build::{accept, block, pod, pods_where, policy};
 use picket_testing::generate::{self, Shape, semantics};
 use picket_vpp::acl::hold::Held;
 use picket_vpp::acl::plan::{Installed, Operation, plan};
@@ -217,4 +218,75 @@ proptest! {
         let options = session::Options { most_rules };
         rules_follow(&mut Engine::new(semantics), &events, at_once, node, options)?;
     }
+}
+
+fn follow(events: &[Event]) {
+    let engine = || Engine::new(Semantics::default());
+    acls_follow(&mut engine(), events, 1, None).expect("lists");
+    let options = session::Options::default();
+    rules_follow(&mut engine(), events, 1, None, options).expect("rules");
+}
+
+#[test]
+fn who_shares_an_address_no_more_is_held_to_its_own_policies() {
+    let apply = |pod: picket_cluster::Pod| Event::Apply(Object::from(pod));
+    let policy = policy("x/closed")
+        .selects("app=closed")
+        .isolates(Direction::Ingress)
+        .isolates(Direction::Egress);
+    let old = pod("x/old").label("app", "closed").ip("10.0.0.1").build();
+    let gone = Event::Delete(old.object.clone());
+    let elsewhere = pod("x/old").label("app", "closed").ip("10.0.0.2").build();
+    let start = [
+        Event::Apply(Object::Policy(policy.build())),
+        apply(pod("x/new").ip("10.0.0.1").build()),
+        apply(pod("x/other").ip("10.0.0.3").build()),
+        apply(old.clone()),
+    ];
+    follow(&[&start[..], &[gone.clone(), apply(old.clone()), gone.clone()]].concat());
+    follow(&[&start[..], &[apply(elsewhere), apply(old), gone]].concat());
+}
+
+#[test]
+fn one_pod_of_many_concerns_all_that_admit_it() {
+    let object = |number: u8, app: &str| {
+        let pod = pod(&format!("x/pod-{number}")).label("app", app);
+        pod.ip(&format!("10.0.0.{number}")).build()
+    };
+    let apply = |policy: picket_policy::Policy| Event::Apply(Object::Policy(policy));
+    let pods = (1..90).map(|number| {
+        // Some admit everybody, some a few and some nobody.
+        let app = ["open", "some", "closed"][usize::from(number % 3)];
+        Event::Apply(Object::from(object(number, app)))
+    });
+    let mut events: Vec<_> = pods.collect();
+    let some = accept()
+        .peer(pods_where("", "app=sender"))
+        .peer(block("10.0.0.0/28", &[]));
+    events.extend([
+        apply(policy("x/some").selects("app=some").ingress(some).build()),
+        apply(
+            policy("x/closed")
+                .selects("app=closed")
+                .isolates(Direction::Ingress)
+                .build(),
+        ),
+    ]);
+    let sender = object(100, "sender");
+    let silent = || {
+        policy("x/silent")
+            .selects("app=sender")
+            .isolates(Direction::Egress)
+    };
+    let to_some = silent().egress(accept().peer(block("10.0.0.0/27", &["10.0.0.4/30"])));
+    let to_others = silent().egress(accept().peer(block("10.0.0.32/27", &[])));
+    let gone = Event::Delete(sender.object.clone());
+    events.extend([
+        apply(silent().build()),
+        Event::Apply(Object::from(sender)),
+        apply(to_some.build()),
+        apply(to_others.build()),
+        gone,
+    ]);
+    follow(&events);
 }
