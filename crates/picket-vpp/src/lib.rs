@@ -10,6 +10,7 @@ mod digest;
 pub mod fake;
 pub mod layer4;
 pub mod lists;
+pub mod loopback;
 pub mod peers;
 mod place;
 pub mod proof;

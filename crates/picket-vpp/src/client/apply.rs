@@ -4,8 +4,11 @@ use std::collections::BTreeMap;
 
 use smol_str::SmolStr;
 
-use super::value::{Acl, InterfaceLists};
-use super::{Error, Refusal, Vpp};
+use super::definition::Message;
+use super::message::AclAddReplace;
+use super::stream::LONGEST;
+use super::value::{Acl, Interface, InterfaceLists};
+use super::{Error, Vpp};
 use crate::acl::plan::{Handle, Installed, InstalledLists, Operation, Plan};
 use crate::acl::{self, Tag};
 
@@ -14,8 +17,8 @@ use crate::acl::{self, Tag};
 pub struct Reading {
     /// The lists and where they are.
     pub installed: Installed,
-    /// The indices of the interfaces.
-    pub interfaces: BTreeMap<SmolStr, u32>,
+    /// The interfaces.
+    pub interfaces: BTreeMap<SmolStr, Interface>,
 }
 
 impl Vpp {
@@ -24,34 +27,46 @@ impl Vpp {
     /// # Errors
     /// [`Error`].
     pub fn read(&mut self) -> Result<Reading, Error> {
-        let interfaces = self.interfaces()?;
-        let acls = self.acls()?;
-        let mut lists = self.interface_lists()?;
         let mut reading = Reading::default();
+        let acls = self.acls()?;
         reading.installed.acls = acls.iter().map(|(&index, acl)| (index, acl.into())).collect();
-        for (index, interface) in interfaces {
+        self.read_interfaces(&mut reading)?;
+        Ok(reading)
+    }
+
+    /// Reads again which interfaces there are, and which lists they have, but not what these say.
+    ///
+    /// # Errors
+    /// [`Error`]; then nothing has been changed of what was known.
+    pub fn read_interfaces(&mut self, reading: &mut Reading) -> Result<(), Error> {
+        let found = self.interfaces()?;
+        let mut lists = self.interface_lists()?;
+        let (mut interfaces, mut installed) = (BTreeMap::new(), BTreeMap::new());
+        for (index, interface) in found {
             let name = SmolStr::from(interface.name.to_string());
             let lists = lists.remove(&index).unwrap_or_default();
             let lists = InstalledLists {
                 input: lists.input,
                 output: lists.output,
             };
-            reading.installed.interfaces.insert(name.clone(), lists);
-            reading.interfaces.insert(name, index);
+            installed.insert(name.clone(), lists);
+            interfaces.insert(name, interface);
         }
-        Ok(reading)
+        (reading.interfaces, reading.installed.interfaces) = (interfaces, installed);
+        Ok(())
     }
 
-    /// Carries out a plan that was made for what was read. What VPP refused of it is given back: then interfaces whose lists
-    /// it concerns have those that they had, nothing is removed, and a plan for what is read then does the rest.
+    /// Carries out a plan that was made for what was read, which then says what VPP has. What VPP refused of the plan is given
+    /// back: then interfaces that it concerns have the lists that they had, nothing is removed, and a plan for what is known
+    /// then does the rest.
     ///
     /// # Errors
     /// [`Error`]. Nobody knows then how far it came; it must be read again.
-    pub fn carry_out(&mut self, plan: &Plan, reading: &Reading) -> Result<Vec<Refusal>, Error> {
+    pub fn carry_out(&mut self, plan: &Plan, reading: &mut Reading) -> Result<Vec<Error>, Error> {
         let (mut new, mut sets, mut gone) = (Vec::new(), Vec::new(), Vec::new());
         for operation in plan.operations() {
             match operation {
-                Operation::Create(acl) => new.push((&acl.tag, Acl::from(&**acl))),
+                Operation::Create(acl) => new.push(&**acl),
                 Operation::Set {
                     interface,
                     input,
@@ -60,41 +75,115 @@ impl Vpp {
                 Operation::Delete(index) => gone.push(*index),
             }
         }
-        let mut refusals = Vec::new();
-        let mut created: BTreeMap<&Tag, u32> = BTreeMap::new();
-        let outcomes = self.replace_acls(new.iter().map(|(_, acl)| (None, acl)))?;
-        for ((tag, _), outcome) in new.iter().zip(outcomes) {
-            match outcome {
-                Ok(index) => drop(created.insert(tag, index)),
-                Err(refusal) => refusals.push(refusal),
-            }
-        }
-        let indices = |handles: &[Handle]| -> Option<Vec<u32>> {
-            let index = |handle: &Handle| match handle {
-                Handle::Installed(index) => Some(*index),
-                Handle::Created(tag) => created.get(tag).copied(),
-            };
-            handles.iter().map(index).collect()
+        let mut troubles = Vec::new();
+        let created = self.create(&new, reading, &mut troubles)?;
+        let index = |handle: &Handle| match handle {
+            Handle::Installed(index) => Some(*index),
+            Handle::Created(tag) => created.get(tag).copied(),
         };
+        let indices = |handles: &[Handle]| -> Option<Vec<u32>> { handles.iter().map(index).collect() };
         let lists = sets.into_iter().filter_map(|(interface, input, output)| {
-            Some(InterfaceLists {
-                interface: *reading.interfaces.get(interface)?,
+            let lists = InstalledLists {
                 input: indices(input)?,
                 output: indices(output)?,
-            })
+            };
+            Some((interface, lists))
         });
-        let lists: Vec<_> = lists.collect();
-        refusals.extend(
-            self.set_interface_lists(&lists)?
-                .into_iter()
-                .filter_map(Result::err),
-        );
-        if refusals.is_empty() {
-            refusals.extend(self.delete_acls(gone)?.into_iter().filter_map(Result::err));
+        self.set(lists, reading, &mut troubles)?;
+        if troubles.is_empty() {
+            let outcomes = self.delete_acls(gone.iter().copied())?;
+            for (index, outcome) in gone.into_iter().zip(outcomes) {
+                match outcome {
+                    Ok(()) => drop(reading.installed.acls.remove(&index)),
+                    Err(refusal) => troubles.push(refusal.into()),
+                }
+            }
         }
-        Ok(refusals)
+        Ok(troubles)
+    }
+
+    /// Makes lists; their indices, but of those that VPP refuses.
+    fn create<'a>(
+        &mut self,
+        lists: &[&'a acl::Acl],
+        reading: &mut Reading,
+        troubles: &mut Vec<Error>,
+    ) -> Result<BTreeMap<&'a Tag, u32>, Error> {
+        let (lists, long): (Vec<&acl::Acl>, Vec<&acl::Acl>) =
+            lists.iter().partition(|list| length(list) <= LONGEST);
+        troubles.extend(long.into_iter().map(|list| Error::TooLong {
+            message: AclAddReplace::DEFINITION.name,
+            subject: format!("list `{}`", list.tag),
+            length: length(list),
+            longest: LONGEST,
+        }));
+        let told: Vec<_> = lists.iter().map(|&list| Acl::from(list)).collect();
+        let outcomes = self.replace_acls(told.iter().map(|acl| (None, acl)))?;
+        let mut created = BTreeMap::new();
+        for (list, outcome) in lists.iter().zip(outcomes) {
+            match outcome {
+                Ok(index) => {
+                    reading.installed.acls.insert(index, acl::Acl::clone(list));
+                    created.insert(&list.tag, index);
+                }
+                Err(refusal) => troubles.push(refusal.into()),
+            }
+        }
+        Ok(created)
+    }
+
+    /// Gives interfaces their lists, but those that have too many.
+    fn set<'a>(
+        &mut self,
+        sets: impl Iterator<Item = (&'a SmolStr, InstalledLists)>,
+        reading: &mut Reading,
+        troubles: &mut Vec<Error>,
+    ) -> Result<(), Error> {
+        let (mut names, mut told) = (Vec::new(), Vec::new());
+        for (name, lists) in sets {
+            let Some(interface) = reading.interfaces.get(name) else {
+                continue;
+            };
+            let lists = InterfaceLists {
+                interface: interface.index,
+                input: lists.input,
+                output: lists.output,
+            };
+            match lists.input.len() + lists.output.len() {
+                0..=MOST_LISTS => {
+                    names.push(name);
+                    told.push(lists);
+                }
+                count => troubles.push(Error::TooManyAcls {
+                    interface: interface.index,
+                    count,
+                }),
+            }
+        }
+        let outcomes = self.set_interface_lists(&told)?;
+        for ((name, lists), outcome) in names.into_iter().zip(told).zip(outcomes) {
+            match outcome {
+                Ok(()) => {
+                    let lists = InstalledLists {
+                        input: lists.input,
+                        output: lists.output,
+                    };
+                    reading.installed.interfaces.insert(name.clone(), lists);
+                }
+                Err(refusal) => troubles.push(refusal.into()),
+            }
+        }
+        Ok(())
     }
 }
+
+/// The bytes of the message that makes a list.
+fn length(list: &acl::Acl) -> usize {
+    82 + 48 * list.rules.len()
+}
+
+/// The most lists of an interface, in both directions together: their number is a byte.
+const MOST_LISTS: usize = 255;
 
 impl From<&Acl> for acl::Acl {
     fn from(list: &Acl) -> Self {

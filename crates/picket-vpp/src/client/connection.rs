@@ -1,6 +1,7 @@
 //! One connection to VPP: requests with their answers, lists, and events in between.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::os::fd::BorrowedFd;
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
@@ -141,6 +142,11 @@ impl Connection {
             }
             Ok(this.events.drain(..).collect())
         })
+    }
+
+    /// What becomes readable when VPP says something, or ends.
+    pub(super) fn socket(&self) -> BorrowedFd<'_> {
+        self.stream.socket()
     }
 
     /// Takes leave.

@@ -74,10 +74,24 @@ enumeration!(AclAction as u8 {
     AclAction::PermitReflect = 2,
 });
 
-enumeration!(Transport as u8 {
-    Transport::Tcp = 0,
-    Transport::Udp = 1,
-});
+impl Field for Transport {
+    fn write(&self, bytes: &mut Vec<u8>) {
+        let number: u8 = match *self {
+            Self::Tcp => 0,
+            Self::Udp => 1,
+            Self::Other(number) => number,
+        };
+        number.write(bytes);
+    }
+
+    fn read(reader: &mut Reader<'_>, field: &'static str) -> Result<Self, Malformed> {
+        Ok(match u8::read(reader, field)? {
+            0 => Self::Tcp,
+            1 => Self::Udp,
+            number => Self::Other(number),
+        })
+    }
+}
 
 /// How the session layer looks rules up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -18,6 +18,7 @@ mod list;
 mod message;
 mod refusal;
 mod request;
+mod rules;
 mod stream;
 mod table;
 #[cfg(test)]
@@ -34,6 +35,7 @@ pub use error::{Error, Malformed, Problem};
 pub use message::MESSAGES;
 pub use refusal::{Refusal, Subject};
 pub use request::Change;
+pub use rules::RuleTable;
 pub use stream::Frame;
 pub use table::{Feature, Found, Incompatible};
 pub use value::{

@@ -78,11 +78,7 @@ impl fmt::Display for Subject {
                 tag,
             } => write!(
                 f,
-                "the {} rule `{tag}` for {remote} in namespace {namespace}",
-                match transport {
-                    Transport::Tcp => "TCP",
-                    Transport::Udp => "UDP",
-                }
+                "the {transport} rule `{tag}` for {remote} in namespace {namespace}"
             ),
             Self::Namespace(id) => write!(f, "the namespace `{id}`"),
             Self::Part(name) => f.write_str(name),

@@ -1,6 +1,7 @@
 //! Messages in frames over a socket, none of which is waited for without end.
 
 use std::io::{self, Read, Write};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
@@ -69,6 +70,11 @@ impl Stream {
             outgoing: Vec::new(),
             limit,
         }
+    }
+
+    /// The socket, to wait for.
+    pub(super) fn socket(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
     }
 
     /// Appends a frame to what is to be sent, unless it is too long; it goes when there is enough, or when an answer is

@@ -118,13 +118,26 @@ pub struct SessionRule {
     pub tag: Label,
 }
 
-/// A transport protocol of the session layer. VPP takes whatever is not UDP for TCP.
+/// A transport protocol of the session layer. Of a rule that is added VPP takes whatever is not UDP for TCP; it lists tables of
+/// all protocols that it knows, the others without rules.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Transport {
     /// Transmission Control Protocol.
     Tcp,
     /// User Datagram Protocol.
     Udp,
+    /// One of those that there are no rules for, by its number.
+    Other(u8),
+}
+
+impl fmt::Display for Transport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Tcp => f.write_str("TCP"),
+            Self::Udp => f.write_str("UDP"),
+            Self::Other(number) => write!(f, "transport {number}"),
+        }
+    }
 }
 
 /// What a [`SessionRule`] does with connections that it matches.

@@ -1,6 +1,7 @@
 //! What VPP is asked for.
 
 use std::collections::BTreeMap;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 
 use super::connection::Connection;
@@ -301,6 +302,13 @@ impl Vpp {
     /// [`Error`].
     pub fn close(self) -> Result<(), Error> {
         self.connection.close()
+    }
+}
+
+impl AsFd for Vpp {
+    /// What becomes readable when VPP says something, or ends: then there is something for [`Vpp::events`].
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.connection.socket()
     }
 }
 

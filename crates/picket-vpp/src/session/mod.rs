@@ -4,6 +4,7 @@ mod change;
 pub mod meaning;
 mod model;
 mod node;
+pub mod plan;
 mod print;
 mod render;
 mod renderer;

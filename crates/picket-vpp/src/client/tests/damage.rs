@@ -335,12 +335,6 @@ fn values_that_cannot_be_are_refused_with_their_place() {
         ),
         (
             "session_rules_details",
-            6,
-            2,
-            "`transport_proto` of `session_rules_details` from VPP cannot be 2",
-        ),
-        (
-            "session_rules_details",
             58,
             1,
             "`scope` of `session_rules_details` from VPP cannot be 16777217",

@@ -1,0 +1,200 @@
+//! From the session rules that a table has to those that it should have.
+//!
+//! What a rule means depends on which others are there, so that rules of both states together could mean anything. Steps are
+//! ordered so that after each of them nothing is allowed that is allowed neither before nor after:
+//!
+//! - What changes inside one prefix changes rule by rule: a port has the rule of the one state or that of the other.
+//! - Where prefixes are cut in another way, or what holds for everybody else changes, all else is denied meanwhile: the rule about
+//!   everything comes first or goes last, and no other captures it. What was allowed then goes before what was denied, and what
+//!   will be denied comes before what will be allowed.
+//!
+//! A rule never takes the place of another with the same addresses and ports: of rules of IPv6 VPP would keep the old name taken.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use picket_net::{Family, Prefix};
+use smol_str::SmolStr;
+
+use super::model::{Action, SessionRule, Tag, Transport};
+
+/// A rule that a table has.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct InstalledRule {
+    /// What it says.
+    pub rule: SessionRule,
+    /// Its name as VPP lists it: of rules of IPv6 that says nothing.
+    pub tag: SmolStr,
+}
+
+/// One message to VPP.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Operation {
+    /// Adds a rule.
+    Add(SessionRule),
+    /// Removes a rule of ours.
+    Delete(SessionRule),
+    /// Removes a rule if it is ours, which VPP does not tell: by its name alone.
+    DeleteIfOwn(SessionRule),
+    /// Removes the rule of this name, which is ours and not what its name says.
+    DeleteNamed(SessionRule, SmolStr),
+}
+
+/// Operations in steps: a step may begin when all of the one before has been done.
+pub type Plan = Vec<Vec<Operation>>;
+
+/// A part of a table in which rules do not concern those of other parts: one transport, and what is at this end.
+type Part = (Transport, Prefix);
+
+/// The operations that give a table the rules of `desired`. Of rules of IPv6 those in `foreign` are not ours. Rules of others
+/// stay.
+pub fn plan(installed: &[InstalledRule], desired: &[SessionRule], foreign: &BTreeSet<SessionRule>) -> Plan {
+    let mut parts: BTreeMap<Part, Change> = BTreeMap::new();
+    let mut broken = Vec::new();
+    for InstalledRule { rule, tag } in installed {
+        let is_own = match rule.family() {
+            Family::Ipv4 => Tag::is_own(tag),
+            Family::Ipv6 => !foreign.contains(rule),
+        };
+        if is_own && rule.family() == Family::Ipv4 && rule.tag().as_str() != tag {
+            broken.push((*rule, tag.clone()));
+        } else if is_own {
+            parts.entry(part(rule)).or_default().old.insert(*rule);
+        }
+    }
+    for rule in desired {
+        parts.entry(part(rule)).or_default().new.insert(*rule);
+    }
+    let mut plan: Plan = vec![Vec::new(); STEPS];
+    for change in parts.values() {
+        for (step, operations) in plan.iter_mut().zip(change.steps()) {
+            step.extend(operations);
+        }
+    }
+    // What nobody meant goes first, where it is denied until then by nothing that we know of.
+    let broken = broken
+        .into_iter()
+        .map(|(rule, tag)| Operation::DeleteNamed(rule, tag));
+    plan.insert(1, broken.collect());
+    plan.retain(|step| !step.is_empty());
+    plan
+}
+
+fn part(rule: &SessionRule) -> Part {
+    (rule.transport, rule.local)
+}
+
+/// How many steps a change has.
+const STEPS: usize = 6;
+
+/// What one part has and should have.
+#[derive(Debug, Default)]
+struct Change {
+    old: BTreeSet<SessionRule>,
+    new: BTreeSet<SessionRule>,
+}
+
+impl Change {
+    fn steps(&self) -> [Vec<Operation>; STEPS] {
+        let gone: Vec<_> = self.old.difference(&self.new).copied().collect();
+        let come: Vec<_> = self.new.difference(&self.old).copied().collect();
+        if gone.is_empty() && come.is_empty() {
+            return Default::default();
+        }
+        let default = |rules: &BTreeSet<SessionRule>| rules.iter().copied().find(is_default);
+        let (before, after) = (default(&self.old), default(&self.new));
+        let is_guarded = before.is_some() || after.is_some() || are_cut_otherwise(&gone, &come);
+        if !is_guarded {
+            return in_place(&gone, &come);
+        }
+        // INVARIANT: something has gone or come, as there is a change.
+        let guard = before
+            .or(after)
+            .or_else(|| gone.first().or(come.first()).map(everything));
+        let of = |rules: &[SessionRule], action| {
+            let rules = rules.iter().copied();
+            rules
+                .filter(move |rule| rule.action == action && !is_default(rule))
+                .collect::<Vec<_>>()
+        };
+        let missing = guard.filter(|_| before.is_none());
+        let superfluous = guard.filter(|_| after.is_none());
+        [
+            adds(missing),
+            deletions(of(&gone, Action::Allow)),
+            deletions(of(&gone, Action::Drop)),
+            adds(of(&come, Action::Drop)),
+            adds(of(&come, Action::Allow)),
+            match before.is_some() {
+                true => deletions(superfluous),
+                false => superfluous.into_iter().map(Operation::Delete).collect(),
+            },
+        ]
+    }
+}
+
+/// What changes without another rule for everybody else, and inside the same prefixes.
+fn in_place(gone: &[SessionRule], come: &[SessionRule]) -> [Vec<Operation>; STEPS] {
+    let is_replaced = |rule: &&SessionRule| come.iter().any(|new| place(new) == place(rule));
+    let (replaced, gone): (Vec<&SessionRule>, Vec<&SessionRule>) = gone.iter().partition(is_replaced);
+    let (gone_whole, gone_ports): (Vec<&SessionRule>, Vec<&SessionRule>) =
+        gone.into_iter().partition(|rule| is_about_all_ports(rule));
+    let (come_whole, come_ports): (Vec<&SessionRule>, Vec<&SessionRule>) =
+        come.iter().partition(|rule| is_about_all_ports(rule));
+    [
+        deletions(replaced.into_iter().copied()),
+        adds(come_ports.into_iter().copied()),
+        adds(come_whole.into_iter().copied()),
+        deletions(gone_whole.into_iter().copied()),
+        deletions(gone_ports.into_iter().copied()),
+        Vec::new(),
+    ]
+}
+
+fn adds(rules: impl IntoIterator<Item = SessionRule>) -> Vec<Operation> {
+    rules.into_iter().map(Operation::Add).collect()
+}
+
+fn deletions(rules: impl IntoIterator<Item = SessionRule>) -> Vec<Operation> {
+    let delete = |rule: SessionRule| match rule.family() {
+        Family::Ipv4 => Operation::Delete(rule),
+        Family::Ipv6 => Operation::DeleteIfOwn(rule),
+    };
+    rules.into_iter().map(delete).collect()
+}
+
+/// Whether prefixes of some are parts of those of others.
+fn are_cut_otherwise(gone: &[SessionRule], come: &[SessionRule]) -> bool {
+    let prefixes =
+        |rules: &[SessionRule]| -> BTreeSet<Prefix> { rules.iter().map(|rule| rule.remote).collect() };
+    let (gone, come) = (prefixes(gone), prefixes(come));
+    let overlap = |one: &Prefix, other: &Prefix| {
+        one != other && (one.contains_prefix(other) || other.contains_prefix(one))
+    };
+    gone.iter()
+        .any(|one| come.iter().any(|other| overlap(one, other)))
+}
+
+/// What a rule is about, whatever it does.
+fn place(rule: &SessionRule) -> (Prefix, u16, u16) {
+    (rule.remote, rule.local_port, rule.remote_port)
+}
+
+fn is_about_all_ports(rule: &SessionRule) -> bool {
+    (rule.local_port, rule.remote_port) == (0, 0)
+}
+
+/// Whether it says what holds for everybody else. Only denials do: what no rule is about is allowed.
+fn is_default(rule: &SessionRule) -> bool {
+    rule.remote.length() == 0 && is_about_all_ports(rule)
+}
+
+/// The denial of everything in the part of a rule.
+fn everything(rule: &SessionRule) -> SessionRule {
+    SessionRule {
+        remote: Prefix::all(rule.family()),
+        local_port: 0,
+        remote_port: 0,
+        action: Action::Drop,
+        ..*rule
+    }
+}

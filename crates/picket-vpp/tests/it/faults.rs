@@ -1,0 +1,211 @@
+//! Whatever goes wrong at whichever message while lists change: in the end they are as they should be, and nothing has passed
+//! meanwhile that passes neither before nor after.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use picket_cluster::{Object, Semantics, Snapshot};
+use picket_policy::Policy;
+use picket_testing::flows::representative_flows;
+use picket_testing::generate::{Shape, cluster, policies};
+use picket_vpp::acl::Acls;
+use picket_vpp::acl::meaning::Way;
+use picket_vpp::acl::plan::plan;
+use picket_vpp::client::{Connector, Error, Feature};
+use picket_vpp::fake::{Fake, Fault, Options, Packet, State, When};
+use proptest::prelude::*;
+use proptest::test_runner::TestCaseError;
+use smol_str::SmolStr;
+
+use crate::journey::{Cluster, Hop};
+
+/// A packet from one interface to another.
+type Journey = (SmolStr, SmolStr, Packet);
+
+/// How long a client waits where an answer is held back.
+const PATIENCE: Duration = Duration::from_millis(100);
+
+/// What can go wrong with a message.
+fn faults() -> Vec<Fault> {
+    vec![
+        Fault::Refuse(-1),
+        Fault::Delay(Duration::from_millis(1)),
+        Fault::DropBefore,
+        Fault::DropAfter,
+        Fault::DropMidFrame,
+        Fault::Restart,
+        Fault::Garbage(vec![0; 40]),
+    ]
+}
+
+/// At most so many packets are sent after each change of the state.
+const MOST: usize = 40;
+
+/// Packets that pass two interfaces of a node.
+fn journeys(cluster: &Cluster<'_>, snapshot: &Snapshot, node: Option<&SmolStr>) -> Vec<Journey> {
+    let mut found = Vec::new();
+    for (number, flow) in (0..).zip(representative_flows(snapshot)) {
+        if !flow.protocol.has_ports() || flow.source == flow.destination {
+            continue;
+        }
+        let hops = cluster.hops(&flow).unwrap_or_default();
+        let here: Vec<&Hop> = hops.iter().filter(|(at, ..)| at.as_ref() == node).collect();
+        let [(_, from, Way::In), (_, to, Way::Out)] = here.as_slice() else {
+            continue;
+        };
+        let ends = [&flow.source, &flow.destination].map(|end| cluster.address(end, &flow));
+        let port = 1024 + u16::try_from(number % 60_000).expect("a port");
+        let packet = Packet::new(flow.protocol, (ends[0], port), (ends[1], flow.port));
+        found.push((from.clone(), to.clone(), packet));
+    }
+    let step = found.len().div_ceil(MOST).max(1);
+    found.into_iter().step_by(step).collect()
+}
+
+/// Whether a packet that begins a connection passes now.
+fn passes(state: &State, (from, to, packet): &Journey) -> bool {
+    let ends = state.interface(from).zip(state.interface(to));
+    ends.is_some_and(|(from, to)| state.would_reach(from, to, packet, None))
+}
+
+/// Adds the interfaces that are missing; they are down.
+fn add_interfaces(fake: &Fake, acls: &Acls) {
+    let state = fake.state();
+    let known: BTreeSet<_> = state.interfaces().map(|(_, known)| known.name.clone()).collect();
+    for name in acls
+        .interfaces
+        .keys()
+        .filter(|name| !known.contains(name.as_str()))
+    {
+        fake.add_interface(name, "");
+    }
+}
+
+/// Connects and does what is to be done; whether all of it is.
+fn attempt(connector: &mut Connector, fake: &Fake, acls: &Acls) -> Result<bool, Error> {
+    let mut vpp = connector.connect(&[Feature::Acls, Feature::Interfaces])?;
+    // A list of VPP's that holds nothing can be one that it did not give: it is asked again.
+    let mut is_known = 0;
+    while is_known < 2 {
+        let mut known = vpp.read()?;
+        let plan = plan(&known.installed, acls);
+        is_known = if plan.is_empty() { is_known + 1 } else { 0 };
+        if !vpp.carry_out(&plan, &mut known)?.is_empty() {
+            return Ok(false);
+        }
+    }
+    // Interfaces that are new go up when they have their lists.
+    let up: Vec<_> = fake.state().interfaces().map(|(index, _)| index).collect();
+    let is_whole = acls
+        .interfaces
+        .keys()
+        .all(|name| fake.state().interface(name).is_some());
+    if is_whole {
+        assert!(up.into_iter().all(|index| fake.set_up(index, true)));
+    }
+    Ok(is_whole)
+}
+
+/// Goes on until everything is as it should be.
+fn drive(fake: &Fake, acls: &Acls) {
+    let mut connector = Connector::new(fake.socket()).patient_for(PATIENCE);
+    for _ in 0..100 {
+        // An interface is never up before its lists are there: whoever makes one again makes it so.
+        add_interfaces(fake, acls);
+        if matches!(attempt(&mut connector, fake, acls), Ok(true)) {
+            return;
+        }
+        fake.release();
+        assert!(fake.wait_for_connections(0), "an old connection does not end");
+    }
+    panic!("it does not come about");
+}
+
+/// A VPP that has these lists.
+fn installed(acls: &Acls) -> Fake {
+    let fake = Fake::start(Options::new(11).reads_sctp()).expect("a VPP");
+    drive(&fake, acls);
+    fake
+}
+
+/// Lets something go wrong with the message at a place on the way from one to the other; whether there was one.
+fn check(
+    (old, new): (&Acls, &Acls),
+    journeys: &BTreeMap<usize, (Journey, bool, bool)>,
+    (place, fault): (usize, Fault),
+) -> Result<bool, TestCaseError> {
+    let fake = installed(old);
+    let watched = journeys.clone();
+    fake.observe(move |state, change| {
+        for (journey, before, after) in watched.values() {
+            if passes(state, journey) && !before && !after {
+                return Err(format!("after {change}: {journey:?}"));
+            }
+        }
+        Ok(())
+    });
+    fake.fail(When::After(place), fault.clone());
+    drive(&fake, new);
+    let was_met = fake.faults() == 0;
+    prop_assert_eq!(fake.findings(), Vec::<String>::new(), "{} {:?}", place, fault);
+    prop_assert_eq!(fake.complaints(), Vec::<String>::new(), "{} {:?}", place, fault);
+    let state = fake.state();
+    for (journey, _, after) in journeys.values() {
+        prop_assert_eq!(
+            passes(&state, journey),
+            *after,
+            "{} {:?}: {:?}",
+            place,
+            fault,
+            journey
+        );
+    }
+    prop_assert_eq!(state.acls().count(), new.acls.len(), "{} {:?}", place, fault);
+    Ok(was_met)
+}
+
+fn snapshot(cluster: &[Object], policies: Vec<Policy>) -> Snapshot {
+    let policies = policies.into_iter().map(Object::Policy);
+    cluster.iter().cloned().chain(policies).collect()
+}
+
+/// All faults at all places, on the way from the lists of one snapshot to those of the other, on one node.
+fn check_all(before: &Snapshot, after: &Snapshot, faults: &[Fault]) -> Result<(), TestCaseError> {
+    let semantics = Semantics::default();
+    let (old, new) = (Cluster::new(before, &semantics), Cluster::new(after, &semantics));
+    let changed = old.acls.iter().find(|(node, acls)| new.acls[*node] != **acls);
+    let Some((node, old_acls)) = changed else {
+        return Ok(());
+    };
+    let new_acls = &new.acls[node];
+    let [first, last] = [old_acls, new_acls].map(|acls| installed(acls).state());
+    let sent = journeys(&new, after, node.as_ref())
+        .into_iter()
+        .chain(journeys(&old, before, node.as_ref()));
+    let judged = sent.map(|journey| {
+        let (before, after) = (passes(&first, &journey), passes(&last, &journey));
+        (journey, before, after)
+    });
+    let judged: BTreeMap<_, _> = judged.enumerate().collect();
+    for fault in faults {
+        let mut place = 0;
+        while check((old_acls, new_acls), &judged, (place, fault.clone()))? {
+            place += 1;
+        }
+        prop_assert!(place > 4, "{fault:?}: {place} messages");
+    }
+    Ok(())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(6))]
+
+    #[test]
+    fn nothing_opens_whatever_goes_wrong_at_any_message(
+        cluster in cluster(),
+        before in policies(Shape::V1, 3),
+        after in policies(Shape::V1, 3),
+    ) {
+        check_all(&snapshot(&cluster, before), &snapshot(&cluster, after), &faults())?;
+    }
+}

@@ -1,0 +1,359 @@
+//! Session rules while they change, in the strict VPP: whatever goes wrong at whichever message, in the end they are as they
+//! should be, and nothing was allowed meanwhile that is allowed neither before nor after.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
+use std::time::Duration;
+
+use picket_cluster::{Object, Semantics, Snapshot};
+use picket_engine::Engine;
+use picket_net::{Prefix, Protocol};
+use picket_policy::{ObjectRef, Policy};
+use picket_testing::generate::{Shape, cluster, policies};
+use picket_vpp::client::{Connector, Error, Feature, Label, Namespace, RuleTable};
+use picket_vpp::fake::{Connection, Fake, Fault, Options, Packet, State, When};
+use picket_vpp::session::plan::plan;
+use picket_vpp::session::{self, SessionRule, SessionRules, render};
+use proptest::prelude::*;
+use proptest::test_runner::TestCaseError;
+
+/// Something that may be opened: in the namespace of a pod, or from outside.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Attempt {
+    namespace: Option<String>,
+    packet: Packet,
+}
+
+fn is_allowed(state: &State, attempt: &Attempt) -> bool {
+    let verdict = match &attempt.namespace {
+        None => state.accepts(&attempt.packet),
+        Some(id) => match state.namespaces().find(|(_, namespace)| namespace.id == *id) {
+            // Nothing is opened in a namespace that there is not.
+            None => return false,
+            Some((index, _)) => state.connects(index, &attempt.packet),
+        },
+    };
+    verdict == Connection::Allowed
+}
+
+fn id(pod: &ObjectRef) -> String {
+    format!("{}/{}", pod.namespace, pod.name)
+}
+
+/// Connects and does what is to be done; whether all of it is.
+fn attempt(connector: &mut Connector, rules: &SessionRules) -> Result<bool, Error> {
+    let mut vpp = connector.connect(&[Feature::Sessions])?;
+    vpp.enable_sessions()?;
+    let mut tables: BTreeMap<RuleTable, &[SessionRule]> =
+        BTreeMap::from([(RuleTable::Global, &*rules.global)]);
+    for (pod, rules) in &rules.local {
+        let namespace = Namespace {
+            id: Label::new(id(pod)).expect("a short name"),
+            secret: 0,
+            interface: None,
+            ipv4_fib: 0,
+            ipv6_fib: 0,
+        };
+        tables.insert(RuleTable::Local(vpp.add_namespace(&namespace)?), rules);
+    }
+    // A list of VPP's that holds nothing can be one that it did not give: it is asked again.
+    let mut is_known = 0;
+    while is_known < 2 {
+        let installed = vpp.read_rules()?;
+        let none = Vec::new();
+        let plans = tables.iter().map(|(table, rules)| {
+            let installed = installed.get(table).unwrap_or(&none);
+            (*table, plan(installed, rules, &BTreeSet::new()))
+        });
+        let plans: BTreeMap<_, _> = plans.collect();
+        let is_done = plans.values().all(Vec::is_empty);
+        is_known = if is_done { is_known + 1 } else { 0 };
+        if !vpp.carry_out_rules(&plans)?.is_empty() {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+/// Goes on until everything is as it should be.
+fn drive(fake: &Fake, rules: &SessionRules) {
+    let mut connector = Connector::new(fake.socket());
+    let mut last = None;
+    for _ in 0..100 {
+        last = Some(attempt(&mut connector, rules));
+        if matches!(last, Some(Ok(true))) {
+            return;
+        }
+        assert!(fake.wait_for_connections(0), "an old connection does not end");
+    }
+    panic!("it does not come about: {last:?}");
+}
+
+fn installed(rules: &SessionRules) -> Fake {
+    let fake = Fake::start(Options::new(13)).expect("a VPP");
+    drive(&fake, rules);
+    fake
+}
+
+/// What rules can tell apart, and their neighbours.
+fn attempts(rules: &[&SessionRules]) -> Vec<Attempt> {
+    let mut found = Vec::new();
+    for rules in rules {
+        let local = rules.local.iter().map(|(pod, rules)| (Some(id(pod)), rules));
+        for (namespace, rules) in local.chain([(None, &rules.global)]) {
+            for rule in rules {
+                for remote in [rule.remote.first(), rule.remote.last()] {
+                    found.extend(of_rule(namespace.clone(), rule, remote));
+                }
+            }
+        }
+    }
+    found.retain(|attempt| {
+        let ends = [attempt.packet.source, attempt.packet.destination];
+        !ends.iter().any(IpAddr::is_unspecified)
+    });
+    let step = found.len().div_ceil(MOST).max(1);
+    found.into_iter().step_by(step).collect()
+}
+
+/// At most so many connections are tried after each change of the state.
+const MOST: usize = 150;
+
+fn of_rule(namespace: Option<String>, rule: &SessionRule, remote: IpAddr) -> [Attempt; 2] {
+    let protocol = match rule.transport {
+        session::Transport::Tcp => Protocol::TCP,
+        session::Transport::Udp => Protocol::UDP,
+    };
+    let port = rule.local_port.max(rule.remote_port);
+    [port.max(1), 4321].map(|port| {
+        let packet = match namespace {
+            Some(_) => Packet::new(protocol, (rule.local.last(), 40_000), (remote, port)),
+            None => Packet::new(protocol, (remote, 40_000), (rule.local.first(), port)),
+        };
+        Attempt {
+            namespace: namespace.clone(),
+            packet,
+        }
+    })
+}
+
+/// Lets something go wrong with the message at a place on the way; whether there was one.
+fn check(
+    (old, new): (&SessionRules, &SessionRules),
+    judged: &[(Attempt, bool, bool)],
+    fault: Option<(usize, Fault)>,
+) -> Result<bool, TestCaseError> {
+    let fake = installed(old);
+    let watched = judged.to_vec();
+    // A VPP that was started again has nothing, and whoever opens something there is not kept from it.
+    let mut was_restarted = false;
+    fake.observe(move |state, change| {
+        was_restarted |= state.namespaces().count() < 2;
+        for (attempt, before, after) in &watched {
+            if !was_restarted && is_allowed(state, attempt) && !before && !after {
+                return Err(format!("after {change}: {attempt:?}"));
+            }
+        }
+        Ok(())
+    });
+    if let Some((place, fault)) = &fault {
+        fake.fail(When::After(*place), fault.clone());
+    }
+    drive(&fake, new);
+    let was_met = fake.faults() == 0;
+    prop_assert_eq!(fake.findings(), Vec::<String>::new(), "{:?}", fault);
+    prop_assert_eq!(fake.complaints(), Vec::<String>::new(), "{:?}", fault);
+    prop_assert_eq!(fake.crashes(), Vec::<String>::new(), "{:?}", fault);
+    let state = fake.state();
+    for (attempt, _, after) in judged {
+        prop_assert_eq!(is_allowed(&state, attempt), *after, "{:?}: {:?}", fault, attempt);
+    }
+    Ok(was_met)
+}
+
+fn snapshot(cluster: &[Object], policies: Vec<Policy>) -> Snapshot {
+    let policies = policies.into_iter().map(Object::Policy);
+    cluster.iter().cloned().chain(policies).collect()
+}
+
+fn rules(snapshot: &Snapshot) -> SessionRules {
+    let engine = Engine::compile(snapshot, Semantics::default());
+    let node = snapshot.nodes.keys().next().cloned();
+    let options = session::Options { most_rules: 60 };
+    render(engine.program(), node.as_deref(), &options).0
+}
+
+fn judged(old: &SessionRules, new: &SessionRules) -> Vec<(Attempt, bool, bool)> {
+    let [first, last] = [old, new].map(|rules| installed(rules).state());
+    let judged = attempts(&[old, new]).into_iter().map(|attempt| {
+        let (before, after) = (is_allowed(&first, &attempt), is_allowed(&last, &attempt));
+        (attempt, before, after)
+    });
+    judged.collect()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn nothing_opens_while_rules_change(
+        cluster in cluster(),
+        before in policies(Shape::Dialects, 3),
+        after in policies(Shape::Dialects, 3),
+    ) {
+        let (old, new) = (rules(&snapshot(&cluster, before)), rules(&snapshot(&cluster, after)));
+        let judged = judged(&old, &new);
+        check((&old, &new), &judged, None)?;
+        check((&new, &old), &judged.into_iter().map(|(one, before, after)| (one, after, before)).collect::<Vec<_>>(), None)?;
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(6))]
+
+    #[test]
+    fn nothing_opens_whatever_goes_wrong_at_any_message(
+        cluster in cluster(),
+        before in policies(Shape::V1, 2),
+        after in policies(Shape::V1, 2),
+    ) {
+        let (old, new) = (rules(&snapshot(&cluster, before)), rules(&snapshot(&cluster, after)));
+        let judged = judged(&old, &new);
+        for fault in [
+            Fault::Refuse(-1),
+            Fault::Delay(Duration::from_millis(1)),
+            Fault::DropBefore,
+            Fault::DropAfter,
+            Fault::DropMidFrame,
+            Fault::Restart,
+        ] {
+            let mut place = 0;
+            while check((&old, &new), &judged, Some((place, fault.clone())))? {
+                place += 1;
+            }
+        }
+    }
+}
+
+/// What a table says about a prefix: cut in halves, or whole with some ports otherwise.
+#[derive(Clone, Copy, Debug)]
+enum Cut {
+    Halves,
+    Like(Like),
+}
+
+/// What holds but for some ports.
+type Like = (session::Action, &'static [u16]);
+
+/// The prefixes that are cut, three times at most.
+const ROOTS: [(&str, u8); 2] = [("10.0.0.8", 29), ("2001:db8::8", 125)];
+
+fn cuts() -> impl Strategy<Value = (Like, Vec<Cut>)> {
+    let ports = prop::sample::select(vec![&[][..], &[80], &[443], &[80, 443]]);
+    let action = prop::sample::select(vec![session::Action::Allow, session::Action::Drop]);
+    let like = (action, ports).boxed();
+    let cut = prop_oneof![Just(Cut::Halves), like.clone().prop_map(Cut::Like)];
+    (like, prop::collection::vec(cut, 15))
+}
+
+/// The rules of a table that is cut so, as rules are rendered.
+fn table((everybody, cuts): &(Like, Vec<Cut>)) -> Vec<SessionRule> {
+    let mut rules = Vec::new();
+    for (address, length) in ROOTS {
+        let root = Prefix::new(address.parse().expect("an address"), length).expect("a prefix");
+        let any = Prefix::all(root.family());
+        let mut pieces = Vec::new();
+        cut(root, 0, cuts, &mut pieces);
+        // Only where nothing is cut may what holds for everybody be about some ports.
+        let default = if pieces.iter().any(|(_, like)| *like != *everybody) {
+            (everybody.0, &[][..])
+        } else {
+            pieces.clear();
+            *everybody
+        };
+        for transport in session::Transport::BOTH {
+            let mut piece = |remote, (action, ports): Like, around| {
+                let rule = |remote_port, action| SessionRule {
+                    transport,
+                    local: any,
+                    remote,
+                    local_port: 0,
+                    remote_port,
+                    action,
+                };
+                let opposite = match action {
+                    session::Action::Allow => session::Action::Drop,
+                    session::Action::Drop => session::Action::Allow,
+                };
+                rules.extend((action != around).then(|| rule(0, action)));
+                rules.extend(ports.iter().map(|&port| rule(port, opposite)));
+            };
+            piece(any, default, session::Action::Allow);
+            for &(prefix, like) in pieces.iter().filter(|(_, like)| *like != default) {
+                piece(prefix, like, default.0);
+            }
+        }
+    }
+    rules
+}
+
+/// Cuts a prefix as the cut at a place of a binary tree says.
+fn cut(prefix: Prefix, place: usize, cuts: &[Cut], pieces: &mut Vec<(Prefix, Like)>) {
+    match cuts.get(place) {
+        Some(Cut::Like(like)) => pieces.push((prefix, *like)),
+        Some(Cut::Halves) if 2 * place + 2 < cuts.len() => {
+            let ends = [prefix.first(), prefix.last()];
+            for (end, place) in ends.into_iter().zip([2 * place + 1, 2 * place + 2]) {
+                let half = Prefix::new(end, prefix.length() + 1).expect("a half");
+                cut(half, place, cuts, pieces);
+            }
+        }
+        Some(Cut::Halves) | None => {}
+    }
+}
+
+/// The rules of a node with one pod.
+fn of_one(rules: Vec<SessionRule>) -> SessionRules {
+    SessionRules {
+        local: BTreeMap::from([(ObjectRef::new("Pod", "x", "p"), rules)]),
+        global: Vec::new(),
+    }
+}
+
+/// All that such tables can tell apart.
+fn all_attempts() -> Vec<Attempt> {
+    let mut found = Vec::new();
+    for low in 7..=16_u8 {
+        let ends: [(IpAddr, IpAddr); 2] = [
+            ([10, 9, 0, 1].into(), [10, 0, 0, low].into()),
+            (
+                [0x2001, 0xdb8, 9, 0, 0, 0, 0, 1].into(),
+                [0x2001, 0xdb8, 0, 0, 0, 0, 0, u16::from(low)].into(),
+            ),
+        ];
+        for (own, other) in ends {
+            for protocol in [Protocol::TCP, Protocol::UDP] {
+                found.extend([80, 443, 22].map(|port| Attempt {
+                    namespace: Some("x/p".to_owned()),
+                    packet: Packet::new(protocol, (own, 40_000), (other, port)),
+                }));
+            }
+        }
+    }
+    found
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(256))]
+
+    #[test]
+    fn nothing_opens_while_prefixes_are_cut_in_another_way(before in cuts(), after in cuts()) {
+        let (old, new) = (of_one(table(&before)), of_one(table(&after)));
+        let [first, last] = [&old, &new].map(|rules| installed(rules).state());
+        let judged = all_attempts().into_iter().map(|attempt| {
+            let (before, after) = (is_allowed(&first, &attempt), is_allowed(&last, &attempt));
+            (attempt, before, after)
+        });
+        check((&old, &new), &judged.collect::<Vec<_>>(), None)?;
+    }
+}
