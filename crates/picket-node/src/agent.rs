@@ -2,35 +2,28 @@
 
 use std::future::pending;
 use std::io;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use picket_dataplane::EstablishedConnections;
 use picket_engine::Delta;
-use picket_linux::PacketLog;
-use picket_source::{Health, Interest};
+use picket_source::{Change, Health, Interest};
 use tokio::runtime::Builder;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::time::{Interval, MissedTickBehavior, interval, sleep_until};
 
 use crate::blame::Blame;
-use crate::cut::Cutting;
-use crate::denied;
-use crate::drift;
-use crate::drops::Drops;
 use crate::enforcer::Enforcer;
 use crate::error::HostError;
 use crate::events::Events;
-use crate::host::Host;
 use crate::inbox::{self, Inbox, News, Outbox};
+use crate::kernel::Kernel;
 use crate::knowledge::Knowledge;
 use crate::metrics::Metrics;
 use crate::serve::{self, Answers, Pulse};
 use crate::source;
 use crate::status::Shared;
-use crate::trace::{Asked, Scene, Tracer};
-use crate::uplinks::Uplinks;
-use crate::{AgentError, Settings, UntilSynced};
+use crate::trace::{Asked, Scene};
+use crate::vpp::{Targets, Versions};
+use crate::{AgentError, Settings};
 
 /// How often the agent shows that it is alive when nothing happens.
 const PULSE: Duration = Duration::from_secs(10);
@@ -69,52 +62,30 @@ pub enum Ended {
 pub fn run(settings: &Settings, extent: Extent) -> Result<Ended, AgentError> {
     let health = Health::default();
     let shared = Shared::new(&settings.node, health.clone());
-    let metrics = Metrics::default();
-    let pulse = Pulse::new();
-    let mut host = Host::open(settings)?;
-    let log = settings
-        .log_denied
-        .and_then(|group| log_denied(&mut host, group, extent));
-    let (watch, port) = (host.watch()?, host.port());
-    let uplinks = Uplinks::open(host.namespace())?;
-    let cuts = settings.established == EstablishedConnections::Cut && extent != Extent::DryRun;
-    let cutting = match cuts {
-        true => Some(Cutting::start(host.namespace(), metrics.clone())?),
+    let (metrics, pulse) = (Metrics::default(), Pulse::new());
+    let (outbox, inbox) = inbox::channel();
+    let events = Events::start(settings, extent, &metrics)?;
+    let kernel = match settings.nftables {
+        true => Some(Kernel::open(
+            settings, extent, &shared, &metrics, &events, &outbox,
+        )?),
         false => None,
     };
-    let (outbox, inbox) = inbox::channel();
-    let drops = Drops::open(host.namespace())?;
-    let tracer = Tracer::new(host.namespace(), outbox.clone(), drops.clone(), shared.clone())?;
-    let events = Events::start(settings, extent, &metrics)?;
-    let mut enforcer = Enforcer::new(
-        host,
-        cutting,
-        drops.clone(),
-        shared.clone(),
-        metrics.clone(),
-        events.clone(),
-    );
-    enforcer.reroute(uplinks.names());
+    let vpp = settings.vpp.as_ref();
+    let mut vpp = vpp.map(|vpp| Targets::new(&settings.node, vpp, &shared, &metrics));
+    name_targets(settings, &shared);
     if extent == Extent::Forever {
         let answers = Answers {
-            shared,
+            shared: shared.clone(),
             metrics,
             pulse: pulse.clone(),
-            drops: Arc::new(move || drops.read()),
-            tracer: Some(tracer),
+            targets: vpp.as_mut().map(Targets::start).transpose()?.unwrap_or_default(),
+            drops: kernel.as_ref().map(Kernel::drops),
+            tracer: kernel.as_ref().map(|kernel| kernel.tracer.clone()),
         };
         serve::start(&settings.listen, answers)?;
     }
-    if extent != Extent::DryRun && settings.until_synced == UntilSynced::Deny {
-        enforcer.close()?;
-    }
-    if extent == Extent::Forever {
-        drift::start(watch, port, outbox.clone())?;
-        uplinks.start(outbox.clone())?;
-        if let Some(log) = log {
-            denied::start(log, outbox.clone())?;
-        }
-    }
+    let enforcer = kernel.map(|kernel| kernel.start(settings, extent)).transpose()?;
     follow(settings, &health, outbox)?;
     let runtime = Builder::new_current_thread().enable_all().build();
     runtime.map_err(AgentError::Start)?.block_on(async {
@@ -122,12 +93,25 @@ pub fn run(settings: &Settings, extent: Extent) -> Result<Ended, AgentError> {
         let agent = Agent {
             knowledge: Knowledge::new(settings.semantics.clone(), events),
             enforcer,
+            vpp,
+            shared,
+            versions: Versions::new(),
             inbox,
             pulse,
             extent,
         };
         agent.run(bells).await
     })
+}
+
+/// Says what the policies are enforced with.
+fn name_targets(settings: &Settings, shared: &Shared) {
+    let mut status = shared.lock();
+    let names: Vec<_> = status.vpp.keys().cloned().collect();
+    let nftables = settings.nftables.then(|| "nftables".to_owned());
+    status.targets = nftables.into_iter().chain(names).collect();
+    // Where there are no rules of the kernel, none have to be in force.
+    status.ready = !settings.nftables;
 }
 
 /// Follows the cluster, as far as it concerns the cluster network of the node.
@@ -144,25 +128,6 @@ fn follow(settings: &Settings, health: &Health, outbox: Outbox) -> Result<(), Ag
             Err(error) => News::Failed(error),
         });
     })
-}
-
-/// Has the rules log denied packets, if the kernel can. One that runs for ever gets the log; whoever only wants to know what
-/// that one does, or does it once, leaves the log to it.
-fn log_denied(host: &mut Host, group: u16, extent: Extent) -> Option<PacketLog> {
-    match PacketLog::open(host.namespace(), group) {
-        Ok(log) => {
-            host.log_denied(group);
-            Some(log)
-        }
-        Err(error) if extent != Extent::Forever && error.is_denied() => {
-            host.log_denied(group);
-            None
-        }
-        Err(error) => {
-            tracing::warn!(%error, group, "denied connections are not logged");
-            None
-        }
-    }
 }
 
 /// Everything but news of the cluster that the agent wakes up for.
@@ -189,7 +154,13 @@ impl Bells {
 
 struct Agent {
     knowledge: Knowledge,
-    enforcer: Enforcer,
+    /// Where the policies are enforced with nftables.
+    enforcer: Option<Enforcer>,
+    /// Where they are enforced with VPP.
+    vpp: Option<Targets>,
+    shared: Shared,
+    /// Up to where what VPP is told to enforce is known.
+    versions: Versions,
     inbox: Inbox,
     pulse: Pulse,
     extent: Extent,
@@ -205,12 +176,8 @@ impl Agent {
                         return Ok(ended);
                     }
                 }
-                () = until(self.enforcer.retry_at()) => self.enforce(),
-                _ = bells.proof.tick() => {
-                    if let Some(program) = self.knowledge.program() {
-                        self.enforcer.prove(program);
-                    }
-                }
+                () = until(self.enforcer.as_ref().and_then(Enforcer::retry_at)) => self.enforce(),
+                _ = bells.proof.tick() => self.prove(),
                 _ = bells.pulse.tick() => {}
                 _ = bells.terminate.recv() => return Ok(Ended::Stopped),
                 _ = bells.interrupt.recv() => return Ok(Ended::Stopped),
@@ -218,7 +185,7 @@ impl Agent {
         }
     }
 
-    /// Takes in what the cluster says, and enforces it.
+    /// Takes in what there is to hear, and enforces it.
     fn hear(&mut self) -> Result<Option<Ended>, AgentError> {
         loop {
             let (mut taken, mut is_changed) = (0, false);
@@ -226,100 +193,175 @@ impl Agent {
                 && let Some(news) = self.inbox.next()
             {
                 taken += 1;
-                let (heard, change) = match news {
-                    News::Cluster(heard, change) => (heard, change),
-                    News::Table(changes) => {
-                        self.enforcer.repair(&changes);
-                        continue;
-                    }
-                    News::Denied(told) => {
-                        self.enforcer.tell_denied(&told, self.knowledge.program());
-                        continue;
-                    }
-                    News::Uplinks(uplinks) => {
-                        self.enforcer.reroute(uplinks);
-                        continue;
-                    }
-                    News::Asked(Asked { question, reply }) => {
-                        let program = self.knowledge.program();
-                        // Who has stopped waiting needs no answer.
-                        let _ = reply.send(program.map(|program| Scene::of(program, &question)));
-                        continue;
-                    }
-                    News::Failed(error) => return Err(error),
-                };
-                let note = |delta: &Delta| self.enforcer.note(delta);
-                if let Some(policies) = self.knowledge.take(change, note) {
-                    is_changed = true;
-                    self.enforcer.heard(heard, policies);
-                }
+                is_changed |= self.take(news)?;
             }
             if taken == 0 {
                 return Ok(None);
             }
+            if is_changed && self.extent != Extent::Forever {
+                return self.finish().map(Some);
+            }
+            self.tell_vpp(is_changed);
             if is_changed {
-                if self.extent != Extent::Forever {
-                    return self.finish().map(Some);
-                }
                 self.enforce();
             }
-            self.enforcer.tell(&self.knowledge);
+            self.shared.lock().findings = self.knowledge.remarks.findings();
+            if let Some(enforcer) = &self.enforcer {
+                enforcer.tell(&self.knowledge);
+            }
             self.pulse.beat();
         }
     }
 
-    fn enforce(&mut self) {
-        if self.enforcer.retries_held() {
-            let held = self.knowledge.held();
-            let note = |delta: &Delta| self.enforcer.note(delta);
-            self.knowledge.release(&held, note);
+    /// Takes in one piece of news; whether something else may have to be enforced then.
+    fn take(&mut self, news: News) -> Result<bool, AgentError> {
+        match (news, &mut self.enforcer) {
+            (News::Cluster(heard, change), _) => return Ok(self.learn(heard, change)),
+            (News::Asked(Asked { question, reply }), _) => {
+                let program = self.knowledge.program();
+                // Who has stopped waiting needs no answer.
+                let _ = reply.send(program.map(|program| Scene::of(program, &question)));
+            }
+            (News::Failed(error), _) => return Err(error),
+            (News::Table(changes), Some(enforcer)) => enforcer.repair(&changes),
+            (News::Denied(told), Some(enforcer)) => enforcer.tell_denied(&told, self.knowledge.program()),
+            (News::Uplinks(uplinks), Some(enforcer)) => enforcer.reroute(uplinks),
+            // Nobody listens to the kernel then.
+            (News::Table(_) | News::Denied(_) | News::Uplinks(_), None) => {}
         }
-        if self.knowledge.program().is_none() {
-            return self.enforcer.keep();
-        }
-        let was_ready = self.enforcer.is_ready();
-        // What goes wrong has been told, and is tried again.
-        let _ = self.make();
-        if let Some(program) = self.knowledge.program()
-            && self.enforcer.is_ready()
-            && !was_ready
-        {
-            self.enforcer.prove(program);
-        }
+        Ok(false)
     }
 
-    /// Makes the table what the policies say; but those that are to blame where it is refused stay as they were.
-    ///
-    /// # Errors
-    /// When not all policies are in force; that has been told.
-    fn make(&mut self) -> Result<(), HostError> {
-        let Some(program) = self.knowledge.program() else {
-            return Ok(());
+    /// Learns what the cluster says; whether something else may have to be enforced then.
+    fn learn(&mut self, heard: Instant, change: Change) -> bool {
+        let change = match (change, &mut self.vpp) {
+            (Change::Events(events), Some(vpp)) => Change::Events(vpp.adapt(events)),
+            (change, _) => change,
         };
-        let made = self.enforcer.attempt(program);
-        if let Err(error) = &made
-            && !Blame::new(&mut self.knowledge, &mut self.enforcer).find(error)
-        {
-            self.enforcer.failed(error);
-            return made;
+        let note = noting(&mut self.enforcer, &mut self.vpp);
+        let Some(policies) = self.knowledge.take(change, note) else {
+            return false;
+        };
+        if let Some(vpp) = &mut self.vpp {
+            vpp.heard(heard, &policies);
         }
-        self.knowledge.settle();
-        self.enforcer.settle(&self.knowledge.held());
-        made
+        if let Some(enforcer) = &mut self.enforcer {
+            enforcer.heard(heard, policies);
+        }
+        true
     }
 
-    /// Does what was asked for the cluster as it is now.
+    /// Has VPP made what the policies say. That takes its own time: nobody waits for it.
+    fn tell_vpp(&mut self, is_changed: bool) {
+        let versions = &self.knowledge.remarks.versions;
+        if let (Some(vpp), Some(program)) = (&mut self.vpp, self.knowledge.program())
+            && (is_changed || self.versions != *versions)
+        {
+            self.versions.clone_from(versions);
+            vpp.enforce(program, versions);
+        }
+    }
+
+    fn prove(&mut self) {
+        if let (Some(enforcer), Some(program)) = (&mut self.enforcer, self.knowledge.program()) {
+            enforcer.prove(program);
+        }
+    }
+
+    fn enforce(&mut self) {
+        let Some(enforcer) = &mut self.enforcer else {
+            return self.knowledge.settle();
+        };
+        if enforcer.retries_held() {
+            let held = self.knowledge.held();
+            let note = noting(&mut self.enforcer, &mut self.vpp);
+            self.knowledge.release(&held, note);
+            self.tell_vpp(true);
+        }
+        let Some(enforcer) = &mut self.enforcer else {
+            return;
+        };
+        if self.knowledge.program().is_none() {
+            return enforcer.keep();
+        }
+        let was_ready = enforcer.is_ready();
+        // What goes wrong has been told, and is tried again.
+        let made = make(&mut self.knowledge, enforcer);
+        if let (Err(_), Some(vpp)) = (made, &mut self.vpp) {
+            // Policies that are held back now are others than it was told of.
+            vpp.forget();
+        }
+        if enforcer.is_ready() && !was_ready {
+            self.prove();
+        }
+    }
+
+    /// Does what was asked for the cluster as it is now, with every target, whatever becomes of the others.
     fn finish(&mut self) -> Result<Ended, AgentError> {
         let Some(program) = self.knowledge.program() else {
             return Ok(Ended::Done);
         };
-        if self.extent == Extent::DryRun {
-            return Ok(Ended::Plan(self.enforcer.plan(program)?));
+        let versions = &self.knowledge.remarks.versions;
+        let (mut plan, mut failed) = (String::new(), Vec::new());
+        if let Some(vpp) = &mut self.vpp {
+            match self.extent {
+                Extent::DryRun => (plan, failed) = vpp.plan(program, versions),
+                _ => failed = vpp.finish(program, versions),
+            }
         }
-        let made = self.make();
-        self.enforcer.finish_cutting();
-        Ok(made.map(|()| Ended::Done)?)
+        if let Some(enforcer) = &mut self.enforcer {
+            let done = match self.extent {
+                Extent::DryRun => enforcer.plan(program),
+                _ => make(&mut self.knowledge, enforcer).map(|()| String::new()),
+            };
+            enforcer.finish_cutting();
+            match done {
+                Ok(commands) => plan.insert_str(0, &commands),
+                Err(error) if self.vpp.is_none() => return Err(error.into()),
+                Err(error) => failed.push(format!("nftables: {error}")),
+            }
+        }
+        match (failed.is_empty(), self.extent) {
+            (false, _) => Err(AgentError::Targets(failed)),
+            (true, Extent::DryRun) => Ok(Ended::Plan(plan)),
+            (true, _) => Ok(Ended::Done),
+        }
     }
+}
+
+/// Tells every target what changes in the program.
+fn noting<'a>(
+    enforcer: &'a mut Option<Enforcer>,
+    vpp: &'a mut Option<Targets>,
+) -> impl FnMut(&Delta) + use<'a> {
+    move |delta| {
+        if let Some(enforcer) = enforcer.as_mut() {
+            enforcer.note(delta);
+        }
+        if let Some(vpp) = vpp.as_mut() {
+            vpp.note(delta);
+        }
+    }
+}
+
+/// Makes the table what the policies say; but those that are to blame where it is refused stay as they were.
+///
+/// # Errors
+/// When not all policies are in force; that has been told.
+fn make(knowledge: &mut Knowledge, enforcer: &mut Enforcer) -> Result<(), HostError> {
+    let Some(program) = knowledge.program() else {
+        return Ok(());
+    };
+    let made = enforcer.attempt(program);
+    if let Err(error) = &made
+        && !Blame::new(knowledge, enforcer).find(error)
+    {
+        enforcer.failed(error);
+        return made;
+    }
+    knowledge.settle();
+    enforcer.settle(&knowledge.held());
+    made
 }
 
 /// Waits until then, for ever without a time.

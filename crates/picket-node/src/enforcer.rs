@@ -122,10 +122,9 @@ impl Enforcer {
         self.waiting.extend(policies);
     }
 
-    /// Says what is wrong with objects, and up to where their changes are in force if nothing waits.
+    /// Says up to where changes of objects are in force if nothing waits.
     pub(crate) fn tell(&self, knowledge: &Knowledge) {
         let mut status = self.shared.lock();
-        status.findings = knowledge.remarks.findings();
         if status.ready && status.host.trouble.is_none() {
             status.host.versions.clone_from(&knowledge.remarks.versions);
         }
@@ -359,7 +358,7 @@ impl Enforcer {
 }
 
 /// The pods of a node, and the policies because of which packets of theirs can be dropped.
-fn in_force(program: &Program, node: &str) -> (Pods, Vec<ObjectRef>) {
+pub(crate) fn in_force(program: &Program, node: &str) -> (Pods, Vec<ObjectRef>) {
     let mut pods = Pods::default();
     let mut policies = BTreeSet::new();
     for pod in program.pods_on(node) {

@@ -31,6 +31,9 @@ pub enum AgentError {
     /// What was asked could not be done in these pods.
     #[error("{}", .0.join("; "))]
     Pods(Vec<String>),
+    /// What was asked could not be done with these targets.
+    #[error("{}", .0.join("; "))]
+    Targets(Vec<String>),
     /// An address or a socket cannot be listened at.
     #[error("cannot listen at {at}: {source}")]
     Listen {

@@ -2,8 +2,9 @@
 //!
 //! ```text
 //! API server ──▶ source ──▶ Knowledge ──▶ Program ──▶ Host ──▶ table in the kernel
-//!                (a thread)      └────── Enforcer ──────┘  ▲
-//!                                          │             └── others that change it, and the node's routes
+//!                (a thread)      └────── Enforcer ──┬───┘  ▲
+//!                                          │        │    └── others that change it, and the node's routes
+//!                                          │        └──▶ vpp::Targets (a thread each) ──▶ VPP
 //!                                            ├──▶ Status, Metrics ──▶ serve (a thread)
 //!                                            └──▶ Events (a thread) ──▶ API server
 //! ```
@@ -23,6 +24,7 @@ mod error;
 mod events;
 mod host;
 mod inbox;
+mod kernel;
 mod knowledge;
 mod ledger;
 mod metrics;
@@ -36,6 +38,7 @@ mod source;
 mod status;
 mod trace;
 mod uplinks;
+mod vpp;
 
 pub use agent::{Ended, Extent, run};
 pub use error::{AgentError, HostError};
@@ -48,3 +51,6 @@ pub use status::{
     Drop, DropStatus, Finding, HostStatus, KindStatus, Pods, Proof, ReflectionStatus, Status, Trouble,
 };
 pub use trace::{Trace, TraceQuestion, TracedConnection, TracedPacket};
+pub use vpp::{
+    NatLoopback, Pattern, PendingPod, PodRule, RuleError, Template, VppSettings, VppStatus, VppTarget,
+};

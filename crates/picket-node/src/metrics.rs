@@ -40,6 +40,12 @@ pub(crate) struct Metrics {
     pub(crate) unlogged: Counter,
     /// What became of what was to be told as Events of Kubernetes.
     pub(crate) events: Family<Outcome, Counter>,
+    /// How often a target other than the table of the node could not be made what the policies say.
+    pub(crate) target_failures: Family<TargetName, Counter>,
+    /// What other targets were asked to change.
+    pub(crate) target_operations: Family<TargetName, Counter>,
+    /// From when a change was heard until another target had it.
+    pub(crate) target_latency: Family<TargetName, Histogram, fn() -> Histogram>,
     /// Proofs that the table means what the policies say.
     pub(crate) proofs: Family<Outcome, Counter>,
     /// How long a proof takes.
@@ -58,6 +64,10 @@ struct Shown {
     restricted: Gauge,
     policies: Gauge,
     findings: Gauge,
+    target_ready: Family<VppName, Gauge>,
+    target_connected: Family<VppName, Gauge>,
+    target_current: Family<VppName, Gauge>,
+    target_pending: Family<VppName, Gauge>,
     complete: Family<Kind, Gauge>,
     source_failures: Family<Kind, Gauge>,
 }
@@ -80,6 +90,16 @@ pub(crate) struct Outcome {
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub(crate) struct Source {
     learned: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub(crate) struct TargetName {
+    pub(crate) target: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct VppName {
+    target: String,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -106,6 +126,9 @@ impl Default for Metrics {
             cut: Counter::default(),
             unlogged: Counter::default(),
             events: Family::default(),
+            target_failures: Family::default(),
+            target_operations: Family::default(),
+            target_latency: Family::new_with_constructor(durations),
             proofs: Family::default(),
             proving: durations(),
             shown: Shown::default(),
@@ -193,10 +216,32 @@ impl Metrics {
             "what was wrong with objects and was to be written as Events of Kubernetes",
             self.events.clone(),
         );
+        self.register_targets(registry);
         registry.register(
             "verifications",
             "proofs that the table means what the policies say",
             self.proofs.clone(),
+        );
+    }
+}
+
+impl Metrics {
+    fn register_targets(&self, registry: &mut Registry) {
+        registry.register(
+            "target_failures",
+            "how often a target in VPP could not be made what the policies say",
+            self.target_failures.clone(),
+        );
+        registry.register(
+            "target_operations",
+            "requests by which a target in VPP was changed",
+            self.target_operations.clone(),
+        );
+        registry.register_with_unit(
+            "event_to_target",
+            "from when a change was heard until a target in VPP had it",
+            Unit::Seconds,
+            self.target_latency.clone(),
         );
     }
 }
@@ -240,6 +285,18 @@ impl Shown {
         self.restricted.set(number(status.host.pods.restricted));
         self.policies.set(number(status.host.policies.len()));
         self.findings.set(number(status.findings.len()));
+        for (target, vpp) in &status.vpp {
+            let name = || VppName {
+                target: target.clone(),
+            };
+            let current = vpp.current.map_or(0, jiff::Timestamp::as_second);
+            self.target_ready.get_or_create(&name()).set(i64::from(vpp.ready));
+            let connected = i64::from(vpp.connected);
+            self.target_connected.get_or_create(&name()).set(connected);
+            self.target_current.get_or_create(&name()).set(current);
+            let pending = number(vpp.pending.len());
+            self.target_pending.get_or_create(&name()).set(pending);
+        }
         // Kinds come and go.
         self.complete.clear();
         self.source_failures.clear();
@@ -289,6 +346,26 @@ impl Shown {
         ];
         for (name, help, gauge) in gauges {
             registry.register(name, help, gauge.clone());
+        }
+        for (name, help, family) in [
+            (
+                "target_ready",
+                "whether the policies have been in force once in a target in VPP",
+                &self.target_ready,
+            ),
+            ("target_connected", "whether VPP answers", &self.target_connected),
+            (
+                "target_current_timestamp_seconds",
+                "when a target in VPP was last known to be what the policies say",
+                &self.target_current,
+            ),
+            (
+                "target_pods_pending",
+                "pods of the node for which VPP has nothing yet",
+                &self.target_pending,
+            ),
+        ] {
+            registry.register(name, help, family.clone());
         }
         registry.register(
             "source_complete",

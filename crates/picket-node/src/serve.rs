@@ -2,8 +2,8 @@
 //!
 //! | path | at | answer |
 //! |---|---|---|
-//! | `/healthz` | both | 200 while the agent works, 503 when it has not come round for long |
-//! | `/readyz` | both | 200 once the policies have been in force, 503 before |
+//! | `/healthz` | both | 200 while the agent works, 503 when it, or the thread of a target, has not come round for long |
+//! | `/readyz` | both | 200 once the policies have been in force with every target, 503 before |
 //! | `/metrics` | both | numbers for Prometheus |
 //! | `/status` | the socket | [`Status`] as JSON |
 //! | `/trace` | the socket | to a [`TraceQuestion`] as JSON a [`Trace`] as JSON |
@@ -27,6 +27,7 @@ use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use smol_str::SmolStr;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, UnixListener, UnixStream};
 use tokio::runtime::{Builder, Runtime};
@@ -64,8 +65,10 @@ pub(crate) struct Answers {
     pub(crate) shared: Shared,
     pub(crate) metrics: Metrics,
     pub(crate) pulse: Pulse,
-    /// What was dropped.
-    pub(crate) drops: Reading,
+    /// When the threads of other targets last came round.
+    pub(crate) targets: Vec<(SmolStr, Pulse)>,
+    /// What was dropped, where the agent has rules that count it.
+    pub(crate) drops: Option<Reading>,
     /// Who answers questions about connections, where the agent enforces the table of the node.
     pub(crate) tracer: Option<Tracer>,
 }
@@ -232,8 +235,7 @@ impl Respond for Answers {
             return plain(StatusCode::METHOD_NOT_ALLOWED, "only GET\n");
         }
         match request.uri().path() {
-            "/healthz" if self.pulse.beats() => plain(StatusCode::OK, "ok\n"),
-            "/healthz" => plain(StatusCode::SERVICE_UNAVAILABLE, "stuck\n"),
+            "/healthz" => self.health(),
             "/readyz" => self.ready(),
             "/metrics" => self.metrics(),
             "/status" if door == Door::Socket => self.status(),
@@ -243,15 +245,29 @@ impl Respond for Answers {
 }
 
 impl Answers {
+    /// Whether every thread comes round. What VPP or the API server do not say is no reason to begin anew.
+    fn health(&self) -> Answer {
+        let stuck = self.targets.iter().filter(|(_, pulse)| !pulse.beats());
+        let stuck: Vec<_> = stuck.map(|(target, _)| target.as_str()).collect();
+        match (self.pulse.beats(), stuck.as_slice()) {
+            (true, []) => plain(StatusCode::OK, "ok\n"),
+            (false, _) => plain(StatusCode::SERVICE_UNAVAILABLE, "stuck\n"),
+            (true, targets) => {
+                let text = format!("stuck: {}\n", targets.join(", "));
+                plain(StatusCode::SERVICE_UNAVAILABLE, &text)
+            }
+        }
+    }
+
     fn ready(&self) -> Answer {
-        if self.shared.lock().ready {
+        let status = self.shared.status();
+        if status.ready {
             return plain(StatusCode::OK, "ok\n");
         }
-        let status = self.shared.status();
         let waiting = status.source.iter().filter(|(_, kind)| !kind.complete);
         let waiting: Vec<_> = waiting.map(|(kind, _)| kind.as_str()).collect();
         let why = match waiting.as_slice() {
-            [] => "the policies are not in force yet\n".to_owned(),
+            [] => not_ready(&status),
             kinds => format!("not listed yet: {}\n", kinds.join(", ")),
         };
         plain(StatusCode::SERVICE_UNAVAILABLE, &why)
@@ -269,7 +285,7 @@ impl Answers {
 
     /// What was dropped, as far as the kernel says it now.
     fn dropped(&self) -> Option<Dropped> {
-        let read = (self.drops)();
+        let read = (self.drops.as_ref()?)();
         read.inspect_err(|error| tracing::warn!(%error, "the counters cannot be read"))
             .ok()
     }
@@ -289,7 +305,7 @@ impl Answers {
     /// # Errors
     /// Why there is no answer.
     async fn trace(&self, body: Incoming) -> Result<Trace, String> {
-        let only_host = "this agent enforces policies in pods, and no rules of the node";
+        let only_host = "this agent enforces no rules of the kernel of the node";
         let tracer = self.tracer.clone().ok_or(only_host)?;
         let body = Limited::new(body, LONGEST_QUESTION).collect().await;
         let body = body.map_err(|error| error.to_string())?.to_bytes();
@@ -297,6 +313,16 @@ impl Answers {
         let answer = tokio::task::spawn_blocking(move || tracer.answer(question)).await;
         answer.map_err(|error| error.to_string())?
     }
+}
+
+/// By which targets the policies are not in force yet, and why.
+fn not_ready(status: &Status) -> String {
+    let mut text = "the policies are not in force yet\n".to_owned();
+    for (target, vpp) in status.vpp.iter().filter(|(_, vpp)| !vpp.ready) {
+        let why = vpp.trouble.as_ref().map(|trouble| format!(": {}", trouble.why));
+        text.push_str(&format!("{target}{}\n", why.unwrap_or_default()));
+    }
+    text
 }
 
 fn json(value: &impl Serialize) -> Answer {

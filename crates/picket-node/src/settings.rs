@@ -7,7 +7,7 @@ use picket_dataplane::EstablishedConnections;
 use picket_source::{Directory, Etcd, Kube};
 use smol_str::SmolStr;
 
-use crate::Listen;
+use crate::{Listen, VppSettings};
 
 /// What an agent is to do, and where.
 #[derive(Clone, Debug)]
@@ -16,6 +16,10 @@ pub struct Settings {
     pub source: Source,
     /// The name of the node that it runs on.
     pub node: SmolStr,
+    /// Whether to enforce them with nftables.
+    pub nftables: bool,
+    /// What to enforce with VPP, if anything.
+    pub vpp: Option<VppSettings>,
     /// How policies are read where Kubernetes leaves a choice.
     pub semantics: Semantics,
     /// What pods may do until the cluster is known.

@@ -12,6 +12,7 @@ use smol_str::SmolStr;
 
 use crate::drops::Dropped;
 use crate::pods::PodsStatus;
+use crate::vpp::VppStatus;
 
 /// How it goes with an agent.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -23,20 +24,36 @@ pub struct Status {
     pub node: String,
     /// When the agent started.
     pub started: Timestamp,
-    /// Whether the policies have been in force once since then.
+    /// Whether the policies have been in force once since then, with every target.
     pub ready: bool,
     /// How following the cluster goes, by resource; `/apis` is about asking which there are.
     pub source: BTreeMap<String, KindStatus>,
     /// How fresh is what was read of etcd, where that is the source.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reflection: Option<ReflectionStatus>,
+    /// What the policies are enforced with: `nftables`, `vpp-acl`.
+    #[serde(default)]
+    pub targets: Vec<String>,
     /// The table of the node.
     pub host: HostStatus,
+    /// What is in force in VPP, by target.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub vpp: BTreeMap<String, VppStatus>,
     /// What is in force in the pods of the node, where the agent enforces policies there.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pods: Option<PodsStatus>,
     /// What is wrong with objects of the cluster.
     pub findings: Vec<Finding>,
+}
+
+impl Status {
+    /// Whether policies are enforced with that; agents that do not say it enforce with nftables.
+    pub fn is_with(&self, target: &str) -> bool {
+        match self.targets.as_slice() {
+            [] => target == "nftables",
+            targets => targets.iter().any(|known| known == target),
+        }
+    }
 }
 
 /// How following one kind of objects goes.
@@ -281,10 +298,12 @@ impl Shared {
     pub(crate) fn status(&self) -> Status {
         let kinds = self.health.kinds();
         let source = kinds.iter().map(|(kind, health)| (kind.clone(), health.into()));
+        let status = self.lock().clone();
         Status {
             source: source.collect(),
             reflection: self.health.freshness().map(ReflectionStatus::from),
-            ..self.lock().clone()
+            ready: status.ready && status.vpp.values().all(|vpp| vpp.ready),
+            ..status
         }
     }
 }

@@ -4,9 +4,8 @@ use std::net::IpAddr;
 
 use anyhow::bail;
 use clap::Args;
-use picket_cluster::{Node, Snapshot};
-use picket_net::Family;
-use picket_vpp::{acl, session};
+use picket_cluster::Snapshot;
+use picket_vpp::{acl, loopback, session};
 
 /// Options of VPP.
 #[derive(Args, Clone, Debug)]
@@ -78,7 +77,7 @@ impl VppArguments {
                 let found: Vec<_> = snapshot
                     .nodes
                     .values()
-                    .map(|node| (node.name.clone(), loopbacks(node)))
+                    .map(|node| (node.name.clone(), loopback::of(node)))
                     .collect();
                 for (name, addresses) in found {
                     for address in addresses {
@@ -93,15 +92,4 @@ impl VppArguments {
         }
         Ok(())
     }
-}
-
-/// The last address for hosts in each of a node's podCIDRs: of IPv4 the one before the address for broadcasts.
-fn loopbacks(node: &Node) -> Vec<IpAddr> {
-    let each = node.pod_cidrs.iter().map(|cidr| match cidr.last() {
-        IpAddr::V4(last) if cidr.family() == Family::Ipv4 && cidr.length() < 31 => {
-            std::net::Ipv4Addr::from_bits(last.to_bits() - 1).into()
-        }
-        last => last,
-    });
-    each.collect()
 }

@@ -107,6 +107,7 @@ const LAYERS: [Layer; 16] = [
             "picket-dataplane",
             "picket-analysis",
             "picket-nftables",
+            "picket-vpp",
             "picket-linux",
         ],
         &["picket-testing"],

@@ -10,12 +10,13 @@ use crate::safety::words;
 const CLOCKS: [&str; 5] = ["sleep", "Instant", "SystemTime", "elapsed", "park_timeout"];
 
 /// Files with a test that looks again and again for what nothing announces, and gives up after a bound far beyond it.
-const POLLING: [&str; 6] = [
+const POLLING: [&str; 7] = [
     // The kernel takes the cables of a dropped namespace down in the background.
     "crates/picket-linux/tests/namespaces.rs",
     // An agent says how it goes only when it is asked.
     "crates/picket/tests/cluster/agents.rs",
     "crates/picket/tests/cluster/pods.rs",
+    "crates/picket/tests/vpp/agent.rs",
     // So does a reflector.
     "crates/picket/tests/cluster/reflectors.rs",
     // kube-proxy does not say when a service works.

@@ -147,7 +147,8 @@ impl Agent {
             shared: self.shared.clone(),
             metrics: self.metrics.clone(),
             pulse: self.pulse.clone(),
-            drops: Arc::new(move || Ok(drops.read())),
+            targets: Vec::new(),
+            drops: Some(Arc::new(move || Ok(drops.read()))),
             tracer: None,
         }
     }

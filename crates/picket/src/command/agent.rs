@@ -1,5 +1,7 @@
 //! `picket agent`: a live cluster, enforced on this node.
 
+mod vpp;
+
 use std::env;
 use std::io::Write;
 use std::net::SocketAddr;
@@ -19,6 +21,7 @@ use crate::arguments::{CustomRuleArguments, FollowArguments, SemanticsArguments}
 use crate::etcd::EtcdArguments;
 use crate::logging::LogArguments;
 use crate::output::{self, Outcome};
+use vpp::VppArguments;
 
 /// What makes an agent enforce in pods. What concerns the table of the node alone does not go with it.
 const PODS: &str = "container_runtime_endpoint";
@@ -55,10 +58,13 @@ pub(crate) struct Arguments {
     #[arg(long, value_enum, default_value_t, value_name = "WHO")]
     table_owner: TableOwner,
 
-    /// How often to prove that the rules in the kernel mean what the policies say, in seconds
+    /// How often to prove that the rules in the kernel mean what the policies say, and to read back what VPP has, in seconds
     #[arg(long, default_value_t = 300, value_name = "SECONDS",
         value_parser = clap::value_parser!(u32).range(1..))]
     verify_interval: u32,
+
+    #[command(flatten)]
+    vpp: VppArguments,
 
     #[command(flatten)]
     cluster: FollowArguments,
@@ -108,7 +114,7 @@ struct ExtentArguments {
     #[arg(long)]
     once: bool,
 
-    /// Print as nft commands what would be done to enforce what the cluster is now, and do nothing
+    /// Print what would be done to enforce what the cluster is now, as nft commands and as requests to VPP, and do nothing
     #[arg(long)]
     dry_run: bool,
 
@@ -215,6 +221,9 @@ Examples:
   picket agent --source etcd --etcd-endpoints https://etcd-0:2379
                                             read the cluster from etcd, where `picket reflect` keeps it
   picket agent --source manifests/          read it from files
+  picket agent --target vpp-acl --vpp-pod-interface 'tag={namespace}/{name}'
+                                            enforce with lists of VPP instead of nftables
+  picket agent --target vpp-acl --dry-run   print what would be changed in VPP
   picket agent --cleanup                    remove what agents have put into the kernel
   picket agent --container-runtime-endpoint /run/containerd/containerd.sock
                                             enforce MultiNetworkPolicies in the pods of the node
@@ -222,6 +231,9 @@ Examples:
 
 With --container-runtime-endpoint there is no table of the node: --until-synced and --anti-spoof are
 refused.
+
+With --target vpp-acl there is no table of the node unless --target nftables is given too; then the
+agent needs no capability, only the socket of VPP. What VPP has stays until the cluster is known.
 
 The agent runs in the network namespace of the node and needs CAP_NET_ADMIN there; for pods it also
 needs CAP_SYS_ADMIN, CAP_SYS_PTRACE, the socket of the runtime and /proc of the node. Whatever goes
@@ -291,6 +303,9 @@ impl Arguments {
             family,
         });
         let custom: Vec<_> = custom.collect();
+        if self.vpp.is_other() && (self.pods.container_runtime_endpoint.is_some() || self.extent.cleanup) {
+            bail!("`--cleanup` and `--container-runtime-endpoint` are for nftables: leave `--target` away");
+        }
         let Some(endpoint) = &self.pods.container_runtime_endpoint else {
             if !custom.is_empty() {
                 bail!("custom rules are for pods on secondary networks: give `--container-runtime-endpoint`");
@@ -309,6 +324,10 @@ impl Arguments {
         Ok(Settings {
             source: self.source()?,
             node: self.node()?.into(),
+            nftables: self.vpp.nftables(),
+            vpp: self
+                .vpp
+                .settings(Duration::from_secs(self.verify_interval.into())),
             semantics: self.semantics.semantics(),
             until_synced: match self.until_synced {
                 UntilSyncedArgument::Deny => UntilSynced::Deny,

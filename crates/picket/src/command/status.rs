@@ -1,11 +1,13 @@
 //! `picket status`: what the agent of this node enforces.
 
+mod vpp;
+
 use std::fmt::Write as _;
 use std::io::Write;
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
-use picket_node::{Drop, DropStatus, Finding, HostStatus, PodsStatus, Status, ask};
+use picket_node::{Drop, DropStatus, Finding, HostStatus, PodsStatus, Status, VppStatus, ask};
 use picket_policy::name::printable;
 
 use smol_str::format_smolstr;
@@ -61,7 +63,8 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Outcome> {
     }
     out.flush()?;
     let pods_are_well = status.pods.as_ref().is_none_or(PodsStatus::is_well);
-    let is_well = status.ready && status.host.trouble.is_none() && pods_are_well;
+    let vpp_is_well = status.vpp.values().all(VppStatus::is_well);
+    let is_well = status.ready && status.host.trouble.is_none() && pods_are_well && vpp_is_well;
     Ok(Outcome::from_yes(is_well))
 }
 
@@ -74,7 +77,17 @@ fn text(status: &Status) -> Result<String, std::fmt::Error> {
     )?;
     match &status.pods {
         Some(pods) => sandboxes(pods, status.ready, &mut text)?,
-        None => host(&status.host, status.ready, &mut text)?,
+        None if status.is_with("nftables") => {
+            host(
+                &status.host,
+                status.ready || status.host.current.is_some(),
+                &mut text,
+            )?;
+        }
+        None => {}
+    }
+    for (target, vpp) in &status.vpp {
+        vpp::write(target, vpp, &mut text)?;
     }
     let silent: Vec<_> = status
         .source

@@ -1,0 +1,202 @@
+//! VPP as a target of the agent: lists of its ACL plugin, or rules of its session layer.
+//!
+//! ```text
+//!             ┌──────────────── loop of the agent ────────────────┐
+//! Program ──▶ │ Renderer ──▶ Wanted ──▶ Mailbox (the latest only) │
+//!             └───────────────────────────────┬───────────────────┘
+//!                                             ▼
+//!  interfaces, events ──▶ Worker (a thread for each target): place ──▶ plan ──▶ VPP
+//!                                             │
+//!                                             └──▶ VppStatus, Metrics
+//! ```
+//!
+//! Each target has a thread and a connection of its own, which may wait for VPP as long as they like: whatever happens to
+//! one, neither the loop nor another target notices. After every connection everything is read back, and what is not as it
+//! should be is changed; what others have put there stays.
+
+mod acl;
+mod file;
+mod loopback;
+mod mailbox;
+mod place;
+mod render;
+mod report;
+mod rule;
+mod status;
+mod worker;
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use picket_cluster::Event;
+use picket_engine::{Delta, Program};
+use picket_policy::ObjectRef;
+use smol_str::SmolStr;
+
+use crate::AgentError;
+use crate::metrics::Metrics;
+use crate::serve::Pulse;
+use crate::status::Shared;
+
+pub use loopback::NatLoopback;
+pub use rule::{Pattern, PodRule, RuleError, Template};
+pub use status::{PendingPod, VppStatus};
+
+use loopback::Loopbacks;
+use mailbox::Sender;
+use render::Renderer;
+pub(crate) use render::Versions;
+use report::Report;
+use worker::Worker;
+
+/// What of VPP is enforced with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum VppTarget {
+    /// Access control lists, for pods with an interface into VPP.
+    Acl,
+}
+
+impl VppTarget {
+    /// Its name on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Acl => "vpp-acl",
+        }
+    }
+}
+
+impl fmt::Display for VppTarget {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// What is to be enforced with VPP, and how pods are found there.
+#[derive(Clone, Debug)]
+pub struct VppSettings {
+    /// What is enforced with.
+    pub targets: BTreeSet<VppTarget>,
+    /// The socket of its API.
+    pub socket: PathBuf,
+    /// Which interfaces are those of pods.
+    pub pod_interfaces: PodRule,
+    /// Which interfaces connect the node with the rest of the world; without any, all that are no pod's.
+    pub uplinks: Vec<Pattern>,
+    /// The address that VPP gives packets of pods to themselves through a service.
+    pub nat_loopback: NatLoopback,
+    /// How often to read everything back, whether something has happened or not.
+    pub refresh: Duration,
+}
+
+/// The targets of VPP.
+pub(crate) struct Targets {
+    renderer: Renderer,
+    loopbacks: Loopbacks,
+    settings: Arc<VppSettings>,
+    shared: Shared,
+    metrics: Metrics,
+    /// Those that run in threads of their own.
+    running: Vec<Sender>,
+}
+
+impl Targets {
+    pub(crate) fn new(node: &SmolStr, settings: &VppSettings, shared: &Shared, metrics: &Metrics) -> Self {
+        let mut status = shared.lock();
+        for target in &settings.targets {
+            status.vpp.insert(target.to_string(), VppStatus::default());
+        }
+        drop(status);
+        Self {
+            renderer: Renderer::new(node, settings),
+            loopbacks: Loopbacks::new(settings.nat_loopback),
+            settings: Arc::new(settings.clone()),
+            shared: shared.clone(),
+            metrics: metrics.clone(),
+            running: Vec::new(),
+        }
+    }
+
+    /// Has each enforced in a thread of its own, which ends with the process.
+    ///
+    /// # Errors
+    /// When there is no such thread to be had.
+    pub(crate) fn start(&mut self) -> Result<Vec<(SmolStr, Pulse)>, AgentError> {
+        let mut pulses = Vec::new();
+        for &target in &self.settings.targets {
+            let (sender, receiver) = mailbox::channel().map_err(AgentError::Start)?;
+            let pulse = Pulse::new();
+            let worker = self.worker(target);
+            pulses.push((target.name().into(), pulse.clone()));
+            let thread = thread::Builder::new().name(format!("picket-{target}"));
+            thread
+                .spawn(move || worker.run(&receiver, &pulse))
+                .map_err(AgentError::Start)?;
+            self.running.push(sender);
+        }
+        Ok(pulses)
+    }
+
+    fn worker(&self, target: VppTarget) -> Worker {
+        let report = Report::new(target, &self.shared, &self.metrics);
+        Worker::new(target, Arc::clone(&self.settings), report)
+    }
+
+    /// Events as these targets need them: nodes have the addresses of their translation.
+    pub(crate) fn adapt(&mut self, events: Vec<Event>) -> Vec<Event> {
+        self.loopbacks.adapt(events)
+    }
+
+    /// Learns what changed in the program.
+    pub(crate) fn note(&mut self, delta: &Delta) {
+        self.renderer.note(delta);
+    }
+
+    /// Lets what is wanted next be worked out from nothing.
+    pub(crate) fn forget(&mut self) {
+        self.renderer.forget();
+    }
+
+    /// Something changed that has to be enforced, and was heard of then.
+    pub(crate) fn heard(&mut self, at: Instant, policies: &[ObjectRef]) {
+        self.renderer.heard(at, policies);
+    }
+
+    /// Has the threads enforce the program.
+    pub(crate) fn enforce(&mut self, program: &Program, versions: &Versions) {
+        let wanted = self.renderer.render(program, versions);
+        for sender in &self.running {
+            sender.send(Arc::clone(&wanted));
+        }
+    }
+
+    /// Enforces the program here and now, whatever becomes of the other targets.
+    ///
+    /// # Errors
+    /// What became of each that could not.
+    pub(crate) fn finish(&mut self, program: &Program, versions: &Versions) -> Vec<String> {
+        let wanted = self.renderer.render(program, versions);
+        let each = self.settings.targets.iter();
+        let each = each.filter_map(|&target| {
+            let done = self.worker(target).once(Arc::clone(&wanted));
+            done.err().map(|why| format!("{target}: {why}"))
+        });
+        each.collect()
+    }
+
+    /// What would be done to enforce the program, as text; and why that is not known.
+    pub(crate) fn plan(&mut self, program: &Program, versions: &Versions) -> (String, Vec<String>) {
+        let wanted = self.renderer.render(program, versions);
+        let (mut plan, mut failed) = (String::new(), Vec::new());
+        for &target in &self.settings.targets {
+            match self.worker(target).plan(Arc::clone(&wanted)) {
+                Ok(text) => plan.push_str(&text),
+                Err(why) => failed.push(format!("{target}: {why}")),
+            }
+        }
+        (plan, failed)
+    }
+}

@@ -1,0 +1,191 @@
+//! Which interface of VPP is whose, and so which lists each is to have.
+
+use std::collections::BTreeMap;
+
+use picket_policy::ObjectRef;
+use picket_vpp::acl::{Acl, AclAction, AclRule, Acls, InterfaceLists, Role};
+use picket_vpp::client::{Interface, Label};
+use smol_str::SmolStr;
+
+use super::file::PodFile;
+use super::rule::{Pattern, PodRule};
+use super::status::PendingPod;
+
+/// The interface that every VPP has, and through which nothing goes.
+const LOCAL: &str = "local0";
+
+/// Says which interface is whose.
+#[derive(Debug)]
+pub(crate) struct Finder {
+    rule: PodRule,
+    uplinks: Vec<Pattern>,
+    file: PodFile,
+}
+
+/// What is wanted, by the interfaces that there are.
+#[derive(Debug, Default)]
+pub(crate) struct Placed {
+    pub(crate) acls: Acls,
+    /// The interfaces of each pod.
+    pub(crate) pods: BTreeMap<String, Vec<String>>,
+    /// The interfaces that connect the node with the rest of the world.
+    pub(crate) uplinks: Vec<String>,
+    pub(crate) pending: Vec<PendingPod>,
+    /// What does not fit together.
+    pub(crate) troubles: Vec<String>,
+}
+
+impl Finder {
+    pub(crate) fn new(rule: &PodRule, uplinks: &[Pattern]) -> Self {
+        Self {
+            rule: rule.clone(),
+            uplinks: uplinks.to_vec(),
+            file: PodFile::default(),
+        }
+    }
+
+    /// Looks whether a file says something else than it did.
+    pub(crate) fn look(&mut self) -> bool {
+        match &self.rule {
+            PodRule::File(path) => self.file.look(path),
+            PodRule::Tag(_) | PodRule::Name(_) => false,
+        }
+    }
+
+    /// Gives every interface what it is to have.
+    pub(crate) fn place(&self, wanted: &Acls, interfaces: &BTreeMap<SmolStr, Interface>) -> Placed {
+        let mut placed = Placed {
+            troubles: self.file.trouble.iter().cloned().collect(),
+            ..Placed::default()
+        };
+        placed.acls.acls.clone_from(&wanted.acls);
+        let found = self.found(interfaces);
+        let mut outside = InterfaceLists::default();
+        let mut owners: BTreeMap<SmolStr, ObjectRef> = BTreeMap::new();
+        for lists in wanted.interfaces.values() {
+            let Some(pod) = &lists.pod else {
+                outside = lists.clone();
+                continue;
+            };
+            let name = id(pod);
+            let Some(own) = found.get(&self.sought(pod)) else {
+                placed.pending.push(PendingPod {
+                    pod: name,
+                    restricted: !lists.input.is_empty(),
+                    why: self.missing(pod),
+                });
+                continue;
+            };
+            for interface in own {
+                match owners.insert(interface.clone(), pod.clone()) {
+                    Some(other) => placed.contest(interface, [&other, pod]),
+                    None => placed.set(interface, lists),
+                }
+            }
+            let own = own.iter().map(SmolStr::to_string).collect();
+            placed.pods.insert(name, own);
+        }
+        for (name, interface) in interfaces {
+            if !owners.contains_key(name) && self.is_uplink(name, interface) {
+                placed.set(name, &outside);
+                placed.uplinks.push(name.to_string());
+            }
+        }
+        placed
+    }
+
+    /// Interfaces by what says whose they are.
+    fn found(&self, interfaces: &BTreeMap<SmolStr, Interface>) -> BTreeMap<Sought, Vec<SmolStr>> {
+        let mut found: BTreeMap<Sought, Vec<SmolStr>> = BTreeMap::new();
+        for (name, interface) in interfaces {
+            let sought = match &self.rule {
+                PodRule::Tag(_) => interface.tag.as_str().map(|tag| Sought::Text(tag.into())),
+                PodRule::Name(_) => interface.name.as_str().map(|name| Sought::Text(name.into())),
+                PodRule::File(_) => self.file.pods().get(name).cloned().map(Sought::Pod),
+            };
+            found
+                .entry(sought.unwrap_or(Sought::Nothing))
+                .or_default()
+                .push(name.clone());
+        }
+        found
+    }
+
+    /// By what the interface of a pod is known.
+    fn sought(&self, pod: &ObjectRef) -> Sought {
+        match &self.rule {
+            PodRule::Tag(template) | PodRule::Name(template) => Sought::Text(template.of(pod)),
+            PodRule::File(_) => Sought::Pod(ObjectRef::new("Pod", &pod.namespace, &pod.name)),
+        }
+    }
+
+    fn missing(&self, pod: &ObjectRef) -> String {
+        let (what, template) = match &self.rule {
+            PodRule::File(path) => {
+                return match self.file.pods().values().any(|named| id(named) == id(pod)) {
+                    true => format!("there is no interface as `{}` names", path.display()),
+                    false => format!("`{}` does not name it", path.display()),
+                };
+            }
+            PodRule::Tag(template) => ("tag", template),
+            PodRule::Name(template) => ("name", template),
+        };
+        let text = template.of(pod);
+        match text.len() {
+            0..=Label::LONGEST => format!("no interface has the {what} `{text}`"),
+            length => format!(
+                "the {what} of its interface would have {length} bytes, and VPP keeps {}",
+                Label::LONGEST
+            ),
+        }
+    }
+
+    /// Whether an interface that is no pod's connects the node with the rest of the world.
+    fn is_uplink(&self, name: &SmolStr, interface: &Interface) -> bool {
+        if !self.uplinks.is_empty() {
+            return self.uplinks.iter().any(|pattern| pattern.matches(name));
+        }
+        let is_form_of_pod = match &self.rule {
+            PodRule::Tag(template) => interface.tag.as_str().is_some_and(|tag| template.is_form_of(tag)),
+            PodRule::Name(template) => template.is_form_of(name),
+            PodRule::File(_) => self.file.pods().contains_key(name),
+        };
+        name != LOCAL && !is_form_of_pod
+    }
+}
+
+/// By what an interface is known.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Sought {
+    Nothing,
+    Text(String),
+    Pod(ObjectRef),
+}
+
+impl Placed {
+    fn set(&mut self, interface: &SmolStr, lists: &InterfaceLists) {
+        self.acls.interfaces.insert(interface.clone(), lists.clone());
+    }
+
+    /// Two pods have one interface: nothing passes there.
+    fn contest(&mut self, interface: &SmolStr, pods: [&ObjectRef; 2]) {
+        let [one, other] = pods.map(id);
+        self.troubles.push(format!(
+            "interface `{interface}` is said to be that of {one} and of {other}: nothing passes there"
+        ));
+        let all = picket_net::Family::BOTH.map(|family| AclRule::everything(AclAction::Deny, family));
+        let closed = Acl::new(Role::ToPod, all.into());
+        let lists = InterfaceLists {
+            pod: None,
+            input: vec![closed.tag.clone()],
+            output: vec![closed.tag.clone()],
+        };
+        self.acls.acls.insert(closed.tag.clone(), closed.into());
+        self.acls.interfaces.insert(interface.clone(), lists);
+    }
+}
+
+/// What a pod is called.
+pub(crate) fn id(pod: &ObjectRef) -> String {
+    format!("{}/{}", pod.namespace, pod.name)
+}

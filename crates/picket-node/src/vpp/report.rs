@@ -1,0 +1,138 @@
+//! What the thread of a target tells of how it goes.
+
+use std::collections::BTreeSet;
+use std::error::Error as _;
+
+use jiff::Timestamp;
+use picket_policy::ObjectRef;
+use picket_vpp::client::Error;
+
+use super::VppTarget;
+use super::render::Wanted;
+use super::status::VppStatus;
+use super::worker::Synced;
+use crate::metrics::{Metrics, TargetName};
+use crate::status::{Shared, Trouble};
+
+/// Where a target tells how it goes.
+pub(crate) struct Report {
+    target: VppTarget,
+    shared: Shared,
+    metrics: Metrics,
+}
+
+impl Report {
+    pub(crate) fn new(target: VppTarget, shared: &Shared, metrics: &Metrics) -> Self {
+        Self {
+            target,
+            shared: shared.clone(),
+            metrics: metrics.clone(),
+        }
+    }
+
+    fn label(&self) -> TargetName {
+        TargetName {
+            target: self.target.name(),
+        }
+    }
+
+    fn change(&self, change: impl FnOnce(&mut VppStatus)) {
+        let mut status = self.shared.lock();
+        change(status.vpp.entry(self.target.to_string()).or_default());
+    }
+
+    /// VPP answers, and what it has is known.
+    pub(crate) fn connected(&self) {
+        tracing::info!(target_ = self.target.name(), "VPP answers");
+        self.change(|status| status.connected = true);
+    }
+
+    /// VPP does not answer, or not as it should.
+    pub(crate) fn disconnected(&self, error: &Error) {
+        let why = said(error);
+        self.metrics.target_failures.get_or_create(&self.label()).inc();
+        let mut is_news = false;
+        self.change(|status| {
+            status.disconnects += u64::from(status.connected);
+            status.connected = false;
+            is_news = trouble(status, &why, &BTreeSet::new());
+        });
+        if is_news {
+            tracing::warn!(
+                target_ = self.target.name(),
+                why,
+                "VPP is called again; what it has stays"
+            );
+        }
+    }
+
+    /// VPP has what is wanted, but for what went wrong.
+    pub(crate) fn synced(&self, wanted: &Wanted, synced: &Synced, waiting: &BTreeSet<ObjectRef>) {
+        let label = self.label();
+        let operations = u64::try_from(synced.operations).unwrap_or(u64::MAX);
+        self.metrics
+            .target_operations
+            .get_or_create(&label)
+            .inc_by(operations);
+        let summary = &synced.summary;
+        let whys: Vec<_> = synced
+            .troubles
+            .iter()
+            .map(said)
+            .chain(summary.conflicts.clone())
+            .collect();
+        if let Some(why) = (!whys.is_empty()).then(|| whys.join("; ")) {
+            self.metrics.target_failures.get_or_create(&label).inc();
+            tracing::error!(target_ = self.target.name(), why, "not all policies are in force");
+        } else if synced.operations > 0 {
+            tracing::info!(
+                target_ = self.target.name(),
+                operations,
+                "the policies are in force"
+            );
+        }
+        let now = Timestamp::now();
+        self.change(|status| {
+            status.interfaces.clone_from(&summary.interfaces);
+            status.uplinks.clone_from(&summary.uplinks);
+            status.pending.clone_from(&summary.pending);
+            status.foreign.clone_from(&summary.foreign);
+            if synced.operations > 0 || status.changed.is_none() {
+                status.changed = Some(now);
+            }
+            if !whys.is_empty() {
+                trouble(status, &whys.join("; "), waiting);
+                return;
+            }
+            status.trouble = None;
+            (status.ready, status.current) = (true, Some(now));
+            status.pods = wanted.pods;
+            status.policies.clone_from(&wanted.policies);
+            status.versions.clone_from(&wanted.versions);
+        });
+        if let Some(heard) = wanted.heard.filter(|_| whys.is_empty()) {
+            let latency = self.metrics.target_latency.get_or_create(&label);
+            latency.observe(heard.elapsed().as_secs_f64());
+        }
+    }
+}
+
+/// Says why policies are not in force; whether that was said before.
+fn trouble(status: &mut VppStatus, why: &str, waiting: &BTreeSet<ObjectRef>) -> bool {
+    let before = status.trouble.take();
+    let is_news = before.as_ref().is_none_or(|before| before.why != why);
+    status.trouble = Some(Trouble {
+        since: before.map_or_else(Timestamp::now, |before| before.since),
+        why: why.to_owned(),
+        waiting: waiting.iter().map(ObjectRef::to_string).collect(),
+    });
+    is_news
+}
+
+/// An error with all that it is because of.
+pub(crate) fn said(error: &Error) -> String {
+    match error.source() {
+        Some(source) => format!("{error}: {source}"),
+        None => error.to_string(),
+    }
+}

@@ -1,0 +1,60 @@
+//! How it goes with a target of VPP.
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+use smol_str::SmolStr;
+
+use crate::status::{Pods, Trouble};
+
+/// How it goes with a target of VPP.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct VppStatus {
+    /// Whether the policies have been in force there once.
+    pub ready: bool,
+    /// Whether VPP answers.
+    pub connected: bool,
+    /// How often a connection to VPP has ended.
+    pub disconnects: u64,
+    /// When what VPP has was last changed.
+    pub changed: Option<Timestamp>,
+    /// When it was last known to be what the policies say.
+    pub current: Option<Timestamp>,
+    /// The `resourceVersion` up to which changes of each resource are in force.
+    pub versions: BTreeMap<SmolStr, SmolStr>,
+    /// How many pods of the node policies restrict, and how many it has.
+    pub pods: Pods,
+    /// The policies because of which packets of the node's pods can be dropped.
+    pub policies: Vec<String>,
+    /// What VPP has for each pod: its interfaces.
+    pub interfaces: BTreeMap<String, Vec<String>>,
+    /// The interfaces that connect the node with the rest of the world.
+    pub uplinks: Vec<String>,
+    /// The pods for which VPP has nothing yet.
+    pub pending: Vec<PendingPod>,
+    /// What others have put there, which stays behind ours, and what that means.
+    pub foreign: Vec<String>,
+    /// Why the policies, as they are now, are not in force.
+    pub trouble: Option<Trouble>,
+}
+
+/// A pod for which VPP has nothing yet.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct PendingPod {
+    /// The pod, as in `shop/web`.
+    pub pod: String,
+    /// Whether policies keep it from something.
+    pub restricted: bool,
+    /// What is missing.
+    pub why: String,
+}
+
+impl VppStatus {
+    /// Whether all policies are in force, as far as VPP has what they are about.
+    pub fn is_well(&self) -> bool {
+        self.ready && self.connected && self.trouble.is_none()
+    }
+}

@@ -1,0 +1,211 @@
+//! The thread of a target: its connection to VPP, and what it does there.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use picket_policy::ObjectRef;
+use picket_vpp::client::{Backoff, Connector, Error, Feature, Vpp};
+
+use super::acl::AclTables;
+use super::mailbox::Receiver;
+use super::render::Wanted;
+use super::report::{Report, said};
+use super::status::PendingPod;
+use super::{VppSettings, VppTarget};
+use crate::retry::Retry;
+use crate::serve::Pulse;
+
+/// How often to look for interfaces that nobody has told of: VPP is silent about new ones until they are up.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// What a target keeps in VPP.
+pub(crate) trait Tables: Send {
+    /// What of VPP's API it needs.
+    fn features(&self) -> &'static [Feature];
+
+    /// Reads everything back.
+    fn read(&mut self, vpp: &mut Vpp) -> Result<(), Error>;
+
+    /// Looks whether VPP has other interfaces; with `has_events` also what they have. Whether something is to be done.
+    fn look(&mut self, vpp: &mut Vpp, has_events: bool) -> Result<bool, Error>;
+
+    /// Makes what VPP has what is wanted.
+    fn sync(&mut self, vpp: &mut Vpp, wanted: &Wanted) -> Result<Synced, Error>;
+
+    /// What would be done, as text.
+    fn plan(&mut self, vpp: &mut Vpp, wanted: &Wanted) -> Result<String, Error>;
+}
+
+/// What making VPP what it should be has done.
+#[derive(Debug, Default)]
+pub(crate) struct Synced {
+    /// How many requests it took.
+    pub(crate) operations: usize,
+    /// What VPP did not take.
+    pub(crate) troubles: Vec<Error>,
+    pub(crate) summary: Summary,
+}
+
+/// What is where.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Summary {
+    /// What does not fit together.
+    pub(crate) conflicts: Vec<String>,
+    pub(crate) interfaces: BTreeMap<String, Vec<String>>,
+    pub(crate) uplinks: Vec<String>,
+    pub(crate) pending: Vec<PendingPod>,
+    pub(crate) foreign: Vec<String>,
+}
+
+/// What a target does.
+pub(crate) struct Worker {
+    connector: Connector,
+    tables: Box<dyn Tables>,
+    refresh: Duration,
+    report: Report,
+    wanted: Option<Arc<Wanted>>,
+    /// The policies that have changed and are not in force.
+    waiting: BTreeSet<ObjectRef>,
+}
+
+impl Worker {
+    pub(crate) fn new(target: VppTarget, settings: Arc<VppSettings>, report: Report) -> Self {
+        let tables = match target {
+            VppTarget::Acl => Box::new(AclTables::new(&settings)),
+        };
+        Self {
+            connector: Connector::new(&settings.socket),
+            tables,
+            refresh: settings.refresh,
+            report,
+            wanted: None,
+            waiting: BTreeSet::new(),
+        }
+    }
+
+    /// Does what is wanted, until the process ends.
+    pub(crate) fn run(mut self, receiver: &Receiver, pulse: &Pulse) {
+        let mut failures = 0;
+        loop {
+            pulse.beat();
+            let connected = self.connector.connect(self.tables.features());
+            let Err(error) = connected.and_then(|vpp| self.serve(vpp, receiver, pulse, &mut failures));
+            failures += 1;
+            self.report.disconnected(&error);
+            let next = Instant::now() + Backoff::default().after(failures);
+            while let Some(left) = next
+                .checked_duration_since(Instant::now())
+                .filter(|left| !left.is_zero())
+            {
+                self.hear(receiver);
+                // Where nothing can be waited for, time still passes.
+                let _ = receiver.wait(None::<&Vpp>, left);
+            }
+        }
+    }
+
+    /// Does what is wanted, until the connection ends.
+    fn serve(
+        &mut self,
+        mut vpp: Vpp,
+        receiver: &Receiver,
+        pulse: &Pulse,
+        failures: &mut u32,
+    ) -> Result<std::convert::Infallible, Error> {
+        vpp.watch_interfaces()?;
+        self.tables.read(&mut vpp)?;
+        self.report.connected();
+        let (mut read, mut looked) = (Instant::now(), Instant::now());
+        let (mut is_due, mut retry) = (true, None::<Retry>);
+        loop {
+            pulse.beat();
+            is_due |= self.hear(receiver);
+            if retry.is_some_and(|retry| retry.at <= Instant::now()) {
+                // What VPP has refused may have changed something all the same.
+                self.tables.read(&mut vpp)?;
+                (is_due, read) = (true, Instant::now());
+            }
+            if std::mem::take(&mut is_due)
+                && let Some(went_well) = self.sync(&mut vpp)?
+            {
+                *failures = 0;
+                retry = (!went_well).then(|| Retry::after(retry, Instant::now()));
+            }
+            let limit = retry.map_or(LOOK, |retry| {
+                retry.at.saturating_duration_since(Instant::now()).min(LOOK)
+            });
+            // Where nothing can be waited for, VPP is.
+            let _ = receiver.wait(Some(&vpp), limit);
+            let has_events = !vpp.events(Duration::ZERO)?.is_empty();
+            if read.elapsed() >= self.refresh {
+                self.tables.read(&mut vpp)?;
+                (is_due, read) = (true, Instant::now());
+            } else if has_events || looked.elapsed() >= LOOK {
+                is_due |= self.tables.look(&mut vpp, has_events)?;
+                looked = Instant::now();
+            }
+        }
+    }
+
+    /// Whether something else is wanted.
+    fn hear(&mut self, receiver: &Receiver) -> bool {
+        let Some(wanted) = receiver.take() else {
+            return false;
+        };
+        self.waiting.extend(wanted.changed.iter().cloned());
+        self.wanted = Some(wanted);
+        true
+    }
+
+    /// Makes VPP what is wanted, if that is known; whether all of it could be done.
+    fn sync(&mut self, vpp: &mut Vpp) -> Result<Option<bool>, Error> {
+        let Some(wanted) = &self.wanted else {
+            return Ok(None);
+        };
+        let synced = self.tables.sync(vpp, wanted)?;
+        self.report.synced(wanted, &synced, &self.waiting);
+        if synced.troubles.is_empty() && synced.summary.conflicts.is_empty() {
+            self.waiting.clear();
+        }
+        Ok(Some(synced.troubles.is_empty()))
+    }
+
+    /// Makes VPP what is wanted, once.
+    ///
+    /// # Errors
+    /// Why not all of it could be done.
+    pub(crate) fn once(mut self, wanted: Arc<Wanted>) -> Result<(), String> {
+        let mut vpp = self.open()?;
+        self.wanted = Some(Arc::clone(&wanted));
+        let synced = self
+            .tables
+            .sync(&mut vpp, &wanted)
+            .map_err(|error| said(&error))?;
+        self.report.synced(&wanted, &synced, &self.waiting);
+        for pending in &synced.summary.pending {
+            tracing::warn!(pod = pending.pod, why = pending.why, "a pod is not in VPP yet");
+        }
+        let whys = synced.troubles.iter().map(said).chain(synced.summary.conflicts);
+        let whys: Vec<_> = whys.collect();
+        match whys.as_slice() {
+            [] => Ok(()),
+            whys => Err(whys.join("; ")),
+        }
+    }
+
+    /// What would be done, as text.
+    ///
+    /// # Errors
+    /// Why that is not known.
+    pub(crate) fn plan(mut self, wanted: Arc<Wanted>) -> Result<String, String> {
+        let mut vpp = self.open()?;
+        self.tables.plan(&mut vpp, &wanted).map_err(|error| said(&error))
+    }
+
+    fn open(&mut self) -> Result<Vpp, String> {
+        let connected = self.connector.connect(self.tables.features());
+        let read = connected.and_then(|mut vpp| self.tables.read(&mut vpp).map(|()| vpp));
+        read.map_err(|error| said(&error))
+    }
+}

@@ -1,0 +1,86 @@
+//! What the agent is told of VPP.
+
+use std::collections::BTreeSet;
+use std::net::IpAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, ValueEnum};
+use picket_node::{NatLoopback, Pattern, PodRule, VppSettings, VppTarget};
+
+/// What enforces the policies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
+pub(super) enum Target {
+    /// nftables, the packet filter of Linux
+    Nftables,
+    /// Access control lists of VPP's ACL plugin, for pods with an interface into VPP
+    VppAcl,
+}
+
+/// VPP.
+#[derive(Args, Clone, Debug)]
+#[command(next_help_heading = "VPP")]
+pub(super) struct VppArguments {
+    /// What enforces the policies; can be given several times, and no target waits for another
+    #[arg(long = "target", value_enum, value_name = "TARGET", default_value = "nftables", help_heading = None)]
+    targets: Vec<Target>,
+
+    /// The socket of VPP's binary API (`socksvr { socket-name PATH }` in its configuration)
+    #[arg(long, value_name = "PATH", default_value = "/run/vpp/api.sock")]
+    vpp_socket: PathBuf,
+
+    /// Which interface of VPP is that of a pod: the one with a tag or a name that holds its namespace and name, or the one
+    /// that a file names for it in a line as `shop/web tap3`
+    #[arg(long, value_name = "tag=TEMPLATE|name=TEMPLATE|file=PATH", default_value_t)]
+    vpp_pod_interface: PodRule,
+
+    /// An interface of VPP that connects the node with the rest of the world: an uplink, the bridge interface of an overlay,
+    /// the tap to the host. Names, where `*` stands for any text and `?` for any character; can be given several times
+    /// [default: all that are no pod's, but local0]
+    #[arg(long = "uplink", value_name = "NAME")]
+    uplinks: Vec<Pattern>,
+
+    /// The address that VPP gives packets of pods to themselves through a service; it counts as the node's. `none` when there
+    /// is none [default: the last address for hosts in the node's podCIDRs, if no pod has it]
+    #[arg(long, value_name = "ADDRESS", value_parser = nat_loopback)]
+    nat_loopback: Option<NatLoopback>,
+}
+
+impl VppArguments {
+    /// Whether nftables is a target.
+    pub(super) fn nftables(&self) -> bool {
+        self.targets.contains(&Target::Nftables)
+    }
+
+    /// Whether something else than nftables is a target.
+    pub(super) fn is_other(&self) -> bool {
+        self.targets.iter().any(|&target| target != Target::Nftables)
+    }
+
+    /// What is to be enforced with VPP, if anything is. Everything is read back every so often.
+    pub(super) fn settings(&self, refresh: Duration) -> Option<VppSettings> {
+        let targets = self.targets.iter().filter_map(|target| match target {
+            Target::Nftables => None,
+            Target::VppAcl => Some(VppTarget::Acl),
+        });
+        let targets: BTreeSet<_> = targets.collect();
+        (!targets.is_empty()).then(|| VppSettings {
+            targets,
+            socket: self.vpp_socket.clone(),
+            pod_interfaces: self.vpp_pod_interface.clone(),
+            uplinks: self.uplinks.clone(),
+            nat_loopback: self.nat_loopback.unwrap_or_default(),
+            refresh,
+        })
+    }
+}
+
+fn nat_loopback(text: &str) -> Result<NatLoopback, String> {
+    if text == "none" {
+        return Ok(NatLoopback::None);
+    }
+    let address: Option<IpAddr> = picket_net::parse_address(text);
+    address
+        .map(NatLoopback::Address)
+        .ok_or_else(|| "write an IP address or `none`".to_owned())
+}

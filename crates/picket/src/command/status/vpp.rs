@@ -1,0 +1,58 @@
+//! How it goes with a target of VPP, for people.
+
+use std::fmt::Write as _;
+
+use picket_node::VppStatus;
+
+pub(super) fn write(target: &str, vpp: &VppStatus, text: &mut String) -> std::fmt::Result {
+    if vpp.ready {
+        writeln!(
+            text,
+            "{target}: policies are in force: {} of {} pods restricted, by {} policies",
+            vpp.pods.restricted,
+            vpp.pods.all,
+            vpp.policies.len()
+        )?;
+    } else {
+        writeln!(
+            text,
+            "{target}: the policies are not in force yet; what VPP had before it still has"
+        )?;
+    }
+    if let (Some(changed), Some(current)) = (vpp.changed, vpp.current) {
+        writeln!(
+            text,
+            "  VPP changed {changed:.0}, last what the policies say {current:.0}"
+        )?;
+    }
+    if !vpp.connected {
+        writeln!(text, "  VPP does not answer")?;
+    }
+    for (pod, interfaces) in &vpp.interfaces {
+        writeln!(text, "  {pod}: {}", interfaces.join(", "))?;
+    }
+    for pending in &vpp.pending {
+        let restricted = if pending.restricted {
+            ""
+        } else {
+            " (nothing restricts it)"
+        };
+        writeln!(text, "  {}: PENDING{restricted}: {}", pending.pod, pending.why)?;
+    }
+    if !vpp.uplinks.is_empty() {
+        writeln!(text, "  rest of the world: {}", vpp.uplinks.join(", "))?;
+    }
+    for foreign in &vpp.foreign {
+        writeln!(text, "  lists of others, {foreign}")?;
+    }
+    for policy in &vpp.policies {
+        writeln!(text, "  {policy}")?;
+    }
+    if let Some(trouble) = &vpp.trouble {
+        writeln!(text, "  NOT in force since {:.0}: {}", trouble.since, trouble.why)?;
+        for policy in &trouble.waiting {
+            writeln!(text, "    {policy}")?;
+        }
+    }
+    Ok(())
+}

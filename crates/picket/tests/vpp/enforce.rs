@@ -1,0 +1,137 @@
+//! What the policies say is what VPP does, as both change.
+
+use picket_vpp::fake::Options;
+use serde_json::Value;
+
+use crate::agent::Agent;
+use crate::scene::{ACL, API, DB, Scene, WEB, WORLD, no_egress, only_from};
+
+#[test]
+fn policies_are_in_force_as_they_change() {
+    let scene = Scene::new(&only_from("one", "db", "web"));
+    let agent = Agent::start(scene.manifests(), &scene.arguments());
+    let status = agent.until_in_force(ACL, &["NetworkPolicy shop/one"]);
+    assert_eq!(status.uplinks, ["ge0"]);
+    assert_eq!(status.interfaces["shop/db"], ["tap2"]);
+    assert_eq!((status.pods.all, status.pods.restricted), (3, 1));
+    assert!(status.pending.is_empty() && status.foreign.is_empty());
+    assert!(scene.reaches(WEB, DB) && scene.reaches(WORLD, API));
+    assert!(!scene.reaches(API, DB) && !scene.reaches(WORLD, DB));
+    scene.put(&only_from("two", "db", "api"));
+    agent.until_in_force(ACL, &["NetworkPolicy shop/two"]);
+    assert!(scene.reaches(API, DB));
+    assert!(!scene.reaches(WEB, DB) && !scene.reaches(WORLD, DB));
+    scene.put(&no_egress("three", "web"));
+    agent.until_in_force(ACL, &["NetworkPolicy shop/three"]);
+    assert!(scene.reaches(API, DB) && scene.reaches(WORLD, WEB));
+    assert!(!scene.reaches(WEB, DB) && !scene.reaches(WEB, WORLD));
+    // Nobody sends with the address of another.
+    assert!(!scene.reaches((WEB.0, API.1), DB));
+    scene.put("");
+    let status = agent.until_in_force(ACL, &[]);
+    assert!(scene.reaches(WEB, WORLD) && status.pods.restricted == 0);
+    assert_eq!(scene.vpp.state().acls().count(), 0);
+    assert_eq!(scene.vpp.complaints(), Vec::<String>::new());
+}
+
+#[test]
+fn what_is_as_it_should_be_is_left_alone() {
+    let scene = Scene::new(&only_from("one", "db", "web"));
+    let mut first = Agent::start(scene.manifests(), &scene.arguments());
+    first.until_in_force(ACL, &["NetworkPolicy shop/one"]);
+    assert!(scene.changes() > 0);
+    first.kill();
+    // The lists outlive the agent, and the next one finds them.
+    assert!(!scene.reaches(API, DB));
+    scene.vpp.clear_record();
+    let second = Agent::start(scene.manifests(), &scene.arguments());
+    second.until_in_force(ACL, &["NetworkPolicy shop/one"]);
+    assert_eq!(scene.changes(), 0, "{:?}", scene.vpp.record());
+}
+
+#[test]
+fn a_pod_whose_interface_comes_later_is_pending_until_then() {
+    let options = Options::new(3).interface("ge0", "").interface("tap1", "shop/web");
+    let scene = Scene::with(&only_from("one", "db", "web"), options);
+    let agent = Agent::start(scene.manifests(), &scene.arguments());
+    let status = agent.until_in_force(ACL, &["NetworkPolicy shop/one"]);
+    let pending: Vec<_> = status
+        .pending
+        .iter()
+        .map(|pending| (&*pending.pod, pending.restricted, &*pending.why))
+        .collect();
+    assert_eq!(
+        pending,
+        [
+            ("shop/api", false, "no interface has the tag `shop/api`"),
+            ("shop/db", true, "no interface has the tag `shop/db`")
+        ]
+    );
+    assert!(
+        agent
+            .asked(&[])
+            .stdout
+            .contains("shop/db: PENDING: no interface has the tag `shop/db`")
+    );
+    // VPP tells of an interface when it goes up. It need not be up to get its lists.
+    let down = scene.vpp.add_interface("tap3", "shop/api");
+    let up = scene.vpp.add_interface("tap2", "shop/db");
+    assert!(scene.vpp.set_up(up, true));
+    agent.until_vpp(ACL, "all pods", |vpp| vpp.pending.is_empty() && vpp.is_well());
+    assert!(scene.reaches(WEB, DB) && !scene.reaches(WORLD, DB));
+    assert!(scene.vpp.set_up(down, true));
+    assert!(!scene.reaches(API, DB));
+    // What goes and comes again, under the same number and name, has its lists again.
+    assert!(scene.vpp.remove_interface(up));
+    let again = scene.vpp.add_interface("tap2", "shop/db");
+    assert_eq!(up, again);
+    assert!(scene.vpp.set_up(again, true));
+    assert!(scene.vpp.wait_for(|_| true));
+    agent.until("lists", |_| !scene.reaches(WORLD, DB));
+}
+
+#[test]
+fn the_agent_says_how_it_goes() {
+    let scene = Scene::new(&only_from("one", "db", "web"));
+    let agent = Agent::start(scene.manifests(), &scene.arguments());
+    agent.until_in_force(ACL, &["NetworkPolicy shop/one"]);
+    assert_eq!(agent.get("/readyz"), (200, "ok\n".to_owned()));
+    assert_eq!(agent.get("/healthz"), (200, "ok\n".to_owned()));
+    let (_, metrics) = agent.get("/metrics");
+    for line in [
+        "picket_target_ready{target=\"vpp-acl\"} 1",
+        "picket_target_connected{target=\"vpp-acl\"} 1",
+        "picket_target_pods_pending{target=\"vpp-acl\"} 0",
+        "picket_event_to_target_seconds_count{target=\"vpp-acl\"} 1",
+    ] {
+        assert!(metrics.contains(line), "{line}\n{metrics}");
+    }
+    let ran = agent.asked(&[]);
+    assert_eq!(ran.status, 0, "{}", ran.stdout);
+    for line in [
+        "vpp-acl: policies are in force: 1 of 3 pods restricted, by 1 policies\n",
+        "  shop/db: tap2\n",
+        "  rest of the world: ge0\n",
+        "  NetworkPolicy shop/one\n",
+    ] {
+        assert!(ran.stdout.contains(line), "{line}\n{}", ran.stdout);
+    }
+    let status = agent.asked(&["-o", "json"]).json();
+    assert_eq!(status["targets"], serde_json::json!(["vpp-acl"]));
+    expect_schema(&status);
+}
+
+/// Holds a status against its schema.
+fn expect_schema(status: &Value) {
+    let path = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../../docs/schema/status.schema.json"
+    );
+    let schema: Value = serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
+    let validator = jsonschema::validator_for(&schema).unwrap();
+    let errors: Vec<_> = validator
+        .iter_errors(status)
+        .map(|error| error.to_string())
+        .collect();
+    assert!(errors.is_empty(), "{errors:?}\n{status:#}");
+}

@@ -1,0 +1,90 @@
+//! What others have put into VPP stays, behind ours.
+
+use picket_net::Family;
+use picket_vpp::fake::{AclAction, AclRule, Lists};
+
+use crate::agent::{Agent, run};
+use crate::scene::{ACL, API, DB, Scene, WEB, WORLD, only_from};
+
+#[test]
+fn lists_of_others_stay_behind_ours() {
+    let scene = Scene::new(&only_from("one", "db", "web"));
+    let theirs = scene.vpp.change("somebody adds a list", |state| {
+        let list = state
+            .add_acl(
+                None,
+                "theirs",
+                vec![AclRule::all(AclAction::Permit, Family::Ipv4)],
+            )
+            .unwrap();
+        let of_db = state.interface("tap2").unwrap();
+        let lists = Lists {
+            input: Vec::new(),
+            output: vec![list],
+        };
+        state.set_acl_list(of_db, &lists).unwrap();
+        let outside = state.interface("ge0").unwrap();
+        state.set_acl_list(outside, &lists).unwrap();
+        list
+    });
+    let agent = Agent::start(scene.manifests(), &scene.arguments());
+    let status = agent.until_in_force(ACL, &["NetworkPolicy shop/one"]);
+    let state = scene.vpp.state();
+    let output = state.lists(state.interface("tap2").unwrap()).output;
+    assert_eq!((output.len(), output.last()), (2, Some(&theirs)));
+    assert!(scene.reaches(WEB, DB) && !scene.reaches(API, DB) && !scene.reaches(WORLD, DB));
+    assert_eq!(
+        status.foreign,
+        [
+            format!("ge0, output: {theirs} `theirs`; they decide alone"),
+            format!(
+                "tap2, output: {theirs} `theirs`; they decide nothing: what picket's lists before them do not let pass is denied"
+            )
+        ]
+    );
+    scene.put("");
+    agent.until_in_force(ACL, &[]);
+    let state = scene.vpp.state();
+    assert_eq!(state.lists(state.interface("tap2").unwrap()).output, [theirs]);
+    assert_eq!(state.acls().count(), 1);
+}
+
+#[test]
+fn what_others_break_is_mended_when_it_is_read_back() {
+    let scene = Scene::new(&only_from("one", "db", "web"));
+    let more = ["--verify-interval", "1"];
+    let agent = Agent::start(scene.manifests(), &[&scene.arguments()[..], &more].concat());
+    agent.until_in_force(ACL, &["NetworkPolicy shop/one"]);
+    scene.vpp.change("somebody takes the lists away", |state| {
+        let of_db = state.interface("tap2").unwrap();
+        state.set_acl_list(of_db, &Lists::default()).unwrap();
+    });
+    assert!(scene.reaches(WORLD, DB));
+    agent.until("repair", |_| !scene.reaches(WORLD, DB));
+}
+
+#[test]
+fn own_orphans_go() {
+    let scene = Scene::new(&only_from("one", "db", "web"));
+    let orphan = scene.vpp.change("a list is left behind", |state| {
+        let list = state.add_acl(
+            None,
+            "picket-to-pod-old",
+            vec![AclRule::all(AclAction::Permit, Family::Ipv4)],
+        );
+        let list = list.unwrap();
+        let lists = Lists {
+            input: vec![list],
+            output: Vec::new(),
+        };
+        state.set_acl_list(0, &lists).unwrap();
+        list
+    });
+    assert_eq!(
+        run(scene.manifests(), &[&scene.arguments()[..], &["--once"]].concat()).status,
+        0
+    );
+    let state = scene.vpp.state();
+    assert!(state.acl(orphan).is_none_or(|acl| acl.tag != "picket-to-pod-old"));
+    assert_eq!(state.lists(0), Lists::default());
+}

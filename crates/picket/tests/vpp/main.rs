@@ -1,0 +1,15 @@
+//! The agent with VPP as its target: the built program, and a strict VPP of the tests on a real socket.
+
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a test that cannot set itself up fails, as does one that lacks what it looks for"
+)]
+
+mod agent;
+mod enforce;
+mod extent;
+mod foreign;
+mod kernel;
+mod outages;
+mod scene;

@@ -1,0 +1,79 @@
+//! VPP that ends, is not there, or will not.
+
+use picket_vpp::fake::{Fault, When};
+
+use crate::agent::Agent;
+use crate::scene::{ACL, API, DB, Scene, WEB, WORLD, only_from};
+
+#[test]
+fn a_vpp_that_was_started_again_gets_everything_again() {
+    let scene = Scene::new(&only_from("one", "db", "web"));
+    let agent = Agent::start(scene.manifests(), &scene.arguments());
+    agent.until_in_force(ACL, &["NetworkPolicy shop/one"]);
+    scene.vpp.restart();
+    let status = agent.until_vpp(ACL, "a new connection", |vpp| {
+        vpp.disconnects == 1 && vpp.is_well()
+    });
+    assert!(status.ready);
+    assert!(scene.reaches(WEB, DB) && !scene.reaches(API, DB) && !scene.reaches(WORLD, DB));
+}
+
+#[test]
+fn a_vpp_that_is_not_there_is_waited_for() {
+    let scene = Scene::new(&only_from("one", "db", "web"));
+    scene.vpp.down();
+    let agent = Agent::start(scene.manifests(), &scene.arguments());
+    let status = agent.until_vpp(ACL, "trouble", |vpp| vpp.trouble.is_some());
+    assert!(!status.ready && !status.connected);
+    let (code, text) = agent.get("/readyz");
+    assert_eq!(code, 503);
+    assert!(text.contains("vpp-acl: cannot connect to VPP at"), "{text}");
+    assert_eq!(agent.get("/healthz").0, 200);
+    assert_eq!(agent.asked(&[]).status, 1);
+    scene.vpp.up().unwrap();
+    agent.until_in_force(ACL, &["NetworkPolicy shop/one"]);
+    assert!(!scene.reaches(WORLD, DB));
+    assert_eq!(agent.asked(&[]).status, 0);
+    // What changes while VPP is away is there when it is back.
+    scene.vpp.down();
+    agent.until_vpp(ACL, "silence", |vpp| !vpp.connected);
+    scene.put(&only_from("two", "db", "api"));
+    scene.vpp.up().unwrap();
+    agent.until_in_force(ACL, &["NetworkPolicy shop/two"]);
+    assert!(scene.reaches(API, DB) && !scene.reaches(WEB, DB));
+}
+
+#[test]
+fn what_vpp_refuses_is_told_and_tried_again() {
+    let scene = Scene::new(&only_from("one", "db", "web"));
+    let agent = Agent::start(scene.manifests(), &scene.arguments());
+    agent.until_in_force(ACL, &["NetworkPolicy shop/one"]);
+    for message in ["acl_add_replace", "acl_interface_set_acl_list", "acl_del"] {
+        scene
+            .vpp
+            .fail(When::Named(message.to_owned(), 0), Fault::Refuse(-1));
+    }
+    scene.put(&only_from("two", "db", "api"));
+    agent.until_in_force(ACL, &["NetworkPolicy shop/two"]);
+    let log = agent.log();
+    assert!(
+        log.contains("VPP refuses `acl_add_replace` of the new ACL"),
+        "{log}"
+    );
+    assert!(scene.reaches(API, DB) && !scene.reaches(WEB, DB));
+}
+
+#[test]
+fn a_vpp_that_is_too_old_is_named() {
+    let options = picket_vpp::fake::Options::new(1).crc("acl_add_replace", "1cabdeab");
+    let scene = Scene::with("", options);
+    let agent = Agent::start(scene.manifests(), &scene.arguments());
+    let status = agent.until_vpp(ACL, "trouble", |vpp| vpp.trouble.is_some());
+    let why = status.trouble.unwrap().why;
+    assert!(
+        why.contains(
+            "VPP has `acl_add_replace` with CRC 1cabdeab, as release 20.05 had, and ee5c2f18 is needed"
+        ),
+        "{why}"
+    );
+}

@@ -1,0 +1,137 @@
+//! A node with three pods, and the world outside.
+
+use std::fs;
+use std::path::Path;
+
+use picket_net::Protocol;
+use picket_vpp::fake::{Fake, Options, Packet};
+use tempfile::TempDir;
+
+/// The target of these tests.
+pub(crate) const ACL: &str = "vpp-acl";
+
+/// What changes lists in VPP.
+pub(crate) const CHANGES: [&str; 3] = ["acl_add_replace", "acl_interface_set_acl_list", "acl_del"];
+
+/// Manifests, and a VPP for them.
+pub(crate) struct Scene {
+    folder: TempDir,
+    pub(crate) vpp: Fake,
+}
+
+const CLUSTER: &str = r#"
+apiVersion: v1
+kind: Namespace
+metadata: {name: shop}
+---
+apiVersion: v1
+kind: Node
+metadata: {name: n1}
+spec: {podCIDR: 10.0.0.0/24}
+status: {addresses: [{type: InternalIP, address: 10.9.0.1}]}
+"#;
+
+fn pod(name: &str, address: &str) -> String {
+    format!(
+        "---\napiVersion: v1\nkind: Pod\nmetadata: {{name: {name}, namespace: shop, labels: {{app: {name}}}}}\n\
+         spec: {{nodeName: n1, containers: []}}\nstatus: {{podIPs: [{{ip: {address}}}]}}\n"
+    )
+}
+
+/// A policy by which `of` may be reached from pods with this label alone.
+pub(crate) fn only_from(name: &str, of: &str, from: &str) -> String {
+    format!(
+        "apiVersion: networking.k8s.io/v1\nkind: NetworkPolicy\nmetadata: {{name: {name}, namespace: shop}}\n\
+         spec:\n  podSelector: {{matchLabels: {{app: {of}}}}}\n  policyTypes: [Ingress]\n  ingress:\n  \
+         - from: [{{podSelector: {{matchLabels: {{app: {from}}}}}}}]\n"
+    )
+}
+
+/// A policy by which a pod may send nothing.
+pub(crate) fn no_egress(name: &str, of: &str) -> String {
+    format!(
+        "apiVersion: networking.k8s.io/v1\nkind: NetworkPolicy\nmetadata: {{name: {name}, namespace: shop}}\n\
+         spec:\n  podSelector: {{matchLabels: {{app: {of}}}}}\n  policyTypes: [Egress]\n"
+    )
+}
+
+impl Scene {
+    /// One whose VPP has an interface of each pod and one that leads out.
+    pub(crate) fn new(policy: &str) -> Self {
+        let interfaces = [("tap1", "shop/web"), ("tap2", "shop/db"), ("tap3", "shop/api")];
+        let options = interfaces.iter().fold(Options::new(7), |options, (name, tag)| {
+            options.interface(name, tag)
+        });
+        Self::with(policy, options.interface("ge0", ""))
+    }
+
+    pub(crate) fn with(policy: &str, options: Options) -> Self {
+        let scene = Self {
+            folder: tempfile::tempdir().unwrap(),
+            vpp: Fake::start(options).unwrap(),
+        };
+        let pods = [("web", "10.0.0.1"), ("db", "10.0.0.2"), ("api", "10.0.0.3")];
+        let pods: String = pods.iter().map(|(name, address)| pod(name, address)).collect();
+        fs::write(
+            scene.folder.path().join("cluster.yaml"),
+            format!("{CLUSTER}{pods}"),
+        )
+        .unwrap();
+        scene.put(policy);
+        scene
+    }
+
+    /// Another policy instead of the one that there is.
+    pub(crate) fn put(&self, policy: &str) {
+        let (path, new) = ("policy.yaml", "new");
+        fs::write(self.folder.path().join(new), policy).unwrap();
+        // At once, so that nobody reads a part of it.
+        fs::rename(self.folder.path().join(new), self.folder.path().join(path)).unwrap();
+    }
+
+    pub(crate) fn manifests(&self) -> &Path {
+        self.folder.path()
+    }
+
+    /// The arguments of an agent for it.
+    pub(crate) fn arguments(&self) -> Vec<&str> {
+        vec![
+            "--target",
+            ACL,
+            "--vpp-socket",
+            self.vpp.socket().to_str().unwrap(),
+        ]
+    }
+
+    /// Whether who has the first address reaches the second one, over these interfaces.
+    pub(crate) fn reaches(&self, (from, source): (&str, &str), (to, destination): (&str, &str)) -> bool {
+        reaches(&self.vpp, (from, source), (to, destination))
+    }
+
+    /// How many requests changed lists since the record was cleared.
+    pub(crate) fn changes(&self) -> usize {
+        let record = self.vpp.record();
+        record
+            .iter()
+            .filter(|message| CHANGES.contains(&&*message.name))
+            .count()
+    }
+}
+
+/// Whether who has the first address reaches the second one, over these interfaces of a VPP.
+pub(crate) fn reaches(vpp: &Fake, (from, source): (&str, &str), (to, destination): (&str, &str)) -> bool {
+    let state = vpp.state();
+    let [from, to] = [from, to].map(|name| state.interface(name).unwrap());
+    let ends = (
+        (source.parse().unwrap(), 40_000),
+        (destination.parse().unwrap(), 5432),
+    );
+    let packet = Packet::new(Protocol::TCP, ends.0, ends.1);
+    // The state is a copy: no session is left behind.
+    state.would_reach(from, to, &packet, None)
+}
+
+pub(crate) const WEB: (&str, &str) = ("tap1", "10.0.0.1");
+pub(crate) const DB: (&str, &str) = ("tap2", "10.0.0.2");
+pub(crate) const API: (&str, &str) = ("tap3", "10.0.0.3");
+pub(crate) const WORLD: (&str, &str) = ("ge0", "192.0.2.1");
