@@ -11,6 +11,7 @@ mod print;
 mod render;
 mod renderer;
 mod rules;
+mod shortfall;
 pub mod verify;
 
 pub use change::Change;
@@ -20,3 +21,4 @@ pub use parse::{ParseError, parse};
 pub use print::{json, text};
 pub use render::{Options, render, render_lists};
 pub use renderer::Renderer;
+pub use shortfall::shortfalls;

@@ -5,6 +5,7 @@ use std::io::Write;
 use clap::{Args, ValueEnum};
 use picket_dataplane::Shortfall;
 use picket_nftables::print;
+use picket_source::Loaded;
 use picket_vpp::{acl, session};
 
 use crate::arguments::{CustomRuleArguments, Input, SemanticsArguments};
@@ -80,11 +81,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Outcome> {
     let engine = input::compile(&loaded, arguments.semantics.semantics());
     let place = arguments.place.find(&loaded, engine.program(), &custom)?;
     let (table, shortfalls) = place.table(engine.program(), custom)?;
-    let diagnostics: Vec<_> = shortfalls
-        .iter()
-        .map(|shortfall| shortfall.diagnostic())
-        .collect();
-    report::these_on_stderr(&diagnostics, &loaded);
+    complain(&shortfalls, &loaded);
     let text = match arguments.output {
         Format::Text => print::text(&table),
         Format::Json => print::json(&table),
@@ -105,9 +102,7 @@ fn run_vpp(arguments: &Arguments) -> anyhow::Result<Outcome> {
     let text = match arguments.place.target() {
         Target::VppSession => {
             let (rules, missing) = session::render(program, node.as_deref(), &arguments.vpp.session());
-            let shortfalls = session::shortfalls(program, &missing);
-            let diagnostics: Vec<_> = shortfalls.iter().map(Shortfall::diagnostic).collect();
-            report::these_on_stderr(&diagnostics, &loaded);
+            complain(&session::shortfalls(program, &missing), &loaded);
             match arguments.output {
                 Format::Text => session::text(&rules),
                 Format::Json => pretty(&session::json(&rules))?,
@@ -115,6 +110,7 @@ fn run_vpp(arguments: &Arguments) -> anyhow::Result<Outcome> {
         }
         Target::VppAcl | Target::Nftables => {
             let acls = acl::render(program, node.as_deref(), &arguments.vpp.acl());
+            complain(&acl::shortfalls(program, node.as_deref()), &loaded);
             match arguments.output {
                 Format::Text => acl::text(&acls),
                 Format::Json => pretty(&acl::json(&acls))?,
@@ -123,6 +119,12 @@ fn run_vpp(arguments: &Arguments) -> anyhow::Result<Outcome> {
     };
     write(&text)?;
     Ok(input::ended(&loaded, Outcome::Yes))
+}
+
+/// Says what is rendered narrower than the policies are.
+fn complain(shortfalls: &[Shortfall], loaded: &Loaded) {
+    let diagnostics: Vec<_> = shortfalls.iter().map(Shortfall::diagnostic).collect();
+    report::these_on_stderr(&diagnostics, loaded);
 }
 
 fn pretty(value: &serde_json::Value) -> anyhow::Result<String> {

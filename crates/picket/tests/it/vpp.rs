@@ -121,3 +121,50 @@ spec: {podSelector: {}, policyTypes: [Ingress]}
         ran.stderr
     );
 }
+
+/// A pod, and a policy with these ports.
+fn with_ports(ports: &str) -> Manifests {
+    let text = format!(
+        "
+apiVersion: v1
+kind: Pod
+metadata: {{name: web, namespace: default}}
+spec: {{nodeName: a}}
+status: {{podIP: 10.1.0.7}}
+---
+apiVersion: networking.k8s.io/v1
+kind: NetworkPolicy
+metadata: {{name: calls, namespace: default}}
+spec: {{podSelector: {{}}, ingress: [{{ports: [{ports}]}}]}}
+"
+    );
+    Manifests::new(&[("p.yaml", &text)])
+}
+
+#[test]
+fn that_no_ports_of_sctp_are_read_is_said_where_it_matters() {
+    for (ports, matters) in [
+        ("{port: 9999, protocol: SCTP}", true),
+        ("{port: 80}, {port: 9000, endPort: 9999, protocol: SCTP}", true),
+        ("{protocol: SCTP}", false),
+        ("{port: 1, endPort: 65535, protocol: SCTP}", false),
+        ("{port: 80}", false),
+        // All of it is allowed anyway.
+        ("{port: 9999, protocol: SCTP}, {protocol: SCTP}", false),
+    ] {
+        let manifests = with_ports(ports);
+        let ran = manifests.picket("render", &["--target", "vpp-acl"]);
+        assert_eq!(ran.status, 0, "{ports}: {}", ran.stderr);
+        let words = "NetworkPolicy default/calls (ingress) has rules about some ports of SCTP";
+        let said = ran.stderr.contains("T001") && ran.stderr.contains(words);
+        assert_eq!(said, matters, "{ports}: {}", ran.stderr);
+        let ran = manifests.picket("verify", &["--target", "vpp-acl", "-o", "json"]);
+        let answer: Value = serde_json::from_str(&ran.stdout).expect("JSON");
+        assert_valid("verify-vpp", std::slice::from_ref(&answer));
+        assert_eq!(answer["proved"], true);
+        let notes = answer["notes"].as_array().map_or(0, Vec::len);
+        assert_eq!(notes, usize::from(matters), "{ports}: {answer}");
+        let ran = manifests.picket("render", &["--target", "vpp-session"]);
+        assert!(!ran.stderr.contains("SCTP"), "{ports}: {}", ran.stderr);
+    }
+}

@@ -13,6 +13,7 @@ use picket_net::{Family, Protocol};
 use picket_source::Loaded;
 use picket_vpp::acl::meaning::{Packet, Way};
 use picket_vpp::acl::verify::Fault;
+use picket_vpp::proof::Report;
 use picket_vpp::{acl, session};
 use serde::Serialize;
 use smol_str::SmolStr;
@@ -64,7 +65,7 @@ struct Example {
 
 /// VPP compares of a later fragment nothing but the protocol.
 const FRAGMENTS: &str = "of fragments that are not the first VPP compares only addresses and protocol: where one port is allowed, \
-                         later fragments to every port pass";
+                         later fragments to every port pass, and so do those that answer them";
 /// Addresses of services are translated after input lists.
 const SERVICES: &str = "what a pod sends to an address of a service is judged where it arrives; before that, what answers from \
                         the same address and ports may come back to the pod";
@@ -104,16 +105,17 @@ fn of_lists(arguments: &Arguments, ends: &Ends<'_>, node: Option<String>) -> any
         };
         ends.example(format!("{way} {}", found.interface), &found.packet, fault)
     });
-    Ok(Answer {
-        proved: report.is_proof(),
+    let shortfalls = acl::shortfalls(program, node.as_deref());
+    let notes = shortfalls
+        .iter()
+        .map(|shortfall| format!("{}; {}", shortfall.what, shortfall.instead));
+    let found = Found {
         target: "vpp-acl",
-        pairs: report.pairs,
-        counterexamples: examples.collect(),
-        stopped: report.stopped,
+        examples: examples.collect(),
         exceptions: vec![FRAGMENTS, SERVICES],
-        notes: Vec::new(),
-        node,
-    })
+        notes: notes.collect(),
+    };
+    Ok(found.answer(&report, node))
 }
 
 fn of_rules(arguments: &Arguments, ends: &Ends<'_>, node: Option<String>) -> anyhow::Result<Answer> {
@@ -156,16 +158,36 @@ fn of_rules(arguments: &Arguments, ends: &Ends<'_>, node: Option<String>) -> any
             missing.pod, missing.direction, missing.missing
         )
     });
-    Ok(Answer {
-        proved: report.is_proof(),
+    let found = Found {
         target: "vpp-session",
-        pairs: report.pairs,
-        counterexamples: examples.collect(),
-        stopped: report.stopped,
+        examples: examples.collect(),
         exceptions: Vec::new(),
         notes: notes.collect(),
-        node,
-    })
+    };
+    Ok(found.answer(&report, node))
+}
+
+/// What is said of a target.
+struct Found {
+    target: &'static str,
+    examples: Vec<Example>,
+    exceptions: Vec<&'static str>,
+    notes: Vec<String>,
+}
+
+impl Found {
+    fn answer<C>(self, report: &Report<C>, node: Option<String>) -> Answer {
+        Answer {
+            proved: report.is_proof(),
+            target: self.target,
+            node,
+            pairs: report.pairs,
+            counterexamples: self.examples,
+            stopped: report.stopped,
+            exceptions: self.exceptions,
+            notes: self.notes,
+        }
+    }
 }
 
 /// Lists as `picket render --target vpp-acl -o json` prints them.
