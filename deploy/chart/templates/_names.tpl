@@ -1,19 +1,28 @@
-{{/* One name for all objects, so that both modes stand side by side. */}}
+{{/* One name for all objects, so that all modes stand side by side. */}}
 {{- define "picket.name" -}}
-{{ eq .Values.mode "pods" | ternary "picket-pods" "picket-agent" }}
+{{ get (dict "host" "picket-agent" "pods" "picket-pods" "reflector" "picket-reflector") .Values.mode }}
 {{- end }}
 
 {{- define "picket.labels" -}}
 {app.kubernetes.io/name: {{ include "picket.name" . }}, app.kubernetes.io/part-of: picket}
 {{- end }}
 
-{{- define "picket.listen" -}}
-{{ .Values.listen | default (eq .Values.mode "pods" | ternary "127.0.0.1:9481" "127.0.0.1:9480") }}
+{{- define "picket.image" -}}
+{{ printf "%s:%s" .Values.image.repository (.Values.image.tag | default .Chart.AppVersion) | quote }}
 {{- end }}
 
-{{/* Where probes ask: IPv6 addresses stand in brackets. */}}
+{{- define "picket.listen" -}}
+{{- $usual := dict "host" "127.0.0.1:9480" "pods" "127.0.0.1:9481" "reflector" "0.0.0.0:9481" -}}
+{{ .Values.listen | default (get $usual .Values.mode) }}
+{{- end }}
+
+{{- define "picket.port" -}}
+{{ include "picket.listen" . | splitList ":" | last }}
+{{- end }}
+
+{{/* Where probes of an agent, which is in the network of its node, ask: IPv6 addresses stand in brackets. */}}
 {{- define "picket.probe" -}}
-{{- $listen := include "picket.listen" . -}}
-{{- $port := splitList ":" $listen | last -}}
-host: {{ trimSuffix (printf ":%s" $port) $listen | trimPrefix "[" | trimSuffix "]" | quote }}, port: {{ $port }}
+{{- $port := include "picket.port" . -}}
+{{- $host := trimSuffix (printf ":%s" $port) (include "picket.listen" .) -}}
+host: {{ $host | trimPrefix "[" | trimSuffix "]" | quote }}, port: {{ $port }}
 {{- end }}

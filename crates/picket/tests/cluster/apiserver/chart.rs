@@ -10,6 +10,7 @@ use picket_testing::runtime::{Kind, SOCKET};
 use serde_json::{Value, json};
 
 use crate::apiserver::deploy::{MANIFEST, account, apply, as_container, container, path_of};
+use crate::apiserver::reflect::REFLECTOR;
 use crate::apiserver::secondary::simple;
 use crate::client::{Api, serve};
 use crate::pods::{Node, expect};
@@ -54,6 +55,73 @@ fn without_values_it_is_the_manifest() {
     let chart = withdraw(&api, apply(&api, &rendered(&[])));
     assert_eq!(manifest.len(), 4);
     assert_eq!(chart, manifest);
+}
+
+#[test]
+fn of_reflectors_it_is_their_manifest() {
+    let (_server, _, api) = serve();
+    let manifest = withdraw(&api, apply(&api, REFLECTOR));
+    let chart = withdraw(&api, apply(&api, &rendered(&["mode=reflector"])));
+    assert_eq!(manifest.len(), 4);
+    assert_eq!(chart, manifest);
+}
+
+#[test]
+fn values_of_reflectors_are_used_and_wrong_ones_are_refused() {
+    let (_server, _, api) = serve();
+    let applied = apply(
+        &api,
+        &rendered(&[
+            "mode=reflector",
+            "image.tag=v9",
+            "listen=[::]:9999",
+            "arguments[0]=--etcd-prefix=/here/",
+            "reflector.etcdEndpoints={http://a:1,http://b:2}",
+            "reflector.etcdSecret=",
+            "reflector.replicas=3",
+            "reflector.priorityClassName=",
+            "reflector.tolerations[0].operator=Exists",
+        ]),
+    );
+    let deployment = &applied["Deployment"]["spec"];
+    let pod = &deployment["template"]["spec"];
+    assert_eq!(
+        (&deployment["replicas"], &pod["volumes"]),
+        (&json!(3), &Value::Null)
+    );
+    assert_eq!(
+        (&pod["priorityClassName"], &pod["tolerations"]),
+        (&Value::Null, &json!([{"operator": "Exists"}]))
+    );
+    let container = &pod["containers"][0];
+    assert_eq!(container["image"], "picket:v9");
+    assert_eq!(
+        container["args"],
+        json!([
+            "reflect",
+            "--etcd-endpoints=http://a:1,http://b:2",
+            "--listen=[::]:9999",
+            "--log-format=json",
+            "--etcd-prefix=/here/"
+        ])
+    );
+    assert_eq!(container["volumeMounts"], Value::Null);
+    assert_eq!(container["livenessProbe"]["httpGet"]["port"], 9999);
+    for wrong in [
+        "reflector.etcdEndpoints={}",
+        "reflector.etcdEndpoints={etcd:2379}",
+        "reflector.replicas=0",
+        "reflector.secret=a",
+    ] {
+        let output = helm("template picket", &["mode=reflector", wrong]);
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert!(
+            !output.status.success() && errors.contains("schema"),
+            "{wrong}: {errors}"
+        );
+    }
+    let output = helm("lint --strict", &["mode=reflector"]);
+    assert!(output.status.success(), "{output:?}");
 }
 
 #[test]

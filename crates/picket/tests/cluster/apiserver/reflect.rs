@@ -19,6 +19,8 @@ use crate::reflectors::Reflector;
 
 const PREFIX: &str = "/picket/v1/";
 
+pub(crate) const REFLECTOR: &str = include_str!("../../../../../deploy/reflector.yaml");
+
 /// Reads what is kept, from now on.
 fn reader(server: &Etcd) -> Following {
     Following::of(Source::Etcd(etcd(vec![server.endpoint()])), None)
@@ -336,13 +338,12 @@ fn a_record_that_etcd_does_not_take_is_named_to_readers() {
 
 #[test]
 fn what_is_shipped_is_enough() {
-    const MANIFEST: &str = include_str!("../../../../../deploy/reflector.yaml");
     let server = Server::start(&[]);
     let kubeconfig = server.kubeconfig();
     let api = Api::new(&kubeconfig);
     crate::objects::define_all(&api);
     fill(&api);
-    let applied = apply(&api, MANIFEST);
+    let applied = apply(&api, REFLECTOR);
     let container = applied["Deployment"]["spec"]["template"]["spec"]["containers"][0].clone();
     let as_account = account(&server, &api, "picket-reflector");
     let kept = Etcd::start();
