@@ -268,8 +268,11 @@ impl Proof<'_> {
             self.reflects(name, Way::In, ends, &ways.from_pod, &allowed);
         }
         if !self.walk.local.contains(&peer) {
-            for (uplink, leaves, _) in &ways.outside {
+            for (uplink, leaves, enters) in &ways.outside {
                 self.compare(uplink, Way::Out, ends, leaves, &allowed);
+                if !self.values.set(enters.least.value(peer)).is_all() {
+                    self.reflects(uplink, Way::Out, ends, leaves, &allowed);
+                }
             }
         }
     }

@@ -95,6 +95,8 @@ impl Numbered {
         let floor = *self.floor.of(family);
         let rest = regions.around(&any).map(|identity| self.value(identity, family));
         let mut found = vec![(any, rest.unwrap_or(floor))];
+        // A region can be one address: what its holder is counts, and so comes last.
+        let mut held: Vec<(Prefix, Value)> = Vec::new();
         for ((_, peers), &value) in self.set.entries().iter().zip(self.values.of(family)) {
             // Then nothing else is said about anybody.
             if peers.is_all() {
@@ -108,7 +110,7 @@ impl Numbered {
                     found.extend(within.filter(|(_, inner)| *inner != value));
                 }
                 let mut hold = |addresses: &BTreeSet<IpAddr>, value| {
-                    found.extend(addresses.iter().map(|&address| (Prefix::host(address), value)));
+                    held.extend(addresses.iter().map(|&address| (Prefix::host(address), value)));
                 };
                 for (region, addresses) in places.held_by(family, identity) {
                     if self.value(region, family) != value {
@@ -122,6 +124,7 @@ impl Numbered {
                 }
             }
         }
+        found.extend(held);
         found
     }
 }

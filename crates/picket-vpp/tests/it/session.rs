@@ -1,7 +1,9 @@
 //! Rules of the session layer mean what the reference says, in whatever order they are added.
 
-use picket_cluster::{Semantics, Snapshot};
+use picket_cluster::{Object, Semantics, Snapshot};
 use picket_engine::Engine;
+use picket_net::Protocol;
+use picket_testing::build::{accept, block, pod, pods_in, policy};
 use picket_testing::flows::representative_flows;
 use picket_testing::generate::{Shape, semantics, snapshot};
 use picket_vpp::session::verify::verify;
@@ -48,6 +50,34 @@ fn check(
         );
     }
     Ok(())
+}
+
+/// Where blocks do not mean pods, the block around the one address of a pod says nothing about that pod, whichever of the two
+/// rules comes first.
+#[test]
+fn a_block_of_one_address_is_not_the_pod_there() {
+    let cluster = ["x/one", "x/two", "x/peer"].into_iter().zip(1..);
+    let pods = cluster.map(|(id, last)| {
+        let name = id.strip_prefix("x/").unwrap_or(id);
+        let address = format!("10.0.0.{last}");
+        Object::from(pod(id).label("name", name).ip(&address).build())
+    });
+    let rules = |name: &str, of_block, of_pod| {
+        let of_block = accept()
+            .peer(block("10.0.0.3/32", &[]))
+            .port(Protocol::TCP, of_block);
+        let of_pod = accept()
+            .peer(pods_in("x", "name=peer"))
+            .port(Protocol::TCP, of_pod);
+        let policy = policy(&format!("x/{name}")).selects(&format!("name={name}"));
+        Object::Policy(policy.ingress(of_block).ingress(of_pod).build())
+    };
+    let snapshot: Snapshot = pods.chain([rules("one", 80, 81), rules("two", 81, 80)]).collect();
+    let semantics = Semantics {
+        ipblock_matches_pods: false,
+        ..Semantics::default()
+    };
+    check(&snapshot, &semantics, &Options::default(), 0).expect("what the reference says");
 }
 
 proptest! {
