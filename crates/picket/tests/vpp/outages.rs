@@ -23,7 +23,11 @@ fn a_vpp_that_is_not_there_is_waited_for() {
     let scene = Scene::new(&only_from("one", "db", "web"));
     scene.vpp.down();
     let agent = Agent::start(scene.manifests(), &scene.arguments());
-    let status = agent.until_vpp(ACL, "trouble", |vpp| vpp.trouble.is_some());
+    let status = agent.until("trouble with VPP alone", |status| {
+        let mut kinds = status.source.values();
+        kinds.len() > 0 && kinds.all(|kind| kind.complete) && status.vpp[ACL].trouble.is_some()
+    });
+    let status = &status.vpp[ACL];
     assert!(!status.ready && !status.connected);
     let (code, text) = agent.get("/readyz");
     assert_eq!(code, 503);
