@@ -16,6 +16,7 @@ pub use event::events;
 pub use policy::{Shape, policies, policy};
 
 use picket_cluster::{Object, Semantics, Snapshot};
+use picket_policy::Policy;
 use proptest::option;
 use proptest::prelude::*;
 use proptest::sample::Index;
@@ -31,10 +32,13 @@ pub fn semantics() -> impl Strategy<Value = Semantics> {
 
 /// A random cluster with up to `max_policies` random policies.
 pub fn snapshot(shape: Shape, max_policies: usize) -> impl Strategy<Value = Snapshot> {
-    (cluster(), policies(shape, max_policies)).prop_map(|(cluster, policies)| {
-        let policies = policies.into_iter().map(Object::Policy);
-        cluster.into_iter().chain(policies).collect()
-    })
+    (cluster(), policies(shape, max_policies)).prop_map(|(cluster, policies)| together(&cluster, policies))
+}
+
+/// A cluster with policies.
+pub fn together(cluster: &[Object], policies: Vec<Policy>) -> Snapshot {
+    let policies = policies.into_iter().map(Object::Policy);
+    cluster.iter().cloned().chain(policies).collect()
 }
 
 /// A random cluster with policies of every dialect, as the cluster network or another one sees it.

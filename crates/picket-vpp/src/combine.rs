@@ -12,7 +12,7 @@ use picket_net::{Family, Prefix};
 use picket_policy::{Direction, ObjectRef};
 use rustc_hash::FxHashMap;
 
-use crate::lists::Lists;
+use crate::lists::{Lists, Restricted, Turn};
 use crate::peers::Peers;
 use crate::value::{Value, Values};
 use admission::Admission;
@@ -37,8 +37,8 @@ struct Combiner {
     pods: FxHashMap<ObjectRef, Own>,
     /// The pods by the address that others know them by.
     at: BTreeMap<IpAddr, BTreeSet<ObjectRef>>,
-    /// The pods that something restricts in the other direction, by address.
-    restricted: BTreeMap<IpAddr, BTreeMap<ObjectRef, Arc<Peers>>>,
+    /// The pods that something restricts in the other direction.
+    restricted: Restricted,
     admission: Admission,
     tables: Tables,
 }
@@ -49,9 +49,6 @@ struct Own {
     address: IpAddr,
     table: Arc<Table>,
 }
-
-/// What a pod at an address may exchange in the other direction: before and now. `None` where nothing restricts it.
-type Turn = (Option<Arc<Peers>>, Option<Arc<Peers>>);
 
 /// Up to so many pods are asked one by one whether they are concerned.
 const FEW: usize = 32;
@@ -65,7 +62,7 @@ impl Combined {
             floor,
             pods: FxHashMap::default(),
             at: BTreeMap::new(),
-            restricted: BTreeMap::new(),
+            restricted: Restricted::new(opposite(direction)),
             admission: Admission::default(),
             tables: Tables::default(),
         };
@@ -106,7 +103,10 @@ impl Combiner {
     ) -> BTreeSet<ObjectRef> {
         let mut turns: BTreeMap<IpAddr, Vec<Turn>> = BTreeMap::new();
         for (pod, [before, now]) in changes {
-            self.turn(pod, before.as_deref(), now.as_deref(), direction, &mut turns);
+            let lists = [before.as_deref(), now.as_deref()];
+            for (address, turn) in self.restricted.follow(pod, lists, &[self.family]) {
+                turns.entry(address).or_default().push(turn);
+            }
         }
         let mut touched = BTreeSet::new();
         let mut fresh = BTreeSet::new();
@@ -143,42 +143,6 @@ impl Combiner {
             }
         }
         touched
-    }
-
-    /// Takes in what a pod may exchange in the other direction.
-    fn turn(
-        &mut self,
-        pod: &ObjectRef,
-        before: Option<&Lists>,
-        now: Option<&Lists>,
-        direction: Direction,
-        turns: &mut BTreeMap<IpAddr, Vec<Turn>>,
-    ) {
-        let restricting = |lists: Option<&Lists>, address: IpAddr| {
-            let lists = lists.filter(|lists| lists.addresses.contains(&address))?;
-            let peers = lists.peers(opposite(direction), self.family);
-            peers.filter(|peers| !peers.is_everything()).cloned()
-        };
-        let lists = before.into_iter().chain(now);
-        let addresses: BTreeSet<_> = lists.flat_map(|lists| &lists.addresses).collect();
-        for &address in addresses {
-            if Family::of(address) != self.family {
-                continue;
-            }
-            let turn = (restricting(before, address), restricting(now, address));
-            if turn.0 == turn.1 {
-                continue;
-            }
-            let here = self.restricted.entry(address).or_default();
-            match &turn.1 {
-                Some(peers) => drop(here.insert(pod.clone(), Arc::clone(peers))),
-                None => drop(here.remove(pod)),
-            }
-            if here.is_empty() {
-                self.restricted.remove(&address);
-            }
-            turns.entry(address).or_default().push(turn);
-        }
     }
 
     /// The address that others know a pod by, and what it may itself exchange.
@@ -221,7 +185,7 @@ impl Combiner {
         let said = own.table.own().value(address);
         let mut value = said;
         // Where pods share an address, what each may do counts.
-        for (other, theirs) in self.restricted.get(&address).into_iter().flatten() {
+        for (other, theirs) in self.restricted.each_at(address) {
             if other != pod {
                 value = values.common(value, theirs.value(own.address));
             }
@@ -239,8 +203,8 @@ impl Combiner {
             if entry.value == self.floor || entry.value == Value::NOTHING {
                 continue;
             }
-            let within = self.restricted.range(entry.prefix.first()..=entry.prefix.last());
-            for &address in within.map(|(address, _)| address) {
+            let within = self.restricted.between(entry.prefix.first(), entry.prefix.last());
+            for address in within {
                 let value = self.entry(pod, own, address, values);
                 found.extend(value.map(|value| (address, value)));
             }
@@ -251,7 +215,7 @@ impl Combiner {
     /// The pods of which it can be otherwise what they are allowed with an address: few more than those of which it is.
     fn concerned(&self, address: IpAddr, turns: &[Turn]) -> BTreeSet<ObjectRef> {
         let mut few = BTreeSet::new();
-        for (before, now) in turns {
+        for [before, now] in turns {
             for prefix in differing(before.as_deref(), now.as_deref(), self.family) {
                 let here = self.at.range(prefix.first()..=prefix.last());
                 few.extend(here.flat_map(|(_, pods)| pods).take(FEW + 1).cloned());

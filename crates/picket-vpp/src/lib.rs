@@ -8,6 +8,7 @@ pub mod combine;
 mod digest;
 #[cfg(feature = "fake")]
 pub mod fake;
+mod follow;
 pub mod layer4;
 pub mod lists;
 pub mod loopback;

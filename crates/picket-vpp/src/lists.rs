@@ -1,6 +1,7 @@
 //! What each pod of a node may send and receive, by address.
 
 mod compiler;
+mod restricted;
 mod said;
 
 use std::collections::BTreeSet;
@@ -14,6 +15,7 @@ use crate::peers::Peers;
 use crate::value::{Value, Values};
 pub(crate) use compiler::Compiler;
 pub use compiler::Touched;
+pub(crate) use restricted::{Restricted, Turn};
 
 /// What a pod may exchange with whom, of each family that it has an address of.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -14,7 +14,7 @@ use super::model::{Acl, AclAction, AclRule, Acls, InterfaceLists, Role};
 use super::render::Options;
 use super::rules::{everything, from_pod, into_node, out_of_node, part, to_pod};
 use crate::combine::Combined;
-use crate::lists::Lists;
+use crate::lists::{Lists, Restricted};
 use crate::peers::Peers;
 use crate::value::{Value, Values};
 
@@ -27,8 +27,8 @@ pub struct NodeAcls {
     services: Vec<IpAddr>,
     combined: Combined,
     pods: BTreeMap<ObjectRef, OnNode>,
-    /// Who may not send everything, by address.
-    senders: BTreeMap<IpAddr, BTreeMap<ObjectRef, Arc<Peers>>>,
+    /// Who may not send everything.
+    senders: Restricted,
     global: Global,
     register: Register,
 }
@@ -88,7 +88,7 @@ impl NodeAcls {
             services: Vec::new(),
             combined: Combined::new(Direction::Ingress, floor),
             pods: BTreeMap::new(),
-            senders: BTreeMap::new(),
+            senders: Restricted::new(Direction::Egress),
             global: Global::default(),
             register: Register::default(),
         };
@@ -121,7 +121,7 @@ impl NodeAcls {
             let now = now.as_ref();
             let before = self.pods.get(pod).map(|known| Arc::clone(&known.lists));
             let after = now.map(|(_, lists)| Arc::clone(lists));
-            self.send(pod, before.as_deref(), after.as_deref(), &mut parts);
+            self.send(pod, [before.as_deref(), after.as_deref()], &mut parts);
             changes.insert(pod.clone(), [before, after]);
             self.place(pod, now, &mut stale);
         }
@@ -210,36 +210,11 @@ impl NodeAcls {
     }
 
     /// Takes in what a pod may send. Which parts of the global list it changes are `parts`.
-    fn send(
-        &mut self,
-        pod: &ObjectRef,
-        before: Option<&Lists>,
-        now: Option<&Lists>,
-        parts: &mut BTreeSet<usize>,
-    ) {
-        let restricting = |lists: Option<&Lists>, address: IpAddr| {
-            let lists = lists.filter(|lists| lists.addresses.contains(&address))?;
-            let peers = lists.peers(Direction::Egress, Family::of(address));
-            peers.filter(|peers| !peers.is_everything()).cloned()
-        };
-        let lists = before.into_iter().chain(now);
-        let addresses: BTreeSet<_> = lists.flat_map(|lists| &lists.addresses).collect();
-        for &address in addresses {
-            let now = restricting(now, address);
-            if now == restricting(before, address) {
-                continue;
-            }
-            let here = self.senders.entry(address).or_default();
-            match now {
-                Some(peers) => drop(here.insert(pod.clone(), peers)),
-                None => drop(here.remove(pod)),
-            }
+    fn send(&mut self, pod: &ObjectRef, lists: [Option<&Lists>; 2], parts: &mut BTreeSet<usize>) {
+        for (address, _) in self.senders.follow(pod, lists, &Family::BOTH) {
             // Where several have an address, all are held to the same.
-            let sender = here.last_key_value();
+            let sender = self.senders.at(address);
             let sender = sender.map(|(pod, peers)| (part(pod), Arc::clone(peers)));
-            if sender.is_none() {
-                self.senders.remove(&address);
-            }
             self.global.set(address, sender, parts);
         }
     }
@@ -269,8 +244,9 @@ impl NodeAcls {
 
     /// Makes what stands around the parts of the global list.
     fn set_ends(&mut self) {
-        let ends = (!self.senders.is_empty()).then(|| {
-            let into = Acl::new(Role::FromOutside, into_node(self.senders.keys()));
+        let mut senders = self.senders.addresses().peekable();
+        let ends = senders.peek().is_some().then(|| {
+            let into = Acl::new(Role::FromOutside, into_node(senders));
             let rest = Acl::new(Role::Global, everything(AclAction::Permit));
             [into, rest].map(Arc::new)
         });

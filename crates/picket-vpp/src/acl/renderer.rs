@@ -11,110 +11,66 @@ use super::change::Change;
 use super::model::Acls;
 use super::node::NodeAcls;
 use super::render::Options;
-use crate::changes::Changes;
-use crate::layer4::Layer4;
-use crate::lists::{Compiler, Touched};
-use crate::value::Values;
+use crate::follow::{Follower, Target};
+use crate::lists::Touched;
+use crate::value::{Value, Values};
 
 /// Renders the lists of one node again and again.
 #[derive(Debug)]
-pub struct Renderer {
-    node: Option<SmolStr>,
-    options: Options,
-    changes: Changes,
-    state: Option<State>,
-}
-
-/// What the lists were made of.
-#[derive(Debug)]
-struct State {
-    values: Values,
-    most_values: usize,
-    compiler: Compiler,
-    lists: NodeAcls,
-}
+pub struct Renderer(Follower<NodeAcls>);
 
 impl Renderer {
     /// For the pods of `node`, or with `None` for one node that runs every pod.
     pub fn new(node: Option<&str>, options: Options) -> Self {
-        Self {
-            node: node.map(SmolStr::from),
-            options,
-            changes: Changes::default(),
-            state: None,
-        }
+        Self(Follower::new(node, options))
     }
 
     /// Learns what changed in the program since the last step.
     pub fn note(&mut self, delta: &Delta) {
-        if self.state.is_some() {
-            self.changes.note(delta, self.node.as_ref());
-        }
+        self.0.note(delta);
     }
 
     /// Follows the program, and says what has changed of the lists. Everything that happened to it since the last time must
     /// have been noted; the first time that is nothing.
     pub fn advance(&mut self, program: &Program) -> Change {
-        let changes = std::mem::take(&mut self.changes);
-        let Some(state) = &mut self.state else {
-            return self.whole(program);
-        };
-        let change = state.advance(program, &changes);
-        if state.values.count() > state.most_values {
-            // What has changed has come out already; nothing but the numbers of sets is new.
-            self.whole(program);
-        }
-        change
+        self.0.advance(program)
     }
 
     /// All lists, as they are since the last step.
     pub fn acls(&self) -> &Acls {
         const NONE: &Acls = &Acls::none();
-        self.state.as_ref().map_or(NONE, |state| state.lists.acls())
+        self.0.made().map_or(NONE, NodeAcls::acls)
     }
 
     /// The same, for good.
     pub fn into_acls(self) -> Acls {
-        self.state
-            .map(|state| state.lists.into_acls())
-            .unwrap_or_default()
+        let lists = self.0.into_made();
+        lists.map(NodeAcls::into_acls).unwrap_or_default()
     }
 
     /// Lets the next step work out everything.
     pub fn forget(&mut self) {
-        self.state = None;
-        self.changes = Changes::default();
-    }
-
-    fn whole(&mut self, program: &Program) -> Change {
-        let (state, change) = State::whole(program, self.node.as_deref(), &self.options);
-        self.state = Some(state);
-        change
+        self.0.forget();
     }
 }
 
-impl State {
-    fn whole(program: &Program, node: Option<&str>, options: &Options) -> (Self, Change) {
-        let mut values = Values::default();
-        let floor = picket_net::Family::BOTH.map(|family| values.number(Layer4::necessary(family)));
-        let (compiler, touched) = Compiler::new(program, node, &mut values);
-        let mut lists = NodeAcls::new(options.clone(), floor);
-        let pods = named(program, touched);
-        let change = lists.advance(&pods, Some(services(program)), &mut values);
-        let state = Self {
-            most_values: values.most(),
-            values,
-            compiler,
-            lists,
-        };
-        (state, change)
+impl Target for NodeAcls {
+    type Options = Options;
+    type Change = Change;
+
+    fn empty(options: &Options, floor: [Value; 2]) -> Self {
+        Self::new(options.clone(), floor)
     }
 
-    fn advance(&mut self, program: &Program, changes: &Changes) -> Change {
-        let touched = self.compiler.advance(program, changes, &mut self.values);
-        let services = changes.services.then(|| services(program));
-        self.lists
-            .advance(&named(program, touched), services, &mut self.values)
+    fn follow(
+        &mut self,
+        program: &Program,
+        touched: Touched,
+        has_services: bool,
+        values: &mut Values,
+    ) -> Change {
+        let services = has_services.then(|| services(program));
+        self.advance(&named(program, touched), services, values)
     }
 }
 
@@ -166,8 +122,7 @@ mod tests {
             let change = renderer.advance(engine.program());
             assert_eq!(change, Change::between(&before, renderer.acls()));
             assert_eq!(change.created.len() + change.removed.len(), 2);
-            let known = renderer.state.as_ref().map(|state| state.values.count());
-            most = most.max(known.unwrap_or_default());
+            most = most.max(renderer.0.values());
         }
         assert!((10..40).contains(&most), "{most}");
     }

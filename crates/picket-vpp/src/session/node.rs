@@ -13,7 +13,7 @@ use super::model::{SessionRule, SessionRules};
 use super::render::{Options, TooMany};
 use super::table::Table;
 use crate::combine::Combined;
-use crate::lists::{Lists, Touched};
+use crate::lists::{Lists, Restricted, Touched};
 use crate::peers::Peers;
 use crate::value::{Value, Values};
 
@@ -26,8 +26,8 @@ pub struct NodeRules {
     combined: Combined,
     lists: BTreeMap<ObjectRef, Arc<Lists>>,
     local: BTreeMap<ObjectRef, Made>,
-    /// Who may not receive everything, by address.
-    receivers: BTreeMap<IpAddr, BTreeMap<ObjectRef, Arc<Peers>>>,
+    /// Who may not receive everything.
+    receivers: Restricted,
     /// The rules about each address if there were no others.
     alone: BTreeMap<IpAddr, Made>,
     /// How many these are.
@@ -58,7 +58,7 @@ impl NodeRules {
             combined: Combined::new(Direction::Egress, floor),
             lists: BTreeMap::new(),
             local: BTreeMap::new(),
-            receivers: BTreeMap::new(),
+            receivers: Restricted::new(Direction::Ingress),
             alone: BTreeMap::new(),
             alone_count: 0,
             is_crowded: false,
@@ -100,7 +100,7 @@ impl NodeRules {
         let local = self.local.iter();
         let local = local.filter_map(|(pod, made)| too_many(pod, Direction::Egress, made));
         let global = self.global.iter().filter_map(|(address, made)| {
-            let (pod, _) = self.receivers.get(address)?.last_key_value()?;
+            let (pod, _) = self.receivers.at(*address)?;
             too_many(pod, Direction::Ingress, made)
         });
         local.chain(global).collect()
@@ -116,7 +116,10 @@ impl NodeRules {
                 Some(now) => self.lists.insert(pod.clone(), Arc::clone(now)),
                 None => self.lists.remove(pod),
             };
-            self.receive(pod, before.as_deref(), now.as_deref(), &mut addresses);
+            let turns = self
+                .receivers
+                .follow(pod, [before.as_deref(), now.as_deref()], &Family::BOTH);
+            addresses.extend(turns.into_iter().map(|(address, _)| address));
             changes.insert(pod.clone(), [before, now.clone()]);
             touched.insert(pod.clone());
         }
@@ -159,44 +162,12 @@ impl NodeRules {
         Some(made.clone())
     }
 
-    /// Takes in what a pod may receive. The addresses of which something else holds are `changed`.
-    fn receive(
-        &mut self,
-        pod: &ObjectRef,
-        before: Option<&Lists>,
-        now: Option<&Lists>,
-        changed: &mut BTreeSet<IpAddr>,
-    ) {
-        let restricting = |lists: Option<&Lists>, address: IpAddr| {
-            let lists = lists.filter(|lists| lists.addresses.contains(&address))?;
-            let peers = lists.peers(Direction::Ingress, Family::of(address));
-            peers.filter(|peers| !peers.is_everything()).cloned()
-        };
-        let lists = before.into_iter().chain(now);
-        let addresses: BTreeSet<_> = lists.flat_map(|lists| &lists.addresses).collect();
-        for &address in addresses {
-            let now = restricting(now, address);
-            if now == restricting(before, address) {
-                continue;
-            }
-            changed.insert(address);
-            let here = self.receivers.entry(address).or_default();
-            match now {
-                Some(peers) => drop(here.insert(pod.clone(), peers)),
-                None => drop(here.remove(pod)),
-            }
-            if here.is_empty() {
-                self.receivers.remove(&address);
-            }
-        }
-    }
-
     /// Makes the rules about addresses in the global table.
     fn set_global(&mut self, changed: &BTreeSet<IpAddr>, change: &mut Change, values: &Values) {
         let was_crowded = self.is_crowded;
         for &address in changed {
-            let now = receiver(&self.receivers, address)
-                .map(|peers| about(address, peers, self.options.most_rules, values));
+            let receiver = self.receivers.at(address);
+            let now = receiver.map(|(_, peers)| about(address, peers, self.options.most_rules, values));
             self.alone_count += now.as_ref().map_or(0, Made::needed);
             let before = match now {
                 Some(now) => self.alone.insert(address, now),
@@ -243,8 +214,8 @@ impl NodeRules {
             let mut now = match known.filter(|known| known.room == room) {
                 Some(known) => known.clone(),
                 None if alone.needed() <= room => alone.clone(),
-                None => match receiver(&self.receivers, address) {
-                    Some(peers) => about(address, peers, room, values),
+                None => match self.receivers.at(address) {
+                    Some((_, peers)) => about(address, peers, room, values),
                     None => continue,
                 },
             };
@@ -280,12 +251,4 @@ impl Made {
     fn needed(&self) -> usize {
         self.rules.len() + self.missing
     }
-}
-
-/// What may be received at an address. Where several have it, all are held to the same.
-fn receiver(
-    receivers: &BTreeMap<IpAddr, BTreeMap<ObjectRef, Arc<Peers>>>,
-    address: IpAddr,
-) -> Option<&Arc<Peers>> {
-    receivers.get(&address)?.last_key_value().map(|(_, peers)| peers)
 }

@@ -2,112 +2,61 @@
 //! again.
 
 use picket_engine::{Delta, Program};
-use picket_net::Family;
-use smol_str::SmolStr;
 
 use super::change::Change;
 use super::model::SessionRules;
 use super::node::NodeRules;
 use super::render::{Options, TooMany};
-use crate::changes::Changes;
-use crate::layer4::Layer4;
-use crate::lists::Compiler;
-use crate::value::Values;
+use crate::follow::{Follower, Target};
+use crate::lists::Touched;
+use crate::value::{Value, Values};
 
 /// Renders the rules of one node again and again.
 #[derive(Debug)]
-pub struct Renderer {
-    node: Option<SmolStr>,
-    options: Options,
-    changes: Changes,
-    state: Option<State>,
-}
-
-/// What the rules were made of.
-#[derive(Debug)]
-struct State {
-    values: Values,
-    most_values: usize,
-    compiler: Compiler,
-    rules: NodeRules,
-}
+pub struct Renderer(Follower<NodeRules>);
 
 impl Renderer {
     /// For the pods of `node`, or with `None` for one node that runs every pod.
     pub fn new(node: Option<&str>, options: Options) -> Self {
-        Self {
-            node: node.map(SmolStr::from),
-            options,
-            changes: Changes::default(),
-            state: None,
-        }
+        Self(Follower::new(node, options))
     }
 
     /// Learns what changed in the program since the last step.
     pub fn note(&mut self, delta: &Delta) {
-        if self.state.is_some() {
-            self.changes.note(delta, self.node.as_ref());
-        }
+        self.0.note(delta);
     }
 
     /// Follows the program, and says what has changed of the rules. Everything that happened to it since the last time must
     /// have been noted; the first time that is nothing.
     pub fn advance(&mut self, program: &Program) -> Change {
-        let changes = std::mem::take(&mut self.changes);
-        let Some(state) = &mut self.state else {
-            return self.whole(program);
-        };
-        let change = state.advance(program, &changes);
-        if state.values.count() > state.most_values {
-            // What has changed has come out already; nothing but the numbers of sets is new.
-            self.whole(program);
-        }
-        change
+        self.0.advance(program)
     }
 
     /// All rules, as they are since the last step.
     pub fn rules(&self) -> SessionRules {
-        let state = self.state.as_ref();
-        state.map(|state| state.rules.rules()).unwrap_or_default()
+        self.0.made().map(NodeRules::rules).unwrap_or_default()
     }
 
     /// Which tables have no room for all that they should have.
     pub fn missing(&self) -> Vec<TooMany> {
-        let state = self.state.as_ref();
-        state.map(|state| state.rules.missing()).unwrap_or_default()
+        self.0.made().map(NodeRules::missing).unwrap_or_default()
     }
 
     /// Lets the next step work out everything.
     pub fn forget(&mut self) {
-        self.state = None;
-        self.changes = Changes::default();
-    }
-
-    fn whole(&mut self, program: &Program) -> Change {
-        let (state, change) = State::whole(program, self.node.as_deref(), self.options);
-        self.state = Some(state);
-        change
+        self.0.forget();
     }
 }
 
-impl State {
-    fn whole(program: &Program, node: Option<&str>, options: Options) -> (Self, Change) {
-        let mut values = Values::default();
-        let floor = Family::BOTH.map(|family| values.number(Layer4::necessary(family)));
-        let (compiler, touched) = Compiler::new(program, node, &mut values);
-        let mut rules = NodeRules::new(options, floor);
-        let change = rules.advance(&touched, &mut values);
-        let state = Self {
-            most_values: values.most(),
-            values,
-            compiler,
-            rules,
-        };
-        (state, change)
+impl Target for NodeRules {
+    type Options = Options;
+    type Change = Change;
+
+    fn empty(options: &Options, floor: [Value; 2]) -> Self {
+        Self::new(*options, floor)
     }
 
-    fn advance(&mut self, program: &Program, changes: &Changes) -> Change {
-        let touched = self.compiler.advance(program, changes, &mut self.values);
-        self.rules.advance(&touched, &mut self.values)
+    fn follow(&mut self, _: &Program, touched: Touched, _: bool, values: &mut Values) -> Change {
+        self.advance(&touched, values)
     }
 }

@@ -4,10 +4,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use picket_cluster::{Object, Semantics, Snapshot};
-use picket_policy::Policy;
+use picket_cluster::{Semantics, Snapshot};
+
 use picket_testing::flows::representative_flows;
-use picket_testing::generate::{Shape, cluster, policies};
+use picket_testing::generate::{Shape, cluster, policies, together};
 use picket_vpp::acl::Acls;
 use picket_vpp::acl::meaning::Way;
 use picket_vpp::acl::plan::plan;
@@ -164,11 +164,6 @@ fn check(
     Ok(was_met)
 }
 
-fn snapshot(cluster: &[Object], policies: Vec<Policy>) -> Snapshot {
-    let policies = policies.into_iter().map(Object::Policy);
-    cluster.iter().cloned().chain(policies).collect()
-}
-
 /// All faults at all places, on the way from the lists of one snapshot to those of the other, on one node.
 fn check_all(before: &Snapshot, after: &Snapshot, faults: &[Fault]) -> Result<(), TestCaseError> {
     let semantics = Semantics::default();
@@ -206,6 +201,6 @@ proptest! {
         before in policies(Shape::V1, 3),
         after in policies(Shape::V1, 3),
     ) {
-        check_all(&snapshot(&cluster, before), &snapshot(&cluster, after), &faults())?;
+        check_all(&together(&cluster, before), &together(&cluster, after), &faults())?;
     }
 }

@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use picket_cluster::{Flow, Object, Semantics, Snapshot};
+use picket_cluster::{Flow, Semantics, Snapshot};
 use picket_testing::flows::representative_flows;
-use picket_testing::generate::{Shape, cluster, policies};
+use picket_testing::generate::{Shape, cluster, policies, together};
 use picket_vpp::acl::meaning::{Interpreter, Packet};
 use picket_vpp::acl::plan::{Handle, Installed, InstalledLists, Operation, plan};
 use picket_vpp::acl::{Acl, AclAction, AclRule, Acls, Tag};
@@ -122,11 +122,6 @@ fn passing(flows: &[(Flow, Vec<Hop>, Packet)], vpps: &BTreeMap<Option<SmolStr>, 
     flows.iter().map(pass).collect()
 }
 
-fn snapshot(cluster: &[Object], policies: Vec<picket_policy::Policy>) -> Snapshot {
-    let policies = policies.into_iter().map(Object::Policy);
-    cluster.iter().cloned().chain(policies).collect()
-}
-
 fn check(before: &Snapshot, after: &Snapshot) -> Result<(), TestCaseError> {
     let semantics = Semantics::default();
     let (old, new) = (Cluster::new(before, &semantics), Cluster::new(after, &semantics));
@@ -185,7 +180,7 @@ proptest! {
         before in policies(Shape::V1, 3),
         after in policies(Shape::V1, 3),
     ) {
-        check(&snapshot(&cluster, before), &snapshot(&cluster, after))?;
+        check(&together(&cluster, before), &together(&cluster, after))?;
     }
 }
 

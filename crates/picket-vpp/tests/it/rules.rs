@@ -5,11 +5,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::time::Duration;
 
-use picket_cluster::{Object, Semantics, Snapshot};
+use picket_cluster::{Semantics, Snapshot};
 use picket_engine::Engine;
 use picket_net::{Prefix, Protocol};
-use picket_policy::{ObjectRef, Policy};
-use picket_testing::generate::{Shape, cluster, policies};
+use picket_policy::ObjectRef;
+use picket_testing::generate::{Shape, cluster, policies, together};
 use picket_vpp::client::{Connector, Error, Feature, Label, Namespace, RuleTable};
 use picket_vpp::fake::{Connection, Fake, Fault, Options, Packet, State, When};
 use picket_vpp::session::plan::plan;
@@ -171,11 +171,6 @@ fn check(
     Ok(was_met)
 }
 
-fn snapshot(cluster: &[Object], policies: Vec<Policy>) -> Snapshot {
-    let policies = policies.into_iter().map(Object::Policy);
-    cluster.iter().cloned().chain(policies).collect()
-}
-
 fn rules(snapshot: &Snapshot) -> SessionRules {
     let engine = Engine::compile(snapshot, Semantics::default());
     let node = snapshot.nodes.keys().next().cloned();
@@ -201,7 +196,7 @@ proptest! {
         before in policies(Shape::Dialects, 3),
         after in policies(Shape::Dialects, 3),
     ) {
-        let (old, new) = (rules(&snapshot(&cluster, before)), rules(&snapshot(&cluster, after)));
+        let (old, new) = (rules(&together(&cluster, before)), rules(&together(&cluster, after)));
         let judged = judged(&old, &new);
         check((&old, &new), &judged, None)?;
         check((&new, &old), &judged.into_iter().map(|(one, before, after)| (one, after, before)).collect::<Vec<_>>(), None)?;
@@ -217,7 +212,7 @@ proptest! {
         before in policies(Shape::V1, 2),
         after in policies(Shape::V1, 2),
     ) {
-        let (old, new) = (rules(&snapshot(&cluster, before)), rules(&snapshot(&cluster, after)));
+        let (old, new) = (rules(&together(&cluster, before)), rules(&together(&cluster, after)));
         let judged = judged(&old, &new);
         for fault in [
             Fault::Refuse(-1),
