@@ -112,7 +112,8 @@ impl Judged {
             fold.end_tier();
         };
         let isolated = subject.isolation.is_in(stance);
-        let custom = Some(Tier::Custom).filter(|_| isolated);
+        let is_selected = subject.isolation != Isolation::None;
+        let custom = Some(Tier::Custom).filter(|_| is_selected);
         let first = custom.into_iter().chain([Tier::Admin]);
         for tier in first.clone() {
             ordered(&mut fold, tier);
@@ -122,7 +123,6 @@ impl Judged {
         if subject.direction == Direction::Egress && first.into_iter().any(decides) {
             own_node = Some(fold.0.clone());
         }
-        let is_selected = subject.isolation != Isolation::None;
         if is_selected {
             for step in union_of_accepts(program, subject, stance, towards) {
                 fold.step(&step);

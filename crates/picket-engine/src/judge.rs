@@ -187,12 +187,8 @@ impl Program {
 impl Question<'_> {
     /// What the policies that can decide say, in the order in which they are judged.
     fn judge(&self, policies: &[&PolicyEntry], own_node: bool) -> EndJudgement {
-        let isolates = |stance| {
-            let mut entries = policies.iter();
-            entries.any(|entry| entry.side(self.direction).isolates_in(stance))
-        };
-        let is_isolated = isolates(self.stance);
-        let is_selected = isolates(Stance::IfEnforced);
+        let is_isolated = self.is_isolated(policies, self.stance);
+        let is_selected = self.is_isolated(policies, Stance::IfEnforced);
         let by_default = !is_selected
             && policies.iter().any(|entry| {
                 entry.policy.tier == Tier::ClusterDefault && !entry.side(self.direction).says_nothing()
@@ -203,9 +199,9 @@ impl Question<'_> {
             return local_node;
         }
         let ordered = |tier| self.ordered_tier(policies, tier);
-        let of_isolated = |tier| ordered(tier).filter(|_| is_isolated);
+        let of_selected = |tier| ordered(tier).filter(|_| is_selected);
         let of_others = |tier| ordered(tier).filter(|_| !is_isolated);
-        of_isolated(Tier::Custom)
+        of_selected(Tier::Custom)
             .or_else(|| ordered(Tier::Admin))
             .or_else(|| exempt.then_some(local_node))
             .or_else(|| self.network_policies(policies).filter(|_| is_selected))
@@ -214,9 +210,17 @@ impl Question<'_> {
             .unwrap_or_else(|| EndJudgement::without_cause(Verdict::Allow, Reason::NotIsolated))
     }
 
-    /// All but NetworkPolicy: the first rule that matches decides, unless it passes.
+    fn is_isolated(&self, policies: &[&PolicyEntry], stance: Stance) -> bool {
+        let mut entries = policies.iter();
+        entries.any(|entry| entry.side(self.direction).isolates_in(stance))
+    }
+
+    /// All but NetworkPolicy: the first rule that matches decides, unless it passes. Custom rules, which are about isolated
+    /// pods, deny nothing to others.
     fn ordered_tier(&self, policies: &[&PolicyEntry], tier: Tier) -> Option<EndJudgement> {
-        let (entry, rule, lowered) = self.matching(policies, tier).next()?;
+        let may_deny = tier != Tier::Custom || self.is_isolated(policies, self.stance);
+        let mut matching = self.matching(policies, tier);
+        let (entry, rule, lowered) = matching.find(|(.., rule)| may_deny || rule.action != Action::Deny)?;
         let (verdict, reason) = match lowered.action {
             Action::Deny if tier == Tier::ClusterDefault => {
                 return Some(EndJudgement::without_cause(Verdict::Deny, Reason::ClusterDefault));

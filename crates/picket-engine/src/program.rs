@@ -6,7 +6,9 @@ use std::sync::Arc;
 
 use picket_cluster::{Namespace, Node, Pod, Semantics, Service};
 use picket_net::{AddressSet, Family, Prefix, TrafficSet};
-use picket_policy::{Direction, Mode, NamespaceScope, ObjectRef, PodSelector, Policy, Selector, Tier};
+use picket_policy::{
+    Action, Direction, Mode, NamespaceScope, ObjectRef, PodSelector, Policy, Selector, Tier,
+};
 use rustc_hash::FxHashMap;
 use smol_str::SmolStr;
 
@@ -336,12 +338,9 @@ impl Program {
     pub fn denying_policies(&self, subject: SubjectId) -> impl Iterator<Item = &Arc<Policy>> {
         let key = self.subjects.key(subject);
         key.into_iter().flat_map(|key| {
-            let isolated = key.isolation.is_in(Stance::InForce);
             let policies = self.deciding(key).map(|entry| &entry.policy);
-            // Custom rules are about isolated pods.
-            let counts = move |policy: &&Arc<Policy>| isolated || policy.tier != Tier::Custom;
             policies
-                .filter(counts)
+                .filter(|policy| key.isolation.lets_deny(policy.tier, Stance::InForce))
                 .filter(|policy| policy.can_deny(key.direction))
         })
     }
@@ -468,8 +467,10 @@ impl Program {
         stance: Stance,
     ) -> impl Iterator<Item = &LoweredRule> {
         let direction = subject.direction;
+        let may_deny = subject.isolation.lets_deny(tier, stance);
         let entries = self.deciding_in(subject, tier).into_iter();
-        entries.flat_map(move |entry| entry.side(direction).rules_in(stance))
+        let rules = entries.flat_map(move |entry| entry.side(direction).rules_in(stance));
+        rules.filter(move |rule| may_deny || rule.action != Action::Deny)
     }
 
     /// Whether a policy that is only audited can decide about a subject.

@@ -52,6 +52,12 @@ impl Isolation {
         }
     }
 
+    /// Whether rules of a tier that deny do: custom rules are about isolated pods, and to one that only audited policies would
+    /// isolate they deny nothing.
+    pub(crate) fn lets_deny(self, tier: Tier, stance: Stance) -> bool {
+        tier != Tier::Custom || self.is_in(stance)
+    }
+
     /// Whether a tier can decide, in one stance or the other: isolation is final, and custom rules are about isolated pods.
     pub(crate) fn reaches(self, tier: Tier) -> bool {
         match tier {

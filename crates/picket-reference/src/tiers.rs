@@ -42,7 +42,7 @@ pub(crate) fn judge_pod(question: &Question<'_>) -> EndJudgement {
     if own_node && question.direction == Direction::Ingress {
         return EndJudgement::without_cause(Verdict::Allow, Reason::LocalNode);
     }
-    let custom = Some(Tier::Custom).filter(|_| is_isolated(question));
+    let custom = Some(Tier::Custom).filter(|_| is_selected(question));
     for tier in custom.into_iter().chain([Tier::Admin]) {
         if let Some(decided) = ordered_tier(question, tier) {
             return decided;
@@ -105,11 +105,13 @@ fn selecting<'a>(question: &Question<'a>, tier: Tier) -> Vec<&'a Arc<Policy>> {
     policies
 }
 
-/// Custom, Admin and Baseline: the first rule that matches decides, unless it passes. An audited policy denies nothing.
+/// Custom, Admin and Baseline: the first rule that matches decides, unless it passes. An audited policy denies nothing, and
+/// custom rules, which are about isolated pods, deny nothing to a pod that only audited policies would isolate.
 fn ordered_tier(question: &Question<'_>, tier: Tier) -> Option<EndJudgement> {
+    let may_deny = tier != Tier::Custom || is_isolated(question);
     for policy in selecting(question, tier) {
         for rule in &policy.side(question.direction).rules {
-            let counts = rule.action != Action::Deny || question.is_enforced(policy);
+            let counts = rule.action != Action::Deny || (may_deny && question.is_enforced(policy));
             if counts && rule_matches(question, rule) {
                 let (verdict, reason) = match rule.action {
                     Action::Accept => (Verdict::Allow, Reason::AllowedByRule),

@@ -10,8 +10,8 @@ use picket_net::{Family, Protocol};
 use picket_policy::{Direction, ObjectRef};
 use picket_reference::judge;
 use picket_testing::build::{
-    accept, admin_policy, baseline_policy, block, deny, ip, namespace, node, nodes_where, pass, pod, pods_in,
-    pods_where, policy,
+    accept, admin_policy, baseline_policy, block, custom_rules, deny, ip, namespace, node, nodes_where, pass,
+    pod, pods_in, pods_where, policy,
 };
 use picket_testing::snapshot;
 
@@ -523,6 +523,40 @@ fn an_administrator_may_deny_the_way_to_the_own_node_but_not_back() {
             ("x/a", "n1@10.9.0.1", "80/TCP", LocalNode, NotAPod),
             ("n1@10.9.0.1", "x/a", "80/TCP", NotAPod, LocalNode),
             ("x/a", "192.0.2.1", "80/TCP", NoRuleMatches, NotAPod),
+        ],
+    );
+}
+
+#[test]
+fn custom_rules_accept_and_deny_nothing_where_isolation_is_only_audited() {
+    let custom = || {
+        custom_rules("custom", 0)
+            .ingress(deny().port(Protocol::TCP, 1))
+            .ingress(accept().ports(Protocol::TCP, 1, 2))
+            .ingress(pass().port(Protocol::TCP, 3))
+            .ingress(accept().port(Protocol::TCP, 3))
+    };
+    let snapshot = snapshot![
+        pod("x/tried").label("app", "tried").ip("10.0.0.1"),
+        pod("x/open").ip("10.0.0.2"),
+        custom(),
+        policy("x/tried").selects("app=tried").isolates(Ingress).audited(),
+        admin_policy("closed", 0).ingress(deny()),
+    ];
+    check(
+        &snapshot,
+        &[
+            ("192.0.2.1", "x/tried", "1/TCP", NotAPod, AllowedByRule),
+            ("192.0.2.1", "x/tried", "2/TCP", NotAPod, AllowedByRule),
+            ("192.0.2.1", "x/tried", "3/TCP", NotAPod, DeniedByRule),
+            ("192.0.2.1", "x/open", "2/TCP", NotAPod, DeniedByRule),
+        ],
+    );
+    check(
+        &snapshot.enforced(),
+        &[
+            ("192.0.2.1", "x/tried", "1/TCP", NotAPod, DeniedByRule),
+            ("192.0.2.1", "x/tried", "2/TCP", NotAPod, AllowedByRule),
         ],
     );
 }

@@ -297,6 +297,11 @@ pub fn baseline_policy(name: &str, priority: u16) -> PolicyBuilder {
     cluster_policy(name, Tier::Baseline, priority)
 }
 
+/// Custom rules, which are judged before every other tier, for every pod of every namespace; there are none yet.
+pub fn custom_rules(name: &str, priority: u16) -> PolicyBuilder {
+    cluster_policy(name, Tier::Custom, priority)
+}
+
 fn cluster_policy(name: &str, tier: Tier, priority: u16) -> PolicyBuilder {
     PolicyBuilder(Policy {
         object: ObjectRef::new("ClusterNetworkPolicy", "", name),

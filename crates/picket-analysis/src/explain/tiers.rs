@@ -114,15 +114,16 @@ pub(super) fn judge<'a>(end: &End<'a>) -> Judged<'a> {
     }
     let mut tiers = Vec::new();
     for tier in Tier::ALL {
-        // Custom rules are about isolated pods alone, and the cluster default about the others.
-        if tier == Tier::Custom && !isolated || tier == Tier::ClusterDefault && !by_default {
+        // Custom rules are about pods that something would isolate, and the cluster default about those that nothing does.
+        if tier == Tier::Custom && !audited || tier == Tier::ClusterDefault && !by_default {
             continue;
         }
         // What an administrator denies comes before the exemption of the own node.
         if own_node && tier > Tier::Admin && decided.is_none() {
             decided = Some((Verdict::Allow, Reason::LocalNode));
         }
-        let mut judged = judge_tier(end, tier, &selecting);
+        let may_deny = tier != Tier::Custom || isolated;
+        let mut judged = judge_tier(end, tier, &selecting, may_deny);
         if decided.is_some() {
             judged.0.outcome = Outcome::NotReached;
             forget_decisions(&mut judged.0);
@@ -163,6 +164,7 @@ fn judge_tier<'a>(
     end: &End<'a>,
     tier: Tier,
     selecting: &[&'a Arc<Policy>],
+    may_deny: bool,
 ) -> (JudgedTier<'a>, Option<(Verdict, Reason)>) {
     let mut ordered: Vec<_> = selecting
         .iter()
@@ -170,6 +172,8 @@ fn judge_tier<'a>(
         .filter(|policy| policy.tier == tier)
         .collect();
     ordered.sort_by_key(|policy| (policy.priority, &policy.object));
+    let counts =
+        |policy: &Policy, rule: &Rule| policy.counts(rule) && (may_deny || rule.action != Action::Deny);
     let policies = ordered.into_iter().map(|policy| {
         let side = policy.side(end.direction);
         JudgedPolicy {
@@ -178,7 +182,7 @@ fn judge_tier<'a>(
             rules: side
                 .rules
                 .iter()
-                .map(|rule| judge_rule(end, policy, rule))
+                .map(|rule| judge_rule(end, rule, counts(policy, rule)))
                 .collect(),
         }
     });
@@ -194,7 +198,7 @@ fn judge_tier<'a>(
     (judged, decided)
 }
 
-fn judge_rule<'a>(end: &End<'a>, policy: &Policy, rule: &'a Rule) -> JudgedRule<'a> {
+fn judge_rule<'a>(end: &End<'a>, rule: &'a Rule, counts: bool) -> JudgedRule<'a> {
     let peers = match &rule.peers {
         List::Absent => None,
         List::Items(peers) => Some(peers.iter().map(|peer| (peer, end.peer_misses(peer))).collect()),
@@ -207,7 +211,7 @@ fn judge_rule<'a>(end: &End<'a>, policy: &Policy, rule: &'a Rule) -> JudgedRule<
         rule,
         peers,
         ports,
-        counts: policy.counts(rule),
+        counts,
         decides: false,
     }
 }
