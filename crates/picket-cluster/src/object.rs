@@ -188,7 +188,8 @@ impl Pod {
     }
 }
 
-/// A service. Policies are judged after service translation, so picket only uses it to explain addresses and ports.
+/// A service. Policies are judged after its addresses are translated, so that they explain what people see, and matter only
+/// to those who judge packets before that, as VPP does.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Service {
     /// What identifies it.

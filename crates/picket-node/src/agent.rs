@@ -120,6 +120,7 @@ fn follow(settings: &Settings, health: &Health, outbox: Outbox) -> Result<(), Ag
         node: Some(settings.node.clone()),
         cluster_network: true,
         secondary_networks: false,
+        services: settings.vpp.is_some(),
         discovery: settings.discover_every,
     };
     source::start(&settings.source, interest, health, move |change| {

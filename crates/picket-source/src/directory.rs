@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use picket_cluster::{Addresses, Event, Object, Pod, Snapshot};
-use picket_policy::{Diagnostic, ObjectRef, Options, V1beta1};
+use picket_policy::{Diagnostic, Labels, ObjectRef, Options, V1beta1};
 use tokio::time::sleep;
 
 use crate::files::{Text, read};
@@ -30,9 +30,10 @@ pub struct Directory {
 impl Directory {
     /// Follows the files from now on: `sink` gets every change, and `health` shows how it goes.
     ///
-    /// The changes are those that [`Kube::follow`](crate::Kube::follow) would give; pods without an address have none made
-    /// up, and workloads stand for nothing. What changes at once is one change. As long as a file cannot be read or parsed,
-    /// what was known before holds, all of it; so does a policy of which nobody can tell any more what it selects.
+    /// The changes are those that [`Kube::follow`](crate::Kube::follow) would give to whom everything interests; pods without
+    /// an address have none made up, and workloads stand for nothing. What changes at once is one change. As long as a file
+    /// cannot be read or parsed, what was known before holds, all of it; so does a policy of which nobody can tell any more
+    /// what it selects.
     pub async fn follow(&self, health: Health, mut sink: impl FnMut(Change)) -> Infallible {
         let mut known = Known::default();
         sink(Change::Events(vec![Event::Init]));
@@ -123,9 +124,13 @@ fn place(diagnostic: &Diagnostic) -> &str {
     diagnostic.labels.first().map_or("", |label| &label.span.file)
 }
 
-/// Only what there is in a cluster: no workloads, and no addresses that are made up.
+/// Only what there is in a cluster and policies can see: no workloads, no addresses that are made up, and of services the
+/// addresses.
 fn as_followed(mut snapshot: Snapshot) -> Snapshot {
-    snapshot.services.clear();
+    for service in snapshot.services.values_mut() {
+        service.selector = Labels::default();
+        service.ports.clear();
+    }
     snapshot
         .pods
         .retain(|_, pod| !pod.is_workload() && pod.is_managed());
@@ -153,6 +158,7 @@ fn difference(before: &Snapshot, now: &Snapshot) -> Vec<Event> {
     let gone = |object: &ObjectRef| Event::Delete(object.clone());
     events.extend(missing(&before.pods, &now.pods).map(gone));
     events.extend(missing(&before.policies, &now.policies).map(gone));
+    events.extend(missing(&before.services, &now.services).map(gone));
     let network = |network: &_| Object::Network(Clone::clone(network));
     let networks = before.networks.difference(&now.networks).map(network);
     events.extend(networks.map(|network| Event::Delete(network.object_ref())));
@@ -173,11 +179,13 @@ fn difference(before: &Snapshot, now: &Snapshot) -> Vec<Event> {
         .cloned()
         .map(Object::Namespace);
     let nodes = new(&before.nodes, &now.nodes).cloned().map(Object::Node);
+    let services = new(&before.services, &now.services).cloned().map(Object::Service);
     let networks = now.networks.difference(&before.networks).map(network);
     let policies = new(&before.policies, &now.policies).map(|policy| Object::Policy((**policy).clone()));
     let pods = new(&before.pods, &now.pods).map(|pod: &Arc<Pod>| Object::Pod(Arc::clone(pod)));
     let comes = namespaces
         .chain(nodes)
+        .chain(services)
         .chain(networks)
         .chain(policies)
         .chain(pods);
@@ -212,6 +220,9 @@ mod tests {
 
     const POLICY: &str = "{apiVersion: networking.k8s.io/v1, kind: NetworkPolicy, metadata: {name: web, namespace: shop}, \
                           spec: {podSelector: {}}}";
+
+    const SERVICE: &str = "{apiVersion: v1, kind: Service, metadata: {name: web, namespace: shop}, \
+                           spec: {clusterIP: 10.96.0.1, selector: {app: web}, ports: [{port: 80}]}}";
 
     fn pod(label: &str) -> String {
         format!(
@@ -272,5 +283,33 @@ mod tests {
             (store.snapshot().pods.len(), store.snapshot().policies.len()),
             (1, 0)
         );
+    }
+
+    #[test]
+    fn of_services_the_addresses_are_known() {
+        let folder = tempfile::tempdir().unwrap();
+        let paths = [folder.path().to_owned()];
+        let file = folder.path().join("service.yaml");
+        let (mut known, mut store) = (Known::default(), Store::new());
+        let mut look = |text: &str| {
+            fs::write(&file, text).unwrap();
+            let changes = known.look(&paths).unwrap();
+            let events = apply(&mut store, &changes);
+            let snapshot = store.snapshot();
+            let services = snapshot.services.values();
+            let addresses = services
+                .flat_map(|service| &service.addresses)
+                .map(ToString::to_string);
+            (events, addresses.collect::<Vec<_>>())
+        };
+        assert_eq!(look(SERVICE).1, ["10.96.0.1"]);
+        // Who is behind it, and at which ports, is nothing that policies see.
+        let other = SERVICE.replace("80", "81").replace("app: web", "app: api");
+        assert_eq!(look(&other), (0, vec!["10.96.0.1".to_owned()]));
+        assert_eq!(
+            look(&SERVICE.replace("0.1", "0.2")),
+            (1, vec!["10.96.0.2".to_owned()])
+        );
+        assert_eq!(look(POLICY), (2, Vec::new()));
     }
 }

@@ -25,7 +25,7 @@ use picket_policy::{Diagnostic, NetworkName, ObjectRef};
 use smol_str::SmolStr;
 
 pub(crate) use facts::{Facts, Found, Name, PolicyText};
-use facts::{NetworkFacts, NodeFacts};
+use facts::{NetworkFacts, NodeFacts, ServiceFacts};
 pub use plugin::network_plugin;
 use pods::Pods;
 use policies::Policies;
@@ -67,6 +67,7 @@ pub(crate) struct Live {
     policies: Policies,
     namespaces: BTreeMap<Name, Namespace>,
     networks: BTreeMap<Name, NetworkFacts>,
+    services: BTreeMap<Name, ServiceFacts>,
     lists: BTreeMap<Kind, List>,
     /// The objects of which nobody can tell what they are now: they are what they were before.
     #[cfg(feature = "etcd")]
@@ -154,6 +155,7 @@ impl Live {
             "Namespace" => self.namespaces.keys().cloned().collect(),
             "Node" => self.pods.nodes().names().map(of_cluster).collect(),
             "Pod" => self.pods.names().cloned().collect(),
+            "Service" => self.services.keys().cloned().collect(),
             "NetworkAttachmentDefinition" => self.networks.keys().cloned().collect(),
             _ => self.policies.names(kind).cloned().collect(),
         }
@@ -166,6 +168,7 @@ impl Live {
             Facts::Namespace(namespace) => self.namespaces.get(name) == Some(namespace),
             Facts::Node(facts) => self.pods.nodes().knows(&name.name, facts),
             Facts::Pod(facts) => self.pods.knows(name, facts),
+            Facts::Service(facts) => self.services.get(name) == Some(facts),
             Facts::Network(network) => self.networks.get(name) == Some(network),
             Facts::Policy(text) => self.policies.knows(kind, name, text),
         }
@@ -183,6 +186,7 @@ impl Live {
             Facts::Network(facts) => self.set_network(name, facts),
             Facts::Node(facts) => self.set_node(&name.name, Some(facts)),
             Facts::Pod(facts) => self.set_pod(&name, Some(*facts)),
+            Facts::Service(facts) => self.set_service(name, *facts),
             Facts::Policy(text) => {
                 let needed = name.namespace.is_empty() || self.pods.may_be_selected(&name.namespace);
                 let outcome = self.policies.set(kind, &name, text, needed);
@@ -211,11 +215,15 @@ impl Live {
             "Node" => self.set_node(&name.name, None),
             "Pod" => {
                 self.set_pod(name, None);
-                let object = ObjectRef::new(kind, &name.namespace, &name.name);
-                self.report(Changes {
-                    diagnoses: vec![(object, Vec::new())],
-                    ..Changes::default()
-                });
+                self.diagnose(ObjectRef::new(kind, &name.namespace, &name.name), Vec::new());
+            }
+            "Service" => {
+                if let Some(gone) = self.services.remove(name) {
+                    self.changes
+                        .events
+                        .push(Event::Delete(gone.service.object.clone()));
+                    self.diagnose(gone.service.object, Vec::new());
+                }
             }
             _ => {
                 let outcome = self.policies.remove(kind, name);
@@ -234,6 +242,26 @@ impl Live {
         if is_new {
             self.changes.events.push(Event::Apply(Object::Network(network)));
         }
+    }
+
+    fn set_service(&mut self, name: Name, facts: ServiceFacts) {
+        let now = facts.service.clone();
+        self.diagnose(now.object.clone(), facts.diagnostics.clone());
+        let before = self.services.insert(name, facts).map(|facts| facts.service);
+        if before.as_ref() == Some(&now) {
+            return;
+        }
+        let another = before.filter(|before| before.object != now.object);
+        let gone = another.map(|before| Event::Delete(before.object));
+        let events = gone.into_iter().chain([Event::Apply(Object::Service(now))]);
+        self.changes.events.extend(events);
+    }
+
+    fn diagnose(&mut self, object: ObjectRef, diagnostics: Vec<Diagnostic>) {
+        self.report(Changes {
+            diagnoses: vec![(object, diagnostics)],
+            ..Changes::default()
+        });
     }
 
     fn set_node(&mut self, name: &SmolStr, facts: Option<NodeFacts>) {

@@ -102,6 +102,7 @@ pub fn run(settings: &Settings, pods: &PodSettings, extent: Extent) -> Result<En
         node: Some(settings.node.clone()),
         cluster_network: false,
         secondary_networks: true,
+        services: false,
         discovery: settings.discover_every,
     };
     source::start(&settings.source, interest, &health, move |change| {

@@ -15,25 +15,19 @@ use super::EtcdError;
 use crate::kube::kind::{BUILT_IN, CUSTOM, Kind};
 use crate::live::Name;
 
-/// The kinds whose objects are kept, in an order in which what pods need stands before them.
-const KINDS: [&str; 9] = [
-    "Namespace",
-    "Node",
-    "NetworkAttachmentDefinition",
-    "NetworkPolicy",
-    "MultiNetworkPolicy",
-    "ClusterNetworkPolicy",
-    "AdminNetworkPolicy",
-    "BaselineAdminNetworkPolicy",
-    "Pod",
-];
-
-/// Those of them that have namespaces.
-const IN_NAMESPACES: [&str; 4] = [
-    "NetworkAttachmentDefinition",
-    "NetworkPolicy",
-    "MultiNetworkPolicy",
-    "Pod",
+/// The kinds whose objects are kept, in an order in which what pods need stands before them, and whether these objects have
+/// namespaces.
+const KINDS: [(&str, bool); 10] = [
+    ("Namespace", false),
+    ("Node", false),
+    ("Service", true),
+    ("NetworkAttachmentDefinition", true),
+    ("NetworkPolicy", true),
+    ("MultiNetworkPolicy", true),
+    ("ClusterNetworkPolicy", false),
+    ("AdminNetworkPolicy", false),
+    ("BaselineAdminNetworkPolicy", false),
+    ("Pod", true),
 ];
 
 /// Where the keys of one cluster are.
@@ -97,11 +91,11 @@ impl Keys {
         let text = std::str::from_utf8(key).ok()?;
         let mut parts = text.strip_prefix(&self.objects)?.split('/');
         let resource = parts.next()?;
-        let rank = (0..KINDS.len()).find(|rank| kind(*rank).full_name() == resource)?;
+        let mut places = KINDS.iter().enumerate();
+        let (rank, (_, in_namespace)) = places.find(|(rank, _)| kind(*rank).full_name() == resource)?;
         let (first, second) = (parts.next()?, parts.next());
         let (namespace, name) = second.map_or(("", first), |second| (first, second));
-        let in_namespace = IN_NAMESPACES.contains(&kind(rank).name);
-        let is_whole = parts.next().is_none() && !name.is_empty() && in_namespace != namespace.is_empty();
+        let is_whole = parts.next().is_none() && !name.is_empty() && *in_namespace != namespace.is_empty();
         is_whole.then(|| Key {
             rank,
             name: Name {
@@ -115,7 +109,7 @@ impl Keys {
 impl Key {
     /// The key of an object of a kind, if such objects have keys.
     pub(super) fn new(kind: &str, name: Name) -> Option<Self> {
-        let rank = KINDS.iter().position(|known| *known == kind)?;
+        let rank = KINDS.iter().position(|(known, _)| *known == kind)?;
         Some(Self { rank, name })
     }
 
@@ -139,7 +133,7 @@ pub(super) fn kinds() -> impl Iterator<Item = &'static Kind> {
 }
 
 fn kind(rank: usize) -> &'static Kind {
-    let name = KINDS.get(rank).copied().unwrap_or_default();
+    let (name, _) = KINDS.get(rank).copied().unwrap_or_default();
     let known = || BUILT_IN.iter().chain(&CUSTOM);
     let found = known().find(|kind| kind.name == name);
     // INVARIANT: every name of KINDS is that of a kind; a test holds it.
@@ -170,11 +164,16 @@ mod tests {
                 Some(("Node", "", "worker.1")),
             ),
             (
+                "/picket/v1/objects/services/shop/web",
+                Some(("Service", "shop", "web")),
+            ),
+            (
                 "/picket/v1/objects/networkpolicies.networking.k8s.io/shop/web",
                 Some(("NetworkPolicy", "shop", "web")),
             ),
             ("/picket/v1/objects/pods/web-0", None),
             ("/picket/v1/objects/nodes/shop/worker", None),
+            ("/picket/v1/objects/services/web", None),
             ("/picket/v1/objects/pods", None),
             ("/picket/v1/objects/pods/", None),
             ("/picket/v1/objects/pods//web", None),
@@ -199,7 +198,7 @@ mod tests {
 
     #[test]
     fn every_kind_has_its_keys() {
-        for (rank, name) in KINDS.iter().enumerate() {
+        for (rank, (name, _)) in KINDS.iter().enumerate() {
             assert_eq!(kind(rank).name, *name);
         }
     }

@@ -254,6 +254,43 @@ mod tests {
     }
 
     #[test]
+    fn a_service_has_its_addresses_alone() {
+        let mut service = json!({
+            "apiVersion": "v1",
+            "kind": "Service",
+            "metadata": {"name": "web", "namespace": "shop", "uid": "u", "labels": {"app": "web"}},
+            "spec": {
+                "clusterIP": "10.96.0.1",
+                "clusterIPs": ["10.96.0.1", "fd00:96::1"],
+                "externalIPs": ["192.0.2.1"],
+                "selector": {"app": "web"},
+                "ports": [{"port": 80, "nodePort": 30080}],
+            },
+            "status": {"loadBalancer": {"ingress": [{"ip": "192.0.2.9", "ipMode": "VIP", "hostname": "lb"}]}},
+        });
+        let record = written("Service", &service);
+        let text = String::from_utf8(record.bytes.clone()).unwrap();
+        for left_out in ["labels", "selector", "ports", "ipMode", "hostname"] {
+            assert!(!text.contains(left_out), "{text}");
+        }
+        let all = ["10.96.0.1", "192.0.2.1", "192.0.2.9", "fd00:96::1"];
+        assert_eq!(addresses(&record), all);
+        service["spec"]["clusterIP"] = json!("None");
+        service["spec"]["clusterIPs"] = json!(["None"]);
+        let headless = written("Service", &service);
+        assert_eq!(addresses(&headless), ["192.0.2.1", "192.0.2.9"]);
+    }
+
+    /// The addresses that the record of a service has, and that nothing is wrong with it.
+    fn addresses(record: &Record) -> Vec<String> {
+        let Facts::Service(facts) = read(&key("Service"), &record.bytes).unwrap().facts else {
+            panic!("it is no service");
+        };
+        assert_eq!(facts.diagnostics, []);
+        facts.service.addresses.iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
     fn a_record_that_is_none_says_why() {
         let whole = String::from_utf8(written("Pod", &pod()).bytes).unwrap();
         let deep = format!(

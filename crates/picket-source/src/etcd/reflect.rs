@@ -191,6 +191,7 @@ impl Reflector {
     fn interest(&self) -> Interest {
         Interest {
             discovery: self.discovery,
+            services: true,
             ..Interest::default()
         }
     }

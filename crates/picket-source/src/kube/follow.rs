@@ -23,7 +23,7 @@ use super::watch::{News, Watch};
 use crate::live::{Live, Step};
 use crate::origin::Missing;
 
-/// The kinds that decide what policies do on every network. Workloads and services explain it only.
+/// The kinds that decide what policies do on every network. Workloads explain it only.
 const EVERYWHERE: [&str; 2] = ["Namespace", "Pod"];
 
 /// The kinds that decide what they do on the cluster network.
@@ -37,6 +37,9 @@ const ON_CLUSTER_NETWORK: [&str; 5] = [
 
 /// The kinds that decide what they do on secondary networks.
 const ON_SECONDARY_NETWORKS: [&str; 2] = ["NetworkAttachmentDefinition", "MultiNetworkPolicy"];
+
+/// The kind that says which addresses are translated.
+const SERVICE: &str = "Service";
 
 /// What asking for the kinds is called in [`Health::kinds`].
 const KINDS: &str = "/apis";
@@ -54,6 +57,9 @@ pub struct Interest {
     pub cluster_network: bool,
     /// Whether to know the policies of secondary networks, and these networks. Without, no right to list them is needed.
     pub secondary_networks: bool,
+    /// Whether to know the addresses of services, as who judges packets before these are translated must. Without, no right to
+    /// list them is needed.
+    pub services: bool,
     /// How often to ask whether kinds came or went.
     pub discovery: Duration,
 }
@@ -64,6 +70,7 @@ impl Default for Interest {
             node: None,
             cluster_network: true,
             secondary_networks: true,
+            services: false,
             discovery: Duration::from_secs(60),
         }
     }
@@ -75,6 +82,7 @@ impl Interest {
         EVERYWHERE.contains(&kind)
             || self.cluster_network && ON_CLUSTER_NETWORK.contains(&kind)
             || self.secondary_networks && ON_SECONDARY_NETWORKS.contains(&kind)
+            || self.services && kind == SERVICE
     }
 }
 
@@ -119,9 +127,9 @@ impl Kube {
     /// server says so of its list and names it no more among its kinds.
     ///
     /// What an object says is what the reader of files makes of it ([`load_texts`](crate::load_texts)), but for what
-    /// [`Interest`] leaves out: pods that have finished or are in the host's network, who owns pods, and their nameless
-    /// ports are not there, and pods without an address have none made up. Of a policy of which nobody can tell what it
-    /// selects, what it was before holds on.
+    /// [`Interest`] leaves out: pods that have finished or are in the host's network, who owns pods, their nameless ports, and
+    /// what services lead to are not there, and pods without an address have none made up. Of a policy of which nobody can
+    /// tell what it selects, what it was before holds on.
     ///
     /// While `sink` takes in a change, the server waits with the next. It runs until it is dropped, in a runtime of tokio with time and I/O.
     ///

@@ -6,7 +6,7 @@ use serde_json::value::RawValue;
 use super::follow::Change;
 use super::item::Item;
 use super::kind::{Kind, Resource};
-use super::shape::{NAME, NODE, OBJECT, POD, Shape};
+use super::shape::{NAME, NODE, OBJECT, POD, SERVICE, Shape};
 use crate::Text;
 use crate::live::{Changes, Facts, Found, Live, Name, PolicyText, Step};
 
@@ -42,6 +42,7 @@ pub(crate) fn shape(kind: &str) -> Shape {
     match kind {
         "Pod" => POD,
         "Node" => NODE,
+        "Service" => SERVICE,
         "NetworkAttachmentDefinition" => NAME,
         _ => OBJECT,
     }

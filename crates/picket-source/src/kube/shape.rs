@@ -132,6 +132,31 @@ pub(crate) const NODE: Shape = Only(&[
     ("status", Only(&[("addresses", Whole)])),
 ]);
 
+/// The addresses of a service.
+pub(crate) const SERVICE: Shape = Only(&[
+    ("apiVersion", Whole),
+    ("kind", Whole),
+    (
+        "metadata",
+        Only(&[("name", Whole), ("namespace", Whole), ("uid", Whole)]),
+    ),
+    (
+        "spec",
+        Only(&[
+            ("clusterIP", Whole),
+            ("clusterIPs", Whole),
+            ("externalIPs", Whole),
+        ]),
+    ),
+    (
+        "status",
+        Only(&[(
+            "loadBalancer",
+            Only(&[("ingress", Each(&Only(&[("ip", Whole)])))]),
+        )]),
+    ),
+]);
+
 impl Shape {
     /// The shape of a field, unless it is skipped.
     fn field(self, name: &str) -> Option<Self> {

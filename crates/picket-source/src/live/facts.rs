@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use picket_cluster::{Addresses, Attachment, Namespace, Pod, Spec, Written, WrittenPod};
+use picket_cluster::{Addresses, Attachment, Namespace, Pod, Service, Spec, Written, WrittenPod};
 use picket_net::Prefix;
 use picket_policy::{Diagnostic, Labels, NetworkName, ObjectRef, Options, Policy, V1beta1};
 use serde_json::Value;
@@ -36,6 +36,8 @@ pub(crate) enum Facts {
     Node(NodeFacts),
     /// A pod.
     Pod(Box<PodFacts>),
+    /// A service.
+    Service(Box<ServiceFacts>),
     /// A secondary network.
     Network(NetworkFacts),
     /// A policy, which is read only where it is needed.
@@ -60,6 +62,15 @@ pub(crate) struct NodeFacts {
     pub(crate) labels: Labels,
     pub(crate) addresses: Vec<IpAddr>,
     pub(crate) pod_cidrs: Vec<Prefix>,
+    /// What is wrong with it.
+    pub(crate) diagnostics: Vec<Diagnostic>,
+}
+
+/// What a service says.
+#[derive(PartialEq, Eq)]
+pub(crate) struct ServiceFacts {
+    /// The service with its addresses.
+    pub(crate) service: Service,
     /// What is wrong with it.
     pub(crate) diagnostics: Vec<Diagnostic>,
 }
@@ -104,7 +115,15 @@ impl Facts {
                 network,
                 plugin: None,
             }),
-            Spec::Service(_) | Spec::Policy(_) => return None,
+            Spec::Service(service) => Self::Service(Box::new(ServiceFacts {
+                service: Service {
+                    selector: Labels::default(),
+                    ports: Vec::new(),
+                    ..service
+                },
+                diagnostics,
+            })),
+            Spec::Policy(_) => return None,
         })
     }
 

@@ -13,7 +13,7 @@ use super::{Changes, Facts, Found, Kind, Live, Name, PolicyText, Step};
 use crate::Text;
 
 /// The kinds that the tests have.
-const KINDS: [Kind; 4] = ["Namespace", "Node", "NetworkPolicy", "Pod"];
+const KINDS: [Kind; 5] = ["Namespace", "Node", "Service", "NetworkPolicy", "Pod"];
 
 fn name(object: &Value) -> Name {
     let part = |path| object.pointer(path).and_then(Value::as_str).unwrap_or_default();
@@ -66,6 +66,16 @@ fn node(name: &str, address: &str) -> Value {
         "kind": "Node",
         "metadata": {"name": name},
         "status": {"addresses": [{"type": "InternalIP", "address": address}]},
+    })
+}
+
+fn service(at: &str, uid: &str, address: &str) -> Value {
+    let (namespace, name) = at.split_once('/').unwrap();
+    json!({
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {"namespace": namespace, "name": name, "uid": uid},
+        "spec": {"clusterIP": address, "selector": {"app": uid}, "ports": [{"port": 80}]},
     })
 }
 
@@ -270,6 +280,49 @@ fn a_pod_that_is_made_again_under_its_name_is_another() {
     assert_eq!(followed.store.snapshot().pods.len(), 1);
 }
 
+#[test]
+fn of_a_service_its_addresses_are_known() {
+    let mut followed = Followed::new(Some("here"));
+    let events = |followed: &Followed| followed.last.events.len();
+    followed.set(&service("x/a", "1", "10.96.0.1"));
+    let known = followed
+        .store
+        .snapshot()
+        .services
+        .values()
+        .next()
+        .cloned()
+        .unwrap();
+    assert_eq!(known.object.to_string(), "Service x/a");
+    assert_eq!(known.addresses, ["10.96.0.1".parse().unwrap()].into());
+    assert!(
+        known.selector.iter().len() == 0 && known.ports.is_empty(),
+        "{known:?}"
+    );
+    // What no address says is no news.
+    let mut other = service("x/a", "1", "10.96.0.1");
+    other["spec"]["ports"] = json!([{"port": 81}]);
+    followed.set(&other);
+    assert_eq!(events(&followed), 0);
+    followed.set(&service("x/a", "1", "10.96.0.2"));
+    assert_eq!(events(&followed), 1);
+    // One of the same name that was made anew is another.
+    followed.set(&service("x/a", "2", "10.96.0.2"));
+    assert_eq!(
+        (events(&followed), followed.store.snapshot().services.len()),
+        (2, 1)
+    );
+    followed.set(&service("x/a", "2", "10.96.0.l"));
+    let [(object, diagnostics)] = followed.last.diagnoses.as_slice() else {
+        panic!("{:?}", followed.last.diagnoses);
+    };
+    assert_eq!(object.to_string(), "Service x/a");
+    assert!(diagnostics[0].message.contains("10.96.0.l"), "{diagnostics:?}");
+    followed.delete(&service("x/a", "", ""));
+    assert_eq!(followed.store.snapshot().services.len(), 0);
+    assert!(followed.last.diagnoses[0].1.is_empty(), "{:?}", followed.last);
+}
+
 fn any_pod() -> impl Strategy<Value = Value> {
     let place = (0..2u8, 0..3u8, option::of(0..2u8), option::of(0..3u8), 0..3u8);
     let rest = (any::<bool>(), 0..4u8, 0..3u8, option::of(0..3u8));
@@ -308,6 +361,10 @@ fn any_object() -> impl Strategy<Value = Value> {
         2 => (0..2u8, 0..2u8, 0..4u8).prop_map(|(namespace, name, port)| {
             let spec = json!({"podSelector": {}, "ingress": [{"ports": [{"port": port}]}]});
             policy(&format!("ns{namespace}/{name}"), &spec)
+        }),
+        1 => (0..2u8, 0..2u8, 0..2u8, 0..3u8).prop_map(|(namespace, name, uid, address)| {
+            let at = format!("ns{namespace}/{name}");
+            service(&at, &uid.to_string(), &format!("10.96.0.{address}"))
         }),
         1 => (0..2u8, 0..2u8).prop_map(|(name, label)| json!({
             "apiVersion": "v1",

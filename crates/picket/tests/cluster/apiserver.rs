@@ -24,4 +24,5 @@ mod refused;
 mod secondary;
 mod sources;
 mod trace;
+mod vpp;
 mod words;

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use picket_cluster::{Addresses, Event, Pod, Snapshot, Store};
 use picket_node::Source;
-use picket_policy::{Diagnostic, ObjectRef, Options, Position, V1beta1};
+use picket_policy::{Diagnostic, Labels, ObjectRef, Options, Position, V1beta1};
 use picket_source::{Change, Health, Interest, KindHealth, Kube, Origin, Text, load_texts};
 use smol_str::SmolStr;
 
@@ -50,6 +50,7 @@ impl Following {
         let (sender, changes) = channel();
         let interest = Interest {
             node: node.map(SmolStr::from),
+            services: true,
             discovery: Duration::from_millis(500),
             ..Interest::default()
         };
@@ -180,7 +181,10 @@ pub(crate) fn loaded(texts: &[Text]) -> Snapshot {
         ..Options::default()
     };
     let mut snapshot = load_texts(texts, options).snapshot;
-    snapshot.services.clear();
+    for service in snapshot.services.values_mut() {
+        service.selector = Labels::default();
+        service.ports.clear();
+    }
     snapshot
         .pods
         .retain(|_, pod| !pod.is_workload() && pod.is_managed());
@@ -224,8 +228,14 @@ fn without_uids(snapshot: &Snapshot) -> Snapshot {
     let mut plain = Snapshot {
         pods: BTreeMap::new(),
         policies: BTreeMap::new(),
+        services: BTreeMap::new(),
         ..snapshot.clone()
     };
+    for service in snapshot.services.values() {
+        let mut service = service.clone();
+        service.object.uid = SmolStr::default();
+        plain.services.insert(service.object.clone(), service);
+    }
     for pod in snapshot.pods.values() {
         let mut pod = Pod::clone(pod);
         pod.object.uid = SmolStr::default();

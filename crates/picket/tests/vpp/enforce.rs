@@ -4,7 +4,9 @@ use picket_vpp::fake::Options;
 use serde_json::Value;
 
 use crate::agent::Agent;
-use crate::scene::{ACL, API, DB, Scene, WEB, WORLD, no_egress, only_from};
+use crate::scene::{
+    ACL, API, DB, Scene, WEB, WORLD, no_egress, only_from, only_to, reaches_through, service,
+};
 
 #[test]
 fn policies_are_in_force_as_they_change() {
@@ -31,6 +33,29 @@ fn policies_are_in_force_as_they_change() {
     let status = agent.until_in_force(ACL, &[]);
     assert!(scene.reaches(WEB, WORLD) && status.pods.restricted == 0);
     assert_eq!(scene.vpp.state().acls().count(), 0);
+    assert_eq!(scene.vpp.complaints(), Vec::<String>::new());
+}
+
+/// VPP translates addresses of services after it has judged what a pod sends.
+#[test]
+fn services_are_reached_as_far_as_the_pods_behind_them() {
+    let policy = only_to("one", "web", "db");
+    let scene = Scene::new(&policy);
+    let agent = Agent::start(scene.manifests(), &scene.arguments());
+    agent.until_in_force(ACL, &["NetworkPolicy shop/one"]);
+    let through = |to| reaches_through(&scene.vpp, "10.96.0.7", WEB, to);
+    assert!(scene.reaches(WEB, DB) && !scene.reaches(WEB, API));
+    assert!(!through(DB), "nobody knows the service");
+    let policy = only_to("two", "web", "db");
+    scene.put(&format!("{policy}{}", service("db", "10.96.0.7")));
+    agent.until_in_force(ACL, &["NetworkPolicy shop/two"]);
+    assert!(through(DB));
+    // The address lets nobody reach what is not allowed.
+    assert!(!through(API) && !scene.reaches(WEB, WORLD));
+    assert!(!scene.reaches(WEB, (WORLD.0, "10.96.0.7")));
+    scene.put(&only_to("three", "web", "db"));
+    agent.until_in_force(ACL, &["NetworkPolicy shop/three"]);
+    assert!(!through(DB) && scene.reaches(WEB, DB));
     assert_eq!(scene.vpp.complaints(), Vec::<String>::new());
 }
 

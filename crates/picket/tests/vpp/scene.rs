@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use picket_net::Protocol;
-use picket_vpp::fake::{Fake, Options, Packet};
+use picket_vpp::fake::{Fake, Options, Packet, Translation};
 use tempfile::TempDir;
 
 /// The target of these tests.
@@ -44,6 +44,23 @@ pub(crate) fn only_from(name: &str, of: &str, from: &str) -> String {
         "apiVersion: networking.k8s.io/v1\nkind: NetworkPolicy\nmetadata: {{name: {name}, namespace: shop}}\n\
          spec:\n  podSelector: {{matchLabels: {{app: {of}}}}}\n  policyTypes: [Ingress]\n  ingress:\n  \
          - from: [{{podSelector: {{matchLabels: {{app: {from}}}}}}}]\n"
+    )
+}
+
+/// A policy by which `of` may send to pods with this label alone.
+pub(crate) fn only_to(name: &str, of: &str, to: &str) -> String {
+    format!(
+        "apiVersion: networking.k8s.io/v1\nkind: NetworkPolicy\nmetadata: {{name: {name}, namespace: shop}}\n\
+         spec:\n  podSelector: {{matchLabels: {{app: {of}}}}}\n  policyTypes: [Egress]\n  egress:\n  \
+         - to: [{{podSelector: {{matchLabels: {{app: {to}}}}}}}]\n"
+    )
+}
+
+/// A service in front of some pods.
+pub(crate) fn service(name: &str, address: &str) -> String {
+    format!(
+        "---\napiVersion: v1\nkind: Service\nmetadata: {{name: {name}, namespace: shop}}\n\
+         spec: {{clusterIP: {address}, selector: {{app: {name}}}, ports: [{{port: 5432}}]}}\n"
     )
 }
 
@@ -119,7 +136,26 @@ impl Scene {
 }
 
 /// Whether who has the first address reaches the second one, over these interfaces of a VPP.
-pub(crate) fn reaches(vpp: &Fake, (from, source): (&str, &str), (to, destination): (&str, &str)) -> bool {
+pub(crate) fn reaches(vpp: &Fake, from: (&str, &str), to: (&str, &str)) -> bool {
+    travels(vpp, from, to, None)
+}
+
+/// The same by an address that VPP translates to the second one.
+pub(crate) fn reaches_through(vpp: &Fake, service: &str, from: (&str, &str), to: (&str, &str)) -> bool {
+    let translation = Translation {
+        destination: to.1.parse().unwrap(),
+        port: 5432,
+        source: None,
+    };
+    travels(vpp, from, (to.0, service), Some(translation))
+}
+
+fn travels(
+    vpp: &Fake,
+    (from, source): (&str, &str),
+    (to, destination): (&str, &str),
+    translation: Option<Translation>,
+) -> bool {
     let state = vpp.state();
     let [from, to] = [from, to].map(|name| state.interface(name).unwrap());
     let ends = (
@@ -128,7 +164,7 @@ pub(crate) fn reaches(vpp: &Fake, (from, source): (&str, &str), (to, destination
     );
     let packet = Packet::new(Protocol::TCP, ends.0, ends.1);
     // The state is a copy: no session is left behind.
-    state.would_reach(from, to, &packet, None)
+    state.would_reach(from, to, &packet, translation)
 }
 
 pub(crate) const WEB: (&str, &str) = ("tap1", "10.0.0.1");

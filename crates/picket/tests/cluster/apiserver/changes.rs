@@ -44,7 +44,7 @@ impl<'a> Changes<'a> {
     pub(crate) fn next(&mut self) -> String {
         let namespace = self.random.one_of(&NAMESPACES);
         let name = self.random.one_of(&["a", "b", "c", "d"]);
-        match self.random.below(12) {
+        match self.random.below(13) {
             0..5 => self.pod(namespace, name),
             5 | 6 => {
                 let path = format!("/apis/networking.k8s.io/v1/namespaces/{namespace}/networkpolicies");
@@ -85,6 +85,20 @@ impl<'a> Changes<'a> {
                     json!({"metadata": {"labels": {"stage": self.random.one_of(&["test", "live"])}}});
                 self.api.patch("/api/v1/namespaces", namespace, &labels);
                 format!("{labels} of {namespace}")
+            }
+            11 => {
+                let address = format!("203.0.113.{}", self.random.below(200) + 1);
+                let service = json!({
+                    "apiVersion": "v1",
+                    "kind": "Service",
+                    "metadata": {"name": name},
+                    "spec": {"ports": [{"port": 80}], "externalIPs": [address]},
+                });
+                self.put(
+                    &format!("/api/v1/namespaces/{namespace}/services"),
+                    name,
+                    &service,
+                )
             }
             _ => self.node(),
         }

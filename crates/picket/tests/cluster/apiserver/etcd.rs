@@ -32,6 +32,7 @@ fn key(object: &Value) -> String {
         "Namespace" => "namespaces",
         "Node" => "nodes",
         "Pod" => "pods",
+        "Service" => "services",
         "NetworkPolicy" => "networkpolicies.networking.k8s.io",
         "ClusterNetworkPolicy" => "clusternetworkpolicies.policy.networking.k8s.io",
         "MultiNetworkPolicy" => "multi-networkpolicies.k8s.cni.cncf.io",
@@ -79,6 +80,12 @@ fn cluster() -> Vec<Value> {
             "kind": "Node",
             "metadata": {"name": "node-1"},
             "status": {"addresses": [{"type": "InternalIP", "address": "192.0.2.1"}]},
+        }),
+        json!({
+            "apiVersion": "v1",
+            "kind": "Service",
+            "metadata": {"name": "web", "namespace": "shop"},
+            "spec": {"clusterIP": "10.96.0.1"},
         }),
         json!({
             "apiVersion": "k8s.cni.cncf.io/v1",

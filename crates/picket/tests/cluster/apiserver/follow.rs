@@ -34,7 +34,7 @@ fn what_is_there_is_known() {
     let mut following = Following::complete(&kubeconfig, None);
     following.until_equal(&kubeconfig, "what is there");
     let kinds = following.health.kinds();
-    assert_eq!(kinds.len(), 10);
+    assert_eq!(kinds.len(), 11);
     assert!(
         kinds.values().all(|kind| kind.complete && kind.failures == 0),
         "{kinds:#?}"
@@ -95,7 +95,7 @@ fn nothing_is_complete_before_every_kind_may_be_listed() {
     let refused = "clusternetworkpolicies.policy.networking.k8s.io";
     following.until_health(|kinds| {
         let others = kinds.iter().filter(|(kind, _)| *kind != refused);
-        others.clone().count() == 9 && others.into_iter().all(|(_, kind)| kind.complete)
+        others.clone().count() == 10 && others.into_iter().all(|(_, kind)| kind.complete)
     });
     following.until_health(|kinds| {
         let trouble = kinds[refused].trouble.as_deref();

@@ -1,0 +1,129 @@
+//! An agent whose target is VPP knows services, by whatever it knows the cluster. Others need no right to list them.
+
+use std::path::Path;
+use std::process::Command;
+
+use picket_linux::NetworkNamespace;
+use picket_net::Protocol;
+use picket_testing::apiserver::Server;
+use picket_testing::etcd::Etcd;
+use picket_vpp::fake::{Fake, Options, Packet, Translation};
+use serde_json::json;
+
+use crate::agents::Agent;
+use crate::apiserver::deploy::role;
+use crate::apiserver::refusals::grant;
+use crate::client::{Api, serve};
+use crate::objects::{namespace, pod, policy};
+use crate::reflectors::Reflector;
+
+const TARGET: &str = "vpp-acl";
+
+/// The address of a service.
+const SERVICE: &str = "203.0.113.7";
+
+/// A pod that may send to another one only, and the VPP of both.
+fn cluster(api: &Api) -> Fake {
+    namespace(api, "shop");
+    pod(api, "shop", "web", "10.0.0.1", &json!({}));
+    pod(api, "shop", "db", "10.0.0.2", &json!({}));
+    let to = json!([{"podSelector": {"matchLabels": {"app": "db"}}}]);
+    let selector = json!({"matchLabels": {"app": "web"}});
+    policy(
+        api,
+        "shop",
+        "to-db",
+        &json!({"podSelector": selector, "policyTypes": ["Egress"], "egress": [{"to": to}]}),
+    );
+    let options = Options::new(7)
+        .interface("tap1", "shop/web")
+        .interface("tap2", "shop/db");
+    Fake::start(options.interface("ge0", "")).unwrap()
+}
+
+fn create_service(api: &Api) {
+    let service = json!({
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {"name": "db"},
+        "spec": {"ports": [{"port": 5432}], "selector": {"app": "db"}, "externalIPs": [SERVICE]},
+    });
+    api.create("/api/v1/namespaces/shop/services", &service);
+}
+
+/// An agent of VPP alone.
+fn start(vpp: &Fake, kubeconfig: &Path, more: &[&str]) -> Agent {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_picket"));
+    command
+        .args(["agent", "--target", TARGET, "--vpp-socket"])
+        .arg(vpp.socket())
+        .args(more);
+    let here = NetworkNamespace::current().unwrap();
+    Agent::run_in(&here, "node-1", kubeconfig, command)
+}
+
+/// Whether the one pod reaches the other by an address that VPP translates.
+fn reaches_through(vpp: &Fake, address: &str) -> bool {
+    let state = vpp.state();
+    let [from, to] = ["tap1", "tap2"].map(|name| state.interface(name).unwrap());
+    let translation = Translation {
+        destination: "10.0.0.2".parse().unwrap(),
+        port: 5432,
+        source: None,
+    };
+    let ends =
+        [("10.0.0.1", 40_000), (address, 5432)].map(|(address, port)| (address.parse().unwrap(), port));
+    let packet = Packet::new(Protocol::TCP, ends[0], ends[1]);
+    state.would_reach(from, to, &packet, Some(translation))
+}
+
+/// Services come and go, and the pod reaches what they lead to.
+fn expect_services(api: &Api, vpp: &Fake, agent: &Agent) {
+    agent.until("the policy", |status| {
+        let vpp = status.vpp.get(TARGET);
+        vpp.is_some_and(|vpp| vpp.is_well() && vpp.policies == ["NetworkPolicy shop/to-db"])
+    });
+    assert!(!reaches_through(vpp, SERVICE));
+    create_service(api);
+    agent.until("a service", |_| reaches_through(vpp, SERVICE));
+    assert!(!reaches_through(vpp, "203.0.113.8"), "it is nobody's");
+    api.delete("/api/v1/namespaces/shop/services", "db");
+    agent.until("no service", |_| !reaches_through(vpp, SERVICE));
+    assert_eq!(vpp.complaints(), Vec::<String>::new());
+}
+
+#[test]
+fn services_of_an_api_server_are_known_to_who_may_list_them() {
+    let server = Server::start(&[("other-token", "other"), ("agent-token", "agent")]);
+    let api = Api::new(&server.kubeconfig());
+    let vpp = cluster(&api);
+    grant(&api, &role(), "other", None);
+    let mut other = start(&vpp, &server.kubeconfig_of("other-token"), &[]);
+    other.until("it is refused", |status| {
+        let services = status.source.get("services");
+        let trouble = services.and_then(|services| services.trouble.as_deref());
+        trouble.is_some_and(|trouble| trouble.ends_with("at the cluster scope (403)"))
+    });
+    other.kill();
+    assert_eq!(
+        vpp.state().acls().count(),
+        0,
+        "what is not known whole is not in force"
+    );
+    let with_services = role().replace("  - pods\n", "  - pods\n  - services\n");
+    grant(&api, &with_services, "agent", None);
+    let agent = start(&vpp, &server.kubeconfig_of("agent-token"), &[]);
+    expect_services(&api, &vpp, &agent);
+}
+
+#[test]
+fn services_in_etcd_are_known() {
+    let (_server, kubeconfig, api) = serve();
+    let vpp = cluster(&api);
+    let kept = Etcd::start();
+    let _reflector = Reflector::start(&kubeconfig, &kept);
+    let endpoint = kept.endpoint();
+    let arguments = ["--source", "etcd", "--etcd-endpoints", &endpoint];
+    let agent = start(&vpp, "/nowhere/kubeconfig".as_ref(), &arguments);
+    expect_services(&api, &vpp, &agent);
+}
