@@ -62,12 +62,16 @@ pub(super) struct Unknown {
     pub(super) name: Option<Name>,
 }
 
-/// Writes a plan for a table that is as `observed`.
+/// One transaction, with what each of its messages is about.
+pub(super) type Transaction = (Batch, Vec<Origin>);
+
+/// Writes plans that follow each other for a table that is as `observed`, each as a transaction. Their operations are counted
+/// on.
 pub(super) fn encode(
     observed: Option<&Table>,
-    plan: &Plan<Operation>,
+    plans: &[&Plan<Operation>],
     hold: Hold,
-) -> Result<(Batch, Vec<Origin>), Unknown> {
+) -> Result<Vec<Transaction>, Unknown> {
     let mut writer = Writer {
         hold,
         batch: Batch::default(),
@@ -79,11 +83,17 @@ pub(super) fn encode(
     if let (Hold::Take, Some(table)) = (hold, observed) {
         writer.take(table.name());
     }
-    for (index, operation) in plan.operations().iter().enumerate() {
-        writer.operation = index;
-        writer.operation(operation)?;
+    let mut transactions = Vec::with_capacity(plans.len());
+    for plan in plans {
+        for operation in plan.operations() {
+            writer.operation(operation)?;
+            writer.operation += 1;
+        }
+        writer.scope.settle();
+        let batch = std::mem::take(&mut writer.batch);
+        transactions.push((batch, std::mem::take(&mut writer.origins)));
     }
-    Ok((writer.batch, writer.origins))
+    Ok(transactions)
 }
 
 struct Writer<'a> {

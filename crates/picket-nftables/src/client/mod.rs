@@ -30,14 +30,14 @@ pub use attributes::Oddity;
 pub use counters::Counters;
 pub use cut::{Cut, Cutter, Denied};
 pub use encode::Object;
-use encode::{Origin, Unknown, encode};
+use encode::{Origin, Transaction, Unknown, encode};
 use hold::Hold;
 pub use read::{Foreign, Observed, Place, canonical, decode};
-use sync::Known;
+use sync::{Known, following};
 pub use sync::{Report, SyncError};
 pub use watch::{Change, Watch};
 
-use crate::diff::Operation;
+use crate::diff::{Operation, Stages};
 use crate::model::{Name, Table};
 
 /// The rulesets of one network namespace.
@@ -179,7 +179,8 @@ impl Client {
         Ok(true)
     }
 
-    /// Carries out a plan on a table that is as `observed`: all of it, or nothing. With a generation only when the
+    /// Carries out a plan on a table that is as `observed`: all of it, or nothing. Where it leads to new chains that takes two
+    /// transactions ([`Stages`]). With a generation only when the
     /// rulesets are still of it.
     ///
     /// # Errors
@@ -190,20 +191,46 @@ impl Client {
         plan: &Plan<Operation>,
         generation: Option<u32>,
     ) -> Result<(), ApplyError> {
-        self.commit(observed, plan, Hold::Leave, generation)
+        self.commit(observed, plan, Hold::Leave, generation).map(drop)
     }
 
+    /// Returns how many transactions it took.
     fn commit(
         &mut self,
         observed: Option<&Table>,
         plan: &Plan<Operation>,
         hold: Hold,
         generation: Option<u32>,
-    ) -> Result<(), ApplyError> {
-        let (batch, origins) = encode(observed, plan, hold).map_err(ApplyError::from)?;
-        self.socket
-            .commit(batch, generation)
-            .map_err(|error| blamed(error, &origins))
+    ) -> Result<u32, ApplyError> {
+        let stages = Stages::of(plan);
+        let plans = stages
+            .as_ref()
+            .map_or_else(|| vec![plan], |stages| vec![&stages.first, &stages.rest]);
+        let (mut generation, mut made) = (generation, 0);
+        for transaction in encode(observed, &plans, hold)? {
+            if let Err(error) = self.transact(transaction, generation) {
+                if let Some(stages) = stages.as_ref().filter(|_| made > 0) {
+                    self.undo(observed, stages);
+                }
+                return Err(error);
+            }
+            made += 1;
+            generation = generation.map(|generation| following(generation, 1));
+        }
+        Ok(made)
+    }
+
+    fn transact(&mut self, (batch, origins): Transaction, generation: Option<u32>) -> Result<(), ApplyError> {
+        let done = self.socket.commit(batch, generation);
+        done.map_err(|error| blamed(error, &origins))
+    }
+
+    /// Takes away what was made and nothing leads to. Where that fails the next who reads the table does it.
+    fn undo(&mut self, observed: Option<&Table>, stages: &Stages) {
+        let encoded = encode(observed, &[&stages.first, &stages.undo()], Hold::Leave);
+        if let Some(transaction) = encoded.ok().and_then(|mut both| both.pop()) {
+            let _ = self.transact(transaction, None);
+        }
     }
 }
 

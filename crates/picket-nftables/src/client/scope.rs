@@ -45,6 +45,13 @@ impl<'a> Scope<'a> {
         scope
     }
 
+    /// The batch ends: in the next one what was made has no number.
+    pub(super) fn settle(&mut self) {
+        for known in self.containers.values_mut() {
+            known.id = None;
+        }
+    }
+
     /// A number for a new set.
     pub(super) fn take_id(&mut self) -> u32 {
         self.ids += 1;

@@ -211,7 +211,7 @@ impl Client {
         Ok(is_current.then_some(known))
     }
 
-    /// Returns whether there was a transaction.
+    /// Returns how many transactions there were.
     fn carry_out(
         &mut self,
         observed: Option<&Table>,
@@ -219,18 +219,18 @@ impl Client {
         hold: Hold,
         generation: Option<u32>,
         report: &mut Report,
-    ) -> Result<bool, ApplyError> {
+    ) -> Result<u32, ApplyError> {
         report.operations = plan.operations().len();
         if plan.is_empty() && hold != Hold::Take {
-            return Ok(false);
+            return Ok(0);
         }
-        self.commit(observed, plan, hold, generation).map(|()| true)
+        self.commit(observed, plan, hold, generation)
     }
 }
 
-/// The generation after a transaction for one generation, or after none. No generation has number 0.
-fn following(generation: u32, made: bool) -> u32 {
-    generation.wrapping_add(u32::from(made)).max(1)
+/// The generation after some transactions for one generation. No generation has number 0.
+pub(super) fn following(generation: u32, made: u32) -> u32 {
+    (0..made).fold(generation, |generation, _| generation.wrapping_add(1).max(1))
 }
 
 /// The table that a plan is for, and the plan.

@@ -5,6 +5,7 @@
 
 mod apply;
 mod references;
+mod stage;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,6 +13,7 @@ use picket_dataplane::{Objects, Plan};
 
 pub use apply::Refusal;
 use references::References;
+pub use stage::Stages;
 
 use crate::model::{
     Base, Chain, Comment, Counter, Datatype, Datum, Key, Map, MapType, Name, Policy, Rule, Set, Table,

@@ -16,7 +16,7 @@ use picket_dataplane::{Objects, Plan};
 use picket_linux::{NetworkNamespace, Nfnetlink};
 use picket_net::Interval;
 use picket_nftables::client::{Client, Observed, canonical};
-use picket_nftables::diff::Operation;
+use picket_nftables::diff::{Operation, Stages};
 use picket_nftables::model::*;
 use picket_nftables::{parse, print};
 use picket_testing::cases::committed;
@@ -53,7 +53,18 @@ impl Pair {
         let commands = print::commands(desired.name(), &plan);
         let applied = self.client.apply(observed, &plan, None);
         assert!(applied.is_ok(), "{applied:?}\n{commands}");
-        let expected = listed(&self.theirs, desired.name(), &commands);
+        if let Some(stages) = Stages::of(&plan) {
+            for stage in [&stages.first, &stages.rest] {
+                listed(
+                    &self.theirs,
+                    desired.name(),
+                    &print::commands(desired.name(), stage),
+                );
+            }
+        } else {
+            listed(&self.theirs, desired.name(), &commands);
+        }
+        let expected = listed(&self.theirs, desired.name(), "");
         let found = listed(&self.ours, desired.name(), "");
         let differing: Vec<_> = (found.text.lines().zip(expected.text.lines()))
             .filter(|(ours, theirs)| ours != theirs)

@@ -109,6 +109,63 @@ fn a_bad_operation_changes_nothing_and_is_named_with_the_kernel_s_reason() {
 }
 
 #[test]
+fn what_was_made_first_goes_where_the_rest_is_refused() {
+    let mut pair = Pair::new();
+    let table = sample::table();
+    pair.change(None, &table);
+    let before = listed(&pair.ours, table.name(), "");
+    let generation = pair.client.generation().expect("a number");
+    let (chain, set, counter) = (name("new"), name("new-hosts"), name("new-drops"));
+    let hosts = Set::new(set.clone(), vec![Datatype::Ipv4Address], false, [host(1)]).expect("a set");
+    let counted = Rule::of(
+        [
+            Match::is_in(Field::Ipv4Source, set).into(),
+            Statement::Count(counter.clone()),
+        ],
+        End::Verdict(Verdict::Drop),
+    );
+    let to_it = |key| {
+        Operation::AddMapElements(
+            name("pods4"),
+            vec![(key, Datum::Verdict(Verdict::Goto(chain.clone())))],
+        )
+    };
+    let plan = |key| -> Plan<_> {
+        let operations = [
+            Operation::AddCounter(Counter {
+                name: counter.clone(),
+                comment: None,
+            }),
+            Operation::AddChain {
+                name: chain.clone(),
+                base: None,
+                comment: None,
+            },
+            Operation::AddSet(hosts.clone()),
+            to_it(key),
+            Operation::AddRules(chain.clone(), vec![counted.clone()]),
+        ];
+        operations.into_iter().collect()
+    };
+    let refused = pair.client.apply(Some(&table), &plan(host(1)), Some(generation));
+    let Err(ApplyError::Refused(refusals)) = refused else {
+        panic!("there is one for this address: {refused:?}");
+    };
+    assert_eq!(refusals[0].object, Object::Elements(name("pods4")));
+    assert_eq!(listed(&pair.ours, table.name(), ""), before);
+    let generation = pair.client.generation().expect("a number");
+    let applied = pair.client.apply(Some(&table), &plan(host(9)), Some(generation));
+    applied.expect("it is of this generation");
+    // Two transactions of ours, and nobody else's.
+    assert_eq!(pair.client.generation().expect("a number"), generation + 2);
+    assert!(
+        listed(&pair.ours, table.name(), "")
+            .text
+            .contains("10.0.0.9 : goto new")
+    );
+}
+
+#[test]
 fn every_bad_operation_is_named() {
     let mut pair = Pair::new();
     let table = sample::table();
