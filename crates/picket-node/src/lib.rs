@@ -27,6 +27,7 @@ mod inbox;
 mod kernel;
 mod knowledge;
 mod ledger;
+mod live;
 mod metrics;
 pub mod pods;
 mod reflect;
@@ -43,6 +44,7 @@ mod vpp;
 pub use agent::{Ended, Extent, run};
 pub use error::{AgentError, HostError};
 pub use host::{CleanUp, clean_up};
+pub use live::{LiveError, installed_table};
 pub use pods::{PodSettings, PodsStatus, SandboxStatus};
 pub use reflect::{reflect, reflect_difference, reflect_once};
 pub use serve::{Listen, ask, trace};
@@ -52,5 +54,6 @@ pub use status::{
 };
 pub use trace::{Trace, TraceQuestion, TracedConnection, TracedPacket};
 pub use vpp::{
-    NatLoopback, Pattern, PendingPod, PodRule, RuleError, Template, VppSettings, VppStatus, VppTarget,
+    InstalledLists, NatLoopback, Pattern, PendingPod, PodRule, RuleError, Template, VppSettings, VppStatus,
+    VppTarget, installed_lists,
 };

@@ -9,6 +9,7 @@ mod git;
 mod input;
 mod logging;
 mod output;
+mod predecessor;
 mod report;
 mod ruleset;
 mod sarif;
@@ -21,7 +22,7 @@ use clap::Parser;
 use crate::arguments::{Arguments, Command};
 
 fn main() -> ExitCode {
-    let arguments = Arguments::parse();
+    let arguments = Arguments::parse_from(predecessor::arguments(std::env::args_os()));
     arguments.color.write_global();
     let result = match arguments.command {
         Command::Check(arguments) => command::check::run(&arguments),

@@ -2,17 +2,18 @@
 
 use std::net::IpAddr;
 
-use anyhow::bail;
+use anyhow::{Context, bail};
 use clap::Args;
 use picket_cluster::Snapshot;
+use picket_node::Pattern;
 use picket_vpp::{acl, loopback, session};
 
 /// Options of VPP.
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Options of VPP")]
 pub(crate) struct VppArguments {
-    /// An interface that leads out of the node, or to the node itself; can be given several times
-    #[arg(long = "uplink", value_name = "NAME", default_value = "uplink")]
+    /// An interface that leads out of the node, or to the node itself; can be given several times [default: uplink]
+    #[arg(long = "uplink", value_name = "NAME")]
     uplinks: Vec<String>,
 
     /// The address that VPP gives packets of pods to themselves through a service; it counts as the node's. `none` when there
@@ -46,8 +47,17 @@ fn nat_loopback(text: &str) -> Result<NatLoopback, String> {
 impl VppArguments {
     pub(crate) fn acl(&self) -> acl::Options {
         acl::Options {
-            uplinks: self.uplinks.iter().map(Into::into).collect(),
+            uplinks: match self.uplinks.as_slice() {
+                [] => vec!["uplink".into()],
+                uplinks => uplinks.iter().map(Into::into).collect(),
+            },
         }
+    }
+
+    /// The interfaces that lead out of a node that there is: names, where `*` stands for any text and `?` for any character.
+    pub(crate) fn uplinks(&self) -> anyhow::Result<Vec<Pattern>> {
+        let patterns = self.uplinks.iter().map(|name| name.parse());
+        patterns.collect::<Result<_, _>>().context("`--uplink`")
     }
 
     pub(crate) fn session(&self) -> session::Options {

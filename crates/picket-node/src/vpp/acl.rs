@@ -129,7 +129,7 @@ fn sorted<'i>(interfaces: impl Iterator<Item = &'i Interface>) -> impl Iterator<
 }
 
 /// What lists of others mean behind ours.
-fn foreign(installed: &Installed) -> Vec<String> {
+pub(super) fn foreign(installed: &Installed) -> Vec<String> {
     let mut found = Vec::new();
     for (interface, lists) in &installed.interfaces {
         for (way, indices) in [("input", &lists.input), ("output", &lists.output)] {

@@ -16,6 +16,7 @@
 
 mod acl;
 mod file;
+mod live;
 mod loopback;
 mod mailbox;
 mod place;
@@ -42,6 +43,7 @@ use crate::metrics::Metrics;
 use crate::serve::Pulse;
 use crate::status::Shared;
 
+pub use live::{InstalledLists, installed_lists};
 pub use loopback::NatLoopback;
 pub use rule::{Pattern, PodRule, RuleError, Template};
 pub use status::{PendingPod, VppStatus};

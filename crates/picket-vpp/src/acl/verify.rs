@@ -57,12 +57,12 @@ pub enum Fault {
 pub type Report = proof::Report<Counterexample>;
 
 /// Compares the lists of a node with what a program demands there; with `None`, on one node that runs every pod. Gives up
-/// after `limit` packets. `name` is the interface of a pod.
+/// after `limit` packets. `interfaces` are those of a pod; nothing is proved of one without any.
 pub fn verify(
     acls: &Acls,
     program: &Program,
     node: Option<&str>,
-    name: impl Fn(PodRef<'_>) -> SmolStr,
+    interfaces: impl Fn(PodRef<'_>) -> Vec<SmolStr>,
     limit: usize,
 ) -> Report {
     let services = program
@@ -77,7 +77,9 @@ pub fn verify(
         report: Report::up_to(limit),
     };
     for pod in proof::pods(program, node) {
-        proof.pod(pod, &name(pod));
+        for name in interfaces(pod) {
+            proof.pod(pod, &name);
+        }
     }
     proof.report
 }

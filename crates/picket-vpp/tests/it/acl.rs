@@ -149,7 +149,7 @@ proptest! {
         let engine = Engine::compile(&with_service(snapshot.clone()), semantics);
         for node in snapshot.nodes.keys() {
             let acls = render(engine.program(), Some(node), &Options::default());
-            let report = verify(&acls, engine.program(), Some(node), |pod| pod.pod().id().into(), 3);
+            let report = verify(&acls, engine.program(), Some(node), |pod| vec![pod.pod().id().into()], 3);
             prop_assert!(report.is_proof(), "{node}: {:?}\n{}", report.counterexamples, text(&acls));
         }
     }
@@ -168,7 +168,7 @@ proptest! {
                 continue;
             }
             *acls = mutated(acls, list, rule, mutation);
-            let name = |pod: PodRef<'_>| pod.pod().id().into();
+            let name = |pod: PodRef<'_>| vec![pod.pod().id().into()];
             if !verify(acls, engine.program(), node.as_deref(), name, 1).is_proof() {
                 return Ok(());
             }

@@ -136,7 +136,13 @@ fn tell(
 fn hold(step: &Step, snapshot: &Snapshot, program: &Program) {
     let lists = Cluster::of(snapshot, program);
     for (node, acls) in &lists.acls {
-        let report = acl::verify::verify(acls, program, node.as_deref(), |pod| pod.pod().id().into(), 3);
+        let report = acl::verify::verify(
+            acls,
+            program,
+            node.as_deref(),
+            |pod| vec![pod.pod().id().into()],
+            3,
+        );
         assert!(
             report.is_proof(),
             "{:?}\n{}",

@@ -1,6 +1,7 @@
 //! `picket verify`: proof that a ruleset means the policies.
 
 mod answer;
+mod live;
 mod vpp;
 
 use std::collections::BTreeSet;
@@ -17,8 +18,9 @@ use picket_engine::Program;
 use picket_nftables::custom::{self, CustomRules};
 use picket_nftables::model::Table;
 use picket_nftables::parse;
-use picket_nftables::render::documented;
+use picket_nftables::render::{documented, indexed};
 use picket_nftables::verify::{Report, verify};
+use picket_node::installed_table;
 use picket_policy::{Direction, ObjectRef};
 use picket_source::Loaded;
 use serde::Serialize;
@@ -29,6 +31,7 @@ use crate::ruleset::{Layout, Place, PlaceArguments, Target};
 use crate::vpp::VppArguments;
 use crate::{input, report};
 use answer::{Answer, Example};
+use live::LiveArguments;
 
 /// Prove that a ruleset lets pass exactly what the policies allow, or show a packet with which it does not
 #[derive(Args, Debug)]
@@ -41,6 +44,9 @@ pub(crate) struct Arguments {
     /// prints; or lists of VPP as `render --target vpp-acl -o json` prints them. `-` is standard input
     #[arg(long, value_name = "FILE")]
     rules: Option<PathBuf>,
+
+    #[command(flatten)]
+    live: LiveArguments,
 
     /// The most packets to show
     #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u16).range(1..))]
@@ -75,6 +81,10 @@ Examples:
   nft list ruleset | picket verify -f manifests/ --target nftables --node worker-1 --rules -
   picket verify -f manifests/ --target nftables --layout documented --pod shop/web -o json
   picket verify -f manifests/ --target vpp-acl --node worker-1
+  picket verify --kube --target nftables --node worker-1 --live
+
+With --live the table is that of the kernel in the network namespace of the command, and lists
+of VPP are those that it has, with those of others on the same interfaces.
 
 Of a listing only picket's own table is verified: `inet picket` (indexed) or
 `inet multi_networkpolicy` (documented). Tables of others can drop more; they cannot let pass what
@@ -139,13 +149,14 @@ fn answer(arguments: &Arguments, loaded: &Loaded, custom: Vec<CustomRules>) -> a
     let own_addresses = custom::own_addresses(&custom);
     let (rendered, shortfalls) = place.table(program, custom)?;
     let (name, layout) = match arguments.place.layout() {
-        Layout::Indexed => ("picket", "indexed"),
-        Layout::Documented => ("multi_networkpolicy", "documented"),
+        Layout::Indexed => (indexed::table_name(), "indexed"),
+        Layout::Documented => (documented::table_name(), "documented"),
     };
     let mut notes = Vec::new();
     let table = match &arguments.rules {
+        Some(path) => listed(path, name.as_str(), &mut notes)?,
+        None if arguments.live.live => installed_table(&name)?,
         None => rendered,
-        Some(path) => listed(path, name, &mut notes)?,
     };
     let mut answer = Answer {
         proved: true,

@@ -13,3 +13,4 @@ mod foreign;
 mod kernel;
 mod outages;
 mod scene;
+mod verify;

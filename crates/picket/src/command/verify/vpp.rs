@@ -1,6 +1,6 @@
 //! Proof of what is rendered for VPP.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::path::Path;
 
@@ -8,8 +8,10 @@ use anyhow::{Context, bail};
 use picket_analysis::directory::{Directory, Party};
 use picket_analysis::eval::EndAnswer;
 use picket_cluster::{Endpoint, Flow};
-use picket_engine::Program;
+use picket_engine::{PodRef, Program};
 use picket_net::{Family, Protocol};
+use picket_node::installed_lists;
+use picket_policy::ObjectRef;
 use picket_source::Loaded;
 use picket_vpp::acl::meaning::{Packet, Way};
 use picket_vpp::acl::verify::Fault;
@@ -86,13 +88,14 @@ pub(super) fn answer(arguments: &Arguments, loaded: &mut Loaded) -> anyhow::Resu
 
 fn of_lists(arguments: &Arguments, ends: &Ends<'_>, node: Option<String>) -> anyhow::Result<Answer> {
     let program = ends.program;
-    let acls = match &arguments.rules {
-        None => acl::render(program, node.as_deref(), &arguments.vpp.acl()),
-        Some(path) => installed(path)?,
+    let rendered = || acl::render(program, node.as_deref(), &arguments.vpp.acl());
+    let lists = match &arguments.rules {
+        Some(path) => Lists::by_name(given(path)?),
+        None if arguments.live.live => Lists::installed(arguments, &rendered())?,
+        None => Lists::by_name(rendered()),
     };
     let limit = usize::from(arguments.limit);
-    let name = |pod: picket_engine::PodRef<'_>| SmolStr::from(pod.pod().id());
-    let report = acl::verify::verify(&acls, program, node.as_deref(), name, limit);
+    let report = lists.verify(program, node.as_deref(), limit);
     let examples = report.counterexamples.iter().map(|found| {
         let way = match found.way {
             Way::In => "into VPP from",
@@ -113,14 +116,63 @@ fn of_lists(arguments: &Arguments, ends: &Ends<'_>, node: Option<String>) -> any
         target: "vpp-acl",
         examples: examples.collect(),
         exceptions: vec![FRAGMENTS, SERVICES],
-        notes: notes.collect(),
+        notes: lists.notes.into_iter().chain(notes).collect(),
     };
     Ok(found.answer(&report, node))
+}
+
+/// Lists, and which interfaces are whose.
+struct Lists {
+    acls: acl::Acls,
+    /// The interfaces of each pod; `None` where they have the pods' names.
+    pods: Option<BTreeMap<ObjectRef, Vec<SmolStr>>>,
+    notes: Vec<String>,
+}
+
+impl Lists {
+    fn by_name(acls: acl::Acls) -> Self {
+        Self {
+            acls,
+            pods: None,
+            notes: Vec::new(),
+        }
+    }
+
+    fn installed(arguments: &Arguments, rendered: &acl::Acls) -> anyhow::Result<Self> {
+        let live = &arguments.live;
+        let uplinks = arguments.vpp.uplinks()?;
+        let installed = installed_lists(&live.vpp_socket, &live.vpp_pod_interface, &uplinks, rendered)?;
+        if installed.pods.is_empty() && !installed.pending.is_empty() {
+            bail!(
+                "VPP at `{}` has no interface of any pod: `{}` finds none (--vpp-pod-interface)",
+                live.vpp_socket.display(),
+                live.vpp_pod_interface
+            );
+        }
+        let pending = installed.pending.iter();
+        let pending = pending.map(|pending| format!("nothing is proved of {}: {}", pending.pod, pending.why));
+        Ok(Self {
+            acls: installed.acls,
+            pods: Some(installed.pods),
+            notes: pending.chain(installed.remarks).collect(),
+        })
+    }
+
+    fn verify(&self, program: &Program, node: Option<&str>, limit: usize) -> acl::verify::Report {
+        let interfaces = |pod: PodRef<'_>| match &self.pods {
+            Some(pods) => pods.get(&pod.pod().object).cloned().unwrap_or_default(),
+            None => vec![pod.pod().id().into()],
+        };
+        acl::verify::verify(&self.acls, program, node, interfaces, limit)
+    }
 }
 
 fn of_rules(arguments: &Arguments, ends: &Ends<'_>, node: Option<String>) -> anyhow::Result<Answer> {
     if arguments.rules.is_some() {
         bail!("`--rules` is for `--target nftables` and `--target vpp-acl`");
+    }
+    if arguments.live.live {
+        bail!("`--live` is for `--target nftables` and `--target vpp-acl`");
     }
     let program = ends.program;
     let (rules, missing) = session::render(program, node.as_deref(), &arguments.vpp.session());
@@ -191,7 +243,7 @@ impl Found {
 }
 
 /// Lists as `picket render --target vpp-acl -o json` prints them.
-fn installed(path: &Path) -> anyhow::Result<acl::Acls> {
+fn given(path: &Path) -> anyhow::Result<acl::Acls> {
     let (title, text) = super::text_of(path)?;
     acl::parse(&text).with_context(|| format!("the lists in {title} cannot be verified"))
 }

@@ -210,8 +210,35 @@ fn answers_about_a_cluster_are_those_about_its_dump() {
         assert_same(&kubeconfig, dumped, "explain", &question);
     }
     assert_eq!(verdicts, ["allow", "deny", "deny", "allow", "allow", "deny"]);
+    for target in ["nftables", "vpp-acl", "vpp-session"] {
+        let proof = assert_same(&kubeconfig, dumped, "verify", &["--target", target]);
+        assert_eq!(proof["proved"], true, "{proof:#}");
+    }
+    contexts_are_told_apart(&kubeconfig, &matrix, folder.path());
     policies_are_found_wanting(&kubeconfig, dumped);
     changes_are_compared(&kubeconfig, dumped, folder.path());
+}
+
+/// The context that is named is asked, and not the one that the kubeconfig prefers.
+fn contexts_are_told_apart(kubeconfig: &Path, matrix: &Value, folder: &Path) {
+    let text = fs::read_to_string(kubeconfig).unwrap();
+    let text = text.replace("current-context: test", "current-context: away");
+    let away = "contexts: [{name: away, context: {cluster: away, user: admin}}, ";
+    let text = text.replace("contexts: [", away);
+    assert!(
+        text.contains(away) && text.contains("current-context: away"),
+        "{text}"
+    );
+    let several = folder.join("several");
+    fs::write(&several, text).unwrap();
+    let ask = |more: &[&str]| picket(&several, &[&["matrix", "-o", "json", "--kube"], more].concat());
+    let named = ask(&["--context", "test"]);
+    assert_eq!(without_places(named.json()), *matrix);
+    for (more, name) in [(&[][..], "away"), (&["--context", "nobody"][..], "nobody")] {
+        let ran = ask(more);
+        assert_eq!(ran.status, 2, "{}", ran.stdout);
+        assert!(ran.stderr.contains(name), "{}", ran.stderr);
+    }
 }
 
 /// What is wrong is found in the objects of a cluster too, unknown fields of custom kinds among it.

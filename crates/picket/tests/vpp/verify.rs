@@ -1,0 +1,152 @@
+//! `picket verify --live`: proof of what VPP and the kernel have.
+
+use std::process::Command;
+
+use picket_linux::NetworkNamespace;
+use picket_vpp::fake::{AclAction, AclRule, Lists, Options};
+
+use picket_testing::ran::Ran;
+
+use crate::agent::{Agent, run};
+use crate::scene::{Scene, no_egress, only_from};
+
+fn verify(scene: &Scene, more: &[&str]) -> Ran {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_picket"));
+    command.args(["verify", "--live", "--node", "n1", "-f"]);
+    command.arg(scene.manifests()).args(more);
+    command.output().unwrap().into()
+}
+
+fn verify_lists(scene: &Scene) -> Ran {
+    let socket = scene.vpp.socket().to_str().unwrap();
+    verify(scene, &["--target", "vpp-acl", "--vpp-socket", socket])
+}
+
+fn enforced(policy: &str) -> Scene {
+    let scene = Scene::new(policy);
+    let ran = run(scene.manifests(), &[&scene.arguments()[..], &["--once"]].concat());
+    assert_eq!(ran.status, 0, "{}", ran.stderr);
+    scene
+}
+
+#[test]
+fn lists_that_vpp_has_are_proved() {
+    let scene = enforced(&[only_from("one", "db", "web"), no_egress("two", "api")].join("---\n"));
+    scene.vpp.clear_record();
+    let ran = verify_lists(&scene);
+    assert_eq!(ran.status, 0, "{}{}", ran.stdout, ran.stderr);
+    assert!(
+        ran.stdout.starts_with("proved: the lists of node n1 mean"),
+        "{}",
+        ran.stdout
+    );
+    assert_eq!(scene.changes(), 0);
+    // What they were to say before is refuted.
+    scene.put(&only_from("one", "db", "api"));
+    let ran = verify_lists(&scene);
+    assert_eq!(ran.status, 1, "{}{}", ran.stdout, ran.stderr);
+    assert!(
+        ran.stdout.contains("shop/api (10.0.0.3) → shop/db (10.0.0.2)"),
+        "{}",
+        ran.stdout
+    );
+}
+
+#[test]
+fn what_others_put_into_vpp_counts() {
+    let scene = enforced(&only_from("one", "db", "web"));
+    scene
+        .vpp
+        .change("somebody denies what picket leaves open", |state| {
+            let rules = vec![AclRule::all(AclAction::Deny, picket_net::Family::Ipv4)];
+            let theirs = state.add_acl(None, "theirs", rules).unwrap();
+            let of_web = state.interface("tap1").unwrap();
+            let output = [state.lists(of_web).output, vec![theirs]].concat();
+            let input = state.lists(of_web).input;
+            state.set_acl_list(of_web, &Lists { input, output }).unwrap();
+        });
+    let ran = verify_lists(&scene);
+    assert_eq!(ran.status, 1, "{}{}", ran.stdout, ran.stderr);
+    let text = ran.stdout;
+    assert!(
+        text.contains("out of VPP to tap1: is dropped, and must not be"),
+        "{text}"
+    );
+    assert!(text.contains("note: tap1, output: "), "{text}");
+    scene.vpp.change("somebody takes the lists away", |state| {
+        let of_db = state.interface("tap2").unwrap();
+        state.set_acl_list(of_db, &Lists::default()).unwrap();
+    });
+    let text = verify_lists(&scene).stdout;
+    assert!(
+        text.contains("out of VPP to tap2: passes, and must not"),
+        "{text}"
+    );
+}
+
+#[test]
+fn of_pods_without_an_interface_nothing_is_proved() {
+    let options = Options::new(7).interface("tap2", "shop/db").interface("ge0", "");
+    let scene = Scene::with(&only_from("one", "db", "web"), options);
+    run(scene.manifests(), &[&scene.arguments()[..], &["--once"]].concat());
+    let ran = verify_lists(&scene);
+    assert_eq!(ran.status, 0, "{}{}", ran.stdout, ran.stderr);
+    for pod in ["web", "api"] {
+        let note = format!("note: nothing is proved of shop/{pod}: no interface has the tag `shop/{pod}`\n");
+        assert!(ran.stdout.contains(&note), "{}", ran.stdout);
+    }
+    let socket = scene.vpp.socket().to_str().unwrap();
+    let by_name = ["--target", "vpp-acl", "--vpp-socket", socket];
+    let by_name = [&by_name[..], &["--vpp-pod-interface", "name={namespace}_{name}"]].concat();
+    let ran = verify(&scene, &by_name);
+    assert_eq!(ran.status, 2, "{}{}", ran.stdout, ran.stderr);
+    assert!(
+        ran.stderr
+            .contains("has no interface of any pod: `name={namespace}_{name}` finds none"),
+        "{}",
+        ran.stderr
+    );
+}
+
+#[test]
+fn a_vpp_that_is_not_there_is_no_proof() {
+    let scene = enforced("");
+    scene.vpp.down();
+    let ran = verify_lists(&scene);
+    assert_eq!(ran.status, 2, "{}", ran.stdout);
+    assert!(ran.stderr.contains("cannot connect to VPP at"), "{}", ran.stderr);
+}
+
+mod kernel {
+    use super::*;
+
+    #[test]
+    fn the_table_that_the_kernel_has_is_proved() {
+        let scene = Scene::new(&only_from("one", "db", "web"));
+        let node = NetworkNamespace::create().unwrap();
+        let live = || {
+            let of_node = || verify(&scene, &["--target", "nftables"]);
+            node.run(of_node).unwrap()
+        };
+        let ran = live();
+        assert_eq!(ran.status, 2, "{}", ran.stdout);
+        assert!(
+            ran.stderr
+                .contains("there is no table `inet picket` in this network namespace"),
+            "{}",
+            ran.stderr
+        );
+        let agent = Agent::start_in(&node, scene.manifests(), &["--log-denied", "off"]);
+        agent.until("the table", |status| status.ready);
+        let ran = live();
+        assert_eq!(ran.status, 0, "{}{}", ran.stdout, ran.stderr);
+        scene.put(&only_from("two", "db", "api"));
+        agent.until("the next policy", |status| {
+            status.host.policies == ["NetworkPolicy shop/two"]
+        });
+        assert_eq!(live().status, 0);
+        drop(agent);
+        scene.put("");
+        assert_eq!(live().status, 1);
+    }
+}
