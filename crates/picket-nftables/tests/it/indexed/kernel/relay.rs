@@ -1,7 +1,8 @@
 //! What a node sends for others, as the kernel's load balancer (IPVS) sends on what came for a service, with real packets.
 
-use std::io;
+use std::io::{self, ErrorKind};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV4, UdpSocket};
+use std::thread;
 
 use picket_cluster::Semantics;
 use picket_linux::NetworkNamespace;
@@ -38,9 +39,17 @@ fn arrives(node: &Node, source: IpAddr, to: &Host, port: u16) -> bool {
     receiver.recv(&mut [0]).is_ok()
 }
 
+/// A process that another test is about to start has the sockets of this one until it runs its program, closed ones too: an
+/// address may be taken for a moment.
 fn bound(namespace: &NetworkNamespace, at: SocketAddr) -> UdpSocket {
-    let socket = namespace.run(|| UdpSocket::bind(at));
-    socket.expect("the namespace").expect("a socket")
+    let bind = || namespace.run(|| UdpSocket::bind(at)).expect("the namespace");
+    for _ in 0..100_000 {
+        match bind() {
+            Err(error) if error.kind() == ErrorKind::AddrInUse => thread::yield_now(),
+            bound => return bound.expect("a socket"),
+        }
+    }
+    bind().expect("a socket")
 }
 
 /// Sends a packet of one byte over UDP with an address of somebody else.
