@@ -85,11 +85,13 @@ pub(super) fn encode(
     }
     let mut transactions = Vec::with_capacity(plans.len());
     for plan in plans {
+        if !transactions.is_empty() {
+            writer.scope.settle();
+        }
         for operation in plan.operations() {
             writer.operation(operation)?;
             writer.operation += 1;
         }
-        writer.scope.settle();
         let batch = std::mem::take(&mut writer.batch);
         transactions.push((batch, std::mem::take(&mut writer.origins)));
     }

@@ -194,30 +194,29 @@ impl Client {
         self.commit(observed, plan, Hold::Leave, generation).map(drop)
     }
 
-    /// Returns how many transactions it took.
+    /// Returns the generation that follows, if the one before is known.
     fn commit(
         &mut self,
         observed: Option<&Table>,
         plan: &Plan<Operation>,
         hold: Hold,
         generation: Option<u32>,
-    ) -> Result<u32, ApplyError> {
+    ) -> Result<Option<u32>, ApplyError> {
         let stages = Stages::of(plan);
         let plans = stages
             .as_ref()
             .map_or_else(|| vec![plan], |stages| vec![&stages.first, &stages.rest]);
-        let (mut generation, mut made) = (generation, 0);
-        for transaction in encode(observed, &plans, hold)? {
+        let mut generation = generation;
+        for (index, transaction) in encode(observed, &plans, hold)?.into_iter().enumerate() {
             if let Err(error) = self.transact(transaction, generation) {
-                if let Some(stages) = stages.as_ref().filter(|_| made > 0) {
+                if let Some(stages) = stages.as_ref().filter(|_| index > 0) {
                     self.undo(observed, stages);
                 }
                 return Err(error);
             }
-            made += 1;
-            generation = generation.map(|generation| following(generation, 1));
+            generation = generation.map(following);
         }
-        Ok(made)
+        Ok(generation)
     }
 
     fn transact(&mut self, (batch, origins): Transaction, generation: Option<u32>) -> Result<(), ApplyError> {
@@ -227,8 +226,8 @@ impl Client {
 
     /// Takes away what was made and nothing leads to. Where that fails the next who reads the table does it.
     fn undo(&mut self, observed: Option<&Table>, stages: &Stages) {
-        let encoded = encode(observed, &[&stages.first, &stages.undo()], Hold::Leave);
-        if let Some(transaction) = encoded.ok().and_then(|mut both| both.pop()) {
+        let encoded = encode(observed, &[&stages.undo()], Hold::Leave);
+        for transaction in encoded.into_iter().flatten() {
             let _ = self.transact(transaction, None);
         }
     }

@@ -45,7 +45,7 @@ impl<'a> Scope<'a> {
         scope
     }
 
-    /// The batch ends: in the next one what was made has no number.
+    /// Another batch begins, in which what was made before has no number.
     pub(super) fn settle(&mut self) {
         for known in self.containers.values_mut() {
             known.id = None;

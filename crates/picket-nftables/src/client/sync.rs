@@ -141,8 +141,7 @@ impl Client {
         report: &mut Report,
     ) -> Result<Option<u32>, ApplyError> {
         let hold = if self.holds { Hold::Keep } else { Hold::Leave };
-        let made = self.carry_out(Some(&known.table), plan, hold, known.generation, report)?;
-        Ok(known.generation.map(|generation| following(generation, made)))
+        self.carry_out(Some(&known.table), plan, hold, known.generation, report)
     }
 
     /// Makes the table as it is desired, whatever the kernel has.
@@ -154,8 +153,8 @@ impl Client {
             let hold = self.hold(Holder::of(&objects))?;
             let (table, plan) = way(&observed, desired, hold);
             let hold = hold.unwrap_or(Hold::Keep);
-            let made = match self.carry_out(table, &plan, hold, Some(generation), &mut report) {
-                Ok(made) => made,
+            let next = match self.carry_out(table, &plan, hold, Some(generation), &mut report) {
+                Ok(next) => next,
                 Err(error) if is_passing(&error) => continue,
                 Err(error) if self.holds && is_unsupported(&error) => {
                     self.holds = false;
@@ -166,7 +165,7 @@ impl Client {
             if let Observed::Altered(foreign) = observed {
                 report.foreign = foreign;
             }
-            self.know((!self.holds).then(|| following(generation, made)), desired);
+            self.know(next.filter(|_| !self.holds), desired);
             return Ok(report);
         }
         Err(SyncError::Unsettled)
@@ -211,7 +210,7 @@ impl Client {
         Ok(is_current.then_some(known))
     }
 
-    /// Returns how many transactions there were.
+    /// Returns the generation that follows, if the one before is known.
     fn carry_out(
         &mut self,
         observed: Option<&Table>,
@@ -219,18 +218,18 @@ impl Client {
         hold: Hold,
         generation: Option<u32>,
         report: &mut Report,
-    ) -> Result<u32, ApplyError> {
+    ) -> Result<Option<u32>, ApplyError> {
         report.operations = plan.operations().len();
         if plan.is_empty() && hold != Hold::Take {
-            return Ok(0);
+            return Ok(generation);
         }
         self.commit(observed, plan, hold, generation)
     }
 }
 
-/// The generation after some transactions for one generation. No generation has number 0.
-pub(super) fn following(generation: u32, made: u32) -> u32 {
-    (0..made).fold(generation, |generation, _| generation.wrapping_add(1).max(1))
+/// The generation after a transaction for one generation. No generation has number 0.
+pub(super) fn following(generation: u32) -> u32 {
+    generation.wrapping_add(1).max(1)
 }
 
 /// The table that a plan is for, and the plan.

@@ -5,12 +5,10 @@
 //! chain which was not, and so has no rules: it falls off the end, and passes. Therefore chains that something old will
 //! lead to are made first, with their rules and with what these use, in a transaction of their own.
 
-use std::collections::BTreeSet;
-
 use picket_dataplane::Plan;
 
 use super::{Operation, References};
-use crate::model::{Datum, Map, Name, Rule};
+use crate::model::{Map, Name, Rule};
 
 /// A plan in two transactions.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -24,11 +22,11 @@ pub struct Stages {
 impl Stages {
     /// The stages of a plan that leads from something old to a new chain; `None` where one transaction does it.
     pub fn of(plan: &Plan<Operation>) -> Option<Self> {
-        let names = Names::of(plan);
+        let early = early(plan);
         if !plan
             .operations()
             .iter()
-            .any(|operation| names.leads_in(operation))
+            .any(|operation| leads_in(&early, operation))
         {
             return None;
         }
@@ -36,7 +34,7 @@ impl Stages {
             .operations()
             .iter()
             .cloned()
-            .partition(|operation| names.is_early(operation));
+            .partition(|operation| is_early(&early, operation));
         Some(Self {
             first: first.into_iter().collect(),
             rest: rest.into_iter().collect(),
@@ -65,100 +63,79 @@ impl Stages {
     }
 }
 
-/// What a plan makes, by what of it can come first.
-#[derive(Default)]
-struct Names<'a> {
-    /// Chains that no packet enters by itself, with all that their rules use.
-    chains: BTreeSet<&'a Name>,
-    /// Sets and maps.
-    containers: BTreeSet<&'a Name>,
-    counters: BTreeSet<&'a Name>,
+/// What of a plan can be made first: counters, sets and maps, and chains that no packet enters by itself, with all that their
+/// rules use.
+fn early(plan: &Plan<Operation>) -> References<'_> {
+    let mut early = References::default();
+    let (mut gone, mut made) = (References::default(), References::default());
+    let mut rules: Vec<(&Name, &[Rule])> = Vec::new();
+    let mut maps: Vec<&Map> = Vec::new();
+    for operation in plan.operations() {
+        match operation {
+            Operation::DeleteMap(name) | Operation::DeleteSet(name) => drop(gone.containers.insert(name)),
+            Operation::DeleteChain(name) => drop(gone.chains.insert(name)),
+            Operation::DeleteCounter(name) => drop(gone.counters.insert(name)),
+            Operation::AddCounter(counter) => drop(made.counters.insert(&counter.name)),
+            Operation::AddChain { name, base, .. } => {
+                made.chains.insert(name);
+                if base.is_none() {
+                    early.chains.insert(name);
+                }
+            }
+            Operation::AddSet(set) => drop(made.containers.insert(set.name())),
+            Operation::AddMap(map) => {
+                made.containers.insert(map.name());
+                maps.push(map);
+            }
+            Operation::AddRules(name, added) => rules.push((name, added)),
+            _ => {}
+        }
+    }
+    // What is made anew can only be made once it is gone; and so can what uses it.
+    early.containers = made.containers.difference(&gone.containers).copied().collect();
+    early.counters = made.counters.difference(&gone.counters).copied().collect();
+    early.chains.retain(|name| !gone.chains.contains(name));
+    loop {
+        let late = References {
+            chains: made.chains.difference(&early.chains).copied().collect(),
+            containers: made.containers.difference(&early.containers).copied().collect(),
+            counters: made.counters.difference(&early.counters).copied().collect(),
+        };
+        let before = (early.chains.len(), early.containers.len());
+        for (name, added) in &rules {
+            if added.iter().any(|rule| late.used_by(rule)) {
+                early.chains.remove(name);
+            }
+        }
+        for map in &maps {
+            if map.elements().values().any(|datum| late.targeted_by(datum)) {
+                early.containers.remove(map.name());
+            }
+        }
+        if (early.chains.len(), early.containers.len()) == before {
+            return early;
+        }
+    }
 }
 
-impl<'a> Names<'a> {
-    fn of(plan: &'a Plan<Operation>) -> Self {
-        let mut names = Self::default();
-        let (mut gone, mut made) = (References::default(), References::default());
-        let mut rules: Vec<(&Name, &[Rule])> = Vec::new();
-        let mut maps: Vec<&Map> = Vec::new();
-        for operation in plan.operations() {
-            match operation {
-                Operation::DeleteMap(name) | Operation::DeleteSet(name) => drop(gone.containers.insert(name)),
-                Operation::DeleteChain(name) => drop(gone.chains.insert(name)),
-                Operation::DeleteCounter(name) => drop(gone.counters.insert(name)),
-                Operation::AddCounter(counter) => {
-                    made.counters.insert(&counter.name);
-                    names.counters.insert(&counter.name);
-                }
-                Operation::AddChain { name, base, .. } => {
-                    made.chains.insert(name);
-                    if base.is_none() {
-                        names.chains.insert(name);
-                    }
-                }
-                Operation::AddSet(set) => {
-                    made.containers.insert(set.name());
-                    names.containers.insert(set.name());
-                }
-                Operation::AddMap(map) => {
-                    made.containers.insert(map.name());
-                    names.containers.insert(map.name());
-                    maps.push(map);
-                }
-                Operation::AddRules(name, added) => rules.push((name, added)),
-                _ => {}
-            }
+/// Whether an operation of a plan leads from what is not made first to a chain that is.
+fn leads_in(early: &References<'_>, operation: &Operation) -> bool {
+    match operation {
+        Operation::AddMapElements(_, pairs) => pairs.iter().any(|(_, datum)| early.targeted_by(datum)),
+        Operation::AddMap(map) if !early.containers.contains(map.name()) => {
+            map.elements().values().any(|datum| early.targeted_by(datum))
         }
-        // What is made anew can only be made once it is gone; and so can what uses it.
-        names.containers.retain(|name| !gone.containers.contains(name));
-        names.counters.retain(|name| !gone.counters.contains(name));
-        names.chains.retain(|name| !gone.chains.contains(name));
-        loop {
-            let late = References {
-                chains: made.chains.difference(&names.chains).copied().collect(),
-                containers: made.containers.difference(&names.containers).copied().collect(),
-                counters: made.counters.difference(&names.counters).copied().collect(),
-            };
-            let before = (names.chains.len(), names.containers.len());
-            for (name, added) in &rules {
-                if added.iter().any(|rule| late.used_by(rule)) {
-                    names.chains.remove(name);
-                }
-            }
-            for map in &maps {
-                if map.elements().values().any(|datum| late.targeted_by(datum)) {
-                    names.containers.remove(map.name());
-                }
-            }
-            if (names.chains.len(), names.containers.len()) == before {
-                return names;
-            }
-        }
+        // A rule is as old or as new as the packet sees its chain; what it looks up is as it is.
+        _ => false,
     }
+}
 
-    /// Whether an operation of the plan leads from what is not made first to a chain that is.
-    fn leads_in(&self, operation: &Operation) -> bool {
-        let is_target = |datum: &Datum| match datum {
-            Datum::Verdict(verdict) => verdict.target().is_some_and(|chain| self.chains.contains(chain)),
-            Datum::Mark(_) | Datum::Priority(_) => false,
-        };
-        match operation {
-            Operation::AddMapElements(_, pairs) => pairs.iter().any(|(_, datum)| is_target(datum)),
-            Operation::AddMap(map) if !self.containers.contains(map.name()) => {
-                map.elements().values().any(is_target)
-            }
-            // A rule is as old or as new as the packet sees its chain; what it looks up is as it is.
-            _ => false,
-        }
-    }
-
-    fn is_early(&self, operation: &Operation) -> bool {
-        match operation {
-            Operation::AddCounter(counter) => self.counters.contains(&counter.name),
-            Operation::AddChain { name, .. } | Operation::AddRules(name, _) => self.chains.contains(name),
-            Operation::AddSet(set) => self.containers.contains(set.name()),
-            Operation::AddMap(map) => self.containers.contains(map.name()),
-            _ => false,
-        }
+fn is_early(early: &References<'_>, operation: &Operation) -> bool {
+    match operation {
+        Operation::AddCounter(counter) => early.counters.contains(&counter.name),
+        Operation::AddChain { name, .. } | Operation::AddRules(name, _) => early.chains.contains(name),
+        Operation::AddSet(set) => early.containers.contains(set.name()),
+        Operation::AddMap(map) => early.containers.contains(map.name()),
+        _ => false,
     }
 }
