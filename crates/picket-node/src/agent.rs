@@ -265,7 +265,7 @@ impl Agent {
 
     fn prove(&mut self) {
         if let (Some(enforcer), Some(program)) = (&mut self.enforcer, self.knowledge.program()) {
-            enforcer.prove(program);
+            enforcer.prove(program, &self.knowledge.remarks.versions);
         }
     }
 
@@ -361,7 +361,7 @@ fn make(knowledge: &mut Knowledge, enforcer: &mut Enforcer) -> Result<(), HostEr
         return made;
     }
     knowledge.settle();
-    enforcer.settle(&knowledge.held());
+    enforcer.settle(&knowledge.held(), &knowledge.remarks.versions);
     made
 }
 

@@ -19,6 +19,7 @@ use crate::knowledge::Knowledge;
 use crate::metrics::{Metrics, ObjectKind};
 use crate::retry::Retry;
 use crate::status::{Pods, Proof, Shared, Trouble};
+use crate::vpp::Versions;
 
 /// Makes the table of the node what the policies say.
 pub(crate) struct Enforcer {
@@ -89,13 +90,16 @@ impl Enforcer {
         self.held.insert(policy.clone(), error.to_string());
     }
 
-    /// Everything is in force but these policies.
-    pub(crate) fn settle(&mut self, held: &[ObjectRef]) {
+    /// Everything up to these versions is in force but these policies.
+    pub(crate) fn settle(&mut self, held: &[ObjectRef], versions: &Versions) {
         self.held.retain(|policy, _| held.contains(policy));
         if self.held.is_empty() {
             self.told.clear();
             self.retry_held = None;
-            self.shared.lock().host.trouble = None;
+            let mut status = self.shared.lock();
+            status.host.trouble = None;
+            // Perhaps nothing is heard from now on that would be a reason to tell.
+            status.host.versions.clone_from(versions);
             return;
         }
         if self.retry_held.is_none_or(|retry| retry.at <= Instant::now()) {
@@ -312,7 +316,7 @@ impl Enforcer {
     }
 
     /// Holds the table in the kernel against the policies, and makes it anew where it does not mean the same.
-    pub(crate) fn prove(&mut self, program: &Program) {
+    pub(crate) fn prove(&mut self, program: &Program, versions: &Versions) {
         let proof = match self.host.prove(program) {
             Ok(proof) => proof,
             Err(error) => return self.failed(&SyncError::from(error).into()),
@@ -339,7 +343,7 @@ impl Enforcer {
         }
         self.host.forget();
         match self.attempt(program) {
-            Ok(()) => self.settle(&self.held.keys().cloned().collect::<Vec<_>>()),
+            Ok(()) => self.settle(&self.held.keys().cloned().collect::<Vec<_>>(), versions),
             Err(error) => self.failed(&error),
         }
     }

@@ -10,7 +10,7 @@ use crate::safety::words;
 const CLOCKS: [&str; 5] = ["sleep", "Instant", "SystemTime", "elapsed", "park_timeout"];
 
 /// Files with a test that looks again and again for what nothing announces, and gives up after a bound far beyond it.
-const POLLING: [&str; 7] = [
+const POLLING: [&str; 8] = [
     // The kernel takes the cables of a dropped namespace down in the background.
     "crates/picket-linux/tests/namespaces.rs",
     // An agent says how it goes only when it is asked.
@@ -23,6 +23,8 @@ const POLLING: [&str; 7] = [
     "crates/picket/tests/cluster/node/kube_proxy.rs",
     // It sends at a rate that sockets take in.
     "crates/picket/tests/cluster/prober.rs",
+    // So does this one, which also says how long a table was away.
+    "crates/picket/tests/cluster/flows.rs",
 ];
 
 #[test]

@@ -18,6 +18,7 @@ use picket_node::{Status, ask};
 use picket_policy::NetworkName;
 use picket_testing::ran::Ran;
 use serde_json::Value;
+use smol_str::SmolStr;
 use tempfile::TempDir;
 
 use crate::proxy::Proxy;
@@ -44,6 +45,11 @@ impl Enforcement for ByAgents {
 
 /// A lab whose nodes enforce nothing by themselves, and from which the API server of this kubeconfig can be reached.
 pub(crate) fn lab(snapshot: &Snapshot, kubeconfig: &Path) -> Lab {
+    lab_behind(snapshot, kubeconfig).0
+}
+
+/// The same, and the ways from its nodes to the API server.
+pub(crate) fn lab_behind(snapshot: &Snapshot, kubeconfig: &Path) -> (Lab, Vec<Proxy>) {
     let shape = Shape {
         nodes: 2,
         outside: Default::default(),
@@ -55,11 +61,13 @@ pub(crate) fn lab(snapshot: &Snapshot, kubeconfig: &Path) -> Lab {
     };
     let lab = Lab::up(snapshot, shape, &[], Box::new(by_agents), &Progress::hidden()).unwrap();
     let port = port_of(kubeconfig);
-    for node in lab.topology().snapshot.nodes.keys() {
-        let namespace = lab.network().namespace(&Place::Node(node.clone())).unwrap();
-        Proxy::from(namespace, port);
-    }
-    lab
+    let nodes = lab.topology().snapshot.nodes.keys();
+    let proxy = |node: &_| {
+        let place = Place::Node(SmolStr::clone(node));
+        Proxy::from(lab.network().namespace(&place).unwrap(), port)
+    };
+    let proxies = nodes.map(proxy).collect();
+    (lab, proxies)
 }
 
 /// An agent on one node.
@@ -159,12 +167,7 @@ impl Agent {
 
     /// Waits until it enforces the objects of these versions.
     pub(crate) fn until_enforced(&self, versions: &Versions) -> Status {
-        self.until(&format!("{versions:?}"), |status| {
-            versions.iter().all(|(kind, version)| {
-                let enforced = status.host.versions.get(kind.as_str());
-                enforced.is_some_and(|enforced| enforced.parse::<u64>().unwrap() >= *version)
-            })
-        })
+        self.until(&format!("{versions:?}"), |status| knows(status, versions))
     }
 
     /// What it answers at a path of its socket: the status, and the text.
@@ -198,6 +201,14 @@ impl Drop for Agent {
     fn drop(&mut self) {
         self.kill();
     }
+}
+
+/// Whether an agent of this status enforces the objects of these versions.
+pub(crate) fn knows(status: &Status, versions: &Versions) -> bool {
+    versions.iter().all(|(kind, version)| {
+        let enforced = status.host.versions.get(kind.as_str());
+        enforced.is_some_and(|enforced| enforced.parse::<u64>().unwrap() >= *version)
+    })
 }
 
 /// Runs a command in a namespace. It ends with the thread that started it, and that with it.

@@ -10,6 +10,7 @@
 mod agents;
 mod apiserver;
 mod client;
+mod flows;
 mod following;
 mod node;
 mod objects;

@@ -12,16 +12,16 @@ use picket_net::Family;
 use picket_policy::ObjectRef;
 
 /// How long the receiver waits until it looks whether it is to end.
-const TURN: Duration = Duration::from_millis(20);
+pub(crate) const TURN: Duration = Duration::from_millis(20);
 
 /// How long the sender waits between packets.
-const PAUSE: Duration = Duration::from_micros(500);
+pub(crate) const PAUSE: Duration = Duration::from_micros(500);
 
 /// Within which time a sender must have sent what is asked for.
-const BOUND: Duration = Duration::from_secs(60);
+pub(crate) const BOUND: Duration = Duration::from_secs(60);
 
 /// How many packets come from one port. Each port is a connection of its own.
-const OF_ONE_PORT: usize = 8;
+pub(crate) const OF_ONE_PORT: usize = 8;
 
 /// Sends UDP packets from one pod to another until it is asked what came of them.
 pub(crate) struct Prober {
@@ -32,21 +32,21 @@ pub(crate) struct Prober {
 }
 
 /// A thread that ends when it is asked to.
-struct Ending {
+pub(crate) struct Ending {
     end: Arc<AtomicBool>,
     thread: JoinHandle<()>,
 }
 
 impl Ending {
     /// Runs what looks now and then whether it is to end.
-    fn start(run: impl FnOnce(&AtomicBool) + Send + 'static) -> Self {
+    pub(crate) fn start(run: impl FnOnce(&AtomicBool) + Send + 'static) -> Self {
         let end = Arc::<AtomicBool>::default();
         let asked = Arc::clone(&end);
         let thread = thread::spawn(move || run(&asked));
         Self { end, thread }
     }
 
-    fn end(self) {
+    pub(crate) fn end(self) {
         self.end.store(true, Ordering::SeqCst);
         self.thread.join().unwrap();
     }
@@ -117,7 +117,7 @@ impl Prober {
     }
 }
 
-fn object(id: &str) -> ObjectRef {
+pub(crate) fn object(id: &str) -> ObjectRef {
     let (namespace, name) = id.split_once('/').unwrap();
     ObjectRef::new("Pod", namespace, name)
 }

@@ -10,16 +10,17 @@ use picket_testing::cases::{Step, committed};
 use picket_testing::ran::Ran;
 use serde_json::{Value, json};
 
-use crate::agents::{Agent, check, lab, value};
+use crate::agents::{Agent, check, lab_behind, value};
 use crate::apiserver::deploy::role;
 use crate::apiserver::enforce::cluster;
 use crate::apiserver::refusals::grant;
 use crate::client::Api;
 use crate::objects::KINDS;
+use crate::proxy::Proxy;
 use crate::published::{Published, Versions};
 
 /// Nodes of the lab are called so when pods have none.
-const NODE: &str = "lab-1";
+pub(crate) const NODE: &str = "lab-1";
 
 /// A cluster in which nobody may reach the pods of one namespace, and a lab that is built as it says.
 pub(crate) struct Live {
@@ -27,6 +28,8 @@ pub(crate) struct Live {
     pub(crate) api: Api,
     pub(crate) lab: Lab,
     pub(crate) versions: Versions,
+    /// The ways from the nodes to the API server.
+    pub(crate) proxies: Vec<Proxy>,
 }
 
 impl Live {
@@ -35,7 +38,7 @@ impl Live {
         let server = Server::start(&[("agent-token", "agent")]);
         let api = Api::new(&server.kubeconfig());
         let step = isolation();
-        let lab = lab(&cluster(&step), &server.kubeconfig());
+        let (lab, proxies) = lab_behind(&cluster(&step), &server.kubeconfig());
         let versions = Published::new(&api).put(&lab.topology().snapshot, &step.manifests);
         grant(&api, &role(), "agent", without);
         Self {
@@ -43,6 +46,7 @@ impl Live {
             api,
             lab,
             versions,
+            proxies,
         }
     }
 

@@ -1,0 +1,181 @@
+//! What happens to the agent, to its rules, and to its way to the API server.
+
+use std::cell::RefCell;
+use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use picket_nftables::client::Client;
+use picket_nftables::model::{Chain, Draft, Name};
+use picket_nftables::render::indexed;
+
+use super::happenings::Happenings;
+use super::steal;
+use crate::agents::knows;
+use crate::prober::Ending;
+
+impl Happenings<'_> {
+    /// Something happens, or nothing.
+    pub(super) fn fault(&mut self) -> Option<&'static str> {
+        Some(match self.random.below(24) {
+            0 | 1 => self.kill(),
+            2 => self.flush_what_is_held(),
+            3 => self.flush_what_is_not_held(),
+            4 => self.flush_what_nobody_keeps(),
+            5 => self.stop_server(),
+            6 => self.cut_off(),
+            7 => self.refuse(),
+            8 => self.disturb(),
+            _ => return None,
+        })
+    }
+
+    fn changes(&mut self, least: usize) {
+        for _ in 0..least + self.random.below(3) {
+            self.change();
+        }
+    }
+
+    /// Agents end, and others start, perhaps before those have learnt anything.
+    fn kill(&mut self) -> &'static str {
+        for _ in 0..=self.random.below(2) {
+            self.agent.kill();
+            let holds = self.random.below(3) > 0;
+            self.start(holds);
+            self.changes(0);
+        }
+        "agent killed"
+    }
+
+    /// An agent runs that holds its table against others, or lets them change it.
+    fn need(&mut self, holds: bool) {
+        if self.holds != holds {
+            self.agent.kill();
+            self.start(holds);
+        }
+        self.settle();
+    }
+
+    /// The kernel passes the table over then.
+    fn flush_what_is_held(&mut self) -> &'static str {
+        self.need(true);
+        self.live.nft(&["flush", "ruleset"]);
+        self.changes(1);
+        "flushed while held"
+    }
+
+    fn flush_what_is_not_held(&mut self) -> &'static str {
+        self.need(false);
+        self.open(false);
+        self.live.nft(&["flush", "ruleset"]);
+        self.close();
+        self.changes(1);
+        "flushed while not held"
+    }
+
+    /// No agent runs, and things change.
+    fn flush_what_nobody_keeps(&mut self) -> &'static str {
+        self.agent.kill();
+        self.open(true);
+        self.live.nft(&["flush", "ruleset"]);
+        self.changes(0);
+        self.windows.begin();
+        let holds = self.random.below(2) == 0;
+        self.start(holds);
+        self.close();
+        self.settle();
+        "flushed while no agent ran"
+    }
+
+    /// There may be no rules from now on.
+    fn open(&mut self, by_nobody: bool) {
+        self.oracle.open(by_nobody);
+        self.next("nft flush ruleset".to_owned());
+        self.windows.open(by_nobody, self.story.len() - 1);
+    }
+
+    /// Waits until there are rules again: they come in one transaction.
+    fn close(&mut self) {
+        let client = RefCell::new(Client::open(self.live.node()).unwrap());
+        let is_there = |_: &_| client.borrow_mut().exists(&indexed::table_name()).unwrap();
+        self.agent.until("a table", is_there);
+        self.windows.close();
+        self.oracle.close();
+        self.next("there are rules again".to_owned());
+    }
+
+    /// The API server says nothing for a while, perhaps to a new agent, and things change as soon as it does again.
+    fn stop_server(&mut self) -> &'static str {
+        let server = self.live.server.id().to_string();
+        let signal = |name: &str| {
+            let kill = Command::new("kill").args([name, &server]).status();
+            assert!(kill.unwrap().success());
+        };
+        signal("-STOP");
+        if self.random.below(2) == 0 {
+            self.agent.kill();
+            self.start(true);
+        }
+        self.flows.until_sent(100);
+        signal("-CONT");
+        self.changes(1);
+        "server stopped"
+    }
+
+    /// The agent cannot reach the API server for a while, in which things change.
+    fn cut_off(&mut self) -> &'static str {
+        for proxy in &self.live.proxies {
+            proxy.close();
+        }
+        if self.random.below(2) == 0 {
+            self.agent.kill();
+            self.start(true);
+        }
+        self.changes(1);
+        for proxy in &self.live.proxies {
+            proxy.open();
+        }
+        self.changes(0);
+        "server out of reach"
+    }
+
+    /// The kernel refuses every change of the table for a while, in which things change.
+    fn refuse(&mut self) -> &'static str {
+        self.need(false);
+        self.oracle.divide();
+        let thief = steal(self.live.node(), &indexed::table_name());
+        self.changes(2);
+        let versions = self.mark();
+        self.agent.until("a refusal, or nothing to do", |status| {
+            status.host.trouble.is_some() || knows(status, &versions)
+        });
+        drop(thief);
+        self.settle();
+        "changes refused"
+    }
+
+    /// Somebody changes a table of his own all the time, so that what the agent has read is out of date when it writes.
+    fn disturb(&mut self) -> &'static str {
+        self.need(false);
+        let namespace = self.live.node().duplicate().unwrap();
+        let disturber = Ending::start(move |end| {
+            let mut client = Client::open(&namespace).unwrap();
+            let other = Name::new("other").unwrap();
+            let tables = ["a", "b"].map(|chain| {
+                let mut draft = Draft::new(other.clone());
+                draft.chains = vec![Chain::regular(Name::new(chain).unwrap())];
+                Arc::new(draft.check().unwrap())
+            });
+            while !end.load(Ordering::SeqCst) {
+                for table in &tables {
+                    // Others change rulesets too.
+                    let _ = client.sync(table);
+                }
+            }
+            while client.remove(&other).is_err() {}
+        });
+        self.changes(2);
+        disturber.end();
+        "disturbed"
+    }
+}

@@ -1,0 +1,294 @@
+//! What may pass in which epoch: what the specification says of every state of the cluster that the rules may be those of.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use picket_cluster::{Endpoint, Flow, Namespace, Pod, Semantics, Snapshot};
+use picket_net::{Family, Protocol};
+use picket_policy::{Labels, ObjectRef, Policy};
+use picket_reference::judge;
+
+use crate::flows::{Passage, Way};
+use crate::prober::object;
+
+/// What becomes another.
+#[derive(Clone, Debug)]
+pub(crate) enum Change {
+    Namespace(Namespace),
+    Pod(Arc<Pod>),
+    Policy(Arc<Policy>),
+    NoPolicy(ObjectRef),
+}
+
+/// The kinds of objects. An agent hears of changes of one in their order, and of changes of two in any.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Kind {
+    Namespaces,
+    Pods,
+    Policies,
+}
+
+impl Change {
+    fn kind(&self) -> Kind {
+        match self {
+            Self::Namespace(_) => Kind::Namespaces,
+            Self::Pod(_) => Kind::Pods,
+            Self::Policy(_) | Self::NoPolicy(_) => Kind::Policies,
+        }
+    }
+
+    fn apply(&self, snapshot: &mut Snapshot) {
+        match self {
+            Self::Namespace(namespace) => {
+                snapshot
+                    .namespaces
+                    .insert(namespace.name.clone(), namespace.clone());
+            }
+            Self::Pod(pod) => {
+                snapshot.pods.insert(pod.object.clone(), Arc::clone(pod));
+            }
+            Self::Policy(policy) => {
+                snapshot
+                    .policies
+                    .insert(policy.object.clone(), Arc::clone(policy));
+            }
+            Self::NoPolicy(policy) => {
+                snapshot.policies.remove(policy);
+            }
+        }
+    }
+}
+
+/// What is known of an epoch.
+struct Epoch {
+    /// Which ways some state that the rules may be those of allows.
+    may: Vec<bool>,
+    /// Whether others have taken the rules away, and nobody has had the time to put them back.
+    is_window: bool,
+    /// Whether what was allowed may be lost, since an agent found no rules.
+    is_closed: bool,
+}
+
+/// What the oracle says about a packet that arrived.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ruling {
+    /// Some state that may have been in force allows it.
+    Allowed,
+    /// None does, but there may have been no rules.
+    Window,
+    /// None does.
+    Denied,
+}
+
+/// Knows in which states the cluster may be for an agent.
+pub(crate) struct Oracle {
+    /// The node of the agent, which judges the ends that are there.
+    node: String,
+    flows: Vec<Flow>,
+    /// What was said of states.
+    said: BTreeMap<Facts, Vec<bool>>,
+    /// What is in force for certain, but for what is pending.
+    certain: Snapshot,
+    /// What is or will be asked for, and may be in force, in order.
+    pending: BTreeMap<Kind, Vec<Change>>,
+    may: Vec<bool>,
+    epochs: Vec<Epoch>,
+    is_window: bool,
+    is_closed: bool,
+    /// Whether any part of what is pending may be in force.
+    is_in_parts: bool,
+}
+
+impl Oracle {
+    /// Begins epoch 0, in which this is in force.
+    pub(crate) fn new(node: &str, snapshot: &Snapshot, ways: &[Way]) -> Self {
+        let mut oracle = Self {
+            node: node.to_owned(),
+            flows: ways.iter().map(flow).collect(),
+            said: BTreeMap::new(),
+            certain: snapshot.clone(),
+            pending: BTreeMap::new(),
+            may: Vec::new(),
+            epochs: Vec::new(),
+            is_window: false,
+            is_closed: false,
+            is_in_parts: false,
+        };
+        oracle.may = oracle.verdicts(snapshot);
+        oracle.begin();
+        oracle
+    }
+
+    /// Begins the next epoch.
+    fn begin(&mut self) {
+        self.epochs.push(Epoch {
+            may: self.may.clone(),
+            is_window: self.is_window,
+            is_closed: self.is_closed,
+        });
+    }
+
+    /// The cluster as it is when everything has happened that is asked for.
+    pub(crate) fn now(&self) -> Snapshot {
+        let mut now = self.certain.clone();
+        for change in self.pending.values().flatten() {
+            change.apply(&mut now);
+        }
+        now
+    }
+
+    /// How many changes may or may not be in force.
+    pub(crate) fn pending(&self) -> usize {
+        self.pending.values().map(Vec::len).sum()
+    }
+
+    /// From the next epoch on, which begins, this may be in force.
+    pub(crate) fn change(&mut self, change: Change) {
+        let kind = change.kind();
+        self.pending.entry(kind).or_default().push(change);
+        for state in self.states_with(kind) {
+            let allowed = self.verdicts(&state);
+            for (may, allowed) in self.may.iter_mut().zip(allowed) {
+                *may |= allowed;
+            }
+        }
+        self.begin();
+    }
+
+    /// Every state with all that is pending of one kind: with none of another, with the first, with the first two.
+    fn states_with(&self, kind: Kind) -> Vec<Snapshot> {
+        let mut states = vec![self.certain.clone()];
+        if self.is_in_parts {
+            for change in self.pending.values().flatten() {
+                let with = states.iter().cloned().map(|mut state| {
+                    change.apply(&mut state);
+                    state
+                });
+                let with: Vec<_> = with.collect();
+                states.extend(with);
+            }
+            return states;
+        }
+        for (other, changes) in &self.pending {
+            states = states
+                .into_iter()
+                .flat_map(|state| {
+                    let mut prefixes = vec![state];
+                    for change in changes {
+                        let mut next = prefixes[prefixes.len() - 1].clone();
+                        change.apply(&mut next);
+                        prefixes.push(next);
+                    }
+                    let first = if *other == kind { changes.len() } else { 0 };
+                    prefixes.split_off(first)
+                })
+                .collect();
+        }
+        states
+    }
+
+    /// Until everything is in force any part of what is asked for from now on may be: agents hold policies back because of
+    /// which they believe the kernel to refuse a table.
+    pub(crate) fn divide(&mut self) {
+        self.is_in_parts = true;
+    }
+
+    /// From the next epoch on, which begins, everything is in force that was asked for.
+    pub(crate) fn settle(&mut self) {
+        let now = self.now();
+        self.may = self.verdicts(&now);
+        self.certain = now;
+        self.pending.clear();
+        (self.is_closed, self.is_in_parts) = (false, false);
+        self.begin();
+    }
+
+    /// From the next epoch on, which begins, there may be no rules.
+    pub(crate) fn open(&mut self, by_nobody: bool) {
+        self.is_window = true;
+        self.is_closed |= by_nobody;
+        self.begin();
+    }
+
+    /// From the next epoch on, which begins, there are rules again.
+    pub(crate) fn close(&mut self) {
+        self.is_window = false;
+        self.begin();
+    }
+
+    /// Which ways are allowed by what may be in force now.
+    pub(crate) fn allowed(&self) -> &[bool] {
+        &self.may
+    }
+
+    /// Whether packets of this epoch that are allowed may be lost.
+    pub(crate) fn may_lose(&self, epoch: usize) -> bool {
+        self.epochs[epoch].is_closed
+    }
+
+    pub(crate) fn rule(&self, passage: Passage) -> Ruling {
+        let epochs = &self.epochs[passage.sent..=passage.came];
+        if epochs.iter().any(|epoch| epoch.may[passage.way]) {
+            Ruling::Allowed
+        } else if epochs.iter().any(|epoch| epoch.is_window) {
+            Ruling::Window
+        } else {
+            Ruling::Denied
+        }
+    }
+
+    /// How many ways have been allowed in one epoch and denied in another.
+    pub(crate) fn turned(&self) -> usize {
+        let ways = 0..self.flows.len();
+        let has = |way: usize, allowed| self.epochs.iter().any(|epoch| epoch.may[way] == allowed);
+        ways.filter(|way| has(*way, true) && has(*way, false)).count()
+    }
+
+    fn verdicts(&mut self, state: &Snapshot) -> Vec<bool> {
+        let said = self.said.entry(facts(state));
+        said.or_insert_with(|| verdicts(&self.node, &self.flows, state))
+            .clone()
+    }
+}
+
+/// By what states differ: labels, and the policies that there are, which never change.
+type Facts = (Vec<Labels>, Vec<ObjectRef>);
+
+fn facts(state: &Snapshot) -> Facts {
+    let namespaces = state
+        .namespaces
+        .values()
+        .map(|namespace| namespace.labels.clone());
+    let pods = state.pods.values().map(|pod| pod.labels.clone());
+    (
+        namespaces.chain(pods).collect(),
+        state.policies.keys().cloned().collect(),
+    )
+}
+
+/// Which flows pass a node in a state of the cluster, as far as that node judges.
+fn verdicts(node: &str, flows: &[Flow], state: &Snapshot) -> Vec<bool> {
+    let is_here = |end: &Endpoint| {
+        let Endpoint::Pod(pod) = end else {
+            return false;
+        };
+        state.pods[pod].node.as_deref() == Some(node)
+    };
+    let passes = |flow: &Flow| {
+        let judgement = judge(state, &Semantics::default(), flow);
+        let leaves = !is_here(&flow.source) || judgement.egress.verdict.is_allow();
+        leaves && (!is_here(&flow.destination) || judgement.ingress.verdict.is_allow())
+    };
+    flows.iter().map(passes).collect()
+}
+
+/// Of one family: no policy here speaks of addresses.
+fn flow(way: &Way) -> Flow {
+    Flow {
+        source: Endpoint::Pod(object(&way.from)),
+        destination: Endpoint::Pod(object(&way.to)),
+        family: Family::Ipv4,
+        protocol: Protocol::UDP,
+        port: way.port,
+    }
+}

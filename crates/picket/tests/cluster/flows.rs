@@ -1,0 +1,215 @@
+//! Pods that send to many ports of others all the time, and in which epoch what arrives was sent and came.
+//!
+//! Whoever looks at it says when an epoch ends. A packet that was sent in one and came in another was judged in one of them, or
+//! between them.
+
+use std::collections::BTreeMap;
+use std::net::{SocketAddr, UdpSocket};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use picket_lab::Lab;
+use picket_net::Family;
+
+use crate::prober::{BOUND, Ending, OF_ONE_PORT, PAUSE, TURN, address, any, namespace};
+
+/// From one pod to a port of another, over both families.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Way {
+    pub(crate) from: String,
+    pub(crate) to: String,
+    pub(crate) port: u16,
+}
+
+/// Packets that went one way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Passage {
+    /// The place of the way among all.
+    pub(crate) way: usize,
+    pub(crate) family: Family,
+    /// The epoch in which they were sent.
+    pub(crate) sent: usize,
+    /// The epoch in which they were received.
+    pub(crate) came: usize,
+}
+
+/// A point in time.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Moment(Instant);
+
+impl Moment {
+    pub(crate) fn now() -> Self {
+        Self(Instant::now())
+    }
+
+    /// How long after another moment, if it is after it.
+    pub(crate) fn after(self, other: Self) -> Option<Duration> {
+        self.0.checked_duration_since(other.0)
+    }
+}
+
+/// How many packets went, and when the last came.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Arrival {
+    pub(crate) packets: usize,
+    pub(crate) last: Moment,
+}
+
+/// What went where.
+#[derive(Default)]
+struct Ledger {
+    /// How many packets were sent which way in which epoch.
+    sent: Mutex<BTreeMap<(usize, usize), usize>>,
+    arrived: Mutex<BTreeMap<Passage, Arrival>>,
+}
+
+/// Sends until it is asked to end.
+pub(crate) struct Flows {
+    epoch: Arc<AtomicUsize>,
+    ledger: Arc<Ledger>,
+    /// How many packets were sent.
+    total: Arc<AtomicUsize>,
+    senders: Vec<Ending>,
+    receivers: Vec<Ending>,
+}
+
+/// Where a packet of a sender goes: the way, and its end.
+type Target = (usize, SocketAddr);
+
+impl Flows {
+    /// Begins all these ways, in epoch 0.
+    pub(crate) fn start(lab: &Lab, ways: &[Way]) -> Self {
+        let mut flows = Self {
+            epoch: Arc::default(),
+            ledger: Arc::default(),
+            total: Arc::default(),
+            senders: Vec::new(),
+            receivers: Vec::new(),
+        };
+        for family in Family::BOTH {
+            let mut sockets = BTreeMap::new();
+            let mut targets: BTreeMap<&str, Vec<Target>> = BTreeMap::new();
+            for (index, way) in ways.iter().enumerate() {
+                let target = SocketAddr::from((address(lab, &way.to, family), way.port));
+                sockets.insert(target, &way.to);
+                targets.entry(&way.from).or_default().push((index, target));
+            }
+            for (target, pod) in sockets {
+                flows.receive(lab, family, pod, target);
+            }
+            for (pod, targets) in targets {
+                flows.send(lab, family, pod, targets);
+            }
+        }
+        flows
+    }
+
+    fn receive(&mut self, lab: &Lab, family: Family, pod: &str, target: SocketAddr) {
+        let bind = || UdpSocket::bind(target).unwrap();
+        let socket = namespace(lab, pod).run(bind).unwrap();
+        socket.set_read_timeout(Some(TURN)).unwrap();
+        let (ledger, epoch) = (Arc::clone(&self.ledger), Arc::clone(&self.epoch));
+        // What is on its way when it is to end still counts.
+        self.receivers.push(Ending::start(move |end| {
+            loop {
+                let mut packet = [0; 8];
+                match socket.recv(&mut packet) {
+                    Ok(_) => ledger.received(family, packet, epoch.load(Ordering::SeqCst)),
+                    Err(_) if end.load(Ordering::SeqCst) => return,
+                    Err(_) => {}
+                }
+            }
+        }));
+    }
+
+    fn send(&mut self, lab: &Lab, family: Family, pod: &str, targets: Vec<Target>) {
+        let from = namespace(lab, pod).duplicate().unwrap();
+        let (ledger, epoch) = (Arc::clone(&self.ledger), Arc::clone(&self.epoch));
+        let total = Arc::clone(&self.total);
+        self.senders.push(Ending::start(move |end| {
+            from.enter().unwrap();
+            while !end.load(Ordering::SeqCst) {
+                let socket = UdpSocket::bind((any(family), 0)).unwrap();
+                for (way, target) in targets.iter().cycle().take(targets.len().max(OF_ONE_PORT)) {
+                    let sent = epoch.load(Ordering::SeqCst);
+                    // Nobody hears of a packet that is dropped on the way.
+                    if socket.send_to(&packet(*way, sent), target).is_ok() {
+                        *ledger.sent.lock().unwrap().entry((*way, sent)).or_default() += 1;
+                    }
+                    total.fetch_add(1, Ordering::SeqCst);
+                    sleep(PAUSE);
+                }
+            }
+        }));
+    }
+
+    /// Begins the next epoch.
+    pub(crate) fn next(&self) {
+        self.epoch.fetch_add(1, Ordering::SeqCst);
+    }
+
+    /// What arrived since this was last asked.
+    pub(crate) fn arrived(&self) -> BTreeMap<Passage, Arrival> {
+        std::mem::take(&mut self.ledger.arrived.lock().unwrap())
+    }
+
+    /// How many packets were sent one way, in each epoch.
+    pub(crate) fn sent(&self, way: usize) -> BTreeMap<usize, usize> {
+        let sent = self.ledger.sent.lock().unwrap();
+        let of_way = sent.iter().filter(|((other, _), _)| *other == way);
+        of_way.map(|((_, epoch), packets)| (*epoch, *packets)).collect()
+    }
+
+    /// Waits until so many more packets were sent.
+    pub(crate) fn until_sent(&self, more: usize) {
+        let goal = self.total.load(Ordering::SeqCst) + more;
+        until("a packet", || self.total.load(Ordering::SeqCst) >= goal);
+    }
+
+    /// Ends, when everything that is on its way has come.
+    pub(crate) fn end(&mut self) {
+        for thread in self.senders.drain(..).chain(self.receivers.drain(..)) {
+            thread.end();
+        }
+    }
+}
+
+/// Waits until something holds of what arrives.
+pub(crate) fn until(what: &str, mut holds: impl FnMut() -> bool) {
+    let began = Instant::now();
+    while !holds() {
+        assert!(
+            began.elapsed() < BOUND,
+            "{what} does not come about within {BOUND:?}"
+        );
+        sleep(TURN);
+    }
+}
+
+impl Ledger {
+    fn received(&self, family: Family, packet: [u8; 8], came: usize) {
+        let [a, b, c, d, e, f, g, h] = packet;
+        let passage = Passage {
+            way: usize::try_from(u32::from_le_bytes([a, b, c, d])).unwrap(),
+            family,
+            sent: usize::try_from(u32::from_le_bytes([e, f, g, h])).unwrap(),
+            came,
+        };
+        let last = Moment::now();
+        let mut arrived = self.arrived.lock().unwrap();
+        let arrival = arrived.entry(passage).or_insert(Arrival { packets: 0, last });
+        *arrival = Arrival {
+            packets: arrival.packets + 1,
+            last,
+        };
+    }
+}
+
+/// What says which way it is sent, and when.
+fn packet(way: usize, sent: usize) -> [u8; 8] {
+    let [a, b, c, d] = u32::try_from(way).unwrap().to_le_bytes();
+    let [e, f, g, h] = u32::try_from(sent).unwrap().to_le_bytes();
+    [a, b, c, d, e, f, g, h]
+}
