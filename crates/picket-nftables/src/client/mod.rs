@@ -179,8 +179,8 @@ impl Client {
         Ok(true)
     }
 
-    /// Carries out a plan on a table that is as `observed`: all of it, or nothing. Where it leads to new chains that takes two
-    /// transactions ([`Stages`]). With a generation only when the
+    /// Carries out a plan on a table that is as `observed`: all of it, or nothing. Where packets on their way could be judged
+    /// wrongly otherwise that takes several transactions ([`Stages`]). With a generation only when the
     /// rulesets are still of it.
     ///
     /// # Errors
@@ -202,14 +202,15 @@ impl Client {
         hold: Hold,
         generation: Option<u32>,
     ) -> Result<Option<u32>, ApplyError> {
-        let stages = Stages::of(plan);
+        let stages = Stages::of(observed, plan);
         let plans = stages
             .as_ref()
-            .map_or_else(|| vec![plan], |stages| vec![&stages.first, &stages.rest]);
+            .map_or_else(|| vec![plan], |stages| stages.all().collect());
         let mut generation = generation;
         for (index, transaction) in encode(observed, &plans, hold)?.into_iter().enumerate() {
             if let Err(error) = self.transact(transaction, generation) {
-                if let Some(stages) = stages.as_ref().filter(|_| index > 0) {
+                // After the second all is in force, and what is left over leads nowhere.
+                if let Some(stages) = stages.as_ref().filter(|_| index == 1) {
                     self.undo(observed, stages);
                 }
                 return Err(error);

@@ -5,6 +5,7 @@
 
 mod apply;
 mod references;
+mod renumber;
 mod stage;
 
 use std::collections::{BTreeMap, BTreeSet};

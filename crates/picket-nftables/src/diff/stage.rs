@@ -1,44 +1,56 @@
-//! What of a plan can be there before anything leads to it.
+//! A plan in transactions, for the packets that are on their way while one of them comes into force.
 //!
-//! While a transaction comes into force a packet may be on its way through the ruleset. It goes on by the rules that were, and
+//! Such a packet goes on by the rules that were, and
 //! finds in sets and maps the elements that are. An element that leads to a chain which came with it leads that packet to a
 //! chain which was not, and so has no rules: it falls off the end, and passes. Therefore chains that something old will
-//! lead to are made first, with their rules and with what these use, in a transaction of their own.
+//! lead to are made first, with their rules and with what these use, in a transaction of their own. So are the numbers that keep a
+//! packet from being taken for somebody else's between two lookups (`renumber.rs`).
 
 use picket_dataplane::Plan;
 
+use super::renumber::Renumbering;
 use super::{Operation, References};
-use crate::model::{Map, Name, Rule};
+use crate::model::{Map, Name, Rule, Table};
 
-/// A plan in two transactions.
+/// A plan in several transactions.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stages {
-    /// Makes what nothing leads to yet.
+    /// Makes what nothing leads to yet, and changes the meaning of nothing that is there.
     pub first: Plan<Operation>,
-    /// All the rest.
+    /// All the rest. When it is in force so is what the plan is for.
     pub rest: Plan<Operation>,
+    /// Takes away what nothing leads to any more.
+    pub last: Plan<Operation>,
+    /// What takes the numbers back that the first stage gives.
+    back: Vec<Operation>,
 }
 
 impl Stages {
-    /// The stages of a plan that leads from something old to a new chain; `None` where one transaction does it.
-    pub fn of(plan: &Plan<Operation>) -> Option<Self> {
+    /// The stages of a plan for a table that is as `observed`; `None` where one transaction does it.
+    pub fn of(observed: Option<&Table>, plan: &Plan<Operation>) -> Option<Self> {
+        let numbers = observed.map_or_else(Renumbering::default, |table| Renumbering::of(table, plan));
         let early = early(plan);
-        if !plan
-            .operations()
-            .iter()
-            .any(|operation| leads_in(&early, operation))
-        {
+        let operations = plan.operations();
+        let leads_in = operations.iter().any(|operation| leads_in(&early, operation));
+        if !leads_in && numbers.there.is_empty() {
             return None;
         }
-        let (first, rest): (Vec<_>, Vec<_>) = plan
-            .operations()
+        let (first, rest): (Vec<_>, Vec<_>) = operations
             .iter()
             .cloned()
-            .partition(|operation| is_early(&early, operation));
+            .partition(|operation| leads_in && is_early(&early, operation));
         Some(Self {
-            first: first.into_iter().collect(),
+            first: first.into_iter().chain(numbers.there).collect(),
             rest: rest.into_iter().collect(),
+            last: numbers.clean.into_iter().collect(),
+            back: numbers.back,
         })
+    }
+
+    /// The transactions, in order.
+    pub fn all(&self) -> impl Iterator<Item = &Plan<Operation>> {
+        let stages = [&self.first, &self.rest, &self.last].into_iter();
+        stages.filter(|stage| !stage.is_empty())
     }
 
     /// Takes away again what the first stage has made.
@@ -59,7 +71,8 @@ impl Stages {
             Operation::AddCounter(counter) => Some(Operation::DeleteCounter(counter.name.clone())),
             _ => None,
         });
-        rules.chain(maps).chain(rest).collect()
+        let numbers = self.back.iter().cloned();
+        numbers.chain(rules).chain(maps).chain(rest).collect()
     }
 }
 

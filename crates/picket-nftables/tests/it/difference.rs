@@ -1,5 +1,7 @@
 //! The way from one table to another.
 
+use std::collections::BTreeMap;
+
 use picket_dataplane::{Objects, Plan};
 use picket_nftables::diff::{Operation, Stages};
 use picket_nftables::model::*;
@@ -24,6 +26,43 @@ fn alike() -> impl Strategy<Value = (Vec<u8>, Vec<u8>)> {
         }
         (old, new)
     })
+}
+
+/// The numbers of six addresses, and what each of these means in two maps; 0 is none, and nothing.
+fn numbers() -> impl Strategy<Value = ([u32; 6], [[u32; 4]; 2])> {
+    let means = prop::array::uniform4(0..4_u32);
+    (prop::array::uniform6(0..5_u32), [means.clone(), means])
+}
+
+fn numbered((given, means): &([u32; 6], [[u32; 4]; 2])) -> Table {
+    let mut draft = Draft::new(name("numbered"));
+    let given = (1..)
+        .zip(given)
+        .filter(|(_, number)| **number > 0)
+        .map(|(host, number)| {
+            let address = std::net::IpAddr::from([10, 0, 0, host]);
+            (Key::from(Value::address(address)), Datum::Priority(*number))
+        });
+    let key = vec![Datatype::Ipv4Address];
+    draft.maps = vec![Map::new(name("given"), key, MapType::Priority, false, given).expect("a map")];
+    for (at, means) in means.iter().enumerate() {
+        let means = (1..).zip(means).filter(|(_, meaning)| **meaning > 0);
+        let means = means.map(|(number, meaning)| {
+            (
+                Key::from(Value::priority(number)),
+                Datum::Priority(0x8000_0000 + meaning),
+            )
+        });
+        let map = Map::new(
+            name(&format!("means-{at}")),
+            vec![Datatype::Priority],
+            MapType::Priority,
+            false,
+            means,
+        );
+        draft.maps.push(map.expect("a map"));
+    }
+    draft.check().expect("a table")
 }
 
 proptest! {
@@ -57,6 +96,11 @@ proptest! {
     }
 
     #[test]
+    fn nobody_is_taken_for_another_between_two_lookups(old in numbers(), new in numbers()) {
+        stages_lead_to(&numbered(&old), &numbered(&new))?;
+    }
+
+    #[test]
     fn json_is_read_back_as_it_was_written(bytes in bytes()) {
         let table = table(&bytes);
         prop_assert_eq!(parse::table(&print::json(&table)).expect("our own"), table);
@@ -71,12 +115,13 @@ proptest! {
 }
 
 /// What the first stage makes leaves everything old as it was, and all that an element will lead to is complete before the
-/// second one, but for what has to go before it is made anew.
-fn stages_lead_to(old: &Table, new: &Table) -> Result<(), TestCaseError> {
+/// second one, but for what has to go before it is made anew. A number that is given before a stage and looked up after it
+/// means what its key had before or has after it.
+pub(crate) fn stages_lead_to(old: &Table, new: &Table) -> Result<(), TestCaseError> {
     let plan = Table::difference(Some(old), new);
-    let Some(stages) = Stages::of(&plan) else {
+    let Some(stages) = Stages::of(Some(old), &plan) else {
         prop_assert!(led_to(&plan).all(|chain| chain_of(old, chain).is_some() || is_remade(&plan)));
-        return Ok(());
+        return nobody_is_mistaken(&[old, new]);
     };
     let between = Table::applied(Some(old), &stages.first).expect("the kernel takes it");
     prop_assert!(
@@ -85,7 +130,9 @@ fn stages_lead_to(old: &Table, new: &Table) -> Result<(), TestCaseError> {
             .all(|chain| chain_of(&between, &chain.name) == Some(chain))
     );
     prop_assert!(old.sets().iter().all(|set| between.sets().contains(set)));
-    prop_assert!(old.maps().iter().all(|map| between.maps().contains(map)));
+    let mut still = meant(&between, &between);
+    still.retain(|(_, _, map), _| old.maps().iter().any(|known| known.name() == *map));
+    prop_assert_eq!(meant(old, old), still);
     for chain in led_to(&stages.rest).filter(|_| !is_remade(&plan)) {
         prop_assert_eq!(
             chain_of(&between, chain).or(chain_of(new, chain)),
@@ -93,9 +140,39 @@ fn stages_lead_to(old: &Table, new: &Table) -> Result<(), TestCaseError> {
         );
         prop_assert!(chain_of(&between, chain).is_some());
     }
-    prop_assert_eq!(Table::applied(Some(&between), &stages.rest), Ok(new.clone()));
+    let after = Table::applied(Some(&between), &stages.rest).expect("the kernel takes it");
+    prop_assert_eq!(Table::applied(Some(&after), &stages.last), Ok(new.clone()));
     prop_assert_eq!(Table::applied(Some(&between), &stages.undo()), Ok(old.clone()));
+    nobody_is_mistaken(&[old, &between, &after, new])
+}
+
+/// A number that one table gives and the next explains means what its key had in the one or has in the other.
+fn nobody_is_mistaken(tables: &[&Table]) -> Result<(), TestCaseError> {
+    for (before, now) in tables.iter().zip(&tables[1..]) {
+        let (one, other) = (meant(before, before), meant(now, now));
+        for (of, meaning) in meant(before, now) {
+            let mut known = [&one, &other].into_iter();
+            prop_assert!(known.any(|known| known.get(&of) == Some(&meaning)), "{:?}", of);
+        }
+    }
     Ok(())
+}
+
+/// What the numbers that one table gives to keys mean in another, by both maps and the key. Nothing old looks into new maps.
+fn meant<'t>(gives: &'t Table, means: &'t Table) -> BTreeMap<(&'t Name, &'t Key, &'t Name), &'t Datum> {
+    let tells = |map: &&Map| map.key() == [Datatype::Priority] && map.gives() == MapType::Priority;
+    let mut meant = BTreeMap::new();
+    for map in gives.maps().iter().filter(|map| !tells(map)) {
+        for (key, datum) in map.elements() {
+            let Datum::Priority(number) = datum else { continue };
+            let is_known = |map: &&Map| gives.maps().iter().any(|known| known.name() == map.name());
+            for meaning in means.maps().iter().filter(tells).filter(is_known) {
+                let found = meaning.elements().get(&Key::from(Value::priority(*number)));
+                meant.extend(found.map(|datum| ((map.name(), key, meaning.name()), datum)));
+            }
+        }
+    }
+    meant
 }
 
 fn chain_of<'t>(table: &'t Table, name: &Name) -> Option<&'t Chain> {
@@ -149,7 +226,7 @@ fn a_chain_has_its_rules_before_an_element_leads_to_it() {
     .expect("a map")
     .commented(Comment::of("pods of this node"));
     let new = draft.check().expect("a table");
-    let stages = Stages::of(&Table::difference(Some(&old), &new)).expect("two");
+    let stages = Stages::of(Some(&old), &Table::difference(Some(&old), &new)).expect("two");
     assert_eq!(
         print::commands(old.name(), &stages.first),
         "add chain inet picket-sample pod-c\nadd rule inet picket-sample pod-c drop\n"

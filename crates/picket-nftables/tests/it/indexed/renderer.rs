@@ -13,6 +13,8 @@ use picket_testing::generate::{self, Shape, semantics};
 use picket_testing::synthetic::{self, Size};
 use proptest::prelude::*;
 
+use crate::difference::stages_lead_to;
+
 /// Carries a step out, refusing what the kernel would refuse.
 fn carried(table: Option<&Table>, step: Step) -> Result<Table, TestCaseError> {
     match step {
@@ -49,6 +51,9 @@ fn steps(
             missing
         );
         prop_assert_eq!(&now, &scratch);
+        if let Some(before) = &table {
+            stages_lead_to(before, &now)?;
+        }
         table = Some(now);
         let again = renderer.step(engine.program()).expect("a step");
         prop_assert!(

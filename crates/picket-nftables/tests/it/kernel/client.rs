@@ -53,8 +53,8 @@ impl Pair {
         let commands = print::commands(desired.name(), &plan);
         let applied = self.client.apply(observed, &plan, None);
         assert!(applied.is_ok(), "{applied:?}\n{commands}");
-        if let Some(stages) = Stages::of(&plan) {
-            for stage in [&stages.first, &stages.rest] {
+        if let Some(stages) = Stages::of(observed, &plan) {
+            for stage in stages.all() {
                 listed(
                     &self.theirs,
                     desired.name(),
