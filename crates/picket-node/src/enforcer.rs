@@ -6,7 +6,7 @@ use std::time::Instant;
 use jiff::Timestamp;
 use picket_engine::{Delta, Program};
 use picket_nftables::client::{Change, SyncError};
-use picket_nftables::model::{InterfaceName, Table};
+use picket_nftables::model::InterfaceName;
 use picket_policy::{Direction, ObjectRef};
 
 use crate::cut::Cutting;
@@ -16,7 +16,8 @@ use crate::error::HostError;
 use crate::events::{Events, Reason};
 use crate::host::{Found, Host, Made};
 use crate::knowledge::Knowledge;
-use crate::metrics::{Metrics, ObjectKind};
+use crate::metrics::Metrics;
+use crate::objects::Objects;
 use crate::retry::Retry;
 use crate::status::{Pods, Proof, Shared, Trouble};
 use crate::vpp::Versions;
@@ -229,7 +230,7 @@ impl Enforcer {
             .operations
             .inc_by(u64::try_from(report.operations).unwrap_or(u64::MAX));
         if let Some(table) = self.host.table() {
-            self.count(table);
+            Objects::of(table).show(&self.metrics);
         }
         self.retry = None;
         self.waiting.clear();
@@ -246,23 +247,6 @@ impl Enforcer {
         host.pods = pods;
         host.policies = policies.iter().map(ObjectRef::to_string).collect();
         self.drops.now_of(policies);
-    }
-
-    fn count(&self, table: &Table) {
-        let elements = table.sets().iter().map(|set| set.elements().len()).sum::<usize>()
-            + table.maps().iter().map(|map| map.elements().len()).sum::<usize>();
-        let rules = table.chains().iter().map(|chain| chain.rules.len()).sum();
-        for (object, count) in [
-            ("element", elements),
-            ("rule", rules),
-            ("chain", table.chains().len()),
-        ] {
-            let count = i64::try_from(count).unwrap_or(i64::MAX);
-            self.metrics
-                .objects
-                .get_or_create(&ObjectKind { object })
-                .set(count);
-        }
     }
 
     /// The table is not what the policies say, and is to be tried again.

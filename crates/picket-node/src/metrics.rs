@@ -13,6 +13,8 @@ use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::{Registry, Unit};
 
 use crate::drops::Dropped;
+use crate::kinds::Kinds;
+use crate::overview::Overview;
 use crate::status::{ReflectionStatus, Status};
 
 /// What is counted and measured. Clones share their values.
@@ -20,13 +22,13 @@ use crate::status::{ReflectionStatus, Status};
 pub(crate) struct Metrics {
     /// From when a change was heard until the kernel had it.
     pub(crate) latency: Histogram,
-    /// Working out the table of the node.
+    /// Working out the table of the node, or those of its pods.
     pub(crate) rendering: Histogram,
-    /// Reading and writing it.
+    /// Reading and writing it, or that of one pod.
     pub(crate) writing: Histogram,
     /// Changes to tables, in the kernel's own steps.
     pub(crate) operations: Counter,
-    /// What the table of the node holds.
+    /// What the table of the node holds, or those of its pods together.
     pub(crate) objects: Family<ObjectKind, Gauge>,
     /// How often the table could not be made as it should be.
     pub(crate) failures: Family<Reason, Counter>,
@@ -63,13 +65,13 @@ struct Shown {
     pods: Gauge,
     restricted: Gauge,
     policies: Gauge,
+    custom_rules: Gauge,
     findings: Gauge,
     target_ready: Family<VppName, Gauge>,
     target_connected: Family<VppName, Gauge>,
     target_current: Family<VppName, Gauge>,
     target_pending: Family<VppName, Gauge>,
-    complete: Family<Kind, Gauge>,
-    source_failures: Family<Kind, Gauge>,
+    kinds: Kinds,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -100,11 +102,6 @@ pub(crate) struct TargetName {
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct VppName {
     target: String,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Kind {
-    kind: String,
 }
 
 /// Buckets from 100 µs to about 13 s.
@@ -161,12 +158,8 @@ impl Metrics {
                 "from when a change was heard until the kernel had it",
                 &self.latency,
             ),
-            ("render", "working out the table of the node", &self.rendering),
-            (
-                "write",
-                "reading and writing the table of the node",
-                &self.writing,
-            ),
+            ("render", "working out tables", &self.rendering),
+            ("write", "reading and writing a table", &self.writing),
             (
                 "verify",
                 "proving that the table means what the policies say",
@@ -176,16 +169,8 @@ impl Metrics {
         for (name, help, histogram) in durations {
             registry.register_with_unit(name, help, Unit::Seconds, histogram.clone());
         }
-        registry.register(
-            "operations",
-            "changes to the table of the node",
-            self.operations.clone(),
-        );
-        registry.register(
-            "table_objects",
-            "what the table of the node holds",
-            self.objects.clone(),
-        );
+        registry.register("operations", "changes to tables", self.operations.clone());
+        registry.register("table_objects", "what tables hold", self.objects.clone());
         registry.register(
             "failures",
             "how often the table could not be made what the policies say; what was in force stayed",
@@ -276,14 +261,14 @@ impl Shown {
     fn set(&self, status: &Status) {
         let number = |count: usize| i64::try_from(count).unwrap_or(i64::MAX);
         self.ready.set(i64::from(status.ready));
-        let current = status.host.current.map_or(0, jiff::Timestamp::as_second);
+        let overview = Overview::from(status);
+        let current = overview.current.map_or(0, jiff::Timestamp::as_second);
         self.current.set(current);
-        let waiting = status.host.trouble.as_ref();
-        self.waiting
-            .set(waiting.map_or(0, |trouble| number(trouble.waiting.len())));
-        self.pods.set(number(status.host.pods.all));
-        self.restricted.set(number(status.host.pods.restricted));
-        self.policies.set(number(status.host.policies.len()));
+        self.waiting.set(number(overview.waiting));
+        self.pods.set(number(overview.pods.all));
+        self.restricted.set(number(overview.pods.restricted));
+        self.policies.set(number(overview.policies));
+        self.custom_rules.set(number(overview.custom_rules));
         self.findings.set(number(status.findings.len()));
         for (target, vpp) in &status.vpp {
             let name = || VppName {
@@ -297,17 +282,7 @@ impl Shown {
             let pending = number(vpp.pending.len());
             self.target_pending.get_or_create(&name()).set(pending);
         }
-        // Kinds come and go.
-        self.complete.clear();
-        self.source_failures.clear();
-        for (kind, health) in &status.source {
-            let kind = || Kind { kind: kind.clone() };
-            self.complete
-                .get_or_create(&kind())
-                .set(i64::from(health.complete));
-            let failures = i64::try_from(health.failures).unwrap_or(i64::MAX);
-            self.source_failures.get_or_create(&kind()).set(failures);
-        }
+        self.kinds.set(status);
     }
 
     fn register(&self, registry: &mut Registry) {
@@ -339,6 +314,11 @@ impl Shown {
                 &self.policies,
             ),
             (
+                "custom_rules_waiting",
+                "files of custom rules that are not in force as they now are",
+                &self.custom_rules,
+            ),
+            (
                 "findings",
                 "what is wrong with objects of the cluster",
                 &self.findings,
@@ -367,16 +347,7 @@ impl Shown {
         ] {
             registry.register(name, help, family.clone());
         }
-        registry.register(
-            "source_complete",
-            "whether all objects of a kind are known",
-            self.complete.clone(),
-        );
-        registry.register(
-            "source_failures",
-            "how often the API server did not answer, or not as it should",
-            self.source_failures.clone(),
-        );
+        self.kinds.register(registry);
     }
 }
 

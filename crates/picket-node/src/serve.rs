@@ -3,7 +3,7 @@
 //! | path | at | answer |
 //! |---|---|---|
 //! | `/healthz` | both | 200 while the agent works, 503 when it, or the thread of a target, has not come round for long |
-//! | `/readyz` | both | 200 once the policies have been in force with every target, 503 before |
+//! | `/readyz` | both | 200 once the policies have been in force with every target and in every pod, 503 before |
 //! | `/metrics` | both | numbers for Prometheus |
 //! | `/status` | the socket | [`Status`] as JSON |
 //! | `/trace` | the socket | to a [`TraceQuestion`] as JSON a [`Trace`] as JSON |
@@ -49,6 +49,9 @@ const LONGEST_TRACE: Duration = Duration::from_secs(60);
 
 /// The most bytes of a question.
 const LONGEST_QUESTION: usize = 1 << 14;
+
+/// The most pods that are named as those in which policies are not in force.
+const MOST_TOLD: usize = 10;
 
 /// Where to answer.
 #[derive(Clone, Debug)]
@@ -315,12 +318,23 @@ impl Answers {
     }
 }
 
-/// By which targets the policies are not in force yet, and why.
+/// By which targets, or in which pods, the policies are not in force yet, and why.
 fn not_ready(status: &Status) -> String {
     let mut text = "the policies are not in force yet\n".to_owned();
     for (target, vpp) in status.vpp.iter().filter(|(_, vpp)| !vpp.ready) {
         let why = vpp.trouble.as_ref().map(|trouble| format!(": {}", trouble.why));
         text.push_str(&format!("{target}{}\n", why.unwrap_or_default()));
+    }
+    if let Some(pods) = &status.pods {
+        let sandboxes = pods.sandboxes.iter();
+        let troubled = sandboxes.filter_map(|sandbox| Some((&sandbox.pod, sandbox.trouble.as_ref()?)));
+        let troubled = troubled.map(|(pod, why)| format!("{pod}: {why}\n"));
+        let others = pods.runtime.iter().chain(&pods.custom_rules);
+        text.extend(
+            others
+                .map(|why| format!("{why}\n"))
+                .chain(troubled.take(MOST_TOLD)),
+        );
     }
     text
 }

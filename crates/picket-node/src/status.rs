@@ -24,7 +24,7 @@ pub struct Status {
     pub node: String,
     /// When the agent started.
     pub started: Timestamp,
-    /// Whether the policies have been in force once since then, with every target.
+    /// Whether the policies have been in force once since then, with every target and in every pod.
     pub ready: bool,
     /// How following the cluster goes, by resource; `/apis` is about asking which there are.
     pub source: BTreeMap<String, KindStatus>,

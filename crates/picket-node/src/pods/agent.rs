@@ -5,28 +5,31 @@ use std::sync::Arc;
 use std::sync::mpsc::Receiver;
 use std::time::{Duration, Instant};
 
-use picket_cluster::{Event, Pod, Snapshot, Store};
+use jiff::Timestamp;
+use picket_cluster::{Pod, Snapshot};
 use picket_dataplane::EstablishedConnections;
 use picket_linux::runtime::{Sandbox, SandboxId};
-use picket_source::{Change, Health};
+use picket_policy::ObjectRef;
+use picket_source::Health;
 
 use super::custom::CustomFiles;
 use super::cutting::Cutting;
 use super::denied::{self, Listener};
 use super::drops::Drops;
+use super::known::Known;
 use super::network::Networks;
 use super::plugin::Plugins;
 use super::proof::Proofs;
-use super::sandbox::Place;
+use super::sandbox::{Place, names};
 use super::status::{PodsStatus, SandboxStatus};
 use super::troubles::Troubles;
 use super::watching::{Found, Sandboxes};
 use super::{News, Outbox, PodSettings};
 use crate::events::Events;
 use crate::metrics::Metrics;
-use crate::remarks::Remarks;
+use crate::objects::Objects;
 use crate::serve::{Answers, Pulse};
-use crate::status::Shared;
+use crate::status::{Pods, Shared};
 use crate::{AgentError, Ended, Extent, Settings};
 
 /// How often to look whether others have changed rules, and whether files of custom rules have changed.
@@ -34,51 +37,6 @@ const TICK: Duration = Duration::from_millis(500);
 
 /// The most news that are taken in before what they mean is enforced.
 const AT_ONCE: usize = 10_000;
-
-/// What is known of the cluster.
-struct Known {
-    store: Store,
-    plugins: Plugins,
-    /// Whether everything was known once.
-    is_complete: bool,
-    remarks: Remarks,
-}
-
-impl Known {
-    fn new(plugins: Plugins, events: Events) -> Self {
-        Self {
-            store: Store::new(),
-            plugins,
-            is_complete: false,
-            remarks: Remarks::new(events),
-        }
-    }
-
-    /// Takes in a change; whether something else may have to be enforced.
-    fn take(&mut self, change: Change) -> bool {
-        match change {
-            Change::Diagnosis(object, diagnostics) => {
-                self.remarks.diagnose(object, diagnostics);
-                false
-            }
-            Change::Reached { kind, version } => {
-                self.remarks.versions.insert(kind, version);
-                false
-            }
-            Change::Plugin(network, plugin) => {
-                self.plugins.learn(network, plugin);
-                true
-            }
-            Change::Events(events) => {
-                for event in events {
-                    self.is_complete |= event == Event::InitDone;
-                    self.store.apply(event);
-                }
-                true
-            }
-        }
-    }
-}
 
 /// Enforces.
 pub(super) struct Agent {
@@ -89,6 +47,10 @@ pub(super) struct Agent {
     /// What the runtime said last, once it has.
     sandboxes: Option<Sandboxes>,
     places: BTreeMap<SandboxId, Place>,
+    /// The policies that are to be in force in sandboxes that cannot be entered.
+    unreached: BTreeMap<SandboxId, Vec<ObjectRef>>,
+    /// How many pods of the node policies can select.
+    pods: usize,
     /// Who cuts what a change denies, if anybody is to.
     cutting: Option<Cutting>,
     /// Who hears what is denied, if anybody is to.
@@ -104,13 +66,17 @@ pub(super) struct Agent {
 
 impl Agent {
     /// # Errors
-    /// When a file of custom rules cannot be read, or a thread cannot begin.
+    /// When a thread cannot begin, or what is to be done once needs a file of custom rules that is wrong.
     pub(super) fn new(
         settings: &Settings,
         pods: &PodSettings,
         health: &Health,
         extent: Extent,
     ) -> Result<Self, AgentError> {
+        let custom = CustomFiles::read(&pods.custom).map_err(AgentError::CustomRules)?;
+        if let Some(why) = custom.never_right().filter(|_| extent != Extent::Forever) {
+            return Err(AgentError::CustomRules(why.to_owned()));
+        }
         let shared = Shared::new(&settings.node, health.clone());
         let metrics = Metrics::default();
         let events = Events::start(settings, extent, &metrics)?;
@@ -126,9 +92,11 @@ impl Agent {
             ),
             listener: None,
             known: Known::new(Plugins::new(&pods.plugins), events.clone()),
-            custom: CustomFiles::read(&pods.custom).map_err(AgentError::CustomRules)?,
+            custom,
             sandboxes: None,
             places: BTreeMap::new(),
+            unreached: BTreeMap::new(),
+            pods: 0,
             cutting,
             drops: Drops::default(),
             proofs: Proofs::new(settings.verify_every),
@@ -171,6 +139,7 @@ impl Agent {
             self.pulse.beat();
             let mut is_changed = false;
             let mut news = inbox.recv_timeout(self.patience(tick)).ok();
+            let heard = Instant::now();
             let mut taken = 0;
             while let Some(one) = news {
                 if matches!(one, News::End) {
@@ -191,7 +160,7 @@ impl Agent {
                 is_changed |= self.custom.refresh();
             }
             if is_changed && self.is_known() {
-                self.want();
+                self.want(heard);
                 if self.extent != Extent::Forever {
                     return self.finish();
                 }
@@ -214,6 +183,14 @@ impl Agent {
     /// Whether the cluster and its sandboxes are known.
     fn is_known(&self) -> bool {
         self.known.is_complete && self.sandboxes.is_some()
+    }
+
+    /// Whether every sandbox that there is now has been what the policies say once.
+    fn is_ready(&self) -> bool {
+        self.is_known()
+            && self.custom.never_right().is_none()
+            && self.unreached.is_empty()
+            && self.places.values().all(Place::is_ready)
     }
 
     /// Takes in news; whether something else may have to be enforced.
@@ -265,8 +242,8 @@ impl Agent {
         }
     }
 
-    /// Works out what is to be in force in each sandbox.
-    fn want(&mut self) {
+    /// Works out what is to be in force in each sandbox because of what was heard.
+    fn want(&mut self, heard: Instant) {
         let began = Instant::now();
         let snapshot = self.known.store.snapshot();
         let pods: BTreeMap<_, _> = pods_on(&snapshot, &self.settings.node)
@@ -278,8 +255,18 @@ impl Agent {
         for place in self.places.values_mut() {
             if let Some(pod) = pod_of(&place.sandbox, &pods) {
                 place.want(pod, self.networks.desired(pod));
+                place.heard(heard);
             }
         }
+        let unknown = self.sandboxes.iter().flatten();
+        let unknown = unknown.filter(|(_, found)| matches!(found, Found::Unknown(_)));
+        self.unreached = unknown
+            .filter_map(|(sandbox, _)| {
+                let desired = self.networks.desired(pod_of(sandbox, &pods)?);
+                (!desired.policies.is_empty()).then(|| (sandbox.id.clone(), desired.policies))
+            })
+            .collect();
+        self.pods = all.len();
         let restricted = self.places.values().filter_map(Place::counted).collect();
         self.drops.now_of(restricted);
         Metrics::took(&self.metrics.rendering, began.elapsed());
@@ -293,7 +280,7 @@ impl Agent {
                 if let Some(listener) = &self.listener {
                     place.listen(listener, now);
                 }
-                let order = place.make(now, &self.metrics);
+                let order = place.make(self.custom.never_right(), &self.metrics);
                 if let Some((cutting, order)) = self.cutting.as_ref().zip(order) {
                     cutting.cut(order);
                 }
@@ -301,41 +288,56 @@ impl Agent {
         }
     }
 
+    /// How it goes in all sandboxes of which there is something to say.
+    fn statuses(&self) -> Vec<(Sandbox, SandboxStatus)> {
+        let places = self.places.values();
+        let known = places.filter_map(|place| Some((place.sandbox.clone(), place.status()?)));
+        let unknown = self.sandboxes.iter().flatten();
+        let unknown = unknown.filter_map(|(sandbox, found)| match found {
+            Found::Unknown(why) => Some((
+                sandbox.clone(),
+                SandboxStatus {
+                    pod: format!("{}/{}", sandbox.namespace, sandbox.name),
+                    sandbox: sandbox.id.to_string(),
+                    waiting: names(self.unreached.get(&sandbox.id).map_or(&[], Vec::as_slice)),
+                    trouble: Some(why.clone()),
+                    ..SandboxStatus::default()
+                },
+            )),
+            Found::Namespace(_) | Found::Host => None,
+        });
+        known.chain(unknown).collect()
+    }
+
     /// Says how it goes.
     fn tell(&mut self) {
-        let places = self.places.values();
-        let known = places.filter_map(|place| Some((&place.sandbox, place.status()?)));
-        let unknown = self
-            .sandboxes
-            .iter()
-            .flatten()
-            .filter_map(|(sandbox, found)| match found {
-                Found::Unknown(why) => Some((
-                    sandbox,
-                    SandboxStatus {
-                        pod: format!("{}/{}", sandbox.namespace, sandbox.name),
-                        sandbox: sandbox.id.to_string(),
-                        trouble: Some(why.clone()),
-                        ..SandboxStatus::default()
-                    },
-                )),
-                Found::Namespace(_) | Found::Host => None,
-            });
-        let all: Vec<_> = known.chain(unknown).collect();
+        let all = self.statuses();
         self.troubles
-            .now(all.iter().map(|(sandbox, status)| (*sandbox, status)));
+            .now(all.iter().map(|(sandbox, status)| (sandbox, status)));
         let mut sandboxes: Vec<_> = all.into_iter().map(|(_, status)| status).collect();
         sandboxes.sort();
+        let objects: Objects = self.places.values().map(Place::objects).sum();
+        objects.show(&self.metrics);
+        let restricted = sandboxes.iter().filter(|sandbox| !sandbox.policies.is_empty());
+        let restricted = restricted.count();
         let mut status = self.shared.lock();
-        status.ready |= self.is_known();
+        status.ready |= self.is_ready();
         status.findings = self.known.remarks.findings();
         let pods = status.pods.get_or_insert_default();
         if self.is_known() {
+            pods.known = true;
             pods.versions.clone_from(&self.known.remarks.versions);
         }
         pods.custom_rules = self.custom.troubles();
         pods.notes = self.networks.notes().to_vec();
+        pods.pods = Pods {
+            all: self.pods,
+            restricted,
+        };
         pods.sandboxes = sandboxes;
+        if pods.known && pods.is_well() {
+            pods.current = Some(Timestamp::now());
+        }
     }
 
     /// Does what was asked for the cluster as it is now.

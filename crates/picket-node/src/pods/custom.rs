@@ -19,36 +19,47 @@ pub struct CustomFile {
     pub family: Family,
 }
 
-/// Files of custom rules as they last were right.
+/// Files of custom rules as they last were right. For one that never was a rule stands that denies everything: nobody knows
+/// what it would deny.
 pub(super) struct CustomFiles {
     files: Vec<Read>,
 }
 
 struct Read {
     file: CustomFile,
-    /// What it last held, right or wrong.
-    bytes: Vec<u8>,
+    /// What it last held, right or wrong; `None` where that could not be read.
+    bytes: Option<Vec<u8>>,
     rules: CustomRules,
+    /// Whether it was right once.
+    was_right: bool,
     trouble: Option<String>,
 }
 
 impl CustomFiles {
-    /// Reads all of them.
+    /// Reads all of them, as far as they are right.
     ///
     /// # Errors
-    /// What is wrong with the first that cannot be read.
+    /// When not even the rule can be had that stands for a file which is wrong.
     pub(super) fn read(files: &[CustomFile]) -> Result<Self, String> {
         let files = files.iter().map(|file| {
-            let bytes = file.bytes()?;
-            Ok(Read {
-                rules: file.rules(&bytes)?,
+            let mut read = Read {
+                rules: file.rules(b"drop")?,
                 file: file.clone(),
-                bytes,
+                bytes: None,
+                was_right: false,
                 trouble: None,
-            })
+            };
+            read.refresh();
+            Ok(read)
         });
         let files = files.collect::<Result<_, String>>()?;
         Ok(Self { files })
+    }
+
+    /// What is wrong with the first file that has never been right, if there is one.
+    pub(super) fn never_right(&self) -> Option<&str> {
+        let mut wrong = self.files.iter().filter(|read| !read.was_right);
+        wrong.find_map(|read| read.trouble.as_deref())
     }
 
     /// The rules, in the order in which they are judged.
@@ -56,7 +67,7 @@ impl CustomFiles {
         self.files.iter().map(|read| read.rules.clone()).collect()
     }
 
-    /// What is wrong with files as they are now; the rules are those from before.
+    /// What is wrong with files as they are now.
     pub(super) fn troubles(&self) -> Vec<String> {
         self.files
             .iter()
@@ -77,18 +88,20 @@ impl CustomFiles {
 impl Read {
     fn refresh(&mut self) -> bool {
         let bytes = match self.file.bytes() {
-            Ok(bytes) if bytes == self.bytes => return false,
+            Ok(bytes) if self.bytes.as_ref() == Some(&bytes) => return false,
             Ok(bytes) => bytes,
             Err(why) => {
                 self.fail(why);
                 return false;
             }
         };
-        self.bytes = bytes;
-        match self.file.rules(&self.bytes) {
+        let rules = self.file.rules(&bytes);
+        self.bytes = Some(bytes);
+        match rules {
             Ok(rules) => {
                 self.trouble = None;
-                let changed = self.rules != rules;
+                let changed = !self.was_right || self.rules != rules;
+                self.was_right = true;
                 self.rules = rules;
                 changed
             }
@@ -100,12 +113,18 @@ impl Read {
     }
 
     fn fail(&mut self, why: String) {
+        let instead = if self.was_right {
+            "its rules from before hold"
+        } else {
+            "pods that have rules from before keep them, and in others everything is denied about which it has a say"
+        };
+        let why = format!("{why}; {instead}");
         if self.trouble.as_ref() != Some(&why) {
-            tracing::error!("{why}; its rules from before hold");
+            tracing::error!("{why}");
         }
         self.trouble = Some(why);
         // What was right once may come back.
-        self.bytes.clear();
+        self.bytes = None;
     }
 }
 
@@ -124,5 +143,101 @@ impl CustomFile {
             });
             format!("`{name}` is no file of custom rules{}", first.unwrap_or_default())
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tempfile::TempDir;
+
+    use super::*;
+
+    const WRONG: &str = "tcp dport 1 accept\nopen\n";
+
+    struct Scene {
+        folder: TempDir,
+        files: CustomFiles,
+    }
+
+    impl Scene {
+        /// A file that holds this, if it is there.
+        fn new(text: Option<&str>) -> Self {
+            let folder = tempfile::tempdir().unwrap();
+            let path = folder.path().join("v4");
+            if let Some(text) = text {
+                fs::write(&path, text).unwrap();
+            }
+            let file = CustomFile {
+                path,
+                direction: Direction::Ingress,
+                family: Family::Ipv4,
+            };
+            Self {
+                files: CustomFiles::read(&[file]).unwrap(),
+                folder,
+            }
+        }
+
+        fn write(&mut self, text: &str) -> bool {
+            fs::write(self.folder.path().join("v4"), text).unwrap();
+            self.files.refresh()
+        }
+
+        fn rules(&self) -> Vec<String> {
+            let rules = self.files.rules();
+            let rules = rules.iter().flat_map(CustomRules::rendered);
+            rules.map(|rule| picket_nftables::print::rule(&rule)).collect()
+        }
+    }
+
+    const CLOSED: &str = "meta nfproto ipv4 drop comment \"Custom Rule\"";
+    const ACCEPT: &str = "meta nfproto ipv4 tcp dport 9 accept comment \"Custom Rule\"";
+
+    #[test]
+    fn a_file_that_is_wrong_from_the_start_denies_until_it_is_right() {
+        for (text, why) in [(Some(WRONG), "line 2"), (None, "cannot read")] {
+            let mut scene = Scene::new(text);
+            assert_eq!(scene.rules(), [CLOSED]);
+            assert!(scene.files.never_right().unwrap().contains(why));
+            assert!(scene.files.troubles()[0].contains("everything is denied"));
+            assert!(!scene.files.refresh());
+            assert!(scene.write("tcp dport 9 accept\n"));
+            assert_eq!(scene.rules(), [ACCEPT]);
+            assert_eq!(scene.files.never_right(), None);
+            assert!(scene.files.troubles().is_empty());
+        }
+    }
+
+    #[test]
+    fn a_file_that_denies_everything_itself_is_right() {
+        let mut scene = Scene::new(Some(WRONG));
+        assert!(
+            scene.write("drop\n"),
+            "pods that kept their rules must hear of it"
+        );
+        assert_eq!(scene.rules(), [CLOSED]);
+        assert_eq!(scene.files.never_right(), None);
+    }
+
+    #[test]
+    fn a_file_that_becomes_wrong_keeps_its_rules() {
+        let mut scene = Scene::new(Some("tcp dport 9 accept\n"));
+        assert!(!scene.write(WRONG));
+        assert_eq!(scene.rules(), [ACCEPT]);
+        assert_eq!(scene.files.never_right(), None);
+        assert!(scene.files.troubles()[0].ends_with("its rules from before hold"));
+        assert!(!scene.write("tcp dport 9 accept\n"));
+        assert!(scene.files.troubles().is_empty());
+    }
+
+    #[test]
+    fn an_empty_file_is_right_after_one_that_was_wrong() {
+        for first in [WRONG, "tcp dport 9 accept\n"] {
+            let mut scene = Scene::new(Some(first));
+            scene.write(WRONG);
+            assert!(scene.write(""), "{first}");
+            assert_eq!(scene.rules(), Vec::<String>::new());
+            assert!(scene.files.troubles().is_empty());
+        }
     }
 }

@@ -17,6 +17,8 @@ mod custom;
 mod cutting;
 mod denied;
 mod drops;
+mod in_force;
+mod known;
 mod network;
 mod plugin;
 mod proof;

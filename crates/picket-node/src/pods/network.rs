@@ -25,8 +25,22 @@ pub(super) struct Desired {
     pub(super) policies: Vec<ObjectRef>,
     /// What cannot be enforced.
     pub(super) trouble: Option<String>,
+    /// Whether the policies cannot be said, and what they are about is closed instead.
+    pub(super) is_closed: bool,
     /// The directions, ingress first, in which the rules may let pass less than the policies.
     pub(super) narrower: [bool; 2],
+}
+
+impl Desired {
+    /// The policies which the rules enforce.
+    pub(super) fn enforced(&self) -> &[ObjectRef] {
+        if self.is_closed { &[] } else { &self.policies }
+    }
+
+    /// Whether there are no rules that could be in force, though policies apply.
+    pub(super) fn is_unsayable(&self) -> bool {
+        self.table.is_none() && !self.policies.is_empty()
+    }
 }
 
 /// The networks that pods of the node are on, each as a cluster of its own.
@@ -206,7 +220,7 @@ impl Networks {
             log_denied: self.log_denied,
         };
         let policies = view.policies.iter().map(|policy| policy.object.clone()).collect();
-        let (table, narrower) = match documented::render(&view, &options) {
+        let (table, is_closed, narrower) = match documented::render(&view, &options) {
             Ok((table, shortfalls)) => {
                 let narrower = Direction::BOTH.map(|side| shortfalls.iter().any(|one| one.direction == side));
                 troubles.extend(shortfalls.iter().map(|shortfall| {
@@ -218,18 +232,19 @@ impl Networks {
                     } = shortfall;
                     format!("{policy}: {what}; {instead}")
                 }));
-                (Some(table), narrower)
+                (Some(table), false, narrower)
             }
             Err(error) => {
                 troubles.push(format!("{error}; it is closed instead"));
                 let closed = documented::render(&closed(view), &options);
-                (closed.ok().map(|(table, _)| table), [true; 2])
+                (closed.ok().map(|(table, _)| table), true, [true; 2])
             }
         };
         Desired {
             table: table.map(Arc::new),
             policies,
             trouble: joined(troubles),
+            is_closed,
             narrower,
         }
     }

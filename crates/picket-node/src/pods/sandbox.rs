@@ -19,11 +19,13 @@ use picket_policy::ObjectRef;
 use super::cutting::Order;
 use super::denied::{Listener, Logging};
 use super::drops;
+use super::in_force::InForce;
 use super::network::{Desired, Networks};
 use super::proof;
 use super::status::SandboxStatus;
 use crate::error::reason;
 use crate::metrics::Metrics;
+use crate::objects::Objects;
 use crate::retry::Retry;
 
 /// A sandbox, its namespace, and what is in force there.
@@ -39,6 +41,13 @@ pub(super) struct Place {
     of: Option<Arc<Pod>>,
     /// Whether that has been in force since it was last changed.
     settled: bool,
+    /// Whether anything that was to be in force ever was.
+    was_made: bool,
+    in_force: Option<InForce>,
+    /// Why rules from before this agent stay, if they do.
+    kept: Option<String>,
+    /// When the first change was heard that is not in force yet.
+    heard: Option<Instant>,
     changed: Option<Timestamp>,
     repaired: u64,
     failure: Option<Failure>,
@@ -49,6 +58,7 @@ pub(super) struct Place {
 
 struct Failure {
     why: String,
+    waiting: Vec<ObjectRef>,
     retry: Retry,
 }
 
@@ -63,6 +73,10 @@ impl Place {
             desired: None,
             of: None,
             settled: false,
+            was_made: false,
+            in_force: None,
+            kept: None,
+            heard: None,
             changed: None,
             repaired: 0,
             failure: None,
@@ -84,12 +98,36 @@ impl Place {
         if is_same {
             // The same table, not one that is equal: comparing it with what the kernel has costs nothing then.
             let table = self.desired.take().and_then(|before| before.table);
-            self.desired = Some(Desired { table, ..desired });
+            let desired = Desired { table, ..desired };
+            if self.settled {
+                self.in_force = Some(InForce::new(&desired));
+            }
+            self.desired = Some(desired);
             return;
         }
         self.settled = false;
         self.failure = None;
         self.desired = Some(desired);
+    }
+
+    /// What is not in force yet is so because of something that was heard then.
+    pub(super) fn heard(&mut self, at: Instant) {
+        if !self.settled {
+            self.heard.get_or_insert(at);
+        }
+    }
+
+    /// Whether it has been as it should be once, or nobody knows what it should be.
+    pub(super) fn is_ready(&self) -> bool {
+        self.was_made || self.desired.is_none()
+    }
+
+    /// What its table holds.
+    pub(super) fn objects(&self) -> Objects {
+        self.in_force
+            .as_ref()
+            .map(|in_force| in_force.objects)
+            .unwrap_or_default()
     }
 
     /// Whether it is as it should be.
@@ -124,14 +162,26 @@ impl Place {
         Some((self.sandbox.id.clone(), place))
     }
 
-    /// Makes the rules what they should be. Nothing happens where they are, or where nobody knows what they should be. Gives
-    /// what is in force where something else may have been before.
-    pub(super) fn make(&mut self, now: Instant, metrics: &Metrics) -> Option<Order> {
+    /// Makes the rules what they should be. Nothing happens where they are, or where nobody knows what they should be or
+    /// how. Gives what is in force where something else may have been before.
+    ///
+    /// Where something is not known that `unknown` names, rules from before this agent stay as long as they are there.
+    pub(super) fn make(&mut self, unknown: Option<&str>, metrics: &Metrics) -> Option<Order> {
+        let now = Instant::now();
         if self.retry_at().is_some_and(|retry| retry > now) {
             return None;
         }
-        let table = self.desired.as_ref()?.table.clone();
-        match self.change(table, metrics) {
+        let desired = self.desired.as_ref()?;
+        if desired.is_unsayable() {
+            return None;
+        }
+        let table = desired.table.clone();
+        let made = match self.keeps(unknown) {
+            Ok(true) => return None,
+            Ok(false) => self.change(table, metrics),
+            Err(error) => Err(error),
+        };
+        match made {
             Ok(order) => order,
             Err(error) => {
                 self.failed(&error, now, metrics);
@@ -140,16 +190,35 @@ impl Place {
         }
     }
 
+    /// Whether rules from before this agent stay, because nobody knows all of what is to be in their place.
+    fn keeps(&mut self, unknown: Option<&str>) -> Result<bool, SyncError> {
+        let is_restricted = self
+            .desired
+            .as_ref()
+            .is_some_and(|desired| desired.table.is_some());
+        let unknown = unknown.filter(|_| is_restricted && !self.was_made);
+        let kept = match unknown {
+            Some(why) if self.client()?.exists(&documented::table_name())? => Some(why.to_owned()),
+            _ => None,
+        };
+        self.kept = kept;
+        Ok(self.kept.is_some())
+    }
+
     fn change(&mut self, table: Option<Arc<Table>>, metrics: &Metrics) -> Result<Option<Order>, SyncError> {
         let (was_settled, begun) = (self.settled, Arc::clone(&self.begun));
         if !was_settled {
             begun.fetch_add(1, Ordering::SeqCst);
         }
+        let began = Instant::now();
         let operations = self.carry_out(table.as_ref()).inspect_err(|_| {
             if !was_settled {
                 begun.fetch_sub(1, Ordering::SeqCst);
             }
         })?;
+        if !was_settled {
+            Metrics::took(&metrics.writing, began.elapsed());
+        }
         self.made(operations, metrics);
         let is_new = !was_settled || operations > 0;
         Ok(is_new.then(|| Order {
@@ -218,6 +287,13 @@ impl Place {
     fn made(&mut self, operations: usize, metrics: &Metrics) {
         self.failure = None;
         let was_settled = std::mem::replace(&mut self.settled, true);
+        self.was_made = true;
+        if !was_settled {
+            self.in_force = self.desired.as_ref().map(InForce::new);
+        }
+        if let Some(heard) = self.heard.take() {
+            Metrics::took(&metrics.latency, heard.elapsed());
+        }
         if operations == 0 {
             return;
         }
@@ -242,13 +318,35 @@ impl Place {
     fn failed(&mut self, error: &SyncError, now: Instant, metrics: &Metrics) {
         metrics.failed(reason(error));
         let pod = self.pod();
-        tracing::error!(pod, %error, "the policies of a pod are not in force, what was in force there stays");
         let before = self.failure.take().map(|failure| failure.retry);
         self.settled = false;
+        let waiting = self.waiting();
+        let policies: Vec<_> = waiting.iter().map(ObjectRef::to_string).collect();
+        tracing::error!(
+            pod,
+            %error,
+            waiting = ?policies,
+            "the policies of a pod are not in force, what was in force there stays"
+        );
         self.failure = Some(Failure {
             why: error.to_string(),
+            waiting,
             retry: Retry::after(before, now),
         });
+    }
+
+    /// The policies that are not in force as they should be, by what the kernel has now.
+    fn waiting(&mut self) -> Vec<ObjectRef> {
+        let before = self.in_force.take();
+        let client = self.client().ok();
+        // Whether it is this that stays, or others have changed it, no error says.
+        let mut both = before.zip(client);
+        self.in_force = both
+            .take_if(|(before, client)| before.is_still(client))
+            .map(|(before, _)| before);
+        let desired = self.desired.as_ref();
+        let in_force = self.in_force.clone().unwrap_or_default();
+        desired.map_or_else(Vec::new, |desired| in_force.waiting(desired))
     }
 
     /// What [`Place::make`] would do, as nft commands.
@@ -269,20 +367,27 @@ impl Place {
 
     /// How it goes; `None` where there is nothing to say.
     pub(super) fn status(&self) -> Option<SandboxStatus> {
-        let policies = self.desired.as_ref().map(|desired| desired.policies.as_slice());
-        let failure = self.failure.as_ref().map(|failure| failure.why.clone());
-        let trouble = self.desired.as_ref().and_then(|desired| desired.trouble.clone());
+        let desired = self.desired.as_ref();
+        let closed = desired.filter(|desired| desired.is_closed || self.kept.is_some());
+        let (waiting, failure) = match &self.failure {
+            Some(failure) => (failure.waiting.as_slice(), Some(failure.why.clone())),
+            None => (
+                closed.map_or(&[][..], |desired| desired.policies.as_slice()),
+                None,
+            ),
+        };
+        let kept = self.kept.as_ref();
+        let kept = kept.map(|why| format!("rules from before this agent stay: {why}"));
+        let trouble = desired.and_then(|desired| desired.trouble.clone());
+        let policies = self.in_force.as_ref();
         let status = SandboxStatus {
             pod: self.pod(),
             sandbox: self.sandbox.id.to_string(),
             changed: self.changed,
-            policies: policies
-                .unwrap_or_default()
-                .iter()
-                .map(ObjectRef::to_string)
-                .collect(),
+            policies: names(policies.map_or(&[], |in_force| in_force.policies.as_slice())),
+            waiting: names(waiting),
             repaired: self.repaired,
-            trouble: failure.or(trouble),
+            trouble: failure.or(kept).or(trouble),
             unlogged: self.log.failure().map(str::to_owned),
         };
         (!status.policies.is_empty() || status.trouble.is_some()).then_some(status)
@@ -291,6 +396,11 @@ impl Place {
     pub(super) fn pod(&self) -> String {
         format!("{}/{}", self.sandbox.namespace, self.sandbox.name)
     }
+}
+
+/// Policies as they are shown.
+pub(super) fn names(policies: &[ObjectRef]) -> Vec<String> {
+    policies.iter().map(ObjectRef::to_string).collect()
 }
 
 /// Removes the table of pods, if there is one; how many operations that took.

@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use smol_str::SmolStr;
 
-use crate::status::DropStatus;
+use crate::status::{DropStatus, Pods};
 
 /// What is in force in the network namespaces of pods.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -14,9 +14,18 @@ use crate::status::DropStatus;
 pub struct PodsStatus {
     /// Why the container runtime does not say which sandboxes there are, if it does not.
     pub runtime: Option<String>,
+    /// Whether the cluster and its sandboxes have been known once.
+    #[serde(default)]
+    pub known: bool,
+    /// When everything was last known to be what the policies say.
+    #[serde(default)]
+    pub current: Option<Timestamp>,
+    /// In how many pods of the node policies are in force, and how many it has that policies can select.
+    #[serde(default)]
+    pub pods: Pods,
     /// The `resourceVersion` up to which changes of each resource are in force, but for what troubles sandboxes.
     pub versions: BTreeMap<SmolStr, SmolStr>,
-    /// Why a file of custom rules is not in force as it is now, if one is not; what it said before is.
+    /// Why files of custom rules are not in force as they are now; what they said before is, or what stands for them.
     pub custom_rules: Vec<String>,
     /// What people may not expect of the networks of pods that policies name: on which of them policies do not hold, and of
     /// which the plugin is not known; sorted.
@@ -39,11 +48,15 @@ pub struct SandboxStatus {
     pub sandbox: String,
     /// When its rules last changed.
     pub changed: Option<Timestamp>,
-    /// The policies that apply to it, on any network.
+    /// The policies that are in force there, on any network, as far as this agent knows it.
     pub policies: Vec<String>,
+    /// The policies that are not in force as they now are: they came, changed or went and wait. One that is also in
+    /// `policies` is in force as it was.
+    #[serde(default)]
+    pub waiting: Vec<String>,
     /// How often others had changed the rules, and picket changed them back.
     pub repaired: u64,
-    /// Why not all of this is in force; what was in force before is.
+    /// Why something waits, or cannot be enforced as it is; what was in force before is.
     pub trouble: Option<String>,
     /// Why denied connections are not logged, if they are not though they are to be.
     #[serde(default)]

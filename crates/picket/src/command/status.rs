@@ -135,21 +135,22 @@ fn text(status: &Status) -> Result<String, std::fmt::Error> {
 }
 
 fn sandboxes(pods: &PodsStatus, ready: bool, text: &mut String) -> std::fmt::Result {
-    if ready {
-        let restricted = pods
-            .sandboxes
-            .iter()
-            .filter(|sandbox| !sandbox.policies.is_empty());
-        writeln!(
+    let sandboxes = pods.sandboxes.iter();
+    let restricted = sandboxes.filter(|sandbox| !sandbox.policies.is_empty());
+    let restricted = restricted.count();
+    match (ready, pods.known) {
+        (true, _) => writeln!(
             text,
-            "policies of secondary networks are in force: {} pods restricted",
-            restricted.count()
-        )?;
-    } else {
-        writeln!(
+            "policies of secondary networks are in force: {restricted} pods restricted"
+        )?,
+        (false, true) => writeln!(
+            text,
+            "policies of secondary networks are NOT in force in all pods yet: {restricted} pods restricted"
+        )?,
+        (false, false) => writeln!(
             text,
             "the policies of secondary networks are not known yet; what was in force before still is"
-        )?;
+        )?,
     }
     for trouble in pods.custom_rules.iter().chain(&pods.runtime) {
         writeln!(text, "  TROUBLE: {trouble}")?;
@@ -175,6 +176,9 @@ fn sandboxes(pods: &PodsStatus, ready: bool, text: &mut String) -> std::fmt::Res
         }
         if let Some(trouble) = &sandbox.trouble {
             writeln!(text, "    NOT all in force: {trouble}")?;
+        }
+        for policy in &sandbox.waiting {
+            writeln!(text, "      {policy}")?;
         }
         if let Some(unlogged) = &sandbox.unlogged {
             writeln!(text, "    denied connections are not logged: {unlogged}")?;

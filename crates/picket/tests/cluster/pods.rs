@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use picket_linux::runtime::Runtime;
 use picket_linux::{NetworkNamespace, die_with_parent};
-use picket_node::{PodsStatus, ask};
+use picket_node::{PodsStatus, Status, ask};
 use picket_testing::apiserver::Server;
 use picket_testing::ran::Ran;
 use picket_testing::runtime::{ContainerRuntime, Kind, SOCKET};
@@ -125,7 +125,17 @@ impl Node {
     }
 
     /// The same by another command.
-    pub(crate) fn start_by(&mut self, mut command: Command) {
+    pub(crate) fn start_by(&mut self, command: Command) {
+        self.spawn(command);
+        self.until("an agent that knows the cluster", |_| true);
+    }
+
+    /// Starts the agent without waiting until it is ready.
+    pub(crate) fn launch(&mut self, arguments: &[&str]) {
+        self.spawn(self.command(arguments));
+    }
+
+    fn spawn(&mut self, mut command: Command) {
         let log = File::options()
             .create(true)
             .append(true)
@@ -137,7 +147,6 @@ impl Node {
             .stderr(log)
             .spawn();
         self.agent = Some(agent.unwrap());
-        self.until("an agent that knows the cluster", |_| true);
     }
 
     /// Runs the agent until it ends by itself; what it prints.
@@ -167,15 +176,19 @@ impl Node {
 
     /// Waits until something holds of an agent that is ready.
     pub(crate) fn until(&self, what: &str, holds: impl Fn(&PodsStatus) -> bool) -> PodsStatus {
+        let status = self.until_status(what, |status| {
+            status.ready && status.pods.as_ref().is_some_and(&holds)
+        });
+        status.pods.unwrap()
+    }
+
+    /// Waits until something holds of an agent, be it ready or not.
+    pub(crate) fn until_status(&self, what: &str, holds: impl Fn(&Status) -> bool) -> Status {
         let began = Instant::now();
         loop {
             let status = ask(&self.folder.path().join("socket")).ok();
-            let pods = status
-                .clone()
-                .filter(|status| status.ready)
-                .and_then(|status| status.pods);
-            if let Some(pods) = pods.filter(&holds) {
-                return pods;
+            if let Some(status) = status.clone().filter(&holds) {
+                return status;
             }
             if began.elapsed() > BOUND {
                 panic!("{what} does not come about: {status:#?}\n{}", self.log());
@@ -193,6 +206,11 @@ impl Node {
             .arg("--socket")
             .arg(self.folder.path().join("socket"));
         command.output().unwrap().into()
+    }
+
+    /// What the agent answers to those who ask whether it is ready.
+    pub(crate) fn readiness(&self) -> (u16, String) {
+        get(&self.folder.path().join("socket"), "/readyz")
     }
 
     /// What `/metrics` says under a name, with its labels if it has some.

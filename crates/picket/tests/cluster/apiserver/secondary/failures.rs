@@ -182,6 +182,76 @@ fn what_cannot_be_read_and_where_nothing_can_be_enforced_are_events() {
     expect(&pods, &["b->server"], true, "in the end");
 }
 
+#[test]
+fn what_waits_is_not_in_force_and_an_agent_is_not_ready_before_all_is_once() {
+    let mut node = Node::new();
+    let pods = simple(&mut node);
+    node.start(&["--table-owner", "everybody"]);
+    let from = |name: &str| json!({"podSelector": labelled("name", "server"), "ingress": [{"from": named(&[name])}]});
+    node.policy("default", "from-a", "default/net", &from("a"));
+    node.until_enforced();
+    assert_eq!(node.readiness(), (200, "ok\n".to_owned()));
+    let thief = steal(&pods["server"].inside, &documented::table_name());
+    node.policy("default", "from-b", "default/net", &from("b"));
+    let status = node.until("a refusal", |status| !status.is_well());
+    let [server] = status.sandboxes.as_slice() else {
+        panic!("{status:#?}")
+    };
+    assert_eq!(server.policies, ["MultiNetworkPolicy default/from-a"]);
+    assert_eq!(server.waiting, ["MultiNetworkPolicy default/from-b"]);
+    assert_eq!(node.metric("picket_policies_waiting"), 1);
+    assert_eq!(node.metric("picket_policies"), 1);
+    // It has been ready once.
+    assert_eq!(node.readiness(), (200, "ok\n".to_owned()));
+    expect_schema(&node.status(&["-o", "json"]).json());
+
+    node.kill();
+    node.launch(&[]);
+    let status = node.until_status("a pod without its policies", |status| {
+        let pods = status.pods.as_ref();
+        pods.is_some_and(|pods| pods.known && !pods.is_well())
+    });
+    assert!(!status.ready, "{status:#?}");
+    let (code, why) = node.readiness();
+    assert_eq!(code, 503, "{why}");
+    assert!(
+        why.contains("default/server: another program holds the table"),
+        "{why}"
+    );
+    assert_eq!(node.metric("picket_ready"), 0);
+    assert_eq!(node.metric("picket_policies"), 0);
+    assert_eq!(node.metric("picket_policies_waiting"), 2);
+    let told = node.status(&[]);
+    assert_eq!(told.status, 1, "{}", told.stdout);
+    assert!(
+        told.stdout.contains("are NOT in force in all pods yet: 0 pods"),
+        "{}",
+        told.stdout
+    );
+
+    drop(thief);
+    node.until("another attempt", PodsStatus::is_well);
+    assert_eq!(node.readiness(), (200, "ok\n".to_owned()));
+    expect(&pods, &["a->server b->server"], true, "in the end");
+    for (name, value) in [
+        ("picket_ready", 1),
+        ("picket_policies_waiting", 0),
+        ("picket_policies", 2),
+        ("picket_pods", 5),
+        ("picket_pods_restricted", 1),
+    ] {
+        assert_eq!(node.metric(name), value, "{name}");
+    }
+    for name in [
+        "picket_event_to_kernel_seconds_count",
+        "picket_write_seconds_count",
+        "picket_current_timestamp_seconds",
+        "picket_table_objects{object=\"rule\"}",
+    ] {
+        assert!(node.metric(name) > 0, "{name}");
+    }
+}
+
 fn policies_change_while_the_runtime_is_away(kind: Kind) {
     let mut node = Node::with(kind);
     let pods = simple(&mut node);

@@ -1,0 +1,321 @@
+//! What this agent has put in force in a sandbox.
+
+use std::sync::Arc;
+
+use picket_nftables::client::Client;
+use picket_nftables::model::{Name, Table};
+use picket_nftables::render::documented::{self, policy_hash};
+use picket_policy::ObjectRef;
+
+use super::network::Desired;
+use crate::objects::Objects;
+
+/// What this agent has put in force in a sandbox, as far as it knows that it still is.
+#[derive(Clone, Debug, Default)]
+pub(super) struct InForce {
+    table: Option<Arc<Table>>,
+    /// The policies as which it was made.
+    pub(super) policies: Vec<ObjectRef>,
+    /// What the table holds.
+    pub(super) objects: Objects,
+}
+
+impl InForce {
+    /// All that is desired is in force.
+    pub(super) fn new(desired: &Desired) -> Self {
+        Self {
+            table: desired.table.clone(),
+            policies: desired.enforced().to_vec(),
+            objects: desired.table.as_deref().map(Objects::of).unwrap_or_default(),
+        }
+    }
+
+    /// Whether the kernel has exactly this.
+    pub(super) fn is_still(&self, client: &mut Client) -> bool {
+        match &self.table {
+            Some(table) => client.plan(table).is_ok_and(|plan| plan.is_empty()),
+            None => client
+                .exists(&documented::table_name())
+                .is_ok_and(|exists| !exists),
+        }
+    }
+
+    /// The policies which are not what is desired, sorted: those that came, went or changed.
+    pub(super) fn waiting(&self, desired: &Desired) -> Vec<ObjectRef> {
+        let mut all: Vec<_> = self.policies.iter().chain(&desired.policies).cloned().collect();
+        all.sort();
+        all.dedup();
+        let is_unsaid = |policy: &ObjectRef| !desired.enforced().contains(policy);
+        all.retain(|policy| {
+            let is_wanted = desired.policies.contains(policy);
+            self.policies.contains(policy) != is_wanted
+                || (is_wanted && is_unsaid(policy))
+                || Parts::of(self.table.as_deref(), policy) != Parts::of(desired.table.as_deref(), policy)
+        });
+        all
+    }
+}
+
+/// What of a table is about one policy: its names have the hash of the policy.
+#[derive(PartialEq)]
+struct Parts<'t> {
+    sets: Vec<&'t picket_nftables::model::Set>,
+    chains: Vec<&'t picket_nftables::model::Chain>,
+}
+
+impl<'t> Parts<'t> {
+    fn of(table: Option<&'t Table>, policy: &ObjectRef) -> Self {
+        let hash = policy_hash(policy).to_string();
+        let is_of = |name: &Name| name.as_str().contains(&hash);
+        let sets = table.into_iter().flat_map(Table::sets);
+        let chains = table.into_iter().flat_map(Table::chains);
+        Self {
+            sets: sets.filter(|set| is_of(set.name())).collect(),
+            chains: chains.filter(|chain| is_of(&chain.name)).collect(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod kernel {
+    use picket_cluster::{Attachment, Pod, Semantics, Snapshot};
+    use picket_dataplane::EstablishedConnections;
+    use picket_linux::NetworkNamespace;
+    use picket_linux::runtime::{Sandbox, SandboxId};
+    use picket_net::Protocol;
+    use picket_policy::{Direction, NetworkName, Networks as On};
+    use picket_testing::build::{accept, namespace, pod, policy};
+    use picket_testing::snapshot;
+
+    use super::super::network::Networks;
+    use super::super::plugin::Plugins;
+    use super::super::sandbox::Place;
+    use super::super::status::SandboxStatus;
+    use super::*;
+    use crate::metrics::Metrics;
+
+    /// What is to be in force in a pod with policies that accept a port each.
+    fn desired(policies: &[(&str, u16)]) -> (Arc<Pod>, Desired) {
+        let network = NetworkName::parse("net", "x").unwrap();
+        let mut own = pod("x/a").on("n").build();
+        own.attachments.push(Attachment {
+            network: network.clone(),
+            interface: "net1".into(),
+            addresses: ["2.2.5.1".parse().unwrap()].into_iter().collect(),
+            synthetic: false,
+        });
+        let mut cluster: Snapshot = snapshot![namespace("x"), own.clone()];
+        for (name, port) in policies {
+            let rule = accept().port(Protocol::TCP, *port);
+            let policy = policy(&format!("x/{name}")).isolates(Direction::Ingress);
+            let mut policy = policy.ingress(rule).build();
+            policy.object.kind = "MultiNetworkPolicy".into();
+            policy.networks = On::Attached(vec![network.clone()]);
+            cluster.policies.insert(policy.object.clone(), Arc::new(policy));
+        }
+        let own = Arc::new(own);
+        let mut networks = Networks::new(Semantics::default(), EstablishedConnections::Keep, None);
+        networks.update(&cluster, &[&own], &Plugins::new(&[]), Vec::new());
+        let desired = networks.desired(&own);
+        assert_eq!(desired.policies.len(), policies.len());
+        (own, desired)
+    }
+
+    struct Scene {
+        namespace: Arc<NetworkNamespace>,
+        place: Place,
+        metrics: Metrics,
+    }
+
+    impl Scene {
+        fn new() -> Self {
+            let namespace = Arc::new(NetworkNamespace::create().unwrap());
+            let sandbox = Sandbox {
+                id: SandboxId::read("sandbox-a").unwrap(),
+                pod_uid: "1".to_owned(),
+                namespace: "x".to_owned(),
+                name: "a".to_owned(),
+                created: 0,
+            };
+            Self {
+                place: Place::new(sandbox, Arc::clone(&namespace), false),
+                namespace,
+                metrics: Metrics::default(),
+            }
+        }
+
+        /// Somebody who keeps everybody else from changing the table, which has these rules.
+        fn thief(&self, table: &Arc<Table>) -> Client {
+            let mut thief = Client::open(&self.namespace).unwrap().holding();
+            thief.sync(table).unwrap();
+            thief
+        }
+
+        fn want(&mut self, (pod, desired): (Arc<Pod>, Desired)) {
+            self.place.want(&pod, desired);
+            self.place.make(None, &self.metrics);
+        }
+
+        fn status(&self) -> SandboxStatus {
+            self.place.status().unwrap()
+        }
+
+        #[track_caller]
+        fn check(&self, in_force: &[&str], waiting: &[&str]) {
+            let status = self.status();
+            let named = |names: &[&str]| -> Vec<_> {
+                let names = names.iter();
+                names.map(|name| format!("MultiNetworkPolicy x/{name}")).collect()
+            };
+            assert_eq!(
+                (status.policies, status.waiting),
+                (named(in_force), named(waiting)),
+                "{:?}",
+                status.trouble
+            );
+        }
+    }
+
+    #[test]
+    fn a_refusal_names_what_waits_and_leaves_what_is_in_force() {
+        let mut scene = Scene::new();
+        let first = desired(&[("a", 1), ("b", 2), ("c", 3)]);
+        let before = first.1.table.clone().unwrap();
+        scene.want(first);
+        scene.check(&["a", "b", "c"], &[]);
+        let thief = scene.thief(&before);
+        scene.want(desired(&[("b", 2), ("c", 4), ("d", 5)]));
+        scene.check(&["a", "b", "c"], &["a", "c", "d"]);
+        assert!(scene.status().trouble.is_some());
+        drop(thief);
+        scene.want(desired(&[("b", 2), ("c", 4)]));
+        scene.check(&["b", "c"], &[]);
+        assert_eq!(scene.status().trouble, None);
+    }
+
+    #[test]
+    fn what_others_have_put_there_is_not_in_force() {
+        let mut scene = Scene::new();
+        scene.want(desired(&[("a", 1)]));
+        let _thief = scene.thief(&desired(&[("a", 9)]).1.table.unwrap());
+        scene.want(desired(&[("a", 1), ("b", 2)]));
+        scene.check(&[], &["a", "b"]);
+    }
+
+    #[test]
+    fn a_sandbox_is_ready_once_its_policies_were_in_force() {
+        let mut scene = Scene::new();
+        assert!(scene.place.is_ready(), "nobody knows what it should be");
+        let thief = scene.thief(&desired(&[("z", 9)]).1.table.unwrap());
+        scene.want(desired(&[("a", 1)]));
+        assert!(!scene.place.is_ready());
+        scene.check(&[], &["a"]);
+        assert_eq!(scene.place.objects(), Objects::default());
+        drop(thief);
+        scene.want(desired(&[("a", 2)]));
+        assert!(scene.place.is_ready());
+        scene.check(&["a"], &[]);
+        assert_ne!(scene.place.objects(), Objects::default());
+        let _thief = scene.thief(&desired(&[("z", 9)]).1.table.unwrap());
+        scene.want(desired(&[("a", 3)]));
+        assert!(scene.place.is_ready(), "it has been once");
+    }
+
+    #[test]
+    fn closed_policies_are_not_in_force() {
+        let mut scene = Scene::new();
+        let (pod, desired) = desired(&[("a", 1)]);
+        let closed = Desired {
+            is_closed: true,
+            trouble: Some("it is closed instead".to_owned()),
+            ..desired
+        };
+        scene.want((pod, closed));
+        assert!(scene.place.is_ready());
+        scene.check(&[], &["a"]);
+    }
+
+    #[test]
+    fn what_cannot_even_be_closed_leaves_what_is_in_force() {
+        let mut scene = Scene::new();
+        scene.want(desired(&[("a", 1)]));
+        let (pod, next) = desired(&[("a", 1), ("b", 2)]);
+        let unsayable = Desired {
+            table: None,
+            is_closed: true,
+            trouble: Some("nothing can be said".to_owned()),
+            ..next
+        };
+        scene.want((pod, unsayable));
+        scene.check(&["a"], &["a", "b"]);
+        let mut client = Client::open(&scene.namespace).unwrap();
+        assert!(client.exists(&documented::table_name()).unwrap());
+    }
+
+    #[test]
+    fn what_it_took_is_measured_once_for_each_change() {
+        let mut scene = Scene::new();
+        let measured = |scene: &Scene| {
+            let text = scene.metrics.text(&crate::Status::default(), None).unwrap();
+            let mut lines = text.lines();
+            let line = lines.find(|line| line.starts_with("picket_write_seconds_count"));
+            line.unwrap().to_owned()
+        };
+        assert_eq!(measured(&scene), "picket_write_seconds_count 0");
+        scene.want(desired(&[("a", 1)]));
+        scene.place.make(None, &scene.metrics);
+        assert_eq!(measured(&scene), "picket_write_seconds_count 1");
+    }
+
+    #[test]
+    fn rules_from_before_stay_while_a_custom_file_was_never_right() {
+        let mut scene = Scene::new();
+        let before = desired(&[("z", 9)]).1.table.unwrap();
+        Client::open(&scene.namespace).unwrap().sync(&before).unwrap();
+        let (pod, wanted) = desired(&[("a", 1)]);
+        scene.place.want(&pod, wanted.clone());
+        let is = |scene: &Scene, table: &Table| {
+            let mut client = Client::open(&scene.namespace).unwrap();
+            client.plan(table).unwrap().is_empty()
+        };
+        scene.place.make(Some("`v4`: line 2"), &scene.metrics);
+        assert!(is(&scene, &before) && !scene.place.is_ready());
+        scene.check(&[], &["a"]);
+        assert!(scene.status().trouble.unwrap().contains("`v4`: line 2"));
+        // Where somebody takes them away the pod is not left open.
+        Client::open(&scene.namespace)
+            .unwrap()
+            .remove(&documented::table_name())
+            .unwrap();
+        scene.place.make(Some("`v4`: line 2"), &scene.metrics);
+        assert!(is(&scene, wanted.table.as_ref().unwrap()));
+        scene.check(&["a"], &[]);
+        assert_eq!(scene.status().trouble, None);
+        // What this agent has made it changes.
+        let (pod, wanted) = desired(&[("a", 2)]);
+        scene.place.want(&pod, wanted.clone());
+        scene.place.make(Some("`v4`: line 2"), &scene.metrics);
+        assert!(is(&scene, wanted.table.as_ref().unwrap()));
+    }
+
+    #[test]
+    fn rules_from_before_go_once_the_custom_file_is_right_or_no_policy_is_there() {
+        let mut scene = Scene::new();
+        let before = desired(&[("z", 9)]).1.table.unwrap();
+        let mut client = Client::open(&scene.namespace).unwrap();
+        client.sync(&before).unwrap();
+        let (pod, wanted) = desired(&[("a", 1)]);
+        scene.place.want(&pod, wanted);
+        scene.place.make(Some("wrong"), &scene.metrics);
+        scene.place.make(None, &scene.metrics);
+        scene.check(&["a"], &[]);
+        assert!(scene.place.is_ready());
+
+        let mut scene = Scene::new();
+        let mut client = Client::open(&scene.namespace).unwrap();
+        client.sync(&before).unwrap();
+        scene.place.want(&pod, Desired::default());
+        scene.place.make(Some("wrong"), &scene.metrics);
+        assert!(!client.exists(&documented::table_name()).unwrap());
+    }
+}
