@@ -1,6 +1,7 @@
 //! Policies of secondary networks, enforced in the pods of a node with real sandboxes.
 
 mod changes;
+mod custom_rules;
 mod cut;
 mod denied;
 mod drops;
@@ -90,6 +91,12 @@ pub(crate) fn simple(node: &mut Node) -> Pods {
         pod(node, &mut pods, name, &labels, "default/net", number);
     }
     pods
+}
+
+/// What arrives, and what does not.
+fn holds(pods: &Pods, allowed: &str, denied: &str, when: &str) {
+    expect(pods, &[allowed], true, when);
+    expect(pods, &[denied], false, when);
 }
 
 /// The selector of pods with a label.

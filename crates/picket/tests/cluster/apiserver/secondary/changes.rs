@@ -4,9 +4,9 @@ use picket_testing::runtime::Kind;
 use picket_testing::with_each_runtime;
 use serde_json::{Value, json};
 
-use super::{Case, labelled, named, simple};
+use super::{holds, labelled, named, simple};
 use crate::objects::KINDS;
-use crate::pods::{Interface, Node, Pods, expect, forget_neighbours, table};
+use crate::pods::{Interface, Node, expect, forget_neighbours, table};
 
 with_each_runtime!(
     labels_and_policies_change_and_pods_go,
@@ -16,11 +16,6 @@ with_each_runtime!(
 
 fn from_a() -> Value {
     json!({"podSelector": labelled("name", "server"), "ingress": [{"from": named(&["a"])}]})
-}
-
-fn holds(pods: &Pods, allowed: &str, denied: &str, when: &str) {
-    expect(pods, &[allowed], true, when);
-    expect(pods, &[denied], false, when);
 }
 
 fn labels_and_policies_change_and_pods_go(kind: Kind) {
@@ -167,56 +162,4 @@ fn agents_come_and_go(kind: Kind) {
     let removed = node.run(&["--cleanup"]);
     assert_eq!(removed, "removed table `inet multi_networkpolicy` from 1 pods\n");
     expect(&pods, &["a->c b->c"], true, "after --cleanup");
-}
-
-#[test]
-fn custom_rules_are_judged_first_and_read_again() {
-    let mut node = Node::new();
-    let pods = simple(&mut node);
-    let rules = "# metrics\ntcp dport 9999 accept\n";
-    let (v4, v6) = (node.file("v4", rules), node.file("v6", rules));
-    node.start(&[
-        "--custom-v4-ingress-rule-file",
-        &v4,
-        "--custom-v6-ingress-rule-file",
-        &v6,
-        "--verify-interval",
-        "1",
-    ]);
-    let spec = json!({"podSelector": labelled("name", "server"), "policyTypes": ["Ingress"],
-        "ingress": [{"from": named(&["a"]), "ports": [{"port": 8080}]}]});
-    let case = Case {
-        name: "custom-rules",
-        policies: vec![("default", "custom", "default/net", spec.clone())],
-        allowed: &["a->server:8080 a->server:9999 b->server:9999"],
-        denied: &["a->server:80 b->server:80 b->server:8080"],
-        restricted: &["server"],
-    };
-    case.play(&node, &pods);
-    node.policy("default", "custom", "default/net", &spec);
-    node.until_enforced();
-    for (name, text) in [
-        ("v4", "tcp dport 7777 accept\n"),
-        ("v6", "tcp dport 7777 accept\n"),
-    ] {
-        node.file(name, text);
-    }
-    node.until("other custom rules", |status| {
-        let _ = status;
-        table(&pods["server"]).matches("7777").count() == 2
-    });
-    holds(&pods, "b->server:7777", "b->server:9999", "with the changed file");
-    node.file("v4", "tcp dport 1 accept\ninclude \"/etc/passwd\"\n");
-    let status = node.until("trouble", |status| !status.custom_rules.is_empty());
-    assert!(status.custom_rules[0].contains("line 2"), "{status:#?}");
-    holds(
-        &pods,
-        "b->server:7777",
-        "b->server:9999 b->server:1",
-        "with a wrong file",
-    );
-    // The rules of the kernel were held against the policies meanwhile, and are.
-    let proved = node.proofs("proved");
-    node.until("two more proofs", |_| node.proofs("proved") > proved + 1);
-    assert_eq!(node.proofs("refuted"), 0);
 }

@@ -100,3 +100,40 @@ fn a_pod_in_the_network_of_its_node_is_never_entered(kind: Kind) {
     assert_eq!(tables(&node), "");
     assert!(status.is_well(), "{status:#?}");
 }
+
+/// Does something with the folder in which CRI-O keeps namespaces, as the node sees it.
+fn at_namespaces(node: &Node, command: &str) {
+    let mounts = node.runtime.prefix().with_file_name("ns/mnt");
+    let mut nsenter = Command::new("nsenter");
+    nsenter.arg(format!("--mount={}", mounts.display()));
+    nsenter.args(command.split(' ')).arg("/run/netns");
+    assert!(nsenter.status().unwrap().success(), "{command}");
+}
+
+#[test]
+fn an_agent_that_cannot_enter_a_sandbox_with_policies_is_not_ready() {
+    let mut node = Node::with(Kind::Crio);
+    let pods = simple(&mut node);
+    // As where an agent does not see what the node mounts.
+    at_namespaces(&node, "mount -t tmpfs none");
+    node.start(&[]);
+    let spec = json!({"podSelector": labelled("name", "server"), "ingress": [{"from": named(&["a"])}]});
+    assert_eq!(node.readiness().0, 200, "without policies");
+    node.kill();
+    node.policy("default", "from-a", "default/net", &spec);
+    node.launch(&[]);
+    let status = node.until_status("a policy that waits", |status| {
+        let pods = status.pods.as_ref().filter(|pods| pods.known);
+        pods.is_some_and(|pods| pods.sandboxes.iter().any(|sandbox| !sandbox.waiting.is_empty()))
+    });
+    assert!(!status.ready, "{status:#?}");
+    let (code, why) = node.readiness();
+    assert_eq!(code, 503, "{why}");
+    assert!(why.contains("default/server: ") && why.contains("netns"), "{why}");
+    assert_eq!(node.metric("picket_policies_waiting"), 1);
+    assert_eq!(node.metric("picket_policies"), 0);
+    at_namespaces(&node, "umount");
+    node.until("an agent that is ready", |status| status.is_well());
+    expect(&pods, &["a->server"], true, "in the end");
+    expect(&pods, &["b->server"], false, "in the end");
+}
