@@ -418,3 +418,6 @@ async fn send(socket: &Path, request: request::Builder, body: Bytes) -> Result<B
         _ => Err(AgentError::Answer(format!("status {status}"))),
     }
 }
+
+#[cfg(test)]
+mod tests;
