@@ -172,7 +172,8 @@ impl Enforcer {
     /// Sees to it that the kernel has the table that it is to have, where nothing new is known of the policies.
     pub(crate) fn keep(&mut self) {
         match self.host.repair() {
-            Ok(_) => {
+            Ok(report) => {
+                self.metrics.changed(report.operations);
                 // What is wrong with the policies still is.
                 if !self.is_ready() {
                     self.retry = None;
@@ -226,9 +227,7 @@ impl Enforcer {
         if let Some(heard) = self.heard.take() {
             Metrics::took(&self.metrics.latency, heard.elapsed());
         }
-        self.metrics
-            .operations
-            .inc_by(u64::try_from(report.operations).unwrap_or(u64::MAX));
+        self.metrics.changed(report.operations);
         if let Some(table) = self.host.table() {
             Objects::of(table).show(&self.metrics);
         }
@@ -290,6 +289,7 @@ impl Enforcer {
                     }
                 }
                 self.metrics.repaired.inc();
+                self.metrics.changed(report.operations);
                 let mut status = self.shared.lock();
                 status.host.repaired += 1;
                 status.host.changed = Some(Timestamp::now());

@@ -357,6 +357,12 @@ impl Metrics {
         self.failures.get_or_create(&Reason { reason }).inc();
     }
 
+    /// Counts changes to a table.
+    pub(crate) fn changed(&self, operations: usize) {
+        let operations = u64::try_from(operations).unwrap_or(u64::MAX);
+        self.operations.inc_by(operations);
+    }
+
     /// Counts a sandbox that came.
     pub(crate) fn found_by(&self, learned: Learned) {
         let learned = match learned {

@@ -297,9 +297,7 @@ impl Place {
         if operations == 0 {
             return;
         }
-        metrics
-            .operations
-            .inc_by(u64::try_from(operations).unwrap_or(u64::MAX));
+        metrics.changed(operations);
         self.changed = Some(Timestamp::now());
         let pod = self.pod();
         if was_settled {

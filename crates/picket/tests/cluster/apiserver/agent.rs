@@ -5,6 +5,7 @@ use std::process::Command;
 use picket_cluster::Verdict;
 use picket_lab::{Host, HostKind, Lab, Place, Progress};
 use picket_linux::NetworkNamespace;
+use picket_node::Status;
 use picket_testing::apiserver::Server;
 use picket_testing::cases::{Step, committed};
 use picket_testing::ran::Ran;
@@ -106,6 +107,27 @@ pub(crate) fn metric(agent: &Agent, name: &str) -> u64 {
     value(&text, name)
 }
 
+/// Holds that metrics tell of an agent that has written a table with this status, and of what that holds.
+fn what_it_did_is_measured(agent: &Agent, status: &Status) {
+    for name in [
+        "picket_event_to_kernel_seconds_count",
+        "picket_render_seconds_count",
+        "picket_write_seconds_count",
+        "picket_operations_total",
+        "picket_current_timestamp_seconds",
+        "picket_table_objects{object=\"element\"}",
+        "picket_table_objects{object=\"rule\"}",
+        "picket_table_objects{object=\"chain\"}",
+    ] {
+        assert!(metric(agent, name) > 0, "{name}");
+    }
+    assert!(status.host.versions.contains_key("pods"), "{status:?}");
+    for (kind, version) in &status.host.versions {
+        let name = format!("picket_version_in_force{{kind=\"{kind}\"}}");
+        assert!(metric(agent, &name) >= version.parse().unwrap(), "{name}");
+    }
+}
+
 #[test]
 fn rules_outlive_their_agent_and_nothing_is_done_twice() {
     let mut live = Live::new(None);
@@ -117,6 +139,7 @@ fn rules_outlive_their_agent_and_nothing_is_done_twice() {
         status.host.proof.as_ref().is_some_and(|proof| proof.proved)
     });
     assert_eq!(agent.get("/readyz"), (200, "ok\n".to_owned()));
+    what_it_did_is_measured(&agent, &status);
     let listed = live.listed();
     assert!(listed.contains("table inet picket"), "{listed}");
     agent.kill();
@@ -143,8 +166,13 @@ fn what_others_change_is_repaired() {
         &["delete", "table", "inet", "picket"],
     ];
     for (times, change) in (1..).zip(changes) {
+        let operations = metric(&agent, "picket_operations_total");
         live.nft(change);
         agent.until("a repair", |status| status.host.repaired == times);
+        assert!(
+            metric(&agent, "picket_operations_total") > operations,
+            "{change:?}"
+        );
         assert_eq!(live.listed(), listed, "{change:?}");
         assert!(agent.log().contains("program=\"nft\""), "{}", agent.log());
     }

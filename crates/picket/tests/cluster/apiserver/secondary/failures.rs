@@ -244,9 +244,14 @@ fn what_waits_is_not_in_force_and_an_agent_is_not_ready_before_all_is_once() {
     }
     for name in [
         "picket_event_to_kernel_seconds_count",
+        "picket_render_seconds_count",
         "picket_write_seconds_count",
+        "picket_operations_total",
         "picket_current_timestamp_seconds",
+        "picket_table_objects{object=\"element\"}",
         "picket_table_objects{object=\"rule\"}",
+        "picket_table_objects{object=\"chain\"}",
+        "picket_version_in_force{kind=\"multi-networkpolicies.k8s.cni.cncf.io\"}",
     ] {
         assert!(node.metric(name) > 0, "{name}");
     }
