@@ -24,7 +24,7 @@ const POLLING: [&str; 8] = [
     // It sends at a rate that sockets take in.
     "crates/picket/tests/cluster/prober.rs",
     // So does this one, which also says how long a table was away.
-    "crates/picket/tests/cluster/flows.rs",
+    "crates/picket/tests/cluster/watched/flows.rs",
 ];
 
 #[test]

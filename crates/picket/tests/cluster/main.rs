@@ -10,7 +10,6 @@
 mod agents;
 mod apiserver;
 mod client;
-mod flows;
 mod following;
 mod node;
 mod objects;
@@ -20,6 +19,7 @@ mod proxy;
 mod published;
 mod random;
 mod reflectors;
+mod watched;
 
 use std::path::Path;
 use std::process::{Command, Stdio};

@@ -366,7 +366,9 @@ impl Node {
 
     /// Gives the sandbox of a pod its interfaces.
     pub(crate) fn attached(&mut self, name: &str, id: String, interfaces: &[Interface<'_>]) -> Pod {
-        let sandboxes = self.sandboxes.sandboxes().unwrap();
+        // The connection may be one to a daemon that has ended since.
+        let sandboxes = self.sandboxes.sandboxes();
+        let sandboxes = sandboxes.or_else(|_| self.sandboxes.sandboxes()).unwrap();
         let sandbox = sandboxes
             .iter()
             .find(|sandbox| sandbox.id.as_str() == id)

@@ -4,25 +4,24 @@
 mod changes;
 mod faults;
 mod happenings;
-mod oracle;
-mod windows;
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use picket_linux::NetworkNamespace;
 use picket_net::Family;
 use picket_nftables::client::{Client, Observed};
-use picket_nftables::model::Name;
+use picket_nftables::model::{Chain, Draft, Name};
 use picket_nftables::render::indexed;
 use serde_json::{Value, json};
 
 use self::happenings::Happenings;
 use crate::agents::knows;
 use crate::apiserver::agent::Live;
-use crate::flows::Way;
 use crate::objects::network_policy;
-use crate::prober::Prober;
+use crate::prober::{Ending, Prober};
 use crate::published::Versions;
+use crate::watched::flows::Way;
 
 pub(crate) const POLICIES: &str = "/apis/networking.k8s.io/v1/namespaces/x/networkpolicies";
 
@@ -90,8 +89,9 @@ fn nothing_denied_passes_and_nothing_allowed_is_lost_whatever_happens() {
         happenings.play(seed, SEQUENCES);
         happenings.until_all_is_in_force();
     }
-    happenings.end();
-    let (sent, came) = happenings.always_allowed();
+    let log = || happenings.agent.log();
+    happenings.watched.end(log);
+    let (sent, came) = happenings.watched.always_allowed();
     assert!(sent > 1000 && came == sent, "{came} of {sent}");
     // Everything there is to happen did, and the ways were open and shut.
     let kinds = &happenings.kinds;
@@ -99,8 +99,8 @@ fn nothing_denied_passes_and_nothing_allowed_is_lost_whatever_happens() {
         kinds.len() == 14 && kinds.values().all(|times| *times > 5),
         "{kinds:?}"
     );
-    assert_eq!(happenings.oracle.turned(), 24);
-    let windows = &happenings.windows;
+    assert_eq!(happenings.watched.oracle.turned(), 24);
+    let windows = &happenings.watched.windows;
     println!("{}", windows.report());
     assert!(
         windows.packets(true) > 0,
@@ -142,4 +142,25 @@ fn what_the_kernel_refuses_waits_and_is_named() {
     assert!(knows(&status, &allowed), "{:?}", status.host.versions);
     let (sent, received) = denied.end_after(100);
     assert!(received == 0, "{received} of {sent}");
+}
+
+/// Changes a table of its own all the time, so that what an agent has read is out of date when it writes.
+pub(crate) fn disturb(namespace: &NetworkNamespace) -> Ending {
+    let namespace = namespace.duplicate().unwrap();
+    Ending::start(move |end| {
+        let mut client = Client::open(&namespace).unwrap();
+        let other = Name::new("other").unwrap();
+        let tables = ["a", "b"].map(|chain| {
+            let mut draft = Draft::new(other.clone());
+            draft.chains = vec![Chain::regular(Name::new(chain).unwrap())];
+            Arc::new(draft.check().unwrap())
+        });
+        while !end.load(Ordering::SeqCst) {
+            for table in &tables {
+                // Others change rulesets too.
+                let _ = client.sync(table);
+            }
+        }
+        while client.remove(&other).is_err() {}
+    })
 }

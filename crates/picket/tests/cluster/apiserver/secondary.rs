@@ -8,6 +8,7 @@ mod drops;
 mod failures;
 mod forged;
 mod links;
+mod never_open;
 mod plugins;
 mod runtimes;
 mod several;

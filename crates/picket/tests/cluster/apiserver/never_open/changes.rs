@@ -7,10 +7,11 @@ use picket_policy::ObjectRef;
 use serde_json::{Value, json};
 
 use super::POLICIES;
-use super::happenings::{Happenings, NAMESPACES, PODS, policy};
-use super::oracle::Change;
+use super::happenings::{Happenings, NAMESPACES, PODS};
 use crate::objects::network_policy;
 use crate::prober::object;
+use crate::watched::oracle::Change;
+use crate::watched::policy;
 
 /// More policies than these are soon fewer.
 const POLICIES_AT_ONCE: usize = 4;
@@ -61,7 +62,8 @@ impl Happenings<'_> {
         let manifest = network_policy(namespace, &name, &spec);
         let policy = policy(&manifest);
         self.policies.push(policy.object.clone());
-        self.begins(format!("{spec} in {namespace}"), Change::Policy(policy));
+        self.watched
+            .begins(format!("{spec} in {namespace}"), Change::Policy(policy));
         self.live.api.create(&path(namespace), &manifest);
         self.touched.insert(POLICIES);
         "policy added"
@@ -115,7 +117,8 @@ impl Happenings<'_> {
     fn remove_policy(&mut self) -> &'static str {
         let at = self.random.below(self.policies.len());
         let gone = self.policies.swap_remove(at);
-        self.begins(format!("{gone} is gone"), Change::NoPolicy(gone.clone()));
+        self.watched
+            .begins(format!("{gone} is gone"), Change::NoPolicy(gone.clone()));
         self.live.api.delete(&path(&gone.namespace), &gone.name);
         self.touched.insert(POLICIES);
         "policy removed"
@@ -129,10 +132,11 @@ impl Happenings<'_> {
     }
 
     fn set_team(&mut self, id: &str, team: &str) {
-        let mut pod = Pod::clone(&self.oracle.now().pods[&object(id)]);
+        let mut pod = Pod::clone(&self.watched.oracle.now().pods[&object(id)]);
         pod.labels = pod.labels.with("team", team);
         let ObjectRef { namespace, name, .. } = pod.object.clone();
-        self.begins(format!("{id} is of team {team}"), Change::Pod(Arc::new(pod)));
+        self.watched
+            .begins(format!("{id} is of team {team}"), Change::Pod(Arc::new(pod)));
         let labels = json!({"metadata": {"labels": {"team": team}}});
         let pods = format!("{NAMESPACES}/{namespace}/pods");
         self.live.api.patch(&pods, &name, &labels);
@@ -147,9 +151,10 @@ impl Happenings<'_> {
     }
 
     fn set_open(&mut self, name: &str, open: &str) {
-        let mut namespace = self.oracle.now().namespace(name).into_owned();
+        let mut namespace = self.watched.oracle.now().namespace(name).into_owned();
         namespace.labels = namespace.labels.with("open", open);
-        self.begins(format!("{name} is open: {open}"), Change::Namespace(namespace));
+        self.watched
+            .begins(format!("{name} is open: {open}"), Change::Namespace(namespace));
         let labels = json!({"metadata": {"labels": {"open": open}}});
         self.live.api.patch(NAMESPACES, name, &labels);
         self.touched.insert(NAMESPACES);

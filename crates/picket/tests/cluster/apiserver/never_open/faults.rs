@@ -2,17 +2,13 @@
 
 use std::cell::RefCell;
 use std::process::Command;
-use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use picket_nftables::client::Client;
-use picket_nftables::model::{Chain, Draft, Name};
 use picket_nftables::render::indexed;
 
 use super::happenings::Happenings;
-use super::steal;
+use super::{disturb, steal};
 use crate::agents::knows;
-use crate::prober::Ending;
 
 impl Happenings<'_> {
     /// Something happens, or nothing.
@@ -79,7 +75,7 @@ impl Happenings<'_> {
         self.open(true);
         self.live.nft(&["flush", "ruleset"]);
         self.changes(0);
-        self.windows.begin();
+        self.watched.windows.begin();
         let holds = self.random.below(2) == 0;
         self.start(holds);
         self.close();
@@ -89,9 +85,7 @@ impl Happenings<'_> {
 
     /// There may be no rules from now on.
     fn open(&mut self, by_nobody: bool) {
-        self.oracle.open(by_nobody);
-        self.next("nft flush ruleset".to_owned());
-        self.windows.open(by_nobody, self.story.len() - 1);
+        self.watched.open("nft flush ruleset", by_nobody);
     }
 
     /// Waits until there are rules again: they come in one transaction.
@@ -99,9 +93,7 @@ impl Happenings<'_> {
         let client = RefCell::new(Client::open(self.live.node()).unwrap());
         let is_there = |_: &_| client.borrow_mut().exists(&indexed::table_name()).unwrap();
         self.agent.until("a table", is_there);
-        self.windows.close();
-        self.oracle.close();
-        self.next("there are rules again".to_owned());
+        self.watched.close();
     }
 
     /// The API server says nothing for a while, perhaps to a new agent, and things change as soon as it does again.
@@ -116,7 +108,7 @@ impl Happenings<'_> {
             self.agent.kill();
             self.start(true);
         }
-        self.flows.until_sent(100);
+        self.watched.flows.until_sent(100);
         signal("-CONT");
         self.changes(1);
         "server stopped"
@@ -142,7 +134,7 @@ impl Happenings<'_> {
     /// The kernel refuses every change of the table for a while, in which things change.
     fn refuse(&mut self) -> &'static str {
         self.need(false);
-        self.oracle.divide();
+        self.watched.oracle.divide();
         let thief = steal(self.live.node(), &indexed::table_name());
         self.changes(2);
         let versions = self.mark();
@@ -157,23 +149,7 @@ impl Happenings<'_> {
     /// Somebody changes a table of his own all the time, so that what the agent has read is out of date when it writes.
     fn disturb(&mut self) -> &'static str {
         self.need(false);
-        let namespace = self.live.node().duplicate().unwrap();
-        let disturber = Ending::start(move |end| {
-            let mut client = Client::open(&namespace).unwrap();
-            let other = Name::new("other").unwrap();
-            let tables = ["a", "b"].map(|chain| {
-                let mut draft = Draft::new(other.clone());
-                draft.chains = vec![Chain::regular(Name::new(chain).unwrap())];
-                Arc::new(draft.check().unwrap())
-            });
-            while !end.load(Ordering::SeqCst) {
-                for table in &tables {
-                    // Others change rulesets too.
-                    let _ = client.sync(table);
-                }
-            }
-            while client.remove(&other).is_err() {}
-        });
+        let disturber = disturb(self.live.node());
         self.changes(2);
         disturber.end();
         "disturbed"

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::flows::{Arrival, Moment, Passage};
+use super::flows::{Arrival, Moment, Passage};
 
 /// One such time.
 struct Window {
@@ -22,11 +22,11 @@ struct Window {
 
 /// All of them.
 #[derive(Default)]
-pub(super) struct Windows(Vec<Window>);
+pub(crate) struct Windows(Vec<Window>);
 
 impl Windows {
     /// There are no rules from this epoch on.
-    pub(super) fn open(&mut self, by_nobody: bool, epoch: usize) {
+    pub(crate) fn open(&mut self, by_nobody: bool, epoch: usize) {
         self.0.push(Window {
             by_nobody,
             epoch,
@@ -38,21 +38,21 @@ impl Windows {
     }
 
     /// Now somebody can do something about it.
-    pub(super) fn begin(&mut self) {
+    pub(crate) fn begin(&mut self) {
         if let Some(window) = self.0.last_mut() {
             window.begin = Moment::now();
         }
     }
 
     /// There are rules again.
-    pub(super) fn close(&mut self) {
+    pub(crate) fn close(&mut self) {
         if let Some(window) = self.0.last_mut() {
             window.until_seen = Moment::now().after(window.begin);
         }
     }
 
     /// Packets have passed in one of them.
-    pub(super) fn passed(&mut self, passage: Passage, arrival: Arrival) {
+    pub(crate) fn passed(&mut self, passage: Passage, arrival: Arrival) {
         let mut windows = self.0.iter_mut().rev();
         let window = windows.find(|window| window.epoch <= passage.came).unwrap();
         window.packets += arrival.packets;
@@ -60,7 +60,7 @@ impl Windows {
     }
 
     /// How many packets passed while no agent ran, or one that lets others change the table.
-    pub(super) fn packets(&self, by_nobody: bool) -> usize {
+    pub(crate) fn packets(&self, by_nobody: bool) -> usize {
         self.of(by_nobody).map(|window| window.packets).sum()
     }
 
@@ -69,7 +69,7 @@ impl Windows {
     }
 
     /// What was measured, in words.
-    pub(super) fn report(&self) -> String {
+    pub(crate) fn report(&self) -> String {
         let told = [
             (true, "flushed while no agent ran, since one started"),
             (

@@ -4,13 +4,14 @@
 //! between them.
 
 use std::collections::BTreeMap;
-use std::net::{SocketAddr, UdpSocket};
+use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use picket_lab::Lab;
+use picket_linux::NetworkNamespace;
 use picket_net::Family;
 
 use crate::prober::{BOUND, Ending, OF_ONE_PORT, PAUSE, TURN, address, any, namespace};
@@ -21,6 +22,25 @@ pub(crate) struct Way {
     pub(crate) from: String,
     pub(crate) to: String,
     pub(crate) port: u16,
+}
+
+/// Where pods are whose names are written as in `namespace/name`.
+pub(crate) trait Places {
+    /// The network namespace of a pod.
+    fn inside(&self, id: &str) -> &NetworkNamespace;
+
+    /// Its address of a family.
+    fn address(&self, id: &str, family: Family) -> IpAddr;
+}
+
+impl Places for Lab {
+    fn inside(&self, id: &str) -> &NetworkNamespace {
+        namespace(self, id)
+    }
+
+    fn address(&self, id: &str, family: Family) -> IpAddr {
+        address(self, id, family)
+    }
 }
 
 /// Packets that went one way.
@@ -80,7 +100,7 @@ type Target = (usize, SocketAddr);
 
 impl Flows {
     /// Begins all these ways, in epoch 0.
-    pub(crate) fn start(lab: &Lab, ways: &[Way]) -> Self {
+    pub(crate) fn start(places: &impl Places, ways: &[Way]) -> Self {
         let mut flows = Self {
             epoch: Arc::default(),
             ledger: Arc::default(),
@@ -92,23 +112,23 @@ impl Flows {
             let mut sockets = BTreeMap::new();
             let mut targets: BTreeMap<&str, Vec<Target>> = BTreeMap::new();
             for (index, way) in ways.iter().enumerate() {
-                let target = SocketAddr::from((address(lab, &way.to, family), way.port));
+                let target = SocketAddr::from((places.address(&way.to, family), way.port));
                 sockets.insert(target, &way.to);
                 targets.entry(&way.from).or_default().push((index, target));
             }
             for (target, pod) in sockets {
-                flows.receive(lab, family, pod, target);
+                flows.receive(places.inside(pod), family, target);
             }
             for (pod, targets) in targets {
-                flows.send(lab, family, pod, targets);
+                flows.send(places.inside(pod), family, targets);
             }
         }
         flows
     }
 
-    fn receive(&mut self, lab: &Lab, family: Family, pod: &str, target: SocketAddr) {
+    fn receive(&mut self, to: &NetworkNamespace, family: Family, target: SocketAddr) {
         let bind = || UdpSocket::bind(target).unwrap();
-        let socket = namespace(lab, pod).run(bind).unwrap();
+        let socket = to.run(bind).unwrap();
         socket.set_read_timeout(Some(TURN)).unwrap();
         let (ledger, epoch) = (Arc::clone(&self.ledger), Arc::clone(&self.epoch));
         // What is on its way when it is to end still counts.
@@ -124,8 +144,8 @@ impl Flows {
         }));
     }
 
-    fn send(&mut self, lab: &Lab, family: Family, pod: &str, targets: Vec<Target>) {
-        let from = namespace(lab, pod).duplicate().unwrap();
+    fn send(&mut self, from: &NetworkNamespace, family: Family, targets: Vec<Target>) {
+        let from = from.duplicate().unwrap();
         let (ledger, epoch) = (Arc::clone(&self.ledger), Arc::clone(&self.epoch));
         let total = Arc::clone(&self.total);
         self.senders.push(Ending::start(move |end| {

@@ -5,11 +5,23 @@ use std::sync::Arc;
 
 use picket_cluster::{Endpoint, Flow, Namespace, Pod, Semantics, Snapshot};
 use picket_net::{Family, Protocol};
-use picket_policy::{Labels, ObjectRef, Policy};
+use picket_policy::{Labels, NetworkName, ObjectRef, Policy};
 use picket_reference::judge;
 
-use crate::flows::{Passage, Way};
+use super::flows::{Passage, Way};
 use crate::prober::object;
+
+/// Who judges packets.
+#[derive(Clone, Debug)]
+pub(crate) enum Judge {
+    /// A node, both ends at once of those that are its pods.
+    Node(String),
+    /// Every pod its own end on a secondary network, each as of another time.
+    Pods(NetworkName),
+}
+
+/// Whether packets may leave one end of a way, and whether they may enter the other.
+type Ends = [bool; 2];
 
 /// What becomes another.
 #[derive(Clone, Debug)]
@@ -62,7 +74,7 @@ impl Change {
 /// What is known of an epoch.
 struct Epoch {
     /// Which ways some state that the rules may be those of allows.
-    may: Vec<bool>,
+    may: Vec<Ends>,
     /// Whether others have taken the rules away, and nobody has had the time to put them back.
     is_window: bool,
     /// Whether what was allowed may be lost, since an agent found no rules.
@@ -82,16 +94,15 @@ pub(crate) enum Ruling {
 
 /// Knows in which states the cluster may be for an agent.
 pub(crate) struct Oracle {
-    /// The node of the agent, which judges the ends that are there.
-    node: String,
+    judge: Judge,
     flows: Vec<Flow>,
     /// What was said of states.
-    said: BTreeMap<Facts, Vec<bool>>,
+    said: BTreeMap<Facts, Vec<Ends>>,
     /// What is in force for certain, but for what is pending.
     certain: Snapshot,
     /// What is or will be asked for, and may be in force, in order.
     pending: BTreeMap<Kind, Vec<Change>>,
-    may: Vec<bool>,
+    may: Vec<Ends>,
     epochs: Vec<Epoch>,
     is_window: bool,
     is_closed: bool,
@@ -101,9 +112,9 @@ pub(crate) struct Oracle {
 
 impl Oracle {
     /// Begins epoch 0, in which this is in force.
-    pub(crate) fn new(node: &str, snapshot: &Snapshot, ways: &[Way]) -> Self {
+    pub(crate) fn new(judge: Judge, snapshot: &Snapshot, ways: &[Way]) -> Self {
         let mut oracle = Self {
-            node: node.to_owned(),
+            judge,
             flows: ways.iter().map(flow).collect(),
             said: BTreeMap::new(),
             certain: snapshot.clone(),
@@ -147,9 +158,9 @@ impl Oracle {
         let kind = change.kind();
         self.pending.entry(kind).or_default().push(change);
         for state in self.states_with(kind) {
-            let allowed = self.verdicts(&state);
-            for (may, allowed) in self.may.iter_mut().zip(allowed) {
-                *may |= allowed;
+            let said = self.verdicts(&state);
+            for (may, [leaves, enters]) in self.may.iter_mut().zip(said) {
+                *may = [may[0] || leaves, may[1] || enters];
             }
         }
         self.begin();
@@ -217,8 +228,8 @@ impl Oracle {
     }
 
     /// Which ways are allowed by what may be in force now.
-    pub(crate) fn allowed(&self) -> &[bool] {
-        &self.may
+    pub(crate) fn allowed(&self) -> Vec<bool> {
+        self.may.iter().map(|ends| *ends == [true; 2]).collect()
     }
 
     /// Whether packets of this epoch that are allowed may be lost.
@@ -228,7 +239,8 @@ impl Oracle {
 
     pub(crate) fn rule(&self, passage: Passage) -> Ruling {
         let epochs = &self.epochs[passage.sent..=passage.came];
-        if epochs.iter().any(|epoch| epoch.may[passage.way]) {
+        let may = |end: usize| epochs.iter().any(|epoch| epoch.may[passage.way][end]);
+        if may(0) && may(1) {
             Ruling::Allowed
         } else if epochs.iter().any(|epoch| epoch.is_window) {
             Ruling::Window
@@ -240,13 +252,18 @@ impl Oracle {
     /// How many ways have been allowed in one epoch and denied in another.
     pub(crate) fn turned(&self) -> usize {
         let ways = 0..self.flows.len();
-        let has = |way: usize, allowed| self.epochs.iter().any(|epoch| epoch.may[way] == allowed);
-        ways.filter(|way| has(*way, true) && has(*way, false)).count()
+        let passes = |epoch: &Epoch, way: usize| epoch.may[way] == [true; 2];
+        let is_both = |way: &usize| {
+            let mut epochs = self.epochs.iter().map(|epoch| passes(epoch, *way));
+            let first = epochs.next();
+            epochs.any(|passes| Some(passes) != first)
+        };
+        ways.filter(is_both).count()
     }
 
-    fn verdicts(&mut self, state: &Snapshot) -> Vec<bool> {
+    fn verdicts(&mut self, state: &Snapshot) -> Vec<Ends> {
         let said = self.said.entry(facts(state));
-        said.or_insert_with(|| verdicts(&self.node, &self.flows, state))
+        said.or_insert_with(|| self.judge.verdicts(&self.flows, state))
             .clone()
     }
 }
@@ -266,20 +283,34 @@ fn facts(state: &Snapshot) -> Facts {
     )
 }
 
-/// Which flows pass a node in a state of the cluster, as far as that node judges.
-fn verdicts(node: &str, flows: &[Flow], state: &Snapshot) -> Vec<bool> {
+impl Judge {
+    /// What becomes of flows in a state of the cluster.
+    fn verdicts(&self, flows: &[Flow], state: &Snapshot) -> Vec<Ends> {
+        match self {
+            Self::Node(node) => flows.iter().map(|flow| [passes(node, state, flow); 2]).collect(),
+            Self::Pods(network) => {
+                let state = state.on(network);
+                flows.iter().map(|flow| ends(&state, flow)).collect()
+            }
+        }
+    }
+}
+
+fn ends(state: &Snapshot, flow: &Flow) -> Ends {
+    let judgement = judge(state, &Semantics::default(), flow);
+    [judgement.egress, judgement.ingress].map(|end| end.verdict.is_allow())
+}
+
+/// Whether a flow passes a node, as far as that node judges.
+fn passes(node: &str, state: &Snapshot, flow: &Flow) -> bool {
     let is_here = |end: &Endpoint| {
         let Endpoint::Pod(pod) = end else {
             return false;
         };
         state.pods[pod].node.as_deref() == Some(node)
     };
-    let passes = |flow: &Flow| {
-        let judgement = judge(state, &Semantics::default(), flow);
-        let leaves = !is_here(&flow.source) || judgement.egress.verdict.is_allow();
-        leaves && (!is_here(&flow.destination) || judgement.ingress.verdict.is_allow())
-    };
-    flows.iter().map(passes).collect()
+    let [leaves, enters] = ends(state, flow);
+    (leaves || !is_here(&flow.source)) && (enters || !is_here(&flow.destination))
 }
 
 /// Of one family: no policy here speaks of addresses.

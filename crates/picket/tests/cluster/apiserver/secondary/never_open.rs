@@ -1,0 +1,127 @@
+//! Whatever happens to the agent of pods and around it, no packet passes on a secondary network that every state denies which
+//! may be in force when it is judged, and none is lost that is always allowed.
+
+mod changes;
+mod faults;
+mod happenings;
+
+use std::net::IpAddr;
+
+use picket_linux::NetworkNamespace;
+use picket_net::Family;
+use serde_json::{Value, json};
+
+use self::happenings::Happenings;
+use super::{labelled, named};
+use crate::pods::{Pods, table};
+use crate::watched::flows::{Places, Way};
+
+/// What happens is as these say.
+const SEEDS: [u64; 4] = [1, 2, 3, 5];
+
+/// How many sequences of changes each of them gives.
+const SEQUENCES: usize = 25;
+
+/// How often the table of another program is taken over.
+const TAKEN: usize = 12;
+
+/// The port of the way that is always allowed.
+const ALLOWED: u16 = 9000;
+
+/// The ports of those that change, but for one that nothing ever allows.
+const PORTS: [u16; 4] = [1000, 1001, 1002, 9001];
+
+/// The table of multi-networkpolicy-nftables in a pod that nobody may reach but at one port, in its words.
+const TAKEN_OVER: &str = "delete table inet multi_networkpolicy\n\
+    table inet multi_networkpolicy { comment \"MultiNetworkPolicy\"; \
+    set smi-0123456789abcdef0123456789abcdef { type ifname; elements = { \"net1\" } }; \
+    chain input { type filter hook input priority 0; icmpv6 type { 135, 136 } accept; udp dport 9000 accept; \
+    iifname @smi-0123456789abcdef0123456789abcdef drop; }; }";
+
+impl Places for Pods {
+    fn inside(&self, id: &str) -> &NetworkNamespace {
+        &self[short(id)].inside
+    }
+
+    fn address(&self, id: &str, family: Family) -> IpAddr {
+        let mut addresses = self[short(id)].addresses.iter();
+        *addresses.find(|address| Family::of(**address) == family).unwrap()
+    }
+}
+
+/// The name of a pod of namespace `default`.
+fn short(id: &str) -> &str {
+    id.strip_prefix("default/").unwrap()
+}
+
+/// What holds all the time: nobody may reach `server` and `d`, but `a` one port of `server`.
+fn standing() -> [(&'static str, Value); 2] {
+    let ports = json!([{"port": ALLOWED, "protocol": "UDP"}]);
+    [
+        (
+            "allow",
+            json!({"podSelector": labelled("name", "server"), "policyTypes": ["Ingress"],
+                "ingress": [{"from": named(&["a"]), "ports": ports}]}),
+        ),
+        (
+            "closed",
+            json!({"podSelector": labelled("name", "d"), "policyTypes": ["Ingress"]}),
+        ),
+    ]
+}
+
+/// What is watched: three pods that send to two others, at ports that are sometimes allowed, and at one that always is.
+fn ways() -> Vec<Way> {
+    let way = |from: &str, to: &str, port| Way {
+        from: format!("default/{from}"),
+        to: format!("default/{to}"),
+        port,
+    };
+    let mut ways = vec![way("a", "server", ALLOWED)];
+    for from in ["a", "b", "c"] {
+        for to in ["server", "d"] {
+            ways.extend(PORTS.map(|port| way(from, to, port)));
+        }
+    }
+    ways
+}
+
+#[test]
+fn nothing_denied_passes_and_nothing_allowed_is_lost_whatever_happens() {
+    let mut happenings = Happenings::new();
+    for seed in SEEDS {
+        println!("seed {seed}");
+        happenings.play(seed, SEQUENCES);
+        happenings.until_all_is_in_force();
+    }
+    let (sent, came) = happenings.end();
+    assert!(sent > 1000 && came == sent, "{came} of {sent}");
+    // Everything there is to happen did, and the ways were open and shut.
+    let kinds = &happenings.kinds;
+    assert!(
+        kinds.len() == 15 && kinds.values().all(|times| *times > 2),
+        "{kinds:?}"
+    );
+    assert_eq!(happenings.watched.oracle.turned(), 18);
+    let windows = &happenings.watched.windows;
+    println!("{}", windows.report());
+    assert!(
+        windows.packets(true) > 0,
+        "no packet passes where there are no rules"
+    );
+}
+
+#[test]
+fn nothing_passes_while_the_rules_of_the_program_before_are_taken_over() {
+    let mut happenings = Happenings::new();
+    for _ in 0..TAKEN {
+        happenings.kill();
+        happenings.load(TAKEN_OVER);
+        happenings.start(true);
+        happenings.settle();
+        let made = table(&happenings.pods["server"]);
+        assert!(!made.contains("smi-0123") && made.contains("net1"), "{made}");
+    }
+    let (sent, came) = happenings.end();
+    assert!(sent > 1000 && came == sent, "{came} of {sent}");
+}

@@ -1,0 +1,208 @@
+//! Changes of the cluster, at random.
+
+use std::sync::Arc;
+
+use picket_cluster::Pod;
+use picket_policy::ObjectRef;
+use serde_json::{Value, json};
+
+use super::happenings::{Happenings, NETWORK, PODS};
+use crate::apiserver::secondary::labelled;
+use crate::pods::Interface;
+use crate::prober::object;
+use crate::watched::oracle::Change;
+use crate::watched::policy;
+
+/// More policies than these are soon fewer.
+const POLICIES_AT_ONCE: usize = 4;
+
+impl Happenings {
+    /// So many changes, or a few more.
+    pub(super) fn changes(&mut self, least: usize) {
+        for _ in 0..least + self.random.below(4) {
+            self.change();
+        }
+    }
+
+    fn change(&mut self) {
+        let kind = match self.random.below(40) {
+            0..18 if self.random.below(2 * POLICIES_AT_ONCE) < self.policies.len() => self.remove_policy(),
+            0..18 => self.add_policy(),
+            18..26 => self.label_pod(),
+            26..31 => self.label_namespace(),
+            31..34 if self.others.len() > 6 => self.remove_pod(),
+            39 => self.pass_by(),
+            _ => self.add_pod(),
+        };
+        *self.kinds.entry(kind).or_default() += 1;
+    }
+
+    /// A name that nothing has had.
+    fn name(&mut self) -> String {
+        self.count += 1;
+        format!("random-{}", self.count)
+    }
+
+    /// Everything is again as before all changes.
+    pub(super) fn clear(&mut self) {
+        while !self.policies.is_empty() {
+            self.remove_policy();
+        }
+        while !self.others.is_empty() {
+            self.remove_pod();
+        }
+        for pod in self.pods.keys().cloned().collect::<Vec<_>>() {
+            self.set_team(&pod, "none");
+        }
+        self.set_open("no");
+        self.settle();
+    }
+
+    pub(super) fn add_policy(&mut self) -> &'static str {
+        let name = self.name();
+        let spec = match self.random.below(4) {
+            0 => self.egress(),
+            _ => self.ingress(),
+        };
+        let manifest = json!({
+            "apiVersion": "k8s.cni.cncf.io/v1beta1",
+            "kind": "MultiNetworkPolicy",
+            "metadata": {"name": name, "namespace": "default", "annotations": {"k8s.v1.cni.cncf.io/policy-for": NETWORK}},
+            "spec": spec,
+        });
+        self.watched
+            .begins(format!("{name}: {spec}"), Change::Policy(policy(&manifest)));
+        self.node.policy("default", &name, NETWORK, &spec);
+        self.policies.push(name);
+        "policy added"
+    }
+
+    /// Somebody may send to somebody.
+    fn ingress(&mut self) -> Value {
+        let mut peer = json!({"podSelector": self.pods_called(&["a", "b", "c"])});
+        if self.random.below(3) == 0 {
+            peer["namespaceSelector"] = labelled("open", "yes");
+        }
+        json!({
+            "podSelector": self.pods_called(&["server", "d"]),
+            "policyTypes": ["Ingress"],
+            "ingress": [{"from": [peer], "ports": self.ports()}],
+        })
+    }
+
+    /// Somebody may send only to somebody; but not the pod that is to lose nothing.
+    fn egress(&mut self) -> Value {
+        let subject = self.random.one_of(&["b", "c"]);
+        let peer = self.pods_called(&["server", "d"]);
+        json!({
+            "podSelector": labelled("name", subject),
+            "policyTypes": ["Egress"],
+            "egress": [{"to": [{"podSelector": peer}], "ports": self.ports()}],
+        })
+    }
+
+    /// Selects all pods, those of a team, or one of a name.
+    fn pods_called(&mut self, names: &[&str]) -> Value {
+        match self.random.below(4) {
+            0 => json!({}),
+            1 => labelled("team", "red"),
+            _ => labelled("name", self.random.one_of(names)),
+        }
+    }
+
+    /// One or two ports of which some are watched.
+    fn ports(&mut self) -> Value {
+        let first = 1000 + self.random.below(3);
+        json!([{"port": first, "endPort": first + self.random.below(2), "protocol": "UDP"}])
+    }
+
+    fn remove_policy(&mut self) -> &'static str {
+        let at = self.random.below(self.policies.len());
+        let name = self.policies.swap_remove(at);
+        let gone = ObjectRef::new("MultiNetworkPolicy", "default", &*name);
+        self.watched
+            .begins(format!("{name} is gone"), Change::NoPolicy(gone));
+        self.node.delete_policy("default", &name);
+        "policy removed"
+    }
+
+    fn label_pod(&mut self) -> &'static str {
+        let pod = self.random.one_of(&["a", "b", "c", "d", "server"]);
+        let team = self.random.one_of(&["red", "blue"]);
+        self.set_team(pod, team);
+        "pod labelled"
+    }
+
+    fn set_team(&mut self, name: &str, team: &str) {
+        let now = self.watched.oracle.now();
+        let mut pod = Pod::clone(&now.pods[&object(&format!("default/{name}"))]);
+        pod.labels = pod.labels.with("team", team);
+        self.watched
+            .begins(format!("{name} is of team {team}"), Change::Pod(Arc::new(pod)));
+        let labels = json!({"metadata": {"labels": {"team": team}}});
+        self.node.api.patch(PODS, name, &labels);
+    }
+
+    fn label_namespace(&mut self) -> &'static str {
+        let open = self.random.one_of(&["yes", "no"]);
+        self.set_open(open);
+        "namespace labelled"
+    }
+
+    fn set_open(&mut self, open: &str) {
+        let mut namespace = self.watched.oracle.now().namespace("default").into_owned();
+        namespace.labels = namespace.labels.with("open", open);
+        self.watched.begins(
+            format!("the namespace is open: {open}"),
+            Change::Namespace(namespace),
+        );
+        let labels = json!({"metadata": {"labels": {"open": open}}});
+        self.node.api.patch("/api/v1/namespaces", "default", &labels);
+    }
+
+    /// A pod of another node.
+    fn add_pod(&mut self) -> &'static str {
+        let name = self.name();
+        let label = self.random.one_of(&["a", "b", "c"]);
+        let (high, low) = (self.count / 200, self.count % 200 + 1);
+        let ips = [
+            format!("2.2.{}.{low}", 100 + high),
+            format!("2001:db8:1::{:x}", self.count),
+        ];
+        let status = json!([{"name": NETWORK, "interface": "net1", "ips": ips}]).to_string();
+        self.node.api.create(PODS, &json!({
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {
+                "name": name,
+                "labels": {"name": label, "team": "red"},
+                "annotations": {"k8s.v1.cni.cncf.io/networks": NETWORK, "k8s.v1.cni.cncf.io/network-status": status},
+            },
+            "spec": {"nodeName": "node-2", "containers": [{"name": "main", "image": "main"}]},
+        }));
+        self.others.push(name);
+        "pod added"
+    }
+
+    fn remove_pod(&mut self) -> &'static str {
+        let at = self.random.below(self.others.len());
+        self.node.api.delete(PODS, &self.others.swap_remove(at));
+        "pod removed"
+    }
+
+    /// A pod comes to the node, which a policy restricts, and goes again.
+    fn pass_by(&mut self) -> &'static str {
+        let name = self.name();
+        let address = format!("2.2.5.{}/24", 20 + self.count % 200);
+        let interface = Interface {
+            network: NETWORK,
+            name: "net1",
+            addresses: &[&address],
+        };
+        let labels = json!({"name": "d", "team": "red"});
+        let pod = self.node.pod("default", &name, &labels, &[interface]);
+        self.node.stop(&pod);
+        self.node.api.delete(PODS, &name);
+        "pod came and went"
+    }
+}

@@ -1,0 +1,135 @@
+//! What happens to the agent, to its rules in a pod, to the container runtime, and to the API server.
+
+use std::process::Command;
+
+use picket_nftables::render::documented;
+
+use super::happenings::Happenings;
+use crate::apiserver::never_open::{disturb, steal};
+use crate::pods::table;
+use crate::watched::flows::until;
+
+impl Happenings {
+    /// Something happens, or nothing: each in its turn.
+    pub(super) fn fault(&mut self) -> Option<&'static str> {
+        if self.random.below(2) == 0 {
+            return None;
+        }
+        self.faults += 1;
+        Some(match self.faults % 8 {
+            0 => self.end_agent(),
+            1 => self.flush_what_is_held(),
+            2 => self.flush_what_is_not_held(),
+            3 => self.flush_what_nobody_keeps(),
+            4 => self.stop_server(),
+            5 => self.end_runtime(),
+            6 => self.refuse(),
+            _ => self.disturb(),
+        })
+    }
+
+    /// The agent ends, things change, and another one starts.
+    fn end_agent(&mut self) -> &'static str {
+        self.kill();
+        self.changes(0);
+        let holds = self.random.below(3) > 0;
+        self.start(holds);
+        self.changes(0);
+        "agent killed"
+    }
+
+    /// An agent runs that holds its tables against others, or lets them change these.
+    fn need(&mut self, holds: bool) {
+        if self.holds != holds {
+            self.kill();
+            self.start(holds);
+        }
+        self.settle();
+    }
+
+    /// The kernel passes the table over then.
+    fn flush_what_is_held(&mut self) -> &'static str {
+        self.need(true);
+        self.load("flush ruleset");
+        self.changes(1);
+        "flushed while held"
+    }
+
+    fn flush_what_is_not_held(&mut self) -> &'static str {
+        self.need(false);
+        self.watched.open("nft flush ruleset", false);
+        self.load("flush ruleset");
+        self.close();
+        self.changes(1);
+        "flushed while not held"
+    }
+
+    /// No agent runs, and things change.
+    fn flush_what_nobody_keeps(&mut self) -> &'static str {
+        self.kill();
+        self.watched.open("nft flush ruleset", true);
+        self.load("flush ruleset");
+        self.changes(0);
+        self.watched.windows.begin();
+        let holds = self.random.below(2) == 0;
+        self.start(holds);
+        self.close();
+        self.settle();
+        "flushed while no agent ran"
+    }
+
+    /// Waits until there are rules again: they come in one transaction.
+    fn close(&mut self) {
+        let server = &self.pods["server"];
+        until("a table", || !table(server).is_empty());
+        self.watched.close();
+    }
+
+    /// The API server says nothing for a while, and things change as soon as it does again.
+    fn stop_server(&mut self) -> &'static str {
+        let server = self.node.server.id().to_string();
+        let signal = |name: &str| {
+            let kill = Command::new("kill").args([name, &server]).status();
+            assert!(kill.unwrap().success());
+        };
+        signal("-STOP");
+        self.watched.flows.until_sent(100);
+        signal("-CONT");
+        self.changes(1);
+        "server stopped"
+    }
+
+    /// Things change while there is no container runtime.
+    fn end_runtime(&mut self) -> &'static str {
+        self.node.runtime.kill();
+        self.node.until("no runtime", |status| status.runtime.is_some());
+        for _ in 0..3 {
+            self.add_policy();
+        }
+        self.node.runtime.restart();
+        self.node.until("a runtime", |status| status.runtime.is_none());
+        "runtime killed"
+    }
+
+    /// The kernel refuses every change in one pod for a while, in which things change.
+    fn refuse(&mut self) -> &'static str {
+        self.need(false);
+        let thief = steal(&self.pods["server"].inside, &documented::table_name());
+        for _ in 0..3 {
+            self.add_policy();
+        }
+        self.node.until_enforced();
+        drop(thief);
+        self.settle();
+        "changes refused"
+    }
+
+    /// Somebody changes a table of his own all the time, so that what the agent has read is out of date when it writes.
+    fn disturb(&mut self) -> &'static str {
+        self.need(false);
+        let disturber = disturb(&self.pods["server"].inside);
+        self.changes(2);
+        disturber.end();
+        "disturbed"
+    }
+}

@@ -1,0 +1,164 @@
+//! Pods with rules and an agent to which things happen, and what the packets that arrive meanwhile say.
+
+use std::collections::BTreeMap;
+use std::process::Command;
+
+use picket_cluster::Snapshot;
+use picket_policy::NetworkName;
+use serde_json::json;
+
+use super::{ALLOWED, standing, ways};
+use crate::apiserver::secondary::simple;
+use crate::objects::KINDS;
+use crate::pods::{Node, Pods};
+use crate::random::Random;
+use crate::watched::flows::Flows;
+use crate::watched::oracle::{Judge, Oracle};
+use crate::watched::{Watched, snapshot};
+
+pub(super) const NETWORK: &str = "default/net";
+pub(super) const PODS: &str = "/api/v1/namespaces/default/pods";
+const POLICIES: &str = "/apis/k8s.cni.cncf.io/v1beta1/namespaces/default/multi-networkpolicies";
+
+pub(super) struct Happenings {
+    pub(super) node: Node,
+    pub(super) pods: Pods,
+    /// Whether the agent keeps others from changing the tables.
+    pub(super) holds: bool,
+    pub(super) random: Random,
+    pub(super) policies: Vec<String>,
+    /// Pods of another node that have come, and go so.
+    pub(super) others: Vec<String>,
+    pub(super) count: usize,
+    pub(super) faults: usize,
+    marks: usize,
+    /// How often each kind of thing has happened.
+    pub(super) kinds: BTreeMap<&'static str, usize>,
+    pub(super) watched: Watched,
+}
+
+impl Happenings {
+    /// On a node on which everything is in force.
+    pub(super) fn new() -> Self {
+        let mut node = Node::new();
+        let pods = simple(&mut node);
+        for (name, spec) in standing() {
+            node.policy("default", name, NETWORK, &spec);
+        }
+        let ways = ways();
+        let network = NetworkName::parse(NETWORK, "").unwrap();
+        let oracle = Oracle::new(Judge::Pods(network), &cluster(&node), &ways);
+        node.start(&[]);
+        node.until_enforced();
+        let flows = Flows::start(&pods, &ways);
+        let mut happenings = Self {
+            node,
+            pods,
+            holds: true,
+            random: Random(0),
+            policies: Vec::new(),
+            others: Vec::new(),
+            count: 0,
+            faults: 0,
+            marks: 0,
+            kinds: BTreeMap::new(),
+            watched: Watched::new(oracle, flows, ways, ALLOWED),
+        };
+        happenings.watched.until_allowed_arrives(|| happenings.node.log());
+        happenings
+    }
+
+    /// Some sequences of changes, as a seed says, from the beginning.
+    pub(super) fn play(&mut self, seed: u64, sequences: usize) {
+        self.random = Random(seed);
+        self.clear();
+        for _ in 0..sequences {
+            self.sequence();
+        }
+    }
+
+    /// Some changes of the cluster, one after the other, and now and then something else while they are taken in.
+    fn sequence(&mut self) {
+        self.changes(1);
+        if let Some(fault) = self.fault() {
+            *self.kinds.entry(fault).or_default() += 1;
+        }
+        if self.watched.oracle.pending() > 5 || self.random.below(4) > 0 {
+            self.settle();
+        }
+    }
+
+    /// Waits until everything is in force, and looks at what came meanwhile.
+    pub(super) fn settle(&mut self) {
+        self.mark();
+        self.node.until_enforced();
+        self.node.until("no trouble", picket_node::PodsStatus::is_well);
+        self.watched.settle(|| self.node.log());
+    }
+
+    /// Changes an object of each kind of which others may have gone: what is gone has no version that could be waited for.
+    fn mark(&mut self) {
+        self.marks += 1;
+        let fields = json!({"metadata": {"labels": {"count": self.marks.to_string()}}});
+        self.node.api.patch(POLICIES, "closed", &fields);
+        self.node.api.patch(PODS, "server", &fields);
+    }
+
+    /// Ends the agent without order.
+    pub(super) fn kill(&mut self) {
+        self.node.kill();
+    }
+
+    /// Starts another agent, that has everything to learn.
+    pub(super) fn start(&mut self, holds: bool) {
+        let owner = ["everybody", "agent"][usize::from(holds)];
+        self.node
+            .start(&["--verify-interval", "3", "--table-owner", owner]);
+        self.holds = holds;
+    }
+
+    /// Runs nft in a pod that is watched.
+    pub(super) fn load(&self, script: &str) {
+        let mut nft = Command::new("nft");
+        nft.arg(script);
+        let ran = self.pods["server"].inside.run(|| nft.status());
+        assert!(ran.unwrap().unwrap().success());
+    }
+
+    /// Waits until everything is in force, until whatever is allowed arrives, and until it is proved that the kernel has what the
+    /// policies say.
+    pub(super) fn until_all_is_in_force(&mut self) {
+        self.settle();
+        self.watched.until_allowed_arrives(|| self.node.log());
+        let proved = self.node.proofs("proved");
+        self.node
+            .until("two more proofs", |_| self.node.proofs("proved") > proved + 1);
+        assert_eq!(self.node.proofs("refuted"), 0);
+    }
+
+    /// Nothing happens any more, and nothing is sent: how many packets were sent that are always allowed, and how many came.
+    pub(super) fn end(&mut self) -> (usize, usize) {
+        self.watched.end(|| self.node.log());
+        self.watched.always_allowed()
+    }
+}
+
+/// What the API server has, as the specification reads it.
+fn cluster(node: &Node) -> Snapshot {
+    let mut objects = Vec::new();
+    for index in [0, 2, 12, 13] {
+        let (version, kind, path) = KINDS[index];
+        for mut object in node.api.list(path) {
+            object["apiVersion"] = version.into();
+            object["kind"] = kind.into();
+            // The ends of ways are called by their names alone.
+            object["metadata"].as_object_mut().unwrap().remove("uid");
+            // All have one address on the cluster network, which plays no part.
+            if kind == "Pod" {
+                object["status"] = json!({"phase": "Running"});
+            }
+            objects.push(object);
+        }
+    }
+    snapshot(&objects)
+}
