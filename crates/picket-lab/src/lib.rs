@@ -21,7 +21,7 @@ mod separation;
 mod servers;
 mod session;
 mod topology;
-mod wire;
+pub mod wire;
 
 pub use access::gain_access;
 pub use control::{ControlError, Request, Response, execute, running, send};

@@ -4,7 +4,7 @@ use picket_linux::{crc32c, internet_checksum};
 use picket_net::Family;
 
 /// An ICMP echo request of `family`. The kernel fills in the checksum of ICMPv6.
-pub(crate) fn echo_request(family: Family, identifier: u16, sequence: u16, nonce: u32) -> Vec<u8> {
+pub fn echo_request(family: Family, identifier: u16, sequence: u16, nonce: u32) -> Vec<u8> {
     let kind = match family {
         Family::Ipv4 => 8,
         Family::Ipv6 => 128,
@@ -21,7 +21,7 @@ pub(crate) fn echo_request(family: Family, identifier: u16, sequence: u16, nonce
 }
 
 /// The nonce of an echo reply to requests with `identifier`.
-pub(crate) fn echo_reply(family: Family, message: &[u8], identifier: u16) -> Option<u32> {
+pub fn echo_reply(family: Family, message: &[u8], identifier: u16) -> Option<u32> {
     let kind = match family {
         Family::Ipv4 => 0,
         Family::Ipv6 => 129,
@@ -31,18 +31,30 @@ pub(crate) fn echo_reply(family: Family, message: &[u8], identifier: u16) -> Opt
 
 /// The ports and the beginning of the first chunk of an SCTP packet whose checksum is right.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Sctp {
-    pub(crate) source_port: u16,
-    pub(crate) destination_port: u16,
-    pub(crate) verification_tag: u32,
-    pub(crate) chunk: Chunk,
+pub struct Sctp {
+    /// The port of who sends it.
+    pub source_port: u16,
+    /// The port that it goes to.
+    pub destination_port: u16,
+    /// What the other side calls the association; nothing yet in an INIT.
+    pub verification_tag: u32,
+    /// What it says.
+    pub chunk: Chunk,
 }
 
 /// The chunks that open an association.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Chunk {
-    Init { tag: u32 },
-    InitAck { tag: u32 },
+pub enum Chunk {
+    /// Asks for an association.
+    Init {
+        /// What the sender calls it.
+        tag: u32,
+    },
+    /// Answers that.
+    InitAck {
+        /// What the sender calls it.
+        tag: u32,
+    },
 }
 
 const INIT: u8 = 1;
@@ -50,7 +62,8 @@ const INIT_ACK: u8 = 2;
 const STATE_COOKIE: u16 = 7;
 
 impl Sctp {
-    pub(crate) fn encode(&self) -> Vec<u8> {
+    /// Its bytes, with their checksum.
+    pub fn encode(&self) -> Vec<u8> {
         let (kind, tag, cookie) = match self.chunk {
             Chunk::Init { tag } => (INIT, tag, None),
             // A cookie is mandatory; nobody will return it.
@@ -80,7 +93,7 @@ impl Sctp {
     }
 
     /// Reads a packet that opens an association; `None` for every other and for one with a wrong checksum.
-    pub(crate) fn decode(packet: &[u8]) -> Option<Self> {
+    pub fn decode(packet: &[u8]) -> Option<Self> {
         let mut blank = packet.to_vec();
         put(&mut blank, 8, &[0; 4]);
         let checksum = u32::from_le_bytes(packet.get(8..12)?.try_into().ok()?);
@@ -102,7 +115,7 @@ impl Sctp {
 }
 
 /// What follows the IP header that raw IPv4 sockets deliver; IPv6 ones deliver none.
-pub(crate) fn payload(family: Family, packet: &[u8]) -> Option<&[u8]> {
+pub fn payload(family: Family, packet: &[u8]) -> Option<&[u8]> {
     match family {
         Family::Ipv4 => packet.get(usize::from(packet.first()? & 0x0f) * 4..),
         Family::Ipv6 => Some(packet),

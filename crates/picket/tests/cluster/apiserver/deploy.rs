@@ -1,7 +1,8 @@
 //! What is shipped is taken by a real API server, and an agent needs no more rights than it gives.
 
-use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use picket_testing::apiserver::Server;
@@ -10,7 +11,9 @@ use serde_json::{Value, json};
 use crate::agents::{Agent, lab};
 use crate::apiserver::agent::isolation;
 use crate::apiserver::enforce::cluster;
+use crate::apiserver::never_open::POLICIES;
 use crate::client::Api;
+use crate::objects::network_policy;
 use crate::published::Published;
 
 pub(crate) const MANIFEST: &str = include_str!("../../../../../deploy/agent.yaml");
@@ -83,11 +86,61 @@ pub(crate) fn as_container(container: &Value) -> Command {
     command
 }
 
+/// A server that notes in a file of this folder who asks it for what.
+fn audited(folder: &Path) -> (Server, PathBuf) {
+    let (policy, log) = (folder.join("policy"), folder.join("log"));
+    let all = json!({"apiVersion": "audit.k8s.io/v1", "kind": "Policy", "rules": [{"level": "Metadata"}]});
+    fs::write(&policy, all.to_string()).unwrap();
+    let flags = [
+        format!("--audit-policy-file={}", policy.display()),
+        format!("--audit-log-path={}", log.display()),
+    ];
+    (
+        Server::start_with(&[], &flags.each_ref().map(String::as_str)),
+        log,
+    )
+}
+
+/// The groups and resources for which an account has asked, by such a file.
+fn asked(log: &Path, account: &str) -> BTreeSet<(String, String)> {
+    let user = format!("system:serviceaccount:kube-system:{account}");
+    let text = fs::read_to_string(log).unwrap();
+    let lines = text
+        .lines()
+        .map(|line| serde_json::from_str::<Value>(line).unwrap());
+    let own = lines.filter(|line| line["user"]["username"] == user.as_str() && line["objectRef"].is_object());
+    let word = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    own.map(|line| {
+        (
+            word(&line["objectRef"]["apiGroup"]),
+            word(&line["objectRef"]["resource"]),
+        )
+    })
+    .collect()
+}
+
+/// The groups and resources that a role gives rights to.
+fn granted(role: &Value) -> BTreeSet<(String, String)> {
+    let words = |value: &Value| -> Vec<String> { serde_json::from_value(value.clone()).unwrap() };
+    let rules = role["rules"].as_array().unwrap().iter();
+    rules
+        .flat_map(|rule| {
+            let resources = words(&rule["resources"]);
+            words(&rule["apiGroups"]).into_iter().flat_map(move |group| {
+                let of_group = resources.iter().map(|resource| (group.clone(), resource.clone()));
+                of_group.collect::<Vec<_>>()
+            })
+        })
+        .collect()
+}
+
 #[test]
-fn what_is_shipped_is_enough() {
-    let server = Server::start(&[]);
+fn what_is_shipped_is_enough_and_nothing_of_it_is_too_much() {
+    let folder = tempfile::tempdir().unwrap();
+    let (server, audit) = audited(folder.path());
     let api = Api::new(&server.kubeconfig());
-    let container = container(&apply(&api, MANIFEST));
+    let applied = apply(&api, MANIFEST);
+    let container = container(&applied);
     let kubeconfig = account(&server, &api, "picket-agent");
     let step = isolation();
     let lab = lab(&cluster(&step), &kubeconfig);
@@ -113,4 +166,14 @@ fn what_is_shipped_is_enough() {
         !levels.is_empty() && levels.iter().all(|level| level == "INFO"),
         "{log}"
     );
+    // Of what cannot be enforced there is an event.
+    let wrong =
+        json!({"podSelector": {}, "ingress": [{"from": [{"ipBlock": {"cidr": "::ffff:10.0.0.0/104"}}]}]});
+    api.create(POLICIES, &network_policy("x", "wrong", &wrong));
+    agent.until("an event", |_| {
+        asked(&audit, "picket-agent")
+            .iter()
+            .any(|(_, resource)| resource == "events")
+    });
+    assert_eq!(asked(&audit, "picket-agent"), granted(&applied["ClusterRole"]));
 }

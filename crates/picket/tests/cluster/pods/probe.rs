@@ -1,5 +1,7 @@
 //! Packets between pods, and the rules that they meet.
 
+mod raw;
+
 use std::collections::BTreeMap;
 use std::io::ErrorKind;
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
@@ -57,7 +59,7 @@ pub(crate) fn table(pod: &Pod) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// Whether a packet to a port, as in `80` or `udp/53`, arrives. `expected` says how long to wait for it.
+/// Whether a packet to a port, as in `80`, `udp/53` or `sctp/80`, arrives. `expected` says how long to wait for it.
 fn arrives(from: &Pod, to: &Pod, port: &str, expected: bool) -> bool {
     let patience = if expected { PATIENCE } else { DENIED };
     let mut all = true;
@@ -77,9 +79,15 @@ fn arrives(from: &Pod, to: &Pod, port: &str, expected: bool) -> bool {
 
 /// The same for one address.
 fn arrives_at(from: &Pod, to: &Pod, address: IpAddr, port: &str, patience: Duration) -> bool {
-    match port.split_once('/') {
-        Some(("udp", port)) => {
-            let at = SocketAddr::new(address, port.parse().unwrap());
+    let (protocol, port) = port.split_once('/').unwrap_or(("tcp", port));
+    let at = SocketAddr::new(address, port.parse().unwrap());
+    match protocol {
+        "tcp" => {
+            let _server = once_free(|| to.inside.run(|| TcpListener::bind(at)).unwrap());
+            let client = || TcpStream::connect_timeout(&at, patience);
+            from.inside.run(client).unwrap().is_ok()
+        }
+        "udp" => {
             let server = once_free(|| to.inside.run(|| UdpSocket::bind(at)).unwrap());
             let any = any(Family::of(address));
             let client = from.inside.run(|| UdpSocket::bind((any, 0))).unwrap().unwrap();
@@ -87,14 +95,8 @@ fn arrives_at(from: &Pod, to: &Pod, address: IpAddr, port: &str, patience: Durat
             // The kernel says here already when the packet is not let out.
             client.send_to(b"x", at).is_ok() && server.recv(&mut [0; 8]).is_ok()
         }
-        _ => {
-            let at = SocketAddr::new(address, port.parse().unwrap());
-            let _server = once_free(|| to.inside.run(|| TcpListener::bind(at)).unwrap());
-            from.inside
-                .run(|| TcpStream::connect_timeout(&at, patience))
-                .unwrap()
-                .is_ok()
-        }
+        "sctp" => raw::sctp(from, to, at, patience),
+        other => panic!("no probes of `{other}`"),
     }
 }
 
@@ -118,7 +120,7 @@ pub(crate) fn forget_neighbours(pods: &Pods) {
 /// Pods by the names that a scenario gives them.
 pub(crate) type Pods = BTreeMap<String, Pod>;
 
-/// Reads `a->b`, `a->b:80` or `a->b:udp/53`: from, to, port.
+/// Reads `a->b`, `a->b:80`, `a->b:udp/53` or `a->b:sctp/80`: from, to, port.
 fn read(probe: &str) -> (&str, &str, &str) {
     let (from, rest) = probe.split_once("->").unwrap();
     let (to, port) = rest.split_once(':').unwrap_or((rest, "5555"));

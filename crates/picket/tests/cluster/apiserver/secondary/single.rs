@@ -240,3 +240,51 @@ fn ports() {
         &["a->server:80"],
     );
 }
+
+#[test]
+fn ports_of_sctp() {
+    let mut node = Node::new();
+    let pods = simple(&mut node);
+    node.start(&[]);
+    let a = || labelled("name", "a");
+    let ports = json!([
+        {"protocol": "SCTP", "port": 80},
+        {"protocol": "SCTP", "port": 6000, "endPort": 6900},
+    ]);
+    let ranges = "a->b:sctp/80 a->b:sctp/6000 a->b:sctp/6900";
+    play(
+        &node,
+        &pods,
+        "sctp-egress",
+        &[
+            json!({"podSelector": a(), "policyTypes": ["Egress"], "egress": [{"to": named(&["b"]), "ports": ports}]}),
+        ],
+        &[ranges, "b->a:sctp/80 b->a:80"],
+        &["a->b:sctp/81 a->b:sctp/5999 a->b:sctp/6901 a->b:80 a->b:udp/80 a->b:6000 a->c:sctp/80"],
+    );
+    let ranges = "b->a:sctp/80 b->a:sctp/6000 b->a:sctp/6900";
+    play(
+        &node,
+        &pods,
+        "sctp-ingress",
+        &[
+            json!({"podSelector": a(), "policyTypes": ["Ingress"], "ingress": [{"from": named(&["b"]), "ports": ports}]}),
+        ],
+        &[ranges, "a->b:sctp/80 a->b:80"],
+        &["b->a:sctp/81 b->a:sctp/5999 b->a:sctp/6901 b->a:80 b->a:udp/80 b->a:6000 c->a:sctp/80"],
+    );
+    // Nor do ports of others open any of it.
+    play(
+        &node,
+        &pods,
+        "sctp-beside-tcp",
+        &[
+            json!({"podSelector": a(), "policyTypes": ["Ingress"], "ingress": [
+                {"from": named(&["b"]), "ports": [{"port": 80}, {"protocol": "UDP", "port": 80}]},
+                {"from": named(&["c"]), "ports": [{"protocol": "SCTP"}]},
+            ]}),
+        ],
+        &["b->a:80 b->a:udp/80 c->a:sctp/80 c->a:sctp/6901"],
+        &["b->a:sctp/80 c->a:80 c->a:udp/80"],
+    );
+}

@@ -1,0 +1,55 @@
+//! Packets of protocols for which the kernel need have no sockets.
+
+use std::net::{IpAddr, SocketAddr, UdpSocket};
+use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicU16, Ordering};
+use std::time::Duration;
+
+use picket_lab::wire::{Chunk, Sctp, payload};
+use picket_linux::{NetworkNamespace, raw_sctp};
+use picket_net::Family;
+
+use super::super::Pod;
+use crate::prober::any;
+
+/// Tells connections apart: what passes as part of an earlier one says nothing of policies.
+static CONNECTION: AtomicU16 = AtomicU16::new(20_000);
+
+/// A raw socket in a pod. It takes and gives packets as one for datagrams does.
+fn raw(
+    inside: &NetworkNamespace,
+    at: IpAddr,
+    open: fn(IpAddr, Option<&str>) -> picket_linux::Result<OwnedFd>,
+    patience: Duration,
+) -> UdpSocket {
+    let socket = UdpSocket::from(inside.run(|| open(at, None)).unwrap().unwrap());
+    socket.set_nonblocking(false).unwrap();
+    socket.set_read_timeout(Some(patience)).unwrap();
+    socket
+}
+
+/// Whether one of the packets that a socket receives is the one waited for.
+fn receives(socket: &UdpSocket, family: Family, is_it: impl Fn(&[u8]) -> bool) -> bool {
+    let mut buffer = [0; 2048];
+    while let Ok(length) = socket.recv(&mut buffer) {
+        if payload(family, &buffer[..length]).is_some_and(&is_it) {
+            return true;
+        }
+    }
+    false
+}
+
+/// Whether an SCTP packet that asks for an association with a port arrives.
+pub(super) fn sctp(from: &Pod, to: &Pod, at: SocketAddr, patience: Duration) -> bool {
+    let family = Family::of(at.ip());
+    let server = raw(&to.inside, at.ip(), raw_sctp, patience);
+    let client = raw(&from.inside, any(family), raw_sctp, patience);
+    let init = Sctp {
+        source_port: CONNECTION.fetch_add(1, Ordering::Relaxed),
+        destination_port: at.port(),
+        verification_tag: 0,
+        chunk: Chunk::Init { tag: 1 },
+    };
+    let sent = client.send_to(&init.encode(), SocketAddr::new(at.ip(), 0));
+    sent.is_ok() && receives(&server, family, |packet| Sctp::decode(packet) == Some(init))
+}
