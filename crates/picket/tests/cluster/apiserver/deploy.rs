@@ -11,9 +11,8 @@ use serde_json::{Value, json};
 use crate::agents::{Agent, lab};
 use crate::apiserver::agent::isolation;
 use crate::apiserver::enforce::cluster;
-use crate::apiserver::never_open::POLICIES;
 use crate::client::Api;
-use crate::objects::network_policy;
+use crate::objects::KINDS;
 use crate::published::Published;
 
 pub(crate) const MANIFEST: &str = include_str!("../../../../../deploy/agent.yaml");
@@ -167,9 +166,9 @@ fn what_is_shipped_is_enough_and_nothing_of_it_is_too_much() {
         "{log}"
     );
     // Of what cannot be enforced there is an event.
-    let wrong =
-        json!({"podSelector": {}, "ingress": [{"from": [{"ipBlock": {"cidr": "::ffff:10.0.0.0/104"}}]}]});
-    api.create(POLICIES, &network_policy("x", "wrong", &wrong));
+    let (api_version, kind, path) = KINDS[14];
+    let wrong = json!({"apiVersion": api_version, "kind": kind, "metadata": {"name": "wrong"}, "spec": {"tier": "none"}});
+    api.create(path, &wrong);
     agent.until("an event", |_| {
         asked(&audit, "picket-agent")
             .iter()
