@@ -110,7 +110,7 @@ codes! {
         "Without `spec` nobody can tell what a policy selects, so it isolates nothing. `spec: {}` is readable: it selects every pod of the namespace, and denies all ingress."
 
     POLICY_FOR "P110" "A MultiNetworkPolicy without usable networks"
-        "The annotation `k8s.v1.cni.cncf.io/policy-for` lists the NetworkAttachmentDefinitions whose interfaces the policy is about, as `name` or `namespace/name`, separated by commas. A MultiNetworkPolicy is never about the cluster network, so without the annotation it applies to nothing. An entry that names no network is ignored."
+        "The annotation `k8s.v1.cni.cncf.io/policy-for` lists the NetworkAttachmentDefinitions whose interfaces the policy is about, as `name` or `namespace/name`, separated by commas. A MultiNetworkPolicy is never about the cluster network, so without the annotation it applies to nothing. An entry that names no network is ignored, and one with a name that no network can have concerns no pod but one that forges its status."
 
     TIER "P111" "A tier or priority that cannot be used"
         "`tier` is `Admin` or `Baseline`, and `priority` a number from 0 to 1000; both are required. Nobody can tell before which other policies the policy comes, so it comes first in the tier Admin as far as that cannot be told, and its rules only deny: an accept matches nothing, and a pass denies."

@@ -8,7 +8,7 @@ use crate::document::Manifest;
 use crate::header::annotation;
 use crate::network_policy::{self, ABOUT_NOTHING, SelectorField};
 use crate::reader::{Cursor, Reader};
-use crate::{Header, NetworkName, Networks, Severity, code};
+use crate::{Header, NetworkName, Networks, Severity, code, name};
 
 /// The annotation that lists the networks.
 const POLICY_FOR: &str = "k8s.v1.cni.cncf.io/policy-for";
@@ -65,6 +65,10 @@ fn network(entry: &str, at: &Cursor<'_>, header: &Header, reader: &mut Reader<'_
         diagnostic.notes.push("the entry is ignored".to_owned());
         return None;
     };
+    if !can_be(&found, &header.object.namespace) {
+        let message = format!("Invalid value: {entry:?}: no NetworkAttachmentDefinition can have that name");
+        reader.report(code::POLICY_FOR, Severity::Error, at, message);
+    }
     if let Some(interface) = interface {
         let message =
             format!("Invalid value: {entry:?}: the list has networks, not interfaces such as `{interface}`");
@@ -74,6 +78,12 @@ fn network(entry: &str, at: &Cursor<'_>, header: &Header, reader: &mut Reader<'_
         ));
     }
     Some(found)
+}
+
+/// Whether there can be a network of that name; of the namespace `own` somebody else has said what is wrong with it.
+fn can_be(network: &NetworkName, own: &str) -> bool {
+    let is_namespace = network.namespace == own || name::dns_label(&network.namespace).is_empty();
+    is_namespace && name::dns_subdomain(&network.name).is_empty()
 }
 
 #[cfg(test)]

@@ -68,6 +68,20 @@ fn an_entry_that_names_no_network_is_an_error_and_the_others_count() {
 }
 
 #[test]
+fn a_name_that_no_network_can_have_is_an_error() {
+    for (entry, network) in [
+        ("Net", "shop/Net"),
+        ("in fra/net", "in fra/net"),
+        ("a.b/net", "a.b/net"),
+    ] {
+        let error = format!(
+            "error P110 {FIELD}: Invalid value: {entry:?}: no NetworkAttachmentDefinition can have that name"
+        );
+        check(&policy_for(entry), EVERY_POD, network, &[&error]);
+    }
+}
+
+#[test]
 fn an_interface_means_its_whole_network() {
     let error = format!(
         "error P110 {FIELD}: Invalid value: \"net1@eth1\": the list has networks, not interfaces such as `eth1`"
