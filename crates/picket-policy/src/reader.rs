@@ -12,6 +12,10 @@ use crate::{Code, Diagnostic, Fix, ObjectRef, Severity, code};
 pub use cursor::{Cursor, Fields, UnknownField};
 pub use path::Path;
 
+/// How much is said of one object at most. Nobody reads more, and whoever is wrong 100,000 times in one object is not to fill
+/// the memory and the log of others.
+const MOST: usize = 100;
+
 /// Something could not be read, and a diagnostic says so. The caller decides what that means for the whole.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Unreadable;
@@ -178,8 +182,18 @@ impl<'a> Reader<'a> {
         &self.diagnostics
     }
 
-    /// Everything that was reported, in order.
-    pub fn finish(self) -> Vec<Diagnostic> {
+    /// Everything that was reported, in order. Of very much only the first are given, errors before others.
+    pub fn finish(mut self) -> Vec<Diagnostic> {
+        let left_out = self.diagnostics.len().saturating_sub(MOST);
+        if left_out > 0 {
+            let is_less = |diagnostic: &Diagnostic| diagnostic.severity != Severity::Error;
+            self.diagnostics.sort_by_key(is_less);
+            self.diagnostics.truncate(MOST);
+            let note = format!("{left_out} more of this object are not listed");
+            if let Some(last) = self.diagnostics.last_mut() {
+                last.notes.push(note);
+            }
+        }
         self.diagnostics
     }
 }
