@@ -17,10 +17,10 @@ use crate::prober::{address, namespace};
 use crate::published::Versions;
 
 /// What would end a string, a comment or a command, if anything were written without care.
-const QUOTES: &str = "\"; }}\nflush ruleset\n# '\\\" $(reboot) \u{0} \u{1b}[2J \u{202e}";
+pub(super) const QUOTES: &str = "\"; }}\nflush ruleset\n# '\\\" $(reboot) \u{0} \u{1b}[2J \u{202e}";
 
 /// How many bytes the annotations of an object may have together.
-const ANNOTATIONS: usize = 256 << 10;
+pub(super) const ANNOTATIONS: usize = 256 << 10;
 
 /// How long to wait for a connection that must not come about, and one that must.
 const DENIED: Duration = Duration::from_millis(300);

@@ -7,6 +7,7 @@ mod denied;
 mod drops;
 mod failures;
 mod forged;
+mod hostile;
 mod links;
 mod never_open;
 mod plugins;
