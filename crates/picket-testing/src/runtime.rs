@@ -221,6 +221,13 @@ impl ContainerRuntime {
         let _: Nothing = self.call("StartContainer", Id { id: id.to_owned() });
     }
 
+    /// Ends a container without waiting, and removes it.
+    pub fn remove_container(&self, id: &str) {
+        for call in ["StopContainer", "RemoveContainer"] {
+            let _: Nothing = self.call(call, Id { id: id.to_owned() });
+        }
+    }
+
     /// What the kubelet says of a pod.
     fn config(&self, namespace: &str, name: &str, uid: &str, network: i32) -> PodSandboxConfig {
         let metadata = PodSandboxMetadata {

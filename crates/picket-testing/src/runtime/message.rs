@@ -1,4 +1,4 @@
-//! What of the Container Runtime Interface runs, stops and removes sandboxes, and starts containers.
+//! What of the Container Runtime Interface runs, stops and removes sandboxes, and starts and ends containers.
 
 use std::collections::HashMap;
 
@@ -114,7 +114,8 @@ pub(super) struct ImageSpec {
     pub(super) user_specified_image: String,
 }
 
-/// What `RunPodSandbox` and `CreateContainer` answer, and what `StopPodSandbox`, `RemovePodSandbox` and `StartContainer` ask.
+/// What `RunPodSandbox` and `CreateContainer` answer, and what `StopPodSandbox`, `RemovePodSandbox`, `StartContainer`,
+/// `StopContainer` and `RemoveContainer` ask.
 #[derive(Clone, PartialEq, Message)]
 pub(super) struct Id {
     #[prost(string, tag = "1")]

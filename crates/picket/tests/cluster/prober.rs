@@ -56,11 +56,15 @@ impl Prober {
     /// From one pod to a port of another, both as `namespace/name`.
     pub(crate) fn start(lab: &Lab, family: Family, from: &str, to: &str, port: u16) -> Self {
         let target = SocketAddr::from((address(lab, to, family), port));
-        let receiver = namespace(lab, to)
-            .run(|| UdpSocket::bind(target).unwrap())
-            .unwrap();
+        Self::between(namespace(lab, from), namespace(lab, to), target)
+    }
+
+    /// From anywhere in one namespace to an address in another.
+    pub(crate) fn between(from: &NetworkNamespace, to: &NetworkNamespace, target: SocketAddr) -> Self {
+        let family = Family::of(target.ip());
+        let receiver = to.run(|| UdpSocket::bind(target).unwrap()).unwrap();
         receiver.set_read_timeout(Some(TURN)).unwrap();
-        let from = namespace(lab, from).duplicate().unwrap();
+        let from = from.duplicate().unwrap();
         let (sent, received) = (Arc::<AtomicUsize>::default(), Arc::<AtomicUsize>::default());
         let arrived = Arc::clone(&received);
         // What is on its way when it is to end still counts.

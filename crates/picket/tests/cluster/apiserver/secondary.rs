@@ -1,6 +1,7 @@
 //! Policies of secondary networks, enforced in the pods of a node with real sandboxes.
 
 mod changes;
+mod containers;
 mod custom_rules;
 mod cut;
 mod denied;
