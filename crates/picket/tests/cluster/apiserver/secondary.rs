@@ -9,6 +9,7 @@ mod drops;
 mod failures;
 mod forged;
 mod hostile;
+mod icmp;
 mod links;
 mod never_open;
 mod plugins;

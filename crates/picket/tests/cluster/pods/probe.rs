@@ -59,12 +59,18 @@ pub(crate) fn table(pod: &Pod) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// Whether a packet to a port, as in `80`, `udp/53` or `sctp/80`, arrives. `expected` says how long to wait for it.
+/// Whether a packet to a port, as in `80`, `udp/53` or `sctp/80`, arrives, or an echo request of `icmp` or `icmpv6` is answered.
+/// `expected` says how long to wait for it.
 fn arrives(from: &Pod, to: &Pod, port: &str, expected: bool) -> bool {
     let patience = if expected { PATIENCE } else { DENIED };
     let mut all = true;
     // Every address must do what is expected.
-    for address in &to.addresses {
+    let asked = to.addresses.iter().filter(|address| match port {
+        "icmp" => address.is_ipv4(),
+        "icmpv6" => address.is_ipv6(),
+        _ => true,
+    });
+    for address in asked {
         let arrived = arrives_at(from, to, *address, port, patience);
         assert!(
             to.addresses.len() == 1 || arrived == expected,
@@ -79,6 +85,9 @@ fn arrives(from: &Pod, to: &Pod, port: &str, expected: bool) -> bool {
 
 /// The same for one address.
 fn arrives_at(from: &Pod, to: &Pod, address: IpAddr, port: &str, patience: Duration) -> bool {
+    if port.starts_with("icmp") {
+        return raw::echo(from, address, patience);
+    }
     let (protocol, port) = port.split_once('/').unwrap_or(("tcp", port));
     let at = SocketAddr::new(address, port.parse().unwrap());
     match protocol {
@@ -120,7 +129,7 @@ pub(crate) fn forget_neighbours(pods: &Pods) {
 /// Pods by the names that a scenario gives them.
 pub(crate) type Pods = BTreeMap<String, Pod>;
 
-/// Reads `a->b`, `a->b:80`, `a->b:udp/53` or `a->b:sctp/80`: from, to, port.
+/// Reads `a->b`, `a->b:80`, `a->b:udp/53`, `a->b:sctp/80` or `a->b:icmp`: from, to, port.
 fn read(probe: &str) -> (&str, &str, &str) {
     let (from, rest) = probe.split_once("->").unwrap();
     let (to, port) = rest.split_once(':').unwrap_or((rest, "5555"));

@@ -5,8 +5,8 @@ use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::Duration;
 
-use picket_lab::wire::{Chunk, Sctp, payload};
-use picket_linux::{NetworkNamespace, raw_sctp};
+use picket_lab::wire::{Chunk, Sctp, echo_reply, echo_request, payload};
+use picket_linux::{NetworkNamespace, icmp_socket, raw_sctp};
 use picket_net::Family;
 
 use super::super::Pod;
@@ -52,4 +52,16 @@ pub(super) fn sctp(from: &Pod, to: &Pod, at: SocketAddr, patience: Duration) -> 
     };
     let sent = client.send_to(&init.encode(), SocketAddr::new(at.ip(), 0));
     sent.is_ok() && receives(&server, family, |packet| Sctp::decode(packet) == Some(init))
+}
+
+/// Whether an echo request to an address is answered.
+pub(super) fn echo(from: &Pod, to: IpAddr, patience: Duration) -> bool {
+    let family = Family::of(to);
+    let client = raw(&from.inside, any(family), icmp_socket, patience);
+    let identifier = CONNECTION.fetch_add(1, Ordering::Relaxed);
+    let sent = client.send_to(&echo_request(family, identifier, 0, 7), SocketAddr::new(to, 0));
+    sent.is_ok()
+        && receives(&client, family, |message| {
+            echo_reply(family, message, identifier) == Some(7)
+        })
 }
