@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::{holds, labelled, named, simple};
 use crate::objects::KINDS;
-use crate::pods::{Interface, Node, expect, forget_neighbours, table};
+use crate::pods::{Interface, Node, Pod, expect, forget_neighbours, table};
 
 with_each_runtime!(
     labels_and_policies_change_and_pods_go,
@@ -110,6 +110,14 @@ fn made_anew(kind: Kind, told: impl Fn(&str) -> String) {
     holds(&pods, "a->server", "b->server", "in the new sandbox");
 }
 
+/// What `nft` prints when it does something in a pod.
+fn nft(pod: &Pod, commands: &str) -> String {
+    let mut nft = std::process::Command::new("nft");
+    let output = pod.inside.run(|| nft.arg(commands).output()).unwrap().unwrap();
+    assert!(output.status.success(), "{commands}: {output:?}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
 fn agents_come_and_go(kind: Kind) {
     let mut node = Node::with(kind);
     let pods = simple(&mut node);
@@ -119,9 +127,7 @@ fn agents_come_and_go(kind: Kind) {
         set smi-0123456789abcdef0123456789abcdef { type ifname; elements = { \"net1\" } }; \
         chain input { type filter hook input priority 0; iifname @smi-0123456789abcdef0123456789abcdef drop; }; }";
     for name in ["server", "b"] {
-        let mut nft = std::process::Command::new("nft");
-        nft.arg(before);
-        assert!(pods[name].inside.run(|| nft.status()).unwrap().unwrap().success());
+        nft(&pods[name], before);
     }
     expect(&pods, &["a->server a->b"], false, "with the rules of others");
     node.policy("default", "from-a", "default/net", &from_a());
@@ -159,7 +165,21 @@ fn agents_come_and_go(kind: Kind) {
     assert_ne!(made, "");
 
     node.kill();
+    let foreign = "table inet foreign { chain input { type filter hook input priority 10; tcp dport 9 drop; }; }; \
+        table ip multi_networkpolicy { }";
+    for name in ["b", "c"] {
+        nft(&pods[name], foreign);
+    }
+    assert!(nft(&pods["c"], "list tables").contains("table inet multi_networkpolicy"));
     let removed = node.run(&["--cleanup"]);
     assert_eq!(removed, "removed table `inet multi_networkpolicy` from 1 pods\n");
     expect(&pods, &["a->c b->c"], true, "after --cleanup");
+    expect(&pods, &["a->c:9 a->b:9"], false, "by what others have beside it");
+    for name in ["b", "c"] {
+        let left = nft(&pods[name], "list tables");
+        assert_eq!(
+            left, "table inet foreign\ntable ip multi_networkpolicy\n",
+            "in {name}"
+        );
+    }
 }
