@@ -119,7 +119,7 @@ impl Happenings {
     fn remove_policy(&mut self) -> &'static str {
         let at = self.random.below(self.policies.len());
         let name = self.policies.swap_remove(at);
-        let gone = ObjectRef::new("MultiNetworkPolicy", "default", &*name);
+        let gone = ObjectRef::new("MultiNetworkPolicy", "default", &name);
         self.watched
             .begins(format!("{name} is gone"), Change::NoPolicy(gone));
         self.node.delete_policy("default", &name);
