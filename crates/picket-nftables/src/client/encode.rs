@@ -7,7 +7,7 @@ use picket_linux::Batch;
 
 use super::bytes::comment;
 use super::container::{Handle, Header, Shape, create, elements};
-use super::hold::{HELD, Hold};
+use super::hold::Hold;
 use super::rule;
 use super::scope::{Known, Scope, map_shape, set_shape};
 use super::uapi::{NFPROTO_INET, chain, message, object, rule as rule_attribute, set, table, userdata};
@@ -205,7 +205,7 @@ impl<'a> Writer<'a> {
         self.delete_table(name);
         self.add_table(name, new.comment());
         if self.hold != Hold::Leave {
-            self.batch.number(table::FLAGS, HELD);
+            self.batch.number(table::FLAGS, self.hold.flags());
         }
         for counter in new.counters() {
             self.add_counter(counter)?;
@@ -229,7 +229,7 @@ impl<'a> Writer<'a> {
     fn take(&mut self, name: &Name) {
         self.begin(message::NEWTABLE, 0, Object::Table(name.clone()));
         self.batch.text(table::NAME, name.as_str());
-        self.batch.number(table::FLAGS, HELD);
+        self.batch.number(table::FLAGS, self.hold.flags());
     }
 
     fn add_table(&mut self, name: &'a Name, text: Option<&Comment>) {

@@ -21,6 +21,19 @@ pub(super) enum Hold {
     Keep,
     /// It belongs to nobody, and is taken.
     Take,
+    /// What is made anew is held, and goes with the socket.
+    Briefly,
+}
+
+impl Hold {
+    /// The flags of a table that is made anew or taken.
+    pub(super) fn flags(self) -> u32 {
+        match self {
+            Self::Leave => 0,
+            Self::Keep | Self::Take => HELD,
+            Self::Briefly => table::OWNER_FLAG,
+        }
+    }
 }
 
 /// Whose a table is.

@@ -48,6 +48,8 @@ pub struct Client {
     known: Option<Known>,
     /// Whether it keeps others from changing the tables that it syncs.
     holds: bool,
+    /// A table that is there only while another is made anew, until it is known to be gone.
+    guard: Option<Name>,
 }
 
 /// Why a plan changed nothing.
@@ -124,6 +126,7 @@ impl Client {
             socket,
             known: None,
             holds: false,
+            guard: None,
         })
     }
 

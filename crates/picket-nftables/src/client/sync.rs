@@ -147,12 +147,16 @@ impl Client {
     /// Makes the table as it is desired, whatever the kernel has.
     fn read_and_make(&mut self, desired: &Arc<Table>, mut report: Report) -> Result<Report, SyncError> {
         for _ in 0..ATTEMPTS {
+            self.unguard()?;
             report.readings += 1;
-            let (generation, objects) = list(&mut self.socket, desired.name())?;
+            let (mut generation, objects) = list(&mut self.socket, desired.name())?;
             let observed = decode(desired.name(), &objects);
             let hold = self.hold(Holder::of(&objects))?;
             let (table, plan) = way(&observed, desired, hold);
             let hold = hold.unwrap_or(Hold::Keep);
+            if is_exchange(&observed, &plan) {
+                generation = self.guard(desired, generation);
+            }
             let next = match self.carry_out(table, &plan, hold, Some(generation), &mut report) {
                 Ok(next) => next,
                 Err(error) if is_passing(&error) => continue,
@@ -165,10 +169,47 @@ impl Client {
             if let Observed::Altered(foreign) = observed {
                 report.foreign = foreign;
             }
+            let next = if self.unguard()? {
+                next.map(following)
+            } else {
+                next
+            };
             self.know(next.filter(|_| !self.holds), desired);
             return Ok(report);
         }
         Err(SyncError::Unsettled)
+    }
+
+    /// Makes a table with the rules of one that is about to be made anew, for as long as that takes; the generation that follows.
+    ///
+    /// The kernel has the base chains of both tables then, those of the new one first, and a packet enters each by the rules of that
+    /// moment: the new one while it is empty still, and the old one when it is empty already. Where the kernel does not
+    /// take such a table it goes on without; what is wrong with the rules is found when they are made.
+    fn guard(&mut self, desired: &Table, generation: u32) -> u32 {
+        let Some(table) = guard_of(desired) else {
+            return generation;
+        };
+        self.guard = Some(table.name().clone());
+        let plan = Plan::from_iter([Operation::Replace(Box::new(table))]);
+        match self.commit(None, &plan, Hold::Briefly, Some(generation)) {
+            Ok(next) => next.unwrap_or(generation),
+            // It may be there.
+            Err(ApplyError::Transaction(BatchError::Unanswered)) => generation,
+            Err(_) => {
+                self.guard = None;
+                generation
+            }
+        }
+    }
+
+    /// Takes such a table away, if there is one; whether there was.
+    fn unguard(&mut self) -> Result<bool, SyncError> {
+        let Some(guard) = self.guard.clone() else {
+            return Ok(false);
+        };
+        let was_there = self.remove(&guard)?;
+        self.guard = None;
+        Ok(was_there)
     }
 
     fn know(&mut self, generation: Option<u32>, table: &Arc<Table>) {
@@ -248,6 +289,19 @@ fn way<'o>(
             Plan::from_iter([Operation::Replace(Box::new(desired.clone()))]),
         ),
     }
+}
+
+/// Whether a plan puts a table in the place of one that is there.
+fn is_exchange(observed: &Observed, plan: &Plan<Operation>) -> bool {
+    let replaces = |operation: &Operation| matches!(operation, Operation::Replace(_));
+    !matches!(observed, Observed::Absent) && plan.operations().iter().any(replaces)
+}
+
+/// The same rules in another table.
+fn guard_of(table: &Table) -> Option<Table> {
+    let mut draft = table.clone().into_draft();
+    draft.name = Name::new(&format!("{}-meanwhile", table.name()))?;
+    draft.check().ok()
 }
 
 /// Whether the kernel cannot keep others from changing a table.

@@ -7,7 +7,7 @@ use picket_dataplane::{Objects, Plan};
 use picket_linux::NetworkNamespace;
 use picket_nftables::client::{Client, Observed, SyncError, canonical};
 use picket_nftables::diff::Operation;
-use picket_nftables::model::{Set, Table};
+use picket_nftables::model::{Name, Set, Table};
 use picket_nftables::parse;
 
 use crate::sample;
@@ -164,4 +164,51 @@ fn a_table_that_was_everybodys_is_held_from_then_on() {
     assert_eq!(client.sync(&table).expect("it is there").operations, 0);
     let error = open.sync(&renamed(&table)).expect_err("it is another's");
     assert!(matches!(error, SyncError::Apply(_)), "{error}");
+}
+
+#[test]
+fn a_table_that_is_made_anew_is_never_alone() {
+    let namespace = NetworkNamespace::create().expect("a namespace");
+    let table = Arc::new(sample::table());
+    let mut client = Client::open(&namespace).expect("a client");
+    let took = |client: &mut Client| {
+        let before = client.generation().expect("a generation");
+        let report = client.sync(&table).expect("it is made");
+        assert!(report.operations > 0);
+        let tables = nft(&namespace, "list tables").expect("a listing");
+        assert_eq!(tables.trim(), "table inet picket-sample");
+        client.generation().expect("a generation") - before
+    };
+    assert_eq!(took(&mut client), 1, "there is nothing to replace");
+    // Another table has the rules while the one is exchanged for the other.
+    nft(
+        &namespace,
+        "add chain inet picket-sample foreign { type nat hook prerouting priority 7; }",
+    )
+    .expect("a chain of others");
+    assert_eq!(took(&mut client), 3, "what others have changed is replaced");
+    let mut client = holding(&namespace);
+    assert_eq!(took(&mut client), 3, "what is to be held is replaced");
+}
+
+#[test]
+fn where_the_rules_cannot_be_in_another_table_meanwhile_they_are_made_all_the_same() {
+    let namespace = NetworkNamespace::create().expect("a namespace");
+    let mut client = Client::open(&namespace).expect("a client");
+    client.sync(&Arc::new(sample::table())).expect("it is made");
+    // Somebody else holds a table of this name.
+    let mut draft = sample::table().into_draft();
+    draft.name = Name::new("picket-sample-meanwhile").expect("a name");
+    let mut other = holding(&namespace);
+    let theirs = Arc::new(draft.check().expect("a table"));
+    other.sync(&theirs).expect("it is made");
+    nft(
+        &namespace,
+        "add chain inet picket-sample foreign { type nat hook prerouting priority 7; }",
+    )
+    .expect("a chain of others");
+    let report = client.sync(&Arc::new(sample::table())).expect("it is made anew");
+    assert_eq!(report.foreign.len(), 1);
+    let (_, observed) = other.read(theirs.name()).expect("it can be read");
+    assert!(matches!(observed, Observed::Table(_)), "it is as it was");
 }
