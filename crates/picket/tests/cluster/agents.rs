@@ -25,7 +25,7 @@ use crate::proxy::Proxy;
 use crate::published::Versions;
 
 /// How long an agent may take for anything before a test fails.
-const BOUND: Duration = Duration::from_secs(60);
+const BOUND: Duration = Duration::from_secs(240);
 
 /// How long to wait until an agent is asked again.
 const PAUSE: Duration = Duration::from_millis(5);

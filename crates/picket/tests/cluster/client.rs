@@ -23,11 +23,14 @@ pub(crate) fn serve() -> (Server, PathBuf, Api) {
     (server, kubeconfig, api)
 }
 
+/// Lists that are never empty, and how much of them every server makes.
+const OWN: [(&str, usize); 2] = [("/api/v1/namespaces", 4), ("/api/v1/services", 1)];
+
 /// What the server answers to an object that it takes, or does not.
 pub(crate) type Answer = Result<Value, Box<Status>>;
 
 impl Api {
-    /// Who the kubeconfig says.
+    /// Who the kubeconfig says, once the server has made what it makes by itself after it is ready.
     pub(crate) fn new(kubeconfig: &Path) -> Self {
         let runtime = Builder::new_current_thread().enable_all().build().unwrap();
         let client = runtime.block_on(async {
@@ -38,7 +41,9 @@ impl Api {
             config.proxy_url = None;
             Client::try_from(config).unwrap()
         });
-        Self { runtime, client }
+        let api = Self { runtime, client };
+        while OWN.iter().any(|(path, count)| api.list(path).len() < *count) {}
+        api
     }
 
     /// Creates an object in the list at `path`.

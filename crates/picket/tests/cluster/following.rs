@@ -14,7 +14,7 @@ use picket_source::{Change, Health, Interest, KindHealth, Kube, Origin, Text, lo
 use smol_str::SmolStr;
 
 /// How long anything may take before a test fails.
-const BOUND: Duration = Duration::from_secs(120);
+const BOUND: Duration = Duration::from_secs(240);
 
 pub(crate) struct Following {
     pub(crate) health: Health,

@@ -34,7 +34,7 @@ pub(crate) const HOSTS: [(&str, [&str; 2]); 4] = [
 pub(crate) const PORT: u16 = 8080;
 
 /// How long a connection that must come about may take.
-const PATIENCE: Duration = Duration::from_secs(4);
+const PATIENCE: Duration = Duration::from_secs(20);
 
 /// How long to wait for one that must not. The same way has been gone before, so that it takes a millisecond.
 const DENIED: Duration = Duration::from_millis(300);

@@ -18,7 +18,7 @@ pub(crate) const TURN: Duration = Duration::from_millis(20);
 pub(crate) const PAUSE: Duration = Duration::from_micros(500);
 
 /// Within which time a sender must have sent what is asked for.
-pub(crate) const BOUND: Duration = Duration::from_secs(60);
+pub(crate) const BOUND: Duration = Duration::from_secs(240);
 
 /// How many packets come from one port. Each port is a connection of its own.
 pub(crate) const OF_ONE_PORT: usize = 8;

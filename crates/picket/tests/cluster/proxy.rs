@@ -2,7 +2,6 @@
 
 use std::io::{Read, Write, copy};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
 
@@ -11,8 +10,8 @@ use picket_linux::NetworkNamespace;
 /// Passes connections on as long as it is open.
 pub(crate) struct Proxy {
     pub(crate) port: u16,
-    open: Arc<AtomicBool>,
-    connections: Arc<Mutex<Vec<TcpStream>>>,
+    /// What passes through it; none while it is closed.
+    connections: Arc<Mutex<Option<Vec<TcpStream>>>>,
 }
 
 impl Proxy {
@@ -30,16 +29,16 @@ impl Proxy {
     fn listen(listener: TcpListener, port: u16) -> Self {
         let proxy = Self {
             port: listener.local_addr().unwrap().port(),
-            open: Arc::new(AtomicBool::new(true)),
-            connections: Arc::default(),
+            connections: Arc::new(Mutex::new(Some(Vec::new()))),
         };
-        let (open, connections) = (Arc::clone(&proxy.open), Arc::clone(&proxy.connections));
+        let connections = Arc::clone(&proxy.connections);
         thread::spawn(move || {
             for client in listener.incoming() {
                 let client = client.unwrap();
-                if !open.load(Ordering::SeqCst) {
+                let mut connections = connections.lock().unwrap();
+                let Some(connections) = connections.as_mut() else {
                     continue;
-                }
+                };
                 let Ok(server) = TcpStream::connect(SocketAddr::from(([127, 0, 0, 1], port))) else {
                     // It is away, and whoever asks it learns that.
                     continue;
@@ -51,7 +50,7 @@ impl Proxy {
                         let _ = to.shutdown(Shutdown::Both);
                     });
                 }
-                connections.lock().unwrap().extend([client, server]);
+                connections.extend([client, server]);
             }
         });
         proxy
@@ -59,15 +58,14 @@ impl Proxy {
 
     /// Ends all connections, and every new one.
     pub(crate) fn close(&self) {
-        self.open.store(false, Ordering::SeqCst);
-        for connection in self.connections.lock().unwrap().drain(..) {
+        for connection in self.connections.lock().unwrap().take().into_iter().flatten() {
             let _ = connection.shutdown(Shutdown::Both);
         }
     }
 
     /// Passes on again.
     pub(crate) fn open(&self) {
-        self.open.store(true, Ordering::SeqCst);
+        self.connections.lock().unwrap().get_or_insert_default();
     }
 }
 

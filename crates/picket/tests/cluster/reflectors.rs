@@ -13,7 +13,7 @@ use picket_testing::etcd::Etcd;
 use tempfile::TempDir;
 
 /// How long anything may take before a test fails.
-const BOUND: Duration = Duration::from_secs(60);
+const BOUND: Duration = Duration::from_secs(240);
 
 /// How long to wait until a reflector is asked again.
 const PAUSE: Duration = Duration::from_millis(10);

@@ -14,7 +14,7 @@ use picket_testing::ran::Ran;
 use tempfile::TempDir;
 
 /// How long an agent may take for anything before a test fails.
-const BOUND: Duration = Duration::from_secs(60);
+const BOUND: Duration = Duration::from_secs(240);
 
 /// How long to wait until an agent is asked again.
 const PAUSE: Duration = Duration::from_millis(5);

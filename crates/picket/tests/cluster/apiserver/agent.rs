@@ -268,7 +268,9 @@ fn a_policy_that_cannot_be_read_is_named_and_harms_no_other() {
     let wrong = json!({"apiVersion": api_version, "kind": kind, "metadata": {"name": "wrong"}, "spec": spec});
     live.api.create(path, &wrong);
     let agent = live.agent(&[]);
-    let status = agent.until_enforced(&live.versions);
+    agent.until_enforced(&live.versions);
+    // A server serves a kind before it says that it does.
+    let status = agent.until("a finding", |status| !status.findings.is_empty());
     assert!(
         status
             .host

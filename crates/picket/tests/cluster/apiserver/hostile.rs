@@ -24,7 +24,7 @@ pub(super) const ANNOTATIONS: usize = 256 << 10;
 
 /// How long to wait for a connection that must not come about, and one that must.
 const DENIED: Duration = Duration::from_millis(300);
-const PATIENCE: Duration = Duration::from_secs(4);
+const PATIENCE: Duration = Duration::from_secs(20);
 
 /// What everybody from namespace z may do, and more.
 fn from_z(ports: &[Value]) -> Value {

@@ -14,7 +14,7 @@ use super::Node;
 use crate::agents::spawn;
 
 /// How long it may take for anything before a test fails.
-const BOUND: Duration = Duration::from_secs(60);
+const BOUND: Duration = Duration::from_secs(240);
 
 /// How it makes services work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -16,7 +16,7 @@ use super::Pod;
 use crate::prober::any;
 
 /// How long a packet that must arrive may take: longer than until a lost one is repeated.
-const PATIENCE: Duration = Duration::from_secs(4);
+const PATIENCE: Duration = Duration::from_secs(20);
 
 /// How long to wait for a packet that must not. The same way has been gone before, so that it takes a millisecond.
 const DENIED: Duration = Duration::from_millis(300);
