@@ -11,6 +11,7 @@
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use picket_cluster::{Event, Object, Pod, Semantics, Snapshot};
@@ -19,7 +20,7 @@ use picket_engine::Engine;
 use picket_linux::NetworkNamespace;
 use picket_net::Interval;
 use picket_nftables::client::{Client, Observed, Watch, canonical};
-use picket_nftables::diff::Operation;
+use picket_nftables::diff::{Operation, PORTION};
 use picket_nftables::model::{Datatype, Draft, Name, Set, Table, Value};
 use picket_nftables::render::indexed::{self, Options, Renderer, Step};
 use picket_policy::Policy;
@@ -54,7 +55,7 @@ fn main() {
     }
 }
 
-/// One transaction with a set of `count` addresses.
+/// A set of `count` addresses, in one transaction and in portions, while somebody else makes one transaction after the other.
 fn at_once(count: u32) {
     let addresses = (0..count).map(|index| Value::Ipv4(Interval::single(2 * index)).into());
     let name = |text| Name::new(text).expect("a name");
@@ -63,16 +64,45 @@ fn at_once(count: u32) {
     draft.sets = vec![set.expect("a set")];
     let table = Arc::new(draft.check().expect("a table"));
     let namespace = NetworkNamespace::create().expect("a namespace");
-    let mut client = Client::open(&namespace).expect("a client");
-    let delete = Plan::from_iter([Operation::Delete(table.name().clone())]);
-    println!("one transaction of {count} addresses");
-    repeat(3, "make", || {
+    println!("{count} addresses");
+    for (how, portion) in [("in one transaction", usize::MAX), ("in portions", PORTION)] {
+        let client = Client::open(&namespace).expect("a client");
+        let mut client = client.holding().in_portions_of(portion);
+        let mut waits = Vec::new();
+        repeat(3, how, || {
+            let (took, waited) = beside_others(&namespace, || {
+                client.sync(&table).expect("it is made");
+            });
+            client.remove(table.name()).expect("it is removed");
+            waits.push(waited);
+            took
+        });
+        waits.sort();
+        show(&format!("{how}: others wait"), &waits);
+    }
+}
+
+/// How long something takes, and the longest that a transaction about another table takes meanwhile.
+fn beside_others(namespace: &NetworkNamespace, work: impl FnOnce()) -> (Duration, Duration) {
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let others = scope.spawn(|| {
+            let mut other = Client::open(namespace).expect("a client");
+            let mut longest = Duration::ZERO;
+            while !done.load(Ordering::Relaxed) {
+                let start = Instant::now();
+                elsewhere(&mut other);
+                longest = longest.max(start.elapsed());
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            longest
+        });
         let start = Instant::now();
-        client.sync(&table).expect("it is made");
+        work();
         let took = start.elapsed();
-        client.apply(Some(&table), &delete, None).expect("it is deleted");
-        took
-    });
+        done.store(true, Ordering::Relaxed);
+        (took, others.join().expect("it ends"))
+    })
 }
 
 fn rendered(engine: &Engine) -> Arc<Table> {

@@ -37,7 +37,7 @@ use sync::{Known, following};
 pub use sync::{Report, SyncError};
 pub use watch::{Change, Watch};
 
-use crate::diff::{Operation, Stages};
+use crate::diff::{Operation, PORTION, Stages};
 use crate::model::{Name, Table};
 
 /// The rulesets of one network namespace.
@@ -50,6 +50,8 @@ pub struct Client {
     holds: bool,
     /// A table that is there only while another is made anew, until it is known to be gone.
     guard: Option<Name>,
+    /// How much a transaction makes of what nothing leads to yet.
+    portion: usize,
 }
 
 /// Why a plan changed nothing.
@@ -127,7 +129,15 @@ impl Client {
             known: None,
             holds: false,
             guard: None,
+            portion: PORTION,
         })
+    }
+
+    /// The same, which makes what nothing leads to yet in transactions of at most so many objects, rules and elements.
+    #[must_use]
+    pub fn in_portions_of(mut self, portion: usize) -> Self {
+        self.portion = portion;
+        self
     }
 
     /// The same, and from now on no other program may change the tables that [`Client::sync`] makes, or flush them, while
@@ -194,7 +204,8 @@ impl Client {
         plan: &Plan<Operation>,
         generation: Option<u32>,
     ) -> Result<(), ApplyError> {
-        self.commit(observed, plan, Hold::Leave, generation).map(drop)
+        self.commit(observed, plan, Hold::Leave, generation, self.portion)
+            .map(drop)
     }
 
     /// Returns the generation that follows, if the one before is known.
@@ -204,17 +215,21 @@ impl Client {
         plan: &Plan<Operation>,
         hold: Hold,
         generation: Option<u32>,
+        portion: usize,
     ) -> Result<Option<u32>, ApplyError> {
-        let stages = Stages::of(observed, plan);
+        let stages = Stages::of(observed, plan, portion);
         let plans = stages
             .as_ref()
             .map_or_else(|| vec![plan], |stages| stages.all().collect());
+        let is_held = matches!(hold, Hold::Keep | Hold::Take);
         let mut generation = generation;
         for (index, transaction) in encode(observed, &plans, hold)?.into_iter().enumerate() {
-            if let Err(error) = self.transact(transaction, generation) {
-                // After the second all is in force, and what is left over leads nowhere.
-                if let Some(stages) = stages.as_ref().filter(|_| index == 1) {
-                    self.undo(observed, stages);
+            // Once the table is held nobody else changes it between two transactions, whatever they do to others.
+            let expected = generation.filter(|_| index == 0 || !is_held);
+            if let Err(error) = self.transact(transaction, expected) {
+                // After those all is in force, and what is left over leads nowhere.
+                if let Some(stages) = stages.as_ref().filter(|stages| index <= stages.first.len()) {
+                    self.undo(observed, stages, index);
                 }
                 return Err(error);
             }
@@ -229,8 +244,8 @@ impl Client {
     }
 
     /// Takes away what was made and nothing leads to. Where that fails the next who reads the table does it.
-    fn undo(&mut self, observed: Option<&Table>, stages: &Stages) {
-        let encoded = encode(observed, &[&stages.undo()], Hold::Leave);
+    fn undo(&mut self, observed: Option<&Table>, stages: &Stages, done: usize) {
+        let encoded = encode(observed, &[&stages.undo(done)], Hold::Leave);
         for transaction in encoded.into_iter().flatten() {
             let _ = self.transact(transaction, None);
         }

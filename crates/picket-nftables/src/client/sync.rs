@@ -9,10 +9,13 @@ use super::hold::{Hold, Holder};
 use super::read::{Foreign, Observed, canonical, decode, list};
 use super::{ApplyError, Client, Object};
 use crate::diff::Operation;
-use crate::model::{Name, Table};
+use crate::model::{Draft, Name, Table};
 
 /// How often the way to a table is begun again because the rulesets have changed meanwhile.
 const ATTEMPTS: usize = 10;
+
+/// From which attempt on it is made in as few transactions as can be, so that there is less to come between.
+const HURRIED: usize = 5;
 
 /// `EOPNOTSUPP`.
 const NOT_SUPPORTED: i32 = 95;
@@ -59,8 +62,8 @@ pub(super) struct Known {
 }
 
 impl Client {
-    /// Makes the table in the kernel as it is `desired`, in one transaction: what differs from what is there, nothing where
-    /// nothing does. Where others have put something into the table that picket cannot have written it is replaced whole.
+    /// Makes the table in the kernel as it is `desired`: what differs from what is there, nothing where nothing does. One
+    /// transaction puts it into force; what packets do not meet before that may come in others ([`crate::diff::Stages`]). Where others have put something into the table that picket cannot have written it is replaced whole.
     ///
     /// The kernel is asked for what it has unless it is certain: this client holds the table, or since its last transaction
     /// there has been no other of anybody.
@@ -141,31 +144,49 @@ impl Client {
         report: &mut Report,
     ) -> Result<Option<u32>, ApplyError> {
         let hold = if self.holds { Hold::Keep } else { Hold::Leave };
-        self.carry_out(Some(&known.table), plan, hold, known.generation, report)
+        report.operations = plan.operations().len();
+        self.carry_out(Some(&known.table), plan, hold, known.generation, self.portion)
     }
 
     /// Makes the table as it is desired, whatever the kernel has.
     fn read_and_make(&mut self, desired: &Arc<Table>, mut report: Report) -> Result<Report, SyncError> {
-        for _ in 0..ATTEMPTS {
+        let mut has_begun = false;
+        for attempt in 0..ATTEMPTS {
             self.unguard()?;
             report.readings += 1;
             let (mut generation, objects) = list(&mut self.socket, desired.name())?;
             let observed = decode(desired.name(), &objects);
             let hold = self.hold(Holder::of(&objects))?;
-            let (table, plan) = way(&observed, desired, hold);
+            let portion = if attempt < HURRIED {
+                self.portion
+            } else {
+                usize::MAX
+            };
+            let beginning = beginning(&observed, desired, portion);
+            let (table, plan) = way(&observed, beginning.as_ref().unwrap_or(desired), hold);
             let hold = hold.unwrap_or(Hold::Keep);
             if is_exchange(&observed, &plan) {
                 generation = self.guard(desired, generation);
             }
-            let next = match self.carry_out(table, &plan, hold, Some(generation), &mut report) {
+            let next = match self.carry_out(table, &plan, hold, Some(generation), portion) {
+                Ok(_) if beginning.is_some() => {
+                    has_begun = true;
+                    continue;
+                }
                 Ok(next) => next,
                 Err(error) if is_passing(&error) => continue,
                 Err(error) if self.holds && is_unsupported(&error) => {
                     self.holds = false;
                     continue;
                 }
-                Err(error) => return Err(SyncError::Apply(error)),
+                Err(error) => {
+                    if has_begun {
+                        self.remove(desired.name())?;
+                    }
+                    return Err(SyncError::Apply(error));
+                }
             };
+            report.operations = plan.operations().len();
             if let Observed::Altered(foreign) = observed {
                 report.foreign = foreign;
             }
@@ -191,7 +212,7 @@ impl Client {
         };
         self.guard = Some(table.name().clone());
         let plan = Plan::from_iter([Operation::Replace(Box::new(table))]);
-        match self.commit(None, &plan, Hold::Briefly, Some(generation)) {
+        match self.commit(None, &plan, Hold::Briefly, Some(generation), self.portion) {
             Ok(next) => next.unwrap_or(generation),
             // It may be there.
             Err(ApplyError::Transaction(BatchError::Unanswered)) => generation,
@@ -258,19 +279,29 @@ impl Client {
         plan: &Plan<Operation>,
         hold: Hold,
         generation: Option<u32>,
-        report: &mut Report,
+        portion: usize,
     ) -> Result<Option<u32>, ApplyError> {
-        report.operations = plan.operations().len();
         if plan.is_empty() && hold != Hold::Take {
             return Ok(generation);
         }
-        self.commit(observed, plan, hold, generation)
+        self.commit(observed, plan, hold, generation, portion)
     }
 }
 
 /// The generation after a transaction for one generation. No generation has number 0.
 pub(super) fn following(generation: u32) -> u32 {
     generation.wrapping_add(1).max(1)
+}
+
+/// The table to make first where there is none and one transaction would be too large: it has nothing, so that all the
+/// rest may come as [`Stages`](crate::diff::Stages).
+fn beginning(observed: &Observed, desired: &Table, portion: usize) -> Option<Table> {
+    if !matches!(observed, Observed::Absent) || desired.size() <= portion {
+        return None;
+    }
+    let mut draft = Draft::new(desired.name().clone());
+    draft.comment = desired.comment().cloned();
+    draft.check().ok()
 }
 
 /// The table that a plan is for, and the plan.

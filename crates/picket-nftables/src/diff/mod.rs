@@ -4,6 +4,7 @@
 //! Since nothing holds before the transaction is committed, a rewritten chain is never seen empty.
 
 mod apply;
+mod portion;
 mod references;
 mod renumber;
 mod stage;
@@ -13,6 +14,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use picket_dataplane::{Objects, Plan};
 
 pub use apply::Refusal;
+pub use portion::PORTION;
 use references::References;
 pub use stage::Stages;
 

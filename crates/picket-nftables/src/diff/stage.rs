@@ -5,9 +5,12 @@
 //! chain which was not, and so has no rules: it falls off the end, and passes. Therefore chains that something old will
 //! lead to are made first, with their rules and with what these use, in a transaction of their own. So are the numbers that keep a
 //! packet from being taken for somebody else's between two lookups (`renumber.rs`).
+//!
+//! What is made first and is much comes in several transactions (`portion.rs`).
 
 use picket_dataplane::Plan;
 
+use super::portion::{portions, weight};
 use super::renumber::Renumbering;
 use super::{Operation, References};
 use crate::model::{Map, Name, Rule, Table};
@@ -15,8 +18,8 @@ use crate::model::{Map, Name, Rule, Table};
 /// A plan in several transactions.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stages {
-    /// Makes what nothing leads to yet, and changes the meaning of nothing that is there.
-    pub first: Plan<Operation>,
+    /// Make what nothing leads to yet, and change the meaning of nothing that is there.
+    pub first: Vec<Plan<Operation>>,
     /// All the rest. When it is in force so is what the plan is for.
     pub rest: Plan<Operation>,
     /// Takes away what nothing leads to any more.
@@ -26,21 +29,30 @@ pub struct Stages {
 }
 
 impl Stages {
-    /// The stages of a plan for a table that is as `observed`; `None` where one transaction does it.
-    pub fn of(observed: Option<&Table>, plan: &Plan<Operation>) -> Option<Self> {
+    /// The stages of a plan for a table that is as `observed`; `None` where one transaction does it. Those of the first stage
+    /// make at most `portion` objects, rules and elements each, such as [`super::PORTION`].
+    pub fn of(observed: Option<&Table>, plan: &Plan<Operation>, portion: usize) -> Option<Self> {
         let numbers = observed.map_or_else(Renumbering::default, |table| Renumbering::of(table, plan));
         let early = early(plan);
         let operations = plan.operations();
-        let leads_in = operations.iter().any(|operation| leads_in(&early, operation));
-        if !leads_in && numbers.there.is_empty() {
+        let makes = |operation: &&Operation| is_early(&early, operation);
+        let comes_first = operations.iter().any(|operation| leads_in(&early, operation))
+            || operations.iter().filter(makes).map(weight).sum::<usize>() > portion;
+        if !comes_first && numbers.there.is_empty() {
             return None;
         }
         let (first, rest): (Vec<_>, Vec<_>) = operations
             .iter()
             .cloned()
-            .partition(|operation| leads_in && is_early(&early, operation));
+            .partition(|operation| comes_first && is_early(&early, operation));
+        let mut first = portions(first.into_iter(), portion);
+        if !numbers.there.is_empty() {
+            let last = first.pop();
+            let last = last.iter().flat_map(|plan| plan.operations().iter().cloned());
+            first.push(last.chain(numbers.there).collect());
+        }
         Some(Self {
-            first: first.into_iter().chain(numbers.there).collect(),
+            first,
             rest: rest.into_iter().collect(),
             last: numbers.clean.into_iter().collect(),
             back: numbers.back,
@@ -49,14 +61,14 @@ impl Stages {
 
     /// The transactions, in order.
     pub fn all(&self) -> impl Iterator<Item = &Plan<Operation>> {
-        let stages = [&self.first, &self.rest, &self.last].into_iter();
-        stages.filter(|stage| !stage.is_empty())
+        let rest = [&self.rest, &self.last].into_iter();
+        self.first.iter().chain(rest).filter(|stage| !stage.is_empty())
     }
 
-    /// Takes away again what the first stage has made.
-    pub fn undo(&self) -> Plan<Operation> {
-        let each =
-            |undo: fn(&Operation) -> Option<Operation>| self.first.operations().iter().filter_map(undo);
+    /// Takes away again what the first so many transactions of the first stage have made.
+    pub fn undo(&self, done: usize) -> Plan<Operation> {
+        let made = || self.first.iter().take(done).flat_map(Plan::operations);
+        let each = |undo: fn(&Operation) -> Option<Operation>| made().filter_map(undo);
         let rules = each(|operation| match operation {
             Operation::AddRules(name, _) => Some(Operation::Flush(name.clone())),
             _ => None,
@@ -71,7 +83,7 @@ impl Stages {
             Operation::AddCounter(counter) => Some(Operation::DeleteCounter(counter.name.clone())),
             _ => None,
         });
-        let numbers = self.back.iter().cloned();
+        let numbers = self.back.iter().filter(|_| done >= self.first.len()).cloned();
         numbers.chain(rules).chain(maps).chain(rest).collect()
     }
 }

@@ -69,6 +69,13 @@ impl Set {
         keys.iter().all(|key| self.elements.remove(key))
     }
 
+    /// The same set with its first so many elements alone, and the others.
+    pub(crate) fn split(mut self, first: usize) -> (Self, Vec<Key>) {
+        let middle = self.elements.iter().nth(first).cloned();
+        let rest = middle.map(|middle| self.elements.split_off(&middle));
+        (self, rest.into_iter().flatten().collect())
+    }
+
     /// Its name.
     pub fn name(&self) -> &Name {
         &self.name
@@ -197,6 +204,13 @@ impl Map {
     /// Removes elements; whether all were there.
     pub(crate) fn remove(&mut self, keys: &[Key]) -> bool {
         keys.iter().all(|key| self.elements.remove(key).is_some())
+    }
+
+    /// The same map with its first so many elements alone, and the others.
+    pub(crate) fn split(mut self, first: usize) -> (Self, Vec<(Key, Datum)>) {
+        let middle = self.elements.keys().nth(first).cloned();
+        let rest = middle.map(|middle| self.elements.split_off(&middle));
+        (self, rest.into_iter().flatten().collect())
     }
 
     /// The same map with a comment.

@@ -186,6 +186,14 @@ impl Table {
         &self.0.chains
     }
 
+    /// How many objects, rules and elements it has.
+    pub(crate) fn size(&self) -> usize {
+        let sets = self.sets().iter().map(|set| 1 + set.elements().len());
+        let maps = self.maps().iter().map(|map| 1 + map.elements().len());
+        let chains = self.chains().iter().map(|chain| 1 + chain.rules.len());
+        self.counters().len() + sets.chain(maps).chain(chains).sum::<usize>()
+    }
+
     /// Takes it apart, to change it.
     pub fn into_draft(self) -> Draft {
         self.0

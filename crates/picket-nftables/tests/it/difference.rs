@@ -3,13 +3,13 @@
 use std::collections::BTreeMap;
 
 use picket_dataplane::{Objects, Plan};
-use picket_nftables::diff::{Operation, Stages};
+use picket_nftables::diff::{Operation, PORTION, Stages};
 use picket_nftables::model::*;
 use picket_nftables::{parse, print};
 use proptest::prelude::*;
 
 use crate::arbitrary::table;
-use crate::sample::{self, name};
+use crate::sample::{self, emptied, name};
 
 fn bytes() -> impl Strategy<Value = Vec<u8>> {
     prop::collection::vec(any::<u8>(), 0..160)
@@ -96,6 +96,14 @@ proptest! {
     }
 
     #[test]
+    fn what_is_made_first_comes_in_portions(old in bytes(), new in bytes(), portion in 2..20usize) {
+        let (old, new) = (table(&old), table(&new));
+        for old in [&old, &emptied(&new)] {
+            portions_lead_to(old, &new, portion)?;
+        }
+    }
+
+    #[test]
     fn nobody_is_taken_for_another_between_two_lookups(old in numbers(), new in numbers()) {
         stages_lead_to(&numbered(&old), &numbered(&new))?;
     }
@@ -119,11 +127,12 @@ proptest! {
 /// means what its key had before or has after it.
 pub(crate) fn stages_lead_to(old: &Table, new: &Table) -> Result<(), TestCaseError> {
     let plan = Table::difference(Some(old), new);
-    let Some(stages) = Stages::of(Some(old), &plan) else {
+    let Some(stages) = Stages::of(Some(old), &plan, PORTION) else {
         prop_assert!(led_to(&plan).all(|chain| chain_of(old, chain).is_some() || is_remade(&plan)));
         return nobody_is_mistaken(&[old, new]);
     };
-    let between = Table::applied(Some(old), &stages.first).expect("the kernel takes it");
+    prop_assert_eq!(stages.first.len(), 1);
+    let between = Table::applied(Some(old), &stages.first[0]).expect("the kernel takes it");
     prop_assert!(
         old.chains()
             .iter()
@@ -142,8 +151,47 @@ pub(crate) fn stages_lead_to(old: &Table, new: &Table) -> Result<(), TestCaseErr
     }
     let after = Table::applied(Some(&between), &stages.rest).expect("the kernel takes it");
     prop_assert_eq!(Table::applied(Some(&after), &stages.last), Ok(new.clone()));
-    prop_assert_eq!(Table::applied(Some(&between), &stages.undo()), Ok(old.clone()));
+    prop_assert_eq!(Table::applied(Some(&between), &stages.undo(1)), Ok(old.clone()));
     nobody_is_mistaken(&[old, &between, &after, new])
+}
+
+/// Transactions of the first stage make no more than they may, nothing that packets enter, and can all be taken back; all
+/// together lead to where one would.
+fn portions_lead_to(old: &Table, new: &Table, portion: usize) -> Result<(), TestCaseError> {
+    let plan = Table::difference(Some(old), new);
+    let Some(stages) = Stages::of(Some(old), &plan, portion) else {
+        return Ok(());
+    };
+    let (mut now, mut before) = (old.clone(), size(old));
+    let based = |table: &Table| table.chains().iter().filter(|chain| chain.base.is_some()).count();
+    for (done, transaction) in stages.first.iter().enumerate() {
+        prop_assert!(!transaction.is_empty());
+        now = Table::applied(Some(&now), transaction).expect("the kernel takes it");
+        let numbers = transaction.operations().iter().filter(|operation| {
+            matches!(operation, Operation::AddMapElements(name, _) | Operation::DeleteElements(name, _)
+                if old.maps().iter().any(|map| map.name() == name))
+        });
+        if numbers.count() == 0 {
+            prop_assert!(size(&now) <= before + portion);
+        }
+        before = size(&now);
+        prop_assert_eq!(based(&now), based(old));
+        let undone = Table::applied(Some(&now), &stages.undo(done + 1));
+        prop_assert_eq!(undone, Ok(old.clone()));
+    }
+    for transaction in [&stages.rest, &stages.last] {
+        now = Table::applied(Some(&now), transaction).expect("the kernel takes it");
+    }
+    prop_assert_eq!(&now, new);
+    Ok(())
+}
+
+/// How many objects, rules and elements a table has.
+fn size(table: &Table) -> usize {
+    let sets = table.sets().iter().map(|set| 1 + set.elements().len());
+    let maps = table.maps().iter().map(|map| 1 + map.elements().len());
+    let chains = table.chains().iter().map(|chain| 1 + chain.rules.len());
+    table.counters().len() + sets.chain(maps).chain(chains).sum::<usize>()
 }
 
 /// A number that one table gives and the next explains means what its key had in the one or has in the other.
@@ -226,9 +274,9 @@ fn a_chain_has_its_rules_before_an_element_leads_to_it() {
     .expect("a map")
     .commented(Comment::of("pods of this node"));
     let new = draft.check().expect("a table");
-    let stages = Stages::of(Some(&old), &Table::difference(Some(&old), &new)).expect("two");
+    let stages = Stages::of(Some(&old), &Table::difference(Some(&old), &new), PORTION).expect("two");
     assert_eq!(
-        print::commands(old.name(), &stages.first),
+        print::commands(old.name(), &stages.first[0]),
         "add chain inet picket-sample pod-c\nadd rule inet picket-sample pod-c drop\n"
     );
     assert_eq!(
@@ -236,7 +284,7 @@ fn a_chain_has_its_rules_before_an_element_leads_to_it() {
         "add element inet picket-sample pods4 { 10.0.0.9 : jump pod-c }\n"
     );
     assert_eq!(
-        print::commands(old.name(), &stages.undo()),
+        print::commands(old.name(), &stages.undo(1)),
         "flush chain inet picket-sample pod-c\ndelete chain inet picket-sample pod-c\n"
     );
 }

@@ -314,6 +314,13 @@ fn chains() -> Vec<Chain> {
     ]
 }
 
+/// A table of which nothing is there yet but itself.
+pub(crate) fn emptied(table: &Table) -> Table {
+    let mut draft = Draft::new(table.name().clone());
+    draft.comment = table.comment().cloned();
+    draft.check().expect("a table")
+}
+
 /// The table.
 pub(crate) fn table() -> Table {
     let mut draft = Draft::new(name("picket-sample"));

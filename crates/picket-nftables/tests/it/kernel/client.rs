@@ -16,7 +16,7 @@ use picket_dataplane::{Objects, Plan};
 use picket_linux::{NetworkNamespace, Nfnetlink};
 use picket_net::Interval;
 use picket_nftables::client::{Client, Observed, canonical};
-use picket_nftables::diff::{Operation, Stages};
+use picket_nftables::diff::{Operation, PORTION, Stages};
 use picket_nftables::model::*;
 use picket_nftables::{parse, print};
 use picket_testing::cases::committed;
@@ -53,7 +53,7 @@ impl Pair {
         let commands = print::commands(desired.name(), &plan);
         let applied = self.client.apply(observed, &plan, None);
         assert!(applied.is_ok(), "{applied:?}\n{commands}");
-        if let Some(stages) = Stages::of(observed, &plan) {
+        if let Some(stages) = Stages::of(observed, &plan, PORTION) {
             for stage in stages.all() {
                 listed(
                     &self.theirs,

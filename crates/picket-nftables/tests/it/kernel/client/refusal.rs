@@ -2,13 +2,13 @@
 
 use picket_dataplane::{Objects, Plan};
 use picket_net::Interval;
-use picket_nftables::client::{ApplyError, Object};
+use picket_nftables::client::{ApplyError, Client, Object};
 use picket_nftables::diff::Operation;
 use picket_nftables::model::*;
 
 use super::{Pair, listed};
 use crate::indexed::kernel::hosts::run;
-use crate::sample::{self, name};
+use crate::sample::{self, emptied, name};
 
 const ENOENT: i32 = 2;
 const EBUSY: i32 = 16;
@@ -105,6 +105,37 @@ fn a_bad_operation_changes_nothing_and_is_named_with_the_kernel_s_reason() {
             other => panic!("{bad:?}: {other:?}"),
         }
         assert_eq!(listed(&pair.ours, table.name(), ""), before, "{bad:?}");
+    }
+}
+
+#[test]
+fn of_what_is_refused_no_portion_stays() {
+    let table = sample::table();
+    let empty = emptied(&table);
+    let base = table.chains().iter().find(|chain| chain.base.is_some());
+    let base = base.expect("a base chain").name.clone();
+    let regular = table.chains().iter().find(|chain| chain.base.is_none());
+    let regular = regular.expect("a chain").name.clone();
+    let nowhere = || vec![Rule::when([], Verdict::Jump(name("nothing")))];
+    // The last transaction, and one before it.
+    for chain in [base, regular] {
+        let mut pair = Pair::new();
+        pair.change(None, &empty);
+        let mut client = Client::open(&pair.ours).expect("a client").in_portions_of(5);
+        let before = listed(&pair.ours, table.name(), "");
+        let generation = client.generation().expect("a number");
+        let bad = Operation::AddRules(chain.clone(), nowhere());
+        let operations = Table::difference(Some(&empty), &table).operations().to_vec();
+        let plan = operations.into_iter().chain([bad]).collect();
+        match client.apply(Some(&empty), &plan, None) {
+            Err(ApplyError::Refused(refusals)) => {
+                assert_eq!(refusals[0].object, Object::Rule(chain.clone(), 0));
+            }
+            other => panic!("{chain}: {other:?}"),
+        }
+        // Something was made, and taken back.
+        assert!(client.generation().expect("a number") > generation + 2);
+        assert_eq!(listed(&pair.ours, table.name(), ""), before, "{chain}");
     }
 }
 

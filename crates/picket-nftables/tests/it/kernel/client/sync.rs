@@ -99,6 +99,47 @@ fn any_table_becomes_any_other() {
 }
 
 #[test]
+fn what_is_large_comes_in_portions_and_into_force_at_once() {
+    let ((namespace, client), mut runner) = (open(), runner());
+    let mut client = client.in_portions_of(5);
+    let bytes = prop::collection::vec(any::<u8>(), 160);
+    let mut most = 0;
+    for step in 0..60 {
+        let bytes = bytes.new_tree(&mut runner).expect("bytes").current();
+        let desired = Arc::new(arbitrary::table(&bytes));
+        let before = client.generation().expect("a number");
+        client.sync(&desired).expect("it is made");
+        most = most.max(client.generation().expect("a number") - before);
+        assert_there(&namespace, &desired);
+        if step % 5 == 4 {
+            run(&namespace, "nft", &["flush", "ruleset"], "");
+        }
+    }
+    assert!(most > 5, "{most} transactions at most");
+}
+
+#[test]
+fn portions_are_given_up_where_others_always_come_between() {
+    let (namespace, client) = open();
+    let mut client = client.in_portions_of(2);
+    let desired = Arc::new(arbitrary::table(&[77; 160]));
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut other = Client::open(&namespace).expect("a client");
+            while !done.load(Ordering::Relaxed) {
+                let foreign = Arc::new(Draft::new(name("foreign")).check().expect("a table"));
+                other.sync(&foreign).expect("it is made");
+                other.remove(foreign.name()).expect("it is removed");
+            }
+        });
+        while client.sync(&desired).is_err() {}
+        done.store(true, Ordering::Relaxed);
+    });
+    assert_there(&namespace, &desired);
+}
+
+#[test]
 fn others_who_change_rulesets_all_the_time_are_waited_for_or_told() {
     let (namespace, mut client) = open();
     let [first, second] = [1, 77].map(|byte| Arc::new(arbitrary::table(&[byte; 160])));
