@@ -349,7 +349,7 @@ fn noting<'a>(
 ///
 /// # Errors
 /// When not all policies are in force; that has been told.
-fn make(knowledge: &mut Knowledge, enforcer: &mut Enforcer) -> Result<(), HostError> {
+pub(crate) fn make(knowledge: &mut Knowledge, enforcer: &mut Enforcer) -> Result<(), HostError> {
     let Some(program) = knowledge.program() else {
         return Ok(());
     };

@@ -102,3 +102,92 @@ fn named(error: &HostError, policies: &[ObjectRef]) -> Vec<ObjectRef> {
         .filter(|policy| *policy == &**one || *policy == &**other);
     named.cloned().collect()
 }
+
+#[cfg(test)]
+mod kernel {
+    use picket_cluster::{Event, Object};
+    use picket_net::Protocol;
+    use picket_policy::Policy;
+    use picket_testing::build::{accept, policy};
+
+    use crate::testing::{Log, Node, large, where_sockets_are_small};
+
+    fn small(name: &str, port: u16) -> Policy {
+        let policy = policy(&format!("x/{name}"));
+        policy.ingress(accept().port(Protocol::TCP, port)).build()
+    }
+
+    /// The policies that are in force, and those that wait.
+    fn told(node: &Node) -> (Vec<String>, Vec<String>) {
+        let host = node.shared.status().host;
+        let waiting = host.trouble.map(|trouble| trouble.waiting);
+        (host.policies, waiting.unwrap_or_default())
+    }
+
+    fn names(names: &[&str]) -> Vec<String> {
+        names
+            .iter()
+            .map(|name| format!("NetworkPolicy x/{name}"))
+            .collect()
+    }
+
+    #[test]
+    fn what_the_kernel_refuses_of_one_policy_keeps_no_other_out() {
+        let test = concat!(
+            module_path!(),
+            "::what_the_kernel_refuses_of_one_policy_keeps_no_other_out"
+        );
+        where_sockets_are_small(test, || {
+            let mut node = Node::new([small("a", 1), small("b", 2)]);
+            assert_eq!(told(&node), (names(&["a", "b"]), vec![]));
+            let next = [small("a", 3), small("c", 4), large("x/large"), small("z", 5)];
+            let events = next.map(|policy| Event::Apply(Object::Policy(policy)));
+            let log = Log::of(|| node.hear(events.to_vec()));
+            assert_eq!(told(&node), (names(&["a", "b", "c", "z"]), names(&["large"])));
+            let trouble = node.shared.status().host.trouble.unwrap();
+            assert!(trouble.why.contains("could not be sent"), "{trouble:?}");
+            let named = |line: &&String| line.starts_with("ERROR a policy is not in force");
+            let named: Vec<_> = log.iter().filter(named).collect();
+            assert!(named.len() == 1 && named[0].contains("x/large"), "{log:#?}");
+            let metrics = node.metrics();
+            for line in [
+                "picket_policies_waiting 1",
+                "picket_failures_total{reason=\"refused\"} 1",
+            ] {
+                assert!(metrics.iter().any(|told| told == line), "{metrics:#?}");
+            }
+            let program = node.knowledge.program().unwrap();
+            node.enforcer.prove(program, &node.knowledge.remarks.versions);
+            assert!(node.shared.status().host.proof.unwrap().proved);
+
+            // What is in force of one that changes stays.
+            node.hear(vec![Event::Apply(Object::Policy(large("x/b")))]);
+            assert_eq!(
+                told(&node),
+                (names(&["a", "b", "c", "z"]), names(&["b", "large"]))
+            );
+            node.hear(vec![
+                Event::Apply(Object::Policy(small("large", 6))),
+                Event::Delete(small("b", 2).object),
+            ]);
+            assert_eq!(told(&node), (names(&["a", "c", "large", "z"]), vec![]));
+        });
+    }
+
+    #[test]
+    fn without_a_policy_to_blame_everything_stays() {
+        let test = concat!(module_path!(), "::without_a_policy_to_blame_everything_stays");
+        where_sockets_are_small(test, || {
+            let mut node = Node::new([small("a", 1)]);
+            let before = node.table();
+            let mut thief = picket_nftables::client::Client::open(&node.namespace)
+                .unwrap()
+                .holding();
+            thief.sync(&std::sync::Arc::new(before.clone())).unwrap();
+            node.hear(vec![Event::Apply(Object::Policy(small("b", 2)))]);
+            assert_eq!(told(&node).1, names(&["b"]));
+            assert_eq!(node.table(), before);
+            drop(thief);
+        });
+    }
+}

@@ -362,3 +362,52 @@ pub(crate) fn in_force(program: &Program, node: &str) -> (Pods, Vec<ObjectRef>) 
     }
     (pods, policies.into_iter().cloned().collect())
 }
+
+#[cfg(test)]
+mod kernel {
+    use std::sync::Arc;
+
+    use picket_linux::NetworkNamespace;
+    use picket_net::Protocol;
+    use picket_nftables::client::Client;
+    use picket_testing::build::{accept, policy};
+
+    use crate::testing::{Log, Node};
+
+    #[test]
+    fn a_table_that_a_proof_refutes_is_made_anew() {
+        let namespace = NetworkNamespace::create().unwrap();
+        let proving = || {
+            let [a, b] = [("x/a", 1), ("x/b", 2)]
+                .map(|(name, port)| policy(name).ingress(accept().port(Protocol::TCP, port)).build());
+            let wider = Node::new([a.clone(), b]).table();
+            let mut node = Node::new([a]);
+            let right = node.table();
+            assert_ne!(wider, right);
+            let prove = |node: &mut Node| {
+                let program = node.knowledge.program().unwrap();
+                Log::of(|| node.enforcer.prove(program, &node.knowledge.remarks.versions))
+            };
+            assert_eq!(prove(&mut node), [""; 0]);
+            // Nobody hears of it.
+            Client::open(&node.namespace)
+                .unwrap()
+                .sync(&Arc::new(wider))
+                .unwrap();
+            let log = prove(&mut node);
+            assert!(
+                log[0].starts_with("ERROR the rules do not mean what the policies say; they are made anew"),
+                "{log:#?}"
+            );
+            assert!(!node.shared.status().host.proof.unwrap().proved);
+            assert_eq!(node.table(), right);
+            assert_eq!(prove(&mut node), [""; 0]);
+            assert!(node.shared.status().host.proof.unwrap().proved);
+            for (outcome, count) in [("proved", 2), ("refuted", 1)] {
+                let line = format!("picket_verifications_total{{outcome=\"{outcome}\"}} {count}");
+                assert!(node.metrics().contains(&line), "{:#?}", node.metrics());
+            }
+        };
+        namespace.run(proving).unwrap();
+    }
+}

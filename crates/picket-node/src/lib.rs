@@ -40,6 +40,8 @@ mod serve;
 mod settings;
 mod source;
 mod status;
+#[cfg(test)]
+mod testing;
 mod trace;
 mod uplinks;
 mod vpp;

@@ -16,6 +16,7 @@ use super::custom::CustomFiles;
 use super::cutting::Cutting;
 use super::denied::{self, Listener};
 use super::drops::Drops;
+use super::held::Substitutes;
 use super::known::Known;
 use super::network::Networks;
 use super::plugin::Plugins;
@@ -254,7 +255,7 @@ impl Agent {
         self.networks.update(&snapshot, &all, &self.known.plugins, custom);
         for place in self.places.values_mut() {
             if let Some(pod) = pod_of(&place.sandbox, &pods) {
-                place.want(pod, self.networks.desired(pod));
+                place.follow(pod, &self.networks);
                 place.heard(heard);
             }
         }
@@ -262,7 +263,9 @@ impl Agent {
         let unknown = unknown.filter(|(_, found)| matches!(found, Found::Unknown(_)));
         self.unreached = unknown
             .filter_map(|(sandbox, _)| {
-                let desired = self.networks.desired(pod_of(sandbox, &pods)?);
+                let desired = self
+                    .networks
+                    .desired(pod_of(sandbox, &pods)?, &Substitutes::new());
                 (!desired.policies.is_empty()).then(|| (sandbox.id.clone(), desired.policies))
             })
             .collect();
@@ -280,7 +283,7 @@ impl Agent {
                 if let Some(listener) = &self.listener {
                     place.listen(listener, now);
                 }
-                let order = place.make(self.custom.never_right(), &self.metrics);
+                let order = place.make(&self.networks, self.custom.never_right(), &self.metrics);
                 if let Some((cutting, order)) = self.cutting.as_ref().zip(order) {
                     cutting.cut(order);
                 }

@@ -1,5 +1,6 @@
 //! What this agent has put in force in a sandbox.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use picket_nftables::client::Client;
@@ -7,6 +8,8 @@ use picket_nftables::model::{Name, Table};
 use picket_nftables::render::documented::{self, policy_hash};
 use picket_policy::ObjectRef;
 
+use super::blame::Suspect;
+use super::held::{Said, Substitute};
 use super::network::Desired;
 use crate::objects::Objects;
 
@@ -16,6 +19,8 @@ pub(super) struct InForce {
     table: Option<Arc<Table>>,
     /// The policies as which it was made.
     pub(super) policies: Vec<ObjectRef>,
+    /// What they said then.
+    said: BTreeMap<ObjectRef, Said>,
     /// What the table holds.
     pub(super) objects: Objects,
 }
@@ -23,9 +28,15 @@ pub(super) struct InForce {
 impl InForce {
     /// All that is desired is in force.
     pub(super) fn new(desired: &Desired) -> Self {
+        let policies = desired.enforced();
+        let said = desired.said.iter();
+        let said = said.filter(|(policy, _)| policies.contains(policy));
         Self {
             table: desired.table.clone(),
-            policies: desired.enforced().to_vec(),
+            said: said
+                .map(|(policy, said)| (policy.clone(), said.clone()))
+                .collect(),
+            policies,
             objects: desired.table.as_deref().map(Objects::of).unwrap_or_default(),
         }
     }
@@ -40,12 +51,30 @@ impl InForce {
         }
     }
 
+    /// What is to be in force and says something else, or was not in force.
+    pub(super) fn suspects(&self, desired: &Desired) -> Vec<Suspect> {
+        let said = desired.said.iter();
+        let changed = said.filter(|(policy, says)| {
+            let is_settled = desired.substitutes.contains_key(*policy) || desired.closed.contains(*policy);
+            !is_settled && self.said.get(*policy) != Some(*says)
+        });
+        let suspects = changed.map(|(policy, says)| Suspect {
+            policy: policy.clone(),
+            says: says.clone(),
+            substitute: match self.said.get(policy) {
+                Some(said) => Substitute::Former(said.clone()),
+                None => Substitute::Closed,
+            },
+        });
+        suspects.collect()
+    }
+
     /// The policies which are not what is desired, sorted: those that came, went or changed.
     pub(super) fn waiting(&self, desired: &Desired) -> Vec<ObjectRef> {
         let mut all: Vec<_> = self.policies.iter().chain(&desired.policies).cloned().collect();
         all.sort();
         all.dedup();
-        let is_unsaid = |policy: &ObjectRef| !desired.enforced().contains(policy);
+        let is_unsaid = |policy: &ObjectRef| desired.closed.contains(policy);
         all.retain(|policy| {
             let is_wanted = desired.policies.contains(policy);
             self.policies.contains(policy) != is_wanted
@@ -78,103 +107,8 @@ impl<'t> Parts<'t> {
 
 #[cfg(test)]
 mod kernel {
-    use picket_cluster::{Attachment, Pod, Semantics, Snapshot};
-    use picket_dataplane::EstablishedConnections;
-    use picket_linux::NetworkNamespace;
-    use picket_linux::runtime::{Sandbox, SandboxId};
-    use picket_net::Protocol;
-    use picket_policy::{Direction, NetworkName, Networks as On};
-    use picket_testing::build::{accept, namespace, pod, policy};
-    use picket_testing::snapshot;
-
-    use super::super::network::Networks;
-    use super::super::plugin::Plugins;
-    use super::super::sandbox::Place;
-    use super::super::status::SandboxStatus;
+    use super::super::testing::{Scene, desired};
     use super::*;
-    use crate::metrics::Metrics;
-
-    /// What is to be in force in a pod with policies that accept a port each.
-    fn desired(policies: &[(&str, u16)]) -> (Arc<Pod>, Desired) {
-        let network = NetworkName::parse("net", "x").unwrap();
-        let mut own = pod("x/a").on("n").build();
-        own.attachments.push(Attachment {
-            network: network.clone(),
-            interface: "net1".into(),
-            addresses: ["2.2.5.1".parse().unwrap()].into_iter().collect(),
-            synthetic: false,
-        });
-        let mut cluster: Snapshot = snapshot![namespace("x"), own.clone()];
-        for (name, port) in policies {
-            let rule = accept().port(Protocol::TCP, *port);
-            let policy = policy(&format!("x/{name}")).isolates(Direction::Ingress);
-            let mut policy = policy.ingress(rule).build();
-            policy.object.kind = "MultiNetworkPolicy".into();
-            policy.networks = On::Attached(vec![network.clone()]);
-            cluster.policies.insert(policy.object.clone(), Arc::new(policy));
-        }
-        let own = Arc::new(own);
-        let mut networks = Networks::new(Semantics::default(), EstablishedConnections::Keep, None);
-        networks.update(&cluster, &[&own], &Plugins::new(&[]), Vec::new());
-        let desired = networks.desired(&own);
-        assert_eq!(desired.policies.len(), policies.len());
-        (own, desired)
-    }
-
-    struct Scene {
-        namespace: Arc<NetworkNamespace>,
-        place: Place,
-        metrics: Metrics,
-    }
-
-    impl Scene {
-        fn new() -> Self {
-            let namespace = Arc::new(NetworkNamespace::create().unwrap());
-            let sandbox = Sandbox {
-                id: SandboxId::read("sandbox-a").unwrap(),
-                pod_uid: "1".to_owned(),
-                namespace: "x".to_owned(),
-                name: "a".to_owned(),
-                created: 0,
-            };
-            Self {
-                place: Place::new(sandbox, Arc::clone(&namespace), false),
-                namespace,
-                metrics: Metrics::default(),
-            }
-        }
-
-        /// Somebody who keeps everybody else from changing the table, which has these rules.
-        fn thief(&self, table: &Arc<Table>) -> Client {
-            let mut thief = Client::open(&self.namespace).unwrap().holding();
-            thief.sync(table).unwrap();
-            thief
-        }
-
-        fn want(&mut self, (pod, desired): (Arc<Pod>, Desired)) {
-            self.place.want(&pod, desired);
-            self.place.make(None, &self.metrics);
-        }
-
-        fn status(&self) -> SandboxStatus {
-            self.place.status().unwrap()
-        }
-
-        #[track_caller]
-        fn check(&self, in_force: &[&str], waiting: &[&str]) {
-            let status = self.status();
-            let named = |names: &[&str]| -> Vec<_> {
-                let names = names.iter();
-                names.map(|name| format!("MultiNetworkPolicy x/{name}")).collect()
-            };
-            assert_eq!(
-                (status.policies, status.waiting),
-                (named(in_force), named(waiting)),
-                "{:?}",
-                status.trouble
-            );
-        }
-    }
 
     #[test]
     fn a_refusal_names_what_waits_and_leaves_what_is_in_force() {
@@ -224,13 +158,13 @@ mod kernel {
     #[test]
     fn closed_policies_are_not_in_force() {
         let mut scene = Scene::new();
-        let (pod, desired) = desired(&[("a", 1)]);
+        let (pod, desired, networks) = desired(&[("a", 1)]);
         let closed = Desired {
-            is_closed: true,
+            closed: desired.policies.iter().cloned().collect(),
             trouble: Some("it is closed instead".to_owned()),
             ..desired
         };
-        scene.want((pod, closed));
+        scene.want((pod, closed, networks));
         assert!(scene.place.is_ready());
         scene.check(&[], &["a"]);
     }
@@ -239,14 +173,14 @@ mod kernel {
     fn what_cannot_even_be_closed_leaves_what_is_in_force() {
         let mut scene = Scene::new();
         scene.want(desired(&[("a", 1)]));
-        let (pod, next) = desired(&[("a", 1), ("b", 2)]);
+        let (pod, next, networks) = desired(&[("a", 1), ("b", 2)]);
         let unsayable = Desired {
             table: None,
-            is_closed: true,
+            closed: next.policies.iter().cloned().collect(),
             trouble: Some("nothing can be said".to_owned()),
             ..next
         };
-        scene.want((pod, unsayable));
+        scene.want((pod, unsayable, networks));
         scene.check(&["a"], &["a", "b"]);
         let mut client = Client::open(&scene.namespace).unwrap();
         assert!(client.exists(&documented::table_name()).unwrap());
@@ -263,7 +197,7 @@ mod kernel {
         };
         assert_eq!(measured(&scene), "picket_write_seconds_count 0");
         scene.want(desired(&[("a", 1)]));
-        scene.place.make(None, &scene.metrics);
+        scene.make(None);
         assert_eq!(measured(&scene), "picket_write_seconds_count 1");
     }
 
@@ -272,13 +206,13 @@ mod kernel {
         let mut scene = Scene::new();
         let before = desired(&[("z", 9)]).1.table.unwrap();
         Client::open(&scene.namespace).unwrap().sync(&before).unwrap();
-        let (pod, wanted) = desired(&[("a", 1)]);
+        let (pod, wanted, _) = desired(&[("a", 1)]);
         scene.place.want(&pod, wanted.clone());
         let is = |scene: &Scene, table: &Table| {
             let mut client = Client::open(&scene.namespace).unwrap();
             client.plan(table).unwrap().is_empty()
         };
-        scene.place.make(Some("`v4`: line 2"), &scene.metrics);
+        scene.make(Some("`v4`: line 2"));
         assert!(is(&scene, &before) && !scene.place.is_ready());
         scene.check(&[], &["a"]);
         assert!(scene.status().trouble.unwrap().contains("`v4`: line 2"));
@@ -287,14 +221,14 @@ mod kernel {
             .unwrap()
             .remove(&documented::table_name())
             .unwrap();
-        scene.place.make(Some("`v4`: line 2"), &scene.metrics);
+        scene.make(Some("`v4`: line 2"));
         assert!(is(&scene, wanted.table.as_ref().unwrap()));
         scene.check(&["a"], &[]);
         assert_eq!(scene.status().trouble, None);
         // What this agent has made it changes.
-        let (pod, wanted) = desired(&[("a", 2)]);
+        let (pod, wanted, _) = desired(&[("a", 2)]);
         scene.place.want(&pod, wanted.clone());
-        scene.place.make(Some("`v4`: line 2"), &scene.metrics);
+        scene.make(Some("`v4`: line 2"));
         assert!(is(&scene, wanted.table.as_ref().unwrap()));
     }
 
@@ -304,10 +238,10 @@ mod kernel {
         let before = desired(&[("z", 9)]).1.table.unwrap();
         let mut client = Client::open(&scene.namespace).unwrap();
         client.sync(&before).unwrap();
-        let (pod, wanted) = desired(&[("a", 1)]);
+        let (pod, wanted, _) = desired(&[("a", 1)]);
         scene.place.want(&pod, wanted);
-        scene.place.make(Some("wrong"), &scene.metrics);
-        scene.place.make(None, &scene.metrics);
+        scene.make(Some("wrong"));
+        scene.make(None);
         scene.check(&["a"], &[]);
         assert!(scene.place.is_ready());
 
@@ -315,7 +249,7 @@ mod kernel {
         let mut client = Client::open(&scene.namespace).unwrap();
         client.sync(&before).unwrap();
         scene.place.want(&pod, Desired::default());
-        scene.place.make(Some("wrong"), &scene.metrics);
+        scene.make(Some("wrong"));
         assert!(!client.exists(&documented::table_name()).unwrap());
     }
 }

@@ -13,10 +13,13 @@
 //! everything stays as it is.
 
 mod agent;
+mod blame;
+mod closing;
 mod custom;
 mod cutting;
 mod denied;
 mod drops;
+mod held;
 mod in_force;
 mod known;
 mod network;
@@ -24,6 +27,8 @@ mod plugin;
 mod proof;
 mod sandbox;
 mod status;
+#[cfg(test)]
+mod testing;
 mod troubles;
 mod watching;
 

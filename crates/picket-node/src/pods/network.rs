@@ -1,7 +1,8 @@
 //! What the policies of secondary networks say of each pod.
 
-use std::cell::OnceCell;
+use std::cell::{OnceCell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
 use std::sync::Arc;
 
 use picket_cluster::{Pod, Semantics, Snapshot};
@@ -10,9 +11,11 @@ use picket_engine::{Engine, PodRef, Program};
 use picket_net::AddressSet;
 use picket_nftables::custom::{self, CustomRules};
 use picket_nftables::model::{InterfaceName, Table};
-use picket_nftables::render::documented::{self, Options, PodView, PolicyOnPod, ResolvedSide};
-use picket_policy::{Direction, NetworkName, ObjectRef, Tier};
+use picket_nftables::render::documented::{self, Options, PodView};
+use picket_policy::{Direction, NetworkName, ObjectRef, Policy};
 
+use super::closing;
+use super::held::{Said, Substitute, Substitutes};
 use super::plugin::Plugins;
 use crate::denied::Denied;
 
@@ -23,18 +26,24 @@ pub(super) struct Desired {
     pub(super) table: Option<Arc<Table>>,
     /// The policies that apply.
     pub(super) policies: Vec<ObjectRef>,
+    /// What they say, or what holds in their place.
+    pub(super) said: BTreeMap<ObjectRef, Said>,
+    /// What holds in the place of policies that are held back.
+    pub(super) substitutes: Substitutes,
     /// What cannot be enforced.
     pub(super) trouble: Option<String>,
-    /// Whether the policies cannot be said, and what they are about is closed instead.
-    pub(super) is_closed: bool,
+    /// The policies that cannot be said or are refused; what they are about is closed instead.
+    pub(super) closed: BTreeSet<ObjectRef>,
     /// The directions, ingress first, in which the rules may let pass less than the policies.
     pub(super) narrower: [bool; 2],
 }
 
 impl Desired {
     /// The policies which the rules enforce.
-    pub(super) fn enforced(&self) -> &[ObjectRef] {
-        if self.is_closed { &[] } else { &self.policies }
+    pub(super) fn enforced(&self) -> Vec<ObjectRef> {
+        let policies = self.policies.iter();
+        let enforced = policies.filter(|policy| !self.closed.contains(policy));
+        enforced.cloned().collect()
     }
 
     /// Whether there are no rules that could be in force, though policies apply.
@@ -50,17 +59,27 @@ pub(super) struct Networks {
     refuse_mid_stream: bool,
     /// The netlink group to which rules log what policies drop, if they do.
     log_denied: Option<u16>,
-    compiled: BTreeMap<NetworkName, Compiled>,
+    compiled: BTreeMap<NetworkName, Rc<Compiled>>,
+    /// The same with policies as they were that are held back somewhere.
+    former: RefCell<Vec<Former>>,
     custom: Vec<CustomRules>,
     /// What people may not expect of the networks that policies name.
     notes: Vec<String>,
 }
 
-struct Compiled {
+pub(super) struct Compiled {
     snapshot: Snapshot,
     engine: Engine,
     /// The same where custom rules are policies like others, once somebody asks.
     judged: OnceCell<Box<(Snapshot, Engine)>>,
+}
+
+/// A network on which some policies say what they said before.
+struct Former {
+    network: NetworkName,
+    /// What they said there; `None` where they were not about it.
+    policies: Vec<(ObjectRef, Option<Arc<Policy>>)>,
+    compiled: Rc<Compiled>,
 }
 
 impl Networks {
@@ -76,6 +95,7 @@ impl Networks {
             refuse_mid_stream: established == EstablishedConnections::Cut,
             log_denied,
             compiled: BTreeMap::new(),
+            former: RefCell::default(),
             custom: Vec::new(),
             notes: Vec::new(),
         }
@@ -94,11 +114,9 @@ impl Networks {
         plugins: &Plugins,
         custom: Vec<CustomRules>,
     ) {
-        if self.custom != custom {
-            self.custom = custom;
-            let compiled = self.compiled.values_mut();
-            compiled.for_each(|compiled| compiled.judged = OnceCell::new());
-        }
+        self.former.take();
+        let same_custom = self.custom == custom;
+        self.custom = custom;
         let policies = snapshot.policies.values();
         let named: BTreeSet<_> = policies.flat_map(|policy| policy.networks.attached()).collect();
         let attached = pods.iter().flat_map(|pod| &pod.attachments);
@@ -113,15 +131,76 @@ impl Networks {
         for network in used.into_iter().filter(|network| plugins.police(network)) {
             let seen = snapshot.on(network);
             let compiled = match before.remove(network) {
-                Some(compiled) if compiled.snapshot == seen => compiled,
-                _ => Compiled {
-                    engine: Engine::compile(&seen, self.semantics.clone()),
-                    snapshot: seen,
-                    judged: OnceCell::new(),
-                },
+                Some(compiled) if same_custom && compiled.snapshot == seen => compiled,
+                _ => self.compile(seen),
             };
             self.compiled.insert(network.clone(), compiled);
         }
+    }
+
+    fn compile(&self, snapshot: Snapshot) -> Rc<Compiled> {
+        Rc::new(Compiled {
+            engine: Engine::compile(&snapshot, self.semantics.clone()),
+            snapshot,
+            judged: OnceCell::new(),
+        })
+    }
+
+    /// The networks, with policies as they were for which something else holds.
+    fn with(&self, substitutes: &Substitutes) -> Vec<(&NetworkName, Rc<Compiled>)> {
+        let compiled = self.compiled.iter();
+        compiled
+            .map(|(network, compiled)| (network, self.with_former(network, compiled, substitutes)))
+            .collect()
+    }
+
+    fn with_former(
+        &self,
+        network: &NetworkName,
+        now: &Rc<Compiled>,
+        substitutes: &Substitutes,
+    ) -> Rc<Compiled> {
+        let former = substitutes.iter().filter_map(|(policy, substitute)| {
+            let Substitute::Former(said) = substitute else {
+                return None;
+            };
+            let former = said.get(network);
+            (now.snapshot.policies.get(policy) != former).then(|| (policy.clone(), former.cloned()))
+        });
+        let policies: Vec<_> = former.collect();
+        if policies.is_empty() {
+            return Rc::clone(now);
+        }
+        let mut known = self.former.borrow_mut();
+        let same = known
+            .iter()
+            .find(|known| known.network == *network && known.policies == policies);
+        if let Some(same) = same {
+            return Rc::clone(&same.compiled);
+        }
+        let mut snapshot = now.snapshot.clone();
+        for (policy, former) in &policies {
+            match former {
+                Some(former) => snapshot.policies.insert(policy.clone(), Arc::clone(former)),
+                None => snapshot.policies.remove(policy),
+            };
+        }
+        let compiled = self.compile(snapshot);
+        known.push(Former {
+            network: network.clone(),
+            policies,
+            compiled: Rc::clone(&compiled),
+        });
+        compiled
+    }
+
+    /// What a policy says on each network.
+    pub(super) fn says(&self, policy: &ObjectRef) -> Said {
+        let compiled = self.compiled.iter();
+        said(
+            compiled.map(|(network, compiled)| (network, compiled.as_ref())),
+            policy,
+        )
     }
 
     /// Logs notes that are new, once.
@@ -132,20 +211,11 @@ impl Networks {
         self.notes = notes;
     }
 
-    /// The networks as clusters of their own, in which custom rules are policies like others.
-    pub(super) fn judged(&self) -> impl Iterator<Item = (&Snapshot, &Engine)> {
-        self.compiled.values().map(|compiled| {
-            if self.custom.is_empty() {
-                return (&compiled.snapshot, &compiled.engine);
-            }
-            let (snapshot, engine) = &**compiled.judged.get_or_init(|| {
-                let mut snapshot = compiled.snapshot.clone();
-                custom::add(&self.custom, &mut snapshot, "");
-                let engine = Engine::compile(&snapshot, self.semantics.clone());
-                Box::new((snapshot, engine))
-            });
-            (snapshot, engine)
-        })
+    /// The networks as clusters of their own, in which custom rules are policies like others, and for some policies something
+    /// else holds.
+    pub(super) fn judged(&self, substitutes: &Substitutes) -> Vec<Rc<Compiled>> {
+        let networks = self.with(substitutes).into_iter();
+        networks.map(|(_, compiled)| compiled).collect()
     }
 
     /// The netlink group to which rules log what policies drop, if they do.
@@ -187,8 +257,9 @@ impl Networks {
         Some((network, program, own))
     }
 
-    /// What is to be in force in a pod of the node.
-    pub(super) fn desired(&self, pod: &Pod) -> Desired {
+    /// What is to be in force in a pod of the node, where for some policies something else holds.
+    pub(super) fn desired(&self, pod: &Pod, substitutes: &Substitutes) -> Desired {
+        let networks = self.with(substitutes);
         let mut view = PodView {
             pod: pod.object.clone(),
             interfaces: Vec::new(),
@@ -197,7 +268,7 @@ impl Networks {
             policies: Vec::new(),
         };
         let mut troubles = Vec::new();
-        for compiled in self.compiled.values() {
+        for (_, compiled) in &networks {
             if let Err(name) = view.attach(compiled.engine.program()) {
                 let name = name.escape_debug();
                 troubles.push(format!(
@@ -211,72 +282,77 @@ impl Networks {
                 ..Desired::default()
             };
         }
-        let options = Options {
+        let policies: Vec<_> = view.policies.iter().map(|policy| policy.object.clone()).collect();
+        let is_closed = |policy: &&ObjectRef| matches!(substitutes.get(*policy), Some(Substitute::Closed));
+        let mut closed = policies.iter().filter(is_closed).cloned().collect();
+        let rendered = closing::render(&view, &self.options(), &mut closed, &mut troubles);
+        let (table, shortfalls) = rendered.unzip();
+        let shortfalls = shortfalls.unwrap_or_default();
+        let narrower = Direction::BOTH
+            .map(|side| !closed.is_empty() || shortfalls.iter().any(|one| one.direction == side));
+        troubles.extend(shortfalls.iter().map(words));
+        let networks = networks.iter();
+        let networks = networks.map(|(network, compiled)| (*network, compiled.as_ref()));
+        Desired {
+            table: table.map(Arc::new),
+            said: policies
+                .iter()
+                .map(|policy| (policy.clone(), said(networks.clone(), policy)))
+                .collect(),
+            substitutes: substitutes.clone(),
+            policies,
+            trouble: joined(troubles),
+            closed,
+            narrower,
+        }
+    }
+
+    fn options(&self) -> Options {
+        Options {
             accept_icmp: self.semantics.accept_icmp,
             accept_icmpv6: self.semantics.accept_icmpv6,
             custom: self.custom.clone(),
             refuse_mid_stream: self.refuse_mid_stream,
             count_drops: true,
             log_denied: self.log_denied,
-        };
-        let policies = view.policies.iter().map(|policy| policy.object.clone()).collect();
-        let (table, is_closed, narrower) = match documented::render(&view, &options) {
-            Ok((table, shortfalls)) => {
-                let narrower = Direction::BOTH.map(|side| shortfalls.iter().any(|one| one.direction == side));
-                troubles.extend(shortfalls.iter().map(|shortfall| {
-                    let Shortfall {
-                        policy,
-                        what,
-                        instead,
-                        ..
-                    } = shortfall;
-                    format!("{policy}: {what}; {instead}")
-                }));
-                (Some(table), false, narrower)
-            }
-            Err(error) => {
-                troubles.push(format!("{error}; it is closed instead"));
-                let closed = documented::render(&closed(view), &options);
-                (closed.ok().map(|(table, _)| table), true, [true; 2])
-            }
-        };
-        Desired {
-            table: table.map(Arc::new),
-            policies,
-            trouble: joined(troubles),
-            is_closed,
-            narrower,
         }
     }
+
+    /// A network as a cluster of its own, in which custom rules are policies like others.
+    pub(super) fn judge<'c>(&self, compiled: &'c Compiled) -> (&'c Snapshot, &'c Engine) {
+        if self.custom.is_empty() {
+            return (&compiled.snapshot, &compiled.engine);
+        }
+        let (snapshot, engine) = &**compiled.judged.get_or_init(|| {
+            let mut snapshot = compiled.snapshot.clone();
+            custom::add(&self.custom, &mut snapshot, "");
+            let engine = Engine::compile(&snapshot, self.semantics.clone());
+            Box::new((snapshot, engine))
+        });
+        (snapshot, engine)
+    }
+}
+
+/// What a policy says on each of these networks.
+fn said<'n>(networks: impl Iterator<Item = (&'n NetworkName, &'n Compiled)>, policy: &ObjectRef) -> Said {
+    let on = networks.filter_map(|(network, compiled)| {
+        let policy = compiled.snapshot.policies.get(policy)?;
+        Some((network.clone(), Arc::clone(policy)))
+    });
+    on.collect()
+}
+
+/// What rules cannot say, as people read it.
+fn words(shortfall: &Shortfall) -> String {
+    let Shortfall {
+        policy,
+        what,
+        instead,
+        ..
+    } = shortfall;
+    format!("{policy}: {what}; {instead}")
 }
 
 fn joined(troubles: Vec<String>) -> Option<String> {
     (!troubles.is_empty()).then(|| troubles.join("; "))
-}
-
-/// The pod with nothing allowed where policies restrict it: one policy stands for all that cannot be said.
-fn closed(mut view: PodView) -> PodView {
-    let isolates = |direction: Direction| {
-        let mut policies = view.policies.iter();
-        ResolvedSide {
-            isolates: policies.any(|policy| policy.side(direction).isolates),
-            ..ResolvedSide::default()
-        }
-    };
-    let (ingress, egress) = (isolates(Direction::Ingress), isolates(Direction::Egress));
-    let interfaces: BTreeSet<_> = view
-        .policies
-        .iter()
-        .filter(|policy| policy.ingress.isolates || policy.egress.isolates)
-        .flat_map(|policy| &policy.interfaces)
-        .collect();
-    let one = view.policies.first().map(|policy| PolicyOnPod {
-        object: policy.object.clone(),
-        tier: Tier::NetworkPolicy,
-        interfaces: interfaces.into_iter().cloned().collect(),
-        ingress,
-        egress,
-    });
-    view.policies = one.into_iter().collect();
-    view
 }

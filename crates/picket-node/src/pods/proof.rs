@@ -99,7 +99,8 @@ impl Networks {
     pub(super) fn prove(&self, pod: &Pod, desired: &Desired, table: &Table) -> Result<Report, VerifyError> {
         let mut report = Report::default();
         let own = own_addresses(self.custom());
-        let judged: Vec<_> = self.judged().collect();
+        let networks = self.judged(&desired.substitutes);
+        let judged: Vec<_> = networks.iter().map(|network| self.judge(network)).collect();
         let all = judged.iter().flat_map(|(snapshot, _)| snapshot.pods.values());
         let all: BTreeSet<SmolStr> = all
             .filter_map(|endpoint| endpoint.interface.as_ref())
@@ -148,6 +149,7 @@ mod tests {
     use picket_dataplane::EstablishedConnections;
     use picket_testing::cases::committed;
 
+    use super::super::held::Substitutes;
     use super::super::plugin::Plugins;
     use super::*;
 
@@ -172,12 +174,12 @@ mod tests {
             fewer.policies.pop_first();
             let fewer = networks(&fewer);
             for pod in cluster.pods.values() {
-                let desired = own.desired(pod);
+                let desired = own.desired(pod, &Substitutes::new());
                 let Some(table) = &desired.table else { continue };
                 let proof = own.prove(pod, &desired, table).unwrap();
                 assert!(proof.is_proof(), "{}: {}: {proof:?}", step.title, pod.id());
                 proved += 1;
-                let without = fewer.desired(pod);
+                let without = fewer.desired(pod, &Substitutes::new());
                 let Some(table) = &without.table else { continue };
                 refuted += usize::from(!own.prove(pod, &without, table).unwrap().is_proof());
             }

@@ -1,5 +1,6 @@
 //! The rules in one sandbox.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
@@ -16,9 +17,11 @@ use picket_nftables::render::documented;
 use picket_nftables::verify::Report;
 use picket_policy::ObjectRef;
 
+use super::blame::{Blame, Suspect};
 use super::cutting::Order;
 use super::denied::{Listener, Logging};
 use super::drops;
+use super::held::Held;
 use super::in_force::InForce;
 use super::network::{Desired, Networks};
 use super::proof;
@@ -44,6 +47,7 @@ pub(super) struct Place {
     /// Whether anything that was to be in force ever was.
     was_made: bool,
     in_force: Option<InForce>,
+    held: Held,
     /// Why rules from before this agent stay, if they do.
     kept: Option<String>,
     /// When the first change was heard that is not in force yet.
@@ -75,6 +79,7 @@ impl Place {
             settled: false,
             was_made: false,
             in_force: None,
+            held: Held::default(),
             kept: None,
             heard: None,
             changed: None,
@@ -88,6 +93,25 @@ impl Place {
     /// Whether this is the same sandbox in the same namespace.
     pub(super) fn is(&self, namespace: &Arc<NetworkNamespace>) -> bool {
         Arc::ptr_eq(&self.namespace, namespace)
+    }
+
+    /// From now on what the networks say is to be in force, but for what is held back.
+    pub(super) fn follow(&mut self, pod: &Arc<Pod>, networks: &Networks) {
+        self.held.release_changed(|policy| networks.says(policy));
+        let desired = networks.desired(pod, &self.held.substitutes());
+        self.held.retain_applying(&desired.policies);
+        self.want(pod, desired);
+    }
+
+    /// Works out again what is to be in force: something else is held back.
+    pub(super) fn resolve(&mut self, networks: &Networks) {
+        let Some(pod) = self.of.clone() else {
+            return;
+        };
+        // How often it was tried stays known.
+        let failure = self.failure.take();
+        self.want(&pod, networks.desired(&pod, &self.held.substitutes()));
+        self.failure = failure;
     }
 
     /// From now on this is to be in force.
@@ -165,22 +189,32 @@ impl Place {
     /// Makes the rules what they should be. Nothing happens where they are, or where nobody knows what they should be or
     /// how. Gives what is in force where something else may have been before.
     ///
-    /// Where something is not known that `unknown` names, rules from before this agent stay as long as they are there.
-    pub(super) fn make(&mut self, unknown: Option<&str>, metrics: &Metrics) -> Option<Order> {
+    /// Where something is not known that `unknown` names, rules from before this agent stay as long as they are there. Policies
+    /// because of which the kernel refuses the rules are held back.
+    pub(super) fn make(
+        &mut self,
+        networks: &Networks,
+        unknown: Option<&str>,
+        metrics: &Metrics,
+    ) -> Option<Order> {
         let now = Instant::now();
+        if self.held.retries(now) {
+            self.resolve(networks);
+        }
         if self.retry_at().is_some_and(|retry| retry > now) {
             return None;
         }
-        let desired = self.desired.as_ref()?;
-        if desired.is_unsayable() {
+        if self.desired.as_ref()?.is_unsayable() {
             return None;
         }
-        let table = desired.table.clone();
         let made = match self.keeps(unknown) {
             Ok(true) => return None,
-            Ok(false) => self.change(table, metrics),
+            Ok(false) => self
+                .change(metrics)
+                .or_else(|error| Blame::new(self, networks, metrics).find(error)),
             Err(error) => Err(error),
         };
+        self.held.settle(now);
         match made {
             Ok(order) => order,
             Err(error) => {
@@ -188,6 +222,37 @@ impl Place {
                 None
             }
         }
+    }
+
+    /// The policies that came or changed since the kernel took the rules last.
+    pub(super) fn suspects(&mut self) -> Vec<Suspect> {
+        self.confirm();
+        let in_force = self.in_force.clone().unwrap_or_default();
+        let desired = self.desired.as_ref();
+        desired.map_or_else(Vec::new, |desired| in_force.suspects(desired))
+    }
+
+    /// Holds a policy back, until something else is said.
+    pub(super) fn hold_back(&mut self, suspect: &Suspect, error: &SyncError) {
+        let Suspect {
+            policy,
+            says,
+            substitute,
+        } = suspect.clone();
+        self.held.hold(policy, says, substitute, error);
+    }
+
+    /// Holds a policy back because of which the rules were refused.
+    pub(super) fn blame(&mut self, suspect: &Suspect, error: &SyncError, metrics: &Metrics) {
+        metrics.failed(reason(error));
+        let (pod, policy) = (self.pod(), &suspect.policy);
+        tracing::error!(pod, %policy, %error, "a policy of a pod is not in force, all others are");
+        self.hold_back(suspect, error);
+    }
+
+    /// Lets a policy be as it should.
+    pub(super) fn let_go(&mut self, policy: &ObjectRef) {
+        self.held.release(policy);
     }
 
     /// Whether rules from before this agent stay, because nobody knows all of what is to be in their place.
@@ -205,7 +270,9 @@ impl Place {
         Ok(self.kept.is_some())
     }
 
-    fn change(&mut self, table: Option<Arc<Table>>, metrics: &Metrics) -> Result<Option<Order>, SyncError> {
+    /// Makes the rules what is desired now.
+    pub(super) fn change(&mut self, metrics: &Metrics) -> Result<Option<Order>, SyncError> {
+        let table = self.desired.as_ref().and_then(|desired| desired.table.clone());
         let (was_settled, begun) = (self.settled, Arc::clone(&self.begun));
         if !was_settled {
             begun.fetch_add(1, Ordering::SeqCst);
@@ -335,6 +402,15 @@ impl Place {
 
     /// The policies that are not in force as they should be, by what the kernel has now.
     fn waiting(&mut self) -> Vec<ObjectRef> {
+        self.confirm();
+        let desired = self.desired.as_ref();
+        let in_force = self.in_force.clone().unwrap_or_default();
+        let waiting = desired.map_or_else(Vec::new, |desired| in_force.waiting(desired));
+        self.with_held(waiting.iter())
+    }
+
+    /// Finds out whether what was in force still is.
+    fn confirm(&mut self) {
         let before = self.in_force.take();
         let client = self.client().ok();
         // Whether it is this that stays, or others have changed it, no error says.
@@ -342,9 +418,12 @@ impl Place {
         self.in_force = both
             .take_if(|(before, client)| before.is_still(client))
             .map(|(before, _)| before);
-        let desired = self.desired.as_ref();
-        let in_force = self.in_force.clone().unwrap_or_default();
-        desired.map_or_else(Vec::new, |desired| in_force.waiting(desired))
+    }
+
+    /// These policies and those that are held back, sorted.
+    fn with_held<'p>(&'p self, policies: impl Iterator<Item = &'p ObjectRef>) -> Vec<ObjectRef> {
+        let all: BTreeSet<_> = policies.chain(self.held.policies()).cloned().collect();
+        all.into_iter().collect()
     }
 
     /// What [`Place::make`] would do, as nft commands.
@@ -366,24 +445,24 @@ impl Place {
     /// How it goes; `None` where there is nothing to say.
     pub(super) fn status(&self) -> Option<SandboxStatus> {
         let desired = self.desired.as_ref();
-        let closed = desired.filter(|desired| desired.is_closed || self.kept.is_some());
-        let (waiting, failure) = match &self.failure {
-            Some(failure) => (failure.waiting.as_slice(), Some(failure.why.clone())),
-            None => (
-                closed.map_or(&[][..], |desired| desired.policies.as_slice()),
-                None,
-            ),
+        let waiting = match (&self.failure, desired) {
+            (Some(failure), _) => failure.waiting.clone(),
+            (None, Some(desired)) if self.kept.is_some() => desired.policies.clone(),
+            (None, _) => self.with_held(desired.into_iter().flat_map(|desired| &desired.closed)),
         };
+        let failure = self.failure.as_ref().map(|failure| failure.why.clone());
         let kept = self.kept.as_ref();
         let kept = kept.map(|why| format!("rules from before this agent stay: {why}"));
-        let trouble = desired.and_then(|desired| desired.trouble.clone());
+        let unsaid = desired.and_then(|desired| desired.trouble.clone());
+        let troubles: Vec<_> = self.held.why().into_iter().chain(unsaid).collect();
+        let trouble = (!troubles.is_empty()).then(|| troubles.join("; "));
         let policies = self.in_force.as_ref();
         let status = SandboxStatus {
             pod: self.pod(),
             sandbox: self.sandbox.id.to_string(),
             changed: self.changed,
             policies: names(policies.map_or(&[], |in_force| in_force.policies.as_slice())),
-            waiting: names(waiting),
+            waiting: names(&waiting),
             repaired: self.repaired,
             trouble: failure.or(kept).or(trouble),
             unlogged: self.log.failure().map(str::to_owned),
@@ -431,7 +510,7 @@ mod kernel {
                 ..Desired::default()
             };
             place.want(&pod, desired);
-            place.change(Some(Arc::clone(table)), &Metrics::default())
+            place.change(&Metrics::default())
         };
         let table = Arc::new(closed(&Guard::default()).unwrap());
         let order = make(&table).unwrap().unwrap();

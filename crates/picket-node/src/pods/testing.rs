@@ -1,0 +1,118 @@
+//! What tests of one sandbox share.
+
+use std::sync::Arc;
+
+use picket_cluster::{Attachment, Pod, Semantics, Snapshot};
+use picket_dataplane::EstablishedConnections;
+use picket_linux::NetworkNamespace;
+use picket_linux::runtime::{Sandbox, SandboxId};
+use picket_net::Protocol;
+use picket_nftables::client::Client;
+use picket_nftables::model::Table;
+use picket_policy::{Direction, NetworkName, Networks as On, Policy};
+use picket_testing::build::{accept, namespace, pod, policy};
+use picket_testing::snapshot;
+
+use super::held::Substitutes;
+use super::network::{Desired, Networks};
+use super::plugin::Plugins;
+use super::sandbox::Place;
+use super::status::SandboxStatus;
+use crate::metrics::Metrics;
+
+/// What is to be in force in a pod with policies that accept a port each.
+pub(super) fn desired(policies: &[(&str, u16)]) -> (Arc<Pod>, Desired, Networks) {
+    let policies = policies.iter().map(|(name, port)| {
+        let rule = accept().port(Protocol::TCP, *port);
+        let policy = policy(&format!("x/{name}")).isolates(Direction::Ingress);
+        policy.ingress(rule).build()
+    });
+    desired_of(policies.collect())
+}
+
+/// What is to be in force in a pod with these policies, on its network.
+pub(super) fn desired_of(policies: Vec<Policy>) -> (Arc<Pod>, Desired, Networks) {
+    let network = NetworkName::parse("net", "x").unwrap();
+    let mut own = pod("x/a").on("n").build();
+    own.attachments.push(Attachment {
+        network: network.clone(),
+        interface: "net1".into(),
+        addresses: ["2.2.5.1".parse().unwrap()].into_iter().collect(),
+        synthetic: false,
+    });
+    let mut cluster: Snapshot = snapshot![namespace("x"), own.clone()];
+    let count = policies.len();
+    for mut policy in policies {
+        policy.object.kind = "MultiNetworkPolicy".into();
+        policy.networks = On::Attached(vec![network.clone()]);
+        cluster.policies.insert(policy.object.clone(), Arc::new(policy));
+    }
+    let own = Arc::new(own);
+    let mut networks = Networks::new(Semantics::default(), EstablishedConnections::Keep, None);
+    networks.update(&cluster, &[&own], &Plugins::new(&[]), Vec::new());
+    let desired = networks.desired(&own, &Substitutes::new());
+    assert_eq!(desired.policies.len(), count);
+    (own, desired, networks)
+}
+
+pub(super) struct Scene {
+    pub(super) namespace: Arc<NetworkNamespace>,
+    pub(super) place: Place,
+    pub(super) networks: Networks,
+    pub(super) metrics: Metrics,
+}
+
+impl Scene {
+    pub(super) fn new() -> Self {
+        let namespace = Arc::new(NetworkNamespace::create().unwrap());
+        let sandbox = Sandbox {
+            id: SandboxId::read("sandbox-a").unwrap(),
+            pod_uid: "1".to_owned(),
+            namespace: "x".to_owned(),
+            name: "a".to_owned(),
+            created: 0,
+        };
+        Self {
+            place: Place::new(sandbox, Arc::clone(&namespace), false),
+            namespace,
+            networks: desired(&[]).2,
+            metrics: Metrics::default(),
+        }
+    }
+
+    /// Somebody who keeps everybody else from changing the table, which has these rules.
+    pub(super) fn thief(&self, table: &Arc<Table>) -> Client {
+        let mut thief = Client::open(&self.namespace).unwrap().holding();
+        thief.sync(table).unwrap();
+        thief
+    }
+
+    pub(super) fn want(&mut self, (pod, desired, networks): (Arc<Pod>, Desired, Networks)) {
+        self.networks = networks;
+        self.place.want(&pod, desired);
+        self.make(None);
+    }
+
+    pub(super) fn make(&mut self, unknown: Option<&str>) {
+        self.place.make(&self.networks, unknown, &self.metrics);
+    }
+
+    pub(super) fn status(&self) -> SandboxStatus {
+        self.place.status().unwrap()
+    }
+
+    #[track_caller]
+    pub(super) fn check(&self, in_force: &[&str], waiting: &[&str]) {
+        let status = self.status();
+        let named = |names: &[&str]| -> Vec<_> {
+            let names = names.iter();
+            names.map(|name| format!("MultiNetworkPolicy x/{name}")).collect()
+        };
+        assert_eq!(
+            (status.policies, status.waiting),
+            (named(in_force), named(waiting)),
+            "{:?}",
+            status.trouble
+        );
+    }
+}

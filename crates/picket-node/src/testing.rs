@@ -1,0 +1,196 @@
+//! What tests of the agent share.
+
+use std::env;
+use std::fmt;
+use std::path::PathBuf;
+use std::process::Command;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use picket_cluster::{Event, Object, Semantics};
+use picket_dataplane::EstablishedConnections;
+use picket_engine::Delta;
+use picket_linux::NetworkNamespace;
+use picket_nftables::client::{Client, Observed};
+use picket_nftables::model::Table;
+use picket_nftables::render::indexed;
+use picket_policy::Policy;
+use picket_source::{Change, Directory, Health};
+use picket_testing::build::{accept, block, namespace, pod, policy};
+use tracing::field::{Field, Visit};
+use tracing::span::{Attributes, Id, Record};
+use tracing::{Metadata, Subscriber};
+
+use crate::agent::make;
+use crate::drops::Drops;
+use crate::enforcer::Enforcer;
+use crate::events::Events;
+use crate::host::Host;
+use crate::knowledge::Knowledge;
+use crate::metrics::Metrics;
+use crate::settings::UntilSynced;
+use crate::status::Shared;
+use crate::{Extent, Listen, Settings, Source};
+
+/// Says that a test runs where it is to be.
+const INSIDE: &str = "PICKET_TEST_INSIDE";
+
+/// Runs a test, by its path with that of its crate, in a process of its own that is root of a user namespace alone. There nobody may
+/// give a socket more room than everybody has, so that the kernel refuses every transaction above some 200 kB (`EMSGSIZE`).
+pub(crate) fn where_sockets_are_small(test: &str, body: impl FnOnce()) {
+    if env::var_os(INSIDE).is_some() {
+        return body();
+    }
+    let (_, name) = test.split_once("::").unwrap();
+    let mut process = Command::new("unshare");
+    process.args(["--user", "--map-root-user", "--net"]);
+    process.arg(env::current_exe().unwrap()).args(["--exact", name]);
+    let ran = process.env(INSIDE, "yes").output().unwrap();
+    let told = String::from_utf8_lossy(&ran.stdout);
+    assert!(ran.status.success() && told.contains("1 passed"), "{told}");
+}
+
+/// A policy whose rules are more than [such a socket](where_sockets_are_small) takes.
+pub(crate) fn large(name: &str) -> Policy {
+    let except: Vec<_> = (0..7_000)
+        .map(|number| format!("30.{}.{}.0/25", number / 256, number % 256))
+        .collect();
+    let except: Vec<_> = except.iter().map(String::as_str).collect();
+    policy(name)
+        .ingress(accept().peer(block("30.0.0.0/8", &except)))
+        .build()
+}
+
+/// How an agent runs on the node `n` that lets others change its table.
+pub(crate) fn settings() -> Settings {
+    Settings {
+        source: Source::Directory(Directory {
+            paths: Vec::new(),
+            interval: Duration::from_secs(1),
+        }),
+        node: "n".into(),
+        nftables: true,
+        vpp: None,
+        semantics: Semantics::default(),
+        until_synced: UntilSynced::Allow,
+        anti_spoof: false,
+        established: EstablishedConnections::Keep,
+        hold: false,
+        verify_every: Duration::from_secs(300),
+        discover_every: Duration::from_secs(300),
+        log_denied: None,
+        events: false,
+        listen: Listen {
+            address: None,
+            socket: PathBuf::new(),
+        },
+    }
+}
+
+/// The agent of the node `n`, where the pod `x/a` is, without threads: nobody hears what others do.
+pub(crate) struct Node {
+    pub(crate) namespace: NetworkNamespace,
+    pub(crate) knowledge: Knowledge,
+    pub(crate) enforcer: Enforcer,
+    pub(crate) shared: Shared,
+    pub(crate) metrics: Metrics,
+}
+
+impl Node {
+    /// In the network namespace that this thread is in; nothing is in force yet.
+    pub(crate) fn new(policies: impl IntoIterator<Item = Policy>) -> Self {
+        let (settings, metrics) = (settings(), Metrics::default());
+        let events = || Events::start(&settings, Extent::Once, &metrics).unwrap();
+        let host = Host::open(&settings).unwrap();
+        let drops = Drops::open(host.namespace()).unwrap();
+        let shared = Shared::new("n", Health::default());
+        let knowledge = Knowledge::new(settings.semantics.clone(), events());
+        let enforcer = Enforcer::new(host, None, drops, shared.clone(), metrics.clone(), events());
+        let mut node = Self {
+            namespace: NetworkNamespace::current().unwrap(),
+            knowledge,
+            enforcer,
+            shared,
+            metrics,
+        };
+        let objects = [namespace("x").into(), pod("x/a").on("n").ip("10.0.0.1").into()];
+        let objects = objects
+            .into_iter()
+            .chain(policies.into_iter().map(Object::Policy));
+        let events = [Event::Init].into_iter().chain(objects.map(Event::Apply));
+        node.hear(events.chain([Event::InitDone]).collect());
+        node
+    }
+
+    /// Learns what changed, and enforces it.
+    pub(crate) fn hear(&mut self, events: Vec<Event>) {
+        let note = |delta: &Delta| self.enforcer.note(delta);
+        self.knowledge.take(Change::Events(events), note);
+        // What goes wrong is in the status.
+        let _ = make(&mut self.knowledge, &mut self.enforcer);
+    }
+
+    /// The metrics, line by line.
+    pub(crate) fn metrics(&self) -> Vec<String> {
+        let text = self.metrics.text(&self.shared.status(), None).unwrap();
+        text.lines().map(str::to_owned).collect()
+    }
+
+    /// What the kernel has of the table.
+    pub(crate) fn table(&self) -> Table {
+        let mut client = Client::open(&self.namespace).unwrap();
+        match client.read(&indexed::table_name()).unwrap().1 {
+            Observed::Table(table) => table,
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+/// What this thread logs.
+#[derive(Clone, Default)]
+pub(crate) struct Log(Arc<Mutex<Vec<String>>>);
+
+impl Log {
+    /// Does something, and gives what is logged meanwhile: a line each, as in `ERROR message a=1`.
+    pub(crate) fn of(body: impl FnOnce()) -> Vec<String> {
+        let log = Self::default();
+        tracing::subscriber::with_default(log.clone(), body);
+        log.0.lock().unwrap().clone()
+    }
+}
+
+impl Subscriber for Log {
+    fn enabled(&self, _: &Metadata<'_>) -> bool {
+        true
+    }
+
+    fn new_span(&self, _: &Attributes<'_>) -> Id {
+        Id::from_u64(1)
+    }
+
+    fn record(&self, _: &Id, _: &Record<'_>) {}
+
+    fn record_follows_from(&self, _: &Id, _: &Id) {}
+
+    fn event(&self, event: &tracing::Event<'_>) {
+        let mut line = Line(event.metadata().level().to_string());
+        event.record(&mut line);
+        self.0.lock().unwrap().push(line.0);
+    }
+
+    fn enter(&self, _: &Id) {}
+
+    fn exit(&self, _: &Id) {}
+}
+
+struct Line(String);
+
+impl Visit for Line {
+    fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
+        let said = match field.name() {
+            "message" => format!(" {value:?}"),
+            name => format!(" {name}={value:?}"),
+        };
+        self.0.push_str(&said);
+    }
+}
