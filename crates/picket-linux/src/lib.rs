@@ -36,7 +36,7 @@ pub use dump::Lister;
 pub use error::{Error, Result};
 pub use interface::InterfaceAddress;
 pub use limit::raise_open_files_limit;
-pub use monitor::{Commit, Monitor, Notice, TableName};
+pub use monitor::{Commit, Monitor, Notice, Notices, TableName};
 pub use namespace::{NamespaceIdentity, NetworkNamespace};
 pub use netlink::{CableEnd, Netlink, Route};
 pub use nfnetlink::{BatchError, Nfnetlink, Port, Refused};

@@ -24,11 +24,16 @@ const TABLE: u16 = 1;
 /// What may wait to be read. The kernel tells each object of a transaction, and what finds no room is lost.
 const BUFFER_BYTES: usize = 8 << 20;
 
+/// The same where one table of many namespaces matters, in which others may fill it on purpose.
+const SMALL_BUFFER_BYTES: usize = 128 << 10;
+
 /// Listens to the transactions of everybody in one network namespace.
 #[derive(Debug)]
 pub struct Monitor {
     socket: OwnedFd,
     buffer: Vec<u8>,
+    /// The only table that matters, if that is so.
+    only: Option<TableName>,
     /// What the transaction that is being told has changed so far.
     tables: BTreeSet<TableName>,
 }
@@ -40,6 +45,15 @@ pub struct TableName {
     pub family: u8,
     /// Its name.
     pub name: String,
+}
+
+/// What was heard in one go.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Notices {
+    /// What there was.
+    pub notices: Vec<Notice>,
+    /// How many messages were read for that, those of others than the kernel included.
+    pub readings: usize,
 }
 
 /// What was heard.
@@ -73,12 +87,26 @@ impl Monitor {
     /// # Errors
     /// [`Error::Enter`] or [`Error::Socket`].
     pub fn open(namespace: &NetworkNamespace) -> Result<Self> {
+        Self::with(namespace, BUFFER_BYTES, None)
+    }
+
+    /// Listens in `namespace` for changes of one table from now on. No other is named, and it takes little room: a transaction of
+    /// more than some hundred objects is [`Notice::Missed`].
+    ///
+    /// # Errors
+    /// As [`Monitor::open`].
+    pub fn of_table(namespace: &NetworkNamespace, table: TableName) -> Result<Self> {
+        Self::with(namespace, SMALL_BUFFER_BYTES, Some(table))
+    }
+
+    fn with(namespace: &NetworkNamespace, bytes: usize, only: Option<TableName>) -> Result<Self> {
         let socket = crate::netlink::open(namespace, Some(netlink::NETFILTER), GROUPS)?;
         // Where it may not have so much, more is lost, and that is noticed.
-        let _ = sockopt::set_socket_recv_buffer_size_force(&socket, BUFFER_BYTES);
+        let _ = sockopt::set_socket_recv_buffer_size_force(&socket, bytes);
         Ok(Self {
             socket,
             buffer: vec![0; 1 << 16],
+            only,
             tables: BTreeSet::new(),
         })
     }
@@ -88,24 +116,38 @@ impl Monitor {
     /// # Errors
     /// [`Error::Socket`].
     pub fn notices(&mut self) -> Result<Vec<Notice>> {
-        let mut notices = Vec::new();
-        loop {
-            let length = match receive(&self.socket, &mut self.buffer, RecvFlags::DONTWAIT) {
+        self.heard(usize::MAX).map(|heard| heard.notices)
+    }
+
+    /// The same, but no more than so many messages are read, however fast others send them. What is left comes next time.
+    ///
+    /// # Errors
+    /// [`Error::Socket`].
+    pub fn heard(&mut self, most: usize) -> Result<Notices> {
+        let mut all = Notices::default();
+        while all.readings < most {
+            let received = receive(&self.socket, &mut self.buffer, RecvFlags::DONTWAIT);
+            if matches!(received, Err(Errno::AGAIN)) {
+                break;
+            }
+            all.readings += 1;
+            let length = match received {
                 Ok(Datagram::Whole(length)) => length,
                 Ok(Datagram::Cut) | Err(Errno::NOBUFS) => {
-                    notices.push(Notice::Missed);
+                    all.notices.push(Notice::Missed);
                     continue;
                 }
                 Ok(Datagram::Foreign) => continue,
-                Err(Errno::AGAIN) => return Ok(notices),
                 Err(source) => return Err(Error::socket("hear of changes of rulesets", source)),
             };
             let mut rest = self.buffer.get(..length).unwrap_or_default();
             while let Some((message, after)) = split_message(rest) {
                 rest = after;
-                notices.extend(heard(&mut self.tables, message));
+                let notice = heard(&mut self.tables, self.only.as_ref(), message);
+                all.notices.extend(notice);
             }
         }
+        Ok(all)
     }
 }
 
@@ -116,7 +158,7 @@ impl AsFd for Monitor {
 }
 
 /// Takes one message: notes the table that it is about, or tells the transaction that it ends.
-fn heard(tables: &mut BTreeSet<TableName>, message: &[u8]) -> Option<Notice> {
+fn heard(tables: &mut BTreeSet<TableName>, only: Option<&TableName>, message: &[u8]) -> Option<Notice> {
     let reply = Reply::of(message)?;
     let number = |kind| {
         let bytes = reply.attributes().find(kind)?.try_into().ok()?;
@@ -128,8 +170,13 @@ fn heard(tables: &mut BTreeSet<TableName>, message: &[u8]) -> Option<Notice> {
     };
     if reply.kind != NFT_MSG_NEWGEN {
         let [family, _version] = u16_at(message, HEADER)?.to_ne_bytes();
-        let name = text(TABLE);
-        tables.insert(TableName { family, name });
+        let table = TableName {
+            family,
+            name: text(TABLE),
+        };
+        if only.is_none_or(|only| table == *only) {
+            tables.insert(table);
+        }
         return None;
     }
     Some(Notice::Committed(Commit {

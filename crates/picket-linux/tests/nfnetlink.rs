@@ -2,10 +2,11 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot set itself up fails")]
 
+use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use picket_linux::{
-    Attributes, Batch, BatchError, Monitor, NetworkNamespace, Nfnetlink, Notice, Port, Reply,
+    Attributes, Batch, BatchError, Monitor, NetworkNamespace, Nfnetlink, Notice, Port, Reply, TableName,
 };
 
 const NEWTABLE: u8 = 0;
@@ -269,4 +270,32 @@ fn what_is_too_much_to_hear_is_told() {
     };
     assert_eq!(last.port, netlink.port());
     assert!(last.tables.iter().any(|table| table.name == "t2"));
+}
+
+#[test]
+fn one_table_alone_is_heard_of_and_no_more_is_read_than_was_asked() {
+    let namespace = NetworkNamespace::create().unwrap();
+    let mut netlink = Nfnetlink::open(&namespace).unwrap();
+    let table = TableName {
+        family: INET,
+        name: "own".to_owned(),
+    };
+    let mut monitor = Monitor::of_table(&namespace, table.clone()).unwrap();
+    for names in [["other", "another"], ["other", "own"]] {
+        netlink.commit(tables(&names), None).unwrap();
+    }
+    let mut commits = Vec::new();
+    loop {
+        // A table is a message, and so is the end of a transaction.
+        let heard = monitor.heard(2).unwrap();
+        if heard.readings == 0 {
+            break;
+        }
+        assert!(heard.readings <= 2);
+        commits.extend(heard.notices.into_iter().map(|notice| match notice {
+            Notice::Committed(commit) => commit.tables,
+            Notice::Missed => panic!("something is missing"),
+        }));
+    }
+    assert_eq!(commits, [BTreeSet::new(), BTreeSet::from([table])]);
 }

@@ -35,7 +35,7 @@ use hold::Hold;
 pub use read::{Foreign, Observed, Place, canonical, decode};
 use sync::{Known, following};
 pub use sync::{Report, SyncError};
-pub use watch::{Change, Watch};
+pub use watch::{Change, Heard, Watch};
 
 use crate::diff::{Operation, PORTION, Stages};
 use crate::model::{Name, Table};
@@ -146,6 +146,11 @@ impl Client {
     pub fn holding(mut self) -> Self {
         self.holds = true;
         self
+    }
+
+    /// Whether it keeps others from changing the tables that it syncs, as far as it knows what the kernel can.
+    pub fn is_holding(&self) -> bool {
+        self.holds
     }
 
     /// By what others know the transactions of this client.

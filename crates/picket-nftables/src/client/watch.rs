@@ -26,6 +26,15 @@ pub enum Change {
     Perhaps,
 }
 
+/// What was heard in one go.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Heard {
+    /// What others have done.
+    pub changes: Vec<Change>,
+    /// How many messages were read for that.
+    pub readings: usize,
+}
+
 impl Watch {
     /// Listens from now on.
     ///
@@ -34,10 +43,20 @@ impl Watch {
     pub fn open(namespace: &NetworkNamespace, table: &Name) -> picket_linux::Result<Self> {
         Ok(Self {
             monitor: Monitor::open(namespace)?,
-            table: TableName {
-                family: NFPROTO_INET,
-                name: table.to_string(),
-            },
+            table: name_of(table),
+        })
+    }
+
+    /// The same with as little room as many need of which each may be filled on purpose: a change of more than some hundred
+    /// objects is [`Change::Perhaps`].
+    ///
+    /// # Errors
+    /// As [`Watch::open`].
+    pub fn open_small(namespace: &NetworkNamespace, table: &Name) -> picket_linux::Result<Self> {
+        let table = name_of(table);
+        Ok(Self {
+            monitor: Monitor::of_table(namespace, table.clone())?,
+            table,
         })
     }
 
@@ -51,9 +70,17 @@ impl Watch {
     /// # Errors
     /// When the kernel refuses.
     pub fn changes(&mut self, keeper: Port) -> picket_linux::Result<Vec<Change>> {
-        let notices = self.monitor.notices()?.into_iter();
+        self.heard(keeper, usize::MAX).map(|heard| heard.changes)
+    }
+
+    /// The same, but no more than so many messages are read, however fast others make them.
+    ///
+    /// # Errors
+    /// When the kernel refuses.
+    pub fn heard(&mut self, keeper: Port, most: usize) -> picket_linux::Result<Heard> {
+        let heard = self.monitor.heard(most)?;
         let table = &self.table;
-        let changes = notices.filter_map(|notice| match notice {
+        let changes = heard.notices.into_iter().filter_map(|notice| match notice {
             Notice::Committed(commit) => {
                 let by_other = commit.port != keeper && commit.tables.contains(table);
                 by_other.then_some(Change::By {
@@ -63,6 +90,16 @@ impl Watch {
             }
             Notice::Missed => Some(Change::Perhaps),
         });
-        Ok(changes.collect())
+        Ok(Heard {
+            changes: changes.collect(),
+            readings: heard.readings,
+        })
+    }
+}
+
+fn name_of(table: &Name) -> TableName {
+    TableName {
+        family: NFPROTO_INET,
+        name: table.to_string(),
     }
 }

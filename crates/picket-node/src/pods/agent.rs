@@ -15,6 +15,7 @@ use picket_source::Health;
 use super::custom::CustomFiles;
 use super::cutting::Cutting;
 use super::denied::{self, Listener};
+use super::drift::Watcher;
 use super::drops::Drops;
 use super::held::Substitutes;
 use super::known::Known;
@@ -33,7 +34,7 @@ use crate::serve::{Answers, Pulse};
 use crate::status::{Pods, Shared};
 use crate::{AgentError, Ended, Extent, Settings};
 
-/// How often to look whether others have changed rules, and whether files of custom rules have changed.
+/// How often to look whether others have changed rules where that was not heard, and whether files of custom rules have changed.
 const TICK: Duration = Duration::from_millis(500);
 
 /// The most news that are taken in before what they mean is enforced.
@@ -56,6 +57,8 @@ pub(super) struct Agent {
     cutting: Option<Cutting>,
     /// Who hears what is denied, if anybody is to.
     listener: Option<Listener>,
+    /// Who hears what others do to rules, if anybody is to.
+    watcher: Option<Watcher>,
     drops: Drops,
     proofs: Proofs,
     shared: Shared,
@@ -92,6 +95,7 @@ impl Agent {
                 log_denied(settings),
             ),
             listener: None,
+            watcher: None,
             known: Known::new(Plugins::new(&pods.plugins), events.clone()),
             custom,
             sandboxes: None,
@@ -122,11 +126,12 @@ impl Agent {
         }
     }
 
-    /// Has somebody hear what is denied, where rules log it.
+    /// Has somebody hear what others do to rules, and what is denied, where rules log it.
     ///
     /// # Errors
     /// When a thread cannot begin.
     pub(super) fn listen(&mut self, outbox: Outbox) -> Result<(), AgentError> {
+        self.watcher = Some(Watcher::start(outbox.clone())?);
         if let Some(group) = self.networks.log_denied() {
             self.listener = Some(Listener::start(group, outbox)?);
         }
@@ -213,6 +218,14 @@ impl Agent {
                 denied::tell(&told, &self.places, &self.networks, &self.metrics);
                 Ok(false)
             }
+            News::Drifted(drifted) => {
+                for (sandbox, change) in drifted {
+                    if let Some(place) = self.places.get_mut(&sandbox) {
+                        place.drifted(change);
+                    }
+                }
+                Ok(false)
+            }
             News::End => Ok(false),
         }
     }
@@ -275,10 +288,14 @@ impl Agent {
         Metrics::took(&self.metrics.rendering, began.elapsed());
     }
 
-    /// Makes the rules of all sandboxes what they should be; those that are only when it is time to look.
+    /// Makes the rules of all sandboxes what they should be; those that are only when it is time to look, or when others have
+    /// changed them.
     fn make(&mut self, now: Instant, is_tick: bool) {
         for place in self.places.values_mut() {
-            if is_tick || !place.is_settled() {
+            if is_tick || !place.is_settled() || place.has_drifted() {
+                if let Some(watcher) = &self.watcher {
+                    place.watch(watcher);
+                }
                 // Before there is something to hear.
                 if let Some(listener) = &self.listener {
                     place.listen(listener, now);

@@ -18,6 +18,7 @@ mod closing;
 mod custom;
 mod cutting;
 mod denied;
+mod drift;
 mod drops;
 mod held;
 mod in_force;
@@ -52,6 +53,12 @@ use crate::serve;
 use crate::source;
 use crate::{AgentError, Ended, Extent, Settings};
 
+/// The open files that a pod may take: its namespace, and sockets for its rules, their changes by others, and what is denied.
+const FILES: usize = 4;
+
+/// How many pods a node has at most, as kubelets have it by default.
+const PODS: usize = 110;
+
 /// How much may wait until it is taken in.
 const WAITING: usize = 256;
 
@@ -78,6 +85,8 @@ enum News {
     Silence(String),
     /// Packets were denied.
     Denied(denied::Told),
+    /// Others have changed tables.
+    Drifted(drift::Drifted),
     /// Somebody asks the agent to end.
     End,
 }
@@ -92,8 +101,13 @@ type Outbox = SyncSender<News>;
 /// When it cannot start, or with [`Extent::Once`] and [`Extent::DryRun`] when it cannot do what it was asked.
 pub fn run(settings: &Settings, pods: &PodSettings, extent: Extent) -> Result<Ended, AgentError> {
     let health = Health::default();
-    // A namespace and two sockets for each pod.
-    picket_linux::raise_open_files_limit();
+    let files = picket_linux::raise_open_files_limit();
+    if files < PODS * FILES {
+        tracing::warn!(
+            files,
+            "with no more open files than that not all pods of a full node can be served"
+        );
+    }
     let mut agent = Agent::new(settings, pods, &health, extent)?;
     let runtime = Runtime::at(&pods.endpoint, &pods.prefix)?;
     if extent == Extent::Forever {

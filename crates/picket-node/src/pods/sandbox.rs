@@ -10,7 +10,7 @@ use picket_cluster::Pod;
 use picket_dataplane::Plan;
 use picket_linux::NetworkNamespace;
 use picket_linux::runtime::{Sandbox, SandboxId};
-use picket_nftables::client::{Client, Observed, SyncError};
+use picket_nftables::client::{Change, Client, Observed, SyncError};
 use picket_nftables::diff::Operation;
 use picket_nftables::model::Table;
 use picket_nftables::render::documented;
@@ -20,6 +20,7 @@ use picket_policy::ObjectRef;
 use super::blame::{Blame, Suspect};
 use super::cutting::Order;
 use super::denied::{Listener, Logging};
+use super::drift::{Watcher, Watching};
 use super::drops;
 use super::held::Held;
 use super::in_force::InForce;
@@ -58,6 +59,9 @@ pub(super) struct Place {
     /// How many changes of its table have begun and not come to nothing.
     begun: Arc<AtomicU64>,
     log: Logging,
+    watching: Watching,
+    /// Who has changed the table, or may have, since it was looked at.
+    drifted: Option<Change>,
 }
 
 struct Failure {
@@ -87,6 +91,8 @@ impl Place {
             failure: None,
             begun: Arc::default(),
             log: Logging::default(),
+            watching: Watching::default(),
+            drifted: None,
         }
     }
 
@@ -178,6 +184,35 @@ impl Place {
         }
     }
 
+    /// Hears what others do to the table as long as policies apply and the kernel lets them.
+    pub(super) fn watch(&mut self, watcher: &Watcher) {
+        let Some(is_restricted) = self.desired.as_ref().map(|desired| desired.table.is_some()) else {
+            return;
+        };
+        // Where there are no rulesets yet, that is tried with the rules.
+        let client = self
+            .client()
+            .ok()
+            .filter(|client| is_restricted && !client.is_holding());
+        let keeper = client.map(|client| client.port());
+        match keeper {
+            Some(keeper) => self
+                .watching
+                .keep(watcher, &self.sandbox, &self.namespace, keeper),
+            None => self.watching = Watching::default(),
+        }
+    }
+
+    /// Others have changed the table, or may have.
+    pub(super) fn drifted(&mut self, change: Change) {
+        self.drifted.get_or_insert(change);
+    }
+
+    /// Whether they have since it was looked at.
+    pub(super) fn has_drifted(&self) -> bool {
+        self.drifted.is_some()
+    }
+
     /// Whose drops are counted here; `None` where no policy applies.
     pub(super) fn counted(&self) -> Option<(SandboxId, drops::Place)> {
         let desired = self.desired.as_ref()?;
@@ -192,6 +227,17 @@ impl Place {
     /// Where something is not known that `unknown` names, rules from before this agent stay as long as they are there. Policies
     /// because of which the kernel refuses the rules are held back.
     pub(super) fn make(
+        &mut self,
+        networks: &Networks,
+        unknown: Option<&str>,
+        metrics: &Metrics,
+    ) -> Option<Order> {
+        let order = self.try_to_make(networks, unknown, metrics);
+        self.drifted = None;
+        order
+    }
+
+    fn try_to_make(
         &mut self,
         networks: &Networks,
         unknown: Option<&str>,
@@ -370,9 +416,15 @@ impl Place {
         if was_settled {
             self.repaired += 1;
             metrics.repaired.inc();
+            let (thread, program) = match self.drifted.take() {
+                Some(Change::By { thread, program }) => (Some(thread), Some(program)),
+                Some(Change::Perhaps) | None => (None, None),
+            };
             tracing::warn!(
                 pod,
                 operations,
+                thread,
+                program,
                 "others had changed the rules of a pod; they are repaired"
             );
         } else {

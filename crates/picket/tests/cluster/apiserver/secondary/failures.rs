@@ -1,5 +1,10 @@
 //! What goes wrong in one pod, and what others do there.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use picket_nftables::client::Client;
+use picket_nftables::model::{Draft, Name};
 use picket_nftables::render::documented;
 use picket_node::PodsStatus;
 use picket_testing::runtime::Kind;
@@ -117,6 +122,61 @@ fn a_pod_that_cannot_be_restricted_harms_no_other() {
     node.until_gone(&gone);
     expect(&pods, &["c->server"], false, "when a sandbox is gone");
     assert!(!table(&pods["server"]).is_empty());
+}
+
+/// Changes rules in a pod all the time until it is `done`: those of others, and the table of the agent.
+fn flood(pod: &Pod, done: &AtomicBool) {
+    let mut client = Client::open(&pod.inside).unwrap();
+    let [own, other] = [documented::table_name(), Name::new("other").unwrap()];
+    let table = Arc::new(Draft::new(other.clone()).check().unwrap());
+    while !done.load(Ordering::Relaxed) {
+        for _ in 0..100 {
+            client.sync(&table).unwrap();
+            client.remove(&other).unwrap();
+        }
+        // Others may have come first.
+        let _ = client.remove(&own);
+    }
+}
+
+/// Whether it is heard that somebody flushes the rules of a pod: who only looks again and again does not know who did.
+fn is_heard(node: &Node, name: &str, pod: &Pod) -> bool {
+    (0..20).any(|_| {
+        let repaired = |status: &PodsStatus| {
+            let mut sandboxes = status.sandboxes.iter();
+            let found = sandboxes.find(|sandbox| sandbox.pod == format!("default/{name}"));
+            found.map_or(0, |sandbox| sandbox.repaired)
+        };
+        let before = repaired(&node.until("its status", |_| true));
+        assert!(meddles(pod, MEDDLING[0]));
+        node.until("a repair", |status| repaired(status) > before);
+        let log = node.log();
+        let mut lines = log.lines().filter(|line| line.contains("they are repaired"));
+        lines.any(|line| line.contains(&format!("default/{name}")) && line.contains("program=\"nft\""))
+    })
+}
+
+#[test]
+fn what_others_do_is_heard_in_every_pod_whatever_one_of_them_does() {
+    let mut node = Node::new();
+    let pods = simple(&mut node);
+    node.start(&["--table-owner", "everybody"]);
+    let everyone = json!({"podSelector": {}, "ingress": [{"from": named(&["a"])}]});
+    node.policy("default", "everyone", "default/net", &everyone);
+    node.until_enforced();
+    let before = table(&pods["a"]);
+    assert!(is_heard(&node, "server", &pods["server"]));
+    let done = AtomicBool::new(false);
+    let heard = std::thread::scope(|scope| {
+        scope.spawn(|| flood(&pods["a"], &done));
+        let heard = ["server", "b", "c"].map(|name| is_heard(&node, name, &pods[name]));
+        done.store(true, Ordering::Relaxed);
+        heard
+    });
+    assert_eq!(heard, [true; 3]);
+    node.until("its rules", |_| table(&pods["a"]) == before);
+    expect(&pods, &["a->server a->b"], true, "in the end");
+    expect(&pods, &["b->server b->a"], false, "in the end");
 }
 
 /// An object of a list, as it is alone.
