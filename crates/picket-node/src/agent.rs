@@ -361,7 +361,7 @@ pub(crate) fn make(knowledge: &mut Knowledge, enforcer: &mut Enforcer) -> Result
         return made;
     }
     knowledge.settle();
-    enforcer.settle(&knowledge.held(), &knowledge.remarks.versions);
+    enforcer.settle(knowledge);
     made
 }
 

@@ -1,4 +1,5 @@
-//! Policies because of which the kernel does not take the table: they stay as they were, and everything else is in force.
+//! Policies because of which the kernel does not take the table: they stay as they were, and everything else is in force. In the
+//! place of one that was not in force is one that isolates the same pods and allows nothing, if the kernel takes that.
 
 use picket_engine::Delta;
 use picket_nftables::render::indexed::IndexedError;
@@ -7,6 +8,7 @@ use picket_policy::ObjectRef;
 use crate::enforcer::Enforcer;
 use crate::error::HostError;
 use crate::knowledge::Knowledge;
+use crate::ledger::Instead;
 
 /// How many tables are tried at most. Finding one policy among a million takes about forty.
 const ATTEMPTS: usize = 100;
@@ -15,6 +17,7 @@ const ATTEMPTS: usize = 100;
 pub(crate) struct Blame<'a> {
     knowledge: &'a mut Knowledge,
     enforcer: &'a mut Enforcer,
+    instead: Instead,
     /// How many tables may be tried yet.
     attempts: usize,
 }
@@ -25,6 +28,7 @@ impl<'a> Blame<'a> {
         Self {
             knowledge,
             enforcer,
+            instead: Instead::Isolation,
             attempts: ATTEMPTS,
         }
     }
@@ -47,13 +51,16 @@ impl<'a> Blame<'a> {
         if suspects.is_empty() {
             return false;
         }
-        self.hold(suspects);
-        if self.attempt().is_err() {
+        for instead in [Instead::Isolation, Instead::Nothing] {
+            self.instead = instead;
+            self.hold(suspects);
+            if self.attempt().is_ok() {
+                self.admit(suspects, error);
+                return true;
+            }
             self.release(suspects);
-            return false;
         }
-        self.admit(suspects, error);
-        true
+        false
     }
 
     /// Puts into force what can be of policies that are held back, and together were refused with `error`.
@@ -83,7 +90,7 @@ impl<'a> Blame<'a> {
 
     fn hold(&mut self, policies: &[ObjectRef]) {
         let note = |delta: &Delta| self.enforcer.note(delta);
-        self.knowledge.hold(policies, note);
+        self.knowledge.hold(policies, self.instead, note);
     }
 
     fn release(&mut self, policies: &[ObjectRef]) {
@@ -107,7 +114,7 @@ fn named(error: &HostError, policies: &[ObjectRef]) -> Vec<ObjectRef> {
 mod kernel {
     use picket_cluster::{Event, Object};
     use picket_net::Protocol;
-    use picket_policy::Policy;
+    use picket_policy::{Direction, Policy};
     use picket_testing::build::{accept, policy};
 
     use crate::testing::{Log, Node, large, where_sockets_are_small};
@@ -171,6 +178,34 @@ mod kernel {
                 Event::Delete(small("b", 2).object),
             ]);
             assert_eq!(told(&node), (names(&["a", "c", "large", "z"]), vec![]));
+        });
+    }
+
+    #[test]
+    fn a_new_policy_that_is_refused_isolates() {
+        let test = concat!(module_path!(), "::a_new_policy_that_is_refused_isolates");
+        where_sockets_are_small(test, || {
+            let isolation = Node::new([policy("x/large").isolates(Direction::Ingress).build()]).table();
+            let apply = |policy| vec![Event::Apply(Object::Policy(policy))];
+            let mut node = Node::new([]);
+            assert_ne!(node.table(), isolation);
+            for event in [apply(large("x/large")), apply(large("x/large")), vec![]] {
+                node.hear(event);
+                assert_eq!(told(&node), (vec![], names(&["large"])));
+                assert_eq!(node.table(), isolation);
+            }
+            // As after an agent has ended that had one in force of which the kernel takes no more.
+            let node = Node::new([large("x/large")]);
+            assert_eq!(told(&node), (vec![], names(&["large"])));
+            assert_eq!(node.table(), isolation);
+            let mut node = Node::new([small("a", 1), large("x/large")]);
+            assert_eq!(told(&node), (names(&["a"]), names(&["large"])));
+            node.hear(apply(small("large", 2)));
+            assert_eq!(told(&node), (names(&["a", "large"]), vec![]));
+            node.hear(apply(large("x/large")));
+            assert_eq!(told(&node), (names(&["a", "large"]), names(&["large"])));
+            let kept = node.table();
+            assert_eq!(Node::new([small("a", 1), small("large", 2)]).table(), kept);
         });
     }
 

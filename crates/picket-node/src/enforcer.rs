@@ -40,6 +40,8 @@ pub(crate) struct Enforcer {
     retry: Option<Retry>,
     /// The policies that are held back, and why.
     held: BTreeMap<ObjectRef, String>,
+    /// Those of them in whose place one is that isolates.
+    isolating: Vec<ObjectRef>,
     /// When to try again to have them in force.
     retry_held: Option<Retry>,
 }
@@ -65,6 +67,7 @@ impl Enforcer {
             told: BTreeSet::new(),
             retry: None,
             held: BTreeMap::new(),
+            isolating: Vec::new(),
             retry_held: None,
         }
     }
@@ -91,9 +94,21 @@ impl Enforcer {
         self.held.insert(policy.clone(), error.to_string());
     }
 
-    /// Everything up to these versions is in force but these policies.
-    pub(crate) fn settle(&mut self, held: &[ObjectRef], versions: &Versions) {
+    /// Everything up to these versions is in force but the policies that are held back.
+    pub(crate) fn settle(&mut self, knowledge: &Knowledge) {
+        let held = knowledge.held();
         self.held.retain(|policy, _| held.contains(policy));
+        self.isolating = knowledge.isolating();
+        self.settled(&knowledge.remarks.versions);
+    }
+
+    fn settled(&mut self, versions: &Versions) {
+        let is_instead = |name: &String| self.isolating.iter().any(|policy| policy.to_string() == *name);
+        self.shared
+            .lock()
+            .host
+            .policies
+            .retain(|policy| !is_instead(policy));
         if self.held.is_empty() {
             self.told.clear();
             self.retry_held = None;
@@ -327,7 +342,7 @@ impl Enforcer {
         }
         self.host.forget();
         match self.attempt(program) {
-            Ok(()) => self.settle(&self.held.keys().cloned().collect::<Vec<_>>(), versions),
+            Ok(()) => self.settled(versions),
             Err(error) => self.failed(&error),
         }
     }

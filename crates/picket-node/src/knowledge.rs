@@ -6,7 +6,7 @@ use picket_policy::ObjectRef;
 use picket_source::Change;
 
 use crate::events::Events;
-use crate::ledger::Ledger;
+use crate::ledger::{Instead, Ledger};
 use crate::remarks::Remarks;
 
 /// What is known of the cluster. Before everything is known once, nothing is compiled.
@@ -55,10 +55,15 @@ impl Knowledge {
         self.ledger().map(Ledger::held).unwrap_or_default()
     }
 
-    /// Lets the program have policies as they were in force.
-    pub(crate) fn hold(&mut self, policies: &[ObjectRef], note: impl FnMut(&Delta)) {
+    /// Those of them that were not in force: the program has them without what they allow.
+    pub(crate) fn isolating(&self) -> Vec<ObjectRef> {
+        self.ledger().map(Ledger::isolating).unwrap_or_default()
+    }
+
+    /// Lets the program have policies as they were in force, and this instead of those that were not.
+    pub(crate) fn hold(&mut self, policies: &[ObjectRef], instead: Instead, note: impl FnMut(&Delta)) {
         if let State::Complete(engine, ledger) = &mut self.state {
-            ledger.hold(policies, engine, note);
+            ledger.hold(policies, instead, engine, note);
         }
     }
 
