@@ -1,5 +1,5 @@
 //! Policies because of which the kernel does not take the table: they stay as they were, and everything else is in force. In the
-//! place of one that was not in force is one that isolates the same pods and allows nothing, if the kernel takes that.
+//! place of one that was not in force is one that allows the same pods nothing, if the kernel takes that.
 
 use picket_engine::Delta;
 use picket_nftables::render::indexed::IndexedError;
@@ -28,7 +28,7 @@ impl<'a> Blame<'a> {
         Self {
             knowledge,
             enforcer,
-            instead: Instead::Isolation,
+            instead: Instead::Closed,
             attempts: ATTEMPTS,
         }
     }
@@ -51,7 +51,7 @@ impl<'a> Blame<'a> {
         if suspects.is_empty() {
             return false;
         }
-        for instead in [Instead::Isolation, Instead::Nothing] {
+        for instead in [Instead::Closed, Instead::Nothing] {
             self.instead = instead;
             self.hold(suspects);
             if self.attempt().is_ok() {
@@ -115,9 +115,9 @@ mod kernel {
     use picket_cluster::{Event, Object};
     use picket_net::Protocol;
     use picket_policy::{Direction, Policy};
-    use picket_testing::build::{accept, policy};
+    use picket_testing::build::{PolicyBuilder, accept, admin_policy, baseline_policy, deny, pass, policy};
 
-    use crate::testing::{Log, Node, large, where_sockets_are_small};
+    use crate::testing::{Log, Node, large, large_block, where_sockets_are_small};
 
     fn small(name: &str, port: u16) -> Policy {
         let policy = policy(&format!("x/{name}"));
@@ -206,6 +206,41 @@ mod kernel {
             assert_eq!(told(&node), (names(&["a", "large"]), names(&["large"])));
             let kept = node.table();
             assert_eq!(Node::new([small("a", 1), small("large", 2)]).table(), kept);
+        });
+    }
+
+    #[test]
+    fn a_new_policy_of_an_ordered_tier_that_is_refused_denies() {
+        let test = concat!(
+            module_path!(),
+            "::a_new_policy_of_an_ordered_tier_that_is_refused_denies"
+        );
+        where_sockets_are_small(test, || {
+            for new in [admin_policy, baseline_policy] {
+                let large = || new("large", 1);
+                let rest = new("rest", 2).ingress(deny()).egress(deny());
+                let node =
+                    |rules: &[&PolicyBuilder]| Node::new(rules.iter().map(|rule| (*rule).clone().build()));
+                let table = |rules: &[&PolicyBuilder]| node(rules).table();
+                let refused = |rules: &[&PolicyBuilder]| {
+                    let node = node(rules);
+                    assert_eq!(told(&node).1, ["ClusterNetworkPolicy large"]);
+                    node.table()
+                };
+                let [ingress, egress] = Direction::BOTH.map(|direction| large().rule(direction, deny()));
+                let denies = large().ingress(deny().peer(large_block()));
+                assert_eq!(refused(&[&denies]), table(&[&ingress]));
+                let accepts_too = denies.clone().egress(accept());
+                assert_eq!(refused(&[&accepts_too]), table(&[&ingress]));
+                let both = denies.clone().egress(deny().protocol(Protocol::TCP));
+                assert_eq!(refused(&[&both]), table(&[&ingress.egress(deny())]));
+                assert_eq!(refused(&[&denies.audited()]), table(&[]));
+                // What it accepts others may deny, and what it passes on others may accept.
+                let accepts = large().ingress(accept().peer(large_block()));
+                assert_eq!(refused(&[&accepts, &rest]), table(&[&rest]));
+                let passes = large().egress(pass().peer(large_block()));
+                assert_eq!(refused(&[&passes, &rest]), table(&[&egress, &rest]));
+            }
         });
     }
 

@@ -40,8 +40,8 @@ pub(crate) struct Enforcer {
     retry: Option<Retry>,
     /// The policies that are held back, and why.
     held: BTreeMap<ObjectRef, String>,
-    /// Those of them in whose place one is that isolates.
-    isolating: Vec<ObjectRef>,
+    /// Those of them in whose place one is that allows nothing.
+    closed: Vec<ObjectRef>,
     /// When to try again to have them in force.
     retry_held: Option<Retry>,
 }
@@ -67,7 +67,7 @@ impl Enforcer {
             told: BTreeSet::new(),
             retry: None,
             held: BTreeMap::new(),
-            isolating: Vec::new(),
+            closed: Vec::new(),
             retry_held: None,
         }
     }
@@ -98,12 +98,12 @@ impl Enforcer {
     pub(crate) fn settle(&mut self, knowledge: &Knowledge) {
         let held = knowledge.held();
         self.held.retain(|policy, _| held.contains(policy));
-        self.isolating = knowledge.isolating();
+        self.closed = knowledge.closed();
         self.settled(&knowledge.remarks.versions);
     }
 
     fn settled(&mut self, versions: &Versions) {
-        let is_instead = |name: &String| self.isolating.iter().any(|policy| policy.to_string() == *name);
+        let is_instead = |name: &String| self.closed.iter().any(|policy| policy.to_string() == *name);
         self.shared
             .lock()
             .host

@@ -56,8 +56,8 @@ impl Knowledge {
     }
 
     /// Those of them that were not in force: the program has them without what they allow.
-    pub(crate) fn isolating(&self) -> Vec<ObjectRef> {
-        self.ledger().map(Ledger::isolating).unwrap_or_default()
+    pub(crate) fn closed(&self) -> Vec<ObjectRef> {
+        self.ledger().map(Ledger::closed).unwrap_or_default()
     }
 
     /// Lets the program have policies as they were in force, and this instead of those that were not.

@@ -5,13 +5,13 @@ use std::sync::Arc;
 
 use picket_cluster::{Event, Object};
 use picket_engine::{Delta, Engine, Program};
-use picket_policy::{Direction, ObjectRef, Policy, Side};
+use picket_policy::{Action, Direction, List, Mode, ObjectRef, Policy, Rule, Side};
 
 /// What holds in the place of policies that are held back and were not in force before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Instead {
-    /// The same pods are isolated, and nothing is allowed; where a policy does not isolate, nothing.
-    Isolation,
+    /// One that allows the same pods nothing in the directions in which the policy can keep something from them.
+    Closed,
     /// Nothing.
     Nothing,
 }
@@ -23,8 +23,8 @@ pub(crate) struct Ledger {
     before: BTreeMap<ObjectRef, Option<Arc<Policy>>>,
     /// What each should be that the engine has as it was.
     held: BTreeMap<ObjectRef, Option<Arc<Policy>>>,
-    /// Those of these in whose place the engine has one that isolates.
-    isolating: BTreeSet<ObjectRef>,
+    /// Those of these in whose place the engine has one that allows nothing.
+    closed: BTreeSet<ObjectRef>,
 }
 
 impl Ledger {
@@ -34,7 +34,7 @@ impl Ledger {
         Self {
             before: policies.map(|policy| (policy.object.clone(), None)).collect(),
             held: BTreeMap::new(),
-            isolating: BTreeSet::new(),
+            closed: BTreeSet::new(),
         }
     }
 
@@ -46,7 +46,7 @@ impl Ledger {
             Event::Init | Event::InitDone | Event::Apply(_) => return,
         };
         let is_held = self.held.remove(object).is_some();
-        let is_instead = self.isolating.remove(object);
+        let is_instead = self.closed.remove(object);
         let before = program.policy(object).filter(|_| !is_instead);
         let is_policy = is_held || before.is_some() || matches!(event, Event::Apply(_));
         if is_policy && is_apart(object) {
@@ -71,9 +71,9 @@ impl Ledger {
         self.held.keys().cloned().collect()
     }
 
-    /// The policies that are held back and were not in force, in whose place one is that isolates.
-    pub(crate) fn isolating(&self) -> Vec<ObjectRef> {
-        self.isolating.iter().cloned().collect()
+    /// The policies that are held back and were not in force, in whose place one is that allows nothing.
+    pub(crate) fn closed(&self) -> Vec<ObjectRef> {
+        self.closed.iter().cloned().collect()
     }
 
     /// Lets policies be as they were.
@@ -89,10 +89,10 @@ impl Ledger {
                 continue;
             };
             let says = engine.program().policy(policy).cloned();
-            if version.is_none() && instead == Instead::Isolation {
-                version = says.as_deref().and_then(isolation).map(Arc::new);
+            if version.is_none() && instead == Instead::Closed {
+                version = says.as_deref().and_then(closed).map(Arc::new);
                 if version.is_some() {
-                    self.isolating.insert(policy.clone());
+                    self.closed.insert(policy.clone());
                 }
             }
             self.held.insert(policy.clone(), says);
@@ -111,7 +111,7 @@ impl Ledger {
             let Some(says) = self.held.remove(policy) else {
                 continue;
             };
-            let is_instead = self.isolating.remove(policy);
+            let is_instead = self.closed.remove(policy);
             let before = engine.program().policy(policy).filter(|_| !is_instead);
             self.before.insert(policy.clone(), before.cloned());
             note(&put(policy, says.as_deref(), engine));
@@ -125,20 +125,36 @@ fn is_apart(policy: &ObjectRef) -> bool {
     policy.kind != "Namespace"
 }
 
-/// What isolates the pods that a policy isolates, and allows nothing; `None` where it isolates none.
-fn isolation(policy: &Policy) -> Option<Policy> {
-    let side = |direction| Side {
-        isolates: policy.isolates(direction),
-        rules: Vec::new(),
-    };
-    let isolates = Direction::BOTH
-        .into_iter()
-        .any(|direction| policy.isolates(direction));
-    isolates.then(|| Policy {
-        ingress: side(Direction::Ingress),
-        egress: side(Direction::Egress),
+/// What allows the subject of a policy nothing in each direction in which the policy can deny something, or keep policies of
+/// its tier that come later from allowing it; `None` where there is no such direction.
+fn closed(policy: &Policy) -> Option<Policy> {
+    let [ingress, egress] =
+        [Direction::Ingress, Direction::Egress].map(|direction| closed_side(policy, direction));
+    let closes = |side: &Side| side.isolates || !side.rules.is_empty();
+    (closes(&ingress) || closes(&egress)).then(|| Policy {
+        ingress,
+        egress,
         ..policy.clone()
     })
+}
+
+fn closed_side(policy: &Policy, direction: Direction) -> Side {
+    let narrows = |rule: &Rule| policy.counts(rule) && rule.action != Action::Accept;
+    let denies = policy.mode == Mode::Enforce && policy.side(direction).rules.iter().any(narrows);
+    Side {
+        isolates: policy.isolates(direction),
+        rules: denies.then(|| everything_denied(policy)).into_iter().collect(),
+    }
+}
+
+fn everything_denied(policy: &Policy) -> Rule {
+    Rule {
+        index: 0,
+        position: policy.position.clone(),
+        action: Action::Deny,
+        peers: List::Absent,
+        ports: List::Absent,
+    }
 }
 
 /// Gives the engine a version of a policy, or none.

@@ -14,7 +14,7 @@ use picket_linux::NetworkNamespace;
 use picket_nftables::client::{Client, Observed};
 use picket_nftables::model::Table;
 use picket_nftables::render::indexed;
-use picket_policy::Policy;
+use picket_policy::{Peer, Policy};
 use picket_source::{Change, Directory, Health};
 use picket_testing::build::{accept, block, namespace, pod, policy};
 use tracing::field::{Field, Visit};
@@ -52,13 +52,16 @@ pub(crate) fn where_sockets_are_small(test: &str, body: impl FnOnce()) {
 
 /// A policy whose rules are more than [such a socket](where_sockets_are_small) takes.
 pub(crate) fn large(name: &str) -> Policy {
+    policy(name).ingress(accept().peer(large_block())).build()
+}
+
+/// The peer of a rule that is more than [such a socket](where_sockets_are_small) takes.
+pub(crate) fn large_block() -> Peer {
     let except: Vec<_> = (0..7_000)
         .map(|number| format!("30.{}.{}.0/25", number / 256, number % 256))
         .collect();
     let except: Vec<_> = except.iter().map(String::as_str).collect();
-    policy(name)
-        .ingress(accept().peer(block("30.0.0.0/8", &except)))
-        .build()
+    block("30.0.0.0/8", &except)
 }
 
 /// How an agent runs on the node `n` that lets others change its table.
