@@ -3,7 +3,7 @@
 //! On a node with 30 pods, with real sandboxes and a real API server, ten more come in each of two ways, one after the other, while
 //! the agent enforces eleven policies in each. Either the runtime is done last, as where Multus tells the API server of interfaces
 //! while the sandbox is made; then the first container is created and started as fast as the runtime does it. Or what the pod's
-//! status says of its interfaces comes last. When the rules are in force the agent says.
+//! status says of its interfaces comes last. When the rules are in force the agent says. At last others flush the rules of pods.
 #![expect(
     dead_code,
     unused_imports,
@@ -25,6 +25,7 @@ mod cluster {
     pub(crate) mod published;
 }
 
+use std::process::Command;
 use std::time::{Duration, SystemTime};
 
 use cluster::pods::{Interface, Node, Pod};
@@ -48,11 +49,12 @@ fn main() {
 fn measure(kind: Kind) {
     let mut node = Node::with(kind);
     let [before, more] = PODS;
-    for number in 0..before {
+    let first = (0..before).map(|number| {
         let [v4, v6] = addresses(number);
         let (name, labels) = (name(number), json!({"number": number.to_string()}));
-        node.pod("default", &name, &labels, &[interface(&[&v4, &v6])]);
-    }
+        node.pod("default", &name, &labels, &[interface(&[&v4, &v6])])
+    });
+    let first: Vec<_> = first.collect();
     for number in 0..POLICIES {
         let peers: Vec<_> = (0..3)
             .map(|peer| json!({"podSelector": {"matchLabels": {"number": (number * 3 + peer).to_string()}}}))
@@ -80,6 +82,11 @@ fn measure(kind: Kind) {
     let by_status = (before + more..before + 2 * more).map(|number| status_last(&mut node, number));
     println!("  the status is written last; after it is sent to the API server");
     report("the rules are in force", by_status);
+    println!("  others flush the rules in a pod; since before their nft was started");
+    report(
+        "the rules are there again",
+        first.iter().take(more).map(|pod| flushed(&node, pod)),
+    );
 }
 
 /// Runs a pod of which everything else is known already: from the answer of the runtime to the rules, to when the first container
@@ -121,6 +128,16 @@ fn status_last(node: &mut Node, number: usize) -> Gap {
     let sent = SystemTime::now();
     node.tell("default", &name, &interfaces);
     gap(sent, enforced(node, &sandbox, sent))
+}
+
+/// Flushes the rules of a pod, as if somebody in it did: from before nft is started to the rules.
+fn flushed(node: &Node, pod: &Pod) -> Gap {
+    let mut command = Command::new("nft");
+    command.args(["flush", "ruleset"]);
+    let before = SystemTime::now();
+    let status = pod.inside.run(|| command.status()).unwrap().unwrap();
+    assert!(status.success());
+    gap(before, enforced(node, &pod.sandbox, before))
 }
 
 /// When the rules of a sandbox came into force, after a moment before which it had none.

@@ -64,7 +64,7 @@ fn main() -> Result<()> {
         Case::new("nothing", 0, String::new()),
         Case::new("connection tracking only", 0, rulesets::TRACKING.to_owned()),
     ];
-    for count in POLICIES {
+    for count in [0].into_iter().chain(POLICIES) {
         let ruleset = rulesets::indexed(count, topology::server(0), false)?;
         cases.push(Case::new(format!("indexed, {count} policies"), 0, ruleset));
     }
