@@ -206,7 +206,7 @@ impl Agent {
             if is_changed {
                 self.enforce();
             }
-            self.shared.lock().findings = self.knowledge.remarks.findings();
+            self.tell_findings();
             if let Some(enforcer) = &self.enforcer {
                 enforcer.tell(&self.knowledge);
             }
@@ -261,6 +261,13 @@ impl Agent {
             self.versions.clone_from(versions);
             vpp.enforce(program, versions);
         }
+    }
+
+    fn tell_findings(&self) {
+        let mut findings = self.knowledge.remarks.findings();
+        let of_vpp = self.vpp.as_ref().map(Targets::findings);
+        findings.extend_from_slice(of_vpp.unwrap_or_default());
+        self.shared.lock().findings = findings;
     }
 
     fn prove(&mut self) {

@@ -59,6 +59,6 @@ pub use status::{
 };
 pub use trace::{Trace, TraceQuestion, TracedConnection, TracedPacket};
 pub use vpp::{
-    InstalledLists, NatLoopback, Pattern, PendingPod, PodRule, RuleError, Template, VppSettings, VppStatus,
-    VppTarget, installed_lists,
+    InstalledLists, NamespaceRule, NatLoopback, Pattern, PendingPod, PodRule, RuleError, Template,
+    VppSettings, VppStatus, VppTarget, clean_up_vpp, installed_lists,
 };

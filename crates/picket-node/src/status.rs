@@ -31,7 +31,7 @@ pub struct Status {
     /// How fresh is what was read of etcd, where that is the source.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reflection: Option<ReflectionStatus>,
-    /// What the policies are enforced with: `nftables`, `vpp-acl`.
+    /// What the policies are enforced with: `nftables`, `vpp-acl`, `vpp-session`.
     #[serde(default)]
     pub targets: Vec<String>,
     /// The table of the node.

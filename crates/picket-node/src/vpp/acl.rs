@@ -12,7 +12,7 @@ use smol_str::SmolStr;
 use super::VppSettings;
 use super::place::{Finder, Placed};
 use super::render::Wanted;
-use super::worker::{Summary, Synced, Tables};
+use super::worker::{Cleaned, Summary, Synced, Tables};
 
 /// The lists that VPP has, and whose interfaces are which.
 #[derive(Debug)]
@@ -40,6 +40,10 @@ impl AclTables {
 impl Tables for AclTables {
     fn features(&self) -> &'static [Feature] {
         &[Feature::Acls, Feature::Interfaces]
+    }
+
+    fn watch(&mut self, vpp: &mut Vpp) -> Result<(), Error> {
+        vpp.watch_interfaces()
     }
 
     fn read(&mut self, vpp: &mut Vpp) -> Result<(), Error> {
@@ -74,6 +78,18 @@ impl Tables for AclTables {
             });
         }
         self.done = None;
+        if let Some(why) = self.finder.is_lost() {
+            // What VPP has stays: nobody says which interface is whose.
+            let conflicts = vec![why.to_owned()];
+            let summary = Summary {
+                conflicts,
+                ..Summary::default()
+            };
+            return Ok(Synced {
+                summary,
+                ..Synced::default()
+            });
+        }
         let placed = self.place(wanted);
         let operations = plan(&self.reading.installed, &placed.acls);
         let troubles = match operations.is_empty() {
@@ -86,6 +102,7 @@ impl Tables for AclTables {
             uplinks: placed.uplinks,
             pending: placed.pending,
             foreign: foreign(&self.reading.installed),
+            ..Summary::default()
         };
         if troubles.is_empty() {
             self.done = Some((Arc::clone(&wanted.acls), summary.clone()));
@@ -114,6 +131,17 @@ impl Tables for AclTables {
             write_operation(operation, installed, &mut text);
         }
         Ok(text)
+    }
+
+    fn clean(&mut self, vpp: &mut Vpp) -> Result<Cleaned, Error> {
+        let operations = plan(&self.reading.installed, &Acls::default());
+        let before = self.reading.installed.acls.len();
+        let troubles = match operations.is_empty() {
+            true => Vec::new(),
+            false => vpp.carry_out(&operations, &mut self.reading)?,
+        };
+        let removed = before.saturating_sub(self.reading.installed.acls.len());
+        Ok(Cleaned { removed, troubles })
     }
 }
 

@@ -16,13 +16,16 @@
 
 mod acl;
 mod file;
+mod held;
 mod live;
 mod loopback;
 mod mailbox;
+mod namespace;
 mod place;
 mod render;
 mod report;
 mod rule;
+mod session;
 mod status;
 mod worker;
 
@@ -36,16 +39,17 @@ use std::time::{Duration, Instant};
 use picket_cluster::Event;
 use picket_engine::{Delta, Program};
 use picket_policy::ObjectRef;
+use picket_source::Health;
 use smol_str::SmolStr;
 
 use crate::AgentError;
 use crate::metrics::Metrics;
 use crate::serve::Pulse;
-use crate::status::Shared;
+use crate::status::{Finding, Shared};
 
 pub use live::{InstalledLists, installed_lists};
 pub use loopback::NatLoopback;
-pub use rule::{Pattern, PodRule, RuleError, Template};
+pub use rule::{NamespaceRule, Pattern, PodRule, RuleError, Template};
 pub use status::{PendingPod, VppStatus};
 
 use loopback::Loopbacks;
@@ -60,6 +64,8 @@ use worker::Worker;
 pub enum VppTarget {
     /// Access control lists, for pods with an interface into VPP.
     Acl,
+    /// Rules of the session layer, for pods whose sockets are VPP's own.
+    Session,
 }
 
 impl VppTarget {
@@ -67,6 +73,7 @@ impl VppTarget {
     pub fn name(self) -> &'static str {
         match self {
             Self::Acl => "vpp-acl",
+            Self::Session => "vpp-session",
         }
     }
 }
@@ -86,6 +93,10 @@ pub struct VppSettings {
     pub socket: PathBuf,
     /// Which interfaces are those of pods.
     pub pod_interfaces: PodRule,
+    /// Which application namespaces are those of pods, where session rules are a target.
+    pub pod_namespaces: Option<NamespaceRule>,
+    /// How many session rules a table may have.
+    pub most_session_rules: usize,
     /// Which interfaces connect the node with the rest of the world; without any, all that are no pod's.
     pub uplinks: Vec<Pattern>,
     /// The address that VPP gives packets of pods to themselves through a service.
@@ -144,7 +155,7 @@ impl Targets {
 
     fn worker(&self, target: VppTarget) -> Worker {
         let report = Report::new(target, &self.shared, &self.metrics);
-        Worker::new(target, Arc::clone(&self.settings), report)
+        Worker::new(target, &self.settings, report)
     }
 
     /// Events as these targets need them: nodes have the addresses of their translation.
@@ -189,6 +200,11 @@ impl Targets {
         each.collect()
     }
 
+    /// What of the policies these targets cannot enforce.
+    pub(crate) fn findings(&self) -> &[Finding] {
+        self.renderer.findings()
+    }
+
     /// What would be done to enforce the program, as text; and why that is not known.
     pub(crate) fn plan(&mut self, program: &Program, versions: &Versions) -> (String, Vec<String>) {
         let wanted = self.renderer.render(program, versions);
@@ -201,4 +217,19 @@ impl Targets {
         }
         (plan, failed)
     }
+}
+
+/// Removes what agents have put into VPP with each target, and nothing else: how many lists or rules that were.
+///
+/// # Errors
+/// For each target why not everything could be removed.
+pub fn clean_up_vpp(settings: &VppSettings) -> Vec<(VppTarget, Result<usize, String>)> {
+    let shared = Shared::new("", Health::default());
+    let metrics = Metrics::default();
+    let each = settings.targets.iter();
+    each.map(|&target| {
+        let worker = Worker::new(target, settings, Report::new(target, &shared, &metrics));
+        (target, worker.clean())
+    })
+    .collect()
 }

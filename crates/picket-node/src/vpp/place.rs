@@ -7,7 +7,7 @@ use picket_vpp::acl::{Acl, AclAction, AclRule, Acls, InterfaceLists, Role};
 use picket_vpp::client::{Interface, Label};
 use smol_str::SmolStr;
 
-use super::file::PodFile;
+use super::file::{Named, PodFile};
 use super::rule::{Pattern, PodRule};
 use super::status::PendingPod;
 
@@ -40,7 +40,7 @@ impl Finder {
         Self {
             rule: rule.clone(),
             uplinks: uplinks.to_vec(),
-            file: PodFile::default(),
+            file: PodFile::of(Named::Interface),
         }
     }
 
@@ -50,6 +50,12 @@ impl Finder {
             PodRule::File(path) => self.file.look(path),
             PodRule::Tag(_) | PodRule::Name(_) => false,
         }
+    }
+
+    /// Why nobody can say whose any interface is: a file that names them was never read.
+    pub(crate) fn is_lost(&self) -> Option<&str> {
+        let is_lost = matches!(self.rule, PodRule::File(_)) && !self.file.is_known();
+        self.file.trouble.as_deref().filter(|_| is_lost)
     }
 
     /// Gives every interface what it is to have.

@@ -7,11 +7,13 @@ use std::time::Instant;
 use picket_engine::{Delta, Program};
 use picket_policy::ObjectRef;
 use picket_vpp::acl::{self, Acls};
+use picket_vpp::session::{self, Tables};
 use smol_str::SmolStr;
 
+use super::place::id;
 use super::{VppSettings, VppTarget};
 use crate::enforcer::in_force;
-use crate::status::Pods;
+use crate::status::{Finding, Pods};
 
 /// Up to which `resourceVersion` of each kind of objects something is known.
 pub(crate) type Versions = BTreeMap<SmolStr, SmolStr>;
@@ -21,6 +23,10 @@ pub(crate) type Versions = BTreeMap<SmolStr, SmolStr>;
 pub(crate) struct Wanted {
     /// The lists of each pod, and of all that leads out of the node.
     pub(crate) acls: Arc<Acls>,
+    /// The session rules of each pod's namespace, and of what arrives over the network.
+    pub(crate) rules: Arc<Tables>,
+    /// Of which pods those allow less than the policies, as there may be no more rules.
+    pub(crate) narrower: Vec<String>,
     /// How many pods of the node policies restrict.
     pub(crate) pods: Pods,
     /// The policies because of which packets of the node's pods can be dropped.
@@ -38,6 +44,11 @@ pub(crate) struct Renderer {
     node: SmolStr,
     targets: BTreeSet<VppTarget>,
     acls: Arc<Acls>,
+    /// Follows the program, where session rules are wanted.
+    sessions: session::Renderer,
+    rules: Arc<Tables>,
+    narrower: Vec<String>,
+    findings: Vec<Finding>,
     /// Whether what was rendered is still what the program says.
     is_current: bool,
     heard: Option<Instant>,
@@ -50,6 +61,15 @@ impl Renderer {
             node: node.clone(),
             targets: settings.targets.clone(),
             acls: Arc::default(),
+            sessions: session::Renderer::new(
+                Some(node),
+                session::Options {
+                    most_rules: settings.most_session_rules,
+                },
+            ),
+            rules: Arc::default(),
+            narrower: Vec::new(),
+            findings: Vec::new(),
             is_current: false,
             heard: None,
             changed: BTreeSet::new(),
@@ -59,11 +79,14 @@ impl Renderer {
     /// Learns what changed in the program.
     pub(crate) fn note(&mut self, delta: &Delta) {
         self.is_current &= delta.is_empty();
+        self.sessions.note(delta);
     }
 
     /// Lets the next be worked out from nothing.
     pub(crate) fn forget(&mut self) {
         self.is_current = false;
+        self.sessions.forget();
+        self.rules = Arc::default();
     }
 
     /// Something changed, and was heard of then.
@@ -78,16 +101,47 @@ impl Renderer {
             if self.targets.contains(&VppTarget::Acl) {
                 self.acls = Arc::new(acl::render(program, Some(&self.node), &acl::Options::default()));
             }
+            if self.targets.contains(&VppTarget::Session) {
+                self.render_rules(program);
+            }
             self.is_current = true;
         }
         let (pods, policies) = in_force(program, &self.node);
         Arc::new(Wanted {
             acls: Arc::clone(&self.acls),
+            rules: Arc::clone(&self.rules),
+            narrower: self.narrower.clone(),
             pods,
             policies: policies.iter().map(ObjectRef::to_string).collect(),
             versions: versions.clone(),
             heard: self.heard.take(),
             changed: std::mem::take(&mut self.changed),
         })
+    }
+
+    fn render_rules(&mut self, program: &Program) {
+        if !self.sessions.advance(program).is_empty() {
+            self.rules = Arc::new(self.sessions.tables());
+        }
+        let missing = self.sessions.missing();
+        let said = missing.iter().map(|missing| {
+            format!(
+                "{} ({}): its table has no room for {} rules, and what they would allow is denied",
+                id(&missing.pod),
+                missing.direction,
+                missing.missing
+            )
+        });
+        self.narrower = said.collect();
+        let shortfalls = session::shortfalls(program, &missing);
+        let findings = shortfalls.iter();
+        self.findings = findings
+            .map(|shortfall| Finding::new(&shortfall.policy, &shortfall.diagnostic()))
+            .collect();
+    }
+
+    /// What of the policies cannot be enforced.
+    pub(crate) fn findings(&self) -> &[Finding] {
+        &self.findings
     }
 }

@@ -94,6 +94,8 @@ impl Report {
         let now = Timestamp::now();
         self.change(|status| {
             status.interfaces.clone_from(&summary.interfaces);
+            status.namespaces.clone_from(&summary.namespaces);
+            status.narrower.clone_from(&summary.narrower);
             status.uplinks.clone_from(&summary.uplinks);
             status.pending.clone_from(&summary.pending);
             status.foreign.clone_from(&summary.foreign);

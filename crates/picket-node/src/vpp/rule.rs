@@ -53,6 +53,9 @@ pub enum RuleError {
     /// It is of no kind that is known.
     #[error("write `tag=TEMPLATE`, `name=TEMPLATE` or `file=PATH`")]
     Kind,
+    /// The same where namespaces are meant.
+    #[error("write `file=PATH`")]
+    NamespaceKind,
     /// A part of a template is missing.
     #[error("the template holds no `{0}`, or more than one")]
     Part(&'static str),
@@ -86,6 +89,31 @@ impl fmt::Display for PodRule {
         match self {
             Self::Tag(template) => write!(f, "tag={template}"),
             Self::Name(template) => write!(f, "name={template}"),
+            Self::File(path) => write!(f, "file={}", path.display()),
+        }
+    }
+}
+
+/// How the namespace of applications that a pod has in VPP is found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum NamespaceRule {
+    /// In a file with a line for each, as in `shop/web 3`; it is read again when it changes.
+    File(PathBuf),
+}
+
+impl FromStr for NamespaceRule {
+    type Err = RuleError;
+
+    fn from_str(text: &str) -> Result<Self, RuleError> {
+        let path = text.strip_prefix("file=").filter(|path| !path.is_empty());
+        path.map(|path| Self::File(path.into()))
+            .ok_or(RuleError::NamespaceKind)
+    }
+}
+
+impl fmt::Display for NamespaceRule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
             Self::File(path) => write!(f, "file={}", path.display()),
         }
     }
@@ -263,6 +291,15 @@ mod tests {
             assert_eq!(text.parse::<PodRule>(), Err(RuleError::Kind), "{text}");
         }
         assert_eq!(PodRule::default().to_string(), "tag={namespace}/{name}");
+        let rule: NamespaceRule = "file=/etc/namespaces".parse().unwrap();
+        assert_eq!(rule.to_string(), "file=/etc/namespaces");
+        for text in ["", "file=", "tag={namespace}/{name}"] {
+            assert_eq!(
+                text.parse::<NamespaceRule>(),
+                Err(RuleError::NamespaceKind),
+                "{text}"
+            );
+        }
     }
 
     #[test]

@@ -30,12 +30,18 @@ pub struct VppStatus {
     pub policies: Vec<String>,
     /// What VPP has for each pod: its interfaces.
     pub interfaces: BTreeMap<String, Vec<String>>,
+    /// What VPP has for each pod whose sockets are its own: the indices of its application namespaces.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub namespaces: BTreeMap<String, Vec<u32>>,
     /// The interfaces that connect the node with the rest of the world.
     pub uplinks: Vec<String>,
     /// The pods for which VPP has nothing yet.
     pub pending: Vec<PendingPod>,
-    /// What others have put there, which stays behind ours, and what that means.
+    /// What others have put there, which stays, and what that means.
     pub foreign: Vec<String>,
+    /// What is denied although the policies allow it, as VPP has no room for more.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub narrower: Vec<String>,
     /// Why the policies, as they are now, are not in force.
     pub trouble: Option<Trouble>,
 }

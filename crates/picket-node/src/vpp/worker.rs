@@ -11,6 +11,7 @@ use super::acl::AclTables;
 use super::mailbox::Receiver;
 use super::render::Wanted;
 use super::report::{Report, said};
+use super::session::SessionTables;
 use super::status::PendingPod;
 use super::{VppSettings, VppTarget};
 use crate::retry::Retry;
@@ -24,10 +25,13 @@ pub(crate) trait Tables: Send {
     /// What of VPP's API it needs.
     fn features(&self) -> &'static [Feature];
 
+    /// Has VPP tell what happens that matters.
+    fn watch(&mut self, vpp: &mut Vpp) -> Result<(), Error>;
+
     /// Reads everything back.
     fn read(&mut self, vpp: &mut Vpp) -> Result<(), Error>;
 
-    /// Looks whether VPP has other interfaces; with `has_events` also what they have. Whether something is to be done.
+    /// Looks whether VPP has others of what is a pod's; with `has_events` also what that has. Whether something is to be done.
     fn look(&mut self, vpp: &mut Vpp, has_events: bool) -> Result<bool, Error>;
 
     /// Makes what VPP has what is wanted.
@@ -35,6 +39,18 @@ pub(crate) trait Tables: Send {
 
     /// What would be done, as text.
     fn plan(&mut self, vpp: &mut Vpp, wanted: &Wanted) -> Result<String, Error>;
+
+    /// Removes what is ours, and nothing else.
+    fn clean(&mut self, vpp: &mut Vpp) -> Result<Cleaned, Error>;
+}
+
+/// What removing what is ours has done.
+#[derive(Debug, Default)]
+pub(crate) struct Cleaned {
+    /// How many lists or rules are gone.
+    pub(crate) removed: usize,
+    /// What VPP did not do.
+    pub(crate) troubles: Vec<Error>,
 }
 
 /// What making VPP what it should be has done.
@@ -53,9 +69,12 @@ pub(crate) struct Summary {
     /// What does not fit together.
     pub(crate) conflicts: Vec<String>,
     pub(crate) interfaces: BTreeMap<String, Vec<String>>,
+    pub(crate) namespaces: BTreeMap<String, Vec<u32>>,
     pub(crate) uplinks: Vec<String>,
     pub(crate) pending: Vec<PendingPod>,
     pub(crate) foreign: Vec<String>,
+    /// What is denied although the policies allow it.
+    pub(crate) narrower: Vec<String>,
 }
 
 /// What a target does.
@@ -70,9 +89,10 @@ pub(crate) struct Worker {
 }
 
 impl Worker {
-    pub(crate) fn new(target: VppTarget, settings: Arc<VppSettings>, report: Report) -> Self {
-        let tables = match target {
-            VppTarget::Acl => Box::new(AclTables::new(&settings)),
+    pub(crate) fn new(target: VppTarget, settings: &VppSettings, report: Report) -> Self {
+        let tables: Box<dyn Tables> = match target {
+            VppTarget::Acl => Box::new(AclTables::new(settings)),
+            VppTarget::Session => Box::new(SessionTables::new(settings)),
         };
         Self {
             connector: Connector::new(&settings.socket),
@@ -113,7 +133,7 @@ impl Worker {
         pulse: &Pulse,
         failures: &mut u32,
     ) -> Result<std::convert::Infallible, Error> {
-        vpp.watch_interfaces()?;
+        self.tables.watch(&mut vpp)?;
         self.tables.read(&mut vpp)?;
         self.report.connected();
         let (mut read, mut looked) = (Instant::now(), Instant::now());
@@ -201,6 +221,20 @@ impl Worker {
     pub(crate) fn plan(mut self, wanted: Arc<Wanted>) -> Result<String, String> {
         let mut vpp = self.open()?;
         self.tables.plan(&mut vpp, &wanted).map_err(|error| said(&error))
+    }
+
+    /// Removes what is ours.
+    ///
+    /// # Errors
+    /// Why not all of it could be removed.
+    pub(crate) fn clean(mut self) -> Result<usize, String> {
+        let mut vpp = self.open()?;
+        let cleaned = self.tables.clean(&mut vpp).map_err(|error| said(&error))?;
+        let whys: Vec<_> = cleaned.troubles.iter().map(said).collect();
+        match whys.as_slice() {
+            [] => Ok(cleaned.removed),
+            whys => Err(whys.join("; ")),
+        }
     }
 
     fn open(&mut self) -> Result<Vpp, String> {

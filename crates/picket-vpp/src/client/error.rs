@@ -9,8 +9,8 @@ use super::table::Incompatible;
 
 /// Why VPP was not asked, or did not do what it was asked.
 ///
-/// After all but [`Error::Refused`], [`Error::TooManyAcls`] and [`Error::Incompatible`] the connection is given up: nobody
-/// knows which of the requests under way VPP has carried out.
+/// After all but [`Error::Refused`], [`Error::TooManyAcls`], [`Error::Incompatible`] and [`Error::NoSessionRules`] the
+/// connection is given up: nobody knows which of the requests under way VPP has carried out.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// Nobody listens, or nobody answers the call.
@@ -104,6 +104,12 @@ pub enum Error {
     /// VPP has understood, and will not.
     #[error(transparent)]
     Refused(#[from] Refusal),
+    /// There is no table of session rules.
+    #[error(
+        "VPP has no table of session rules: its session layer is off or runs without one; `session {{ enable rt-backend \
+         rule-table }}` in its configuration gives it one, `session {{ enable }}` in releases before 24.10"
+    )]
+    NoSessionRules,
     /// The connection has failed before.
     #[error("the connection to VPP was given up before")]
     GivenUp,
@@ -114,7 +120,7 @@ impl Error {
     pub fn ends_connection(&self) -> bool {
         !matches!(
             self,
-            Self::Refused(_) | Self::TooManyAcls { .. } | Self::Incompatible(_)
+            Self::Refused(_) | Self::TooManyAcls { .. } | Self::Incompatible(_) | Self::NoSessionRules
         )
     }
 }

@@ -21,7 +21,9 @@ impl Refusal {
     /// What VPP means by its error number (`vnet/api_errno.h`).
     pub fn meaning(&self) -> &'static str {
         match self.code {
-            -1 if self.message == "session_rule_add_del" => "invalid, as a tag is that another rule has",
+            -1 if self.message == "session_rule_add_del" => {
+                "invalid, as a tag is that another rule has, or a namespace that there is not"
+            }
             -1 => "unspecified error",
             -2 => "there is no such interface",
             -6 => "there is no such entry",

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use picket_net::Prefix;
+use picket_net::{Family, Prefix};
 use smol_str::SmolStr;
 
 use super::value::{Label, SessionAction, SessionRule, SessionScope, Transport};
@@ -22,28 +22,58 @@ pub enum RuleTable {
 /// The namespace that there always is, in the first FIB.
 const DEFAULT_NAMESPACE: u32 = 0;
 
+/// What was read of the session layer of a VPP.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RuleReading {
+    /// The rules of each table that there is. Those that give connections to an application are there as if they allowed them:
+    /// they are nobody's to deny, and none of ours. Without any table the session layer is off, or keeps no rules.
+    pub tables: BTreeMap<RuleTable, Vec<InstalledRule>>,
+    /// Rules that give connections to an application, which are not ours whatever VPP says they are called.
+    pub redirecting: BTreeMap<RuleTable, BTreeSet<session::SessionRule>>,
+    /// Namespaces in other FIBs than the first: what arrives for them another table judges than the global one.
+    pub elsewhere: BTreeSet<u32>,
+}
+
 impl Vpp {
-    /// The rules that allow or deny, by table.
+    /// The rules that decide something, by table.
     ///
     /// # Errors
     /// [`Error`].
-    pub fn read_rules(&mut self) -> Result<BTreeMap<RuleTable, Vec<InstalledRule>>, Error> {
-        let mut found: BTreeMap<RuleTable, Vec<InstalledRule>> = BTreeMap::new();
+    pub fn read_rules(&mut self) -> Result<RuleReading, Error> {
+        let mut reading = RuleReading::default();
+        // The older list says of each table one of its namespaces alone; that of the first FIB is listed first.
+        let mut first: BTreeMap<Family, BTreeSet<u32>> = BTreeMap::new();
         for told in self.session_rules()? {
-            let Some(rule) = installed(&told.rule) else {
-                continue;
+            let (rule, is_redirecting) = match installed(&told.rule) {
+                Some((rule, is_redirecting)) => (Some(rule), is_redirecting),
+                None => (None, false),
             };
-            match told.rule.scope {
-                SessionScope::Global => found.entry(RuleTable::Global).or_default().push(rule),
-                SessionScope::Local | SessionScope::Both => {
-                    for namespace in told.namespaces {
-                        let table = RuleTable::Local(namespace);
-                        found.entry(table).or_default().push(rule.clone());
+            let namespaces: BTreeSet<u32> = told.namespaces.iter().copied().collect();
+            let tables: Vec<_> = match told.rule.scope {
+                SessionScope::Global => {
+                    let family = told.rule.remote.family();
+                    let first = first.entry(family).or_insert_with(|| namespaces.clone());
+                    if *first != namespaces {
+                        reading.elsewhere.extend(namespaces.difference(first));
+                        continue;
                     }
+                    vec![RuleTable::Global]
+                }
+                SessionScope::Local | SessionScope::Both => {
+                    namespaces.into_iter().map(RuleTable::Local).collect()
+                }
+            };
+            for table in tables {
+                let rules = reading.tables.entry(table).or_default();
+                rules.extend(rule.clone());
+                let redirecting = rule.iter().filter(|_| is_redirecting);
+                let redirecting: Vec<_> = redirecting.map(|rule| rule.rule).collect();
+                if !redirecting.is_empty() {
+                    reading.redirecting.entry(table).or_default().extend(redirecting);
                 }
             }
         }
-        Ok(found)
+        Ok(reading)
     }
 
     /// Carries out plans, step by step. Where VPP refuses something of a table no later step of that table is begun, so that it is
@@ -138,8 +168,15 @@ fn of_nobody(rule: SessionRule) -> SessionRule {
     }
 }
 
-fn installed(told: &SessionRule) -> Option<InstalledRule> {
-    Some(InstalledRule {
+/// A rule that decides something, and whether it gives connections to an application.
+fn installed(told: &SessionRule) -> Option<(InstalledRule, bool)> {
+    let (action, is_redirecting) = match told.action {
+        SessionAction::Allow => (Action::Allow, false),
+        SessionAction::Deny => (Action::Drop, false),
+        SessionAction::Redirect(_) => (Action::Allow, true),
+        SessionAction::Defer => return None,
+    };
+    let rule = InstalledRule {
         rule: session::SessionRule {
             transport: match told.transport {
                 Transport::Tcp => session::Transport::Tcp,
@@ -150,12 +187,9 @@ fn installed(told: &SessionRule) -> Option<InstalledRule> {
             remote: told.remote,
             local_port: told.local_port,
             remote_port: told.remote_port,
-            action: match told.action {
-                SessionAction::Allow => Action::Allow,
-                SessionAction::Deny => Action::Drop,
-                SessionAction::Defer | SessionAction::Redirect(_) => return None,
-            },
+            action,
         },
         tag: SmolStr::from(told.tag.to_string()),
-    })
+    };
+    Some((rule, is_redirecting))
 }

@@ -15,7 +15,9 @@ pub enum Feature {
     Acls,
     /// Interfaces, their tags and their events.
     Interfaces,
-    /// Rules and namespaces of the session layer.
+    /// Rules of the session layer that is on.
+    SessionRules,
+    /// Rules and namespaces of the session layer, and switching it on.
     Sessions,
 }
 
@@ -131,17 +133,22 @@ const INTERFACES: [Need; 1] = [all(&[
     SwInterfaceTagAddDelReply::DEFINITION,
 ])];
 
-const SESSIONS: [Need; 3] = [
+const ADD_DEL: Need = all(&[SessionRuleAddDel::DEFINITION, SessionRuleAddDelReply::DEFINITION]);
+
+const LISTED: Need = Need {
+    newest: &[SessionRulesV2Dump::DEFINITION, SessionRulesV2Details::DEFINITION],
+    older: &[SessionRulesDump::DEFINITION, SessionRulesDetails::DEFINITION],
+};
+
+const SESSION_RULES: [Need; 2] = [ADD_DEL, LISTED];
+
+const SESSIONS: [Need; 4] = [
+    ADD_DEL,
+    LISTED,
     all(&[
-        SessionRuleAddDel::DEFINITION,
-        SessionRuleAddDelReply::DEFINITION,
         AppNamespaceAddDelV4::DEFINITION,
         AppNamespaceAddDelV4Reply::DEFINITION,
     ]),
-    Need {
-        newest: &[SessionRulesV2Dump::DEFINITION, SessionRulesV2Details::DEFINITION],
-        older: &[SessionRulesDump::DEFINITION, SessionRulesDetails::DEFINITION],
-    },
     Need {
         newest: &[
             SessionEnableDisableV2::DEFINITION,
@@ -159,6 +166,7 @@ impl Feature {
         match self {
             Self::Acls => &ACLS,
             Self::Interfaces => &INTERFACES,
+            Self::SessionRules => &SESSION_RULES,
             Self::Sessions => &SESSIONS,
         }
     }
@@ -335,6 +343,9 @@ mod tests {
         };
         assert!(lacks(&[Feature::Interfaces], without_plugins).is_empty());
         assert_eq!(lacks(&[Feature::Acls], without_plugins).len(), 12);
+        let without_namespaces = |names: &mut Vec<String>| names.retain(|name| !name.starts_with("app_"));
+        assert!(lacks(&[Feature::SessionRules], without_namespaces).is_empty());
+        assert_eq!(lacks(&[Feature::Sessions], without_namespaces).len(), 2);
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::acl::{AclRule, WireRule};
 use super::answer::Answer;
-use super::layer::{Layer, RuleError, Transport};
+use super::layer::{RuleError, Transport};
 use super::request::{NamespaceAddDel, Request, RuleAddDel, text};
 use super::retval;
 use super::rules::RuleChange;
@@ -103,7 +103,7 @@ impl State {
             }
             Request::Setting | Request::WantEvents { .. } => plain(Ok(())).unchanged(),
             Request::SessionEnable { engine } => {
-                self.enable_session_layer(engine);
+                self.set_session_layer(engine);
                 plain(Ok(()))
             }
             Request::RuleAddDel(rule) => self.rule_add_del(name, context, &rule),
@@ -137,11 +137,10 @@ impl State {
 
     /// Engine 1 keeps rules, others do not; 0 disables, and then everything that the layer held is gone. A layer that is
     /// enabled keeps its engine.
-    fn enable_session_layer(&mut self, engine: u8) {
-        if engine == 0 {
-            self.layer = None;
-        } else if self.layer.is_none() {
-            self.layer = Some(Arc::new(Layer::new(engine == 1)));
+    fn set_session_layer(&mut self, engine: u8) {
+        match engine {
+            0 => self.layer = None,
+            engine => self.enable_session_layer(engine == 1),
         }
     }
 

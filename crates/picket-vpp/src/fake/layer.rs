@@ -191,9 +191,12 @@ impl Layer {
         Ok(())
     }
 
-    /// Every rule, as dumps have them.
+    /// Every rule, as dumps have them. Another engine has no tables of rules.
     pub(super) fn dump(&self) -> Vec<Dumped> {
         let mut dumped = Vec::new();
+        if !self.has_rules {
+            return dumped;
+        }
         for ((fib, ipv4), tables) in &self.global {
             let members = self.namespaces.iter().filter(|(_, member)| {
                 let own = if *ipv4 { member.fibs.0 } else { member.fibs.1 };

@@ -12,7 +12,8 @@
 //! - An ACL whose rule has a source and a destination of different families is refused with -58. One that is twice in a list
 //!   gives 1, and then the output list may have been changed though the input list was refused.
 //! - A session rule with two families is refused with -1, where VPP would take the wrong bytes of one.
-//! - Disabling the session layer removes its namespaces and rules; enabling it twice changes nothing.
+//! - Disabling the session layer removes its namespaces and rules; enabling it twice changes nothing. With another engine than
+//!   that of rules it has none to list, as VPP gives tables only to the engine that keeps them.
 //! - A session lets its flow pass the way it went through the interface, and what answers it the other way; messages of ICMP
 //!   that are no requests have no answer. Fragments behind the first have sessions too, with ports 0. Sessions do not grow
 //!   old, and a table that is full drops new flows at once.

@@ -25,6 +25,8 @@ pub struct Options {
     pub(super) max_sessions: usize,
     pub(super) reads_sctp: bool,
     pub(super) interfaces: Vec<(String, String)>,
+    pub(super) session_rules: Option<bool>,
+    pub(super) namespaces: Vec<String>,
 }
 
 impl Options {
@@ -39,6 +41,8 @@ impl Options {
             max_sessions: 500_000,
             reads_sctp: false,
             interfaces: Vec::new(),
+            session_rules: None,
+            namespaces: Vec::new(),
         }
     }
 
@@ -88,6 +92,21 @@ impl Options {
     #[must_use]
     pub fn interface(mut self, name: &str, tag: &str) -> Self {
         self.interfaces.push((name.to_owned(), tag.to_owned()));
+        self
+    }
+
+    /// Has the session layer on from every start on, with its table of rules or without.
+    #[must_use]
+    pub fn session_layer(mut self, rules: bool) -> Self {
+        self.session_rules = Some(rules);
+        self
+    }
+
+    /// Has this namespace of applications, in FIB 0, from every start on, where the session layer is on. Beside it there is
+    /// always `default` with index 0.
+    #[must_use]
+    pub fn namespace(mut self, id: &str) -> Self {
+        self.namespaces.push(id.to_owned());
         self
     }
 

@@ -368,5 +368,11 @@ fn fresh(options: &Options) -> State {
     for (name, tag) in &options.interfaces {
         state.add_interface(name, tag, true);
     }
+    if let Some(rules) = options.session_rules {
+        state.enable_session_layer(rules);
+        for id in &options.namespaces {
+            state.add_namespace(id, 0);
+        }
+    }
     state
 }

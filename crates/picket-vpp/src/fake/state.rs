@@ -126,6 +126,24 @@ impl State {
         self.layer.iter().flat_map(|layer| layer.namespaces())
     }
 
+    /// Enables the session layer, with a table of rules or without, unless it is enabled.
+    pub fn enable_session_layer(&mut self, rules: bool) {
+        self.layer.get_or_insert_with(|| Arc::new(Layer::new(rules)));
+    }
+
+    /// Adds a namespace of applications in a FIB, or moves the one of that name there. Its index; none while the session layer
+    /// is disabled, or where there is no such FIB.
+    pub fn add_namespace(&mut self, id: &str, fib: u32) -> Option<u32> {
+        let layer = Arc::make_mut(self.layer.as_mut()?);
+        layer.add_namespace(id, None, (fib, fib), &self.fibs).ok()
+    }
+
+    /// Removes a namespace of applications with its local rules; whether it was there.
+    pub fn delete_namespace(&mut self, id: &str) -> bool {
+        let layer = self.layer.as_mut().map(Arc::make_mut);
+        layer.is_some_and(|layer| layer.delete_namespace(id).is_ok())
+    }
+
     /// The session rules of a namespace, or of the global table of FIB 0, the one for everything first.
     pub fn session_rules(
         &self,

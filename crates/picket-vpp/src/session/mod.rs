@@ -9,6 +9,7 @@ mod print;
 mod render;
 mod renderer;
 mod table;
+mod tables;
 pub mod verify;
 
 pub use change::{Change, Turn};
@@ -17,3 +18,4 @@ pub use node::NodeRules;
 pub use print::{json, text};
 pub use render::{Options, TooMany, render, render_lists, shortfalls};
 pub use renderer::Renderer;
+pub use tables::Tables;

@@ -12,6 +12,7 @@ use super::change::Change;
 use super::model::{SessionRule, SessionRules};
 use super::render::{Options, TooMany};
 use super::table::Table;
+use super::tables::Tables;
 use crate::combine::Combined;
 use crate::lists::{Lists, Restricted, Touched};
 use crate::peers::Peers;
@@ -73,13 +74,20 @@ impl NodeRules {
 
     /// All rules.
     pub fn rules(&self) -> SessionRules {
+        SessionRules::from(&self.tables())
+    }
+
+    /// All rules, each table as it was made.
+    pub fn tables(&self) -> Tables {
         let local = self.local.iter();
-        let global = self.global.values();
-        SessionRules {
+        let global = self.global.iter();
+        Tables {
             local: local
-                .map(|(pod, made)| (pod.clone(), made.rules.to_vec()))
+                .map(|(pod, made)| (pod.clone(), Arc::clone(&made.rules)))
                 .collect(),
-            global: global.flat_map(|made| made.rules.iter().copied()).collect(),
+            global: global
+                .map(|(address, made)| (*address, Arc::clone(&made.rules)))
+                .collect(),
         }
     }
 
@@ -99,9 +107,10 @@ impl NodeRules {
         };
         let local = self.local.iter();
         let local = local.filter_map(|(pod, made)| too_many(pod, Direction::Egress, made));
-        let global = self.global.iter().filter_map(|(address, made)| {
-            let (pod, _) = self.receivers.at(*address)?;
-            too_many(pod, Direction::Ingress, made)
+        // Where several have an address, all are held to the same.
+        let global = self.global.iter().flat_map(|(address, made)| {
+            let pods = self.receivers.each_at(*address);
+            pods.filter_map(|(pod, _)| too_many(pod, Direction::Ingress, made))
         });
         local.chain(global).collect()
     }

@@ -46,18 +46,18 @@ pub type Plan = Vec<Vec<Operation>>;
 type Part = (Transport, Prefix);
 
 /// The operations that give a table the rules of `desired`. Of rules of IPv6 those in `foreign` are not ours. Rules of others
-/// stay.
+/// stay, and none of ours takes the place of one: what it would have said is [`displaced`].
 pub fn plan(installed: &[InstalledRule], desired: &[SessionRule], foreign: &BTreeSet<SessionRule>) -> Plan {
     let mut parts: BTreeMap<Part, Change> = BTreeMap::new();
     let mut broken = Vec::new();
-    for InstalledRule { rule, tag } in installed {
-        let is_own = match rule.family() {
-            Family::Ipv4 => Tag::is_own(tag),
-            Family::Ipv6 => !foreign.contains(rule),
-        };
-        if is_own && rule.family() == Family::Ipv4 && rule.tag().as_str() != tag {
+    let mut taken = BTreeSet::new();
+    for known in installed {
+        let InstalledRule { rule, tag } = known;
+        if !known.is_own(foreign) {
+            taken.insert((part(rule), place(rule)));
+        } else if rule.family() == Family::Ipv4 && rule.tag().as_str() != tag {
             broken.push((*rule, tag.clone()));
-        } else if is_own {
+        } else {
             parts.entry(part(rule)).or_default().old.insert(*rule);
         }
     }
@@ -67,7 +67,11 @@ pub fn plan(installed: &[InstalledRule], desired: &[SessionRule], foreign: &BTre
     let mut plan: Plan = vec![Vec::new(); STEPS];
     for change in parts.values() {
         for (step, operations) in plan.iter_mut().zip(change.steps()) {
-            step.extend(operations);
+            let free = operations.into_iter().filter(|operation| {
+                let rule = operation.rule();
+                !taken.contains(&(part(rule), place(rule)))
+            });
+            step.extend(free);
         }
     }
     // What nobody meant goes first, where it is denied until then by nothing that we know of.
@@ -77,6 +81,45 @@ pub fn plan(installed: &[InstalledRule], desired: &[SessionRule], foreign: &BTre
     plan.insert(1, broken.collect());
     plan.retain(|step| !step.is_empty());
     plan
+}
+
+/// The rules of `desired` that are not there because a rule of others has just their addresses and ports, and does the
+/// opposite; each with that one.
+pub fn displaced(
+    installed: &[InstalledRule],
+    desired: &[SessionRule],
+    foreign: &BTreeSet<SessionRule>,
+) -> Vec<(SessionRule, InstalledRule)> {
+    let others = installed.iter().filter(|known| !known.is_own(foreign));
+    let taken: BTreeMap<_, _> = others
+        .map(|known| ((part(&known.rule), place(&known.rule)), known))
+        .collect();
+    let displaced = desired.iter().filter_map(|rule| {
+        let other = taken.get(&(part(rule), place(rule)))?;
+        (other.rule.action != rule.action).then(|| (*rule, (*other).clone()))
+    });
+    displaced.collect()
+}
+
+impl InstalledRule {
+    /// Whether it is ours. Of rules of IPv6 those in `foreign` are not.
+    pub fn is_own(&self, foreign: &BTreeSet<SessionRule>) -> bool {
+        match self.rule.family() {
+            Family::Ipv4 => Tag::is_own(&self.tag),
+            Family::Ipv6 => !foreign.contains(&self.rule),
+        }
+    }
+}
+
+impl Operation {
+    /// The rule that it adds or removes.
+    pub fn rule(&self) -> &SessionRule {
+        match self {
+            Self::Add(rule) | Self::Delete(rule) | Self::DeleteIfOwn(rule) | Self::DeleteNamed(rule, _) => {
+                rule
+            }
+        }
+    }
 }
 
 fn part(rule: &SessionRule) -> Part {

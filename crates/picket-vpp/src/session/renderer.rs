@@ -7,6 +7,7 @@ use super::change::Change;
 use super::model::SessionRules;
 use super::node::NodeRules;
 use super::render::{Options, TooMany};
+use super::tables::Tables;
 use crate::follow::{Follower, Target};
 use crate::lists::Touched;
 use crate::value::{Value, Values};
@@ -35,6 +36,11 @@ impl Renderer {
     /// All rules, as they are since the last step.
     pub fn rules(&self) -> SessionRules {
         self.0.made().map(NodeRules::rules).unwrap_or_default()
+    }
+
+    /// The same, each table as it was made.
+    pub fn tables(&self) -> Tables {
+        self.0.made().map(NodeRules::tables).unwrap_or_default()
     }
 
     /// Which tables have no room for all that they should have.

@@ -59,7 +59,7 @@ fn attempt(connector: &mut Connector, rules: &SessionRules) -> Result<bool, Erro
     // A list of VPP's that holds nothing can be one that it did not give: it is asked again.
     let mut is_known = 0;
     while is_known < 2 {
-        let installed = vpp.read_rules()?;
+        let installed = vpp.read_rules()?.tables;
         let none = Vec::new();
         let plans = tables.iter().map(|(table, rules)| {
             let installed = installed.get(table).unwrap_or(&none);

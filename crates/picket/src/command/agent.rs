@@ -13,7 +13,8 @@ use clap::{Args, ValueEnum};
 use picket_dataplane::EstablishedConnections;
 use picket_node::pods::{self, CustomFile};
 use picket_node::{
-    CleanUp, Ended, Extent, Listen, PodSettings, Settings, Source, UntilSynced, clean_up, run as enforce,
+    AgentError, CleanUp, Ended, Extent, Listen, PodSettings, Settings, Source, UntilSynced, VppTarget,
+    clean_up, clean_up_vpp, run as enforce,
 };
 use picket_source::Directory;
 
@@ -118,7 +119,8 @@ struct ExtentArguments {
     #[arg(long)]
     dry_run: bool,
 
-    /// Remove everything that agents have put into the kernel of this node, and nothing else
+    /// Remove everything that agents have put into the kernel of this node, or into VPP where that is a target, and nothing
+    /// else
     #[arg(long)]
     cleanup: bool,
 }
@@ -223,8 +225,11 @@ Examples:
   picket agent --source manifests/          read it from files
   picket agent --target vpp-acl --vpp-pod-interface 'tag={namespace}/{name}'
                                             enforce with lists of VPP instead of nftables
+  picket agent --target vpp-session --vpp-pod-namespace file=/run/vpp/pods
+                                            enforce with rules of its session layer
   picket agent --target vpp-acl --dry-run   print what would be changed in VPP
   picket agent --cleanup                    remove what agents have put into the kernel
+  picket agent --target vpp-acl --cleanup   remove what agents have put into VPP
   picket agent --container-runtime-endpoint /run/containerd/containerd.sock
                                             enforce MultiNetworkPolicies in the pods of the node
   picket status                             what is in force
@@ -232,8 +237,9 @@ Examples:
 With --container-runtime-endpoint there is no table of the node: --until-synced and --anti-spoof are
 refused.
 
-With --target vpp-acl there is no table of the node unless --target nftables is given too; then the
-agent needs no capability, only the socket of VPP. What VPP has stays until the cluster is known.
+With --target vpp-acl or vpp-session there is no table of the node unless --target nftables is given
+too; then the agent needs no capability, only the socket of VPP. What VPP has stays until the cluster
+is known.
 
 The agent runs in the network namespace of the node and needs CAP_NET_ADMIN there; for pods it also
 needs CAP_SYS_ADMIN, CAP_SYS_PTRACE, the socket of the runtime and /proc of the node. Whatever goes
@@ -246,9 +252,10 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Outcome> {
     if arguments.extent.cleanup {
         return match pods {
             Some(pods) => cleanup_pods(&pods),
-            None => cleanup(),
+            None => cleanup(arguments),
         };
     }
+    arguments.vpp.check()?;
     let extent = match arguments.extent {
         ExtentArguments { once: true, .. } => Extent::Once,
         ExtentArguments { dry_run: true, .. } => Extent::DryRun,
@@ -271,15 +278,36 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Outcome> {
     Ok(Outcome::Yes)
 }
 
-fn cleanup() -> anyhow::Result<Outcome> {
-    let told = match clean_up()? {
-        CleanUp::Removed => "removed table `inet picket`\n",
-        CleanUp::Nothing => "there is no table `inet picket`\n",
-    };
+/// Removes what agents have put there with each target, whatever becomes of the others.
+fn cleanup(arguments: &Arguments) -> anyhow::Result<Outcome> {
+    let (mut told, mut failed) = (String::new(), Vec::new());
+    if arguments.vpp.nftables() {
+        match clean_up() {
+            Ok(CleanUp::Removed) => told += "removed table `inet picket`\n",
+            Ok(CleanUp::Nothing) => told += "there is no table `inet picket`\n",
+            Err(error) if !arguments.vpp.is_other() => return Err(error.into()),
+            Err(error) => failed.push(format!("nftables: {error}")),
+        }
+    }
+    let of_vpp = arguments.vpp.settings(Duration::MAX);
+    for (target, removed) in of_vpp.iter().flat_map(clean_up_vpp) {
+        let what = match target {
+            VppTarget::Acl => "lists",
+            VppTarget::Session => "session rules",
+        };
+        match removed {
+            Ok(0) => told += &format!("VPP has no {what} of picket\n"),
+            Ok(removed) => told += &format!("removed {removed} {what} from VPP\n"),
+            Err(why) => failed.push(format!("{target}: {why}")),
+        }
+    }
     let mut out = output::stdout();
     out.write_all(told.as_bytes())?;
     out.flush()?;
-    Ok(Outcome::Yes)
+    match failed.is_empty() {
+        true => Ok(Outcome::Yes),
+        false => Err(AgentError::Targets(failed).into()),
+    }
 }
 
 fn cleanup_pods(settings: &PodSettings) -> anyhow::Result<Outcome> {
@@ -303,8 +331,8 @@ impl Arguments {
             family,
         });
         let custom: Vec<_> = custom.collect();
-        if self.vpp.is_other() && (self.pods.container_runtime_endpoint.is_some() || self.extent.cleanup) {
-            bail!("`--cleanup` and `--container-runtime-endpoint` are for nftables: leave `--target` away");
+        if self.vpp.is_other() && self.pods.container_runtime_endpoint.is_some() {
+            bail!("`--container-runtime-endpoint` is for nftables: leave `--target` away");
         }
         let Some(endpoint) = &self.pods.container_runtime_endpoint else {
             if !custom.is_empty() {

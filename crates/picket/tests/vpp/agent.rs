@@ -121,16 +121,25 @@ impl Drop for Agent {
 
 /// Runs one to its end.
 pub(crate) fn run(manifests: &Path, arguments: &[&str]) -> Ran {
-    let (mut command, _folder) = command(manifests, arguments);
+    run_on("n1", manifests, arguments)
+}
+
+/// The same on another node.
+pub(crate) fn run_on(node: &str, manifests: &Path, arguments: &[&str]) -> Ran {
+    let (mut command, _folder) = command_on(node, manifests, arguments);
     command.stdout(Stdio::piped()).stderr(Stdio::piped());
     command.output().unwrap().into()
 }
 
 fn command(manifests: &Path, arguments: &[&str]) -> (Command, TempDir) {
+    command_on("n1", manifests, arguments)
+}
+
+fn command_on(node: &str, manifests: &Path, arguments: &[&str]) -> (Command, TempDir) {
     let folder = tempfile::tempdir().unwrap();
     let mut command = Command::new(env!("CARGO_BIN_EXE_picket"));
     command
-        .args(["agent", "--hostname-override", "n1", "--source"])
+        .args(["agent", "--hostname-override", node, "--source"])
         .arg(manifests)
         .arg("--socket")
         .arg(folder.path().join("socket"))

@@ -147,7 +147,7 @@ fn the_agent_says_how_it_goes() {
 }
 
 /// Holds a status against its schema.
-fn expect_schema(status: &Value) {
+pub(crate) fn expect_schema(status: &Value) {
     let path = concat!(
         env!("CARGO_MANIFEST_DIR"),
         "/../../docs/schema/status.schema.json"

@@ -80,8 +80,15 @@ fn what_makes_no_sense_is_refused() {
             "write `tag=TEMPLATE`, `name=TEMPLATE` or `file=PATH`",
         ),
         (&["--uplink", ""], "a pattern is missing"),
-        (&["--cleanup"], "are for nftables"),
-        (&["--container-runtime-endpoint", "/x"], "are for nftables"),
+        (&["--container-runtime-endpoint", "/x"], "is for nftables"),
+        (
+            &["--target", "vpp-session"],
+            "needs `--vpp-pod-namespace file=PATH`",
+        ),
+        (
+            &["--vpp-pod-namespace", "tag={namespace}/{name}"],
+            "write `file=PATH`",
+        ),
     ] {
         let ran = run(scene.manifests(), &[&scene.arguments()[..], more].concat());
         assert_eq!(ran.status, 2, "{more:?}");

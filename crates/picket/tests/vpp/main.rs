@@ -12,5 +12,8 @@ mod extent;
 mod foreign;
 mod kernel;
 mod outages;
+mod random;
 mod scene;
+mod session;
+mod sockets;
 mod verify;

@@ -213,7 +213,7 @@ fn session_rules_are_changed_in_order() {
         .map(|outcome| outcome.as_ref().err().map(ToString::to_string))
         .collect();
     let refused = "VPP refuses `session_rule_add_del` of the UDP rule `b` for 10.1.0.0/16 in namespace 4: invalid, \
-                   as a tag is that another rule has (-1)";
+                   as a tag is that another rule has, or a namespace that there is not (-1)";
     assert_eq!(refusals, [None, Some(refused.to_owned()), None]);
     drop(vpp);
     served.finish();

@@ -5,8 +5,10 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use anyhow::bail;
 use clap::{Args, ValueEnum};
-use picket_node::{NatLoopback, Pattern, PodRule, VppSettings, VppTarget};
+use picket_node::{NamespaceRule, NatLoopback, Pattern, PodRule, VppSettings, VppTarget};
+use picket_vpp::session;
 
 /// What enforces the policies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
@@ -15,6 +17,8 @@ pub(super) enum Target {
     Nftables,
     /// Access control lists of VPP's ACL plugin, for pods with an interface into VPP
     VppAcl,
+    /// Rules of VPP's session layer, for pods whose sockets are VPP's own
+    VppSession,
 }
 
 /// VPP.
@@ -33,6 +37,15 @@ pub(super) struct VppArguments {
     /// that a file names for it in a line as `shop/web tap3`
     #[arg(long, value_name = "tag=TEMPLATE|name=TEMPLATE|file=PATH", default_value_t)]
     vpp_pod_interface: PodRule,
+
+    /// Which application namespace of VPP is that of a pod, by its index: a file says it in a line as `shop/web 3`. VPP does not;
+    /// needed for session rules
+    #[arg(long, value_name = "file=PATH")]
+    vpp_pod_namespace: Option<NamespaceRule>,
+
+    /// The most rules that a table of the session layer may have; what ranges of ports would need more of is denied
+    #[arg(long, value_name = "N", default_value_t = session::Options::default().most_rules)]
+    max_session_rules: usize,
 
     /// An interface of VPP that connects the node with the rest of the world: an uplink, the bridge interface of an overlay,
     /// the tap to the host. Names, where `*` stands for any text and `?` for any character; can be given several times
@@ -57,17 +70,30 @@ impl VppArguments {
         self.targets.iter().any(|&target| target != Target::Nftables)
     }
 
+    /// Fails where it is not said which namespaces pods have, and rules are to be put there.
+    pub(super) fn check(&self) -> anyhow::Result<()> {
+        if self.targets.contains(&Target::VppSession) && self.vpp_pod_namespace.is_none() {
+            bail!(
+                "`--target vpp-session` needs `--vpp-pod-namespace file=PATH`: VPP does not say which namespace is whose"
+            );
+        }
+        Ok(())
+    }
+
     /// What is to be enforced with VPP, if anything is. Everything is read back every so often.
     pub(super) fn settings(&self, refresh: Duration) -> Option<VppSettings> {
         let targets = self.targets.iter().filter_map(|target| match target {
             Target::Nftables => None,
             Target::VppAcl => Some(VppTarget::Acl),
+            Target::VppSession => Some(VppTarget::Session),
         });
         let targets: BTreeSet<_> = targets.collect();
         (!targets.is_empty()).then(|| VppSettings {
             targets,
             socket: self.vpp_socket.clone(),
             pod_interfaces: self.vpp_pod_interface.clone(),
+            pod_namespaces: self.vpp_pod_namespace.clone(),
+            most_session_rules: self.max_session_rules,
             uplinks: self.uplinks.clone(),
             nat_loopback: self.nat_loopback.unwrap_or_default(),
             refresh,

@@ -31,6 +31,10 @@ pub(super) fn write(target: &str, vpp: &VppStatus, text: &mut String) -> std::fm
     for (pod, interfaces) in &vpp.interfaces {
         writeln!(text, "  {pod}: {}", interfaces.join(", "))?;
     }
+    for (pod, namespaces) in &vpp.namespaces {
+        let namespaces: Vec<_> = namespaces.iter().map(u32::to_string).collect();
+        writeln!(text, "  {pod}: namespace {}", namespaces.join(", "))?;
+    }
     for pending in &vpp.pending {
         let restricted = if pending.restricted {
             ""
@@ -42,8 +46,12 @@ pub(super) fn write(target: &str, vpp: &VppStatus, text: &mut String) -> std::fm
     if !vpp.uplinks.is_empty() {
         writeln!(text, "  rest of the world: {}", vpp.uplinks.join(", "))?;
     }
+    let what = if target == "vpp-session" { "rules" } else { "lists" };
     for foreign in &vpp.foreign {
-        writeln!(text, "  lists of others, {foreign}")?;
+        writeln!(text, "  {what} of others, {foreign}")?;
+    }
+    for narrower in &vpp.narrower {
+        writeln!(text, "  LESS than the policies allow: {narrower}")?;
     }
     for policy in &vpp.policies {
         writeln!(text, "  {policy}")?;

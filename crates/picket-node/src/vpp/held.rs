@@ -1,0 +1,291 @@
+//! The session rules that a VPP has, by what is planned by itself.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use picket_net::{Family, Prefix};
+use picket_vpp::client::{Error, RuleReading, RuleTable, Vpp};
+use picket_vpp::session::SessionRule;
+use picket_vpp::session::plan::{InstalledRule, Operation, Plan, displaced, plan};
+
+/// What of the tables changes by itself: no rule concerns those of another part.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Part {
+    /// What the global table says about the addresses at this end.
+    Global(Prefix),
+    /// The table of the namespace with this index.
+    Local(u32),
+}
+
+impl Part {
+    fn table(self) -> RuleTable {
+        match self {
+            Self::Global(_) => RuleTable::Global,
+            Self::Local(namespace) => RuleTable::Local(namespace),
+        }
+    }
+}
+
+/// What a part is to have: shared, so that what is the same in memory has not changed.
+pub(crate) type Parts = BTreeMap<Part, Arc<[SessionRule]>>;
+
+/// What each part is told.
+pub(crate) type Plans = BTreeMap<Part, Plan>;
+
+/// A rule of IPv6, of which VPP does not tell whose it is.
+type Ipv6Rule = (RuleTable, SessionRule);
+
+/// The session rules of a VPP.
+#[derive(Debug, Default)]
+pub(crate) struct Held {
+    rules: BTreeMap<Part, Vec<InstalledRule>>,
+    tables: BTreeSet<RuleTable>,
+    /// Namespaces in other FIBs than the first.
+    pub(crate) elsewhere: BTreeSet<u32>,
+    /// Those of IPv6 that are others', as VPP did not remove them when it was told our names of them.
+    foreign: BTreeMap<RuleTable, BTreeSet<SessionRule>>,
+    /// Those of IPv6 that we have added.
+    own: BTreeSet<Ipv6Rule>,
+    /// Parts with rules of others.
+    shared: BTreeSet<Part>,
+    /// What parts were made the last time, unless something may be different by now.
+    made: Parts,
+}
+
+impl Held {
+    /// Reads everything.
+    ///
+    /// # Errors
+    /// [`Error`].
+    pub(crate) fn read(&mut self, vpp: &mut Vpp) -> Result<(), Error> {
+        let RuleReading {
+            tables,
+            redirecting,
+            elsewhere,
+        } = vpp.read_rules()?;
+        self.elsewhere = elsewhere;
+        self.tables = tables.keys().copied().collect();
+        self.rules.clear();
+        self.made.clear();
+        let mut there = BTreeSet::new();
+        for (table, rules) in tables {
+            for known in rules {
+                there.insert((table, known.rule));
+                let part = match table {
+                    RuleTable::Global => Part::Global(known.rule.local),
+                    RuleTable::Local(namespace) => Part::Local(namespace),
+                };
+                self.rules.entry(part).or_default().push(known);
+            }
+        }
+        self.own.retain(|rule| there.contains(rule));
+        for (table, rules) in &mut self.foreign {
+            rules.retain(|rule| there.contains(&(*table, *rule)));
+        }
+        for (table, rules) in redirecting {
+            let rules = rules.into_iter().filter(|rule| rule.family() == Family::Ipv6);
+            self.foreign.entry(table).or_default().extend(rules);
+        }
+        self.note_shared();
+        Ok(())
+    }
+
+    fn note_shared(&mut self) {
+        let parts = self.rules.iter();
+        let shared = parts.filter(|(part, rules)| {
+            let foreign = self.foreign.get(&part.table());
+            rules.iter().any(|known| !is_own(known, foreign))
+        });
+        self.shared = shared.map(|(part, _)| *part).collect();
+    }
+
+    /// Whether there is any table.
+    pub(crate) fn is_on(&self) -> bool {
+        !self.tables.is_empty()
+    }
+
+    /// Whether there is the namespace of this index.
+    pub(crate) fn has(&self, namespace: u32) -> bool {
+        self.tables.contains(&RuleTable::Local(namespace))
+    }
+
+    /// The namespaces that there are.
+    pub(crate) fn namespaces(&self) -> impl Iterator<Item = u32> {
+        let tables = self.tables.iter();
+        tables.filter_map(|table| match table {
+            RuleTable::Global => None,
+            RuleTable::Local(namespace) => Some(*namespace),
+        })
+    }
+
+    /// How many rules there are, ours and those of others.
+    pub(crate) fn count(&self) -> usize {
+        self.rules.values().map(Vec::len).sum()
+    }
+
+    fn foreign(&self, part: Part) -> BTreeSet<SessionRule> {
+        self.foreign.get(&part.table()).cloned().unwrap_or_default()
+    }
+
+    fn installed(&self, part: Part) -> &[InstalledRule] {
+        self.rules.get(&part).map(Vec::as_slice).unwrap_or_default()
+    }
+
+    /// What is to be done so that each part is as it should be. Those that are not wanted are to have nothing of ours, but `kept`
+    /// ones are left alone.
+    pub(crate) fn plans(&self, wanted: &Parts, kept: &BTreeSet<Part>) -> Plans {
+        let none: Arc<[SessionRule]> = Arc::default();
+        let parts: BTreeSet<_> = wanted.keys().chain(self.rules.keys()).copied().collect();
+        let mut plans = Plans::new();
+        for part in parts.difference(kept).copied() {
+            let rules = wanted.get(&part).unwrap_or(&none);
+            let is_made = self.made.get(&part).is_some_and(|made| Arc::ptr_eq(made, rules));
+            if is_made {
+                continue;
+            }
+            let plan = plan(self.installed(part), rules, &self.foreign(part));
+            if !plan.is_empty() {
+                plans.insert(part, plan);
+            }
+        }
+        plans
+    }
+
+    /// Of these plans the removals that have to be tried first: VPP does not tell whose the rule is, and another is to have its
+    /// place. Were it somebody else's it would lose its rule, and VPP its mind.
+    pub(crate) fn trials(&self, plans: &Plans) -> Plans {
+        let place = |rule: &SessionRule| {
+            let ports = (rule.local_port, rule.remote_port);
+            (rule.transport, rule.local, rule.remote, ports)
+        };
+        let mut trials = Plans::new();
+        for (part, plan) in plans {
+            let operations = || plan.iter().flatten();
+            let added: BTreeSet<_> = operations()
+                .filter(|operation| matches!(operation, Operation::Add(_)))
+                .map(|operation| place(operation.rule()))
+                .collect();
+            let tried = operations().filter(|operation| {
+                self.is_doubtful(*part, operation) && added.contains(&place(operation.rule()))
+            });
+            let tried: Vec<_> = tried.cloned().collect();
+            if !tried.is_empty() {
+                trials.insert(*part, vec![tried]);
+            }
+        }
+        trials
+    }
+
+    /// Whether nobody knows if VPP will do it.
+    fn is_doubtful(&self, part: Part, operation: &Operation) -> bool {
+        match operation {
+            Operation::DeleteIfOwn(rule) => !self.own.contains(&(part.table(), *rule)),
+            _ => false,
+        }
+    }
+
+    /// The rules of which it is found out by these plans whether they are ours.
+    pub(crate) fn doubts(&self, plans: &Plans) -> Vec<(Part, SessionRule)> {
+        let each = plans
+            .iter()
+            .flat_map(|(part, plan)| plan.iter().flatten().map(move |operation| (*part, operation)));
+        each.filter(|(part, operation)| self.is_doubtful(*part, operation))
+            .map(|(part, operation)| (part, *operation.rule()))
+            .collect()
+    }
+
+    /// VPP was told to remove these if they are ours, and everything has been read again since.
+    pub(crate) fn learn(&mut self, doubts: Vec<(Part, SessionRule)>) {
+        for (part, rule) in doubts {
+            if self.installed(part).iter().any(|known| known.rule == rule) {
+                self.foreign.entry(part.table()).or_default().insert(rule);
+            }
+        }
+        self.note_shared();
+    }
+
+    /// What parts were told with these plans is so now, and they are as `wanted`.
+    pub(crate) fn advance(&mut self, plans: &Plans, wanted: &Parts) {
+        for (part, plan) in plans {
+            for operation in plan.iter().flatten() {
+                self.follow(*part, operation);
+            }
+        }
+        self.rules.retain(|_, rules| !rules.is_empty());
+        self.made.clone_from(wanted);
+    }
+
+    fn follow(&mut self, part: Part, operation: &Operation) {
+        let rules = self.rules.entry(part).or_default();
+        let rule = *operation.rule();
+        match operation {
+            Operation::Add(_) => {
+                let tag = rule.tag().as_str().into();
+                rules.push(InstalledRule { rule, tag });
+            }
+            Operation::DeleteNamed(_, tag) => rules.retain(|known| known.rule != rule || known.tag != *tag),
+            Operation::Delete(_) | Operation::DeleteIfOwn(_) => rules.retain(|known| known.rule != rule),
+        }
+        if rule.family() == Family::Ipv6 {
+            let rule = (part.table(), rule);
+            match operation {
+                Operation::Add(_) => drop(self.own.insert(rule)),
+                _ => drop(self.own.remove(&rule)),
+            }
+        }
+    }
+
+    /// What does not get its place, because others have it.
+    pub(crate) fn displaced(&self, wanted: &Parts) -> Vec<(Part, SessionRule, InstalledRule)> {
+        let mut found = Vec::new();
+        for part in &self.shared {
+            let Some(rules) = wanted.get(part) else { continue };
+            let displaced = displaced(self.installed(*part), rules, &self.foreign(*part));
+            found.extend(displaced.into_iter().map(|(rule, other)| (*part, rule, other)));
+        }
+        found
+    }
+
+    /// Rules of others: in which table, how many, one of them, and whether the same table has some of ours.
+    pub(crate) fn others(&self) -> Vec<(RuleTable, usize, SessionRule, bool)> {
+        let mut found: BTreeMap<RuleTable, (usize, SessionRule, bool)> = BTreeMap::new();
+        for part in &self.shared {
+            let foreign = self.foreign.get(&part.table());
+            let rules = self.installed(*part).iter();
+            let (own, others): (Vec<_>, Vec<_>) = rules.partition(|known| is_own(known, foreign));
+            let Some(first) = others.first() else { continue };
+            let entry = found
+                .entry(part.table())
+                .or_insert_with(|| (0, first.rule, false));
+            entry.0 += others.len();
+            entry.2 |= !own.is_empty();
+        }
+        let each = found.into_iter();
+        each.map(|(table, (count, rule, mixed))| (table, count, rule, mixed))
+            .collect()
+    }
+}
+
+fn is_own(known: &InstalledRule, foreign: Option<&BTreeSet<SessionRule>>) -> bool {
+    known.is_own(foreign.unwrap_or(&BTreeSet::new()))
+}
+
+/// Plans by table, each step with those of all parts.
+pub(crate) fn by_table(plans: &Plans) -> BTreeMap<RuleTable, Plan> {
+    let mut found: BTreeMap<RuleTable, Plan> = BTreeMap::new();
+    for (part, plan) in plans {
+        let steps = found.entry(part.table()).or_default();
+        for (number, step) in plan.iter().enumerate() {
+            match steps.get_mut(number) {
+                Some(known) => known.extend(step.iter().cloned()),
+                None => steps.push(step.clone()),
+            }
+        }
+    }
+    found
+}
+
+/// How many messages plans take.
+pub(crate) fn count(plans: &Plans) -> usize {
+    plans.values().flatten().map(Vec::len).sum()
+}

@@ -1,0 +1,28 @@
+//! The rules of a node, table by table as they were made.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use picket_policy::ObjectRef;
+
+use super::model::{SessionRule, SessionRules};
+
+/// The rules of a node by what each is about. What has not changed is the same in memory as it was.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Tables {
+    /// What each pod may open, in its application namespace; in the order of addition.
+    pub local: BTreeMap<ObjectRef, Arc<[SessionRule]>>,
+    /// What the global table says about each address of a pod to which not everything may be opened; in the order of addition.
+    pub global: BTreeMap<IpAddr, Arc<[SessionRule]>>,
+}
+
+impl From<&Tables> for SessionRules {
+    fn from(tables: &Tables) -> Self {
+        let local = tables.local.iter();
+        Self {
+            local: local.map(|(pod, rules)| (pod.clone(), rules.to_vec())).collect(),
+            global: tables.global.values().flat_map(|rules| rules.to_vec()).collect(),
+        }
+    }
+}
