@@ -207,8 +207,8 @@ impl Agent {
                 self.enforce();
             }
             self.tell_findings();
-            if let Some(enforcer) = &self.enforcer {
-                enforcer.tell(&self.knowledge);
+            if let Some(enforcer) = &mut self.enforcer {
+                enforcer.tell(&mut self.knowledge);
             }
             self.pulse.beat();
         }

@@ -115,6 +115,7 @@ mod kernel {
     use picket_cluster::{Event, Object};
     use picket_net::Protocol;
     use picket_policy::{Direction, Policy};
+    use picket_source::ObjectVersion;
     use picket_testing::build::{PolicyBuilder, accept, admin_policy, baseline_policy, deny, pass, policy};
 
     use crate::testing::{Log, Node, large, large_block, where_sockets_are_small};
@@ -178,6 +179,49 @@ mod kernel {
                 Event::Delete(small("b", 2).object),
             ]);
             assert_eq!(told(&node), (names(&["a", "c", "large", "z"]), vec![]));
+        });
+    }
+
+    /// In which generations a policy was read and is in force.
+    fn generations(node: &Node, name: &str) -> Option<(Option<i64>, Option<i64>)> {
+        let versions = node.shared.status().host.policy_versions;
+        let name = format!("NetworkPolicy x/{name}");
+        let found = versions.into_iter().find(|versions| versions.policy == name)?;
+        let generation = |version: Option<ObjectVersion>| version.and_then(|version| version.generation);
+        assert_eq!(found.why.is_some(), !found.is_current(), "{found:?}");
+        Some((generation(found.read), generation(found.in_force)))
+    }
+
+    #[test]
+    fn versions_of_policies_are_in_force_only_once_the_kernel_takes_them() {
+        let test = concat!(
+            module_path!(),
+            "::versions_of_policies_are_in_force_only_once_the_kernel_takes_them"
+        );
+        where_sockets_are_small(test, || {
+            let mut node = Node::new([]);
+            let mut number = 0;
+            let mut apply = |node: &mut Node, policy: Policy| {
+                number += 1;
+                node.read(&policy.object, Some(number));
+                node.hear(vec![Event::Apply(Object::Policy(policy))]);
+            };
+            apply(&mut node, small("a", 1));
+            assert_eq!(generations(&node, "a"), Some((Some(1), Some(1))));
+            apply(&mut node, large("x/a"));
+            assert_eq!(generations(&node, "a"), Some((Some(2), Some(1))));
+            // Nor is one in force in whose place another isolates.
+            apply(&mut node, large("x/new"));
+            assert_eq!(generations(&node, "new"), Some((Some(3), None)));
+            apply(&mut node, small("b", 2));
+            assert_eq!(generations(&node, "b"), Some((Some(4), Some(4))));
+            assert_eq!(generations(&node, "a"), Some((Some(2), Some(1))));
+            apply(&mut node, small("a", 3));
+            assert_eq!(generations(&node, "a"), Some((Some(5), Some(5))));
+            let gone = small("b", 2).object;
+            node.read(&gone, None);
+            node.hear(vec![Event::Delete(gone)]);
+            assert_eq!(generations(&node, "b"), None);
         });
     }
 

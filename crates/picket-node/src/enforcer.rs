@@ -82,6 +82,7 @@ impl Enforcer {
     pub(crate) fn retries_held(&mut self) -> bool {
         let is_due = self.retry_held.is_some_and(|retry| retry.at <= Instant::now());
         if is_due {
+            self.waiting.extend(self.held.keys().cloned());
             self.held.clear();
         }
         is_due
@@ -95,11 +96,12 @@ impl Enforcer {
     }
 
     /// Everything up to these versions is in force but the policies that are held back.
-    pub(crate) fn settle(&mut self, knowledge: &Knowledge) {
+    pub(crate) fn settle(&mut self, knowledge: &mut Knowledge) {
         let held = knowledge.held();
         self.held.retain(|policy, _| held.contains(policy));
         self.closed = knowledge.closed();
         self.settled(&knowledge.remarks.versions);
+        self.tell_versions(knowledge);
     }
 
     fn settled(&mut self, versions: &Versions) {
@@ -142,12 +144,35 @@ impl Enforcer {
         self.waiting.extend(policies);
     }
 
-    /// Says up to where changes of objects are in force if nothing waits.
-    pub(crate) fn tell(&self, knowledge: &Knowledge) {
+    /// Says up to where changes of objects are in force if nothing waits, and in which versions policies are.
+    pub(crate) fn tell(&mut self, knowledge: &mut Knowledge) {
+        self.tell_versions(knowledge);
         let mut status = self.shared.lock();
         if status.ready && status.host.trouble.is_none() {
             status.host.versions.clone_from(&knowledge.remarks.versions);
         }
+    }
+
+    fn tell_versions(&self, knowledge: &mut Knowledge) {
+        let (ready, trouble) = {
+            let status = self.shared.lock();
+            let trouble = status.host.trouble.as_ref().map(|trouble| trouble.why.clone());
+            (status.ready, trouble)
+        };
+        if !ready && trouble.is_none() {
+            return;
+        }
+        let why = || {
+            trouble
+                .clone()
+                .unwrap_or_else(|| "it is not in force yet".to_owned())
+        };
+        let waits = |policy: &ObjectRef| match self.held.get(policy) {
+            Some(held) => Some(held.clone()),
+            None => (!ready || self.waiting.contains(policy)).then(why),
+        };
+        let mut enforced = self.shared.enforced();
+        enforced.update(&mut knowledge.remarks.readings, waits);
     }
 
     /// Logs which packets were denied.

@@ -93,6 +93,10 @@ impl Knowledge {
                 self.remarks.versions.insert(kind, version);
                 None
             }
+            Change::Version(policy, version) => {
+                self.remarks.readings.read(policy, version);
+                None
+            }
             // Secondary networks are not enforced here.
             Change::Plugin(..) => None,
             Change::Events(events) => events
@@ -103,6 +107,7 @@ impl Knowledge {
     }
 
     fn apply(&mut self, event: Event, note: &mut impl FnMut(&Delta)) -> Option<Vec<ObjectRef>> {
+        self.remarks.readings.note(&event);
         match &mut self.state {
             State::Complete(engine, ledger) => {
                 ledger.note(&event, engine.program());

@@ -44,6 +44,7 @@ mod status;
 mod testing;
 mod trace;
 mod uplinks;
+mod versions;
 mod vpp;
 
 pub use agent::{Ended, Extent, run};
@@ -58,6 +59,7 @@ pub use status::{
     Drop, DropStatus, Finding, HostStatus, KindStatus, Pods, Proof, ReflectionStatus, Status, Trouble,
 };
 pub use trace::{Trace, TraceQuestion, TracedConnection, TracedPacket};
+pub use versions::PolicyVersions;
 pub use vpp::{
     InstalledLists, NamespaceRule, NatLoopback, Pattern, PendingPod, PodRule, RuleError, Template,
     VppSettings, VppStatus, VppTarget, clean_up_vpp, installed_lists,

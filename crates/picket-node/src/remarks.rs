@@ -7,6 +7,7 @@ use smol_str::SmolStr;
 
 use crate::events::{Events, Reason};
 use crate::status::Finding;
+use crate::versions::Readings;
 
 /// What is wrong with objects, and how far their changes are known.
 pub(crate) struct Remarks {
@@ -15,6 +16,8 @@ pub(crate) struct Remarks {
     events: Events,
     /// By resource, up to which version of the API server all changes are known.
     pub(crate) versions: BTreeMap<SmolStr, SmolStr>,
+    /// In which versions policies were read.
+    pub(crate) readings: Readings,
 }
 
 impl Remarks {
@@ -24,6 +27,7 @@ impl Remarks {
             diagnoses: BTreeMap::new(),
             events,
             versions: BTreeMap::new(),
+            readings: Readings::default(),
         }
     }
 
@@ -33,12 +37,13 @@ impl Remarks {
             tracing::warn!(%object, code = diagnostic.code.0, "{}", diagnostic.message);
         }
         let named = ObjectRef::new(&object.kind, &object.namespace, &object.name);
+        let errors = errors(&diagnostics);
+        self.readings.errors(&object, &errors);
         if diagnostics.is_empty() {
             tracing::info!(%object, "nothing is wrong with it any more");
             self.diagnoses.remove(&named);
             return;
         }
-        let errors = errors(&diagnostics);
         let before = self.diagnoses.insert(named, diagnostics);
         if !errors.is_empty() && before.is_none_or(|before| self::errors(&before) != errors) {
             self.events.tell(&object, Reason::Unenforceable, &errors);

@@ -12,6 +12,7 @@ use smol_str::SmolStr;
 
 use crate::drops::Dropped;
 use crate::pods::PodsStatus;
+use crate::versions::{Enforced, PolicyVersions};
 use crate::vpp::VppStatus;
 
 /// How it goes with an agent.
@@ -121,6 +122,9 @@ pub struct HostStatus {
     pub pods: Pods,
     /// The policies because of which packets of the node's pods can be dropped.
     pub policies: Vec<String>,
+    /// In which versions policies were read and are in force, sorted by kind, namespace and name; without those of files.
+    #[serde(default)]
+    pub policy_versions: Vec<PolicyVersions>,
     /// What was dropped on the node.
     #[serde(flatten)]
     pub dropped: DropStatus,
@@ -272,6 +276,7 @@ fn timestamp(time: SystemTime) -> Option<Timestamp> {
 #[derive(Clone)]
 pub(crate) struct Shared {
     status: Arc<Mutex<Status>>,
+    enforced: Arc<Mutex<Enforced>>,
     health: Health,
 }
 
@@ -285,6 +290,7 @@ impl Shared {
         };
         Self {
             status: Arc::new(Mutex::new(status)),
+            enforced: Arc::default(),
             health,
         }
     }
@@ -294,11 +300,17 @@ impl Shared {
         self.status.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// In which versions policies are in force on the node, to change it.
+    pub(crate) fn enforced(&self) -> MutexGuard<'_, Enforced> {
+        self.enforced.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// How it goes now.
     pub(crate) fn status(&self) -> Status {
         let kinds = self.health.kinds();
         let source = kinds.iter().map(|(kind, health)| (kind.clone(), health.into()));
-        let status = self.lock().clone();
+        let mut status = self.lock().clone();
+        status.host.policy_versions = self.enforced().shown();
         Status {
             source: source.collect(),
             reflection: self.health.freshness().map(ReflectionStatus::from),

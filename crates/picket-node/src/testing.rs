@@ -14,8 +14,8 @@ use picket_linux::NetworkNamespace;
 use picket_nftables::client::{Client, Observed};
 use picket_nftables::model::Table;
 use picket_nftables::render::indexed;
-use picket_policy::{Peer, Policy};
-use picket_source::{Change, Directory, Health};
+use picket_policy::{ObjectRef, Peer, Policy};
+use picket_source::{Change, Directory, Health, ObjectVersion};
 use picket_testing::build::{accept, block, namespace, pod, policy};
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
@@ -131,6 +131,16 @@ impl Node {
         self.knowledge.take(Change::Events(events), note);
         // What goes wrong is in the status.
         let _ = make(&mut self.knowledge, &mut self.enforcer);
+    }
+
+    /// A policy was read in this generation, or is gone.
+    pub(crate) fn read(&mut self, policy: &ObjectRef, generation: Option<i64>) {
+        let version = generation.map(|generation| ObjectVersion {
+            generation: Some(generation),
+            ..ObjectVersion::default()
+        });
+        self.knowledge
+            .take(Change::Version(policy.clone(), version), |_| {});
     }
 
     /// The metrics, line by line.

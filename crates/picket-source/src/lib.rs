@@ -14,6 +14,8 @@ mod live;
 mod load;
 mod origin;
 mod parallel;
+#[cfg(feature = "kube")]
+mod version;
 
 #[cfg(feature = "kube")]
 pub use directory::Directory;
@@ -33,3 +35,5 @@ pub use live::network_plugin;
 pub use load::{Loaded, load, load_texts};
 pub use origin::{Files, Missing, Origin};
 pub use picket_policy::Options;
+#[cfg(feature = "kube")]
+pub use version::ObjectVersion;

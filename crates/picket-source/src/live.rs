@@ -24,6 +24,7 @@ use picket_cluster::{Event, Namespace, Object};
 use picket_policy::{Diagnostic, NetworkName, ObjectRef};
 use smol_str::SmolStr;
 
+use crate::ObjectVersion;
 pub(crate) use facts::{Facts, Found, Name, PolicyText};
 use facts::{NetworkFacts, NodeFacts, ServiceFacts};
 pub use plugin::network_plugin;
@@ -54,6 +55,8 @@ pub(crate) enum Step<O = Found> {
 pub(crate) struct Changes {
     /// The events that lead from the state before to the state after.
     pub(crate) events: Vec<Event>,
+    /// In which versions policies are read now; `None` for those that are gone.
+    pub(crate) versions: Vec<(ObjectRef, Option<ObjectVersion>)>,
     /// What is wrong now with objects with which something is or was wrong.
     pub(crate) diagnoses: Vec<(ObjectRef, Vec<Diagnostic>)>,
     /// The plugins of networks of which another is known now than before, or none any more.
@@ -299,10 +302,12 @@ impl Live {
     fn report(&mut self, outcome: Changes) {
         let Changes {
             events,
+            versions,
             diagnoses,
             plugins,
         } = outcome;
         self.changes.events.extend(events);
+        self.changes.versions.extend(versions);
         self.changes.plugins.extend(plugins);
         for (object, diagnostics) in diagnoses {
             let named = ObjectRef::new(&object.kind, &object.namespace, &object.name);

@@ -266,6 +266,7 @@ impl Agent {
         let all: Vec<_> = pods.values().copied().collect();
         let custom = self.custom.rules();
         self.networks.update(&snapshot, &all, &self.known.plugins, custom);
+        self.networks.read_in(self.known.remarks.readings.saying());
         for place in self.places.values_mut() {
             if let Some(pod) = pod_of(&place.sandbox, &pods) {
                 place.follow(pod, &self.networks);
@@ -310,8 +311,9 @@ impl Agent {
 
     /// How it goes in all sandboxes of which there is something to say.
     fn statuses(&self) -> Vec<(Sandbox, SandboxStatus)> {
+        let readings = &self.known.remarks.readings;
         let places = self.places.values();
-        let known = places.filter_map(|place| Some((place.sandbox.clone(), place.status()?)));
+        let known = places.filter_map(|place| Some((place.sandbox.clone(), place.status(readings)?)));
         let unknown = self.sandboxes.iter().flatten();
         let unknown = unknown.filter_map(|(sandbox, found)| match found {
             Found::Unknown(why) => Some((
@@ -348,6 +350,10 @@ impl Agent {
             pods.known = true;
             pods.versions.clone_from(&self.known.remarks.versions);
         }
+        let last = self.known.remarks.readings.last();
+        pods.read = last
+            .map(|(policy, version)| (policy.to_string(), version.clone()))
+            .collect();
         pods.custom_rules = self.custom.troubles();
         pods.notes = self.networks.notes().to_vec();
         pods.pods = Pods {

@@ -6,6 +6,7 @@ use std::time::Instant;
 
 use picket_nftables::client::SyncError;
 use picket_policy::{NetworkName, ObjectRef, Policy};
+use picket_source::ObjectVersion;
 
 use crate::retry::Retry;
 
@@ -18,8 +19,8 @@ pub(super) type Substitutes = BTreeMap<ObjectRef, Substitute>;
 /// What holds in the place of a policy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Substitute {
-    /// What it said when it was in force last.
-    Former(Said),
+    /// What it said when it was in force last, and in which version that was read.
+    Former(Said, Option<ObjectVersion>),
     /// It allows nothing, since it was not in force before.
     Closed,
 }
@@ -54,6 +55,11 @@ impl Held {
         (!whys.is_empty()).then(|| whys.join("; "))
     }
 
+    /// Why one is, if it is.
+    pub(super) fn why_of(&self, policy: &ObjectRef) -> Option<String> {
+        self.policies.get(policy).map(|held| held.why.clone())
+    }
+
     /// What holds in their place.
     pub(super) fn substitutes(&self) -> Substitutes {
         let held = self.policies.iter();
@@ -85,7 +91,7 @@ impl Held {
     /// Forgets those that are closed and do not apply any more.
     pub(super) fn retain_applying(&mut self, policies: &[ObjectRef]) {
         self.policies.retain(|policy, held| {
-            matches!(held.substitute, Substitute::Former(_)) || policies.contains(policy)
+            matches!(held.substitute, Substitute::Former(..)) || policies.contains(policy)
         });
     }
 

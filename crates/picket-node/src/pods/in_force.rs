@@ -7,6 +7,7 @@ use picket_nftables::client::Client;
 use picket_nftables::model::{Name, Table};
 use picket_nftables::render::documented::{self, policy_hash};
 use picket_policy::ObjectRef;
+use picket_source::ObjectVersion;
 
 use super::blame::Suspect;
 use super::held::{Said, Substitute};
@@ -21,6 +22,8 @@ pub(super) struct InForce {
     pub(super) policies: Vec<ObjectRef>,
     /// What they said then.
     said: BTreeMap<ObjectRef, Said>,
+    /// In which versions they were read, as far as they have any.
+    pub(super) versions: BTreeMap<ObjectRef, ObjectVersion>,
     /// What the table holds.
     pub(super) objects: Objects,
 }
@@ -31,11 +34,14 @@ impl InForce {
         let policies = desired.enforced();
         let said = desired.said.iter();
         let said = said.filter(|(policy, _)| policies.contains(policy));
+        let mut versions = desired.versions.clone();
+        versions.retain(|policy, _| policies.contains(policy));
         Self {
             table: desired.table.clone(),
             said: said
                 .map(|(policy, said)| (policy.clone(), said.clone()))
                 .collect(),
+            versions,
             policies,
             objects: desired.table.as_deref().map(Objects::of).unwrap_or_default(),
         }
@@ -62,7 +68,7 @@ impl InForce {
             policy: policy.clone(),
             says: says.clone(),
             substitute: match self.said.get(policy) {
-                Some(said) => Substitute::Former(said.clone()),
+                Some(said) => Substitute::Former(said.clone(), self.versions.get(policy).cloned()),
                 None => Substitute::Closed,
             },
         });

@@ -38,6 +38,10 @@ impl Known {
                 self.remarks.versions.insert(kind, version);
                 false
             }
+            Change::Version(policy, version) => {
+                self.remarks.readings.read(policy, version);
+                false
+            }
             Change::Plugin(network, plugin) => {
                 self.plugins.learn(network, plugin);
                 true
@@ -45,6 +49,7 @@ impl Known {
             Change::Events(events) => {
                 for event in events {
                     self.is_complete |= event == Event::InitDone;
+                    self.remarks.readings.note(&event);
                     self.store.apply(event);
                 }
                 true

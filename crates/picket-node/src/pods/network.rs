@@ -13,6 +13,7 @@ use picket_nftables::custom::{self, CustomRules};
 use picket_nftables::model::{InterfaceName, Table};
 use picket_nftables::render::documented::{self, Options, PodView};
 use picket_policy::{Direction, NetworkName, ObjectRef, Policy};
+use picket_source::ObjectVersion;
 
 use super::closing;
 use super::held::{Said, Substitute, Substitutes};
@@ -28,6 +29,8 @@ pub(super) struct Desired {
     pub(super) policies: Vec<ObjectRef>,
     /// What they say, or what holds in their place.
     pub(super) said: BTreeMap<ObjectRef, Said>,
+    /// In which versions that was read, as far as they have any.
+    pub(super) versions: BTreeMap<ObjectRef, ObjectVersion>,
     /// What holds in the place of policies that are held back.
     pub(super) substitutes: Substitutes,
     /// What cannot be enforced.
@@ -63,6 +66,8 @@ pub(super) struct Networks {
     /// The same with policies as they were that are held back somewhere.
     former: RefCell<Vec<Former>>,
     custom: Vec<CustomRules>,
+    /// In which versions policies were read that have any.
+    versions: BTreeMap<ObjectRef, ObjectVersion>,
     /// What people may not expect of the networks that policies name.
     notes: Vec<String>,
 }
@@ -97,6 +102,7 @@ impl Networks {
             compiled: BTreeMap::new(),
             former: RefCell::default(),
             custom: Vec::new(),
+            versions: BTreeMap::new(),
             notes: Vec::new(),
         }
     }
@@ -104,6 +110,11 @@ impl Networks {
     /// What people may not expect of the networks of pods that policies name.
     pub(super) fn notes(&self) -> &[String] {
         &self.notes
+    }
+
+    /// From now on policies are as they were read in these versions.
+    pub(super) fn read_in(&mut self, versions: BTreeMap<ObjectRef, ObjectVersion>) {
+        self.versions = versions;
     }
 
     /// Compiles anew what has changed on the networks of `pods` that policies name, if their plugins are policed.
@@ -161,7 +172,7 @@ impl Networks {
         substitutes: &Substitutes,
     ) -> Rc<Compiled> {
         let former = substitutes.iter().filter_map(|(policy, substitute)| {
-            let Substitute::Former(said) = substitute else {
+            let Substitute::Former(said, _) = substitute else {
                 return None;
             };
             let former = said.get(network);
@@ -299,12 +310,29 @@ impl Networks {
                 .iter()
                 .map(|policy| (policy.clone(), said(networks.clone(), policy)))
                 .collect(),
+            versions: self.versions_of(&policies, substitutes),
             substitutes: substitutes.clone(),
             policies,
             trouble: joined(troubles),
             closed,
             narrower,
         }
+    }
+
+    /// In which versions policies were read, or what holds in their place.
+    fn versions_of(
+        &self,
+        policies: &[ObjectRef],
+        substitutes: &Substitutes,
+    ) -> BTreeMap<ObjectRef, ObjectVersion> {
+        let version = |policy: &ObjectRef| match substitutes.get(policy) {
+            Some(Substitute::Former(_, version)) => version.clone(),
+            Some(Substitute::Closed) => None,
+            None => self.versions.get(policy).cloned(),
+        };
+        let policies = policies.iter();
+        let versions = policies.filter_map(|policy| Some((policy.clone(), version(policy)?)));
+        versions.collect()
     }
 
     fn options(&self) -> Options {

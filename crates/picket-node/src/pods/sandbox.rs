@@ -31,6 +31,7 @@ use crate::error::reason;
 use crate::metrics::Metrics;
 use crate::objects::Objects;
 use crate::retry::Retry;
+use crate::versions::{PolicyVersions, Readings};
 
 /// A sandbox, its namespace, and what is in force there.
 pub(super) struct Place {
@@ -495,7 +496,7 @@ impl Place {
     }
 
     /// How it goes; `None` where there is nothing to say.
-    pub(super) fn status(&self) -> Option<SandboxStatus> {
+    pub(super) fn status(&self, readings: &Readings) -> Option<SandboxStatus> {
         let desired = self.desired.as_ref();
         let waiting = match (&self.failure, desired) {
             (Some(failure), _) => failure.waiting.clone(),
@@ -515,11 +516,36 @@ impl Place {
             changed: self.changed,
             policies: names(policies.map_or(&[], |in_force| in_force.policies.as_slice())),
             waiting: names(&waiting),
+            policy_versions: self.versions(&waiting, readings),
             repaired: self.repaired,
             trouble: failure.or(kept).or(trouble),
             unlogged: self.log.failure().map(str::to_owned),
         };
         (!status.policies.is_empty() || status.trouble.is_some()).then_some(status)
+    }
+
+    /// In which versions the policies that apply or are in force were read and are in force.
+    fn versions(&self, waiting: &[ObjectRef], readings: &Readings) -> Vec<PolicyVersions> {
+        let desired = self.desired.as_ref();
+        let applying = desired.into_iter().flat_map(|desired| &desired.policies);
+        let in_force = self.in_force.as_ref();
+        let version = |policy: &ObjectRef| in_force.and_then(|in_force| in_force.versions.get(policy));
+        let in_force = in_force.into_iter().flat_map(|in_force| &in_force.policies);
+        let why = |policy: &ObjectRef| {
+            let failure = self.failure.as_ref().map(|failure| failure.why.clone());
+            let unsaid = || desired.and_then(|desired| desired.trouble.clone());
+            let held = || self.held.why_of(policy);
+            let kept = || self.kept.clone();
+            failure.or_else(held).or_else(kept).or_else(unsaid)
+        };
+        let all: BTreeSet<_> = applying.chain(in_force).chain(waiting).collect();
+        let shown = all.into_iter().map(|policy| {
+            let why = waiting.contains(policy).then(|| why(policy)).flatten();
+            readings.show(policy, version(policy).cloned(), why)
+        });
+        shown
+            .filter(|shown| shown.read.is_some() || shown.in_force.is_some())
+            .collect()
     }
 
     pub(super) fn pod(&self) -> String {

@@ -3,10 +3,12 @@
 use std::collections::BTreeMap;
 
 use jiff::Timestamp;
+use picket_source::ObjectVersion;
 use serde::{Deserialize, Serialize};
 use smol_str::SmolStr;
 
 use crate::status::{DropStatus, Pods};
+use crate::versions::PolicyVersions;
 
 /// What is in force in the network namespaces of pods.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -25,6 +27,10 @@ pub struct PodsStatus {
     pub pods: Pods,
     /// The `resourceVersion` up to which changes of each resource are in force, but for what troubles sandboxes.
     pub versions: BTreeMap<SmolStr, SmolStr>,
+    /// The versions in which policies of secondary networks were read last, whether they apply to a pod here or not; without those
+    /// of files.
+    #[serde(default)]
+    pub read: BTreeMap<String, ObjectVersion>,
     /// Why files of custom rules are not in force as they are now; what they said before is, or what stands for them.
     pub custom_rules: Vec<String>,
     /// What people may not expect of the networks of pods that policies name: on which of them policies do not hold, and of
@@ -54,6 +60,9 @@ pub struct SandboxStatus {
     /// `policies` is in force as it was.
     #[serde(default)]
     pub waiting: Vec<String>,
+    /// In which versions those were read and are in force, sorted by kind, namespace and name; without those of files.
+    #[serde(default)]
+    pub policy_versions: Vec<PolicyVersions>,
     /// How often others had changed the rules, and picket changed them back.
     pub repaired: u64,
     /// Why something waits, or cannot be enforced as it is; what was in force before is.

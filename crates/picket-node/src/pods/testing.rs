@@ -19,6 +19,7 @@ use super::plugin::Plugins;
 use super::sandbox::Place;
 use super::status::SandboxStatus;
 use crate::metrics::Metrics;
+use crate::versions::Readings;
 
 /// What is to be in force in a pod with policies that accept a port each.
 pub(super) fn desired(policies: &[(&str, u16)]) -> (Arc<Pod>, Desired, Networks) {
@@ -98,7 +99,7 @@ impl Scene {
     }
 
     pub(super) fn status(&self) -> SandboxStatus {
-        self.place.status().unwrap()
+        self.place.status(&Readings::default()).unwrap()
     }
 
     #[track_caller]

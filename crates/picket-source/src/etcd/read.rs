@@ -350,7 +350,7 @@ impl<S: FnMut(Change)> Reader<S> {
         }
         self.health.note(&kind.full_name(), |health| health.objects += 1);
         match record::read(&key, &kv.value) {
-            Ok(found) => self.step(kind, step(found)),
+            Ok(found) => self.step(kind, step(found.at_revision(kv.mod_revision))),
             Err(why) => self.unreadable(&key, &why),
         }
     }
@@ -387,6 +387,7 @@ impl<S: FnMut(Change)> Reader<S> {
 
     fn note(&mut self, changes: Changes) {
         self.changes.events.extend(changes.events);
+        self.changes.versions.extend(changes.versions);
         self.changes.diagnoses.extend(changes.diagnoses);
         self.changes.plugins.extend(changes.plugins);
     }

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use super::key::Key;
+use crate::ObjectVersion;
 use crate::kube::item::Item;
 use crate::kube::kind::{Kind, Resource};
 use crate::kube::listener::{Kept, shape};
@@ -141,6 +142,19 @@ pub(super) fn read(key: &Key, bytes: &[u8]) -> Result<Found, String> {
         facts.plugin = plugin.map(Into::into);
     }
     Ok(found)
+}
+
+impl Found {
+    /// The same, read in a revision of etcd.
+    pub(super) fn at_revision(mut self, revision: i64) -> Self {
+        if let Facts::Policy(policy) = &mut self.facts {
+            policy.version = ObjectVersion {
+                revision: Some(revision),
+                ..ObjectVersion::default()
+            };
+        }
+        self
+    }
 }
 
 /// The kind in the version that an object says it is of.

@@ -20,6 +20,7 @@ use super::health::Health;
 use super::kind::{self, Kind, Resource};
 use super::listener::{Listener, Objects};
 use super::watch::{News, Watch};
+use crate::ObjectVersion;
 use crate::live::{Live, Step};
 use crate::origin::Missing;
 
@@ -92,6 +93,9 @@ pub enum Change {
     /// Events that lead from one state to the next and are to be taken as a whole: between two of them there may be what
     /// never was.
     Events(Vec<Event>),
+    /// In which version a policy has been read, also where nobody can tell what it says; `None` when it is gone, or concerns nobody
+    /// here. This comes before the events in which it is so. Files have no versions.
+    Version(ObjectRef, Option<ObjectVersion>),
     /// What is wrong with an object now, which is nothing when there are no diagnostics. Only what is said about other
     /// objects holds on. Its name alone says which it is: it has a uid where that is known.
     Diagnosis(ObjectRef, Vec<Diagnostic>),

@@ -7,6 +7,7 @@ use serde_json::{Deserializer, Map, Value};
 
 use super::kind::Resource;
 use super::shape::Shape;
+use crate::ObjectVersion;
 
 /// An object as the API server writes it, but for what its shape leaves out.
 pub(crate) struct Item {
@@ -18,6 +19,8 @@ pub(crate) struct Item {
     pub(crate) uid: Option<String>,
     /// The `resourceVersion` of its last change.
     pub(crate) version: Option<String>,
+    /// How often its `spec` was written.
+    pub(crate) generation: Option<i64>,
     /// When it was created.
     pub(crate) created: Option<String>,
     content: Content,
@@ -43,6 +46,8 @@ struct Metadata {
     uid: Option<String>,
     #[serde(rename = "resourceVersion")]
     version: Option<String>,
+    /// Of whatever type: it is not worth the others.
+    generation: Value,
     #[serde(rename = "creationTimestamp")]
     created: Option<String>,
 }
@@ -56,6 +61,7 @@ impl Item {
             name,
             uid,
             version,
+            generation,
             created,
         } = head.metadata;
         let decoded = shape.deserialize(&mut Deserializer::from_str(raw.get()));
@@ -69,6 +75,7 @@ impl Item {
             name,
             uid,
             version,
+            generation: generation.as_i64(),
             created,
             content,
         }
@@ -85,6 +92,15 @@ impl Item {
             metadata.shift_remove("annotations");
         }
         self
+    }
+
+    /// In which version the API server has it.
+    pub(crate) fn object_version(&self) -> ObjectVersion {
+        ObjectVersion {
+            resource_version: self.version.as_deref().map(Into::into),
+            generation: self.generation,
+            revision: None,
+        }
     }
 
     /// As a manifest for people, line by line.

@@ -56,6 +56,7 @@ impl Found {
             Facts::Policy(PolicyText {
                 plural: kind.plural,
                 uid: item.uid.as_deref().unwrap_or_default().into(),
+                version: item.object_version(),
                 json: item.compact().into(),
             })
         } else {
@@ -91,6 +92,9 @@ pub(crate) struct Objects<S> {
 impl<S: FnMut(Change)> Objects<S> {
     /// Passes on what changed.
     pub(crate) fn emit(&mut self, changes: Changes) {
+        for (policy, version) in changes.versions {
+            (self.sink)(Change::Version(policy, version));
+        }
         for (network, plugin) in changes.plugins {
             (self.sink)(Change::Plugin(network, plugin));
         }

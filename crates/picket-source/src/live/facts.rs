@@ -9,9 +9,9 @@ use serde_json::Value;
 use smol_str::SmolStr;
 
 use super::network_plugin;
-use crate::Text;
 use crate::kube::text_name;
 use crate::load::read_text;
+use crate::{ObjectVersion, Text};
 
 /// The name of an object, which is unique among those of its kind.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -51,6 +51,8 @@ pub(crate) struct PolicyText {
     pub(crate) plural: &'static str,
     /// Its uid.
     pub(crate) uid: SmolStr,
+    /// In which version it says so.
+    pub(crate) version: ObjectVersion,
     /// The object, without spaces.
     pub(crate) json: Box<str>,
 }

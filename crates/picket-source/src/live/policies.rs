@@ -37,6 +37,11 @@ impl Policies {
         let mut outcome = Changes::default();
         let policies = self.0.entry(kind).or_default();
         let before = policies.remove(name);
+        if let Some(before) = before.as_ref().filter(|before| before.text.uid != text.uid) {
+            outcome
+                .versions
+                .extend(before.as_read(kind, name).map(|object| (object, None)));
+        }
         let state = policies.entry(name.clone()).or_insert(State {
             text,
             shown: before.and_then(|before| before.shown),
@@ -84,10 +89,10 @@ impl State {
     fn show(&mut self, kind: &str, name: &Name, outcome: &mut Changes) {
         let (policy, diagnostics) = read_policy(name, &self.text);
         self.read = true;
-        let object = ObjectRef {
-            uid: self.text.uid.clone(),
-            ..object(kind, name)
-        };
+        let object = self.object(kind, name);
+        outcome
+            .versions
+            .push((object.clone(), Some(self.text.version.clone())));
         outcome.diagnoses.push((object, diagnostics));
         let Some(policy) = policy else { return };
         if let Some(before) = &self.shown
@@ -99,8 +104,22 @@ impl State {
         outcome.events.push(Event::Apply(Object::Policy(policy)));
     }
 
+    /// The policy as which it has been read, if it has.
+    fn as_read(&self, kind: &str, name: &Name) -> Option<ObjectRef> {
+        self.read.then(|| self.object(kind, name))
+    }
+
+    fn object(&self, kind: &str, name: &Name) -> ObjectRef {
+        ObjectRef {
+            uid: self.text.uid.clone(),
+            ..object(kind, name)
+        }
+    }
+
     fn hide(&mut self, kind: &str, name: &Name, outcome: &mut Changes) {
-        if std::mem::take(&mut self.read) {
+        if let Some(read) = self.as_read(kind, name) {
+            self.read = false;
+            outcome.versions.push((read, None));
             outcome.diagnoses.push((object(kind, name), Vec::new()));
         }
         outcome.events.extend(self.shown.take().map(Event::Delete));

@@ -10,7 +10,7 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::{Changes, Facts, Found, Kind, Live, Name, PolicyText, Step};
-use crate::Text;
+use crate::{ObjectVersion, Text};
 
 /// The kinds that the tests have.
 const KINDS: [Kind; 5] = ["Namespace", "Node", "Service", "NetworkPolicy", "Pod"];
@@ -33,6 +33,10 @@ fn found(object: &Value) -> Found {
         Facts::Policy(PolicyText {
             plural: "networkpolicies",
             uid: object["metadata"]["uid"].as_str().unwrap_or_default().into(),
+            version: ObjectVersion {
+                generation: object["metadata"]["generation"].as_i64(),
+                ..ObjectVersion::default()
+            },
             json: object.to_string().into(),
         })
     } else {
@@ -217,6 +221,54 @@ fn policies_are_read_where_they_may_select_a_pod_of_the_node() {
     followed.set(&pod("x/p", "there", "10.0.0.1", ""));
     assert_eq!(followed.policies().len(), 0);
     assert_eq!(followed.last.diagnoses, [(object_ref("b"), Vec::new())]);
+}
+
+#[test]
+fn versions_of_policies_are_told_before_they_hold_and_also_of_those_that_cannot_be_read() {
+    let mut followed = Followed::new(None);
+    let version = |generation| {
+        Some(ObjectVersion {
+            generation: Some(generation),
+            ..ObjectVersion::default()
+        })
+    };
+    let of = |uid: &str, generation: i64, spec: Value| {
+        let mut policy = policy("x/a", &spec);
+        policy["metadata"]["uid"] = uid.into();
+        policy["metadata"]["generation"] = generation.into();
+        policy
+    };
+    let good = || json!({"podSelector": {}});
+    for (step, told, holds) in [
+        (Some(of("u", 1, good())), vec![("u", version(1))], "u"),
+        (Some(of("u", 2, Value::Null)), vec![("u", version(2))], "u"),
+        // Another of this name, of which nobody can tell what it says either, leaves what holds.
+        (
+            Some(of("v", 1, Value::Null)),
+            vec![("u", None), ("v", version(1))],
+            "u",
+        ),
+        (Some(of("v", 2, good())), vec![("v", version(2))], "v"),
+        (None, vec![("v", None)], ""),
+    ] {
+        match &step {
+            Some(policy) => followed.set(policy),
+            None => followed.delete(&of("", 0, Value::Null)),
+        }
+        let uids = |object: &ObjectRef| object.uid.to_string();
+        let versions = followed.last.versions.iter();
+        let versions: Vec<_> = versions
+            .map(|(object, version)| (uids(object), version.clone()))
+            .collect();
+        let told: Vec<_> = told
+            .iter()
+            .map(|(uid, version)| ((*uid).to_owned(), version.clone()))
+            .collect();
+        assert_eq!(versions, told, "{step:?}");
+        let snapshot = followed.store.snapshot();
+        let shown: String = snapshot.policies.keys().map(uids).collect();
+        assert_eq!(shown, holds, "{step:?}");
+    }
 }
 
 fn object_ref(name: &str) -> ObjectRef {

@@ -1,5 +1,6 @@
 //! `picket status`: what the agent of this node enforces.
 
+mod versions;
 mod vpp;
 
 use std::fmt::Write as _;
@@ -12,6 +13,7 @@ use picket_policy::name::printable;
 
 use smol_str::format_smolstr;
 
+use self::versions::Versions;
 use super::agent::DEFAULT_SOCKET;
 use crate::output::{self, Outcome};
 
@@ -171,14 +173,18 @@ fn sandboxes(pods: &PodsStatus, ready: bool, text: &mut String) -> std::fmt::Res
             )?;
         }
         writeln!(text)?;
+        let versions = Versions(&sandbox.policy_versions);
         for policy in &sandbox.policies {
-            writeln!(text, "    {policy}")?;
+            writeln!(text, "    {}", versions.in_force(policy))?;
         }
         if let Some(trouble) = &sandbox.trouble {
             writeln!(text, "    NOT all in force: {trouble}")?;
         }
         for policy in &sandbox.waiting {
-            writeln!(text, "      {policy}")?;
+            writeln!(text, "      {}", versions.waiting(policy))?;
+        }
+        for unread in versions.others(&sandbox.waiting) {
+            writeln!(text, "    NOT in force as it is: {unread}")?;
         }
         if let Some(unlogged) = &sandbox.unlogged {
             writeln!(text, "    denied connections are not logged: {unlogged}")?;
@@ -267,15 +273,24 @@ fn host(host: &HostStatus, ready: bool, text: &mut String) -> std::fmt::Result {
     if host.repaired > 0 {
         writeln!(text, "  changed by others and repaired {} times", host.repaired)?;
     }
+    let versions = Versions(&host.policy_versions);
     for policy in &host.policies {
-        writeln!(text, "  {policy}")?;
+        writeln!(text, "  {}", versions.in_force(policy))?;
     }
     dropped(&host.dropped, text)?;
     if let Some(trouble) = &host.trouble {
         writeln!(text, "\nNOT in force since {:.0}: {}", trouble.since, trouble.why)?;
         for policy in &trouble.waiting {
-            writeln!(text, "  {policy}")?;
+            writeln!(text, "  {}", versions.waiting(policy))?;
         }
+    }
+    let waiting = host.trouble.as_ref().map(|trouble| trouble.waiting.as_slice());
+    let others = versions.others(waiting.unwrap_or_default());
+    if !others.is_empty() {
+        writeln!(text, "\nNOT in force as they are:")?;
+    }
+    for policy in others {
+        writeln!(text, "  {policy}")?;
     }
     Ok(())
 }

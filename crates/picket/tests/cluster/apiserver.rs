@@ -24,5 +24,6 @@ mod refused;
 mod secondary;
 mod sources;
 mod trace;
+mod versions;
 mod vpp;
 mod words;

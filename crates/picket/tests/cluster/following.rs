@@ -123,7 +123,7 @@ impl Following {
             Change::Reached { kind, version } => {
                 self.versions.insert(kind, version);
             }
-            Change::Plugin(..) => {}
+            Change::Plugin(..) | Change::Version(..) => {}
             Change::Diagnosis(mut object, diagnostics) => {
                 object.uid = SmolStr::default();
                 if diagnostics.is_empty() {

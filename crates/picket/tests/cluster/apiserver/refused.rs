@@ -61,6 +61,16 @@ fn policies_that_cannot_be_in_one_table_keep_no_other_out_of_it() {
     let ran = agent.asked_by(&["status"]);
     assert_eq!(ran.status, 1);
     assert!(ran.stdout.contains(&twin(held)), "{}", ran.stdout);
+    for (at, is_current) in [(held, false), (other, true)] {
+        let mut versions = status.host.policy_versions.iter();
+        let versions = versions.find(|versions| versions.policy == twin(at)).unwrap();
+        assert!(
+            versions.read.is_some() && versions.is_current() == is_current,
+            "{versions:?}"
+        );
+        let why = versions.why.as_deref().unwrap_or_default();
+        assert_eq!(why.contains("have the same hash"), !is_current, "{versions:?}");
+    }
 
     // What changes elsewhere meanwhile is in force as ever, and is what the policies say.
     isolate(&live, "third");

@@ -109,7 +109,7 @@ fn labelled(key: &str, value: &str) -> Value {
 }
 
 /// Peers: pods of the own namespace by their names.
-fn named(names: &[&str]) -> Value {
+pub(crate) fn named(names: &[&str]) -> Value {
     let peers: Vec<_> = names
         .iter()
         .map(|name| json!({"podSelector": labelled("name", name)}))

@@ -41,6 +41,11 @@ fn what_a_reflector_keeps_is_enforced() {
     for agent in &enforcing {
         let status = agent.until_enforced(&live.versions);
         assert_eq!(status.host.policies, ["NetworkPolicy x/deny-ingress"]);
+        let versions = status.host.policy_versions;
+        assert!(
+            versions[0].is_current() && versions[0].in_force.as_ref().unwrap().revision > Some(1),
+            "{versions:?}"
+        );
         expect_schema(&agent.asked_by(&["status", "-o", "json"]).json());
         assert!(metric(agent, "picket_source_revision") > 1);
     }

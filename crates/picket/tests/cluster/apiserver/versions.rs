@@ -1,0 +1,177 @@
+//! `picket status` says in which version each policy was read, and in which it is in force.
+
+use picket_linux::NetworkNamespace;
+use picket_nftables::render::{documented, indexed};
+use picket_node::PolicyVersions;
+use serde_json::{Value, json};
+
+use super::agent::{Live, expect_schema, metric};
+use super::never_open::{POLICIES, allow, steal};
+use super::secondary::{named, simple};
+use crate::objects::{KINDS, network_policy};
+use crate::pods::{Node, expect};
+
+/// The version of an object, as it is shown.
+fn words(object: &Value) -> String {
+    let metadata = &object["metadata"];
+    let version = metadata["resourceVersion"].as_str().unwrap();
+    format!("version {version} (generation {})", metadata["generation"])
+}
+
+/// The versions that were read and are in force of a policy, as they are shown, and why these differ.
+fn of(all: &[PolicyVersions], policy: &str) -> (Option<String>, Option<String>, String) {
+    let mut all = all.iter();
+    let found = all.find(|versions| versions.policy == policy);
+    let found = found.cloned().unwrap_or_default();
+    (
+        found.read.map(|version| version.to_string()),
+        found.in_force.map(|version| version.to_string()),
+        found.why.unwrap_or_default(),
+    )
+}
+
+#[test]
+fn a_node_says_which_version_of_a_policy_is_in_force_and_why_not_the_last() {
+    let live = Live::new(None);
+    let (api_version, kind, path) = KINDS[14];
+    let spec = json!({"tier": "Admin", "priority": 5, "subject": {"namespaces": {}}});
+    let policy = json!({"apiVersion": api_version, "kind": kind, "metadata": {"name": "all"}, "spec": spec});
+    let first = words(&live.api.create(path, &policy));
+    let agent = live.agent(&["--table-owner", "everybody"]);
+    let name = "ClusterNetworkPolicy all";
+    let read = |policy: &str, expected: &str| {
+        let status = agent.until(&format!("{policy} of {expected}"), |status| {
+            of(&status.host.policy_versions, policy).0.as_deref() == Some(expected)
+        });
+        of(&status.host.policy_versions, policy)
+    };
+    let in_force = |policy: &str, expected: &str| {
+        agent.until(&format!("{policy} of {expected} in force"), |status| {
+            let known = of(&status.host.policy_versions, policy);
+            known
+                == (
+                    Some(expected.to_owned()),
+                    Some(expected.to_owned()),
+                    String::new(),
+                )
+        })
+    };
+    in_force(name, &first);
+
+    // Nobody can tell what it selects any more: what it said before holds.
+    let unreadable = live.api.patch(path, "all", &json!({"spec": 7}));
+    let (_, kept, _) = read(name, &words(&unreadable));
+    assert_eq!(kept, Some(first.clone()));
+    agent.until("a reason", |status| {
+        of(&status.host.policy_versions, name).2.starts_with('P')
+    });
+    let ran = agent.asked_by(&["status"]);
+    let line = format!("{name}: {} was read, {first} is in force: P", words(&unreadable));
+    assert!(ran.stdout.contains(&line), "{line}: {}", ran.stdout);
+    expect_schema(&agent.asked_by(&["status", "-o", "json"]).json());
+
+    // What changes nothing is in force at once.
+    let again = live.api.patch(path, "all", &json!({"spec": spec}));
+    in_force(name, &words(&again));
+    let operations = metric(&agent, "picket_operations_total");
+    let annotations = json!({"metadata": {"annotations": {"a": "b"}}});
+    let annotated = live.api.patch(path, "all", &annotations);
+    in_force(name, &words(&annotated));
+    assert_eq!(metric(&agent, "picket_operations_total"), operations);
+
+    // What the kernel does not take waits.
+    let allowing = "NetworkPolicy x/allow";
+    allow(&live, "TCP");
+    let before = words(&live.api.patch(POLICIES, "allow", &annotations));
+    in_force(allowing, &before);
+    let thief = steal(live.node(), &indexed::table_name());
+    let spec = network_policy("x", "allow", &json!({"ingress": null}));
+    let after = words(&live.api.patch(POLICIES, "allow", &spec));
+    let (_, kept, why) = read(allowing, &after);
+    assert_eq!(kept, Some(before.clone()));
+    assert!(why.contains("Operation not permitted"), "{why}");
+    let ran = agent.asked_by(&["status"]);
+    let line = format!("{allowing}: {after} was read, {before} is in force\n");
+    assert!(ran.stdout.contains(&line), "{line}: {}", ran.stdout);
+    drop(thief);
+    in_force(allowing, &after);
+    let ran = agent.asked_by(&["status"]);
+    assert!(
+        ran.stdout.contains("NetworkPolicy x/deny-ingress, version "),
+        "{}",
+        ran.stdout
+    );
+    // What is gone is not shown, nor is what concerns no pod here.
+    live.api.delete(POLICIES, "allow");
+    agent.until("no policy", |status| {
+        of(&status.host.policy_versions, allowing).0.is_none()
+    });
+}
+
+#[test]
+fn pods_say_which_version_of_a_policy_is_in_force_in_each() {
+    let mut node = Node::new();
+    let pods = simple(&mut node);
+    node.start(&["--table-owner", "everybody"]);
+    let path = "MultiNetworkPolicy default/from-a".to_owned();
+    let list = "/apis/k8s.cni.cncf.io/v1beta1/namespaces/default/multi-networkpolicies";
+    let spec = |peer: &str| json!({"podSelector": {"matchExpressions": [{"key": "name", "operator": "In", "values": ["server", "b"]}]}, "ingress": [{"from": named(&[peer])}]});
+    node.policy("default", "from-a", "default/net", &spec("a"));
+    let touch = |value: &str| {
+        let annotations = json!({"metadata": {"annotations": {"a": value}}});
+        words(&node.api.patch(list, "from-a", &annotations))
+    };
+    let first = touch("b");
+    let until = |expected: [(&str, &str, &str); 2]| {
+        let status = node.until(&format!("{expected:?}"), |status| {
+            expected.iter().all(|(pod, read, in_force)| {
+                let mut sandboxes = status.sandboxes.iter();
+                let sandbox = sandboxes.find(|sandbox| sandbox.pod == format!("default/{pod}"));
+                let known = of(sandbox.map_or(&[], |sandbox| &sandbox.policy_versions), &path);
+                (known.0.as_deref(), known.1.as_deref()) == (Some(read), Some(in_force))
+            })
+        });
+        let mut sandboxes = status.sandboxes.into_iter();
+        let server = sandboxes.find(|sandbox| sandbox.pod == "default/server");
+        (
+            status.read[&path].to_string(),
+            of(&server.unwrap().policy_versions, &path).2,
+        )
+    };
+    assert_eq!(
+        until([("server", &first, &first), ("b", &first, &first)]),
+        (first.clone(), String::new())
+    );
+
+    // In one pod the kernel refuses the next.
+    let inside: &NetworkNamespace = &pods["server"].inside;
+    let thief = steal(inside, &documented::table_name());
+    let next = json!({"spec": spec("c")});
+    let next = words(&node.api.patch(list, "from-a", &next));
+    let (read, why) = until([("server", &next, &first), ("b", &next, &next)]);
+    assert_eq!(read, next);
+    assert!(why.contains("Operation not permitted"), "{why}");
+    let told = node.status(&[]);
+    let line = format!("{path}: {next} was read, {first} is in force\n");
+    assert!(told.stdout.contains(&line), "{line}: {}", told.stdout);
+    expect_schema(&node.status(&["-o", "json"]).json());
+    expect(&pods, &["a->server c->b"], true, "with a refusal in one pod");
+    drop(thief);
+    until([("server", &next, &next), ("b", &next, &next)]);
+    expect(&pods, &["c->server"], true, "in the end");
+
+    // What changes nothing is in force at once, and what nobody can read leaves what is.
+    let touched = touch("c");
+    until([("server", &touched, &touched), ("b", &touched, &touched)]);
+    let wrong = json!({"spec": 7});
+    let wrong = words(&node.api.patch(list, "from-a", &wrong));
+    let (read, why) = until([("server", &wrong, &touched), ("b", &wrong, &touched)]);
+    assert_eq!(read, wrong);
+    assert!(why.starts_with('P'), "{why}");
+    let told = node.status(&[]);
+    let line = format!("NOT in force as it is: {path}: {wrong} was read, {touched} is in force: P");
+    assert!(told.stdout.contains(&line), "{line}: {}", told.stdout);
+    node.delete_policy("default", "from-a");
+    let gone = node.until("no policy", |status| status.sandboxes.is_empty());
+    assert_eq!(gone.read.len(), 0);
+}
