@@ -81,7 +81,7 @@ pub fn run(settings: &Settings, extent: Extent) -> Result<Ended, AgentError> {
             pulse: pulse.clone(),
             targets: vpp.as_mut().map(Targets::start).transpose()?.unwrap_or_default(),
             drops: kernel.as_ref().map(Kernel::drops),
-            tracer: kernel.as_ref().map(|kernel| kernel.tracer.clone()),
+            tracer: kernel.as_ref().map(Kernel::tracer),
         };
         serve::start(&settings.listen, answers)?;
     }

@@ -16,14 +16,14 @@ use crate::host::Host;
 use crate::inbox::Outbox;
 use crate::metrics::Metrics;
 use crate::status::Shared;
-use crate::trace::Tracer;
+use crate::trace::{Answering, Tracer};
 use crate::uplinks::Uplinks;
 use crate::{AgentError, Extent, Settings, UntilSynced};
 
 /// The table of the node, and those who listen to what concerns it.
 pub(crate) struct Kernel {
     pub(crate) enforcer: Enforcer,
-    pub(crate) tracer: Tracer,
+    tracer: Tracer,
     drops: Drops,
     listeners: Listeners,
     outbox: Outbox,
@@ -89,6 +89,12 @@ impl Kernel {
     pub(crate) fn drops(&self) -> Reading {
         let drops = self.drops.clone();
         Arc::new(move || drops.read())
+    }
+
+    /// Answers questions about connections.
+    pub(crate) fn tracer(&self) -> Answering {
+        let tracer = self.tracer.clone();
+        Arc::new(move |question| tracer.answer(question))
     }
 
     /// Begins: pods that rules do not know are shut out where that is wanted, and what concerns the table is listened to.

@@ -36,7 +36,7 @@ use crate::AgentError;
 use crate::drops::{Dropped, Reading};
 use crate::metrics::Metrics;
 use crate::status::{Shared, Status};
-use crate::trace::{Trace, TraceQuestion, Tracer};
+use crate::trace::{Answering, Trace, TraceQuestion};
 
 /// How long the agent may be busy with one thing before it counts as stuck. The largest first compilation takes seconds.
 const STUCK: Duration = Duration::from_secs(120);
@@ -72,8 +72,8 @@ pub(crate) struct Answers {
     pub(crate) targets: Vec<(SmolStr, Pulse)>,
     /// What was dropped, where the agent has rules that count it.
     pub(crate) drops: Option<Reading>,
-    /// Who answers questions about connections, where the agent enforces the table of the node.
-    pub(crate) tracer: Option<Tracer>,
+    /// Who answers questions about connections, where the agent enforces tables of the kernel.
+    pub(crate) tracer: Option<Answering>,
 }
 
 /// When the agent last came round.
@@ -308,12 +308,12 @@ impl Answers {
     /// # Errors
     /// Why there is no answer.
     async fn trace(&self, body: Incoming) -> Result<Trace, String> {
-        let only_host = "this agent enforces no rules of the kernel of the node";
-        let tracer = self.tracer.clone().ok_or(only_host)?;
+        let tracer = self.tracer.clone();
+        let tracer = tracer.ok_or("this agent enforces no rules of the kernel")?;
         let body = Limited::new(body, LONGEST_QUESTION).collect().await;
         let body = body.map_err(|error| error.to_string())?.to_bytes();
         let question: TraceQuestion = serde_json::from_slice(&body).map_err(|error| error.to_string())?;
-        let answer = tokio::task::spawn_blocking(move || tracer.answer(question)).await;
+        let answer = tokio::task::spawn_blocking(move || tracer(&question)).await;
         answer.map_err(|error| error.to_string())?
     }
 }

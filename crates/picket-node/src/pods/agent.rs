@@ -24,6 +24,7 @@ use super::plugin::Plugins;
 use super::proof::Proofs;
 use super::sandbox::{Place, names};
 use super::status::{PodsStatus, SandboxStatus};
+use super::trace::{self, Scene};
 use super::troubles::Troubles;
 use super::watching::{Found, Sandboxes};
 use super::{News, Outbox, PodSettings};
@@ -32,6 +33,7 @@ use crate::metrics::Metrics;
 use crate::objects::Objects;
 use crate::serve::{Answers, Pulse};
 use crate::status::{Pods, Shared};
+use crate::trace::{Asked, TraceQuestion};
 use crate::{AgentError, Ended, Extent, Settings};
 
 /// How often to look whether others have changed rules where that was not heard, and whether files of custom rules have changed.
@@ -114,7 +116,7 @@ impl Agent {
     }
 
     /// What there is to tell those who ask how it goes.
-    pub(super) fn answers(&self) -> Answers {
+    pub(super) fn answers(&self, outbox: Outbox) -> Answers {
         let drops = self.drops.clone();
         Answers {
             shared: self.shared.clone(),
@@ -122,7 +124,7 @@ impl Agent {
             pulse: self.pulse.clone(),
             targets: Vec::new(),
             drops: Some(Arc::new(move || Ok(drops.read()))),
-            tracer: None,
+            tracer: Some(trace::answering(self.settings.node.clone(), outbox)),
         }
     }
 
@@ -224,6 +226,11 @@ impl Agent {
                         place.drifted(change);
                     }
                 }
+                Ok(false)
+            }
+            News::Asked(Asked { question, reply }) => {
+                // Who has stopped waiting needs no answer.
+                let _ = reply.send(self.is_known().then(|| self.scenes(&question)));
                 Ok(false)
             }
             News::End => Ok(false),
@@ -364,6 +371,18 @@ impl Agent {
         if pods.known && pods.is_well() {
             pods.current = Some(Timestamp::now());
         }
+    }
+
+    /// What is known of the ends of a question on each network that may be meant.
+    fn scenes(&self, question: &TraceQuestion) -> Vec<Scene> {
+        let mut scenes = self.networks.scenes(question);
+        for scene in &mut scenes {
+            let places = self.places.values();
+            scene.here = places
+                .flat_map(|place| place.ends(scene, &self.networks))
+                .collect();
+        }
+        scenes
     }
 
     /// Does what was asked for the cluster as it is now.

@@ -30,6 +30,7 @@ mod sandbox;
 mod status;
 #[cfg(test)]
 mod testing;
+mod trace;
 mod troubles;
 mod watching;
 
@@ -51,6 +52,7 @@ use watching::{Found, Sandboxes};
 
 use crate::serve;
 use crate::source;
+use crate::trace::Asked;
 use crate::{AgentError, Ended, Extent, Settings};
 
 /// The open files that a pod may take: its namespace, and sockets for its rules, their changes by others, and what is denied.
@@ -87,6 +89,8 @@ enum News {
     Denied(denied::Told),
     /// Others have changed tables.
     Drifted(drift::Drifted),
+    /// Somebody asks what becomes of a connection.
+    Asked(Asked<Vec<trace::Scene>>),
     /// Somebody asks the agent to end.
     End,
 }
@@ -110,15 +114,15 @@ pub fn run(settings: &Settings, pods: &PodSettings, extent: Extent) -> Result<En
     }
     let mut agent = Agent::new(settings, pods, &health, extent)?;
     let runtime = Runtime::at(&pods.endpoint, &pods.prefix)?;
-    if extent == Extent::Forever {
-        serve::start(&settings.listen, agent.answers())?;
-    }
     let (outbox, inbox) = sync_channel(WAITING);
+    let answers = agent.answers(outbox.clone());
+    let metrics = answers.metrics.clone();
     if extent == Extent::Forever {
+        serve::start(&settings.listen, answers)?;
         agent.listen(outbox.clone())?;
     }
     end_on_signals(outbox.clone())?;
-    watching::start(runtime, agent.answers().metrics, outbox.clone())?;
+    watching::start(runtime, metrics, outbox.clone())?;
     let interest = Interest {
         node: Some(settings.node.clone()),
         cluster_network: false,

@@ -14,11 +14,14 @@ use picket_nftables::model::{InterfaceName, Table};
 use picket_nftables::render::documented::{self, Options, PodView};
 use picket_policy::{Direction, NetworkName, ObjectRef, Policy};
 use picket_source::ObjectVersion;
+use smol_str::SmolStr;
 
 use super::closing;
 use super::held::{Said, Substitute, Substitutes};
 use super::plugin::Plugins;
+use super::trace::Scene;
 use crate::denied::Denied;
+use crate::trace::{self, TraceQuestion};
 
 /// What is to be in force in a pod.
 #[derive(Clone, Debug, Default)]
@@ -266,6 +269,34 @@ impl Networks {
             interface.is_some_and(|own| own.pod == pod.object && own.name == attachment.interface)
         })?;
         Some((network, program, own))
+    }
+
+    /// What is known of the ends of a question on each network that may be meant; nothing yet of which of them are here.
+    pub(super) fn scenes(&self, question: &TraceQuestion) -> Vec<Scene> {
+        let is_meant = |network: &NetworkName| {
+            let asked = question.network.as_ref();
+            asked.is_none_or(|asked| *asked == network.to_string())
+        };
+        let meant = self.compiled.iter().filter(|(network, _)| is_meant(network));
+        let scenes = meant.map(|(network, compiled)| {
+            let (_, engine) = self.judge(compiled);
+            let known = trace::Scene::of(engine.program(), question);
+            Scene {
+                network: network.clone(),
+                snapshot: known.snapshot,
+                semantics: known.semantics,
+                own_addresses: custom::own_addresses(&self.custom),
+                here: Vec::new(),
+            }
+        });
+        scenes.collect()
+    }
+
+    /// The interfaces of a pod that are on networks of policies.
+    pub(super) fn interfaces(&self, pod: &Pod) -> BTreeSet<SmolStr> {
+        let attachments = pod.attachments.iter();
+        let policed = attachments.filter(|own| self.compiled.contains_key(&own.network));
+        policed.map(|own| own.interface.clone()).collect()
     }
 
     /// What is to be in force in a pod of the node, where for some policies something else holds.

@@ -27,6 +27,7 @@ use super::in_force::InForce;
 use super::network::{Desired, Networks};
 use super::proof;
 use super::status::SandboxStatus;
+use super::trace::{End, Scene};
 use crate::error::reason;
 use crate::metrics::Metrics;
 use crate::objects::Objects;
@@ -546,6 +547,39 @@ impl Place {
         shown
             .filter(|shown| shown.read.is_some() || shown.in_force.is_some())
             .collect()
+    }
+
+    /// The interfaces of this pod that are ends of a question.
+    pub(super) fn ends(&self, scene: &Scene, networks: &Networks) -> Vec<End> {
+        let Some((pod, desired)) = self.of.as_ref().zip(self.desired.as_ref()) else {
+            return Vec::new();
+        };
+        let all = networks.interfaces(pod);
+        let endpoints = scene.snapshot.pods.values();
+        let own = endpoints.filter_map(|endpoint| {
+            let interface = endpoint.interface.as_ref();
+            let interface = interface.filter(|interface| interface.pod == pod.object)?;
+            let others = all.iter().filter(|other| **other != interface.name);
+            Some(End {
+                pod: self.pod(),
+                endpoint: endpoint.object.clone(),
+                interface: interface.name.clone(),
+                others: others.cloned().collect(),
+                namespace: Arc::clone(&self.namespace),
+                policies: desired.policies.clone(),
+                narrower: desired.narrower,
+                waiting: self.waits(),
+            })
+        });
+        own.collect()
+    }
+
+    /// Why the policies, as they are now, are not in force here, if they are not.
+    fn waits(&self) -> Option<String> {
+        let status = self.status(&Readings::default());
+        let waiting = status.filter(|status| !status.waiting.is_empty());
+        let why = waiting.and_then(|status| status.trouble);
+        why.or_else(|| (!self.settled).then(|| "they are known, and not in force yet".to_owned()))
     }
 
     pub(super) fn pod(&self) -> String {

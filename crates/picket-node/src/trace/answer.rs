@@ -24,27 +24,16 @@ use crate::drops::Dropped;
 use crate::status::Drop;
 
 /// The most connections that are named.
-const CONNECTIONS: usize = 20;
+pub(crate) const CONNECTIONS: usize = 20;
 
 pub(super) fn answer(tracer: &Tracer, asked: &TraceQuestion, scene: &Scene) -> Result<Trace, String> {
     let engine = Engine::compile(&scene.snapshot, scene.semantics.clone());
     let evaluator = Evaluator::new(&scene.snapshot, engine.program());
     let question = evaluator.question(&asked.from, &asked.to, &asked.port, None);
     let question = question.map_err(|error| error.to_string())?;
-    let explanation = Explainer::new(&evaluator).explain(&question);
-    let mut text = Vec::new();
-    write::text(&explanation, Style::default(), &mut text).map_err(|error| error.to_string())?;
-    let here = here(&question, &tracer.node);
-    let mut trace = Trace {
-        node: tracer.node.clone(),
-        explanation: serde_json::to_value(&explanation).map_err(|error| error.to_string())?,
-        text: String::from_utf8_lossy(&text).into_owned(),
-        waiting: tracer.waiting(),
-        rules: None,
-        packets: Vec::new(),
-        connections: Vec::new(),
-        here,
-    };
+    let mut trace = explained(&tracer.node, &evaluator, &question)?;
+    trace.waiting = tracer.waiting();
+    trace.here = here(&question, &tracer.node);
     if trace.here.is_empty() {
         return Ok(trace);
     }
@@ -71,6 +60,27 @@ pub(super) fn answer(tracer: &Tracer, asked: &TraceQuestion, scene: &Scene) -> R
     }
     trace.connections = connections(&tracer.namespace, &packets).map_err(|error| error.to_string())?;
     Ok(trace)
+}
+
+/// What the policies say, and nothing else yet.
+///
+/// # Errors
+/// When that cannot be written.
+pub(crate) fn explained(node: &str, evaluator: &Evaluator<'_>, question: &Question) -> Result<Trace, String> {
+    let explanation = Explainer::new(evaluator).explain(question);
+    let mut text = Vec::new();
+    write::text(&explanation, Style::default(), &mut text).map_err(|error| error.to_string())?;
+    Ok(Trace {
+        node: node.to_owned(),
+        network: None,
+        here: Vec::new(),
+        explanation: serde_json::to_value(&explanation).map_err(|error| error.to_string())?,
+        text: String::from_utf8_lossy(&text).into_owned(),
+        waiting: None,
+        rules: None,
+        packets: Vec::new(),
+        connections: Vec::new(),
+    })
 }
 
 impl Tracer {
@@ -132,7 +142,13 @@ fn packet(flow: &Flow, snapshot: &Snapshot, node: &str) -> Option<Packet> {
     ))
 }
 
-fn traced(packet: &Packet, table: &Table, demands: &Demands<'_>, dropped: &Dropped) -> TracedPacket {
+/// What becomes of a packet by a table and by what is demanded, with what the counters that count it say.
+pub(crate) fn traced(
+    packet: &Packet,
+    table: &Table,
+    demands: &Demands<'_>,
+    dropped: &Dropped,
+) -> TracedPacket {
     let passage = Interpreter::new(table).pass(packet);
     let required = demands.required(packet);
     let counted = |name: Name| {
@@ -147,6 +163,8 @@ fn traced(packet: &Packet, table: &Table, demands: &Demands<'_>, dropped: &Dropp
     TracedPacket {
         source: packet.source.to_string(),
         destination: packet.destination.to_string(),
+        pod: None,
+        interface: None,
         path: match packet.crossing {
             Crossing::Receive { .. } => "input",
             Crossing::Forward { .. } => "forward",
@@ -167,7 +185,7 @@ fn traced(packet: &Packet, table: &Table, demands: &Demands<'_>, dropped: &Dropp
 }
 
 /// What connection tracking knows between the ends of some packets, whichever of them began it.
-fn connections(
+pub(crate) fn connections(
     namespace: &NetworkNamespace,
     packets: &[Packet],
 ) -> picket_linux::Result<Vec<TracedConnection>> {

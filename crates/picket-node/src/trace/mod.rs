@@ -17,6 +17,7 @@ use serde_json::Value;
 use crate::drops::Drops;
 use crate::inbox::{News, Outbox};
 use crate::status::{Drop, Shared};
+pub(crate) use answer::{CONNECTIONS, connections, explained, traced};
 pub(crate) use scene::Scene;
 
 /// How long the one that enforces may be busy with something else.
@@ -32,6 +33,10 @@ pub struct TraceQuestion {
     pub to: String,
     /// The destination port.
     pub port: String,
+    /// The secondary network that is meant, as in `shop/net`, where the agent enforces policies of these and more than one
+    /// may be.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub network: Option<String>,
 }
 
 /// What becomes of a connection.
@@ -40,6 +45,9 @@ pub struct TraceQuestion {
 pub struct Trace {
     /// The node that answers.
     pub node: String,
+    /// The secondary network that it is about, as in `shop/net`; `None` for the cluster network.
+    #[serde(default)]
+    pub network: Option<String>,
     /// Which of the two ends are pods of this node. What the policies of other namespaces say about other pods is known to
     /// their nodes alone.
     pub here: Vec<String>,
@@ -51,7 +59,8 @@ pub struct Trace {
     pub waiting: Option<String>,
     /// Why what the kernel does is not told, if it is not: there is no table, or others have changed it.
     pub rules: Option<String>,
-    /// The first packet of the connection, in each family that both ends have; none where neither is here.
+    /// The first packet of the connection, in each family that both ends have; none where neither is here. On a secondary network
+    /// each end that is here judges it, in its own namespace.
     pub packets: Vec<TracedPacket>,
     /// What connection tracking knows between the two ends now.
     pub connections: Vec<TracedConnection>,
@@ -72,7 +81,13 @@ pub struct TracedPacket {
     pub source: String,
     /// Where it goes, after translation.
     pub destination: String,
-    /// `forward`, or where the node itself is an end `output` and `input`.
+    /// The pod whose rules judge it; `None` for those of the node.
+    #[serde(default)]
+    pub pod: Option<String>,
+    /// The interface of that pod by which it comes or goes.
+    #[serde(default)]
+    pub interface: Option<String>,
+    /// `forward`, or where the node itself, or the pod, is an end `output` and `input`.
     pub path: String,
     /// What the policies say about the ends that are here: `accept`, `drop`, or `either` where they say nothing.
     pub policies: String,
@@ -97,9 +112,27 @@ pub struct TracedConnection {
 }
 
 /// A question that the one that enforces is to hand over the scene of.
-pub(crate) struct Asked {
+pub(crate) struct Asked<S = Scene> {
     pub(crate) question: TraceQuestion,
-    pub(crate) reply: SyncSender<Option<Scene>>,
+    pub(crate) reply: SyncSender<Option<S>>,
+}
+
+/// Answers a question, or says why there is no answer.
+pub(crate) type Answering = Arc<dyn Fn(&TraceQuestion) -> Result<Trace, String> + Send + Sync>;
+
+/// What the one that enforces knows of the ends that a question is about. `tell` hands the question over; this waits.
+///
+/// # Errors
+/// Why nothing is known, for who asks.
+pub(crate) fn scene<S>(question: &TraceQuestion, tell: impl FnOnce(Asked<S>)) -> Result<S, String> {
+    let (reply, scene) = sync_channel(1);
+    tell(Asked {
+        question: question.clone(),
+        reply,
+    });
+    let scene = scene.recv_timeout(PATIENCE);
+    let scene = scene.map_err(|_| format!("the agent was busy for {} s", PATIENCE.as_secs()))?;
+    scene.ok_or_else(|| "the cluster is not known yet".to_owned())
 }
 
 /// Answers questions.
@@ -133,16 +166,13 @@ impl Tracer {
     ///
     /// # Errors
     /// Why there is none, for who asks.
-    pub(crate) fn answer(&self, question: TraceQuestion) -> Result<Trace, String> {
-        let (reply, scene) = sync_channel(1);
-        let asked = Asked {
-            question: question.clone(),
-            reply,
-        };
-        self.outbox.tell(News::Asked(asked));
-        let scene = scene.recv_timeout(PATIENCE);
-        let scene = scene.map_err(|_| format!("the agent was busy for {} s", PATIENCE.as_secs()))?;
-        let scene = scene.ok_or("the cluster is not known yet")?;
-        answer::answer(self, &question, &scene)
+    pub(crate) fn answer(&self, question: &TraceQuestion) -> Result<Trace, String> {
+        if question.network.is_some() {
+            return Err(
+                "this agent enforces policies of the cluster network, and knows of no other".to_owned(),
+            );
+        }
+        let scene = scene(question, |asked| self.outbox.tell(News::Asked(asked)))?;
+        answer::answer(self, question, &scene)
     }
 }

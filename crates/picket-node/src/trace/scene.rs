@@ -12,8 +12,8 @@ use super::TraceQuestion;
 /// Two ends and everything that decides between them.
 pub(crate) struct Scene {
     /// The pods that are meant, and others with their addresses; all namespaces, nodes, services and policies that are known.
-    pub(super) snapshot: Snapshot,
-    pub(super) semantics: Semantics,
+    pub(crate) snapshot: Snapshot,
+    pub(crate) semantics: Semantics,
 }
 
 impl Scene {
@@ -21,7 +21,12 @@ impl Scene {
     pub(crate) fn of(program: &Program, question: &TraceQuestion) -> Self {
         let asked = [question.from.trim(), question.to.trim()];
         let mut addresses: BTreeSet<IpAddr> = asked.iter().filter_map(|text| text.parse().ok()).collect();
-        let is_meant = |pod: &Pod| asked.contains(&pod.id().as_str());
+        let is_meant = |pod: &Pod| {
+            // On a secondary network the name of a pod may be that of several interfaces: who asks is told so.
+            let whole = pod.interface.as_ref().map(|interface| &interface.pod);
+            let whole = whole.map(|pod| format!("{}/{}", pod.namespace, pod.name));
+            asked.contains(&pod.id().as_str()) || whole.is_some_and(|name| asked.contains(&name.as_str()))
+        };
         for pod in program.pods().map(|pod| pod.pod()).filter(|pod| is_meant(pod)) {
             addresses.extend(pod.addresses.iter());
         }

@@ -5,7 +5,7 @@ use std::io::Write;
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
-use picket_node::{Trace, TraceQuestion, trace};
+use picket_node::{Trace, TraceQuestion, TracedPacket, trace};
 
 use super::agent::DEFAULT_SOCKET;
 use crate::output::{self, Outcome};
@@ -22,6 +22,10 @@ pub(crate) struct Arguments {
 
     /// The destination port: N/PROTO, NAME/PROTO, icmp, icmpv6 or proto:N; a bare number or name is TCP
     port: String,
+
+    /// The secondary network that is meant, where the agent enforces policies of these and both ends are on more than one
+    #[arg(long, value_name = "NAMESPACE/NAME")]
+    network: Option<String>,
 
     /// The Unix socket at which the agent answers
     #[arg(long, default_value = DEFAULT_SOCKET, value_name = "PATH")]
@@ -42,6 +46,7 @@ const EXAMPLES: &str = "\
 Examples:
   picket trace shop/web-0 shop/db-0 5432
   picket trace 203.0.113.9 shop/web-0 https -o json
+  picket trace shop/web-0 shop/db-0 5432 --network infra/storage
 
 The rules are read from the kernel. What policies say about the pods of other nodes is known there:
 ask the agents of both.
@@ -64,6 +69,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Outcome> {
         from: arguments.from.clone(),
         to: arguments.to.clone(),
         port: arguments.port.clone(),
+        network: arguments.network.clone(),
     };
     let traced = trace(&arguments.socket, &question)?;
     let mut out = output::stdout();
@@ -75,9 +81,20 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Outcome> {
     Ok(Outcome::from_yes(traced.agrees() && traced.waiting.is_none()))
 }
 
+/// Where a packet meets which rules.
+fn path(packet: &TracedPacket) -> String {
+    match (&packet.pod, &packet.interface) {
+        (Some(pod), Some(interface)) => format!("{} of {interface} in {pod}", packet.path),
+        _ => packet.path.clone(),
+    }
+}
+
 fn text(trace: &Trace) -> Result<String, std::fmt::Error> {
     let mut text = trace.text.trim_start().to_owned();
-    writeln!(text, "\nnode {}:", trace.node)?;
+    match &trace.network {
+        Some(network) => writeln!(text, "\nnode {}, network {network}:", trace.node)?,
+        None => writeln!(text, "\nnode {}:", trace.node)?,
+    }
     match trace.here.as_slice() {
         [] => writeln!(
             text,
@@ -104,7 +121,11 @@ fn text(trace: &Trace) -> Result<String, std::fmt::Error> {
         writeln!(
             text,
             "  {} → {} ({}): the policies say {}, the kernel does {}, {agrees}",
-            packet.source, packet.destination, packet.path, packet.policies, packet.kernel
+            packet.source,
+            packet.destination,
+            path(packet),
+            packet.policies,
+            packet.kernel
         )?;
         if let Some(place) = &packet.place {
             writeln!(text, "    dropped by {place}")?;

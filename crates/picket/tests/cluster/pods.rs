@@ -199,9 +199,13 @@ impl Node {
 
     /// What `picket status` says.
     pub(crate) fn status(&self, arguments: &[&str]) -> Ran {
+        self.asked_by(&[&["status"], arguments].concat())
+    }
+
+    /// Runs a command of picket that asks agents, and has it ask this one.
+    pub(crate) fn asked_by(&self, arguments: &[&str]) -> Ran {
         let mut command = Command::new(env!("CARGO_BIN_EXE_picket"));
         command
-            .arg("status")
             .args(arguments)
             .arg("--socket")
             .arg(self.folder.path().join("socket"));

@@ -16,6 +16,7 @@ mod plugins;
 mod runtimes;
 mod several;
 mod single;
+mod trace;
 
 use serde_json::{Value, json};
 

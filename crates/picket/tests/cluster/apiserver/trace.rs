@@ -78,6 +78,12 @@ fn what_cannot_be_traced_is_said() {
     let unknown = trace(&agent, &["z/nobody", "x/a", "9000"]);
     assert_eq!(unknown.status, 2);
     assert!(unknown.stderr.contains("z/nobody"), "{}", unknown.stderr);
+    let network = trace(&agent, &["z/a", "x/a", "9000", "--network", "x/net"]);
+    assert!(
+        network.stderr.contains("policies of the cluster network"),
+        "{}",
+        network.stderr
+    );
     let port = trace(&agent, &["z/a", "x/a", "70000"]);
     assert!(port.stderr.contains("70000"), "{}", port.stderr);
     let (outside, status) = traced(&agent, "203.0.113.9", "203.0.113.10");
