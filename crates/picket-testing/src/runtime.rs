@@ -2,11 +2,12 @@
 //!
 //! `cargo xtask test` installs and builds what it needs; a test that finds none fails. It needs root.
 
+mod container;
 mod image;
 mod message;
 
 use std::collections::HashMap;
-use std::fs;
+use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Write};
 use std::path::PathBuf;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
@@ -21,6 +22,7 @@ use tonic::{Request, Response, Status};
 use tonic_prost::ProstCodec;
 
 use crate::program::{COPYIMG, CRIO, PINNS};
+pub use container::{Container, Mount};
 use message::{
     CONTAINER, ContainerConfig, ContainerMetadata, CreateContainerRequest, Id, ImageSpec,
     LinuxContainerConfig, LinuxContainerSecurityContext, LinuxPodSandboxConfig, LinuxSandboxSecurityContext,
@@ -134,6 +136,7 @@ impl ContainerRuntime {
             fs::write(folder.path().join(name), text).unwrap();
         }
         image::write(folder.path());
+        fs::create_dir(folder.path().join("logs")).unwrap();
         let mut child = Command::new("sh")
             .args(["-c", AROUND, "sh"])
             .arg(folder.path())
@@ -165,20 +168,24 @@ impl ContainerRuntime {
         PathBuf::from(format!("/proc/{}/root", self.node))
     }
 
+    /// The network namespace of its node, as a file.
+    #[must_use]
+    pub fn network(&self) -> File {
+        File::open(format!("/proc/{}/ns/net", self.node)).unwrap()
+    }
+
     /// Runs the sandbox of a pod, which is attached to the cluster network; its id.
     pub fn run_pod(&self, namespace: &str, name: &str, uid: &str) -> String {
-        self.run(namespace, name, uid, POD)
+        self.run(self.config(namespace, name, uid, POD))
     }
 
     /// Runs the sandbox of a pod in the network of its node; its id.
     pub fn run_host_pod(&self, namespace: &str, name: &str, uid: &str) -> String {
-        self.run(namespace, name, uid, NODE)
+        self.run(self.config(namespace, name, uid, NODE))
     }
 
-    fn run(&self, namespace: &str, name: &str, uid: &str, network: i32) -> String {
-        let request = RunPodSandboxRequest {
-            config: Some(self.config(namespace, name, uid, network)),
-        };
+    fn run(&self, config: PodSandboxConfig) -> String {
+        let request = RunPodSandboxRequest { config: Some(config) };
         let response: Id = self.call("RunPodSandbox", request);
         response.id
     }
@@ -204,8 +211,10 @@ impl ContainerRuntime {
             linux: Some(LinuxContainerConfig {
                 security_context: Some(LinuxContainerSecurityContext {
                     namespace_options: Some(namespaces(POD)),
+                    ..LinuxContainerSecurityContext::default()
                 }),
             }),
+            ..ContainerConfig::default()
         };
         let request = CreateContainerRequest {
             sandbox: sandbox.to_owned(),
@@ -240,6 +249,7 @@ impl ContainerRuntime {
             cgroup_parent: format!("/{}", self.group),
             security_context: Some(LinuxSandboxSecurityContext {
                 namespace_options: Some(namespaces(network)),
+                privileged: false,
             }),
         };
         PodSandboxConfig {
@@ -250,9 +260,15 @@ impl ContainerRuntime {
             } else {
                 name.to_owned()
             },
+            log_directory: self.logs().to_str().unwrap().to_owned(),
             annotations: HashMap::new(),
             linux: Some(linux),
         }
+    }
+
+    /// Where containers write what they print.
+    fn logs(&self) -> PathBuf {
+        self.folder.path().join("logs")
     }
 
     /// Stops a sandbox and removes it.

@@ -4,6 +4,7 @@ mod probe;
 
 use std::fs::{self, File};
 use std::net::IpAddr;
+use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -35,6 +36,9 @@ const DEFINED: [usize; 2] = [12, 13];
 /// The definitions of networks in the namespace `default`.
 pub(crate) const DEFINITIONS: &str =
     "/apis/k8s.cni.cncf.io/v1/namespaces/default/network-attachment-definitions";
+
+/// The token of the agent, and its name.
+pub(crate) const AGENT: (&str, &str) = ("agent", "agent");
 
 /// What the role of the replaced program allows, without what is never used.
 const ROLE: &str = include_str!("pods.yaml");
@@ -76,7 +80,11 @@ impl Node {
 
     /// A node without an agent.
     pub(crate) fn with(runtime: Kind) -> Self {
-        let server = Server::start(&[("agent", "agent")]);
+        Self::of(Server::start(&[AGENT]), runtime)
+    }
+
+    /// The same in the cluster of this server, which has to know the [agent](AGENT).
+    pub(crate) fn of(server: Server, runtime: Kind) -> Self {
         let api = Api::new(&server.kubeconfig());
         for (api_version, kind, path) in DEFINED.map(|index| KINDS[index]) {
             define(&api, api_version, kind, path, true);
@@ -210,6 +218,11 @@ impl Node {
             .arg("--socket")
             .arg(self.folder.path().join("socket"));
         command.output().unwrap().into()
+    }
+
+    /// Where the agent answers.
+    pub(crate) fn socket(&self) -> PathBuf {
+        self.folder.path().join("socket")
     }
 
     /// What the agent answers to those who ask whether it is ready.

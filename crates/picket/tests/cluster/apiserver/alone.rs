@@ -12,7 +12,7 @@ use picket_testing::ran::Ran;
 use tempfile::TempDir;
 
 /// Where `cargo xtask static` has put it.
-fn program() -> PathBuf {
+pub(crate) fn program() -> PathBuf {
     let built = Path::new(env!("CARGO_BIN_EXE_picket")).with_file_name("static");
     let path = env::var_os("PICKET_STATIC").map_or_else(|| built.join("picket"), PathBuf::from);
     assert!(

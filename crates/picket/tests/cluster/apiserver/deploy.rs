@@ -47,8 +47,11 @@ pub(crate) fn path_of(kind: &str) -> String {
     }
 }
 
+/// Objects that were applied, by their kind.
+pub(crate) type Applied = BTreeMap<String, Value>;
+
 /// Applies a manifest, and gives its objects by their kind as the server has them then.
-pub(crate) fn apply(api: &Api, manifest: &str) -> BTreeMap<String, Value> {
+pub(crate) fn apply(api: &Api, manifest: &str) -> Applied {
     let created = |(kind, document): (&str, &str)| {
         let created = api.create_yaml(&path_of(kind), document);
         (kind.to_owned(), created)
@@ -57,16 +60,21 @@ pub(crate) fn apply(api: &Api, manifest: &str) -> BTreeMap<String, Value> {
 }
 
 /// The only container of a manifest that has been applied.
-pub(crate) fn container(applied: &BTreeMap<String, Value>) -> Value {
+pub(crate) fn container(applied: &Applied) -> Value {
     applied["DaemonSet"]["spec"]["template"]["spec"]["containers"][0].clone()
 }
 
 /// A kubeconfig of whoever has this account.
 pub(crate) fn account(server: &Server, api: &Api, name: &str) -> PathBuf {
+    server.kubeconfig_of(&token(api, name))
+}
+
+/// What shows that somebody has this account.
+pub(crate) fn token(api: &Api, name: &str) -> String {
     let path = format!("/api/v1/namespaces/kube-system/serviceaccounts/{name}/token");
     let request = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}});
     let token = api.create(&path, &request)["status"]["token"].clone();
-    server.kubeconfig_of(token.as_str().unwrap())
+    token.as_str().unwrap().to_owned()
 }
 
 /// A program that runs picket as a container does: with its arguments, with the capabilities that it has, and no others.
@@ -86,7 +94,7 @@ pub(crate) fn as_container(container: &Value) -> Command {
 }
 
 /// A server that notes in a file of this folder who asks it for what.
-fn audited(folder: &Path) -> (Server, PathBuf) {
+pub(crate) fn audited(folder: &Path, tokens: &[(&str, &str)]) -> (Server, PathBuf) {
     let (policy, log) = (folder.join("policy"), folder.join("log"));
     let all = json!({"apiVersion": "audit.k8s.io/v1", "kind": "Policy", "rules": [{"level": "Metadata"}]});
     fs::write(&policy, all.to_string()).unwrap();
@@ -95,13 +103,13 @@ fn audited(folder: &Path) -> (Server, PathBuf) {
         format!("--audit-log-path={}", log.display()),
     ];
     (
-        Server::start_with(&[], &flags.each_ref().map(String::as_str)),
+        Server::start_with(tokens, &flags.each_ref().map(String::as_str)),
         log,
     )
 }
 
 /// The groups and resources for which an account has asked, by such a file.
-fn asked(log: &Path, account: &str) -> BTreeSet<(String, String)> {
+pub(crate) fn asked(log: &Path, account: &str) -> BTreeSet<(String, String)> {
     let user = format!("system:serviceaccount:kube-system:{account}");
     let text = fs::read_to_string(log).unwrap();
     let lines = text
@@ -119,7 +127,7 @@ fn asked(log: &Path, account: &str) -> BTreeSet<(String, String)> {
 }
 
 /// The groups and resources that a role gives rights to.
-fn granted(role: &Value) -> BTreeSet<(String, String)> {
+pub(crate) fn granted(role: &Value) -> BTreeSet<(String, String)> {
     let words = |value: &Value| -> Vec<String> { serde_json::from_value(value.clone()).unwrap() };
     let rules = role["rules"].as_array().unwrap().iter();
     rules
@@ -136,7 +144,7 @@ fn granted(role: &Value) -> BTreeSet<(String, String)> {
 #[test]
 fn what_is_shipped_is_enough_and_nothing_of_it_is_too_much() {
     let folder = tempfile::tempdir().unwrap();
-    let (server, audit) = audited(folder.path());
+    let (server, audit) = audited(folder.path(), &[]);
     let api = Api::new(&server.kubeconfig());
     let applied = apply(&api, MANIFEST);
     let container = container(&applied);

@@ -4,12 +4,11 @@ use std::path::Path;
 use std::process::Command;
 
 use picket_node::Source;
-use picket_testing::apiserver::Server;
 use picket_testing::etcd::Etcd;
 use serde_json::{Value, json};
 
 use crate::apiserver::changes::Changes;
-use crate::apiserver::deploy::{account, apply};
+use crate::apiserver::deploy::{account, apply, asked, audited, granted};
 use crate::apiserver::etcd::etcd;
 use crate::client::{Api, serve};
 use crate::following::{Following, listed, without_places};
@@ -344,8 +343,9 @@ fn a_record_that_etcd_does_not_take_is_named_to_readers() {
 }
 
 #[test]
-fn what_is_shipped_is_enough() {
-    let server = Server::start(&[]);
+fn what_is_shipped_is_enough_and_nothing_of_it_is_too_much() {
+    let folder = tempfile::tempdir().unwrap();
+    let (server, audit) = audited(folder.path(), &[]);
     let kubeconfig = server.kubeconfig();
     let api = Api::new(&kubeconfig);
     crate::objects::define_all(&api);
@@ -368,6 +368,10 @@ fn what_is_shipped_is_enough() {
     let reflector = Reflector::run(&as_account, command);
     let mut readers = [reader(&kept)];
     until_equal(&mut readers, &kubeconfig, "what is there");
+    assert_eq!(
+        asked(&audit, "picket-reflector"),
+        granted(&applied["ClusterRole"])
+    );
     for probe in ["livenessProbe", "readinessProbe"] {
         let path = container[probe]["httpGet"]["path"].as_str().unwrap();
         assert_eq!(

@@ -1,0 +1,178 @@
+//! A container as a manifest asks for it, in the network of its node.
+
+use std::path::PathBuf;
+
+use serde_json::Value;
+
+use super::image;
+use super::message::{
+    Capabilities, ContainerConfig, ContainerMetadata, CreateContainerRequest, ExecSyncRequest,
+    ExecSyncResponse, FOLLOWING, Id, ImageSpec, KeyValue, LinuxContainerConfig,
+    LinuxContainerSecurityContext, NODE, Number, PRIVATE, RUNTIME_DEFAULT, SecurityProfile, UNCONFINED,
+};
+use super::{ContainerRuntime, namespaces};
+
+/// What the kubelet hides of `/proc` and `/sys` unless a manifest says otherwise.
+const MASKED: [&str; 11] = [
+    "/proc/asound",
+    "/proc/acpi",
+    "/proc/kcore",
+    "/proc/keys",
+    "/proc/latency_stats",
+    "/proc/timer_list",
+    "/proc/timer_stats",
+    "/proc/sched_debug",
+    "/proc/scsi",
+    "/sys/firmware",
+    "/sys/devices/virtual/powercap",
+];
+
+/// What it lets nobody write then.
+const READ_ONLY: [&str; 5] = [
+    "/proc/bus",
+    "/proc/fs",
+    "/proc/irq",
+    "/proc/sys",
+    "/proc/sysrq-trigger",
+];
+
+/// A container. Its root has the image of sandboxes, which is one small program, and what is mounted.
+#[derive(Clone, Debug)]
+pub struct Container {
+    /// The program and its arguments.
+    pub command: Vec<String>,
+    /// Its environment.
+    pub environment: Vec<(String, String)>,
+    /// What is mounted.
+    pub mounts: Vec<Mount>,
+    /// The `securityContext` of the container.
+    pub security: Value,
+    /// The `seccompProfile` of its pod; null where it has none, and may make every system call.
+    pub seccomp: Value,
+}
+
+/// Something of the node that a container sees.
+#[derive(Clone, Debug)]
+pub struct Mount {
+    /// Where it is on the node.
+    pub from: PathBuf,
+    /// Where it is in the container.
+    pub to: String,
+    /// Whether the container may only read it.
+    pub read_only: bool,
+    /// Whether what is mounted below it on the node afterwards is seen, as with `HostToContainer`.
+    pub follows: bool,
+}
+
+impl ContainerRuntime {
+    /// Runs a pod in the network of its node with one container; the id of that. What it prints is [`ContainerRuntime::printed`].
+    pub fn run_container(&self, namespace: &str, name: &str, uid: &str, container: &Container) -> String {
+        let mut of_pod = self.config(namespace, name, uid, NODE);
+        let rights = of_pod
+            .linux
+            .as_mut()
+            .and_then(|linux| linux.security_context.as_mut());
+        rights.unwrap().privileged = container.is_privileged();
+        let sandbox = self.run(of_pod.clone());
+        let config = ContainerConfig {
+            metadata: Some(ContainerMetadata {
+                name: "main".to_owned(),
+            }),
+            image: Some(ImageSpec {
+                image: image::NAME.to_owned(),
+                user_specified_image: image::NAME.to_owned(),
+            }),
+            command: container.command.clone(),
+            envs: container
+                .environment
+                .iter()
+                .map(|(key, value)| KeyValue {
+                    key: key.clone(),
+                    value: value.clone(),
+                })
+                .collect(),
+            mounts: container.mounts.iter().map(Mount::message).collect(),
+            log_path: "main.log".to_owned(),
+            linux: Some(LinuxContainerConfig {
+                security_context: Some(container.security_context()),
+            }),
+            ..ContainerConfig::default()
+        };
+        let request = CreateContainerRequest {
+            sandbox,
+            config: Some(config),
+            sandbox_config: Some(of_pod),
+        };
+        let Id { id } = self.call("CreateContainer", request);
+        self.start_container(&id);
+        id
+    }
+
+    /// Runs a program in a container, as `kubectl exec` does: its status, and what it printed.
+    pub fn execute(&self, container: &str, command: &[&str]) -> (i32, String) {
+        let request = ExecSyncRequest {
+            container: container.to_owned(),
+            command: command.iter().map(|word| (*word).to_owned()).collect(),
+            timeout: 60,
+        };
+        let answer: ExecSyncResponse = self.call("ExecSync", request);
+        let printed = [answer.stdout, answer.stderr].concat();
+        (answer.status, String::from_utf8(printed).unwrap())
+    }
+
+    /// What the containers have printed that were run as manifests ask.
+    #[must_use]
+    pub fn printed(&self) -> String {
+        std::fs::read_to_string(self.logs().join("main.log")).unwrap_or_default()
+    }
+}
+
+impl Container {
+    fn is_privileged(&self) -> bool {
+        self.security["privileged"] == true
+    }
+
+    fn security_context(&self) -> LinuxContainerSecurityContext {
+        let security = &self.security;
+        let words = |value: &Value| -> Vec<String> {
+            let words = value.as_array().into_iter().flatten();
+            words.map(|word| word.as_str().unwrap().to_owned()).collect()
+        };
+        let seccomp = match self.seccomp["type"].as_str() {
+            Some("RuntimeDefault") => RUNTIME_DEFAULT,
+            None => UNCONFINED,
+            Some(other) => panic!("no test has the profile {other}"),
+        };
+        let is_privileged = self.is_privileged();
+        // From who may do everything nothing is hidden.
+        let hidden = |paths: &[&str]| match is_privileged {
+            true => Vec::new(),
+            false => paths.iter().map(|path| (*path).to_owned()).collect(),
+        };
+        LinuxContainerSecurityContext {
+            capabilities: Some(Capabilities {
+                add: words(&security["capabilities"]["add"]),
+                drop: words(&security["capabilities"]["drop"]),
+            }),
+            privileged: is_privileged,
+            namespace_options: Some(namespaces(NODE)),
+            run_as_user: security["runAsUser"].as_i64().map(|value| Number { value }),
+            readonly_rootfs: security["readOnlyRootFilesystem"] == true,
+            no_new_privs: security["allowPrivilegeEscalation"] == false,
+            masked_paths: hidden(&MASKED),
+            readonly_paths: hidden(&READ_ONLY),
+            seccomp: Some(SecurityProfile { kind: seccomp }),
+        }
+    }
+}
+
+impl Mount {
+    fn message(&self) -> super::message::Mount {
+        super::message::Mount {
+            container_path: self.to.clone(),
+            host_path: self.from.to_str().unwrap().to_owned(),
+            readonly: self.read_only,
+            propagation: if self.follows { FOLLOWING } else { PRIVATE },
+        }
+    }
+}
