@@ -16,6 +16,7 @@ mod etcd;
 mod events;
 mod follow;
 mod guard;
+mod guides;
 mod hostile;
 mod never_open;
 mod outages;
