@@ -320,7 +320,7 @@ fn the_status_is_as_its_schema_says() {
     expect_schema(&json.json());
     let text = agent.asked_by(&["status"]);
     assert!(
-        text.stdout.contains("\n  NetworkPolicy x/deny-ingress\n"),
+        text.stdout.contains("\n  NetworkPolicy x/deny-ingress, version "),
         "{}",
         text.stdout
     );
