@@ -20,7 +20,7 @@ use crate::apiserver::deploy::{
 };
 use crate::apiserver::secondary::simple;
 use crate::objects::{KINDS, define, pod, policy};
-use crate::pods::{AGENT, Node, Pod, Pods, expect, ip, place_of};
+use crate::pods::{AGENT, Node, Pod, Pods, expect, ip, place_of, table};
 use crate::proxy::Proxy;
 
 with_each_runtime!(
@@ -49,6 +49,8 @@ struct Contained {
     network: NetworkNamespace,
     /// The container.
     id: String,
+    /// What it was to be.
+    container: Container,
 }
 
 impl Contained {
@@ -89,7 +91,20 @@ impl Contained {
         container.mounts.extend(own_mounts(node, account));
         let runtime = &node.runtime;
         let id = runtime.run_container("kube-system", account, "uid-of-the-agent", &container);
-        Self { network, id }
+        Self {
+            network,
+            id,
+            container,
+        }
+    }
+
+    /// Ends it, and has the next one do one thing, as after an upgrade to more arguments; until it has printed what.
+    fn replace(mut self, node: &Node, argument: &str, told: &str) {
+        node.runtime.remove_container(&self.id);
+        self.container.command.push(argument.to_owned());
+        let runtime = &node.runtime;
+        runtime.run_container("kube-system", "next", "uid-of-the-next", &self.container);
+        while !runtime.printed().contains(told) {}
     }
 
     /// Holds that the agent may do no more than it is to.
@@ -354,6 +369,15 @@ fn for_pods_what_is_shipped_is_enough_and_nothing_of_it_is_too_much(kind: Kind) 
         asked.iter().any(|(_, resource)| resource == "events")
     });
     assert_eq!(asked(&audit, "picket-pods"), granted(&applied["ClusterRole"]));
+    // The way back: rules stay when it ends, and go when that is asked.
+    assert!(!table(&pods["server"]).is_empty());
+    agent.replace(
+        &node,
+        "--cleanup",
+        "removed table `inet multi_networkpolicy` from ",
+    );
+    assert_eq!(table(&pods["server"]), "");
+    expect(&pods, &["a->server"], true, "in the end");
 }
 
 /// Who multi-networkpolicy-nftables is, and what it may do, as its manifest has it.
