@@ -207,8 +207,10 @@ impl Agent {
                 self.enforce();
             }
             self.tell_findings();
-            if let Some(enforcer) = &mut self.enforcer {
-                enforcer.tell(&mut self.knowledge);
+            match &mut self.enforcer {
+                Some(enforcer) => enforcer.tell(&mut self.knowledge),
+                // Nobody else asks for them.
+                None => drop(self.knowledge.remarks.readings.take_news()),
             }
             self.pulse.beat();
         }

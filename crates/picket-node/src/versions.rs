@@ -98,6 +98,11 @@ impl Readings {
         self.policies.get(policy).cloned().unwrap_or_default()
     }
 
+    /// The policies of which something else is known than when this was asked before.
+    pub(crate) fn take_news(&mut self) -> BTreeSet<ObjectRef> {
+        std::mem::take(&mut self.news)
+    }
+
     /// All policies with the versions in which anybody could tell what they say.
     pub(crate) fn saying(&self) -> BTreeMap<ObjectRef, ObjectVersion> {
         let policies = self.policies.iter();
@@ -141,7 +146,7 @@ pub(crate) struct Enforced {
 impl Enforced {
     /// Everything is in force as it was read but what `waits`, which says why.
     pub(crate) fn update(&mut self, readings: &mut Readings, waits: impl Fn(&ObjectRef) -> Option<String>) {
-        self.unsettled.append(&mut readings.news);
+        self.unsettled.append(&mut readings.take_news());
         let policies = &mut self.policies;
         self.unsettled.retain(|policy| {
             let why = waits(policy);
@@ -242,6 +247,7 @@ mod tests {
             assert_eq!(shown(&enforced), expected);
         }
         assert!(enforced.unsettled.is_empty() && readings.policies.is_empty());
+        assert_eq!(readings.take_news(), BTreeSet::new());
     }
 
     #[test]

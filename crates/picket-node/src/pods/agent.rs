@@ -10,7 +10,7 @@ use picket_cluster::{Pod, Snapshot};
 use picket_dataplane::EstablishedConnections;
 use picket_linux::runtime::{Sandbox, SandboxId};
 use picket_policy::ObjectRef;
-use picket_source::Health;
+use picket_source::{Health, ObjectVersion};
 
 use super::custom::CustomFiles;
 use super::cutting::Cutting;
@@ -349,6 +349,7 @@ impl Agent {
         objects.show(&self.metrics);
         let restricted = sandboxes.iter().filter(|sandbox| !sandbox.policies.is_empty());
         let restricted = restricted.count();
+        let read = self.newly_read();
         let mut status = self.shared.lock();
         status.ready |= self.is_ready();
         status.findings = self.known.remarks.findings();
@@ -357,10 +358,9 @@ impl Agent {
             pods.known = true;
             pods.versions.clone_from(&self.known.remarks.versions);
         }
-        let last = self.known.remarks.readings.last();
-        pods.read = last
-            .map(|(policy, version)| (policy.to_string(), version.clone()))
-            .collect();
+        if let Some(read) = read {
+            pods.read = read;
+        }
         pods.custom_rules = self.custom.troubles();
         pods.notes = self.networks.notes().to_vec();
         pods.pods = Pods {
@@ -371,6 +371,19 @@ impl Agent {
         if pods.known && pods.is_well() {
             pods.current = Some(Timestamp::now());
         }
+    }
+
+    /// In which versions policies were read last, unless that is as it was.
+    fn newly_read(&mut self) -> Option<BTreeMap<String, ObjectVersion>> {
+        let readings = &mut self.known.remarks.readings;
+        if readings.take_news().is_empty() {
+            return None;
+        }
+        let last = readings.last();
+        Some(
+            last.map(|(policy, version)| (policy.to_string(), version.clone()))
+                .collect(),
+        )
     }
 
     /// What is known of the ends of a question on each network that may be meant.
