@@ -23,7 +23,7 @@ use std::sync::Arc;
 
 use picket_cluster::{Endpoint, Flow, Snapshot};
 use picket_net::Family;
-use picket_policy::{Direction, NamespaceScope, Networks, Policy};
+use picket_policy::{Direction, NamespaceScope, Policy};
 use rustc_hash::FxHashMap;
 use smol_str::SmolStr;
 
@@ -61,7 +61,7 @@ impl<'a> Explainer<'a> {
         let here = snapshot
             .policies
             .values()
-            .filter(|policy| policy.networks == Networks::Cluster);
+            .filter(|policy| policy.networks.are_looked_at());
         for policy in here {
             match &policy.subject.namespaces {
                 NamespaceScope::Named(name) => explainer.of_namespace.entry(name).or_default().push(policy),

@@ -28,9 +28,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use picket_cluster::Snapshot;
-use picket_policy::{
-    Code, Diagnostic, Direction, Fix, Networks, ObjectRef, Policy, Rule, Severity, Tier, V1beta1,
-};
+use picket_policy::{Code, Diagnostic, Direction, Fix, ObjectRef, Policy, Rule, Severity, Tier, V1beta1};
 use smol_str::SmolStr;
 
 use cluster::Cluster;
@@ -62,7 +60,10 @@ pub fn check(input: &Input<'_>) -> Vec<Diagnostic> {
     let texts = Texts::new(input.sources);
     let mut found = on_one_network(input, input.snapshot, &texts);
     for network in attached(input.snapshot) {
-        found.extend(on_one_network(input, &input.snapshot.on(&network), &texts));
+        let mut seen = input.snapshot.on(&network);
+        seen.policies
+            .retain(|_, policy| policy.networks.hold(Some(&network)));
+        found.extend(on_one_network(input, &seen, &texts));
     }
     redundant::on_every_network(input.snapshot, &mut found);
     found.retain(|diagnostic| !input.ignored.contains(&diagnostic.code));
@@ -128,7 +129,7 @@ struct Context<'a> {
 impl<'a> Context<'a> {
     fn new(input: &Input<'a>, snapshot: &'a Snapshot, texts: &'a Texts<'a>) -> Self {
         let policies = snapshot.policies.values();
-        let policies = policies.filter(|policy| policy.networks == Networks::Cluster);
+        let policies = policies.filter(|policy| policy.networks.are_looked_at());
         // The isolation of a namespace and the cluster default are no policies that anybody wrote.
         let written =
             |policy: &&Arc<Policy>| policy.object.kind != "Namespace" && policy.tier != Tier::ClusterDefault;

@@ -52,7 +52,9 @@ pub fn assemble(objects: Vec<Written>) -> (Snapshot, Vec<Diagnostic>) {
             }
             Spec::Node(written) => nodes.push((object, written)),
             Spec::Pod(written) => pods.push(Candidate { object, written }),
-            Spec::Network(network) => drop(snapshot.networks.insert(network)),
+            Spec::Network(network) => {
+                snapshot.networks.insert(network.name, network.wire);
+            }
             Spec::Service(service) => {
                 snapshot.services.insert(object, service);
             }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use picket_policy::{NetworkName, ObjectRef, Policy};
 
-use crate::network::NETWORK_KIND;
+use crate::network::{NETWORK_KIND, Network};
 use crate::{Namespace, Node, Pod, Service};
 
 /// One change, as every source emits it.
@@ -32,7 +32,7 @@ pub enum Object {
     /// A service.
     Service(Service),
     /// A secondary network.
-    Network(NetworkName),
+    Network(Network),
     /// A policy of any dialect, lowered.
     Policy(Policy),
 }
@@ -51,8 +51,13 @@ impl Object {
             Self::Node(node) => ObjectRef::new("Node", "", &node.name),
             Self::Pod(pod) => pod.object.clone(),
             Self::Service(service) => service.object.clone(),
-            Self::Network(network) => ObjectRef::new(NETWORK_KIND, &network.namespace, &network.name),
+            Self::Network(network) => network_ref(&network.name),
             Self::Policy(policy) => policy.object.clone(),
         }
     }
+}
+
+/// What identifies the definition of a secondary network.
+pub(crate) fn network_ref(network: &NetworkName) -> ObjectRef {
+    ObjectRef::new(NETWORK_KIND, &network.namespace, &network.name)
 }

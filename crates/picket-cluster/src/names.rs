@@ -179,7 +179,7 @@ impl Known {
                             .insert(port.protocol);
                     }
                 }
-                Spec::Network(network) => drop(known.networks.insert(network.clone())),
+                Spec::Network(network) => drop(known.networks.insert(network.name.clone())),
                 Spec::Node(_) | Spec::Service(_) | Spec::Policy(_) => {}
             }
         }

@@ -1,15 +1,25 @@
 //! Secondary networks, and the cluster as one of them sees it.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use picket_policy::{NetworkName, Networks, ObjectRef, Policy, Tier};
 use smol_str::{SmolStr, format_smolstr};
 
-use crate::{Addresses, Pod, Snapshot};
+use crate::{Addresses, Pod, Snapshot, Wire};
 
 /// The kind that defines a secondary network (k8s.cni.cncf.io/v1).
 pub(crate) const NETWORK_KIND: &str = "NetworkAttachmentDefinition";
+
+/// A secondary network, as its definition has it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Network {
+    /// Its name.
+    pub name: NetworkName,
+    /// The wire that it is on; `None` when nobody can tell, so that it is on one of its own.
+    pub wire: Option<Wire>,
+}
 
 /// An interface of a pod on a secondary network.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -33,36 +43,105 @@ pub struct Interface {
     pub name: SmolStr,
     /// The pod that has it.
     pub pod: ObjectRef,
-    /// Whether the pod has others on the same network.
+    /// Whether the pod has others on the same network, or on others of the same wire.
     pub one_of_several: bool,
 }
 
 impl Snapshot {
     /// The cluster as a secondary network sees it, in which everything can be judged as on the cluster network.
     ///
-    /// Every interface on it is a pod of its own, with the interface's addresses. Only the policies that name the
-    /// network are there. There are no nodes, services, hostNetwork pods and finished pods: no kubelet and no service
-    /// translation reaches a secondary network. So peers are matched by their addresses on this network alone
-    /// (multi-networkpolicy v1beta1, `policy-for`).
+    /// Every interface on its wire is a pod of its own, with the interface's addresses: those on the network, and those on the
+    /// others that are on the same [wire](Snapshot::on_wire_of). Only the policies are there that name one of them. Each is
+    /// about the interfaces on those that it names, and its selectors match no others, whatever labels their pods have
+    /// (multi-networkpolicy v1beta1, `policy-for`). There are no nodes, services, hostNetwork pods and finished pods: no
+    /// kubelet and no service translation reaches a secondary network.
+    ///
+    /// An address that is there on several networks of the wire belongs to the interface on this one. If there is none, nobody
+    /// can tell who it is. Interfaces on other networks keep no address when one is not theirs alone.
     #[must_use]
     pub fn on(&self, network: &NetworkName) -> Self {
+        let wire = self.on_wire_of(network);
+        self.seen_from(network, &wire, &self.contested(&wire))
+    }
+
+    /// The cluster as each of these secondary networks sees it ([`Snapshot::on`]), once for all that see the same.
+    pub fn on_each<'n>(
+        &self,
+        networks: impl IntoIterator<Item = &'n NetworkName>,
+    ) -> Vec<(Vec<&'n NetworkName>, Self)> {
+        let mut wires: BTreeMap<BTreeSet<NetworkName>, Vec<&NetworkName>> = BTreeMap::new();
+        for network in networks {
+            wires.entry(self.on_wire_of(network)).or_default().push(network);
+        }
+        let seen = wires.into_iter().flat_map(|(wire, networks)| {
+            let contested = self.contested(&wire);
+            let together = if contested.is_empty() { networks.len() } else { 1 };
+            let seen = networks.chunks(together.max(1)).filter_map(|networks| {
+                let first = networks.first()?;
+                Some((networks.to_vec(), self.seen_from(first, &wire, &contested)))
+            });
+            seen.collect::<Vec<_>>()
+        });
+        seen.collect()
+    }
+
+    /// The networks that are on the wire of this one, itself among them.
+    pub fn on_wire_of(&self, network: &NetworkName) -> BTreeSet<NetworkName> {
+        let wire = self.networks.get(network).and_then(Option::as_ref);
+        let others = self
+            .networks
+            .iter()
+            .filter(|(_, other)| wire.is_some() && other.as_ref() == wire);
+        let others = others.map(|(other, _)| other);
+        others.chain([network]).cloned().collect()
+    }
+
+    /// The addresses that are there on several of the networks of a wire.
+    fn contested(&self, wire: &BTreeSet<NetworkName>) -> BTreeSet<IpAddr> {
+        let mut holders: BTreeMap<IpAddr, &NetworkName> = BTreeMap::new();
+        let mut contested = BTreeSet::new();
+        if wire.len() < 2 {
+            return contested;
+        }
+        for pod in self.pods.values().filter(|pod| pod.is_managed()) {
+            for attachment in pod.attachments.iter().filter(|own| wire.contains(&own.network)) {
+                let network = &attachment.network;
+                let taken = attachment
+                    .addresses
+                    .iter()
+                    .filter(|&address| *holders.entry(address).or_insert(network) != network);
+                contested.extend(taken);
+            }
+        }
+        contested
+    }
+
+    fn seen_from(
+        &self,
+        network: &NetworkName,
+        wire: &BTreeSet<NetworkName>,
+        contested: &BTreeSet<IpAddr>,
+    ) -> Self {
         let mut seen = Self {
             namespaces: self.namespaces.clone(),
             ..Self::default()
         };
         for pod in self.pods.values().filter(|pod| pod.is_managed()) {
-            let on = pod.attachments.iter().filter(|own| own.network == *network);
+            let on = pod.attachments.iter().filter(|own| wire.contains(&own.network));
             let several = on.clone().count() > 1;
             for attachment in on {
-                let endpoint = endpoint(pod, attachment, several);
+                let mut endpoint = endpoint(pod, attachment, several);
+                let is_contested = endpoint.addresses.iter().any(|own| contested.contains(&own));
+                if is_contested && attachment.network != *network {
+                    endpoint.addresses = Addresses::default();
+                }
                 seen.pods.insert(endpoint.object.clone(), Arc::new(endpoint));
             }
         }
         for (object, policy) in &self.policies {
-            // Custom rules hold on every network.
-            if policy.networks.include(network) || policy.tier == Tier::Custom {
+            if let Some(networks) = on_wire(policy, wire) {
                 let policy = Policy {
-                    networks: Networks::Cluster,
+                    networks,
                     ..Policy::clone(policy)
                 };
                 seen.policies.insert(object.clone(), Arc::new(policy));
@@ -79,7 +158,7 @@ impl Snapshot {
             .values()
             .flat_map(|policy| policy.networks.attached());
         let used = pods.map(|attachment| &attachment.network).chain(policies);
-        used.chain(&self.networks).cloned().collect()
+        used.chain(self.networks.keys()).cloned().collect()
     }
 
     /// The secondary networks that pods are on, with the number of interfaces.
@@ -92,6 +171,18 @@ impl Snapshot {
         }
         counts
     }
+}
+
+/// Which of the networks of a wire a policy is about; `None` when it is about none of them.
+fn on_wire(policy: &Policy, wire: &BTreeSet<NetworkName>) -> Option<Networks> {
+    // Custom rules hold on every network.
+    if policy.tier == Tier::Custom {
+        return Some(Networks::Cluster);
+    }
+    let named = policy.networks.attached().iter();
+    let named: Vec<_> = named.filter(|network| wire.contains(network)).cloned().collect();
+    // Never all that is there: what joins the wire later is none of this policy, wherever it is kept.
+    (!named.is_empty()).then_some(Networks::Among(named))
 }
 
 /// The endpoint that an interface is. Of several interfaces the uid tells the objects apart.

@@ -21,14 +21,15 @@ use std::collections::BTreeMap;
 
 use picket_policy::document::Manifest;
 use picket_policy::{
-    Cursor, Diagnostic, Header, NetworkName, OwnerReference, Reader, Scope, Span, Unreadable, header,
+    Cursor, Diagnostic, Header, NetworkName, ObjectRef, OwnerReference, Reader, Scope, Span, Unreadable,
+    header,
 };
 
-use self::field::Fields;
+use self::field::{Field, Fields};
 use self::kind::{Kind, group};
 pub use self::kind::{is_cluster_kind, misnamed};
-use crate::Owner;
 use crate::written::{Spec, Written};
+use crate::{Network, NetworkConfig, Owner};
 
 /// Reads one object; `None` for kinds that say nothing about the cluster, for an object whose namespace cannot be read,
 /// of which nothing can be used, and for one of which a part could not be parsed: it may have had other labels.
@@ -76,10 +77,7 @@ fn read<'a>(
         Kind::Node => Spec::Node(node::parse(reader, &root, labels)),
         Kind::Pod => Spec::Pod(pod::parse(reader, &root, labels)),
         Kind::Service => Spec::Service(service::parse(reader, &root, object.clone())),
-        Kind::Network => Spec::Network(NetworkName {
-            namespace: object.namespace.clone(),
-            name: object.name.clone(),
-        }),
+        Kind::Network => Spec::Network(network(&object, &root)),
         Kind::Workload(template) => Spec::Pod(workload::parse(reader, &root, template, &object.namespace)),
     };
     if let (Kind::Pod, Spec::Pod(pod)) = (kind, &mut spec) {
@@ -95,6 +93,19 @@ fn read<'a>(
         places: BTreeMap::new(),
         spec,
     })
+}
+
+/// The network that a definition defines. What its configuration may say is up to plugins, so that nothing is wrong with any.
+fn network(object: &ObjectRef, root: &Field<'_>) -> Network {
+    let spec = root.as_ref().and_then(|root| root.node().get("spec"));
+    let config = spec.and_then(|spec| spec.get("config")?.as_str());
+    Network {
+        name: NetworkName {
+            namespace: object.namespace.clone(),
+            name: object.name.clone(),
+        },
+        wire: config.and_then(|config| NetworkConfig::read(config).wire),
+    }
 }
 
 /// The place to show for a whole object: its name, or else its first line.

@@ -9,8 +9,9 @@ use picket_net::Family;
 use picket_policy::{Mode, NetworkName, ObjectRef, Policy};
 use smol_str::SmolStr;
 
+use crate::event::network_ref;
 use crate::network::NETWORK_KIND;
-use crate::{Endpoint, Event, Namespace, Node, Object, Pod, Service};
+use crate::{Endpoint, Event, Namespace, Node, Object, Pod, Service, Wire};
 
 /// Everything that exists at one moment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -23,8 +24,9 @@ pub struct Snapshot {
     pub pods: BTreeMap<ObjectRef, Arc<Pod>>,
     /// Services.
     pub services: BTreeMap<ObjectRef, Service>,
-    /// Secondary networks that have a definition; pods and policies may name others.
-    pub networks: BTreeSet<NetworkName>,
+    /// Secondary networks that have a definition, with the wires that they are on as far as anybody can tell; pods and
+    /// policies may name others.
+    pub networks: BTreeMap<NetworkName, Option<Wire>>,
     /// Policies of every dialect.
     pub policies: BTreeMap<ObjectRef, Arc<Policy>>,
 }
@@ -162,7 +164,9 @@ fn insert(snapshot: &mut Snapshot, object: Object) {
         Object::Service(service) => {
             snapshot.services.insert(service.object.clone(), service);
         }
-        Object::Network(network) => drop(snapshot.networks.insert(network)),
+        Object::Network(network) => {
+            snapshot.networks.insert(network.name, network.wire);
+        }
         Object::Policy(policy) => {
             snapshot.policies.insert(policy.object.clone(), Arc::new(policy));
         }
@@ -180,7 +184,7 @@ fn remove(snapshot: &mut Snapshot, object: &ObjectRef) {
         "Service" => drop(snapshot.services.remove(object)),
         NETWORK_KIND => snapshot
             .networks
-            .retain(|network| (&network.namespace, &network.name) != (&object.namespace, &object.name)),
+            .retain(|network, _| (&network.namespace, &network.name) != (&object.namespace, &object.name)),
         _ => {
             // Pods, workloads and policies of every dialect: a kind belongs to one of the two maps.
             if snapshot.pods.remove(object).is_none() {
@@ -201,6 +205,6 @@ fn retain(snapshot: &mut Snapshot, listed: &BTreeSet<ObjectRef>) {
     snapshot.services.retain(|object, _| listed.contains(object));
     snapshot
         .networks
-        .retain(|network| listed.contains(&Object::Network(network.clone()).object_ref()));
+        .retain(|network, _| listed.contains(&network_ref(network)));
     snapshot.policies.retain(|object, _| listed.contains(object));
 }

@@ -8,7 +8,7 @@ use picket_policy::document::Manifest;
 use picket_policy::{Labels, NetworkName, ObjectRef, Policy, Span};
 use smol_str::SmolStr;
 
-use crate::{NamedPort, Owner, Service, place, places};
+use crate::{NamedPort, Network, Owner, Service, place, places};
 
 /// A value and where it stands.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -56,7 +56,7 @@ pub enum Spec {
     /// A service.
     Service(Service),
     /// A secondary network.
-    Network(NetworkName),
+    Network(Network),
     /// A policy of any dialect, lowered.
     Policy(Policy),
 }

@@ -9,6 +9,7 @@ use picket_policy::ObjectRef;
 use crate::atom::Holder;
 use crate::delta::{Delta, Journal};
 use crate::group::Kind;
+use crate::grouping::network_of;
 use crate::program::{NodeEntry, PodEntry, Program};
 use crate::slab::PodId;
 
@@ -179,13 +180,7 @@ impl Program {
                 self.pods_by_node.insert(node.clone(), id);
             }
         }
-        let same_place = before.object.namespace == pod.object.namespace
-            && before.labels == pod.labels
-            && before.ports == pod.ports
-            && before.is_managed() == pod.is_managed()
-            && before.addresses == pod.addresses
-            && before.synthetic == pod.synthetic;
-        if same_place {
+        if is_alike(&before, &pod) {
             self.pods[id].replace(pod);
             return;
         }
@@ -314,4 +309,15 @@ impl Program {
         self.subject_classes.sweep();
         self.atoms.sweep();
     }
+}
+
+/// Whether policies cannot tell what a pod was from what it is.
+fn is_alike(before: &Pod, now: &Pod) -> bool {
+    before.object.namespace == now.object.namespace
+        && before.labels == now.labels
+        && before.ports == now.ports
+        && network_of(before) == network_of(now)
+        && before.is_managed() == now.is_managed()
+        && before.addresses == now.addresses
+        && before.synthetic == now.synthetic
 }

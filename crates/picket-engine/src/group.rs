@@ -1,4 +1,5 @@
-//! Groups: pods of one namespace with the same labels and ports, which policies tell apart only by address.
+//! Groups: pods of one namespace, or their interfaces on one network, with the same labels and ports, which policies tell apart
+//! only by address.
 
 use std::collections::BTreeMap;
 use std::hash::BuildHasher;
@@ -6,7 +7,7 @@ use std::ops::{Index, IndexMut};
 
 use hashbrown::HashTable;
 use picket_cluster::NamedPort;
-use picket_policy::Labels;
+use picket_policy::{Labels, NetworkName};
 use rustc_hash::{FxBuildHasher, FxHashMap};
 use smol_str::SmolStr;
 
@@ -23,9 +24,21 @@ pub(crate) enum Kind {
     Node(NodeId),
     Pods {
         namespace: NamespaceId,
+        /// The secondary network; `None` on the cluster network.
+        network: Option<NetworkName>,
         labels: Labels,
         ports: Box<[NamedPort]>,
     },
+}
+
+impl Kind {
+    /// The secondary network of pods that are interfaces.
+    pub(crate) fn network(&self) -> Option<&NetworkName> {
+        match self {
+            Self::Pods { network, .. } => network.as_ref(),
+            Self::External | Self::Node(_) => None,
+        }
+    }
 }
 
 #[derive(Clone, Debug)]
@@ -76,18 +89,25 @@ impl Groups {
     pub(crate) fn find(
         &self,
         namespace: NamespaceId,
+        network: Option<&NetworkName>,
         labels: &Labels,
         ports: &[NamedPort],
     ) -> Option<GroupId> {
-        let hash = FxBuildHasher.hash_one((namespace, labels, ports));
+        let hash = FxBuildHasher.hash_one((namespace, network, labels, ports));
         let found = self
             .table
             .find(hash, |&index| match &self.entries[GroupId(index)].kind {
                 Kind::Pods {
                     namespace: own,
+                    network: own_network,
                     labels: own_labels,
                     ports: own_ports,
-                } => *own == namespace && own_labels == labels && **own_ports == *ports,
+                } => {
+                    *own == namespace
+                        && own_network.as_ref() == network
+                        && own_labels == labels
+                        && **own_ports == *ports
+                }
                 Kind::External | Kind::Node(_) => false,
             });
         found.map(|&index| GroupId(index))
@@ -171,9 +191,10 @@ fn hash(kind: &Kind) -> u64 {
     match kind {
         Kind::Pods {
             namespace,
+            network,
             labels,
             ports,
-        } => FxBuildHasher.hash_one((*namespace, labels, &**ports)),
+        } => FxBuildHasher.hash_one((*namespace, network.as_ref(), labels, &**ports)),
         Kind::External | Kind::Node(_) => 0,
     }
 }

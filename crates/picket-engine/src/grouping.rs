@@ -1,7 +1,7 @@
 //! Writes: pods that join and leave groups, and the subjects that follow.
 
 use picket_cluster::{NamedPort, Pod};
-use picket_policy::Direction;
+use picket_policy::{Direction, NetworkName};
 use rustc_hash::FxHashMap;
 
 use crate::group::Kind;
@@ -22,15 +22,22 @@ struct Leaving {
     agree: bool,
 }
 
+/// The secondary network of a pod that is an interface there.
+pub(crate) fn network_of(pod: &Pod) -> Option<&NetworkName> {
+    pod.interface.as_deref().map(|interface| &interface.network)
+}
+
 impl Program {
     /// The group of a managed pod, made when it is new.
     pub(crate) fn ensure_group(&mut self, pod: &Pod) -> GroupId {
         let namespace = self.namespaces.ensure(&pod.object.namespace);
-        if let Some(group) = self.groups.find(namespace, &pod.labels, &pod.ports) {
+        let network = network_of(pod);
+        if let Some(group) = self.groups.find(namespace, network, &pod.labels, &pod.ports) {
             return group;
         }
         let group = self.groups.insert(Kind::Pods {
             namespace,
+            network: network.cloned(),
             labels: pod.labels.clone(),
             ports: pod.ports.clone().into(),
         });
@@ -91,12 +98,14 @@ impl Program {
             }
             Kind::Pods {
                 namespace,
+                network,
                 labels,
                 ports,
             } => {
+                let network = network.as_ref();
                 let scopes = &self.namespaces.get(*namespace).scopes;
                 let selector_of = |id: TermId| as_pods(&self.peer_terms[id]);
-                let mut peers = self.peer_index.matching(scopes, labels, selector_of);
+                let mut peers = self.peer_index.matching(scopes, network, labels, selector_of);
                 for port in ports {
                     let named = self.port_terms(&port.name).find(|(_, named)| *named == port);
                     if let Some((term, _)) = named {
@@ -104,7 +113,8 @@ impl Program {
                     }
                 }
                 let selector_of = |id: TermId| Some(&self.subject_terms[id]);
-                (peers, self.subject_index.matching(scopes, labels, selector_of))
+                let subjects = self.subject_index.matching(scopes, network, labels, selector_of);
+                (peers, subjects)
             }
         };
         self.peers.place(group, &peers);

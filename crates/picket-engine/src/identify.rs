@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use picket_policy::{Block, PodSelector};
+use picket_policy::Block;
 use smol_str::SmolStr;
 
 use crate::Identity;
@@ -13,6 +13,7 @@ use crate::label::matches;
 use crate::multimap::insert_sorted;
 use crate::program::{PeerTerm, Program};
 use crate::slab::{AtomId, BlockId, ClassId, GroupId, TermId};
+use crate::term::PodTerm;
 
 /// Something that has an identity.
 #[derive(Clone, Copy, Debug)]
@@ -47,11 +48,11 @@ impl Program {
             return id;
         }
         let members = match &term {
-            PeerTerm::Pods(selector) => {
-                let scope = self.namespaces.acquire_scope(&selector.namespaces);
+            PeerTerm::Pods(pods) => {
+                let scope = self.namespaces.acquire_scope(&pods.selector.namespaces);
                 let terms = &self.peer_terms;
                 self.peer_index.insert(scope, id, |term| as_pods(&terms[term]));
-                self.groups_selected(selector)
+                self.groups_selected(pods)
             }
             PeerTerm::Nodes(selector) => {
                 let nodes = self.nodes.iter().map(|(_, entry)| entry);
@@ -75,7 +76,7 @@ impl Program {
         let moved = self.peers.retire(id);
         self.reidentify_groups(&moved, true);
         self.identities.set_selector(id, std::iter::empty());
-        if let Some(PeerTerm::Pods(selector)) = self.peer_terms.release(id)
+        if let Some(PeerTerm::Pods(PodTerm { selector, .. })) = self.peer_terms.release(id)
             && let Some(scope) = self.namespaces.find_scope(&selector.namespaces)
         {
             self.peer_index.remove(scope, id, &selector);
@@ -424,9 +425,9 @@ impl Program {
 }
 
 /// A selector of pods.
-pub(crate) fn as_pods(term: &PeerTerm) -> Option<&PodSelector> {
+pub(crate) fn as_pods(term: &PeerTerm) -> Option<&PodTerm> {
     match term {
-        PeerTerm::Pods(selector) => Some(selector),
+        PeerTerm::Pods(pods) => Some(pods),
         PeerTerm::Nodes(_) | PeerTerm::Port(_) => None,
     }
 }

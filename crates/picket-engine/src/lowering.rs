@@ -10,6 +10,7 @@ use crate::multimap::{insert_sorted, remove_sorted};
 use crate::policy::{self, LoweredSide, PeerMatch, PolicyEntry, Subject};
 use crate::program::{PeerTerm, Program};
 use crate::slab::{PolicyId, TermId};
+use crate::term::PodTerm;
 
 impl Program {
     pub(crate) fn apply_policy(&mut self, policy: Arc<Policy>) {
@@ -71,7 +72,7 @@ impl Program {
                 || before.rank() != self.policies[id].rank()
                 || before.sides != self.policies[id].sides
         });
-        says_else |= self.policies[id].policy.networks != Networks::Cluster;
+        says_else |= !self.policies[id].policy.networks.are_looked_at();
         if says_else && self.journal.recording {
             self.journal
                 .policies
@@ -106,7 +107,7 @@ impl Program {
 
     /// Takes a policy's selectors, blocks and port names into use.
     fn lower_policy(&mut self, policy: &Arc<Policy>) -> PolicyEntry {
-        if policy.networks != Networks::Cluster {
+        if !policy.networks.are_looked_at() {
             return PolicyEntry {
                 policy: Arc::clone(policy),
                 subject: Subject::Nobody,
@@ -116,14 +117,13 @@ impl Program {
         let subject = self.acquire_subject(policy);
         let sides = [&policy.ingress, &policy.egress].map(|side| {
             for peer in policy::peers(side) {
-                match peer {
-                    Peer::Pods(selector) => drop(self.acquire_peer(PeerTerm::Pods(selector.clone()))),
-                    Peer::Nodes(selector) => drop(self.acquire_peer(PeerTerm::Nodes(selector.clone()))),
-                    Peer::Block(block) => drop(self.acquire_block(block)),
-                    Peer::Domain(_) => {}
+                if let Peer::Block(block) = peer {
+                    self.acquire_block(block);
+                } else if let Some(term) = peer_term(&policy.networks, peer) {
+                    self.acquire_peer(term);
                 }
             }
-            policy::lower(policy.mode, side, |peer| self.peer_match(peer))
+            policy::lower(policy.mode, side, |peer| self.peer_match(&policy.networks, peer))
         });
         for name in policy::port_names(&policy.egress) {
             self.acquire_port_name(name);
@@ -145,7 +145,7 @@ impl Program {
         }
         for side in [&entry.policy.ingress, &entry.policy.egress] {
             for peer in policy::peers(side) {
-                match self.peer_match(peer) {
+                match self.peer_match(&entry.policy.networks, peer) {
                     Some(PeerMatch::Selector(term)) => self.release_peer(term),
                     Some(PeerMatch::Block(block)) => self.release_block(block),
                     None => {}
@@ -157,39 +157,37 @@ impl Program {
         }
     }
 
-    pub(crate) fn peer_match(&self, peer: &Peer) -> Option<PeerMatch> {
-        match peer {
-            Peer::Pods(selector) => {
-                let term = self.peer_terms.find(&PeerTerm::Pods(selector.clone()));
-                term.map(PeerMatch::Selector)
-            }
-            Peer::Nodes(selector) => {
-                let term = self.peer_terms.find(&PeerTerm::Nodes(selector.clone()));
-                term.map(PeerMatch::Selector)
-            }
-            Peer::Block(block) => self.atoms.find_block(block).map(PeerMatch::Block),
-            Peer::Domain(_) => None,
+    /// What a peer is of a policy with these networks.
+    pub(crate) fn peer_match(&self, networks: &Networks, peer: &Peer) -> Option<PeerMatch> {
+        if let Peer::Block(block) = peer {
+            return self.atoms.find_block(block).map(PeerMatch::Block);
         }
+        let term = self.peer_terms.find(&peer_term(networks, peer)?);
+        term.map(PeerMatch::Selector)
     }
 
     fn acquire_subject(&mut self, policy: &Policy) -> Subject {
         let PodSelector { namespaces, pods } = &policy.subject;
         let every_namespace =
             matches!(namespaces, NamespaceScope::Matching(selector) if selector.is_everything());
-        if every_namespace && pods.is_everything() && policy.tier != Tier::NetworkPolicy {
+        let everywhere = policy.networks == Networks::Cluster && policy.tier != Tier::NetworkPolicy;
+        if every_namespace && pods.is_everything() && everywhere {
             Subject::Everybody
         } else {
-            Subject::Matching(self.acquire_subject_term(&policy.subject))
+            Subject::Matching(self.acquire_subject_term(PodTerm {
+                selector: policy.subject.clone(),
+                networks: policy.networks.clone(),
+            }))
         }
     }
 
-    fn acquire_subject_term(&mut self, selector: &PodSelector) -> TermId {
-        let (id, new) = self.subject_terms.acquire(selector.clone());
+    fn acquire_subject_term(&mut self, term: PodTerm) -> TermId {
+        let (id, new) = self.subject_terms.acquire(term.clone());
         if new {
-            let scope = self.namespaces.acquire_scope(&selector.namespaces);
+            let scope = self.namespaces.acquire_scope(&term.selector.namespaces);
             let terms = &self.subject_terms;
             self.subject_index.insert(scope, id, |term| Some(&terms[term]));
-            let members = self.groups_selected(selector);
+            let members = self.groups_selected(&term);
             self.subject_classes.refine(id, members);
         }
         id
@@ -199,11 +197,23 @@ impl Program {
         if self.subject_terms.is_last_use(id) {
             self.subject_classes.retire(id);
         }
-        if let Some(selector) = self.subject_terms.release(id)
+        if let Some(PodTerm { selector, .. }) = self.subject_terms.release(id)
             && let Some(scope) = self.namespaces.find_scope(&selector.namespaces)
         {
             self.subject_index.remove(scope, id, &selector);
             self.namespaces.release_scope(scope);
         }
+    }
+}
+
+/// The selector that a peer of a policy with these networks is; `None` for blocks and domain names.
+fn peer_term(networks: &Networks, peer: &Peer) -> Option<PeerTerm> {
+    match peer {
+        Peer::Pods(selector) => Some(PeerTerm::Pods(PodTerm {
+            selector: selector.clone(),
+            networks: networks.clone(),
+        })),
+        Peer::Nodes(selector) => Some(PeerTerm::Nodes(selector.clone())),
+        Peer::Block(_) | Peer::Domain(_) => None,
     }
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use picket_cluster::{Namespace, Node, Pod, Semantics, Service};
 use picket_net::{AddressSet, Family, Prefix, TrafficSet};
 use picket_policy::{
-    Action, Direction, Mode, NamespaceScope, ObjectRef, PodSelector, Policy, Selector, Tier,
+    Action, Direction, Mode, NamespaceScope, Networks, ObjectRef, PodSelector, Policy, Selector, Tier,
 };
 use rustc_hash::FxHashMap;
 use smol_str::SmolStr;
@@ -23,14 +23,14 @@ use crate::partition::Partition;
 use crate::policy::{LoweredRule, PolicyEntry, Stance};
 use crate::slab::{GroupId, Interner, NodeId, PodId, PolicyId, Slab, TermId};
 use crate::subject::{SubjectKey, Subjects};
-use crate::term::SelectorIndex;
+use crate::term::{PodTerm, SelectorIndex};
 use crate::universal::Universal;
 use crate::{Identity, SubjectId};
 
 /// A selector that a peer or a port of some rule is.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum PeerTerm {
-    Pods(PodSelector),
+    Pods(PodTerm),
     Nodes(Selector),
     /// The port of a pod whose name an egress rule uses.
     Port(picket_cluster::NamedPort),
@@ -94,7 +94,7 @@ pub struct Program {
     pub(crate) peers: Partition<GroupId, TermId>,
     pub(crate) port_names: FxHashMap<SmolStr, NameEntry>,
     /// What tells subjects apart. Members are groups of pods.
-    pub(crate) subject_terms: Interner<TermId, PodSelector>,
+    pub(crate) subject_terms: Interner<TermId, PodTerm>,
     pub(crate) subject_index: SelectorIndex,
     pub(crate) subject_classes: Partition<GroupId, TermId>,
     /// The policies with each subject selector, sorted.
@@ -145,9 +145,12 @@ impl Program {
             program.enter_region(atom);
         }
         // Always in use, so that the first and the last policy about every pod or node move no address.
-        program.acquire_peer(PeerTerm::Pods(PodSelector {
-            namespaces: NamespaceScope::Matching(Selector::everything()),
-            pods: Selector::everything(),
+        program.acquire_peer(PeerTerm::Pods(PodTerm {
+            selector: PodSelector {
+                namespaces: NamespaceScope::Matching(Selector::everything()),
+                pods: Selector::everything(),
+            },
+            networks: Networks::Cluster,
         }));
         program.acquire_peer(PeerTerm::Nodes(Selector::everything()));
         program

@@ -7,6 +7,7 @@ use crate::label::Anchor;
 use crate::multimap::MultiMap;
 use crate::program::Program;
 use crate::slab::{GroupId, Key, ScopeId};
+use crate::term::PodTerm;
 
 /// A selector over what an index lists under the facts about its labels.
 pub(crate) struct Selection<'a, K> {
@@ -110,8 +111,15 @@ impl<'a, K: Key> Condition<'a, K> {
 }
 
 impl Program {
-    /// The groups of pods that a selector matches, from the labels or from the namespaces, whichever are fewer.
-    pub(crate) fn groups_selected(&self, selector: &PodSelector) -> Vec<GroupId> {
+    /// The groups of pods that a term matches.
+    pub(crate) fn groups_selected(&self, term: &PodTerm) -> Vec<GroupId> {
+        let mut groups = self.groups_labelled(&term.selector);
+        groups.retain(|&group| term.networks.hold(self.groups[group].kind.network()));
+        groups
+    }
+
+    /// Those that a selector matches on whatever network, from the labels or from the namespaces, whichever are fewer.
+    fn groups_labelled(&self, selector: &PodSelector) -> Vec<GroupId> {
         let Some(scope) = self.namespaces.find_scope(&selector.namespaces) else {
             return Vec::new();
         };

@@ -1,11 +1,25 @@
 //! Distinct pod selectors, and which of them match a pod's namespace and labels.
 
-use picket_policy::{Labels, PodSelector};
+use picket_policy::{Labels, NetworkName, Networks, PodSelector};
 use rustc_hash::FxHashMap;
 
 use crate::label::{Anchor, matches};
 use crate::multimap::{MultiMap, insert_sorted, remove_sorted};
 use crate::slab::{ScopeId, TermId};
+
+/// A pod selector, and the networks of a policy that uses it: on another network nothing matches.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct PodTerm {
+    pub(crate) selector: PodSelector,
+    pub(crate) networks: Networks,
+}
+
+impl PodTerm {
+    /// Whether pods match that are in a namespace which the selector looks in.
+    pub(crate) fn matches(&self, network: Option<&NetworkName>, labels: &Labels) -> bool {
+        matches(&self.selector.pods, labels) && self.networks.hold(network)
+    }
+}
 
 /// Pod selectors under the namespaces they look in. Namespace-scoped selectors are asked only about pods there.
 #[derive(Clone, Debug, Default)]
@@ -30,7 +44,7 @@ impl SelectorIndex {
         &mut self,
         scope: ScopeId,
         term: TermId,
-        selectors: impl Fn(TermId) -> Option<&'a PodSelector>,
+        selectors: impl Fn(TermId) -> Option<&'a PodTerm>,
     ) {
         let scoped = self.scopes.entry(scope).or_default();
         insert_sorted(&mut scoped.terms, term);
@@ -43,7 +57,7 @@ impl SelectorIndex {
         for term in unlisted {
             for anchor in selectors(term)
                 .iter()
-                .flat_map(|selector| Anchor::of_selector(&selector.pods))
+                .flat_map(|term| Anchor::of_selector(&term.selector.pods))
             {
                 by_label.insert(anchor, term);
             }
@@ -65,14 +79,15 @@ impl SelectorIndex {
         }
     }
 
-    /// The selectors that match pods with `labels` in a namespace that `scopes` hold; sorted.
+    /// The selectors that match pods with `labels` on a network, in a namespace that `scopes` hold; sorted.
     pub(crate) fn matching<'a>(
         &self,
         scopes: &[ScopeId],
+        network: Option<&NetworkName>,
         labels: &Labels,
-        selectors: impl Fn(TermId) -> Option<&'a PodSelector>,
+        selectors: impl Fn(TermId) -> Option<&'a PodTerm>,
     ) -> Vec<TermId> {
-        let asked = |term: &TermId| selectors(*term).is_some_and(|selector| matches(&selector.pods, labels));
+        let asked = |term: &TermId| selectors(*term).is_some_and(|term| term.matches(network, labels));
         let mut found = Vec::new();
         let mut anchors = Vec::new();
         for scoped in scopes.iter().filter_map(|scope| self.scopes.get(scope)) {

@@ -91,21 +91,24 @@ impl Program {
                 .rules
                 .iter()
                 .zip(lowered)
-                .map(|(rule, lowered)| self.rule_view(rule, lowered, direction, group))
+                .map(|(rule, lowered)| self.rule_view(entry, (rule, lowered), direction, group))
                 .collect(),
         }
     }
 
     fn rule_view<'a>(
         &'a self,
-        rule: &'a Rule,
-        lowered: &'a LoweredRule,
+        entry: &PolicyEntry,
+        (rule, lowered): (&'a Rule, &'a LoweredRule),
         direction: Direction,
         group: GroupId,
     ) -> RuleView<'a> {
         let peers = match &rule.peers {
             List::Absent => List::Absent,
-            List::Items(peers) => List::Items(peers.iter().map(|peer| self.peer_view_of(peer)).collect()),
+            List::Items(peers) => {
+                let peers = peers.iter().map(|peer| self.peer_view_of(entry, peer));
+                List::Items(peers.collect())
+            }
         };
         let (mut traffic, names) = lower_ports(rule);
         let mut named = Vec::new();
@@ -139,9 +142,9 @@ impl Program {
         }
     }
 
-    fn peer_view_of<'a>(&'a self, peer: &'a Peer) -> PeerView<'a> {
+    fn peer_view_of<'a>(&'a self, entry: &PolicyEntry, peer: &'a Peer) -> PeerView<'a> {
         let (mut pods, mut nodes) = (Vec::new(), Vec::new());
-        if let Some(PeerMatch::Selector(term)) = self.peer_match(peer) {
+        if let Some(PeerMatch::Selector(term)) = self.peer_match(&entry.policy.networks, peer) {
             match self.peer_terms[term] {
                 PeerTerm::Nodes(_) => nodes = self.nodes_of(term),
                 PeerTerm::Pods(_) | PeerTerm::Port(_) => pods = self.pods_matching(term, None),

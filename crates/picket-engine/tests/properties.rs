@@ -8,7 +8,7 @@ use std::sync::Arc;
 use picket_cluster::{Endpoint, Event, Flow, Judgement, Object, Semantics, Snapshot, Store, Verdict};
 use picket_engine::{AllowSet, Change, Comings, Delta, Engine, Identity, Program, SubjectId, equivalent};
 use picket_net::{Family, Prefix};
-use picket_policy::Direction;
+use picket_policy::{Direction, NetworkName, Networks, ObjectRef, Policy};
 use picket_testing::flows::representative_flows;
 use picket_testing::generate::{self, Shape, semantics};
 use proptest::prelude::*;
@@ -340,6 +340,98 @@ proptest! {
         prop_assert_eq!(&visible(reticent.program()), &seen);
         judged_alike(&store.snapshot(), &semantics, engine.program())?;
     }
+}
+
+/// The events that lead from one cluster that a network sees to another.
+fn difference(before: &Snapshot, now: &Snapshot) -> Vec<Event> {
+    let pods = before
+        .pods
+        .keys()
+        .filter(|object| !now.pods.contains_key(*object));
+    let policies = before.policies.keys();
+    let policies = policies.filter(|object| !now.policies.contains_key(*object));
+    let namespaces = before.namespaces.keys();
+    let namespaces = namespaces.filter(|name| !now.namespaces.contains_key(*name));
+    let namespaces = namespaces.map(|name| ObjectRef::new("Namespace", "", name));
+    let gone = pods.chain(policies).cloned().chain(namespaces).map(Event::Delete);
+    let namespaces = now.namespaces.values().cloned().map(Object::Namespace);
+    let policies = now.policies.values();
+    let policies = policies.map(|policy| Object::Policy(Policy::clone(policy)));
+    let pods = now.pods.values().cloned().map(Object::Pod);
+    gone.chain(namespaces.chain(policies).chain(pods).map(Event::Apply))
+        .collect()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig {
+        cases: 32,
+        failure_persistence: Some(Box::new(FileFailurePersistence::Direct("tests/properties.proptest-regressions"))),
+        ..ProptestConfig::default()
+    })]
+
+    /// Networks come onto a wire and leave it, as their definitions come, change and go.
+    #[test]
+    fn incremental_is_from_scratch_on_every_wire(
+        cluster in generate::cluster(),
+        policies in generate::policies(Shape::Dialects, 8),
+        events in generate::events(Shape::Dialects, 16),
+        semantics in semantics(),
+    ) {
+        let objects = cluster.into_iter().chain(policies.into_iter().map(Object::Policy));
+        let objects = objects.map(Event::Apply);
+        let mut store = Store::new();
+        let mut known: BTreeMap<NetworkName, (Snapshot, Engine)> = BTreeMap::new();
+        for event in objects.chain(events) {
+            store.apply(event);
+            let snapshot = store.snapshot();
+            for network in snapshot.known_networks() {
+                let now = snapshot.on(&network);
+                let fresh = || (Snapshot::default(), Engine::new(semantics.clone()));
+                let (before, engine) = known.entry(network).or_insert_with(fresh);
+                for event in difference(before, &now) {
+                    engine.apply(event);
+                }
+                *before = now;
+            }
+        }
+        for (now, engine) in known.values() {
+            let scratch = Engine::compile(now, semantics.clone());
+            prop_assert!(equivalent(engine.program(), scratch.program()));
+            prop_assert_eq!(engine.program().identities().count(), scratch.program().identities().count());
+            prop_assert_eq!(engine.program().subjects().count(), scratch.program().subjects().count());
+            for flow in representative_flows(now) {
+                let expected = picket_reference::judge(now, &semantics, &flow);
+                prop_assert_eq!(engine.program().judge(&flow), expected, "{:?}", flow);
+            }
+        }
+    }
+}
+
+/// What the property above is about is not rare.
+#[test]
+fn wires_hold_several_networks() {
+    use proptest::strategy::ValueTree;
+    let mut runner = proptest::test_runner::TestRunner::deterministic();
+    let (mut shared, mut lent, mut apart) = (0, 0, 0);
+    for _ in 0..256 {
+        let clusters = generate::snapshot(Shape::Dialects, 8);
+        let snapshot = clusters.new_tree(&mut runner).unwrap().current();
+        for network in snapshot.known_networks() {
+            let seen = snapshot.on(&network);
+            let others = seen.pods.values().filter_map(|pod| pod.interface.as_ref());
+            shared += others.filter(|own| own.network != network).count();
+            for policy in seen.policies.values() {
+                if let Networks::Among(named) = &policy.networks {
+                    lent += usize::from(named.len() > 1);
+                    apart += usize::from(named.len() < snapshot.on_wire_of(&network).len());
+                }
+            }
+        }
+    }
+    assert!(
+        shared > 50 && lent > 20 && apart > 50,
+        "{shared} interfaces of other networks, {lent} policies about several of a wire, {apart} not about all"
+    );
 }
 
 #[test]

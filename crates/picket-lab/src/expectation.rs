@@ -20,7 +20,7 @@ use picket_net::{Protocol, parse_address};
 use picket_policy::NetworkName;
 
 use crate::grid::Cell;
-use crate::{Host, HostKind};
+use crate::{Host, HostKind, Topology};
 
 /// One line.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -156,6 +156,13 @@ fn parse_traffic(text: &str) -> Result<Traffic, String> {
 }
 
 impl Expectation {
+    /// Lets it be about the hosts of the wire that its network is on.
+    pub(crate) fn place(&mut self, topology: &Topology) {
+        if let Some(network) = &mut self.network {
+            *network = topology.wire(network);
+        }
+    }
+
     /// The secondary network that it is about; `None` for the cluster network.
     pub fn network(&self) -> Option<&NetworkName> {
         self.network.as_ref()

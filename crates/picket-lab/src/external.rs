@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use picket_cluster::Snapshot;
 use picket_net::{AddressRange, AddressSet, Family, Prefix};
-use picket_policy::{Block, Direction, List, Networks, Peer};
+use picket_policy::{Block, Direction, List, Peer};
 
 /// Addresses that no interface of the lab can have, or that routers do not forward: this network, loopback,
 /// link-local, multicast, reserved; in IPv6 also what embeds IPv4.
@@ -64,7 +64,7 @@ fn blocks(snapshot: &Snapshot) -> impl Iterator<Item = &Block> {
     let rules = snapshot
         .policies
         .values()
-        .filter(|policy| policy.networks == Networks::Cluster)
+        .filter(|policy| policy.networks.are_looked_at())
         .flat_map(|policy| Direction::BOTH.map(|direction| policy.side(direction)))
         .flat_map(|side| &side.rules);
     rules

@@ -138,6 +138,7 @@ pub fn probe(
         parse_expectations(expectations.unwrap_or_default()).map_err(|error| error.to_string())?;
     let text = |error: crate::Error| crate::session::chain(&error);
     lab.prepare(&expectations, &Progress::hidden()).map_err(text)?;
+    lab.place(&mut expectations);
     expectations.retain(|expectation| network.is_none() || expectation.network() == network.as_ref());
     let timeout = timeout.map_or(lab.timeout(), Duration::from_millis);
     let grid = lab

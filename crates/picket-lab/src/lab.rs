@@ -166,14 +166,15 @@ impl Lab {
         self.ask(&probes, timeout, progress)
     }
 
-    /// The secondary network that `name` names, of which there are interfaces.
+    /// The secondary network that `name` names, of which there are interfaces; of several on one wire the first.
     ///
     /// # Errors
     /// Text for people.
     pub fn find_network(&self, name: &str) -> Result<NetworkName, String> {
-        let networks: Vec<_> = self.topology.networks().into_iter().flatten().collect();
+        let attached = self.topology.snapshot.attached_networks();
+        let networks: Vec<_> = attached.into_keys().collect();
         if let Some(network) = networks.iter().find(|network| network.to_string() == name) {
-            return Ok(network.clone());
+            return Ok(self.topology.wire(network));
         }
         let known: Vec<_> = networks.iter().map(|network| format!("`{network}`")).collect();
         Err(match known.len() {
@@ -183,6 +184,13 @@ impl Lab {
                 known.join(", ")
             ),
         })
+    }
+
+    /// Lets expectations be about the hosts of the wires that their networks are on.
+    pub fn place(&self, expectations: &mut [Expectation]) {
+        for expectation in expectations {
+            expectation.place(&self.topology);
+        }
     }
 
     /// Changes to the objects of `snapshot`: policies, labels, pods and nodes. Pods that stay keep their place. Then

@@ -8,8 +8,9 @@
 //!     net1 ─── h1 network h2 ─── net1 another pod
 //! ```
 //!
-//! A secondary network is a router of its own, to which every interface on it has a cable. Networks may use the same
-//! addresses, so each interface of a pod has its own routing table: see [`crate::separation`].
+//! A secondary network is a router, which it shares with the others on its wire and to which every interface on them has a
+//! cable. Networks on different wires may use the same addresses, so each interface of a pod has its own routing table: see
+//! [`crate::separation`].
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};

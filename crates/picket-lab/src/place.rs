@@ -13,7 +13,8 @@ use smol_str::SmolStr;
 pub enum Place {
     /// The router between nodes and external hosts.
     Fabric,
-    /// The router of a secondary network, between the interfaces of pods on it and its external hosts.
+    /// The router of a secondary network and of all that are on its wire, between the interfaces of pods and external hosts
+    /// there; the first of them.
     Network(NetworkName),
     /// A node; hostNetwork pods live here too.
     Node(SmolStr),
@@ -61,7 +62,7 @@ pub struct Host {
     /// Its name, unique on its network: `namespace/name`, `namespace/Kind/name`, `node/name`, or an address. A pod with
     /// several interfaces on a secondary network is a host with each, followed by `@interface`.
     pub id: String,
-    /// The secondary network that it is on; `None` on the cluster network.
+    /// The secondary network that it is on, of several on one wire the first; `None` on the cluster network.
     pub network: Option<NetworkName>,
     /// The namespace it is in.
     pub place: Place,

@@ -1,6 +1,6 @@
 //! picket's own enforcement: verdicts of the engine, rulesets of the nftables target.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use picket_cluster::{Flow, Judgement, Semantics, Snapshot};
 use picket_engine::Engine;
@@ -12,6 +12,7 @@ use picket_nftables::render::documented::{self, PodView};
 use picket_nftables::render::indexed;
 use picket_policy::{NetworkName, ObjectRef};
 
+use crate::attached::wire;
 use crate::topology::CLUSTER_INTERFACE;
 use crate::{Compile, Enforcement, Error, Place, Topology};
 
@@ -35,14 +36,16 @@ pub fn compile(layout: Layout, semantics: &Semantics, custom: &[CustomRules]) ->
     let (semantics, custom) = (semantics.clone(), custom.to_vec());
     Box::new(move |snapshot: &Snapshot| {
         let networks = snapshot.attached_networks().into_keys();
+        let wires: BTreeSet<_> = networks.map(|network| wire(snapshot, network)).collect();
         Ok(Box::new(Policies {
             cluster: Engine::compile(snapshot, semantics.clone()),
-            networks: networks
+            wires: wires
+                .into_iter()
                 .map(|network| {
-                    let mut on = snapshot.on(network);
+                    let mut on = snapshot.on(&network);
                     custom::add(&custom, &mut on, &CLUSTER_INTERFACE);
                     let engine = Engine::compile(&on, semantics.clone());
-                    (network.clone(), engine)
+                    (network, engine)
                 })
                 .collect(),
             nowhere: Engine::new(semantics.clone()),
@@ -55,7 +58,8 @@ pub fn compile(layout: Layout, semantics: &Semantics, custom: &[CustomRules]) ->
 struct Policies {
     /// The cluster network.
     cluster: Engine,
-    networks: BTreeMap<NetworkName, Engine>,
+    /// By the first of the networks on each.
+    wires: BTreeMap<NetworkName, Engine>,
     /// A network that nothing is on.
     nowhere: Engine,
     layout: Layout,
@@ -66,7 +70,7 @@ impl Enforcement for Policies {
     fn judge(&self, network: Option<&NetworkName>, flow: &Flow) -> Judgement {
         let engine = match network {
             None => &self.cluster,
-            Some(network) => self.networks.get(network).unwrap_or(&self.nowhere),
+            Some(network) => self.wires.get(network).unwrap_or(&self.nowhere),
         };
         engine.program().judge(flow)
     }
@@ -80,7 +84,7 @@ impl Enforcement for Policies {
         });
         enforcing
             .map(|place| {
-                let table = self.table(&place).map_err(|message| Error::Render {
+                let table = self.table(&place, topology).map_err(|message| Error::Render {
                     place: Box::new(place.clone()),
                     message,
                 })?;
@@ -91,19 +95,19 @@ impl Enforcement for Policies {
 }
 
 impl Policies {
-    fn table(&self, place: &Place) -> Result<Table, String> {
+    fn table(&self, place: &Place, topology: &Topology) -> Result<Table, String> {
         match place {
             Place::Node(name) => {
                 indexed::render(self.cluster.program(), Some(name)).map_err(|error| error.to_string())
             }
-            Place::Pod(pod) => self.table_of_pod(pod),
+            Place::Pod(pod) => self.table_of_pod(pod, topology),
             Place::Fabric | Place::Network(_) | Place::External(..) => {
                 Err("nothing is enforced there".to_owned())
             }
         }
     }
 
-    fn table_of_pod(&self, pod: &ObjectRef) -> Result<Table, String> {
+    fn table_of_pod(&self, pod: &ObjectRef, topology: &Topology) -> Result<Table, String> {
         let mut view = match self.layout {
             // Its node enforces what policies say of the cluster network.
             Layout::Indexed => PodView {
@@ -119,8 +123,11 @@ impl Policies {
                     .ok_or_else(|| "the engine does not know the pod".to_owned())?
             }
         };
-        for network in self.networks.values() {
-            let attached = view.attach(network.program());
+        let attachments = topology.attachments_of(&Place::Pod(pod.clone())).into_iter();
+        let networks: BTreeSet<_> = attachments.map(|attachment| &attachment.network).collect();
+        for network in networks {
+            let engine = self.wires.get(&topology.wire(network)).unwrap_or(&self.nowhere);
+            let attached = view.attach(engine.program(), network);
             attached.map_err(|name| format!("`{name}` cannot be the name of an interface"))?;
         }
         let semantics = self.cluster.program().semantics();

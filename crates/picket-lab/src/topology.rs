@@ -9,7 +9,7 @@ use picket_net::Family;
 use picket_policy::{Labels, NetworkName};
 use smol_str::{SmolStr, format_smolstr};
 
-use crate::attached::{attached_hosts, check_interfaces};
+use crate::attached::{attached_hosts, check_interfaces, wire};
 use crate::{Host, HostKind, Place, external};
 
 /// Where lab nodes get addresses that the snapshot does not give: IPv4 from 198.19.255.0/24 and, with more nodes than
@@ -104,10 +104,17 @@ impl Topology {
         place_pods(&mut snapshot, spread.max(1));
         address_nodes(&mut snapshot);
         check_interfaces(&snapshot)?;
-        let mut hosts = with_external(cluster_hosts(&snapshot), &snapshot, None, outside);
-        for network in snapshot.attached_networks().into_keys() {
+        let networks = snapshot.attached_networks().into_keys();
+        let wires: BTreeSet<_> = networks.map(|network| wire(&snapshot, network)).collect();
+        let outside: BTreeSet<_> = outside
+            .iter()
+            .map(|(on, address)| (on.as_ref().map(|network| wire(&snapshot, network)), *address))
+            .collect();
+        let mut hosts = with_external(cluster_hosts(&snapshot), &snapshot, None, &outside);
+        for network in &wires {
             let on = snapshot.on(network);
-            hosts.extend(with_external(attached_hosts(&on), &on, Some(network), outside));
+            let attached = attached_hosts(&on, network);
+            hosts.extend(with_external(attached, &on, Some(network), &outside));
         }
         check_addresses(&hosts)?;
         hosts.sort_by(|a, b| (&a.network, a.kind, &a.id).cmp(&(&b.network, b.kind, &b.id)));
@@ -151,7 +158,12 @@ impl Topology {
         }
     }
 
-    /// The networks that hosts are on, the cluster network (`None`) first.
+    /// The network that the wire of this one is called by, which is that of its hosts: the first of those on it.
+    pub fn wire(&self, network: &NetworkName) -> NetworkName {
+        wire(&self.snapshot, network)
+    }
+
+    /// The networks that hosts are on, the cluster network (`None`) first; of those on one wire the first.
     pub fn networks(&self) -> BTreeSet<Option<NetworkName>> {
         self.hosts.iter().map(|host| host.network.clone()).collect()
     }
@@ -168,7 +180,7 @@ impl Topology {
         });
         let attachments = self.attachments_of(place).into_iter().map(|attachment| Cable {
             interface: attachment.interface.clone(),
-            router: Place::Network(attachment.network.clone()),
+            router: Place::Network(self.wire(&attachment.network)),
             addresses: attachment.addresses.iter().collect(),
         });
         main.into_iter().chain(attachments).collect()

@@ -77,7 +77,8 @@ fn check(lab: &mut Lab, step: &Step, layout: Layout) -> usize {
         grid.to_text(false)
     );
     let topology = lab.topology();
-    let network = step.network.as_ref();
+    let wire = step.network.as_ref().map(|network| topology.wire(network));
+    let network = wire.as_ref();
     let snapshot = topology.on(network);
     let mut seen = 0;
     for expectation in &step.expectations {

@@ -43,13 +43,16 @@ pub enum Networks {
     Cluster,
     /// Secondary networks: sorted and unique; none when the policy applies to nothing.
     Attached(Vec<NetworkName>),
+    /// Where the networks on one wire are looked at together, as if they were the cluster network: some of them, sorted and
+    /// unique. The policy is about the interfaces on these, and its selectors match pods by them.
+    Among(Vec<NetworkName>),
 }
 
 impl Networks {
     /// Whether a secondary network is among them.
     pub fn include(&self, network: &NetworkName) -> bool {
         match self {
-            Self::Cluster => false,
+            Self::Cluster | Self::Among(_) => false,
             Self::Attached(networks) => networks.binary_search(network).is_ok(),
         }
     }
@@ -57,8 +60,32 @@ impl Networks {
     /// The secondary networks.
     pub fn attached(&self) -> &[NetworkName] {
         match self {
-            Self::Cluster => &[],
+            Self::Cluster | Self::Among(_) => &[],
             Self::Attached(networks) => networks,
+        }
+    }
+
+    /// Whether a policy with these is about what is looked at, be it the cluster network or a wire.
+    pub fn are_looked_at(&self) -> bool {
+        !matches!(self, Self::Attached(_))
+    }
+
+    /// Whether such a policy is about an endpoint, as its subject or as a peer of its selectors: about one on the cluster
+    /// network (`None`), or about an interface on a secondary network.
+    pub fn hold(&self, network: Option<&NetworkName>) -> bool {
+        match self {
+            Self::Cluster => true,
+            Self::Attached(_) => false,
+            Self::Among(networks) => network.is_some_and(|network| networks.binary_search(network).is_ok()),
+        }
+    }
+
+    /// Whether these hold wherever the others do.
+    pub fn cover(&self, others: &Self) -> bool {
+        match others {
+            Self::Cluster => *self == Self::Cluster,
+            Self::Attached(others) => others.iter().all(|network| self.include(network)),
+            Self::Among(others) => others.iter().all(|network| self.hold(Some(network))),
         }
     }
 }
@@ -81,5 +108,42 @@ mod tests {
             let found = NetworkName::parse(text, "shop").map(|network| network.to_string());
             assert_eq!(found.as_deref(), expected, "{text:?}");
         }
+    }
+
+    #[test]
+    fn a_policy_is_about_those_of_a_wire_that_it_names() {
+        let name = |text: &str| NetworkName::parse(text, "x").unwrap();
+        let some = |names: &[&str]| names.iter().map(|text| name(text)).collect::<Vec<_>>();
+        let (all, ab, b) = (
+            Networks::Cluster,
+            Networks::Among(some(&["a", "b"])),
+            Networks::Among(some(&["b"])),
+        );
+        let written = Networks::Attached(some(&["a", "b"]));
+        for (networks, holds) in [
+            (&all, [true, true, true]),
+            (&ab, [false, true, false]),
+            (&b, [false, false, false]),
+            (&written, [false, false, false]),
+        ] {
+            let asked = [None, Some(name("a")), Some(name("c"))];
+            assert_eq!(
+                asked.map(|asked| networks.hold(asked.as_ref())),
+                holds,
+                "{networks:?}"
+            );
+        }
+        for (one, other, covers) in [
+            (&all, &ab, true),
+            (&ab, &all, false),
+            (&ab, &b, true),
+            (&b, &ab, false),
+            (&all, &all, true),
+            (&written, &Networks::Attached(some(&["b"])), true),
+            (&ab, &written, false),
+        ] {
+            assert_eq!(one.cover(other), covers, "{one:?} {other:?}");
+        }
+        assert!(all.are_looked_at() && b.are_looked_at() && !written.are_looked_at());
     }
 }

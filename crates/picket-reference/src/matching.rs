@@ -4,17 +4,18 @@ use std::net::IpAddr;
 
 use picket_cluster::{Endpoint, Flow, Pod, Snapshot};
 use picket_policy::{
-    Block, Labels, List, NamespaceScope, Peer, PodSelector, PortMatch, Requirement, Rule, Selector,
+    Block, Labels, List, NamespaceScope, Networks, Peer, PodSelector, Policy, PortMatch, Requirement, Rule,
+    Selector,
 };
 
 use crate::managed_pod;
 use crate::tiers::Question;
 
 /// A rule "matches traffic if and only if the traffic matches both" its ports and its peers.
-pub(crate) fn rule_matches(question: &Question<'_>, rule: &Rule) -> bool {
+pub(crate) fn rule_matches(question: &Question<'_>, policy: &Policy, rule: &Rule) -> bool {
     any(&rule.ports, |port| {
         port_matches(question.snapshot, port, question.flow)
-    }) && any(&rule.peers, |peer| peer_matches(question, peer))
+    }) && any(&rule.peers, |peer| peer_matches(question, policy, peer))
 }
 
 /// An absent list is no restriction; items are alternatives, and none of none matches.
@@ -43,7 +44,7 @@ fn port_matches(snapshot: &Snapshot, port: &PortMatch, flow: &Flow) -> bool {
     }
 }
 
-fn peer_matches(question: &Question<'_>, peer: &Peer) -> bool {
+fn peer_matches(question: &Question<'_>, policy: &Policy, peer: &Peer) -> bool {
     let Question {
         snapshot,
         flow,
@@ -52,7 +53,8 @@ fn peer_matches(question: &Question<'_>, peer: &Peer) -> bool {
     } = question;
     match peer {
         Peer::Pods(selector) => {
-            managed_pod(snapshot, endpoint).is_some_and(|pod| selects(snapshot, selector, pod))
+            let pod = managed_pod(snapshot, endpoint);
+            pod.is_some_and(|pod| is_about(policy, pod) && selects(snapshot, selector, pod))
         }
         Peer::Block(block) => block_matches(question, block),
         // Packets show addresses, and a pod of the host's network has its node's.
@@ -89,6 +91,16 @@ fn block_matches(question: &Question<'_>, block: &Block) -> bool {
             // picket made a synthetic address up, so only a block of every address can mean it.
             asked && within(address) && (!pod.synthetic || block.prefix.length() == 0)
         }
+    }
+}
+
+/// Whether a policy is about the network that a pod is on. On a secondary network every interface is a pod, and a wire may hold
+/// several networks: "policy-for" names those whose interfaces the policy selects and whose interfaces are its peers.
+pub(crate) fn is_about(policy: &Policy, pod: &Pod) -> bool {
+    match (&policy.networks, &pod.interface) {
+        (Networks::Cluster, _) => true,
+        (Networks::Among(networks), Some(interface)) => networks.contains(&interface.network),
+        (Networks::Among(_), None) | (Networks::Attached(_), _) => false,
     }
 }
 

@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use picket_cluster::{Cause, EndJudgement, Endpoint, Flow, Pod, Reason, Semantics, Snapshot, Verdict};
 use picket_net::Protocol;
-use picket_policy::{Action, Direction, Mode, Networks, Policy, Rule, Tier};
+use picket_policy::{Action, Direction, Mode, Policy, Rule, Tier};
 
-use crate::matching::{rule_matches, selects};
+use crate::matching::{is_about, rule_matches, selects};
 
 /// One end of one connection.
 pub(crate) struct Question<'a> {
@@ -98,7 +98,7 @@ fn selecting<'a>(question: &Question<'a>, tier: Tier) -> Vec<&'a Arc<Policy>> {
         .snapshot
         .policies
         .values()
-        .filter(|policy| policy.tier == tier && policy.networks == Networks::Cluster)
+        .filter(|policy| policy.tier == tier && is_about(policy, question.pod))
         .filter(|policy| selects(question.snapshot, &policy.subject, question.pod))
         .collect();
     policies.sort_by_key(|policy| (policy.priority, &policy.object));
@@ -112,7 +112,7 @@ fn ordered_tier(question: &Question<'_>, tier: Tier) -> Option<EndJudgement> {
     for policy in selecting(question, tier) {
         for rule in &policy.side(question.direction).rules {
             let counts = rule.action != Action::Deny || (may_deny && question.is_enforced(policy));
-            if counts && rule_matches(question, rule) {
+            if counts && rule_matches(question, policy, rule) {
                 let (verdict, reason) = match rule.action {
                     Action::Accept => (Verdict::Allow, Reason::AllowedByRule),
                     Action::Deny => (Verdict::Deny, Reason::DeniedByRule),
@@ -154,7 +154,7 @@ fn network_policies(question: &Question<'_>) -> Option<EndJudgement> {
                 .iter()
                 .map(move |rule| (policy, rule))
         })
-        .filter(|(_, rule)| rule_matches(question, rule))
+        .filter(|(policy, rule)| rule_matches(question, policy, rule))
         .map(|(policy, rule)| by_rule(question, policy, rule))
         .collect();
     if accepting.is_empty() && isolating.is_empty() {

@@ -7,8 +7,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use picket_cluster::{Addresses, Event, Object, Pod, Snapshot};
-use picket_policy::{Diagnostic, Labels, ObjectRef, Options, V1beta1};
+use picket_cluster::{Addresses, Event, Network, Object, Pod, Snapshot, Wire};
+use picket_policy::{Diagnostic, Labels, NetworkName, ObjectRef, Options, V1beta1};
 use tokio::time::sleep;
 
 use crate::files::{Text, read};
@@ -159,9 +159,21 @@ fn difference(before: &Snapshot, now: &Snapshot) -> Vec<Event> {
     events.extend(missing(&before.pods, &now.pods).map(gone));
     events.extend(missing(&before.policies, &now.policies).map(gone));
     events.extend(missing(&before.services, &now.services).map(gone));
-    let network = |network: &_| Object::Network(Clone::clone(network));
-    let networks = before.networks.difference(&now.networks).map(network);
-    events.extend(networks.map(|network| Event::Delete(network.object_ref())));
+    let network = |(name, wire): (&NetworkName, &Option<Wire>)| {
+        Object::Network(Network {
+            name: name.clone(),
+            wire: wire.clone(),
+        })
+    };
+    let networks = before
+        .networks
+        .iter()
+        .filter(|(name, _)| !now.networks.contains_key(*name));
+    events.extend(
+        networks
+            .map(network)
+            .map(|network| Event::Delete(network.object_ref())),
+    );
     for (kind, names) in [
         (
             "Namespace",
@@ -180,7 +192,9 @@ fn difference(before: &Snapshot, now: &Snapshot) -> Vec<Event> {
         .map(Object::Namespace);
     let nodes = new(&before.nodes, &now.nodes).cloned().map(Object::Node);
     let services = new(&before.services, &now.services).cloned().map(Object::Service);
-    let networks = now.networks.difference(&before.networks).map(network);
+    let networks = now.networks.iter();
+    let networks = networks.filter(|(name, wire)| before.networks.get(*name) != Some(*wire));
+    let networks = networks.map(network);
     let policies = new(&before.policies, &now.policies).map(|policy| Object::Policy((**policy).clone()));
     let pods = new(&before.pods, &now.pods).map(|pod: &Arc<Pod>| Object::Pod(Arc::clone(pod)));
     let comes = namespaces

@@ -27,6 +27,7 @@ use smol_str::SmolStr;
 use crate::ObjectVersion;
 pub(crate) use facts::{Facts, Found, Name, PolicyText};
 use facts::{NetworkFacts, NodeFacts, ServiceFacts};
+pub(crate) use plugin::network_config;
 pub use plugin::network_plugin;
 use pods::Pods;
 use policies::Policies;
@@ -209,7 +210,7 @@ impl Live {
             "NetworkAttachmentDefinition" => {
                 if let Some(NetworkFacts { network, plugin }) = self.networks.remove(name) {
                     if plugin.is_some() {
-                        self.changes.plugins.push((network.clone(), None));
+                        self.changes.plugins.push((network.name.clone(), None));
                     }
                     let object = Object::Network(network).object_ref();
                     self.changes.events.push(Event::Delete(object));
@@ -238,11 +239,11 @@ impl Live {
     fn set_network(&mut self, name: Name, facts: NetworkFacts) {
         let before = self.networks.insert(name, facts.clone());
         let NetworkFacts { network, plugin } = facts;
-        let is_new = before.is_none();
-        if before.and_then(|before| before.plugin) != plugin {
-            self.changes.plugins.push((network.clone(), plugin));
+        let (was, had) = before.map(|before| (before.network, before.plugin)).unzip();
+        if had.flatten() != plugin {
+            self.changes.plugins.push((network.name.clone(), plugin));
         }
-        if is_new {
+        if was.as_ref() != Some(&network) {
             self.changes.events.push(Event::Apply(Object::Network(network)));
         }
     }

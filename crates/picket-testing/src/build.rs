@@ -5,11 +5,11 @@
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 
-use picket_cluster::{NamedPort, Namespace, Node, Owner, Pod};
+use picket_cluster::{NamedPort, Namespace, Network, Node, Owner, Pod};
 use picket_net::{Prefix, Protocol};
 use picket_policy::{
-    Action, Block, Direction, Labels, List, Mode, NamespaceScope, Networks, ObjectRef, Peer, PodSelector,
-    Policy, PortMatch, Position, Requirement, Rule, Selector, Side, Tier,
+    Action, Block, Direction, Labels, List, Mode, NamespaceScope, NetworkName, Networks, ObjectRef, Peer,
+    PodSelector, Policy, PortMatch, Position, Requirement, Rule, Selector, Side, Tier,
 };
 use smol_str::SmolStr;
 
@@ -108,6 +108,14 @@ impl From<NamespaceBuilder> for Object {
     fn from(builder: NamespaceBuilder) -> Self {
         Self::Namespace(builder.0)
     }
+}
+
+/// The definition of the secondary network `namespace/name`, on a wire such as `macvlan/eth1`.
+pub fn network(name: &str, wire: &str) -> Object {
+    Object::Network(Network {
+        name: NetworkName::parse(name, "").unwrap_or_else(|| panic!("`{name}` is no network")),
+        wire: Some(wire.parse().unwrap_or_else(|_| panic!("`{wire}` is no wire"))),
+    })
 }
 
 /// A node called `name`.

@@ -10,7 +10,7 @@ mod style;
 mod tiered;
 mod yaml;
 
-use picket_cluster::{Namespace, Node, Snapshot};
+use picket_cluster::{Namespace, Node, Snapshot, Wire};
 use picket_policy::{
     ClusterDefault, Labels, MODE, Mode, NetworkName, ObjectRef, Options, Policy, Severity, Tier, V1beta1,
 };
@@ -42,7 +42,8 @@ pub fn file(snapshot: &Snapshot, style: &mut Style) -> String {
         }
     }
     objects.extend(snapshot.nodes.values().map(node));
-    objects.extend(snapshot.networks.iter().map(network));
+    let networks = snapshot.networks.iter();
+    objects.extend(networks.map(|(name, wire)| network(name, wire.as_ref(), style)));
     objects.extend(snapshot.pods.values().map(|pod| pod::manifest(pod, style)));
     let policies = snapshot.policies.values();
     let policies = policies.filter(|policy| !matches!(policy.tier, Tier::Custom | Tier::ClusterDefault));
@@ -178,14 +179,40 @@ fn node(node: &Node) -> Value {
     )
 }
 
-fn network(network: &NetworkName) -> Value {
+fn network(network: &NetworkName, wire: Option<&Wire>, style: &mut Style) -> Value {
+    let plugin = plugin(wire);
+    let config = match style.choose() {
+        true => json!({"cniVersion": "1.0.0", "plugins": [plugin, {"type": "tuning", "master": "eth9"}]}),
+        false => plugin,
+    };
     let object = ObjectRef::new("NetworkAttachmentDefinition", &network.namespace, &network.name);
     self::object(
         "k8s.cni.cncf.io/v1",
         "NetworkAttachmentDefinition",
         metadata(&object),
-        [("spec", json!({"config": "{\"type\": \"macvlan\"}"}))],
+        [("spec", json!({"config": config.to_string()}))],
     )
+}
+
+/// The configuration of a plugin that brings interfaces onto a wire, or onto one that nobody else knows of.
+fn plugin(wire: Option<&Wire>) -> Value {
+    let Some(wire) = wire else {
+        return json!({"type": "sriov"});
+    };
+    let wire = wire.to_string();
+    let mut parts = wire.split('/');
+    let (plugin, link) = (parts.next(), parts.next());
+    let vlan: Option<u16> = parts.next().and_then(|vlan| vlan.parse().ok());
+    let (link_field, vlan_field) = match plugin {
+        Some("bridge") => ("bridge", "vlan"),
+        Some("vlan") => ("master", "vlanId"),
+        _ => ("master", "vlan"),
+    };
+    let mut config = json!({"type": plugin, link_field: link});
+    if let Some(vlan) = vlan {
+        config[vlan_field] = json!(vlan);
+    }
+    config
 }
 
 /// The name of a network as an annotation of an object in `namespace` has it.

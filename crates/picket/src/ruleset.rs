@@ -14,6 +14,7 @@ use picket_nftables::custom::{self, CustomRules};
 use picket_nftables::model::{InterfaceName, Table};
 use picket_nftables::render::documented::{self, PodView};
 use picket_nftables::render::indexed;
+use picket_policy::NetworkName;
 use picket_source::Loaded;
 
 use crate::arguments::CustomRuleArguments;
@@ -78,7 +79,7 @@ pub(crate) struct PodPlace {
     /// Its interface on the cluster network.
     pub(crate) interface: InterfaceName,
     /// Its secondary networks, each as it sees the cluster.
-    pub(crate) networks: Vec<(Snapshot, Engine)>,
+    pub(crate) networks: Vec<(NetworkName, Snapshot, Engine)>,
 }
 
 impl PlaceArguments {
@@ -179,7 +180,7 @@ impl PlaceArguments {
             let mut snapshot = loaded.snapshot.on(network);
             custom::add(custom, &mut snapshot, &self.interface);
             let engine = Engine::compile(&snapshot, program.semantics().clone());
-            (snapshot, engine)
+            (network.clone(), snapshot, engine)
         });
         Ok(PodPlace {
             networks: networks.collect(),
@@ -207,8 +208,8 @@ impl PodPlace {
     fn table(&self, program: &Program, custom: Vec<CustomRules>) -> anyhow::Result<(Table, Vec<Shortfall>)> {
         let mut view = PodView::of(program, &self.pod.object, &self.interface)
             .with_context(|| format!("nothing is known of pod `{}`", self.pod.id()))?;
-        for (_, engine) in &self.networks {
-            let attached = view.attach(engine.program());
+        for (network, _, engine) in &self.networks {
+            let attached = view.attach(engine.program(), network);
             attached.map_err(|name| anyhow!("`{name}` cannot be the name of an interface"))?;
         }
         let semantics = program.semantics();

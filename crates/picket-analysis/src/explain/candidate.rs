@@ -11,7 +11,7 @@ use picket_policy::{
 use smol_str::{SmolStr, format_smolstr};
 
 use super::change::{Change, RulePlace};
-use super::miss::{End, Miss, managed};
+use super::miss::{End, Miss, managed, network_of};
 use super::tiers::{Judged, JudgedPolicy, JudgedRule, Outcome};
 
 /// The most changes that are tried at one end.
@@ -153,7 +153,9 @@ fn port(end: &End<'_>) -> Option<PortMatch> {
 
 /// A peer that means the other end and as little else as a policy can say. `policy` is where it will stand.
 fn peer(end: &End<'_>, policy: Option<&Policy>) -> Option<Peer> {
-    if let Some(pod) = managed(end.scene, end.peer()) {
+    if let Some(pod) = managed(end.scene, end.peer())
+        && policy.is_none_or(|policy| policy.networks.hold(network_of(pod)))
+    {
         let namespace = &pod.object.namespace;
         let own = policy.is_some_and(|policy| policy.object.namespace == *namespace);
         let name = Requirement::In(NAMESPACE_NAME_LABEL.into(), vec![namespace.clone()]);
@@ -222,9 +224,12 @@ pub(super) fn free_index(policy: &JudgedPolicy<'_>) -> u32 {
 
 /// A new rule of the policy that is most about this pod; or a new policy, where none can be written into.
 fn new_accept(end: &End<'_>, policies: &[JudgedPolicy<'_>]) -> Option<Change> {
+    let peer = managed(end.scene, end.peer());
     let writable = policies
         .iter()
-        .filter(|policy| policy.isolates && policy.policy.object.kind != "Namespace");
+        .filter(|policy| policy.isolates && policy.policy.object.kind != "Namespace")
+        // What another one says of the peer no selector can.
+        .filter(|policy| peer.is_none_or(|peer| policy.policy.networks.hold(network_of(peer))));
     let closest = writable.rev().max_by_key(|policy| {
         let subject = &policy.policy.subject.pods;
         (!policy.rules.is_empty(), subject.requirements().len())

@@ -5,13 +5,16 @@ use std::net::IpAddr;
 use picket_cluster::{Endpoint, Flow, NamedPort, Pod, Semantics, Snapshot};
 use picket_net::{Family, PortRange, Prefix, Protocol};
 use picket_policy::{
-    Block, Direction, Labels, NamespaceScope, ObjectRef, Peer, PodSelector, PortMatch, Requirement, Selector,
+    Block, Direction, Labels, NamespaceScope, NetworkName, Networks, ObjectRef, Peer, PodSelector, Policy,
+    PortMatch, Requirement, Selector,
 };
 use smol_str::SmolStr;
 
 /// A condition of a rule that a connection does not meet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Miss<'a> {
+    /// The other end is on a network of the wire that the policy is not about.
+    Network { has: NetworkName },
     /// The peer means one namespace by name, and the other end is in another.
     Namespace { wanted: &'a SmolStr, has: SmolStr },
     /// The namespace of the other end has other labels.
@@ -97,11 +100,18 @@ impl<'a> End<'a> {
         managed(self.scene, self.own())
     }
 
-    /// What of `peer` the other end does not meet; empty when it matches.
-    pub(super) fn peer_misses(&self, peer: &'a Peer) -> Vec<Miss<'a>> {
+    /// What of `peer`, of a policy with these networks, the other end does not meet; empty when it matches.
+    pub(super) fn peer_misses(&self, networks: &Networks, peer: &'a Peer) -> Vec<Miss<'a>> {
         match peer {
             Peer::Pods(selector) => match managed(self.scene, self.peer()) {
-                Some(pod) => self.selector_misses(selector, pod),
+                Some(pod) => {
+                    let other = network_of(pod).filter(|own| !networks.hold(Some(own)));
+                    let other = other.map(|has| Miss::Network { has: has.clone() });
+                    other
+                        .into_iter()
+                        .chain(self.selector_misses(selector, pod))
+                        .collect()
+                }
                 None => vec![Miss::NotAPod(self.kind_of_peer())],
             },
             Peer::Block(block) => self.block_miss(block).into_iter().collect(),
@@ -255,13 +265,19 @@ pub(super) fn managed<'a>(scene: &'a Snapshot, endpoint: &Endpoint) -> Option<&'
     }
 }
 
-/// Whether `selector` means `pod`.
-pub(super) fn selects(scene: &Snapshot, selector: &PodSelector, pod: &Pod) -> bool {
+/// The secondary network of a pod that is an interface there.
+pub(super) fn network_of(pod: &Pod) -> Option<&NetworkName> {
+    pod.interface.as_deref().map(|interface| &interface.network)
+}
+
+/// Whether `policy` is about `pod`.
+pub(super) fn selects(scene: &Snapshot, policy: &Policy, pod: &Pod) -> bool {
+    let selector = &policy.subject;
     let namespace = match &selector.namespaces {
         NamespaceScope::Named(name) => *name == pod.object.namespace,
         NamespaceScope::Matching(selector) => meets(selector, &scene.namespace(&pod.object.namespace).labels),
     };
-    namespace && meets(&selector.pods, &pod.labels)
+    policy.networks.hold(network_of(pod)) && namespace && meets(&selector.pods, &pod.labels)
 }
 
 fn holds(range: PortRange, port: u16) -> bool {

@@ -179,8 +179,7 @@ impl Explainer<'_> {
             .map(|policy| &***policy)
             .filter(|policy| {
                 let side = policy.side(direction);
-                (side.isolates || !side.rules.is_empty())
-                    && super::miss::selects(snapshot, &policy.subject, pod)
+                (side.isolates || !side.rules.is_empty()) && super::miss::selects(snapshot, policy, pod)
             })
             .collect();
         found.sort_by_key(|policy| (policy.tier, policy.priority, &policy.object));

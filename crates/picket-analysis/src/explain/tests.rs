@@ -1,11 +1,12 @@
 mod properties;
 
-use picket_cluster::{Semantics, Snapshot, Verdict};
+use picket_cluster::{Attachment, Semantics, Snapshot, Verdict};
 use picket_engine::Engine;
 use picket_net::Protocol;
+use picket_policy::{NetworkName, Networks};
 use picket_testing::build::{
-    accept, admin_policy, baseline_policy, block, deny, namespace, node, nodes_where, pass, pod, pods_in,
-    pods_where, policy,
+    accept, admin_policy, baseline_policy, block, deny, ip, namespace, network, node, nodes_where, pass, pod,
+    pods_in, pods_where, policy,
 };
 use picket_testing::snapshot;
 
@@ -129,6 +130,52 @@ fn the_nearest_rule_has_the_fewest_failing_conditions() {
         (nearest.rule, nearest.failing, nearest.misses),
         (0, 1, vec!["the port is 80".to_owned()])
     );
+}
+
+#[test]
+fn a_network_that_the_policy_does_not_name_is_why_a_peer_does_not_match() {
+    let name = |text: &str| NetworkName::parse(text, "shop").unwrap();
+    let on = |app: &str, network: &str, address: &str| {
+        let mut pod = pod(&format!("shop/{app}")).label("app", app).build();
+        pod.attachments.push(Attachment {
+            network: name(network),
+            interface: "net1".into(),
+            addresses: [ip(address)].into_iter().collect(),
+            synthetic: false,
+        });
+        pod
+    };
+    let mut cluster = snapshot![
+        network("shop/red", "macvlan/eth1"),
+        network("shop/blue", "macvlan/eth1"),
+        on("db", "red", "10.1.0.1"),
+        on("web", "blue", "10.1.0.2"),
+    ];
+    let rule = accept().peer(pods_in("shop", "app=web"));
+    let mut policy = policy("shop/db").selects("app=db").ingress(rule).build();
+    policy.object.kind = "MultiNetworkPolicy".into();
+    for (networks, expected) in [
+        (
+            vec![name("red")],
+            vec!["it is on network shop/blue, which the policy does not name"],
+        ),
+        (vec![name("blue"), name("red")], vec![]),
+    ] {
+        policy.networks = Networks::Attached(networks);
+        cluster
+            .policies
+            .insert(policy.object.clone(), policy.clone().into());
+        let flow = four(&cluster.on(&name("red")), "shop/web", "shop/db", "80");
+        assert_eq!(flow.verdict.is_allow(), expected.is_empty());
+        if flow.verdict.is_allow() {
+            continue;
+        }
+        assert_eq!(misses(&flow), [expected]);
+        assert_eq!(
+            changes(&flow),
+            ["add the peer 10.1.0.2/32 to ingress rule 0 of MultiNetworkPolicy shop/db"]
+        );
+    }
 }
 
 #[test]

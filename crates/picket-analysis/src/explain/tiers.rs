@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use picket_cluster::{Reason, Snapshot, Verdict};
 use picket_net::Protocol;
-use picket_policy::{Action, List, Networks, Peer, Policy, PortMatch, Rule, Tier};
+use picket_policy::{Action, List, Peer, Policy, PortMatch, Rule, Tier};
 
 use super::miss::{End, Miss, selects};
 
@@ -154,9 +154,7 @@ fn selecting<'a>(end: &End<'a>) -> impl Iterator<Item = &'a Arc<Policy>> {
     let direction = end.direction;
     scene.policies.values().filter(move |policy| {
         let side = policy.side(direction);
-        policy.networks == Networks::Cluster
-            && (side.isolates || !side.rules.is_empty())
-            && pod.is_some_and(|pod| selects(scene, &policy.subject, pod))
+        (side.isolates || !side.rules.is_empty()) && pod.is_some_and(|pod| selects(scene, policy, pod))
     })
 }
 
@@ -182,7 +180,7 @@ fn judge_tier<'a>(
             rules: side
                 .rules
                 .iter()
-                .map(|rule| judge_rule(end, rule, counts(policy, rule)))
+                .map(|rule| judge_rule(end, policy, rule, counts(policy, rule)))
                 .collect(),
         }
     });
@@ -198,10 +196,13 @@ fn judge_tier<'a>(
     (judged, decided)
 }
 
-fn judge_rule<'a>(end: &End<'a>, rule: &'a Rule, counts: bool) -> JudgedRule<'a> {
+fn judge_rule<'a>(end: &End<'a>, policy: &Policy, rule: &'a Rule, counts: bool) -> JudgedRule<'a> {
     let peers = match &rule.peers {
         List::Absent => None,
-        List::Items(peers) => Some(peers.iter().map(|peer| (peer, end.peer_misses(peer))).collect()),
+        List::Items(peers) => {
+            let misses = |peer| (peer, end.peer_misses(&policy.networks, peer));
+            Some(peers.iter().map(misses).collect())
+        }
     };
     let ports = match &rule.ports {
         List::Absent => None,

@@ -68,6 +68,7 @@ pub(super) fn family(family: Family) -> &'static str {
 /// The word for a kind of miss that programs know.
 pub(super) fn why(miss: &Miss<'_>) -> &'static str {
     match miss {
+        Miss::Network { .. } => "other-network",
         Miss::Namespace { .. } => "namespace",
         Miss::NamespaceLabel { .. } => "namespace-label",
         Miss::PodLabel { .. } => "pod-label",
@@ -92,6 +93,7 @@ pub(super) fn why(miss: &Miss<'_>) -> &'static str {
 /// Why a condition is not met, as a clause about the other end.
 pub(super) fn miss(miss: &Miss<'_>) -> String {
     match miss {
+        Miss::Network { has } => format!("it is on network {has}, which the policy does not name"),
         Miss::Namespace { has, .. } => format!("it is in namespace {has}"),
         Miss::NamespaceLabel {
             namespace,

@@ -3,9 +3,7 @@
 use std::collections::BTreeMap;
 
 use picket_net::Protocol;
-use picket_policy::{
-    Action, Diagnostic, Direction, List, Networks, ObjectRef, Peer, Policy, PortMatch, Rule, Tier,
-};
+use picket_policy::{Action, Diagnostic, Direction, List, ObjectRef, Peer, Policy, PortMatch, Rule, Tier};
 
 use super::{Context, Subject, advice, table};
 
@@ -30,7 +28,7 @@ impl<'a> Resolvers<'a> {
             }
         }
         let all = context.cluster.snapshot.policies.values();
-        for policy in all.filter(|policy| policy.networks == Networks::Cluster) {
+        for policy in all.filter(|policy| policy.networks.are_looked_at()) {
             if policy.tier != Tier::Baseline && policy.egress.rules.iter().any(allows_names) {
                 for (group, _) in context.cluster.managed(&policy.subject) {
                     without.remove(&group);

@@ -79,6 +79,8 @@ fn made_superfluous_by<'a>(about: &'a Subject<'_>, removed: &BTreeSet<&ObjectRef
         .map(|other| other.as_ref())
         .filter(|other| other.object != policy.object && other.tier == Tier::NetworkPolicy)
         .filter(|other| !removed.contains(&other.object))
+        // Of networks on one wire each lends its peers to the others: what a policy says on one it says with all that it names.
+        .filter(|other| other.networks.cover(&policy.networks))
         .filter(|other| covers_selector(about, &other.subject, &policy.subject))
         .collect();
     let isolated = sides

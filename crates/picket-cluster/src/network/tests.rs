@@ -209,14 +209,15 @@ spec: {config: '{}'}
 
 /// The pods and policies that a network sees.
 fn seen(snapshot: &Snapshot, network: &str) -> Vec<String> {
-    let seen = snapshot.on(&NetworkName::parse(network, "").unwrap());
+    let network = NetworkName::parse(network, "").unwrap();
+    let seen = snapshot.on(&network);
     assert!(seen.nodes.is_empty() && seen.services.is_empty());
     let pods = seen.pods.values().map(|pod| {
         let addresses: Vec<_> = pod.addresses.iter().map(|address| address.to_string()).collect();
         format!("{} {}", pod.id(), addresses.join(" "))
     });
     let policies = seen.policies.values().map(|policy| {
-        assert_eq!(policy.networks, Networks::Cluster);
+        assert_eq!(policy.networks, Networks::Among(vec![network.clone()]));
         policy.object.to_string()
     });
     pods.chain(policies).collect()
@@ -283,4 +284,141 @@ fn interfaces_of_one_pod_are_the_same_pod() {
     let seen = snapshot(&text).0.on(&NetworkName::parse("shop/red", "").unwrap());
     let pods: Vec<_> = seen.pods.values().collect();
     assert!(pods[0].is_same_pod(pods[1]) && !pods[1].is_same_pod(pods[2]));
+}
+
+/// The definition of a network `shop/NAME` with a configuration.
+fn definition(name: &str, config: &str) -> String {
+    format!(
+        "---\napiVersion: k8s.cni.cncf.io/v1\nkind: NetworkAttachmentDefinition\nmetadata: {{name: {name}, namespace: shop}}\n\
+         spec: {{config: '{config}'}}\n"
+    )
+}
+
+/// Networks red, blue and green with a macvlan on a link each, and the pods of these: `a` and `bb` on red, `ccc` on blue,
+/// `dddd` on green, `eeeee` on all three.
+fn on_links(links: [&str; 3]) -> Snapshot {
+    let config = |link: &str| format!(r#"{{"type": "macvlan", "master": "{link}"}}"#);
+    let definitions = ["red", "blue", "green"].iter().zip(links);
+    let definitions = definitions.map(|(name, link)| definition(name, &config(link)));
+    let status = |own: &[(&str, &str)]| {
+        let items = own.iter().zip(1..).map(|((network, address), number)| {
+            format!(r#"{{"name": "{network}", "interface": "net{number}", "ips": ["{address}"]}}"#)
+        });
+        format!("[{}]", items.collect::<Vec<_>>().join(", "))
+    };
+    let pods = [
+        ("a", &[("red", "10.1.0.1")][..]),
+        ("bb", &[("red", "10.1.0.2")]),
+        ("ccc", &[("blue", "10.1.0.2")]),
+        ("dddd", &[("green", "10.1.0.4")]),
+        (
+            "eeeee",
+            &[("red", "10.1.1.1"), ("blue", "10.1.1.2"), ("green", "10.1.1.3")],
+        ),
+    ];
+    let pods = pods.map(|(name, own)| pod(name, "network-status", &status(own)));
+    let (snapshot, diagnostics) = snapshot(&definitions.chain(pods).collect::<String>());
+    assert_eq!(diagnostics, [""; 0]);
+    snapshot
+}
+
+/// The interfaces that a network sees, by the addresses that they have left.
+fn interfaces(snapshot: &Snapshot) -> Vec<String> {
+    let pods = snapshot.pods.values();
+    pods.map(|pod| {
+        let own: Vec<_> = pod.addresses.iter().map(|address| address.to_string()).collect();
+        format!("{} {}", pod.id(), own.join(" "))
+    })
+    .collect()
+}
+
+#[test]
+fn a_network_sees_all_that_is_on_its_wire() {
+    let name = |text: &str| NetworkName::parse(text, "shop").unwrap();
+    let apart = on_links(["eth1", "eth2", "eth3"]);
+    assert_eq!(
+        interfaces(&apart.on(&name("red"))),
+        ["shop/a 10.1.0.1", "shop/bb 10.1.0.2", "shop/eeeee 10.1.1.1"]
+    );
+    let snapshot = on_links(["eth1", "eth2", "eth1"]);
+    let both = [
+        "shop/a 10.1.0.1",
+        "shop/bb 10.1.0.2",
+        "shop/dddd 10.1.0.4",
+        "shop/eeeee@net1 10.1.1.1",
+        "shop/eeeee@net3 10.1.1.3",
+    ];
+    assert_eq!(interfaces(&snapshot.on(&name("red"))), both);
+    assert_eq!(snapshot.on(&name("red")), snapshot.on(&name("green")));
+    assert_eq!(
+        interfaces(&snapshot.on(&name("blue"))),
+        ["shop/ccc 10.1.0.2", "shop/eeeee 10.1.1.2"]
+    );
+    let networks = ["blue", "green", "red"].map(name);
+    let seen = snapshot.on_each(&networks);
+    let seen: Vec<_> = seen
+        .iter()
+        .map(|(networks, seen)| (networks.len(), seen.pods.len()))
+        .collect();
+    assert_eq!(seen, [(1, 2), (2, 5)]);
+    let known = |name: NetworkName| snapshot.on_wire_of(&name).len();
+    assert_eq!(["red", "blue", "nowhere"].map(name).map(known), [2, 1, 1]);
+}
+
+#[test]
+fn an_address_that_is_there_twice_is_the_own_networks_or_nobodys() {
+    let name = |text: &str| NetworkName::parse(text, "shop").unwrap();
+    let snapshot = on_links(["eth1"; 3]);
+    for (network, bb, ccc) in [
+        ("red", "shop/bb 10.1.0.2", "shop/ccc "),
+        ("blue", "shop/bb ", "shop/ccc 10.1.0.2"),
+        ("green", "shop/bb ", "shop/ccc "),
+    ] {
+        let seen = interfaces(&snapshot.on(&name(network)));
+        assert_eq!((seen[1].as_str(), seen[2].as_str()), (bb, ccc), "{network}");
+        let others = [&seen[..1], &seen[3..]].concat();
+        assert!(others.iter().all(|other| other.contains(" 10.1.")), "{others:?}");
+    }
+    let networks = ["blue", "green", "red"].map(name);
+    for (networks, seen) in snapshot.on_each(&networks) {
+        let [network] = networks.as_slice() else {
+            panic!("{networks:?}")
+        };
+        assert_eq!(seen, snapshot.on(network));
+    }
+    assert_eq!(snapshot.on_each(&networks).len(), 3);
+}
+
+#[test]
+fn a_policy_is_about_the_networks_of_a_wire_that_it_names() {
+    let named = |text: &str, networks: [&str; 3], on: &str| -> Vec<String> {
+        let definitions = ["red", "blue", "green"].iter().zip(networks);
+        let definitions = definitions.map(|(name, config)| definition(name, config));
+        let (snapshot, _) = snapshot(&definitions.chain([text.to_owned()]).collect::<String>());
+        let seen = snapshot.on(&NetworkName::parse(on, "shop").unwrap());
+        let networks = seen.policies.values().map(|policy| match &policy.networks {
+            Networks::Among(networks) => {
+                let names: Vec<_> = networks.iter().map(|network| network.name.as_str()).collect();
+                format!("{} {}", policy.object.name, names.join(" "))
+            }
+            other => panic!("{other:?}"),
+        });
+        networks.collect()
+    };
+    let policies = POLICIES.replace("kind: NetworkAttachmentDefinition", "kind: Other");
+    let (one, two) = (
+        r#"{"type": "bridge", "bridge": "br1"}"#,
+        r#"{"type": "bridge", "bridge": "br2"}"#,
+    );
+    assert_eq!(
+        named(&policies, [one, one, one], "green"),
+        ["both blue red", "red red"]
+    );
+    assert_eq!(
+        named(&policies, [one, two, one], "green"),
+        ["both red", "red red"]
+    );
+    assert_eq!(named(&policies, [one, two, one], "blue"), ["both blue"]);
+    assert_eq!(named(&policies, [two, one, one], "blue"), ["both blue"]);
+    assert_eq!(named(&policies, ["", "", ""], "green"), [""; 0]);
 }

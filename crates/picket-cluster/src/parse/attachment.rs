@@ -12,6 +12,7 @@ use smol_str::{SmolStr, format_smolstr};
 
 use super::field::{Field, Fields};
 use crate::codes;
+use crate::wire::is_interface_name;
 use crate::written::{Located, WrittenAttachment};
 
 /// What was done, and the name of the same annotation in older versions.
@@ -182,10 +183,4 @@ impl<'a> Reading<'_, 'a> {
 fn address(text: &str) -> Option<IpAddr> {
     let address = text.split_once('/').map_or(text, |(address, _)| address);
     parse_address(address)
-}
-
-/// What the kernel takes for the name of an interface (Linux `dev_valid_name`).
-fn is_interface_name(name: &str) -> bool {
-    let barred = |character: char| character == '/' || character == ':' || character.is_whitespace();
-    (1..16).contains(&name.len()) && name != "." && name != ".." && !name.contains(barred)
 }

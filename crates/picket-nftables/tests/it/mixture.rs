@@ -122,7 +122,7 @@ proptest! {
     ) {
         let read = read(&snapshot, &text);
         reads_back(&snapshot, &read)?;
-        for network in networks(&read) {
+        for (_, network) in networks(&read) {
             judged_alike(&network, &semantics)?;
         }
     }
@@ -131,7 +131,7 @@ proptest! {
     fn reference_and_engine_judge_alike_on_every_network(
         snapshot in lowered(), semantics in generate::semantics(),
     ) {
-        for network in networks(&snapshot) {
+        for (_, network) in networks(&snapshot) {
             judged_alike(&network, &semantics)?;
         }
     }
@@ -140,7 +140,7 @@ proptest! {
     fn nodes_mean_what_the_reference_says(
         (snapshot, text) in written(), semantics in generate::semantics(),
     ) {
-        for network in networks(&read(&snapshot, &text)) {
+        for (_, network) in networks(&read(&snapshot, &text)) {
             indexed::meaning::check(&network, &semantics, indexed::meaning::on_the_wire);
             verify::check_nodes(&network, &semantics);
         }
@@ -212,7 +212,7 @@ fn mixtures_have_everything() {
         let (snapshot, text) = written().new_tree(&mut runner).expect("a cluster").current();
         let read = read(&snapshot, &text);
         kinds.extend(read.policies.keys().map(|object| object.kind.clone()));
-        for network in networks(&read).iter().skip(1) {
+        for (_, network) in networks(&read).iter().skip(1) {
             several += network
                 .pods
                 .values()

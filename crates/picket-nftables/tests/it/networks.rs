@@ -9,34 +9,47 @@ use picket_nftables::meaning::Interpreter;
 use picket_nftables::model::{InterfaceName, Table};
 use picket_nftables::print;
 use picket_nftables::render::documented::{Options, PodView, render};
-use picket_policy::{Direction, ObjectRef};
+use picket_policy::{Direction, NetworkName, ObjectRef};
 use picket_testing::cases::committed;
 use picket_testing::flows::representative_flows;
 
 use crate::reference::packet_over;
 
-/// The cluster as one of its networks sees it, the cluster network first.
-pub(crate) fn networks(cluster: &Snapshot) -> Vec<Snapshot> {
+/// The cluster as one of its networks sees it, the cluster network (`None`) first.
+pub(crate) fn networks(cluster: &Snapshot) -> Vec<(Option<NetworkName>, Snapshot)> {
     networks_with(cluster, &[])
 }
 
 /// The same, with custom rules among the policies of each.
-pub(crate) fn networks_with(cluster: &Snapshot, custom: &[CustomRules]) -> Vec<Snapshot> {
-    let secondary = cluster.known_networks();
-    let secondary = secondary.iter().map(|network| cluster.on(network));
-    let mut networks: Vec<_> = std::iter::once(cluster.clone()).chain(secondary).collect();
+pub(crate) fn networks_with(
+    cluster: &Snapshot,
+    custom: &[CustomRules],
+) -> Vec<(Option<NetworkName>, Snapshot)> {
+    let secondary = cluster.known_networks().into_iter();
+    let secondary = secondary.map(|network| {
+        let seen = cluster.on(&network);
+        (Some(network), seen)
+    });
+    let mut networks: Vec<_> = std::iter::once((None, cluster.clone()))
+        .chain(secondary)
+        .collect();
     if !custom.is_empty() {
         networks
             .iter_mut()
-            .for_each(|network| add(custom, network, "eth0"));
+            .for_each(|(_, network)| add(custom, network, "eth0"));
     }
     networks
+}
+
+/// Whether an end is on a network itself, and not on another of its wire, whose rules come from what that one sees.
+pub(crate) fn is_on(pod: &Pod, network: Option<&NetworkName>) -> bool {
+    pod.interface.as_ref().map(|own| &own.network) == network
 }
 
 /// The table of every managed pod, and in which directions it means less than the policies say.
 fn tables(
     cluster: &Snapshot,
-    networks: &[Snapshot],
+    networks: &[(Option<NetworkName>, Snapshot)],
     semantics: &Semantics,
     custom: &[CustomRules],
 ) -> BTreeMap<ObjectRef, (Table, [bool; 2])> {
@@ -48,16 +61,17 @@ fn tables(
     };
     let engines: Vec<_> = networks
         .iter()
-        .map(|network| Engine::compile(network, semantics.clone()))
+        .map(|(name, network)| (name, Engine::compile(network, semantics.clone())))
         .collect();
-    let (first, secondary) = engines.split_first().expect("the cluster network");
+    let ((_, first), secondary) = engines.split_first().expect("the cluster network");
     let eth0 = InterfaceName::new("eth0").expect("an interface name");
     let managed = cluster.live_pods().filter(|pod| pod.is_managed());
     managed
         .map(|pod| {
             let mut view = PodView::of(first.program(), &pod.object, &eth0).expect("a pod of the cluster");
-            for network in secondary {
-                view.attach(network.program()).expect("names of interfaces");
+            for (name, network) in secondary {
+                let name = name.as_ref().expect("a secondary network");
+                view.attach(network.program(), name).expect("names of interfaces");
             }
             let (table, shortfalls) = render(&view, &options).expect("a table");
             let narrower = Direction::BOTH.map(|side| shortfalls.iter().any(|one| one.direction == side));
@@ -80,7 +94,7 @@ pub(crate) fn check(cluster: &Snapshot, title: &str, semantics: &Semantics, cust
     let networks = networks_with(cluster, custom);
     let tables = tables(cluster, &networks, semantics, custom);
     let mut judged = 0;
-    for network in &networks {
+    for (name, network) in &networks {
         for flow in representative_flows(network) {
             let judgement = picket_reference::judge(network, semantics, &flow);
             for (direction, endpoint, end, at) in [
@@ -90,6 +104,9 @@ pub(crate) fn check(cluster: &Snapshot, title: &str, semantics: &Semantics, cust
                 let Endpoint::Pod(object) = endpoint else { continue };
                 // What a pod sends to itself crosses no interface.
                 if end.reason == picket_cluster::Reason::SamePod {
+                    continue;
+                }
+                if !is_on(&network.pods[object], name.as_ref()) {
                     continue;
                 }
                 let (pod, interface) = place(&network.pods[object]);

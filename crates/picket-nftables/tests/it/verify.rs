@@ -11,13 +11,13 @@ use picket_nftables::model::{InterfaceName, Table};
 use picket_nftables::print;
 use picket_nftables::render::documented::{Options, PodView, render};
 use picket_nftables::verify::{Report, verify};
-use picket_policy::{Direction, ObjectRef};
+use picket_policy::{Direction, NetworkName, ObjectRef};
 use picket_testing::generate::{Shape, semantics, snapshot};
 use proptest::prelude::*;
 use smol_str::SmolStr;
 
 use crate::custom::custom_rules;
-use crate::networks::networks_with;
+use crate::networks::{is_on, networks_with};
 
 /// Every node's table, and with no nodes that of one node that runs every pod.
 fn nodes(snapshot: &Snapshot) -> Vec<Option<String>> {
@@ -100,7 +100,7 @@ fn pod_tables<'e>(
 /// A pod's table with the rules of every network, and what each network demands of it: the interface, and the network's
 /// place in `engines`, the cluster network first.
 fn pod_on_networks(
-    networks: &[Snapshot],
+    networks: &[(Option<NetworkName>, Snapshot)],
     engines: &[Engine],
     pod: &Pod,
     custom: &[CustomRules],
@@ -117,8 +117,9 @@ fn pod_on_networks(
         log_denied: Some(7),
     };
     let mut view = PodView::of(engines[0].program(), &pod.object, &eth0).expect("a pod of the cluster");
-    for engine in &engines[1..] {
-        view.attach(engine.program()).expect("names of interfaces");
+    for ((name, _), engine) in networks.iter().zip(engines).skip(1) {
+        let name = name.as_ref().expect("a secondary network");
+        view.attach(engine.program(), name).expect("names of interfaces");
     }
     let (table, shortfalls) = render(&view, &options).expect("a table");
     let narrower = Direction::BOTH.map(|side| shortfalls.iter().any(|shortfall| shortfall.direction == side));
@@ -128,8 +129,8 @@ fn pod_on_networks(
         .map(|own| own.interface.clone())
         .chain(["eth0".into()])
         .collect();
-    for (network, engine) in networks.iter().zip(engines) {
-        for endpoint in network.pods.values() {
+    for ((name, network), engine) in networks.iter().zip(engines) {
+        for endpoint in network.pods.values().filter(|pod| is_on(pod, name.as_ref())) {
             let (own, interface) = match &endpoint.interface {
                 Some(interface) => (&interface.pod, interface.name.as_str()),
                 None => (&endpoint.object, "eth0"),
@@ -156,7 +157,7 @@ fn pod_on_networks(
 pub(crate) fn check_pods_everywhere(cluster: &Snapshot, semantics: &Semantics, custom: &[CustomRules]) {
     let networks = networks_with(cluster, custom);
     let compile = |network: &Snapshot| Engine::compile(network, semantics.clone());
-    let engines: Vec<_> = networks.iter().map(compile).collect();
+    let engines: Vec<_> = networks.iter().map(|(_, network)| compile(network)).collect();
     for pod in cluster.live_pods().filter(|pod| pod.is_managed()) {
         pod_on_networks(
             &networks,

@@ -58,13 +58,14 @@ impl Desired {
     }
 }
 
-/// The networks that pods of the node are on, each as a cluster of its own.
+/// The networks that pods of the node are on, each as a cluster of its own with all that are on its wire.
 pub(super) struct Networks {
     semantics: Semantics,
     /// Whether TCP in the middle of connections that nobody knows is refused, so that connections can be cut.
     refuse_mid_stream: bool,
     /// The netlink group to which rules log what policies drop, if they do.
     log_denied: Option<u16>,
+    /// Those that see the same share it.
     compiled: BTreeMap<NetworkName, Rc<Compiled>>,
     /// The same with policies as they were that are held back somewhere.
     former: RefCell<Vec<Former>>,
@@ -84,7 +85,8 @@ pub(super) struct Compiled {
 
 /// A network on which some policies say what they said before.
 struct Former {
-    network: NetworkName,
+    /// What is there now.
+    now: Rc<Compiled>,
     /// What they said there; `None` where they were not about it.
     policies: Vec<(ObjectRef, Option<Arc<Policy>>)>,
     compiled: Rc<Compiled>,
@@ -140,15 +142,19 @@ impl Networks {
             .into_iter()
             .filter(|network| named.contains(network))
             .collect();
-        let note = |network: &&NetworkName| plugins.note(network, snapshot.networks.contains(*network));
+        let note = |network: &&NetworkName| plugins.note(network, snapshot.networks.contains_key(*network));
         self.tell(used.iter().filter_map(note).collect());
-        for network in used.into_iter().filter(|network| plugins.police(network)) {
-            let seen = snapshot.on(network);
-            let compiled = match before.remove(network) {
+        let policed = used.into_iter().filter(|network| plugins.police(network));
+        for (networks, seen) in snapshot.on_each(policed) {
+            let known = networks.iter().find_map(|network| before.remove(*network));
+            let compiled = match known {
                 Some(compiled) if same_custom && compiled.snapshot == seen => compiled,
                 _ => self.compile(seen),
             };
-            self.compiled.insert(network.clone(), compiled);
+            let of_each = networks
+                .into_iter()
+                .map(|network| (network.clone(), Rc::clone(&compiled)));
+            self.compiled.extend(of_each);
         }
     }
 
@@ -161,7 +167,7 @@ impl Networks {
     }
 
     /// The networks, with policies as they were for which something else holds.
-    fn with(&self, substitutes: &Substitutes) -> Vec<(&NetworkName, Rc<Compiled>)> {
+    pub(super) fn with(&self, substitutes: &Substitutes) -> Vec<(&NetworkName, Rc<Compiled>)> {
         let compiled = self.compiled.iter();
         compiled
             .map(|(network, compiled)| (network, self.with_former(network, compiled, substitutes)))
@@ -188,7 +194,7 @@ impl Networks {
         let mut known = self.former.borrow_mut();
         let same = known
             .iter()
-            .find(|known| known.network == *network && known.policies == policies);
+            .find(|known| Rc::ptr_eq(&known.now, now) && known.policies == policies);
         if let Some(same) = same {
             return Rc::clone(&same.compiled);
         }
@@ -201,7 +207,7 @@ impl Networks {
         }
         let compiled = self.compile(snapshot);
         known.push(Former {
-            network: network.clone(),
+            now: Rc::clone(now),
             policies,
             compiled: Rc::clone(&compiled),
         });
@@ -223,13 +229,6 @@ impl Networks {
             tracing::warn!("{note}");
         }
         self.notes = notes;
-    }
-
-    /// The networks as clusters of their own, in which custom rules are policies like others, and for some policies something
-    /// else holds.
-    pub(super) fn judged(&self, substitutes: &Substitutes) -> Vec<Rc<Compiled>> {
-        let networks = self.with(substitutes).into_iter();
-        networks.map(|(_, compiled)| compiled).collect()
     }
 
     /// The netlink group to which rules log what policies drop, if they do.
@@ -310,8 +309,8 @@ impl Networks {
             policies: Vec::new(),
         };
         let mut troubles = Vec::new();
-        for (_, compiled) in &networks {
-            if let Err(name) = view.attach(compiled.engine.program()) {
+        for (network, compiled) in &networks {
+            if let Err(name) = view.attach(compiled.engine.program(), network) {
                 let name = name.escape_debug();
                 troubles.push(format!(
                     "`{name}` in its annotation `network-status` is no name of an interface"
@@ -414,4 +413,77 @@ fn words(shortfall: &Shortfall) -> String {
 
 fn joined(troubles: Vec<String>) -> Option<String> {
     (!troubles.is_empty()).then(|| troubles.join("; "))
+}
+
+#[cfg(test)]
+mod tests {
+    use picket_cluster::Attachment;
+    use picket_testing::build::{network, pod, policy};
+    use picket_testing::snapshot;
+
+    use super::*;
+
+    fn name(text: &str) -> NetworkName {
+        NetworkName::parse(text, "x").unwrap()
+    }
+
+    /// A pod on three networks, two of which are on one wire, and others there.
+    fn cluster(addresses: [&str; 2]) -> Snapshot {
+        let on = |at: &str, networks: &[(&str, &str)]| {
+            let mut pod = pod(at).on("n").build();
+            let attachments = networks
+                .iter()
+                .zip(1..)
+                .map(|((network, address), number)| Attachment {
+                    network: name(network),
+                    interface: format!("net{number}").into(),
+                    addresses: [address.parse().unwrap()].into_iter().collect(),
+                    synthetic: false,
+                });
+            pod.attachments = attachments.collect();
+            pod
+        };
+        let own = [("a", "10.1.0.1"), ("b", "10.1.0.2"), ("c", "10.1.0.1")];
+        let mut cluster = snapshot![
+            network("x/a", "macvlan/eth1"),
+            network("x/b", "macvlan/eth1"),
+            network("x/c", "macvlan/eth2"),
+            on("x/own", &own),
+            on("x/one", &[("a", addresses[0])]),
+            on("x/two", &[("b", addresses[1])]),
+        ];
+        let mut policy = policy("x/p").isolates(Direction::Ingress).build();
+        policy.networks = picket_policy::Networks::Attached(["a", "b", "c"].map(name).into());
+        cluster.policies.insert(policy.object.clone(), policy.into());
+        cluster
+    }
+
+    #[test]
+    fn networks_that_see_the_same_are_compiled_once() {
+        let mut networks = Networks::new(Semantics::default(), EstablishedConnections::Keep, None);
+        let mut update = |cluster: &Snapshot| {
+            let own = cluster.pod("Pod", "x", "own").unwrap();
+            networks.update(cluster, &[own], &Plugins::new(&["macvlan".into()]), Vec::new());
+            ["a", "b", "c"].map(|network| Rc::clone(&networks.compiled[&name(network)]))
+        };
+        let apart = cluster(["10.1.0.3", "10.1.0.4"]);
+        let [a, b, c] = update(&apart);
+        assert!(Rc::ptr_eq(&a, &b) && !Rc::ptr_eq(&a, &c));
+        assert_eq!((a.snapshot.pods.len(), c.snapshot.pods.len()), (4, 1));
+        let again = update(&apart);
+        assert!(
+            [a, b, c]
+                .iter()
+                .zip(&again)
+                .all(|(before, now)| Rc::ptr_eq(before, now))
+        );
+        // Each has another at the address that both have.
+        let [a, b, c] = update(&cluster(["10.1.0.3", "10.1.0.3"]));
+        assert!(!Rc::ptr_eq(&a, &b) && Rc::ptr_eq(&c, &again[2]));
+        let addressed = |compiled: &Compiled| {
+            let pods = compiled.snapshot.pods.values();
+            pods.filter(|pod| !pod.addresses.is_empty()).count()
+        };
+        assert_eq!((addressed(&a), addressed(&b)), (3, 3));
+    }
 }

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::{Duration, Instant};
 
-use picket_cluster::Pod;
+use picket_cluster::{Attachment, Pod};
 use picket_dataplane::demand::Demands;
 use picket_linux::runtime::SandboxId;
 use picket_nftables::custom::own_addresses;
@@ -99,23 +99,19 @@ impl Networks {
     pub(super) fn prove(&self, pod: &Pod, desired: &Desired, table: &Table) -> Result<Report, VerifyError> {
         let mut report = Report::default();
         let own = own_addresses(self.custom());
-        let networks = self.judged(&desired.substitutes);
-        let judged: Vec<_> = networks.iter().map(|network| self.judge(network)).collect();
-        let all = judged.iter().flat_map(|(snapshot, _)| snapshot.pods.values());
-        let all: BTreeSet<SmolStr> = all
-            .filter_map(|endpoint| endpoint.interface.as_ref())
-            .filter(|interface| interface.pod == pod.object)
-            .map(|interface| interface.name.clone())
-            .collect();
-        for (snapshot, engine) in judged {
+        let networks = self.with(&desired.substitutes);
+        let is_judged = |own: &&Attachment| networks.iter().any(|(network, _)| **network == own.network);
+        let all = pod.attachments.iter().filter(is_judged);
+        let all: BTreeSet<SmolStr> = all.map(|own| own.interface.clone()).collect();
+        for (network, compiled) in &networks {
+            let (snapshot, engine) = self.judge(compiled);
             for endpoint in snapshot.pods.values() {
-                let Some(interface) = &endpoint.interface else {
+                let interface = endpoint.interface.as_ref();
+                let here = interface.filter(|own| own.pod == pod.object && own.network == **network);
+                // Of whom no address is known nothing can be demanded.
+                let Some(interface) = here.filter(|_| !endpoint.addresses.is_empty()) else {
                     continue;
                 };
-                // Of whom no address is known nothing can be demanded.
-                if interface.pod != pod.object || endpoint.addresses.iter().next().is_none() {
-                    continue;
-                }
                 let others = all.iter().filter(|other| **other != interface.name);
                 let demands = Demands::in_pod(
                     engine.program(),

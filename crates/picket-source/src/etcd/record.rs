@@ -5,6 +5,7 @@
 
 use std::borrow::Cow;
 
+use picket_cluster::NetworkConfig;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
@@ -14,7 +15,7 @@ use crate::kube::item::Item;
 use crate::kube::kind::{Kind, Resource};
 use crate::kube::listener::{Kept, shape};
 use crate::kube::shape::{NAMESPACE, POLICY, Shape};
-use crate::live::{Facts, Found, Name, network_plugin};
+use crate::live::{Facts, Found, Name, network_config};
 
 /// The version of records that is written, and the only one that is read.
 pub(super) const VERSION: u64 = 1;
@@ -35,6 +36,9 @@ struct Written<'a> {
     /// The type of the plugin of a secondary network.
     #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
     plugin: Option<Cow<'a, str>>,
+    /// The wire of a secondary network, as [`Wire`](picket_cluster::Wire) writes it.
+    #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
+    wire: Option<Cow<'a, str>>,
     /// Why there is no object.
     #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
     problem: Option<Cow<'a, str>>,
@@ -77,15 +81,17 @@ impl Kept for Record {
         let kind = resource.kind.name;
         let changed = item.version.as_deref().and_then(|version| version.parse().ok());
         let created = item.created.clone().filter(|_| kind == "Pod");
-        let plugin = (kind == "NetworkAttachmentDefinition")
-            .then(|| network_plugin(raw.get()))
-            .flatten();
+        let NetworkConfig { plugin, wire } = match kind {
+            "NetworkAttachmentDefinition" => network_config(raw.get()),
+            _ => NetworkConfig::default(),
+        };
         let object = RawValue::from_string(item.without_empty_annotations().compact()).ok()?;
         resource_of(resource.kind, &object).ok()?;
         let written = Written {
             version: VERSION,
             created: created.map(Cow::Owned),
             plugin: plugin.map(|plugin| Cow::Owned(plugin.to_string())),
+            wire: wire.map(|wire| Cow::Owned(wire.to_string())),
             problem: None,
             object: Some(&object),
         };
@@ -103,6 +109,7 @@ pub(super) fn problem(why: &str) -> Vec<u8> {
         version: VERSION,
         created: None,
         plugin: None,
+        wire: None,
         problem: Some(Cow::Borrowed(why)),
         object: None,
     };
@@ -140,6 +147,8 @@ pub(super) fn read(key: &Key, bytes: &[u8]) -> Result<Found, String> {
     if let Facts::Network(facts) = &mut found.facts {
         let plugin = written.plugin.filter(|plugin| plugin.len() <= LONGEST_PLUGIN);
         facts.plugin = plugin.map(Into::into);
+        // One that cannot be read is nobody else's.
+        facts.network.wire = written.wire.and_then(|wire| wire.parse().ok());
     }
     Ok(found)
 }
@@ -250,21 +259,30 @@ mod tests {
     }
 
     #[test]
-    fn a_network_has_its_plugin_and_no_configuration() {
+    fn a_network_has_its_plugin_and_wire_and_no_configuration() {
         let network = json!({
             "apiVersion": "k8s.cni.cncf.io/v1",
             "kind": "NetworkAttachmentDefinition",
             "metadata": {"name": "web", "namespace": "shop"},
-            "spec": {"config": r#"{"type": "macvlan", "secret": "s"}"#},
+            "spec": {"config": r#"{"type": "macvlan", "master": "eth1", "secret": "s"}"#},
         });
         let record = written("NetworkAttachmentDefinition", &network);
-        let text = String::from_utf8(record.bytes.clone()).unwrap();
+        let text = String::from_utf8(record.bytes).unwrap();
         assert!(!text.contains("secret"), "{text}");
-        let found = read(&key("NetworkAttachmentDefinition"), &record.bytes).unwrap();
-        let Facts::Network(facts) = found.facts else {
-            panic!("{text}");
-        };
-        assert_eq!(facts.plugin.as_deref(), Some("macvlan"));
+        for (text, wire) in [
+            (text.clone(), Some("macvlan/eth1")),
+            // What an earlier version has written, and what none has.
+            (text.replace(r#""wire":"macvlan/eth1","#, ""), None),
+            (text.replace("macvlan/eth1", "macvlan/a b"), None),
+        ] {
+            let found = read(&key("NetworkAttachmentDefinition"), text.as_bytes()).unwrap();
+            let Facts::Network(facts) = found.facts else {
+                panic!("{text}");
+            };
+            assert_eq!(facts.plugin.as_deref(), Some("macvlan"));
+            let read = facts.network.wire.map(|wire| wire.to_string());
+            assert_eq!(read.as_deref(), wire, "{text}");
+        }
     }
 
     #[test]

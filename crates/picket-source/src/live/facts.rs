@@ -2,13 +2,15 @@
 
 use std::net::IpAddr;
 
-use picket_cluster::{Addresses, Attachment, Namespace, Pod, Service, Spec, Written, WrittenPod};
+use picket_cluster::{
+    Addresses, Attachment, Namespace, Network, NetworkConfig, Pod, Service, Spec, Written, WrittenPod,
+};
 use picket_net::Prefix;
-use picket_policy::{Diagnostic, Labels, NetworkName, ObjectRef, Options, Policy, V1beta1};
+use picket_policy::{Diagnostic, Labels, ObjectRef, Options, Policy, V1beta1};
 use serde_json::Value;
 use smol_str::SmolStr;
 
-use super::network_plugin;
+use super::network_config;
 use crate::kube::text_name;
 use crate::load::read_text;
 use crate::{ObjectVersion, Text};
@@ -80,7 +82,8 @@ pub(crate) struct ServiceFacts {
 /// What the definition of a secondary network says.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct NetworkFacts {
-    pub(crate) network: NetworkName,
+    /// The network, with its wire.
+    pub(crate) network: Network,
     /// The type of its plugin, unless nobody can tell.
     pub(crate) plugin: Option<SmolStr>,
 }
@@ -129,10 +132,11 @@ impl Facts {
         })
     }
 
-    /// The same with what only the whole object, as the API server writes it, says: the plugin of a network.
+    /// The same with what only the whole object, as the API server writes it, says: the plugin and wire of a network.
     pub(crate) fn of_whole(mut self, json: &str) -> Self {
         if let Self::Network(facts) = &mut self {
-            facts.plugin = network_plugin(json);
+            let NetworkConfig { plugin, wire } = network_config(json);
+            (facts.plugin, facts.network.wire) = (plugin, wire);
         }
         self
     }

@@ -13,7 +13,14 @@ use super::{Changes, Facts, Found, Kind, Live, Name, PolicyText, Step};
 use crate::{ObjectVersion, Text};
 
 /// The kinds that the tests have.
-const KINDS: [Kind; 5] = ["Namespace", "Node", "Service", "NetworkPolicy", "Pod"];
+const KINDS: [Kind; 6] = [
+    "Namespace",
+    "Node",
+    "Service",
+    "NetworkAttachmentDefinition",
+    "NetworkPolicy",
+    "Pod",
+];
 
 fn name(object: &Value) -> Name {
     let part = |path| object.pointer(path).and_then(Value::as_str).unwrap_or_default();
@@ -44,7 +51,8 @@ fn found(object: &Value) -> Found {
             name: format!("{} {:?}", kind(object), name(object)).into(),
             bytes: object.to_string().into_bytes(),
         };
-        Facts::read(&text, created.and_then(Value::as_str).unwrap_or_default()).unwrap()
+        let facts = Facts::read(&text, created.and_then(Value::as_str).unwrap_or_default()).unwrap();
+        facts.of_whole(&object.to_string())
     };
     Found {
         name: name(object),
@@ -141,6 +149,59 @@ impl Followed {
         let snapshot = self.store.snapshot();
         snapshot.policies.keys().map(ObjectRef::to_string).collect()
     }
+}
+
+#[test]
+fn the_definition_of_a_network_is_news_when_its_wire_or_its_plugin_is_another() {
+    let network = |config: &str| {
+        json!({
+            "apiVersion": "k8s.cni.cncf.io/v1",
+            "kind": "NetworkAttachmentDefinition",
+            "metadata": {"namespace": "x", "name": "net"},
+            "spec": {"config": config},
+        })
+    };
+    let mut followed = Followed::new(None);
+    for (config, wire, events, plugins) in [
+        (
+            r#"{"type": "macvlan", "master": "eth1"}"#,
+            Some("macvlan/eth1"),
+            1,
+            1,
+        ),
+        (
+            r#"{"type": "macvlan", "master": "eth1", "mtu": 1400}"#,
+            Some("macvlan/eth1"),
+            0,
+            0,
+        ),
+        (
+            r#"{"type": "macvlan", "master": "eth2"}"#,
+            Some("macvlan/eth2"),
+            1,
+            0,
+        ),
+        (r#"{"type": "macvlan", "master": 2}"#, None, 1, 0),
+        (r#"{"type": "sriov"}"#, None, 0, 1),
+        ("garbage", None, 0, 1),
+        (r#"{"type": "bridge"}"#, Some("bridge/cni0"), 1, 1),
+    ] {
+        followed.set(&network(config));
+        let snapshot = followed.store.snapshot();
+        let [known] = snapshot.networks.values().collect::<Vec<_>>()[..] else {
+            panic!("{:?}", snapshot.networks);
+        };
+        assert_eq!(
+            known.as_ref().map(ToString::to_string).as_deref(),
+            wire,
+            "{config}"
+        );
+        let said = (followed.last.events.len(), followed.last.plugins.len());
+        assert_eq!(said, (events, plugins), "{config}");
+    }
+    followed.delete(&network(""));
+    assert!(followed.store.snapshot().networks.is_empty());
+    assert_eq!((followed.last.events.len(), followed.last.plugins.len()), (1, 1));
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use picket_cluster::Attachment;
+use picket_cluster::{Attachment, Network};
 use picket_policy::NetworkName;
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -19,6 +19,19 @@ pub(super) fn network(index: usize) -> NetworkName {
         namespace: namespace.into(),
         name: name.into(),
     }
+}
+
+/// The definition of one of [`NETWORKS`], often on a wire that another is on too.
+pub(super) fn definition(index: usize) -> impl Strategy<Value = Network> {
+    let wire = prop_oneof![
+        1 => Just(None),
+        3 => Just(Some("macvlan/eth1")),
+        1 => Just(Some("bridge/br0/10")),
+    ];
+    wire.prop_map(move |wire| Network {
+        name: network(index),
+        wire: wire.map(|wire| wire.parse().unwrap()),
+    })
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

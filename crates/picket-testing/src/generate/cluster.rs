@@ -35,7 +35,13 @@ pub fn cluster() -> impl Strategy<Value = Vec<Object>> {
     let nodes = (node(0), node(1), node(2));
     let pods = subsequence((0..SLOTS).collect::<Vec<_>>(), 2..=8)
         .prop_flat_map(|slots| slots.into_iter().map(pod).collect::<Vec<_>>());
-    let networks = subsequence((0..attachment::NETWORKS.len()).collect::<Vec<_>>(), 0..=3);
+    let networks =
+        subsequence((0..attachment::NETWORKS.len()).collect::<Vec<_>>(), 0..=3).prop_flat_map(|defined| {
+            defined
+                .into_iter()
+                .map(attachment::definition)
+                .collect::<Vec<_>>()
+        });
     let keep_idle = proptest::bool::ANY;
     (namespaces, nodes, pods, networks, keep_idle).prop_map(
         |(namespaces, (a, b, c), pods, networks, keep_idle)| {
@@ -47,7 +53,7 @@ pub fn cluster() -> impl Strategy<Value = Vec<Object>> {
             namespaces
                 .chain(nodes)
                 .chain(pods.into_iter().map(Object::from))
-                .chain(networks.into_iter().map(attachment::network).map(Object::Network))
+                .chain(networks.into_iter().map(Object::Network))
                 .collect()
         },
     )

@@ -66,7 +66,7 @@ fn object(shape: Shape) -> BoxedStrategy<Object> {
         2 => (0..NAMESPACES.len()).prop_flat_map(|at| namespace(NAMESPACES[at])).prop_map(Object::Namespace),
         1 => (0..NODES.len()).prop_flat_map(node).prop_map(Object::Node),
         5 => (0..SLOTS).prop_flat_map(pod).prop_map(Object::from),
-        1 => (0..attachment::NETWORKS.len()).prop_map(|at| Object::Network(attachment::network(at))),
+        1 => (0..attachment::NETWORKS.len()).prop_flat_map(attachment::definition).prop_map(Object::Network),
         4 => (0..POLICIES).prop_flat_map(move |name| policy(shape, name)).prop_map(Object::Policy),
     ]
     .boxed()

@@ -271,6 +271,7 @@ fn run_once(build: &Build, probing: &Probing, output: &Output) -> anyhow::Result
     let network = probing.network.as_deref();
     let network = network.map(|name| lab.find_network(name)).transpose();
     let network = network.map_err(anyhow::Error::msg)?;
+    lab.place(&mut expectations);
     expectations.retain(|expectation| network.is_none() || expectation.network() == network.as_ref());
     let grid = lab.probe(network.as_ref(), probing.timeout, &progress)?;
     let colour = output.output == Form::Text && output::color_on_stdout();

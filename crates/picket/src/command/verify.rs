@@ -240,10 +240,10 @@ fn interfaces<'a>(
         program,
         &place.pod.object,
     );
-    let secondary = place.networks.iter().flat_map(|(snapshot, engine)| {
+    let secondary = place.networks.iter().flat_map(|(network, snapshot, engine)| {
         let own = snapshot.pods.values().filter_map(|pod| {
             let interface = pod.interface.as_ref()?;
-            (interface.pod == place.pod.object).then(|| {
+            (interface.pod == place.pod.object && interface.network == *network).then(|| {
                 (
                     interface.name.to_string(),
                     snapshot,

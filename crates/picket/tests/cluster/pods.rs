@@ -40,6 +40,11 @@ pub(crate) const DEFINITIONS: &str =
 /// The token of the agent, and its name.
 pub(crate) const AGENT: (&str, &str) = ("agent", "agent");
 
+/// The definitions of networks in a namespace.
+pub(crate) fn definitions(namespace: &str) -> String {
+    format!("/apis/k8s.cni.cncf.io/v1/namespaces/{namespace}/network-attachment-definitions")
+}
+
 /// What the role of the replaced program allows, without what is never used.
 const ROLE: &str = include_str!("pods.yaml");
 
@@ -312,8 +317,13 @@ impl Node {
 
     /// Defines a network of the namespace `default`.
     pub(crate) fn define(&self, name: &str, config: &str) {
+        self.define_in("default", name, config);
+    }
+
+    /// Defines a network.
+    pub(crate) fn define_in(&self, namespace: &str, name: &str, config: &str) {
         self.api.create(
-            DEFINITIONS,
+            &definitions(namespace),
             &json!({
                 "apiVersion": "k8s.cni.cncf.io/v1",
                 "kind": "NetworkAttachmentDefinition",

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use picket_cluster::Pod;
 use picket_engine::{PeerView, PodRef, PolicyView, Program, RuleView, SideView};
 use picket_net::AddressSet;
-use picket_policy::{Block, List, Mode, ObjectRef, Peer, Policy};
+use picket_policy::{Block, List, Mode, NetworkName, ObjectRef, Peer, Policy};
 use smol_str::SmolStr;
 
 use super::{Interface, Peers, PodView, PolicyOnPod, ResolvedRule, ResolvedSide, Targets};
@@ -34,17 +34,16 @@ impl PodView {
 }
 
 impl PodView {
-    /// Adds what a secondary network says: `program` is of [`Snapshot::on`](picket_cluster::Snapshot::on) it. Nothing,
-    /// when the pod has no interface there.
+    /// Adds what a secondary network says: `program` is of [`Snapshot::on`](picket_cluster::Snapshot::on) it, or of another that
+    /// sees the same. Nothing, when the pod has no interface on the network itself.
     ///
     /// # Errors
     /// The name of an interface that the kernel would not take.
-    pub fn attach(&mut self, program: &Program) -> Result<(), SmolStr> {
+    pub fn attach(&mut self, program: &Program, network: &NetworkName) -> Result<(), SmolStr> {
         for endpoint in program.pods() {
             let interface = endpoint.pod().interface.as_ref();
-            let Some(interface) = interface.filter(|interface| interface.pod == self.pod) else {
-                continue;
-            };
+            let own = interface.filter(|own| own.pod == self.pod && own.network == *network);
+            let Some(interface) = own else { continue };
             let name = InterfaceName::new(&interface.name).ok_or_else(|| interface.name.clone())?;
             let resolve = Resolve {
                 program,

@@ -404,7 +404,7 @@ fn a_changed_pod_on_several_networks_is_refuted_or_means_the_same_on_each() {
         let (cluster, semantics) = clusters.new_tree(&mut runner).expect("a cluster").current();
         let networks = networks(&cluster);
         let compile = |network: &Snapshot| Engine::compile(network, semantics.clone());
-        let engines: Vec<_> = networks.iter().map(compile).collect();
+        let engines: Vec<_> = networks.iter().map(|(_, network)| compile(network)).collect();
         for pod in cluster.live_pods().filter(|pod| pod.is_managed()) {
             pod_on_networks(
                 &networks,

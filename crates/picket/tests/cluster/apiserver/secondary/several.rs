@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::{Case, labelled, named, pod};
-use crate::pods::{Interface, Node, Pod, Pods, expect, ip, once_free, table};
+use crate::pods::{Interface, Node, Pod, Pods, definitions, expect, ip, once_free, table};
 
 fn namespace(name: &str) -> Value {
     json!({"namespaceSelector": labelled("name", name)})
@@ -96,27 +96,101 @@ fn selectors_of_namespaces() {
     nowhere.play(&node, &pods);
 }
 
-/// In the scenario that this follows each namespace has a network of its own, all on one cable. Here they share one network:
-/// picket matches peers by their interfaces on the network of the interface that is restricted.
+/// What `a/1` may exchange with two pods of `b`, by a policy for these networks.
+fn with_two_of_b(networks: &str) -> Case<'_> {
+    let of_b = |name: &str| json!([{"namespaceSelector": labelled("name", "b"), "podSelector": labelled("name", name)}]);
+    let spec = json!({"podSelector": labelled("name", "1"), "policyTypes": ["Ingress", "Egress"],
+        "ingress": [{"from": of_b("1")}], "egress": [{"to": of_b("2")}]});
+    Case {
+        name: "multi-namespace-multinet",
+        policies: vec![("a", "policy", networks, spec)],
+        allowed: &[
+            "b/1->a/1 a/1->b/2 a/2->b/1 a/2->b/2 a/2->c/1 a/2->c/2 b/1->a/2 b/1->b/2 b/1->c/1 b/1->c/2",
+        ],
+        denied: &["a/1->a/2 a/1->b/1 a/1->c/1 a/1->c/2 a/2->a/1 b/2->a/1 c/1->a/1 c/2->a/1"],
+        restricted: &["a/1"],
+    }
+}
+
+/// In the scenario that this follows each namespace has a network of its own. Here they share one.
 #[test]
 fn one_network_for_several_namespaces() {
     let mut node = Node::new();
     let two: &[&str] = &["1", "2"];
     let pods = populate(&mut node, &[("a", two), ("b", two), ("c", two)], "default/net");
     node.start(&[]);
-    let of_b = |name: &str| json!([{"namespaceSelector": labelled("name", "b"), "podSelector": labelled("name", name)}]);
-    let spec = json!({"podSelector": labelled("name", "1"), "policyTypes": ["Ingress", "Egress"],
-        "ingress": [{"from": of_b("1")}], "egress": [{"to": of_b("2")}]});
-    let case = Case {
-        name: "multi-namespace-multinet",
-        policies: vec![("a", "policy", "default/net,b/other,c/other", spec)],
-        allowed: &[
-            "b/1->a/1 a/1->b/2 a/2->b/1 a/2->b/2 a/2->c/1 a/2->c/2 b/1->a/2 b/1->b/2 b/1->c/1 b/1->c/2",
-        ],
-        denied: &["a/1->a/2 a/1->b/1 a/1->c/1 a/1->c/2 a/2->a/1 b/2->a/1 c/1->a/1 c/2->a/1"],
-        restricted: &["a/1"],
-    };
+    with_two_of_b("default/net,b/other,c/other").play(&node, &pods);
+}
+
+/// The configuration of a plugin that brings interfaces onto a link of the node.
+fn on_link(link: &str) -> String {
+    json!({"cniVersion": "1.0.0", "plugins": [{"type": "macvlan", "master": link}, {"type": "tuning"}]})
+        .to_string()
+}
+
+/// Each namespace has a network of its own, all on one wire: a policy that names them has peers on each. As their definitions
+/// come, change and go, so do the peers.
+#[test]
+fn a_network_for_each_namespace_on_one_wire() {
+    let mut node = Node::new();
+    let mut pods = Pods::new();
+    for (name, first) in [("a", 11), ("b", 21), ("c", 31)] {
+        node.namespace(name, &json!({"name": name}));
+        node.define_in(name, "net", &on_link("eth1"));
+        for (short, number) in [("1", first), ("2", first + 1)] {
+            let labels = json!({"name": short});
+            let network = format!("{name}/net");
+            pod(
+                &mut node,
+                &mut pods,
+                &format!("{name}/{short}"),
+                &labels,
+                &network,
+                number,
+            );
+        }
+    }
+    node.start(&["--verify-interval", "1"]);
+    let case = with_two_of_b("net,b/net,c/net");
     case.play(&node, &pods);
+
+    let (_, name, networks, spec) = &case.policies[0];
+    node.policy("a", name, networks, spec);
+    let (of_b, of_others) = ("b/1->a/1 a/1->b/2", "a/1->a/2 c/1->a/1 a/1->b/1 b/2->a/1");
+    let holds = |node: &Node, on_one_wire: bool, when: &str| {
+        node.until_enforced();
+        expect(&pods, &[of_b], on_one_wire, when);
+        expect(&pods, &[of_others], false, when);
+    };
+    holds(&node, true, "on one wire");
+    let redefine = |node: &Node, config: &str| {
+        let fields = json!({"spec": {"config": config}});
+        node.api.patch(&definitions("b"), "net", &fields);
+    };
+    redefine(&node, &on_link("eth2"));
+    holds(&node, false, "on another link");
+    redefine(&node, r#"{"type": "macvlan", "master": "eth1"}"#);
+    holds(&node, true, "on one wire again");
+    redefine(
+        &node,
+        r#"{"type": "macvlan", "master": "eth1", "linkInContainer": true}"#,
+    );
+    holds(&node, false, "on a link of the pod");
+    node.api.delete(&definitions("b"), "net");
+    node.until("a definition less", |status| {
+        let mut notes = status.notes.iter();
+        notes.any(|note| note.contains("network b/net: policies hold on it, though it has no"))
+    });
+    holds(&node, false, "without a definition");
+    node.define_in("b", "net", &on_link("eth1"));
+    holds(&node, true, "with a definition that came");
+    let proved = node.proofs("proved");
+    node.until("two more proofs", |_| node.proofs("proved") > proved + 1);
+    assert_eq!(node.proofs("refuted"), 0);
+    // On the wire, but not of the policy.
+    node.delete_policy("a", name);
+    node.policy("a", name, "net,c/net", spec);
+    holds(&node, false, "by a policy that does not name it");
 }
 
 #[test]
@@ -222,6 +296,9 @@ fn two_networks_of_one_pod() {
     );
     ip(&stranger.inside, "route add 10.1.0.1/32 dev net2 src 10.1.0.2");
     let spec = json!({"podSelector": labelled("name", "server"), "ingress": [{"from": named(&["friend"])}]});
+    for (network, link) in [("red", "eth1"), ("blue", "eth2")] {
+        node.define(network, &on_link(link));
+    }
     node.start(&[]);
     // Whether what is sent from an address arrives at one of the server, which may have no way back.
     let arrives = |from: &Pod, own: &str, to: &str| {
