@@ -184,9 +184,13 @@ impl Layer4 {
         }
         for protocol in protocols {
             let all = whole(protocol).into_iter().collect();
-            let here = self.0.intersection(&all);
+            let mut here = self.0.intersection(&all);
             if by_default && here == all {
                 continue;
+            }
+            if protocol == Protocol::SCTP && here != all {
+                // To VPP every packet of SCTP has port 0: a rule about that and some others would be about all.
+                here = here.difference(&Interval::single(number(protocol, 0)).into());
             }
             let mut allowed = here.intervals().to_vec();
             allowed.sort_by_key(|interval| (interval.last() - interval.first(), interval.first()));
@@ -296,13 +300,18 @@ mod tests {
         })
     }
 
-    /// Packets of protocols that rules see no ports of are one.
+    /// Packets of protocols that rules see no ports of are one; what stands for all of SCTP is not in a part of it.
     fn is_expressible(set: &Layer4) -> Layer4 {
         let mut found = set.0.clone();
         for protocol in (1..=255).map(Protocol::from_number) {
             let all: IntervalSet<u32> = whole(protocol).into_iter().collect();
-            if !protocol.has_ports() && !is_icmp(protocol) && !found.contains_all(&all) {
+            if found.contains_all(&all) {
+                continue;
+            }
+            if !protocol.has_ports() && !is_icmp(protocol) {
                 found = found.difference(&all);
+            } else if protocol == Protocol::SCTP {
+                found = found.difference(&Interval::single(number(protocol, 0)).into());
             }
         }
         Layer4(found)
@@ -340,6 +349,23 @@ mod tests {
                 (Selector::whole(Protocol::TCP), false),
                 (Selector::Any, true),
             ]
+        );
+    }
+
+    #[test]
+    fn some_ports_of_sctp_are_not_all() {
+        let some = |first, last| {
+            let some = within(Protocol::SCTP, Interval::new(first, last).unwrap());
+            Layer4(some.into_iter().collect())
+        };
+        let from_one = Selector::One(Protocol::SCTP, Interval::new(1, 99).unwrap());
+        assert_eq!(some(0, 99).steps(), [(from_one, true)]);
+        assert_eq!(some(0, 0).steps(), []);
+        let but_80 = Layer4::all().difference(&some(80, 80));
+        let steps = but_80.steps();
+        assert!(
+            steps.contains(&(Selector::One(Protocol::SCTP, Interval::new(1, 79).unwrap()), true)),
+            "{steps:?}"
         );
     }
 

@@ -57,7 +57,10 @@ pub fn shortfalls(program: &Program, missing: &[TooMany]) -> Vec<Shortfall> {
             target: "vpp-session",
             policy: policy.object.clone(),
             direction: missing.direction,
-            what: format!("{} more rules than a table may have", missing.missing),
+            what: format!(
+                "{} ({}) needs {} more rules than a table may have",
+                policy.object, missing.direction, missing.missing
+            ),
             instead: format!(
                 "what they would allow is denied for pod {}; `--max-session-rules` sets how many there may be",
                 missing.pod
