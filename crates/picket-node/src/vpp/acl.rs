@@ -1,16 +1,17 @@
 //! Access control lists, on the interfaces that there are.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::sync::Arc;
 
-use picket_vpp::acl::plan::{Handle, Installed, Operation, plan};
-use picket_vpp::acl::{AclAction, AclRule, Acls, Tag};
-use picket_vpp::client::{Error, Feature, Interface, Reading, Vpp};
+use picket_vpp::acl::hold::Held;
+use picket_vpp::acl::plan::{Handle, Installed, Operation, Plan};
+use picket_vpp::acl::{AclAction, AclRule, Acls, InterfaceLists, Tag};
+use picket_vpp::client::{Error, Feature, Interface, Vpp};
 use smol_str::SmolStr;
 
 use super::VppSettings;
-use super::place::{Finder, Placed};
+use super::place::Finder;
 use super::render::Wanted;
 use super::worker::{Cleaned, Summary, Synced, Tables};
 
@@ -18,7 +19,10 @@ use super::worker::{Cleaned, Summary, Synced, Tables};
 #[derive(Debug)]
 pub(crate) struct AclTables {
     finder: Finder,
-    reading: Reading,
+    interfaces: BTreeMap<SmolStr, Interface>,
+    held: Held,
+    /// What interfaces were given, unless they may have something else by now.
+    given: Option<BTreeMap<SmolStr, InterfaceLists>>,
     /// What VPP has, unless something may be different by now.
     done: Option<(Arc<Acls>, Summary)>,
 }
@@ -27,13 +31,38 @@ impl AclTables {
     pub(crate) fn new(settings: &VppSettings) -> Self {
         Self {
             finder: Finder::new(&settings.pod_interfaces, &settings.uplinks),
-            reading: Reading::default(),
+            interfaces: BTreeMap::new(),
+            held: Held::default(),
+            given: None,
             done: None,
         }
     }
 
-    fn place(&self, wanted: &Wanted) -> Placed {
-        self.finder.place(&wanted.acls, &self.reading.interfaces)
+    /// What is to be done, where only those interfaces may have something else that are not given what they were.
+    fn next(&self, wanted: &Acls) -> Plan {
+        let now = &wanted.interfaces;
+        match &self.given {
+            Some(given) => {
+                let names = given.keys().chain(now.keys());
+                let changed: BTreeSet<_> = names.filter(|name| given.get(*name) != now.get(*name)).collect();
+                self.held.plan(wanted, changed)
+            }
+            None => self.held.plan(wanted, self.held.installed().interfaces.keys()),
+        }
+    }
+
+    /// Makes the lists these; what VPP did not do.
+    fn make(&mut self, vpp: &mut Vpp, wanted: &Acls) -> Result<(usize, Vec<Error>), Error> {
+        let plan = self.next(wanted);
+        self.given = None;
+        let troubles = match plan.is_empty() {
+            true => Vec::new(),
+            false => vpp.carry_out_held(&plan, &self.interfaces, &mut self.held)?,
+        };
+        if troubles.is_empty() {
+            self.given = Some(wanted.interfaces.clone());
+        }
+        Ok((plan.operations().len(), troubles))
     }
 }
 
@@ -47,24 +76,28 @@ impl Tables for AclTables {
     }
 
     fn read(&mut self, vpp: &mut Vpp) -> Result<(), Error> {
-        self.done = None;
-        self.reading = vpp.read()?;
+        (self.done, self.given) = (None, None);
+        let reading = vpp.read()?;
+        self.interfaces = reading.interfaces;
+        self.held = Held::new(reading.installed);
         self.finder.look();
         Ok(())
     }
 
     fn look(&mut self, vpp: &mut Vpp, has_events: bool) -> Result<bool, Error> {
         let is_other_file = self.finder.look();
-        let known = self.reading.interfaces.values();
+        let known = self.interfaces.values();
         if !has_events && vpp.interfaces()?.values().map(whose).eq(sorted(known).map(whose)) {
             if is_other_file {
                 self.done = None;
             }
             return Ok(is_other_file);
         }
-        self.done = None;
+        (self.done, self.given) = (None, None);
         // One that is gone and came again has no lists any more.
-        vpp.read_interfaces(&mut self.reading)?;
+        let (interfaces, lists) = vpp.read_interfaces()?;
+        self.interfaces = interfaces;
+        self.held.set_interfaces(lists);
         Ok(true)
     }
 
@@ -90,33 +123,33 @@ impl Tables for AclTables {
                 ..Synced::default()
             });
         }
-        let placed = self.place(wanted);
-        let operations = plan(&self.reading.installed, &placed.acls);
-        let troubles = match operations.is_empty() {
-            true => Vec::new(),
-            false => vpp.carry_out(&operations, &mut self.reading)?,
-        };
+        let placed = self.finder.place(&wanted.acls, &self.interfaces);
+        let (operations, troubles) = self.make(vpp, &placed.acls)?;
         let summary = Summary {
             conflicts: placed.troubles,
             interfaces: placed.pods,
             uplinks: placed.uplinks,
             pending: placed.pending,
-            foreign: foreign(&self.reading.installed),
+            foreign: foreign(self.held.installed()),
             ..Summary::default()
         };
         if troubles.is_empty() {
             self.done = Some((Arc::clone(&wanted.acls), summary.clone()));
         }
         Ok(Synced {
-            operations: operations.operations().len(),
+            operations,
             troubles,
             summary,
         })
     }
 
     fn plan(&mut self, _: &mut Vpp, wanted: &Wanted) -> Result<String, Error> {
-        let placed = self.place(wanted);
         let mut text = String::new();
+        if let Some(why) = self.finder.is_lost() {
+            line(&mut text, format_args!("# {why}"));
+            return Ok(text);
+        }
+        let placed = self.finder.place(&wanted.acls, &self.interfaces);
         for pending in &placed.pending {
             line(
                 &mut text,
@@ -126,21 +159,16 @@ impl Tables for AclTables {
         for trouble in &placed.troubles {
             line(&mut text, format_args!("# {trouble}"));
         }
-        let installed = &self.reading.installed;
-        for operation in plan(installed, &placed.acls).operations() {
-            write_operation(operation, installed, &mut text);
+        for operation in self.next(&placed.acls).operations() {
+            write_operation(operation, self.held.installed(), &mut text);
         }
         Ok(text)
     }
 
     fn clean(&mut self, vpp: &mut Vpp) -> Result<Cleaned, Error> {
-        let operations = plan(&self.reading.installed, &Acls::default());
-        let before = self.reading.installed.acls.len();
-        let troubles = match operations.is_empty() {
-            true => Vec::new(),
-            false => vpp.carry_out(&operations, &mut self.reading)?,
-        };
-        let removed = before.saturating_sub(self.reading.installed.acls.len());
+        let before = self.held.installed().acls.len();
+        let (_, troubles) = self.make(vpp, &Acls::default())?;
+        let removed = before.saturating_sub(self.held.installed().acls.len());
         Ok(Cleaned { removed, troubles })
     }
 }

@@ -43,6 +43,8 @@ pub(crate) struct Wanted {
 pub(crate) struct Renderer {
     node: SmolStr,
     targets: BTreeSet<VppTarget>,
+    /// Follows the program, where lists are wanted.
+    lists: acl::Renderer,
     acls: Arc<Acls>,
     /// Follows the program, where session rules are wanted.
     sessions: session::Renderer,
@@ -60,6 +62,7 @@ impl Renderer {
         Self {
             node: node.clone(),
             targets: settings.targets.clone(),
+            lists: acl::Renderer::new(Some(node), acl::Options::default()),
             acls: Arc::default(),
             sessions: session::Renderer::new(
                 Some(node),
@@ -79,14 +82,16 @@ impl Renderer {
     /// Learns what changed in the program.
     pub(crate) fn note(&mut self, delta: &Delta) {
         self.is_current &= delta.is_empty();
+        self.lists.note(delta);
         self.sessions.note(delta);
     }
 
     /// Lets the next be worked out from nothing.
     pub(crate) fn forget(&mut self) {
         self.is_current = false;
+        self.lists.forget();
         self.sessions.forget();
-        self.rules = Arc::default();
+        (self.acls, self.rules) = (Arc::default(), Arc::default());
     }
 
     /// Something changed, and was heard of then.
@@ -99,7 +104,7 @@ impl Renderer {
     pub(crate) fn render(&mut self, program: &Program, versions: &Versions) -> Arc<Wanted> {
         if !self.is_current {
             if self.targets.contains(&VppTarget::Acl) {
-                self.acls = Arc::new(acl::render(program, Some(&self.node), &acl::Options::default()));
+                self.render_lists(program);
             }
             if self.targets.contains(&VppTarget::Session) {
                 self.render_rules(program);
@@ -117,6 +122,12 @@ impl Renderer {
             heard: self.heard.take(),
             changed: std::mem::take(&mut self.changed),
         })
+    }
+
+    fn render_lists(&mut self, program: &Program) {
+        if !self.lists.advance(program).is_empty() {
+            self.acls = Arc::new(self.lists.acls().clone());
+        }
     }
 
     fn render_rules(&mut self, program: &Program) {
@@ -143,5 +154,114 @@ impl Renderer {
     /// What of the policies cannot be enforced.
     pub(crate) fn findings(&self) -> &[Finding] {
         &self.findings
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use picket_cluster::{Event, Object, Semantics};
+    use picket_engine::Engine;
+    use picket_net::Protocol;
+    use picket_testing::build::{accept, block, node, pod, pods_in, policy};
+
+    use super::*;
+    use crate::vpp::{NatLoopback, PodRule};
+
+    fn settings() -> VppSettings {
+        VppSettings {
+            targets: [VppTarget::Acl, VppTarget::Session].into(),
+            socket: "/nowhere".into(),
+            pod_interfaces: PodRule::default(),
+            pod_namespaces: None,
+            most_session_rules: 100,
+            uplinks: Vec::new(),
+            nat_loopback: NatLoopback::None,
+            refresh: Duration::from_secs(1),
+        }
+    }
+
+    fn events() -> Vec<Event> {
+        let node = |name: &str, address: &str| Event::Apply(Object::from(node(name).ip(address)));
+        let on = |place: &str, name: &str, address: &str| {
+            let pod = pod(&format!("x/{name}")).label("app", name).ip(address);
+            Event::Apply(Object::from(pod.on(place).build()))
+        };
+        let apply = |policy| Event::Apply(Object::Policy(policy));
+        let of_web = accept().peer(pods_in("x", "app=b")).port(Protocol::TCP, 80);
+        let wide = accept().peer(block("10.0.0.0/8", &["10.1.0.0/16"]));
+        let ports = (1..=300).map(|port| {
+            accept()
+                .peer(block("192.0.2.0/24", &[]))
+                .port(Protocol::TCP, 2 * port)
+        });
+        let many = ports.fold(policy("x/many").selects("app=c"), |policy, rule| {
+            policy.egress(rule)
+        });
+        let gone = Event::Delete(ObjectRef::new("Pod", "x", "a"));
+        vec![
+            node("n1", "10.9.0.1"),
+            node("n2", "10.9.0.2"),
+            on("n1", "a", "10.0.0.1"),
+            on("n1", "b", "10.0.0.2"),
+            on("n2", "c", "10.0.0.3"),
+            apply(policy("x/web").selects("app=a").ingress(of_web).build()),
+            on("n1", "c", "10.0.0.3"),
+            apply(policy("x/wide").selects("app=b").egress(wide).build()),
+            apply(many.build()),
+            gone,
+            Event::Delete(ObjectRef::new("NetworkPolicy", "x", "wide")),
+            Event::Delete(ObjectRef::new("NetworkPolicy", "x", "many")),
+        ]
+    }
+
+    #[test]
+    fn what_changes_lead_to_is_what_is_rendered_from_nothing() {
+        let settings = settings();
+        let (mut lists, mut rules, mut narrower) = (0, 0, 0);
+        for forgetting in [usize::MAX, 3, 7, 9] {
+            let mut engine = Engine::new(Semantics::default());
+            let mut renderer = Renderer::new(&"n1".into(), &settings);
+            let mut last: Option<Arc<Wanted>> = None;
+            for (number, event) in events().into_iter().enumerate() {
+                let delta = engine.apply(event);
+                renderer.note(&delta);
+                if number == forgetting {
+                    renderer.forget();
+                }
+                let program = engine.program();
+                let wanted = renderer.render(program, &Versions::new());
+                assert_eq!(
+                    *wanted.acls,
+                    acl::render(program, Some("n1"), &acl::Options::default())
+                );
+                let options = session::Options { most_rules: 100 };
+                let (scratch, missing) = session::render(program, Some("n1"), &options);
+                assert_eq!(session::SessionRules::from(&*wanted.rules), scratch);
+                assert_eq!(wanted.narrower.len(), missing.len());
+                let findings = renderer.findings().iter();
+                assert!(
+                    findings
+                        .clone()
+                        .all(|finding| finding.object == "NetworkPolicy x/many")
+                );
+                assert_eq!(findings.count(), missing.len());
+                if let Some(last) = last.filter(|last| last.acls == wanted.acls && number != forgetting) {
+                    assert!(
+                        Arc::ptr_eq(&last.acls, &wanted.acls),
+                        "what is the same is not sent again"
+                    );
+                }
+                lists = lists.max(wanted.acls.acls.len());
+                rules = rules.max(scratch.local.values().map(Vec::len).sum::<usize>());
+                narrower = narrower.max(missing.len());
+                last = Some(wanted);
+            }
+        }
+        assert!(
+            lists > 4 && rules > 4 && narrower == 1,
+            "{lists} {rules} {narrower}"
+        );
     }
 }

@@ -1,6 +1,6 @@
 //! What a VPP has, kept while plans change it: so that a plan for a few interfaces looks at these and at nothing else.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use rustc_hash::FxHashMap;
 use smol_str::SmolStr;
@@ -16,6 +16,8 @@ pub struct Held {
     own: FxHashMap<Tag, u32>,
     /// How often interfaces have each list of ours.
     uses: FxHashMap<u32, usize>,
+    /// Those of ours that none has.
+    idle: BTreeSet<u32>,
 }
 
 impl Held {
@@ -25,12 +27,30 @@ impl Held {
             own: installed.own(),
             ..Self::default()
         };
-        let lists = installed.interfaces.values();
-        for index in lists.flat_map(|lists| lists.input.iter().chain(&lists.output)) {
-            *held.uses.entry(*index).or_default() += 1;
-        }
         held.installed = installed;
+        held.count();
         held
+    }
+
+    /// Interfaces have other lists than was known, and there may be others.
+    pub fn set_interfaces(&mut self, interfaces: BTreeMap<SmolStr, InstalledLists>) {
+        self.installed.interfaces = interfaces;
+        self.count();
+    }
+
+    fn count(&mut self) {
+        self.uses.clear();
+        let lists = self.installed.interfaces.values();
+        for index in lists.flat_map(|lists| lists.input.iter().chain(&lists.output)) {
+            *self.uses.entry(*index).or_default() += 1;
+        }
+        let indices = self.installed.acls.keys().copied();
+        let idle = indices.filter(|index| self.installed.is_own(*index) && self.is_unused(*index));
+        self.idle = idle.collect();
+    }
+
+    fn is_unused(&self, index: u32) -> bool {
+        self.uses.get(&index).is_none_or(|uses| *uses == 0)
     }
 
     /// The lists.
@@ -39,7 +59,7 @@ impl Held {
     }
 
     /// What [`plan`](super::plan::plan) gives where all interfaces but these have what they should: new lists, the interfaces,
-    /// and then without those of our lists that no interface has any more.
+    /// and then without those of our lists that no interface has.
     pub fn plan<'n>(&self, desired: &Acls, interfaces: impl IntoIterator<Item = &'n SmolStr>) -> Plan {
         let mut planner = Planner::new(&self.installed, desired, &self.own);
         let sets = planner.sets(interfaces.into_iter());
@@ -47,9 +67,9 @@ impl Held {
         planner.creations().chain(sets).chain(deletions).collect()
     }
 
-    /// Our lists that interfaces have and that none has after these operations.
+    /// Our lists that no interface has after these operations.
     fn deletions(&self, sets: &[Operation]) -> Vec<Operation> {
-        let mut uses: BTreeMap<u32, usize> = BTreeMap::new();
+        let mut uses: BTreeMap<u32, usize> = self.idle.iter().map(|&index| (index, 0)).collect();
         let of = |index: &u32| self.uses.get(index).copied().unwrap_or_default();
         for (interface, input, output) in sets.iter().filter_map(as_set) {
             for handle in input.iter().chain(output) {
@@ -82,6 +102,7 @@ impl Held {
                 Operation::Create(acl) => {
                     if let Some(&index) = created.get(&acl.tag) {
                         self.installed.acls.insert(index, Acl::clone(acl));
+                        self.idle.insert(index);
                         self.own.insert(acl.tag.clone(), index);
                     }
                 }
@@ -92,6 +113,7 @@ impl Held {
                 } => self.set(interface, input, output, created),
                 Operation::Delete(index) => {
                     self.uses.remove(index);
+                    self.idle.remove(index);
                     let gone = self.installed.acls.remove(index);
                     if let Some(acl) = gone
                         && self.own.get(&acl.tag) == Some(index)
@@ -123,10 +145,14 @@ impl Held {
         let before: Vec<_> = self.indices(interface).copied().collect();
         for index in input.iter().chain(&output) {
             *self.uses.entry(*index).or_default() += 1;
+            self.idle.remove(index);
         }
         for index in before {
             if let Some(uses) = self.uses.get_mut(&index) {
                 *uses = uses.saturating_sub(1);
+            }
+            if self.is_unused(index) && self.installed.is_own(index) {
+                self.idle.insert(index);
             }
         }
         let lists = InstalledLists { input, output };

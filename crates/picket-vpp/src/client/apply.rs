@@ -9,6 +9,7 @@ use super::message::AclAddReplace;
 use super::stream::LONGEST;
 use super::value::{Acl, Interface, InterfaceLists};
 use super::{Error, Vpp};
+use crate::acl::hold::Held;
 use crate::acl::plan::{Handle, Installed, InstalledLists, Operation, Plan};
 use crate::acl::{self, Tag};
 
@@ -27,18 +28,24 @@ impl Vpp {
     /// # Errors
     /// [`Error`].
     pub fn read(&mut self) -> Result<Reading, Error> {
-        let mut reading = Reading::default();
         let acls = self.acls()?;
-        reading.installed.acls = acls.iter().map(|(&index, acl)| (index, acl.into())).collect();
-        self.read_interfaces(&mut reading)?;
-        Ok(reading)
+        let acls = acls.iter().map(|(&index, acl)| (index, acl.into())).collect();
+        let (interfaces, lists) = self.read_interfaces()?;
+        let installed = Installed {
+            acls,
+            interfaces: lists,
+        };
+        Ok(Reading {
+            installed,
+            interfaces,
+        })
     }
 
-    /// Reads again which interfaces there are, and which lists they have, but not what these say.
+    /// Which interfaces there are, and which lists they have, but not what these say.
     ///
     /// # Errors
-    /// [`Error`]; then nothing has been changed of what was known.
-    pub fn read_interfaces(&mut self, reading: &mut Reading) -> Result<(), Error> {
+    /// [`Error`].
+    pub fn read_interfaces(&mut self) -> Result<Interfaces, Error> {
         let found = self.interfaces()?;
         let mut lists = self.interface_lists()?;
         let (mut interfaces, mut installed) = (BTreeMap::new(), BTreeMap::new());
@@ -52,8 +59,7 @@ impl Vpp {
             installed.insert(name.clone(), lists);
             interfaces.insert(name, interface);
         }
-        (reading.interfaces, reading.installed.interfaces) = (interfaces, installed);
-        Ok(())
+        Ok((interfaces, installed))
     }
 
     /// Carries out a plan that was made for what was read, which then says what VPP has. What VPP refused of the plan is given
@@ -63,6 +69,39 @@ impl Vpp {
     /// # Errors
     /// [`Error`]. Nobody knows then how far it came; it must be read again.
     pub fn carry_out(&mut self, plan: &Plan, reading: &mut Reading) -> Result<Vec<Error>, Error> {
+        let done = self.act(plan, &reading.interfaces)?;
+        done.apply(&mut reading.installed);
+        Ok(done.troubles)
+    }
+
+    /// The same for a plan that was made for what is held, in a time that the plan takes and not what is held.
+    ///
+    /// # Errors
+    /// [`Error`]. Nobody knows then how far it came; it must be read again.
+    pub fn carry_out_held(
+        &mut self,
+        plan: &Plan,
+        interfaces: &BTreeMap<SmolStr, Interface>,
+        held: &mut Held,
+    ) -> Result<Vec<Error>, Error> {
+        let done = self.act(plan, interfaces)?;
+        if done.troubles.is_empty() {
+            let created = done.created.iter();
+            let created = created.map(|(acl, index)| (acl.tag.clone(), *index));
+            held.advance(plan, &created.collect());
+        } else {
+            let mut installed = held.installed().clone();
+            done.apply(&mut installed);
+            *held = Held::new(installed);
+        }
+        Ok(done.troubles)
+    }
+
+    fn act<'p>(
+        &mut self,
+        plan: &'p Plan,
+        interfaces: &BTreeMap<SmolStr, Interface>,
+    ) -> Result<Done<'p>, Error> {
         let (mut new, mut sets, mut gone) = (Vec::new(), Vec::new(), Vec::new());
         for operation in plan.operations() {
             match operation {
@@ -75,8 +114,13 @@ impl Vpp {
                 Operation::Delete(index) => gone.push(*index),
             }
         }
-        let mut troubles = Vec::new();
-        let created = self.create(&new, reading, &mut troubles)?;
+        let mut done = Done::default();
+        self.create(&new, &mut done)?;
+        let created: BTreeMap<_, _> = done
+            .created
+            .iter()
+            .map(|(acl, index)| (&acl.tag, *index))
+            .collect();
         let index = |handle: &Handle| match handle {
             Handle::Installed(index) => Some(*index),
             Handle::Created(tag) => created.get(tag).copied(),
@@ -89,29 +133,25 @@ impl Vpp {
             };
             Some((interface, lists))
         });
-        self.set(lists, reading, &mut troubles)?;
-        if troubles.is_empty() {
+        let lists: Vec<_> = lists.collect();
+        self.set(lists, interfaces, &mut done)?;
+        if done.troubles.is_empty() {
             let outcomes = self.delete_acls(gone.iter().copied())?;
             for (index, outcome) in gone.into_iter().zip(outcomes) {
                 match outcome {
-                    Ok(()) => drop(reading.installed.acls.remove(&index)),
-                    Err(refusal) => troubles.push(refusal.into()),
+                    Ok(()) => done.deleted.push(index),
+                    Err(refusal) => done.troubles.push(refusal.into()),
                 }
             }
         }
-        Ok(troubles)
+        Ok(done)
     }
 
-    /// Makes lists; their indices, but of those that VPP refuses.
-    fn create<'a>(
-        &mut self,
-        lists: &[&'a acl::Acl],
-        reading: &mut Reading,
-        troubles: &mut Vec<Error>,
-    ) -> Result<BTreeMap<&'a Tag, u32>, Error> {
+    /// Makes lists, but those that VPP refuses.
+    fn create<'p>(&mut self, lists: &[&'p acl::Acl], done: &mut Done<'p>) -> Result<(), Error> {
         let (lists, long): (Vec<&acl::Acl>, Vec<&acl::Acl>) =
             lists.iter().partition(|list| length(list) <= LONGEST);
-        troubles.extend(long.into_iter().map(|list| Error::TooLong {
+        done.troubles.extend(long.into_iter().map(|list| Error::TooLong {
             message: AclAddReplace::DEFINITION.name,
             subject: format!("list `{}`", list.tag),
             length: length(list),
@@ -119,29 +159,25 @@ impl Vpp {
         }));
         let told: Vec<_> = lists.iter().map(|&list| Acl::from(list)).collect();
         let outcomes = self.replace_acls(told.iter().map(|acl| (None, acl)))?;
-        let mut created = BTreeMap::new();
-        for (list, outcome) in lists.iter().zip(outcomes) {
+        for (list, outcome) in lists.into_iter().zip(outcomes) {
             match outcome {
-                Ok(index) => {
-                    reading.installed.acls.insert(index, acl::Acl::clone(list));
-                    created.insert(&list.tag, index);
-                }
-                Err(refusal) => troubles.push(refusal.into()),
+                Ok(index) => done.created.push((list, index)),
+                Err(refusal) => done.troubles.push(refusal.into()),
             }
         }
-        Ok(created)
+        Ok(())
     }
 
     /// Gives interfaces their lists, but those that have too many.
-    fn set<'a>(
+    fn set<'p>(
         &mut self,
-        sets: impl Iterator<Item = (&'a SmolStr, InstalledLists)>,
-        reading: &mut Reading,
-        troubles: &mut Vec<Error>,
+        sets: Vec<(&'p SmolStr, InstalledLists)>,
+        interfaces: &BTreeMap<SmolStr, Interface>,
+        done: &mut Done<'p>,
     ) -> Result<(), Error> {
         let (mut names, mut told) = (Vec::new(), Vec::new());
         for (name, lists) in sets {
-            let Some(interface) = reading.interfaces.get(name) else {
+            let Some(interface) = interfaces.get(name) else {
                 continue;
             };
             let lists = InterfaceLists {
@@ -154,7 +190,7 @@ impl Vpp {
                     names.push(name);
                     told.push(lists);
                 }
-                count => troubles.push(Error::TooManyAcls {
+                count => done.troubles.push(Error::TooManyAcls {
                     interface: interface.index,
                     count,
                 }),
@@ -168,14 +204,41 @@ impl Vpp {
                         input: lists.input,
                         output: lists.output,
                     };
-                    reading.installed.interfaces.insert(name.clone(), lists);
+                    done.set.push((name, lists));
                 }
-                Err(refusal) => troubles.push(refusal.into()),
+                Err(refusal) => done.troubles.push(refusal.into()),
             }
         }
         Ok(())
     }
 }
+
+/// What VPP has done of a plan.
+#[derive(Default)]
+struct Done<'p> {
+    /// New lists, with their indices.
+    created: Vec<(&'p acl::Acl, u32)>,
+    set: Vec<(&'p SmolStr, InstalledLists)>,
+    deleted: Vec<u32>,
+    troubles: Vec<Error>,
+}
+
+impl Done<'_> {
+    fn apply(&self, installed: &mut Installed) {
+        for (acl, index) in &self.created {
+            installed.acls.insert(*index, acl::Acl::clone(acl));
+        }
+        for (name, lists) in &self.set {
+            installed.interfaces.insert(SmolStr::clone(name), lists.clone());
+        }
+        for index in &self.deleted {
+            installed.acls.remove(index);
+        }
+    }
+}
+
+/// The interfaces that there are, and the lists of each, by name.
+pub type Interfaces = (BTreeMap<SmolStr, Interface>, BTreeMap<SmolStr, InstalledLists>);
 
 /// The bytes of the message that makes a list.
 fn length(list: &acl::Acl) -> usize {

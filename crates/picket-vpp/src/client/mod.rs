@@ -27,7 +27,7 @@ mod value;
 mod vpp;
 mod wire;
 
-pub use apply::Reading;
+pub use apply::{Interfaces, Reading};
 pub use backoff::Backoff;
 pub use connector::Connector;
 pub use definition::Definition;

@@ -156,4 +156,19 @@ fn interfaces_are_found_by_name_and_by_file() {
     let status = agent.until_vpp(ACL, "the other", |vpp| vpp.is_well() && vpp.uplinks.len() == 3);
     assert_eq!(status.interfaces["shop/db"], ["shop_db"]);
     assert!(!scene.reaches(WORLD, ("shop_db", DB.1)));
+    drop(agent);
+    // Who begins without the file leaves everything as it is.
+    fs::remove_file(&file).unwrap();
+    scene.vpp.clear_record();
+    let words = [&arguments[..], &["--vpp-pod-interface", &rule]].concat();
+    let ran = run(scene.manifests(), &[&words[..], &["--dry-run"]].concat());
+    assert!(
+        ran.stdout.starts_with("# `") && ran.stdout.lines().count() == 1,
+        "{}",
+        ran.stdout
+    );
+    let ran = run(scene.manifests(), &[&words[..], &["--once"]].concat());
+    assert_eq!((ran.status, scene.changes()), (2, 0), "{}", ran.stdout);
+    assert!(ran.stderr.contains("No such file"), "{}", ran.stderr);
+    assert!(!scene.reaches(WORLD, ("shop_db", DB.1)));
 }

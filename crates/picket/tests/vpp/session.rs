@@ -405,7 +405,7 @@ fn what_has_no_room_is_told() {
         "{text}"
     );
     assert!(
-        text.contains("warning[T001] NetworkPolicy shop/one: vpp-session: "),
+        text.contains("warning[T001] NetworkPolicy shop/one: vpp-session: NetworkPolicy shop/one (egress) needs 1000 more rules"),
         "{text}"
     );
     assert!(!sockets.opens(DB, WORLD));
