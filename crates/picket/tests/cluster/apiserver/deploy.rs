@@ -81,7 +81,7 @@ pub(crate) fn token(api: &Api, name: &str) -> String {
 pub(crate) fn as_container(container: &Value) -> Command {
     let capabilities = &container["securityContext"]["capabilities"];
     assert_eq!(capabilities["drop"], json!(["ALL"]));
-    let added = capabilities["add"].as_array().unwrap().iter();
+    let added = capabilities["add"].as_array().into_iter().flatten();
     let added = added.map(|name| format!(",+{}", name.as_str().unwrap().to_lowercase()));
     let bounds = format!("--bounding-set=-all{}", added.collect::<String>());
     let mut command = Command::new("setpriv");

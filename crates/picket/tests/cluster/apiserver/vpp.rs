@@ -8,14 +8,17 @@ use picket_net::Protocol;
 use picket_testing::apiserver::Server;
 use picket_testing::etcd::Etcd;
 use picket_vpp::fake::{Fake, Options, Packet, Translation};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::agents::Agent;
-use crate::apiserver::deploy::role;
+use crate::apiserver::deploy::{account, apply, as_container, asked, audited, container, granted, role};
 use crate::apiserver::refusals::grant;
 use crate::client::{Api, serve};
-use crate::objects::{namespace, pod, policy};
+use crate::objects::{KINDS, namespace, pod, policy};
+use crate::published::Published;
 use crate::reflectors::Reflector;
+
+const MANIFEST: &str = include_str!("../../../../../deploy/agent-vpp.yaml");
 
 const TARGET: &str = "vpp-acl";
 
@@ -126,4 +129,65 @@ fn services_in_etcd_are_known() {
     let arguments = ["--source", "etcd", "--etcd-endpoints", &endpoint];
     let agent = start(&vpp, "/nowhere/kubeconfig".as_ref(), &arguments);
     expect_services(&api, &vpp, &agent);
+}
+
+#[test]
+fn what_is_shipped_for_vpp_is_enough_and_nothing_of_it_is_too_much() {
+    let folder = tempfile::tempdir().unwrap();
+    let (server, audit) = audited(folder.path(), &[]);
+    let api = Api::new(&server.kubeconfig());
+    let applied = apply(&api, MANIFEST);
+    // Nothing of the node but the socket, and that to read: connecting to it writes nothing there.
+    let spec = &applied["DaemonSet"]["spec"]["template"]["spec"];
+    for field in ["hostNetwork", "hostPID", "hostIPC"] {
+        assert_eq!(spec[field], Value::Null, "{field}");
+    }
+    let mut container = container(&applied);
+    assert_eq!(
+        (
+            &container["securityContext"]["privileged"],
+            &container["securityContext"]["capabilities"]
+        ),
+        (&Value::Null, &json!({"drop": ["ALL"]}))
+    );
+    let mounted = json!({"name": "vpp", "mountPath": "/run/vpp", "readOnly": true});
+    assert!(container["volumeMounts"].as_array().unwrap().contains(&mounted));
+    // Tests share a network.
+    let listen = container["args"].as_array_mut().unwrap().iter_mut();
+    let listen = listen.filter(|argument| *argument == "--listen=0.0.0.0:9480");
+    assert_eq!(
+        listen
+            .map(|argument| *argument = json!("--listen=127.0.0.1:0"))
+            .count(),
+        1
+    );
+    let vpp = cluster(&api);
+    // Their kinds are defined.
+    drop(Published::new(&api));
+    let mut command = as_container(&container);
+    command.arg("--vpp-socket").arg(vpp.socket());
+    let here = NetworkNamespace::current().unwrap();
+    let agent = Agent::run_in(
+        &here,
+        "node-1",
+        &account(&server, &api, "picket-agent-vpp"),
+        command,
+    );
+    expect_services(&api, &vpp, &agent);
+    for probe in ["livenessProbe", "readinessProbe"] {
+        let path = container[probe]["httpGet"]["path"].as_str().unwrap();
+        assert_eq!(agent.get(path), (200, "ok\n".to_owned()));
+    }
+    let (api_version, kind, path) = KINDS[14];
+    let wrong = json!({"apiVersion": api_version, "kind": kind, "metadata": {"name": "wrong"}, "spec": {"tier": "none"}});
+    api.create(path, &wrong);
+    agent.until("an event", |_| {
+        asked(&audit, "picket-agent-vpp")
+            .iter()
+            .any(|(_, resource)| resource == "events")
+    });
+    assert_eq!(
+        asked(&audit, "picket-agent-vpp"),
+        granted(&applied["ClusterRole"])
+    );
 }
