@@ -1,12 +1,45 @@
 //! What the targets of VPP are told besides the policies.
 
 use std::net::IpAddr;
+use std::path::PathBuf;
 
 use anyhow::{Context, bail};
 use clap::Args;
 use picket_cluster::Snapshot;
-use picket_node::Pattern;
+use picket_node::{NamespaceRule, Pattern, PodRule};
 use picket_vpp::{acl, loopback, session};
+
+/// Where VPP is, and what there is whose.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct LocatedArguments {
+    /// The socket of VPP's binary API (`socksvr { socket-name PATH }` in its configuration)
+    #[arg(long, value_name = "PATH", default_value = "/run/vpp/api.sock")]
+    pub(crate) vpp_socket: PathBuf,
+
+    /// Which interface of VPP is that of a pod: the one with a tag or a name that holds its namespace and name, or the one
+    /// that a file names for it in a line as `shop/web tap3`
+    #[arg(long, value_name = "tag=TEMPLATE|name=TEMPLATE|file=PATH", default_value_t)]
+    pub(crate) vpp_pod_interface: PodRule,
+
+    /// Which application namespace of VPP is that of a pod, by its index: a file says it in a line as `shop/web 3`. VPP does not;
+    /// needed for session rules
+    #[arg(long, value_name = "file=PATH")]
+    vpp_pod_namespace: Option<NamespaceRule>,
+}
+
+impl LocatedArguments {
+    /// How namespaces of pods are found, if that is said.
+    pub(crate) fn namespaces(&self) -> Option<&NamespaceRule> {
+        self.vpp_pod_namespace.as_ref()
+    }
+
+    /// The same where rules cannot be without them.
+    pub(crate) fn needed_namespaces(&self) -> anyhow::Result<&NamespaceRule> {
+        self.namespaces().context(
+            "`--target vpp-session` needs `--vpp-pod-namespace file=PATH`: VPP does not say which namespace is whose",
+        )
+    }
+}
 
 /// Options of VPP.
 #[derive(Args, Clone, Debug)]

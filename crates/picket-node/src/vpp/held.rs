@@ -58,11 +58,17 @@ impl Held {
     /// # Errors
     /// [`Error`].
     pub(crate) fn read(&mut self, vpp: &mut Vpp) -> Result<(), Error> {
+        self.take(vpp.read_rules()?);
+        Ok(())
+    }
+
+    /// Takes in what was read.
+    pub(crate) fn take(&mut self, reading: RuleReading) {
         let RuleReading {
             tables,
             redirecting,
             elsewhere,
-        } = vpp.read_rules()?;
+        } = reading;
         self.elsewhere = elsewhere;
         self.tables = tables.keys().copied().collect();
         self.rules.clear();
@@ -87,7 +93,6 @@ impl Held {
             self.foreign.entry(table).or_default().extend(rules);
         }
         self.note_shared();
-        Ok(())
     }
 
     fn note_shared(&mut self) {

@@ -47,7 +47,7 @@ use crate::metrics::Metrics;
 use crate::serve::Pulse;
 use crate::status::{Finding, Shared};
 
-pub use live::{InstalledLists, installed_lists};
+pub use live::{InstalledLists, InstalledRules, installed_lists, installed_rules};
 pub use loopback::NatLoopback;
 pub use rule::{NamespaceRule, Pattern, PodRule, RuleError, Template};
 pub use status::{PendingPod, VppStatus};

@@ -79,20 +79,20 @@ impl SessionTables {
         made.is_odd = !self.held.plans(&placed.parts, &placed.kept).is_empty();
         Ok(made)
     }
+}
 
-    /// What others have there, and what that means.
-    fn others(&self) -> Vec<String> {
-        let others = self.held.others().into_iter();
-        let said = others.map(|(table, count, rule, is_mixed)| {
-            let meaning = match is_mixed {
-                true => "they decide what they match, but for what picket's are about more closely",
-                false => "they decide alone",
-            };
-            let rules = if count == 1 { "rule" } else { "rules" };
-            format!("{}: {count} {rules}, as `{rule}`; {meaning}", name(table))
-        });
-        said.collect()
-    }
+/// What others have there, and what that means.
+pub(super) fn others(held: &Held) -> Vec<String> {
+    let others = held.others().into_iter();
+    let said = others.map(|(table, count, rule, is_mixed)| {
+        let meaning = match is_mixed {
+            true => "they decide what they match, but for what picket's are about more closely",
+            false => "they decide alone",
+        };
+        let rules = if count == 1 { "rule" } else { "rules" };
+        format!("{}: {count} {rules}, as `{rule}`; {meaning}", name(table))
+    });
+    said.collect()
 }
 
 impl Tables for SessionTables {
@@ -158,7 +158,7 @@ impl Tables for SessionTables {
             conflicts: placed.troubles,
             namespaces: placed.pods,
             pending: placed.pending,
-            foreign: self.others(),
+            foreign: others(&self.held),
             narrower: wanted.narrower.clone(),
             ..Summary::default()
         };

@@ -26,16 +26,25 @@ pub struct Counterexample {
     pub passes: bool,
 }
 
+/// The pods of which not everything is proved.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Except {
+    /// Those of which it is only proved that nothing more is allowed than the policies do: their tables have no room.
+    pub narrower: BTreeSet<ObjectRef>,
+    /// Those of whose namespaces nothing is known: of what they open nothing is proved.
+    pub unknown: BTreeSet<ObjectRef>,
+}
+
 /// What was found.
 pub type Report = proof::Report<Counterexample>;
 
 /// Compares the rules of a node with what a program demands there; with `None`, on one node that runs every pod. Gives up
-/// after `limit` connections. Of the pods in `narrower` it is only proved that nothing more is allowed than the policies do.
+/// after `limit` connections.
 pub fn verify(
     rules: &SessionRules,
     program: &Program,
     node: Option<&str>,
-    narrower: &BTreeSet<ObjectRef>,
+    except: &Except,
     limit: usize,
 ) -> Report {
     let mut proof = Proof {
@@ -47,8 +56,10 @@ pub fn verify(
         let object = &pod.pod().object;
         let local = rules.local.get(object).unwrap_or(&none);
         for address in pod.pod().addresses.iter() {
-            let narrower = narrower.contains(object);
-            proof.table(Some(object), local, address, narrower);
+            let narrower = except.narrower.contains(object);
+            if !except.unknown.contains(object) {
+                proof.table(Some(object), local, address, narrower);
+            }
             proof.table(None, &rules.global, address, narrower);
         }
     }

@@ -152,7 +152,7 @@ fn hold(step: &Step, snapshot: &Snapshot, program: &Program) {
     }
     let rules = Sessions::of(snapshot, program, &session::Options::default(), 0);
     for (node, layer) in &rules.layers {
-        let report = session::verify::verify(&layer.rules, program, node.as_deref(), &layer.narrower, 3);
+        let report = session::verify::verify(&layer.rules, program, node.as_deref(), &layer.except(), 3);
         assert!(
             report.is_proof(),
             "{:?}\n{}",

@@ -3,11 +3,12 @@
 use picket_cluster::{Object, Semantics, Snapshot};
 use picket_engine::Engine;
 use picket_net::Protocol;
+use picket_policy::Direction;
 use picket_testing::build::{accept, block, pod, pods_in, policy};
 use picket_testing::flows::representative_flows;
 use picket_testing::generate::{Shape, semantics, snapshot};
 use picket_vpp::session::verify::verify;
-use picket_vpp::session::{Options, text};
+use picket_vpp::session::{Options, render, shortfalls, text};
 use proptest::prelude::*;
 use proptest::test_runner::TestCaseError;
 
@@ -26,7 +27,7 @@ fn check(
             &layer.rules,
             engine.program(),
             node.as_deref(),
-            &layer.narrower,
+            &layer.except(),
             3,
         );
         prop_assert!(
@@ -78,6 +79,29 @@ fn a_block_of_one_address_is_not_the_pod_there() {
         ..Semantics::default()
     };
     check(&snapshot, &semantics, &Options::default(), 0).expect("what the reference says");
+}
+
+/// Pods of one address are held to the same, so that all of them get less where it has no room.
+#[test]
+fn every_pod_of_an_address_without_room_is_named() {
+    let pods = ["x/one", "x/two"].map(|id| Object::from(pod(id).ip("10.0.0.1").build()));
+    let ports = (1..=9).map(|port| accept().port(Protocol::TCP, 2 * port));
+    let policy = ports.fold(policy("x/ports"), |policy, rule| policy.ingress(rule));
+    let snapshot: Snapshot = pods.into_iter().chain([Object::Policy(policy.build())]).collect();
+    let engine = Engine::compile(&snapshot, Semantics::default());
+    let (_, missing) = render(engine.program(), None, &Options { most_rules: 5 });
+    let global = missing
+        .iter()
+        .filter(|missing| missing.direction == Direction::Ingress);
+    let names: Vec<_> = global.map(|missing| missing.pod.name.as_str()).collect();
+    assert_eq!(names, ["one", "two"]);
+    let shortfalls = shortfalls(engine.program(), &missing);
+    assert!(
+        shortfalls.iter().any(|shortfall| shortfall
+            .what
+            .starts_with("NetworkPolicy x/ports (ingress) needs ")),
+        "{shortfalls:?}"
+    );
 }
 
 proptest! {

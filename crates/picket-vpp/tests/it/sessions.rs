@@ -7,6 +7,7 @@ use picket_engine::Program;
 use picket_net::{Family, Protocol};
 use picket_policy::ObjectRef;
 use picket_vpp::session::meaning::{Connection, Table};
+use picket_vpp::session::verify::Except;
 use picket_vpp::session::{Action, Options, SessionRule, SessionRules, Transport, render, text};
 use smol_str::SmolStr;
 
@@ -72,6 +73,16 @@ impl Layer {
                 .collect(),
             global: Tables::new(&rules.global, seed),
             rules,
+        }
+    }
+}
+
+impl Layer {
+    /// Of which pods less is proved.
+    pub(crate) fn except(&self) -> Except {
+        Except {
+            narrower: self.narrower.clone(),
+            ..Except::default()
         }
     }
 }

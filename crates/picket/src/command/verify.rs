@@ -84,7 +84,7 @@ Examples:
   picket verify --kube --target nftables --node worker-1 --live
 
 With --live the table is that of the kernel in the network namespace of the command, and lists
-of VPP are those that it has, with those of others on the same interfaces.
+and session rules of VPP are those that it has, with those of others in the same places.
 
 Of a listing only picket's own table is verified: `inet picket` (indexed) or
 `inet multi_networkpolicy` (documented). Tables of others can drop more; they cannot let pass what

@@ -3,12 +3,14 @@
 use std::process::Command;
 
 use picket_linux::NetworkNamespace;
+use picket_vpp::client::SessionAction;
 use picket_vpp::fake::{AclAction, AclRule, Lists, Options};
 
 use picket_testing::ran::Ran;
 
 use crate::agent::{Agent, run};
 use crate::scene::{Scene, no_egress, only_from};
+use crate::sockets::Sockets;
 
 fn verify(scene: &Scene, more: &[&str]) -> Ran {
     let mut command = Command::new(env!("CARGO_BIN_EXE_picket"));
@@ -115,6 +117,133 @@ fn a_vpp_that_is_not_there_is_no_proof() {
     let ran = verify_lists(&scene);
     assert_eq!(ran.status, 2, "{}", ran.stdout);
     assert!(ran.stderr.contains("cannot connect to VPP at"), "{}", ran.stderr);
+}
+
+/// The rules of sockets that an agent has put into VPP.
+fn ruled(policy: &str) -> Sockets {
+    let sockets = Sockets::new(policy);
+    let arguments = sockets.arguments();
+    let words = arguments.iter().map(String::as_str).chain(["--once"]);
+    let ran = run(sockets.scene.manifests(), &words.collect::<Vec<_>>());
+    assert_eq!(ran.status, 0, "{}", ran.stderr);
+    sockets.vpp().clear_record();
+    sockets
+}
+
+fn verify_rules(sockets: &Sockets) -> Ran {
+    let arguments = sockets.arguments();
+    let words: Vec<_> = arguments.iter().map(String::as_str).collect();
+    verify(&sockets.scene, &words)
+}
+
+#[test]
+fn session_rules_that_vpp_has_are_proved() {
+    let policies = [only_from("one", "db", "web"), no_egress("two", "api")].join("---\n");
+    let sockets = ruled(&policies);
+    let ran = verify_rules(&sockets);
+    assert_eq!(ran.status, 0, "{}{}", ran.stdout, ran.stderr);
+    assert!(
+        ran.stdout
+            .starts_with("proved: the session rules of node n1 mean")
+            && !ran.stdout.contains("note: "),
+        "{}",
+        ran.stdout
+    );
+    assert_eq!(sockets.changes(), 0);
+    // What they were to say before is refuted.
+    sockets.scene.put(&only_from("one", "db", "api"));
+    let ran = verify_rules(&sockets);
+    assert_eq!(ran.status, 1, "{}{}", ran.stdout, ran.stderr);
+    assert!(
+        ran.stdout.contains("shop/api (10.0.0.3) → shop/db (10.0.0.2)")
+            && ran
+                .stdout
+                .contains("the namespace of shop/api: is dropped, and must not be"),
+        "{}",
+        ran.stdout
+    );
+}
+
+#[test]
+fn rules_of_others_count() {
+    let sockets = ruled(&no_egress("one", "db"));
+    sockets.add(Some(2), "192.0.2.0/24", SessionAction::Allow, "theirs");
+    let ran = verify_rules(&sockets);
+    assert_eq!(ran.status, 1, "{}{}", ran.stdout, ran.stderr);
+    for text in [
+        "the namespace of shop/db: passes, and must not",
+        "note: rules of others, namespace 2: 1 rule, as `tcp 0.0.0.0/0 0 192.0.2.0/24 0 allow`",
+        "note: rules are read in the order in which VPP lists them",
+    ] {
+        assert!(ran.stdout.contains(text), "{text}: {}", ran.stdout);
+    }
+}
+
+#[test]
+fn each_namespace_of_a_pod_is_proved() {
+    let sockets = ruled(&no_egress("one", "db"));
+    sockets.name("shop/web 1\nshop/db 2\nshop/db 3\n");
+    let ran = verify_rules(&sockets);
+    assert_eq!(ran.status, 1, "{}{}", ran.stdout, ran.stderr);
+    let note = format!(
+        "note: nothing is proved of what shop/api opens: `{}` does not name it\n",
+        sockets.file().display()
+    );
+    assert!(ran.stdout.contains(&note), "{}", ran.stdout);
+    // An agent gives both the same.
+    let arguments = sockets.arguments();
+    let words = arguments.iter().map(String::as_str).chain(["--once"]);
+    assert_eq!(
+        run(sockets.scene.manifests(), &words.collect::<Vec<_>>()).status,
+        0
+    );
+    assert_eq!(verify_rules(&sockets).status, 0);
+}
+
+#[test]
+fn what_cannot_be_read_is_no_proof_of_rules() {
+    let sockets = ruled(&no_egress("one", "db"));
+    let socket = sockets.vpp().socket().to_str().unwrap().to_owned();
+    let ran = verify(
+        &sockets.scene,
+        &["--target", "vpp-session", "--vpp-socket", &socket],
+    );
+    assert_eq!(ran.status, 2, "{}", ran.stdout);
+    assert!(
+        ran.stderr.contains("needs `--vpp-pod-namespace file=PATH`"),
+        "{}",
+        ran.stderr
+    );
+    std::fs::remove_file(sockets.file()).unwrap();
+    let ran = verify_rules(&sockets);
+    assert_eq!(ran.status, 2, "{}", ran.stdout);
+    assert!(
+        ran.stderr
+            .contains("nobody says which namespace is that of any pod: `"),
+        "{}",
+        ran.stderr
+    );
+    assert!(ran.stderr.contains("No such file"), "{}", ran.stderr);
+    let off = Sockets::with("", Options::new(3));
+    let ran = verify_rules(&off);
+    assert_eq!(ran.status, 2, "{}", ran.stdout);
+    assert!(
+        ran.stderr.contains("VPP has no table of session rules"),
+        "{}",
+        ran.stderr
+    );
+}
+
+#[test]
+fn where_vpp_is_matters_only_to_what_is_installed() {
+    let sockets = Sockets::new("");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_picket"));
+    command
+        .args(["verify", "--node", "n1", "-f"])
+        .arg(sockets.scene.manifests());
+    let ran: Ran = command.args(sockets.arguments()).output().unwrap().into();
+    assert_eq!(ran.status, 2, "{}", ran.stdout);
+    assert!(ran.stderr.contains("--live"), "{}", ran.stderr);
 }
 
 mod kernel {

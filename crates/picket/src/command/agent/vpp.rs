@@ -2,13 +2,13 @@
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
-use std::path::PathBuf;
 use std::time::Duration;
 
-use anyhow::bail;
 use clap::{Args, ValueEnum};
-use picket_node::{NamespaceRule, NatLoopback, Pattern, PodRule, VppSettings, VppTarget};
+use picket_node::{NatLoopback, Pattern, VppSettings, VppTarget};
 use picket_vpp::session;
+
+use crate::vpp::LocatedArguments;
 
 /// What enforces the policies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
@@ -29,19 +29,8 @@ pub(super) struct VppArguments {
     #[arg(long = "target", value_enum, value_name = "TARGET", default_value = "nftables", help_heading = None)]
     targets: Vec<Target>,
 
-    /// The socket of VPP's binary API (`socksvr { socket-name PATH }` in its configuration)
-    #[arg(long, value_name = "PATH", default_value = "/run/vpp/api.sock")]
-    vpp_socket: PathBuf,
-
-    /// Which interface of VPP is that of a pod: the one with a tag or a name that holds its namespace and name, or the one
-    /// that a file names for it in a line as `shop/web tap3`
-    #[arg(long, value_name = "tag=TEMPLATE|name=TEMPLATE|file=PATH", default_value_t)]
-    vpp_pod_interface: PodRule,
-
-    /// Which application namespace of VPP is that of a pod, by its index: a file says it in a line as `shop/web 3`. VPP does not;
-    /// needed for session rules
-    #[arg(long, value_name = "file=PATH")]
-    vpp_pod_namespace: Option<NamespaceRule>,
+    #[command(flatten)]
+    located: LocatedArguments,
 
     /// The most rules that a table of the session layer may have; what ranges of ports would need more of is denied
     #[arg(long, value_name = "N", default_value_t = session::Options::default().most_rules)]
@@ -72,12 +61,10 @@ impl VppArguments {
 
     /// Fails where it is not said which namespaces pods have, and rules are to be put there.
     pub(super) fn check(&self) -> anyhow::Result<()> {
-        if self.targets.contains(&Target::VppSession) && self.vpp_pod_namespace.is_none() {
-            bail!(
-                "`--target vpp-session` needs `--vpp-pod-namespace file=PATH`: VPP does not say which namespace is whose"
-            );
+        match self.targets.contains(&Target::VppSession) {
+            true => self.located.needed_namespaces().map(drop),
+            false => Ok(()),
         }
-        Ok(())
     }
 
     /// What is to be enforced with VPP, if anything is. Everything is read back every so often.
@@ -90,9 +77,9 @@ impl VppArguments {
         let targets: BTreeSet<_> = targets.collect();
         (!targets.is_empty()).then(|| VppSettings {
             targets,
-            socket: self.vpp_socket.clone(),
-            pod_interfaces: self.vpp_pod_interface.clone(),
-            pod_namespaces: self.vpp_pod_namespace.clone(),
+            socket: self.located.vpp_socket.clone(),
+            pod_interfaces: self.located.vpp_pod_interface.clone(),
+            pod_namespaces: self.located.namespaces().cloned(),
             most_session_rules: self.max_session_rules,
             uplinks: self.uplinks.clone(),
             nat_loopback: self.nat_loopback.unwrap_or_default(),

@@ -10,12 +10,13 @@ use picket_analysis::eval::EndAnswer;
 use picket_cluster::{Endpoint, Flow};
 use picket_engine::{PodRef, Program};
 use picket_net::{Family, Protocol};
-use picket_node::installed_lists;
+use picket_node::{installed_lists, installed_rules};
 use picket_policy::ObjectRef;
 use picket_source::Loaded;
 use picket_vpp::acl::meaning::{Packet, Way};
 use picket_vpp::acl::verify::Fault;
 use picket_vpp::proof::Report;
+use picket_vpp::session::verify::Except;
 use picket_vpp::{acl, session};
 use serde::Serialize;
 use smol_str::SmolStr;
@@ -141,6 +142,7 @@ impl Lists {
     fn installed(arguments: &Arguments, rendered: &acl::Acls) -> anyhow::Result<Self> {
         let live = &arguments.live;
         let uplinks = arguments.vpp.uplinks()?;
+        let live = &live.located;
         let installed = installed_lists(&live.vpp_socket, &live.vpp_pod_interface, &uplinks, rendered)?;
         if installed.pods.is_empty() && !installed.pending.is_empty() {
             bail!(
@@ -171,14 +173,20 @@ fn of_rules(arguments: &Arguments, ends: &Ends<'_>, node: Option<String>) -> any
     if arguments.rules.is_some() {
         bail!("`--rules` is for `--target nftables` and `--target vpp-acl`");
     }
-    if arguments.live.live {
-        bail!("`--live` is for `--target nftables` and `--target vpp-acl`");
-    }
     let program = ends.program;
-    let (rules, missing) = session::render(program, node.as_deref(), &arguments.vpp.session());
-    let narrower: BTreeSet<_> = missing.iter().map(|missing| missing.pod.clone()).collect();
+    let mut renderer = session::Renderer::new(node.as_deref(), arguments.vpp.session());
+    renderer.advance(program);
+    let missing = renderer.missing();
+    let rules = match arguments.live.live {
+        true => Rules::installed(arguments, &renderer.tables())?,
+        false => Rules::rendered(&renderer),
+    };
+    let except = Except {
+        narrower: missing.iter().map(|missing| missing.pod.clone()).collect(),
+        unknown: rules.unknown.clone(),
+    };
     let limit = usize::from(arguments.limit);
-    let report = session::verify::verify(&rules, program, node.as_deref(), &narrower, limit);
+    let report = rules.verify(program, node.as_deref(), &except, limit);
     let examples = report.counterexamples.iter().map(|found| {
         let connection = &found.connection;
         let protocol = connection.transport.protocol();
@@ -214,9 +222,72 @@ fn of_rules(arguments: &Arguments, ends: &Ends<'_>, node: Option<String>) -> any
         target: "vpp-session",
         examples: examples.collect(),
         exceptions: Vec::new(),
-        notes: notes.collect(),
+        notes: rules.notes.iter().cloned().chain(notes).collect(),
     };
     Ok(found.answer(&report, node))
+}
+
+/// Session rules, once or with another namespace of each pod every time.
+struct Rules {
+    each: Vec<session::SessionRules>,
+    /// Pods of whose namespaces nothing is known.
+    unknown: BTreeSet<ObjectRef>,
+    notes: Vec<String>,
+}
+
+impl Rules {
+    fn rendered(renderer: &session::Renderer) -> Self {
+        Self {
+            each: vec![renderer.rules()],
+            unknown: BTreeSet::new(),
+            notes: Vec::new(),
+        }
+    }
+
+    fn installed(arguments: &Arguments, wanted: &session::Tables) -> anyhow::Result<Self> {
+        let located = &arguments.live.located;
+        let installed = installed_rules(&located.vpp_socket, located.needed_namespaces()?, wanted)?;
+        if !installed.pending.is_empty() && installed.unknown.len() == wanted.local.len() {
+            let why = installed
+                .remarks
+                .first()
+                .or(installed.pending.first().map(|pending| &pending.why));
+            bail!(
+                "nobody says which namespace is that of any pod: {}",
+                why.map(String::as_str).unwrap_or_default()
+            );
+        }
+        let pending = installed.pending.iter();
+        let pending = pending
+            .map(|pending| format!("nothing is proved of what {} opens: {}", pending.pod, pending.why));
+        Ok(Self {
+            notes: pending.chain(installed.remarks).collect(),
+            each: installed.each,
+            unknown: installed.unknown,
+        })
+    }
+
+    fn verify(
+        &self,
+        program: &Program,
+        node: Option<&str>,
+        except: &Except,
+        limit: usize,
+    ) -> session::verify::Report {
+        let each = self.each.iter();
+        let reports = each.map(|rules| session::verify::verify(rules, program, node, except, limit));
+        // INVARIANT: there is at least one.
+        let all = reports.reduce(|mut all, one| {
+            all.pairs += one.pairs;
+            all.stopped |= one.stopped;
+            all.counterexamples.extend(one.counterexamples);
+            all.counterexamples.truncate(limit);
+            all
+        });
+        all.unwrap_or_else(|| {
+            session::verify::verify(&session::SessionRules::default(), program, node, except, limit)
+        })
+    }
 }
 
 /// What is said of a target.
