@@ -1,7 +1,7 @@
 //! What becomes of a connection, here and now: what the policies say, and what the kernel does.
 //!
 //! Whoever asks waits in a thread of its own ([`Tracer`]). The one that enforces only hands over what it knows of the two ends
-//! ([`scene`]); working the answer out ([`answer`]) does not keep it.
+//! ([`mod@scene`]); working the answer out ([`mod@answer`]) does not keep it.
 
 mod answer;
 mod scene;
