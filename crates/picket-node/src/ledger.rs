@@ -139,8 +139,9 @@ fn closed(policy: &Policy) -> Option<Policy> {
 }
 
 fn closed_side(policy: &Policy, direction: Direction) -> Side {
-    let narrows = |rule: &Rule| policy.counts(rule) && rule.action != Action::Accept;
-    let denies = policy.mode == Mode::Enforce && policy.side(direction).rules.iter().any(narrows);
+    let mut rules = policy.side(direction).rules.iter();
+    // What an audited policy denies is not denied.
+    let denies = policy.mode == Mode::Enforce && rules.any(|rule| rule.action != Action::Accept);
     Side {
         isolates: policy.isolates(direction),
         rules: denies.then(|| everything_denied(policy)).into_iter().collect(),

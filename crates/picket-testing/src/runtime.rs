@@ -200,13 +200,6 @@ impl ContainerRuntime {
         ];
         let labels = labels.map(|(key, value)| (format!("io.kubernetes.{key}"), value.to_owned()));
         let config = ContainerConfig {
-            metadata: Some(ContainerMetadata {
-                name: "main".to_owned(),
-            }),
-            image: Some(ImageSpec {
-                image: image::NAME.to_owned(),
-                user_specified_image: image::NAME.to_owned(),
-            }),
             labels: labels.into(),
             linux: Some(LinuxContainerConfig {
                 security_context: Some(LinuxContainerSecurityContext {
@@ -216,13 +209,28 @@ impl ContainerRuntime {
             }),
             ..ContainerConfig::default()
         };
+        self.create(sandbox, self.config(namespace, name, uid, POD), config)
+    }
+
+    /// Makes a container of a pod, called `main`, from the image that sandboxes have; its id.
+    fn create(&self, sandbox: &str, of_pod: PodSandboxConfig, container: ContainerConfig) -> String {
+        let config = ContainerConfig {
+            metadata: Some(ContainerMetadata {
+                name: "main".to_owned(),
+            }),
+            image: Some(ImageSpec {
+                image: image::NAME.to_owned(),
+                user_specified_image: image::NAME.to_owned(),
+            }),
+            ..container
+        };
         let request = CreateContainerRequest {
             sandbox: sandbox.to_owned(),
             config: Some(config),
-            sandbox_config: Some(self.config(namespace, name, uid, POD)),
+            sandbox_config: Some(of_pod),
         };
-        let response: Id = self.call("CreateContainer", request);
-        response.id
+        let Id { id } = self.call("CreateContainer", request);
+        id
     }
 
     /// Starts a container.

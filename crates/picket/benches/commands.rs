@@ -8,11 +8,14 @@
     reason = "a benchmark prints, and fails at once"
 )]
 
-use std::env;
+mod manifests;
+
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
+
+use manifests::write;
 
 const RUNS: usize = 5;
 
@@ -51,25 +54,6 @@ fn main() {
         }
         println!();
     }
-}
-
-/// Writes a cluster's manifests into a directory.
-fn write(directory: &Path, [pods, namespaces, policies]: [u32; 3]) {
-    let cargo = env::var_os("CARGO").unwrap();
-    let mut command = Command::new(cargo);
-    command.args([
-        "run",
-        "--quiet",
-        "--release",
-        "--package",
-        "xtask",
-        "--",
-        "cluster",
-    ]);
-    for (option, value) in [("pods", pods), ("namespaces", namespaces), ("policies", policies)] {
-        command.arg(format!("--{option}={value}"));
-    }
-    assert!(command.arg("--out").arg(directory).status().unwrap().success());
 }
 
 /// A copy of the manifests in which the policy in the middle is not there.

@@ -11,13 +11,15 @@
     reason = "a benchmark prints, and fails at once"
 )]
 
-use std::env;
+mod manifests;
+
 use std::fs::{self, File};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant, SystemTime};
 
+use manifests::write;
 use picket_linux::NetworkNamespace;
 use picket_node::{HostStatus, ask};
 use tempfile::TempDir;
@@ -137,22 +139,4 @@ impl Drop for Agent {
         let _ = self.process.kill();
         let _ = self.process.wait();
     }
-}
-
-/// Writes a cluster's manifests into a directory.
-fn write(directory: &Path, [pods, namespaces, policies]: [u32; 3]) {
-    let mut command = Command::new(env::var_os("CARGO").unwrap());
-    command.args([
-        "run",
-        "--quiet",
-        "--release",
-        "--package",
-        "xtask",
-        "--",
-        "cluster",
-    ]);
-    for (option, value) in [("pods", pods), ("namespaces", namespaces), ("policies", policies)] {
-        command.arg(format!("--{option}={value}"));
-    }
-    assert!(command.arg("--out").arg(directory).status().unwrap().success());
 }

@@ -1,15 +1,14 @@
 //! Proofs that the rules in pods mean what the policies of their networks say.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::time::{Duration, Instant};
 
-use picket_cluster::{Attachment, Pod};
+use picket_cluster::Pod;
 use picket_dataplane::demand::Demands;
 use picket_linux::runtime::SandboxId;
 use picket_nftables::custom::own_addresses;
 use picket_nftables::model::Table;
 use picket_nftables::verify::{Report, VerifyError, verify};
-use smol_str::SmolStr;
 
 use super::network::{Desired, Networks};
 use super::sandbox::Place;
@@ -100,9 +99,7 @@ impl Networks {
         let mut report = Report::default();
         let own = own_addresses(self.custom());
         let networks = self.with(&desired.substitutes);
-        let is_judged = |own: &&Attachment| networks.iter().any(|(network, _)| **network == own.network);
-        let all = pod.attachments.iter().filter(is_judged);
-        let all: BTreeSet<SmolStr> = all.map(|own| own.interface.clone()).collect();
+        let all = self.interfaces(pod);
         for (network, compiled) in &networks {
             let (snapshot, engine) = self.judge(compiled);
             for endpoint in snapshot.pods.values() {

@@ -1,7 +1,6 @@
 //! What becomes of a connection on a secondary network, here and now: in each pod of the node that is an end of it.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::IpAddr;
 use std::sync::Arc;
 
 use picket_analysis::directory::Party;
@@ -22,7 +21,8 @@ use smol_str::SmolStr;
 use super::Outbox;
 use crate::drops::Dropped;
 use crate::trace::{
-    Answering, Asked, CONNECTIONS, Trace, TraceQuestion, TracedPacket, connections, explained, scene, traced,
+    Answering, Asked, CONNECTIONS, Trace, TraceQuestion, TracedPacket, connections, explained, opening,
+    scene, traced,
 };
 
 /// What is known of two ends on one network.
@@ -175,41 +175,26 @@ impl Scene {
 impl End {
     /// The first packet of a flow, as it meets the rules of this pod; `None` where none of them sees it.
     fn packet(&self, flow: &Flow, snapshot: &Snapshot) -> Option<Packet> {
-        let pod = |end: &Endpoint| -> Option<Arc<Pod>> {
+        let pod = |end: &Endpoint| -> Option<&Pod> {
             match end {
-                Endpoint::Pod(object) => snapshot.pods.get(object).cloned(),
+                Endpoint::Pod(object) => snapshot.pods.get(object).map(AsRef::as_ref),
                 Endpoint::Node { .. } | Endpoint::External(_) => None,
             }
         };
-        let address = |end: &Endpoint| -> Option<IpAddr> {
-            match end {
-                Endpoint::Pod(_) => pod(end)?.addresses.of(flow.family),
-                Endpoint::Node { address, .. } | Endpoint::External(address) => Some(*address),
-            }
-        };
-        let is_own = |end: &Endpoint| pod(end).is_some_and(|pod| pod.object == self.endpoint);
-        let both = pod(&flow.source).zip(pod(&flow.destination));
+        let (source, destination) = (pod(&flow.source), pod(&flow.destination));
         // What a pod sends to itself goes by `lo`.
-        if both.is_some_and(|(one, other)| one.is_same_pod(&other)) {
+        if source
+            .zip(destination)
+            .is_some_and(|(one, other)| one.is_same_pod(other))
+        {
             return None;
         }
-        let crossing = if is_own(&flow.source) {
-            Crossing::Send {
-                output: self.interface.clone(),
-            }
-        } else {
-            Crossing::Receive {
-                input: self.interface.clone(),
-            }
+        let interface = self.interface.clone();
+        let crossing = match source {
+            Some(pod) if pod.object == self.endpoint => Crossing::Send { output: interface },
+            _ => Crossing::Receive { input: interface },
         };
-        let (source, destination) = (address(&flow.source)?, address(&flow.destination)?);
-        Some(Packet::opening(
-            crossing,
-            source,
-            destination,
-            flow.protocol,
-            flow.port,
-        ))
+        opening(flow, snapshot, crossing)
     }
 
     /// What becomes of packets by the rules in the namespace of this pod.

@@ -112,12 +112,6 @@ fn here(question: &Question, node: &str) -> Vec<String> {
 
 /// The first packet of a flow, as it meets the rules of a node.
 fn packet(flow: &Flow, snapshot: &Snapshot, node: &str) -> Option<Packet> {
-    let address = |end: &Endpoint| -> Option<IpAddr> {
-        match end {
-            Endpoint::Pod(object) => snapshot.pods.get(object)?.addresses.of(flow.family),
-            Endpoint::Node { address, .. } | Endpoint::External(address) => Some(*address),
-        }
-    };
     let is_own = |end: &Endpoint| {
         let of_node = snapshot.node_at(end, flow.family);
         of_node.is_some_and(|of_node| of_node.name == node)
@@ -130,6 +124,17 @@ fn packet(flow: &Flow, snapshot: &Snapshot, node: &str) -> Option<Packet> {
         Crossing::Forward {
             input: "".into(),
             output: "".into(),
+        }
+    };
+    opening(flow, snapshot, crossing)
+}
+
+/// The first packet of a flow where it crosses some rules; `None` where an end has no address of its family.
+pub(crate) fn opening(flow: &Flow, snapshot: &Snapshot, crossing: Crossing) -> Option<Packet> {
+    let address = |end: &Endpoint| -> Option<IpAddr> {
+        match end {
+            Endpoint::Pod(object) => snapshot.pods.get(object)?.addresses.of(flow.family),
+            Endpoint::Node { address, .. } | Endpoint::External(address) => Some(*address),
         }
     };
     let (source, destination) = (address(&flow.source)?, address(&flow.destination)?);

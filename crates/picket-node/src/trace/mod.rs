@@ -17,7 +17,7 @@ use serde_json::Value;
 use crate::drops::Drops;
 use crate::inbox::{News, Outbox};
 use crate::status::{Drop, Shared};
-pub(crate) use answer::{CONNECTIONS, connections, explained, traced};
+pub(crate) use answer::{CONNECTIONS, connections, explained, opening, traced};
 pub(crate) use scene::Scene;
 
 /// How long the one that enforces may be busy with something else.

@@ -4,11 +4,10 @@ use std::path::PathBuf;
 
 use serde_json::Value;
 
-use super::image;
 use super::message::{
-    Capabilities, ContainerConfig, ContainerMetadata, CreateContainerRequest, ExecSyncRequest,
-    ExecSyncResponse, FOLLOWING, Id, ImageSpec, KeyValue, LinuxContainerConfig,
-    LinuxContainerSecurityContext, NODE, Number, PRIVATE, RUNTIME_DEFAULT, SecurityProfile, UNCONFINED,
+    Capabilities, ContainerConfig, ExecSyncRequest, ExecSyncResponse, FOLLOWING, KeyValue,
+    LinuxContainerConfig, LinuxContainerSecurityContext, NODE, Number, PRIVATE, RUNTIME_DEFAULT,
+    SecurityProfile, UNCONFINED,
 };
 use super::{ContainerRuntime, namespaces};
 
@@ -75,13 +74,6 @@ impl ContainerRuntime {
         rights.unwrap().privileged = container.is_privileged();
         let sandbox = self.run(of_pod.clone());
         let config = ContainerConfig {
-            metadata: Some(ContainerMetadata {
-                name: "main".to_owned(),
-            }),
-            image: Some(ImageSpec {
-                image: image::NAME.to_owned(),
-                user_specified_image: image::NAME.to_owned(),
-            }),
             command: container.command.clone(),
             envs: container
                 .environment
@@ -98,12 +90,7 @@ impl ContainerRuntime {
             }),
             ..ContainerConfig::default()
         };
-        let request = CreateContainerRequest {
-            sandbox,
-            config: Some(config),
-            sandbox_config: Some(of_pod),
-        };
-        let Id { id } = self.call("CreateContainer", request);
+        let id = self.create(&sandbox, of_pod, config);
         self.start_container(&id);
         id
     }
