@@ -89,6 +89,14 @@ impl Error {
         }
     }
 
+    /// Whether what was read changed all the time (`EINTR`).
+    pub fn is_interrupted(&self) -> bool {
+        let Self::Netlink { source, .. } = self else {
+            return false;
+        };
+        source.raw_os_error() == Some(libc::EINTR)
+    }
+
     pub(crate) fn socket(action: impl Into<String>, source: impl Into<io::Error>) -> Self {
         Self::Socket {
             action: action.into(),

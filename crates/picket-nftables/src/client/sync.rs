@@ -17,6 +17,12 @@ const ATTEMPTS: usize = 10;
 /// From which attempt on it is made in as few transactions as can be, so that there is less to come between.
 const HURRIED: usize = 5;
 
+/// A generation that no ruleset has.
+const NEVER: u32 = 0;
+
+/// `ENOENT`.
+const NOT_FOUND: i32 = 2;
+
 /// `EOPNOTSUPP`.
 const NOT_SUPPORTED: i32 = 95;
 
@@ -48,7 +54,7 @@ pub enum SyncError {
         /// The number of its socket, mostly that of its process.
         socket: u32,
     },
-    /// Others change rulesets faster than this one can be read and written.
+    /// Others change rulesets faster than this one can be written, or answers of the kernel were lost.
     #[error("the rulesets changed {ATTEMPTS} times while the table was read and written")]
     Unsettled,
 }
@@ -154,21 +160,34 @@ impl Client {
         for attempt in 0..ATTEMPTS {
             self.unguard()?;
             report.readings += 1;
-            let (mut generation, objects) = list(&mut self.socket, desired.name())?;
-            let observed = decode(desired.name(), &objects);
-            let hold = self.hold(Holder::of(&objects))?;
+            let (generation, objects) = match list(&mut self.socket, desired.name()) {
+                Ok((generation, objects)) => (Some(generation), Some(objects)),
+                Err(error) if error.is_interrupted() => (None, None),
+                Err(error) => return Err(error.into()),
+            };
+            let observed = objects.as_deref().map(|objects| decode(desired.name(), objects));
+            let hold = self.hold(objects.as_deref().map_or(Holder::All, Holder::of))?;
             let portion = if attempt < HURRIED {
                 self.portion
             } else {
                 usize::MAX
             };
-            let beginning = beginning(&observed, desired, portion);
-            let (table, plan) = way(&observed, beginning.as_ref().unwrap_or(desired), hold);
-            let hold = hold.unwrap_or(Hold::Keep);
-            if is_exchange(&observed, &plan) {
-                generation = self.guard(desired, generation);
+            let beginning = observed
+                .as_ref()
+                .and_then(|observed| beginning(observed, desired, portion));
+            let (table, plan) = match &observed {
+                Some(observed) if attempt + 1 < ATTEMPTS => {
+                    way(observed, beginning.as_ref().unwrap_or(desired), hold)
+                }
+                _ => (None, whole(desired)),
+            };
+            let hold = hold.unwrap_or(if self.holds { Hold::Keep } else { Hold::Leave });
+            // Whatever is there goes then: the others may have their turns meanwhile.
+            let mut expected = generation.filter(|_| attempt == 0 || !replaces(&plan));
+            if observed != Some(Observed::Absent) && replaces(&plan) {
+                expected = self.guard(desired, expected);
             }
-            let next = match self.carry_out(table, &plan, hold, Some(generation), portion) {
+            let next = match self.carry_out(table, &plan, hold, expected, portion) {
                 Ok(_) if beginning.is_some() => {
                     has_begun = true;
                     continue;
@@ -187,7 +206,7 @@ impl Client {
                 }
             };
             report.operations = plan.operations().len();
-            if let Observed::Altered(foreign) = observed {
+            if let Some(Observed::Altered(foreign)) = observed {
                 report.foreign = foreign;
             }
             let next = if self.unguard()? {
@@ -195,7 +214,8 @@ impl Client {
             } else {
                 next
             };
-            self.know(next.filter(|_| !self.holds), desired);
+            let generation = if self.holds { None } else { next.or(Some(NEVER)) };
+            self.know(generation, desired);
             return Ok(report);
         }
         Err(SyncError::Unsettled)
@@ -206,14 +226,14 @@ impl Client {
     /// The kernel has the base chains of both tables then, those of the new one first, and a packet enters each by the rules of that
     /// moment: the new one while it is empty still, and the old one when it is empty already. Where the kernel does not
     /// take such a table it goes on without; what is wrong with the rules is found when they are made.
-    fn guard(&mut self, desired: &Table, generation: u32) -> u32 {
+    fn guard(&mut self, desired: &Table, generation: Option<u32>) -> Option<u32> {
         let Some(table) = guard_of(desired) else {
             return generation;
         };
         self.guard = Some(table.name().clone());
-        let plan = Plan::from_iter([Operation::Replace(Box::new(table))]);
-        match self.commit(None, &plan, Hold::Briefly, Some(generation), self.portion) {
-            Ok(next) => next.unwrap_or(generation),
+        let plan = whole(&table);
+        match self.commit(None, &plan, Hold::Briefly, generation, self.portion) {
+            Ok(next) => next,
             // It may be there.
             Err(ApplyError::Transaction(BatchError::Unanswered)) => generation,
             Err(_) => {
@@ -228,7 +248,12 @@ impl Client {
         let Some(guard) = self.guard.clone() else {
             return Ok(false);
         };
-        let was_there = self.remove(&guard)?;
+        let plan = Plan::from_iter([Operation::Delete(guard)]);
+        let was_there = match self.apply(None, &plan, None) {
+            Ok(()) => true,
+            Err(error) if is_missing(&error) => false,
+            Err(error) => return Err(SyncError::Apply(error)),
+        };
         self.guard = None;
         Ok(was_there)
     }
@@ -311,21 +336,22 @@ fn way<'o>(
     hold: Option<Hold>,
 ) -> (Option<&'o Table>, Plan<Operation>) {
     match observed {
-        Observed::Absent => (None, Table::difference(None, desired)),
         Observed::Table(table) if hold.is_some() => {
             (Some(table), Table::difference(Some(table), &canonical(desired)))
         }
-        Observed::Table(_) | Observed::Altered(_) => (
-            None,
-            Plan::from_iter([Operation::Replace(Box::new(desired.clone()))]),
-        ),
+        Observed::Absent | Observed::Table(_) | Observed::Altered(_) => (None, whole(desired)),
     }
 }
 
-/// Whether a plan puts a table in the place of one that is there.
-fn is_exchange(observed: &Observed, plan: &Plan<Operation>) -> bool {
+/// A table, made anew.
+fn whole(table: &Table) -> Plan<Operation> {
+    Plan::from_iter([Operation::Replace(Box::new(table.clone()))])
+}
+
+/// Whether a plan makes a table anew, whatever there is in its place.
+fn replaces(plan: &Plan<Operation>) -> bool {
     let replaces = |operation: &Operation| matches!(operation, Operation::Replace(_));
-    !matches!(observed, Observed::Absent) && plan.operations().iter().any(replaces)
+    plan.operations().iter().any(replaces)
 }
 
 /// The same rules in another table.
@@ -337,12 +363,22 @@ fn guard_of(table: &Table) -> Option<Table> {
 
 /// Whether the kernel cannot keep others from changing a table.
 fn is_unsupported(error: &ApplyError) -> bool {
+    is_refused(error, NOT_SUPPORTED)
+}
+
+/// Whether a table is not there.
+fn is_missing(error: &ApplyError) -> bool {
+    is_refused(error, NOT_FOUND)
+}
+
+/// Whether the kernel refuses what is to become of a table, with this code.
+fn is_refused(error: &ApplyError, code: i32) -> bool {
     let ApplyError::Refused(refusals) = error else {
         return false;
     };
     refusals
         .iter()
-        .any(|refusal| refusal.code == NOT_SUPPORTED && matches!(refusal.object, Object::Table(_)))
+        .any(|refusal| refusal.code == code && matches!(refusal.object, Object::Table(_)))
 }
 
 /// Whether a transaction may succeed when what is there is read again.

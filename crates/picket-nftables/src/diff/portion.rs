@@ -5,8 +5,10 @@ use picket_dataplane::Plan;
 
 use super::Operation;
 
-/// How many objects, rules and elements a transaction of [`super::Stages`] makes at most, where they need not come together.
-pub const PORTION: usize = 8192;
+/// How many objects, rules and elements a transaction of [`super::Stages`] makes at most, where they need not come together:
+/// more than the table of a node in a cluster of 5,000 pods has, as portions cost the agent more than others win; and what the
+/// kernel takes in within some tenth of a second.
+pub const PORTION: usize = 32_768;
 
 /// How many objects, rules and elements an operation makes.
 pub(super) fn weight(operation: &Operation) -> usize {

@@ -7,6 +7,7 @@ pub(crate) mod windows;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use jiff::Timestamp;
 use picket_cluster::Snapshot;
 use picket_net::Family;
 use picket_policy::{Options, Policy};
@@ -45,7 +46,7 @@ impl Watched {
             windows: Windows::default(),
             ways,
             always,
-            story: vec!["everything is in force".to_owned()],
+            story: vec![format!("{} everything is in force", Timestamp::now())],
             came: BTreeMap::new(),
             newest: BTreeMap::new(),
         }
@@ -59,7 +60,8 @@ impl Watched {
 
     /// The next epoch begins, of which the oracle has been told.
     fn next(&mut self, what: String) {
-        self.story.push(what);
+        // Of the same clock as the log of the agent.
+        self.story.push(format!("{} {what}", Timestamp::now()));
         self.flows.next();
     }
 
@@ -77,11 +79,11 @@ impl Watched {
         self.windows.open(by_nobody, self.story.len() - 1);
     }
 
-    /// There are rules again.
-    pub(crate) fn close(&mut self) {
+    /// There are rules again: those of this table.
+    pub(crate) fn close(&mut self, table: &str) {
         self.windows.close();
         self.oracle.close();
-        self.next("there are rules again".to_owned());
+        self.next(format!("there are rules again: {table}"));
     }
 
     /// Holds what came against what may; the log of the agent is told where it may not.
@@ -103,10 +105,12 @@ impl Watched {
 
     /// What happened before packets came that nothing allows.
     fn told(&self, passage: Passage, arrival: Arrival) -> String {
-        let story = &self.story[passage.sent.saturating_sub(TOLD)..=passage.came];
+        let story = &self.story[passage.sent.saturating_sub(TOLD)..];
         let way = &self.ways[passage.way];
         format!(
-            "{arrival:?} of {passage:?} {way:?} that nothing allows:\n{}",
+            "{arrival:?} of {passage:?} {way:?} that nothing allows, the last {:?} ago, now {}:\n{}",
+            flows::Moment::now().after(arrival.last),
+            Timestamp::now(),
             story.join("\n")
         )
     }

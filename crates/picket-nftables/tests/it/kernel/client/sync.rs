@@ -6,8 +6,11 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use picket_dataplane::Plan;
 use picket_linux::NetworkNamespace;
+use picket_net::Interval;
 use picket_nftables::client::{ApplyError, Client, Object, Observed, Place, Report, SyncError, canonical};
+use picket_nftables::diff::Operation;
 use picket_nftables::model::*;
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
@@ -139,38 +142,62 @@ fn portions_are_given_up_where_others_always_come_between() {
     assert_there(&namespace, &desired);
 }
 
-#[test]
-fn others_who_change_rulesets_all_the_time_are_waited_for_or_told() {
-    let (namespace, mut client) = open();
-    let [first, second] = [1, 77].map(|byte| Arc::new(arbitrary::table(&[byte; 160])));
+/// Does something while somebody else makes one transaction after the other, as fast as can be.
+fn beside_others(namespace: &NetworkNamespace, work: impl FnOnce()) {
     let done = AtomicBool::new(false);
     std::thread::scope(|scope| {
         scope.spawn(|| {
-            let mut other = Client::open(&namespace).expect("a client");
-            let named = |text: &str| {
+            let mut other = Client::open(namespace).expect("a client");
+            let tables = ["a", "b"].map(|text| {
                 let mut draft = Draft::new(name("foreign"));
                 draft.chains = vec![Chain::regular(name(text))];
-                Arc::new(draft.check().expect("a table"))
-            };
+                draft.check().expect("a table")
+            });
             while !done.load(Ordering::Relaxed) {
-                for table in [named("a"), named("b")] {
-                    other.sync(&table).expect("it is made");
-                    std::thread::yield_now();
+                for table in &tables {
+                    let plan = Plan::from_iter([Operation::Replace(Box::new(table.clone()))]);
+                    other.apply(None, &plan, None).expect("it is made");
                 }
             }
         });
-        let outcomes: Vec<_> = [&first, &second]
-            .into_iter()
-            .cycle()
-            .take(50)
-            .map(|desired| client.sync(desired))
-            .collect();
+        work();
         done.store(true, Ordering::Relaxed);
-        let told = |outcome: &_| matches!(outcome, Ok(_) | Err(SyncError::Unsettled | SyncError::Read(_)));
-        assert!(outcomes.iter().all(told), "{outcomes:?}");
     });
-    client.sync(&first).expect("nobody changes anything now");
-    assert_there(&namespace, &first);
+}
+
+#[test]
+fn others_who_change_rulesets_all_the_time_keep_nothing_from_being_made() {
+    for holds in [false, true] {
+        let (namespace, client) = open();
+        let mut client = if holds { client.holding() } else { client };
+        let tables = [1, 77].map(|byte| Arc::new(arbitrary::table(&[byte; 160])));
+        beside_others(&namespace, || {
+            for desired in tables.iter().cycle().take(20) {
+                client.sync(desired).expect("it is made");
+                assert_eq!(client.table(), Some(desired));
+            }
+        });
+        assert_there(&namespace, &tables[1]);
+        assert_eq!(client.sync(&tables[1]).expect("it is").operations, 0);
+    }
+}
+
+#[test]
+fn what_is_large_is_made_whole_where_others_change_rulesets_all_the_time() {
+    let (namespace, mut client) = open();
+    let large = |first: u32| {
+        let addresses = (0..20_000).map(|index| Value::Ipv4(Interval::single(first + 2 * index)).into());
+        let set = Set::new(name("addresses"), vec![Datatype::Ipv4Address], false, addresses);
+        let mut draft = Draft::new(name("large"));
+        draft.sets = vec![set.expect("a set")];
+        Arc::new(draft.check().expect("a table"))
+    };
+    let (first, second) = (large(0), large(1));
+    beside_others(&namespace, || {
+        client.sync(&first).expect("it is made");
+        client.sync(&second).expect("it is made anew");
+    });
+    assert_there(&namespace, &second);
 }
 
 #[test]

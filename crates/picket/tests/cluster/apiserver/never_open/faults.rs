@@ -3,7 +3,8 @@
 use std::cell::RefCell;
 use std::process::Command;
 
-use picket_nftables::client::Client;
+use picket_nftables::client::{Client, Observed};
+use picket_nftables::print::text;
 use picket_nftables::render::indexed;
 
 use super::happenings::Happenings;
@@ -91,9 +92,17 @@ impl Happenings<'_> {
     /// Waits until there are rules again: they come in one transaction.
     fn close(&mut self) {
         let client = RefCell::new(Client::open(self.live.node()).unwrap());
-        let is_there = |_: &_| client.borrow_mut().exists(&indexed::table_name()).unwrap();
-        self.agent.until("a table", is_there);
-        self.watched.close();
+        let seen = RefCell::new(Observed::Absent);
+        self.agent.until("a table", |_| {
+            let (_, observed) = client.borrow_mut().read(&indexed::table_name()).unwrap();
+            *seen.borrow_mut() = observed;
+            !matches!(*seen.borrow(), Observed::Absent)
+        });
+        let seen = match seen.into_inner() {
+            Observed::Table(table) => text(&table),
+            other => format!("{other:?}"),
+        };
+        self.watched.close(&seen);
     }
 
     /// The API server says nothing for a while, perhaps to a new agent, and things change as soon as it does again.

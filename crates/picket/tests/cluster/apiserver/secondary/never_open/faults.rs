@@ -81,8 +81,12 @@ impl Happenings {
     /// Waits until there are rules again: they come in one transaction.
     fn close(&mut self) {
         let server = &self.pods["server"];
-        until("a table", || !table(server).is_empty());
-        self.watched.close();
+        let mut seen = String::new();
+        until("a table", || {
+            seen = table(server);
+            !seen.is_empty()
+        });
+        self.watched.close(&seen);
     }
 
     /// The API server says nothing for a while, and things change as soon as it does again.
