@@ -11,6 +11,7 @@
 //! The client is our own: it is a dozen calls, and the one that there is needs `protoc` to be built.
 
 mod error;
+mod intake;
 mod key;
 mod lead;
 mod message;
@@ -21,6 +22,8 @@ mod record;
 mod reflect;
 mod session;
 mod snapshot;
+#[cfg(test)]
+mod tests;
 mod write;
 
 use std::convert::Infallible;
@@ -28,6 +31,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 pub use error::EtcdError;
+pub use intake::Intake;
 pub use progress::{Freshness, Reach, Reflection};
 pub use reflect::{Difference, Reflected, Reflector, State as ReflectorState};
 

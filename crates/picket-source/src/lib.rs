@@ -22,8 +22,8 @@ pub use directory::Directory;
 pub use dns::read_hosts;
 #[cfg(feature = "etcd")]
 pub use etcd::{
-    Difference, Etcd, EtcdError, Freshness, Login, Reach, Reflected, Reflection, Reflector, ReflectorState,
-    Tls,
+    Difference, Etcd, EtcdError, Freshness, Intake, Login, Reach, Reflected, Reflection, Reflector,
+    ReflectorState, Tls,
 };
 pub use files::{EXTENSIONS, SourceError, Text, read};
 #[cfg(feature = "kube")]

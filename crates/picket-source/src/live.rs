@@ -105,13 +105,15 @@ impl Live {
     /// Takes in what became known of a kind.
     pub(crate) fn step(&mut self, kind: Kind, step: Step) -> Changes {
         #[cfg(feature = "etcd")]
-        self.is_readable_again(kind, &step);
+        let is_news = self.is_readable_again(kind, &step);
+        #[cfg(not(feature = "etcd"))]
+        let is_news = false;
         match step {
             Step::Begin => {
                 let list = self.lists.entry(kind).or_default();
                 (list.named, list.held) = Default::default();
             }
-            Step::Listed(found) => self.listed(kind, found),
+            Step::Listed(found) => self.listed(kind, found, is_news),
             Step::End => self.end(kind),
             Step::Apply(found) => self.put(kind, found),
             Step::Delete(name) => self.remove(kind, &name),
@@ -125,8 +127,9 @@ impl Live {
         std::mem::take(&mut self.changes)
     }
 
-    fn listed(&mut self, kind: Kind, found: Found) {
-        let known = self.knows(kind, &found);
+    /// An object of a list; `is_news` when something else is wrong with it now, whatever it says.
+    fn listed(&mut self, kind: Kind, found: Found, is_news: bool) {
+        let known = !is_news && self.knows(kind, &found);
         let list = self.lists.entry(kind).or_default();
         list.named.insert(found.name.clone());
         if known {
@@ -311,6 +314,10 @@ impl Live {
         self.changes.versions.extend(versions);
         self.changes.plugins.extend(plugins);
         for (object, diagnostics) in diagnoses {
+            #[cfg(feature = "etcd")]
+            if self.is_unreadable(&object) {
+                continue;
+            }
             let named = ObjectRef::new(&object.kind, &object.namespace, &object.name);
             let is_news = if diagnostics.is_empty() {
                 self.troubled.remove(&named)

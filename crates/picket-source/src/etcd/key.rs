@@ -9,6 +9,7 @@
 //!
 //! Names of objects hold no `/`: that is how the API server makes addresses of them.
 
+use picket_policy::name::printable;
 use smol_str::SmolStr;
 
 use super::EtcdError;
@@ -29,6 +30,9 @@ const KINDS: [(&str, bool); 10] = [
     ("BaselineAdminNetworkPolicy", false),
     ("Pod", true),
 ];
+
+/// The most bytes of a name that the API server accepts (RFC 1123, section 2.1).
+const LONGEST_NAME: usize = 253;
 
 /// Where the keys of one cluster are.
 #[derive(Clone, Debug)]
@@ -96,13 +100,12 @@ impl Keys {
         let (first, second) = (parts.next()?, parts.next());
         let (namespace, name) = second.map_or(("", first), |second| (first, second));
         let is_whole = parts.next().is_none() && !name.is_empty() && *in_namespace != namespace.is_empty();
-        is_whole.then(|| Key {
-            rank,
-            name: Name {
-                namespace: SmolStr::new(namespace),
-                name: SmolStr::new(name),
-            },
-        })
+        let name = Name {
+            namespace: SmolStr::new(namespace),
+            name: SmolStr::new(name),
+        };
+        let can_be = is_whole && could_be(&name.namespace) && could_be(&name.name);
+        can_be.then_some(Key { rank, name })
     }
 }
 
@@ -138,6 +141,11 @@ fn kind(rank: usize) -> &'static Kind {
     let found = known().find(|kind| kind.name == name);
     // INVARIANT: every name of KINDS is that of a kind; a test holds it.
     found.unwrap_or(&BUILT_IN[0])
+}
+
+/// Whether anything could be called so. Of names that are shown otherwise than they are two could be shown alike.
+fn could_be(name: &SmolStr) -> bool {
+    name.len() <= LONGEST_NAME && printable(name) == *name
 }
 
 /// The first key after all that begin with `prefix`, which ends with `/`.
@@ -194,6 +202,11 @@ mod tests {
             }
         }
         assert_eq!(keys.read(b"/picket/v1/objects/pods/shop/\xff"), None);
+        assert_eq!(keys.read(b"/picket/v1/objects/pods/shop/a\x1b"), None);
+        for (length, is_name) in [(253, true), (254, false)] {
+            let key = format!("/picket/v1/objects/nodes/{}", "n".repeat(length));
+            assert_eq!(keys.read(key.as_bytes()).is_some(), is_name, "{length}");
+        }
     }
 
     #[test]

@@ -15,7 +15,7 @@ use super::message::{
     CreatedAt, Done, LeaseGrantRequest, LeaseGrantResponse, LeaseRevokeRequest, Operation, PutRequest,
     RangeRequest, TxnRequest, TxnResponse,
 };
-use super::record::VERSION;
+use super::record::{VERSION, cut};
 use super::session::{GRANT, REVOKE, Session, TXN};
 use super::snapshot::get;
 
@@ -102,7 +102,7 @@ impl Candidate {
         // It was elected before a connection broke.
         Ok(match leader == self.name {
             true => Elected::Itself(found.create_revision),
-            false => Elected::Other(leader, revision),
+            false => Elected::Other(cut(&leader), revision),
         })
     }
 

@@ -191,6 +191,13 @@ pub(super) struct Event {
 }
 
 impl Event {
+    pub(super) fn new(kv: KeyValue, is_deletion: bool) -> Self {
+        Self {
+            kind: is_deletion.into(),
+            kv: Some(kv),
+        }
+    }
+
     pub(super) fn is_deletion(&self) -> bool {
         self.kind == 1
     }

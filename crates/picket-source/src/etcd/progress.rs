@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use super::record::VERSION;
+use super::record::{VERSION, cut, read_mapping};
 
 /// What a reflector says of what it keeps: everything up to these versions is there, in the same revision.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -63,13 +63,17 @@ impl Reflection {
     /// # Errors
     /// Why nobody can tell what, for people.
     pub(super) fn read(bytes: &[u8]) -> Result<Self, String> {
-        let read: Self =
-            serde_json::from_slice(bytes).map_err(|error| format!("it is no progress: {error}"))?;
+        let mut read: Self =
+            read_mapping(bytes).map_err(|error| format!("it is no progress: {}", cut(&error.to_string())))?;
         if read.version != VERSION {
             return Err(format!(
                 "it is of version {}, and picket reads {VERSION}",
                 read.version
             ));
+        }
+        read.reflector = cut(&read.reflector);
+        for reach in read.kinds.values_mut() {
+            reach.resource_version = cut(&reach.resource_version);
         }
         Ok(read)
     }

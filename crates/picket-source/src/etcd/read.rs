@@ -47,18 +47,18 @@ pub(super) struct Reader<S> {
     /// What changed and has not been told.
     changes: Changes,
     /// Up to where everything is known; `None` when all of it is to be read.
-    known: Option<Header>,
+    pub(super) known: Option<Header>,
     /// What a reflector said last.
     reflection: Option<Reflection>,
     /// The key in which it said that, by which one knows the etcd again.
     witness: Option<KeyValue>,
     /// The keys that are nobody's.
-    strange: BTreeSet<String>,
+    strange: BTreeSet<Vec<u8>>,
     is_complete: bool,
 }
 
 /// Why an attempt ended.
-enum Stop {
+pub(super) enum Stop {
     /// etcd no longer knows what changed since.
     Forgotten,
     /// No reflector stands for what is there; why.
@@ -97,11 +97,15 @@ impl<S: FnMut(Change)> Reader<S> {
         }
     }
 
-    pub(super) async fn run(mut self) -> Infallible {
+    pub(super) fn begin(&mut self) {
         self.objects.begin();
         for kind in &self.kinds {
             self.health.note(&kind.full_name(), |_| {});
         }
+    }
+
+    pub(super) async fn run(mut self) -> Infallible {
+        self.begin();
         let mut backoff = Backoff::default();
         let mut turn = 0;
         loop {
@@ -176,20 +180,32 @@ impl<S: FnMut(Change)> Reader<S> {
         let (start, end) = self.keys.all();
         let mut pages = Pages::of(start, &end);
         let mut progress = None;
+        self.begin_list();
+        while let Some(found) = pages.next(session).await? {
+            self.listed(found, &mut progress);
+        }
+        self.end_list(pages.at.unwrap_or_default(), progress)
+    }
+
+    pub(super) fn begin_list(&mut self) {
         self.strange.clear();
         for kind in self.kinds.clone() {
             self.step(kind, Step::Begin);
         }
-        while let Some(found) = pages.next(session).await? {
-            for kv in found {
-                if self.keys.is_object(&kv.key) {
-                    self.put(&kv, Step::Listed);
-                } else if kv.key == self.keys.progress.as_bytes() {
-                    progress = Some(kv);
-                }
+    }
+
+    pub(super) fn listed(&mut self, found: Vec<KeyValue>, progress: &mut Option<KeyValue>) {
+        for kv in found {
+            if self.keys.is_object(&kv.key) {
+                self.put(&kv, Step::Listed);
+            } else if kv.key == self.keys.progress.as_bytes() {
+                *progress = Some(kv);
             }
         }
-        let at = pages.at.unwrap_or_default();
+    }
+
+    /// Knows what was listed, if a reflector stands for it.
+    pub(super) fn end_list(&mut self, at: Header, progress: Option<KeyValue>) -> Result<(), Stop> {
         let progress = progress.ok_or_else(|| Stop::Unreflected(self.unreflected()))?;
         let reflection = self.believe(&progress)?;
         for kind in self.kinds.clone() {
@@ -296,7 +312,7 @@ impl<S: FnMut(Change)> Reader<S> {
     }
 
     /// Takes in what some revisions changed.
-    fn hear(&mut self, events: Vec<Event>) -> Result<(), Stop> {
+    pub(super) fn hear(&mut self, events: Vec<Event>) -> Result<(), Stop> {
         if events.is_empty() {
             return Ok(());
         }
@@ -341,7 +357,7 @@ impl<S: FnMut(Change)> Reader<S> {
     /// An object is there.
     fn put(&mut self, kv: &KeyValue, step: impl FnOnce(Found) -> Step) {
         let Some(key) = self.keys.read(&kv.key) else {
-            self.strange.insert(shown(&kv.key));
+            self.strange.insert(kv.key.clone());
             return;
         };
         let kind = key.kind();
@@ -357,7 +373,7 @@ impl<S: FnMut(Change)> Reader<S> {
 
     fn delete(&mut self, kv: &KeyValue) {
         let Some(key) = self.keys.read(&kv.key) else {
-            self.strange.remove(&shown(&kv.key));
+            self.strange.remove(&kv.key);
             return;
         };
         let kind = key.kind();
@@ -417,7 +433,8 @@ impl<S: FnMut(Change)> Reader<S> {
     /// etcd answers, and says what it should but for this.
     fn answered(&self) {
         let strange = self.strange.first();
-        let strange = strange.map(|key| format!("`{key}` is no key of an object: it is passed over"));
+        let strange =
+            strange.map(|key| format!("`{}` is no key of an object: it is passed over", shown(key)));
         let unreadable = || {
             let object = self.objects.live.first_unreadable()?;
             Some(format!(

@@ -7,11 +7,12 @@ use std::borrow::Cow;
 
 use picket_cluster::NetworkConfig;
 use serde::{Deserialize, Serialize};
+use serde_json::Deserializer;
 use serde_json::value::RawValue;
 
 use super::key::Key;
 use crate::ObjectVersion;
-use crate::kube::item::Item;
+use crate::kube::item::{Item, mapping};
 use crate::kube::kind::{Kind, Resource};
 use crate::kube::listener::{Kept, shape};
 use crate::kube::shape::{NAMESPACE, POLICY, Shape};
@@ -122,11 +123,11 @@ pub(super) fn problem(why: &str) -> Vec<u8> {
 /// Why nobody can tell, for people: it is as if the record were not there.
 pub(super) fn read(key: &Key, bytes: &[u8]) -> Result<Found, String> {
     let no_record = |error: serde_json::Error| format!("it is no record: {}", cut(&error.to_string()));
-    let Version { version } = serde_json::from_slice(bytes).map_err(no_record)?;
+    let Version { version } = read_mapping(bytes).map_err(no_record)?;
     if version != VERSION {
         return Err(format!("it is of version {version}, and picket reads {VERSION}"));
     }
-    let written: Written<'_> = serde_json::from_slice(bytes).map_err(no_record)?;
+    let written: Written<'_> = read_mapping(bytes).map_err(no_record)?;
     if let Some(problem) = written.problem {
         return Err(format!("the reflector could not write it: {}", cut(&problem)));
     }
@@ -168,7 +169,7 @@ impl Found {
 
 /// The kind in the version that an object says it is of.
 fn resource_of(kind: &'static Kind, object: &RawValue) -> Result<Resource, String> {
-    let head: Head<'_> = serde_json::from_str(object.get())
+    let head: Head<'_> = read_mapping(object.get().as_bytes())
         .map_err(|error| format!("nobody can tell what its object is: {}", cut(&error.to_string())))?;
     let mut versions = kind.versions.iter().map(|version| Resource { kind, version });
     let resource =
@@ -179,8 +180,16 @@ fn resource_of(kind: &'static Kind, object: &RawValue) -> Result<Resource, Strin
     })
 }
 
+/// What JSON says that is one object.
+pub(super) fn read_mapping<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> serde_json::Result<T> {
+    let mut from = Deserializer::from_slice(bytes);
+    let read = mapping(&mut from)?;
+    from.end()?;
+    Ok(read)
+}
+
 /// What somebody wrote, in one line that ends.
-fn cut(text: &str) -> String {
+pub(super) fn cut(text: &str) -> String {
     text.escape_debug().take(LONGEST_WORDS).collect()
 }
 
@@ -325,6 +334,8 @@ mod tests {
     #[test]
     fn a_record_that_is_none_says_why() {
         let whole = String::from_utf8(written("Pod", &pod()).bytes).unwrap();
+        let in_order =
+            json!({"version": 1, "object": {"apiVersion": "v1", "kind": "Pod", "metadata": ["shop", "web"]}});
         let deep = format!(
             r#"{{"version":1,"object":{}{}}}"#,
             "[".repeat(9000),
@@ -334,6 +345,18 @@ mod tests {
             ("", "it is no record"),
             ("\u{1b}[2J", "it is no record"),
             ("{}", "it is no record: missing field `version`"),
+            (
+                "[1]",
+                "it is no record: invalid type: sequence, expected an object",
+            ),
+            (
+                r#"{"version":1,"object":["v1","Pod"]}"#,
+                "nobody can tell what its object is",
+            ),
+            (
+                &in_order.to_string(),
+                "the object is called `/`, and not as its key says",
+            ),
             (
                 r#"{"version":2,"object":{}}"#,
                 "it is of version 2, and picket reads 1",

@@ -1,7 +1,11 @@
 //! One object of an answer.
 
-use serde::Deserialize;
-use serde::de::DeserializeSeed;
+use std::fmt;
+use std::marker::PhantomData;
+
+use serde::de::value::MapAccessDeserializer;
+use serde::de::{DeserializeSeed, MapAccess, Visitor};
+use serde::{Deserialize, Deserializer as Reads};
 use serde_json::value::RawValue;
 use serde_json::{Deserializer, Map, Value};
 
@@ -34,7 +38,7 @@ enum Content {
 
 #[derive(Default, Deserialize)]
 struct Head {
-    #[serde(default)]
+    #[serde(default, deserialize_with = "mapping")]
     metadata: Metadata,
 }
 
@@ -118,6 +122,25 @@ impl Item {
             Content::Text(text) => text,
         }
     }
+}
+
+/// Reads a mapping alone: otherwise a sequence of values would do, too, as if they were the fields in order.
+pub(crate) fn mapping<'de, D: Reads<'de>, T: Deserialize<'de>>(from: D) -> Result<T, D::Error> {
+    struct Mapping<T>(PhantomData<T>);
+
+    impl<'de, T: Deserialize<'de>> Visitor<'de> for Mapping<T> {
+        type Value = T;
+
+        fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+            formatter.write_str("an object")
+        }
+
+        fn visit_map<A: MapAccess<'de>>(self, fields: A) -> Result<T, A::Error> {
+            T::deserialize(MapAccessDeserializer::new(fields))
+        }
+    }
+
+    from.deserialize_map(Mapping(PhantomData))
 }
 
 /// Adds what lists leave out because all their items share it.
