@@ -10,6 +10,8 @@
 
 #[path = "../../../fuzz/checks_whole.rs"]
 mod checks;
+#[path = "../../../fuzz/checks_etcd.rs"]
+mod checks_etcd;
 #[path = "../../../fuzz/checks_node.rs"]
 mod checks_node;
 
@@ -90,6 +92,11 @@ fn packets_that_were_logged() {
 #[test]
 fn places_of_sandboxes() {
     replay("sandbox_places", checks_node::sandbox_places);
+}
+
+#[test]
+fn records_in_etcd() {
+    replay("etcd_records", checks_etcd::etcd_records);
 }
 
 #[test]
