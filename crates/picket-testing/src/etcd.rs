@@ -8,7 +8,7 @@ use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, ChildStderr, Command, Stdio};
 use std::thread;
 
 use serde_json::{Value, json};
@@ -17,13 +17,16 @@ use tempfile::TempDir;
 /// What a log says of an etcd that can be asked.
 const READY: &str = "ready to serve client requests";
 
-/// An etcd of one member on this machine. It ends when this is dropped, and with the thread that started it.
+/// A member of an etcd on this machine, which has no others unless they are started with it. It ends when this is dropped, and with the thread that started it.
 pub struct Etcd {
     child: Option<Child>,
     folder: TempDir,
     ports: [u16; 2],
     scheme: &'static str,
     flags: Vec<String>,
+    name: String,
+    /// All members, as `--initial-cluster` has them.
+    members: String,
 }
 
 impl Etcd {
@@ -36,16 +39,38 @@ impl Etcd {
     /// The same with flags of etcd.
     #[must_use]
     pub fn start_with(flags: &[&str]) -> Self {
-        let ports = [0; 2].map(|_| TcpListener::bind("127.0.0.1:0").unwrap());
-        let mut etcd = Self {
-            child: None,
-            folder: tempfile::tempdir().unwrap(),
-            ports: ports.map(|listener| listener.local_addr().unwrap().port()),
-            scheme: "http",
-            flags: flags.iter().map(|flag| (*flag).to_owned()).collect(),
-        };
+        let mut etcd = Self::new("default", flags, ports([(); 2]));
         etcd.restart();
         etcd
+    }
+
+    /// Starts three that are one etcd, of which any two go on without the third, and waits until all are ready.
+    #[must_use]
+    pub fn start_three() -> [Self; 3] {
+        // All ports are had at once, so that none is had twice.
+        let [a, b, c, d, e, f] = ports([(); 6]);
+        let named = [("a", [a, b]), ("b", [c, d]), ("c", [e, f])];
+        let mut three = named.map(|(name, ports)| Self::new(name, &[], ports));
+        let members = three.each_ref().map(|member| member.members.clone()).join(",");
+        // None is ready before others are there.
+        let logs = three.each_mut().map(|member| {
+            member.members.clone_from(&members);
+            member.spawn()
+        });
+        logs.into_iter().for_each(await_ready);
+        three
+    }
+
+    fn new(name: &str, flags: &[&str], ports: [u16; 2]) -> Self {
+        Self {
+            child: None,
+            folder: tempfile::tempdir().unwrap(),
+            ports,
+            scheme: "http",
+            flags: flags.iter().map(|flag| (*flag).to_owned()).collect(),
+            name: name.to_owned(),
+            members: format!("{name}=http://127.0.0.1:{}", ports[1]),
+        }
     }
 
     /// Where it is.
@@ -77,6 +102,11 @@ impl Etcd {
     /// Starts it again with the keys that it had, at the same address.
     pub fn restart(&mut self) {
         self.kill();
+        await_ready(self.spawn());
+    }
+
+    /// Starts it; what it says.
+    fn spawn(&mut self) -> BufReader<ChildStderr> {
         let [client, peer] = self.ports.map(|port| format!("127.0.0.1:{port}"));
         let (client, peer) = (format!("{}://{client}", self.scheme), format!("http://{peer}"));
         let mut command = Command::new("setpriv");
@@ -95,21 +125,23 @@ impl Etcd {
                 "--initial-advertise-peer-urls",
                 &peer,
             ])
-            .args(["--initial-cluster", &format!("default={peer}")])
+            .args(["--name", &self.name, "--initial-cluster", &self.members])
             .args(&self.flags)
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(Stdio::piped())
             .spawn()
             .unwrap();
-        let mut log = BufReader::new(child.stderr.take().unwrap());
-        let mut said = String::new();
-        while !said.contains(READY) {
-            assert!(log.read_line(&mut said).unwrap() > 0, "no etcd: {said}");
-        }
-        // Whoever is not heard cannot speak on.
-        thread::spawn(move || std::io::copy(&mut log, &mut std::io::sink()));
+        let log = BufReader::new(child.stderr.take().unwrap());
         self.child = Some(child);
+        log
+    }
+
+    /// Whether it is the one of its members that all changes go through.
+    #[must_use]
+    pub fn leads(&self) -> bool {
+        let status = self.ask("maintenance/status", &json!({}));
+        status["leader"] == status["header"]["member_id"]
     }
 
     fn data(&self) -> PathBuf {
@@ -254,6 +286,22 @@ impl Drop for Etcd {
             let _ = child.wait();
         }
     }
+}
+
+/// Ports that nobody listens at.
+fn ports<const N: usize>(of: [(); N]) -> [u16; N] {
+    let listeners = of.map(|()| TcpListener::bind("127.0.0.1:0").unwrap());
+    listeners.map(|listener| listener.local_addr().unwrap().port())
+}
+
+/// Waits until one can be asked that says this.
+fn await_ready(mut log: BufReader<ChildStderr>) {
+    let mut said = String::new();
+    while !said.contains(READY) {
+        assert!(log.read_line(&mut said).unwrap() > 0, "no etcd: {said}");
+    }
+    // Whoever is not heard cannot speak on.
+    thread::spawn(move || std::io::copy(&mut log, &mut std::io::sink()));
 }
 
 /// The first key after all that begin so.

@@ -1,5 +1,7 @@
 //! What reflectors keep in etcd is what the API server says, whatever happens to them, to it and to etcd.
 
+mod members;
+
 use std::path::Path;
 use std::process::Command;
 
