@@ -75,6 +75,7 @@ pub fn assemble(objects: Vec<Written>) -> (Snapshot, Vec<Diagnostic>) {
         let Candidate { object, written } = candidate;
         let pod = Pod {
             object: object.clone(),
+            static_uid: written.static_uid,
             labels: written.labels,
             node: written.node,
             addresses,

@@ -193,6 +193,7 @@ fn endpoint(pod: &Pod, attachment: &Attachment, several: bool) -> Pod {
     }
     Pod {
         object,
+        static_uid: None,
         labels: pod.labels.clone(),
         node: None,
         addresses: attachment.addresses,

@@ -121,6 +121,9 @@ pub struct Owner {
 pub struct Pod {
     /// What identifies it; the kind is `Pod` or a workload kind.
     pub object: ObjectRef,
+    /// The uid by which the container runtime knows it, where that is another: the kubelet gives static pods one of its own, and
+    /// their mirrors in the API server tell it.
+    pub static_uid: Option<SmolStr>,
     /// Its labels (a workload: those of its pod template).
     pub labels: Labels,
     /// The node it runs on, once it is known.

@@ -82,6 +82,7 @@ fn read<'a>(
     };
     if let (Kind::Pod, Spec::Pod(pod)) = (kind, &mut spec) {
         pod.attachments = attachment::parse(reader, &metadata, &object.namespace);
+        pod.static_uid = pod::static_uid(reader, &metadata);
     }
     if let Spec::Pod(pod) = &mut spec {
         pod.owners = controller_first(owners);

@@ -86,6 +86,8 @@ pub struct WrittenNode {
 pub struct WrittenPod {
     /// The labels of the pod.
     pub labels: Labels,
+    /// The uid that the kubelet gave it, where its annotation `kubernetes.io/config.hash` tells one.
+    pub static_uid: Option<SmolStr>,
     /// `spec.nodeName`.
     pub node: Option<SmolStr>,
     /// `spec.hostNetwork`.

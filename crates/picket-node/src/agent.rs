@@ -4,8 +4,10 @@ use std::future::pending;
 use std::io;
 use std::time::{Duration, Instant};
 
+use jiff::Timestamp;
 use picket_engine::Delta;
 use picket_source::{Change, Health, Interest};
+use smol_str::SmolStr;
 use tokio::runtime::Builder;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::time::{Interval, MissedTickBehavior, interval, sleep_until};
@@ -20,7 +22,7 @@ use crate::knowledge::Knowledge;
 use crate::metrics::Metrics;
 use crate::serve::{self, Answers, Pulse};
 use crate::source;
-use crate::status::Shared;
+use crate::status::{Shared, Trouble};
 use crate::trace::{Asked, Scene};
 use crate::vpp::{Targets, Versions};
 use crate::{AgentError, Settings};
@@ -91,7 +93,8 @@ pub fn run(settings: &Settings, extent: Extent) -> Result<Ended, AgentError> {
     runtime.map_err(AgentError::Start)?.block_on(async {
         let bells = Bells::new(settings).map_err(AgentError::Start)?;
         let agent = Agent {
-            knowledge: Knowledge::new(settings.semantics.clone(), events),
+            node: settings.node.clone(),
+            knowledge: Knowledge::new(&settings.node, settings.semantics.clone(), events),
             enforcer,
             vpp,
             shared,
@@ -154,6 +157,8 @@ impl Bells {
 }
 
 struct Agent {
+    /// The name of the node.
+    node: SmolStr,
     knowledge: Knowledge,
     /// Where the policies are enforced with nftables.
     enforcer: Option<Enforcer>,
@@ -201,6 +206,9 @@ impl Agent {
             }
             if is_changed && self.extent != Extent::Forever {
                 return self.finish().map(Some);
+            }
+            if self.knowledge.is_nowhere() {
+                self.tell_nowhere()?;
             }
             self.tell_vpp(is_changed);
             if is_changed {
@@ -263,6 +271,24 @@ impl Agent {
             self.versions.clone_from(versions);
             vpp.enforce(program, versions);
         }
+    }
+
+    /// Says that the cluster does not know this node.
+    fn tell_nowhere(&mut self) -> Result<(), AgentError> {
+        let error = AgentError::UnknownNode(self.node.clone());
+        if self.extent != Extent::Forever {
+            return Err(error);
+        }
+        let mut status = self.shared.lock();
+        if status.host.trouble.is_none() {
+            tracing::error!("{error}; until then what was in force stays");
+            status.host.trouble = Some(Trouble {
+                since: Timestamp::now(),
+                why: error.to_string(),
+                waiting: Vec::new(),
+            });
+        }
+        Ok(())
     }
 
     fn tell_findings(&self) {

@@ -6,6 +6,7 @@ use picket_linux::runtime::RuntimeError;
 use picket_nftables::client::SyncError;
 use picket_nftables::render::indexed::IndexedError;
 use picket_source::{EtcdError, KubeError};
+use smol_str::SmolStr;
 
 /// Why an agent does not run. What goes wrong while it runs is in its [`Status`](crate::Status).
 #[derive(Debug, thiserror::Error)]
@@ -19,6 +20,11 @@ pub enum AgentError {
     /// The kernel does not let it.
     #[error(transparent)]
     Kernel(#[from] picket_linux::Error),
+    /// The cluster has nodes, and none of this name.
+    #[error(
+        "the cluster knows no node `{0}`, and no pod on it: is that its name (`--hostname-override`, or `NODE_NAME`)?"
+    )]
+    UnknownNode(SmolStr),
     /// The policies of a node cannot be put into the kernel.
     #[error(transparent)]
     Host(#[from] HostError),

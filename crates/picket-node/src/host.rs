@@ -224,7 +224,12 @@ impl Host {
         if let Some(interim) = &mut self.interim {
             interim.clone_from(&table);
         }
-        self.client.sync(&table)?;
+        let synced = self.client.sync(&table);
+        if synced.is_err() {
+            // What the kernel has is not what the renderer goes on from.
+            self.renderer.forget();
+        }
+        synced?;
         Ok(())
     }
 

@@ -1,19 +1,56 @@
 //! What is known of the cluster, and what it compiles to.
 
-use picket_cluster::{Event, Semantics, Store};
+use picket_cluster::{Event, Object, Semantics, Store};
 use picket_engine::{Delta, Engine, Program};
 use picket_policy::ObjectRef;
 use picket_source::Change;
+use smol_str::SmolStr;
 
 use crate::events::Events;
 use crate::ledger::{Instead, Ledger};
 use crate::remarks::Remarks;
 
-/// What is known of the cluster. Before everything is known once, nothing is compiled.
+/// What is known of the cluster. Before everything is known once, nothing is compiled; nor before the cluster has a node of the
+/// name that this one is said to have, or pods on it: with a wrong name no pod would seem to be here, and no policy in force.
 pub(crate) struct Knowledge {
+    node: SmolStr,
     semantics: Semantics,
+    seen: Seen,
     state: State,
     pub(crate) remarks: Remarks,
+}
+
+/// What was heard before there was a program.
+#[derive(Clone, Copy, Debug, Default)]
+struct Seen {
+    /// Everything, once.
+    everything: bool,
+    /// A node, whatever its name, or a pod on one.
+    a_node: bool,
+    /// This node, or a pod on it.
+    this_node: bool,
+}
+
+impl Seen {
+    fn note(&mut self, event: &Event, node: &str) {
+        match event {
+            Event::InitDone => self.everything = true,
+            Event::Apply(Object::Node(found)) => {
+                self.a_node = true;
+                self.this_node |= found.name == node;
+            }
+            Event::Apply(Object::Pod(pod)) => {
+                self.a_node |= pod.node.is_some();
+                self.this_node |= pod.node.as_deref() == Some(node);
+            }
+            _ => {}
+        }
+    }
+
+    /// Whether there are nodes, and none of them is this one. Manifests may say nothing about nodes.
+    fn is_nowhere(self) -> bool {
+        self.a_node && !self.this_node
+    }
 }
 
 enum State {
@@ -22,9 +59,11 @@ enum State {
 }
 
 impl Knowledge {
-    pub(crate) fn new(semantics: Semantics, events: Events) -> Self {
+    pub(crate) fn new(node: &str, semantics: Semantics, events: Events) -> Self {
         Self {
+            node: node.into(),
             semantics,
+            seen: Seen::default(),
             state: State::Incomplete(Store::new()),
             remarks: Remarks::new(events),
         }
@@ -36,6 +75,11 @@ impl Knowledge {
             State::Incomplete(_) => None,
             State::Complete(engine, _) => Some(engine.program()),
         }
+    }
+
+    /// Whether everything was heard, and the cluster does not know this node.
+    pub(crate) fn is_nowhere(&self) -> bool {
+        matches!(self.state, State::Incomplete(_)) && self.seen.everything && self.seen.is_nowhere()
     }
 
     /// All that there is a program of is in force.
@@ -116,9 +160,9 @@ impl Knowledge {
                 (!delta.is_empty()).then_some(delta.policies)
             }
             State::Incomplete(store) => {
-                let is_end = event == Event::InitDone;
+                self.seen.note(&event, &self.node);
                 store.apply(event);
-                if !is_end {
+                if !self.seen.everything || self.seen.is_nowhere() {
                     return None;
                 }
                 // Compiling everything at once takes a fraction of what the events one by one would.
@@ -129,6 +173,53 @@ impl Knowledge {
                 self.state = State::Complete(Box::new(engine), ledger);
                 Some(policies)
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use picket_cluster::Event::{Apply, InitDone};
+    use picket_testing::build::{node, pod};
+
+    use super::*;
+    use crate::Extent;
+    use crate::metrics::Metrics;
+    use crate::testing::settings;
+
+    /// Whether there is a program, and whether that is because the cluster does not know node `n`, after each of these.
+    fn after(events: Vec<Event>) -> Vec<(bool, bool)> {
+        let settings = settings();
+        let told = Events::start(&settings, Extent::Once, &Metrics::default());
+        let mut knowledge = Knowledge::new(&settings.node, Semantics::default(), told.unwrap());
+        let each = events.into_iter().map(|event| {
+            knowledge.take(Change::Events(vec![event]), |_| {});
+            (knowledge.program().is_some(), knowledge.is_nowhere())
+        });
+        each.collect()
+    }
+
+    #[test]
+    fn nothing_is_compiled_for_a_node_that_the_cluster_does_not_know() {
+        let (node, pod) = (
+            |name: &str| Apply(Object::Node(node(name).build())),
+            |name: &str| Apply(Object::from(pod("x/a").on(name).build())),
+        );
+        let (unknown, nowhere, known) = ((false, false), (false, true), (true, false));
+        for (events, expected) in [
+            (vec![InitDone], vec![known]),
+            (vec![pod("other"), InitDone], vec![unknown, nowhere]),
+            (vec![node("n"), InitDone], vec![unknown, known]),
+            (
+                vec![node("other"), pod("other"), InitDone, node("n")],
+                vec![unknown, unknown, nowhere, known],
+            ),
+            (
+                vec![node("other"), InitDone, node("another"), pod("n")],
+                vec![unknown, nowhere, nowhere, known],
+            ),
+        ] {
+            assert_eq!(after(events.clone()), expected, "{events:?}");
         }
     }
 }

@@ -107,7 +107,7 @@ impl Node {
         let host = Host::open(&settings).unwrap();
         let drops = Drops::open(host.namespace()).unwrap();
         let shared = Shared::new("n", Health::default());
-        let knowledge = Knowledge::new(settings.semantics.clone(), events());
+        let knowledge = Knowledge::new("n", settings.semantics.clone(), events());
         let enforcer = Enforcer::new(host, None, drops, shared.clone(), metrics.clone(), events());
         let mut node = Self {
             namespace: NetworkNamespace::current().unwrap(),

@@ -169,6 +169,7 @@ pub fn pod(id: &str) -> PodBuilder {
     };
     PodBuilder(Pod {
         object,
+        static_uid: None,
         labels: Labels::default(),
         node: None,
         addresses: [].into_iter().collect(),

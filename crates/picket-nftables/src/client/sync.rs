@@ -77,6 +77,15 @@ impl Client {
     /// # Errors
     /// [`SyncError`]; the rules that were in force still are.
     pub fn sync(&mut self, desired: &Arc<Table>) -> Result<Report, SyncError> {
+        let before = self.known.as_ref().map(|known| Arc::clone(&known.table));
+        let made = self.make(desired);
+        if let (Err(_), Some(before)) = (&made, before) {
+            self.doubt(before);
+        }
+        made
+    }
+
+    fn make(&mut self, desired: &Arc<Table>) -> Result<Report, SyncError> {
         let mut report = Report::default();
         if let Some(known) = self.take_known(desired.name())? {
             let plan = if Arc::ptr_eq(&known.table, desired) {
@@ -98,41 +107,58 @@ impl Client {
 
     /// Carries a plan out that leads on from the table which this client made last, and says what that did. Where it is not
     /// certain any more that the kernel has that table, it is read and made what the plan leads to. `None` when the
-    /// client has made none, or does not know what has become of it.
+    /// client has made none, or the plan does not lead on from it.
     ///
     /// # Errors
-    /// [`SyncError`]; the rules that were in force still are, and the client does not know them any more.
+    /// [`SyncError`]; the rules that were in force still are.
     pub fn advance(&mut self, plan: &Plan<Operation>) -> Result<Option<Report>, SyncError> {
         let Some(table) = self.known.as_ref().map(|known| Arc::clone(&known.table)) else {
             return Ok(None);
         };
         let mut report = Report::default();
-        let followed = match self.take_known(table.name())? {
-            Some(known) => match self.follow(&known, plan, &mut report) {
-                Ok(generation) => Some(generation),
-                Err(error) if is_passing(&error) => None,
-                Err(error) => return Err(SyncError::Apply(error)),
-            },
-            None => None,
-        };
-        let table = if plan.is_empty() {
-            table
-        } else {
-            match Arc::unwrap_or_clone(table).carried(plan) {
-                Ok(table) => Arc::new(table),
-                Err(_) => return Ok(None),
+        let followed = match self.follow_known(table.name(), plan, &mut report) {
+            Ok(followed) => followed,
+            Err(error) => {
+                self.doubt(table);
+                return Err(error);
             }
         };
-        match followed {
-            Some(generation) => {
+        if let Some(generation) = followed {
+            return Ok(carried(table, plan).map(|table| {
                 self.know(generation, &table);
-                Ok(Some(report))
-            }
-            None => self.read_and_make(&table, report).map(Some),
+                report
+            }));
+        }
+        let Some(desired) = carried(Arc::clone(&table), plan) else {
+            self.doubt(table);
+            return Ok(None);
+        };
+        let made = self.read_and_make(&desired, report);
+        if made.is_err() {
+            self.doubt(table);
+        }
+        made.map(Some)
+    }
+
+    /// Carries a plan out where nobody can have changed anything since the kernel had the table of this name that it is for; the
+    /// generation that follows. `None` where somebody can have.
+    fn follow_known(
+        &mut self,
+        name: &Name,
+        plan: &Plan<Operation>,
+        report: &mut Report,
+    ) -> Result<Option<Option<u32>>, SyncError> {
+        let Some(known) = self.take_known(name)? else {
+            return Ok(None);
+        };
+        match self.follow(&known, plan, report) {
+            Ok(generation) => Ok(Some(generation)),
+            Err(error) if is_passing(&error) => Ok(None),
+            Err(error) => Err(SyncError::Apply(error)),
         }
     }
 
-    /// The table that this client made last, if it knows that it is in force or was until others changed rulesets.
+    /// The table that this client made last: it is in force, or was until others changed rulesets.
     pub fn table(&self) -> Option<&Arc<Table>> {
         self.known.as_ref().map(|known| &known.table)
     }
@@ -258,6 +284,12 @@ impl Client {
         Ok(was_there)
     }
 
+    /// The kernel may have something else than this table by now, which is to be there all the same.
+    fn doubt(&mut self, table: Arc<Table>) {
+        let generation = Some(NEVER);
+        self.known = Some(Known { generation, table });
+    }
+
     fn know(&mut self, generation: Option<u32>, table: &Arc<Table>) {
         self.known = Some(Known {
             generation,
@@ -311,6 +343,14 @@ impl Client {
         }
         self.commit(observed, plan, hold, generation, portion)
     }
+}
+
+/// The table to which a plan leads, if it does.
+fn carried(table: Arc<Table>, plan: &Plan<Operation>) -> Option<Arc<Table>> {
+    if plan.is_empty() {
+        return Some(table);
+    }
+    Arc::unwrap_or_clone(table).carried(plan).ok().map(Arc::new)
 }
 
 /// The generation after a transaction for one generation. No generation has number 0.

@@ -53,6 +53,8 @@ pub(super) struct Agent {
     places: BTreeMap<SandboxId, Place>,
     /// The policies that are to be in force in sandboxes that cannot be entered.
     unreached: BTreeMap<SandboxId, Vec<ObjectRef>>,
+    /// Why this seems to be another node than it is said to be.
+    elsewhere: Option<String>,
     /// How many pods of the node policies can select.
     pods: usize,
     /// Who cuts what a change denies, if anybody is to.
@@ -103,6 +105,7 @@ impl Agent {
             sandboxes: None,
             places: BTreeMap::new(),
             unreached: BTreeMap::new(),
+            elsewhere: None,
             pods: 0,
             cutting,
             drops: Drops::default(),
@@ -198,6 +201,7 @@ impl Agent {
         self.is_known()
             && self.custom.never_right().is_none()
             && self.unreached.is_empty()
+            && self.elsewhere.is_none()
             && self.places.values().all(Place::is_ready)
     }
 
@@ -291,6 +295,11 @@ impl Agent {
             })
             .collect();
         self.pods = all.len();
+        let elsewhere = elsewhere(self.places.values(), &snapshot, &self.settings.node);
+        if let Some(why) = elsewhere.as_ref().filter(|_| self.elsewhere.is_none()) {
+            tracing::error!("{why}");
+        }
+        self.elsewhere = elsewhere;
         let restricted = self.places.values().filter_map(Place::counted).collect();
         self.drops.now_of(restricted);
         Metrics::took(&self.metrics.rendering, began.elapsed());
@@ -363,6 +372,7 @@ impl Agent {
         }
         pods.custom_rules = self.custom.troubles();
         pods.notes = self.networks.notes().to_vec();
+        pods.notes.extend(self.elsewhere.clone());
         pods.pods = Pods {
             all: self.pods,
             restricted,
@@ -421,6 +431,9 @@ impl Agent {
             cutting.finish();
         }
         self.tell();
+        if let Some(why) = self.elsewhere.take() {
+            return Err(AgentError::Pods(vec![why]));
+        }
         let status = self.shared.lock().pods.clone().unwrap_or_default();
         if status.is_well() {
             return Ok(Ended::Done);
@@ -449,13 +462,35 @@ fn pods_on<'s>(snapshot: &'s Snapshot, node: &'s str) -> impl Iterator<Item = &'
     pods.filter(move |pod| pod.node.as_deref() == Some(node) && pod.is_managed())
 }
 
-/// The pod of a sandbox. The runtime knows static pods by another uid than the API server does, so that the name decides
-/// where no pod has the uid.
-fn pod_of<'s>(sandbox: &Sandbox, pods: &BTreeMap<&str, &'s Arc<Pod>>) -> Option<&'s Arc<Pod>> {
-    pods.get(sandbox.pod_uid.as_str()).copied().or_else(|| {
-        let mut named = pods.values();
-        named
-            .find(|pod| pod.object.namespace == sandbox.namespace && pod.object.name == sandbox.name)
-            .copied()
+/// Whether the cluster has the pods of these sandboxes on another node than this, as far as it has them: an example, in words.
+fn elsewhere<'p>(
+    mut places: impl Iterator<Item = &'p Place> + Clone,
+    snapshot: &Snapshot,
+    node: &str,
+) -> Option<String> {
+    if places.clone().any(|place| place.of().is_some()) {
+        return None;
+    }
+    places.find_map(|place| {
+        let Sandbox { namespace, name, .. } = &place.sandbox;
+        // Of pods of other nodes no uid is known.
+        let pod = snapshot.pods.get(&ObjectRef::new("Pod", namespace, name))?;
+        let other = pod.node.as_deref().filter(|other| *other != node)?;
+        Some(format!(
+            "pod {namespace}/{name} runs here, and the cluster has it on node `{other}`: is `{node}` the name of this node \
+             (`--hostname-override`, or `NODE_NAME`)?"
+        ))
     })
+}
+
+/// The pod of a sandbox. The runtime knows static pods by another uid than the API server does. Any other pod of the same name is
+/// another: that of the sandbox was deleted while this still runs.
+fn pod_of<'s>(sandbox: &Sandbox, pods: &BTreeMap<&str, &'s Arc<Pod>>) -> Option<&'s Arc<Pod>> {
+    let is_static = |pod: &&&Arc<Pod>| {
+        pod.static_uid.as_deref() == Some(sandbox.pod_uid.as_str())
+            && pod.object.namespace == sandbox.namespace
+            && pod.object.name == sandbox.name
+    };
+    let known = pods.get(sandbox.pod_uid.as_str());
+    known.or_else(|| pods.values().find(is_static)).copied()
 }

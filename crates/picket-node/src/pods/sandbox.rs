@@ -250,6 +250,7 @@ impl Place {
             self.resolve(networks);
         }
         if self.retry_at().is_some_and(|retry| retry > now) {
+            self.restore(metrics);
             return None;
         }
         if self.desired.as_ref()?.is_unsayable() {
@@ -269,6 +270,28 @@ impl Place {
                 self.failed(&error, now, metrics);
                 None
             }
+        }
+    }
+
+    /// Sees to it that the rules are there which were in force last, as long as those that should be are refused.
+    fn restore(&mut self, metrics: &Metrics) {
+        let Some(client) = &mut self.client else {
+            return;
+        };
+        match client.advance(&Plan::from_iter([])) {
+            Ok(Some(report)) if report.operations > 0 => {
+                self.repaired += 1;
+                metrics.repaired.inc();
+                metrics.changed(report.operations);
+                let (pod, operations) = (self.pod(), report.operations);
+                tracing::warn!(
+                    pod,
+                    operations,
+                    "others had changed the rules of a pod; those that were in force last are repaired"
+                );
+            }
+            Ok(_) => {}
+            Err(error) => metrics.failed(reason(&error)),
         }
     }
 
@@ -599,14 +622,15 @@ pub(super) fn remove(client: &mut Client) -> Result<usize, SyncError> {
 
 #[cfg(test)]
 mod kernel {
+    use picket_cluster::Semantics;
+    use picket_dataplane::EstablishedConnections;
+    use picket_nftables::model::{Base, Chain, Hook, Match, Name, Policy, Rule, Verdict};
     use picket_nftables::render::indexed::{Guard, closed};
     use picket_testing::build::pod;
 
     use super::*;
 
-    #[test]
-    fn what_is_in_force_is_still_known_after_a_change_that_failed() {
-        let namespace = Arc::new(NetworkNamespace::create().unwrap());
+    fn place(namespace: &Arc<NetworkNamespace>) -> Place {
         let sandbox = Sandbox {
             id: SandboxId::read("sandbox-a").unwrap(),
             pod_uid: "1".to_owned(),
@@ -614,16 +638,55 @@ mod kernel {
             name: "a".to_owned(),
             created: 0,
         };
-        let mut place = Place::new(sandbox, Arc::clone(&namespace), false);
-        let pod = Arc::new(pod("x/a").build());
-        let mut make = |table: &Arc<Table>| {
-            let desired = Desired {
-                table: Some(Arc::clone(table)),
-                ..Desired::default()
-            };
-            place.want(&pod, desired);
-            place.change(&Metrics::default())
+        Place::new(sandbox, Arc::clone(namespace), false)
+    }
+
+    fn make(place: &mut Place, table: &Arc<Table>) -> Result<Option<Order>, SyncError> {
+        let desired = Desired {
+            table: Some(Arc::clone(table)),
+            ..Desired::default()
         };
+        place.want(&Arc::new(pod("x/a").build()), desired);
+        place.change(&Metrics::default())
+    }
+
+    /// A table of which kernels take no more than a part: where a packet came from is not known where it leaves.
+    fn refused(table: &Table) -> Arc<Table> {
+        let mut draft = table.clone().into_draft();
+        let base = Base {
+            hook: Hook::Output,
+            priority: 0,
+            policy: Policy::Accept,
+        };
+        let drop = Rule::when([Match::NoReversePath], Verdict::Drop);
+        let chain = Chain::base(Name::new("bad").unwrap(), base);
+        draft.chains.push(chain.with_rules([drop]));
+        Arc::new(draft.check().unwrap())
+    }
+
+    #[test]
+    fn rules_that_were_in_force_are_repaired_while_others_are_refused() {
+        let namespace = Arc::new(NetworkNamespace::create().unwrap());
+        let mut place = place(&namespace);
+        let table = Arc::new(closed(&Guard::default()).unwrap());
+        make(&mut place, &table).unwrap();
+        let metrics = Metrics::default();
+        let error = make(&mut place, &refused(&table)).err().unwrap();
+        place.failed(&error, Instant::now(), &metrics);
+        let mut other = Client::open(&namespace).unwrap();
+        assert!(other.remove(table.name()).unwrap());
+        // It is not yet time to try what is refused again.
+        let networks = Networks::new(Semantics::default(), EstablishedConnections::Keep, None);
+        assert!(place.make(&networks, None, &metrics).is_none());
+        assert!(other.exists(table.name()).unwrap());
+        assert_eq!(place.repaired, 1);
+    }
+
+    #[test]
+    fn what_is_in_force_is_still_known_after_a_change_that_failed() {
+        let namespace = Arc::new(NetworkNamespace::create().unwrap());
+        let mut place = place(&namespace);
+        let mut make = |table: &Arc<Table>| make(&mut place, table);
         let table = Arc::new(closed(&Guard::default()).unwrap());
         let order = make(&table).unwrap().unwrap();
         let is_in_force = || order.known == order.begun.load(Ordering::SeqCst);

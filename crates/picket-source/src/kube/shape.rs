@@ -59,6 +59,7 @@ pub(crate) const POD: Shape = Only(&[
             (
                 "annotations",
                 Only(&[
+                    ("kubernetes.io/config.hash", Whole),
                     ("k8s.v1.cni.cncf.io/networks", Whole),
                     ("k8s.v1.cni.cncf.io/network-status", Whole),
                     ("k8s.v1.cni.cncf.io/networks-status", Whole),

@@ -191,6 +191,7 @@ impl PodFacts {
         });
         let pod = Pod {
             object,
+            static_uid: written.static_uid,
             labels: written.labels,
             node: written.node,
             addresses: addresses.into_iter().collect::<Addresses>(),

@@ -137,6 +137,7 @@ impl Pods {
         } = facts;
         if !self.is_own(&pod) {
             pod.object.uid = SmolStr::default();
+            pod.static_uid = None;
             diagnostics = Vec::new();
         }
         pod.labels = self.labels.take(pod.labels);

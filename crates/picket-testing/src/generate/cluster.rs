@@ -123,6 +123,7 @@ pub fn pod(slot: usize) -> impl Strategy<Value = Pod> {
             declared_ports.dedup();
             Pod {
                 object: pod_object(slot),
+                static_uid: None,
                 labels,
                 node: node.map(|index| NODES[index].into()),
                 addresses,

@@ -389,18 +389,15 @@ impl Arguments {
         })
     }
 
-    /// The name of the node. Kubernetes gives nodes the name of the machine in lower case.
+    /// The name of the node: the first that is given. Kubernetes gives nodes the name of the machine in lower case.
     fn node(&self) -> anyhow::Result<String> {
-        if let Some(name) = &self.hostname_override {
-            return Ok(name.clone());
-        }
-        if let Ok(name) = env::var("NODE_NAME")
-            && !name.is_empty()
-        {
-            return Ok(name);
-        }
-        let name = std::fs::read_to_string("/proc/sys/kernel/hostname");
-        let name = name.context("the name of the machine is not known: give `--hostname-override`")?;
+        let given = [self.hostname_override.clone(), env::var("NODE_NAME").ok()];
+        let mut given = given.iter().flatten().filter(|name| !name.trim().is_empty());
+        let name = match given.next() {
+            Some(name) => name.clone(),
+            None => std::fs::read_to_string("/proc/sys/kernel/hostname")
+                .context("the name of the machine is not known: give `--hostname-override`")?,
+        };
         Ok(name.trim().to_lowercase())
     }
 }

@@ -114,13 +114,8 @@ impl Node {
     fn command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_picket"));
         command
-            .args([
-                "agent",
-                "--hostname-override",
-                "node-1",
-                "--discovery-interval",
-                "1",
-            ])
+            .env("NODE_NAME", "node-1")
+            .args(["agent", "--discovery-interval", "1"])
             .args(["--container-runtime-endpoint", SOCKET, "--host-prefix"])
             .arg(self.runtime.prefix())
             .arg("--kubeconfig")

@@ -3,7 +3,7 @@
 use picket_vpp::fake::Options;
 use serde_json::Value;
 
-use crate::agent::Agent;
+use crate::agent::{Agent, run_on};
 use crate::scene::{
     ACL, API, DB, Scene, WEB, WORLD, no_egress, only_from, only_to, reaches_through, service,
 };
@@ -34,6 +34,20 @@ fn policies_are_in_force_as_they_change() {
     assert!(scene.reaches(WEB, WORLD) && status.pods.restricted == 0);
     assert_eq!(scene.vpp.state().acls().count(), 0);
     assert_eq!(scene.vpp.complaints(), Vec::<String>::new());
+}
+
+#[test]
+fn nothing_is_taken_away_on_a_node_that_the_cluster_does_not_know() {
+    let scene = Scene::new(&only_from("one", "db", "web"));
+    let agent = Agent::start(scene.manifests(), &scene.arguments());
+    agent.until_in_force(ACL, &["NetworkPolicy shop/one"]);
+    drop(agent);
+    let once = [&scene.arguments()[..], &["--once"]].concat();
+    let ran = run_on("elsewhere", scene.manifests(), &once);
+    assert_eq!(ran.status, 2, "{}", ran.stderr);
+    let why = "the cluster knows no node `elsewhere`, and no pod on it";
+    assert!(ran.stderr.contains(why), "{}", ran.stderr);
+    assert!(scene.reaches(WEB, DB) && !scene.reaches(API, DB));
 }
 
 /// VPP translates addresses of services after it has judged what a pod sends.

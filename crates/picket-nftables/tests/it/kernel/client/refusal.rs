@@ -1,8 +1,11 @@
 //! What the kernel refuses changes nothing and is named.
 
+use std::sync::Arc;
+
 use picket_dataplane::{Objects, Plan};
+use picket_linux::NetworkNamespace;
 use picket_net::Interval;
-use picket_nftables::client::{ApplyError, Client, Object};
+use picket_nftables::client::{ApplyError, Client, Object, Observed, SyncError, canonical};
 use picket_nftables::diff::Operation;
 use picket_nftables::model::*;
 
@@ -194,6 +197,50 @@ fn what_was_made_first_goes_where_the_rest_is_refused() {
             .text
             .contains("10.0.0.9 : goto new")
     );
+}
+
+/// The sample table with what no kernel takes: where a packet came from is not known where it leaves.
+fn refused_whole() -> Table {
+    let mut draft = sample::table().into_draft();
+    let base = Base {
+        hook: Hook::Output,
+        priority: 0,
+        policy: Policy::Accept,
+    };
+    let drop = Rule::when([Match::NoReversePath], Verdict::Drop);
+    draft
+        .chains
+        .push(Chain::base(name("bad"), base).with_rules([drop]));
+    draft.check().expect("a table")
+}
+
+#[test]
+fn what_was_in_force_is_repaired_while_what_should_be_is_refused() {
+    let namespace = NetworkNamespace::create().expect("a namespace");
+    let mut client = Client::open(&namespace).expect("a client");
+    let good = Arc::new(sample::table());
+    let nothing = Plan::from_iter([]);
+    let mut told = 0;
+    for is_plan in [false, true] {
+        client.sync(&good).expect("it is made");
+        let refused = match is_plan {
+            false => client.sync(&Arc::new(refused_whole())).map(Some),
+            true => client.advance(&Plan::from_iter([Operation::DeleteSet(name("exact"))])),
+        };
+        assert!(
+            matches!(refused, Err(SyncError::Apply(ApplyError::Refused(_)))),
+            "{refused:?}"
+        );
+        assert_eq!(client.table(), Some(&good));
+        run(&namespace, "nft", &["flush", "ruleset"], "");
+        let repaired = client.advance(&nothing).expect("it is made again");
+        told += repaired.map_or(0, |report| report.operations);
+        let (_, observed) = client.read(good.name()).expect("a list");
+        assert_eq!(observed, Observed::Table(canonical(&good)));
+        let again = client.advance(&nothing).expect("it is there");
+        assert_eq!(again.map(|report| report.operations), Some(0));
+    }
+    assert_eq!(told, 2);
 }
 
 #[test]

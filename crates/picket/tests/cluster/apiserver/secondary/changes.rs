@@ -73,10 +73,75 @@ fn a_sandbox_is_made_anew(kind: Kind) {
 /// The kubelet knows it by a hash of its file, and the API server by the uid that it gave its mirror.
 #[test]
 fn a_static_pod_is_known_by_another_uid() {
-    made_anew(Kind::Containerd, |_| {
-        "d751713988987e9331980363e24189ce".to_owned()
-    });
+    made_anew(Kind::Containerd, |_| HASH.to_owned());
 }
+
+/// A pod was deleted by force and made anew while what it was still runs.
+#[test]
+fn rules_stay_where_another_pod_has_the_name() {
+    let mut node = Node::with(Kind::Containerd);
+    let mut pods = simple(&mut node);
+    node.policy("default", "from-a", "default/net", &from_a());
+    node.start(&[]);
+    node.until_enforced();
+    holds(&pods, "a->server", "b->server", "at first");
+    let server = pods["server"].sandbox.clone();
+    let path = "/api/v1/namespaces/default/pods";
+    node.api.delete(path, "server");
+    let interfaces = [SERVER];
+    node.ask_for("default", "server", &json!({"name": "heir"}), &interfaces);
+    node.tell("default", "server", &interfaces);
+    node.policy("default", "mark", "default/net", &from_a());
+    node.until_enforced();
+    holds(&pods, "a->server", "b->server", "while another has the name");
+    let status = node.until("both sandboxes", |status| status.known);
+    assert!(
+        status.sandboxes.iter().any(|sandbox| sandbox.sandbox == server),
+        "{status:?}"
+    );
+    // A user who says of that pod that it is the static one of the sandbox says it of another.
+    let hash = json!({"metadata": {"annotations": {"kubernetes.io/config.hash": "no uid of any sandbox"}}});
+    node.api.patch(path, "server", &hash);
+    node.policy("default", "another-mark", "default/net", &from_a());
+    node.until_enforced();
+    holds(
+        &pods,
+        "a->server",
+        "b->server",
+        "while another has the name and a hash",
+    );
+    pods.clear();
+}
+
+#[test]
+fn a_node_of_another_name_is_not_ready() {
+    let mut node = Node::with(Kind::Containerd);
+    let pods = simple(&mut node);
+    node.policy("default", "from-a", "default/net", &from_a());
+    node.launch(&["--hostname-override", "elsewhere"]);
+    let status = node.until_status("why it is not", |status| {
+        status.pods.as_ref().is_some_and(|pods| !pods.notes.is_empty())
+    });
+    assert!(!status.ready, "{status:?}");
+    let notes = status.pods.unwrap().notes;
+    assert!(
+        notes[0].contains("and the cluster has it on node `node-1`"),
+        "{notes:?}"
+    );
+    let (code, _) = node.readiness();
+    assert_eq!(code, 503);
+    drop(pods);
+}
+
+/// The uid of a static pod.
+const HASH: &str = "d751713988987e9331980363e24189ce";
+
+/// The interface of the server.
+const SERVER: Interface<'static> = Interface {
+    network: "default/net",
+    name: "net1",
+    addresses: &["2.2.5.11/24", "2001:db8::11/64"],
+};
 
 /// The sandbox of a pod ends, and another one begins with the uid that `told` makes of the pod's.
 fn made_anew(kind: Kind, told: impl Fn(&str) -> String) {
@@ -94,12 +159,14 @@ fn made_anew(kind: Kind, told: impl Fn(&str) -> String) {
         .find(|pod| pod["metadata"]["name"] == "server")
         .unwrap();
     let uid = of_server["metadata"]["uid"].as_str().unwrap();
-    let interface = Interface {
-        network: "default/net",
-        name: "net1",
-        addresses: &["2.2.5.11/24", "2001:db8::11/64"],
-    };
-    let again = node.sandbox("default", "server", &told(uid), &[interface]);
+    let uid = told(uid);
+    if uid == HASH {
+        let annotations = json!({"kubernetes.io/config.hash": HASH});
+        let path = "/api/v1/namespaces/default/pods";
+        node.api
+            .patch(path, "server", &json!({"metadata": {"annotations": annotations}}));
+    }
+    let again = node.sandbox("default", "server", &uid, &[SERVER]);
     let id = again.sandbox.clone();
     pods.insert("server".to_owned(), again);
     forget_neighbours(&pods);
