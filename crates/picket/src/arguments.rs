@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::bail;
+use clap::builder::{OsStringValueParser, TypedValueParser};
 use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
 use picket_cluster::Semantics;
 use picket_net::Family;
@@ -187,19 +188,19 @@ pub(crate) enum V1beta1Argument {
 pub(crate) struct CustomRuleArguments {
     /// A file of nftables rules for what isolated pods receive over IPv4, judged before every policy; docs/nftables.md
     /// has the grammar
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", value_parser = path_or_nothing())]
     pub(crate) custom_v4_ingress_rule_file: Option<PathBuf>,
 
     /// The same for what they send over IPv4
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", value_parser = path_or_nothing())]
     pub(crate) custom_v4_egress_rule_file: Option<PathBuf>,
 
     /// The same for what they receive over IPv6
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", value_parser = path_or_nothing())]
     pub(crate) custom_v6_ingress_rule_file: Option<PathBuf>,
 
     /// The same for what they send over IPv6
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", value_parser = path_or_nothing())]
     pub(crate) custom_v6_egress_rule_file: Option<PathBuf>,
 }
 
@@ -238,11 +239,20 @@ impl CustomRuleArguments {
             ),
             (&self.custom_v6_egress_rule_file, Direction::Egress, Family::Ipv6),
         ];
-        let given = files
+        let files = files
             .into_iter()
-            .filter_map(|(file, direction, family)| Some((file.as_deref()?, direction, family)));
-        given.collect()
+            .filter_map(|(file, direction, family)| Some((given(file.as_deref())?, direction, family)));
+        files.collect()
     }
+}
+
+/// A path that may be empty, which is as if it were not [`given`]: so the program that picket replaces takes its defaults.
+fn path_or_nothing() -> impl TypedValueParser<Value = PathBuf> {
+    OsStringValueParser::new().map(PathBuf::from)
+}
+
+fn given(path: Option<&Path>) -> Option<&Path> {
+    path.filter(|path| !path.as_os_str().is_empty())
 }
 
 /// Which network to look at.
@@ -308,7 +318,7 @@ impl SemanticsArguments {
 #[command(next_help_heading = "Cluster")]
 pub(crate) struct FollowArguments {
     /// The kubeconfig [default: KUBECONFIG, else ~/.kube/config, else the cluster that this pod is in]
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", value_parser = path_or_nothing())]
     kubeconfig: Option<PathBuf>,
 
     /// The context of the kubeconfig [default: its current context]
@@ -329,7 +339,7 @@ impl FollowArguments {
     pub(crate) fn kube(&self) -> Kube {
         let timeout = Duration::from_secs(self.request_timeout.into());
         let mut kube = Kube::new(self.context.clone(), timeout);
-        kube.kubeconfig.clone_from(&self.kubeconfig);
+        kube.kubeconfig = given(self.kubeconfig.as_deref()).map(Path::to_owned);
         kube
     }
 

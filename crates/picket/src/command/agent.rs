@@ -92,7 +92,7 @@ pub(crate) struct Arguments {
 struct PodsArguments {
     /// Enforce MultiNetworkPolicies in the pods of this node, and nothing else: the socket of its container runtime, as
     /// in `/run/containerd/containerd.sock` or `/run/crio/crio.sock`
-    #[arg(long, value_name = "PATH")]
+    #[arg(long, value_name = "PATH", value_parser = endpoint)]
     container_runtime_endpoint: Option<String>,
 
     /// The CNI plugins on whose networks policies hold, by the `type` of a NetworkAttachmentDefinition or of the first of
@@ -412,10 +412,63 @@ fn source(text: &str) -> Result<SourceArgument, &'static str> {
     }
 }
 
+/// The socket of a runtime. An empty one is not taken for none, which would enforce on the node.
+fn endpoint(text: &str) -> Result<String, &'static str> {
+    match text {
+        "" => Err("the socket of the container runtime is missing"),
+        path => Ok(path.to_owned()),
+    }
+}
+
 /// A type of plugins in a list.
 fn plugin(text: &str) -> Result<String, &'static str> {
     match text.trim() {
         "" => Err("the type of a plugin is missing"),
         plugin => Ok(plugin.to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use crate::arguments::{Arguments, Command};
+    use crate::predecessor;
+
+    /// The agent of the program that picket replaces, called with these flags.
+    fn agent(flags: &[&str]) -> Result<super::Arguments, clap::Error> {
+        let given = [&["multi-networkpolicy-nftables"], flags].concat();
+        let given = predecessor::arguments(given.into_iter().map(Into::into));
+        match Arguments::try_parse_from(given)?.command {
+            Command::Agent(agent) => Ok(*agent),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn what_the_program_before_takes_for_not_given_is_not_given() {
+        let empty = [
+            "--custom-v4-ingress-rule-file=",
+            "-custom-v4-egress-rule-file=",
+            "--custom-v6-ingress-rule-file",
+            "",
+            "--custom-v6-egress-rule-file=",
+            "--host-prefix=",
+            "--kubeconfig=",
+            "--container-runtime-endpoint=/run/crio/crio.sock",
+        ];
+        let agent = agent(&empty).unwrap();
+        let pods = agent.pods().unwrap().unwrap();
+        assert!(pods.custom.is_empty() && pods.prefix.as_os_str().is_empty());
+        assert_eq!(agent.cluster.kube().kubeconfig, None);
+    }
+
+    #[test]
+    fn a_runtime_must_be_somewhere() {
+        let error = agent(&["--container-runtime-endpoint="]).unwrap_err().to_string();
+        assert!(
+            error.contains("the socket of the container runtime is missing"),
+            "{error}"
+        );
     }
 }
