@@ -98,6 +98,16 @@ impl Api {
         self.runtime.block_on(self.client.request(request)).unwrap()
     }
 
+    /// Changes an object by operations (RFC 6902).
+    pub(crate) fn patch_by(&self, path: &str, name: &str, operations: &Value) -> Value {
+        let mut request = Request::new(path)
+            .patch(name, &PatchParams::default(), &Patch::Merge(operations))
+            .unwrap();
+        let kind = "application/json-patch+json".parse().unwrap();
+        request.headers_mut().insert("content-type", kind);
+        self.runtime.block_on(self.client.request(request)).unwrap()
+    }
+
     /// Deletes an object at once.
     pub(crate) fn delete(&self, path: &str, name: &str) {
         let request = Request::new(path)

@@ -98,7 +98,7 @@ impl Contained {
         }
     }
 
-    /// Ends it, and has the next one do one thing, as after an upgrade to more arguments; until it has printed what.
+    /// Ends it, and has the next one do one thing, as the init container of `deploy/cleanup.yaml`; until it has printed what.
     fn replace(mut self, node: &Node, argument: &str, told: &str) {
         node.runtime.remove_container(&self.id);
         self.container.command.push(argument.to_owned());

@@ -18,7 +18,7 @@ use crate::published::Published;
 pub(crate) const MANIFEST: &str = include_str!("../../../../../deploy/agent.yaml");
 
 /// The documents of a manifest, each with its kind.
-fn documents(manifest: &str) -> impl Iterator<Item = (&str, &str)> {
+pub(crate) fn documents(manifest: &str) -> impl Iterator<Item = (&str, &str)> {
     manifest.split("---\n").filter_map(|document| {
         let kind = document.lines().find_map(|line| line.strip_prefix("kind: "));
         kind.map(|kind| (kind, document))

@@ -1,158 +1,22 @@
 //! What the guides tell operators to run, as it stands there: against a real API server, by Helm, and as `kubectl` would.
 //!
-//! There is no kubelet: what runs in a container is held to be understood by picket, and `apiserver::contained` runs it.
+//! There are no controllers and no kubelet: pods of a DaemonSet are made here, and what runs in a container is held to be understood by
+//! picket; `apiserver::contained` runs it.
 
-use std::path::Path;
-use std::process::Command;
+mod operator;
 
-use picket_testing::apiserver::Server;
-use picket_testing::program::HELM;
-use serde_json::{Value, json};
-use tempfile::TempDir;
+use serde_json::json;
 
-use crate::apiserver::deploy::{apply, path_of};
-use crate::client::Api;
+use self::operator::{Operator, words};
+
+/// The agents that the guides put on nodes.
+const AGENTS: &str = "daemonset/picket-agent";
+const AGENTS_OF_PODS: &str = "daemonset/picket-pods";
 
 const AGENT: &str = include_str!("../../../../../docs/agent.md");
 const MIGRATE: &str = include_str!("../../../../../docs/migrate.md");
 const PODS: &str = include_str!("../../../../../docs/pods.md");
 const UPGRADE: &str = include_str!("../../../../../docs/upgrade.md");
-
-/// Somebody in the folder of the project who follows a guide.
-struct Operator {
-    server: Server,
-    api: Api,
-    home: TempDir,
-}
-
-impl Operator {
-    fn new() -> Self {
-        let server = Server::start(&[]);
-        Self {
-            api: Api::new(&server.kubeconfig()),
-            server,
-            home: tempfile::tempdir().unwrap(),
-        }
-    }
-
-    /// Runs a block of commands.
-    fn play(&self, block: &[Vec<String>]) {
-        for command in block {
-            let words: Vec<_> = command.iter().map(String::as_str).collect();
-            self.run(&words);
-        }
-    }
-
-    fn run(&self, command: &[&str]) {
-        match command {
-            ["helm", arguments @ ..] => self.helm(arguments),
-            ["kubectl", "apply", "-f", file] => {
-                let manifest = std::fs::read_to_string(root().join(file)).unwrap();
-                apply(&self.api, &manifest);
-            }
-            ["kubectl", "-n", "kube-system", arguments @ ..] => self.kubectl(arguments),
-            ["podman", "build", .., "-f", file, "."] => assert!(root().join(file).is_file(), "{file}"),
-            ["picket", ..] => understood(command),
-            other => panic!("{other:?}: nobody has looked at whether that can be run"),
-        }
-    }
-
-    fn helm(&self, arguments: &[&str]) {
-        let mut helm = Command::new(HELM.path());
-        helm.args(arguments)
-            .current_dir(root())
-            .env("HOME", self.home.path())
-            .env("KUBECONFIG", self.server.kubeconfig());
-        let output = helm.output().unwrap();
-        let errors = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.success(), "{arguments:?}: {errors}");
-    }
-
-    fn kubectl(&self, arguments: &[&str]) {
-        match arguments {
-            ["rollout", "status" | "undo", of] => {
-                let spec = &self.object(of)["spec"];
-                let strategy = if spec["updateStrategy"].is_null() {
-                    &spec["strategy"]
-                } else {
-                    &spec["updateStrategy"]
-                };
-                assert_eq!(strategy["type"], "RollingUpdate", "{of}");
-            }
-            ["logs", "--prefix", of] => drop(self.object(of)),
-            ["exec", of, "--", command @ ..] => {
-                let containers = &self.object(of)["spec"]["template"]["spec"]["containers"];
-                assert_eq!(containers.as_array().unwrap().len(), 1, "{of}");
-                understood(command);
-            }
-            ["delete", kind, name] => {
-                self.object(&format!("{kind}/{name}"));
-                self.api.delete(&path_of(kind_of(kind)), name);
-            }
-            other => panic!("{other:?}: nobody has looked at whether that can be run"),
-        }
-    }
-
-    /// An object that is there, as in `daemonset/picket-agent`.
-    fn object(&self, of: &str) -> Value {
-        let found = self.find(of);
-        found.unwrap_or_else(|| panic!("there is no {of}"))
-    }
-
-    fn find(&self, of: &str) -> Option<Value> {
-        let (kind, name) = of.split_once('/').unwrap();
-        let all = self.api.list(&path_of(kind_of(kind))).into_iter();
-        all.into_iter().find(|object| object["metadata"]["name"] == name)
-    }
-
-    /// The only container of an object that runs some.
-    fn container(&self, of: &str) -> Value {
-        self.object(of)["spec"]["template"]["spec"]["containers"][0].clone()
-    }
-
-    /// Runs another program on all nodes.
-    fn run_other(&self, name: &str) {
-        let labels = json!({"app": name});
-        let object = json!({
-            "apiVersion": "apps/v1",
-            "kind": "DaemonSet",
-            "metadata": {"name": name},
-            "spec": {
-                "selector": {"matchLabels": labels},
-                "template": {
-                    "metadata": {"labels": labels},
-                    "spec": {"containers": [{"name": "main", "image": name}]},
-                },
-            },
-        });
-        self.api.create(&path_of("DaemonSet"), &object);
-    }
-}
-
-/// The folder of the project.
-fn root() -> &'static Path {
-    Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."))
-}
-
-fn kind_of(kind: &str) -> &'static str {
-    match kind {
-        "daemonset" => "DaemonSet",
-        "deployment" => "Deployment",
-        other => panic!("{other} is a kind that no guide has"),
-    }
-}
-
-/// Holds that picket takes these arguments.
-fn understood(command: &[&str]) {
-    let ["picket", arguments @ ..] = command else {
-        panic!("{command:?}: the image has no other program")
-    };
-    let mut picket = Command::new(env!("CARGO_BIN_EXE_picket"));
-    // What is wrong before it is told.
-    let output = picket.args(arguments).arg("--help").output().unwrap();
-    let errors = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{command:?}: {errors}");
-}
 
 /// The blocks of commands of a page, in order: the words of each line, without what is said about it.
 fn blocks<const N: usize>(page: &str) -> [Vec<Vec<String>>; N] {
@@ -165,42 +29,39 @@ fn blocks<const N: usize>(page: &str) -> [Vec<Vec<String>>; N] {
         .unwrap_or_else(|_| panic!("{count} blocks of commands, and {N} that somebody has looked at"))
 }
 
-/// The words of a line as a shell reads them, of which guides use only single quotes and comments.
-fn words(line: &str) -> Vec<String> {
-    let (mut words, mut quoted) = (Vec::new(), false);
-    for (at, part) in line.split('\'').enumerate() {
-        quoted = at % 2 == 1;
-        if quoted {
-            words.push(part.to_owned());
-            continue;
-        }
-        let code = part.split(" #").next().unwrap();
-        words.extend(code.split_whitespace().map(str::to_owned));
-        if code.len() < part.len() {
-            break;
-        }
-    }
-    assert!(!quoted || line.ends_with('\''), "{line}");
-    words
-}
-
 #[test]
 fn agents_are_put_on_nodes() {
-    let [run, by_manifest, by_chart, trace] = blocks(AGENT);
+    let [run, by_manifest, by_chart, trace, remove] = blocks(AGENT);
     let operator = Operator::new();
     operator.play(&run);
     operator.play(&by_manifest);
+    operator.expect_asked(AGENTS, "worker-1", "status");
     operator.play(&trace);
-    assert_eq!(
-        operator.container("daemonset/picket-agent")["image"],
-        "picket:0.1.0"
-    );
+    operator.expect_asked(AGENTS, "worker-2", "trace");
+    assert_eq!(operator.container(AGENTS)["image"], "picket:0.1.0");
+    removed(&operator, AGENTS, &remove);
     // Another cluster: what is there is nobody's but who has put it there.
     let operator = Operator::new();
     operator.play(&by_chart);
+    operator.roll_out(AGENTS);
     operator.play(&trace);
-    let image = &operator.container("daemonset/picket-agent")["image"];
+    operator.expect_asked(AGENTS, "worker-2", "trace");
+    let image = &operator.container(AGENTS)["image"];
     assert_eq!(image, "registry.example/picket:0.1.0");
+}
+
+#[test]
+fn agents_with_vpp_are_removed_as_others() {
+    let [.., remove] = blocks::<5>(AGENT);
+    let word = |word: &String| word.replace("agent", "agent-vpp");
+    let remove: Vec<Vec<_>> = remove
+        .iter()
+        .map(|line| line.iter().map(word).collect())
+        .collect();
+    let operator = Operator::new();
+    operator.run(&["kubectl", "apply", "-f", "deploy/agent-vpp.yaml"]);
+    operator.roll_out("daemonset/picket-agent-vpp");
+    removed(&operator, "daemonset/picket-agent-vpp", &remove);
 }
 
 #[test]
@@ -209,11 +70,15 @@ fn agents_of_pods_are_put_on_nodes() {
     let operator = Operator::new();
     operator.play(&run);
     operator.play(&by_chart);
-    operator.play(&trace);
     // Beside those of nodes.
-    let [_, _, by_chart, _] = blocks::<4>(AGENT);
+    let [_, _, by_chart, ..] = blocks::<5>(AGENT);
     operator.play(&by_chart);
-    for agent in ["daemonset/picket-agent", "daemonset/picket-pods"] {
+    for agents in [AGENTS, AGENTS_OF_PODS] {
+        operator.roll_out(agents);
+    }
+    operator.play(&trace);
+    operator.expect_asked(AGENTS_OF_PODS, "worker-2", "trace");
+    for agent in [AGENTS, AGENTS_OF_PODS] {
         let image = &operator.container(agent)["image"];
         assert_eq!(image, "registry.example/picket:0.1.0", "{agent}");
     }
@@ -238,7 +103,7 @@ fn one_version_follows_another_and_goes_back() {
     ]);
     operator.play(&look);
     let is = |image: &str| {
-        let container = operator.container("daemonset/picket-agent");
+        let container = operator.container(AGENTS);
         assert_eq!(container["image"], image);
         // What was set for the version before holds for the other.
         let arguments = container["args"].as_array().unwrap();
@@ -266,19 +131,47 @@ fn other_programs_are_replaced_and_come_back() {
     operator.play(&look);
     for (other, replace) in others.into_iter().zip([from_nftables, from_iptables]) {
         operator.play(&replace);
+        operator.expect_asked(AGENTS_OF_PODS, "worker-1", "status");
         assert_eq!(operator.find(&format!("daemonset/{other}")), None);
-        let container = operator.container("daemonset/picket-pods");
-        let arguments = container["args"].as_array().unwrap().len();
-        let (clean, rest) = back.split_at(1);
-        operator.play(clean);
-        let container = operator.container("daemonset/picket-pods");
-        let words = container["args"].as_array().unwrap();
-        // All that the agent was told, and what it is to do with it.
-        assert_eq!(
-            (words.len(), words.last()),
-            (arguments + 1, Some(&json!("--cleanup")))
-        );
-        operator.play(rest);
-        assert_eq!(operator.find("daemonset/picket-pods"), None);
+        removed(&operator, AGENTS_OF_PODS, &back);
     }
+}
+
+/// Plays how agents are removed, and holds that all pods then clean up, and are seen to have done so when they have.
+fn removed(operator: &Operator, of: &str, block: &[Vec<String>]) {
+    let before = operator.container(of);
+    let [patch, desired, pods, remove] = block else {
+        panic!("{block:?}")
+    };
+    operator.play(std::slice::from_ref(patch));
+    let spec = operator.object(of)["spec"].clone();
+    assert_eq!(spec["updateStrategy"]["rollingUpdate"]["maxUnavailable"], "100%");
+    let pod = &spec["template"]["spec"];
+    // All that the agent was told and given, and what it is to do with it.
+    let mut cleanup = before;
+    cleanup["name"] = json!("cleanup");
+    cleanup["args"].as_array_mut().unwrap().push(json!("--cleanup"));
+    let fields = cleanup.as_object_mut().unwrap();
+    fields.retain(|field, _| !["livenessProbe", "readinessProbe"].contains(&field.as_str()));
+    assert_eq!(pod["initContainers"], json!([cleanup]));
+    operator::expect_understood(&cleanup);
+    let rest = operator.container(of);
+    assert_eq!(
+        (&rest["args"], &rest["readinessProbe"]),
+        (&json!(["--version"]), &json!(null))
+    );
+    operator::expect_understood(&rest);
+
+    let shown = || operator.output(pods).unwrap();
+    assert_eq!(shown(), "NODE CLEANUP\nworker-1 <none>\nworker-2 <none>\n");
+    operator.play(std::slice::from_ref(desired));
+    operator.roll_out(of);
+    assert_eq!(shown(), "NODE CLEANUP\nworker-1 <none>\nworker-2 <none>\n");
+    operator.clean_up_on(of, "worker-2");
+    assert_eq!(shown(), "NODE CLEANUP\nworker-1 <none>\nworker-2 Completed\n");
+    operator.clean_up_on(of, "worker-1");
+    operator.play(std::slice::from_ref(remove));
+    assert_eq!(operator.find(of), None);
+    // So would the garbage collector.
+    operator.end_pods(of);
 }
