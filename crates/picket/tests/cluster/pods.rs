@@ -18,7 +18,9 @@ use picket_testing::runtime::{ContainerRuntime, Kind, SOCKET};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-pub(crate) use probe::{Pods, can_be_made, expect, forget_neighbours, ip, once_free, place_of, table};
+pub(crate) use probe::{
+    Pods, can_be_made, expect, forget_neighbours, ip, once_free, patience, place_of, table,
+};
 
 use crate::agents::{get, value};
 use crate::client::Api;

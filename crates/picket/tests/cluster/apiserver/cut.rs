@@ -11,8 +11,11 @@ use crate::apiserver::agent::{Live, metric};
 use crate::apiserver::never_open::{POLICIES, allow};
 use crate::prober::{address, namespace};
 
-/// How long a packet may take between two pods.
-const PATIENCE: Duration = Duration::from_millis(500);
+/// How long what must arrive may take: longer than until TCP repeats what was lost.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// How long to wait for what must not. Something went the same way before, in a millisecond.
+const DENIED: Duration = Duration::from_millis(500);
 
 /// A TCP connection from `z/a` to `x/a`.
 pub(super) struct Connection {
@@ -26,22 +29,20 @@ impl Connection {
         let listener = namespace(&live.lab, "x/a").run(|| TcpListener::bind(target).unwrap());
         let client = namespace(&live.lab, "z/a").run(|| TcpStream::connect(target).unwrap());
         let (server, _) = listener.unwrap().accept().unwrap();
-        server.set_read_timeout(Some(PATIENCE)).unwrap();
         Self {
             client: client.unwrap(),
             server,
         }
     }
 
-    /// Whether what the client sends arrives.
-    pub(super) fn passes(&mut self) -> bool {
+    /// Holds that what the client sends arrives, or does not.
+    pub(super) fn expect(&mut self, arrives: bool) {
+        let patience = if arrives { PATIENCE } else { DENIED };
+        self.server.set_read_timeout(Some(patience)).unwrap();
         self.client.write_all(b"x").unwrap();
         match self.server.read(&mut [0; 1]) {
-            Ok(length) => length == 1,
-            Err(error) => {
-                assert_eq!(error.kind(), ErrorKind::WouldBlock, "{error}");
-                false
-            }
+            Ok(length) => assert!(arrives && length == 1, "{length} bytes, {arrives}"),
+            Err(error) => assert!(!arrives && error.kind() == ErrorKind::WouldBlock, "{error}"),
         }
     }
 }
@@ -54,7 +55,9 @@ fn connected(live: &Live, more: &[&str]) -> (Agent, [Connection; 2]) {
         status.host.policies.contains(&"NetworkPolicy x/allow".to_owned())
     });
     let mut connections = Family::BOTH.map(|family| Connection::open(live, family));
-    assert!(connections.each_mut().map(Connection::passes) == [true; 2]);
+    connections
+        .iter_mut()
+        .for_each(|connection| connection.expect(true));
     (agent, connections)
 }
 
@@ -72,7 +75,9 @@ fn connections_that_a_change_denies_are_cut() {
     deny(&live, &agent);
     agent.until("two cuts", |_| metric(&agent, "picket_connections_cut_total") > 1);
     for _ in 0..2 {
-        assert!(connections.each_mut().map(Connection::passes) == [false; 2]);
+        connections
+            .iter_mut()
+            .for_each(|connection| connection.expect(false));
     }
 }
 
@@ -81,6 +86,8 @@ fn they_go_on_where_that_is_wanted() {
     let live = Live::new(None);
     let (agent, mut connections) = connected(&live, &["--established", "keep"]);
     deny(&live, &agent);
-    assert!(connections.each_mut().map(Connection::passes) == [true; 2]);
+    connections
+        .iter_mut()
+        .for_each(|connection| connection.expect(true));
     assert_eq!(metric(&agent, "picket_connections_cut_total"), 0);
 }

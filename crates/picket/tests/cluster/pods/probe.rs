@@ -21,6 +21,11 @@ const PATIENCE: Duration = Duration::from_secs(20);
 /// How long to wait for a packet that must not. The same way has been gone before, so that it takes a millisecond.
 const DENIED: Duration = Duration::from_millis(300);
 
+/// How long to wait for a packet that is expected, or is not.
+pub(crate) fn patience(expected: bool) -> Duration {
+    if expected { PATIENCE } else { DENIED }
+}
+
 /// Runs `ip` in a namespace.
 pub(crate) fn ip(namespace: &NetworkNamespace, arguments: &str) {
     let mut command = Command::new("ip");
@@ -62,7 +67,7 @@ pub(crate) fn table(pod: &Pod) -> String {
 /// Whether a packet to a port, as in `80`, `udp/53` or `sctp/80`, arrives, or an echo request of `icmp` or `icmpv6` is answered.
 /// `expected` says how long to wait for it.
 fn arrives(from: &Pod, to: &Pod, port: &str, expected: bool) -> bool {
-    let patience = if expected { PATIENCE } else { DENIED };
+    let patience = patience(expected);
     let mut all = true;
     // Every address must do what is expected.
     let asked = to.addresses.iter().filter(|address| match port {
