@@ -5,10 +5,13 @@
 //! about more, and rules beside each other are tried in the order of their last addresses. So what a rule means can depend on
 //! the order in which rules were added.
 
+mod siblings;
+
 use std::net::IpAddr;
 
 use picket_net::{Family, Prefix};
 
+use self::siblings::Siblings;
 use super::model::{Action, SessionRule, Transport};
 
 /// A connection that is opened, as rules look at it: seen from the end whose table it is.
@@ -35,7 +38,7 @@ pub struct Table {
 #[derive(Clone, Debug)]
 struct Node {
     rule: SessionRule,
-    children: Vec<usize>,
+    below: Siblings,
 }
 
 impl Table {
@@ -57,7 +60,7 @@ impl Table {
         let mut table = Self {
             nodes: vec![Node {
                 rule: root,
-                children: Vec::new(),
+                below: Siblings::default(),
             }],
         };
         for rule in rules {
@@ -69,101 +72,90 @@ impl Table {
     }
 
     fn add(&mut self, rule: SessionRule) {
-        let mut at = 0;
-        while let Some(node) = self.nodes.get(at) {
-            let captures = |child: &usize| {
-                self.nodes
-                    .get(*child)
-                    .is_some_and(|child| fits(&child.rule, &rule))
-            };
-            match node.children.iter().copied().find(captures) {
-                Some(child) => at = child,
-                None => break,
-            }
-        }
+        let ends = (rule.local.first(), rule.remote.first());
+        let at = self.lowest(ends, (rule.local_port, rule.remote_port));
+        let new = self.nodes.len();
+        let Some(node) = self.nodes.get_mut(at) else {
+            return;
+        };
         // Only the lowest rule that captures it is looked at for whether it is there already.
-        if let Some(node) = self.nodes.get_mut(at)
-            && is_same_place(&node.rule, &rule)
-        {
+        if is_same_place(&node.rule, &rule) {
             node.rule = rule;
             return;
         }
-        let new = self.nodes.len();
-        let children = self
-            .nodes
-            .get(at)
-            .map(|node| node.children.clone())
-            .unwrap_or_default();
-        let below = |child: &usize| {
-            self.nodes
-                .get(*child)
-                .is_some_and(|child| fits(&rule, &child.rule))
-        };
-        let (below, mut beside): (Vec<_>, Vec<_>) = children.into_iter().partition(below);
-        beside.push(new);
-        self.nodes.push(Node {
-            rule,
-            children: below,
-        });
-        if let Some(node) = self.nodes.get_mut(at) {
-            node.children = beside;
+        let mut siblings = std::mem::take(&mut node.below);
+        let mut below = Siblings::default();
+        for child in siblings.begun_within(&rule) {
+            if let Some(child_rule) = self.rule(child).filter(|child| fits(&rule, child)) {
+                siblings.remove(child, child_rule);
+                below.add(child, child_rule);
+            }
         }
-        let key = |&child: &usize| {
-            let rule = self.nodes.get(child).map(|node| &node.rule);
-            rule.map(|rule| {
-                (
-                    rule.remote.last(),
-                    rule.local.last(),
-                    rule.remote_port,
-                    rule.local_port,
-                )
-            })
-        };
-        let mut children = self
-            .nodes
-            .get(at)
-            .map(|node| node.children.clone())
-            .unwrap_or_default();
-        children.sort_by_key(|child| key(child));
+        siblings.add(new, &rule);
         if let Some(node) = self.nodes.get_mut(at) {
-            node.children = children;
+            node.below = siblings;
         }
+        self.nodes.push(Node { rule, below });
     }
 
-    /// The rules right below another, in the order in which they are tried.
-    pub(super) fn children(&self, at: usize) -> impl Iterator<Item = (usize, &SessionRule)> {
-        let children = self
+    fn rule(&self, at: usize) -> Option<&SessionRule> {
+        self.nodes.get(at).map(|node| &node.rule)
+    }
+
+    /// The lowest rule that captures what is between two ends, each way the first that is tried. The local end stands before
+    /// the remote one.
+    fn lowest(&self, ends: (IpAddr, IpAddr), ports: (u16, u16)) -> usize {
+        let mut at = 0;
+        while let Some(node) = self.nodes.get(at) {
+            let captures = node.below.about(ends, Some(ports)).into_iter();
+            match self.in_order(captures).first() {
+                Some(&(child, _)) => at = child,
+                None => break,
+            }
+        }
+        at
+    }
+
+    /// Rules beside each other in the order in which they are tried.
+    fn in_order(&self, siblings: impl Iterator<Item = usize>) -> Vec<(usize, &SessionRule)> {
+        let rules = siblings.filter_map(|at| self.rule(at).map(|rule| (at, rule)));
+        let mut rules: Vec<_> = rules.collect();
+        rules.sort_by_key(|(at, rule)| {
+            (
+                rule.remote.last(),
+                rule.local.last(),
+                last(rule.remote_port),
+                last(rule.local_port),
+                // Of equals those that are there already stand first.
+                *at,
+            )
+        });
+        rules
+    }
+
+    /// The rules right below another that are about two addresses, whatever the ports, in the order in which they are tried.
+    pub(super) fn below(&self, at: usize, local: IpAddr, remote: IpAddr) -> Vec<(usize, &SessionRule)> {
+        let about = self
             .nodes
             .get(at)
-            .map(|node| node.children.as_slice())
-            .unwrap_or_default();
-        children
-            .iter()
-            .filter_map(|&child| self.nodes.get(child).map(|node| (child, &node.rule)))
+            .map(|node| node.below.about((local, remote), None));
+        self.in_order(about.unwrap_or_default().into_iter())
+    }
+
+    /// Whether there are rules below one.
+    pub(super) fn is_lowest(&self, at: usize) -> bool {
+        self.nodes.get(at).is_none_or(|node| node.below.is_empty())
     }
 
     /// What becomes of what a rule matches and none below it does.
     pub(super) fn action(&self, at: usize) -> Action {
-        self.nodes.get(at).map_or(Action::Drop, |node| node.rule.action)
+        self.rule(at).map_or(Action::Drop, |rule| rule.action)
     }
 
     /// What becomes of a connection.
     pub fn decide(&self, connection: &Connection) -> Action {
-        let mut at = 0;
-        loop {
-            let Some(node) = self.nodes.get(at) else {
-                return Action::Drop;
-            };
-            let matches = |&&child: &&usize| {
-                self.nodes
-                    .get(child)
-                    .is_some_and(|child| matches(&child.rule, connection))
-            };
-            match node.children.iter().find(matches) {
-                Some(&child) => at = child,
-                None => return node.rule.action,
-            }
-        }
+        let ends = (connection.local, connection.remote);
+        self.action(self.lowest(ends, (connection.local_port, connection.remote_port)))
     }
 }
 
@@ -177,21 +169,20 @@ fn fits(parent: &SessionRule, child: &SessionRule) -> bool {
         && port(parent.remote_port, child.remote_port)
 }
 
+/// The last port that a rule is about.
+fn last(port: u16) -> u16 {
+    if port == 0 { u16::MAX } else { port }
+}
+
 fn is_same_place(one: &SessionRule, other: &SessionRule) -> bool {
     let place = |rule: &SessionRule| (rule.local, rule.remote, rule.local_port, rule.remote_port);
     place(one) == place(other)
 }
 
-fn matches(rule: &SessionRule, connection: &Connection) -> bool {
-    let port = |rule: u16, port: u16| rule == 0 || rule == port;
-    rule.local.contains(connection.local)
-        && rule.remote.contains(connection.remote)
-        && port(rule.local_port, connection.local_port)
-        && port(rule.remote_port, connection.remote_port)
-}
-
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     fn rule(remote: &str, remote_port: u16, action: Action) -> SessionRule {
@@ -239,6 +230,138 @@ mod tests {
             let rules = order.map(|number| rules[number]);
             assert_eq!(decide(&rules, "10.9.9.9", 80), Action::Drop, "{order:?}");
             assert_eq!(decide(&rules, "10.0.1.1", 80), Action::Allow, "{order:?}");
+        }
+    }
+
+    /// VPP's way with rules, literally: lists of children that are looked through from their beginning.
+    struct Literal(Vec<(SessionRule, Vec<usize>)>);
+
+    impl Literal {
+        fn new(rules: &[SessionRule]) -> Self {
+            let mut tree = Self(vec![(rule("0.0.0.0/0", 0, Action::Allow), Vec::new())]);
+            rules.iter().for_each(|rule| tree.add(*rule));
+            tree
+        }
+
+        fn lowest(&self, is_within: impl Fn(&SessionRule) -> bool) -> usize {
+            let mut at = 0;
+            while let Some(child) = self.0[at].1.iter().find(|child| is_within(&self.0[**child].0)) {
+                at = *child;
+            }
+            at
+        }
+
+        fn add(&mut self, rule: SessionRule) {
+            let at = self.lowest(|other| fits(other, &rule));
+            if is_same_place(&self.0[at].0, &rule) {
+                self.0[at].0 = rule;
+                return;
+            }
+            let children = std::mem::take(&mut self.0[at].1);
+            let (below, mut beside): (Vec<_>, Vec<_>) = children
+                .into_iter()
+                .partition(|child| fits(&rule, &self.0[*child].0));
+            beside.push(self.0.len());
+            self.0.push((rule, below));
+            beside.sort_by_key(|child| {
+                let rule = &self.0[*child].0;
+                let ports = [rule.remote_port, rule.local_port].map(last);
+                (rule.remote.last(), rule.local.last(), ports)
+            });
+            self.0[at].1 = beside;
+        }
+
+        fn decide(&self, connection: &Connection) -> Action {
+            let host = SessionRule {
+                transport: connection.transport,
+                local: Prefix::host(connection.local),
+                remote: Prefix::host(connection.remote),
+                local_port: connection.local_port,
+                remote_port: connection.remote_port,
+                action: Action::Allow,
+            };
+            self.0[self.lowest(|rule| fits(rule, &host))].0.action
+        }
+    }
+
+    /// Prefixes of a few nets of which some are in others, begin where others begin, or end where others end.
+    fn prefixes() -> impl Strategy<Value = Prefix> {
+        let lengths = prop::sample::select(vec![0, 1, 8, 9, 15, 16, 17, 31, 32]);
+        let addresses = prop::sample::select(vec![
+            "10.0.0.0",
+            "10.0.0.1",
+            "10.0.255.255",
+            "10.1.0.0",
+            "10.255.255.255",
+            "11.0.0.0",
+        ]);
+        (addresses, lengths).prop_map(|(address, length)| {
+            let address: IpAddr = address.parse().unwrap();
+            Prefix::new(address, length).unwrap()
+        })
+    }
+
+    fn rules() -> impl Strategy<Value = SessionRule> {
+        let (port, action) = (0u16..4, prop::sample::select(vec![Action::Allow, Action::Drop]));
+        (prefixes(), prefixes(), port.clone(), port, action).prop_map(
+            |(local, remote, local_port, remote_port, action)| SessionRule {
+                transport: Transport::Tcp,
+                local,
+                remote,
+                local_port,
+                remote_port,
+                action,
+            },
+        )
+    }
+
+    proptest! {
+        #[test]
+        fn the_tree_is_that_of_vpp(rules in prop::collection::vec(rules(), 0..40), asked in prop::collection::vec(rules(), 40)) {
+            let (table, literal) = (Table::new(Transport::Tcp, Family::Ipv4, &rules), Literal::new(&rules));
+            for rule in asked.iter().chain(&rules) {
+                let connection = Connection {
+                    transport: Transport::Tcp,
+                    local: rule.local.last(),
+                    remote: rule.remote.last(),
+                    local_port: rule.local_port + 1,
+                    remote_port: rule.remote_port + 1,
+                };
+                prop_assert_eq!(table.decide(&connection), literal.decide(&connection), "{:?}", connection);
+            }
+        }
+    }
+
+    #[test]
+    fn a_hundred_thousand_rules_beside_each_other_are_told_apart() {
+        let hosts = (0..50_000u32).map(|index| {
+            let remote = IpAddr::from((0x0a00_0000 + 2 * index).to_be_bytes());
+            SessionRule {
+                remote: Prefix::host(remote),
+                ..rule("0.0.0.0/0", 0, Action::Drop)
+            }
+        });
+        let ports = (1..=50_000).map(|port| rule("172.16.0.0/16", port, Action::Drop));
+        let rules: Vec<_> = hosts.chain(ports).collect();
+        let table = Table::new(Transport::Tcp, Family::Ipv4, rules.iter().rev());
+        let decide = |remote: &str, remote_port| {
+            table.decide(&Connection {
+                transport: Transport::Tcp,
+                local: "10.9.9.9".parse().unwrap(),
+                remote: remote.parse().unwrap(),
+                local_port: 40_000,
+                remote_port,
+            })
+        };
+        for (remote, port, action) in [
+            ("10.0.0.0", 80, Action::Drop),
+            ("10.0.0.1", 80, Action::Allow),
+            ("10.1.134.158", 80, Action::Drop),
+            ("10.1.134.160", 80, Action::Allow),
+            ("172.16.3.4", 50_000, Action::Drop),
+            ("172.16.3.4", 50_001, Action::Allow),
+        ] {
+            assert_eq!(decide(remote, port), action, "{remote} {port}");
         }
     }
 }

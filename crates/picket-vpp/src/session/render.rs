@@ -8,11 +8,11 @@
 //! that the order of addition can decide. Here it cannot: the prefixes of a table are disjoint, rules about ports are only
 //! inside the prefix that they are about, and what holds for everybody else is the rule about everything.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use picket_dataplane::Shortfall;
-use picket_engine::Program;
+use picket_engine::{PodRef, Program};
 use picket_policy::{Direction, ObjectRef};
 
 use super::model::SessionRules;
@@ -45,29 +45,50 @@ pub struct TooMany {
     pub missing: usize,
 }
 
-/// What the policies of pods ask for that their tables have no room for.
+/// What the policies of pods ask for that their tables have no room for. Where no policy says what a pod may send, its table is
+/// full of what other pods of its node may receive.
 pub fn shortfalls(program: &Program, missing: &[TooMany]) -> Vec<Shortfall> {
     let mut found = Vec::new();
     for missing in missing {
-        let subject = program.subject(&missing.pod, missing.direction);
-        let policies = subject
-            .into_iter()
-            .flat_map(|subject| program.deciding_policies(subject));
-        found.extend(policies.map(|policy| Shortfall {
+        let mut policies = deciding(program, &missing.pod, missing.direction);
+        if policies.is_empty() && missing.direction == Direction::Egress {
+            policies = deciding_beside(program, &missing.pod);
+        }
+        found.extend(policies.into_iter().map(|(policy, direction)| Shortfall {
             target: "vpp-session",
-            policy: policy.object.clone(),
-            direction: missing.direction,
             what: format!(
-                "{} ({}) needs {} more rules than a table may have",
-                policy.object, missing.direction, missing.missing
+                "{policy} ({direction}) needs {} more rules than a table may have",
+                missing.missing
             ),
             instead: format!(
                 "what they would allow is denied for pod {}; `--max-session-rules` sets how many there may be",
                 missing.pod
             ),
+            policy,
+            direction,
         }));
     }
     found
+}
+
+/// The policies that decide what a pod may exchange in a direction.
+fn deciding(program: &Program, pod: &ObjectRef, direction: Direction) -> BTreeSet<(ObjectRef, Direction)> {
+    let subject = program.subject(pod, direction).into_iter();
+    let policies = subject.flat_map(|subject| program.deciding_policies(subject));
+    policies
+        .map(|policy| (policy.object.clone(), direction))
+        .collect()
+}
+
+/// Those that decide what the pods of the node of a pod may receive.
+fn deciding_beside(program: &Program, pod: &ObjectRef) -> BTreeSet<(ObjectRef, Direction)> {
+    let pods = || program.pods().filter(PodRef::is_managed);
+    let node = pods().find(|other| other.pod().object == *pod);
+    let node = node.and_then(|own| own.pod().node.as_ref());
+    let beside = pods().filter(|other| other.pod().node.as_ref() == node);
+    beside
+        .flat_map(|other| deciding(program, &other.pod().object, Direction::Ingress))
+        .collect()
 }
 
 /// The rules of one node, or with `None` of one node that runs every pod.

@@ -147,10 +147,10 @@ impl Table {
     /// the end that is not asked about count where they allow nothing.
     fn allowed(&self, local: IpAddr, remote: IpAddr, of_remote: bool) -> IntervalSet<u16> {
         let every = Interval::new(1, u16::MAX).into_iter().collect();
-        self.below(0, local, remote, of_remote, &every)
+        self.allowed_below(0, local, remote, of_remote, &every)
     }
 
-    fn below(
+    fn allowed_below(
         &self,
         at: usize,
         local: IpAddr,
@@ -160,22 +160,28 @@ impl Table {
     ) -> IntervalSet<u16> {
         let mut open = open.clone();
         let mut allowed = IntervalSet::empty();
-        for (child, rule) in self.children(at) {
-            if !(rule.local.contains(local) && rule.remote.contains(remote)) {
-                continue;
-            }
+        for (child, rule) in self.below(at, local, remote) {
             let (asked, other) = match of_remote {
                 true => (rule.remote_port, rule.local_port),
                 false => (rule.local_port, rule.remote_port),
             };
             let ports = match asked {
                 0 => open.clone(),
-                port => open.intersection(&Interval::single(port).into()),
+                port if open.contains(port) => Interval::single(port).into(),
+                _ => continue,
             };
             if ports.is_empty() {
+                break;
+            }
+            // There may be a rule for nearly each port.
+            if asked != 0 && other == 0 && self.is_lowest(child) {
+                open.remove(asked);
+                if rule.action == Action::Allow {
+                    allowed.insert(asked);
+                }
                 continue;
             }
-            let within = self.below(child, local, remote, of_remote, &ports);
+            let within = self.allowed_below(child, local, remote, of_remote, &ports);
             if other == 0 {
                 allowed = allowed.union(&within);
                 open = open.difference(&ports);
