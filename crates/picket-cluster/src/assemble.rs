@@ -87,6 +87,7 @@ pub fn assemble(objects: Vec<Written>) -> (Snapshot, Vec<Diagnostic>) {
             owner,
             attachments,
             interface: None,
+            vpp_interface: written.vpp_interface,
         };
         snapshot.pods.insert(object, Arc::new(pod));
     }

@@ -54,6 +54,12 @@ picket_policy::codes! {
 
     RECORD "C018" "A record in etcd that cannot be read"
         "A record in etcd is no JSON, is of another version than picket reads, is of another object than its key says, or is not what a reflector of picket writes. What was known of the object holds. An agent that knows nothing of it counts nothing as complete until the record can be read or is gone: with `--until-synced deny` it lets nothing new begin that it does not know. A reflector that runs writes the record anew with its next pass."
+
+    VPP_INTERFACE "C019" "An interface of VPP that cannot be"
+        "The annotation `picket.dev/vpp-interface` of a pod names its interface in VPP, for an agent that is told to go by it: at most 63 bytes of ASCII that can be seen, without spaces. It is read as if it were left out."
+
+    CLAIM "C020" "An interface of VPP that a pod may not claim"
+        "The annotation `picket.dev/vpp-interface` names an interface that no pod may have by the rule of the agent (`--vpp-pod-interface annotation=PATTERN`), one that leads out of the node (`--uplink`), or one that another pod on the node names too. The pod has none then. Through an interface that two pods name nothing passes until only one does: nobody can tell whose it is."
 }
 
 #[cfg(test)]

@@ -210,6 +210,7 @@ fn endpoint(pod: &Pod, attachment: &Attachment, several: bool) -> Pod {
             pod: pod.object.clone(),
             one_of_several: several,
         })),
+        vpp_interface: None,
     }
 }
 

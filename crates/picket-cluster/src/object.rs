@@ -148,6 +148,9 @@ pub struct Pod {
     pub attachments: Vec<Attachment>,
     /// The interface that this stands for, in what [`Snapshot::on`](crate::Snapshot::on) gives; `None` on the cluster network.
     pub interface: Option<Box<Interface>>,
+    /// The interface of VPP that its annotation `picket.dev/vpp-interface` names, which its users write. Nothing that policies say
+    /// depends on it.
+    pub vpp_interface: Option<SmolStr>,
 }
 
 impl Pod {

@@ -12,6 +12,7 @@ mod namespace;
 mod node;
 mod pod;
 mod service;
+mod vpp;
 mod workload;
 
 #[cfg(test)]
@@ -83,6 +84,7 @@ fn read<'a>(
     if let (Kind::Pod, Spec::Pod(pod)) = (kind, &mut spec) {
         pod.attachments = attachment::parse(reader, &metadata, &object.namespace);
         pod.static_uid = pod::static_uid(reader, &metadata);
+        pod.vpp_interface = vpp::interface(reader, &metadata);
     }
     if let Spec::Pod(pod) = &mut spec {
         pod.owners = controller_first(owners);

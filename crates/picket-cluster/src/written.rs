@@ -106,6 +106,8 @@ pub struct WrittenPod {
     pub owners: Vec<Owner>,
     /// Its interfaces on secondary networks, as its annotations have them.
     pub attachments: Vec<WrittenAttachment>,
+    /// The interface of VPP that its annotation `picket.dev/vpp-interface` names.
+    pub vpp_interface: Option<SmolStr>,
     /// Whether a workload asks for no pods: `replicas` is 0.
     pub scaled_to_zero: bool,
 }

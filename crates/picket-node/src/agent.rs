@@ -266,7 +266,7 @@ impl Agent {
     fn tell_vpp(&mut self, is_changed: bool) {
         let versions = &self.knowledge.remarks.versions;
         if let (Some(vpp), Some(program)) = (&mut self.vpp, self.knowledge.program())
-            && (is_changed || self.versions != *versions)
+            && (is_changed || vpp.is_due() || self.versions != *versions)
         {
             self.versions.clone_from(versions);
             vpp.enforce(program, versions);

@@ -61,6 +61,6 @@ pub use status::{
 pub use trace::{Trace, TraceQuestion, TracedConnection, TracedPacket};
 pub use versions::PolicyVersions;
 pub use vpp::{
-    InstalledLists, InstalledRules, NamespaceRule, NatLoopback, Pattern, PendingPod, PodRule, RuleError,
-    Template, VppSettings, VppStatus, VppTarget, clean_up_vpp, installed_lists, installed_rules,
+    Claims, InstalledLists, InstalledRules, NamespaceRule, NatLoopback, Pattern, PendingPod, PodRule,
+    RuleError, Template, VppSettings, VppStatus, VppTarget, clean_up_vpp, installed_lists, installed_rules,
 };

@@ -181,6 +181,7 @@ pub fn pod(id: &str) -> PodBuilder {
         owner: None,
         attachments: Vec::new(),
         interface: None,
+        vpp_interface: None,
     })
 }
 

@@ -16,9 +16,14 @@ pub(crate) struct LocatedArguments {
     #[arg(long, value_name = "PATH", default_value = "/run/vpp/api.sock")]
     pub(crate) vpp_socket: PathBuf,
 
-    /// Which interface of VPP is that of a pod: the one with a tag or a name that holds its namespace and name, or the one
-    /// that a file names for it in a line as `shop/web tap3`
-    #[arg(long, value_name = "tag=TEMPLATE|name=TEMPLATE|file=PATH", default_value_t)]
+    /// Which interface of VPP is that of a pod: the one with a tag or a name that holds its namespace and name, the one that
+    /// a file names for it in a line as `shop/web tap3`, or the one that the annotation `picket.dev/vpp-interface` of the pod
+    /// names, if it is one of the pattern, as in `tap*`. Whoever may write pods writes that
+    #[arg(
+        long,
+        value_name = "tag=TEMPLATE|name=TEMPLATE|annotation=PATTERN|file=PATH",
+        default_value_t
+    )]
     pub(crate) vpp_pod_interface: PodRule,
 
     /// Which application namespace of VPP is that of a pod, by its index: a file says it in a line as `shop/web 3`. VPP does not;

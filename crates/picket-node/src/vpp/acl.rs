@@ -11,7 +11,8 @@ use picket_vpp::client::{Error, Feature, Interface, Vpp};
 use smol_str::SmolStr;
 
 use super::VppSettings;
-use super::place::Finder;
+use super::claims::Claims;
+use super::place::{Finder, Placed};
 use super::render::Wanted;
 use super::worker::{Cleaned, Summary, Synced, Tables};
 
@@ -24,7 +25,7 @@ pub(crate) struct AclTables {
     /// What interfaces were given, unless they may have something else by now.
     given: Option<BTreeMap<SmolStr, InterfaceLists>>,
     /// What VPP has, unless something may be different by now.
-    done: Option<(Arc<Acls>, Summary)>,
+    done: Option<(Arc<Acls>, Arc<Claims>, Summary)>,
 }
 
 impl AclTables {
@@ -36,6 +37,11 @@ impl AclTables {
             given: None,
             done: None,
         }
+    }
+
+    /// What is wanted, by the interfaces that there are.
+    fn place(&self, wanted: &Wanted) -> Placed {
+        self.finder.place(&wanted.acls, &wanted.claims, &self.interfaces)
     }
 
     /// What is to be done, where only those interfaces may have something else that are not given what they were.
@@ -102,8 +108,9 @@ impl Tables for AclTables {
     }
 
     fn sync(&mut self, vpp: &mut Vpp, wanted: &Wanted) -> Result<Synced, Error> {
-        if let Some((acls, summary)) = &self.done
+        if let Some((acls, claims, summary)) = &self.done
             && Arc::ptr_eq(acls, &wanted.acls)
+            && Arc::ptr_eq(claims, &wanted.claims)
         {
             return Ok(Synced {
                 summary: summary.clone(),
@@ -123,7 +130,7 @@ impl Tables for AclTables {
                 ..Synced::default()
             });
         }
-        let placed = self.finder.place(&wanted.acls, &self.interfaces);
+        let placed = self.place(wanted);
         let (operations, troubles) = self.make(vpp, &placed.acls)?;
         let summary = Summary {
             conflicts: placed.troubles,
@@ -134,7 +141,8 @@ impl Tables for AclTables {
             ..Summary::default()
         };
         if troubles.is_empty() {
-            self.done = Some((Arc::clone(&wanted.acls), summary.clone()));
+            let (acls, claims) = (Arc::clone(&wanted.acls), Arc::clone(&wanted.claims));
+            self.done = Some((acls, claims, summary.clone()));
         }
         Ok(Synced {
             operations,
@@ -149,7 +157,7 @@ impl Tables for AclTables {
             line(&mut text, format_args!("# {why}"));
             return Ok(text);
         }
-        let placed = self.finder.place(&wanted.acls, &self.interfaces);
+        let placed = self.place(wanted);
         for pending in &placed.pending {
             line(
                 &mut text,

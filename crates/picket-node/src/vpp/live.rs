@@ -12,6 +12,7 @@ use picket_vpp::session::{SessionRule, SessionRules, Tables};
 use smol_str::SmolStr;
 
 use super::acl::foreign;
+use super::claims::Claims;
 use super::held::Held;
 use super::namespace::NamespaceFinder;
 use super::place::{Finder, Placed, id};
@@ -32,7 +33,7 @@ pub struct InstalledLists {
     pub remarks: Vec<String>,
 }
 
-/// Reads the lists of the VPP at `socket`. `wanted` says which pods there are; interfaces that lead out of the node are those
+/// Reads the lists of the VPP at `socket`. `wanted` says which pods there are, and `claims` what their annotations name; interfaces that lead out of the node are those
 /// of `uplinks`, and without any all that are no pod's.
 ///
 /// # Errors
@@ -42,13 +43,14 @@ pub fn installed_lists(
     pods: &PodRule,
     uplinks: &[Pattern],
     wanted: &Acls,
+    claims: &Claims,
 ) -> Result<InstalledLists, Error> {
     let mut vpp = Connector::new(socket).connect(&[Feature::Acls, Feature::Interfaces])?;
     let reading = vpp.read()?;
     let mut finder = Finder::new(pods, uplinks);
     finder.look();
     Ok(found(
-        finder.place(wanted, &reading.interfaces),
+        finder.place(wanted, claims, &reading.interfaces),
         &reading.installed,
     ))
 }

@@ -15,7 +15,9 @@
 //! should be is changed; what others have put there stays.
 
 mod acl;
+mod claims;
 mod file;
+mod findings;
 mod held;
 mod live;
 mod loopback;
@@ -47,15 +49,17 @@ use crate::metrics::Metrics;
 use crate::serve::Pulse;
 use crate::status::{Finding, Shared};
 
+pub use claims::Claims;
 pub use live::{InstalledLists, InstalledRules, installed_lists, installed_rules};
 pub use loopback::NatLoopback;
 pub use rule::{NamespaceRule, Pattern, PodRule, RuleError, Template};
 pub use status::{PendingPod, VppStatus};
 
+use findings::Findings;
 use loopback::Loopbacks;
 use mailbox::Sender;
-use render::Renderer;
 pub(crate) use render::Versions;
+use render::{Renderer, Wanted};
 use report::Report;
 use worker::Worker;
 
@@ -109,6 +113,9 @@ pub struct VppSettings {
 pub(crate) struct Targets {
     renderer: Renderer,
     loopbacks: Loopbacks,
+    findings: Findings,
+    /// Whether pods claim other interfaces than was enforced.
+    has_claims: bool,
     settings: Arc<VppSettings>,
     shared: Shared,
     metrics: Metrics,
@@ -126,6 +133,8 @@ impl Targets {
         Self {
             renderer: Renderer::new(node, settings),
             loopbacks: Loopbacks::new(settings.nat_loopback),
+            findings: Findings::default(),
+            has_claims: false,
             settings: Arc::new(settings.clone()),
             shared: shared.clone(),
             metrics: metrics.clone(),
@@ -160,6 +169,7 @@ impl Targets {
 
     /// Events as these targets need them: nodes have the addresses of their translation.
     pub(crate) fn adapt(&mut self, events: Vec<Event>) -> Vec<Event> {
+        self.has_claims |= self.renderer.learn(&events);
         self.loopbacks.adapt(events)
     }
 
@@ -178,9 +188,21 @@ impl Targets {
         self.renderer.heard(at, policies);
     }
 
+    /// Whether something else is to be enforced although the policies have not changed.
+    pub(crate) fn is_due(&self) -> bool {
+        self.has_claims
+    }
+
+    fn render(&mut self, program: &Program, versions: &Versions) -> Arc<Wanted> {
+        self.has_claims = false;
+        let wanted = self.renderer.render(program, versions);
+        self.findings.set(self.renderer.findings());
+        wanted
+    }
+
     /// Has the threads enforce the program.
     pub(crate) fn enforce(&mut self, program: &Program, versions: &Versions) {
-        let wanted = self.renderer.render(program, versions);
+        let wanted = self.render(program, versions);
         for sender in &self.running {
             sender.send(Arc::clone(&wanted));
         }
@@ -191,7 +213,7 @@ impl Targets {
     /// # Errors
     /// What became of each that could not.
     pub(crate) fn finish(&mut self, program: &Program, versions: &Versions) -> Vec<String> {
-        let wanted = self.renderer.render(program, versions);
+        let wanted = self.render(program, versions);
         let each = self.settings.targets.iter();
         let each = each.filter_map(|&target| {
             let done = self.worker(target).once(Arc::clone(&wanted));
@@ -200,14 +222,14 @@ impl Targets {
         each.collect()
     }
 
-    /// What of the policies these targets cannot enforce.
+    /// What of the policies these targets cannot enforce, and what of pods they do not believe.
     pub(crate) fn findings(&self) -> &[Finding] {
-        self.renderer.findings()
+        self.findings.all()
     }
 
     /// What would be done to enforce the program, as text; and why that is not known.
     pub(crate) fn plan(&mut self, program: &Program, versions: &Versions) -> (String, Vec<String>) {
-        let wanted = self.renderer.render(program, versions);
+        let wanted = self.render(program, versions);
         let (mut plan, mut failed) = (String::new(), Vec::new());
         for &target in &self.settings.targets {
             match self.worker(target).plan(Arc::clone(&wanted)) {

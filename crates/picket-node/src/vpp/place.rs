@@ -7,12 +7,10 @@ use picket_vpp::acl::{Acl, AclAction, AclRule, Acls, InterfaceLists, Role};
 use picket_vpp::client::{Interface, Label};
 use smol_str::SmolStr;
 
+use super::claims::{ANNOTATION, Claims, Judge, LOCAL};
 use super::file::{Named, PodFile};
 use super::rule::{Pattern, PodRule};
 use super::status::PendingPod;
-
-/// The interface that every VPP has, and through which nothing goes.
-const LOCAL: &str = "local0";
 
 /// Says which interface is whose.
 #[derive(Debug)]
@@ -48,7 +46,7 @@ impl Finder {
     pub(crate) fn look(&mut self) -> bool {
         match &self.rule {
             PodRule::File(path) => self.file.look(path),
-            PodRule::Tag(_) | PodRule::Name(_) => false,
+            PodRule::Tag(_) | PodRule::Name(_) | PodRule::Annotation(_) => false,
         }
     }
 
@@ -58,14 +56,20 @@ impl Finder {
         self.file.trouble.as_deref().filter(|_| is_lost)
     }
 
-    /// Gives every interface what it is to have.
-    pub(crate) fn place(&self, wanted: &Acls, interfaces: &BTreeMap<SmolStr, Interface>) -> Placed {
+    /// Gives every interface what it is to have, where pods claim these by their annotations.
+    pub(crate) fn place(
+        &self,
+        wanted: &Acls,
+        claims: &Claims,
+        interfaces: &BTreeMap<SmolStr, Interface>,
+    ) -> Placed {
         let mut placed = Placed {
             troubles: self.file.trouble.iter().cloned().collect(),
             ..Placed::default()
         };
         placed.acls.acls.clone_from(&wanted.acls);
         let found = self.found(interfaces);
+        let judge = self.judge(claims);
         let mut outside = InterfaceLists::default();
         let mut owners: BTreeMap<SmolStr, ObjectRef> = BTreeMap::new();
         for lists in wanted.interfaces.values() {
@@ -74,11 +78,12 @@ impl Finder {
                 continue;
             };
             let name = id(pod);
-            let Some(own) = found.get(&self.sought(pod)) else {
+            let sought = self.sought(pod, judge.as_ref());
+            let Some(own) = sought.and_then(|sought| found.get(&sought)) else {
                 placed.pending.push(PendingPod {
                     pod: name,
                     restricted: !lists.input.is_empty(),
-                    why: self.missing(pod),
+                    why: self.missing(pod, judge.as_ref()),
                 });
                 continue;
             };
@@ -90,6 +95,10 @@ impl Finder {
             }
             let own = own.iter().map(SmolStr::to_string).collect();
             placed.pods.insert(name, own);
+        }
+        let contested = judge.iter().flat_map(Judge::contested);
+        for interface in contested.filter(|name| interfaces.contains_key(*name)) {
+            placed.close(interface);
         }
         for (name, interface) in interfaces {
             if !owners.contains_key(name) && self.is_uplink(name, interface) {
@@ -106,7 +115,9 @@ impl Finder {
         for (name, interface) in interfaces {
             let sought = match &self.rule {
                 PodRule::Tag(_) => interface.tag.as_str().map(|tag| Sought::Text(tag.into())),
-                PodRule::Name(_) => interface.name.as_str().map(|name| Sought::Text(name.into())),
+                PodRule::Name(_) | PodRule::Annotation(_) => {
+                    interface.name.as_str().map(|name| Sought::Text(name.into()))
+                }
                 PodRule::File(_) => self.file.pods().get(name).cloned().map(Sought::Pod),
             };
             found
@@ -118,19 +129,42 @@ impl Finder {
     }
 
     /// By what the interface of a pod is known.
-    fn sought(&self, pod: &ObjectRef) -> Sought {
+    fn sought(&self, pod: &ObjectRef, judge: Option<&Judge<'_>>) -> Option<Sought> {
         match &self.rule {
-            PodRule::Tag(template) | PodRule::Name(template) => Sought::Text(template.of(pod)),
-            PodRule::File(_) => Sought::Pod(ObjectRef::new("Pod", &pod.namespace, &pod.name)),
+            PodRule::Tag(template) | PodRule::Name(template) => Some(Sought::Text(template.of(pod))),
+            PodRule::Annotation(_) => {
+                let interface = judge?.interface(pod)?.ok()?;
+                Some(Sought::Text(interface.to_string()))
+            }
+            PodRule::File(_) => Some(Sought::Pod(ObjectRef::new("Pod", &pod.namespace, &pod.name))),
         }
     }
 
-    fn missing(&self, pod: &ObjectRef) -> String {
+    /// Who says which claims hold, where they count.
+    fn judge<'a>(&'a self, claims: &'a Claims) -> Option<Judge<'a>> {
+        match &self.rule {
+            PodRule::Annotation(may) => Some(Judge::new(claims, may, &self.uplinks)),
+            PodRule::Tag(_) | PodRule::Name(_) | PodRule::File(_) => None,
+        }
+    }
+
+    fn missing(&self, pod: &ObjectRef, judge: Option<&Judge<'_>>) -> String {
         let (what, template) = match &self.rule {
             PodRule::File(path) => {
                 return match self.file.pods().values().any(|named| id(named) == id(pod)) {
                     true => format!("there is no interface as `{}` names", path.display()),
                     false => format!("`{}` does not name it", path.display()),
+                };
+            }
+            PodRule::Annotation(_) => {
+                return match judge.and_then(|judge| judge.interface(pod)) {
+                    None => format!("it has no annotation `{ANNOTATION}`"),
+                    Some(Ok(interface)) => {
+                        format!(
+                            "there is no interface `{interface}`, which its annotation `{ANNOTATION}` names"
+                        )
+                    }
+                    Some(Err(refused)) => refused.to_string(),
                 };
             }
             PodRule::Tag(template) => ("tag", template),
@@ -154,6 +188,7 @@ impl Finder {
         let is_form_of_pod = match &self.rule {
             PodRule::Tag(template) => interface.tag.as_str().is_some_and(|tag| template.is_form_of(tag)),
             PodRule::Name(template) => template.is_form_of(name),
+            PodRule::Annotation(may) => may.matches(name),
             PodRule::File(_) => self.file.pods().contains_key(name),
         };
         name != LOCAL && !is_form_of_pod
@@ -179,6 +214,11 @@ impl Placed {
         self.troubles.push(format!(
             "interface `{interface}` is said to be that of {one} and of {other}: nothing passes there"
         ));
+        self.close(interface);
+    }
+
+    /// Nothing passes there.
+    fn close(&mut self, interface: &SmolStr) {
         let all = picket_net::Family::BOTH.map(|family| AclRule::everything(AclAction::Deny, family));
         let closed = Acl::new(Role::ToPod, all.into());
         let lists = InterfaceLists {

@@ -4,13 +4,17 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Instant;
 
+use picket_cluster::Event;
+use picket_dataplane::Shortfall;
 use picket_engine::{Delta, Program};
 use picket_policy::ObjectRef;
 use picket_vpp::acl::{self, Acls};
 use picket_vpp::session::{self, Tables};
 use smol_str::SmolStr;
 
+use super::claims::{Claims, Judge};
 use super::place::id;
+use super::rule::{Pattern, PodRule};
 use super::{VppSettings, VppTarget};
 use crate::enforcer::in_force;
 use crate::status::{Finding, Pods};
@@ -23,6 +27,8 @@ pub(crate) type Versions = BTreeMap<SmolStr, SmolStr>;
 pub(crate) struct Wanted {
     /// The lists of each pod, and of all that leads out of the node.
     pub(crate) acls: Arc<Acls>,
+    /// Which interfaces pods claim, where that counts.
+    pub(crate) claims: Arc<Claims>,
     /// The session rules of each pod's namespace, and of what arrives over the network.
     pub(crate) rules: Arc<Tables>,
     /// Of which pods those allow less than the policies, as there may be no more rules.
@@ -46,11 +52,18 @@ pub(crate) struct Renderer {
     /// Follows the program, where lists are wanted.
     lists: acl::Renderer,
     acls: Arc<Acls>,
+    /// Which interfaces pods may claim, where that counts.
+    claimable: Option<Pattern>,
+    uplinks: Vec<Pattern>,
+    claimed: Claims,
+    /// The same, as it is told.
+    claims: Arc<Claims>,
     /// Follows the program, where session rules are wanted.
     sessions: session::Renderer,
     rules: Arc<Tables>,
     narrower: Vec<String>,
-    findings: Vec<Finding>,
+    /// What of the policies each target cannot do.
+    shortfalls: BTreeMap<VppTarget, Vec<Shortfall>>,
     /// Whether what was rendered is still what the program says.
     is_current: bool,
     heard: Option<Instant>,
@@ -64,6 +77,13 @@ impl Renderer {
             targets: settings.targets.clone(),
             lists: acl::Renderer::new(Some(node), acl::Options::default()),
             acls: Arc::default(),
+            claimable: match &settings.pod_interfaces {
+                PodRule::Annotation(may) if settings.targets.contains(&VppTarget::Acl) => Some(may.clone()),
+                _ => None,
+            },
+            uplinks: settings.uplinks.clone(),
+            claimed: Claims::default(),
+            claims: Arc::default(),
             sessions: session::Renderer::new(
                 Some(node),
                 session::Options {
@@ -72,11 +92,20 @@ impl Renderer {
             ),
             rules: Arc::default(),
             narrower: Vec::new(),
-            findings: Vec::new(),
+            shortfalls: BTreeMap::new(),
             is_current: false,
             heard: None,
             changed: BTreeSet::new(),
         }
+    }
+
+    /// Learns what happens to pods; whether they claim other interfaces then.
+    pub(crate) fn learn(&mut self, events: &[Event]) -> bool {
+        let is_other = self.claimable.is_some() && self.claimed.note(events, &self.node);
+        if is_other {
+            self.claims = Arc::new(self.claimed.clone());
+        }
+        is_other
     }
 
     /// Learns what changed in the program.
@@ -114,6 +143,7 @@ impl Renderer {
         let (pods, policies) = in_force(program, &self.node);
         Arc::new(Wanted {
             acls: Arc::clone(&self.acls),
+            claims: Arc::clone(&self.claims),
             rules: Arc::clone(&self.rules),
             narrower: self.narrower.clone(),
             pods,
@@ -145,15 +175,28 @@ impl Renderer {
         });
         self.narrower = said.collect();
         let shortfalls = session::shortfalls(program, &missing);
-        let findings = shortfalls.iter();
-        self.findings = findings
-            .map(|shortfall| Finding::new(&shortfall.policy, &shortfall.diagnostic()))
-            .collect();
+        self.shortfalls.insert(VppTarget::Session, shortfalls);
     }
 
-    /// What of the policies cannot be enforced.
-    pub(crate) fn findings(&self) -> &[Finding] {
-        &self.findings
+    /// What of the policies cannot be enforced, and which claims of pods do not hold.
+    pub(crate) fn findings(&self) -> Vec<Finding> {
+        let may = self.claimable.iter();
+        let claims = may.flat_map(|may| Judge::new(&self.claims, may, &self.uplinks).findings());
+        self.shortfalls
+            .values()
+            .flatten()
+            .map(finding)
+            .chain(claims)
+            .collect()
+    }
+}
+
+/// What a target cannot do of a policy, and what it does instead.
+fn finding(shortfall: &Shortfall) -> Finding {
+    let finding = Finding::new(&shortfall.policy, &shortfall.diagnostic());
+    Finding {
+        message: format!("{}; {}", finding.message, shortfall.instead),
+        ..finding
     }
 }
 
@@ -161,13 +204,13 @@ impl Renderer {
 mod tests {
     use std::time::Duration;
 
-    use picket_cluster::{Event, Object, Semantics};
+    use picket_cluster::{Object, Semantics};
     use picket_engine::Engine;
     use picket_net::Protocol;
     use picket_testing::build::{accept, block, node, pod, pods_in, policy};
 
     use super::*;
-    use crate::vpp::{NatLoopback, PodRule};
+    use crate::vpp::NatLoopback;
 
     fn settings() -> VppSettings {
         VppSettings {
@@ -240,7 +283,8 @@ mod tests {
                 let (scratch, missing) = session::render(program, Some("n1"), &options);
                 assert_eq!(session::SessionRules::from(&*wanted.rules), scratch);
                 assert_eq!(wanted.narrower.len(), missing.len());
-                let findings = renderer.findings().iter();
+                let findings = renderer.findings();
+                let findings = findings.iter();
                 assert!(
                     findings
                         .clone()

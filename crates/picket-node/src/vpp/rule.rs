@@ -13,6 +13,8 @@ pub enum PodRule {
     Tag(Template),
     /// By its name.
     Name(Template),
+    /// By the annotation `picket.dev/vpp-interface` of the pod, which may name such interfaces.
+    Annotation(Pattern),
     /// In a file with a line for each pod, as in `shop/web tap3`; it is read again when it changes.
     File(PathBuf),
 }
@@ -51,7 +53,7 @@ const NAME: &str = "{name}";
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RuleError {
     /// It is of no kind that is known.
-    #[error("write `tag=TEMPLATE`, `name=TEMPLATE` or `file=PATH`")]
+    #[error("write `tag=TEMPLATE`, `name=TEMPLATE`, `annotation=PATTERN` or `file=PATH`")]
     Kind,
     /// The same where namespaces are meant.
     #[error("write `file=PATH`")]
@@ -65,6 +67,11 @@ pub enum RuleError {
          can be meant by one text"
     )]
     Ambiguous,
+    /// Pods could name any interface.
+    #[error(
+        "pods could name every interface, uplinks too: write what only those of pods are called, as in `annotation=tap*`"
+    )]
+    Everything,
     /// Nothing is written.
     #[error("a pattern is missing")]
     Empty,
@@ -78,6 +85,10 @@ impl FromStr for PodRule {
         match kind {
             "tag" => Ok(Self::Tag(rest.parse()?)),
             "name" => Ok(Self::Name(rest.parse()?)),
+            "annotation" => match rest.parse::<Pattern>()? {
+                may if may.matches("") => Err(RuleError::Everything),
+                may => Ok(Self::Annotation(may)),
+            },
             "file" if !rest.is_empty() => Ok(Self::File(rest.into())),
             _ => Err(RuleError::Kind),
         }
@@ -89,6 +100,7 @@ impl fmt::Display for PodRule {
         match self {
             Self::Tag(template) => write!(f, "tag={template}"),
             Self::Name(template) => write!(f, "name={template}"),
+            Self::Annotation(may) => write!(f, "annotation={may}"),
             Self::File(path) => write!(f, "file={}", path.display()),
         }
     }
@@ -283,11 +295,14 @@ mod tests {
         for text in [
             "tag={namespace}/{name}",
             "name=pod_{name}/{namespace}",
+            "annotation=tap*",
             "file=/etc/pods",
         ] {
             assert_eq!(text.parse::<PodRule>().unwrap().to_string(), text);
         }
-        for text in ["", "tag", "file=", "label={namespace}/{name}"] {
+        assert_eq!("annotation=".parse::<PodRule>(), Err(RuleError::Empty));
+        assert_eq!("annotation=**".parse::<PodRule>(), Err(RuleError::Everything));
+        for text in ["", "tag", "annotation", "file=", "label={namespace}/{name}"] {
             assert_eq!(text.parse::<PodRule>(), Err(RuleError::Kind), "{text}");
         }
         assert_eq!(PodRule::default().to_string(), "tag={namespace}/{name}");

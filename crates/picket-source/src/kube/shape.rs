@@ -63,6 +63,7 @@ pub(crate) const POD: Shape = Only(&[
                     ("k8s.v1.cni.cncf.io/networks", Whole),
                     ("k8s.v1.cni.cncf.io/network-status", Whole),
                     ("k8s.v1.cni.cncf.io/networks-status", Whole),
+                    ("picket.dev/vpp-interface", Whole),
                 ]),
             ),
         ]),
@@ -259,8 +260,8 @@ mod tests {
             ),
             (
                 POD,
-                r#"{"metadata":{"annotations":{"a":"b"}},"spec":{"containers":[{"image":"a","ports":[{"name":"b"}]},3]},"status":7}"#,
-                r#"{"metadata":{"annotations":{}},"spec":{"containers":[{"ports":[{"name":"b"}]},3]},"status":7}"#,
+                r#"{"metadata":{"annotations":{"a":"b","picket.dev/vpp-interface":"tap1"}},"spec":{"containers":[{"image":"a","ports":[{"name":"b"}]},3]},"status":7}"#,
+                r#"{"metadata":{"annotations":{"picket.dev/vpp-interface":"tap1"}},"spec":{"containers":[{"ports":[{"name":"b"}]},3]},"status":7}"#,
             ),
             (
                 POD,

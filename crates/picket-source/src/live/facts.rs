@@ -203,6 +203,7 @@ impl PodFacts {
             owner: None,
             attachments: attachments.collect(),
             interface: None,
+            vpp_interface: written.vpp_interface,
         };
         Self {
             pod,

@@ -138,6 +138,7 @@ impl Pods {
         if !self.is_own(&pod) {
             pod.object.uid = SmolStr::default();
             pod.static_uid = None;
+            pod.vpp_interface = None;
             diagnostics = Vec::new();
         }
         pod.labels = self.labels.take(pod.labels);

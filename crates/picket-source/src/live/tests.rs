@@ -454,7 +454,10 @@ fn any_pod() -> impl Strategy<Value = Value> {
                     "name": format!("pod{name}"),
                     "creationTimestamp": created.to_string(),
                     "labels": {"label": label.to_string()},
-                    "annotations": {"k8s.v1.cni.cncf.io/network-status": status},
+                    "annotations": {
+                        "k8s.v1.cni.cncf.io/network-status": status,
+                        "picket.dev/vpp-interface": format!("tap{phase}"),
+                    },
                 },
                 "spec": {"nodeName": node.map(|node| format!("node{node}")), "hostNetwork": !own_network},
                 "status": {

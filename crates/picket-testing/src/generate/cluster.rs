@@ -138,6 +138,7 @@ pub fn pod(slot: usize) -> impl Strategy<Value = Pod> {
                 }),
                 attachments,
                 interface: None,
+                vpp_interface: None,
             }
         })
 }

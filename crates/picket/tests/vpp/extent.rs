@@ -77,7 +77,7 @@ fn what_makes_no_sense_is_refused() {
         ),
         (
             &["--vpp-pod-interface", "label=x"],
-            "write `tag=TEMPLATE`, `name=TEMPLATE` or `file=PATH`",
+            "write `tag=TEMPLATE`, `name=TEMPLATE`, `annotation=PATTERN` or `file=PATH`",
         ),
         (&["--uplink", ""], "a pattern is missing"),
         (&["--container-runtime-endpoint", "/x"], "is for nftables"),

@@ -7,6 +7,7 @@
 )]
 
 mod agent;
+mod annotation;
 mod enforce;
 mod extent;
 mod foreign;

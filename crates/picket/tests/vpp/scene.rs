@@ -31,9 +31,12 @@ spec: {podCIDR: 10.0.0.0/24}
 status: {addresses: [{type: InternalIP, address: 10.9.0.1}]}
 "#;
 
-fn pod(name: &str, address: &str) -> String {
+fn pod(name: &str, address: &str, interface: Option<&str>) -> String {
+    let annotations =
+        interface.map(|interface| format!(", annotations: {{picket.dev/vpp-interface: {interface}}}"));
+    let annotations = annotations.unwrap_or_default();
     format!(
-        "---\napiVersion: v1\nkind: Pod\nmetadata: {{name: {name}, namespace: shop, labels: {{app: {name}}}}}\n\
+        "---\napiVersion: v1\nkind: Pod\nmetadata: {{name: {name}, namespace: shop, labels: {{app: {name}}}{annotations}}}\n\
          spec: {{nodeName: n1, containers: []}}\nstatus: {{podIPs: [{{ip: {address}}}]}}\n"
     )
 }
@@ -87,23 +90,32 @@ impl Scene {
             folder: tempfile::tempdir().unwrap(),
             vpp: Fake::start(options).unwrap(),
         };
-        let pods = [("web", "10.0.0.1"), ("db", "10.0.0.2"), ("api", "10.0.0.3")];
-        let pods: String = pods.iter().map(|(name, address)| pod(name, address)).collect();
-        fs::write(
-            scene.folder.path().join("cluster.yaml"),
-            format!("{CLUSTER}{pods}"),
-        )
-        .unwrap();
+        scene.annotate(&[]);
         scene.put(policy);
         scene
     }
 
+    /// The pods, of which these name interfaces as theirs.
+    pub(crate) fn annotate(&self, interfaces: &[(&str, &str)]) {
+        let pods = [("web", "10.0.0.1"), ("db", "10.0.0.2"), ("api", "10.0.0.3")];
+        let pods = pods.iter().map(|(name, address)| {
+            let own = interfaces.iter().find(|(pod, _)| pod == name);
+            pod(name, address, own.map(|(_, interface)| *interface))
+        });
+        let pods: String = pods.collect();
+        self.write("cluster.yaml", &format!("{CLUSTER}{pods}"));
+    }
+
     /// Another policy instead of the one that there is.
     pub(crate) fn put(&self, policy: &str) {
-        let (path, new) = ("policy.yaml", "new");
-        fs::write(self.folder.path().join(new), policy).unwrap();
+        self.write("policy.yaml", policy);
+    }
+
+    fn write(&self, path: &str, text: &str) {
+        let new = self.folder.path().join("new");
+        fs::write(&new, text).unwrap();
         // At once, so that nobody reads a part of it.
-        fs::rename(self.folder.path().join(new), self.folder.path().join(path)).unwrap();
+        fs::rename(new, self.folder.path().join(path)).unwrap();
     }
 
     pub(crate) fn manifests(&self) -> &Path {

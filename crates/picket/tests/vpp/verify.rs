@@ -55,6 +55,26 @@ fn lists_that_vpp_has_are_proved() {
 }
 
 #[test]
+fn interfaces_are_those_that_annotations_name() {
+    let scene = Scene::new(&only_from("one", "db", "web"));
+    scene.annotate(&[("web", "tap1"), ("db", "tap2"), ("api", "ge0")]);
+    let rule = ["--vpp-pod-interface", "annotation=tap*"];
+    let ran = run(
+        scene.manifests(),
+        &[&scene.arguments()[..], &rule, &["--once"]].concat(),
+    );
+    assert_eq!(ran.status, 0, "{}", ran.stderr);
+    let socket = scene.vpp.socket().to_str().unwrap();
+    let ran = verify(
+        &scene,
+        &[&["--target", "vpp-acl", "--vpp-socket", socket][..], &rule].concat(),
+    );
+    assert_eq!(ran.status, 0, "{}{}", ran.stdout, ran.stderr);
+    let note = "nothing is proved of shop/api: no pod may have interface `ge0`, only such as `tap*`";
+    assert!(ran.stdout.contains(note), "{}", ran.stdout);
+}
+
+#[test]
 fn what_others_put_into_vpp_counts() {
     let scene = enforced(&only_from("one", "db", "web"));
     scene

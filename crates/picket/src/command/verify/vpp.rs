@@ -92,7 +92,7 @@ fn of_lists(arguments: &Arguments, ends: &Ends<'_>, node: Option<String>) -> any
     let rendered = || acl::render(program, node.as_deref(), &arguments.vpp.acl());
     let lists = match &arguments.rules {
         Some(path) => Lists::by_name(given(path)?),
-        None if arguments.live.live => Lists::installed(arguments, &rendered())?,
+        None if arguments.live.live => Lists::installed(arguments, program, node.as_deref(), &rendered())?,
         None => Lists::by_name(rendered()),
     };
     let limit = usize::from(arguments.limit);
@@ -139,11 +139,24 @@ impl Lists {
         }
     }
 
-    fn installed(arguments: &Arguments, rendered: &acl::Acls) -> anyhow::Result<Self> {
+    fn installed(
+        arguments: &Arguments,
+        program: &Program,
+        node: Option<&str>,
+        rendered: &acl::Acls,
+    ) -> anyhow::Result<Self> {
         let live = &arguments.live;
         let uplinks = arguments.vpp.uplinks()?;
         let live = &live.located;
-        let installed = installed_lists(&live.vpp_socket, &live.vpp_pod_interface, &uplinks, rendered)?;
+        let pods = program.pods().map(|pod| &**pod.pod());
+        let pods = pods.filter(|pod| node.is_none_or(|node| pod.node.as_deref() == Some(node)));
+        let installed = installed_lists(
+            &live.vpp_socket,
+            &live.vpp_pod_interface,
+            &uplinks,
+            rendered,
+            &pods.collect(),
+        )?;
         if installed.pods.is_empty() && !installed.pending.is_empty() {
             bail!(
                 "VPP at `{}` has no interface of any pod: `{}` finds none (--vpp-pod-interface)",
