@@ -158,6 +158,8 @@ impl Renderer {
         if !self.lists.advance(program).is_empty() {
             self.acls = Arc::new(self.lists.acls().clone());
         }
+        let shortfalls = acl::shortfalls(program, Some(&self.node));
+        self.shortfalls.insert(VppTarget::Acl, shortfalls);
     }
 
     fn render_rules(&mut self, program: &Program) {

@@ -13,15 +13,20 @@ use crate::proof;
 /// it every packet of SCTP has port 0, which no such rule allows.
 pub fn shortfalls(program: &Program, node: Option<&str>) -> Vec<Shortfall> {
     let mut found: BTreeSet<(&ObjectRef, Direction)> = BTreeSet::new();
-    for pod in proof::pods(program, node) {
-        for direction in Direction::BOTH {
-            let subject = pod.subject(direction);
-            let subject = subject.filter(|&subject| tells_ports_apart(program, subject));
-            let policies = subject
-                .into_iter()
-                .flat_map(|subject| program.deciding_policies(subject));
-            let policies = policies.filter(|policy| is_about_ports(policy, direction));
-            found.extend(policies.map(|policy| (&policy.object, direction)));
+    for direction in Direction::BOTH {
+        // Mostly there is none, and then nothing else has to be looked at.
+        if !program.policies().any(|policy| is_about_ports(policy, direction)) {
+            continue;
+        }
+        let pods = proof::pods(program, node);
+        let subjects: BTreeSet<_> = pods.iter().filter_map(|pod| pod.subject(direction)).collect();
+        for subject in subjects {
+            let policies = program.deciding_policies(subject);
+            let about_ports = policies.filter(|policy| is_about_ports(policy, direction));
+            let about_ports: Vec<_> = about_ports.map(|policy| (&policy.object, direction)).collect();
+            if !about_ports.is_empty() && tells_ports_apart(program, subject) {
+                found.extend(about_ports);
+            }
         }
     }
     let shortfall = |(policy, direction): (&ObjectRef, Direction)| Shortfall {

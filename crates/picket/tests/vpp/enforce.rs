@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use crate::agent::{Agent, run_on};
 use crate::scene::{
-    ACL, API, DB, Scene, WEB, WORLD, no_egress, only_from, only_to, reaches_through, service,
+    ACL, API, DB, Scene, WEB, WORLD, no_egress, only_from, only_sctp, only_to, reaches_through, service,
 };
 
 #[test]
@@ -48,6 +48,53 @@ fn nothing_is_taken_away_on_a_node_that_the_cluster_does_not_know() {
     let why = "the cluster knows no node `elsewhere`, and no pod on it";
     assert!(ran.stderr.contains(why), "{}", ran.stderr);
     assert!(scene.reaches(WEB, DB) && !scene.reaches(API, DB));
+}
+
+#[test]
+fn what_vpp_cannot_do_is_a_finding_as_long_as_a_policy_asks_for_it() {
+    let policies = |names: &[(&str, &str, Option<u16>)]| {
+        let each = names.iter().map(|(name, of, port)| only_sctp(name, of, *port));
+        each.collect::<Vec<_>>().join("---\n")
+    };
+    let scene = Scene::new(&policies(&[("one", "db", Some(7)), ("two", "api", None)]));
+    let agent = Agent::start(scene.manifests(), &scene.arguments());
+    let found = |policy: &str| {
+        format!(
+            "vpp-acl: NetworkPolicy shop/{policy} (ingress) has rules about some ports of SCTP; VPP's ACL plugin reads no ports \
+             of SCTP: where some are allowed and not all, none is"
+        )
+    };
+    let until = |expected: &[&str]| {
+        let status = agent.until("the findings", |status| {
+            let objects = status.findings.iter().map(|finding| finding.object.as_str());
+            objects.eq(expected.iter().copied())
+        });
+        assert!(
+            status
+                .findings
+                .iter()
+                .all(|finding| (&*finding.code, &*finding.severity) == ("T001", "warning"))
+        );
+        let gauge = format!("picket_findings {}\n", expected.len());
+        assert!(agent.get("/metrics").1.contains(&gauge), "{gauge}");
+        status
+    };
+    let status = until(&["NetworkPolicy shop/one"]);
+    assert_eq!(status.findings[0].message, found("one"));
+    assert!(agent.asked(&[]).stdout.contains(&found("one")));
+    // It is no reason not to be well: what there is instead is narrower.
+    agent.until_in_force(ACL, &["NetworkPolicy shop/one", "NetworkPolicy shop/two"]);
+    scene.put(&policies(&[("one", "db", Some(7)), ("two", "api", Some(8))]));
+    until(&["NetworkPolicy shop/one", "NetworkPolicy shop/two"]);
+    scene.put(&policies(&[("two", "api", Some(8))]));
+    until(&["NetworkPolicy shop/two"]);
+    scene.put("");
+    until(&[]);
+    let log = agent.log();
+    for policy in ["one", "two"] {
+        assert_eq!(log.matches(&found(policy)).count(), 1, "{log}");
+    }
+    assert_eq!(scene.vpp.complaints(), Vec::<String>::new());
 }
 
 /// VPP translates addresses of services after it has judged what a pod sends.

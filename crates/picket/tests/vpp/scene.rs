@@ -50,6 +50,16 @@ pub(crate) fn only_from(name: &str, of: &str, from: &str) -> String {
     )
 }
 
+/// A policy by which `of` may be reached at this port of SCTP alone, or at all of them.
+pub(crate) fn only_sctp(name: &str, of: &str, port: Option<u16>) -> String {
+    let port = port.map(|port| format!(", port: {port}")).unwrap_or_default();
+    format!(
+        "apiVersion: networking.k8s.io/v1\nkind: NetworkPolicy\nmetadata: {{name: {name}, namespace: shop}}\n\
+         spec:\n  podSelector: {{matchLabels: {{app: {of}}}}}\n  policyTypes: [Ingress]\n  ingress:\n  \
+         - ports: [{{protocol: SCTP{port}}}]\n"
+    )
+}
+
 /// A policy by which `of` may send to pods with this label alone.
 pub(crate) fn only_to(name: &str, of: &str, to: &str) -> String {
     format!(
