@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 
 use crate::apiserver::deploy::{MANIFEST, apply, container, path_of};
 use crate::apiserver::reflect::REFLECTOR;
+use crate::apiserver::vpp::MANIFEST as VPP;
 use crate::client::{Api, serve};
 
 /// What Helm makes of the chart with some values.
@@ -60,6 +61,98 @@ fn of_reflectors_it_is_their_manifest() {
     let chart = withdraw(&api, apply(&api, &rendered(&["mode=reflector"])));
     assert_eq!(manifest.len(), 4);
     assert_eq!(chart, manifest);
+}
+
+#[test]
+fn of_vpp_it_is_its_manifest() {
+    let (_server, _, api) = serve();
+    let manifest = withdraw(&api, apply(&api, VPP));
+    let chart = withdraw(&api, apply(&api, &rendered(&["mode=vpp"])));
+    assert_eq!(manifest.len(), 4);
+    assert_eq!(chart, manifest);
+}
+
+#[test]
+fn values_of_vpp_are_used_and_wrong_ones_are_refused() {
+    let (_server, _, api) = serve();
+    let applied = apply(
+        &api,
+        &rendered(&[
+            "mode=vpp",
+            "vpp.targets={vpp-acl,vpp-session}",
+            "vpp.socket=/var/lib/vpp/a.sock",
+            "vpp.podInterface=annotation=tap*",
+            "vpp.podNamespace=file=/var/lib/vpp/pods",
+            "vpp.uplinks={ge*,tap0}",
+            "vpp.source=etcd",
+            "vpp.etcdEndpoints={http://a:1,http://b:2}",
+            "listen=[::]:9999",
+            "arguments[0]=--dry-run",
+        ]),
+    );
+    let container = container(&applied);
+    let etcd = [
+        "cacert=/etc/picket-etcd/ca.pem",
+        "cert=/etc/picket-etcd/client.pem",
+        "key=/etc/picket-etcd/client.key",
+    ];
+    let [ca, certificate, key] = etcd.map(|option| format!("--etcd-{option}"));
+    assert_eq!(
+        container["args"],
+        json!([
+            "agent",
+            "--target=vpp-acl",
+            "--target=vpp-session",
+            "--vpp-socket=/var/lib/vpp/a.sock",
+            "--vpp-pod-interface=annotation=tap*",
+            "--vpp-pod-namespace=file=/var/lib/vpp/pods",
+            "--uplink=ge*",
+            "--uplink=tap0",
+            "--source=etcd",
+            "--etcd-endpoints=http://a:1,http://b:2",
+            ca,
+            certificate,
+            key,
+            "--listen=[::]:9999",
+            "--log-format=json",
+            "--dry-run"
+        ])
+    );
+    // It needs no right where it asks the API server for nothing.
+    assert_eq!(
+        applied.keys().collect::<Vec<_>>(),
+        ["DaemonSet", "ServiceAccount"]
+    );
+    let spec = &applied["DaemonSet"]["spec"]["template"]["spec"];
+    assert_eq!(spec["automountServiceAccountToken"], false);
+    let of_node: Vec<_> = spec["volumes"].as_array().unwrap().iter().collect();
+    let of_node = of_node
+        .iter()
+        .filter_map(|volume| volume["hostPath"]["path"].as_str());
+    assert_eq!(of_node.collect::<Vec<_>>(), ["/var/lib/vpp"]);
+    for wrong in [
+        "vpp.targets={}",
+        "vpp.targets={nftables}",
+        "vpp.targets={vpp-session}",
+        "vpp.socket=api.sock",
+        // Nobody needs all that is there.
+        "vpp.socket=/run/vpp-api.sock",
+        "vpp.socket=/run/vpp/../api.sock",
+        "vpp.socket=/run/picket/api.sock",
+        "vpp.podInterface=label=a",
+        "vpp.podNamespace=tag=a",
+        "vpp.source=/manifests",
+        "vpp.target=vpp-acl",
+    ] {
+        let output = helm("template picket", &["mode=vpp", wrong]);
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert!(
+            !output.status.success() && errors.contains("schema"),
+            "{wrong}: {errors}"
+        );
+    }
+    let output = helm("lint --strict", &["mode=vpp"]);
+    assert!(output.status.success(), "{output:?}");
 }
 
 #[test]

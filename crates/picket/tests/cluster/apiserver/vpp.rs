@@ -18,7 +18,7 @@ use crate::objects::{KINDS, namespace, pod, policy};
 use crate::published::Published;
 use crate::reflectors::Reflector;
 
-const MANIFEST: &str = include_str!("../../../../../deploy/agent-vpp.yaml");
+pub(crate) const MANIFEST: &str = include_str!("../../../../../deploy/agent-vpp.yaml");
 
 const TARGET: &str = "vpp-acl";
 
