@@ -61,7 +61,7 @@ pub fn shortfalls(program: &Program, missing: &[TooMany]) -> Vec<Shortfall> {
                 missing.missing
             ),
             instead: format!(
-                "what they would allow is denied for pod {}; `--max-session-rules` sets how many there may be",
+                "what they would allow is denied for {}; `--max-session-rules` sets how many there may be",
                 missing.pod
             ),
             policy,

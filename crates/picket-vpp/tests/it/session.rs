@@ -130,7 +130,7 @@ fn policies_of_the_pods_beside_are_named_where_these_leave_no_room() {
     };
     assert_eq!(shortfall.policy.to_string(), "NetworkPolicy x/ports");
     assert!(
-        shortfall.instead.contains("denied for pod y/client"),
+        shortfall.instead.contains("denied for Pod y/client"),
         "{shortfall:?}"
     );
 }

@@ -1,5 +1,7 @@
 //! The rules in one sandbox.
 
+mod telling;
+
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -17,26 +19,25 @@ use picket_nftables::render::documented;
 use picket_nftables::verify::Report;
 use picket_policy::ObjectRef;
 
-use super::blame::{Blame, Suspect};
-use super::cutting::Order;
-use super::denied::{Listener, Logging};
-use super::drift::{Watcher, Watching};
-use super::drops;
-use super::held::Held;
-use super::in_force::InForce;
-use super::network::{Desired, Networks};
-use super::proof;
-use super::status::SandboxStatus;
-use super::trace::{End, Scene};
 use crate::error::reason;
 use crate::metrics::Metrics;
 use crate::objects::Objects;
+use crate::pods::blame::{Blame, Suspect};
+use crate::pods::cutting::Order;
+use crate::pods::denied::{Listener, Logging};
+use crate::pods::drift::{Watcher, Watching};
+use crate::pods::drops;
+use crate::pods::held::Held;
+use crate::pods::in_force::InForce;
+use crate::pods::network::{Desired, Networks};
+use crate::pods::proof;
 use crate::retry::Retry;
-use crate::versions::{PolicyVersions, Readings};
+
+pub(in crate::pods) use telling::names;
 
 /// A sandbox, its namespace, and what is in force there.
-pub(super) struct Place {
-    pub(super) sandbox: Sandbox,
+pub(in crate::pods) struct Place {
+    pub(in crate::pods) sandbox: Sandbox,
     namespace: Arc<NetworkNamespace>,
     /// Its rulesets, once they have been opened.
     client: Option<Client>,
@@ -74,7 +75,7 @@ struct Failure {
 
 impl Place {
     /// A sandbox of which nothing is known yet. Whether others are kept from changing its table is up to `hold`.
-    pub(super) fn new(sandbox: Sandbox, namespace: Arc<NetworkNamespace>, hold: bool) -> Self {
+    pub(in crate::pods) fn new(sandbox: Sandbox, namespace: Arc<NetworkNamespace>, hold: bool) -> Self {
         Self {
             sandbox,
             namespace,
@@ -99,12 +100,12 @@ impl Place {
     }
 
     /// Whether this is the same sandbox in the same namespace.
-    pub(super) fn is(&self, namespace: &Arc<NetworkNamespace>) -> bool {
+    pub(in crate::pods) fn is(&self, namespace: &Arc<NetworkNamespace>) -> bool {
         Arc::ptr_eq(&self.namespace, namespace)
     }
 
     /// From now on what the networks say is to be in force, but for what is held back.
-    pub(super) fn follow(&mut self, pod: &Arc<Pod>, networks: &Networks) {
+    pub(in crate::pods) fn follow(&mut self, pod: &Arc<Pod>, networks: &Networks) {
         self.held.release_changed(|policy| networks.says(policy));
         let desired = networks.desired(pod, &self.held.substitutes());
         self.held.retain_applying(&desired.policies);
@@ -112,7 +113,7 @@ impl Place {
     }
 
     /// Works out again what is to be in force: something else is held back.
-    pub(super) fn resolve(&mut self, networks: &Networks) {
+    pub(in crate::pods) fn resolve(&mut self, networks: &Networks) {
         let Some(pod) = self.of.clone() else {
             return;
         };
@@ -123,7 +124,7 @@ impl Place {
     }
 
     /// From now on this is to be in force.
-    pub(super) fn want(&mut self, pod: &Arc<Pod>, desired: Desired) {
+    pub(in crate::pods) fn want(&mut self, pod: &Arc<Pod>, desired: Desired) {
         self.of = Some(Arc::clone(pod));
         let before = self.desired.as_ref();
         let is_same = before.is_some_and(|before| before.table == desired.table);
@@ -143,19 +144,19 @@ impl Place {
     }
 
     /// What is not in force yet is so because of something that was heard then.
-    pub(super) fn heard(&mut self, at: Instant) {
+    pub(in crate::pods) fn heard(&mut self, at: Instant) {
         if !self.settled {
             self.heard.get_or_insert(at);
         }
     }
 
     /// Whether it has been as it should be once, or nobody knows what it should be.
-    pub(super) fn is_ready(&self) -> bool {
+    pub(in crate::pods) fn is_ready(&self) -> bool {
         self.was_made || self.desired.is_none()
     }
 
     /// What its table holds.
-    pub(super) fn objects(&self) -> Objects {
+    pub(in crate::pods) fn objects(&self) -> Objects {
         self.in_force
             .as_ref()
             .map(|in_force| in_force.objects)
@@ -163,22 +164,22 @@ impl Place {
     }
 
     /// Whether it is as it should be.
-    pub(super) fn is_settled(&self) -> bool {
+    pub(in crate::pods) fn is_settled(&self) -> bool {
         self.settled
     }
 
     /// When to try again, if something went wrong.
-    pub(super) fn retry_at(&self) -> Option<Instant> {
+    pub(in crate::pods) fn retry_at(&self) -> Option<Instant> {
         self.failure.as_ref().map(|failure| failure.retry.at)
     }
 
     /// The pod, once it is known.
-    pub(super) fn of(&self) -> Option<&Arc<Pod>> {
+    pub(in crate::pods) fn of(&self) -> Option<&Arc<Pod>> {
         self.of.as_ref()
     }
 
     /// Hears what is denied here as long as policies apply.
-    pub(super) fn listen(&mut self, listener: &Listener, now: Instant) {
+    pub(in crate::pods) fn listen(&mut self, listener: &Listener, now: Instant) {
         match self.desired.as_ref().map(|desired| desired.table.is_some()) {
             Some(true) => self.log.keep(listener, &self.sandbox, &self.namespace, now),
             Some(false) => self.log.end(),
@@ -187,7 +188,7 @@ impl Place {
     }
 
     /// Hears what others do to the table as long as policies apply and the kernel lets them.
-    pub(super) fn watch(&mut self, watcher: &Watcher) {
+    pub(in crate::pods) fn watch(&mut self, watcher: &Watcher) {
         let Some(is_restricted) = self.desired.as_ref().map(|desired| desired.table.is_some()) else {
             return;
         };
@@ -206,17 +207,17 @@ impl Place {
     }
 
     /// Others have changed the table, or may have.
-    pub(super) fn drifted(&mut self, change: Change) {
+    pub(in crate::pods) fn drifted(&mut self, change: Change) {
         self.drifted.get_or_insert(change);
     }
 
     /// Whether they have since it was looked at.
-    pub(super) fn has_drifted(&self) -> bool {
+    pub(in crate::pods) fn has_drifted(&self) -> bool {
         self.drifted.is_some()
     }
 
     /// Whose drops are counted here; `None` where no policy applies.
-    pub(super) fn counted(&self) -> Option<(SandboxId, drops::Place)> {
+    pub(in crate::pods) fn counted(&self) -> Option<(SandboxId, drops::Place)> {
         let desired = self.desired.as_ref()?;
         desired.table.as_ref()?;
         let place = drops::Place::new(Arc::clone(&self.namespace), desired.policies.clone());
@@ -228,7 +229,7 @@ impl Place {
     ///
     /// Where something is not known that `unknown` names, rules from before this agent stay as long as they are there. Policies
     /// because of which the kernel refuses the rules are held back.
-    pub(super) fn make(
+    pub(in crate::pods) fn make(
         &mut self,
         networks: &Networks,
         unknown: Option<&str>,
@@ -267,7 +268,7 @@ impl Place {
         match made {
             Ok(order) => order,
             Err(error) => {
-                self.failed(&error, now, metrics);
+                self.failed(&error, metrics);
                 None
             }
         }
@@ -296,7 +297,7 @@ impl Place {
     }
 
     /// The policies that came or changed since the kernel took the rules last.
-    pub(super) fn suspects(&mut self) -> Vec<Suspect> {
+    pub(in crate::pods) fn suspects(&mut self) -> Vec<Suspect> {
         self.confirm();
         let in_force = self.in_force.clone().unwrap_or_default();
         let desired = self.desired.as_ref();
@@ -304,7 +305,7 @@ impl Place {
     }
 
     /// Holds a policy back, until something else is said.
-    pub(super) fn hold_back(&mut self, suspect: &Suspect, error: &SyncError) {
+    pub(in crate::pods) fn hold_back(&mut self, suspect: &Suspect, error: &SyncError) {
         let Suspect {
             policy,
             says,
@@ -314,7 +315,7 @@ impl Place {
     }
 
     /// Holds a policy back because of which the rules were refused.
-    pub(super) fn blame(&mut self, suspect: &Suspect, error: &SyncError, metrics: &Metrics) {
+    pub(in crate::pods) fn blame(&mut self, suspect: &Suspect, error: &SyncError, metrics: &Metrics) {
         metrics.failed(reason(error));
         let (pod, policy) = (self.pod(), &suspect.policy);
         tracing::error!(pod, %policy, %error, "a policy of a pod is not in force, all others are");
@@ -322,7 +323,7 @@ impl Place {
     }
 
     /// Lets a policy be as it should.
-    pub(super) fn let_go(&mut self, policy: &ObjectRef) {
+    pub(in crate::pods) fn let_go(&mut self, policy: &ObjectRef) {
         self.held.release(policy);
     }
 
@@ -342,7 +343,7 @@ impl Place {
     }
 
     /// Makes the rules what is desired now.
-    pub(super) fn change(&mut self, metrics: &Metrics) -> Result<Option<Order>, SyncError> {
+    pub(in crate::pods) fn change(&mut self, metrics: &Metrics) -> Result<Option<Order>, SyncError> {
         let table = self.desired.as_ref().and_then(|desired| desired.table.clone());
         let (was_settled, begun) = (self.settled, Arc::clone(&self.begun));
         if !was_settled {
@@ -381,7 +382,7 @@ impl Place {
     }
 
     /// Reads the table and proves that it means what the policies say. Where it does not it is made anew next time.
-    pub(super) fn prove(&mut self, networks: &Networks, metrics: &Metrics) {
+    pub(in crate::pods) fn prove(&mut self, networks: &Networks, metrics: &Metrics) {
         let Some((pod, desired)) = self.of.clone().zip(self.desired.clone()) else {
             return;
         };
@@ -395,7 +396,7 @@ impl Place {
             .and_then(|client| Ok(client.read(&documented::table_name())?.1));
         let observed = match read {
             Ok(observed) => observed,
-            Err(error) => return self.failed(&error, began, metrics),
+            Err(error) => return self.failed(&error, metrics),
         };
         let outcome = match &observed {
             Observed::Table(table) => networks.prove(&pod, &desired, table),
@@ -457,7 +458,7 @@ impl Place {
         }
     }
 
-    fn failed(&mut self, error: &SyncError, now: Instant, metrics: &Metrics) {
+    fn failed(&mut self, error: &SyncError, metrics: &Metrics) {
         metrics.failed(reason(error));
         let pod = self.pod();
         let before = self.failure.take().map(|failure| failure.retry);
@@ -473,7 +474,7 @@ impl Place {
         self.failure = Some(Failure {
             why: error.to_string(),
             waiting,
-            retry: Retry::after(before, now),
+            retry: Retry::after(before, Instant::now()),
         });
     }
 
@@ -504,7 +505,7 @@ impl Place {
     }
 
     /// What [`Place::make`] would do, as nft commands.
-    pub(super) fn plan(&mut self) -> Result<String, SyncError> {
+    pub(in crate::pods) fn plan(&mut self) -> Result<String, SyncError> {
         let Some(desired) = &self.desired else {
             return Ok(String::new());
         };
@@ -519,104 +520,13 @@ impl Place {
         Ok(picket_nftables::print::commands(&name, &plan))
     }
 
-    /// How it goes; `None` where there is nothing to say.
-    pub(super) fn status(&self, readings: &Readings) -> Option<SandboxStatus> {
-        let desired = self.desired.as_ref();
-        let waiting = match (&self.failure, desired) {
-            (Some(failure), _) => failure.waiting.clone(),
-            (None, Some(desired)) if self.kept.is_some() => desired.policies.clone(),
-            (None, _) => self.with_held(desired.into_iter().flat_map(|desired| &desired.closed)),
-        };
-        let failure = self.failure.as_ref().map(|failure| failure.why.clone());
-        let kept = self.kept.as_ref();
-        let kept = kept.map(|why| format!("rules from before this agent stay: {why}"));
-        let unsaid = desired.and_then(|desired| desired.trouble.clone());
-        let troubles: Vec<_> = self.held.why().into_iter().chain(unsaid).collect();
-        let trouble = (!troubles.is_empty()).then(|| troubles.join("; "));
-        let policies = self.in_force.as_ref();
-        let status = SandboxStatus {
-            pod: self.pod(),
-            sandbox: self.sandbox.id.to_string(),
-            changed: self.changed,
-            policies: names(policies.map_or(&[], |in_force| in_force.policies.as_slice())),
-            waiting: names(&waiting),
-            policy_versions: self.versions(&waiting, readings),
-            repaired: self.repaired,
-            trouble: failure.or(kept).or(trouble),
-            unlogged: self.log.failure().map(str::to_owned),
-        };
-        (!status.policies.is_empty() || status.trouble.is_some()).then_some(status)
-    }
-
-    /// In which versions the policies that apply or are in force were read and are in force.
-    fn versions(&self, waiting: &[ObjectRef], readings: &Readings) -> Vec<PolicyVersions> {
-        let desired = self.desired.as_ref();
-        let applying = desired.into_iter().flat_map(|desired| &desired.policies);
-        let in_force = self.in_force.as_ref();
-        let version = |policy: &ObjectRef| in_force.and_then(|in_force| in_force.versions.get(policy));
-        let in_force = in_force.into_iter().flat_map(|in_force| &in_force.policies);
-        let why = |policy: &ObjectRef| {
-            let failure = self.failure.as_ref().map(|failure| failure.why.clone());
-            let unsaid = || desired.and_then(|desired| desired.trouble.clone());
-            let held = || self.held.why_of(policy);
-            let kept = || self.kept.clone();
-            failure.or_else(held).or_else(kept).or_else(unsaid)
-        };
-        let all: BTreeSet<_> = applying.chain(in_force).chain(waiting).collect();
-        let shown = all.into_iter().map(|policy| {
-            let why = waiting.contains(policy).then(|| why(policy)).flatten();
-            readings.show(policy, version(policy).cloned(), why)
-        });
-        shown
-            .filter(|shown| shown.read.is_some() || shown.in_force.is_some())
-            .collect()
-    }
-
-    /// The interfaces of this pod that are ends of a question.
-    pub(super) fn ends(&self, scene: &Scene, networks: &Networks) -> Vec<End> {
-        let Some((pod, desired)) = self.of.as_ref().zip(self.desired.as_ref()) else {
-            return Vec::new();
-        };
-        let all = networks.interfaces(pod);
-        let endpoints = scene.snapshot.pods.values();
-        let own = endpoints.filter_map(|endpoint| {
-            let interface = endpoint.interface.as_ref();
-            let interface = interface.filter(|interface| interface.pod == pod.object)?;
-            let others = all.iter().filter(|other| **other != interface.name);
-            Some(End {
-                pod: self.pod(),
-                endpoint: endpoint.object.clone(),
-                interface: interface.name.clone(),
-                others: others.cloned().collect(),
-                namespace: Arc::clone(&self.namespace),
-                policies: desired.policies.clone(),
-                narrower: desired.narrower,
-                waiting: self.waits(),
-            })
-        });
-        own.collect()
-    }
-
-    /// Why the policies, as they are now, are not in force here, if they are not.
-    fn waits(&self) -> Option<String> {
-        let status = self.status(&Readings::default());
-        let waiting = status.filter(|status| !status.waiting.is_empty());
-        let why = waiting.and_then(|status| status.trouble);
-        why.or_else(|| (!self.settled).then(|| "they are known, and not in force yet".to_owned()))
-    }
-
-    pub(super) fn pod(&self) -> String {
+    pub(in crate::pods) fn pod(&self) -> String {
         format!("{}/{}", self.sandbox.namespace, self.sandbox.name)
     }
 }
 
-/// Policies as they are shown.
-pub(super) fn names(policies: &[ObjectRef]) -> Vec<String> {
-    policies.iter().map(ObjectRef::to_string).collect()
-}
-
 /// Removes the table of pods, if there is one; how many operations that took.
-pub(super) fn remove(client: &mut Client) -> Result<usize, SyncError> {
+pub(in crate::pods) fn remove(client: &mut Client) -> Result<usize, SyncError> {
     client.remove(&documented::table_name()).map(usize::from)
 }
 
@@ -672,7 +582,7 @@ mod kernel {
         make(&mut place, &table).unwrap();
         let metrics = Metrics::default();
         let error = make(&mut place, &refused(&table)).err().unwrap();
-        place.failed(&error, Instant::now(), &metrics);
+        place.failed(&error, &metrics);
         let mut other = Client::open(&namespace).unwrap();
         assert!(other.remove(table.name()).unwrap());
         // It is not yet time to try what is refused again.
