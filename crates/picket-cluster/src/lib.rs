@@ -3,6 +3,7 @@
 
 mod assemble;
 pub mod codes;
+mod difference;
 mod domain;
 mod event;
 mod flow;

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use picket_cluster::{Endpoint, Event, Flow, Judgement, Object, Semantics, Snapshot, Store, Verdict};
 use picket_engine::{AllowSet, Change, Comings, Delta, Engine, Identity, Program, SubjectId, equivalent};
 use picket_net::{Family, Prefix};
-use picket_policy::{Direction, NetworkName, Networks, ObjectRef, Policy};
+use picket_policy::{Direction, NetworkName, Networks};
 use picket_testing::flows::representative_flows;
 use picket_testing::generate::{self, Shape, semantics};
 use proptest::prelude::*;
@@ -342,32 +342,35 @@ proptest! {
     }
 }
 
-/// The events that lead from one cluster that a network sees to another.
-fn difference(before: &Snapshot, now: &Snapshot) -> Vec<Event> {
-    let pods = before
-        .pods
-        .keys()
-        .filter(|object| !now.pods.contains_key(*object));
-    let policies = before.policies.keys();
-    let policies = policies.filter(|object| !now.policies.contains_key(*object));
-    let namespaces = before.namespaces.keys();
-    let namespaces = namespaces.filter(|name| !now.namespaces.contains_key(*name));
-    let namespaces = namespaces.map(|name| ObjectRef::new("Namespace", "", name));
-    let gone = pods.chain(policies).cloned().chain(namespaces).map(Event::Delete);
-    let namespaces = now.namespaces.values().cloned().map(Object::Namespace);
-    let policies = now.policies.values();
-    let policies = policies.map(|policy| Object::Policy(Policy::clone(policy)));
-    let pods = now.pods.values().cloned().map(Object::Pod);
-    gone.chain(namespaces.chain(policies).chain(pods).map(Event::Apply))
-        .collect()
-}
-
 proptest! {
     #![proptest_config(ProptestConfig {
         cases: 32,
         failure_persistence: Some(Box::new(FileFailurePersistence::Direct("tests/properties.proptest-regressions"))),
         ..ProptestConfig::default()
     })]
+
+    /// From one state to any other lead the events that are the difference.
+    #[test]
+    fn the_difference_leads_from_one_state_to_another(
+        before in generate::events(Shape::Dialects, 16),
+        after in generate::events(Shape::Dialects, 16),
+        semantics in semantics(),
+    ) {
+        let mut store = Store::new();
+        before.into_iter().for_each(|event| store.apply(event));
+        let before = store.snapshot();
+        after.into_iter().for_each(|event| store.apply(event));
+        for (from, to) in [(&before, &store.snapshot()), (&store.snapshot(), &before)] {
+            let (mut led, mut engine) = (Store::new(), Engine::new(semantics.clone()));
+            let all = Snapshot::default().events_to(from).into_iter().chain(from.events_to(to));
+            for event in all {
+                led.apply(event.clone());
+                engine.apply(event);
+            }
+            prop_assert_eq!(&led.snapshot(), to);
+            prop_assert!(equivalent(engine.program(), Engine::compile(to, semantics.clone()).program()));
+        }
+    }
 
     /// Networks come onto a wire and leave it, as their definitions come, change and go.
     #[test]
@@ -388,7 +391,7 @@ proptest! {
                 let now = snapshot.on(&network);
                 let fresh = || (Snapshot::default(), Engine::new(semantics.clone()));
                 let (before, engine) = known.entry(network).or_insert_with(fresh);
-                for event in difference(before, &now) {
+                for event in before.events_to(&now) {
                     engine.apply(event);
                 }
                 *before = now;

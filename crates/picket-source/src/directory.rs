@@ -7,8 +7,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use picket_cluster::{Addresses, Event, Network, Object, Pod, Snapshot, Wire};
-use picket_policy::{Diagnostic, Labels, NetworkName, ObjectRef, Options, V1beta1};
+use picket_cluster::{Addresses, Event, Snapshot};
+use picket_policy::{Diagnostic, Labels, ObjectRef, Options, V1beta1};
 use tokio::time::sleep;
 
 use crate::files::{Text, read};
@@ -93,7 +93,7 @@ impl Known {
                 now.policies.insert(object.clone(), Arc::clone(policy));
             }
         }
-        let mut events = difference(&self.snapshot, &now);
+        let mut events = self.snapshot.events_to(&now);
         if self.texts.is_none() {
             events.push(Event::InitDone);
         }
@@ -150,78 +150,6 @@ fn as_followed(mut snapshot: Snapshot) -> Snapshot {
         }
     }
     snapshot
-}
-
-/// The events that lead from one state to another: what goes, then what pods need, then pods.
-fn difference(before: &Snapshot, now: &Snapshot) -> Vec<Event> {
-    let mut events = Vec::new();
-    let gone = |object: &ObjectRef| Event::Delete(object.clone());
-    events.extend(missing(&before.pods, &now.pods).map(gone));
-    events.extend(missing(&before.policies, &now.policies).map(gone));
-    events.extend(missing(&before.services, &now.services).map(gone));
-    let network = |(name, wire): (&NetworkName, &Option<Wire>)| {
-        Object::Network(Network {
-            name: name.clone(),
-            wire: wire.clone(),
-        })
-    };
-    let networks = before
-        .networks
-        .iter()
-        .filter(|(name, _)| !now.networks.contains_key(*name));
-    events.extend(
-        networks
-            .map(network)
-            .map(|network| Event::Delete(network.object_ref())),
-    );
-    for (kind, names) in [
-        (
-            "Namespace",
-            missing(&before.namespaces, &now.namespaces).collect::<Vec<_>>(),
-        ),
-        ("Node", missing(&before.nodes, &now.nodes).collect()),
-    ] {
-        events.extend(
-            names
-                .iter()
-                .map(|name| Event::Delete(ObjectRef::new(kind, "", name))),
-        );
-    }
-    let namespaces = new(&before.namespaces, &now.namespaces)
-        .cloned()
-        .map(Object::Namespace);
-    let nodes = new(&before.nodes, &now.nodes).cloned().map(Object::Node);
-    let services = new(&before.services, &now.services).cloned().map(Object::Service);
-    let networks = now.networks.iter();
-    let networks = networks.filter(|(name, wire)| before.networks.get(*name) != Some(*wire));
-    let networks = networks.map(network);
-    let policies = new(&before.policies, &now.policies).map(|policy| Object::Policy((**policy).clone()));
-    let pods = new(&before.pods, &now.pods).map(|pod: &Arc<Pod>| Object::Pod(Arc::clone(pod)));
-    let comes = namespaces
-        .chain(nodes)
-        .chain(services)
-        .chain(networks)
-        .chain(policies)
-        .chain(pods);
-    events.extend(comes.map(Event::Apply));
-    events
-}
-
-/// The keys that are there no more.
-fn missing<'a, K: Ord, V>(
-    before: &'a BTreeMap<K, V>,
-    now: &'a BTreeMap<K, V>,
-) -> impl Iterator<Item = &'a K> {
-    before.keys().filter(|key| !now.contains_key(key))
-}
-
-/// The values that were not there before.
-fn new<'a, K: Ord, V: PartialEq>(
-    before: &'a BTreeMap<K, V>,
-    now: &'a BTreeMap<K, V>,
-) -> impl Iterator<Item = &'a V> {
-    let is_new = |(key, value): &(&K, &V)| before.get(key) != Some(value);
-    now.iter().filter(is_new).map(|(_, value)| value)
 }
 
 #[cfg(test)]

@@ -25,7 +25,7 @@ use picket_policy::{Diagnostic, NetworkName, ObjectRef};
 use smol_str::SmolStr;
 
 use crate::ObjectVersion;
-pub(crate) use facts::{Facts, Found, Name, PolicyText};
+pub(crate) use facts::{Facts, Found, Life, Name, PolicyText};
 use facts::{NetworkFacts, NodeFacts, ServiceFacts};
 pub(crate) use plugin::network_config;
 pub use plugin::network_plugin;

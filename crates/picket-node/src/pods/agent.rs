@@ -100,7 +100,7 @@ impl Agent {
             ),
             listener: None,
             watcher: None,
-            known: Known::new(Plugins::new(&pods.plugins), events.clone()),
+            known: Known::new(&settings.node, Plugins::new(&pods.plugins), events.clone()),
             custom,
             sandboxes: None,
             places: BTreeMap::new(),
@@ -178,6 +178,7 @@ impl Agent {
             }
             self.make(now, is_tick);
             if self.is_known() {
+                self.locate();
                 self.proofs.go_on(&mut self.places, &self.networks, &self.metrics);
             }
             self.tell();
@@ -295,14 +296,19 @@ impl Agent {
             })
             .collect();
         self.pods = all.len();
+        let restricted = self.places.values().filter_map(Place::counted).collect();
+        self.drops.now_of(restricted);
+        Metrics::took(&self.metrics.rendering, began.elapsed());
+    }
+
+    /// Finds out whether this seems to be another node than it is said to be.
+    fn locate(&mut self) {
+        let snapshot = self.known.store.snapshot();
         let elsewhere = elsewhere(self.places.values(), &snapshot, &self.settings.node);
         if let Some(why) = elsewhere.as_ref().filter(|_| self.elsewhere.is_none()) {
             tracing::error!("{why}");
         }
         self.elsewhere = elsewhere;
-        let restricted = self.places.values().filter_map(Place::counted).collect();
-        self.drops.now_of(restricted);
-        Metrics::took(&self.metrics.rendering, began.elapsed());
     }
 
     /// Makes the rules of all sandboxes what they should be; those that are only when it is time to look, or when others have

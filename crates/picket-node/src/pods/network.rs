@@ -67,6 +67,8 @@ pub(super) struct Networks {
     log_denied: Option<u16>,
     /// Those that see the same share it.
     compiled: BTreeMap<NetworkName, Rc<Compiled>>,
+    /// How often something about them, or the custom rules, has become another.
+    revision: u64,
     /// The same with policies as they were that are held back somewhere.
     former: RefCell<Vec<Former>>,
     custom: Vec<CustomRules>,
@@ -105,6 +107,7 @@ impl Networks {
             refuse_mid_stream: established == EstablishedConnections::Cut,
             log_denied,
             compiled: BTreeMap::new(),
+            revision: 0,
             former: RefCell::default(),
             custom: Vec::new(),
             versions: BTreeMap::new(),
@@ -117,12 +120,17 @@ impl Networks {
         &self.notes
     }
 
+    /// As long as this is the same, so is what policies say of each pod.
+    pub(super) fn revision(&self) -> u64 {
+        self.revision
+    }
+
     /// From now on policies are as they were read in these versions.
     pub(super) fn read_in(&mut self, versions: BTreeMap<ObjectRef, ObjectVersion>) {
         self.versions = versions;
     }
 
-    /// Compiles anew what has changed on the networks of `pods` that policies name, if their plugins are policed.
+    /// Takes in what has changed on the networks of `pods` that policies name, if their plugins are policed.
     pub(super) fn update(
         &mut self,
         snapshot: &Snapshot,
@@ -133,6 +141,7 @@ impl Networks {
         self.former.take();
         let same_custom = self.custom == custom;
         self.custom = custom;
+        let mut changed = !same_custom;
         let policies = snapshot.policies.values();
         let named: BTreeSet<_> = policies.flat_map(|policy| policy.networks.attached()).collect();
         let attached = pods.iter().flat_map(|pod| &pod.attachments);
@@ -146,16 +155,48 @@ impl Networks {
         self.tell(used.iter().filter_map(note).collect());
         let policed = used.into_iter().filter(|network| plugins.police(network));
         for (networks, seen) in snapshot.on_each(policed) {
-            let known = networks.iter().find_map(|network| before.remove(*network));
-            let compiled = match known {
+            let known = networks.iter().filter_map(|network| before.remove(*network));
+            let mut known: Vec<_> = known.collect();
+            changed |= known.len() != networks.len();
+            changed |= known
+                .iter()
+                .zip(known.iter().skip(1))
+                .any(|(one, next)| !Rc::ptr_eq(one, next));
+            // Those that share it see the same now.
+            known.truncate(1);
+            let compiled = match known.pop() {
                 Some(compiled) if same_custom && compiled.snapshot == seen => compiled,
-                _ => self.compile(seen),
+                Some(compiled) => {
+                    changed = true;
+                    self.lead(compiled, seen)
+                }
+                None => {
+                    changed = true;
+                    self.compile(seen)
+                }
             };
             let of_each = networks
                 .into_iter()
                 .map(|network| (network.clone(), Rc::clone(&compiled)));
             self.compiled.extend(of_each);
         }
+        if changed || !before.is_empty() {
+            self.revision += 1;
+        }
+    }
+
+    /// What was compiled for another state, for this one.
+    fn lead(&self, mut compiled: Rc<Compiled>, snapshot: Snapshot) -> Rc<Compiled> {
+        // Another network may see what was there before.
+        let Some(now) = Rc::get_mut(&mut compiled) else {
+            return self.compile(snapshot);
+        };
+        for event in now.snapshot.events_to(&snapshot) {
+            now.engine.apply(event);
+        }
+        now.judged = OnceCell::new();
+        now.snapshot = snapshot;
+        compiled
     }
 
     fn compile(&self, snapshot: Snapshot) -> Rc<Compiled> {
@@ -350,7 +391,7 @@ impl Networks {
     }
 
     /// In which versions policies were read, or what holds in their place.
-    fn versions_of(
+    pub(super) fn versions_of(
         &self,
         policies: &[ObjectRef],
         substitutes: &Substitutes,
@@ -417,9 +458,11 @@ fn joined(troubles: Vec<String>) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use picket_cluster::Attachment;
+    use picket_cluster::{Attachment, Event, Object, Store};
     use picket_testing::build::{network, pod, policy};
+    use picket_testing::generate::{self, Shape};
     use picket_testing::snapshot;
+    use proptest::prelude::*;
 
     use super::*;
 
@@ -456,6 +499,44 @@ mod tests {
         policy.networks = picket_policy::Networks::Attached(["a", "b", "c"].map(name).into());
         cluster.policies.insert(policy.object.clone(), policy.into());
         cluster
+    }
+
+    proptest! {
+        /// A network is led from state to state, and is not compiled anew.
+        #[test]
+        fn what_is_desired_is_what_it_were_from_nothing(
+            cluster in generate::cluster(),
+            policies in generate::policies(Shape::Dialects, 8),
+            events in generate::events(Shape::Dialects, 16),
+        ) {
+            let objects = cluster.into_iter().chain(policies.into_iter().map(Object::Policy));
+            let nothing = || Networks::new(Semantics::default(), EstablishedConnections::Keep, None);
+            let (mut networks, mut store) = (nothing(), Store::new());
+            let (mut revision, mut before) = (0, Vec::new());
+            for event in objects.map(Event::Apply).chain(events) {
+                store.apply(event);
+                let snapshot = store.snapshot();
+                let pods: Vec<_> = snapshot.pods.values().filter(|pod| pod.is_managed()).collect();
+                let desired = |networks: &mut Networks| {
+                    networks.update(&snapshot, &pods, &Plugins::new(&["macvlan".into()]), Vec::new());
+                    let desired = pods.iter().map(|pod| {
+                        let desired = networks.desired(pod, &Substitutes::new());
+                        let Desired { table, policies, said, trouble, narrower, .. } = desired;
+                        (Pod::clone(pod), (table, policies, said, trouble, narrower))
+                    });
+                    desired.collect::<Vec<_>>()
+                };
+                let now = desired(&mut networks);
+                prop_assert_eq!(&now, &desired(&mut nothing()));
+                if networks.revision() == revision {
+                    for (pod, desired) in &now {
+                        let mut known = before.iter().filter(|(known, _)| known == pod);
+                        prop_assert!(known.all(|(_, known)| known == desired), "{pod:?}");
+                    }
+                }
+                (revision, before) = (networks.revision(), now);
+            }
+        }
     }
 
     #[test]

@@ -16,7 +16,7 @@ use crate::kube::item::{Item, mapping};
 use crate::kube::kind::{Kind, Resource};
 use crate::kube::listener::{Kept, shape};
 use crate::kube::shape::{NAMESPACE, POLICY, Shape};
-use crate::live::{Facts, Found, Name, network_config};
+use crate::live::{Facts, Found, Life, Name, network_config};
 
 /// The version of records that is written, and the only one that is read.
 pub(super) const VERSION: u64 = 1;
@@ -31,9 +31,12 @@ const LONGEST_WORDS: usize = 200;
 #[derive(Serialize, Deserialize)]
 struct Written<'a> {
     version: u64,
-    /// `metadata.creationTimestamp` of a pod: of two that claim an address the later has it.
+    /// `metadata.creationTimestamp` of a pod: whose an address is that several claim.
     #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
     created: Option<Cow<'a, str>>,
+    /// Whether a pod has a `metadata.deletionTimestamp`.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    deleting: bool,
     /// The type of the plugin of a secondary network.
     #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
     plugin: Option<Cow<'a, str>>,
@@ -81,7 +84,11 @@ impl Kept for Record {
     fn read(resource: &Resource, name: Name, item: Item, raw: &RawValue) -> Option<Self> {
         let kind = resource.kind.name;
         let changed = item.version.as_deref().and_then(|version| version.parse().ok());
-        let created = item.created.clone().filter(|_| kind == "Pod");
+        let Life { created, deleting } = if kind == "Pod" {
+            item.life.clone()
+        } else {
+            Life::default()
+        };
         let NetworkConfig { plugin, wire } = match kind {
             "NetworkAttachmentDefinition" => network_config(raw.get()),
             _ => NetworkConfig::default(),
@@ -90,7 +97,8 @@ impl Kept for Record {
         resource_of(resource.kind, &object).ok()?;
         let written = Written {
             version: VERSION,
-            created: created.map(Cow::Owned),
+            created: (!created.is_empty()).then(|| created.as_str().into()),
+            deleting,
             plugin: plugin.map(|plugin| Cow::Owned(plugin.to_string())),
             wire: wire.map(|wire| Cow::Owned(wire.to_string())),
             problem: None,
@@ -109,6 +117,7 @@ pub(super) fn problem(why: &str) -> Vec<u8> {
     let written = Written {
         version: VERSION,
         created: None,
+        deleting: false,
         plugin: None,
         wire: None,
         problem: Some(Cow::Borrowed(why)),
@@ -142,7 +151,10 @@ pub(super) fn read(key: &Key, bytes: &[u8]) -> Result<Found, String> {
             cut(&name)
         ));
     }
-    item.created = written.created.map(Cow::into_owned);
+    item.life = Life {
+        created: written.created.unwrap_or_default().into(),
+        deleting: written.deleting,
+    };
     let found = Found::of_item(&resource, key.name.clone(), item);
     let mut found = found.ok_or("its object cannot be read")?;
     if let Facts::Network(facts) = &mut found.facts {
@@ -248,7 +260,7 @@ mod tests {
         let Facts::Pod(facts) = read(&key("Pod"), &record.bytes).unwrap().facts else {
             panic!("{text}");
         };
-        let (pod, created) = (&facts.pod, &facts.created);
+        let (pod, created) = (&facts.pod, &facts.life.created);
         assert_eq!(
             (created.as_str(), pod.labels.iter().count(), pod.ports.len()),
             ("2026-01-01T00:00:00Z", 1, 1)
@@ -263,6 +275,14 @@ mod tests {
         other["metadata"]["annotations"] = json!({"a": "b"});
         other["status"]["message"] = json!("not well");
         assert_eq!(written("Pod", &pod()).bytes, written("Pod", &other).bytes);
+        other["metadata"]["deletionTimestamp"] = json!("2026-01-02T00:00:00Z");
+        let going = written("Pod", &other).bytes;
+        let Facts::Pod(facts) = read(&key("Pod"), &going).unwrap().facts else {
+            panic!("{going:?}");
+        };
+        assert!(facts.life.deleting);
+        assert_ne!(written("Pod", &pod()).bytes, going);
+        other["metadata"]["deletionTimestamp"] = json!(null);
         other["metadata"]["labels"]["app"] = json!("api");
         assert_ne!(written("Pod", &pod()).bytes, written("Pod", &other).bytes);
     }

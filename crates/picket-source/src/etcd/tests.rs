@@ -21,7 +21,7 @@ use crate::kube::item::Item;
 use crate::kube::kind::Resource;
 use crate::kube::listener::Kept;
 use crate::kube::{Change, Health, Interest};
-use crate::live::{Changes, Facts, Found, Live, Name, Step};
+use crate::live::{Changes, Facts, Found, Life, Live, Name, Step};
 
 /// What one who reads keys knows.
 #[derive(Default)]
@@ -149,9 +149,9 @@ fn written(object: &Value) -> (String, Vec<u8>) {
 
 /// What becomes known of one object alone, wherever it stands in the text that says so.
 fn said(kind: &'static str, found: Found) -> (Vec<Event>, Vec<String>, String) {
-    let created = match &found.facts {
-        Facts::Pod(facts) => facts.created.clone(),
-        _ => SmolStr::default(),
+    let life = match &found.facts {
+        Facts::Pod(facts) => facts.life.clone(),
+        _ => Life::default(),
     };
     let mut live = Live::new(None);
     let Changes {
@@ -168,11 +168,7 @@ fn said(kind: &'static str, found: Found) -> (Vec<Event>, Vec<String>, String) {
         let words = |one: &Diagnostic| format!("{object} {} {} {}", one.code, one.field, one.message);
         diagnostics.iter().map(words).collect::<Vec<_>>()
     });
-    (
-        events.collect(),
-        words.collect(),
-        format!("{created} {plugins:?}"),
-    )
+    (events.collect(), words.collect(), format!("{life:?} {plugins:?}"))
 }
 
 fn without_places(mut policy: Policy) -> Policy {
@@ -309,6 +305,7 @@ fn object() -> impl Strategy<Value = Value> {
                     "generation": number,
                     "creationTimestamp": "2026-01-01T00:00:00Z",
                     "labels": labels,
+                    "deletionTimestamp": number.is_multiple_of(2).then_some("2026-01-02T00:00:00Z"),
                     "annotations": {"k8s.v1.cni.cncf.io/policy-for": "net", "other": "words"},
                     "managedFields": [{"manager": "somebody"}],
                 },

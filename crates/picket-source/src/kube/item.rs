@@ -12,6 +12,7 @@ use serde_json::{Deserializer, Map, Value};
 use super::kind::Resource;
 use super::shape::Shape;
 use crate::ObjectVersion;
+use crate::live::Life;
 
 /// An object as the API server writes it, but for what its shape leaves out.
 pub(crate) struct Item {
@@ -25,8 +26,8 @@ pub(crate) struct Item {
     pub(crate) version: Option<String>,
     /// How often its `spec` was written.
     pub(crate) generation: Option<i64>,
-    /// When it was created.
-    pub(crate) created: Option<String>,
+    /// How old it is, and whether it is being deleted.
+    pub(crate) life: Life,
     content: Content,
 }
 
@@ -54,6 +55,9 @@ struct Metadata {
     generation: Value,
     #[serde(rename = "creationTimestamp")]
     created: Option<String>,
+    /// Of whatever type: somebody wants it to go.
+    #[serde(rename = "deletionTimestamp")]
+    deleted: Value,
 }
 
 impl Item {
@@ -67,6 +71,7 @@ impl Item {
             version,
             generation,
             created,
+            deleted,
         } = head.metadata;
         let decoded = shape.deserialize(&mut Deserializer::from_str(raw.get()));
         let content = match decoded {
@@ -80,7 +85,10 @@ impl Item {
             uid,
             version,
             generation: generation.as_i64(),
-            created,
+            life: Life {
+                created: created.unwrap_or_default().into(),
+                deleting: !deleted.is_null(),
+            },
             content,
         }
     }

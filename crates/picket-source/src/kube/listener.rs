@@ -60,12 +60,12 @@ impl Found {
                 json: item.compact().into(),
             })
         } else {
-            let created = item.created.clone().unwrap_or_default();
+            let life = item.life.clone();
             let text = Text {
                 name: kind.text_name(item.namespace.as_deref(), &name.name).into(),
                 bytes: item.compact().into_bytes(),
             };
-            Facts::read(&text, &created)?
+            Facts::read(&text, life)?
         };
         Some(Self { name, facts })
     }

@@ -88,6 +88,15 @@ pub(crate) struct NetworkFacts {
     pub(crate) plugin: Option<SmolStr>,
 }
 
+/// How old an object is, and whether it will live on.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Life {
+    /// Its `metadata.creationTimestamp`; empty where it has none.
+    pub(crate) created: SmolStr,
+    /// Whether it is being deleted.
+    pub(crate) deleting: bool,
+}
+
 /// What a pod says.
 #[derive(PartialEq, Eq)]
 pub(crate) struct PodFacts {
@@ -95,15 +104,15 @@ pub(crate) struct PodFacts {
     pub(crate) pod: Pod,
     /// The addresses of its node.
     pub(crate) of_node: Vec<IpAddr>,
-    /// When it was created.
-    pub(crate) created: SmolStr,
+    /// Which of the pods that claim an address has it.
+    pub(crate) life: Life,
     /// What is wrong with it.
     pub(crate) diagnostics: Vec<Diagnostic>,
 }
 
 impl Facts {
     /// What the text of an object of the cluster says; `None` when it is none of the cluster's.
-    pub(crate) fn read(text: &Text, created: &str) -> Option<Self> {
+    pub(crate) fn read(text: &Text, life: Life) -> Option<Self> {
         let (written, diagnostics) = read(text);
         let Written { object, spec, .. } = written?;
         Some(match spec {
@@ -115,7 +124,7 @@ impl Facts {
                 pod_cidrs: node.pod_cidrs,
                 diagnostics,
             }),
-            Spec::Pod(pod) => Self::Pod(Box::new(PodFacts::new(object, pod, created, diagnostics))),
+            Spec::Pod(pod) => Self::Pod(Box::new(PodFacts::new(object, pod, life, diagnostics))),
             Spec::Network(network) => Self::Network(NetworkFacts {
                 network,
                 plugin: None,
@@ -169,7 +178,7 @@ fn read(text: &Text) -> (Option<Written>, Vec<Diagnostic>) {
 }
 
 impl PodFacts {
-    fn new(object: ObjectRef, written: WrittenPod, created: &str, diagnostics: Vec<Diagnostic>) -> Self {
+    fn new(object: ObjectRef, written: WrittenPod, life: Life, diagnostics: Vec<Diagnostic>) -> Self {
         let addresses: Vec<_> = written
             .addresses
             .into_iter()
@@ -208,7 +217,7 @@ impl PodFacts {
         Self {
             pod,
             of_node,
-            created: created.into(),
+            life,
             diagnostics,
         }
     }

@@ -5,21 +5,23 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use picket_cluster::{Addresses, Event, Object, Pod, codes};
+use picket_cluster::{Event, Object, Pod, codes};
 use picket_policy::{Diagnostic, Labels, NetworkName, Severity};
 use smol_str::SmolStr;
 
 use super::Changes;
 use super::claims::Claims;
-use super::facts::{Name, NodeFacts, PodFacts};
+use super::facts::{Life, Name, NodeFacts, PodFacts};
 use super::nodes::{Effect, Nodes};
 use super::shared::Shared;
 
 /// Every pod, those that policies cannot see included: they say what addresses their nodes have.
 ///
-/// An address that several pods claim belongs to a pod of the own node before others, and else to the one created last:
-/// networks give addresses away again once their pod has gone, which the API may learn late. An address of a node is no
-/// pod's. A pod keeps none of its addresses on a network on which one of them is another's.
+/// An address of the cluster network that several pods claim belongs to a pod of the own node before others, and else to the
+/// one created last: networks give addresses away again once their pod has gone, which the API may learn late. An address of a
+/// node is no pod's. On other networks pods are believed what their annotations say, which whoever may change a pod can write:
+/// there it stays with the one created first, which nothing that others write takes from it, but for pods that are being
+/// deleted, and is the same one's on every node.
 #[derive(Default)]
 pub(super) struct Pods {
     /// The node whose pods are kept whole; every node's without one.
@@ -36,7 +38,7 @@ pub(super) struct Pods {
 
 struct State {
     pod: Arc<Pod>,
-    created: SmolStr,
+    life: Life,
     of_node: Box<[IpAddr]>,
     diagnostics: Vec<Diagnostic>,
     shown: Option<Arc<Pod>>,
@@ -77,7 +79,7 @@ impl Pods {
             let uid = &state.pod.object.uid;
             *state.pod == same
                 && (uid.is_empty() || *uid == facts.pod.object.uid)
-                && state.created == facts.created
+                && state.life == facts.life
                 && *state.of_node == *facts.of_node
         })
     }
@@ -132,7 +134,7 @@ impl Pods {
         let PodFacts {
             mut pod,
             of_node,
-            created,
+            life,
             mut diagnostics,
         } = facts;
         if !self.is_own(&pod) {
@@ -147,7 +149,7 @@ impl Pods {
         pod.attachments.shrink_to_fit();
         State {
             pod: Arc::new(pod),
-            created,
+            life,
             of_node: of_node.into_boxed_slice(),
             diagnostics,
             shown: None,
@@ -238,58 +240,79 @@ impl Pods {
         }
     }
 
-    /// Whose an address is of those that claim it.
+    /// Whose an address of the cluster network is of those that claim it.
     fn holder<'a>(&'a self, claimants: &'a [Name]) -> Option<&'a Name> {
-        if let [one] = claimants {
-            return Some(one);
-        }
-        claimants.iter().max_by_key(|name| {
-            let state = self.pods.get(*name);
-            let rank = state.map(|state| (self.is_own(&state.pod), &state.created));
-            (rank, Reverse(*name))
+        self.first(claimants, |state, name| {
+            (self.is_own(&state.pod), &state.life.created, Reverse(name))
         })
     }
 
-    /// The pod as policies see it, if they do, and whose its addresses are that are not its own.
-    fn view(&self, name: &Name, state: &State) -> (Option<Arc<Pod>>, Vec<(IpAddr, String)>) {
+    /// Whose an address of another network is.
+    fn attached_holder<'a>(&'a self, claimants: &'a [Name]) -> Option<&'a Name> {
+        self.first(claimants, |state, name| {
+            // Every API server says when; who does not say is not older for it.
+            let Life { created, deleting } = &state.life;
+            let age = (created.is_empty(), created);
+            (!deleting, Reverse((age, name)))
+        })
+    }
+
+    fn first<'a, R: Ord>(
+        &'a self,
+        claimants: &'a [Name],
+        rank: impl Fn(&'a State, &'a Name) -> R,
+    ) -> Option<&'a Name> {
+        if let [one] = claimants {
+            return Some(one);
+        }
+        let known = claimants
+            .iter()
+            .filter_map(|name| Some((name, self.pods.get(name)?)));
+        let first = known.max_by_key(|(name, state)| rank(state, name));
+        first.map(|(name, _)| name)
+    }
+
+    /// The pod as policies see it, if they do, and what it has lost on each network.
+    fn view(&self, name: &Name, state: &State) -> (Option<Arc<Pod>>, Vec<Lost>) {
         let pod = &state.pod;
         if !pod.is_managed() {
             return (None, Vec::new());
         }
-        let on_networks = pod.attachments.iter().map(|attachment| {
+        let on_cluster = pod.addresses.iter().filter_map(|address| {
+            let whose = if self.nodes.has(address) {
+                Some("a node".to_owned())
+            } else {
+                other(name, self.holder(self.cluster.of(address)))
+            };
+            Some(Lost::of_cluster(address, whose?))
+        });
+        let on_networks = pod.attachments.iter().enumerate().flat_map(|(at, attachment)| {
             let claims = self.attached.get(&attachment.network);
-            let other = |address| self.other(name, claims?.of(address));
-            lost(attachment.addresses, other)
+            let addresses = attachment.addresses.iter();
+            addresses.filter_map(move |address| {
+                let holder = self.attached_holder(claims?.of(address));
+                Some(Lost {
+                    on: Some((at, attachment.network.clone())),
+                    ..Lost::of_cluster(address, other(name, holder)?)
+                })
+            })
         });
-        let on_networks: Vec<_> = on_networks.collect();
-        let on_cluster = lost(pod.addresses, |address| {
-            if self.nodes.has(address) {
-                return Some("a node".to_owned());
-            }
-            self.other(name, self.cluster.of(address))
-        });
+        let lost: Vec<_> = on_cluster.chain(on_networks).collect();
         let mut seen = Arc::clone(pod);
-        if on_cluster.is_some() {
-            Arc::make_mut(&mut seen).addresses = Addresses::default();
-        }
-        for (at, _) in on_networks.iter().enumerate().filter(|(_, lost)| lost.is_some()) {
-            if let Some(attachment) = Arc::make_mut(&mut seen).attachments.get_mut(at) {
-                attachment.addresses = Addresses::default();
+        for one in &lost {
+            let pod = Arc::make_mut(&mut seen);
+            let addresses = match &one.on {
+                None => Some(&mut pod.addresses),
+                Some((at, _)) => pod.attachments.get_mut(*at).map(|own| &mut own.addresses),
+            };
+            if let Some(addresses) = addresses {
+                *addresses = addresses.iter().filter(|own| *own != one.address).collect();
             }
         }
         let interfaces = seen.attachments.iter().map(|attachment| attachment.addresses);
         let nowhere = seen.addresses.is_empty() && interfaces.into_iter().all(|own| own.is_empty());
         let seen = (self.is_own(&seen) || !nowhere).then_some(seen);
-        (
-            seen,
-            on_networks.into_iter().chain([on_cluster]).flatten().collect(),
-        )
-    }
-
-    /// Whose an address is that these claim, unless it is this pod's.
-    fn other(&self, name: &Name, claimants: &[Name]) -> Option<String> {
-        let holder = self.holder(claimants).filter(|holder| *holder != name)?;
-        Some(format!("Pod {}/{}", holder.namespace, holder.name))
+        (seen, lost)
     }
 
     /// Shows pods as they are to be seen now: first what goes, then what comes.
@@ -301,9 +324,7 @@ impl Pods {
             };
             let (seen, lost) = self.view(name, state);
             if self.is_own(&state.pod) {
-                let found = lost
-                    .iter()
-                    .map(|(address, whose)| taken(&state.pod, *address, whose));
+                let found = lost.iter().map(|lost| lost.told(&state.pod));
                 let found = state.diagnostics.iter().cloned().chain(found).collect();
                 outcome.diagnoses.push((state.pod.object.clone(), found));
             }
@@ -330,16 +351,50 @@ impl Pods {
     }
 }
 
-/// The first of the addresses that is another's, and whose.
-fn lost(addresses: Addresses, other: impl Fn(IpAddr) -> Option<String>) -> Option<(IpAddr, String)> {
-    addresses
-        .iter()
-        .find_map(|address| Some((address, other(address)?)))
+/// An address that a pod claims and that is another's.
+struct Lost {
+    address: IpAddr,
+    whose: String,
+    /// Which of its attachments it is on, and which network that is; `None` on the cluster network.
+    on: Option<(usize, NetworkName)>,
 }
 
-fn taken(pod: &Pod, address: IpAddr, whose: &str) -> Diagnostic {
-    let message = format!("{} has the address `{address}`, which {whose} has", pod.object);
-    let mut diagnostic = Diagnostic::new(codes::ADDRESS_TAKEN, Severity::Error, message).on(&pod.object);
-    diagnostic.field = "status.podIPs".to_owned();
-    diagnostic.note("until one of the two is gone, no policy is enforced at this pod's addresses")
+impl Lost {
+    fn of_cluster(address: IpAddr, whose: String) -> Self {
+        Self {
+            address,
+            whose,
+            on: None,
+        }
+    }
+
+    /// What people are told of it.
+    fn told(&self, pod: &Pod) -> Diagnostic {
+        let Self { address, whose, on } = self;
+        let network = on.as_ref().map(|(_, network)| format!(" on network `{network}`"));
+        let message = format!(
+            "{} has the address `{address}`{}, which {whose} has",
+            pod.object,
+            network.unwrap_or_default()
+        );
+        let mut diagnostic = Diagnostic::new(codes::ADDRESS_TAKEN, Severity::Error, message).on(&pod.object);
+        let (field, note) = match on {
+            None => (
+                "status.podIPs",
+                "until one of the two is gone, no policy is enforced at this address for this pod",
+            ),
+            Some(_) => (
+                "metadata.annotations",
+                "until one of the two is gone, policies take it for an address of the other alone",
+            ),
+        };
+        diagnostic.field = field.to_owned();
+        diagnostic.note(note)
+    }
+}
+
+/// Whose an address is, unless it is this pod's.
+fn other(name: &Name, holder: Option<&Name>) -> Option<String> {
+    let holder = holder.filter(|holder| *holder != name)?;
+    Some(format!("Pod {}/{}", holder.namespace, holder.name))
 }

@@ -9,7 +9,7 @@ use proptest::option;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use super::{Changes, Facts, Found, Kind, Live, Name, PolicyText, Step};
+use super::{Changes, Facts, Found, Kind, Life, Live, Name, PolicyText, Step};
 use crate::{ObjectVersion, Text};
 
 /// The kinds that the tests have.
@@ -35,7 +35,11 @@ fn kind(object: &Value) -> Kind {
 }
 
 fn found(object: &Value) -> Found {
-    let created = object.pointer("/metadata/creationTimestamp");
+    let metadata = &object["metadata"];
+    let life = Life {
+        created: metadata["creationTimestamp"].as_str().unwrap_or_default().into(),
+        deleting: !metadata["deletionTimestamp"].is_null(),
+    };
     let facts = if kind(object) == "NetworkPolicy" {
         Facts::Policy(PolicyText {
             plural: "networkpolicies",
@@ -51,7 +55,7 @@ fn found(object: &Value) -> Found {
             name: format!("{} {:?}", kind(object), name(object)).into(),
             bytes: object.to_string().into_bytes(),
         };
-        let facts = Facts::read(&text, created.and_then(Value::as_str).unwrap_or_default()).unwrap();
+        let facts = Facts::read(&text, life).unwrap();
         facts.of_whole(&object.to_string())
     };
     Found {
@@ -234,6 +238,61 @@ fn an_address_is_its_nodes_or_the_own_pods_or_the_newest_pods() {
     followed.delete(&pod("x/own", "", "", ""));
     followed.delete(&pod("x/new", "", "", ""));
     assert_eq!(followed.addressed(), ["x/old"]);
+}
+
+/// A pod with these addresses on a secondary network.
+fn attached(at: &str, node: &str, addresses: &[&str], created: &str) -> Value {
+    let mut pod = pod(at, node, "", created);
+    let status = json!([{"name": "net", "interface": "net1", "ips": addresses}]);
+    pod["metadata"]["annotations"] = json!({"k8s.v1.cni.cncf.io/network-status": status.to_string()});
+    pod
+}
+
+#[test]
+fn an_address_on_a_network_stays_with_who_had_it_first_and_the_others_lose_that_one_alone() {
+    let mut followed = Followed::new(Some("here"));
+    let addresses = |followed: &Followed, at: &str| {
+        let own = followed.pod(at).map(|pod| pod.attachments[0].addresses);
+        let own: Vec<_> = own.iter().flat_map(|own| own.iter()).collect();
+        own.iter().map(ToString::to_string).collect::<Vec<_>>()
+    };
+    let both = ["10.1.0.1", "fd00::1"];
+    followed.set(&attached("x/victim", "there", &both, "2026-01-01T00:00:00Z"));
+    let mut forger = attached(
+        "x/forger",
+        "here",
+        &["10.1.0.1", "fd00::2"],
+        "2026-01-02T00:00:00Z",
+    );
+    followed.set(&forger);
+    assert_eq!(addresses(&followed, "x/victim"), both);
+    assert_eq!(addresses(&followed, "x/forger"), ["fd00::2"]);
+    let [(object, diagnostics)] = followed.last.diagnoses.as_slice() else {
+        panic!("{:?}", followed.last);
+    };
+    assert_eq!(object.to_string(), "Pod x/forger");
+    assert_eq!(
+        (diagnostics[0].field.as_str(), diagnostics[0].message.as_str()),
+        (
+            "metadata.annotations",
+            "Pod x/forger has the address `10.1.0.1` on network `x/net`, which Pod x/victim has"
+        )
+    );
+    // One that is going has given its address back, or will.
+    let mut victim = attached("x/victim", "there", &both, "2026-01-01T00:00:00Z");
+    victim["metadata"]["deletionTimestamp"] = json!("2026-01-03T00:00:00Z");
+    followed.set(&victim);
+    assert_eq!(addresses(&followed, "x/victim"), ["fd00::1"]);
+    assert_eq!(addresses(&followed, "x/forger"), ["10.1.0.1", "fd00::2"]);
+    assert!(followed.last.diagnoses[0].1.is_empty(), "{:?}", followed.last);
+    forger["metadata"]["deletionTimestamp"] = json!("2026-01-03T00:00:00Z");
+    followed.set(&forger);
+    assert_eq!(addresses(&followed, "x/victim"), both);
+    // Who does not say how old it is is not older for it.
+    followed.set(&attached("x/nameless", "there", &["fd00::1"], ""));
+    followed.set(&attached("x/victim", "there", &both, "2026-01-01T00:00:00Z"));
+    assert_eq!(addresses(&followed, "x/victim"), both);
+    assert_eq!(addresses(&followed, "x/nameless"), [""; 0]);
 }
 
 #[test]
@@ -438,13 +497,14 @@ fn of_a_service_its_addresses_are_known() {
 
 fn any_pod() -> impl Strategy<Value = Value> {
     let place = (0..2u8, 0..3u8, option::of(0..2u8), option::of(0..3u8), 0..3u8);
-    let rest = (any::<bool>(), 0..4u8, 0..3u8, option::of(0..3u8));
+    let on_network = option::of((0..3u8, 0..2u8));
+    let rest = (any::<bool>(), 0..4u8, 0..3u8, on_network, 0..4u8);
     (place, rest).prop_map(
-        |((namespace, name, node, address, created), (own_network, phase, label, on_network))| {
+        |((namespace, name, node, address, created), (own_network, phase, label, on_network, deleted))| {
             let address = address.map(|address| format!("10.0.0.{address}"));
-            let status = on_network.map(|address| {
-                json!([{"name": "net", "interface": "net1", "ips": [format!("192.168.0.{address}")]}])
-                    .to_string()
+            let status = on_network.map(|(v4, v6)| {
+                let addresses = [format!("192.168.0.{v4}"), format!("fd00::{v6}")];
+                json!([{"name": "net", "interface": "net1", "ips": addresses}]).to_string()
             });
             json!({
                 "apiVersion": "v1",
@@ -453,6 +513,7 @@ fn any_pod() -> impl Strategy<Value = Value> {
                     "namespace": format!("ns{namespace}"),
                     "name": format!("pod{name}"),
                     "creationTimestamp": created.to_string(),
+                    "deletionTimestamp": (deleted == 0).then_some("2026-01-01T00:00:00Z"),
                     "labels": {"label": label.to_string()},
                     "annotations": {
                         "k8s.v1.cni.cncf.io/network-status": status,

@@ -46,6 +46,8 @@ pub(in crate::pods) struct Place {
     /// What is to be in force, once that is known, and in which pod.
     desired: Option<Desired>,
     of: Option<Arc<Pod>>,
+    /// For which [`Networks::revision`] that was worked out.
+    revision: Option<u64>,
     /// Whether that has been in force since it was last changed.
     settled: bool,
     /// Whether anything that was to be in force ever was.
@@ -83,6 +85,7 @@ impl Place {
             hold,
             desired: None,
             of: None,
+            revision: None,
             settled: false,
             was_made: false,
             in_force: None,
@@ -106,10 +109,29 @@ impl Place {
 
     /// From now on what the networks say is to be in force, but for what is held back.
     pub(in crate::pods) fn follow(&mut self, pod: &Arc<Pod>, networks: &Networks) {
+        let revision = Some(networks.revision());
+        if self.revision == revision && self.of.as_ref() == Some(pod) {
+            return self.read_in(networks);
+        }
+        self.revision = revision;
         self.held.release_changed(|policy| networks.says(policy));
         let desired = networks.desired(pod, &self.held.substitutes());
         self.held.retain_applying(&desired.policies);
         self.want(pod, desired);
+    }
+
+    /// What is to be in force is what it was; it may have been read in other versions.
+    fn read_in(&mut self, networks: &Networks) {
+        let Some(desired) = &mut self.desired else {
+            return;
+        };
+        let versions = networks.versions_of(&desired.policies, &desired.substitutes);
+        if desired.versions != versions {
+            desired.versions = versions;
+            if self.settled {
+                self.in_force = Some(InForce::new(desired));
+            }
+        }
     }
 
     /// Works out again what is to be in force: something else is held back.
