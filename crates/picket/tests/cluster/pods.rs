@@ -263,6 +263,13 @@ impl Node {
             .collect()
     }
 
+    /// What is wrong with them, in its words.
+    pub(crate) fn messages(&self) -> Vec<String> {
+        let status = ask(&self.folder.path().join("socket")).unwrap();
+        let findings = status.findings.into_iter();
+        findings.map(|finding| finding.message).collect()
+    }
+
     /// Waits until everything that is in the cluster is enforced.
     pub(crate) fn until_enforced(&self) -> PodsStatus {
         let kinds = [
