@@ -46,5 +46,5 @@ pub use process::{die_with_parent, kill, leave_terminal, peer_user, run_with_inp
 pub use reply::{Attributes, Reply};
 pub use rule::{IpVersion, RouteRule, RouteTable, RuleMatch};
 pub use socket::{icmp_socket, listening_tcp, pending_connect, raw_sctp, starting_tcp, udp};
-pub use uplink::RouteMonitor;
+pub use uplink::{Bridge, RouteMonitor};
 pub use user::{UserNamespace, can_administer_network, enter_user_namespace};

@@ -1,6 +1,7 @@
-//! The interfaces that lead away from a machine, by its routes.
+//! Where the interfaces of a machine lead, by its routes.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use rustix::io::Errno;
@@ -79,9 +80,23 @@ pub(crate) struct Link {
     is_bridge: bool,
 }
 
-/// The interfaces that a unicast route leads through, each with whether it leads further from there: to a gateway, or
-/// everywhere.
-type Hops = Vec<(u32, bool)>;
+/// A bridge of this machine with an address of its own network.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Bridge {
+    /// Its name.
+    pub name: String,
+    /// Whom the routes reach at it without a gateway: addresses, each with the length of its prefix in bits.
+    pub reaches: Vec<(IpAddr, u8)>,
+}
+
+/// An interface that a unicast route leads through.
+struct Hop {
+    interface: u32,
+    /// Whether it leads further from there: to a gateway, or everywhere.
+    further: bool,
+    /// Whom it leads to.
+    to: Option<(IpAddr, u8)>,
+}
 
 impl Netlink {
     /// The names of the interfaces by which this namespace reaches whom it has no route of their own to: those with a route
@@ -95,15 +110,8 @@ impl Netlink {
         // First, since that waits until a change that has been told is over.
         let links = self.list(RTM_GETLINK, &[0; LINK_HEADER], action, link)?;
         let mut leads_further: BTreeMap<u32, bool> = BTreeMap::new();
-        for version in [IpVersion::V4, IpVersion::V6] {
-            let mut header = [0; ROUTE_HEADER];
-            if let Some(family) = header.first_mut() {
-                *family = version.family();
-            }
-            let action = "list the routes of this machine";
-            for (interface, further) in self.list(RTM_GETROUTE, &header, action, hops)?.concat() {
-                *leads_further.entry(interface).or_default() |= further;
-            }
+        for hop in self.hops()? {
+            *leads_further.entry(hop.interface).or_default() |= hop.further;
         }
         let is_uplink = |link: &Link| match leads_further.get(&link.index) {
             Some(further) => *further,
@@ -111,6 +119,51 @@ impl Netlink {
         };
         let uplinks = links.into_iter().filter(is_uplink);
         Ok(uplinks.map(|link| link.name).collect())
+    }
+
+    /// The bridges at which this namespace reaches somebody without a gateway, in the order of their numbers. Where there is no
+    /// bridge no route is read.
+    ///
+    /// # Errors
+    /// [`Error::Netlink`].
+    pub fn bridges(&mut self) -> Result<Vec<Bridge>> {
+        let action = "list the interfaces of this machine";
+        let links = self.list(RTM_GETLINK, &[0; LINK_HEADER], action, link)?;
+        let bridges: BTreeMap<u32, String> = links
+            .into_iter()
+            .filter(|link| link.is_bridge)
+            .map(|link| (link.index, link.name))
+            .collect();
+        if bridges.is_empty() {
+            return Ok(Vec::new());
+        }
+        let mut reaches: BTreeMap<u32, Vec<(IpAddr, u8)>> = BTreeMap::new();
+        for hop in self.hops()?.iter().filter(|hop| !hop.further) {
+            reaches.entry(hop.interface).or_default().extend(hop.to);
+        }
+        let bridges = bridges.into_iter().filter_map(|(index, name)| {
+            let reaches = reaches.remove(&index).filter(|reaches| !reaches.is_empty())?;
+            Some(Bridge { name, reaches })
+        });
+        Ok(bridges.collect())
+    }
+
+    /// Where the routes of every table lead, of both versions.
+    fn hops(&mut self) -> Result<Vec<Hop>> {
+        let mut all = Vec::new();
+        for version in [IpVersion::V4, IpVersion::V6] {
+            let mut header = [0; ROUTE_HEADER];
+            if let Some(family) = header.first_mut() {
+                *family = version.family();
+            }
+            let action = "list the routes of this machine";
+            all.extend(
+                self.list(RTM_GETROUTE, &header, action, hops)?
+                    .into_iter()
+                    .flatten(),
+            );
+        }
+        Ok(all)
     }
 }
 
@@ -130,7 +183,7 @@ fn text(bytes: &[u8]) -> String {
 }
 
 /// Where a route leads; nowhere if it is none to others.
-fn hops(message: &[u8]) -> Option<Hops> {
+fn hops(message: &[u8]) -> Option<Vec<Hop>> {
     let header = message.get(HEADER..HEADER + ROUTE_HEADER)?;
     let (length, kind) = (*header.get(1)?, *header.get(7)?);
     let attributes = Attributes::of(message.get(HEADER + ROUTE_HEADER..)?);
@@ -150,7 +203,18 @@ fn hops(message: &[u8]) -> Option<Hops> {
     let several = attributes.clone().find(RTA_MULTIPATH).unwrap_or_default();
     let one = interface.map(|interface| (interface, further(attributes)));
     let several = NextHops(several).map(|(interface, attributes)| (interface, further(attributes)));
-    Some(one.into_iter().chain(several).collect())
+    let to = address(destination).map(|address| (address, length));
+    let hops = one.into_iter().chain(several).map(|(interface, further)| Hop {
+        interface,
+        further,
+        to,
+    });
+    Some(hops.collect())
+}
+
+fn address(bytes: &[u8]) -> Option<IpAddr> {
+    let v4 = || <[u8; 4]>::try_from(bytes).ok().map(IpAddr::from);
+    v4().or_else(|| <[u8; 16]>::try_from(bytes).ok().map(IpAddr::from))
 }
 
 /// The next hops of a route that has several, each as its interface and what else is said of it.

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
 use picket_engine::Delta;
+use picket_linux::NetworkNamespace;
 use picket_source::{Change, Health, Interest};
 use smol_str::SmolStr;
 use tokio::runtime::Builder;
@@ -13,6 +14,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::time::{Interval, MissedTickBehavior, interval, sleep_until};
 
 use crate::blame::Blame;
+use crate::bridges::Bridges;
 use crate::enforcer::Enforcer;
 use crate::error::HostError;
 use crate::events::Events;
@@ -88,6 +90,10 @@ pub fn run(settings: &Settings, extent: Extent) -> Result<Ended, AgentError> {
         serve::start(&settings.listen, answers)?;
     }
     let enforcer = kernel.map(|kernel| kernel.start(settings, extent)).transpose()?;
+    let bridges = match &enforcer {
+        Some(_) => Some(Bridges::open(&NetworkNamespace::current()?)?),
+        None => None,
+    };
     follow(settings, &health, outbox)?;
     let runtime = Builder::new_current_thread().enable_all().build();
     runtime.map_err(AgentError::Start)?.block_on(async {
@@ -96,6 +102,7 @@ pub fn run(settings: &Settings, extent: Extent) -> Result<Ended, AgentError> {
             node: settings.node.clone(),
             knowledge: Knowledge::new(&settings.node, settings.semantics.clone(), events),
             enforcer,
+            bridges,
             vpp,
             shared,
             versions: Versions::new(),
@@ -162,6 +169,8 @@ struct Agent {
     knowledge: Knowledge,
     /// Where the policies are enforced with nftables.
     enforcer: Option<Enforcer>,
+    /// What passes by it.
+    bridges: Option<Bridges>,
     /// Where they are enforced with VPP.
     vpp: Option<Targets>,
     shared: Shared,
@@ -184,10 +193,24 @@ impl Agent {
                 }
                 () = until(self.enforcer.as_ref().and_then(Enforcer::retry_at)) => self.enforce(),
                 _ = bells.proof.tick() => self.prove(),
-                _ = bells.pulse.tick() => {}
+                _ = bells.pulse.tick() => self.look_at_bridges(),
                 _ = bells.terminate.recv() => return Ok(Ended::Stopped),
                 _ = bells.interrupt.recv() => return Ok(Ended::Stopped),
             }
+        }
+    }
+
+    /// Says what passes by the rules.
+    fn look_at_bridges(&mut self) {
+        let Some(bridges) = &mut self.bridges else {
+            return;
+        };
+        let program = self.knowledge.program().into_iter();
+        let pods = program.flat_map(|program| program.pods_on(&self.node));
+        let managed = pods.filter(|pod| pod.is_managed());
+        match bridges.look(managed.flat_map(|pod| pod.pod().addresses.iter())) {
+            Ok(notes) => notes.clone_into(&mut self.shared.lock().host.notes),
+            Err(error) => tracing::warn!(%error, "nobody knows what passes by at bridges"),
         }
     }
 

@@ -15,6 +15,7 @@
 
 mod agent;
 mod blame;
+mod bridges;
 mod cut;
 mod denied;
 mod drift;

@@ -134,6 +134,9 @@ pub struct HostStatus {
     pub repaired: u64,
     /// The last proof that the rules mean what the policies say.
     pub proof: Option<Proof>,
+    /// Past which bridges of the node packets go that no rule sees.
+    #[serde(default)]
+    pub notes: Vec<String>,
 }
 
 /// What rules have dropped, and what they let pass only because policies are audited.

@@ -273,6 +273,9 @@ fn host(host: &HostStatus, ready: bool, text: &mut String) -> std::fmt::Result {
     if host.repaired > 0 {
         writeln!(text, "  changed by others and repaired {} times", host.repaired)?;
     }
+    for note in &host.notes {
+        writeln!(text, "  note: {note}")?;
+    }
     let versions = Versions(&host.policy_versions);
     for policy in &host.policies {
         writeln!(text, "  {}", versions.in_force(policy))?;

@@ -329,6 +329,29 @@ fn live_through(cluster: &Cluster<'_>, plugin: &str) {
 }
 
 #[test]
+fn a_bridge_that_leads_past_all_rules_is_named() {
+    let (server, api) = server();
+    let node = Node::new(&PLUGINS[0], &PODS, &server.kubeconfig());
+    populate(&api, &node);
+    let set = |value: &str| {
+        let [v4, v6] = PLUGINS[0].settings else {
+            panic!("one for each version");
+        };
+        let settings = [(v4.0, value), (v6.0, value)];
+        node.at("node").set(&settings).unwrap();
+    };
+    set("0");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_picket"));
+    command.arg("agent");
+    let kubeconfig = server.kubeconfig_of("agent-token");
+    let agent = Agent::run_in(node.at("node"), "node-1", &kubeconfig, command);
+    let status = agent.until("notes", |status| status.host.notes.len() == 2);
+    assert!(status.host.notes[0].contains("`cni0`"), "{status:?}");
+    set("1");
+    agent.until("no notes", |status| status.host.notes.is_empty());
+}
+
+#[test]
 fn policies_hold_beside_kube_proxy_with_iptables() {
     play(Mode::Iptables);
 }
