@@ -1,26 +1,32 @@
-//! What it takes to know a large cluster that is followed: time, processor and memory of a process that does nothing else.
+//! What it takes to know a large cluster that is followed: time and memory of a process that does nothing else, and of a whole
+//! agent that enforces what it knows, as root.
 //!
-//! The API server is a process of its own that makes objects up while it sends them, in the size that real ones have.
+//! The API server is a process of its own that makes objects up while it sends them, in the size that real ones have. All of
+//! them are in a network namespace of their own.
 
 #![expect(
     clippy::print_stdout,
     clippy::unwrap_used,
-    reason = "it reports, and nobody waits for it"
+    clippy::panic,
+    reason = "it reports, and fails at once"
 )]
 
 use std::env;
-use std::fs;
+use std::fs::{self, File};
 use std::io::{BufRead, BufReader, BufWriter, Write};
 use std::net::{TcpListener, TcpStream};
 use std::ops::Range;
+use std::path::Path;
 use std::pin::pin;
-use std::process::{Command, Stdio};
+use std::process::{self, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use futures_util::future;
 use picket_cluster::{Event, Semantics, Store};
 use picket_engine::Engine;
+use picket_linux::{Netlink, NetworkNamespace};
+use picket_node::ask;
 use picket_source::{Change, Health, Interest, Kube};
 use serde_json::{Value, json};
 use tokio::runtime::Builder;
@@ -31,6 +37,10 @@ const NODES: usize = 1_000;
 const NAMESPACES: usize = 25_000;
 const POLICIES: usize = 75_000;
 
+/// How long to wait before something is wrong, and before the agent is asked again.
+const BOUND: Duration = Duration::from_secs(600);
+const PAUSE: Duration = Duration::from_millis(100);
+
 /// The node whose agent this is.
 const NODE: &str = "worker-7.region-1.example.com";
 
@@ -39,11 +49,11 @@ fn main() {
         serve();
         return;
     }
-    let mut server = Command::new(env::current_exe().unwrap())
-        .arg("serve")
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
+    let place = NetworkNamespace::create().unwrap();
+    Netlink::open(&place).unwrap().set_up("lo").unwrap();
+    let mut command = Command::new(env::current_exe().unwrap());
+    command.arg("serve").stdout(Stdio::piped());
+    let mut server = place.spawn(&mut command).unwrap();
     let mut port = String::new();
     let stdout = server.stdout.take().unwrap();
     BufReader::new(stdout).read_line(&mut port).unwrap();
@@ -58,10 +68,11 @@ fn main() {
     });
     fs::write(&kubeconfig, text.to_string()).unwrap();
     let mut kube = Kube::new(None, Duration::from_secs(60));
-    kube.kubeconfig = Some(kubeconfig);
+    kube.kubeconfig = Some(kubeconfig.clone());
     println!("{PODS} pods, {NODES} nodes, {NAMESPACES} namespaces, {POLICIES} policies");
-    report("before", Instant::now());
-    follow(&kube);
+    report("before", process::id(), Instant::now());
+    place.run(|| follow(&kube)).unwrap();
+    enforce(&place, folder.path(), &kubeconfig);
     server.kill().unwrap();
     server.wait().unwrap();
 }
@@ -89,7 +100,7 @@ fn follow(kube: &Kube) {
     runtime.block_on(async {
         let mut follow = pin!(follow);
         future::select(&mut follow, pin!(complete.recv())).await;
-        report("all objects known", began);
+        report("all objects known", process::id(), began);
     });
     let snapshot = store.snapshot();
     let own = snapshot
@@ -104,12 +115,39 @@ fn follow(kube: &Kube) {
     );
     let began = Instant::now();
     let engine = Engine::compile(&snapshot, Semantics::default());
-    report("compiled", began);
+    report("compiled", process::id(), began);
     drop(engine);
 }
 
-fn report(what: &str, began: Instant) {
-    let status = fs::read_to_string("/proc/self/status").unwrap();
+/// Has an agent enforce it all on the node.
+fn enforce(place: &NetworkNamespace, folder: &Path, kubeconfig: &Path) {
+    let (socket, log) = (folder.join("socket"), folder.join("log"));
+    let began = Instant::now();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_picket"));
+    command
+        .args(["agent", "--hostname-override", NODE, "--kubeconfig"])
+        .arg(kubeconfig)
+        .arg("--socket")
+        .arg(&socket)
+        .stdin(Stdio::null())
+        .stderr(File::create(&log).unwrap());
+    let mut agent = place.spawn(&mut command).unwrap();
+    loop {
+        if ask(&socket).is_ok_and(|status| status.ready) {
+            break;
+        }
+        if agent.try_wait().unwrap().is_some() || began.elapsed() > BOUND {
+            panic!("{}", fs::read_to_string(&log).unwrap());
+        }
+        thread::sleep(PAUSE);
+    }
+    report("an agent enforces", agent.id(), began);
+    agent.kill().unwrap();
+    agent.wait().unwrap();
+}
+
+fn report(what: &str, process: u32, began: Instant) {
+    let status = fs::read_to_string(format!("/proc/{process}/status")).unwrap();
     let memory = |field: &str| {
         let line = status.lines().find_map(|line| line.strip_prefix(field)).unwrap();
         let kilobytes: usize = line.trim().trim_end_matches(" kB").parse().unwrap();
