@@ -12,6 +12,9 @@ use crate::apiserver::reflect::REFLECTOR;
 use crate::apiserver::vpp::MANIFEST as VPP;
 use crate::client::{Api, serve};
 
+/// The manifest of agents in pods.
+const PODS: &str = include_str!("../../../../../deploy/agent-pods.yaml");
+
 /// What Helm makes of the chart with some values.
 fn helm(command: &str, values: &[&str]) -> Output {
     let chart = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy/chart");
@@ -51,6 +54,15 @@ fn without_values_it_is_the_manifest() {
     let manifest = withdraw(&api, apply(&api, MANIFEST));
     let chart = withdraw(&api, apply(&api, &rendered(&[])));
     assert_eq!(manifest.len(), 4);
+    assert_eq!(chart, manifest);
+}
+
+#[test]
+fn of_pods_it_is_their_manifest() {
+    let (_server, _, api) = serve();
+    let manifest = withdraw(&api, apply(&api, PODS));
+    let chart = withdraw(&api, apply(&api, &rendered(&["mode=pods"])));
+    assert_eq!(manifest.len(), 5);
     assert_eq!(chart, manifest);
 }
 

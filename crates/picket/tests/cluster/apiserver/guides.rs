@@ -66,7 +66,7 @@ fn agents_with_vpp_are_removed_as_others() {
 
 #[test]
 fn agents_of_pods_are_put_on_nodes() {
-    let [run, by_chart, trace] = blocks(PODS);
+    let [run, by_chart, by_manifest, trace] = blocks(PODS);
     let operator = Operator::new();
     operator.play(&run);
     operator.play(&by_chart);
@@ -82,6 +82,10 @@ fn agents_of_pods_are_put_on_nodes() {
         let image = &operator.container(agent)["image"];
         assert_eq!(image, "registry.example/picket:0.1.0", "{agent}");
     }
+    let operator = Operator::new();
+    operator.play(&by_manifest);
+    operator.roll_out(AGENTS_OF_PODS);
+    assert_eq!(operator.container(AGENTS_OF_PODS)["image"], "picket:0.1.0");
 }
 
 #[test]
