@@ -17,7 +17,7 @@ use crate::slab::PodId;
 ///
 /// The state that any sequence of events leads to is the one that compiling the objects of its end from nothing gives,
 /// but for the numbers of identities and subjects. Those depend on the sequence, and on nothing else.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Engine {
     program: Program,
     /// While a list is being received: what it has named so far.

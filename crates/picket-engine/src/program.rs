@@ -75,7 +75,7 @@ pub(crate) struct NameEntry {
 /// a [`SubjectId`] with an [`AllowSet`] over the [`Identity`] of the other. Two rules stand beside the allow sets, since
 /// they are about single pods: a pod always reaches itself, and exchanges with its own node what
 /// [`Program::own_node_allow_set`] says instead.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Program {
     pub(crate) semantics: Semantics,
     pub(crate) namespaces: Namespaces,

@@ -90,6 +90,17 @@ struct Entry {
     cached: Mutex<Option<Cached>>,
 }
 
+impl Clone for Entry {
+    fn clone(&self) -> Self {
+        let cached = self.cached.lock().unwrap_or_else(PoisonError::into_inner);
+        Self {
+            key: self.key.clone(),
+            cached: Mutex::new(cached.clone()),
+            ..*self
+        }
+    }
+}
+
 #[derive(Clone, Debug)]
 struct Cached {
     revision: u64,
@@ -100,7 +111,7 @@ struct Cached {
 }
 
 /// All subjects.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Subjects {
     entries: Slab<SubjectId, Entry>,
     by_key: FxHashMap<SubjectKey, SubjectId>,

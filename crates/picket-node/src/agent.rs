@@ -20,7 +20,7 @@ use crate::error::HostError;
 use crate::events::Events;
 use crate::inbox::{self, Inbox, News, Outbox};
 use crate::kernel::Kernel;
-use crate::knowledge::Knowledge;
+use crate::knowledge::{Knowledge, Whose};
 use crate::metrics::Metrics;
 use crate::serve::{self, Answers, Pulse};
 use crate::source;
@@ -100,7 +100,7 @@ pub fn run(settings: &Settings, extent: Extent) -> Result<Ended, AgentError> {
         let bells = Bells::new(settings).map_err(AgentError::Start)?;
         let agent = Agent {
             node: settings.node.clone(),
-            knowledge: Knowledge::new(&settings.node, settings.semantics.clone(), events),
+            knowledge: Knowledge::new(&settings.node, settings.semantics.clone(), vpp.is_some(), events),
             enforcer,
             bridges,
             vpp,
@@ -288,7 +288,7 @@ impl Agent {
     /// Has VPP made what the policies say. That takes its own time: nobody waits for it.
     fn tell_vpp(&mut self, is_changed: bool) {
         let versions = &self.knowledge.remarks.versions;
-        if let (Some(vpp), Some(program)) = (&mut self.vpp, self.knowledge.program())
+        if let (Some(vpp), Some(program)) = (&mut self.vpp, self.knowledge.whole())
             && (is_changed || vpp.is_due() || self.versions != *versions)
         {
             self.versions.clone_from(versions);
@@ -333,31 +333,29 @@ impl Agent {
         };
         if enforcer.retries_held() {
             let held = self.knowledge.held();
-            let note = noting(&mut self.enforcer, &mut self.vpp);
-            self.knowledge.release(&held, note);
-            self.tell_vpp(true);
+            self.knowledge.release(&held, |delta| enforcer.note(delta));
         }
-        let Some(enforcer) = &mut self.enforcer else {
-            return;
-        };
         if self.knowledge.program().is_none() {
             return enforcer.keep();
         }
         let was_ready = enforcer.is_ready();
         // What goes wrong has been told, and is tried again.
-        let made = make(&mut self.knowledge, enforcer);
-        if let (Err(_), Some(vpp)) = (made, &mut self.vpp) {
-            // Policies that are held back now are others than it was told of.
+        let _ = make(&mut self.knowledge, enforcer);
+        let proves = enforcer.is_ready() && !was_ready;
+        if self.knowledge.is_other()
+            && let Some(vpp) = &mut self.vpp
+        {
             vpp.forget();
+            self.tell_vpp(true);
         }
-        if enforcer.is_ready() && !was_ready {
+        if proves {
             self.prove();
         }
     }
 
     /// Does what was asked for the cluster as it is now, with every target, whatever becomes of the others.
     fn finish(&mut self) -> Result<Ended, AgentError> {
-        let Some(program) = self.knowledge.program() else {
+        let Some(program) = self.knowledge.whole() else {
             return Ok(Ended::Done);
         };
         let versions = &self.knowledge.remarks.versions;
@@ -388,16 +386,16 @@ impl Agent {
     }
 }
 
-/// Tells every target what changes in the program.
+/// Tells every target what changes in its program.
 fn noting<'a>(
     enforcer: &'a mut Option<Enforcer>,
     vpp: &'a mut Option<Targets>,
-) -> impl FnMut(&Delta) + use<'a> {
-    move |delta| {
-        if let Some(enforcer) = enforcer.as_mut() {
+) -> impl FnMut(Whose, &Delta) + use<'a> {
+    move |whose, delta| {
+        if let Some(enforcer) = enforcer.as_mut().filter(|_| whose != Whose::Others) {
             enforcer.note(delta);
         }
-        if let Some(vpp) = vpp.as_mut() {
+        if let Some(vpp) = vpp.as_mut().filter(|_| whose != Whose::Kernel) {
             vpp.note(delta);
         }
     }

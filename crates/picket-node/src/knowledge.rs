@@ -1,5 +1,7 @@
 //! What is known of the cluster, and what it compiles to.
 
+use std::collections::BTreeSet;
+
 use picket_cluster::{Event, Object, Semantics, Store};
 use picket_engine::{Delta, Engine, Program};
 use picket_policy::ObjectRef;
@@ -16,6 +18,8 @@ pub(crate) struct Knowledge {
     node: SmolStr,
     semantics: Semantics,
     seen: Seen,
+    /// Whether others than the kernel enforce the policies, who take those too that are held back because of it.
+    has_others: bool,
     state: State,
     pub(crate) remarks: Remarks,
 }
@@ -55,26 +59,50 @@ impl Seen {
 
 enum State {
     Incomplete(Store),
-    Complete(Box<Engine>, Ledger),
+    Complete(Box<Compiled>),
+}
+
+struct Compiled {
+    engine: Engine,
+    ledger: Ledger,
+    /// The same with every policy as it should be, since some were held back.
+    whole: Option<Engine>,
+    /// Whether the kernel's is the whole one again.
+    is_other: bool,
+}
+
+/// For whom a program changes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Whose {
+    /// For every target.
+    Everybody,
+    /// For the kernel.
+    Kernel,
+    /// For all others.
+    Others,
 }
 
 impl Knowledge {
-    pub(crate) fn new(node: &str, semantics: Semantics, events: Events) -> Self {
+    pub(crate) fn new(node: &str, semantics: Semantics, has_others: bool, events: Events) -> Self {
         Self {
             node: node.into(),
             semantics,
             seen: Seen::default(),
+            has_others,
             state: State::Incomplete(Store::new()),
             remarks: Remarks::new(events),
         }
     }
 
-    /// What the cluster means, once it is known.
+    /// What the cluster means to the kernel, once it is known.
     pub(crate) fn program(&self) -> Option<&Program> {
-        match &self.state {
-            State::Incomplete(_) => None,
-            State::Complete(engine, _) => Some(engine.program()),
-        }
+        Some(self.compiled()?.engine.program())
+    }
+
+    /// What it means to all others: no policy is held back.
+    pub(crate) fn whole(&self) -> Option<&Program> {
+        let compiled = self.compiled()?;
+        Some(compiled.whole.as_ref().unwrap_or(&compiled.engine).program())
     }
 
     /// Whether everything was heard, and the cluster does not know this node.
@@ -84,8 +112,19 @@ impl Knowledge {
 
     /// All that there is a program of is in force.
     pub(crate) fn settle(&mut self) {
-        if let State::Complete(_, ledger) = &mut self.state {
-            ledger.settle();
+        if let State::Complete(compiled) = &mut self.state {
+            compiled.ledger.settle();
+            if compiled.ledger.is_whole() {
+                compiled.is_other |= compiled.whole.take().is_some();
+            }
+        }
+    }
+
+    /// Whether the whole program is another one since this was last asked, with the same meaning, of which no changes were told.
+    pub(crate) fn is_other(&mut self) -> bool {
+        match &mut self.state {
+            State::Incomplete(_) => false,
+            State::Complete(compiled) => std::mem::take(&mut compiled.is_other),
         }
     }
 
@@ -104,30 +143,47 @@ impl Knowledge {
         self.ledger().map(Ledger::closed).unwrap_or_default()
     }
 
-    /// Lets the program have policies as they were in force, and this instead of those that were not.
+    /// Lets the program of the kernel have policies as they were in force, and this instead of those that were not.
     pub(crate) fn hold(&mut self, policies: &[ObjectRef], instead: Instead, note: impl FnMut(&Delta)) {
-        if let State::Complete(engine, ledger) = &mut self.state {
+        if let State::Complete(compiled) = &mut self.state {
+            let Compiled {
+                engine,
+                ledger,
+                whole,
+                ..
+            } = &mut **compiled;
+            if self.has_others && whole.is_none() {
+                *whole = Some(engine.clone());
+            }
             ledger.hold(policies, instead, engine, note);
         }
     }
 
-    /// Lets the program have policies that are held back as they are.
+    /// Lets it have policies that are held back as they are.
     pub(crate) fn release(&mut self, policies: &[ObjectRef], note: impl FnMut(&Delta)) {
-        if let State::Complete(engine, ledger) = &mut self.state {
-            ledger.release(policies, engine, note);
+        if let State::Complete(compiled) = &mut self.state {
+            compiled.ledger.release(policies, &mut compiled.engine, note);
         }
     }
 
     fn ledger(&self) -> Option<&Ledger> {
+        Some(&self.compiled()?.ledger)
+    }
+
+    fn compiled(&self) -> Option<&Compiled> {
         match &self.state {
             State::Incomplete(_) => None,
-            State::Complete(_, ledger) => Some(ledger),
+            State::Complete(compiled) => Some(compiled),
         }
     }
 
     /// Takes in a change, and tells what it changes of a program that there was already. If something else may have to be
     /// enforced then it gives the policies that came, went or changed.
-    pub(crate) fn take(&mut self, change: Change, mut note: impl FnMut(&Delta)) -> Option<Vec<ObjectRef>> {
+    pub(crate) fn take(
+        &mut self,
+        change: Change,
+        mut note: impl FnMut(Whose, &Delta),
+    ) -> Option<Vec<ObjectRef>> {
         match change {
             Change::Diagnosis(object, diagnostics) => {
                 self.remarks.diagnose(object, diagnostics);
@@ -150,15 +206,10 @@ impl Knowledge {
         }
     }
 
-    fn apply(&mut self, event: Event, note: &mut impl FnMut(&Delta)) -> Option<Vec<ObjectRef>> {
+    fn apply(&mut self, event: Event, note: &mut impl FnMut(Whose, &Delta)) -> Option<Vec<ObjectRef>> {
         self.remarks.readings.note(&event);
         match &mut self.state {
-            State::Complete(engine, ledger) => {
-                ledger.note(&event, engine.program());
-                let delta = engine.apply(event);
-                note(&delta);
-                (!delta.is_empty()).then_some(delta.policies)
-            }
+            State::Complete(compiled) => compiled.apply(event, note),
             State::Incomplete(store) => {
                 self.seen.note(&event, &self.node);
                 store.apply(event);
@@ -169,11 +220,35 @@ impl Knowledge {
                 let engine = Engine::compile(&store.snapshot(), self.semantics.clone());
                 let policies = engine.program().policies();
                 let policies = policies.map(|policy| policy.object.clone()).collect();
-                let ledger = Ledger::of(engine.program());
-                self.state = State::Complete(Box::new(engine), ledger);
+                let compiled = Compiled {
+                    ledger: Ledger::of(engine.program()),
+                    engine,
+                    whole: None,
+                    is_other: false,
+                };
+                self.state = State::Complete(Box::new(compiled));
                 Some(policies)
             }
         }
+    }
+}
+
+impl Compiled {
+    /// Takes in an event, as [`Knowledge::take`] does.
+    fn apply(&mut self, event: Event, note: &mut impl FnMut(Whose, &Delta)) -> Option<Vec<ObjectRef>> {
+        self.ledger.note(&event, self.engine.program());
+        let Some(whole) = &mut self.whole else {
+            let delta = self.engine.apply(event);
+            note(Whose::Everybody, &delta);
+            return (!delta.is_empty()).then_some(delta.policies);
+        };
+        let of_others = whole.apply(event.clone());
+        note(Whose::Others, &of_others);
+        let delta = self.engine.apply(event);
+        note(Whose::Kernel, &delta);
+        let is_changed = !delta.is_empty() || !of_others.is_empty();
+        let policies: BTreeSet<_> = delta.policies.into_iter().chain(of_others.policies).collect();
+        is_changed.then(|| policies.into_iter().collect())
     }
 }
 
@@ -191,9 +266,9 @@ mod tests {
     fn after(events: Vec<Event>) -> Vec<(bool, bool)> {
         let settings = settings();
         let told = Events::start(&settings, Extent::Once, &Metrics::default());
-        let mut knowledge = Knowledge::new(&settings.node, Semantics::default(), told.unwrap());
+        let mut knowledge = Knowledge::new(&settings.node, Semantics::default(), false, told.unwrap());
         let each = events.into_iter().map(|event| {
-            knowledge.take(Change::Events(vec![event]), |_| {});
+            knowledge.take(Change::Events(vec![event]), |_, _| {});
             (knowledge.program().is_some(), knowledge.is_nowhere())
         });
         each.collect()

@@ -61,6 +61,11 @@ impl Ledger {
         self.before.clear();
     }
 
+    /// Whether no policy is held back.
+    pub(crate) fn is_whole(&self) -> bool {
+        self.held.is_empty()
+    }
+
     /// The policies that changed and are not held back.
     pub(crate) fn changed(&self) -> Vec<ObjectRef> {
         self.before.keys().cloned().collect()

@@ -26,7 +26,7 @@ use crate::drops::Drops;
 use crate::enforcer::Enforcer;
 use crate::events::Events;
 use crate::host::Host;
-use crate::knowledge::Knowledge;
+use crate::knowledge::{Knowledge, Whose};
 use crate::metrics::Metrics;
 use crate::settings::UntilSynced;
 use crate::status::Shared;
@@ -107,7 +107,7 @@ impl Node {
         let host = Host::open(&settings).unwrap();
         let drops = Drops::open(host.namespace()).unwrap();
         let shared = Shared::new("n", Health::default());
-        let knowledge = Knowledge::new("n", settings.semantics.clone(), events());
+        let knowledge = Knowledge::new("n", settings.semantics.clone(), false, events());
         let enforcer = Enforcer::new(host, None, drops, shared.clone(), metrics.clone(), events());
         let mut node = Self {
             namespace: NetworkNamespace::current().unwrap(),
@@ -127,7 +127,7 @@ impl Node {
 
     /// Learns what changed, and enforces it.
     pub(crate) fn hear(&mut self, events: Vec<Event>) {
-        let note = |delta: &Delta| self.enforcer.note(delta);
+        let note = |_: Whose, delta: &Delta| self.enforcer.note(delta);
         self.knowledge.take(Change::Events(events), note);
         // What goes wrong is in the status.
         let _ = make(&mut self.knowledge, &mut self.enforcer);
@@ -140,7 +140,7 @@ impl Node {
             ..ObjectVersion::default()
         });
         self.knowledge
-            .take(Change::Version(policy.clone(), version), |_| {});
+            .take(Change::Version(policy.clone(), version), |_, _| {});
     }
 
     /// The metrics, line by line.

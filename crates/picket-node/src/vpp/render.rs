@@ -206,12 +206,20 @@ fn finding(shortfall: &Shortfall) -> Finding {
 mod tests {
     use std::time::Duration;
 
-    use picket_cluster::{Object, Semantics};
+    use picket_cluster::{Object, Semantics, Store};
     use picket_engine::Engine;
     use picket_net::Protocol;
     use picket_testing::build::{accept, block, node, pod, pods_in, policy};
 
+    use picket_policy::{Direction, Policy};
+    use picket_source::Change;
+
     use super::*;
+    use crate::Extent;
+    use crate::events::Events;
+    use crate::knowledge::{Knowledge, Whose};
+    use crate::ledger::Instead;
+    use crate::metrics::Metrics;
     use crate::vpp::NatLoopback;
 
     fn settings() -> VppSettings {
@@ -309,5 +317,97 @@ mod tests {
             lists > 4 && rules > 4 && narrower == 1,
             "{lists} {rules} {narrower}"
         );
+    }
+
+    /// One of three policies in one of three versions.
+    fn version(name: usize, version: usize) -> Policy {
+        let policy = policy(&format!("x/{name}")).selects(&format!("app=a{name}"));
+        match version {
+            0 => policy.isolates(Direction::Ingress),
+            1 => policy.isolates(Direction::Egress),
+            _ => policy.isolates(Direction::Ingress).isolates(Direction::Egress),
+        }
+        .build()
+    }
+
+    fn versions() -> Vec<Event> {
+        let pods = (0..3).map(|number| {
+            let pod = pod(&format!("x/a{number}")).label("app", &format!("a{number}"));
+            Event::Apply(Object::from(pod.on("n").ip(&format!("10.0.0.{number}")).build()))
+        });
+        let first = [Event::Init, Event::Apply(Object::from(node("n").ip("10.9.0.1")))];
+        let apply = |name, at| Event::Apply(Object::Policy(version(name, at)));
+        let delete = |name, at| Event::Delete(version(name, at).object);
+        let changes = [
+            apply(0, 0),
+            apply(1, 0),
+            apply(2, 2),
+            apply(1, 1),
+            delete(0, 0),
+            apply(0, 1),
+            apply(0, 2),
+            delete(1, 0),
+            apply(2, 1),
+        ];
+        first
+            .into_iter()
+            .chain(pods)
+            .chain([Event::InitDone])
+            .chain(changes)
+            .collect()
+    }
+
+    /// What is wanted of VPP while the policies in these places of the sequence are held back and released.
+    #[test]
+    fn who_is_not_the_kernel_has_all_policies_whatever_is_held_back() {
+        let metrics = Metrics::default();
+        let whole = |store: &Store| {
+            let engine = Engine::compile(&store.snapshot(), Semantics::default());
+            acl::render(engine.program(), Some("n"), &acl::Options::default())
+        };
+        let mut lists = 0;
+        for (held_at, released_at) in [(6, 20), (7, 9), (8, 11), (7, 8), (9, 13), (20, 20)] {
+            let told = Events::start(&crate::testing::settings(), Extent::Once, &metrics).unwrap();
+            let mut knowledge = Knowledge::new("n", Semantics::default(), true, told);
+            let mut renderer = Renderer::new(&"n".into(), &settings());
+            let mut store = Store::new();
+            for (at, event) in versions().into_iter().enumerate() {
+                store.apply(event.clone());
+                let note = |whose: Whose, delta: &Delta| {
+                    if whose != Whose::Kernel {
+                        renderer.note(delta);
+                    }
+                };
+                knowledge.take(Change::Events(vec![event]), note);
+                let Some(program) = knowledge.whole() else {
+                    continue;
+                };
+                let wanted = renderer.render(program, &Versions::new());
+                assert_eq!(*wanted.acls, whole(&store), "{held_at} {released_at} {at}");
+                lists = lists.max(wanted.acls.acls.len());
+                if at == held_at {
+                    // As a table is tried without them, and again.
+                    let changed = knowledge.changed();
+                    for instead in [Instead::Closed, Instead::Nothing] {
+                        knowledge.hold(&changed, instead, |_| {});
+                        knowledge.release(&changed, |_| {});
+                    }
+                    knowledge.hold(&changed, Instead::Nothing, |_| {});
+                    assert!(!knowledge.held().is_empty());
+                }
+                if at == released_at {
+                    let held = knowledge.held();
+                    knowledge.release(&held, |_| {});
+                }
+                knowledge.settle();
+                if knowledge.is_other() {
+                    renderer.forget();
+                }
+                let program = knowledge.whole().unwrap();
+                let wanted = renderer.render(program, &Versions::new());
+                assert_eq!(*wanted.acls, whole(&store), "{held_at} {released_at} {at}");
+            }
+        }
+        assert!(lists > 3, "{lists}");
     }
 }
