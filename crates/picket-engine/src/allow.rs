@@ -220,7 +220,7 @@ impl Granted {
         touched: &Touched<'_>,
     ) -> Self {
         let live = program.identities.live();
-        let Judged { peers, own_node } = Judged::of(program, subject, stance, &touched.fresh);
+        let Judged { peers, own_node } = Judged::of_few(program, subject, stance, &touched.fresh);
         let patch = |before: &Arc<AllowSet>, cells: Cells| {
             let mut now = BTreeMap::new();
             for (peers, traffic) in cells.into_iter().filter(|(_, traffic)| !traffic.is_empty()) {

@@ -102,6 +102,22 @@ pub(crate) struct Judged {
 }
 
 impl Judged {
+    /// As [`Judged::of`], for few identities: mostly no rule is about any of them, which costs less to find out.
+    pub(crate) fn of_few(
+        program: &Program,
+        subject: &SubjectKey,
+        stance: Stance,
+        towards: &IdentitySet,
+    ) -> Self {
+        if is_about_none(program, subject, stance, towards) {
+            return Self {
+                peers: Vec::new(),
+                own_node: None,
+            };
+        }
+        Self::of(program, subject, stance, towards)
+    }
+
     pub(crate) fn of(program: &Program, subject: &SubjectKey, stance: Stance, towards: &IdentitySet) -> Self {
         let mut fold = Fold::new(towards);
         let rules = |tier| program.rules_of(subject, tier, stance);
@@ -141,6 +157,37 @@ impl Judged {
             peers: fold.finish(!isolated),
             own_node: own_node.map(|cells| Fold(cells).finish(true)),
         }
+    }
+}
+
+/// Whether a subject allows only what rules accept, nothing takes from the exemption, and no rule is about these identities.
+fn is_about_none(program: &Program, subject: &SubjectKey, stance: Stance, towards: &IdentitySet) -> bool {
+    let semantics = program.semantics();
+    if !subject.isolation.is_in(stance) || semantics.accept_icmp || semantics.accept_icmpv6 {
+        return false;
+    }
+    let direction = subject.direction;
+    let is_about = |rule: &LoweredRule| match &rule.peers {
+        None => !towards.is_empty(),
+        Some(peers) => peers.iter().any(|peer| {
+            let meant = meant(program, peer);
+            towards.iter().any(|one| meant.contains(one))
+        }),
+    };
+    let mut own = subject.policies.iter().map(|&id| &program.policies[id]);
+    let mut universal = program.universal_deciding(direction, subject.isolation);
+    universal.next().is_none()
+        && own.all(|entry| {
+            let mut rules = entry.side(direction).rules.iter();
+            entry.policy.tier == Tier::NetworkPolicy && !rules.any(is_about)
+        })
+}
+
+/// The identities that a kind of other ends is.
+fn meant<'p>(program: &'p Program, peer: &PeerMatch) -> &'p IdentitySet {
+    match *peer {
+        PeerMatch::Selector(term) => program.identities.with_selector(term),
+        PeerMatch::Block(block) => program.identities.with_block(block),
     }
 }
 
@@ -193,14 +240,15 @@ fn steps(
     let identities = &program.identities;
     let peers = match &rule.peers {
         None => towards.clone(),
-        Some(peers) => union(peers.iter().map(|peer| {
-            let meant = match peer {
-                PeerMatch::Selector(term) => identities.with_selector(*term),
-                PeerMatch::Block(block) => identities.with_block(*block),
-            };
-            meant.intersection(towards)
-        })),
+        Some(peers) => union(
+            peers
+                .iter()
+                .map(|peer| meant(program, peer).intersection(towards)),
+        ),
     };
+    if peers.is_empty() {
+        return;
+    }
     let mut step = |peers: IdentitySet, traffic: TrafficSet| {
         take(Step {
             peers,

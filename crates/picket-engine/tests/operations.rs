@@ -5,7 +5,8 @@ use picket_engine::{Comings, Delta, Engine};
 use picket_net::Protocol;
 use picket_policy::{Direction, Labels, ObjectRef};
 use picket_testing::build::{
-    accept, admin_policy, baseline_policy, block, deny, ip, namespace, node, pod, pods_in, pods_where, policy,
+    accept, admin_policy, baseline_policy, block, custom_rules, deny, ip, namespace, node, pod, pods_in,
+    pods_where, policy,
 };
 
 fn engine(objects: impl IntoIterator<Item = Object>) -> Engine {
@@ -435,4 +436,132 @@ fn a_service_is_named_when_its_addresses_change() {
     let gone = service(&[], "db").object;
     assert_eq!(named(Event::Delete(gone.clone())), 1);
     assert_eq!(named(Event::Delete(gone)), 0);
+}
+
+#[test]
+fn one_that_no_rule_names_gets_what_it_gets_from_nothing() {
+    let of_web = || accept().peer(pods_in("shop", "app=web"));
+    let web = || {
+        policy("shop/web")
+            .selects("app=db")
+            .ingress(of_web())
+            .egress(of_web())
+    };
+    let anybody = || accept().port(Protocol::TCP, 80);
+    let icmp = Semantics {
+        accept_icmp: true,
+        ..Semantics::default()
+    };
+    let plain = Semantics::default;
+    let named = |name: &str| accept().peer(pods_where("", &format!("app={name}")));
+    let cases: Vec<(Semantics, Vec<Object>)> = vec![
+        (plain(), vec![web().into()]),
+        (plain(), vec![web().ingress(anybody()).egress(anybody()).into()]),
+        (
+            plain(),
+            vec![web().ingress(named("new")).egress(named("new")).into()],
+        ),
+        (
+            plain(),
+            vec![web().egress(accept().peer(block("10.0.0.0/8", &[]))).into()],
+        ),
+        (
+            plain(),
+            vec![
+                web().into(),
+                policy("shop/all").selects("app=db").ingress(anybody()).into(),
+            ],
+        ),
+        (plain(), vec![web().audited().into()]),
+        (plain(), vec![web().into(), web_denier()]),
+        (
+            plain(),
+            vec![
+                web().into(),
+                admin_policy("all", 1).ingress(anybody()).egress(anybody()).into(),
+            ],
+        ),
+        (
+            plain(),
+            vec![
+                web().into(),
+                admin_policy("db", 1).selects("app=db").egress(anybody()).into(),
+            ],
+        ),
+        (
+            plain(),
+            vec![
+                custom_rules("custom", 1)
+                    .selects("app=db")
+                    .egress(anybody())
+                    .into(),
+                web().into(),
+            ],
+        ),
+        (
+            plain(),
+            vec![
+                baseline_policy("default", 1)
+                    .ingress(deny().peer(pods_where("", "app=web")))
+                    .into(),
+            ],
+        ),
+        (icmp, vec![web().into()]),
+    ];
+    // Tells the database from those that no rule names.
+    let of_db = accept().peer(pods_in("shop", "app=db"));
+    let of_db = policy("shop/other").selects("app=other").ingress(of_db).build();
+    for (number, (semantics, mut policies)) in cases.into_iter().enumerate() {
+        policies.push(Object::Policy(of_db.clone()));
+        let pods = || {
+            let pods = [("web", "10.0.0.1"), ("db", "10.0.0.2"), ("new", "10.0.0.3")];
+            pods.map(|(name, address)| {
+                let pod = pod(&format!("shop/{name}")).label("app", name).ip(address);
+                Event::Apply(Object::from(pod))
+            })
+        };
+        let [web, db, new] = pods();
+        let mut engine = Engine::new(semantics.clone());
+        let known = policies.iter().cloned().map(Event::Apply).chain([web, db]);
+        known.for_each(|event| drop(engine.apply(event)));
+        let said = |engine: &Engine| {
+            let program = engine.program();
+            let db = ObjectRef::new("Pod", "shop", "db");
+            let subjects = Direction::BOTH.map(|direction| program.subject(&db, direction));
+            let sets = subjects.map(|subject| {
+                let subject = subject?;
+                Some([
+                    program.allow_set(subject),
+                    program.own_node_allow_set(subject),
+                    program.allow_set_if_enforced(subject),
+                    program.own_node_allow_set_if_enforced(subject),
+                ])
+            });
+            let at = ["10.0.0.1", "10.0.0.2", "10.0.0.3", "10.0.0.4"];
+            let identities = at.map(|at| program.identity_of(ip(at)));
+            let sets = sets.into_iter().flatten().flatten();
+            sets.map(|set| identities.map(|identity| set.traffic(identity).cloned()))
+                .collect::<Vec<_>>()
+        };
+        let before = said(&engine);
+        let from_nothing = |with_new: bool| {
+            let mut scratch = Engine::new(semantics.clone());
+            let events = pods().into_iter().take(if with_new { 3 } else { 2 });
+            let events = policies.iter().cloned().map(Event::Apply).chain(events);
+            events.for_each(|event| drop(scratch.apply(event)));
+            said(&scratch)
+        };
+        assert_eq!(before, from_nothing(false), "{number}");
+        assert_eq!(engine.apply(new).identities.added.len(), 1, "{number}");
+        assert_eq!(said(&engine), from_nothing(true), "{number}");
+        delete(&mut engine, "Pod", "shop", "new");
+        assert_eq!(said(&engine), before, "{number}");
+    }
+}
+
+/// A policy that keeps web pods away from databases, whatever others accept.
+fn web_denier() -> Object {
+    let web = || deny().peer(pods_in("shop", "app=web"));
+    let denier = admin_policy("no-web", 1).selects("app=db");
+    denier.ingress(web()).egress(web()).into()
 }
