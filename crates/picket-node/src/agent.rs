@@ -76,7 +76,7 @@ pub fn run(settings: &Settings, extent: Extent) -> Result<Ended, AgentError> {
         false => None,
     };
     let vpp = settings.vpp.as_ref();
-    let mut vpp = vpp.map(|vpp| Targets::new(&settings.node, vpp, &shared, &metrics));
+    let mut vpp = vpp.map(|vpp| Targets::new(&settings.node, vpp, &shared, &metrics, &events));
     name_targets(settings, &shared);
     if extent == Extent::Forever {
         let answers = Answers {

@@ -121,6 +121,23 @@ impl Events {
         }
     }
 
+    /// Events that nobody writes, and what says which were told since it was asked last: on what, and the message.
+    #[cfg(test)]
+    pub(crate) fn overheard() -> (Self, impl FnMut() -> Vec<(ObjectRef, String)>) {
+        let (sender, mut queue) = channel(WAITING);
+        let events = Self {
+            queue: Some(sender),
+            metrics: Metrics::default(),
+            node: "node-1".into(),
+        };
+        let heard = move || {
+            let told = std::iter::from_fn(|| queue.try_recv().ok());
+            told.map(|told| (told.occurrence.object, told.occurrence.message))
+                .collect()
+        };
+        (events, heard)
+    }
+
     fn occurrence(&self, object: &ObjectRef, reason: Reason, why: &str) -> Occurrence {
         let (word, message, node) = match reason {
             Reason::Unenforceable => ("Unenforceable", safe(why), None),

@@ -10,6 +10,7 @@ use picket_cluster::{Event, Object, Pod, codes};
 use picket_policy::{Diagnostic, ObjectRef, Severity};
 use smol_str::SmolStr;
 
+use super::findings::Found;
 use super::rule::Pattern;
 use crate::status::Finding;
 
@@ -21,13 +22,30 @@ pub(crate) const LOCAL: &str = "local0";
 
 /// Which interface each pod of a node names as its own.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Claims(BTreeMap<ObjectRef, SmolStr>);
+pub struct Claims(BTreeMap<ObjectRef, Claim>);
+
+/// What a pod claims.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Claim {
+    interface: SmolStr,
+    /// The uid of the pod.
+    uid: SmolStr,
+}
+
+impl Claim {
+    fn of(pod: &Pod) -> Option<Self> {
+        Some(Self {
+            interface: pod.vpp_interface.clone()?,
+            uid: pod.object.uid.clone(),
+        })
+    }
+}
 
 impl<'p> FromIterator<&'p Pod> for Claims {
     /// Those of these pods that policies can select.
     fn from_iter<I: IntoIterator<Item = &'p Pod>>(pods: I) -> Self {
         let managed = pods.into_iter().filter(|pod| pod.is_managed());
-        let claims = managed.filter_map(|pod| Some((named(&pod.object), pod.vpp_interface.clone()?)));
+        let claims = managed.filter_map(|pod| Some((named(&pod.object), Claim::of(pod)?)));
         Self(claims.collect())
     }
 }
@@ -41,7 +59,7 @@ impl Claims {
                 Event::Init => !std::mem::take(&mut self.0).is_empty(),
                 Event::Apply(Object::Pod(pod)) => {
                     let is_here = pod.node.as_deref() == Some(node) && pod.is_managed();
-                    let claim = pod.vpp_interface.clone().filter(|_| is_here);
+                    let claim = Claim::of(pod).filter(|_| is_here);
                     self.put(&pod.object, claim)
                 }
                 Event::Delete(object) if object.kind == "Pod" => self.put(object, None),
@@ -51,7 +69,7 @@ impl Claims {
         is_other
     }
 
-    fn put(&mut self, pod: &ObjectRef, claim: Option<SmolStr>) -> bool {
+    fn put(&mut self, pod: &ObjectRef, claim: Option<Claim>) -> bool {
         let pod = named(pod);
         let before = match claim.clone() {
             Some(claim) => self.0.insert(pod, claim),
@@ -63,8 +81,8 @@ impl Claims {
     /// The interfaces that several pods name, and which pods.
     fn contested(&self) -> BTreeMap<&SmolStr, BTreeSet<&ObjectRef>> {
         let mut pods: BTreeMap<&SmolStr, BTreeSet<&ObjectRef>> = BTreeMap::new();
-        for (pod, interface) in &self.0 {
-            pods.entry(interface).or_default().insert(pod);
+        for (pod, claim) in &self.0 {
+            pods.entry(&claim.interface).or_default().insert(pod);
         }
         pods.retain(|_, pods| pods.len() > 1);
         pods
@@ -104,8 +122,8 @@ impl<'c> Judge<'c> {
 
     /// The interface of a pod; nothing where it names none.
     pub(crate) fn interface(&self, pod: &ObjectRef) -> Option<Result<&'c SmolStr, Refused<'c>>> {
-        let (pod, interface) = self.claims.0.get_key_value(&named(pod))?;
-        Some(self.judge(pod, interface))
+        let (pod, claim) = self.claims.0.get_key_value(&named(pod))?;
+        Some(self.judge(pod, &claim.interface))
     }
 
     fn judge(&self, pod: &ObjectRef, interface: &'c SmolStr) -> Result<&'c SmolStr, Refused<'c>> {
@@ -134,14 +152,23 @@ impl<'c> Judge<'c> {
     }
 
     /// What is wrong with the claims of pods.
-    pub(crate) fn findings(&self) -> Vec<Finding> {
-        let refused = self.claims.0.iter();
-        let refused = refused.filter_map(|(pod, interface)| Some((pod, self.judge(pod, interface).err()?)));
-        let found = refused.map(|(pod, refused)| {
+    pub(crate) fn findings(&self) -> Vec<Found> {
+        let claims = self.claims.0.iter();
+        let refused = claims.filter_map(|(pod, claim)| {
+            let refused = self.judge(pod, &claim.interface).err()?;
+            Some((pod, claim, refused))
+        });
+        let found = refused.map(|(pod, claim, refused)| {
             let mut diagnostic =
                 Diagnostic::new(codes::CLAIM, Severity::Error, format!("Forbidden: {refused}")).on(pod);
             diagnostic.field = format!("metadata.annotations.{ANNOTATION}");
-            Finding::new(pod, &diagnostic)
+            Found {
+                object: ObjectRef {
+                    uid: claim.uid.clone(),
+                    ..pod.clone()
+                },
+                finding: Finding::new(pod, &diagnostic),
+            }
         });
         found.collect()
     }
@@ -216,7 +243,7 @@ mod tests {
         let findings = judge.findings();
         let found: Vec<_> = findings
             .iter()
-            .map(|finding| (finding.code.as_str(), finding.message.clone()))
+            .map(|found| (found.finding.code.as_str(), found.finding.message.clone()))
             .collect();
         let messages: Vec<_> = messages.into_iter().map(|message| ("C020", message)).collect();
         assert_eq!(found, messages);
@@ -275,6 +302,24 @@ mod tests {
     }
 
     #[test]
+    fn what_is_wrong_with_a_claim_is_found_on_the_pod_that_made_it() {
+        let claiming = |uid: &str| {
+            let mut pod = claiming("a/x", "ge0");
+            pod.object.uid = uid.into();
+            pod
+        };
+        let may: Pattern = "tap*".parse().unwrap();
+        let mut claims = Claims::default();
+        for uid in ["1", "2"] {
+            let event = Event::Apply(Object::Pod(Arc::new(claiming(uid))));
+            assert!(claims.note(&[event], "n1"));
+            let found = Judge::new(&claims, &may, &[]).findings();
+            let objects: Vec<_> = found.into_iter().map(|found| found.object).collect();
+            assert_eq!(objects, [claiming(uid).object]);
+        }
+    }
+
+    #[test]
     fn claims_are_those_of_the_pods_of_the_node() {
         let apply = |pod: Pod| Event::Apply(Object::Pod(Arc::new(pod)));
         let elsewhere = Pod {
@@ -290,7 +335,11 @@ mod tests {
             let is_other = claims.note(&[event], "n1");
             (
                 is_other,
-                claims.0.values().map(SmolStr::to_string).collect::<Vec<_>>(),
+                claims
+                    .0
+                    .values()
+                    .map(|claim| claim.interface.to_string())
+                    .collect::<Vec<_>>(),
             )
         };
         let none = || Vec::<String>::new();

@@ -45,6 +45,7 @@ use picket_source::Health;
 use smol_str::SmolStr;
 
 use crate::AgentError;
+use crate::events::Events;
 use crate::metrics::Metrics;
 use crate::serve::Pulse;
 use crate::status::{Finding, Shared};
@@ -124,7 +125,13 @@ pub(crate) struct Targets {
 }
 
 impl Targets {
-    pub(crate) fn new(node: &SmolStr, settings: &VppSettings, shared: &Shared, metrics: &Metrics) -> Self {
+    pub(crate) fn new(
+        node: &SmolStr,
+        settings: &VppSettings,
+        shared: &Shared,
+        metrics: &Metrics,
+        events: &Events,
+    ) -> Self {
         let mut status = shared.lock();
         for target in &settings.targets {
             status.vpp.insert(target.to_string(), VppStatus::default());
@@ -133,7 +140,7 @@ impl Targets {
         Self {
             renderer: Renderer::new(node, settings),
             loopbacks: Loopbacks::new(settings.nat_loopback),
-            findings: Findings::default(),
+            findings: Findings::new(events),
             has_claims: false,
             settings: Arc::new(settings.clone()),
             shared: shared.clone(),

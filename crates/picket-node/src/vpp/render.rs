@@ -13,6 +13,7 @@ use picket_vpp::session::{self, Tables};
 use smol_str::SmolStr;
 
 use super::claims::{Claims, Judge};
+use super::findings::Found;
 use super::place::id;
 use super::rule::{Pattern, PodRule};
 use super::{VppSettings, VppTarget};
@@ -181,24 +182,27 @@ impl Renderer {
     }
 
     /// What of the policies cannot be enforced, and which claims of pods do not hold.
-    pub(crate) fn findings(&self) -> Vec<Finding> {
+    pub(crate) fn findings(&self) -> Vec<Found> {
         let may = self.claimable.iter();
         let claims = may.flat_map(|may| Judge::new(&self.claims, may, &self.uplinks).findings());
         self.shortfalls
             .values()
             .flatten()
-            .map(finding)
+            .map(found)
             .chain(claims)
             .collect()
     }
 }
 
 /// What a target cannot do of a policy, and what it does instead.
-fn finding(shortfall: &Shortfall) -> Finding {
+fn found(shortfall: &Shortfall) -> Found {
     let finding = Finding::new(&shortfall.policy, &shortfall.diagnostic());
-    Finding {
-        message: format!("{}; {}", finding.message, shortfall.instead),
-        ..finding
+    Found {
+        object: shortfall.policy.clone(),
+        finding: Finding {
+            message: format!("{}; {}", finding.message, shortfall.instead),
+            ..finding
+        },
     }
 }
 
@@ -298,7 +302,7 @@ mod tests {
                 assert!(
                     findings
                         .clone()
-                        .all(|finding| finding.object == "NetworkPolicy x/many")
+                        .all(|found| found.finding.object == "NetworkPolicy x/many")
                 );
                 assert_eq!(findings.count(), missing.len());
                 if let Some(last) = last.filter(|last| last.acls == wanted.acls && number != forgetting) {
