@@ -6,9 +6,10 @@ use std::collections::BTreeMap;
 use picket_net::{PortRange, PortSet, Protocol, TrafficSet};
 use picket_policy::{Action, Direction, Tier};
 
-use crate::policy::{LoweredRule, PeerMatch, Stance};
+use crate::identity::Signature;
+use crate::policy::{LoweredRule, LoweredSide, PeerMatch, Stance};
 use crate::subject::{Isolation, SubjectKey};
-use crate::{IdentitySet, Program};
+use crate::{Identity, IdentitySet, Program};
 
 /// What is decided so far about some identities.
 #[derive(Clone)]
@@ -167,19 +168,19 @@ fn is_about_none(program: &Program, subject: &SubjectKey, stance: Stance, toward
         return false;
     }
     let direction = subject.direction;
-    let is_about = |rule: &LoweredRule| match &rule.peers {
-        None => !towards.is_empty(),
-        Some(peers) => peers.iter().any(|peer| {
-            let meant = meant(program, peer);
-            towards.iter().any(|one| meant.contains(one))
-        }),
+    let is_about = |side: &LoweredSide, one| match program.identities.signature(Identity::from_number(one)) {
+        Some(&Signature::Class(selectors, blocks)) => side.is_about(
+            program.peers.class(selectors).terms(),
+            program.atoms.blocks_of(blocks),
+        ),
+        Some(Signature::Joint(_)) | None => true,
     };
     let mut own = subject.policies.iter().map(|&id| &program.policies[id]);
     let mut universal = program.universal_deciding(direction, subject.isolation);
     universal.next().is_none()
         && own.all(|entry| {
-            let mut rules = entry.side(direction).rules.iter();
-            entry.policy.tier == Tier::NetworkPolicy && !rules.any(is_about)
+            let side = entry.side(direction);
+            entry.policy.tier == Tier::NetworkPolicy && !towards.iter().any(|one| is_about(side, one))
         })
 }
 

@@ -59,6 +59,10 @@ pub(crate) struct LoweredSide {
     /// Also of a policy that is only audited.
     pub(crate) isolates: bool,
     pub(crate) rules: Vec<LoweredRule>,
+    /// Whether a rule is about anybody.
+    is_about_anybody: bool,
+    /// The peers of all other rules, each once and sorted.
+    peers: Box<[PeerMatch]>,
 }
 
 impl LoweredSide {
@@ -84,6 +88,13 @@ impl LoweredSide {
     /// Whether one of them does.
     pub(crate) fn counts_in(&self, rule: &LoweredRule, stance: Stance) -> bool {
         self.denies_in(stance) || rule.action != Action::Deny
+    }
+
+    /// Whether a rule is about what these selectors match and these blocks hold.
+    pub(crate) fn is_about(&self, selectors: &[TermId], blocks: &[BlockId]) -> bool {
+        let selectors = selectors.iter().copied().map(PeerMatch::Selector);
+        let mut kinds = selectors.chain(blocks.iter().copied().map(PeerMatch::Block));
+        self.is_about_anybody || kinds.any(|kind| self.peers.binary_search(&kind).is_ok())
     }
 
     /// Whether a rule names a port.
@@ -114,7 +125,7 @@ pub(crate) struct LoweredRule {
 }
 
 /// One kind of other end.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum PeerMatch {
     Selector(TermId),
     Block(BlockId),
@@ -167,10 +178,17 @@ pub(crate) fn lower(mode: Mode, side: &Side, resolve: impl Fn(&Peer) -> Option<P
             names,
         }
     });
+    let rules: Vec<_> = rules.collect();
+    let listed = rules.iter().filter_map(|rule| rule.peers.as_ref());
+    let mut peers: Vec<_> = listed.flatten().copied().collect();
+    peers.sort_unstable();
+    peers.dedup();
     LoweredSide {
         mode,
         isolates: side.isolates,
-        rules: rules.collect(),
+        is_about_anybody: rules.iter().any(|rule| rule.peers.is_none()),
+        peers: peers.into(),
+        rules,
     }
 }
 
