@@ -8,7 +8,7 @@ picket_policy::codes! {
         "The API server sets the label `kubernetes.io/metadata.name` of every namespace to its name, whatever is written. picket does the same."
 
     ADDRESS_TAKEN "C003" "An address that belongs to something else"
-        "Two running pods, or a pod and a node, have the same address, and nobody can tell whose packets are whose. A pod that uses its node's network says `hostNetwork: true`. Otherwise the later pod by namespace and name is judged with made-up addresses instead of its own."
+        "Two running pods, or a pod and a node, have the same address, and nobody can tell whose packets are whose. A pod that uses its node's network says `hostNetwork: true`. Otherwise the later pod by namespace and name is judged with made-up addresses instead of its own. An agent lets the address be that of the node, or of one of the pods: on the cluster network of a pod of its own node, else of the one created last; on a secondary network of the pod created first."
 
     ADDRESS_FAMILY "C004" "A pod with two addresses of one family"
         "A pod has at most one IPv4 and one IPv6 address. The first of each family is used."

@@ -1,17 +1,16 @@
 //! Pods, reduced to what policies can see, each with the addresses that are its own.
 
-use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::sync::Arc;
 
 use picket_cluster::{Event, Object, Pod, codes};
-use picket_policy::{Diagnostic, Labels, NetworkName, Severity};
+use picket_policy::{Diagnostic, Labels, NetworkName, ObjectRef, Severity};
 use smol_str::SmolStr;
 
 use super::Changes;
-use super::claims::Claims;
-use super::facts::{Life, Name, NodeFacts, PodFacts};
+use super::claims::{Attached, Claimant, Claims, OnCluster, Said};
+use super::facts::{Name, NodeFacts, PodFacts};
 use super::nodes::{Effect, Nodes};
 use super::shared::Shared;
 
@@ -19,28 +18,32 @@ use super::shared::Shared;
 ///
 /// An address of the cluster network that several pods claim belongs to a pod of the own node before others, and else to the
 /// one created last: networks give addresses away again once their pod has gone, which the API may learn late. An address of a
-/// node is no pod's. On other networks pods are believed what their annotations say, which whoever may change a pod can write:
-/// there it stays with the one created first, which nothing that others write takes from it, but for pods that are being
-/// deleted, and is the same one's on every node.
+/// node is no pod's. On other networks pods are believed what their annotations say, which whoever may create or change a pod
+/// can write: there it belongs to the pod created first, whenever that one came to claim it, but for pods that are being deleted,
+/// and is the same one's on every node. A pod without a node has no interface, whatever it says.
 #[derive(Default)]
 pub(super) struct Pods {
     /// The node whose pods are kept whole; every node's without one.
     node: Option<SmolStr>,
     pods: BTreeMap<Name, State>,
     nodes: Nodes,
-    cluster: Claims,
-    attached: BTreeMap<NetworkName, Claims>,
+    /// What is wrong with pods of the own node by themselves.
+    diagnostics: BTreeMap<Name, Vec<Diagnostic>>,
+    cluster: Claims<OnCluster>,
+    attached: BTreeMap<NetworkName, Claims<Attached>>,
     /// How many pods of the own node policies of a namespace may select.
     own: BTreeMap<SmolStr, usize>,
     labels: Shared<Labels>,
     node_names: Shared<SmolStr>,
+    of_nodes: Shared<Arc<[IpAddr]>>,
+    /// How many pods have been looked at.
+    #[cfg(test)]
+    pub(super) looked_at: usize,
 }
 
+/// A pod, of which there are many: two words beside what it says, which claims share.
 struct State {
-    pod: Arc<Pod>,
-    life: Life,
-    of_node: Box<[IpAddr]>,
-    diagnostics: Vec<Diagnostic>,
+    said: Arc<Said>,
     shown: Option<Arc<Pod>>,
 }
 
@@ -70,17 +73,11 @@ impl Pods {
 
     /// Whether it is known that a pod says just this.
     pub(super) fn knows(&self, name: &Name, facts: &PodFacts) -> bool {
-        let state = self.pods.get(name);
-        state.is_some_and(|state| {
-            let same = Pod {
-                object: state.pod.object.clone(),
-                ..facts.pod.clone()
-            };
-            let uid = &state.pod.object.uid;
-            *state.pod == same
-                && (uid.is_empty() || *uid == facts.pod.object.uid)
-                && state.life == facts.life
-                && *state.of_node == *facts.of_node
+        self.pods.get(name).is_some_and(|State { said, .. }| {
+            said.life == facts.life
+                && *said.of_node == *facts.of_node
+                && *said.pod == self.cut(name, facts.pod.clone())
+                && self.diagnostics.get(name).map_or(&[][..], Vec::as_slice) == self.wrong(facts)
         })
     }
 
@@ -98,23 +95,27 @@ impl Pods {
     pub(super) fn set(&mut self, name: &Name, facts: Option<PodFacts>) -> Changes {
         let mut outcome = Changes::default();
         let mut affected = BTreeSet::from([name.clone()]);
-        let before = self.pods.remove(name);
+        let (before, shown) = match self.pods.remove(name) {
+            Some(State { said, shown }) => (Some(said), shown),
+            None => (None, None),
+        };
+        self.diagnostics.remove(name);
         if let Some(before) = &before {
-            self.withdraw(name, &before.pod, &mut affected);
+            self.withdraw(name, before, &mut affected);
             self.labels.give_back(&before.pod.labels);
+            self.of_nodes.give_back(&before.of_node);
             before
                 .pod
                 .node
                 .iter()
                 .for_each(|node| self.node_names.give_back(node));
         }
-        let now = facts.map(|facts| self.reduce(facts));
-        self.move_between_nodes(before.as_ref(), now.as_ref(), &mut outcome, &mut affected);
-        let shown = before.and_then(|before| before.shown);
+        let now = facts.map(|facts| self.reduce(name, facts));
+        self.move_between_nodes(before.as_deref(), now.as_deref(), &mut outcome, &mut affected);
         match now {
-            Some(state) => {
-                self.claim(name, &state.pod, &mut affected);
-                self.pods.insert(name.clone(), State { shown, ..state });
+            Some(said) => {
+                self.claim(name, &said, &mut affected);
+                self.pods.insert(name.clone(), State { said, shown });
             }
             None => {
                 let gone = shown.map(|pod| Event::Delete(pod.object.clone()));
@@ -130,42 +131,61 @@ impl Pods {
     }
 
     /// Of pods of other nodes only what policies can see.
-    fn reduce(&mut self, facts: PodFacts) -> State {
-        let PodFacts {
-            mut pod,
-            of_node,
-            life,
-            mut diagnostics,
-        } = facts;
+    fn cut(&self, name: &Name, mut pod: Pod) -> Pod {
         if !self.is_own(&pod) {
             pod.object.uid = SmolStr::default();
             pod.static_uid = None;
             pod.vpp_interface = None;
-            diagnostics = Vec::new();
         }
+        if pod.node.is_none() {
+            pod.attachments = Vec::new();
+        }
+        // The same text, not one more.
+        pod.object.namespace = name.namespace.clone();
+        pod.object.name = name.name.clone();
+        pod
+    }
+
+    /// What is wrong with a pod by itself, where that is told.
+    fn wrong<'f>(&self, facts: &'f PodFacts) -> &'f [Diagnostic] {
+        if self.is_own(&facts.pod) {
+            &facts.diagnostics
+        } else {
+            &[]
+        }
+    }
+
+    fn reduce(&mut self, name: &Name, facts: PodFacts) -> Arc<Said> {
+        let wrong = self.wrong(&facts);
+        if !wrong.is_empty() {
+            self.diagnostics.insert(name.clone(), wrong.to_vec());
+        }
+        let PodFacts {
+            pod, of_node, life, ..
+        } = facts;
+        let mut pod = self.cut(name, pod);
         pod.labels = self.labels.take(pod.labels);
         pod.node = pod.node.map(|node| self.node_names.take(node));
         pod.ports.shrink_to_fit();
         pod.attachments.shrink_to_fit();
-        State {
+        Arc::new(Said {
+            own: self.is_own(&pod),
             pod: Arc::new(pod),
             life,
-            of_node: of_node.into_boxed_slice(),
-            diagnostics,
-            shown: None,
-        }
+            of_node: self.of_nodes.take(of_node.into()),
+        })
     }
 
     fn move_between_nodes(
         &mut self,
-        before: Option<&State>,
-        now: Option<&State>,
+        before: Option<&Said>,
+        now: Option<&Said>,
         outcome: &mut Changes,
         affected: &mut BTreeSet<Name>,
     ) {
-        let said = |state: Option<&State>| {
-            let state = state?;
-            Some((state.pod.node.clone()?, state.of_node.clone()))
+        let said = |said: Option<&Said>| {
+            let said = said?;
+            Some((said.pod.node.clone()?, Arc::clone(&said.of_node)))
         };
         let (before, now) = (said(before), said(now));
         if before == now {
@@ -185,36 +205,38 @@ impl Pods {
     fn take_effect(&self, effect: Effect, outcome: &mut Changes, affected: &mut BTreeSet<Name>) {
         outcome.events.extend(effect.event);
         for address in effect.addresses {
-            affected.extend(self.cluster.of(address).iter().cloned());
+            self.cluster.concerns(address, affected);
         }
     }
 
-    fn claim(&mut self, name: &Name, pod: &Pod, affected: &mut BTreeSet<Name>) {
+    fn claim(&mut self, name: &Name, said: &Arc<Said>, affected: &mut BTreeSet<Name>) {
+        let pod = &said.pod;
         if !pod.is_managed() {
             return;
         }
-        if self.node.is_some() && self.is_own(pod) {
+        if self.node.is_some() && said.own {
             *self.own.entry(name.namespace.clone()).or_default() += 1;
         }
+        let claim = OnCluster(Arc::clone(said));
         for address in pod.addresses.iter() {
-            affected.extend(self.cluster.of(address).iter().cloned());
-            self.cluster.add(address, name);
+            self.cluster.add(address, &claim, affected);
         }
+        let claim = Attached(Arc::clone(said));
         for attachment in &pod.attachments {
             let claims = self.attached.entry(attachment.network.clone()).or_default();
             for address in attachment.addresses.iter() {
-                affected.extend(claims.of(address).iter().cloned());
-                claims.add(address, name);
+                claims.add(address, &claim, affected);
             }
         }
     }
 
-    fn withdraw(&mut self, name: &Name, pod: &Pod, affected: &mut BTreeSet<Name>) {
+    fn withdraw(&mut self, name: &Name, said: &Arc<Said>, affected: &mut BTreeSet<Name>) {
+        let pod = &said.pod;
         if !pod.is_managed() {
             return;
         }
         if self.node.is_some()
-            && self.is_own(pod)
+            && said.own
             && let Some(count) = self.own.get_mut(&name.namespace)
         {
             *count = count.saturating_sub(1);
@@ -222,17 +244,17 @@ impl Pods {
                 self.own.remove(&name.namespace);
             }
         }
+        let claim = OnCluster(Arc::clone(said));
         for address in pod.addresses.iter() {
-            self.cluster.remove(address, name);
-            affected.extend(self.cluster.of(address).iter().cloned());
+            self.cluster.remove(address, &claim, affected);
         }
+        let claim = Attached(Arc::clone(said));
         for attachment in &pod.attachments {
             let Some(claims) = self.attached.get_mut(&attachment.network) else {
                 continue;
             };
             for address in attachment.addresses.iter() {
-                claims.remove(address, name);
-                affected.extend(claims.of(address).iter().cloned());
+                claims.remove(address, &claim, affected);
             }
             if claims.is_empty() {
                 self.attached.remove(&attachment.network);
@@ -240,60 +262,32 @@ impl Pods {
         }
     }
 
-    /// Whose an address of the cluster network is of those that claim it.
-    fn holder<'a>(&'a self, claimants: &'a [Name]) -> Option<&'a Name> {
-        self.first(claimants, |state, name| {
-            (self.is_own(&state.pod), &state.life.created, Reverse(name))
-        })
-    }
-
-    /// Whose an address of another network is.
-    fn attached_holder<'a>(&'a self, claimants: &'a [Name]) -> Option<&'a Name> {
-        self.first(claimants, |state, name| {
-            // Every API server says when; who does not say is not older for it.
-            let Life { created, deleting } = &state.life;
-            let age = (created.is_empty(), created);
-            (!deleting, Reverse((age, name)))
-        })
-    }
-
-    fn first<'a, R: Ord>(
-        &'a self,
-        claimants: &'a [Name],
-        rank: impl Fn(&'a State, &'a Name) -> R,
-    ) -> Option<&'a Name> {
-        if let [one] = claimants {
-            return Some(one);
-        }
-        let known = claimants
-            .iter()
-            .filter_map(|name| Some((name, self.pods.get(name)?)));
-        let first = known.max_by_key(|(name, state)| rank(state, name));
-        first.map(|(name, _)| name)
-    }
-
     /// The pod as policies see it, if they do, and what it has lost on each network.
-    fn view(&self, name: &Name, state: &State) -> (Option<Arc<Pod>>, Vec<Lost>) {
-        let pod = &state.pod;
+    fn view<'a>(&'a self, said: &'a Arc<Said>) -> (Option<Arc<Pod>>, Vec<Lost<'a>>) {
+        let pod = &said.pod;
         if !pod.is_managed() {
             return (None, Vec::new());
         }
         let on_cluster = pod.addresses.iter().filter_map(|address| {
             let whose = if self.nodes.has(address) {
-                Some("a node".to_owned())
+                Some(Whose::Node)
             } else {
-                other(name, self.holder(self.cluster.of(address)))
+                other(said, &self.cluster, address)
             };
-            Some(Lost::of_cluster(address, whose?))
+            Some(Lost {
+                address,
+                whose: whose?,
+                on: None,
+            })
         });
         let on_networks = pod.attachments.iter().enumerate().flat_map(|(at, attachment)| {
             let claims = self.attached.get(&attachment.network);
             let addresses = attachment.addresses.iter();
             addresses.filter_map(move |address| {
-                let holder = self.attached_holder(claims?.of(address));
                 Some(Lost {
-                    on: Some((at, attachment.network.clone())),
-                    ..Lost::of_cluster(address, other(name, holder)?)
+                    address,
+                    whose: other(said, claims?, address)?,
+                    on: Some((at, &attachment.network)),
                 })
             })
         });
@@ -311,27 +305,33 @@ impl Pods {
         }
         let interfaces = seen.attachments.iter().map(|attachment| attachment.addresses);
         let nowhere = seen.addresses.is_empty() && interfaces.into_iter().all(|own| own.is_empty());
-        let seen = (self.is_own(&seen) || !nowhere).then_some(seen);
+        let seen = (said.own || !nowhere).then_some(seen);
         (seen, lost)
     }
 
     /// Shows pods as they are to be seen now: first what goes, then what comes.
     fn refresh(&mut self, affected: &BTreeSet<Name>, outcome: &mut Changes) {
+        #[cfg(test)]
+        {
+            self.looked_at += affected.len();
+        }
         let mut comes = Vec::new();
         for name in affected {
             let Some(state) = self.pods.get(name) else {
                 continue;
             };
-            let (seen, lost) = self.view(name, state);
-            if self.is_own(&state.pod) {
-                let found = lost.iter().map(|lost| lost.told(&state.pod));
-                let found = state.diagnostics.iter().cloned().chain(found).collect();
-                outcome.diagnoses.push((state.pod.object.clone(), found));
+            let said = &state.said;
+            let (seen, lost) = self.view(said);
+            if said.own {
+                let found = lost.iter().map(|lost| lost.told(&said.pod));
+                let wrong = self.diagnostics.get(name).into_iter().flatten();
+                let found = wrong.cloned().chain(found).collect();
+                outcome.diagnoses.push((said.pod.object.clone(), found));
             }
             if state.shown == seen {
                 continue;
             }
-            let (before, now) = (state.shown.clone(), seen.clone());
+            let (before, now, has_all) = (state.shown.clone(), seen.clone(), lost.is_empty());
             if let Some(state) = self.pods.get_mut(name) {
                 state.shown = seen;
             }
@@ -341,7 +341,7 @@ impl Pods {
                 outcome.events.push(Event::Delete(before.object.clone()));
             }
             let event = now.map(|now| Event::Apply(Object::Pod(now)));
-            if lost.is_empty() {
+            if has_all {
                 comes.extend(event);
             } else {
                 outcome.events.extend(event);
@@ -352,26 +352,27 @@ impl Pods {
 }
 
 /// An address that a pod claims and that is another's.
-struct Lost {
+struct Lost<'a> {
     address: IpAddr,
-    whose: String,
+    whose: Whose<'a>,
     /// Which of its attachments it is on, and which network that is; `None` on the cluster network.
-    on: Option<(usize, NetworkName)>,
+    on: Option<(usize, &'a NetworkName)>,
 }
 
-impl Lost {
-    fn of_cluster(address: IpAddr, whose: String) -> Self {
-        Self {
-            address,
-            whose,
-            on: None,
-        }
-    }
+enum Whose<'a> {
+    Node,
+    Pod(&'a ObjectRef),
+}
 
+impl Lost<'_> {
     /// What people are told of it.
     fn told(&self, pod: &Pod) -> Diagnostic {
         let Self { address, whose, on } = self;
-        let network = on.as_ref().map(|(_, network)| format!(" on network `{network}`"));
+        let network = on.map(|(_, network)| format!(" on network `{network}`"));
+        let whose = match whose {
+            Whose::Node => "a node".to_owned(),
+            Whose::Pod(object) => object.to_string(),
+        };
         let message = format!(
             "{} has the address `{address}`{}, which {whose} has",
             pod.object,
@@ -394,7 +395,9 @@ impl Lost {
 }
 
 /// Whose an address is, unless it is this pod's.
-fn other(name: &Name, holder: Option<&Name>) -> Option<String> {
-    let holder = holder.filter(|holder| *holder != name)?;
-    Some(format!("Pod {}/{}", holder.namespace, holder.name))
+fn other<'a, C: Claimant>(said: &Arc<Said>, claims: &'a Claims<C>, address: IpAddr) -> Option<Whose<'a>> {
+    let holder = claims
+        .holder(address)
+        .filter(|holder| !Arc::ptr_eq(holder, said))?;
+    Some(Whose::Pod(&holder.pod.object))
 }

@@ -111,6 +111,8 @@ struct Followed {
     store: Store,
     /// What was said in the last step.
     last: Changes,
+    /// What is wrong with objects, by their names alone.
+    wrong: Wrong,
 }
 
 impl Followed {
@@ -119,6 +121,7 @@ impl Followed {
             live: Live::new(node.map(Into::into)),
             store: Store::new(),
             last: Changes::default(),
+            wrong: Wrong::new(),
         }
     }
 
@@ -126,6 +129,14 @@ impl Followed {
         self.last = self.live.step(kind, step);
         for event in &self.last.events {
             self.store.apply(event.clone());
+        }
+        for (object, diagnostics) in &self.last.diagnoses {
+            let named = ObjectRef::new(&object.kind, &object.namespace, &object.name);
+            if diagnostics.is_empty() {
+                self.wrong.remove(&named);
+            } else {
+                self.wrong.insert(named, diagnostics.clone());
+            }
         }
     }
 
@@ -140,6 +151,14 @@ impl Followed {
     fn pod(&self, at: &str) -> Option<Arc<Pod>> {
         let (namespace, name) = at.split_once('/').unwrap();
         self.store.snapshot().pod("Pod", namespace, name).cloned()
+    }
+
+    /// The addresses of a pod on secondary networks.
+    fn attached(&self, at: &str) -> Vec<String> {
+        let pod = self.pod(at);
+        let attachments = pod.iter().flat_map(|pod| &pod.attachments);
+        let addresses = attachments.flat_map(|attachment| attachment.addresses.iter().collect::<Vec<_>>());
+        addresses.map(|address| address.to_string()).collect()
     }
 
     /// The pods that have an address, by name.
@@ -249,13 +268,9 @@ fn attached(at: &str, node: &str, addresses: &[&str], created: &str) -> Value {
 }
 
 #[test]
-fn an_address_on_a_network_stays_with_who_had_it_first_and_the_others_lose_that_one_alone() {
+fn an_address_on_a_network_is_that_of_the_pod_created_first_and_the_others_lose_that_one_alone() {
     let mut followed = Followed::new(Some("here"));
-    let addresses = |followed: &Followed, at: &str| {
-        let own = followed.pod(at).map(|pod| pod.attachments[0].addresses);
-        let own: Vec<_> = own.iter().flat_map(|own| own.iter()).collect();
-        own.iter().map(ToString::to_string).collect::<Vec<_>>()
-    };
+    let addresses = Followed::attached;
     let both = ["10.1.0.1", "fd00::1"];
     followed.set(&attached("x/victim", "there", &both, "2026-01-01T00:00:00Z"));
     let mut forger = attached(
@@ -293,6 +308,110 @@ fn an_address_on_a_network_stays_with_who_had_it_first_and_the_others_lose_that_
     followed.set(&attached("x/victim", "there", &both, "2026-01-01T00:00:00Z"));
     assert_eq!(addresses(&followed, "x/victim"), both);
     assert_eq!(addresses(&followed, "x/nameless"), [""; 0]);
+    // Who was created before others takes what is theirs, whenever it comes to claim it.
+    followed.set(&attached(
+        "x/first",
+        "there",
+        &["10.1.0.9"],
+        "2025-01-01T00:00:00Z",
+    ));
+    assert_eq!(addresses(&followed, "x/victim"), both);
+    followed.set(&attached("x/first", "there", &both, "2025-01-01T00:00:00Z"));
+    assert_eq!(addresses(&followed, "x/first"), both);
+    assert_eq!(addresses(&followed, "x/victim"), [""; 0]);
+}
+
+#[test]
+fn who_has_lost_an_address_is_told_to_whom_when_that_changes() {
+    let mut followed = Followed::new(Some("here"));
+    let of = |name: &str, node: &str, created: &str| attached(name, node, &["10.1.0.1"], created);
+    let told = |followed: &Followed| {
+        let messages = followed.wrong.values().flatten().map(|found| &found.message);
+        messages
+            .map(|message| message.rsplit_once(", ").unwrap().1.to_owned())
+            .collect::<Vec<_>>()
+    };
+    followed.set(&of("x/own", "here", "2026-01-03T00:00:00Z"));
+    assert_eq!(told(&followed), [""; 0]);
+    followed.set(&of("x/b", "there", "2026-01-02T00:00:00Z"));
+    assert_eq!(told(&followed), ["which Pod x/b has"]);
+    followed.set(&of("x/a", "there", "2026-01-01T00:00:00Z"));
+    assert_eq!(told(&followed), ["which Pod x/a has"]);
+    followed.delete(&of("x/a", "", ""));
+    assert_eq!(told(&followed), ["which Pod x/b has"]);
+    followed.delete(&of("x/b", "", ""));
+    assert_eq!(told(&followed), [""; 0]);
+    assert_eq!(followed.attached("x/own"), ["10.1.0.1"]);
+}
+
+#[test]
+fn a_pod_without_a_node_claims_nothing_on_a_network() {
+    for node in [None, Some("here")] {
+        let mut followed = Followed::new(node);
+        let mut squatter = attached("x/squatter", "there", &["10.1.0.1"], "2026-01-01T00:00:00Z");
+        squatter["spec"] = json!({});
+        followed.set(&squatter);
+        followed.set(&attached(
+            "x/victim",
+            "here",
+            &["10.1.0.1"],
+            "2026-01-02T00:00:00Z",
+        ));
+        assert_eq!(followed.attached("x/squatter"), [""; 0]);
+        assert_eq!(followed.attached("x/victim"), ["10.1.0.1"]);
+        assert!(followed.wrong.is_empty(), "{:?}", followed.wrong);
+        squatter["spec"] = json!({"nodeName": "there"});
+        followed.set(&squatter);
+        assert_eq!(followed.attached("x/squatter"), ["10.1.0.1"]);
+        assert_eq!(followed.wrong.len(), 1, "{:?}", followed.wrong);
+    }
+}
+
+#[test]
+fn of_a_crowd_at_one_address_only_those_are_looked_at_for_whom_something_changes() {
+    let on_network = |at: &str, created: &str| attached(at, "there", &["10.1.0.1", "fd00::1"], created);
+    let on_cluster = |at: &str, created: &str| pod(at, "there", "10.0.0.1", created);
+    let either = |is_network| {
+        move |at: &str, created: &str| {
+            if is_network {
+                on_network(at, created)
+            } else {
+                on_cluster(at, created)
+            }
+        }
+    };
+    for of in [true, false].map(either) {
+        let mut followed = Followed::new(Some("here"));
+        let mut step = |happens: &dyn Fn(&mut Followed), what: &str| {
+            let before = followed.live.pods.looked_at;
+            happens(&mut followed);
+            let looked_at = followed.live.pods.looked_at - before;
+            assert!(looked_at <= 3, "{what}: {looked_at}");
+            let events = &followed.last.events;
+            assert!(events.len() <= 3, "{what}: {events:?}");
+            followed.store.snapshot().pods.len()
+        };
+        // From both ends of the order to the middle, so that some have the address when they come and others never.
+        let at = |number: usize| format!("x/{number:04}");
+        for number in 0..500 {
+            for number in [number, 999 - number] {
+                let created = format!("2026-01-01T00:{:02}:{:02}Z", number / 60, number % 60);
+                let pod = of(&at(number), &created);
+                let shown = step(&|followed| followed.set(&pod), "comes");
+                assert_eq!(shown, 1, "one has it");
+            }
+        }
+        for number in [0, 1, 500, 998, 999] {
+            let mut pod = of(&at(number), "2026-01-01T01:00:00Z");
+            step(&|followed| followed.set(&pod), "is made again");
+            pod["metadata"]["labels"] = json!({"app": "a"});
+            step(&|followed| followed.set(&pod), "has other labels");
+            pod["metadata"]["deletionTimestamp"] = json!("2026-01-03T00:00:00Z");
+            step(&|followed| followed.set(&pod), "is being deleted");
+            let shown = step(&|followed| followed.delete(&pod), "is gone");
+            assert_eq!(shown, 1, "one has it");
+        }
+    }
 }
 
 #[test]
@@ -495,17 +614,27 @@ fn of_a_service_its_addresses_are_known() {
     assert!(followed.last.diagnoses[0].1.is_empty(), "{:?}", followed.last);
 }
 
+/// Several of the few addresses of the few networks are claimed by several of these at any time.
 fn any_pod() -> impl Strategy<Value = Value> {
-    let place = (0..2u8, 0..3u8, option::of(0..2u8), option::of(0..3u8), 0..3u8);
-    let on_network = option::of((0..3u8, 0..2u8));
-    let rest = (any::<bool>(), 0..4u8, 0..3u8, on_network, 0..4u8);
+    let place = (
+        0..2u8,
+        0..4u8,
+        option::weighted(0.8, 0..2u8),
+        option::of(0..3u8),
+        0..3u8,
+    );
+    let interface = (any::<bool>(), 0..2u8, 0..2u8);
+    let interfaces = proptest::collection::vec(interface, 0..3);
+    let rest = (any::<bool>(), 0..4u8, 0..3u8, interfaces, 0..4u8);
     (place, rest).prop_map(
-        |((namespace, name, node, address, created), (own_network, phase, label, on_network, deleted))| {
+        |((namespace, name, node, address, created), (own_network, phase, label, interfaces, deleted))| {
             let address = address.map(|address| format!("10.0.0.{address}"));
-            let status = on_network.map(|(v4, v6)| {
+            let status = interfaces.iter().enumerate().map(|(at, (everywhere, v4, v6))| {
+                let network = if *everywhere { "ns0/net" } else { "net" };
                 let addresses = [format!("192.168.0.{v4}"), format!("fd00::{v6}")];
-                json!([{"name": "net", "interface": "net1", "ips": addresses}]).to_string()
+                json!({"name": network, "interface": format!("net{at}"), "ips": addresses})
             });
+            let status = json!(status.collect::<Vec<_>>()).to_string();
             json!({
                 "apiVersion": "v1",
                 "kind": "Pod",
@@ -520,7 +649,7 @@ fn any_pod() -> impl Strategy<Value = Value> {
                         "picket.dev/vpp-interface": format!("tap{phase}"),
                     },
                 },
-                "spec": {"nodeName": node.map(|node| format!("node{node}")), "hostNetwork": !own_network},
+                "spec": {"nodeName": node.map(|node| format!("node{node}")), "hostNetwork": !own_network && label == 0},
                 "status": {
                     "podIP": address,
                     "hostIP": node.map(|node| format!("10.1.0.{node}")),
@@ -574,14 +703,18 @@ fn any_happening() -> impl Strategy<Value = Happening> {
 }
 
 type Objects = BTreeMap<(Kind, Name), Value>;
+type Wrong = BTreeMap<ObjectRef, Vec<Diagnostic>>;
 
-/// Everything that is there, listed at once.
-fn from_nothing(objects: &Objects, node: Option<&str>) -> Arc<Snapshot> {
+/// What is shown, and what is told, of everything that is there, listed at once.
+fn from_nothing(
+    objects: &Objects,
+    node: Option<&str>,
+) -> (Arc<Snapshot>, BTreeMap<ObjectRef, Vec<Diagnostic>>) {
     let mut followed = Followed::new(node);
     for kind in KINDS {
         list(&mut followed, kind, objects);
     }
-    followed.store.snapshot()
+    (followed.store.snapshot(), followed.wrong)
 }
 
 fn list(followed: &mut Followed, kind: Kind, objects: &Objects) {
@@ -635,7 +768,9 @@ proptest! {
         }
         for happening in happenings {
             happen(happening, &mut followed, &mut objects);
-            prop_assert_eq!(followed.store.snapshot(), from_nothing(&objects, on_node));
+            let (shown, wrong) = from_nothing(&objects, on_node);
+            prop_assert_eq!(followed.store.snapshot(), shown);
+            prop_assert_eq!(&followed.wrong, &wrong);
         }
     }
 }

@@ -1,5 +1,5 @@
-//! Pods that say of themselves what is not so, to get at others: nobody is less isolated for it, and who was there before has
-//! what it had.
+//! Pods that say of themselves what is not so, to get at others: nobody is less isolated for it, and who was created before
+//! has what it had.
 
 use serde_json::{Value, json};
 
@@ -17,14 +17,14 @@ fn interface(name: &str, addresses: &[String]) -> Value {
     json!({"name": "default/net", "interface": name, "ips": addresses})
 }
 
-/// A pod of another node, which is younger than all others and says that it has an interface with these addresses.
-fn elsewhere(node: &Node, name: &str, addresses: &[String]) {
+/// A pod, younger than all others, that says that it has an interface with these addresses; on another node, or on none.
+fn elsewhere(node: &Node, name: &str, on: Option<&str>, addresses: &[String]) {
     let status = json!([interface("net1", addresses)]).to_string();
     let pod = json!({
         "apiVersion": "v1",
         "kind": "Pod",
         "metadata": {"name": name, "annotations": {"k8s.v1.cni.cncf.io/network-status": status}},
-        "spec": {"nodeName": "node-2", "containers": [{"name": "main", "image": "main"}]},
+        "spec": {"nodeName": on, "containers": [{"name": "main", "image": "main"}]},
     });
     let created = node.api.try_create("/api/v1/namespaces/default/pods", &pod);
     created.unwrap();
@@ -60,12 +60,12 @@ fn isolated(node: &mut Node) -> Pods {
 }
 
 #[test]
-fn who_claims_the_address_of_another_later_takes_nothing_from_it() {
+fn who_claims_the_address_of_an_older_pod_takes_nothing_from_it() {
     let mut node = Node::new();
     let pods = isolated(&mut node);
     // By their names these are later than whoever was created in the same second.
-    elsewhere(&node, "x", &of(11));
-    elsewhere(&node, "y", &of(12));
+    elsewhere(&node, "x", Some("node-2"), &of(11));
+    elsewhere(&node, "y", Some("node-2"), &of(12));
     let found = node.until_enforced();
     assert_eq!(found.sandboxes.len(), 1, "{found:?}");
     forget_neighbours(&pods);
@@ -77,6 +77,15 @@ fn who_claims_the_address_of_another_later_takes_nothing_from_it() {
     );
     let denied = ["b->server c->server d->server"];
     expect(&pods, &denied, false, "when others elsewhere claim addresses");
+    assert_eq!(lost(&node), [""; 0]);
+}
+
+#[test]
+fn who_has_no_node_takes_nothing_from_those_who_come_later() {
+    let mut node = Node::new();
+    // By its name it is the first of whoever is created in the same second.
+    elsewhere(&node, "0", None, &of(12));
+    isolated(&mut node);
     assert_eq!(lost(&node), [""; 0]);
 }
 
