@@ -172,13 +172,13 @@ impl Agent {
             }
             if is_changed && self.is_known() {
                 self.want(heard);
+                self.locate();
                 if self.extent != Extent::Forever {
                     return self.finish();
                 }
             }
             self.make(now, is_tick);
             if self.is_known() {
-                self.locate();
                 self.proofs.go_on(&mut self.places, &self.networks, &self.metrics);
             }
             self.tell();
@@ -416,6 +416,9 @@ impl Agent {
 
     /// Does what was asked for the cluster as it is now.
     fn finish(&mut self) -> Result<Ended, AgentError> {
+        if let Some(why) = self.elsewhere.take() {
+            return Err(AgentError::Pods(vec![why]));
+        }
         if self.extent == Extent::DryRun {
             let mut plan = String::new();
             for place in self.places.values_mut() {
@@ -437,9 +440,6 @@ impl Agent {
             cutting.finish();
         }
         self.tell();
-        if let Some(why) = self.elsewhere.take() {
-            return Err(AgentError::Pods(vec![why]));
-        }
         let status = self.shared.lock().pods.clone().unwrap_or_default();
         if status.is_well() {
             return Ok(Ended::Done);

@@ -93,6 +93,49 @@ impl Live {
     }
 }
 
+#[test]
+fn an_agent_that_is_told_a_wrong_name_changes_nothing_until_there_is_such_a_node() {
+    const WRONG: &str = "elsewhere";
+    let live = Live::new(None);
+    let mut agent = live.agent(&[]);
+    agent.until_enforced(&live.versions);
+    assert!(agent.stop().success());
+    let listed = live.listed();
+    let kubeconfig = live.server.kubeconfig_of("agent-token");
+    let named = |arguments: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_picket"));
+        command.arg("agent").args(arguments);
+        command
+    };
+    let mut once = named(&["--once", "--hostname-override", WRONG, "--kubeconfig"]);
+    let ran = live.run(once.arg(&kubeconfig));
+    assert_eq!(ran.status, 2, "{}", ran.stderr);
+    assert!(
+        ran.stderr.contains("the cluster knows no node `elsewhere`"),
+        "{}",
+        ran.stderr
+    );
+    let agent = Agent::run_in(
+        live.node(),
+        WRONG,
+        &kubeconfig,
+        named(&["--until-synced", "allow"]),
+    );
+    let status = agent.until("trouble", |status| status.host.trouble.is_some());
+    let why = status.host.trouble.unwrap().why;
+    assert!(why.contains("`elsewhere`") && why.contains("NODE_NAME"), "{why}");
+    assert!(!status.ready);
+    assert_eq!(live.listed(), listed);
+    let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": WRONG}});
+    live.api.try_create("/api/v1/nodes", &node).unwrap();
+    let status = agent.until("ready", |status| status.ready);
+    assert!(
+        status.host.trouble.is_none() && status.host.pods.all == 0,
+        "{status:?}"
+    );
+    assert_ne!(live.listed(), listed);
+}
+
 /// Nobody may reach the pods of one namespace.
 pub(crate) fn isolation() -> Step {
     let cases = committed().unwrap();
