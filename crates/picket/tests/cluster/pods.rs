@@ -167,6 +167,14 @@ impl Node {
         String::from_utf8(output.stdout).unwrap()
     }
 
+    /// Runs the agent until it fails; the errors that it prints.
+    pub(crate) fn run_in_vain(&self, arguments: &[&str]) -> String {
+        let output = self.command(arguments).output().unwrap();
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {errors}");
+        errors.into_owned()
+    }
+
     /// Ends the agent without order.
     pub(crate) fn kill(&mut self) {
         if let Some(mut agent) = self.agent.take() {

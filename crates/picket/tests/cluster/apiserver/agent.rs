@@ -107,20 +107,16 @@ fn an_agent_that_is_told_a_wrong_name_changes_nothing_until_there_is_such_a_node
         command.arg("agent").args(arguments);
         command
     };
+    let open = ["--until-synced", "allow"];
     let mut once = named(&["--once", "--hostname-override", WRONG, "--kubeconfig"]);
-    let ran = live.run(once.arg(&kubeconfig));
+    let ran = live.run(once.arg(&kubeconfig).args(open));
     assert_eq!(ran.status, 2, "{}", ran.stderr);
     assert!(
         ran.stderr.contains("the cluster knows no node `elsewhere`"),
         "{}",
         ran.stderr
     );
-    let agent = Agent::run_in(
-        live.node(),
-        WRONG,
-        &kubeconfig,
-        named(&["--until-synced", "allow"]),
-    );
+    let agent = Agent::run_in(live.node(), WRONG, &kubeconfig, named(&open));
     let status = agent.until("trouble", |status| status.host.trouble.is_some());
     let why = status.host.trouble.unwrap().why;
     assert!(why.contains("`elsewhere`") && why.contains("NODE_NAME"), "{why}");

@@ -118,7 +118,15 @@ fn a_node_of_another_name_is_not_ready() {
     let mut node = Node::with(Kind::Containerd);
     let pods = simple(&mut node);
     node.policy("default", "from-a", "default/net", &from_a());
-    node.launch(&["--hostname-override", "elsewhere"]);
+    let elsewhere = ["--hostname-override", "elsewhere"];
+    for extent in ["--dry-run", "--once"] {
+        let errors = node.run_in_vain(&[&[extent], &elsewhere[..]].concat());
+        assert!(
+            errors.contains("and the cluster has it on node `node-1`"),
+            "{errors}"
+        );
+    }
+    node.launch(&elsewhere);
     let status = node.until_status("why it is not", |status| {
         status.pods.as_ref().is_some_and(|pods| !pods.notes.is_empty())
     });
