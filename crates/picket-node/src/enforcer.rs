@@ -388,18 +388,20 @@ impl Enforcer {
 /// The pods of a node, and the policies because of which packets of theirs can be dropped.
 pub(crate) fn in_force(program: &Program, node: &str) -> (Pods, Vec<ObjectRef>) {
     let mut pods = Pods::default();
-    let mut policies = BTreeSet::new();
+    let mut subjects = BTreeSet::new();
     for pod in program.pods_on(node) {
         if !pod.is_managed() {
             continue;
         }
-        let subjects = Direction::BOTH.map(|direction| pod.subject(direction));
+        let own = Direction::BOTH.map(|direction| pod.subject(direction));
         pods.all += 1;
-        pods.restricted += usize::from(subjects.iter().any(Option::is_some));
-        for subject in subjects.into_iter().flatten() {
-            policies.extend(program.deciding_policies(subject).map(|policy| &policy.object));
-        }
+        pods.restricted += usize::from(own.iter().any(Option::is_some));
+        subjects.extend(own.into_iter().flatten());
     }
+    let policies = subjects
+        .into_iter()
+        .flat_map(|subject| program.deciding_policies(subject));
+    let policies: BTreeSet<_> = policies.map(|policy| &policy.object).collect();
     (pods, policies.into_iter().cloned().collect())
 }
 

@@ -30,6 +30,7 @@ use crate::knowledge::{Knowledge, Whose};
 use crate::metrics::Metrics;
 use crate::settings::UntilSynced;
 use crate::status::Shared;
+use crate::vpp::{NatLoopback, PodRule, VppSettings, VppTarget};
 use crate::{Extent, Listen, Settings, Source};
 
 /// Says that a test runs where it is to be.
@@ -87,6 +88,20 @@ pub(crate) fn settings() -> Settings {
             address: None,
             socket: PathBuf::new(),
         },
+    }
+}
+
+/// Both targets of VPP, nowhere.
+pub(crate) fn vpp_settings() -> VppSettings {
+    VppSettings {
+        targets: [VppTarget::Acl, VppTarget::Session].into(),
+        socket: "/nowhere".into(),
+        pod_interfaces: PodRule::default(),
+        pod_namespaces: None,
+        most_session_rules: 100,
+        uplinks: Vec::new(),
+        nat_loopback: NatLoopback::None,
+        refresh: Duration::from_secs(1),
     }
 }
 

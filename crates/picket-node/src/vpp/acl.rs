@@ -6,69 +6,92 @@ use std::sync::Arc;
 
 use picket_vpp::acl::hold::Held;
 use picket_vpp::acl::plan::{Handle, Installed, Operation, Plan};
-use picket_vpp::acl::{AclAction, AclRule, Acls, InterfaceLists, Tag};
+use picket_vpp::acl::{AclAction, AclRule, Acls, Tag};
 use picket_vpp::client::{Error, Feature, Interface, Vpp};
 use smol_str::SmolStr;
 
 use super::VppSettings;
-use super::claims::Claims;
-use super::place::{Finder, Placed};
+use super::places::Places;
 use super::render::Wanted;
 use super::worker::{Cleaned, Summary, Synced, Tables};
 
 /// The lists that VPP has, and whose interfaces are which.
 #[derive(Debug)]
 pub(crate) struct AclTables {
-    finder: Finder,
-    interfaces: BTreeMap<SmolStr, Interface>,
+    places: Places,
     held: Held,
-    /// What interfaces were given, unless they may have something else by now.
-    given: Option<BTreeMap<SmolStr, InterfaceLists>>,
-    /// What VPP has, unless something may be different by now.
-    done: Option<(Arc<Acls>, Arc<Claims>, Summary)>,
+    /// Whether others have put lists onto interfaces.
+    has_foreign: bool,
+    /// The interfaces that may have something else than they should; `None` where all may.
+    doubtful: Option<BTreeSet<SmolStr>>,
+    /// What was said last of what is where, and of which revision.
+    said: Option<(u64, Arc<Summary>)>,
 }
 
 impl AclTables {
     pub(crate) fn new(settings: &VppSettings) -> Self {
         Self {
-            finder: Finder::new(&settings.pod_interfaces, &settings.uplinks),
-            interfaces: BTreeMap::new(),
+            places: Places::new(settings),
             held: Held::default(),
-            given: None,
-            done: None,
+            has_foreign: false,
+            doubtful: None,
+            said: None,
         }
     }
 
-    /// What is wanted, by the interfaces that there are.
-    fn place(&self, wanted: &Wanted) -> Placed {
-        self.finder.place(&wanted.acls, &wanted.claims, &self.interfaces)
+    /// VPP has these interfaces now, with lists that are read.
+    fn set_interfaces(&mut self, interfaces: BTreeMap<SmolStr, Interface>) {
+        self.places.set_interfaces(interfaces);
+        self.doubtful = None;
+        self.has_foreign = !foreign(self.held.installed()).is_empty();
     }
 
-    /// What is to be done, where only those interfaces may have something else that are not given what they were.
-    fn next(&self, wanted: &Acls) -> Plan {
-        let now = &wanted.interfaces;
-        match &self.given {
-            Some(given) => {
-                let names = given.keys().chain(now.keys());
-                let changed: BTreeSet<_> = names.filter(|name| given.get(*name) != now.get(*name)).collect();
-                self.held.plan(wanted, changed)
-            }
+    /// What is to be done.
+    fn next(&mut self) -> Plan {
+        let changed = self.places.advance();
+        if let Some(doubtful) = &mut self.doubtful {
+            doubtful.extend(changed);
+        }
+        let wanted = &self.places.placed().acls;
+        match &self.doubtful {
+            Some(doubtful) => self.held.plan(wanted, doubtful),
             None => self.held.plan(wanted, self.held.installed().interfaces.keys()),
         }
     }
 
-    /// Makes the lists these; what VPP did not do.
-    fn make(&mut self, vpp: &mut Vpp, wanted: &Acls) -> Result<(usize, Vec<Error>), Error> {
-        let plan = self.next(wanted);
-        self.given = None;
+    /// Does it; what VPP did not do.
+    fn carry_out(&mut self, vpp: &mut Vpp, plan: &Plan) -> Result<Vec<Error>, Error> {
+        self.doubtful = None;
         let troubles = match plan.is_empty() {
             true => Vec::new(),
-            false => vpp.carry_out_held(&plan, &self.interfaces, &mut self.held)?,
+            false => vpp.carry_out_held(plan, self.places.interfaces(), &mut self.held)?,
         };
         if troubles.is_empty() {
-            self.given = Some(wanted.interfaces.clone());
+            self.doubtful = Some(BTreeSet::new());
         }
-        Ok((plan.operations().len(), troubles))
+        Ok(troubles)
+    }
+
+    /// What is where.
+    fn summary(&mut self) -> Arc<Summary> {
+        let revision = self.places.revision();
+        if let Some((said, summary)) = &self.said
+            && *said == revision
+            && !self.has_foreign
+        {
+            return Arc::clone(summary);
+        }
+        let placed = self.places.placed();
+        let summary = Arc::new(Summary {
+            conflicts: placed.troubles.clone(),
+            interfaces: placed.pods.clone(),
+            uplinks: placed.uplinks.clone(),
+            pending: placed.pending.values().cloned().collect(),
+            foreign: foreign(self.held.installed()),
+            ..Summary::default()
+        });
+        self.said = Some((revision, Arc::clone(&summary)));
+        summary
     }
 }
 
@@ -82,83 +105,62 @@ impl Tables for AclTables {
     }
 
     fn read(&mut self, vpp: &mut Vpp) -> Result<(), Error> {
-        (self.done, self.given) = (None, None);
         let reading = vpp.read()?;
-        self.interfaces = reading.interfaces;
         self.held = Held::new(reading.installed);
-        self.finder.look();
+        self.set_interfaces(reading.interfaces);
+        self.places.look();
         Ok(())
     }
 
     fn look(&mut self, vpp: &mut Vpp, has_events: bool) -> Result<bool, Error> {
-        let is_other_file = self.finder.look();
-        let known = self.interfaces.values();
+        let is_other_file = self.places.look();
+        let known = self.places.interfaces().values();
         if !has_events && vpp.interfaces()?.values().map(whose).eq(sorted(known).map(whose)) {
-            if is_other_file {
-                self.done = None;
-            }
             return Ok(is_other_file);
         }
-        (self.done, self.given) = (None, None);
         // One that is gone and came again has no lists any more.
+        self.doubtful = None;
         let (interfaces, lists) = vpp.read_interfaces()?;
-        self.interfaces = interfaces;
         self.held.set_interfaces(lists);
+        self.set_interfaces(interfaces);
         Ok(true)
     }
 
-    fn sync(&mut self, vpp: &mut Vpp, wanted: &Wanted) -> Result<Synced, Error> {
-        if let Some((acls, claims, summary)) = &self.done
-            && Arc::ptr_eq(acls, &wanted.acls)
-            && Arc::ptr_eq(claims, &wanted.claims)
-        {
-            return Ok(Synced {
-                summary: summary.clone(),
-                ..Synced::default()
-            });
-        }
-        self.done = None;
-        if let Some(why) = self.finder.is_lost() {
+    fn hear(&mut self, wanted: &Wanted) {
+        self.places.hear(&wanted.lists, &wanted.claims);
+    }
+
+    fn sync(&mut self, vpp: &mut Vpp, _: &Wanted) -> Result<Synced, Error> {
+        if let Some(why) = self.places.is_lost() {
             // What VPP has stays: nobody says which interface is whose.
             let conflicts = vec![why.to_owned()];
-            let summary = Summary {
+            let summary = Arc::new(Summary {
                 conflicts,
                 ..Summary::default()
-            };
+            });
             return Ok(Synced {
                 summary,
                 ..Synced::default()
             });
         }
-        let placed = self.place(wanted);
-        let (operations, troubles) = self.make(vpp, &placed.acls)?;
-        let summary = Summary {
-            conflicts: placed.troubles,
-            interfaces: placed.pods,
-            uplinks: placed.uplinks,
-            pending: placed.pending,
-            foreign: foreign(self.held.installed()),
-            ..Summary::default()
-        };
-        if troubles.is_empty() {
-            let (acls, claims) = (Arc::clone(&wanted.acls), Arc::clone(&wanted.claims));
-            self.done = Some((acls, claims, summary.clone()));
-        }
+        let plan = self.next();
+        let troubles = self.carry_out(vpp, &plan)?;
         Ok(Synced {
-            operations,
+            operations: plan.operations().len(),
             troubles,
-            summary,
+            summary: self.summary(),
         })
     }
 
-    fn plan(&mut self, _: &mut Vpp, wanted: &Wanted) -> Result<String, Error> {
+    fn plan(&mut self, _: &mut Vpp, _: &Wanted) -> Result<String, Error> {
         let mut text = String::new();
-        if let Some(why) = self.finder.is_lost() {
+        if let Some(why) = self.places.is_lost() {
             line(&mut text, format_args!("# {why}"));
             return Ok(text);
         }
-        let placed = self.place(wanted);
-        for pending in &placed.pending {
+        let plan = self.next();
+        let placed = self.places.placed();
+        for pending in placed.pending.values() {
             line(
                 &mut text,
                 format_args!("# {} has no interface: {}", pending.pod, pending.why),
@@ -167,15 +169,17 @@ impl Tables for AclTables {
         for trouble in &placed.troubles {
             line(&mut text, format_args!("# {trouble}"));
         }
-        for operation in self.next(&placed.acls).operations() {
+        for operation in plan.operations() {
             write_operation(operation, self.held.installed(), &mut text);
         }
         Ok(text)
     }
 
     fn clean(&mut self, vpp: &mut Vpp) -> Result<Cleaned, Error> {
-        let before = self.held.installed().acls.len();
-        let (_, troubles) = self.make(vpp, &Acls::default())?;
+        let installed = self.held.installed();
+        let before = installed.acls.len();
+        let plan = self.held.plan(&Acls::default(), installed.interfaces.keys());
+        let troubles = self.carry_out(vpp, &plan)?;
         let removed = before.saturating_sub(self.held.installed().acls.len());
         Ok(Cleaned { removed, troubles })
     }

@@ -57,7 +57,7 @@ pub fn installed_lists(
 
 fn found(placed: Placed, installed: &Installed) -> InstalledLists {
     let mut found = InstalledLists {
-        pending: placed.pending,
+        pending: placed.pending.into_values().collect(),
         remarks: placed.troubles,
         ..InstalledLists::default()
     };

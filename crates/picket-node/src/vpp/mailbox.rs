@@ -1,4 +1,5 @@
-//! What is wanted, from the loop of the agent to the thread of a target: always the latest alone.
+//! What is wanted, from the loop of the agent to the thread of a target: always the latest, with what is new since the last that
+//! was taken.
 
 use std::io::{self, Read, Write};
 use std::os::fd::AsFd;
@@ -41,7 +42,12 @@ pub(crate) fn channel() -> io::Result<(Sender, Receiver)> {
 impl Sender {
     /// From now on this is wanted.
     pub(crate) fn send(&self, wanted: Arc<Wanted>) {
-        *self.latest.lock().unwrap_or_else(PoisonError::into_inner) = Some(wanted);
+        let mut latest = self.latest.lock().unwrap_or_else(PoisonError::into_inner);
+        *latest = Some(match latest.take() {
+            Some(before) => Arc::new(before.then(&wanted)),
+            None => wanted,
+        });
+        drop(latest);
         // A bell that is full has been rung.
         let _ = (&self.bell).write(&[1]);
     }

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!             ┌──────────────── loop of the agent ────────────────┐
-//! Program ──▶ │ Renderer ──▶ Wanted ──▶ Mailbox (the latest only) │
+//! Program ──▶ │ Renderer ──▶ Wanted ──▶ Mailbox (all that is new) │
 //!             └───────────────────────────────┬───────────────────┘
 //!                                             ▼
 //!  interfaces, events ──▶ Worker (a thread for each target): place ──▶ plan ──▶ VPP
@@ -11,8 +11,9 @@
 //! ```
 //!
 //! Each target has a thread and a connection of its own, which may wait for VPP as long as they like: whatever happens to
-//! one, neither the loop nor another target notices. After every connection everything is read back, and what is not as it
-//! should be is changed; what others have put there stays.
+//! one, neither the loop nor another target notices. Of lists it is told what has changed, so that neither side looks at all
+//! of them. After every connection everything is read back, and what is not as it should be is changed; what others have put
+//! there stays.
 
 mod acl;
 mod claims;
@@ -24,6 +25,7 @@ mod loopback;
 mod mailbox;
 mod namespace;
 mod place;
+mod places;
 mod render;
 mod report;
 mod rule;

@@ -1,6 +1,6 @@
 //! Which interface of VPP is whose, and so which lists each is to have.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use picket_policy::ObjectRef;
 use picket_vpp::acl::{Acl, AclAction, AclRule, Acls, InterfaceLists, Role};
@@ -21,17 +21,25 @@ pub(crate) struct Finder {
 }
 
 /// What is wanted, by the interfaces that there are.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Placed {
     pub(crate) acls: Acls,
     /// The interfaces of each pod.
     pub(crate) pods: BTreeMap<String, Vec<String>>,
     /// The interfaces that connect the node with the rest of the world.
     pub(crate) uplinks: Vec<String>,
-    pub(crate) pending: Vec<PendingPod>,
+    /// The pods without an interface.
+    pub(crate) pending: BTreeMap<String, PendingPod>,
     /// What does not fit together.
     pub(crate) troubles: Vec<String>,
+    /// Whose an interface is; one of several, where they contest it.
+    pub(super) owners: BTreeMap<SmolStr, ObjectRef>,
+    /// The interfaces that several pods have, and so none.
+    pub(super) contested: BTreeSet<SmolStr>,
 }
+
+/// Interfaces by what says whose they are.
+pub(super) type Known = BTreeMap<Sought, Vec<SmolStr>>;
 
 impl Finder {
     pub(crate) fn new(rule: &PodRule, uplinks: &[Pattern]) -> Self {
@@ -68,40 +76,22 @@ impl Finder {
             ..Placed::default()
         };
         placed.acls.acls.clone_from(&wanted.acls);
-        let found = self.found(interfaces);
+        let known = self.know(interfaces);
         let judge = self.judge(claims);
         let mut outside = InterfaceLists::default();
-        let mut owners: BTreeMap<SmolStr, ObjectRef> = BTreeMap::new();
         for lists in wanted.interfaces.values() {
             let Some(pod) = &lists.pod else {
                 outside = lists.clone();
                 continue;
             };
-            let name = id(pod);
-            let sought = self.sought(pod, judge.as_ref());
-            let Some(own) = sought.and_then(|sought| found.get(&sought)) else {
-                placed.pending.push(PendingPod {
-                    pod: name,
-                    restricted: !lists.input.is_empty(),
-                    why: self.missing(pod, judge.as_ref()),
-                });
-                continue;
-            };
-            for interface in own {
-                match owners.insert(interface.clone(), pod.clone()) {
-                    Some(other) => placed.contest(interface, [&other, pod]),
-                    None => placed.set(interface, lists),
-                }
-            }
-            let own = own.iter().map(SmolStr::to_string).collect();
-            placed.pods.insert(name, own);
+            self.place_pod(pod, lists, &known, judge.as_ref(), &mut placed);
         }
         let contested = judge.iter().flat_map(Judge::contested);
         for interface in contested.filter(|name| interfaces.contains_key(*name)) {
             placed.close(interface);
         }
         for (name, interface) in interfaces {
-            if !owners.contains_key(name) && self.is_uplink(name, interface) {
+            if !placed.owners.contains_key(name) && self.is_uplink(name, interface) {
                 placed.set(name, &outside);
                 placed.uplinks.push(name.to_string());
             }
@@ -109,9 +99,39 @@ impl Finder {
         placed
     }
 
+    /// Gives the interfaces of a pod what they are to have.
+    pub(super) fn place_pod(
+        &self,
+        pod: &ObjectRef,
+        lists: &InterfaceLists,
+        known: &Known,
+        judge: Option<&Judge<'_>>,
+        placed: &mut Placed,
+    ) {
+        let name = id(pod);
+        let sought = self.sought(pod, judge);
+        let Some(own) = sought.and_then(|sought| known.get(&sought)) else {
+            let pending = PendingPod {
+                pod: name.clone(),
+                restricted: !lists.input.is_empty(),
+                why: self.missing(pod, judge),
+            };
+            placed.pending.insert(name, pending);
+            return;
+        };
+        for interface in own {
+            match placed.owners.insert(interface.clone(), pod.clone()) {
+                Some(other) => placed.contest(interface, [&other, pod]),
+                None => placed.set(interface, lists),
+            }
+        }
+        let own = own.iter().map(SmolStr::to_string).collect();
+        placed.pods.insert(name, own);
+    }
+
     /// Interfaces by what says whose they are.
-    fn found(&self, interfaces: &BTreeMap<SmolStr, Interface>) -> BTreeMap<Sought, Vec<SmolStr>> {
-        let mut found: BTreeMap<Sought, Vec<SmolStr>> = BTreeMap::new();
+    pub(super) fn know(&self, interfaces: &BTreeMap<SmolStr, Interface>) -> Known {
+        let mut found = Known::new();
         for (name, interface) in interfaces {
             let sought = match &self.rule {
                 PodRule::Tag(_) => interface.tag.as_str().map(|tag| Sought::Text(tag.into())),
@@ -129,7 +149,7 @@ impl Finder {
     }
 
     /// By what the interface of a pod is known.
-    fn sought(&self, pod: &ObjectRef, judge: Option<&Judge<'_>>) -> Option<Sought> {
+    pub(super) fn sought(&self, pod: &ObjectRef, judge: Option<&Judge<'_>>) -> Option<Sought> {
         match &self.rule {
             PodRule::Tag(template) | PodRule::Name(template) => Some(Sought::Text(template.of(pod))),
             PodRule::Annotation(_) => {
@@ -141,7 +161,7 @@ impl Finder {
     }
 
     /// Who says which claims hold, where they count.
-    fn judge<'a>(&'a self, claims: &'a Claims) -> Option<Judge<'a>> {
+    pub(super) fn judge<'a>(&'a self, claims: &'a Claims) -> Option<Judge<'a>> {
         match &self.rule {
             PodRule::Annotation(may) => Some(Judge::new(claims, may, &self.uplinks)),
             PodRule::Tag(_) | PodRule::Name(_) | PodRule::File(_) => None,
@@ -181,7 +201,7 @@ impl Finder {
     }
 
     /// Whether an interface that is no pod's connects the node with the rest of the world.
-    fn is_uplink(&self, name: &SmolStr, interface: &Interface) -> bool {
+    pub(super) fn is_uplink(&self, name: &SmolStr, interface: &Interface) -> bool {
         if !self.uplinks.is_empty() {
             return self.uplinks.iter().any(|pattern| pattern.matches(name));
         }
@@ -197,14 +217,14 @@ impl Finder {
 
 /// By what an interface is known.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Sought {
+pub(super) enum Sought {
     Nothing,
     Text(String),
     Pod(ObjectRef),
 }
 
 impl Placed {
-    fn set(&mut self, interface: &SmolStr, lists: &InterfaceLists) {
+    pub(super) fn set(&mut self, interface: &SmolStr, lists: &InterfaceLists) {
         self.acls.interfaces.insert(interface.clone(), lists.clone());
     }
 
@@ -219,8 +239,7 @@ impl Placed {
 
     /// Nothing passes there.
     fn close(&mut self, interface: &SmolStr) {
-        let all = picket_net::Family::BOTH.map(|family| AclRule::everything(AclAction::Deny, family));
-        let closed = Acl::new(Role::ToPod, all.into());
+        let closed = closed();
         let lists = InterfaceLists {
             pod: None,
             input: vec![closed.tag.clone()],
@@ -228,7 +247,14 @@ impl Placed {
         };
         self.acls.acls.insert(closed.tag.clone(), closed.into());
         self.acls.interfaces.insert(interface.clone(), lists);
+        self.contested.insert(interface.clone());
     }
+}
+
+/// A list that lets nothing pass.
+pub(super) fn closed() -> Acl {
+    let all = picket_net::Family::BOTH.map(|family| AclRule::everything(AclAction::Deny, family));
+    Acl::new(Role::ToPod, all.into())
 }
 
 /// What a pod is called.

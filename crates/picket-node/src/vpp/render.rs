@@ -8,13 +8,14 @@ use picket_cluster::Event;
 use picket_dataplane::Shortfall;
 use picket_engine::{Delta, Program};
 use picket_policy::ObjectRef;
-use picket_vpp::acl::{self, Acls};
+use picket_vpp::acl;
 use picket_vpp::session::{self, Tables};
 use smol_str::SmolStr;
 
 use super::claims::{Claims, Judge};
 use super::findings::Found;
 use super::place::id;
+use super::places::Told;
 use super::rule::{Pattern, PodRule};
 use super::{VppSettings, VppTarget};
 use crate::enforcer::in_force;
@@ -24,10 +25,10 @@ use crate::status::{Finding, Pods};
 pub(crate) type Versions = BTreeMap<SmolStr, SmolStr>;
 
 /// What VPP is to have: for one target by pods, as nobody knows here which interfaces there are.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Wanted {
     /// The lists of each pod, and of all that leads out of the node.
-    pub(crate) acls: Arc<Acls>,
+    pub(crate) lists: Told,
     /// Which interfaces pods claim, where that counts.
     pub(crate) claims: Arc<Claims>,
     /// The session rules of each pod's namespace, and of what arrives over the network.
@@ -46,13 +47,26 @@ pub(crate) struct Wanted {
     pub(crate) changed: BTreeSet<ObjectRef>,
 }
 
+impl Wanted {
+    /// The same after this was wanted, of which nobody has heard.
+    pub(crate) fn then(&self, later: &Self) -> Self {
+        Self {
+            lists: self.lists.then(&later.lists),
+            heard: self.heard.or(later.heard),
+            changed: self.changed.union(&later.changed).cloned().collect(),
+            ..later.clone()
+        }
+    }
+}
+
 /// Works out what is wanted.
 pub(crate) struct Renderer {
     node: SmolStr,
     targets: BTreeSet<VppTarget>,
     /// Follows the program, where lists are wanted.
     lists: acl::Renderer,
-    acls: Arc<Acls>,
+    /// Whether nobody has heard of any list, as all are worked out anew.
+    is_new: bool,
     /// Which interfaces pods may claim, where that counts.
     claimable: Option<Pattern>,
     uplinks: Vec<Pattern>,
@@ -77,7 +91,7 @@ impl Renderer {
             node: node.clone(),
             targets: settings.targets.clone(),
             lists: acl::Renderer::new(Some(node), acl::Options::default()),
-            acls: Arc::default(),
+            is_new: true,
             claimable: match &settings.pod_interfaces {
                 PodRule::Annotation(may) if settings.targets.contains(&VppTarget::Acl) => Some(may.clone()),
                 _ => None,
@@ -121,7 +135,8 @@ impl Renderer {
         self.is_current = false;
         self.lists.forget();
         self.sessions.forget();
-        (self.acls, self.rules) = (Arc::default(), Arc::default());
+        self.is_new = true;
+        self.rules = Arc::default();
     }
 
     /// Something changed, and was heard of then.
@@ -132,9 +147,10 @@ impl Renderer {
 
     /// What the program wants. All changes of it since the last time must have been noted.
     pub(crate) fn render(&mut self, program: &Program, versions: &Versions) -> Arc<Wanted> {
+        let mut lists = Told::default();
         if !self.is_current {
             if self.targets.contains(&VppTarget::Acl) {
-                self.render_lists(program);
+                lists = self.render_lists(program);
             }
             if self.targets.contains(&VppTarget::Session) {
                 self.render_rules(program);
@@ -143,7 +159,7 @@ impl Renderer {
         }
         let (pods, policies) = in_force(program, &self.node);
         Arc::new(Wanted {
-            acls: Arc::clone(&self.acls),
+            lists,
             claims: Arc::clone(&self.claims),
             rules: Arc::clone(&self.rules),
             narrower: self.narrower.clone(),
@@ -155,12 +171,14 @@ impl Renderer {
         })
     }
 
-    fn render_lists(&mut self, program: &Program) {
-        if !self.lists.advance(program).is_empty() {
-            self.acls = Arc::new(self.lists.acls().clone());
-        }
+    fn render_lists(&mut self, program: &Program) -> Told {
+        let change = self.lists.advance(program);
         let shortfalls = acl::shortfalls(program, Some(&self.node));
         self.shortfalls.insert(VppTarget::Acl, shortfalls);
+        match std::mem::take(&mut self.is_new) {
+            true => Told::Whole(Arc::new(self.lists.acls().clone())),
+            false => Told::Changed(Arc::new(change)),
+        }
     }
 
     fn render_rules(&mut self, program: &Program) {
@@ -208,12 +226,11 @@ fn found(shortfall: &Shortfall) -> Found {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use picket_cluster::{Object, Semantics, Store};
     use picket_engine::Engine;
     use picket_net::Protocol;
     use picket_testing::build::{accept, block, node, pod, pods_in, policy};
+    use picket_vpp::acl::Acls;
 
     use picket_policy::{Direction, Policy};
     use picket_source::Change;
@@ -224,20 +241,7 @@ mod tests {
     use crate::knowledge::{Knowledge, Whose};
     use crate::ledger::Instead;
     use crate::metrics::Metrics;
-    use crate::vpp::NatLoopback;
-
-    fn settings() -> VppSettings {
-        VppSettings {
-            targets: [VppTarget::Acl, VppTarget::Session].into(),
-            socket: "/nowhere".into(),
-            pod_interfaces: PodRule::default(),
-            pod_namespaces: None,
-            most_session_rules: 100,
-            uplinks: Vec::new(),
-            nat_loopback: NatLoopback::None,
-            refresh: Duration::from_secs(1),
-        }
-    }
+    use crate::testing::vpp_settings;
 
     fn events() -> Vec<Event> {
         let node = |name: &str, address: &str| Event::Apply(Object::from(node(name).ip(address)));
@@ -273,14 +277,22 @@ mod tests {
         ]
     }
 
+    /// The lists of which is heard.
+    fn hear(acls: &mut Acls, wanted: &Wanted) {
+        match &wanted.lists {
+            Told::Whole(whole) => acls.clone_from(whole),
+            Told::Changed(change) => acls.advance(change),
+        }
+    }
+
     #[test]
     fn what_changes_lead_to_is_what_is_rendered_from_nothing() {
-        let settings = settings();
+        let settings = vpp_settings();
         let (mut lists, mut rules, mut narrower) = (0, 0, 0);
         for forgetting in [usize::MAX, 3, 7, 9] {
             let mut engine = Engine::new(Semantics::default());
             let mut renderer = Renderer::new(&"n1".into(), &settings);
-            let mut last: Option<Arc<Wanted>> = None;
+            let mut acls = Acls::default();
             for (number, event) in events().into_iter().enumerate() {
                 let delta = engine.apply(event);
                 renderer.note(&delta);
@@ -289,10 +301,9 @@ mod tests {
                 }
                 let program = engine.program();
                 let wanted = renderer.render(program, &Versions::new());
-                assert_eq!(
-                    *wanted.acls,
-                    acl::render(program, Some("n1"), &acl::Options::default())
-                );
+                let before = acls.clone();
+                hear(&mut acls, &wanted);
+                assert_eq!(acls, acl::render(program, Some("n1"), &acl::Options::default()));
                 let options = session::Options { most_rules: 100 };
                 let (scratch, missing) = session::render(program, Some("n1"), &options);
                 assert_eq!(session::SessionRules::from(&*wanted.rules), scratch);
@@ -305,16 +316,13 @@ mod tests {
                         .all(|found| found.finding.object == "NetworkPolicy x/many")
                 );
                 assert_eq!(findings.count(), missing.len());
-                if let Some(last) = last.filter(|last| last.acls == wanted.acls && number != forgetting) {
-                    assert!(
-                        Arc::ptr_eq(&last.acls, &wanted.acls),
-                        "what is the same is not sent again"
-                    );
+                match &wanted.lists {
+                    Told::Whole(_) => assert!(number == 0 || number == forgetting),
+                    Told::Changed(change) => assert_eq!(**change, acl::Change::between(&before, &acls)),
                 }
-                lists = lists.max(wanted.acls.acls.len());
+                lists = lists.max(acls.acls.len());
                 rules = rules.max(scratch.local.values().map(Vec::len).sum::<usize>());
                 narrower = narrower.max(missing.len());
-                last = Some(wanted);
             }
         }
         assert!(
@@ -373,8 +381,8 @@ mod tests {
         for (held_at, released_at) in [(6, 20), (7, 9), (8, 11), (7, 8), (9, 13), (20, 20)] {
             let told = Events::start(&crate::testing::settings(), Extent::Once, &metrics).unwrap();
             let mut knowledge = Knowledge::new("n", Semantics::default(), true, told);
-            let mut renderer = Renderer::new(&"n".into(), &settings());
-            let mut store = Store::new();
+            let mut renderer = Renderer::new(&"n".into(), &vpp_settings());
+            let (mut store, mut acls) = (Store::new(), Acls::default());
             for (at, event) in versions().into_iter().enumerate() {
                 store.apply(event.clone());
                 let note = |whose: Whose, delta: &Delta| {
@@ -386,9 +394,9 @@ mod tests {
                 let Some(program) = knowledge.whole() else {
                     continue;
                 };
-                let wanted = renderer.render(program, &Versions::new());
-                assert_eq!(*wanted.acls, whole(&store), "{held_at} {released_at} {at}");
-                lists = lists.max(wanted.acls.acls.len());
+                hear(&mut acls, &renderer.render(program, &Versions::new()));
+                assert_eq!(acls, whole(&store), "{held_at} {released_at} {at}");
+                lists = lists.max(acls.acls.len());
                 if at == held_at {
                     // As a table is tried without them, and again.
                     let changed = knowledge.changed();
@@ -408,8 +416,8 @@ mod tests {
                     renderer.forget();
                 }
                 let program = knowledge.whole().unwrap();
-                let wanted = renderer.render(program, &Versions::new());
-                assert_eq!(*wanted.acls, whole(&store), "{held_at} {released_at} {at}");
+                hear(&mut acls, &renderer.render(program, &Versions::new()));
+                assert_eq!(acls, whole(&store), "{held_at} {released_at} {at}");
             }
         }
         assert!(lists > 3, "{lists}");

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::error::Error as _;
+use std::sync::Arc;
 
 use jiff::Timestamp;
 use picket_policy::ObjectRef;
@@ -10,7 +11,7 @@ use picket_vpp::client::Error;
 use super::VppTarget;
 use super::render::Wanted;
 use super::status::VppStatus;
-use super::worker::Synced;
+use super::worker::{Summary, Synced};
 use crate::metrics::{Metrics, TargetName};
 use crate::status::{Shared, Trouble};
 
@@ -19,6 +20,8 @@ pub(crate) struct Report {
     target: VppTarget,
     shared: Shared,
     metrics: Metrics,
+    /// What was told last of what is where.
+    told: Option<Arc<Summary>>,
 }
 
 impl Report {
@@ -27,6 +30,7 @@ impl Report {
             target,
             shared: shared.clone(),
             metrics: metrics.clone(),
+            told: None,
         }
     }
 
@@ -67,7 +71,7 @@ impl Report {
     }
 
     /// VPP has what is wanted, but for what went wrong.
-    pub(crate) fn synced(&self, wanted: &Wanted, synced: &Synced, waiting: &BTreeSet<ObjectRef>) {
+    pub(crate) fn synced(&mut self, wanted: &Wanted, synced: &Synced, waiting: &BTreeSet<ObjectRef>) {
         let label = self.label();
         let operations = u64::try_from(synced.operations).unwrap_or(u64::MAX);
         self.metrics
@@ -92,13 +96,12 @@ impl Report {
             );
         }
         let now = Timestamp::now();
+        let told = self.told.replace(Arc::clone(summary));
+        let is_other = told.is_none_or(|told| !Arc::ptr_eq(&told, summary));
         self.change(|status| {
-            status.interfaces.clone_from(&summary.interfaces);
-            status.namespaces.clone_from(&summary.namespaces);
-            status.narrower.clone_from(&summary.narrower);
-            status.uplinks.clone_from(&summary.uplinks);
-            status.pending.clone_from(&summary.pending);
-            status.foreign.clone_from(&summary.foreign);
+            if is_other {
+                tell(status, summary);
+            }
             if synced.operations > 0 || status.changed.is_none() {
                 status.changed = Some(now);
             }
@@ -117,6 +120,16 @@ impl Report {
             latency.observe(heard.elapsed().as_secs_f64());
         }
     }
+}
+
+/// Says what is where.
+fn tell(status: &mut VppStatus, summary: &Summary) {
+    status.interfaces.clone_from(&summary.interfaces);
+    status.namespaces.clone_from(&summary.namespaces);
+    status.narrower.clone_from(&summary.narrower);
+    status.uplinks.clone_from(&summary.uplinks);
+    status.pending.clone_from(&summary.pending);
+    status.foreign.clone_from(&summary.foreign);
 }
 
 /// Says why policies are not in force; whether that was said before.

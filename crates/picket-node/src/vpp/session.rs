@@ -27,7 +27,7 @@ pub(crate) struct SessionTables {
     /// When to look again for namespaces that there should be: VPP does not tell of new ones.
     again: Option<Retry>,
     /// What VPP has, unless something may be different by now.
-    done: Option<(Arc<Rules>, Summary)>,
+    done: Option<(Arc<Rules>, Arc<Summary>)>,
 }
 
 /// What making the tables what they should be has done.
@@ -126,7 +126,7 @@ impl Tables for SessionTables {
             && Arc::ptr_eq(rules, &wanted.rules)
         {
             return Ok(Synced {
-                summary: summary.clone(),
+                summary: Arc::clone(summary),
                 ..Synced::default()
             });
         }
@@ -154,16 +154,16 @@ impl Tables for SessionTables {
                 other.tag
             ));
         }
-        let summary = Summary {
+        let summary = Arc::new(Summary {
             conflicts: placed.troubles,
             namespaces: placed.pods,
             pending: placed.pending,
             foreign: others(&self.held),
             narrower: wanted.narrower.clone(),
             ..Summary::default()
-        };
+        });
         if made.troubles.is_empty() {
-            self.done = Some((Arc::clone(&wanted.rules), summary.clone()));
+            self.done = Some((Arc::clone(&wanted.rules), Arc::clone(&summary)));
         }
         Ok(Synced {
             operations: made.operations,

@@ -34,10 +34,13 @@ pub(crate) trait Tables: Send {
     /// Looks whether VPP has others of what is a pod's; with `has_events` also what that has. Whether something is to be done.
     fn look(&mut self, vpp: &mut Vpp, has_events: bool) -> Result<bool, Error>;
 
-    /// Makes what VPP has what is wanted.
+    /// Learns what is wanted from now on.
+    fn hear(&mut self, _wanted: &Wanted) {}
+
+    /// Makes what VPP has what is wanted, which was heard of.
     fn sync(&mut self, vpp: &mut Vpp, wanted: &Wanted) -> Result<Synced, Error>;
 
-    /// What would be done, as text.
+    /// What would be done to have what is wanted, which was heard of, as text.
     fn plan(&mut self, vpp: &mut Vpp, wanted: &Wanted) -> Result<String, Error>;
 
     /// Removes what is ours, and nothing else.
@@ -60,7 +63,7 @@ pub(crate) struct Synced {
     pub(crate) operations: usize,
     /// What VPP did not take.
     pub(crate) troubles: Vec<Error>,
-    pub(crate) summary: Summary,
+    pub(crate) summary: Arc<Summary>,
 }
 
 /// What is where.
@@ -173,6 +176,7 @@ impl Worker {
         let Some(wanted) = receiver.take() else {
             return false;
         };
+        self.tables.hear(&wanted);
         self.waiting.extend(wanted.changed.iter().cloned());
         self.wanted = Some(wanted);
         true
@@ -197,7 +201,7 @@ impl Worker {
     /// Why not all of it could be done.
     pub(crate) fn once(mut self, wanted: Arc<Wanted>) -> Result<(), String> {
         let mut vpp = self.open()?;
-        self.wanted = Some(Arc::clone(&wanted));
+        self.tables.hear(&wanted);
         let synced = self
             .tables
             .sync(&mut vpp, &wanted)
@@ -206,7 +210,11 @@ impl Worker {
         for pending in &synced.summary.pending {
             tracing::warn!(pod = pending.pod, why = pending.why, "a pod is not in VPP yet");
         }
-        let whys = synced.troubles.iter().map(said).chain(synced.summary.conflicts);
+        let whys = synced
+            .troubles
+            .iter()
+            .map(said)
+            .chain(synced.summary.conflicts.iter().cloned());
         let whys: Vec<_> = whys.collect();
         match whys.as_slice() {
             [] => Ok(()),
@@ -220,6 +228,7 @@ impl Worker {
     /// Why that is not known.
     pub(crate) fn plan(mut self, wanted: Arc<Wanted>) -> Result<String, String> {
         let mut vpp = self.open()?;
+        self.tables.hear(&wanted);
         self.tables.plan(&mut vpp, &wanted).map_err(|error| said(&error))
     }
 

@@ -25,6 +25,24 @@ impl Change {
         *self == Self::default()
     }
 
+    /// This, and then another.
+    pub fn then(&mut self, later: &Self) {
+        for (tag, acl) in &later.removed {
+            // One that came and went was never there.
+            if self.created.remove(tag).is_none() {
+                self.removed.insert(tag.clone(), Arc::clone(acl));
+            }
+        }
+        for (tag, acl) in &later.created {
+            if self.removed.remove(tag).is_none() {
+                self.created.insert(tag.clone(), Arc::clone(acl));
+            }
+        }
+        let interfaces = later.interfaces.iter();
+        self.interfaces
+            .extend(interfaces.map(|(name, lists)| (name.clone(), lists.clone())));
+    }
+
     /// From one state to another.
     pub fn between(before: &Acls, now: &Acls) -> Self {
         let without = |one: &Acls, other: &Acls| {
@@ -38,6 +56,24 @@ impl Change {
             created: without(now, before),
             removed: without(before, now),
             interfaces: interfaces.collect(),
+        }
+    }
+}
+
+impl Acls {
+    /// Takes in what has changed.
+    pub fn advance(&mut self, change: &Change) {
+        for tag in change.removed.keys() {
+            self.acls.remove(tag);
+        }
+        let created = change.created.iter();
+        self.acls
+            .extend(created.map(|(tag, acl)| (tag.clone(), Arc::clone(acl))));
+        for (name, lists) in &change.interfaces {
+            match lists {
+                Some(lists) => drop(self.interfaces.insert(name.clone(), lists.clone())),
+                None => drop(self.interfaces.remove(name)),
+            }
         }
     }
 }
@@ -110,5 +146,57 @@ impl Register {
     /// What has changed since the last time.
     pub(super) fn take(&mut self) -> Change {
         std::mem::take(&mut self.change)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::acl::{AclAction, AclRule, Role};
+
+    /// Some of three interfaces, each with some of two lists.
+    fn acls() -> impl Strategy<Value = Acls> {
+        let lists = Role::ALL.map(|role| {
+            let rule = AclRule::everything(AclAction::Deny, picket_net::Family::Ipv4);
+            Acl::new(role, vec![rule])
+        });
+        prop::collection::vec(prop::option::of(0..4usize), 3).prop_map(move |chosen| {
+            let mut acls = Acls::default();
+            for (number, chosen) in chosen.into_iter().enumerate() {
+                let Some(chosen) = chosen else {
+                    continue;
+                };
+                let tags = lists.iter().take(2).enumerate();
+                let tags = tags.filter(|(at, _)| chosen & (1 << at) != 0);
+                let input: Vec<_> = tags.map(|(_, acl)| acl.clone()).collect();
+                let lists = InterfaceLists {
+                    pod: None,
+                    input: input.iter().map(|acl| acl.tag.clone()).collect(),
+                    output: Vec::new(),
+                };
+                let each = input.into_iter().map(|acl| (acl.tag.clone(), Arc::new(acl)));
+                acls.acls.extend(each);
+                acls.interfaces.insert(format!("i{number}").into(), lists);
+            }
+            acls
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn changes_one_after_another_are_one_change(states in prop::collection::vec(acls(), 2..6)) {
+            let (first, last) = (&states[0], &states[states.len() - 1]);
+            let mut all = Change::default();
+            for pair in states.windows(2) {
+                all.then(&Change::between(&pair[0], &pair[1]));
+            }
+            let mut state = first.clone();
+            state.advance(&all);
+            prop_assert_eq!(&state, last);
+            let least = Change::between(first, last);
+            prop_assert_eq!((&all.created, &all.removed), (&least.created, &least.removed));
+        }
     }
 }

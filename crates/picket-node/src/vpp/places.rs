@@ -1,0 +1,477 @@
+//! Which lists each interface is to have, kept while what is wanted and what there is change: a pod that changes costs what
+//! its own interfaces cost.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use picket_policy::ObjectRef;
+use picket_vpp::acl::{Acls, Change, InterfaceLists};
+use picket_vpp::client::Interface;
+use smol_str::SmolStr;
+
+use super::VppSettings;
+use super::claims::Claims;
+use super::place::{Finder, Known, Placed, closed};
+
+/// What is told of the lists of pods.
+#[derive(Clone, Debug)]
+pub(crate) enum Told {
+    /// All of them.
+    Whole(Arc<Acls>),
+    /// What has changed since the last time.
+    Changed(Arc<Change>),
+}
+
+impl Default for Told {
+    fn default() -> Self {
+        Self::Changed(Arc::default())
+    }
+}
+
+impl Told {
+    /// This, and what was told after it.
+    pub(super) fn then(&self, later: &Self) -> Self {
+        let Self::Changed(later) = later else {
+            return later.clone();
+        };
+        match self {
+            Self::Whole(acls) => {
+                let mut acls = Arc::clone(acls);
+                Arc::make_mut(&mut acls).advance(later);
+                Self::Whole(acls)
+            }
+            Self::Changed(change) => {
+                let mut change = Arc::clone(change);
+                Arc::make_mut(&mut change).then(later);
+                Self::Changed(change)
+            }
+        }
+    }
+}
+
+/// What interfaces are to have.
+#[derive(Debug)]
+pub(crate) struct Places {
+    finder: Finder,
+    interfaces: BTreeMap<SmolStr, Interface>,
+    known: Known,
+    /// The lists of pods, and of all that leads out of the node.
+    wanted: Acls,
+    claims: Arc<Claims>,
+    placed: Placed,
+    /// Whose lists have changed since they were placed; `None` where anything may have.
+    news: Option<BTreeSet<SmolStr>>,
+    /// How often something but the lists has become another.
+    revision: u64,
+}
+
+impl Places {
+    pub(crate) fn new(settings: &VppSettings) -> Self {
+        Self {
+            finder: Finder::new(&settings.pod_interfaces, &settings.uplinks),
+            interfaces: BTreeMap::new(),
+            known: Known::new(),
+            wanted: Acls::default(),
+            claims: Arc::default(),
+            placed: Placed::default(),
+            news: None,
+            revision: 0,
+        }
+    }
+
+    /// The interfaces that there are.
+    pub(crate) fn interfaces(&self) -> &BTreeMap<SmolStr, Interface> {
+        &self.interfaces
+    }
+
+    /// From now on there are these.
+    pub(crate) fn set_interfaces(&mut self, interfaces: BTreeMap<SmolStr, Interface>) {
+        self.interfaces = interfaces;
+        self.news = None;
+    }
+
+    /// Looks whether a file says something else than it did.
+    pub(crate) fn look(&mut self) -> bool {
+        let is_other = self.finder.look();
+        if is_other {
+            self.news = None;
+        }
+        is_other
+    }
+
+    /// Why nobody can say whose any interface is.
+    pub(crate) fn is_lost(&self) -> Option<&str> {
+        self.finder.is_lost()
+    }
+
+    /// Takes in what is wanted.
+    pub(crate) fn hear(&mut self, told: &Told, claims: &Arc<Claims>) {
+        match told {
+            Told::Whole(acls) => {
+                self.wanted.clone_from(acls);
+                self.news = None;
+            }
+            Told::Changed(change) => {
+                self.wanted.advance(change);
+                self.placed.take_lists(change);
+                if let Some(news) = &mut self.news {
+                    news.extend(change.interfaces.keys().cloned());
+                }
+            }
+        }
+        if !Arc::ptr_eq(&self.claims, claims) {
+            self.claims = Arc::clone(claims);
+            self.news = None;
+        }
+    }
+
+    /// What interfaces are to have, since the last step.
+    pub(crate) fn placed(&self) -> &Placed {
+        &self.placed
+    }
+
+    /// As long as this is the same, so is everything but the lists.
+    pub(crate) fn revision(&self) -> u64 {
+        self.revision
+    }
+
+    /// Works out what interfaces are to have; those to which that is something else than before.
+    pub(crate) fn advance(&mut self) -> BTreeSet<SmolStr> {
+        let mut changed = BTreeSet::new();
+        if let Some(news) = self.news.take()
+            && news.iter().all(|name| self.follow(name, &mut changed))
+        {
+            self.news = Some(BTreeSet::new());
+            return changed;
+        }
+        self.known = self.finder.know(&self.interfaces);
+        let now = self.finder.place(&self.wanted, &self.claims, &self.interfaces);
+        let before = std::mem::replace(&mut self.placed, now).acls.interfaces;
+        let now = &self.placed.acls.interfaces;
+        let names = before.keys().chain(now.keys());
+        let others = names.filter(|name| before.get(*name) != now.get(*name));
+        changed.extend(others.cloned());
+        self.news = Some(BTreeSet::new());
+        self.revision += 1;
+        changed
+    }
+
+    /// Gives its lists to whoever is of this name; whether that can be said without a look at all others.
+    fn follow(&mut self, name: &SmolStr, changed: &mut BTreeSet<SmolStr>) -> bool {
+        let Some(lists) = self.wanted.interfaces.get(name).cloned() else {
+            return self.leave(name, changed);
+        };
+        match &lists.pod {
+            Some(pod) if self.placed.pods.contains_key(name.as_str()) => {
+                self.give(name, pod, &lists, changed)
+            }
+            Some(pod) => self.come(pod, &lists, changed),
+            None => {
+                for uplink in &self.placed.uplinks {
+                    let uplink = SmolStr::new(uplink);
+                    self.placed.acls.interfaces.insert(uplink.clone(), lists.clone());
+                    changed.insert(uplink);
+                }
+                true
+            }
+        }
+    }
+
+    /// Gives the interfaces of a pod other lists.
+    fn give(
+        &mut self,
+        name: &SmolStr,
+        pod: &ObjectRef,
+        lists: &InterfaceLists,
+        changed: &mut BTreeSet<SmolStr>,
+    ) -> bool {
+        let own: Vec<SmolStr> = self.own(name).collect();
+        let is_of_pod = |interface: &SmolStr| {
+            self.placed.owners.get(interface) == Some(pod) && !self.placed.contested.contains(interface)
+        };
+        let is_clear = own.iter().all(is_of_pod);
+        if is_clear {
+            for interface in own {
+                self.placed.set(&interface, lists);
+                changed.insert(interface);
+            }
+        }
+        is_clear
+    }
+
+    /// Places a pod that had no interface.
+    fn come(&mut self, pod: &ObjectRef, lists: &InterfaceLists, changed: &mut BTreeSet<SmolStr>) -> bool {
+        // Whose an interface is by what pods claim, all their claims say.
+        if self.finder.judge(&self.claims).is_some() {
+            return false;
+        }
+        let own = self.finder.sought(pod, None);
+        let own = own.and_then(|sought| self.known.get(&sought)).cloned();
+        let own = own.unwrap_or_default();
+        let is_taken = |interface: &SmolStr| {
+            let uplinks = &self.placed.uplinks;
+            self.placed.owners.contains_key(interface) || uplinks.iter().any(|uplink| uplink == interface)
+        };
+        if own.iter().any(is_taken) {
+            return false;
+        }
+        self.finder
+            .place_pod(pod, lists, &self.known, None, &mut self.placed);
+        changed.extend(own);
+        self.revision += 1;
+        true
+    }
+
+    /// Leaves the interfaces of a pod that is gone.
+    fn leave(&mut self, name: &SmolStr, changed: &mut BTreeSet<SmolStr>) -> bool {
+        let own: Vec<SmolStr> = self.own(name).collect();
+        let may_be_of_others = |interface: &SmolStr| {
+            let found = self.interfaces.get(interface);
+            self.placed.contested.contains(interface)
+                || found.is_none_or(|found| self.finder.is_uplink(interface, found))
+        };
+        if own.iter().any(may_be_of_others) {
+            return false;
+        }
+        for interface in own {
+            self.placed.owners.remove(&interface);
+            self.placed.acls.interfaces.remove(&interface);
+            changed.insert(interface);
+        }
+        self.placed.pods.remove(name.as_str());
+        self.placed.pending.remove(name.as_str());
+        self.revision += 1;
+        true
+    }
+
+    /// The interfaces of a pod.
+    fn own(&self, name: &SmolStr) -> impl Iterator<Item = SmolStr> {
+        let own = self.placed.pods.get(name.as_str()).into_iter().flatten();
+        own.map(SmolStr::new)
+    }
+}
+
+impl Placed {
+    /// Takes in which lists there are.
+    fn take_lists(&mut self, change: &Change) {
+        let acls = &mut self.acls.acls;
+        for tag in change.removed.keys() {
+            acls.remove(tag);
+        }
+        let created = change.created.iter();
+        acls.extend(created.map(|(tag, acl)| (tag.clone(), Arc::clone(acl))));
+        if !self.contested.is_empty() {
+            let closed = Arc::new(closed());
+            acls.insert(closed.tag.clone(), closed);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use picket_cluster::Pod;
+    use picket_net::Family;
+    use picket_testing::build::pod;
+    use picket_vpp::acl::{Acl, AclAction, AclRule, Role};
+    use picket_vpp::client::{Label, LinkState};
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::testing::vpp_settings;
+    use crate::vpp::{Pattern, PodRule};
+
+    const PODS: [&str; 3] = ["x/a", "x/b", "y/a"];
+
+    /// What happens.
+    #[derive(Clone, Debug)]
+    enum Step {
+        /// These are the lists, of which is told whole or in part.
+        Lists(Acls, bool),
+        /// There are interfaces with these tags, `tap0` and on; those without one are not there.
+        Interfaces(Vec<Option<&'static str>>),
+        /// Each of the pods names an interface, or none.
+        Claims(Vec<Option<usize>>),
+        /// Everything is placed.
+        Place,
+    }
+
+    /// Lists of some of the pods, and those of all that leads out of the node.
+    fn acls() -> impl Strategy<Value = Acls> {
+        let known = Role::ALL.map(|role| {
+            let all = Family::BOTH.map(|family| AclRule::everything(AclAction::Deny, family));
+            Arc::new(Acl::new(role, all.into()))
+        });
+        let choice = prop::collection::vec(prop::option::weighted(0.8, (0..3usize, "[12]")), PODS.len());
+        (choice, 0..3usize).prop_map(move |(choice, outside)| {
+            let mut acls = Acls::default();
+            let mut put = |name: &str, pod: Option<ObjectRef>, chosen: usize| {
+                // One of them is what closes an interface.
+                let acl = chosen.checked_sub(1).and_then(|chosen| known.get(chosen));
+                let lists = InterfaceLists {
+                    pod,
+                    input: acl.iter().map(|acl| acl.tag.clone()).collect(),
+                    output: Vec::new(),
+                };
+                acls.acls
+                    .extend(acl.map(|acl| (acl.tag.clone(), Arc::clone(acl))));
+                acls.interfaces.insert(name.into(), lists);
+            };
+            put("uplink", None, outside);
+            for (name, chosen) in PODS.into_iter().zip(choice) {
+                let Some((chosen, uid)) = chosen else {
+                    continue;
+                };
+                let object = ObjectRef {
+                    uid: uid.into(),
+                    ..pod(name).build().object
+                };
+                put(name, Some(object), chosen);
+            }
+            acls
+        })
+    }
+
+    fn steps() -> impl Strategy<Value = Vec<Step>> {
+        let tag = prop::sample::select(vec!["x/a", "x/b", "y/a", "none"]);
+        let interfaces = prop::collection::vec(prop::option::weighted(0.9, tag), 4);
+        let claims = prop::collection::vec(prop::option::weighted(0.9, 0..2usize), PODS.len());
+        let step = prop_oneof![
+            4 => (acls(), prop::bool::weighted(0.1)).prop_map(|(acls, whole)| Step::Lists(acls, whole)),
+            1 => interfaces.prop_map(Step::Interfaces),
+            1 => claims.prop_map(Step::Claims),
+            4 => Just(Step::Place),
+        ];
+        prop::collection::vec(step, 1..48)
+    }
+
+    fn interfaces(tags: Vec<Option<&'static str>>) -> BTreeMap<SmolStr, Interface> {
+        let there = (0..).zip(tags).filter_map(|(number, tag)| {
+            let name: SmolStr = format!("tap{number}").into();
+            let interface = Interface {
+                index: number,
+                parent: number,
+                address: [0; 6],
+                state: LinkState::default(),
+                name: Label::new(&*name).unwrap(),
+                device: Label::default(),
+                tag: Label::new(tag?).unwrap(),
+            };
+            Some((name, interface))
+        });
+        there.collect()
+    }
+
+    fn claims(named: &[Option<usize>]) -> Claims {
+        let pods = PODS.into_iter().zip(named).map(|(name, interface)| Pod {
+            vpp_interface: interface.map(|number| format!("tap{number}").into()),
+            ..pod(name).build()
+        });
+        pods.collect::<Vec<_>>().iter().collect()
+    }
+
+    fn settings(rule: PodRule, uplinks: &[&str]) -> VppSettings {
+        VppSettings {
+            pod_interfaces: rule,
+            uplinks: uplinks.iter().map(|uplink| uplink.parse().unwrap()).collect(),
+            ..vpp_settings()
+        }
+    }
+
+    /// Goes through steps.
+    fn follow(settings: &VppSettings, steps: Vec<Step>) -> Result<(), TestCaseError> {
+        let mut places = Places::new(settings);
+        let finder = Finder::new(&settings.pod_interfaces, &settings.uplinks);
+        let (mut wanted, mut there) = (Acls::default(), BTreeMap::new());
+        let mut claimed = Arc::new(Claims::default());
+        for step in steps {
+            match step {
+                Step::Lists(acls, is_whole) => {
+                    let told = match is_whole {
+                        true => Told::Whole(Arc::new(acls.clone())),
+                        false => Told::Changed(Arc::new(Change::between(&wanted, &acls))),
+                    };
+                    wanted = acls;
+                    places.hear(&told, &claimed);
+                }
+                Step::Interfaces(tags) => {
+                    there = interfaces(tags);
+                    places.set_interfaces(there.clone());
+                }
+                Step::Claims(named) => {
+                    claimed = Arc::new(claims(&named));
+                    places.hear(&Told::default(), &claimed);
+                }
+                Step::Place => {
+                    let before = places.placed().acls.interfaces.clone();
+                    let (revision, told) = (places.revision(), said(places.placed()));
+                    let changed = places.advance();
+                    let scratch = finder.place(&wanted, &claimed, &there);
+                    prop_assert_eq!(places.placed(), &scratch);
+                    let now = &scratch.acls.interfaces;
+                    let names = before.keys().chain(now.keys());
+                    for name in names.filter(|name| before.get(*name) != now.get(*name)) {
+                        prop_assert!(changed.contains(name), "{} of {:?}", name, changed);
+                    }
+                    if places.revision() == revision {
+                        prop_assert_eq!(said(places.placed()), told);
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// What is told of them.
+    fn said(placed: &Placed) -> String {
+        format!(
+            "{:?} {:?} {:?} {:?}",
+            placed.pods, placed.uplinks, placed.pending, placed.troubles
+        )
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(1024))]
+        #[test]
+        fn what_is_kept_is_what_is_worked_out_from_nothing(
+            steps in steps(),
+            is_claimed in any::<bool>(),
+            uplinks in prop::sample::select(vec![vec![], vec!["tap0"], vec!["tap*"], vec!["ge0"]]),
+        ) {
+            let may: Pattern = "tap*".parse().unwrap();
+            let rule = if is_claimed { PodRule::Annotation(may) } else { PodRule::default() };
+            follow(&settings(rule, &uplinks), steps)?;
+        }
+    }
+
+    /// What is told one after another is told as well at once.
+    #[test]
+    fn what_nobody_heard_of_is_told_with_what_comes_after_it() {
+        let acls = |number: u8| {
+            let rule = AclRule::everything(AclAction::Permit, Family::Ipv4);
+            let acl = Acl::new(Role::ToPod, vec![rule; usize::from(number)]);
+            let lists = InterfaceLists {
+                pod: None,
+                input: vec![acl.tag.clone()],
+                output: Vec::new(),
+            };
+            let mut acls = Acls::default();
+            acls.acls.insert(acl.tag.clone(), acl.into());
+            acls.interfaces.insert("uplink".into(), lists);
+            acls
+        };
+        let [one, two, three] = [acls(1), acls(2), acls(3)];
+        let whole = |acls: &Acls| Told::Whole(Arc::new(acls.clone()));
+        let change = |before: &Acls, now: &Acls| Told::Changed(Arc::new(Change::between(before, now)));
+        for told in [
+            whole(&one).then(&change(&one, &three)),
+            whole(&one).then(&whole(&three)),
+            change(&one, &two).then(&whole(&three)),
+            change(&one, &two).then(&change(&two, &three)),
+        ] {
+            let mut places = Places::new(&settings(PodRule::default(), &[]));
+            places.hear(&whole(&one), &Arc::default());
+            places.hear(&told, &Arc::default());
+            assert_eq!(places.wanted, three);
+        }
+    }
+}
