@@ -7,6 +7,7 @@ mod audited;
 mod beside;
 mod changes;
 mod chart;
+mod claims;
 mod contained;
 mod cut;
 mod denied;

@@ -29,6 +29,14 @@ const OWN: [(&str, usize); 2] = [("/api/v1/namespaces", 4), ("/api/v1/services",
 /// What the server answers to an object that it takes, or does not.
 pub(crate) type Answer = Result<Value, Box<Status>>;
 
+fn answered(answer: kube::Result<Value>) -> Answer {
+    match answer {
+        Ok(object) => Ok(object),
+        Err(kube::Error::Api(status)) => Err(status),
+        Err(error) => panic!("{error}"),
+    }
+}
+
 impl Api {
     /// Who the kubeconfig says, once the server has made what it makes by itself after it is ready.
     pub(crate) fn new(kubeconfig: &Path) -> Self {
@@ -50,11 +58,24 @@ impl Api {
     pub(crate) fn try_create(&self, path: &str, object: &Value) -> Answer {
         let body = serde_json::to_vec(object).unwrap();
         let request = Request::new(path).create(&PostParams::default(), body).unwrap();
-        match self.runtime.block_on(self.client.request(request)) {
-            Ok(created) => Ok(created),
-            Err(kube::Error::Api(status)) => Err(status),
-            Err(error) => panic!("{path}: {error}"),
-        }
+        answered(self.runtime.block_on(self.client.request(request)))
+    }
+
+    /// Replaces some fields of an object, or of a subresource of it.
+    pub(crate) fn try_patch(
+        &self,
+        path: &str,
+        name: &str,
+        subresource: Option<&str>,
+        fields: &Value,
+    ) -> Answer {
+        let (request, params) = (Request::new(path), PatchParams::default());
+        let patch = Patch::Merge(fields);
+        let request = match subresource {
+            Some(subresource) => request.patch_subresource(subresource, name, &params, &patch),
+            None => request.patch(name, &params, &patch),
+        };
+        answered(self.runtime.block_on(self.client.request(request.unwrap())))
     }
 
     pub(crate) fn create(&self, path: &str, object: &Value) -> Value {
@@ -83,19 +104,14 @@ impl Api {
 
     /// Sets fields of an object's status, as a kubelet does.
     pub(crate) fn set_status(&self, path: &str, name: &str, status: &Value) -> Value {
-        let patch = Patch::Merge(json!({ "status": status }));
-        let request = Request::new(path)
-            .patch_subresource("status", name, &PatchParams::default(), &patch)
-            .unwrap();
-        self.runtime.block_on(self.client.request(request)).unwrap()
+        self.try_patch(path, name, Some("status"), &json!({ "status": status }))
+            .unwrap_or_else(|status| panic!("{path}: {}", status.message))
     }
 
     /// Replaces some fields of an object.
     pub(crate) fn patch(&self, path: &str, name: &str, fields: &Value) -> Value {
-        let request = Request::new(path)
-            .patch(name, &PatchParams::default(), &Patch::Merge(fields))
-            .unwrap();
-        self.runtime.block_on(self.client.request(request)).unwrap()
+        self.try_patch(path, name, None, fields)
+            .unwrap_or_else(|status| panic!("{path}: {}", status.message))
     }
 
     /// Changes an object by operations (RFC 6902).

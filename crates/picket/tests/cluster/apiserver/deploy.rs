@@ -36,6 +36,7 @@ pub(crate) fn role() -> String {
 /// Where objects of a kind are created.
 pub(crate) fn path_of(kind: &str) -> String {
     let rbac = "/apis/rbac.authorization.k8s.io/v1";
+    let admission = "/apis/admissionregistration.k8s.io/v1";
     match kind {
         "ConfigMap" => "/api/v1/namespaces/kube-system/configmaps".to_owned(),
         "ServiceAccount" => "/api/v1/namespaces/kube-system/serviceaccounts".to_owned(),
@@ -43,6 +44,8 @@ pub(crate) fn path_of(kind: &str) -> String {
         "ClusterRoleBinding" => format!("{rbac}/clusterrolebindings"),
         "Deployment" => "/apis/apps/v1/namespaces/kube-system/deployments".to_owned(),
         "DaemonSet" => "/apis/apps/v1/namespaces/kube-system/daemonsets".to_owned(),
+        "ValidatingAdmissionPolicy" => format!("{admission}/validatingadmissionpolicies"),
+        "ValidatingAdmissionPolicyBinding" => format!("{admission}/validatingadmissionpolicybindings"),
         other => panic!("{other} is applied nowhere"),
     }
 }
