@@ -176,12 +176,17 @@ fn answer(client: &TcpStream) -> Option<()> {
     let request = lines.next()?.ok()?;
     while !lines.next()?.ok()?.is_empty() {}
     let mut out = BufWriter::new(client);
+    let mut words = request.split([' ', '?']);
+    let (method, path) = (words.next()?, words.next()?);
+    let code = if method == "POST" { "201 Created" } else { "200 OK" };
     write!(
         out,
-        "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\nconnection: close\r\n\r\n"
+        "HTTP/1.1 {code}\r\ncontent-type: application/json\r\nconnection: close\r\n\r\n"
     )
     .ok()?;
-    let path = request.split([' ', '?']).nth(1)?;
+    if method == "POST" {
+        return write!(out, "{{}}").ok();
+    }
     match path {
         "/apis" => write!(out, "{}", json!({"groups": []})).ok()?,
         "/api/v1/pods" => list(&mut out, 0..PODS, pod)?,

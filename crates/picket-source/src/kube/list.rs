@@ -4,7 +4,10 @@ use std::time::Duration;
 
 use ::kube::Client;
 use ::kube::api::{ListParams, PostParams};
-use ::kube::core::Request;
+use ::kube::client::Body;
+use ::kube::core::{Request, Status};
+use http::StatusCode;
+use http_body_util::{BodyExt, Limited};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -19,6 +22,9 @@ use crate::origin::Missing;
 
 /// How many objects are asked for at once.
 const PAGE: u32 = 500;
+
+/// How many bytes what a server says of what it was given may have.
+const SHORT: usize = 65_536;
 
 /// An API server that answers.
 #[derive(Clone)]
@@ -232,11 +238,36 @@ impl Session {
             .map_err(|error| self.garbage(what, &error.to_string()))
     }
 
-    /// Creates an object in the list at `path`.
+    /// Creates an object in the list at `path`. What the server says of it is read no further than anything is worth knowing.
     pub(super) async fn create(&self, path: &str, object: &Value, what: &str) -> Answer<()> {
         let request = Request::new(path).create(&PostParams::default(), object.to_string().into_bytes());
         let request = request.map_err(|error| self.garbage(what, &error.to_string()))?;
-        Ok(self.ask(request, what).await?.map(|_| ()))
+        let answer = tokio::time::timeout(self.timeout, self.begin(request));
+        let Ok(answer) = answer.await else {
+            return Err(self.timed_out(what, self.timeout));
+        };
+        let (code, said) = answer.map_err(|error| KubeError::unusable(&self.server, &error))?;
+        if code.is_success() {
+            return Ok(Ok(()));
+        }
+        let message = match serde_json::from_slice::<Status>(&said) {
+            Ok(status) => status.message,
+            Err(_) => String::from_utf8_lossy(&said).trim().to_owned(),
+        };
+        match code.as_u16() {
+            401 => Err(self.unauthorized(what, message)),
+            code => Ok(Err(Refusal { code, message })),
+        }
+    }
+
+    /// How the server answers, and what it says, if that is short.
+    async fn begin(&self, request: http::Request<Vec<u8>>) -> ::kube::Result<(StatusCode, Vec<u8>)> {
+        let response = self.client.send(request.map(Body::from)).await?;
+        let code = response.status();
+        // Read to its end, so that the connection can be used again.
+        let said = Limited::new(response.into_body(), SHORT).collect().await;
+        let said = said.map(|said| said.to_bytes().to_vec());
+        Ok((code, said.unwrap_or_default()))
     }
 
     /// What the server answers, as text.
@@ -279,5 +310,101 @@ fn text(resource: &Resource, raw: &RawValue, index: usize) -> Text {
     Text {
         name: name.into(),
         bytes: item.pretty(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{BufRead, BufReader, Read, Write};
+    use std::net::{TcpListener, TcpStream};
+    use std::thread;
+
+    use ::kube::Config;
+    use serde_json::json;
+    use tokio::runtime::Builder;
+
+    use super::*;
+
+    /// Reads a request, and begins an answer.
+    fn begin(client: &mut TcpStream, head: &str) {
+        let mut lines = BufReader::new(client.try_clone().unwrap());
+        let mut length = 0;
+        loop {
+            let mut line = String::new();
+            lines.read_line(&mut line).unwrap();
+            if let Some(count) = line.to_lowercase().strip_prefix("content-length:") {
+                length = count.trim().parse().unwrap();
+            }
+            if line.trim().is_empty() {
+                break;
+            }
+        }
+        lines.read_exact(&mut vec![0; length]).unwrap();
+        write!(client, "HTTP/1.1 {head}\r\nconnection: close\r\n\r\n").unwrap();
+    }
+
+    /// What becomes of an object that is given to a server which answers so.
+    fn given(answer: impl FnOnce(TcpStream) + Send + 'static) -> Answer<()> {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let server = format!("http://{}", listener.local_addr().unwrap());
+        let answering = thread::spawn(move || answer(listener.accept().unwrap().0));
+        let runtime = Builder::new_current_thread().enable_all().build().unwrap();
+        let created = runtime.block_on(async {
+            let client = Client::try_from(Config::new(server.parse().unwrap())).unwrap();
+            let timeout = Duration::from_secs(60);
+            let session = Session {
+                client,
+                server,
+                timeout,
+            };
+            session.create("/api/v1/events", &json!({"a": 1}), "create").await
+        });
+        // With it go its connections.
+        drop(runtime);
+        answering.join().unwrap();
+        created
+    }
+
+    /// Says something for as long as anybody listens.
+    fn endless(head: &'static str) -> impl FnOnce(TcpStream) + Send {
+        move |mut client| {
+            begin(&mut client, head);
+            while client.write_all(&[b' '; 4096]).is_ok() {}
+        }
+    }
+
+    #[test]
+    fn what_a_server_says_without_end_is_not_read() {
+        assert!(matches!(given(endless("201 Created")), Ok(Ok(()))));
+        let Ok(Err(refusal)) = given(endless("403 Forbidden")) else {
+            panic!("it was refused");
+        };
+        assert_eq!((refusal.code, refusal.message.as_str()), (403, ""));
+    }
+
+    #[test]
+    fn what_a_server_says_is_why() {
+        let says = |head: &'static str, body: &'static str| {
+            move |mut client: TcpStream| {
+                begin(&mut client, head);
+                client.write_all(body.as_bytes()).unwrap();
+            }
+        };
+        let refused = |head, body| match given(says(head, body)) {
+            Ok(Err(refusal)) => (refusal.code, refusal.message),
+            _ => panic!("it was refused"),
+        };
+        let status = r#"{"kind": "Status", "message": "it is there", "code": 409}"#;
+        assert_eq!(refused("409 Conflict", status), (409, "it is there".to_owned()));
+        assert_eq!(
+            refused("502 Bad Gateway", "<p>proxy\n"),
+            (502, "<p>proxy".to_owned())
+        );
+        assert!(matches!(
+            given(says("401 Unauthorized", status)),
+            Err(KubeError::Unauthorized { .. })
+        ));
+        assert!(matches!(given(says("201 Created", "{}")), Ok(Ok(()))));
+        assert!(given(drop).is_err());
     }
 }
