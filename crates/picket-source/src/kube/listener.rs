@@ -50,14 +50,15 @@ pub(crate) fn shape(kind: &str) -> Shape {
 
 impl Found {
     /// What an item of `resource` says; `None` when it is of another kind.
-    pub(crate) fn of_item(resource: &Resource, name: Name, item: Item) -> Option<Self> {
+    pub(crate) fn of_item(resource: &Resource, name: Name, mut item: Item) -> Option<Self> {
         let kind = resource.kind;
         let facts = if kind.is_policy() {
             Facts::Policy(PolicyText {
                 plural: kind.plural,
                 uid: item.uid.as_deref().unwrap_or_default().into(),
                 version: item.object_version(),
-                json: item.compact().into(),
+                spec: item.take_spec().map(Into::into),
+                head: item.compact().into(),
             })
         } else {
             let life = item.life.clone();

@@ -55,8 +55,10 @@ pub(crate) struct PolicyText {
     pub(crate) uid: SmolStr,
     /// In which version it says so.
     pub(crate) version: ObjectVersion,
-    /// The object, without spaces.
-    pub(crate) json: Box<str>,
+    /// The object, without spaces, and without its `spec`.
+    pub(crate) head: Box<str>,
+    /// What is written under `spec`, if there is one: many say the same.
+    pub(crate) spec: Option<SmolStr>,
 }
 
 /// What a node says.
@@ -155,10 +157,17 @@ impl Facts {
 pub(crate) fn read_policy(name: &Name, policy: &PolicyText) -> (Option<Policy>, Vec<Diagnostic>) {
     let namespace = (!name.namespace.is_empty()).then_some(&*name.namespace);
     // Line by line, as it is shown to people, so that places in it are the same.
-    let pretty = serde_json::from_str::<Value>(&policy.json).map(|value| format!("{value:#}\n"));
+    let mut value = serde_json::from_str::<Value>(&policy.head);
+    if let Some(spec) = &policy.spec
+        && let Ok(spec) = serde_json::from_str(spec)
+        && let Ok(Value::Object(fields)) = &mut value
+    {
+        fields.insert("spec".to_owned(), spec);
+    }
+    let pretty = value.map(|value| format!("{value:#}\n"));
     let (written, diagnostics) = read(&Text {
         name: text_name(policy.plural, namespace, &name.name).into(),
-        bytes: pretty.unwrap_or_else(|_| policy.json.to_string()).into_bytes(),
+        bytes: pretty.unwrap_or_else(|_| policy.head.to_string()).into_bytes(),
     });
     let policy = written.and_then(|written| match written.spec {
         Spec::Policy(policy) => Some(policy),

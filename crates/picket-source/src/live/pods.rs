@@ -111,6 +111,12 @@ impl Pods {
                 .for_each(|node| self.node_names.give_back(node));
         }
         let now = facts.map(|facts| self.reduce(name, facts));
+        if let Some(before) = before.as_ref().filter(|before| before.own)
+            && now.as_ref().is_some_and(|now| !now.own)
+        {
+            // Of pods of other nodes nothing is told.
+            outcome.diagnoses.push((before.pod.object.clone(), Vec::new()));
+        }
         self.move_between_nodes(before.as_deref(), now.as_deref(), &mut outcome, &mut affected);
         match now {
             Some(said) => {

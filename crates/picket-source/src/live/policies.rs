@@ -4,13 +4,18 @@ use std::collections::BTreeMap;
 
 use picket_cluster::{Event, Object};
 use picket_policy::ObjectRef;
+use smol_str::SmolStr;
 
 use super::Changes;
 use super::facts::{Name, PolicyText, read_policy};
+use super::shared::Shared;
 
 /// The policies of all kinds.
 #[derive(Default)]
-pub(super) struct Policies(BTreeMap<&'static str, BTreeMap<Name, State>>);
+pub(super) struct Policies {
+    kinds: BTreeMap<&'static str, BTreeMap<Name, State>>,
+    specs: Shared<SmolStr>,
+}
 
 struct State {
     text: PolicyText,
@@ -23,20 +28,30 @@ struct State {
 impl Policies {
     /// The names of the policies of a kind.
     pub(super) fn names(&self, kind: &str) -> impl Iterator<Item = &Name> {
-        self.0.get(kind).into_iter().flat_map(BTreeMap::keys)
+        self.kinds.get(kind).into_iter().flat_map(BTreeMap::keys)
     }
 
     /// Whether a policy is known with just this text.
     pub(super) fn knows(&self, kind: &str, name: &Name, text: &PolicyText) -> bool {
-        let state = self.0.get(kind).and_then(|policies| policies.get(name));
+        let state = self.kinds.get(kind).and_then(|policies| policies.get(name));
         state.is_some_and(|state| state.text == *text)
     }
 
     /// What a policy says now, which is read if it is `needed`.
-    pub(super) fn set(&mut self, kind: &'static str, name: &Name, text: PolicyText, needed: bool) -> Changes {
+    pub(super) fn set(
+        &mut self,
+        kind: &'static str,
+        name: &Name,
+        mut text: PolicyText,
+        needed: bool,
+    ) -> Changes {
         let mut outcome = Changes::default();
-        let policies = self.0.entry(kind).or_default();
+        text.spec = text.spec.map(|spec| self.specs.take(spec));
+        let policies = self.kinds.entry(kind).or_default();
         let before = policies.remove(name);
+        if let Some(spec) = before.as_ref().and_then(|before| before.text.spec.as_ref()) {
+            self.specs.give_back(spec);
+        }
         if let Some(before) = before.as_ref().filter(|before| before.text.uid != text.uid) {
             outcome
                 .versions
@@ -56,8 +71,11 @@ impl Policies {
     /// A policy is gone.
     pub(super) fn remove(&mut self, kind: &str, name: &Name) -> Changes {
         let mut outcome = Changes::default();
-        let state = self.0.get_mut(kind).and_then(|policies| policies.remove(name));
-        if let Some(mut state) = state {
+        let policies = self.kinds.get_mut(kind);
+        if let Some(mut state) = policies.and_then(|policies| policies.remove(name)) {
+            if let Some(spec) = &state.text.spec {
+                self.specs.give_back(spec);
+            }
             state.hide(kind, name, &mut outcome);
         }
         outcome
@@ -66,7 +84,7 @@ impl Policies {
     /// The policies of a namespace matter now, or do no longer.
     pub(super) fn need(&mut self, namespace: &str, needed: bool) -> Changes {
         let mut outcome = Changes::default();
-        for (kind, policies) in &mut self.0 {
+        for (kind, policies) in &mut self.kinds {
             let first = Name {
                 namespace: namespace.into(),
                 name: Default::default(),

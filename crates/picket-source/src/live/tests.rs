@@ -41,6 +41,8 @@ fn found(object: &Value) -> Found {
         deleting: !metadata["deletionTimestamp"].is_null(),
     };
     let facts = if kind(object) == "NetworkPolicy" {
+        let mut head = object.clone();
+        let spec = head.get_mut("spec").map(|spec| spec.take().to_string().into());
         Facts::Policy(PolicyText {
             plural: "networkpolicies",
             uid: object["metadata"]["uid"].as_str().unwrap_or_default().into(),
@@ -48,7 +50,8 @@ fn found(object: &Value) -> Found {
                 generation: object["metadata"]["generation"].as_i64(),
                 ..ObjectVersion::default()
             },
-            json: object.to_string().into(),
+            head: head.to_string().into(),
+            spec,
         })
     } else {
         let text = Text {
@@ -364,6 +367,22 @@ fn a_pod_without_a_node_claims_nothing_on_a_network() {
         followed.set(&squatter);
         assert_eq!(followed.attached("x/squatter"), ["10.1.0.1"]);
         assert_eq!(followed.wrong.len(), 1, "{:?}", followed.wrong);
+    }
+}
+
+#[test]
+fn of_a_pod_that_is_another_nodes_now_nothing_is_told() {
+    let mut followed = Followed::new(Some("here"));
+    let first = attached("x/first", "there", &["10.1.0.1"], "2026-01-01T00:00:00Z");
+    followed.set(&first);
+    for node in ["here", "there"] {
+        // One that was made anew may be elsewhere.
+        followed.set(&attached("x/late", node, &["10.1.0.1"], "2026-01-02T00:00:00Z"));
+        let [(object, diagnostics)] = followed.last.diagnoses.as_slice() else {
+            panic!("{:?}", followed.last);
+        };
+        assert_eq!(object.to_string(), "Pod x/late");
+        assert_eq!(diagnostics.is_empty(), node == "there");
     }
 }
 
