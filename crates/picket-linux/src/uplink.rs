@@ -87,6 +87,8 @@ pub struct Bridge {
     pub name: String,
     /// Whom the routes reach at it without a gateway: addresses, each with the length of its prefix in bits.
     pub reaches: Vec<(IpAddr, u8)>,
+    /// Where other routes lead that are no default: elsewhere, where they are about less.
+    pub elsewhere: Vec<(IpAddr, u8)>,
 }
 
 /// An interface that a unicast route leads through.
@@ -137,15 +139,18 @@ impl Netlink {
         if bridges.is_empty() {
             return Ok(Vec::new());
         }
-        let mut reaches: BTreeMap<u32, Vec<(IpAddr, u8)>> = BTreeMap::new();
-        for hop in self.hops()?.iter().filter(|hop| !hop.further) {
-            reaches.entry(hop.interface).or_default().extend(hop.to);
-        }
-        let bridges = bridges.into_iter().filter_map(|(index, name)| {
-            let reaches = reaches.remove(&index).filter(|reaches| !reaches.is_empty())?;
-            Some(Bridge { name, reaches })
+        let hops = self.hops()?;
+        let bridges = bridges.into_iter().map(|(index, name)| {
+            let (at, others): (Vec<_>, Vec<_>) = hops
+                .iter()
+                .partition(|hop| hop.interface == index && !hop.further);
+            Bridge {
+                name,
+                reaches: at.into_iter().filter_map(|hop| hop.to).collect(),
+                elsewhere: others.into_iter().filter_map(|hop| hop.to).collect(),
+            }
         });
-        Ok(bridges.collect())
+        Ok(bridges.filter(|bridge| !bridge.reaches.is_empty()).collect())
     }
 
     /// Where the routes of every table lead, of both versions.

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
 use picket_engine::Delta;
-use picket_linux::NetworkNamespace;
+use picket_linux::{NetworkNamespace, give_back_memory};
 use picket_source::{Change, Health, Interest};
 use smol_str::SmolStr;
 use tokio::runtime::Builder;
@@ -208,10 +208,8 @@ impl Agent {
         let program = self.knowledge.program().into_iter();
         let pods = program.flat_map(|program| program.pods_on(&self.node));
         let managed = pods.filter(|pod| pod.is_managed());
-        match bridges.look(managed.flat_map(|pod| pod.pod().addresses.iter())) {
-            Ok(notes) => notes.clone_into(&mut self.shared.lock().host.notes),
-            Err(error) => tracing::warn!(%error, "nobody knows what passes by at bridges"),
-        }
+        let notes = bridges.look(managed.flat_map(|pod| pod.pod().addresses.iter()));
+        notes.clone_into(&mut self.shared.lock().host.notes);
     }
 
     /// Takes in what there is to hear, and enforces it.
@@ -324,6 +322,8 @@ impl Agent {
     fn prove(&mut self) {
         if let (Some(enforcer), Some(program)) = (&mut self.enforcer, self.knowledge.program()) {
             enforcer.prove(program, &self.knowledge.remarks.versions);
+            // What lists of the cluster and the proof took is as much again as what is left.
+            give_back_memory();
         }
     }
 

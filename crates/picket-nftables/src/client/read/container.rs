@@ -7,7 +7,7 @@ use super::super::bytes::{
 use super::super::container::{Shape, length, verdict_of};
 use super::super::rule::OwnSet;
 use super::super::uapi::{data, element, set, userdata as piece};
-use crate::model::{Comment, Datatype, Datum, Key, Map, MapType, Name, Set, Value};
+use crate::model::{Comment, Datatype, Datum, Key, Map, MapType, Name, Set};
 
 /// A set or map.
 pub(super) struct Container {
@@ -275,13 +275,12 @@ fn numbers(mut key: Fields<'_>, types: &[Datatype], order: ByteOrder) -> Result<
 }
 
 fn key_of(types: &[Datatype], first: &[u128], last: &[u128]) -> Result<Key, Oddity> {
-    let ends = first.iter().zip(last);
-    let values: Option<Vec<Value>> = types
-        .iter()
-        .zip(ends)
-        .map(|(datatype, (first, last))| value(*datatype, *first, *last))
-        .collect();
-    values.map(Key::of).ok_or(Oddity::Value("element"))
+    // There are many, and most have one value: room for that and no more.
+    let mut values = Vec::with_capacity(types.len());
+    for (datatype, (first, last)) in types.iter().zip(first.iter().zip(last)) {
+        values.push(value(*datatype, *first, *last).ok_or(Oddity::Value("element"))?);
+    }
+    Ok(Key::of(values))
 }
 
 /// Keys and what they give: the ends of intervals of one field put together.
