@@ -270,3 +270,22 @@ fn values_are_used_and_wrong_ones_are_refused() {
     let output = helm("lint --strict", &[]);
     assert!(output.status.success(), "{output:?}");
 }
+
+#[test]
+fn only_in_pods_it_needs_a_newer_kubernetes() {
+    for (mode, version, is_refused) in [
+        ("host", "1.27.0", false),
+        ("vpp", "1.29.4", false),
+        ("reflector", "1.29.4", false),
+        ("pods", "1.29.4", true),
+        ("pods", "1.30.0-rc.1", false),
+    ] {
+        let output = helm(
+            &format!("template picket --kube-version {version}"),
+            &[&format!("mode={mode}")],
+        );
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.success(), !is_refused, "{mode} {version}: {errors}");
+        assert_eq!(errors.contains("1.30 or newer"), is_refused, "{errors}");
+    }
+}
