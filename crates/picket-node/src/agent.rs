@@ -342,7 +342,7 @@ impl Agent {
         // What goes wrong has been told, and is tried again.
         let _ = make(&mut self.knowledge, enforcer);
         let proves = enforcer.is_ready() && !was_ready;
-        if self.knowledge.is_other()
+        if self.knowledge.take_other()
             && let Some(vpp) = &mut self.vpp
         {
             vpp.forget();

@@ -121,7 +121,7 @@ impl Knowledge {
     }
 
     /// Whether the whole program is another one since this was last asked, with the same meaning, of which no changes were told.
-    pub(crate) fn is_other(&mut self) -> bool {
+    pub(crate) fn take_other(&mut self) -> bool {
         match &mut self.state {
             State::Incomplete(_) => false,
             State::Complete(compiled) => std::mem::take(&mut compiled.is_other),

@@ -26,7 +26,7 @@ use futures_util::future;
 use picket_cluster::{Event, Semantics, Store};
 use picket_engine::Engine;
 use picket_linux::{Netlink, NetworkNamespace};
-use picket_node::ask;
+use picket_node::{Status, ask};
 use picket_source::{Change, Health, Interest, Kube};
 use serde_json::{Value, json};
 use tokio::runtime::Builder;
@@ -132,16 +132,21 @@ fn enforce(place: &NetworkNamespace, folder: &Path, kubeconfig: &Path) {
         .stdin(Stdio::null())
         .stderr(File::create(&log).unwrap());
     let mut agent = place.spawn(&mut command).unwrap();
-    loop {
-        if ask(&socket).is_ok_and(|status| status.ready) {
-            break;
+    let mut until = |what: &str, holds: fn(&Status) -> bool| {
+        while !ask(&socket).is_ok_and(|status| holds(&status)) {
+            if agent.try_wait().unwrap().is_some() || began.elapsed() > BOUND {
+                panic!("{}", fs::read_to_string(&log).unwrap());
+            }
+            thread::sleep(PAUSE);
         }
-        if agent.try_wait().unwrap().is_some() || began.elapsed() > BOUND {
-            panic!("{}", fs::read_to_string(&log).unwrap());
-        }
-        thread::sleep(PAUSE);
-    }
-    report("an agent enforces", agent.id(), began);
+        report(what, agent.id(), began);
+    };
+    until("an agent enforces", |status| status.ready);
+    // It is told before what that took is given back.
+    let is_proved = |status: &Status| status.host.proof.as_ref().is_some_and(|proof| proof.proved);
+    until("and has proved it", is_proved);
+    thread::sleep(PAUSE * 10);
+    report("a second later", agent.id(), began);
     agent.kill().unwrap();
     agent.wait().unwrap();
 }

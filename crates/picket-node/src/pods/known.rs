@@ -76,3 +76,97 @@ impl Known {
         before.into_iter().chain(now).any(|pod| concerns(pod))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use picket_cluster::{Attachment, Namespace};
+    use picket_policy::{NetworkName, ObjectRef};
+    use picket_testing::build::pod;
+
+    use super::*;
+    use crate::Extent;
+    use crate::metrics::Metrics;
+
+    /// A pod that is on a node, and on a secondary network or not.
+    fn pod_on(node: &str, is_attached: bool) -> Pod {
+        let mut pod = pod("x/p").on(node).build();
+        pod.attachments.extend(is_attached.then(|| Attachment {
+            network: NetworkName::parse("x/net", "x").unwrap(),
+            interface: "net1".into(),
+            addresses: ["10.1.0.1".parse().unwrap()].into_iter().collect(),
+            synthetic: false,
+        }));
+        pod
+    }
+
+    fn apply(pod: Pod) -> Event {
+        Event::Apply(Object::from(pod))
+    }
+
+    #[test]
+    fn what_happens_to_pods_of_others_matters_where_they_are_or_were_on_a_network() {
+        let delete = |uid: &str| {
+            Event::Delete(ObjectRef {
+                uid: uid.into(),
+                ..pod_on("here", false).object
+            })
+        };
+        let (own, own_attached) = (pod_on("here", false), pod_on("here", true));
+        let (other, other_attached) = (pod_on("there", false), pod_on("there", true));
+        let rows = [
+            ("one comes", None, apply(other.clone()), false),
+            ("one goes", Some(&other), delete(""), false),
+            ("one changes", Some(&other), apply(other.clone()), false),
+            (
+                "one comes on a network",
+                None,
+                apply(other_attached.clone()),
+                true,
+            ),
+            (
+                "one comes onto a network",
+                Some(&other),
+                apply(other_attached.clone()),
+                true,
+            ),
+            (
+                "one leaves its last network",
+                Some(&other_attached),
+                apply(other.clone()),
+                true,
+            ),
+            ("one on a network goes", Some(&other_attached), delete(""), true),
+            // There is none such, and what is there stays.
+            (
+                "one of another uid goes",
+                Some(&other_attached),
+                delete("another"),
+                false,
+            ),
+            ("an own one comes", None, apply(own.clone()), true),
+            ("an own one changes", Some(&own), apply(own.clone()), true),
+            ("an own one goes", Some(&own), delete(""), true),
+            ("one moves here", Some(&other), apply(own.clone()), true),
+            ("one moves away", Some(&own), apply(other.clone()), true),
+            (
+                "one on a network moves away",
+                Some(&own_attached),
+                apply(other_attached.clone()),
+                true,
+            ),
+            (
+                "a namespace comes",
+                None,
+                Event::Apply(Object::Namespace(Namespace::implied("y"))),
+                true,
+            ),
+            ("a list begins", None, Event::Init, true),
+        ];
+        for (what, before, event, matters) in rows {
+            let events = Events::start(&crate::testing::settings(), Extent::Once, &Metrics::default());
+            let mut known = Known::new(&"here".into(), Plugins::new(&[]), events.unwrap());
+            known.take(Change::Events(before.cloned().map(apply).into_iter().collect()));
+            assert_eq!(known.take(Change::Events(vec![event])), matters, "{what}");
+        }
+    }
+}

@@ -58,6 +58,22 @@ impl Desired {
     }
 }
 
+/// Of how many objects one has to have changed before it is cheaper to compile all of them anew.
+const FRACTION: usize = 4;
+
+/// How many objects there are.
+fn objects(snapshot: &Snapshot) -> usize {
+    let Snapshot {
+        namespaces,
+        nodes,
+        pods,
+        services,
+        networks,
+        policies,
+    } = snapshot;
+    namespaces.len() + nodes.len() + pods.len() + services.len() + networks.len() + policies.len()
+}
+
 /// The networks that pods of the node are on, each as a cluster of its own with all that are on its wire.
 pub(super) struct Networks {
     semantics: Semantics,
@@ -191,7 +207,11 @@ impl Networks {
         let Some(now) = Rc::get_mut(&mut compiled) else {
             return self.compile(snapshot);
         };
-        for event in now.snapshot.events_to(&snapshot) {
+        let events = now.snapshot.events_to(&snapshot);
+        if events.len() > objects(&snapshot) / FRACTION {
+            return self.compile(snapshot);
+        }
+        for event in events {
             now.engine.apply(event);
         }
         now.judged = OnceCell::new();
@@ -459,6 +479,8 @@ fn joined(troubles: Vec<String>) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use picket_cluster::{Attachment, Event, Object, Store};
+    use picket_net::Family;
+    use picket_policy::Source;
     use picket_testing::build::{network, pod, policy};
     use picket_testing::generate::{self, Shape};
     use picket_testing::snapshot;
@@ -502,23 +524,38 @@ mod tests {
     }
 
     proptest! {
-        /// A network is led from state to state, and is not compiled anew.
+        /// A network is led from state to state, and is compiled anew only where most of it is another.
         #[test]
-        fn what_is_desired_is_what_it_were_from_nothing(
+        fn what_is_desired_is_what_it_would_be_from_nothing(
             cluster in generate::cluster(),
             policies in generate::policies(Shape::Dialects, 8),
             events in generate::events(Shape::Dialects, 16),
+            others in prop::collection::vec((0..8usize, 0..3usize), 24),
         ) {
             let objects = cluster.into_iter().chain(policies.into_iter().map(Object::Policy));
             let nothing = || Networks::new(Semantics::default(), EstablishedConnections::Keep, None);
             let (mut networks, mut store) = (nothing(), Store::new());
             let (mut revision, mut before) = (0, Vec::new());
-            for event in objects.map(Event::Apply).chain(events) {
+            let mut plugins = Plugins::new(&["macvlan".into()]);
+            let mut custom = Vec::new();
+            for (event, (other, which)) in objects.map(Event::Apply).chain(events).zip(others.into_iter().cycle()) {
                 store.apply(event);
+                match other {
+                    0 => custom = rules(which),
+                    1 => {
+                        let plugin = ["macvlan", "bridge"].get(which).map(SmolStr::new);
+                        let network = store.snapshot().known_networks().into_iter().nth(which);
+                        network.into_iter().for_each(|network| plugins.learn(network, plugin.clone()));
+                    }
+                    _ => {}
+                }
                 let snapshot = store.snapshot();
                 let pods: Vec<_> = snapshot.pods.values().filter(|pod| pod.is_managed()).collect();
                 let desired = |networks: &mut Networks| {
-                    networks.update(&snapshot, &pods, &Plugins::new(&["macvlan".into()]), Vec::new());
+                    networks.update(&snapshot, &pods, &plugins, custom.clone());
+                    let told = networks.revision();
+                    networks.update(&snapshot, &pods, &plugins, custom.clone());
+                    assert_eq!(networks.revision(), told, "nothing is another");
                     let desired = pods.iter().map(|pod| {
                         let desired = networks.desired(pod, &Substitutes::new());
                         let Desired { table, policies, said, trouble, narrower, .. } = desired;
@@ -537,6 +574,17 @@ mod tests {
                 (revision, before) = (networks.revision(), now);
             }
         }
+    }
+
+    /// No custom rules, or some.
+    fn rules(which: usize) -> Vec<CustomRules> {
+        let texts = ["", "meta l4proto icmp accept\n", "tcp dport 22 accept\n"];
+        let read = |text: &str| {
+            let source = Source::decode(&"rules".into(), text.as_bytes()).unwrap();
+            CustomRules::read(&source, Direction::Ingress, Family::Ipv4).unwrap()
+        };
+        let text = texts.get(which).filter(|text| !text.is_empty());
+        text.map(|text| read(text)).into_iter().collect()
     }
 
     #[test]

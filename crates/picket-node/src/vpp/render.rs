@@ -412,7 +412,7 @@ mod tests {
                     knowledge.release(&held, |_| {});
                 }
                 knowledge.settle();
-                if knowledge.is_other() {
+                if knowledge.take_other() {
                     renderer.forget();
                 }
                 let program = knowledge.whole().unwrap();

@@ -19,8 +19,8 @@ pub(super) struct Policies {
 
 struct State {
     text: PolicyText,
-    /// The policy that is in force for it, unless none is.
-    shown: Option<ObjectRef>,
+    /// The policy that is in force for it, unless none is, as for nearly all.
+    shown: Option<Box<ObjectRef>>,
     /// Whether it has been read.
     read: bool,
 }
@@ -114,11 +114,11 @@ impl State {
         outcome.diagnoses.push((object, diagnostics));
         let Some(policy) = policy else { return };
         if let Some(before) = &self.shown
-            && *before != policy.object
+            && **before != policy.object
         {
-            outcome.events.push(Event::Delete(before.clone()));
+            outcome.events.push(Event::Delete(ObjectRef::clone(before)));
         }
-        self.shown = Some(policy.object.clone());
+        self.shown = Some(Box::new(policy.object.clone()));
         outcome.events.push(Event::Apply(Object::Policy(policy)));
     }
 
@@ -140,7 +140,8 @@ impl State {
             outcome.versions.push((read, None));
             outcome.diagnoses.push((object(kind, name), Vec::new()));
         }
-        outcome.events.extend(self.shown.take().map(Event::Delete));
+        let shown = self.shown.take();
+        outcome.events.extend(shown.map(|shown| Event::Delete(*shown)));
     }
 }
 
