@@ -11,7 +11,7 @@ mod table;
 mod value;
 
 pub use chain::{Base, Chain, Hook, Policy, priority};
-pub use name::{Comment, InterfaceName, LogPrefix, Name, NameHash};
+pub use name::{Comment, InterfaceName, LogPrefix, Name, NameDigest, NameHash};
 pub use rule::{
     Assigned, End, Field, Limit, Log, Match, Relation, Rule, Slot, Statement, Transport, Verdict,
 };

@@ -106,6 +106,26 @@ impl fmt::Display for NameHash {
     }
 }
 
+/// The first 128 bits of a SHA-256 hash, where no two texts may ever have the same: nobody can make two that do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct NameDigest(u128);
+
+impl NameDigest {
+    /// The digest of `text`.
+    pub fn of(text: &str) -> Self {
+        let digest = Sha256::digest(text.as_bytes());
+        let first = digest.iter().take(16);
+        Self(first.fold(0, |hash, &byte| hash << 8 | u128::from(byte)))
+    }
+}
+
+impl fmt::Display for NameDigest {
+    /// Thirty-two lower-case hexadecimal characters.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:032x}", self.0)
+    }
+}
+
 /// A comment that nft takes and prints back as it is: at most 128 bytes, no `"` and no control characters.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Comment(SmolStr);
@@ -184,6 +204,11 @@ mod tests {
     #[test]
     fn the_hash_is_the_first_16_hexadecimal_characters_of_sha_256() {
         assert_eq!(NameHash::of("default/web-policy").to_string(), "9be5caa7bb5301c5");
+        let digest = NameDigest::of("default/web-policy").to_string();
+        assert!(
+            digest.len() == 32 && digest.starts_with("9be5caa7bb5301c5"),
+            "{digest}"
+        );
     }
 
     #[test]

@@ -5,7 +5,8 @@ use picket_policy::{Direction, ObjectRef};
 use super::documented::{name, policy_hash, title};
 use crate::model::{Comment, Counter, Name};
 
-/// `drop-<direction>-<hash>`: packets that were dropped in this direction and that the policy may be why.
+/// `drop-<direction>-<hash>`: packets that were dropped in this direction and that the policy may be why, in the documented
+/// layout. The indexed one has names of its own ([`indexed::counter_name`](super::indexed::counter_name)).
 pub fn counter_name(policy: &ObjectRef, direction: Direction) -> Name {
     name(&format!("drop-{direction}-{}", policy_hash(policy)))
 }

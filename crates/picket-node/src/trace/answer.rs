@@ -16,8 +16,7 @@ use picket_net::Family;
 use picket_nftables::client::{Client, Observed};
 use picket_nftables::meaning::Interpreter;
 use picket_nftables::model::{Name, Table};
-use picket_nftables::render::drops::counter_name;
-use picket_nftables::render::indexed;
+use picket_nftables::render::{drops, indexed};
 
 use super::{Scene, Trace, TraceQuestion, TracedConnection, TracedPacket, Tracer};
 use crate::drops::Dropped;
@@ -158,7 +157,11 @@ pub(crate) fn traced(
     let required = demands.required(packet);
     let counted = |name: Name| {
         let mut counters = dropped.by_policy.iter();
-        let found = counters.find(|(policy, direction, _)| counter_name(policy, *direction) == name);
+        // By its name in either layout.
+        let found = counters.find(|(policy, direction, _)| {
+            let names = [indexed::counter_name, drops::counter_name];
+            names.into_iter().any(|named| named(policy, *direction) == name)
+        });
         found.cloned().map(Drop::from)
     };
     let place = match &passage.outcome {

@@ -232,6 +232,11 @@ fn hash_of(hashes: &Hashes<'_>, policy: &PolicyOnPod) -> NameHash {
 /// The hash in the names of a policy's chain and sets: of `namespace/name` for a MultiNetworkPolicy, as documented, and
 /// of `Kind/namespace/name` for every other kind.
 pub fn policy_hash(object: &ObjectRef) -> NameHash {
+    NameHash::of(&hashed(object))
+}
+
+/// What the hash of a policy is made of.
+pub(in crate::render) fn hashed(object: &ObjectRef) -> String {
     let ObjectRef {
         kind,
         namespace,
@@ -239,14 +244,14 @@ pub fn policy_hash(object: &ObjectRef) -> NameHash {
         ..
     } = object;
     if kind == "MultiNetworkPolicy" {
-        NameHash::of(&format!("{namespace}/{name}"))
+        format!("{namespace}/{name}")
     } else {
-        NameHash::of(&format!("{kind}/{namespace}/{name}"))
+        format!("{kind}/{namespace}/{name}")
     }
 }
 
 /// How comments name a policy: `namespace/name`, or `name` where there is no namespace.
-pub(super) fn title(object: &ObjectRef) -> String {
+pub(in crate::render) fn title(object: &ObjectRef) -> String {
     if object.namespace.is_empty() {
         object.name.to_string()
     } else {

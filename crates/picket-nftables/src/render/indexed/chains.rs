@@ -8,6 +8,7 @@ use picket_net::{Family, TrafficSet};
 use picket_policy::Direction;
 
 use super::class::{Classes, NOBODY};
+use super::counters::{audit_counter_name, counter_name};
 use super::sets::{self, Exact};
 use super::traffic::ANY_TRAFFIC;
 use super::view::{LocalSide, NodeView, Role};
@@ -16,7 +17,7 @@ use crate::model::{
     Assigned, Base, Chain, End, Field, Hook, Match, Policy, Relation, Rule, Slot, Statement, Transport,
     Value, Verdict,
 };
-use crate::render::drops::{audit_counter_name, counter_name, mid_stream_counter};
+use crate::render::drops::mid_stream_counter;
 use crate::render::{log, mid_stream};
 
 /// Before `mangle` (-150): who gives packets a queueing priority in this hook does it after the scratch use is over.

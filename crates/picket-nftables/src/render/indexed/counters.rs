@@ -7,8 +7,26 @@ use picket_policy::{Direction, ObjectRef};
 
 use super::view::LocalSide;
 use super::{IndexedError, guard, name};
-use crate::model::{Counter, Name};
-use crate::render::drops::{of_audited, of_mid_stream, of_policy};
+use crate::model::{Comment, Counter, Name, NameDigest};
+use crate::render::documented::{hashed, policy_hash, title};
+use crate::render::drops::of_mid_stream;
+
+/// `drop-<direction>-<digest>`: packets that were dropped in this direction and that the policy may be why.
+///
+/// The digest is as long as one must be of which nobody can find two policies: those would keep each other out of the table.
+pub fn counter_name(policy: &ObjectRef, direction: Direction) -> Name {
+    named("drop", policy, direction)
+}
+
+/// `audit-<direction>-<digest>`: packets that passed in this direction and that would be dropped if the policy, which is only
+/// audited, were enforced.
+pub fn audit_counter_name(policy: &ObjectRef, direction: Direction) -> Name {
+    named("audit", policy, direction)
+}
+
+fn named(what: &str, policy: &ObjectRef, direction: Direction) -> Name {
+    name(&format!("{what}-{direction}-{}", NameDigest::of(&hashed(policy))))
+}
 
 /// The policies that sides count for.
 #[derive(Debug, Default)]
@@ -38,9 +56,13 @@ impl Use {
     }
 
     fn counter(&self) -> Counter {
-        match self.audited {
-            true => of_audited(&self.policy, self.direction),
-            false => of_policy(&self.policy, self.direction),
+        let named = match self.audited {
+            true => audit_counter_name,
+            false => counter_name,
+        };
+        Counter {
+            name: named(&self.policy, self.direction),
+            comment: Some(Comment::new(&title(&self.policy), policy_hash(&self.policy))),
         }
     }
 }

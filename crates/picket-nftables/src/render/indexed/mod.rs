@@ -38,7 +38,7 @@ use crate::render::log;
 use chains::chains;
 use class::Classes;
 use counters::Counters;
-pub use counters::unknown_counter;
+pub use counters::{audit_counter_name, counter_name, unknown_counter};
 pub use guard::{Guard, closed, until_known, with_uplinks};
 pub use renderer::{Renderer, Step};
 use restrict::{Restrictions, own_addresses};
@@ -59,7 +59,7 @@ const TABLE: &str = "picket";
 /// Why the indexed layout cannot be rendered.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum IndexedError {
-    /// Two policies have one hash, so that their counters would have one name.
+    /// Two policies have one digest, so that their counters would have one name. Nobody can make two that do.
     #[error("{0} and {1} have the same hash, so that their counters would have the same name")]
     Collision(Box<ObjectRef>, Box<ObjectRef>),
     /// The renderer made something that is no ruleset.
