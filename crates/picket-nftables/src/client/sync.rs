@@ -225,6 +225,7 @@ impl Client {
                     continue;
                 }
                 Err(error) => {
+                    self.unguard()?;
                     if has_begun {
                         self.remove(desired.name())?;
                     }
@@ -244,6 +245,7 @@ impl Client {
             self.know(generation, desired);
             return Ok(report);
         }
+        self.unguard()?;
         Err(SyncError::Unsettled)
     }
 

@@ -212,3 +212,21 @@ fn where_the_rules_cannot_be_in_another_table_meanwhile_they_are_made_all_the_sa
     let (_, observed) = other.read(theirs.name()).expect("it can be read");
     assert!(matches!(observed, Observed::Table(_)), "it is as it was");
 }
+
+#[test]
+fn what_stands_in_for_a_table_that_is_made_anew_goes_where_that_is_refused() {
+    let namespace = NetworkNamespace::create().expect("a namespace");
+    let table = Arc::new(sample::table());
+    let mut holder = holding(&namespace);
+    holder.sync(&table).expect("it is made");
+    let mut other = Client::open(&namespace).expect("a client");
+    let refused = other.sync(&renamed(&table));
+    assert!(
+        matches!(&refused, Err(SyncError::Apply(error)) if error.to_string().contains("not permitted")),
+        "{refused:?}"
+    );
+    assert_eq!(
+        nft(&namespace, "list tables"),
+        Ok("table inet picket-sample\n".to_owned())
+    );
+}
