@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use picket_dataplane::Plan;
 use picket_linux::NetworkNamespace;
-use picket_nftables::client::{Cut, Cutter};
+use picket_nftables::client::{Cut, Cutter, Denied};
 use picket_nftables::model::Table;
 
 use crate::AgentError;
@@ -46,6 +46,7 @@ impl Cutting {
             known: 0,
             table: None,
             passes: 0,
+            found: None,
             metrics,
         };
         let (sender, news) = channel();
@@ -96,7 +97,34 @@ struct Scissors {
     table: Option<Table>,
     /// How often to look yet.
     passes: u8,
+    /// What is to be cut once it is known what was in force after it was found.
+    found: Option<Found>,
     metrics: Metrics,
+}
+
+/// Connections that a table denies.
+pub(crate) struct Found {
+    pub(crate) denied: Denied,
+    /// How many changes of the table had begun when they were found.
+    pub(crate) begun: u64,
+    /// Whether there has been another table since.
+    pub(crate) is_old: bool,
+}
+
+impl Found {
+    /// What was found now, after so many changes of the table have begun.
+    pub(crate) fn now(denied: Denied, begun: u64) -> Self {
+        Self {
+            denied,
+            begun,
+            is_old: false,
+        }
+    }
+
+    /// The same once there is another table.
+    pub(crate) fn outdated(self) -> Self {
+        Self { is_old: true, ..self }
+    }
 }
 
 impl Scissors {
@@ -112,7 +140,7 @@ impl Scissors {
 
     /// Learns what is in force, and waits for it where there is nothing to be done before; `false` when nothing comes any more.
     fn hear(&mut self, news: &Receiver<News>) -> bool {
-        let first = if self.passes == 0 || !self.is_current() {
+        let first = if self.found.is_some() || self.passes == 0 {
             news.recv().map_err(RecvTimeoutError::from)
         } else {
             news.recv_timeout(AGAIN)
@@ -133,6 +161,7 @@ impl Scissors {
         self.known = news.begun;
         let Some(change) = news.change else { return };
         self.passes = PASSES;
+        self.found = self.found.take().map(Found::outdated);
         self.table = match change {
             Change::Whole(table) => Some(Table::clone(&table)),
             Change::Next(plan) => self.table.take().and_then(|table| {
@@ -147,22 +176,45 @@ impl Scissors {
         self.known == self.begun.load(Ordering::SeqCst)
     }
 
-    /// Cuts what is denied now; nothing where the table is another meanwhile, by which some may have begun.
+    /// Cuts what was found to be denied, and what is now.
     fn pass(&mut self) {
-        let Some(table) = self.table.as_ref().filter(|_| self.passes > 0) else {
+        self.cut();
+        self.look();
+        self.cut();
+    }
+
+    /// Finds what is denied now.
+    fn look(&mut self) {
+        let Some(table) = self
+            .table
+            .as_ref()
+            .filter(|_| self.passes > 0 && self.found.is_none())
+        else {
             return;
         };
+        self.passes -= 1;
         match self.cutter.denied(table) {
-            Ok(denied) if self.is_current() => {
-                self.passes -= 1;
-                let done = self.cutter.cut(denied);
-                tell(&done, &self.metrics);
-            }
-            Ok(_) => {}
-            Err(error) => {
-                self.passes -= 1;
-                fail(&error, &self.metrics);
-            }
+            Ok(denied) => self.found = Some(Found::now(denied, self.begun.load(Ordering::SeqCst))),
+            Err(error) => fail(&error, &self.metrics),
+        }
+    }
+
+    /// Cuts what was found once it is known what was in force afterwards. By another table some of it may have begun; then the
+    /// last one that is known judges it again. Others may have come since: what one has denied that was in force goes.
+    fn cut(&mut self) {
+        let known = self.known;
+        let Some(found) = self.found.take_if(|found| found.begun <= known) else {
+            return;
+        };
+        let denied = match (&self.table, found.is_old) {
+            (_, false) => Ok(found.denied),
+            (Some(table), true) => self.cutter.still_denied(found.denied, table),
+            // That has been told.
+            (None, true) => return,
+        };
+        match denied {
+            Ok(denied) => tell(&self.cutter.cut(denied), &self.metrics),
+            Err(error) => fail(&error, &self.metrics),
         }
     }
 }
@@ -192,32 +244,125 @@ pub(crate) fn fail(error: &dyn std::error::Error, metrics: &Metrics) {
 
 #[cfg(test)]
 mod kernel {
+    use std::net::UdpSocket;
+    use std::process::Command;
+
+    use picket_linux::{Carried, Connection, Nfnetlink, Which};
+    use picket_net::Protocol;
     use picket_nftables::render::indexed::{Guard, closed};
+    use picket_policy::Policy;
+    use picket_testing::build::{accept, policy};
 
     use super::*;
+    use crate::testing::Node;
+
+    fn scissors(namespace: &NetworkNamespace, begun: &Arc<AtomicU64>) -> Scissors {
+        Scissors {
+            cutter: Cutter::open(namespace).unwrap(),
+            begun: Arc::clone(begun),
+            known: 0,
+            table: None,
+            passes: 0,
+            found: None,
+            metrics: Metrics::default(),
+        }
+    }
+
+    fn news(begun: u64, table: Option<&Table>) -> News {
+        let change = table.map(|table| Change::Whole(Arc::new(table.clone())));
+        News { begun, change }
+    }
 
     #[test]
     fn nothing_is_cut_by_a_table_that_may_not_be_in_force_any_more() {
         let begun = Arc::new(AtomicU64::new(1));
-        let mut scissors = Scissors {
-            cutter: Cutter::open(&NetworkNamespace::create().unwrap()).unwrap(),
-            begun: Arc::clone(&begun),
-            known: 0,
-            table: None,
-            passes: 0,
-            metrics: Metrics::default(),
-        };
+        let mut scissors = scissors(&NetworkNamespace::create().unwrap(), &begun);
         let table = closed(&Guard::default()).unwrap();
-        let news = |begun, change| News { begun, change };
-        scissors.follow(news(1, Some(Change::Whole(Arc::new(table)))));
+        scissors.follow(news(1, Some(&table)));
         begun.store(2, Ordering::SeqCst);
         scissors.pass();
-        assert_eq!(scissors.passes, PASSES, "another table is being written");
+        assert!(scissors.found.is_some(), "another table is being written");
         scissors.follow(news(2, None));
         scissors.pass();
-        assert_eq!(scissors.passes, PASSES - 1, "it came to nothing");
+        assert!(scissors.found.is_none(), "it came to nothing");
         begun.store(3, Ordering::SeqCst);
-        scissors.follow(news(3, Some(Change::Next(Arc::new(Plan::from_iter([]))))));
+        scissors.follow(News {
+            begun: 3,
+            change: Some(Change::Next(Arc::new(Plan::from_iter([])))),
+        });
         assert_eq!(scissors.passes, PASSES);
+    }
+
+    /// Has the node, whose address that is, reach the pod, and then have that address no more.
+    fn connect(namespace: &NetworkNamespace, client: &str, port: u16) {
+        let ip = |arguments: &str| {
+            let run = || Command::new("ip").args(arguments.split(' ')).status().unwrap();
+            assert!(namespace.run(run).unwrap().success(), "{arguments}");
+        };
+        let addresses = [client, "10.0.0.1"];
+        ip("link set lo up");
+        for address in addresses {
+            ip(&format!("address add {address}/32 dev lo"));
+        }
+        let send = || {
+            let socket = UdpSocket::bind((client, 0)).unwrap();
+            socket.send_to(b"x", ("10.0.0.1", port)).unwrap();
+        };
+        namespace.run(send).unwrap();
+        for address in addresses {
+            ip(&format!("address delete {address}/32 dev lo"));
+        }
+    }
+
+    /// The ports of the pod to which there are connections.
+    fn ports(namespace: &NetworkNamespace) -> Vec<u16> {
+        let mut ports = Vec::new();
+        let note = |connection: &Connection| match connection.original.carried {
+            Carried::Ports { destination, .. } => ports.push(destination),
+            _ => panic!("{connection:?}"),
+        };
+        Nfnetlink::open(namespace)
+            .unwrap()
+            .connections(Which::All, note)
+            .unwrap();
+        ports.sort_unstable();
+        ports
+    }
+
+    #[test]
+    fn what_is_denied_is_cut_although_the_table_changes_whenever_connections_are_judged() {
+        let namespace = NetworkNamespace::create().unwrap();
+        let judging = || {
+            let lets = |port| policy("x/a").ingress(accept().port(Protocol::UDP, port)).build();
+            let table = |policy: Policy| Node::new([policy]).table();
+            let (first, second) = (table(lets(1)), table(lets(2)));
+            // By the rules of the namespace nothing is denied: nobody else cuts these.
+            for port in [1, 2, 3] {
+                connect(&NetworkNamespace::current().unwrap(), "10.0.0.9", port);
+            }
+            let here = NetworkNamespace::current().unwrap();
+            assert_eq!(ports(&here), [1, 2, 3]);
+            let begun = Arc::new(AtomicU64::new(1));
+            let mut scissors = scissors(&here, &begun);
+            scissors.follow(news(1, Some(&first)));
+            scissors.look();
+            begun.store(2, Ordering::SeqCst);
+            // It may have begun before that: what the first table denies may have begun by the second.
+            scissors.found.as_mut().unwrap().begun = 2;
+            scissors.cut();
+            assert_eq!(ports(&here), [1, 2, 3]);
+            // A third has begun when the second is known.
+            begun.store(3, Ordering::SeqCst);
+            scissors.follow(news(2, Some(&second)));
+            scissors.cut();
+            assert_eq!(ports(&here), [1, 2], "what one of them allows stays");
+            // The connection to port 1 is found by the second, while a fourth begins.
+            scissors.look();
+            begun.store(4, Ordering::SeqCst);
+            scissors.follow(news(3, Some(&second)));
+            scissors.cut();
+            assert_eq!(ports(&here), [2]);
+        };
+        namespace.run(judging).unwrap();
     }
 }

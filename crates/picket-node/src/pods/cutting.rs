@@ -13,7 +13,7 @@ use picket_nftables::client::Cutter;
 use picket_nftables::model::Table;
 
 use crate::AgentError;
-use crate::cut::{AGAIN, fail, tell};
+use crate::cut::{AGAIN, Found, fail, tell};
 use crate::metrics::Metrics;
 
 /// Who cuts connections.
@@ -73,8 +73,9 @@ fn run(news: &Receiver<Order>, metrics: &Metrics) {
         let orders = next.into_iter().chain(news.try_iter());
         let latest: BTreeMap<_, _> = orders.map(|order| (order.sandbox.clone(), order)).collect();
         for order in latest.into_values() {
-            order.carry_out(metrics);
-            again.add(order, began.elapsed());
+            let found = again.found(&order.sandbox);
+            let left = order.carry_out(found, metrics);
+            again.add(order, left, began.elapsed());
         }
         if is_over && again.next().is_some() {
             thread::sleep(AGAIN);
@@ -88,46 +89,90 @@ fn run(news: &Receiver<Order>, metrics: &Metrics) {
 
 /// What is to be carried out once more, and when: until it has been, or the table is another.
 #[derive(Default)]
-struct Again(BTreeMap<SandboxId, (Duration, Order)>);
+struct Again(BTreeMap<SandboxId, Due>);
+
+struct Due {
+    when: Duration,
+    order: Order,
+    /// What is still to be cut.
+    found: Option<Found>,
+}
 
 impl Again {
-    fn add(&mut self, order: Order, now: Duration) {
-        self.0.insert(order.sandbox.clone(), (now + AGAIN, order));
+    fn add(&mut self, order: Order, found: Option<Found>, now: Duration) {
+        let due = Due {
+            when: now + AGAIN,
+            found,
+            order,
+        };
+        self.0.insert(due.order.sandbox.clone(), due);
     }
 
     fn next(&self) -> Option<Duration> {
-        self.0.values().map(|(when, _)| *when).min()
+        self.0.values().map(|due| due.when).min()
+    }
+
+    /// What an earlier table denied in a sandbox and is still to be cut.
+    fn found(&mut self, sandbox: &SandboxId) -> Option<Found> {
+        let found = self.0.get_mut(sandbox)?.found.take();
+        found.map(Found::outdated)
     }
 
     fn carry_out(&mut self, now: Duration, metrics: &Metrics) {
-        self.0.retain(|_, (when, order)| {
-            if *when > now {
+        self.0.retain(|_, due| {
+            if due.when > now {
                 return true;
             }
-            *when = now + AGAIN;
-            !order.carry_out(metrics)
+            due.when = now + AGAIN;
+            due.found = due.order.carry_out(due.found.take(), metrics);
+            due.found.is_some()
         });
     }
 }
 
 impl Order {
-    /// Whether it was. While a change of the table is under way it is not: if that comes to nothing this is still to be done,
-    /// and else another is.
-    fn carry_out(&self, metrics: &Metrics) -> bool {
-        let Some(table) = &self.table else { return true };
+    /// Cuts what was found before, and what is found now; gives what cannot be cut yet. While a change of the table is under way
+    /// nothing can: if that comes to nothing it is still to be cut, and else as far as the next table denies it, too.
+    fn carry_out(&self, found: Option<Found>, metrics: &Metrics) -> Option<Found> {
+        let table = self.table.as_ref()?;
         let _pod = tracing::info_span!("in", pod = self.pod).entered();
-        let cut = Cutter::open(&self.namespace).and_then(|mut cutter| {
-            let denied = cutter.denied_in_pod(table)?;
-            // By another table some of them may have begun.
-            let is_current = self.known == self.begun.load(Ordering::SeqCst);
-            Ok(is_current.then(|| cutter.cut(denied)))
-        });
-        match &cut {
-            Ok(Some(done)) => tell(done, metrics),
-            Ok(None) => return false,
-            Err(error) => fail(error, metrics),
+        let left = Cutter::open(&self.namespace)
+            .and_then(|mut cutter| self.cut_with(&mut cutter, table, found, metrics));
+        left.unwrap_or_else(|error| {
+            fail(&error, metrics);
+            None
+        })
+    }
+
+    fn cut_with(
+        &self,
+        cutter: &mut Cutter,
+        table: &Table,
+        found: Option<Found>,
+        metrics: &Metrics,
+    ) -> picket_linux::Result<Option<Found>> {
+        if let Some(found) = found {
+            if !self.was_in_force_after(&found) {
+                return Ok(Some(found));
+            }
+            let denied = match found.is_old {
+                true => cutter.still_denied_in_pod(found.denied, table)?,
+                false => found.denied,
+            };
+            tell(&cutter.cut(denied), metrics);
         }
-        true
+        let denied = cutter.denied_in_pod(table)?;
+        let found = Found::now(denied, self.begun.load(Ordering::SeqCst));
+        if !self.was_in_force_after(&found) {
+            return Ok(Some(found));
+        }
+        tell(&cutter.cut(found.denied), metrics);
+        Ok(None)
+    }
+
+    /// Whether the table was in force at some time after something was found.
+    fn was_in_force_after(&self, found: &Found) -> bool {
+        found.begun <= self.known || self.known == self.begun.load(Ordering::SeqCst)
     }
 }
 
@@ -149,8 +194,8 @@ mod kernel {
             known: 1,
         };
         let (mut again, metrics) = (Again::default(), Metrics::default());
-        assert!(order.carry_out(&metrics));
-        again.add(order, Duration::ZERO);
+        assert!(order.carry_out(None, &metrics).is_none());
+        again.add(order, None, Duration::ZERO);
         again.carry_out(AGAIN / 2, &metrics);
         assert_eq!(again.next(), Some(AGAIN), "it is not time yet");
         begun.store(2, Ordering::SeqCst);

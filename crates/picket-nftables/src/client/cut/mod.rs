@@ -111,8 +111,48 @@ impl Cutter {
         Ok(found)
     }
 
-    /// Cuts connections that were found. If the table by which they were found was still in force then, none of them has begun
-    /// by the rules of another; look before you call this.
+    /// Of connections that [`Cutter::denied`] has found those that this table would not let begin, either.
+    ///
+    /// # Errors
+    /// When addresses cannot be listed.
+    pub fn still_denied(&mut self, denied: Denied, table: &Table) -> picket_linux::Result<Denied> {
+        let judge = Judge::on_node(table, self.links.addresses()?);
+        Ok(self.still_denied_by(denied, judge))
+    }
+
+    /// Of connections that [`Cutter::denied_in_pod`] has found those that this table would not let begin, either.
+    ///
+    /// # Errors
+    /// When addresses cannot be listed.
+    pub fn still_denied_in_pod(&mut self, denied: Denied, table: &Table) -> picket_linux::Result<Denied> {
+        let judge = Judge::in_pod(table, self.links.interface_addresses()?);
+        Ok(self.still_denied_by(denied, judge))
+    }
+
+    fn still_denied_by(&mut self, denied: Denied, mut judge: Judge<'_>) -> Denied {
+        let mut still = Denied {
+            seen: denied.seen,
+            connections: Vec::new(),
+            unknown: denied.unknown,
+        };
+        for connection in denied.connections {
+            if !judge.touches(&connection) {
+                continue;
+            }
+            match self.cause(connection) {
+                Ok(cause) if judge.denies(&cause) => still.connections.push(connection),
+                Ok(_) => {}
+                Err(error) => still.unknown.push((connection, error)),
+            }
+        }
+        still
+    }
+
+    /// Cuts connections that were found: these, and none that have begun in their place since.
+    ///
+    /// They must have been denied by a table that was in force at some time after they were found. That is so if the table by which they
+    /// were found was still in force then; otherwise they have perhaps begun by the rules of another, and
+    /// [`Cutter::still_denied`] tells of a later one.
     pub fn cut(&mut self, denied: Denied) -> Cut {
         let mut done = Cut {
             cut: Vec::new(),
