@@ -5,10 +5,12 @@ use std::net::{TcpListener, TcpStream};
 use std::time::Duration;
 
 use picket_net::Family;
+use serde_json::{Value, json};
 
 use crate::agents::Agent;
 use crate::apiserver::agent::{Live, metric};
 use crate::apiserver::never_open::{POLICIES, allow};
+use crate::objects::network_policy;
 use crate::prober::{address, namespace};
 
 /// How long what must arrive may take: longer than until TCP repeats what was lost.
@@ -17,17 +19,22 @@ const PATIENCE: Duration = Duration::from_secs(20);
 /// How long to wait for what must not. Something went the same way before, in a millisecond.
 const DENIED: Duration = Duration::from_millis(500);
 
-/// A TCP connection from `z/a` to `x/a`.
+/// A TCP connection from one pod to another.
 pub(super) struct Connection {
     client: TcpStream,
     server: TcpStream,
 }
 
 impl Connection {
+    /// From `z/a` to `x/a`, where that may be allowed.
     pub(super) fn open(live: &Live, family: Family) -> Self {
-        let target = (address(&live.lab, "x/a", family), 9000);
-        let listener = namespace(&live.lab, "x/a").run(|| TcpListener::bind(target).unwrap());
-        let client = namespace(&live.lab, "z/a").run(|| TcpStream::connect(target).unwrap());
+        Self::between(live, "z/a", "x/a", 9000, family)
+    }
+
+    fn between(live: &Live, from: &str, to: &str, port: u16, family: Family) -> Self {
+        let target = (address(&live.lab, to, family), port);
+        let listener = namespace(&live.lab, to).run(|| TcpListener::bind(target).unwrap());
+        let client = namespace(&live.lab, from).run(|| TcpStream::connect(target).unwrap());
         let (server, _) = listener.unwrap().accept().unwrap();
         Self {
             client: client.unwrap(),
@@ -68,17 +75,57 @@ fn deny(live: &Live, agent: &Agent) {
     });
 }
 
+fn expect(connections: &mut [Connection], arrives: bool) {
+    for connection in connections {
+        connection.expect(arrives);
+    }
+}
+
+fn create(live: &Live, name: &str, spec: &Value) {
+    live.api.create(POLICIES, &network_policy("x", name, spec));
+}
+
 #[test]
-fn connections_that_a_change_denies_are_cut() {
+fn connections_that_a_change_denies_are_cut_and_no_others() {
     let live = Live::new(None);
+    let from = json!([{"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "z"}}}]);
+    create(
+        &live,
+        "other",
+        &json!({"podSelector": {}, "ingress": [{"from": from, "ports": [{"port": 9001}]}]}),
+    );
     let (agent, mut connections) = connected(&live, &[]);
+    let mut others = Family::BOTH.map(|family| Connection::between(&live, "z/a", "x/a", 9001, family));
+    expect(&mut others, true);
     deny(&live, &agent);
     agent.until("two cuts", |_| metric(&agent, "picket_connections_cut_total") > 1);
     for _ in 0..2 {
-        connections
-            .iter_mut()
-            .for_each(|connection| connection.expect(false));
+        expect(&mut connections, false);
+        expect(&mut others, true);
     }
+    assert_eq!(metric(&agent, "picket_connections_cut_total"), 2);
+}
+
+#[test]
+fn connections_are_cut_that_policies_deny_which_came_while_there_was_no_agent() {
+    let live = Live::new(None);
+    let (mut agent, mut others) = connected(&live, &[]);
+    let mut connections = Family::BOTH.map(|family| Connection::between(&live, "x/a", "z/a", 9000, family));
+    expect(&mut connections, true);
+    assert!(agent.stop().success());
+    create(
+        &live,
+        "egress",
+        &json!({"podSelector": {}, "policyTypes": ["Egress"]}),
+    );
+    expect(&mut connections, true);
+    let agent = live.agent(&[]);
+    agent.until("two cuts", |_| metric(&agent, "picket_connections_cut_total") > 1);
+    for _ in 0..2 {
+        expect(&mut connections, false);
+        expect(&mut others, true);
+    }
+    assert_eq!(metric(&agent, "picket_connections_cut_total"), 2);
 }
 
 #[test]
