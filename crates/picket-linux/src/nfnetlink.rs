@@ -236,3 +236,16 @@ pub(crate) fn refused(action: &str, error: Errno) -> Error {
         source: error.into(),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_not_answered_may_have_taken_place_or_not() {
+        // Whoever may do nothing here may still ask.
+        let mut netlink = Nfnetlink::open(&NetworkNamespace::current().unwrap()).unwrap();
+        let outcome = netlink.outcome(1, 1);
+        assert!(matches!(outcome, Err(BatchError::Unanswered)), "{outcome:?}");
+    }
+}
