@@ -9,7 +9,7 @@ use super::network::Networks;
 use super::sandbox::Place;
 use crate::metrics::Metrics;
 
-/// How many tables are tried at most in one pod.
+/// How many tables are tried at most in one pod until the next policy is found that is to blame.
 const ATTEMPTS: usize = 50;
 
 /// A policy that came or changed, and what would hold in its place.
@@ -69,7 +69,12 @@ impl<'a> Blame<'a> {
 
     /// Puts into force what can be of policies that are held back, and together were refused with `error`.
     fn admit(&mut self, policies: &[Suspect], error: &SyncError) {
-        if policies.len() < 2 || self.attempts == 0 {
+        let is_found = policies.len() < 2;
+        // Where the kernel cannot even be asked there is nobody to be found.
+        if is_found || self.attempts == 0 || !matches!(error, SyncError::Apply(_)) {
+            if is_found {
+                self.attempts = ATTEMPTS;
+            }
             for suspect in policies {
                 self.place.blame(suspect, error, self.metrics);
             }
@@ -193,6 +198,30 @@ mod kernel {
             scene.make(None);
             scene.check(&["a", "d"], &[]);
             assert_eq!(scene.status().trouble, None);
+        });
+    }
+
+    #[test]
+    fn of_many_policies_every_one_is_found_that_is_to_blame() {
+        let test = concat!(
+            module_path!(),
+            "::of_many_policies_every_one_is_found_that_is_to_blame"
+        );
+        where_sockets_are_small(test, || {
+            let mut scene = Scene::new();
+            let is_bad = |number: &u16| number % 17 == 5;
+            let name = |number: u16| format!("p{number:03}");
+            let policies = (0..100).map(|number| match is_bad(&number) {
+                true => isolating(large(&format!("x/{}", name(number)))),
+                false => small(&format!("x/{}", name(number)), number + 1),
+            });
+            scene.want(desired_of(policies.collect()));
+            let (bad, good): (Vec<_>, Vec<_>) = (0..100).partition(is_bad);
+            let [bad, good] = [bad, good].map(|numbers| numbers.into_iter().map(name).collect::<Vec<_>>());
+            assert_eq!(bad.len(), 6);
+            let bad: Vec<_> = bad.iter().map(String::as_str).collect();
+            let good: Vec<_> = good.iter().map(String::as_str).collect();
+            scene.check(&good, &bad);
         });
     }
 
