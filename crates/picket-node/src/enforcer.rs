@@ -203,22 +203,19 @@ impl Enforcer {
     pub(crate) fn reroute(&mut self, uplinks: BTreeSet<InterfaceName>) {
         let names: Vec<_> = uplinks.iter().map(InterfaceName::as_str).collect();
         tracing::info!(interfaces = ?names, "interfaces that lead to others than pods of this node");
-        match self.host.reroute(uplinks) {
-            Ok(()) => self.keep(),
-            Err(error) => self.failed(&error),
+        // Whatever is to be tried again still is.
+        if let Err(error) = self.host.reroute(uplinks) {
+            self.failed(&error);
         }
     }
 
-    /// Sees to it that the kernel has the table that it is to have, where nothing new is known of the policies.
+    /// Sees to it that the kernel has the table that it is to have as long as nothing is known of the policies.
     pub(crate) fn keep(&mut self) {
         match self.host.repair() {
             Ok(report) => {
                 self.metrics.changed(report.operations);
-                // What is wrong with the policies still is.
-                if !self.is_ready() {
-                    self.retry = None;
-                    self.shared.lock().host.trouble = None;
-                }
+                self.retry = None;
+                self.shared.lock().host.trouble = None;
             }
             Err(error) => self.failed(&error.into()),
         }
@@ -407,11 +404,13 @@ pub(crate) fn in_force(program: &Program, node: &str) -> (Pods, Vec<ObjectRef>) 
 
 #[cfg(test)]
 mod kernel {
+    use std::collections::BTreeSet;
     use std::sync::Arc;
 
     use picket_linux::NetworkNamespace;
     use picket_net::Protocol;
     use picket_nftables::client::Client;
+    use picket_nftables::render::indexed::{Guard, closed};
     use picket_testing::build::{accept, policy};
 
     use crate::testing::{Log, Node};
@@ -451,5 +450,30 @@ mod kernel {
             }
         };
         namespace.run(proving).unwrap();
+    }
+
+    #[test]
+    fn what_failed_is_tried_again_whatever_interfaces_lead_away_meanwhile() {
+        let namespace = NetworkNamespace::create().unwrap();
+        let failing = || {
+            let mut thief = Client::open(&NetworkNamespace::current().unwrap())
+                .unwrap()
+                .holding();
+            let other = closed(&Guard::default()).unwrap();
+            thief.sync(&Arc::new(other)).unwrap();
+            let policy = policy("x/a").ingress(accept().port(Protocol::TCP, 1)).build();
+            let mut node = Node::new([policy]);
+            let waits = |node: &Node| {
+                let trouble = node.shared.status().host.trouble;
+                (node.enforcer.retry_at().is_some(), trouble.is_some())
+            };
+            assert_eq!(waits(&node), (true, true));
+            node.enforcer.reroute(BTreeSet::new());
+            assert_eq!(waits(&node), (true, true));
+            drop(thief);
+            node.hear(Vec::new());
+            assert_eq!(waits(&node), (false, false));
+        };
+        namespace.run(failing).unwrap();
     }
 }
