@@ -320,11 +320,19 @@ impl Agent {
     }
 
     fn prove(&mut self) {
-        if let (Some(enforcer), Some(program)) = (&mut self.enforcer, self.knowledge.program()) {
-            enforcer.prove(program, &self.knowledge.remarks.versions);
-            // What lists of the cluster and the proof took is as much again as what is left.
-            give_back_memory();
-        }
+        let (Some(enforcer), Some(program)) = (&mut self.enforcer, self.knowledge.program()) else {
+            return;
+        };
+        let Some(observation) = enforcer.observe() else {
+            return;
+        };
+        // On a large node that takes a while.
+        let proof = self
+            .inbox
+            .meanwhile(|| observation.prove(program), |changes| enforcer.repair(&changes));
+        enforcer.proved(proof, program, &self.knowledge.remarks.versions);
+        // What lists of the cluster and the proof took is as much again as what is left.
+        give_back_memory();
     }
 
     fn enforce(&mut self) {

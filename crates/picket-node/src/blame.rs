@@ -164,8 +164,7 @@ mod kernel {
             ] {
                 assert!(metrics.iter().any(|told| told == line), "{metrics:#?}");
             }
-            let program = node.knowledge.program().unwrap();
-            node.enforcer.prove(program, &node.knowledge.remarks.versions);
+            node.prove();
             assert!(node.shared.status().host.proof.unwrap().proved);
 
             // What is in force of one that changes stays.

@@ -14,12 +14,12 @@ use crate::denied::{self, Denied, Told};
 use crate::drops::Drops;
 use crate::error::HostError;
 use crate::events::{Events, Reason};
-use crate::host::{Found, Host, Made};
+use crate::host::{Found, Host, Made, Observation, Proof};
 use crate::knowledge::Knowledge;
 use crate::metrics::Metrics;
 use crate::objects::Objects;
 use crate::retry::Retry;
-use crate::status::{Pods, Proof, Shared, Trouble};
+use crate::status::{self, Pods, Shared, Trouble};
 use crate::vpp::Versions;
 
 /// Makes the table of the node what the policies say.
@@ -336,18 +336,25 @@ impl Enforcer {
         }
     }
 
-    /// Holds the table in the kernel against the policies, and makes it anew where it does not mean the same.
-    pub(crate) fn prove(&mut self, program: &Program, versions: &Versions) {
-        let proof = match self.host.prove(program) {
-            Ok(proof) => proof,
-            Err(error) => return self.failed(&SyncError::from(error).into()),
-        };
+    /// What the kernel has, to be held against the policies.
+    pub(crate) fn observe(&mut self) -> Option<Observation> {
+        match self.host.observe() {
+            Ok(observation) => Some(observation),
+            Err(error) => {
+                self.failed(&SyncError::from(error).into());
+                None
+            }
+        }
+    }
+
+    /// Tells how a proof went, and makes the table anew where it does not mean what the policies say.
+    pub(crate) fn proved(&mut self, proof: Proof, program: &Program, versions: &Versions) {
         let proved = proof
             .outcome
             .as_ref()
             .is_ok_and(picket_nftables::verify::Report::is_proof);
         self.metrics.proved(proved, proof.took);
-        self.shared.lock().host.proof = Some(Proof {
+        self.shared.lock().host.proof = Some(status::Proof {
             when: Timestamp::now(),
             proved,
             milliseconds: u64::try_from(proof.took.as_millis()).unwrap_or(u64::MAX),
@@ -425,10 +432,7 @@ mod kernel {
             let mut node = Node::new([a]);
             let right = node.table();
             assert_ne!(wider, right);
-            let prove = |node: &mut Node| {
-                let program = node.knowledge.program().unwrap();
-                Log::of(|| node.enforcer.prove(program, &node.knowledge.remarks.versions))
-            };
+            let prove = |node: &mut Node| Log::of(|| node.prove());
             assert_eq!(prove(&mut node), [""; 0]);
             // Nobody hears of it.
             Client::open(&node.namespace)

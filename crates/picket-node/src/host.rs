@@ -85,6 +85,40 @@ pub(crate) struct Proof {
     pub(crate) took: Duration,
 }
 
+/// What the kernel has, and what it is to be held against besides the policies.
+pub(crate) struct Observation {
+    began: Instant,
+    observed: Observed,
+    node: String,
+    guard: Guard,
+}
+
+impl Observation {
+    /// Proves that it means what the policies say.
+    pub(crate) fn prove(&self, program: &Program) -> Proof {
+        let outcome = match &self.observed {
+            Observed::Table(table) => {
+                let demands = Demands::on_node(program, Some(&self.node));
+                let uplinks = self.guard.uplinks.iter().map(|name| name.as_str().into());
+                let demands = match self.guard.anti_spoof {
+                    true => demands.against_spoofing(uplinks.collect()),
+                    false => demands,
+                };
+                verify(table, &demands, "", EXAMPLES)
+            }
+            // What others have put there is no table of ours, whatever it means.
+            Observed::Absent | Observed::Altered(_) => Ok(verify::Report {
+                stopped: true,
+                ..verify::Report::default()
+            }),
+        };
+        Proof {
+            outcome,
+            took: self.began.elapsed(),
+        }
+    }
+}
+
 impl Host {
     /// Opens the rulesets of the network namespace that this thread is in.
     /// While it lives it holds the table against others, if wanted and if the kernel can.
@@ -245,32 +279,18 @@ impl Host {
         }
     }
 
-    /// Reads the table from the kernel and proves that it means what the policies say.
+    /// Reads the table from the kernel, to prove that it means what the policies say.
     ///
     /// # Errors
     /// When the kernel does not say what it has.
-    pub(crate) fn prove(&mut self, program: &Program) -> picket_linux::Result<Proof> {
+    pub(crate) fn observe(&mut self) -> picket_linux::Result<Observation> {
         let began = Instant::now();
         let (_, observed) = self.client.read(&indexed::table_name())?;
-        let outcome = match &observed {
-            Observed::Table(table) => {
-                let demands = Demands::on_node(program, Some(&self.node));
-                let uplinks = self.guard.uplinks.iter().map(|name| name.as_str().into());
-                let demands = match self.guard.anti_spoof {
-                    true => demands.against_spoofing(uplinks.collect()),
-                    false => demands,
-                };
-                verify(table, &demands, "", EXAMPLES)
-            }
-            // What others have put there is no table of ours, whatever it means.
-            Observed::Absent | Observed::Altered(_) => Ok(verify::Report {
-                stopped: true,
-                ..verify::Report::default()
-            }),
-        };
-        Ok(Proof {
-            outcome,
-            took: began.elapsed(),
+        Ok(Observation {
+            began,
+            observed,
+            node: self.node.clone(),
+            guard: self.guard.clone(),
         })
     }
 

@@ -1,11 +1,12 @@
 //! What the other threads have to say to the one that enforces.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, VecDeque};
 use std::os::fd::AsFd;
+use std::panic::resume_unwind;
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::thread;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use picket_linux::{Epoll, Interest};
 use picket_nftables::client;
@@ -19,6 +20,12 @@ use crate::trace::Asked;
 
 /// How much may wait until it is taken in. Then who has more to say waits, and the API server with it.
 const WAITING: usize = 256;
+
+/// How soon it is noticed that something has been worked out.
+const GLANCE: Duration = Duration::from_millis(10);
+
+/// What the thread of a proof has for its stack: as much as the first thread of a process.
+const STACK: usize = 8 << 20;
 
 /// Something to hear.
 pub(crate) enum News {
@@ -39,6 +46,8 @@ pub(crate) enum News {
 /// Where news comes in.
 pub(crate) struct Inbox {
     news: Receiver<News>,
+    /// What came while others were not to be heard, in order.
+    earlier: VecDeque<News>,
     bell: Arc<Notify>,
 }
 
@@ -57,7 +66,12 @@ pub(crate) fn channel() -> (Outbox, Inbox) {
         news: sender,
         bell: Arc::clone(&bell),
     };
-    (outbox, Inbox { news: receiver, bell })
+    let inbox = Inbox {
+        news: receiver,
+        earlier: VecDeque::new(),
+        bell,
+    };
+    (outbox, inbox)
 }
 
 impl Outbox {
@@ -107,7 +121,56 @@ impl Inbox {
     }
 
     /// The next, if there is one.
-    pub(crate) fn next(&self) -> Option<News> {
-        self.news.try_recv().ok()
+    pub(crate) fn next(&mut self) -> Option<News> {
+        self.earlier.pop_front().or_else(|| self.news.try_recv().ok())
+    }
+
+    /// Works something out in a thread of its own, and meanwhile hands over what others have done to the table. Everything else
+    /// waits.
+    pub(crate) fn meanwhile<T: Send>(
+        &mut self,
+        work: impl Fn() -> T + Sync,
+        mut repair: impl FnMut(Vec<client::Change>),
+    ) -> T {
+        thread::scope(|scope| {
+            let thread = thread::Builder::new().name("picket-proof".to_owned());
+            let Ok(working) = thread.stack_size(STACK).spawn_scoped(scope, &work) else {
+                return work();
+            };
+            while !working.is_finished() {
+                match self.news.recv_timeout(GLANCE) {
+                    Ok(News::Table(changes)) => repair(changes),
+                    Ok(news) => self.earlier.push_back(news),
+                    Err(RecvTimeoutError::Timeout) => {}
+                    // Nobody has anything to say any more.
+                    Err(RecvTimeoutError::Disconnected) => break,
+                }
+            }
+            working.join().unwrap_or_else(|panic| resume_unwind(panic))
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+    use std::sync::mpsc::channel as unbounded;
+
+    use super::*;
+
+    #[test]
+    fn what_others_do_to_the_table_is_heard_while_something_is_worked_out_and_the_rest_after_it() {
+        let (outbox, mut inbox) = channel();
+        outbox.tell(News::Uplinks(BTreeSet::new()));
+        outbox.tell(News::Table(vec![client::Change::Perhaps]));
+        let (repaired, until_repaired) = unbounded();
+        let until_repaired = Mutex::new(until_repaired);
+        let worked = inbox.meanwhile(
+            || until_repaired.lock().unwrap().recv().unwrap(),
+            |changes| repaired.send(changes).unwrap(),
+        );
+        assert_eq!(worked, [client::Change::Perhaps]);
+        assert!(matches!(inbox.next(), Some(News::Uplinks(_))));
+        assert!(inbox.next().is_none());
     }
 }

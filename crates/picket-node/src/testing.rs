@@ -148,6 +148,14 @@ impl Node {
         let _ = make(&mut self.knowledge, &mut self.enforcer);
     }
 
+    /// Holds the table against the policies.
+    pub(crate) fn prove(&mut self) {
+        let program = self.knowledge.program().unwrap();
+        let proof = self.enforcer.observe().unwrap().prove(program);
+        self.enforcer
+            .proved(proof, program, &self.knowledge.remarks.versions);
+    }
+
     /// A policy was read in this generation, or is gone.
     pub(crate) fn read(&mut self, policy: &ObjectRef, generation: Option<i64>) {
         let version = generation.map(|generation| ObjectVersion {
