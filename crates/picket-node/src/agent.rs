@@ -191,7 +191,13 @@ impl Agent {
                         return Ok(ended);
                     }
                 }
-                () = until(self.enforcer.as_ref().and_then(Enforcer::retry_at)) => self.enforce(),
+                () = until(self.enforcer.as_ref().and_then(Enforcer::retry_at)) => {
+                    // What others did to the table is not to wait for who is to blame.
+                    if let Some(ended) = self.hear()? {
+                        return Ok(ended);
+                    }
+                    self.enforce();
+                }
                 _ = bells.proof.tick() => self.prove(),
                 _ = bells.pulse.tick() => self.look_at_bridges(),
                 _ = bells.terminate.recv() => return Ok(Ended::Stopped),
@@ -377,7 +383,7 @@ impl Agent {
         if let Some(enforcer) = &mut self.enforcer {
             let done = match self.extent {
                 Extent::DryRun => enforcer.plan(program),
-                _ => make(&mut self.knowledge, enforcer).map(|()| String::new()),
+                _ => make_all(&mut self.knowledge, enforcer).map(|()| String::new()),
             };
             enforcer.finish_cutting();
             match done {
@@ -409,23 +415,39 @@ fn noting<'a>(
     }
 }
 
-/// Makes the table what the policies say; but those that are to blame where it is refused stay as they were.
+/// Makes the table what the policies say; but those that are to blame where it is refused stay as they were. It may have to be
+/// called again to find out who is.
 ///
 /// # Errors
 /// When not all policies are in force; that has been told.
-pub(crate) fn make(knowledge: &mut Knowledge, enforcer: &mut Enforcer) -> Result<(), HostError> {
+fn make(knowledge: &mut Knowledge, enforcer: &mut Enforcer) -> Result<(), HostError> {
     let Some(program) = knowledge.program() else {
         return Ok(());
     };
     let made = enforcer.attempt(program);
+    let mut blame = Blame::new(knowledge, enforcer);
     if let Err(error) = &made
-        && !Blame::new(knowledge, enforcer).find(error)
+        && !blame.find(error)
     {
         enforcer.failed(error);
         return made;
     }
+    blame.go_on();
     knowledge.settle();
     enforcer.settle(knowledge);
+    made
+}
+
+/// Makes the table what the policies say, and finds out who is to blame where it is refused.
+///
+/// # Errors
+/// When not all policies are in force; that has been told.
+pub(crate) fn make_all(knowledge: &mut Knowledge, enforcer: &mut Enforcer) -> Result<(), HostError> {
+    let made = make(knowledge, enforcer);
+    while enforcer.goes_on() {
+        // What goes wrong has been told, and ends this.
+        let _ = make(knowledge, enforcer);
+    }
     made
 }
 

@@ -1,8 +1,15 @@
 //! Policies because of which the kernel does not take the table: they stay as they were, and everything else is in force. In the
 //! place of one that was not in force is one that allows the same pods nothing, if the kernel takes that.
+//!
+//! First all that changed are held back, so that the table is in force with everything else, and no wider than it is to be. Then
+//! more and more of them are let in, half by half, until those are left that are to blame. That takes the more tables the more are:
+//! it goes on for a few of them at a time, and others are heard between.
+
+use std::collections::BTreeSet;
 
 use picket_engine::Delta;
-use picket_nftables::render::indexed::IndexedError;
+use picket_nftables::client::SyncError;
+use picket_nftables::render::indexed::{IndexedError, policies_behind};
 use picket_policy::ObjectRef;
 
 use crate::enforcer::Enforcer;
@@ -10,114 +17,216 @@ use crate::error::HostError;
 use crate::knowledge::Knowledge;
 use crate::ledger::Instead;
 
-/// How many tables are tried at most. Finding one policy among a million takes about forty.
-const ATTEMPTS: usize = 100;
+/// How many tables are tried before others are heard.
+const AT_ONCE: usize = 8;
+
+/// Of how many policies is tried whether one alone is to blame that cannot even allow nothing.
+const ALONE: usize = 100;
+
+/// How many objects of the table are looked up of those that an error names.
+const NAMES: usize = 20;
+
+/// What is not known yet of who is to blame.
+#[derive(Default)]
+pub(crate) struct Search {
+    /// Policies that are held back, because a table with all of a group was refused or none has been tried.
+    groups: Vec<Vec<ObjectRef>>,
+    /// Those in whose place not even one can be in force that allows nothing.
+    open: BTreeSet<ObjectRef>,
+}
+
+impl Search {
+    /// Whether it is known who is.
+    pub(crate) fn is_over(&self) -> bool {
+        self.groups.is_empty()
+    }
+}
 
 /// Finds who is to blame.
 pub(crate) struct Blame<'a> {
     knowledge: &'a mut Knowledge,
     enforcer: &'a mut Enforcer,
-    instead: Instead,
-    /// How many tables may be tried yet.
-    attempts: usize,
 }
 
 impl<'a> Blame<'a> {
-    /// For a table that was refused.
     pub(crate) fn new(knowledge: &'a mut Knowledge, enforcer: &'a mut Enforcer) -> Self {
-        Self {
-            knowledge,
-            enforcer,
-            instead: Instead::Closed,
-            attempts: ATTEMPTS,
-        }
+        Self { knowledge, enforcer }
     }
 
-    /// Holds those policies back that are to blame for `error`, and puts everything else into force. Whether that could be; if
+    /// Holds those policies back that may be to blame for `error`, and puts everything else into force. Whether that could be; if
     /// not everything is as it was.
-    pub(crate) fn find(mut self, error: &HostError) -> bool {
+    pub(crate) fn find(&mut self, error: &HostError) -> bool {
         if !error.is_refusal() {
             return false;
         }
         let changed = self.knowledge.changed();
-        let named = named(error, &changed);
-        [named, changed]
-            .iter()
-            .any(|suspects| self.clear(suspects, error))
+        for policy in &changed {
+            self.enforcer.search.open.remove(policy);
+        }
+        let named = self.named(error, &changed);
+        let mut suspects = [named, changed].into_iter();
+        suspects.any(|suspects| self.clear(suspects, error))
     }
 
-    /// Whether everything can be in force but some of these.
-    fn clear(&mut self, suspects: &[ObjectRef], error: &HostError) -> bool {
+    /// Tries as many tables as may be at once to let in again what is not to blame.
+    pub(crate) fn go_on(&mut self) {
+        for _ in 0..AT_ONCE {
+            self.step();
+        }
+    }
+
+    /// Tries a table.
+    fn step(&mut self) {
+        let Some(group) = self.enforcer.search.groups.pop() else {
+            return;
+        };
+        self.release(&group);
+        if let Err(error) = self.attempt() {
+            self.hold(&group);
+            self.divide(group, &error);
+        }
+    }
+
+    /// Whether everything can be in force but these.
+    fn clear(&mut self, suspects: Vec<ObjectRef>, error: &HostError) -> bool {
         if suspects.is_empty() {
             return false;
         }
-        for instead in [Instead::Closed, Instead::Nothing] {
-            self.instead = instead;
-            self.hold(suspects);
+        self.hold(&suspects);
+        let is_clear = match self.attempt() {
+            Ok(()) => true,
+            Err(error) => self.leave_out(&suspects, error),
+        };
+        match is_clear {
+            true => self.divide(suspects, error),
+            false => self.release(&suspects),
+        }
+        is_clear
+    }
+
+    /// Where policies cannot even allow nothing, leaves those out, and no others: until it is known who they are, nothing that is
+    /// wider than what was in force must be. Whether that could be found out.
+    fn leave_out(&mut self, suspects: &[ObjectRef], mut error: HostError) -> bool {
+        let mut left_out = Vec::new();
+        // Rules that cannot be written are written without a policy before the kernel gets any.
+        while let HostError::Render(_) = &error
+            && let Some(policy) = self.named(&error, &self.closed(suspects)).pop()
+        {
+            self.open(&policy, true);
+            left_out.push(policy);
+            match self.attempt() {
+                Ok(()) => return true,
+                Err(next) => error = next,
+            }
+        }
+        let closed = self.closed(suspects);
+        let mut alone = self.named(&error, &closed);
+        if self.enforcer.is_ready() {
+            // What is new is not in force now, either.
+            alone.extend(closed.into_iter().take(ALONE));
+        }
+        for policy in &alone {
+            self.open(policy, true);
             if self.attempt().is_ok() {
-                self.admit(suspects, error);
                 return true;
             }
-            self.release(suspects);
+            self.open(policy, false);
+        }
+        for policy in &left_out {
+            self.open(policy, false);
         }
         false
     }
 
-    /// Puts into force what can be of policies that are held back, and together were refused with `error`.
-    fn admit(&mut self, policies: &[ObjectRef], error: &HostError) {
-        if policies.len() < 2 || self.attempts == 0 {
-            for policy in policies {
+    /// Those of the policies in whose place one is that allows nothing.
+    fn closed(&self, policies: &[ObjectRef]) -> Vec<ObjectRef> {
+        let mut closed = self.knowledge.closed();
+        closed.retain(|policy| policies.contains(policy));
+        closed
+    }
+
+    /// What stands in the place of a policy that is held back: nothing, or what allows nothing.
+    fn open(&mut self, policy: &ObjectRef, is_open: bool) {
+        let one = std::slice::from_ref(policy);
+        self.release(one);
+        match is_open {
+            true => self.enforcer.search.open.insert(policy.clone()),
+            false => self.enforcer.search.open.remove(policy),
+        };
+        self.hold(one);
+    }
+
+    /// One policy that was refused is to blame; of several that were together, some are.
+    fn divide(&mut self, mut policies: Vec<ObjectRef>, error: &HostError) {
+        if policies.len() < 2 || !error.is_refusal() {
+            for policy in &policies {
                 self.enforcer.hold(policy, error);
             }
             return;
         }
-        let (one, other) = policies.split_at(policies.len() / 2);
-        for half in [one, other] {
-            self.release(half);
-            if let Err(error) = self.attempt() {
-                self.hold(half);
-                self.admit(half, &error);
-            }
-        }
+        self.enforcer.suspect(&policies, error);
+        let others = policies.split_off(policies.len() / 2);
+        self.enforcer.search.groups.extend([others, policies]);
     }
 
     fn attempt(&mut self) -> Result<(), HostError> {
-        self.attempts = self.attempts.saturating_sub(1);
         self.knowledge
             .program()
             .map_or(Ok(()), |program| self.enforcer.attempt(program))
     }
 
     fn hold(&mut self, policies: &[ObjectRef]) {
-        let note = |delta: &Delta| self.enforcer.note(delta);
-        self.knowledge.hold(policies, self.instead, note);
+        let (open, closed): (Vec<_>, Vec<_>) = policies
+            .iter()
+            .cloned()
+            .partition(|policy| self.enforcer.search.open.contains(policy));
+        for (policies, instead) in [(open, Instead::Nothing), (closed, Instead::Closed)] {
+            let note = |delta: &Delta| self.enforcer.note(delta);
+            self.knowledge.hold(&policies, instead, note);
+        }
     }
 
     fn release(&mut self, policies: &[ObjectRef]) {
         let note = |delta: &Delta| self.enforcer.note(delta);
         self.knowledge.release(policies, note);
     }
-}
 
-/// Those of the policies that an error names.
-fn named(error: &HostError, policies: &[ObjectRef]) -> Vec<ObjectRef> {
-    let HostError::Render(IndexedError::Collision(one, other)) = error else {
-        return Vec::new();
-    };
-    let named = policies
-        .iter()
-        .filter(|policy| *policy == &**one || *policy == &**other);
-    named.cloned().collect()
+    /// Those of the policies that an error about the table of the program names, or of whose pods something is that it names.
+    fn named(&self, error: &HostError, policies: &[ObjectRef]) -> Vec<ObjectRef> {
+        let named: BTreeSet<_> = match (error, self.knowledge.program()) {
+            (HostError::Render(IndexedError::Collision(one, other)), _) => {
+                [one, other].map(|policy| ObjectRef::clone(policy)).into()
+            }
+            (HostError::Sync(SyncError::Apply(error)), Some(program)) => {
+                let names = error.names().into_iter().take(NAMES);
+                names
+                    .flat_map(|name| policies_behind(program, Some(self.enforcer.node()), name))
+                    .collect()
+            }
+            _ => return Vec::new(),
+        };
+        let named = policies.iter().filter(|policy| named.contains(*policy));
+        named.cloned().collect()
+    }
 }
 
 #[cfg(test)]
 mod kernel {
     use picket_cluster::{Event, Object};
+    use picket_dataplane::Plan;
+    use picket_linux::NetworkNamespace;
     use picket_net::Protocol;
+    use picket_nftables::client::Client;
+    use picket_nftables::diff::Operation;
+    use picket_nftables::model::{Name, Rule, Verdict};
+    use picket_nftables::render::indexed::counter_name;
     use picket_policy::{Direction, Policy};
     use picket_source::ObjectVersion;
-    use picket_testing::build::{PolicyBuilder, accept, admin_policy, baseline_policy, deny, pass, policy};
+    use picket_testing::build::{
+        PolicyBuilder, accept, admin_policy, baseline_policy, deny, pass, pod, policy,
+    };
 
+    use super::*;
     use crate::testing::{Log, Node, large, large_block, where_sockets_are_small};
 
     fn small(name: &str, port: u16) -> Policy {
@@ -302,5 +411,141 @@ mod kernel {
             assert_eq!(node.table(), before);
             drop(thief);
         });
+    }
+
+    /// Finds who is to blame when an agent starts, and gives each table that is in force on the way to `check`.
+    fn start(node: &mut Node, check: impl Fn(&Node)) {
+        let program = node.knowledge.program().unwrap();
+        let error = node.enforcer.attempt(program).unwrap_err();
+        assert!(Blame::new(&mut node.knowledge, &mut node.enforcer).find(&error));
+        check(node);
+        while !node.enforcer.search.is_over() {
+            Blame::new(&mut node.knowledge, &mut node.enforcer).step();
+            check(node);
+        }
+        node.knowledge.settle();
+        node.enforcer.settle(&mut node.knowledge);
+        check(node);
+    }
+
+    /// Asserts that each of these policies isolates, whatever it allows.
+    fn assert_isolating(node: &Node, policies: &[Policy]) {
+        let table = node.table();
+        let there: BTreeSet<_> = table.counters().iter().map(|counter| &counter.name).collect();
+        for policy in policies {
+            let counter = counter_name(&policy.object, Direction::Ingress);
+            assert!(there.contains(&counter), "{}", policy.object);
+        }
+    }
+
+    #[test]
+    fn of_two_hundred_policies_six_that_are_bad_are_found_while_all_others_isolate() {
+        let test = concat!(
+            module_path!(),
+            "::of_two_hundred_policies_six_that_are_bad_are_found_while_all_others_isolate"
+        );
+        where_sockets_are_small(test, || {
+            let is_bad = |number: &u16| number % 37 == 5;
+            let name = |number: u16| format!("p{number:03}");
+            let policies: Vec<_> = (0..200)
+                .map(|number| match is_bad(&number) {
+                    true => large(&format!("x/{}", name(number))),
+                    false => small(&name(number), number + 1),
+                })
+                .collect();
+            let mut node = Node::before(policies.clone());
+            start(&mut node, |node| assert_isolating(node, &policies));
+            let (bad, good): (Vec<_>, Vec<_>) = (0..200).partition(is_bad);
+            let all = |numbers: Vec<u16>| -> Vec<_> {
+                let each = numbers.into_iter().map(name);
+                each.map(|name| format!("NetworkPolicy x/{name}")).collect()
+            };
+            assert_eq!(bad.len(), 6);
+            assert_eq!(told(&node), (all(good), all(bad)));
+        });
+    }
+
+    /// The nearest there is to policies with one hash: two of one name.
+    fn twins(name: &str, port: u16) -> [Policy; 2] {
+        ["1", "2"].map(|uid| {
+            let mut policy = small(name, port);
+            policy.object.uid = uid.into();
+            policy
+        })
+    }
+
+    #[test]
+    fn policies_that_cannot_be_in_one_table_keep_no_other_out_when_an_agent_starts() {
+        let test = concat!(
+            module_path!(),
+            "::policies_that_cannot_be_in_one_table_keep_no_other_out_when_an_agent_starts"
+        );
+        where_sockets_are_small(test, || {
+            for bad in [vec![], vec![large("x/l"), large("x/m")]] {
+                let others = [vec![small("a", 1), small("z", 9)], bad.clone()].concat();
+                let twins = [twins("t", 2), twins("u", 3)].concat();
+                let policies = [others, twins].concat();
+                let mut node = Node::before(policies.clone());
+                start(&mut node, |node| assert_isolating(node, &policies));
+                let waiting = match bad.is_empty() {
+                    true => names(&["t", "u"]),
+                    false => names(&["l", "m", "t", "u"]),
+                };
+                assert_eq!(told(&node), (names(&["a", "t", "u", "z"]), waiting));
+            }
+        });
+    }
+
+    #[test]
+    fn who_stands_behind_what_the_kernel_refuses_is_suspected_first() {
+        let namespace = NetworkNamespace::create().unwrap();
+        let refusing = || {
+            let selects = |name: &str, port: u16| {
+                let policy = policy(&format!("x/{name}")).selects(&format!("app={name}"));
+                policy.ingress(accept().port(Protocol::TCP, port)).build()
+            };
+            let [one, other] = [selects("one", 1), selects("other", 2)];
+            let mut node = Node::new([one, other.clone()]);
+            let pods = [("one", "10.0.0.2"), ("other", "10.0.0.3")].map(|(name, address)| {
+                let pod = pod(&format!("x/{name}")).on("n").label("app", name);
+                Event::Apply(pod.ip(address).into())
+            });
+            node.hear(pods.to_vec());
+            let changed = [selects("one", 3), selects("other", 4)];
+            node.learn(changed.map(|policy| Event::Apply(Object::Policy(policy))).into());
+
+            let table = node.table();
+            let counter = counter_name(&other.object, Direction::Ingress);
+            let counts = |rule: &Rule| format!("{rule:?}").contains(counter.as_str());
+            let chain = table.chains().iter().find(|chain| chain.rules.iter().any(counts));
+            let chain = chain.unwrap().name.clone();
+            let nowhere = Rule::when([], Verdict::Jump(Name::new("nowhere").unwrap()));
+            let mut client = Client::open(&node.namespace).unwrap();
+            let own = vec![other.object.clone()];
+            for (operation, suspects) in [
+                (Operation::AddRules(chain.clone(), vec![nowhere]), own.clone()),
+                (Operation::DeleteChain(chain.clone()), own.clone()),
+                (Operation::DeleteMap(chain), own.clone()),
+                (Operation::DeleteCounter(counter), own),
+                // All pods are in it.
+                (Operation::DeleteMap(Name::new("ingress4").unwrap()), vec![]),
+            ] {
+                let plan = Plan::from_iter([operation.clone()]);
+                let error = client.apply(Some(&table), &plan, None).unwrap_err();
+                let error = HostError::Sync(SyncError::Apply(error));
+                let mut blame = Blame::new(&mut node.knowledge, &mut node.enforcer);
+                let changed = blame.knowledge.changed();
+                assert_eq!(changed.len(), 2);
+                assert_eq!(blame.named(&error, &changed), suspects, "{operation:?}");
+                if suspects.is_empty() {
+                    continue;
+                }
+                assert!(blame.find(&error));
+                assert!(blame.enforcer.search.is_over());
+                assert_eq!(blame.knowledge.held(), suspects);
+                blame.release(&suspects);
+            }
+        };
+        namespace.run(refusing).unwrap();
     }
 }

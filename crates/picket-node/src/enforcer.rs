@@ -9,6 +9,7 @@ use picket_nftables::client::{Change, SyncError};
 use picket_nftables::model::InterfaceName;
 use picket_policy::{Direction, ObjectRef};
 
+use crate::blame::Search;
 use crate::cut::Cutting;
 use crate::denied::{self, Denied, Told};
 use crate::drops::Drops;
@@ -42,6 +43,8 @@ pub(crate) struct Enforcer {
     held: BTreeMap<ObjectRef, String>,
     /// Those of them in whose place one is that allows nothing.
     closed: Vec<ObjectRef>,
+    /// Which of them are not to blame may not be known yet.
+    pub(crate) search: Search,
     /// When to try again to have them in force.
     retry_held: Option<Retry>,
 }
@@ -68,24 +71,41 @@ impl Enforcer {
             retry: None,
             held: BTreeMap::new(),
             closed: Vec::new(),
+            search: Search::default(),
             retry_held: None,
         }
     }
 
     /// When to make the table again although nothing has changed.
     pub(crate) fn retry_at(&self) -> Option<Instant> {
+        if self.goes_on() {
+            return Some(Instant::now());
+        }
         let retries = [self.retry, self.retry_held].into_iter().flatten();
         retries.map(|retry| retry.at).min()
+    }
+
+    /// Whether there is more to be tried to find out who is to blame, which needs no waiting.
+    pub(crate) fn goes_on(&self) -> bool {
+        !self.search.is_over() && self.retry.is_none()
     }
 
     /// Whether it is time to try those again that are held back. If so none is held back any more.
     pub(crate) fn retries_held(&mut self) -> bool {
         let is_due = self.retry_held.is_some_and(|retry| retry.at <= Instant::now());
+        let is_due = is_due && self.search.is_over();
         if is_due {
             self.waiting.extend(self.held.keys().cloned());
             self.held.clear();
+            self.search = Search::default();
         }
         is_due
+    }
+
+    /// Policies are held back, because a table with all of them was refused. Which are to blame is still to be found out.
+    pub(crate) fn suspect(&mut self, policies: &[ObjectRef], error: &HostError) {
+        let held = policies.iter().map(|policy| (policy.clone(), error.to_string()));
+        self.held.extend(held);
     }
 
     /// A policy is held back, because a table with it was refused.
@@ -120,12 +140,17 @@ impl Enforcer {
             status.host.versions.clone_from(versions);
             return;
         }
-        if self.retry_held.is_none_or(|retry| retry.at <= Instant::now()) {
+        if self.search.is_over() && self.retry_held.is_none_or(|retry| retry.at <= Instant::now()) {
             self.retry_held = Some(Retry::after(self.retry_held, Instant::now()));
         }
         let whys: BTreeSet<_> = self.held.values().map(String::as_str).collect();
         let why = whys.into_iter().collect::<Vec<_>>().join("; ");
         self.trouble(why, &self.held.keys().cloned().collect());
+    }
+
+    /// The name of the node.
+    pub(crate) fn node(&self) -> &str {
+        self.host.node()
     }
 
     /// Whether the policies have been in force once.

@@ -21,7 +21,7 @@ use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Metadata, Subscriber};
 
-use crate::agent::make;
+use crate::agent::make_all;
 use crate::drops::Drops;
 use crate::enforcer::Enforcer;
 use crate::events::Events;
@@ -115,8 +115,15 @@ pub(crate) struct Node {
 }
 
 impl Node {
-    /// In the network namespace that this thread is in; nothing is in force yet.
+    /// In the network namespace that this thread is in, with these policies as far as they can be in force.
     pub(crate) fn new(policies: impl IntoIterator<Item = Policy>) -> Self {
+        let mut node = Self::before(policies);
+        node.hear(Vec::new());
+        node
+    }
+
+    /// The same, which knows the policies and has enforced nothing yet.
+    pub(crate) fn before(policies: impl IntoIterator<Item = Policy>) -> Self {
         let (settings, metrics) = (settings(), Metrics::default());
         let events = || Events::start(&settings, Extent::Once, &metrics).unwrap();
         let host = Host::open(&settings).unwrap();
@@ -136,16 +143,21 @@ impl Node {
             .into_iter()
             .chain(policies.into_iter().map(Object::Policy));
         let events = [Event::Init].into_iter().chain(objects.map(Event::Apply));
-        node.hear(events.chain([Event::InitDone]).collect());
+        node.learn(events.chain([Event::InitDone]).collect());
         node
+    }
+
+    /// Learns what changed.
+    pub(crate) fn learn(&mut self, events: Vec<Event>) {
+        let note = |_: Whose, delta: &Delta| self.enforcer.note(delta);
+        self.knowledge.take(Change::Events(events), note);
     }
 
     /// Learns what changed, and enforces it.
     pub(crate) fn hear(&mut self, events: Vec<Event>) {
-        let note = |_: Whose, delta: &Delta| self.enforcer.note(delta);
-        self.knowledge.take(Change::Events(events), note);
+        self.learn(events);
         // What goes wrong is in the status.
-        let _ = make(&mut self.knowledge, &mut self.enforcer);
+        let _ = make_all(&mut self.knowledge, &mut self.enforcer);
     }
 
     /// Holds the table against the policies.

@@ -34,6 +34,20 @@ pub enum Object {
     Counter(Name),
 }
 
+impl Object {
+    /// The name of what is in a table; `None` for the table itself.
+    pub fn name(&self) -> Option<&Name> {
+        match self {
+            Self::Table(_) => None,
+            Self::Chain(name)
+            | Self::Rule(name, _)
+            | Self::Container(name)
+            | Self::Elements(name)
+            | Self::Counter(name) => Some(name),
+        }
+    }
+}
+
 impl fmt::Display for Object {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

@@ -21,6 +21,7 @@ mod sync;
 mod uapi;
 mod watch;
 
+use std::collections::BTreeSet;
 use std::fmt;
 
 use picket_dataplane::Plan;
@@ -88,6 +89,18 @@ pub enum ApplyError {
     /// The kernel refuses the whole, or could not be asked.
     #[error(transparent)]
     Transaction(BatchError),
+}
+
+impl ApplyError {
+    /// The names of the chains, counters, sets and maps that are to blame, as far as that is known.
+    pub fn names(&self) -> BTreeSet<&Name> {
+        match self {
+            Self::Refused(refusals) => refusals.iter().filter_map(|one| one.object.name()).collect(),
+            Self::TooLong { object, .. } => object.name().into_iter().collect(),
+            Self::Unknown { name, .. } => [name].into(),
+            Self::Stale | Self::NoTable { .. } | Self::Transaction(_) => BTreeSet::new(),
+        }
+    }
 }
 
 /// What the kernel refuses of a plan.

@@ -38,16 +38,16 @@ pub(super) struct Counters {
 
 /// What a counter counts.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Use {
+pub(super) struct Use {
     direction: Direction,
     /// Whether the packets pass.
     audited: bool,
-    policy: ObjectRef,
+    pub(super) policy: ObjectRef,
 }
 
 impl Use {
     /// Those of a side.
-    fn of(side: &LocalSide) -> impl Iterator<Item = Self> + '_ {
+    pub(super) fn of(side: &LocalSide) -> impl Iterator<Item = Self> + '_ {
         side.denying.iter().map(|policy| Self {
             direction: side.role.direction(),
             audited: side.role.audits(),
@@ -55,7 +55,7 @@ impl Use {
         })
     }
 
-    fn counter(&self) -> Counter {
+    pub(super) fn counter(&self) -> Counter {
         let named = match self.audited {
             true => audit_counter_name,
             false => counter_name,

@@ -13,6 +13,7 @@
 //!
 //! `docs/nftables.md` says what each set holds and why the layout is as it is.
 
+mod behind;
 mod chains;
 mod class;
 mod counters;
@@ -35,6 +36,7 @@ use picket_policy::{Direction, ObjectRef};
 
 use crate::model::{Comment, Draft, Key, LogPrefix, ModelError, Name, Table, Value};
 use crate::render::log;
+pub use behind::policies_behind;
 use chains::chains;
 use class::Classes;
 use counters::Counters;

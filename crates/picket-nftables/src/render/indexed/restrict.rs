@@ -207,7 +207,8 @@ pub(super) fn own_addresses(program: &Program, node: Option<&str>) -> BTreeSet<I
     pods.flat_map(|pod| pod.pod().addresses.iter()).collect()
 }
 
-fn own_pods<'p>(program: &'p Program, node: Option<&str>) -> Vec<PodRef<'p>> {
+/// The pods of a node; with `None` all of them.
+pub(super) fn own_pods<'p>(program: &'p Program, node: Option<&str>) -> Vec<PodRef<'p>> {
     match node {
         Some(node) => program.pods_on(node),
         None => program.pods().filter(PodRef::is_managed).collect(),
