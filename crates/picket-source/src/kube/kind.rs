@@ -106,6 +106,13 @@ impl Kind {
         self.name.ends_with("NetworkPolicy")
     }
 
+    /// Whether a list of its objects may be of this kind. Who defines a kind may call its lists something else.
+    pub(super) fn has_list(&self, kind: &str) -> bool {
+        let is_custom = CUSTOM.iter().any(|custom| custom.name == self.name);
+        let of = kind.strip_suffix("List");
+        of.is_some_and(|of| of == self.name || is_custom && !of.is_empty())
+    }
+
     /// The resource with its group, as roles and error messages name it.
     pub(crate) fn full_name(&self) -> String {
         match self.group {
