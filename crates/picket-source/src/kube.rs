@@ -25,6 +25,8 @@ mod list;
 pub(crate) mod listener;
 mod overlay;
 mod record;
+#[cfg(test)]
+mod scripted;
 pub(crate) mod shape;
 mod watch;
 
@@ -43,6 +45,9 @@ pub use record::{Occurrence, Recorded, Recorder};
 use crate::files::Text;
 use crate::origin::{Missing, Origin};
 
+/// [`Kube::silence`] unless set.
+const SILENCE: Duration = Duration::from_secs(150);
+
 /// The objects of a live cluster that say something about connectivity.
 ///
 /// Each kind is listed by itself, so that an object that changes meanwhile may be seen before and another after.
@@ -54,6 +59,9 @@ pub struct Kube {
     pub context: Option<String>,
     /// How long the API server may take for one answer.
     pub timeout: Duration,
+    /// How long it may say nothing while it is followed, before it is taken to be out of reach: 150 s unless set. It sends a bookmark of each
+    /// kind every minute.
+    pub silence: Duration,
     missing: Vec<Missing>,
 }
 
@@ -65,6 +73,7 @@ impl Kube {
             kubeconfig: None,
             context,
             timeout,
+            silence: SILENCE,
             missing: Vec::new(),
         }
     }
@@ -72,7 +81,7 @@ impl Kube {
     async fn read(&mut self) -> Result<Vec<Text>, KubeError> {
         let session = connect::connect(self, true).await?;
         let mut texts = Vec::new();
-        let (resources, missing) = kind::served(&session).await?;
+        let (resources, missing) = kind::served(&session, |_| true).await?;
         self.missing = missing;
         for resource in &resources {
             match session.list(resource).await? {

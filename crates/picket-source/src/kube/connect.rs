@@ -20,6 +20,7 @@ pub(super) async fn connect(kube: &Kube, retries: bool) -> Result<Session, KubeE
         client,
         server,
         timeout: kube.timeout,
+        silence: kube.silence,
     })
 }
 

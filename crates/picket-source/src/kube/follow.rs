@@ -115,7 +115,7 @@ pub enum Change {
 pub(super) enum Message<O> {
     /// What the watch of this number has to say.
     Watched(u64, News<O>),
-    /// Which kinds the cluster serves, and which of them cannot be read.
+    /// Which kinds of interest the cluster serves, and which of them cannot be read.
     Served(Vec<Resource>, Vec<Missing>),
     /// Which it serves is not known.
     Unknown(String),
@@ -160,16 +160,11 @@ impl Kube {
         let connection = Arc::new(connection);
         let (sender, receiver) = channel(WAITING);
         let mut tasks = JoinSet::new();
-        tasks.spawn(discover(
-            Arc::clone(&connection),
-            interest.discovery,
-            sender.clone(),
-        ));
+        tasks.spawn(discover(Arc::clone(&connection), interest, sender.clone()));
         let following = Following {
             connection,
             health,
             listener,
-            interest,
             sender,
             tasks,
             watched: BTreeMap::new(),
@@ -181,12 +176,12 @@ impl Kube {
     }
 }
 
-/// Asks again and again which kinds there are.
-async fn discover<O>(connection: Arc<Connection>, interval: Duration, news: Sender<Message<O>>) {
+/// Asks again and again which kinds of interest there are.
+async fn discover<O>(connection: Arc<Connection>, interest: Interest, news: Sender<Message<O>>) {
     let mut backoff = Backoff::default();
     loop {
         let Numbered { number, session } = connection.session().await;
-        let served = kind::served(&session).await;
+        let served = kind::served(&session, |kind| interest.includes(kind.name)).await;
         let is_whole = matches!(&served, Ok((_, missing)) if missing.is_empty());
         let renewed = match is_whole {
             true => Ok(()),
@@ -195,7 +190,7 @@ async fn discover<O>(connection: Arc<Connection>, interval: Duration, news: Send
         let (message, wait) = match served {
             Ok((resources, missing)) => {
                 backoff.reset();
-                (Message::Served(resources, missing), interval)
+                (Message::Served(resources, missing), interest.discovery)
             }
             Err(error) => {
                 let why = renewed.err().unwrap_or(error).to_string();
@@ -213,7 +208,6 @@ struct Following<L: Listener> {
     connection: Arc<Connection>,
     health: Health,
     listener: L,
-    interest: Interest,
     sender: Sender<Message<L::Object>>,
     tasks: JoinSet<()>,
     watched: BTreeMap<&'static str, Watched>,
@@ -322,7 +316,7 @@ impl<L: Listener> Following<L> {
         for resource in resources {
             let name = resource.kind.name;
             let watched = self.watched.get(name).map(|watched| watched.version);
-            if self.interest.includes(name) && watched != Some(resource.version) {
+            if watched != Some(resource.version) {
                 self.watch(resource);
             }
         }
@@ -366,3 +360,6 @@ impl<L: Listener> Following<L> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -106,6 +106,13 @@ impl Kind {
         self.name.ends_with("NetworkPolicy")
     }
 
+    /// Whether a list of its objects may be of this kind. Who defines a kind may call its lists something else.
+    pub(super) fn has_list(&self, kind: &str) -> bool {
+        let is_custom = CUSTOM.iter().any(|custom| custom.name == self.name);
+        let of = kind.strip_suffix("List");
+        of.is_some_and(|of| of == self.name || is_custom && !of.is_empty())
+    }
+
     /// The resource with its group, as roles and error messages name it.
     pub(crate) fn full_name(&self) -> String {
         match self.group {
@@ -115,15 +122,23 @@ impl Kind {
     }
 }
 
-/// What to list, and the kinds that are there and cannot be read.
-pub(super) async fn served(session: &Session) -> Result<(Vec<Resource>, Vec<Missing>), KubeError> {
-    let built_in = BUILT_IN.iter().flat_map(|kind| {
+/// What to list of the kinds that somebody wants, and those of them that are there and cannot be read. Nothing is asked about others:
+/// what becomes of them is no trouble of whoever does not want them.
+pub(super) async fn served(
+    session: &Session,
+    wants: impl Fn(&Kind) -> bool,
+) -> Result<(Vec<Resource>, Vec<Missing>), KubeError> {
+    let built_in = BUILT_IN.iter().filter(|kind| wants(kind)).flat_map(|kind| {
         kind.versions
             .iter()
             .map(move |version| Resource { kind, version })
     });
     let mut resources: Vec<_> = built_in.collect();
     let mut missing = Vec::new();
+    let custom: Vec<_> = CUSTOM.iter().filter(|kind| wants(kind)).collect();
+    if custom.is_empty() {
+        return Ok((resources, missing));
+    }
     let groups = match session.groups().await? {
         Ok(groups) => groups,
         Err(lacks) => {
@@ -133,7 +148,7 @@ pub(super) async fn served(session: &Session) -> Result<(Vec<Resource>, Vec<Miss
     };
     let mut offered = Vec::new();
     for (group, version) in groups {
-        if !CUSTOM.iter().any(|kind| kind.group == group) {
+        if !custom.iter().any(|kind| kind.group == group) {
             continue;
         }
         match session.kinds(&group, &version).await? {
@@ -145,7 +160,7 @@ pub(super) async fn served(session: &Session) -> Result<(Vec<Resource>, Vec<Miss
             Err(lacks) => missing.push(lacks),
         }
     }
-    for kind in &CUSTOM {
+    for kind in custom {
         match choose(kind, &offered) {
             Ok(resource) => resources.extend(resource),
             Err(lacks) => missing.push(lacks),

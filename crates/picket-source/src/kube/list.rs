@@ -14,7 +14,7 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 use super::error::KubeError;
-use super::item::Item;
+use super::item::{Item, mapping};
 use super::kind::Resource;
 use super::shape::OBJECT;
 use crate::files::Text;
@@ -34,6 +34,8 @@ pub(super) struct Session {
     pub(super) server: String,
     /// How long it may take for an answer.
     pub(super) timeout: Duration,
+    /// How long it may say nothing while it is followed.
+    pub(super) silence: Duration,
 }
 
 /// What it answers when it refuses.
@@ -70,8 +72,13 @@ pub(super) struct Page {
 
 /// A page as the server writes it.
 #[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
 struct ListPage {
     #[serde(default)]
+    api_version: String,
+    #[serde(default)]
+    kind: String,
+    #[serde(default, deserialize_with = "mapping")]
     metadata: ListMetadata,
     items: Vec<Box<RawValue>>,
 }
@@ -80,9 +87,25 @@ struct ListPage {
 #[serde(default)]
 struct ListMetadata {
     #[serde(rename = "resourceVersion")]
-    version: Option<String>,
+    version: String,
     #[serde(rename = "continue")]
-    rest: Option<String>,
+    rest: String,
+}
+
+impl ListPage {
+    /// Why it is no page of a list of `resource`, if it is none. What is not in a list is gone: whatever answers in the place of an API server
+    /// must not be taken for one that is empty.
+    fn wrong(&self, resource: &Resource) -> Option<String> {
+        let (api_version, kind) = (&self.api_version, &self.kind);
+        if *api_version != resource.api_version() || !resource.kind.has_list(kind) {
+            return Some(format!(
+                "a list of {}, but of kind `{kind}` in `{api_version}`",
+                resource.kind.name
+            ));
+        }
+        let is_nowhere = self.metadata.version.is_empty();
+        is_nowhere.then(|| "a list without a `resourceVersion`".to_owned())
+    }
 }
 
 impl Pages {
@@ -118,12 +141,18 @@ impl Pages {
                 }
                 Err(refusal) => return Ok(Err(refusal)),
             };
-            let rest = page.metadata.rest.filter(|token| !token.is_empty());
-            self.at = rest.map_or(Place::End, Place::After);
+            if let Some(why) = page.wrong(&self.resource) {
+                return Err(session.garbage(&what, &why));
+            }
+            let ListMetadata { version, rest } = page.metadata;
+            self.at = match rest.is_empty() {
+                true => Place::End,
+                false => Place::After(rest),
+            };
             return Ok(Ok(Some(Page {
                 is_first: after.is_none(),
                 items: page.items,
-                version: page.metadata.version.unwrap_or_default(),
+                version,
             })));
         }
     }
@@ -315,32 +344,20 @@ fn text(resource: &Resource, raw: &RawValue, index: usize) -> Text {
 
 #[cfg(test)]
 mod tests {
-    use std::io::{BufRead, BufReader, Read, Write};
+    use std::io::Write;
     use std::net::{TcpListener, TcpStream};
     use std::thread;
 
-    use ::kube::Config;
     use serde_json::json;
     use tokio::runtime::Builder;
 
+    use super::super::scripted::{request, session};
     use super::*;
 
     /// Reads a request, and begins an answer.
-    fn begin(client: &mut TcpStream, head: &str) {
-        let mut lines = BufReader::new(client.try_clone().unwrap());
-        let mut length = 0;
-        loop {
-            let mut line = String::new();
-            lines.read_line(&mut line).unwrap();
-            if let Some(count) = line.to_lowercase().strip_prefix("content-length:") {
-                length = count.trim().parse().unwrap();
-            }
-            if line.trim().is_empty() {
-                break;
-            }
-        }
-        lines.read_exact(&mut vec![0; length]).unwrap();
-        write!(client, "HTTP/1.1 {head}\r\nconnection: close\r\n\r\n").unwrap();
+    fn begin(client: &mut TcpStream, status: &str) {
+        request(client).unwrap();
+        super::super::scripted::begin(client, status);
     }
 
     /// What becomes of an object that is given to a server which answers so.
@@ -350,13 +367,7 @@ mod tests {
         let answering = thread::spawn(move || answer(listener.accept().unwrap().0));
         let runtime = Builder::new_current_thread().enable_all().build().unwrap();
         let created = runtime.block_on(async {
-            let client = Client::try_from(Config::new(server.parse().unwrap())).unwrap();
-            let timeout = Duration::from_secs(60);
-            let session = Session {
-                client,
-                server,
-                timeout,
-            };
+            let session = session(&server);
             session.create("/api/v1/events", &json!({"a": 1}), "create").await
         });
         // With it go its connections.

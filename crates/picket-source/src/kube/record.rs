@@ -99,7 +99,7 @@ impl Recorder {
     /// The `apiVersion` of a kind, if the cluster serves it.
     async fn version(&mut self, session: &Session, kind: &str) -> Result<Option<&str>, KubeError> {
         if !self.versions.contains_key(kind) {
-            let (resources, _) = kind::served(session).await?;
+            let (resources, _) = kind::served(session, |known| known.name == kind).await?;
             let versions = resources.iter();
             self.versions
                 .extend(versions.map(|resource| (resource.kind.name, resource.api_version())));

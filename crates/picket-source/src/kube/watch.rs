@@ -30,9 +30,6 @@ use crate::live::{Name, Step};
 /// How many seconds the API server may send events before it ends the answer, and up to how many more.
 const DURATION: (u32, f64) = (290, 60.0);
 
-/// How long it may be silent meanwhile: it sends a bookmark each minute.
-const SILENCE: Duration = Duration::from_secs(150);
-
 /// How long a connection lasts that the server did not only make to end it.
 const STEADY: Duration = Duration::from_secs(10);
 
@@ -190,8 +187,8 @@ impl<O: Kept> Watch<O> {
         }
         self.tell(News::Answered).await?;
         loop {
-            let Ok(event) = timeout(SILENCE, events.next()).await else {
-                let error = session.timed_out(&what, SILENCE);
+            let Ok(event) = timeout(session.silence, events.next()).await else {
+                let error = session.timed_out(&what, session.silence);
                 // A server that does not know streaming lists may begin one and never say that it is complete.
                 return Err(if is_list {
                     Stop::NoStream(error.to_string())
@@ -204,29 +201,7 @@ impl<O: Kept> Watch<O> {
                 Some(Err(error)) => return Err(stop(session, &what, error)),
                 None => return Ok(()),
             };
-            let (step, version) = match event {
-                WatchEvent::Added(raw) | WatchEvent::Modified(raw) => {
-                    let (found, version) = self.found(session, &raw)?;
-                    let step = if is_list {
-                        Step::Listed(found)
-                    } else {
-                        Step::Apply(found)
-                    };
-                    (Some(step), version)
-                }
-                WatchEvent::Deleted(raw) => {
-                    let item = Item::read(&self.resource, &raw, NAME);
-                    let (name, version) = self.name(session, &item)?;
-                    (Some(Step::Delete(name)), version)
-                }
-                WatchEvent::Bookmark(bookmark) => {
-                    let metadata = bookmark.metadata;
-                    let ends = is_list && metadata.annotations.contains_key(END_OF_LIST);
-                    is_list = is_list && !ends;
-                    (ends.then_some(Step::End), metadata.resource_version)
-                }
-                WatchEvent::Error(status) => return Err(refused(status.code, status.message)),
-            };
+            let (step, version) = self.step(session, event, &mut is_list)?;
             if let Some(step) = step {
                 self.tell(News::Step(step)).await?;
             }
@@ -236,6 +211,40 @@ impl<O: Kept> Watch<O> {
                 progress.version = Some(version);
             }
         }
+    }
+
+    /// What an event says, if anything, and up to which version everything is known with it.
+    fn step(
+        &self,
+        session: &Session,
+        event: WatchEvent<Box<RawValue>>,
+        is_list: &mut bool,
+    ) -> Result<(Option<Step<O>>, String), Stop> {
+        Ok(match event {
+            WatchEvent::Added(raw) | WatchEvent::Modified(raw) => {
+                let (found, version) = self.found(session, &raw)?;
+                let step = match is_list {
+                    true => Step::Listed(found),
+                    false => Step::Apply(found),
+                };
+                (Some(step), version)
+            }
+            WatchEvent::Deleted(raw) => {
+                let item = Item::read(&self.resource, &raw, NAME);
+                let (name, version) = self.name(session, &item)?;
+                (Some(Step::Delete(name)), version)
+            }
+            WatchEvent::Bookmark(bookmark) => {
+                let metadata = bookmark.metadata;
+                if metadata.resource_version.is_empty() {
+                    return Err(self.garbage(session, "a bookmark without a `resourceVersion`"));
+                }
+                let ends = *is_list && metadata.annotations.contains_key(END_OF_LIST);
+                *is_list &= !ends;
+                (ends.then_some(Step::End), metadata.resource_version)
+            }
+            WatchEvent::Error(status) => return Err(refused(status.code, status.message)),
+        })
     }
 
     /// Asks for events.
@@ -275,11 +284,9 @@ impl<O: Kept> Watch<O> {
 
     /// What an object is called, and the version of its last change.
     fn name(&self, session: &Session, item: &Item) -> Result<(Name, String), Stop> {
-        let (Some(name), Some(version)) = (&item.name, &item.version) else {
-            let what = format!("watch {}", self.resource.kind.full_name());
-            return Err(session
-                .garbage(&what, "an object without a name or version")
-                .into());
+        let version = item.version.as_ref().filter(|version| !version.is_empty());
+        let (Some(name), Some(version)) = (&item.name, version) else {
+            return Err(self.garbage(session, "an object without a name or version"));
         };
         let name = Name {
             namespace: item.namespace.as_deref().unwrap_or_default().into(),
@@ -293,11 +300,14 @@ impl<O: Kept> Watch<O> {
         let item = Item::read(&self.resource, raw, O::shape(self.resource.kind));
         let (name, version) = self.name(session, &item)?;
         let text = text_of(&name);
-        let found = O::read(&self.resource, name, item, raw).ok_or_else(|| {
-            let what = format!("watch {}", self.resource.kind.full_name());
-            session.garbage(&what, &format!("`{text}` is of another kind"))
-        })?;
+        let found = O::read(&self.resource, name, item, raw)
+            .ok_or_else(|| self.garbage(session, &format!("`{text}` is of another kind")))?;
         Ok((found, version))
+    }
+
+    fn garbage(&self, session: &Session, why: &str) -> Stop {
+        let what = format!("watch {}", self.resource.kind.full_name());
+        session.garbage(&what, why).into()
     }
 }
 
@@ -308,6 +318,10 @@ fn text_of(name: &Name) -> String {
 fn stop(session: &Session, what: &str, error: ::kube::Error) -> Stop {
     match error {
         ::kube::Error::Api(status) if status.code == 401 => session.unauthorized(what, status.message).into(),
+        // What is no event is taken for a status, all of whose fields may be missing.
+        ::kube::Error::Api(status) if status.code == 0 => {
+            session.garbage(what, "a line that is no event").into()
+        }
         ::kube::Error::Api(status) => refused(status.code, status.message),
         ::kube::Error::SerdeError(error) => session.garbage(what, &error.to_string()).into(),
         error => KubeError::unusable(&session.server, &error).into(),
@@ -320,3 +334,6 @@ fn refused(code: u16, message: String) -> Stop {
         _ => Stop::Refused(Refusal { code, message }),
     }
 }
+
+#[cfg(test)]
+mod tests;
