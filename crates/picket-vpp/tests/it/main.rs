@@ -19,5 +19,6 @@ mod plan;
 mod reflection;
 mod renderer;
 mod rules;
+mod sctp;
 mod session;
 mod sessions;
