@@ -84,7 +84,8 @@ impl Peers {
     }
 
     /// What rules allow towards the `source` (or else the destination) of each, the first that matches deciding, whatever
-    /// they say about the other end and source ports. What none matches is `rest`.
+    /// they say about the other end. What none matches is `rest`. Nothing here is about source ports: of rules about some of
+    /// them, denials hold for all, and permissions for none.
     pub fn of_rules(
         family: Family,
         rules: &[Rule],
@@ -96,7 +97,8 @@ impl Peers {
             let about = if of_source { rule.source } else { rule.destination };
             let prefix = about.unwrap_or(Prefix::all(family));
             let passes = rule.action == Action::Permit;
-            (prefix.family() == family).then(|| (prefix, rule.selected(), passes))
+            let counts = prefix.family() == family && (!passes || rule.any_source_port());
+            counts.then(|| (prefix, rule.selected(), passes))
         });
         Self::of_decisions(family, &decisions.collect::<Vec<_>>(), rest, values)
     }

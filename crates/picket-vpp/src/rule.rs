@@ -64,6 +64,11 @@ impl Rule {
         }
     }
 
+    /// Whether source ports do not matter to it.
+    pub fn any_source_port(&self) -> bool {
+        self.source_ports == ALL_PORTS || self.protocol.is_none_or(|protocol| !protocol.has_ports())
+    }
+
     /// Whether everything that `self` matches is matched by `other` too, whatever becomes of it.
     pub fn is_part_of(&self, other: &Self) -> bool {
         let within =

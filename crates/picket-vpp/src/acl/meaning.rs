@@ -155,6 +155,7 @@ pub struct Interpreter<'a> {
     acls: &'a Acls,
     /// Which packets pass which interface which way.
     sessions: BTreeSet<(SmolStr, Way, Packet)>,
+    reads_sctp: bool,
 }
 
 impl<'a> Interpreter<'a> {
@@ -163,6 +164,16 @@ impl<'a> Interpreter<'a> {
         Self {
             acls,
             sessions: BTreeSet::new(),
+            reads_sctp: true,
+        }
+    }
+
+    /// The same, but to which the ports of SCTP are 0, as to the plugin in the sources that were looked at.
+    #[must_use]
+    pub fn without_ports_of_sctp(self) -> Self {
+        Self {
+            reads_sctp: false,
+            ..self
         }
     }
 
@@ -171,6 +182,7 @@ impl<'a> Interpreter<'a> {
         let Some(lists) = self.acls.interfaces.get(interface) else {
             return true;
         };
+        let packet = &self.as_read(packet);
         let session = (SmolStr::new(interface), way, *packet);
         if self.sessions.contains(&session) {
             return true;
@@ -189,6 +201,18 @@ impl<'a> Interpreter<'a> {
                 }
                 true
             }
+        }
+    }
+
+    fn as_read(&self, packet: &Packet) -> Packet {
+        let (first, second) = match packet.protocol {
+            Protocol::SCTP if !self.reads_sctp => (0, 0),
+            _ => (packet.first, packet.second),
+        };
+        Packet {
+            first,
+            second,
+            ..*packet
         }
     }
 }

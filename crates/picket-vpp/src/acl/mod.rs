@@ -1,6 +1,7 @@
 //! Access control lists of VPP's ACL plugin.
 
 mod change;
+mod global;
 pub mod hold;
 pub mod meaning;
 mod model;

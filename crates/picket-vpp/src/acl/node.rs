@@ -4,18 +4,17 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use picket_net::Family;
 use picket_policy::{Direction, ObjectRef};
 use rustc_hash::FxHashMap;
 use smol_str::SmolStr;
 
 use super::change::{Change, Register};
-use super::model::{Acl, AclAction, AclRule, Acls, InterfaceLists, Role};
+use super::global::Global;
+use super::model::{Acl, Acls, InterfaceLists, Role};
 use super::render::Options;
-use super::rules::{everything, from_pod, into_node, out_of_node, part, to_pod};
+use super::rules::{from_pod, to_pod};
 use crate::combine::Combined;
-use crate::lists::{Lists, Restricted};
-use crate::peers::Peers;
+use crate::lists::Lists;
 use crate::value::{Value, Values};
 
 /// The lists of a node, kept while its pods and what they may exchange change.
@@ -27,8 +26,6 @@ pub struct NodeAcls {
     services: Vec<IpAddr>,
     combined: Combined,
     pods: BTreeMap<ObjectRef, OnNode>,
-    /// Who may not send everything.
-    senders: Restricted,
     global: Global,
     register: Register,
 }
@@ -44,39 +41,6 @@ struct OnNode {
     from_pod: Option<Arc<Acl>>,
 }
 
-/// What interfaces that lead out of the node have.
-#[derive(Debug, Default)]
-struct Global {
-    parts: BTreeMap<usize, Part>,
-    /// The part of each address.
-    part_of: BTreeMap<IpAddr, usize>,
-    /// Whether there are other addresses than when the ends were made.
-    has_others: bool,
-    /// What comes in, and what everything else that goes out meets.
-    ends: Option<[Arc<Acl>; 2]>,
-}
-
-/// One of the lists that the global one is cut into.
-#[derive(Debug, Default)]
-struct Part {
-    senders: BTreeMap<IpAddr, Sender>,
-    acl: Option<Arc<Acl>>,
-}
-
-/// What may be sent from an address, and the rules of it where these are made.
-#[derive(Debug)]
-struct Sender {
-    peers: Arc<Peers>,
-    rules: Option<Vec<AclRule>>,
-}
-
-impl Sender {
-    fn rules(&mut self, address: IpAddr, values: &mut Values) -> &[AclRule] {
-        let Self { peers, rules } = self;
-        rules.get_or_insert_with(|| out_of_node(address, peers, values))
-    }
-}
-
 /// The lists to pods that were made, by the places in memory of what they are made of.
 type ToPods = FxHashMap<([usize; 2], bool), Arc<Acl>>;
 
@@ -88,8 +52,7 @@ impl NodeAcls {
             services: Vec::new(),
             combined: Combined::new(Direction::Ingress, floor),
             pods: BTreeMap::new(),
-            senders: Restricted::new(Direction::Egress),
-            global: Global::default(),
+            global: Global::new(),
             register: Register::default(),
         };
         made.set_uplinks();
@@ -116,12 +79,11 @@ impl NodeAcls {
     pub fn advance(&mut self, pods: &PodLists, services: Option<Vec<IpAddr>>, values: &mut Values) -> Change {
         let mut changes = BTreeMap::new();
         let mut stale: BTreeSet<ObjectRef> = BTreeSet::new();
-        let mut parts = BTreeSet::new();
         for (pod, now) in pods {
             let now = now.as_ref();
             let before = self.pods.get(pod).map(|known| Arc::clone(&known.lists));
             let after = now.map(|(_, lists)| Arc::clone(lists));
-            self.send(pod, [before.as_deref(), after.as_deref()], &mut parts);
+            self.global.follow(pod, [before.as_deref(), after.as_deref()]);
             changes.insert(pod.clone(), [before, after]);
             self.place(pod, now, &mut stale);
         }
@@ -137,8 +99,8 @@ impl NodeAcls {
         for pod in touched {
             self.set(&pod, stale.contains(&pod), &mut made, values);
         }
-        if !parts.is_empty() {
-            self.set_global(&parts, values);
+        if self.global.make(&mut self.register, values) {
+            self.set_uplinks();
         }
         self.register.take()
     }
@@ -209,87 +171,10 @@ impl NodeAcls {
         }
     }
 
-    /// Takes in what a pod may send. Which parts of the global list it changes are `parts`.
-    fn send(&mut self, pod: &ObjectRef, lists: [Option<&Lists>; 2], parts: &mut BTreeSet<usize>) {
-        for (address, _) in self.senders.follow(pod, lists, &Family::BOTH) {
-            // Where several have an address, all are held to the same.
-            let sender = self.senders.at(address);
-            let sender = sender.map(|(pod, peers)| (part(pod), Arc::clone(peers)));
-            self.global.set(address, sender, parts);
-        }
-    }
-
-    /// Makes these parts of the global list, and what is around them.
-    fn set_global(&mut self, parts: &BTreeSet<usize>, values: &mut Values) {
-        for part in parts {
-            let Some(known) = self.global.parts.get_mut(part) else {
-                continue;
-            };
-            let mut rules = Vec::new();
-            for (&address, sender) in &mut known.senders {
-                rules.extend_from_slice(sender.rules(address, values));
-            }
-            let now = (!rules.is_empty()).then(|| Arc::new(Acl::new(Role::Global, rules)));
-            self.register.replace(known.acl.as_ref(), now.as_ref());
-            known.acl = now;
-            if known.acl.is_none() {
-                self.global.parts.remove(part);
-            }
-        }
-        if std::mem::take(&mut self.global.has_others) {
-            self.set_ends();
-        }
-        self.set_uplinks();
-    }
-
-    /// Makes what stands around the parts of the global list.
-    fn set_ends(&mut self) {
-        let mut senders = self.senders.addresses().peekable();
-        let ends = senders.peek().is_some().then(|| {
-            let into = Acl::new(Role::FromOutside, into_node(senders));
-            let rest = Acl::new(Role::Global, everything(AclAction::Permit));
-            [into, rest].map(Arc::new)
-        });
-        let pair = |ends: &Option<[Arc<Acl>; 2]>| match ends {
-            Some([into, rest]) => [Some(Arc::clone(into)), Some(Arc::clone(rest))],
-            None => [None, None],
-        };
-        for (before, now) in pair(&self.global.ends).iter().zip(&pair(&ends)) {
-            self.register.replace(before.as_ref(), now.as_ref());
-        }
-        self.global.ends = ends;
-    }
-
     fn set_uplinks(&mut self) {
-        let mut lists = InterfaceLists::default();
-        if let Some([into, rest]) = &self.global.ends {
-            let parts = self.global.parts.values().filter_map(|part| part.acl.as_ref());
-            lists.output = parts.chain([rest]).map(|acl| acl.tag.clone()).collect();
-            lists.input = vec![into.tag.clone()];
-        }
+        let lists = self.global.lists();
         for uplink in &self.options.uplinks {
             self.register.set(uplink, Some(lists.clone()));
-        }
-    }
-}
-
-impl Global {
-    /// An address belongs to a part now and may send this, or with `None` everything.
-    fn set(&mut self, address: IpAddr, now: Option<(usize, Arc<Peers>)>, changed: &mut BTreeSet<usize>) {
-        let before = match &now {
-            Some((part, _)) => self.part_of.insert(address, *part),
-            None => self.part_of.remove(&address),
-        };
-        self.has_others |= before.is_none() != now.is_none();
-        if let Some(part) = before {
-            changed.insert(part);
-            self.parts.entry(part).or_default().senders.remove(&address);
-        }
-        if let Some((part, peers)) = now {
-            changed.insert(part);
-            let sender = Sender { peers, rules: None };
-            let part = self.parts.entry(part).or_default();
-            part.senders.insert(address, sender);
         }
     }
 }

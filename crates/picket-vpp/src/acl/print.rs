@@ -1,5 +1,6 @@
 //! Lists as people and programs read them.
 
+use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use serde_json::{Value, json};
@@ -9,6 +10,11 @@ use super::model::{Acl, AclRule, Acls, InterfaceLists, Tag};
 /// As VPP's `show acl-plugin acl` and `show acl-plugin interface` show them.
 pub fn text(acls: &Acls) -> String {
     let mut out = String::new();
+    let indices: BTreeMap<_, _> = acls.acls.keys().zip(0_usize..).collect();
+    let index = |tag: &Tag| match indices.get(tag) {
+        Some(index) => index.to_string(),
+        None => tag.to_string(),
+    };
     for (index, acl) in acls.acls.values().enumerate() {
         // Writing to a string does not fail.
         let _ = writeln!(
@@ -24,16 +30,11 @@ pub fn text(acls: &Acls) -> String {
     for (name, lists) in &acls.interfaces {
         let _ = writeln!(out, "interface {name}:");
         for (label, tags) in [(" input acl(s)", &lists.input), ("output acl(s)", &lists.output)] {
-            let indices: Vec<_> = tags.iter().map(|tag| index(acls, tag)).collect();
+            let indices: Vec<_> = tags.iter().map(index).collect();
             let _ = writeln!(out, "  {label}: {}", indices.join(", "));
         }
     }
     out
-}
-
-fn index(acls: &Acls, tag: &Tag) -> String {
-    let found = acls.acls.keys().position(|known| known == tag);
-    found.map_or_else(|| tag.to_string(), |index| index.to_string())
 }
 
 /// As the API has it: see `docs/vpp.md`.

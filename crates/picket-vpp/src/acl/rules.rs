@@ -4,7 +4,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use picket_net::{Family, Prefix};
-use picket_policy::{Direction, ObjectRef};
+use picket_policy::Direction;
 
 use super::model::{AclAction, AclRule};
 use crate::layer4::{Layer4, Selector};
@@ -77,14 +77,26 @@ pub(super) fn out_of_node(address: IpAddr, peers: &Peers, values: &mut Values) -
     rules
 }
 
-/// What comes into the node for these addresses. What answers it passes on the way out, whatever they may send by themselves.
-pub(super) fn into_node<'a>(addresses: impl Iterator<Item = &'a IpAddr>) -> Vec<AclRule> {
-    let each = addresses.flat_map(|&address| {
-        let own = Prefix::host(address);
-        let any = Prefix::all(own.family());
-        AclRule::of(AclAction::PermitReflect, any, own, &Selector::Any)
-    });
-    each.chain(everything(AclAction::Permit)).collect()
+/// What comes into the node for an address that may not send everything, and may receive this, or with `None` everything. What
+/// it may receive is answered past the list of what goes out; all else is judged on the way to the pod, and leaves no session.
+pub(super) fn into_node(address: IpAddr, peers: Option<&Peers>, values: &mut Values) -> Vec<AclRule> {
+    let own = Prefix::host(address);
+    let any = Prefix::all(own.family());
+    let Some(peers) = peers else {
+        return AclRule::of(AclAction::PermitReflect, any, own, &Selector::Any);
+    };
+    let mut rules = Vec::new();
+    for rule in peers.rules(values) {
+        let action = match rule.action {
+            Action::Permit => AclAction::PermitReflect,
+            Action::Deny => AclAction::Permit,
+        };
+        AclRule::add(&mut rules, action, (rule.peer, own), &rule.selector);
+    }
+    for last in AclRule::of(AclAction::Permit, any, own, &Selector::Any) {
+        close(&mut rules, last);
+    }
+    rules
 }
 
 /// The same rules, and nothing else passes, whatever lists come after them.
@@ -121,17 +133,4 @@ impl From<Action> for AclAction {
             Action::Permit => Self::Permit,
         }
     }
-}
-
-/// How many lists the global one is cut into, so that a change of one pod sends a small part of it.
-const GLOBAL_PARTS: usize = 64;
-
-/// The part of the global list that a pod is in, whatever other pods there are.
-pub(super) fn part(pod: &ObjectRef) -> usize {
-    let bytes = pod.namespace.bytes().chain([0]).chain(pod.name.bytes());
-    // FNV-1a.
-    let hash = bytes.fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
-        (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3)
-    });
-    usize::try_from(hash % GLOBAL_PARTS as u64).unwrap_or_default()
 }

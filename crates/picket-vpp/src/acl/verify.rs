@@ -8,7 +8,7 @@
 //! - what leaves the node from it is exactly what it may send there;
 //! - it sends nothing with addresses of others, and what passes on the way from it is what it may send, but for addresses of
 //!   services, which are translated later;
-//! - the answer to what passes gets back.
+//! - the answer to what passes gets back, and what must not pass leaves nothing on its way by which what answers it would pass.
 //!
 //! Two things are not proved, because VPP does not do them: of fragments that are not the first nothing but the protocol
 //! counts, nor of those that answer them, and what goes to an address of a service lets answers from there in before it is judged.
@@ -51,6 +51,8 @@ pub enum Fault {
     Dropped,
     /// It passes, as it must, and what answers it does not.
     NoAnswer,
+    /// It is dropped further on, as it must be, and what answers it passes all the same.
+    Answered,
 }
 
 /// What was found.
@@ -101,6 +103,8 @@ struct Passage {
     least: Peers,
     /// All that passes for certain with its answers.
     reflected: Peers,
+    /// All that may pass and leave a session for its answers.
+    may_reflect: Peers,
     /// Whether there is no list at all.
     is_open: bool,
     /// Whether the pod is the source, and the other end the destination.
@@ -149,7 +153,7 @@ impl Proof<'_> {
         } else {
             Value::NOTHING
         };
-        let mut decisions = [const { Vec::new() }; 3];
+        let mut decisions = [const { Vec::new() }; 4];
         for rule in self.acls.rules(tags) {
             let (own, peer) = match is_source {
                 true => (rule.source, rule.destination),
@@ -159,7 +163,8 @@ impl Proof<'_> {
                 continue;
             }
             let passes = rule.action != AclAction::Deny;
-            let [most, least, reflected] = &mut decisions;
+            let reflects = rule.action == AclAction::PermitReflect;
+            let [most, least, reflected, may_reflect] = &mut decisions;
             // A rule about some source ports holds only some of these packets.
             let is_whole = rule.any_source_port();
             let selected = rule.selected();
@@ -168,10 +173,13 @@ impl Proof<'_> {
             }
             if is_whole || !passes {
                 least.push((peer, selected.clone(), passes));
-                reflected.push((peer, selected, rule.action == AclAction::PermitReflect));
+                reflected.push((peer, selected.clone(), reflects));
+            }
+            if is_whole || reflects {
+                may_reflect.push((peer, selected, reflects));
             }
         }
-        let [most, least, reflected] = &decisions;
+        let [most, least, reflected, may_reflect] = &decisions;
         let mut peers =
             |decisions: &[_], rest| Peers::of_decisions(family, decisions, rest, &mut self.values);
         Passage {
@@ -179,6 +187,7 @@ impl Proof<'_> {
             least: peers(least, rest),
             // Where there is no list, nothing makes a session.
             reflected: peers(reflected, Value::NOTHING),
+            may_reflect: peers(may_reflect, Value::NOTHING),
             is_open: tags.is_empty(),
             is_source,
         }
@@ -207,7 +216,14 @@ impl Proof<'_> {
             .iter()
             .flat_map(|(_, leaves, enters)| [leaves, enters]);
         let passages = outside.chain([&ways.to_pod, &ways.from_pod]);
-        let peers = passages.flat_map(|passage| [&passage.most, &passage.least, &passage.reflected]);
+        let peers = passages.flat_map(|passage| {
+            [
+                &passage.most,
+                &passage.least,
+                &passage.reflected,
+                &passage.may_reflect,
+            ]
+        });
         let entries = peers.flat_map(|peers| peers.entries());
         let told_apart = entries.map(|entry| (entry.prefix.first(), entry.prefix.last()));
         let services = self.services.iter().map(|&address| (address, address));
@@ -241,6 +257,9 @@ impl Proof<'_> {
             self.dropped(uplink, Way::In, ends, enters, &allowed);
             if !self.values.set(leaves.least.value(peer)).is_all() {
                 self.reflects(uplink, Way::In, ends, enters, &allowed);
+                // Nothing has judged it yet.
+                let most = self.values.set(enters.may_reflect.value(peer)).clone();
+                self.found(uplink, Way::In, ends, &most.difference(&allowed), Fault::Answered);
             }
         }
     }
@@ -351,7 +370,7 @@ impl Proof<'_> {
         let necessary = Layer4::necessary(Family::of(source));
         let wrong = match fault {
             Fault::NoAnswer => wrong.difference(&necessary),
-            Fault::Passes | Fault::Dropped => wrong.clone(),
+            Fault::Passes | Fault::Dropped | Fault::Answered => wrong.clone(),
         };
         let Some((protocol, port)) = wrong.preferred() else {
             return;

@@ -65,12 +65,7 @@ impl Restricted {
         turns
     }
 
-    /// The addresses at which something restricts somebody, ascending.
-    pub(crate) fn addresses(&self) -> impl Iterator<Item = &IpAddr> {
-        self.at.keys()
-    }
-
-    /// Those of them from one address to another.
+    /// The addresses from one to another at which something restricts somebody, ascending.
     pub(crate) fn between(&self, first: IpAddr, last: IpAddr) -> impl Iterator<Item = IpAddr> {
         self.at.range(first..=last).map(|(&address, _)| address)
     }

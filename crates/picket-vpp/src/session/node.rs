@@ -9,7 +9,7 @@ use picket_policy::{Direction, ObjectRef};
 use rustc_hash::FxHashMap;
 
 use super::change::Change;
-use super::model::{SessionRule, SessionRules};
+use super::model::{SessionRule, SessionRules, Transport};
 use super::render::{Options, TooMany};
 use super::table::Table;
 use super::tables::Tables;
@@ -48,8 +48,18 @@ struct Made {
     room: usize,
 }
 
-/// The local tables that were made, by the places in memory of what they are made of.
-type Locals = FxHashMap<([usize; 2], bool), Made>;
+/// The local tables that were made.
+type Locals = FxHashMap<Content, Made>;
+
+/// What a local table is made of.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Content {
+    /// The places in memory of what may be opened.
+    opened: [usize; 2],
+    /// The addresses of the pod to which that is not everything.
+    own: Vec<IpAddr>,
+    is_unknown: bool,
+}
 
 impl NodeRules {
     /// A node without pods. No list of a pod allows less than `floor` of its family.
@@ -156,19 +166,22 @@ impl NodeRules {
     fn local_table(&self, pod: &ObjectRef, known: &mut Locals, values: &Values) -> Option<Made> {
         let lists = self.lists.get(pod)?;
         let opened = self.combined.of(pod);
-        let places = opened.map(|peers| peers.map_or(0, |peers| Arc::as_ptr(peers).addr()));
-        let made = known.entry((places, lists.is_unknown)).or_insert_with(|| {
-            let mut table = Table::new(self.options.most_rules);
-            for (family, peers) in Family::BOTH.into_iter().zip(opened) {
-                match peers {
-                    Some(peers) => table.add(peers, Prefix::all(family), true, values),
-                    None if lists.is_unknown => table.close(family),
-                    None => {}
-                }
-            }
-            Made::of(table)
-        });
-        Some(made.clone())
+        let held = |address: &&IpAddr| {
+            let [v4, v6] = opened;
+            let peers = if address.is_ipv4() { v4 } else { v6 };
+            peers.is_some_and(|peers| peers.value(**address) != Value::EVERYTHING)
+        };
+        let content = Content {
+            opened: opened.map(|peers| peers.map_or(0, |peers| Arc::as_ptr(peers).addr())),
+            own: lists.addresses.iter().filter(held).copied().collect(),
+            is_unknown: lists.is_unknown,
+        };
+        if let Some(made) = known.get(&content) {
+            return Some(made.clone());
+        }
+        let made = local(opened, &content, self.options.most_rules, values);
+        known.insert(content, made.clone());
+        Some(made)
     }
 
     /// Makes the rules about addresses in the global table.
@@ -213,12 +226,15 @@ impl NodeRules {
         }
     }
 
-    /// The rules about all addresses where there is no room for all of them: the first have it. What had as much room before
-    /// is what it was.
+    /// The rules about all addresses where there is no room for all of them: the first have it, but for what it takes to close
+    /// the others. What had as much room before is what it was.
     fn crowded(&self, changed: &BTreeSet<IpAddr>, values: &Values) -> BTreeMap<IpAddr, Made> {
-        let mut room = self.options.most_rules;
+        let mut all_room = self.options.most_rules;
+        let mut reserved: usize = self.alone.values().map(Made::least).sum();
         let mut found = BTreeMap::new();
         for (&address, alone) in &self.alone {
+            reserved -= alone.least();
+            let room = all_room.saturating_sub(reserved);
             let known = self.global.get(&address).filter(|_| !changed.contains(&address));
             let mut now = match known.filter(|known| known.room == room) {
                 Some(known) => known.clone(),
@@ -229,16 +245,36 @@ impl NodeRules {
                 },
             };
             now.room = room;
-            room = room.saturating_sub(now.rules.len());
+            all_room = all_room.saturating_sub(now.rules.len());
             found.insert(address, now);
         }
         found
     }
 }
 
+/// The rules of a local table.
+fn local(opened: [Option<&Arc<Peers>>; 2], content: &Content, most_rules: usize, values: &Values) -> Made {
+    let said = opened
+        .iter()
+        .filter(|peers| peers.is_some() || content.is_unknown);
+    let mut table = Table::new(most_rules, said.count());
+    // A pod reaches itself, whatever its policies say.
+    let own = content.own.iter();
+    let own = own.map(|&own| (Prefix::host(own), Value::EVERYTHING));
+    for (family, peers) in Family::BOTH.into_iter().zip(opened) {
+        match peers {
+            Some(peers) if content.own.is_empty() => table.add(peers, Prefix::all(family), true, values),
+            Some(peers) => table.add(&peers.with(own.clone()), Prefix::all(family), true, values),
+            None if content.is_unknown => table.close(family),
+            None => {}
+        }
+    }
+    Made::of(table)
+}
+
 /// The rules about one address in the global table where there is room for some.
 fn about(address: IpAddr, peers: &Peers, room: usize, values: &Values) -> Made {
-    let mut table = Table::new(room);
+    let mut table = Table::new(room, 1);
     table.add(peers, Prefix::host(address), false, values);
     Made {
         room,
@@ -259,5 +295,10 @@ impl Made {
     /// How many rules there are with those for which there was no room.
     fn needed(&self) -> usize {
         self.rules.len() + self.missing
+    }
+
+    /// How many rules there are at least about an address: one for each transport lets nothing pass.
+    fn least(&self) -> usize {
+        self.needed().min(Transport::BOTH.len())
     }
 }

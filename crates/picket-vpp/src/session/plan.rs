@@ -177,7 +177,8 @@ impl Change {
 
 /// What changes without another rule for everybody else, and inside the same prefixes.
 fn in_place(gone: &[SessionRule], come: &[SessionRule]) -> [Vec<Operation>; STEPS] {
-    let is_replaced = |rule: &&SessionRule| come.iter().any(|new| place(new) == place(rule));
+    let taken: BTreeSet<_> = come.iter().map(place).collect();
+    let is_replaced = |rule: &&SessionRule| taken.contains(&place(rule));
     let (replaced, gone): (Vec<&SessionRule>, Vec<&SessionRule>) = gone.iter().partition(is_replaced);
     let (gone_whole, gone_ports): (Vec<&SessionRule>, Vec<&SessionRule>) =
         gone.into_iter().partition(|rule| is_about_all_ports(rule));
@@ -207,14 +208,31 @@ fn deletions(rules: impl IntoIterator<Item = SessionRule>) -> Vec<Operation> {
 
 /// Whether prefixes of some are parts of those of others.
 fn are_cut_otherwise(gone: &[SessionRule], come: &[SessionRule]) -> bool {
-    let prefixes =
-        |rules: &[SessionRule]| -> BTreeSet<Prefix> { rules.iter().map(|rule| rule.remote).collect() };
-    let (gone, come) = (prefixes(gone), prefixes(come));
-    let overlap = |one: &Prefix, other: &Prefix| {
-        one != other && (one.contains_prefix(other) || other.contains_prefix(one))
-    };
-    gone.iter()
-        .any(|one| come.iter().any(|other| overlap(one, other)))
+    let mut sides: BTreeMap<Prefix, [bool; 2]> = BTreeMap::new();
+    for rule in gone {
+        let [has_gone, _] = sides.entry(rule.remote).or_default();
+        *has_gone = true;
+    }
+    for rule in come {
+        let [_, has_come] = sides.entry(rule.remote).or_default();
+        *has_come = true;
+    }
+    // Prefixes stand before those that are parts of them. Of those around the present one, what sides they are of.
+    let mut around: Vec<(Prefix, [bool; 2])> = Vec::new();
+    for (prefix, [has_gone, has_come]) in sides {
+        while around
+            .last()
+            .is_some_and(|(outer, _)| !outer.contains_prefix(&prefix))
+        {
+            around.pop();
+        }
+        let [outer_gone, outer_come] = around.last().map(|(_, sides)| *sides).unwrap_or_default();
+        if has_gone && outer_come || has_come && outer_gone {
+            return true;
+        }
+        around.push((prefix, [has_gone || outer_gone, has_come || outer_come]));
+    }
+    false
 }
 
 /// What a rule is about, whatever it does.
@@ -239,5 +257,42 @@ fn everything(rule: &SessionRule) -> SessionRule {
         remote_port: 0,
         action: Action::Drop,
         ..*rule
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::Ipv4Addr;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// Rules about prefixes of which some are parts of others.
+    fn rules() -> impl Strategy<Value = Vec<SessionRule>> {
+        let prefix = (0..16u32, 26..=32u8).prop_map(|(host, length)| {
+            let address = Ipv4Addr::from_bits(0x0a00_0000 + 4 * host);
+            Prefix::new(address.into(), length).unwrap()
+        });
+        let rule = prefix.prop_map(|remote| SessionRule {
+            transport: Transport::Tcp,
+            local: Prefix::all(Family::Ipv4),
+            remote,
+            local_port: 0,
+            remote_port: 80,
+            action: Action::Allow,
+        });
+        prop::collection::vec(rule, 0..4)
+    }
+
+    proptest! {
+        #[test]
+        fn prefixes_are_cut_otherwise_where_one_is_a_part_of_another(gone in rules(), come in rules()) {
+            let overlap = |one: &Prefix, other: &Prefix| {
+                one != other && (one.contains_prefix(other) || other.contains_prefix(one))
+            };
+            let expected = gone.iter().any(|one| come.iter().any(|other| overlap(&one.remote, &other.remote)));
+            prop_assert_eq!(are_cut_otherwise(&gone, &come), expected);
+        }
     }
 }

@@ -14,6 +14,7 @@ use std::sync::Arc;
 use picket_dataplane::Shortfall;
 use picket_engine::{PodRef, Program};
 use picket_policy::{Direction, ObjectRef};
+use smol_str::SmolStr;
 
 use super::model::SessionRules;
 use super::node::NodeRules;
@@ -49,10 +50,14 @@ pub struct TooMany {
 /// full of what other pods of its node may receive.
 pub fn shortfalls(program: &Program, missing: &[TooMany]) -> Vec<Shortfall> {
     let mut found = Vec::new();
+    let mut beside = BTreeMap::new();
     for missing in missing {
         let mut policies = deciding(program, &missing.pod, missing.direction);
         if policies.is_empty() && missing.direction == Direction::Egress {
-            policies = deciding_beside(program, &missing.pod);
+            let pod = program.pod(&missing.pod);
+            let node = pod.as_ref().and_then(|pod| pod.pod().node.as_ref());
+            let known = beside.entry(node.cloned());
+            policies.clone_from(known.or_insert_with(|| deciding_beside(program, node)));
         }
         found.extend(policies.into_iter().map(|(policy, direction)| Shortfall {
             target: "vpp-session",
@@ -80,14 +85,24 @@ fn deciding(program: &Program, pod: &ObjectRef, direction: Direction) -> BTreeSe
         .collect()
 }
 
-/// Those that decide what the pods of the node of a pod may receive.
-fn deciding_beside(program: &Program, pod: &ObjectRef) -> BTreeSet<(ObjectRef, Direction)> {
-    let pods = || program.pods().filter(PodRef::is_managed);
-    let node = pods().find(|other| other.pod().object == *pod);
-    let node = node.and_then(|own| own.pod().node.as_ref());
-    let beside = pods().filter(|other| other.pod().node.as_ref() == node);
-    beside
-        .flat_map(|other| deciding(program, &other.pod().object, Direction::Ingress))
+/// Those that decide what the pods of a node may receive, or with `None` those without one.
+fn deciding_beside(program: &Program, node: Option<&SmolStr>) -> BTreeSet<(ObjectRef, Direction)> {
+    let beside = match node {
+        Some(node) => program.pods_on(node),
+        None => {
+            let pods = program.pods().filter(PodRef::is_managed);
+            pods.filter(|pod| pod.pod().node.is_none()).collect()
+        }
+    };
+    let subjects: BTreeSet<_> = beside
+        .iter()
+        .filter_map(|pod| pod.subject(Direction::Ingress))
+        .collect();
+    let policies = subjects
+        .into_iter()
+        .flat_map(|subject| program.deciding_policies(subject));
+    policies
+        .map(|policy| (policy.object.clone(), Direction::Ingress))
         .collect()
 }
 

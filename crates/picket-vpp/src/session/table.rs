@@ -9,12 +9,15 @@ use crate::layer4::Layer4;
 use crate::peers::{Peers, subtract};
 use crate::value::Values;
 
-/// A table that is being filled.
+/// A table that is being filled, part by part: one transport of one family each. Where there is no room for a part it has one
+/// rule, by which nothing passes.
 #[derive(Debug)]
 pub(super) struct Table {
     rules: Vec<SessionRule>,
     /// How many rules there may be here.
     most: usize,
+    /// How many parts are still to come.
+    parts: usize,
     missing: usize,
 }
 
@@ -27,11 +30,12 @@ enum Ports {
 }
 
 impl Table {
-    /// One that may have `most` rules.
-    pub(super) fn new(most: usize) -> Self {
+    /// One that may have `most` rules, of so many families.
+    pub(super) fn new(most: usize, families: usize) -> Self {
         Self {
             rules: Vec::new(),
             most,
+            parts: families * Transport::BOTH.len(),
             missing: 0,
         }
     }
@@ -45,6 +49,7 @@ impl Table {
     pub(super) fn close(&mut self, family: Family) {
         let any = Prefix::all(family);
         for transport in Transport::BOTH {
+            self.parts = self.parts.saturating_sub(1);
             self.rules.push(rule(transport, any, any, Action::Drop));
         }
     }
@@ -52,62 +57,94 @@ impl Table {
     /// What `peers` say, where the addresses at this end are `own`. `outwards` when the ports at the other end count.
     pub(super) fn add(&mut self, peers: &Peers, own: Prefix, outwards: bool, values: &Values) {
         for transport in Transport::BOTH {
-            let mut pieces = pieces(peers, transport, values).into_iter();
-            let Some((any, rest)) = pieces.next() else {
-                continue;
-            };
+            self.parts = self.parts.saturating_sub(1);
             let everybody = Piece {
                 transport,
                 own,
-                remote: any,
+                remote: Prefix::all(peers.family()),
                 outwards,
             };
-            // What no rule matches is allowed.
-            let default = self.add_piece(&everybody, &rest, Action::Allow);
-            let parts = pieces.flat_map(|(prefix, ports)| {
-                let parts = without_nobody(prefix).into_iter();
-                parts.map(move |part| (part, ports.clone()))
-            });
-            for (remote, ports) in parts {
-                self.add_piece(&Piece { remote, ..everybody }, &ports, default);
-            }
+            self.add_part(&everybody, pieces(peers, transport, values));
         }
     }
 
-    /// What may be done with one prefix, where what no rule decides is `default`. Gives what of it no rule about ports decides.
-    fn add_piece(&mut self, piece: &Piece, ports: &Ports, default: Action) -> Action {
-        let (action, exceptions) = ports.rules();
-        let base = rule(piece.transport, piece.own, piece.remote, Action::Drop);
-        let needed = exceptions.as_ref().map_or(0, count) + usize::from(action != default);
-        if needed > 0 && self.rules.len() + needed > self.most {
-            self.missing += needed;
-            // That nothing passes takes one rule, which there always is.
-            if default == Action::Allow {
-                self.rules.push(base);
+    fn add_part(&mut self, everybody: &Piece, pieces: Vec<(Prefix, Ports)>) {
+        let room = self.most.saturating_sub(self.rules.len() + self.parts).max(1);
+        let mut pieces = pieces.into_iter();
+        let Some((_, rest)) = pieces.next() else { return };
+        // What no rule matches is allowed.
+        let rest = Needed::new(*everybody, &rest, Action::Allow);
+        let others = pieces.flat_map(|(prefix, ports)| {
+            let parts = without_nobody(prefix).into_iter();
+            parts.map(move |remote| Needed::new(Piece { remote, ..*everybody }, &ports, rest.action))
+        });
+        let others: Vec<_> = others.collect();
+        // Where most pass, each piece takes a rule at least.
+        let is_open = rest.action == Action::Allow;
+        if rest.count() > room || is_open && others.len() > room {
+            let needed = rest.count() + others.iter().map(Needed::count).sum::<usize>();
+            self.missing += needed - 1;
+            self.rules.push(everybody.rule(Action::Drop));
+            return;
+        }
+        let end = self.rules.len() + room;
+        self.rules.extend(rest.rules());
+        for (number, piece) in others.iter().enumerate() {
+            let still = if is_open { others.len() - number - 1 } else { 0 };
+            if self.rules.len() + piece.count() + still <= end {
+                self.rules.extend(piece.rules());
+            } else if is_open {
+                self.missing += piece.count() - 1;
+                self.rules.push(piece.piece.rule(Action::Drop));
+            } else {
+                self.missing += piece.count();
             }
-            return Action::Drop;
         }
-        if action != default {
-            self.rules.push(SessionRule { action, ..base });
+    }
+}
+
+/// The rules about one prefix where another action holds by itself.
+#[derive(Debug)]
+struct Needed {
+    piece: Piece,
+    /// What becomes of most ports.
+    action: Action,
+    is_said: bool,
+    /// The ports of which the opposite becomes.
+    exceptions: Option<IntervalSet<u16>>,
+}
+
+impl Needed {
+    fn new(piece: Piece, ports: &Ports, default: Action) -> Self {
+        let (action, exceptions) = ports.rules();
+        Self {
+            piece,
+            action,
+            is_said: action != default,
+            exceptions,
         }
-        let opposite = match action {
+    }
+
+    fn count(&self) -> usize {
+        self.exceptions.as_ref().map_or(0, count) + usize::from(self.is_said)
+    }
+
+    fn rules(&self) -> impl Iterator<Item = SessionRule> {
+        let whole = self.is_said.then(|| self.piece.rule(self.action));
+        let opposite = match self.action {
             Action::Allow => Action::Drop,
             Action::Drop => Action::Allow,
         };
-        for port in exceptions
-            .iter()
-            .flat_map(IntervalSet::iter)
-            .filter(|&port| port != 0)
-        {
-            let (local_port, remote_port) = if piece.outwards { (0, port) } else { (port, 0) };
-            self.rules.push(SessionRule {
+        let ports = self.exceptions.iter().flat_map(IntervalSet::iter);
+        let ports = ports.filter(|&port| port != 0).map(move |port| {
+            let (local_port, remote_port) = if self.piece.outwards { (0, port) } else { (port, 0) };
+            SessionRule {
                 local_port,
                 remote_port,
-                action: opposite,
-                ..base
-            });
-        }
-        action
+                ..self.piece.rule(opposite)
+            }
+        });
+        whole.into_iter().chain(ports)
     }
 }
 
@@ -144,6 +181,12 @@ struct Piece {
     own: Prefix,
     remote: Prefix,
     outwards: bool,
+}
+
+impl Piece {
+    fn rule(&self, action: Action) -> SessionRule {
+        rule(self.transport, self.own, self.remote, action)
+    }
 }
 
 fn rule(transport: Transport, local: Prefix, remote: Prefix, action: Action) -> SessionRule {

@@ -15,7 +15,7 @@ use proptest::test_runner::TestCaseError;
 
 use crate::journey::{Cluster, Hop};
 
-const SERVICE: [&str; 2] = ["10.96.0.10", "fd00:96::a"];
+pub(crate) const SERVICE: [&str; 2] = ["10.96.0.10", "fd00:96::a"];
 
 /// What a flow passes; nothing where a pod speaks to itself, which it does within itself.
 fn hops(cluster: &Cluster<'_>, flow: &Flow) -> Option<Vec<Hop>> {
@@ -121,7 +121,7 @@ fn has_service(snapshot: &Snapshot) -> bool {
     !snapshot.services.is_empty()
 }
 
-fn with_service(mut snapshot: Snapshot) -> Snapshot {
+pub(crate) fn with_service(mut snapshot: Snapshot) -> Snapshot {
     let object = ObjectRef::new("Service", "x", "web");
     let service = Service {
         object: object.clone(),

@@ -107,6 +107,15 @@ impl<'a> Cluster<'a> {
 pub(crate) struct Running<'a>(pub(crate) BTreeMap<Option<SmolStr>, Interpreter<'a>>);
 
 impl Running<'_> {
+    /// The same, but that ports of SCTP are 0 to them.
+    pub(crate) fn without_ports_of_sctp(self) -> Self {
+        let vpps = self.0.into_iter();
+        Self(
+            vpps.map(|(node, vpp)| (node, vpp.without_ports_of_sctp()))
+                .collect(),
+        )
+    }
+
     /// Whether a packet gets through, where the first hop sees `before` of it and all others `after`.
     pub(crate) fn translated(&mut self, hops: &[Hop], before: &Packet, after: &Packet) -> bool {
         hops.iter().enumerate().all(|(number, (node, interface, way))| {

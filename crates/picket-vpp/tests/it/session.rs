@@ -1,8 +1,10 @@
 //! Rules of the session layer mean what the reference says, in whatever order they are added.
 
-use picket_cluster::{Object, Semantics, Snapshot};
+use std::collections::BTreeSet;
+
+use picket_cluster::{Endpoint, Flow, Object, Semantics, Snapshot};
 use picket_engine::Engine;
-use picket_net::Protocol;
+use picket_net::{Family, Protocol};
 use picket_policy::Direction;
 use picket_testing::build::{accept, block, pod, pods_in, policy};
 use picket_testing::flows::representative_flows;
@@ -36,6 +38,16 @@ fn check(
             report.counterexamples,
             text(&layer.rules)
         );
+    }
+    for layer in sessions.layers.values() {
+        // What lets nothing pass is one rule for each transport, family and address.
+        let most = |closed: usize| options.most_rules.max(closed);
+        for (pod, rules) in &layer.rules.local {
+            prop_assert!(rules.len() <= most(4), "{}: {} rules", pod, rules.len());
+        }
+        let addresses: BTreeSet<_> = layer.rules.global.iter().map(|rule| rule.local).collect();
+        let count = layer.rules.global.len();
+        prop_assert!(count <= most(2 * addresses.len()), "{count} rules");
     }
     for flow in representative_flows(snapshot) {
         let Some(outcome) = sessions.judge(&flow) else {
@@ -79,6 +91,61 @@ fn a_block_of_one_address_is_not_the_pod_there() {
         ..Semantics::default()
     };
     check(&snapshot, &semantics, &Options::default(), 0).expect("what the reference says");
+}
+
+/// What a pod opens to its own address is opened in its namespace as all else.
+#[test]
+fn a_pod_reaches_itself_whatever_it_may_send() {
+    let both = Object::from(pod("x/own").ip("10.0.0.1").ip("fd00::1").build());
+    let closed = policy("x/closed").isolates(Direction::Egress).build();
+    let snapshot: Snapshot = [both, Object::Policy(closed)].into_iter().collect();
+    let engine = Engine::compile(&snapshot, Semantics::default());
+    let sessions = Sessions::of(&snapshot, engine.program(), &Options::default(), 0);
+    let own = snapshot.pods.keys().next().expect("a pod").clone();
+    let to = |destination, protocol, family| {
+        let flow = Flow {
+            source: Endpoint::Pod(own.clone()),
+            destination,
+            family,
+            protocol,
+            port: 80,
+        };
+        sessions.judge(&flow).expect("a session layer").passes
+    };
+    for protocol in [Protocol::TCP, Protocol::UDP] {
+        for family in Family::BOTH {
+            assert!(
+                to(Endpoint::Pod(own.clone()), protocol, family),
+                "{protocol} {family}"
+            );
+        }
+        let other = Endpoint::External("10.0.0.2".parse().expect("an address"));
+        assert!(!to(other, protocol, Family::Ipv4), "{protocol}");
+    }
+    check(&snapshot, &Semantics::default(), &Options::default(), 0).expect("what the reference says");
+}
+
+/// Where the most pass, every denial is a rule: they were added whether there was room or not.
+#[test]
+fn a_table_without_room_for_denials_lets_nothing_pass() {
+    let denied = (0..200).map(|number| format!("172.16.{number}.0/32"));
+    let denied: Vec<_> = denied.collect();
+    let denied: Vec<_> = denied.iter().map(String::as_str).collect();
+    let all = accept().peer(block("0.0.0.0/0", &denied));
+    let own = Object::from(pod("x/own").ip("10.0.0.1").build());
+    let policy = policy("x/most").ingress(all.clone()).egress(all).build();
+    let snapshot: Snapshot = [own, Object::Policy(policy)].into_iter().collect();
+    for most_rules in [0, 1, 50, 199, 201, 399, 400] {
+        check(&snapshot, &Semantics::default(), &Options { most_rules }, 0).expect("never more");
+    }
+    let engine = Engine::compile(&snapshot, Semantics::default());
+    let (rules, missing) = render(engine.program(), None, &Options { most_rules: 400 });
+    assert_eq!((rules.global.len(), missing.len()), (400, 0));
+    let (rules, missing) = render(engine.program(), None, &Options { most_rules: 300 });
+    // Those of one transport have room.
+    assert_eq!(rules.global.len(), 201);
+    let missing: Vec<_> = missing.iter().map(|missing| missing.missing).collect();
+    assert_eq!(missing, [199, 199]);
 }
 
 /// Pods of one address are held to the same, so that all of them get less where it has no room.

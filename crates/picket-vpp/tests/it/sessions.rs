@@ -138,7 +138,7 @@ impl<'a> Sessions<'a> {
         };
         let (from, to) = (self.pod(&flow.source), self.pod(&flow.destination));
         let runs = |pod: Option<&Pod>| pod.is_none_or(|pod| self.layers.contains_key(&self.node(pod)));
-        if flow.source == flow.destination || (from, to) == (None, None) || !runs(from) || !runs(to) {
+        if (from, to) == (None, None) || !runs(from) || !runs(to) {
             return None;
         }
         let address = |end: &Endpoint| match end {

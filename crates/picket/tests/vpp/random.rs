@@ -126,7 +126,7 @@ fn managed<'s>(snapshot: &'s Snapshot, end: &Endpoint) -> Option<&'s Pod> {
 
 /// Whether a flow passes, and whether a table on its way had no room; `None` of one that no session layer that is known sees.
 fn judge(snapshot: &Snapshot, nodes: &BTreeMap<SmolStr, Node>, flow: &Flow) -> Option<(bool, bool)> {
-    if !matches!(flow.protocol, Protocol::TCP | Protocol::UDP) || flow.source == flow.destination {
+    if !matches!(flow.protocol, Protocol::TCP | Protocol::UDP) {
         return None;
     }
     let (from, to) = (

@@ -72,6 +72,9 @@ const FRAGMENTS: &str = "of fragments that are not the first VPP compares only a
 /// Addresses of services are translated after input lists.
 const SERVICES: &str = "what a pod sends to an address of a service is judged where it arrives; before that, what answers from \
                         the same address and ports may come back to the pod";
+/// VPP's plugin takes every packet of SCTP for one with ports 0.
+const SCTP: &str = "of SCTP VPP reads no ports: while an association that may begin lasts, or what would begin it is remembered, each \
+                    of its two ends may send SCTP to the other";
 
 pub(super) fn answer(arguments: &Arguments, loaded: &mut Loaded) -> anyhow::Result<Answer> {
     arguments.custom.none_for_vpp()?;
@@ -106,6 +109,7 @@ fn of_lists(arguments: &Arguments, ends: &Ends<'_>, node: Option<String>) -> any
             Fault::Passes => "passes",
             Fault::Dropped => "dropped",
             Fault::NoAnswer => "no-answer",
+            Fault::Answered => "answered",
         };
         ends.example(format!("{way} {}", found.interface), &found.packet, fault)
     });
@@ -116,7 +120,7 @@ fn of_lists(arguments: &Arguments, ends: &Ends<'_>, node: Option<String>) -> any
     let found = Found {
         target: "vpp-acl",
         examples: examples.collect(),
-        exceptions: vec![FRAGMENTS, SERVICES],
+        exceptions: vec![FRAGMENTS, SERVICES, SCTP],
         notes: lists.notes.into_iter().chain(notes).collect(),
     };
     Ok(found.answer(&report, node))
