@@ -177,14 +177,20 @@ impl Client {
     ) -> Result<Option<u32>, ApplyError> {
         let hold = if self.holds { Hold::Keep } else { Hold::Leave };
         report.operations = plan.operations().len();
-        self.carry_out(Some(&known.table), plan, hold, known.generation, self.portion)
+        let mut generation = known.generation;
+        if let Some(anew) = made_anew(plan) {
+            generation = self.guard(anew, generation);
+        }
+        let next = self.carry_out(Some(&known.table), plan, hold, generation, self.portion);
+        let was_guarded = self.unguard()?;
+        Ok(if was_guarded { next?.map(following) } else { next? })
     }
 
     /// Makes the table as it is desired, whatever the kernel has.
     fn read_and_make(&mut self, desired: &Arc<Table>, mut report: Report) -> Result<Report, SyncError> {
         let mut has_begun = false;
         for attempt in 0..ATTEMPTS {
-            self.unguard()?;
+            self.unguard().map_err(SyncError::Apply)?;
             report.readings += 1;
             let (generation, objects) = match list(&mut self.socket, desired.name()) {
                 Ok((generation, objects)) => (Some(generation), Some(objects)),
@@ -209,8 +215,8 @@ impl Client {
             };
             let hold = hold.unwrap_or(if self.holds { Hold::Keep } else { Hold::Leave });
             // Whatever is there goes then: the others may have their turns meanwhile.
-            let mut expected = generation.filter(|_| attempt == 0 || !replaces(&plan));
-            if observed != Some(Observed::Absent) && replaces(&plan) {
+            let mut expected = generation.filter(|_| attempt == 0 || made_anew(&plan).is_none());
+            if observed != Some(Observed::Absent) && made_anew(&plan).is_some() {
                 expected = self.guard(desired, expected);
             }
             let next = match self.carry_out(table, &plan, hold, expected, portion) {
@@ -225,7 +231,7 @@ impl Client {
                     continue;
                 }
                 Err(error) => {
-                    self.unguard()?;
+                    self.unguard().map_err(SyncError::Apply)?;
                     if has_begun {
                         self.remove(desired.name())?;
                     }
@@ -236,7 +242,7 @@ impl Client {
             if let Some(Observed::Altered(foreign)) = observed {
                 report.foreign = foreign;
             }
-            let next = if self.unguard()? {
+            let next = if self.unguard().map_err(SyncError::Apply)? {
                 next.map(following)
             } else {
                 next
@@ -245,7 +251,7 @@ impl Client {
             self.know(generation, desired);
             return Ok(report);
         }
-        self.unguard()?;
+        self.unguard().map_err(SyncError::Apply)?;
         Err(SyncError::Unsettled)
     }
 
@@ -272,7 +278,7 @@ impl Client {
     }
 
     /// Takes such a table away, if there is one; whether there was.
-    fn unguard(&mut self) -> Result<bool, SyncError> {
+    fn unguard(&mut self) -> Result<bool, ApplyError> {
         let Some(guard) = self.guard.clone() else {
             return Ok(false);
         };
@@ -280,7 +286,7 @@ impl Client {
         let was_there = match self.apply(None, &plan, None) {
             Ok(()) => true,
             Err(error) if is_missing(&error) => false,
-            Err(error) => return Err(SyncError::Apply(error)),
+            Err(error) => return Err(error),
         };
         self.guard = None;
         Ok(was_there)
@@ -390,10 +396,12 @@ fn whole(table: &Table) -> Plan<Operation> {
     Plan::from_iter([Operation::Replace(Box::new(table.clone()))])
 }
 
-/// Whether a plan makes a table anew, whatever there is in its place.
-fn replaces(plan: &Plan<Operation>) -> bool {
-    let replaces = |operation: &Operation| matches!(operation, Operation::Replace(_));
-    plan.operations().iter().any(replaces)
+/// The table that a plan makes anew, whatever there is in its place.
+fn made_anew(plan: &Plan<Operation>) -> Option<&Table> {
+    plan.operations().iter().find_map(|operation| match operation {
+        Operation::Replace(table) => Some(&**table),
+        _ => None,
+    })
 }
 
 /// The same rules in another table.

@@ -170,16 +170,24 @@ fn a_table_that_was_everybodys_is_held_from_then_on() {
 fn a_table_that_is_made_anew_is_never_alone() {
     let namespace = NetworkNamespace::create().expect("a namespace");
     let table = Arc::new(sample::table());
+    let other = renamed(&table);
     let mut client = Client::open(&namespace).expect("a client");
-    let took = |client: &mut Client| {
+    let became = |client: &mut Client, table: &Arc<Table>| {
         let before = client.generation().expect("a generation");
-        let report = client.sync(&table).expect("it is made");
+        let report = client.sync(table).expect("it is made");
         assert!(report.operations > 0);
         let tables = nft(&namespace, "list tables").expect("a listing");
         assert_eq!(tables.trim(), "table inet picket-sample");
         client.generation().expect("a generation") - before
     };
+    let took = |client: &mut Client| became(client, &table);
     assert_eq!(took(&mut client), 1, "there is nothing to replace");
+    assert_eq!(
+        became(&mut client, &other),
+        3,
+        "another is replaced that is known"
+    );
+    assert_eq!(took(&mut client), 3, "and so is that");
     // Another table has the rules while the one is exchanged for the other.
     nft(
         &namespace,
@@ -189,6 +197,8 @@ fn a_table_that_is_made_anew_is_never_alone() {
     assert_eq!(took(&mut client), 3, "what others have changed is replaced");
     let mut client = holding(&namespace);
     assert_eq!(took(&mut client), 3, "what is to be held is replaced");
+    assert_eq!(became(&mut client, &other), 3, "what is held is replaced");
+    assert_eq!(client.sync(&other).expect("it is there").operations, 0);
 }
 
 #[test]
