@@ -521,7 +521,7 @@ mod kernel {
             let chain = chain.unwrap().name.clone();
             let nowhere = Rule::when([], Verdict::Jump(Name::new("nowhere").unwrap()));
             let mut client = Client::open(&node.namespace).unwrap();
-            let own = vec![other.object.clone()];
+            let own = vec![other.object];
             for (operation, suspects) in [
                 (Operation::AddRules(chain.clone(), vec![nowhere]), own.clone()),
                 (Operation::DeleteChain(chain.clone()), own.clone()),
