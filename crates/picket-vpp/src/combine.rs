@@ -2,6 +2,7 @@
 //! from one.
 
 mod admission;
+mod holders;
 mod table;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -16,6 +17,7 @@ use crate::lists::{Lists, Restricted, Turn};
 use crate::peers::Peers;
 use crate::value::{Value, Values};
 use admission::Admission;
+use holders::Holders;
 use table::{Corrections, Table, Tables};
 
 /// What each pod of a node may exchange with whom in one direction when what other pods of the node may exchange with it in
@@ -39,14 +41,21 @@ struct Combiner {
     at: BTreeMap<IpAddr, BTreeSet<ObjectRef>>,
     /// The pods that something restricts in the other direction.
     restricted: Restricted,
+    holders: Holders,
     admission: Admission,
     tables: Tables,
+    /// The table of the last pod that nothing restricts in the other direction, and of which nobody says what he does not say
+    /// of everybody: the next one with such a list has it too.
+    of_anybody: Option<Arc<Table>>,
 }
 
 /// A pod with an address of the family.
 #[derive(Debug)]
 struct Own {
+    lists: Arc<Lists>,
     address: IpAddr,
+    /// What its own list says, as it is known to `admission`.
+    list: Arc<Peers>,
     table: Arc<Table>,
 }
 
@@ -63,8 +72,10 @@ impl Combined {
             pods: FxHashMap::default(),
             at: BTreeMap::new(),
             restricted: Restricted::new(opposite(direction)),
+            holders: Holders::default(),
             admission: Admission::default(),
             tables: Tables::default(),
+            of_anybody: None,
         };
         Self {
             direction,
@@ -105,13 +116,15 @@ impl Combiner {
         for (pod, [before, now]) in changes {
             let lists = [before.as_deref(), now.as_deref()];
             for (address, turn) in self.restricted.follow(pod, lists, &[self.family]) {
+                self.holders.turn(address, &turn);
+                self.of_anybody = None;
                 turns.entry(address).or_default().push(turn);
             }
         }
         let mut touched = BTreeSet::new();
         let mut fresh = BTreeSet::new();
         for (pod, [_, now]) in changes {
-            let own = now.as_deref().and_then(|lists| self.own(lists, direction));
+            let own = now.as_ref().and_then(|lists| self.own(lists, direction));
             match self.enter(pod, own) {
                 Entered::Same => {}
                 Entered::Gone => drop(touched.insert(pod.clone())),
@@ -119,9 +132,9 @@ impl Combiner {
             }
         }
         for pod in fresh {
-            let entries = self.all_entries(pod, values);
-            if let Some(own) = self.pods.get_mut(pod) {
-                own.table = self.tables.with(own.table.own(), entries);
+            let table = self.whole_table(pod, values);
+            if let (Some(own), Some(table)) = (self.pods.get_mut(pod), table) {
+                own.table = table;
                 touched.insert(pod.clone());
             }
         }
@@ -146,19 +159,26 @@ impl Combiner {
     }
 
     /// The address that others know a pod by, and what it may itself exchange.
-    fn own(&self, lists: &Lists, direction: Direction) -> Option<(IpAddr, Arc<Peers>)> {
-        let peers = lists.peers(direction, self.family)?;
+    fn own(&self, lists: &Arc<Lists>, direction: Direction) -> Option<Own> {
+        let list = Arc::clone(lists.peers(direction, self.family)?);
         let mut addresses = lists.addresses.iter().copied();
         let address = addresses.find(|&address| Family::of(address) == self.family)?;
-        Some((address, Arc::clone(peers)))
+        Some(Own {
+            lists: Arc::clone(lists),
+            address,
+            table: Arc::new(Table::of(Arc::clone(&list))),
+            list,
+        })
     }
 
-    fn enter(&mut self, pod: &ObjectRef, now: Option<(IpAddr, Arc<Peers>)>) -> Entered {
-        let before = self.pods.get(pod);
-        let same =
-            before.map(|own| (own.address, own.table.own())) == now.as_ref().map(|(at, own)| (*at, own));
-        if same {
-            return Entered::Same;
+    fn enter(&mut self, pod: &ObjectRef, now: Option<Own>) -> Entered {
+        match (self.pods.get_mut(pod), &now) {
+            (None, None) => return Entered::Same,
+            (Some(known), Some(now)) if (known.address, &known.list) == (now.address, &now.list) => {
+                known.lists = Arc::clone(&now.lists);
+                return Entered::Same;
+            }
+            _ => {}
         }
         if let Some(gone) = self.pods.remove(pod) {
             if let Some(others) = self.at.get_mut(&gone.address) {
@@ -167,49 +187,111 @@ impl Combiner {
                     self.at.remove(&gone.address);
                 }
             }
-            self.admission.remove(gone.table.own(), pod);
+            self.admission.remove(&gone.list, pod);
         }
-        let Some((address, peers)) = now else {
+        let Some(own) = now else {
             return Entered::Gone;
         };
-        self.at.entry(address).or_default().insert(pod.clone());
+        self.at.entry(own.address).or_default().insert(pod.clone());
         let admits = |value| value != self.floor && value != Value::NOTHING;
-        self.admission.add(&peers, pod, admits);
-        let table = Arc::new(Table::of(peers));
-        self.pods.insert(pod.clone(), Own { address, table });
+        self.admission.add(&own.list, pod, admits);
+        self.pods.insert(pod.clone(), own);
         Entered::New
     }
 
     /// What a pod is allowed with an address of the node, where that is not what its own list says.
     fn entry(&self, pod: &ObjectRef, own: &Own, address: IpAddr, values: &mut Values) -> Option<Value> {
-        let said = own.table.own().value(address);
-        let mut value = said;
         // Where pods share an address, what each may do counts.
-        for (other, theirs) in self.restricted.each_at(address) {
-            if other != pod {
-                value = values.common(value, theirs.value(own.address));
-            }
+        let others = self
+            .restricted
+            .each_at(address)
+            .filter(|(other, _)| *other != pod);
+        let theirs = others.map(|(_, theirs)| theirs.value(own.address));
+        self.entry_of(own, address, theirs, values)
+    }
+
+    /// The same where those at the address allow these.
+    fn entry_of(
+        &self,
+        own: &Own,
+        address: IpAddr,
+        theirs: impl IntoIterator<Item = Value>,
+        values: &mut Values,
+    ) -> Option<Value> {
+        let said = own.list.value(address);
+        let mut value = said;
+        for theirs in theirs {
+            value = values.common(value, theirs);
         }
         // What has no more than the floor in it is not looked at.
         (value != said && said != self.floor && said != Value::NOTHING).then_some(value)
     }
 
-    fn all_entries(&self, pod: &ObjectRef, values: &mut Values) -> Vec<(IpAddr, Value)> {
-        let Some(own) = self.pods.get(pod) else {
-            return Vec::new();
-        };
-        let mut found = BTreeMap::new();
-        for entry in own.table.own().entries() {
+    /// The table of a pod of which nothing but its own list is known.
+    fn whole_table(&mut self, pod: &ObjectRef, values: &mut Values) -> Option<Arc<Table>> {
+        let own = self.pods.get(pod)?;
+        let is_held = self.is_held(&own.lists);
+        let is_anybody = !is_held && self.holders.name_nowhere(own.address);
+        if let Some(known) = self.of_anybody.as_ref().filter(|_| is_anybody)
+            && *known.own() == own.list
+        {
+            return Some(Arc::clone(known));
+        }
+        let entries = self.all_entries(pod, own, values);
+        let table = self.tables.with(&own.list, entries);
+        if is_anybody {
+            self.of_anybody = Some(Arc::clone(&table));
+        }
+        Some(table)
+    }
+
+    /// The addresses of those held to something that a pod's own list allows more than the floor, where they are few.
+    fn few_allowed(&self, own: &Own) -> Option<BTreeSet<IpAddr>> {
+        let mut few = BTreeSet::new();
+        for entry in own.list.entries() {
             if entry.value == self.floor || entry.value == Value::NOTHING {
                 continue;
             }
             let within = self.restricted.between(entry.prefix.first(), entry.prefix.last());
-            for address in within {
-                let value = self.entry(pod, own, address, values);
-                found.extend(value.map(|value| (address, value)));
+            few.extend(within.take(FEW + 1));
+            if few.len() > FEW {
+                return None;
             }
         }
-        found.into_iter().collect()
+        Some(few)
+    }
+
+    /// Whether a pod with these lists may not exchange everything in the other direction.
+    fn is_held(&self, lists: &Lists) -> bool {
+        let peers = lists.peers(self.restricted.direction(), self.family);
+        peers.is_some_and(|peers| !peers.is_everything())
+    }
+
+    fn all_entries(&self, pod: &ObjectRef, own: &Own, values: &mut Values) -> Vec<(IpAddr, Value)> {
+        if let Some(few) = self.few_allowed(own) {
+            let each = few.into_iter().map(|address| {
+                let value = self.entry(pod, own, address, values);
+                value.map(|value| (address, value))
+            });
+            return each.flatten().collect();
+        }
+        let mut less: Vec<_> = self.holders.not_allowing(own.address).collect();
+        less.sort_unstable();
+        less.dedup();
+        let mut found = Vec::with_capacity(less.len());
+        for held in less.chunk_by(|(one, _), (other, _)| one == other) {
+            let value = match held {
+                // What the pod itself may do does not count.
+                &[(address, value)] if !own.lists.addresses.contains(&address) => {
+                    self.entry_of(own, address, [value], values)
+                }
+                &[(address, _), ..] => self.entry(pod, own, address, values),
+                [] => None,
+            };
+            let address = held.first().map(|(address, _)| *address);
+            found.extend(address.zip(value));
+        }
+        found
     }
 
     /// The pods of which it can be otherwise what they are allowed with an address: few more than those of which it is.

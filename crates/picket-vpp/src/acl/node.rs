@@ -15,6 +15,7 @@ use super::render::Options;
 use super::rules::{from_pod, to_pod};
 use crate::combine::Combined;
 use crate::lists::Lists;
+use crate::peers::Peers;
 use crate::value::{Value, Values};
 
 /// The lists of a node, kept while its pods and what they may exchange change.
@@ -28,6 +29,7 @@ pub struct NodeAcls {
     pods: BTreeMap<ObjectRef, OnNode>,
     global: Global,
     register: Register,
+    last: Option<ToPod>,
 }
 
 /// A pod, by what it should be.
@@ -44,6 +46,36 @@ struct OnNode {
 /// The lists to pods that were made, by the places in memory of what they are made of.
 type ToPods = FxHashMap<([usize; 2], bool), Arc<Acl>>;
 
+/// The list to a pod that was made last, with what it is made of: the next pod is often alike.
+#[derive(Debug)]
+struct ToPod {
+    received: [Option<Arc<Peers>>; 2],
+    reflects: bool,
+    acl: Arc<Acl>,
+}
+
+impl ToPod {
+    fn of(received: [Option<&Arc<Peers>>; 2], reflects: bool, values: &mut Values) -> Self {
+        let acl = Acl::new(Role::ToPod, to_pod(received, reflects, values));
+        Self {
+            received: received.map(|peers| peers.cloned()),
+            reflects,
+            acl: Arc::new(acl),
+        }
+    }
+
+    fn places(&self) -> ([usize; 2], bool) {
+        (
+            places(self.received.each_ref().map(Option::as_ref)),
+            self.reflects,
+        )
+    }
+}
+
+fn places(received: [Option<&Arc<Peers>>; 2]) -> [usize; 2] {
+    received.map(|peers| peers.map_or(0, |peers| Arc::as_ptr(peers).addr()))
+}
+
 impl NodeAcls {
     /// A node without pods. No list of a pod allows less than `floor` of its family.
     pub(super) fn new(options: Options, floor: [Value; 2]) -> Self {
@@ -54,6 +86,7 @@ impl NodeAcls {
             pods: BTreeMap::new(),
             global: Global::new(),
             register: Register::default(),
+            last: None,
         };
         made.set_uplinks();
         made
@@ -147,10 +180,12 @@ impl NodeAcls {
         let sends_less = known.lists.is_restricted(Direction::Egress) || known.lists.is_unknown;
         let (mut to, mut from) = (None, None);
         if !is_open || sends_less {
-            let places = received.map(|peers| peers.map_or(0, |peers| Arc::as_ptr(peers).addr()));
-            let acl = made
-                .entry((places, sends_less))
-                .or_insert_with(|| Arc::new(Acl::new(Role::ToPod, to_pod(received, sends_less, values))));
+            let key = (places(received), sends_less);
+            let acl = made.entry(key).or_insert_with(|| {
+                let last = self.last.take().filter(|last| last.places() == key);
+                let last = last.unwrap_or_else(|| ToPod::of(received, sends_less, values));
+                Arc::clone(&self.last.insert(last).acl)
+            });
             to = Some(Arc::clone(acl));
             from = known.from_pod.clone().filter(|_| !is_stale).or_else(|| {
                 let rules = from_pod(&known.lists, &self.services, values);

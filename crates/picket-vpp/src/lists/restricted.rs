@@ -29,6 +29,11 @@ impl Restricted {
         }
     }
 
+    /// The direction.
+    pub(crate) fn direction(&self) -> Direction {
+        self.direction
+    }
+
     /// Takes in the lists of a pod, before and now, as far as they are about addresses of `families`. Those at which something
     /// else restricts it.
     pub(crate) fn follow(
@@ -53,14 +58,16 @@ impl Restricted {
                 continue;
             }
             let here = self.at.entry(address).or_default();
-            match new {
-                Some(peers) => drop(here.insert(pod.clone(), Arc::clone(peers))),
-                None => drop(here.remove(pod)),
-            }
+            // What is known of before says the same as `old`, and is what others were told of then.
+            let known = match new {
+                Some(peers) => here.insert(pod.clone(), Arc::clone(peers)),
+                None => here.remove(pod),
+            };
             if here.is_empty() {
                 self.at.remove(&address);
             }
-            turns.push((address, turn));
+            let [_, new] = turn;
+            turns.push((address, [known, new]));
         }
         turns
     }

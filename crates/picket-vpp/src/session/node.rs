@@ -36,6 +36,7 @@ pub struct NodeRules {
     /// Whether the global table has no room for all of them.
     is_crowded: bool,
     global: BTreeMap<IpAddr, Made>,
+    last: Option<Last>,
 }
 
 /// Rules that were made.
@@ -46,6 +47,15 @@ struct Made {
     missing: usize,
     /// How many there was room for, where others have some of it.
     room: usize,
+}
+
+/// The local table that was made last, with what it is made of: the next pod is often alike.
+#[derive(Debug)]
+struct Last {
+    content: Content,
+    /// What `content` names by its places in memory.
+    _opened: [Option<Arc<Peers>>; 2],
+    made: Made,
 }
 
 /// The local tables that were made.
@@ -74,6 +84,7 @@ impl NodeRules {
             alone_count: 0,
             is_crowded: false,
             global: BTreeMap::new(),
+            last: None,
         }
     }
 
@@ -163,7 +174,7 @@ impl NodeRules {
         change
     }
 
-    fn local_table(&self, pod: &ObjectRef, known: &mut Locals, values: &Values) -> Option<Made> {
+    fn local_table(&mut self, pod: &ObjectRef, known: &mut Locals, values: &Values) -> Option<Made> {
         let lists = self.lists.get(pod)?;
         let opened = self.combined.of(pod);
         let held = |address: &&IpAddr| {
@@ -179,9 +190,15 @@ impl NodeRules {
         if let Some(made) = known.get(&content) {
             return Some(made.clone());
         }
-        let made = local(opened, &content, self.options.most_rules, values);
-        known.insert(content, made.clone());
-        Some(made)
+        let last = self.last.take().filter(|last| last.content == content);
+        let last = last.unwrap_or_else(|| Last {
+            made: local(opened, &content, self.options.most_rules, values),
+            content,
+            _opened: opened.map(|peers| peers.cloned()),
+        });
+        let last = self.last.insert(last);
+        known.insert(last.content.clone(), last.made.clone());
+        Some(last.made.clone())
     }
 
     /// Makes the rules about addresses in the global table.
