@@ -9,6 +9,7 @@
 mod claims;
 mod facts;
 mod nodes;
+mod packed;
 mod plugin;
 mod pods;
 mod policies;
@@ -27,6 +28,7 @@ use smol_str::SmolStr;
 use crate::ObjectVersion;
 pub(crate) use facts::{Facts, Found, Life, Name, PolicyText};
 use facts::{NetworkFacts, NodeFacts, ServiceFacts};
+pub(crate) use packed::Packed;
 pub(crate) use plugin::network_config;
 pub use plugin::network_plugin;
 use pods::Pods;

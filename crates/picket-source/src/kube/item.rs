@@ -123,15 +123,6 @@ impl Item {
         }
     }
 
-    /// Takes what is written under `spec` out of it, as a text of its own, and leaves its place.
-    pub(crate) fn take_spec(&mut self) -> Option<String> {
-        let Content::Decoded(Value::Object(fields)) = &mut self.content else {
-            return None;
-        };
-        let spec = fields.get_mut("spec")?;
-        Some(spec.take().to_string())
-    }
-
     /// As a manifest that takes little memory.
     pub(crate) fn compact(self) -> String {
         match self.content {

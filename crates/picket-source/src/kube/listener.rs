@@ -8,7 +8,7 @@ use super::item::Item;
 use super::kind::{Kind, Resource};
 use super::shape::{NAME, NODE, OBJECT, POD, SERVICE, Shape};
 use crate::Text;
-use crate::live::{Changes, Facts, Found, Live, Name, PolicyText, Step};
+use crate::live::{Changes, Facts, Found, Live, Name, Packed, PolicyText, Step};
 
 /// Who takes in what becomes known of a cluster.
 pub(crate) trait Listener {
@@ -50,15 +50,14 @@ pub(crate) fn shape(kind: &str) -> Shape {
 
 impl Found {
     /// What an item of `resource` says; `None` when it is of another kind.
-    pub(crate) fn of_item(resource: &Resource, name: Name, mut item: Item) -> Option<Self> {
+    pub(crate) fn of_item(resource: &Resource, name: Name, item: Item) -> Option<Self> {
         let kind = resource.kind;
         let facts = if kind.is_policy() {
             Facts::Policy(PolicyText {
                 plural: kind.plural,
                 uid: item.uid.as_deref().unwrap_or_default().into(),
                 version: item.object_version(),
-                spec: item.take_spec().map(Into::into),
-                head: item.compact().into(),
+                object: Packed::new(&item.compact()),
             })
         } else {
             let life = item.life.clone();

@@ -10,7 +10,7 @@ use picket_policy::{Diagnostic, Labels, ObjectRef, Options, Policy, V1beta1};
 use serde_json::Value;
 use smol_str::SmolStr;
 
-use super::network_config;
+use super::{Packed, network_config};
 use crate::kube::text_name;
 use crate::load::read_text;
 use crate::{ObjectVersion, Text};
@@ -55,10 +55,8 @@ pub(crate) struct PolicyText {
     pub(crate) uid: SmolStr,
     /// In which version it says so.
     pub(crate) version: ObjectVersion,
-    /// The object, without spaces, and without its `spec`.
-    pub(crate) head: Box<str>,
-    /// What is written under `spec`, if there is one: many say the same.
-    pub(crate) spec: Option<SmolStr>,
+    /// The object, without spaces.
+    pub(crate) object: Packed,
 }
 
 /// What a node says.
@@ -156,18 +154,12 @@ impl Facts {
 /// What a policy says, unless nobody can tell, and what is wrong with it.
 pub(crate) fn read_policy(name: &Name, policy: &PolicyText) -> (Option<Policy>, Vec<Diagnostic>) {
     let namespace = (!name.namespace.is_empty()).then_some(&*name.namespace);
+    let text = policy.object.text();
     // Line by line, as it is shown to people, so that places in it are the same.
-    let mut value = serde_json::from_str::<Value>(&policy.head);
-    if let Some(spec) = &policy.spec
-        && let Ok(spec) = serde_json::from_str(spec)
-        && let Ok(Value::Object(fields)) = &mut value
-    {
-        fields.insert("spec".to_owned(), spec);
-    }
-    let pretty = value.map(|value| format!("{value:#}\n"));
+    let pretty = serde_json::from_str::<Value>(&text).map(|value| format!("{value:#}\n"));
     let (written, diagnostics) = read(&Text {
         name: text_name(policy.plural, namespace, &name.name).into(),
-        bytes: pretty.unwrap_or_else(|_| policy.head.to_string()).into_bytes(),
+        bytes: pretty.unwrap_or(text).into_bytes(),
     });
     let policy = written.and_then(|written| match written.spec {
         Spec::Policy(policy) => Some(policy),

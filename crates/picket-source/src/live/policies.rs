@@ -1,20 +1,22 @@
-//! Policies: those that may select a pod of the own node are read, of the others the text is kept.
+//! Policies: those that may select a pod of the own node are read, of the others the text is kept, packed.
+//!
+//! It is kept because a pod may come to the node at any moment, and what isolates it must be in force with it. Asking the server for the
+//! policies of a namespace only then would put a question that may stay unanswered between a pod and its rules: until the answer
+//! the pod would have to be cut off, for as long as the server is away, or be open. And an answer is of another moment than what
+//! the watch says, so that both would have to be brought together. The text takes a few hundred bytes of each policy.
 
 use std::collections::BTreeMap;
 
 use picket_cluster::{Event, Object};
 use picket_policy::ObjectRef;
-use smol_str::SmolStr;
 
 use super::Changes;
 use super::facts::{Name, PolicyText, read_policy};
-use super::shared::Shared;
 
 /// The policies of all kinds.
 #[derive(Default)]
 pub(super) struct Policies {
     kinds: BTreeMap<&'static str, BTreeMap<Name, State>>,
-    specs: Shared<SmolStr>,
 }
 
 struct State {
@@ -38,20 +40,10 @@ impl Policies {
     }
 
     /// What a policy says now, which is read if it is `needed`.
-    pub(super) fn set(
-        &mut self,
-        kind: &'static str,
-        name: &Name,
-        mut text: PolicyText,
-        needed: bool,
-    ) -> Changes {
+    pub(super) fn set(&mut self, kind: &'static str, name: &Name, text: PolicyText, needed: bool) -> Changes {
         let mut outcome = Changes::default();
-        text.spec = text.spec.map(|spec| self.specs.take(spec));
         let policies = self.kinds.entry(kind).or_default();
         let before = policies.remove(name);
-        if let Some(spec) = before.as_ref().and_then(|before| before.text.spec.as_ref()) {
-            self.specs.give_back(spec);
-        }
         if let Some(before) = before.as_ref().filter(|before| before.text.uid != text.uid) {
             outcome
                 .versions
@@ -73,9 +65,6 @@ impl Policies {
         let mut outcome = Changes::default();
         let policies = self.kinds.get_mut(kind);
         if let Some(mut state) = policies.and_then(|policies| policies.remove(name)) {
-            if let Some(spec) = &state.text.spec {
-                self.specs.give_back(spec);
-            }
             state.hide(kind, name, &mut outcome);
         }
         outcome

@@ -9,7 +9,7 @@ use proptest::option;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use super::{Changes, Facts, Found, Kind, Life, Live, Name, PolicyText, Step};
+use super::{Changes, Facts, Found, Kind, Life, Live, Name, Packed, PolicyText, Step};
 use crate::{ObjectVersion, Text};
 
 /// The kinds that the tests have.
@@ -41,8 +41,6 @@ fn found(object: &Value) -> Found {
         deleting: !metadata["deletionTimestamp"].is_null(),
     };
     let facts = if kind(object) == "NetworkPolicy" {
-        let mut head = object.clone();
-        let spec = head.get_mut("spec").map(|spec| spec.take().to_string().into());
         Facts::Policy(PolicyText {
             plural: "networkpolicies",
             uid: object["metadata"]["uid"].as_str().unwrap_or_default().into(),
@@ -50,8 +48,7 @@ fn found(object: &Value) -> Found {
                 generation: object["metadata"]["generation"].as_i64(),
                 ..ObjectVersion::default()
             },
-            head: head.to_string().into(),
-            spec,
+            object: Packed::new(&object.to_string()),
         })
     } else {
         let text = Text {

@@ -1,7 +1,8 @@
 //! A way to a server that can be closed, and servers that talk nonsense.
 
-use std::io::{Read, Write, copy};
+use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
 
@@ -11,7 +12,25 @@ use picket_linux::NetworkNamespace;
 pub(crate) struct Proxy {
     pub(crate) port: u16,
     /// What passes through it; none while it is closed.
-    connections: Arc<Mutex<Option<Vec<TcpStream>>>>,
+    connections: Arc<Mutex<Option<Vec<Passing>>>>,
+}
+
+/// A connection that passes through it.
+struct Passing {
+    ends: [TcpStream; 2],
+    /// Whether what comes is lost.
+    is_stalled: Arc<AtomicBool>,
+}
+
+/// Passes on what comes until it is at its end, or loses it.
+fn pass(mut from: TcpStream, mut to: TcpStream, is_stalled: &AtomicBool) {
+    let mut piece = [0; 16_384];
+    while let Ok(length @ 1..) = from.read(&mut piece) {
+        if !is_stalled.load(Ordering::Relaxed) && to.write_all(&piece[..length]).is_err() {
+            break;
+        }
+    }
+    let _ = to.shutdown(Shutdown::Both);
 }
 
 impl Proxy {
@@ -43,14 +62,16 @@ impl Proxy {
                     // It is away, and whoever asks it learns that.
                     continue;
                 };
+                let is_stalled = Arc::new(AtomicBool::new(false));
                 for (from, to) in [(&client, &server), (&server, &client)] {
-                    let (mut from, mut to) = (from.try_clone().unwrap(), to.try_clone().unwrap());
-                    thread::spawn(move || {
-                        let _ = copy(&mut from, &mut to);
-                        let _ = to.shutdown(Shutdown::Both);
-                    });
+                    let (from, to) = (from.try_clone().unwrap(), to.try_clone().unwrap());
+                    let is_stalled = Arc::clone(&is_stalled);
+                    thread::spawn(move || pass(from, to, &is_stalled));
                 }
-                connections.extend([client, server]);
+                connections.push(Passing {
+                    ends: [client, server],
+                    is_stalled,
+                });
             }
         });
         proxy
@@ -59,7 +80,16 @@ impl Proxy {
     /// Ends all connections, and every new one.
     pub(crate) fn close(&self) {
         for connection in self.connections.lock().unwrap().take().into_iter().flatten() {
-            let _ = connection.shutdown(Shutdown::Both);
+            for end in connection.ends {
+                let _ = end.shutdown(Shutdown::Both);
+            }
+        }
+    }
+
+    /// Loses all that comes on the present connections from now on, and ends none of them: nobody is told.
+    pub(crate) fn stall(&self) {
+        for connection in self.connections.lock().unwrap().iter().flatten() {
+            connection.is_stalled.store(true, Ordering::Relaxed);
         }
     }
 

@@ -16,7 +16,7 @@ use crate::apiserver::deploy::role;
 use crate::apiserver::enforce::cluster;
 use crate::apiserver::refusals::grant;
 use crate::client::Api;
-use crate::objects::KINDS;
+use crate::objects::{KINDS, define};
 use crate::proxy::Proxy;
 use crate::published::{Published, Versions};
 
@@ -268,6 +268,37 @@ fn nothing_new_is_forwarded_until_the_cluster_is_known() {
     let status = agent.until_enforced(&live.versions);
     assert!(status.ready && !status.host.closed);
     assert!(passing(&mut live.lab).1 > 100);
+}
+
+#[test]
+fn a_kind_that_is_defined_while_an_agent_runs_is_enforced_until_it_is_gone() {
+    const NOBODY: &str = "ClusterNetworkPolicy nobody";
+    let mut live = Live::new(None);
+    let (api_version, kind, path) = KINDS[14];
+    let definitions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+    let (_, resource) = path.rsplit_once('/').unwrap();
+    let definition = format!("{resource}.policy.networking.k8s.io");
+    live.api.delete(definitions, &definition);
+    let agent = live.agent(&[]);
+    agent.until_enforced(&live.versions);
+    let is_there = |status: &Status| status.host.policies.contains(&NOBODY.to_owned());
+    agent.until("no such kind", |status| {
+        status.ready && !status.source.keys().any(|kind| *kind == definition)
+    });
+    let (all, open) = passing(&mut live.lab);
+    assert!(open > 100 && open < all, "{open} of {all}");
+    define(&live.api, api_version, kind, path, false);
+    let [from, to] = ["from", "to"].map(|side| json!([{"action": "Deny", side: [{"namespaces": {}}]}]));
+    let every = json!({"namespaces": {}});
+    let spec = json!({"tier": "Admin", "priority": 5, "subject": every, "ingress": from, "egress": to});
+    let nobody =
+        json!({"apiVersion": api_version, "kind": kind, "metadata": {"name": "nobody"}, "spec": spec});
+    live.api.create(path, &nobody);
+    agent.until("a policy of the new kind", is_there);
+    assert_eq!(passing(&mut live.lab), (all, 0));
+    live.api.delete(definitions, &definition);
+    agent.until("nothing of the kind", |status| !is_there(status));
+    assert_eq!(passing(&mut live.lab), (all, open));
 }
 
 #[test]

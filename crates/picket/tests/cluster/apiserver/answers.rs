@@ -145,6 +145,18 @@ fn others() -> Vec<(&'static str, Value)> {
                 },
             }),
         ),
+        (
+            "/apis/policy.networking.k8s.io/v1alpha1/baselineadminnetworkpolicies",
+            json!({
+                "apiVersion": "policy.networking.k8s.io/v1alpha1",
+                "kind": "BaselineAdminNetworkPolicy",
+                "metadata": {"name": "default"},
+                "spec": {
+                    "subject": {"namespaces": {"matchLabels": {"team": "bank"}}},
+                    "egress": [{"action": "Deny", "to": [{"networks": ["203.0.113.0/24"]}]}],
+                },
+            }),
+        ),
     ]
 }
 

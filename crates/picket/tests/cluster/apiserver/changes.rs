@@ -44,7 +44,7 @@ impl<'a> Changes<'a> {
     pub(crate) fn next(&mut self) -> String {
         let namespace = self.random.one_of(&NAMESPACES);
         let name = self.random.one_of(&["a", "b", "c", "d"]);
-        match self.random.below(13) {
+        match self.random.below(14) {
             0..5 => self.pod(namespace, name),
             5 | 6 => {
                 let path = format!("/apis/networking.k8s.io/v1/namespaces/{namespace}/networkpolicies");
@@ -80,13 +80,14 @@ impl<'a> Changes<'a> {
                     &object,
                 )
             }
-            10 => {
+            10 => self.baseline(),
+            11 => {
                 let labels =
                     json!({"metadata": {"labels": {"stage": self.random.one_of(&["test", "live"])}}});
                 self.api.patch("/api/v1/namespaces", namespace, &labels);
                 format!("{labels} of {namespace}")
             }
-            11 => {
+            12 => {
                 let address = format!("203.0.113.{}", self.random.below(200) + 1);
                 let service = json!({
                     "apiVersion": "v1",
@@ -102,6 +103,21 @@ impl<'a> Changes<'a> {
             }
             _ => self.node(),
         }
+    }
+
+    /// The one that a cluster may have.
+    fn baseline(&mut self) -> String {
+        let subject =
+            json!({"namespaces": {"matchLabels": {"stage": self.random.one_of(&["test", "live"])}}});
+        let action = self.random.one_of(&["Allow", "Deny"]);
+        let object = json!({
+            "apiVersion": "policy.networking.k8s.io/v1alpha1",
+            "kind": "BaselineAdminNetworkPolicy",
+            "metadata": {"name": "default"},
+            "spec": {"subject": subject, "ingress": [{"action": action, "from": [{"namespaces": {}}]}]},
+        });
+        let path = "/apis/policy.networking.k8s.io/v1alpha1/baselineadminnetworkpolicies";
+        self.put(path, "default", &object)
     }
 
     fn spec(&mut self) -> Value {

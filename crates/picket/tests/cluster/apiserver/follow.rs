@@ -83,6 +83,48 @@ fn kinds_come_and_go() {
     }
 }
 
+/// Has the definition of multi-network policies serve one of two versions, and waits until it does.
+fn serve_alone(api: &Api, version: &str) {
+    let schema = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
+    let versions = ["v1beta1", "v1beta2"].map(|name| {
+        let is_served = name == version;
+        json!({"name": name, "served": is_served, "storage": is_served, "schema": {"openAPIV3Schema": schema}})
+    });
+    api.patch(
+        "/apis/apiextensions.k8s.io/v1/customresourcedefinitions",
+        "multi-networkpolicies.k8s.cni.cncf.io",
+        &json!({"spec": {"versions": versions}}),
+    );
+    api.await_list(&of_version(&multi_network_policies("shop"), version));
+}
+
+/// The same text about another version of multi-network policies.
+fn of_version(text: &str, version: &str) -> String {
+    assert!(text.contains("v1beta1"), "{text}");
+    text.replace("v1beta1", version)
+}
+
+#[test]
+fn a_kind_that_is_served_in_another_version_is_followed_on() {
+    let (_server, kubeconfig, api) = serve();
+    namespace(&api, "shop");
+    define(&api, MULTI.0, MULTI.1, MULTI.2, true);
+    let put = |name: &str, version: &str| {
+        let policy = multi_network_policy(name, &json!({"podSelector": {}})).to_string();
+        let policy = serde_json::from_str(&of_version(&policy, version)).unwrap();
+        api.create(&of_version(&multi_network_policies("shop"), version), &policy);
+    };
+    put("first", "v1beta1");
+    let mut following = Following::complete(&kubeconfig, None);
+    for (name, version) in [("second", "v1beta2"), ("third", "v1beta1")] {
+        serve_alone(&api, version);
+        put(name, version);
+        following.until_equal(&kubeconfig, version);
+    }
+    assert_eq!(following.snapshot().policies.len(), 3);
+    assert!(!following.has_lost(), "{:#?}", following.events);
+}
+
 #[test]
 fn nothing_is_complete_before_every_kind_may_be_listed() {
     let server = Server::start(&[("follower-token", "follower")]);

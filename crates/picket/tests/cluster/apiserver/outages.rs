@@ -4,13 +4,15 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::Duration;
 
+use picket_node::Source;
 use picket_source::KindHealth;
 use picket_testing::apiserver::Server;
 use serde_json::json;
 
 use crate::client::{Api, serve};
-use crate::following::Following;
+use crate::following::{Following, kube};
 use crate::objects::{define_all, namespace, pod, policy};
 use crate::proxy::{Proxy, nonsense};
 
@@ -93,6 +95,24 @@ fn a_server_that_is_silent_is_followed_on() {
 }
 
 #[test]
+fn a_way_on_which_nothing_comes_any_more_is_left() {
+    let (_server, kubeconfig, api) = serve();
+    fill(&api);
+    let direct = port(&kubeconfig);
+    let proxy = Proxy::to(direct);
+    let address = |port: u16| format!("https://127.0.0.1:{port}");
+    let behind = copy(&kubeconfig, "behind", &address(direct), &address(proxy.port));
+    let mut impatient = kube(&behind);
+    impatient.silence = Duration::from_secs(1);
+    let mut following = Following::of(Source::Kube(impatient), None);
+    following.until_complete();
+    proxy.stall();
+    api.delete(PODS, "web");
+    pod(&api, "shop", "new", "10.0.0.2", &json!({}));
+    following.until_equal(&kubeconfig, "what changed meanwhile");
+}
+
+#[test]
 fn what_changed_while_the_server_forgot_is_known_at_once() {
     let flags = ["--watch-cache=false", "--etcd-compaction-interval=1s"];
     let server = Server::start_with(&[], &flags);
@@ -150,7 +170,17 @@ fn nonsense_changes_nothing() {
             "{\"type\": \"ADDED\", \"object\": {\"metadata\": {}}}\n",
         ),
         ("200 OK", "{\"type\": \"ADDED\", \"object\": {\"meta"),
+        ("200 OK", r#"{"items":[]}"#),
         ("404 Not Found", "404 page not found"),
+        // From here on lists are asked for, and then in pages.
+        ("410 Gone", ""),
+        ("200 OK", r#"{"items":[]}"#),
+        ("500 Internal Server Error", ""),
+        ("200 OK", r#"{"items":[]}"#),
+        (
+            "200 OK",
+            r#"{"apiVersion":"v1","kind":"List","metadata":{"resourceVersion":"1"},"items":[]}"#,
+        ),
         ("503 Service Unavailable", "upstream connect error"),
     ] {
         let nonsense = format!("http://127.0.0.1:{}", nonsense(status, body));
