@@ -56,7 +56,7 @@ fn each_sandbox_has_its_own_namespace_and_the_nodes_is_nobodys(kind: Kind) {
     let web = node.run_pod("shop", "web", "uid-1");
     node.run_pod("shop", "db", "uid-2");
     node.run_host_pod("kube-system", "proxy", "uid-3");
-    let mut runtime = runtime(&node);
+    let runtime = runtime(&node);
     let sandboxes = runtime.sandboxes().unwrap();
     assert_eq!(names(&sandboxes), ["db", "proxy", "web"]);
     let [db, proxy, web] = ["db", "proxy", "web"].map(|name| {
@@ -82,7 +82,7 @@ fn each_sandbox_has_its_own_namespace_and_the_nodes_is_nobodys(kind: Kind) {
 fn a_sandbox_that_is_gone_or_of_another_pod_is_not_entered(kind: Kind) {
     let node = ContainerRuntime::start(kind);
     let id = node.run_pod("shop", "web", "uid-1");
-    let mut runtime = runtime(&node);
+    let runtime = runtime(&node);
     let sandboxes = runtime.sandboxes().unwrap();
     let [web] = sandboxes.as_slice() else {
         panic!("{sandboxes:?}");
@@ -108,40 +108,40 @@ fn a_sandbox_that_is_gone_or_of_another_pod_is_not_entered(kind: Kind) {
 
 fn changes_are_followed_over_restarts_of_the_runtime(kind: Kind) {
     let mut node = ContainerRuntime::start(kind);
-    let mut runtime = runtime(&node);
+    let runtime = runtime(&node);
     let mut follower = Follower::default();
-    assert!(follower.next(&mut runtime, LONG).unwrap().is_empty());
+    assert!(follower.next(&runtime, LONG).unwrap().is_empty());
     let web = node.run_pod("shop", "web", "uid-1");
-    let sandboxes = follower.next(&mut runtime, LONG).unwrap();
+    let sandboxes = follower.next(&runtime, LONG).unwrap();
     assert_eq!(names(&sandboxes), ["web"]);
     node.kill();
-    let failure = follower.next(&mut runtime, LONG).unwrap_err().to_string();
+    let failure = follower.next(&runtime, LONG).unwrap_err().to_string();
     assert!(failure.contains("does not answer `ListPodSandbox`"), "{failure}");
     node.restart();
     let db = node.run_pod("shop", "db", "uid-2");
     // The first call may still find the connection broken.
-    let sandboxes = std::iter::repeat_with(|| follower.next(&mut runtime, LONG)).find_map(Result::ok);
+    let sandboxes = std::iter::repeat_with(|| follower.next(&runtime, LONG)).find_map(Result::ok);
     let sandboxes = sandboxes.unwrap();
     assert_eq!(names(&sandboxes), ["db", "web"]);
     for sandbox in &sandboxes {
         runtime.namespace(sandbox).unwrap();
     }
     node.remove_pod(&web);
-    assert_eq!(names(&follower.next(&mut runtime, LONG).unwrap()), ["db"]);
+    assert_eq!(names(&follower.next(&runtime, LONG).unwrap()), ["db"]);
     node.remove_pod(&db);
-    assert!(follower.next(&mut runtime, LONG).unwrap().is_empty());
+    assert!(follower.next(&runtime, LONG).unwrap().is_empty());
 }
 
 fn what_a_runtime_tells_is_heard(kind: Kind) {
     let node = ContainerRuntime::start(kind);
-    let mut runtime = runtime(&node);
+    let runtime = runtime(&node);
     let mut follower = Follower::default();
-    follower.next(&mut runtime, LONG).unwrap();
+    follower.next(&runtime, LONG).unwrap();
     // Until it has told something it is asked too, and whichever is first counts.
     let mut learned = (0..5).map(|number| {
         std::thread::scope(|scope| {
             scope.spawn(|| node.run_pod("shop", &format!("web-{number}"), &format!("uid-{number}")));
-            let sandboxes = follower.next(&mut runtime, LONG).unwrap();
+            let sandboxes = follower.next(&runtime, LONG).unwrap();
             assert_eq!(sandboxes.len(), number + 1);
             follower.learned()
         })
@@ -155,7 +155,7 @@ fn whoever_is_no_runtime_is_an_error() {
     let folder = tempfile::tempdir().unwrap();
     let socket = folder.path().join("runtime.sock");
     let endpoint = socket.to_str().unwrap().to_owned();
-    let mut runtime = Runtime::at(&endpoint, Path::new("")).unwrap();
+    let runtime = Runtime::at(&endpoint, Path::new("")).unwrap();
     let nobody = runtime.sandboxes().unwrap_err().to_string();
     assert!(
         nobody.contains(&endpoint) && nobody.contains("ListPodSandbox"),
