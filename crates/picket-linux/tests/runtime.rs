@@ -5,10 +5,12 @@
     reason = "a test that cannot set itself up fails"
 )]
 
-use std::io::Write;
+use std::fs;
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::UnixListener;
-use std::path::Path;
-use std::process::Command;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use picket_linux::NetworkNamespace;
@@ -43,7 +45,44 @@ with_each_runtime!(
     a_sandbox_that_is_gone_or_of_another_pod_is_not_entered,
     changes_are_followed_over_restarts_of_the_runtime,
     what_a_runtime_tells_is_heard,
+    a_namespace_that_was_mounted_after_the_agent_has_looked_is_found,
 );
+
+/// A process to which the node is visible as to an agent in a container: with the mounts of when it began.
+struct Container(Child);
+
+impl Container {
+    fn start(node: &ContainerRuntime) -> Self {
+        let mounts = node.prefix().with_file_name("ns").join("mnt");
+        let mut child = Command::new("nsenter")
+            .arg(format!("--mount={}", mounts.display()))
+            .args(["unshare", "--mount", "--propagation", "private"])
+            .args(["sh", "-c", "echo ready; read -r end"])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().unwrap())
+            .read_line(&mut line)
+            .unwrap();
+        assert_eq!(line, "ready\n");
+        Self(child)
+    }
+
+    /// The root of the node as this process sees it.
+    fn prefix(&self) -> PathBuf {
+        PathBuf::from(format!("/proc/{}/root", self.0.id()))
+    }
+}
+
+impl Drop for Container {
+    fn drop(&mut self) {
+        // It ends with its standard input.
+        drop(self.0.stdin.take());
+        let _ = self.0.wait();
+    }
+}
 
 fn names(sandboxes: &[Sandbox]) -> Vec<&str> {
     let mut names: Vec<_> = sandboxes.iter().map(|sandbox| sandbox.name.as_str()).collect();
@@ -103,6 +142,33 @@ fn a_sandbox_that_is_gone_or_of_another_pod_is_not_entered(kind: Kind) {
     assert!(!sandboxes.contains(web));
     for sandbox in &sandboxes {
         runtime.namespace(sandbox).unwrap();
+    }
+}
+
+/// Whether anything is mounted at the files that stand for namespaces, as it is seen below a prefix.
+fn has_namespaces(prefix: &Path) -> bool {
+    let folder = prefix.join("run/netns");
+    let own = fs::metadata(&folder).unwrap().dev();
+    let mut files = fs::read_dir(&folder).unwrap().map(Result::unwrap);
+    files.any(|file| fs::metadata(file.path()).unwrap().dev() != own)
+}
+
+fn a_namespace_that_was_mounted_after_the_agent_has_looked_is_found(kind: Kind) {
+    let node = ContainerRuntime::start(kind);
+    let container = Container::start(&node);
+    let web = node.run_pod("shop", "web", "uid-1");
+    node.run_host_pod("kube-system", "proxy", "uid-2");
+    assert!(has_namespaces(&node.prefix()) && !has_namespaces(&container.prefix()));
+    let (there, here) = (runtime(&node), Runtime::at(SOCKET, &container.prefix()).unwrap());
+    for sandbox in here.sandboxes().unwrap() {
+        let found = here.namespace(&sandbox);
+        if sandbox.id.as_str() == web {
+            let expected = there.namespace(&sandbox).unwrap().identity().unwrap();
+            assert_eq!(found.unwrap().identity().unwrap(), expected);
+        } else {
+            let refused = problem(found);
+            assert!(matches!(refused, Problem::Host), "{refused}");
+        }
     }
 }
 
