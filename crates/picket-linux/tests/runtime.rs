@@ -5,10 +5,12 @@
     reason = "a test that cannot set itself up fails"
 )]
 
-use std::io::Write;
+use std::fs;
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::UnixListener;
-use std::path::Path;
-use std::process::Command;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use picket_linux::NetworkNamespace;
@@ -43,7 +45,44 @@ with_each_runtime!(
     a_sandbox_that_is_gone_or_of_another_pod_is_not_entered,
     changes_are_followed_over_restarts_of_the_runtime,
     what_a_runtime_tells_is_heard,
+    a_namespace_that_was_mounted_after_the_agent_has_looked_is_found,
 );
+
+/// A process to which the node is visible as to an agent in a container: with the mounts of when it began.
+struct Container(Child);
+
+impl Container {
+    fn start(node: &ContainerRuntime) -> Self {
+        let mounts = node.prefix().with_file_name("ns").join("mnt");
+        let mut child = Command::new("nsenter")
+            .arg(format!("--mount={}", mounts.display()))
+            .args(["unshare", "--mount", "--propagation", "private"])
+            .args(["sh", "-c", "echo ready; read -r end"])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().unwrap())
+            .read_line(&mut line)
+            .unwrap();
+        assert_eq!(line, "ready\n");
+        Self(child)
+    }
+
+    /// The root of the node as this process sees it.
+    fn prefix(&self) -> PathBuf {
+        PathBuf::from(format!("/proc/{}/root", self.0.id()))
+    }
+}
+
+impl Drop for Container {
+    fn drop(&mut self) {
+        // It ends with its standard input.
+        drop(self.0.stdin.take());
+        let _ = self.0.wait();
+    }
+}
 
 fn names(sandboxes: &[Sandbox]) -> Vec<&str> {
     let mut names: Vec<_> = sandboxes.iter().map(|sandbox| sandbox.name.as_str()).collect();
@@ -56,7 +95,7 @@ fn each_sandbox_has_its_own_namespace_and_the_nodes_is_nobodys(kind: Kind) {
     let web = node.run_pod("shop", "web", "uid-1");
     node.run_pod("shop", "db", "uid-2");
     node.run_host_pod("kube-system", "proxy", "uid-3");
-    let mut runtime = runtime(&node);
+    let runtime = runtime(&node);
     let sandboxes = runtime.sandboxes().unwrap();
     assert_eq!(names(&sandboxes), ["db", "proxy", "web"]);
     let [db, proxy, web] = ["db", "proxy", "web"].map(|name| {
@@ -82,7 +121,7 @@ fn each_sandbox_has_its_own_namespace_and_the_nodes_is_nobodys(kind: Kind) {
 fn a_sandbox_that_is_gone_or_of_another_pod_is_not_entered(kind: Kind) {
     let node = ContainerRuntime::start(kind);
     let id = node.run_pod("shop", "web", "uid-1");
-    let mut runtime = runtime(&node);
+    let runtime = runtime(&node);
     let sandboxes = runtime.sandboxes().unwrap();
     let [web] = sandboxes.as_slice() else {
         panic!("{sandboxes:?}");
@@ -106,42 +145,69 @@ fn a_sandbox_that_is_gone_or_of_another_pod_is_not_entered(kind: Kind) {
     }
 }
 
+/// Whether anything is mounted at the files that stand for namespaces, as it is seen below a prefix.
+fn has_namespaces(prefix: &Path) -> bool {
+    let folder = prefix.join("run/netns");
+    let own = fs::metadata(&folder).unwrap().dev();
+    let mut files = fs::read_dir(&folder).unwrap().map(Result::unwrap);
+    files.any(|file| fs::metadata(file.path()).unwrap().dev() != own)
+}
+
+fn a_namespace_that_was_mounted_after_the_agent_has_looked_is_found(kind: Kind) {
+    let node = ContainerRuntime::start(kind);
+    let container = Container::start(&node);
+    let web = node.run_pod("shop", "web", "uid-1");
+    node.run_host_pod("kube-system", "proxy", "uid-2");
+    assert!(has_namespaces(&node.prefix()) && !has_namespaces(&container.prefix()));
+    let (there, here) = (runtime(&node), Runtime::at(SOCKET, &container.prefix()).unwrap());
+    for sandbox in here.sandboxes().unwrap() {
+        let found = here.namespace(&sandbox);
+        if sandbox.id.as_str() == web {
+            let expected = there.namespace(&sandbox).unwrap().identity().unwrap();
+            assert_eq!(found.unwrap().identity().unwrap(), expected);
+        } else {
+            let refused = problem(found);
+            assert!(matches!(refused, Problem::Host), "{refused}");
+        }
+    }
+}
+
 fn changes_are_followed_over_restarts_of_the_runtime(kind: Kind) {
     let mut node = ContainerRuntime::start(kind);
-    let mut runtime = runtime(&node);
+    let runtime = runtime(&node);
     let mut follower = Follower::default();
-    assert!(follower.next(&mut runtime, LONG).unwrap().is_empty());
+    assert!(follower.next(&runtime, LONG).unwrap().is_empty());
     let web = node.run_pod("shop", "web", "uid-1");
-    let sandboxes = follower.next(&mut runtime, LONG).unwrap();
+    let sandboxes = follower.next(&runtime, LONG).unwrap();
     assert_eq!(names(&sandboxes), ["web"]);
     node.kill();
-    let failure = follower.next(&mut runtime, LONG).unwrap_err().to_string();
+    let failure = follower.next(&runtime, LONG).unwrap_err().to_string();
     assert!(failure.contains("does not answer `ListPodSandbox`"), "{failure}");
     node.restart();
     let db = node.run_pod("shop", "db", "uid-2");
     // The first call may still find the connection broken.
-    let sandboxes = std::iter::repeat_with(|| follower.next(&mut runtime, LONG)).find_map(Result::ok);
+    let sandboxes = std::iter::repeat_with(|| follower.next(&runtime, LONG)).find_map(Result::ok);
     let sandboxes = sandboxes.unwrap();
     assert_eq!(names(&sandboxes), ["db", "web"]);
     for sandbox in &sandboxes {
         runtime.namespace(sandbox).unwrap();
     }
     node.remove_pod(&web);
-    assert_eq!(names(&follower.next(&mut runtime, LONG).unwrap()), ["db"]);
+    assert_eq!(names(&follower.next(&runtime, LONG).unwrap()), ["db"]);
     node.remove_pod(&db);
-    assert!(follower.next(&mut runtime, LONG).unwrap().is_empty());
+    assert!(follower.next(&runtime, LONG).unwrap().is_empty());
 }
 
 fn what_a_runtime_tells_is_heard(kind: Kind) {
     let node = ContainerRuntime::start(kind);
-    let mut runtime = runtime(&node);
+    let runtime = runtime(&node);
     let mut follower = Follower::default();
-    follower.next(&mut runtime, LONG).unwrap();
+    follower.next(&runtime, LONG).unwrap();
     // Until it has told something it is asked too, and whichever is first counts.
     let mut learned = (0..5).map(|number| {
         std::thread::scope(|scope| {
             scope.spawn(|| node.run_pod("shop", &format!("web-{number}"), &format!("uid-{number}")));
-            let sandboxes = follower.next(&mut runtime, LONG).unwrap();
+            let sandboxes = follower.next(&runtime, LONG).unwrap();
             assert_eq!(sandboxes.len(), number + 1);
             follower.learned()
         })
@@ -155,7 +221,7 @@ fn whoever_is_no_runtime_is_an_error() {
     let folder = tempfile::tempdir().unwrap();
     let socket = folder.path().join("runtime.sock");
     let endpoint = socket.to_str().unwrap().to_owned();
-    let mut runtime = Runtime::at(&endpoint, Path::new("")).unwrap();
+    let runtime = Runtime::at(&endpoint, Path::new("")).unwrap();
     let nobody = runtime.sandboxes().unwrap_err().to_string();
     assert!(
         nobody.contains(&endpoint) && nobody.contains("ListPodSandbox"),

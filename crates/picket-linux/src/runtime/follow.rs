@@ -55,7 +55,7 @@ impl Follower {
     ///
     /// # Errors
     /// [`RuntimeError::Call`]: the runtime does not answer. One can ask again.
-    pub fn next(&mut self, runtime: &mut Runtime, patience: Duration) -> Result<Vec<Sandbox>, RuntimeError> {
+    pub fn next(&mut self, runtime: &Runtime, patience: Duration) -> Result<Vec<Sandbox>, RuntimeError> {
         runtime.caller.pause(self.penalty());
         self.learned = Learned::Asking;
         let end = Instant::now() + patience;

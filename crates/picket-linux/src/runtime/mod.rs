@@ -6,8 +6,8 @@
 //! node's, no other sandbox may have the same, and the runtime, asked again while the namespace is held, must still say
 //! that the sandbox is ready and where it said before. A number of a process that was given anew is noticed by this.
 //!
-//! Calls block the thread that makes them, and end after ten seconds. Connections that break are made again with the next
-//! call.
+//! Calls block the thread that makes them, and end after ten seconds; other threads can call meanwhile. Connections that break are
+//! made again with the next call.
 
 mod call;
 mod error;
@@ -21,7 +21,7 @@ mod tests;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::NetworkNamespace;
 use call::Caller;
@@ -60,6 +60,11 @@ pub struct Sandbox {
 pub struct Runtime {
     caller: Caller,
     prefix: PathBuf,
+    known: Mutex<Known>,
+}
+
+/// Whose namespaces are known.
+struct Known {
     /// The namespaces that are no sandbox's: that of the node, and that of this process.
     node: Vec<NetworkNamespace>,
     /// Whether that of the node is among them.
@@ -79,25 +84,32 @@ impl Runtime {
         Ok(Self {
             caller,
             prefix: prefix.to_owned(),
-            // Who sees everything of the node where it is, is there, and may not be let to look at other processes.
-            knows_node: node.is_some() || prefix.as_os_str().is_empty(),
-            node: node.into_iter().chain(NetworkNamespace::current().ok()).collect(),
-            held: BTreeMap::new(),
+            known: Mutex::new(Known {
+                // Who sees everything of the node where it is, is there, and may not be let to look at other processes.
+                knows_node: node.is_some() || prefix.as_os_str().is_empty(),
+                node: node.into_iter().chain(NetworkNamespace::current().ok()).collect(),
+                held: BTreeMap::new(),
+            }),
         })
+    }
+
+    fn known(&self) -> MutexGuard<'_, Known> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The sandboxes that are ready, sorted. Sandboxes of no pod, or without a usable name, are passed over.
     ///
     /// # Errors
     /// [`RuntimeError::Call`].
-    pub fn sandboxes(&mut self) -> Result<Vec<Sandbox>, RuntimeError> {
+    pub fn sandboxes(&self) -> Result<Vec<Sandbox>, RuntimeError> {
         let state = PodSandboxStateValue { state: READY };
         let filter = PodSandboxFilter { state: Some(state) };
         let question = ListPodSandboxRequest { filter: Some(filter) };
         let answer: ListPodSandboxResponse = self.caller.ask("ListPodSandbox", question)?;
         let mut sandboxes: Vec<_> = answer.items.into_iter().filter_map(Sandbox::read).collect();
         sandboxes.sort();
-        self.held
+        self.known()
+            .held
             .retain(|id, _| sandboxes.binary_search_by(|sandbox| sandbox.id.cmp(id)).is_ok());
         Ok(sandboxes)
     }
@@ -107,42 +119,22 @@ impl Runtime {
     /// # Errors
     /// [`RuntimeError::Call`], and [`RuntimeError::Sandbox`] when there is none that one may enter: the runtime does not
     /// say where it is, or names that of the node, of another sandbox or of another process.
-    pub fn namespace(&mut self, sandbox: &Sandbox) -> Result<NetworkNamespace, RuntimeError> {
+    pub fn namespace(&self, sandbox: &Sandbox) -> Result<NetworkNamespace, RuntimeError> {
         let before = self.place(sandbox)?;
         let problem = |problem| RuntimeError::Sandbox {
             sandbox: sandbox.id.clone(),
             problem,
         };
         let namespace = open::open(&sandbox.id, &before, &self.prefix).map_err(problem)?;
-        self.check(&sandbox.id, &namespace).map_err(problem)?;
         // What was opened is held: if it is still what the runtime means, it was so when it was opened.
         if self.place(sandbox)? != before {
             return Err(problem(Problem::NotReady));
         }
-        let held = namespace.duplicate();
-        let held = held.map_err(|error| problem(Problem::Unknown(error.to_string())))?;
-        self.held.insert(sandbox.id.clone(), held);
+        let mut known = self.known();
+        known
+            .hold(&sandbox.id, &namespace, &self.prefix)
+            .map_err(problem)?;
         Ok(namespace)
-    }
-
-    /// Whether a namespace is neither the node's nor that of another sandbox. CRI-O names a path for the node's too.
-    fn check(&mut self, sandbox: &SandboxId, namespace: &NetworkNamespace) -> Result<(), Problem> {
-        let identity = open::identity(namespace)?;
-        if !self.knows_node {
-            self.node.push(open::of_node(&self.prefix)?);
-            self.knows_node = true;
-        }
-        for node in &self.node {
-            if open::identity(node)? == identity {
-                return Err(Problem::Host);
-            }
-        }
-        for (other, held) in &self.held {
-            if other != sandbox && open::identity(held)? == identity {
-                return Err(Problem::Shared(other.clone()));
-            }
-        }
-        Ok(())
     }
 
     /// Where the runtime says that the namespace of a sandbox is that is ready and still of the same pod.
@@ -156,6 +148,37 @@ impl Runtime {
             sandbox: sandbox.id.clone(),
             problem,
         })
+    }
+}
+
+impl Known {
+    /// Holds the namespace of a sandbox from now on, if it is neither the node's nor that of another sandbox. CRI-O names a path
+    /// for the node's too.
+    fn hold(
+        &mut self,
+        sandbox: &SandboxId,
+        namespace: &NetworkNamespace,
+        prefix: &Path,
+    ) -> Result<(), Problem> {
+        let identity = open::identity(namespace)?;
+        if !self.knows_node {
+            self.node.push(open::of_node(prefix)?);
+            self.knows_node = true;
+        }
+        for node in &self.node {
+            if open::identity(node)? == identity {
+                return Err(Problem::Host);
+            }
+        }
+        for (other, held) in &self.held {
+            if other != sandbox && open::identity(held)? == identity {
+                return Err(Problem::Shared(other.clone()));
+            }
+        }
+        let held = namespace.duplicate();
+        let held = held.map_err(|error| Problem::Unknown(error.to_string()))?;
+        self.held.insert(sandbox.clone(), held);
+        Ok(())
     }
 }
 

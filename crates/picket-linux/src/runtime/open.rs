@@ -29,7 +29,7 @@ pub(super) fn open(sandbox: &SandboxId, place: &Place, prefix: &Path) -> Result<
         };
         return by_process.unwrap_or_else(nothing);
     };
-    match (at_path(path, prefix), by_process) {
+    match (at_path_of_node(path, prefix), by_process) {
         // A path that is seen from here as the file that was mounted over says nothing: mounts of the node do not
         // always reach the agent.
         (Err(_), Some(Ok(namespace))) => Ok(namespace),
@@ -52,15 +52,22 @@ pub(super) fn identity(namespace: &NetworkNamespace) -> Result<NamespaceIdentity
     identity.map_err(|error| Problem::Open("the namespace".to_owned(), io::Error::other(error)))
 }
 
-/// The namespace that a path of the node stands for, which is looked up as the node does: its symbolic links begin at
-/// the root of the node.
-fn at_path(path: &str, prefix: &Path) -> Result<NetworkNamespace, Problem> {
-    let shown = below(prefix, path.trim_start_matches('/'));
-    let root = below(prefix, "");
+/// The namespace that a path of the node stands for. Where mounts of the node do not reach the prefix, its first process sees them.
+fn at_path_of_node(path: &str, prefix: &Path) -> Result<NetworkNamespace, Problem> {
+    at_path(path, &below(prefix, "")).or_else(|problem| match prefix.as_os_str().is_empty() {
+        true => Err(problem),
+        false => at_path(path, &below(prefix, "proc/1/root")).map_err(|_| problem),
+    })
+}
+
+/// The namespace that a path stands for below a root, which is looked up as who has this root does: its symbolic links begin
+/// there.
+fn at_path(path: &str, root: &Path) -> Result<NetworkNamespace, Problem> {
+    let shown = root.join(path.trim_start_matches('/'));
     let open = || {
         let root = openat(
             CWD,
-            &root,
+            root,
             OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC,
             Mode::empty(),
         )?;

@@ -182,30 +182,35 @@ fn a_process_that_is_not_of_the_sandbox_is_not_followed() {
 
 #[test]
 fn the_namespace_of_the_node_or_of_another_sandbox_is_not_entered() {
-    let namespace = || crate::NetworkNamespace::current().unwrap();
-    let mut runtime = Runtime::at("/run/nobody.sock", Path::new("")).unwrap();
-    let problem = runtime.check(&id(), &namespace()).unwrap_err();
+    let namespace = crate::NetworkNamespace::current().unwrap();
+    let root = Path::new("");
+    let runtime = Runtime::at("/run/nobody.sock", root).unwrap();
+    let mut known = runtime.known();
+    let problem = known.hold(&id(), &namespace, root).unwrap_err();
     assert!(matches!(problem, Problem::Host), "{problem}");
     // As if the node were elsewhere.
-    runtime.node.clear();
-    runtime.check(&id(), &namespace()).unwrap();
+    known.node.clear();
+    known.hold(&id(), &namespace, root).unwrap();
+    known.hold(&id(), &namespace, root).unwrap();
     let other = SandboxId::read("fedcba9876543210").unwrap();
-    runtime.held.insert(id(), namespace());
-    runtime.check(&id(), &namespace()).unwrap();
-    runtime.held.insert(other.clone(), namespace());
-    let problem = runtime.check(&id(), &namespace()).unwrap_err();
+    let problem = known.hold(&other, &namespace, root).unwrap_err();
     assert!(
-        matches!(problem, Problem::Shared(ref shared) if *shared == other),
+        matches!(problem, Problem::Shared(ref shared) if *shared == id()),
         "{problem}"
     );
+    assert!(!known.held.contains_key(&other));
 }
 
 #[test]
 fn without_that_of_the_node_no_namespace_is_entered() {
     let nowhere = tempfile::tempdir().unwrap();
-    let mut runtime = Runtime::at("/run/nobody.sock", nowhere.path()).unwrap();
-    runtime.node.clear();
+    let runtime = Runtime::at("/run/nobody.sock", nowhere.path()).unwrap();
+    let mut known = runtime.known();
+    known.node.clear();
     let current = crate::NetworkNamespace::current().unwrap();
-    let problem = runtime.check(&id(), &current).unwrap_err().to_string();
+    let problem = known
+        .hold(&id(), &current, nowhere.path())
+        .unwrap_err()
+        .to_string();
     assert!(problem.contains("proc/1/ns/net"), "{problem}");
 }

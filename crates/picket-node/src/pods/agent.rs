@@ -192,14 +192,23 @@ impl Agent {
         next.map_or(TICK, |next| next.saturating_duration_since(Instant::now()))
     }
 
-    /// Whether the cluster and its sandboxes are known.
+    /// Whether the cluster and its sandboxes are known; where something is to be done once, also where each of these is, as far as
+    /// that can be found out.
     fn is_known(&self) -> bool {
-        self.known.is_complete && self.sandboxes.is_some()
+        let waits = self.extent != Extent::Forever && self.is_asking();
+        self.known.is_complete && self.sandboxes.is_some() && !waits
+    }
+
+    /// Whether the runtime has not said yet where a sandbox is.
+    fn is_asking(&self) -> bool {
+        let mut sandboxes = self.sandboxes.iter().flatten();
+        sandboxes.any(|(_, found)| matches!(found, Found::Asked))
     }
 
     /// Whether every sandbox that there is now has been what the policies say once.
     fn is_ready(&self) -> bool {
         self.is_known()
+            && !self.is_asking()
             && self.custom.never_right().is_none()
             && self.unreached.is_empty()
             && self.elsewhere.is_none()
@@ -286,7 +295,7 @@ impl Agent {
             }
         }
         let unknown = self.sandboxes.iter().flatten();
-        let unknown = unknown.filter(|(_, found)| matches!(found, Found::Unknown(_)));
+        let unknown = unknown.filter(|(_, found)| matches!(found, Found::Asked | Found::Unknown(_)));
         self.unreached = unknown
             .filter_map(|(sandbox, _)| {
                 let desired = self
@@ -338,19 +347,24 @@ impl Agent {
         let known = places.filter_map(|place| Some((place.sandbox.clone(), place.status(readings)?)));
         let unknown = self.sandboxes.iter().flatten();
         let unknown = unknown.filter_map(|(sandbox, found)| match found {
-            Found::Unknown(why) => Some((
-                sandbox.clone(),
-                SandboxStatus {
-                    pod: format!("{}/{}", sandbox.namespace, sandbox.name),
-                    sandbox: sandbox.id.to_string(),
-                    waiting: names(self.unreached.get(&sandbox.id).map_or(&[], Vec::as_slice)),
-                    trouble: Some(why.clone()),
-                    ..SandboxStatus::default()
-                },
-            )),
-            Found::Namespace(_) | Found::Host => None,
+            Found::Unknown(why) => Some((sandbox.clone(), self.unreached(sandbox, Some(why)))),
+            Found::Asked if self.unreached.contains_key(&sandbox.id) => {
+                Some((sandbox.clone(), self.unreached(sandbox, None)))
+            }
+            Found::Namespace(_) | Found::Host | Found::Asked => None,
         });
         known.chain(unknown).collect()
+    }
+
+    /// How it goes in a sandbox that cannot be entered.
+    fn unreached(&self, sandbox: &Sandbox, why: Option<&String>) -> SandboxStatus {
+        SandboxStatus {
+            pod: format!("{}/{}", sandbox.namespace, sandbox.name),
+            sandbox: sandbox.id.to_string(),
+            waiting: names(self.unreached.get(&sandbox.id).map_or(&[], Vec::as_slice)),
+            trouble: why.cloned(),
+            ..SandboxStatus::default()
+        }
     }
 
     /// Says how it goes.

@@ -19,7 +19,8 @@ pub struct CustomFile {
     pub family: Family,
 }
 
-/// Files of custom rules as they last were right. For one that never was a rule stands that denies everything: nobody knows
+/// Files of custom rules as they last were right. What is new in one counts once it is there in two looks that follow each other: who
+/// writes it in place shows a part of it for a moment, which lacks what comes last, such as what it drops. For one that never was a rule stands that denies everything: nobody knows
 /// what it would deny.
 pub(super) struct CustomFiles {
     files: Vec<Read>,
@@ -27,8 +28,10 @@ pub(super) struct CustomFiles {
 
 struct Read {
     file: CustomFile,
-    /// What it last held, right or wrong; `None` where that could not be read.
+    /// What counts, right or wrong; `None` where that could not be read.
     bytes: Option<Vec<u8>>,
+    /// What was new at the last look, and may be half of what is being written.
+    seen: Option<Vec<u8>>,
     rules: CustomRules,
     /// Whether it was right once.
     was_right: bool,
@@ -46,10 +49,14 @@ impl CustomFiles {
                 rules: file.rules(b"drop")?,
                 file: file.clone(),
                 bytes: None,
+                seen: None,
                 was_right: false,
                 trouble: None,
             };
-            read.refresh();
+            match file.bytes() {
+                Ok(bytes) => drop(read.take(bytes)),
+                Err(why) => read.fail(why),
+            }
             Ok(read)
         });
         let files = files.collect::<Result<_, String>>()?;
@@ -86,15 +93,25 @@ impl CustomFiles {
 }
 
 impl Read {
+    /// Looks at the file; whether that changes rules.
     fn refresh(&mut self) -> bool {
-        let bytes = match self.file.bytes() {
-            Ok(bytes) if self.bytes.as_ref() == Some(&bytes) => return false,
-            Ok(bytes) => bytes,
+        let seen = self.seen.take();
+        match self.file.bytes() {
+            Ok(bytes) if self.bytes.as_ref() == Some(&bytes) => false,
+            Ok(bytes) if seen.as_ref() == Some(&bytes) => self.take(bytes),
+            Ok(bytes) => {
+                self.seen = Some(bytes);
+                false
+            }
             Err(why) => {
                 self.fail(why);
-                return false;
+                false
             }
-        };
+        }
+    }
+
+    /// Takes over what the file holds; whether that changes rules.
+    fn take(&mut self, bytes: Vec<u8>) -> bool {
         let rules = self.file.rules(&bytes);
         self.bytes = Some(bytes);
         match rules {
@@ -178,9 +195,16 @@ mod tests {
             }
         }
 
+        /// Writes the file and looks at it until it counts; whether that changes rules.
         fn write(&mut self, text: &str) -> bool {
-            fs::write(self.folder.path().join("v4"), text).unwrap();
+            self.begin(text);
             self.files.refresh()
+        }
+
+        /// Writes the file and looks at it once.
+        fn begin(&mut self, text: &str) {
+            fs::write(self.folder.path().join("v4"), text).unwrap();
+            assert!(!self.files.refresh(), "{text} counts at once");
         }
 
         fn rules(&self) -> Vec<String> {
@@ -239,5 +263,26 @@ mod tests {
             assert_eq!(scene.rules(), Vec::<String>::new());
             assert!(scene.files.troubles().is_empty());
         }
+    }
+
+    #[test]
+    fn what_is_seen_of_a_file_while_it_is_written_does_not_count() {
+        let whole = "tcp dport 9 accept\n";
+        let mut scene = Scene::new(Some("drop\n"));
+        for half in ["", "tcp dport 9", ""] {
+            scene.begin(half);
+            assert_eq!(scene.rules(), [CLOSED], "{half}");
+        }
+        assert!(scene.files.troubles().is_empty());
+        assert!(scene.write(whole));
+        assert_eq!(scene.rules(), [ACCEPT]);
+        // What was seen counts no more once it is as it was again.
+        scene.begin("");
+        fs::write(scene.folder.path().join("v4"), whole).unwrap();
+        assert!(!scene.files.refresh());
+        scene.begin("");
+        assert_eq!(scene.rules(), [ACCEPT]);
+        assert!(scene.files.refresh());
+        assert_eq!(scene.rules(), Vec::<String>::new());
     }
 }

@@ -142,11 +142,11 @@ pub fn run(settings: &Settings, pods: &PodSettings, extent: Extent) -> Result<En
 /// # Errors
 /// When the runtime does not answer; when a pod cannot be entered or the kernel refuses, after all others have been done.
 pub fn clean_up(pods: &PodSettings) -> Result<usize, AgentError> {
-    let mut runtime = Runtime::at(&pods.endpoint, &pods.prefix)?;
+    let runtime = Runtime::at(&pods.endpoint, &pods.prefix)?;
     let (mut removed, mut troubles) = (0, Vec::new());
     for sandbox in runtime.sandboxes()? {
         let removal = match watching::found(runtime.namespace(&sandbox)) {
-            Found::Host => continue,
+            Found::Host | Found::Asked => continue,
             Found::Unknown(why) => Err(why),
             Found::Namespace(namespace) => Client::open(&namespace)
                 .map_err(|error| error.to_string())
