@@ -16,6 +16,7 @@ mod fragments;
 mod installed;
 mod journey;
 mod plan;
+mod refused;
 mod renderer;
 mod rules;
 mod session;
