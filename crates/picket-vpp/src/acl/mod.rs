@@ -13,6 +13,7 @@ mod render;
 mod renderer;
 mod rules;
 mod shortfall;
+mod stricter;
 pub mod verify;
 
 pub use change::Change;

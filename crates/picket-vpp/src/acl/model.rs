@@ -208,6 +208,12 @@ impl Tag {
         text.starts_with(OWN)
     }
 
+    /// Whether this is the name of a list of picket's that is for this.
+    pub(super) fn is_for(&self, role: Role) -> bool {
+        let rest = self.0.strip_prefix(OWN);
+        rest.is_some_and(|rest| rest.starts_with(&format!("{role}-")))
+    }
+
     /// The name.
     pub fn as_str(&self) -> &str {
         &self.0

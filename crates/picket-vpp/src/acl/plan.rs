@@ -186,13 +186,13 @@ impl<'a> Planner<'a> {
 
 impl Installed {
     /// Whether a list is ours.
-    pub(super) fn is_own(&self, index: u32) -> bool {
+    pub(crate) fn is_own(&self, index: u32) -> bool {
         let acl = self.acls.get(&index);
         acl.is_some_and(|acl| Tag::is_own(acl.tag.as_str()))
     }
 
     /// The indices of our lists that are as their names say, by name.
-    pub(super) fn own(&self) -> FxHashMap<Tag, u32> {
+    pub(crate) fn own(&self) -> FxHashMap<Tag, u32> {
         let own = self.acls.iter().filter(|(_, acl)| is_as_it_says(acl));
         own.map(|(&index, acl)| (acl.tag.clone(), index)).collect()
     }

@@ -1,6 +1,7 @@
 //! What VPP has, and carrying out a plan that gives it other lists.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use smol_str::SmolStr;
 
@@ -63,13 +64,13 @@ impl Vpp {
     }
 
     /// Carries out a plan that was made for what was read, which then says what VPP has. What VPP refused of the plan is given
-    /// back: then interfaces that it concerns have the lists that they had, nothing is removed, and a plan for what is known
-    /// then does the rest.
+    /// back: then interfaces that it concerns have the lists that they had, or where none of ours was there
+    /// [stricter ones](acl::Acl::stricter); nothing is removed, and a plan for what is known then does the rest.
     ///
     /// # Errors
     /// [`Error`]. Nobody knows then how far it came; it must be read again.
     pub fn carry_out(&mut self, plan: &Plan, reading: &mut Reading) -> Result<Vec<Error>, Error> {
-        let done = self.act(plan, &reading.interfaces)?;
+        let done = self.act(plan, &reading.interfaces, &reading.installed)?;
         done.apply(&mut reading.installed);
         Ok(done.troubles)
     }
@@ -84,7 +85,7 @@ impl Vpp {
         interfaces: &BTreeMap<SmolStr, Interface>,
         held: &mut Held,
     ) -> Result<Vec<Error>, Error> {
-        let done = self.act(plan, interfaces)?;
+        let done = self.act(plan, interfaces, held.installed())?;
         if done.troubles.is_empty() {
             let created = done.created.iter();
             let created = created.map(|(acl, index)| (acl.tag.clone(), *index));
@@ -101,38 +102,31 @@ impl Vpp {
         &mut self,
         plan: &'p Plan,
         interfaces: &BTreeMap<SmolStr, Interface>,
+        installed: &Installed,
     ) -> Result<Done<'p>, Error> {
         let (mut new, mut sets, mut gone) = (Vec::new(), Vec::new(), Vec::new());
         for operation in plan.operations() {
             match operation {
-                Operation::Create(acl) => new.push(&**acl),
+                Operation::Create(acl) => new.push(Arc::clone(acl)),
                 Operation::Set {
                     interface,
                     input,
                     output,
-                } => sets.push((interface, input, output)),
+                } => sets.push((interface, [&**input, output])),
                 Operation::Delete(index) => gone.push(*index),
             }
         }
         let mut done = Done::default();
         self.create(&new, &mut done)?;
-        let created: BTreeMap<_, _> = done
-            .created
-            .iter()
-            .map(|(acl, index)| (&acl.tag, *index))
-            .collect();
-        let index = |handle: &Handle| match handle {
-            Handle::Installed(index) => Some(*index),
-            Handle::Created(tag) => created.get(tag).copied(),
-        };
-        let indices = |handles: &[Handle]| -> Option<Vec<u32>> { handles.iter().map(index).collect() };
-        let lists = sets.into_iter().filter_map(|(interface, input, output)| {
-            let lists = InstalledLists {
-                input: indices(input)?,
-                output: indices(output)?,
-            };
-            Some((interface, lists))
-        });
+        let mut known = Known::new(&done, installed);
+        if done.created.len() < new.len() {
+            let needed = known.needed(&new, &sets);
+            self.create(&needed, &mut done)?;
+            known.learn(&done);
+        }
+        let lists = sets
+            .into_iter()
+            .filter_map(|(interface, ways)| Some((interface, known.lists(interface, ways)?)));
         let lists: Vec<_> = lists.collect();
         self.set(lists, interfaces, &mut done)?;
         if done.troubles.is_empty() {
@@ -148,8 +142,8 @@ impl Vpp {
     }
 
     /// Makes lists, but those that VPP refuses.
-    fn create<'p>(&mut self, lists: &[&'p acl::Acl], done: &mut Done<'p>) -> Result<(), Error> {
-        let (lists, long): (Vec<&acl::Acl>, Vec<&acl::Acl>) =
+    fn create(&mut self, lists: &[Arc<acl::Acl>], done: &mut Done<'_>) -> Result<(), Error> {
+        let (lists, long): (Vec<&Arc<acl::Acl>>, Vec<_>) =
             lists.iter().partition(|list| length(list) <= LONGEST);
         done.troubles.extend(long.into_iter().map(|list| Error::TooLong {
             message: AclAddReplace::DEFINITION.name,
@@ -157,11 +151,11 @@ impl Vpp {
             length: length(list),
             longest: LONGEST,
         }));
-        let told: Vec<_> = lists.iter().map(|&list| Acl::from(list)).collect();
+        let told: Vec<_> = lists.iter().map(|list| Acl::from(&***list)).collect();
         let outcomes = self.replace_acls(told.iter().map(|acl| (None, acl)))?;
         for (list, outcome) in lists.into_iter().zip(outcomes) {
             match outcome {
-                Ok(index) => done.created.push((list, index)),
+                Ok(index) => done.created.push((Arc::clone(list), index)),
                 Err(refusal) => done.troubles.push(refusal.into()),
             }
         }
@@ -217,7 +211,7 @@ impl Vpp {
 #[derive(Default)]
 struct Done<'p> {
     /// New lists, with their indices.
-    created: Vec<(&'p acl::Acl, u32)>,
+    created: Vec<(Arc<acl::Acl>, u32)>,
     set: Vec<(&'p SmolStr, InstalledLists)>,
     deleted: Vec<u32>,
     troubles: Vec<Error>,
@@ -236,6 +230,101 @@ impl Done<'_> {
         }
     }
 }
+
+/// Which lists can be had, where VPP has refused some.
+struct Known<'a> {
+    installed: &'a Installed,
+    created: BTreeMap<Tag, u32>,
+    /// What stands in for each list that was refused.
+    stricter: BTreeMap<Tag, Option<Tag>>,
+}
+
+impl<'a> Known<'a> {
+    fn new(done: &Done<'_>, installed: &'a Installed) -> Self {
+        let mut known = Self {
+            installed,
+            created: BTreeMap::new(),
+            stricter: BTreeMap::new(),
+        };
+        known.learn(done);
+        known
+    }
+
+    fn learn(&mut self, done: &Done<'_>) {
+        let created = done.created.iter();
+        self.created
+            .extend(created.map(|(acl, index)| (acl.tag.clone(), *index)));
+    }
+
+    /// What is to be made to stand in for those of these lists that were refused, for interfaces that would be open otherwise.
+    fn needed(&mut self, new: &[Arc<acl::Acl>], sets: &[(&SmolStr, [&[Handle]; 2])]) -> Vec<Arc<acl::Acl>> {
+        let bare = sets.iter().filter(|(interface, _)| self.is_bare(interface));
+        let wanted: BTreeSet<_> = bare
+            .flat_map(|(_, ways)| ways.iter().copied().flatten())
+            .collect();
+        let is_missing = |acl: &&Arc<acl::Acl>| {
+            !self.created.contains_key(&acl.tag) && wanted.contains(&Handle::Created(acl.tag.clone()))
+        };
+        let (mut needed, mut stricter) = (BTreeMap::new(), BTreeMap::new());
+        for acl in new.iter().filter(is_missing) {
+            let instead = acl.stricter();
+            stricter.insert(acl.tag.clone(), instead.as_ref().map(|acl| acl.tag.clone()));
+            needed.extend(instead.map(|acl| (acl.tag.clone(), Arc::new(acl))));
+        }
+        self.stricter = stricter;
+        let own = self.installed.own();
+        for tag in needed.keys() {
+            self.created
+                .extend(own.get(tag).map(|&index| (tag.clone(), index)));
+        }
+        needed.retain(|tag, _| !self.created.contains_key(tag));
+        needed.into_values().collect()
+    }
+
+    /// Whether an interface has no list of ours.
+    fn is_bare(&self, interface: &SmolStr) -> bool {
+        let lists = self.installed.interfaces.get(interface).into_iter();
+        let mut indices = lists.flat_map(|lists| lists.input.iter().chain(&lists.output));
+        !indices.any(|&index| self.installed.is_own(index))
+    }
+
+    /// The lists that an interface gets; nothing where it stays as it is.
+    fn lists(&self, interface: &SmolStr, ways: [&[Handle]; 2]) -> Option<InstalledLists> {
+        let is_bare = self.is_bare(interface);
+        let indices = |handles: &[Handle]| -> Option<Vec<u32>> {
+            let each = handles
+                .iter()
+                .filter_map(|handle| self.index(handle, is_bare).transpose());
+            each.map(|index| index.ok()).collect()
+        };
+        let [input, output] = ways.map(indices);
+        Some(InstalledLists {
+            input: input?,
+            output: output?,
+        })
+    }
+
+    /// The index of a list or of what stands in for it, if anything has to.
+    ///
+    /// # Errors
+    /// When neither is there.
+    fn index(&self, handle: &Handle, may_stand_in: bool) -> Result<Option<u32>, Refused> {
+        let tag = match handle {
+            Handle::Installed(index) => return Ok(Some(*index)),
+            Handle::Created(tag) => tag,
+        };
+        let created = |tag: &Tag| self.created.get(tag).copied();
+        match (created(tag), self.stricter.get(tag).filter(|_| may_stand_in)) {
+            (Some(index), _) => Ok(Some(index)),
+            (None, Some(None)) => Ok(None),
+            (None, Some(Some(stricter))) => created(stricter).map(Some).ok_or(Refused),
+            (None, None) => Err(Refused),
+        }
+    }
+}
+
+/// VPP has neither a list nor what would stand in for it.
+struct Refused;
 
 /// The interfaces that there are, and the lists of each, by name.
 pub type Interfaces = (BTreeMap<SmolStr, Interface>, BTreeMap<SmolStr, InstalledLists>);

@@ -9,6 +9,7 @@ use picket_cluster::{Semantics, Snapshot};
 use picket_testing::flows::representative_flows;
 use picket_testing::generate::{Shape, cluster, policies, together};
 use picket_vpp::acl::Acls;
+use picket_vpp::acl::hold::Held;
 use picket_vpp::acl::meaning::Way;
 use picket_vpp::acl::plan::plan;
 use picket_vpp::client::{Connector, Error, Feature};
@@ -20,16 +21,37 @@ use smol_str::SmolStr;
 use crate::journey::{Cluster, Hop};
 
 /// A packet from one interface to another.
-type Journey = (SmolStr, SmolStr, Packet);
+pub(crate) type Journey = (SmolStr, SmolStr, Packet);
 
 /// How long a client waits where an answer is held back.
-const PATIENCE: Duration = Duration::from_millis(100);
+const SHORT: Duration = Duration::from_millis(30);
+
+/// How long it waits otherwise: longer than any machine takes.
+const PATIENT: Duration = Duration::from_secs(120);
+
+/// How long to wait for VPP while this may go wrong, if it is still to come.
+pub(crate) fn patience(fake: &Fake, fault: Option<&Fault>) -> Duration {
+    match fault {
+        Some(Fault::Hold) if fake.faults() > 0 => SHORT,
+        _ => PATIENT,
+    }
+}
+
+/// What is known of a VPP between two plans.
+#[derive(Clone, Copy, Debug)]
+enum Followed {
+    /// What was read.
+    Read,
+    /// What it holds, as the agent keeps it.
+    Held,
+}
 
 /// What can go wrong with a message.
-fn faults() -> Vec<Fault> {
+pub(crate) fn faults() -> Vec<Fault> {
     vec![
         Fault::Refuse(-1),
         Fault::Delay(Duration::from_millis(1)),
+        Fault::Hold,
         Fault::DropBefore,
         Fault::DropAfter,
         Fault::DropMidFrame,
@@ -42,7 +64,7 @@ fn faults() -> Vec<Fault> {
 const MOST: usize = 40;
 
 /// Packets that pass two interfaces of a node.
-fn journeys(cluster: &Cluster<'_>, snapshot: &Snapshot, node: Option<&SmolStr>) -> Vec<Journey> {
+pub(crate) fn journeys(cluster: &Cluster<'_>, snapshot: &Snapshot, node: Option<&SmolStr>) -> Vec<Journey> {
     let mut found = Vec::new();
     for (number, flow) in (0..).zip(representative_flows(snapshot)) {
         if !flow.protocol.has_ports() || flow.source == flow.destination {
@@ -63,7 +85,7 @@ fn journeys(cluster: &Cluster<'_>, snapshot: &Snapshot, node: Option<&SmolStr>) 
 }
 
 /// Whether a packet that begins a connection passes now.
-fn passes(state: &State, (from, to, packet): &Journey) -> bool {
+pub(crate) fn passes(state: &State, (from, to, packet): &Journey) -> bool {
     let ends = state.interface(from).zip(state.interface(to));
     ends.is_some_and(|(from, to)| state.would_reach(from, to, packet, None))
 }
@@ -82,15 +104,27 @@ fn add_interfaces(fake: &Fake, acls: &Acls) {
 }
 
 /// Connects and does what is to be done; whether all of it is.
-fn attempt(connector: &mut Connector, fake: &Fake, acls: &Acls) -> Result<bool, Error> {
+fn attempt(connector: &mut Connector, fake: &Fake, acls: &Acls, way: Followed) -> Result<bool, Error> {
     let mut vpp = connector.connect(&[Feature::Acls, Feature::Interfaces])?;
     // A list of VPP's that holds nothing can be one that it did not give: it is asked again.
     let mut is_known = 0;
     while is_known < 2 {
         let mut known = vpp.read()?;
-        let plan = plan(&known.installed, acls);
+        let (plan, troubles) = match way {
+            Followed::Read => {
+                let plan = plan(&known.installed, acls);
+                let troubles = vpp.carry_out(&plan, &mut known)?;
+                (plan, troubles)
+            }
+            Followed::Held => {
+                let mut held = Held::new(known.installed);
+                let plan = held.plan(acls, held.installed().interfaces.keys());
+                let troubles = vpp.carry_out_held(&plan, &known.interfaces, &mut held)?;
+                (plan, troubles)
+            }
+        };
         is_known = if plan.is_empty() { is_known + 1 } else { 0 };
-        if !vpp.carry_out(&plan, &mut known)?.is_empty() {
+        if !troubles.is_empty() {
             return Ok(false);
         }
     }
@@ -106,13 +140,13 @@ fn attempt(connector: &mut Connector, fake: &Fake, acls: &Acls) -> Result<bool, 
     Ok(is_whole)
 }
 
-/// Goes on until everything is as it should be.
-fn drive(fake: &Fake, acls: &Acls) {
-    let mut connector = Connector::new(fake.socket()).patient_for(PATIENCE);
+/// Goes on until everything is as it should be, whatever goes wrong once.
+fn drive(fake: &Fake, acls: &Acls, way: Followed, fault: Option<&Fault>) {
     for _ in 0..100 {
+        let mut connector = Connector::new(fake.socket()).patient_for(patience(fake, fault));
         // An interface is never up before its lists are there: whoever makes one again makes it so.
         add_interfaces(fake, acls);
-        if matches!(attempt(&mut connector, fake, acls), Ok(true)) {
+        if matches!(attempt(&mut connector, fake, acls, way), Ok(true)) {
             return;
         }
         fake.release();
@@ -124,7 +158,7 @@ fn drive(fake: &Fake, acls: &Acls) {
 /// A VPP that has these lists.
 fn installed(acls: &Acls) -> Fake {
     let fake = Fake::start(Options::new(11).reads_sctp()).expect("a VPP");
-    drive(&fake, acls);
+    drive(&fake, acls, Followed::Read, None);
     fake
 }
 
@@ -133,6 +167,7 @@ fn check(
     (old, new): (&Acls, &Acls),
     journeys: &BTreeMap<usize, (Journey, bool, bool)>,
     (place, fault): (usize, Fault),
+    way: Followed,
 ) -> Result<bool, TestCaseError> {
     let fake = installed(old);
     let watched = journeys.clone();
@@ -145,7 +180,7 @@ fn check(
         Ok(())
     });
     fake.fail(When::After(place), fault.clone());
-    drive(&fake, new);
+    drive(&fake, new, way, Some(&fault));
     let was_met = fake.faults() == 0;
     prop_assert_eq!(fake.findings(), Vec::<String>::new(), "{} {:?}", place, fault);
     prop_assert_eq!(fake.complaints(), Vec::<String>::new(), "{} {:?}", place, fault);
@@ -183,11 +218,13 @@ fn check_all(before: &Snapshot, after: &Snapshot, faults: &[Fault]) -> Result<()
     });
     let judged: BTreeMap<_, _> = judged.enumerate().collect();
     for fault in faults {
-        let mut place = 0;
-        while check((old_acls, new_acls), &judged, (place, fault.clone()))? {
-            place += 1;
+        for way in [Followed::Read, Followed::Held] {
+            let mut place = 0;
+            while check((old_acls, new_acls), &judged, (place, fault.clone()), way)? {
+                place += 1;
+            }
+            prop_assert!(place > 4, "{fault:?}: {place} messages");
         }
-        prop_assert!(place > 4, "{fault:?}: {place} messages");
     }
     Ok(())
 }

@@ -17,6 +17,7 @@ mod installed;
 mod journey;
 mod plan;
 mod reflection;
+mod refused;
 mod renderer;
 mod rules;
 mod sctp;

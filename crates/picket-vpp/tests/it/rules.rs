@@ -3,7 +3,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
-use std::time::Duration;
 
 use picket_cluster::{Semantics, Snapshot};
 use picket_engine::Engine;
@@ -11,11 +10,13 @@ use picket_net::{Prefix, Protocol};
 use picket_policy::ObjectRef;
 use picket_testing::generate::{Shape, cluster, policies, together};
 use picket_vpp::client::{Connector, Error, Feature, Label, Namespace, RuleTable};
-use picket_vpp::fake::{Connection, Fake, Fault, Options, Packet, State, When};
+use picket_vpp::fake::{Connection, Dumps, Fake, Fault, Options, Packet, State, When};
 use picket_vpp::session::plan::plan;
 use picket_vpp::session::{self, SessionRule, SessionRules, render};
 use proptest::prelude::*;
 use proptest::test_runner::TestCaseError;
+
+use crate::faults::{faults, patience};
 
 /// Something that may be opened: in the namespace of a pod, or from outside.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -75,23 +76,24 @@ fn attempt(connector: &mut Connector, rules: &SessionRules) -> Result<bool, Erro
     Ok(true)
 }
 
-/// Goes on until everything is as it should be.
-fn drive(fake: &Fake, rules: &SessionRules) {
-    let mut connector = Connector::new(fake.socket());
+/// Goes on until everything is as it should be, whatever goes wrong once.
+fn drive(fake: &Fake, rules: &SessionRules, fault: Option<&Fault>) {
     let mut last = None;
     for _ in 0..100 {
+        let mut connector = Connector::new(fake.socket()).patient_for(patience(fake, fault));
         last = Some(attempt(&mut connector, rules));
         if matches!(last, Some(Ok(true))) {
             return;
         }
+        fake.release();
         assert!(fake.wait_for_connections(0), "an old connection does not end");
     }
     panic!("it does not come about: {last:?}");
 }
 
-fn installed(rules: &SessionRules) -> Fake {
-    let fake = Fake::start(Options::new(13)).expect("a VPP");
-    drive(&fake, rules);
+fn installed(rules: &SessionRules, dumps: Dumps) -> Fake {
+    let fake = Fake::start(Options::new(13).dumps(dumps)).expect("a VPP");
+    drive(&fake, rules, None);
     fake
 }
 
@@ -142,13 +144,16 @@ fn check(
     (old, new): (&SessionRules, &SessionRules),
     judged: &[(Attempt, bool, bool)],
     fault: Option<(usize, Fault)>,
+    dumps: Dumps,
 ) -> Result<bool, TestCaseError> {
-    let fake = installed(old);
+    let fake = installed(old, dumps);
     let watched = judged.to_vec();
-    // A VPP that was started again has nothing, and whoever opens something there is not kept from it.
-    let mut was_restarted = false;
+    // A VPP that was started again has nothing, and whoever opens something there is not kept from it until the tables are back.
+    let (least, mut was_restarted) = (old.local.len(), false);
     fake.observe(move |state, change| {
-        was_restarted |= state.namespaces().count() < 2;
+        was_restarted |= state.namespaces().count() <= least;
+        let is_as = |(attempt, _, after): &(Attempt, bool, bool)| is_allowed(state, attempt) == *after;
+        was_restarted &= !watched.iter().all(is_as);
         for (attempt, before, after) in &watched {
             if !was_restarted && is_allowed(state, attempt) && !before && !after {
                 return Err(format!("after {change}: {attempt:?}"));
@@ -159,7 +164,7 @@ fn check(
     if let Some((place, fault)) = &fault {
         fake.fail(When::After(*place), fault.clone());
     }
-    drive(&fake, new);
+    drive(&fake, new, fault.as_ref().map(|(_, fault)| fault));
     let was_met = fake.faults() == 0;
     prop_assert_eq!(fake.findings(), Vec::<String>::new(), "{:?}", fault);
     prop_assert_eq!(fake.complaints(), Vec::<String>::new(), "{:?}", fault);
@@ -171,6 +176,11 @@ fn check(
     Ok(was_met)
 }
 
+/// Which lists of rules a VPP has.
+fn dumps() -> impl Strategy<Value = Dumps> {
+    prop::sample::select(vec![Dumps::First, Dumps::Second, Dumps::Both])
+}
+
 fn rules(snapshot: &Snapshot) -> SessionRules {
     let engine = Engine::compile(snapshot, Semantics::default());
     let node = snapshot.nodes.keys().next().cloned();
@@ -179,7 +189,7 @@ fn rules(snapshot: &Snapshot) -> SessionRules {
 }
 
 fn judged(old: &SessionRules, new: &SessionRules) -> Vec<(Attempt, bool, bool)> {
-    let [first, last] = [old, new].map(|rules| installed(rules).state());
+    let [first, last] = [old, new].map(|rules| installed(rules, Dumps::Both).state());
     let judged = attempts(&[old, new]).into_iter().map(|attempt| {
         let (before, after) = (is_allowed(&first, &attempt), is_allowed(&last, &attempt));
         (attempt, before, after)
@@ -195,11 +205,13 @@ proptest! {
         cluster in cluster(),
         before in policies(Shape::Dialects, 3),
         after in policies(Shape::Dialects, 3),
+        dumps in dumps(),
     ) {
         let (old, new) = (rules(&together(&cluster, before)), rules(&together(&cluster, after)));
         let judged = judged(&old, &new);
-        check((&old, &new), &judged, None)?;
-        check((&new, &old), &judged.into_iter().map(|(one, before, after)| (one, after, before)).collect::<Vec<_>>(), None)?;
+        check((&old, &new), &judged, None, dumps)?;
+        let back = judged.into_iter().map(|(one, before, after)| (one, after, before));
+        check((&new, &old), &back.collect::<Vec<_>>(), None, dumps)?;
     }
 }
 
@@ -211,19 +223,13 @@ proptest! {
         cluster in cluster(),
         before in policies(Shape::V1, 2),
         after in policies(Shape::V1, 2),
+        dumps in dumps(),
     ) {
         let (old, new) = (rules(&together(&cluster, before)), rules(&together(&cluster, after)));
         let judged = judged(&old, &new);
-        for fault in [
-            Fault::Refuse(-1),
-            Fault::Delay(Duration::from_millis(1)),
-            Fault::DropBefore,
-            Fault::DropAfter,
-            Fault::DropMidFrame,
-            Fault::Restart,
-        ] {
+        for fault in faults() {
             let mut place = 0;
-            while check((&old, &new), &judged, Some((place, fault.clone())))? {
+            while check((&old, &new), &judged, Some((place, fault.clone())), dumps)? {
                 place += 1;
             }
         }
@@ -342,13 +348,13 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(256))]
 
     #[test]
-    fn nothing_opens_while_prefixes_are_cut_in_another_way(before in cuts(), after in cuts()) {
+    fn nothing_opens_while_prefixes_are_cut_in_another_way(before in cuts(), after in cuts(), dumps in dumps()) {
         let (old, new) = (of_one(table(&before)), of_one(table(&after)));
-        let [first, last] = [&old, &new].map(|rules| installed(rules).state());
+        let [first, last] = [&old, &new].map(|rules| installed(rules, Dumps::Both).state());
         let judged = all_attempts().into_iter().map(|attempt| {
             let (before, after) = (is_allowed(&first, &attempt), is_allowed(&last, &attempt));
             (attempt, before, after)
         });
-        check((&old, &new), &judged.collect::<Vec<_>>(), None)?;
+        check((&old, &new), &judged.collect::<Vec<_>>(), None, dumps)?;
     }
 }

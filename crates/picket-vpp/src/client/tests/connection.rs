@@ -308,7 +308,8 @@ fn bytes_and_events_without_end_are_no_answer() {
     for (first, again) in [(Vec::new(), events.repeat(3000)), (long, vec![0; 64])] {
         let (mut connection, thread) = pair(8, SHORT, move |peer| {
             peer.expect::<ControlPing>();
-            peer.0.write_all(&first).unwrap();
+            // The client may have gone before anything is said.
+            let _ = peer.0.write_all(&first);
             while peer.0.write_all(&again).is_ok() {}
         });
         let error = connection.call(ControlPing {}).unwrap_err();
