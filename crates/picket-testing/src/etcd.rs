@@ -253,11 +253,17 @@ impl Etcd {
         pairs.collect()
     }
 
+    /// The revision that is now.
+    #[must_use]
+    pub fn revision(&self) -> i64 {
+        let now = self.ask("kv/range", &json!({"key": encode(b"/")}));
+        now["header"]["revision"].as_str().unwrap().parse().unwrap()
+    }
+
     /// Forgets everything but what is now.
     pub fn compact(&self) {
-        let now = self.ask("kv/range", &json!({"key": encode(b"/")}));
-        let revision = now["header"]["revision"].clone();
-        self.ask("kv/compaction", &json!({"revision": revision, "physical": true}));
+        let question = json!({"revision": self.revision(), "physical": true});
+        self.ask("kv/compaction", &question);
     }
 
     /// Asks over HTTP; the answer.

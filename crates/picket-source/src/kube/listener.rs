@@ -53,13 +53,14 @@ impl Found {
     pub(crate) fn of_item(resource: &Resource, name: Name, mut item: Item) -> Option<Self> {
         let kind = resource.kind;
         let facts = if kind.is_policy() {
-            Facts::Policy(PolicyText {
+            let text = PolicyText {
                 plural: kind.plural,
                 uid: item.uid.as_deref().unwrap_or_default().into(),
                 version: item.object_version(),
                 spec: item.take_spec().map(Into::into),
                 head: item.compact().into(),
-            })
+            };
+            Facts::Policy(text, None)
         } else {
             let life = item.life.clone();
             let text = Text {

@@ -43,7 +43,7 @@ fn found(object: &Value) -> Found {
     let facts = if kind(object) == "NetworkPolicy" {
         let mut head = object.clone();
         let spec = head.get_mut("spec").map(|spec| spec.take().to_string().into());
-        Facts::Policy(PolicyText {
+        let text = PolicyText {
             plural: "networkpolicies",
             uid: object["metadata"]["uid"].as_str().unwrap_or_default().into(),
             version: ObjectVersion {
@@ -52,7 +52,8 @@ fn found(object: &Value) -> Found {
             },
             head: head.to_string().into(),
             spec,
-        })
+        };
+        Facts::Policy(text, None)
     } else {
         let text = Text {
             name: format!("{} {:?}", kind(object), name(object)).into(),
