@@ -12,6 +12,7 @@
 
 mod entry;
 mod error;
+mod heard;
 mod intake;
 mod key;
 mod lead;

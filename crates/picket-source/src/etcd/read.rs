@@ -20,6 +20,7 @@ use tokio::time::{Instant, sleep};
 use super::Etcd;
 use super::entry::{Entry, Terms};
 use super::error::EtcdError;
+use super::heard::Heard;
 use super::key::{Key, Keys, kinds};
 use super::message::{Event, Header, KeyValue, WatchResponse};
 use super::progress::Reflection;
@@ -294,35 +295,47 @@ impl<S: FnMut(Change)> Reader<S> {
                 by = Instant::now() + CHECK;
                 continue;
             };
-            let events = whole(&watch, answer, &mut parts)?;
+            match whole(&watch, answer, &mut parts)? {
+                Heard::Changes(events) => self.hear(events)?,
+                Heard::Progress(revision) => self.keep_up(revision),
+                Heard::Nothing => {}
+            }
             self.answered();
-            self.hear(events)?;
         }
     }
 
     /// Asks how far etcd is; that must be known when it is asked again.
     async fn check(&mut self, session: &Session, expected: &mut i64) -> Result<(), Stop> {
         let (found, now) = get(session, &self.terms.keys.progress).await?;
+        let said = found.map_or(0, |found| found.mod_revision);
+        if self.has_heard(said, now.revision, expected) {
+            Ok(())
+        } else {
+            Err(session.silent("what changed was not said").into())
+        }
+    }
+
+    /// Whether what was expected is known by now. At the revision `now` the last progress is of `said`, which is expected
+    /// next: as long as that is not known, one is as far behind as etcd is ahead.
+    pub(super) fn has_heard(&self, said: i64, now: i64, expected: &mut i64) -> bool {
         let known = self.known.map_or(0, |known| known.revision);
         if *expected > known {
-            let error = session.silent("what changed was not said");
-            return Err(error.into());
+            return false;
         }
-        *expected = found.map_or(0, |found| found.mod_revision);
-        self.health.freshen(|freshness| {
-            freshness.behind = match *expected > known {
-                true => now.revision - known,
-                false => 0,
-            };
-        });
-        Ok(())
+        *expected = said;
+        let behind = if said > known { now - known } else { 0 };
+        self.health.freshen(|freshness| freshness.behind = behind);
+        true
+    }
+
+    /// Nothing that anybody wants to know has changed up to this revision: what etcd forgets up to there is not missed.
+    pub(super) fn keep_up(&mut self, revision: i64) {
+        self.know(revision);
+        self.freshen();
     }
 
     /// Takes in what some revisions changed.
     pub(super) fn hear(&mut self, events: Vec<Event>) -> Result<(), Stop> {
-        if events.is_empty() {
-            return Ok(());
-        }
         let progress = self.terms.keys.progress.clone().into_bytes();
         let gone = events
             .iter()
@@ -347,9 +360,7 @@ impl<S: FnMut(Change)> Reader<S> {
             } else {
                 self.put(self.terms.read(kv), Step::Apply);
             }
-            if let Some(known) = &mut self.known {
-                known.revision = known.revision.max(revision);
-            }
+            self.know(revision);
         }
         self.tell();
         if let Some(reflection) = reflection {
@@ -358,6 +369,13 @@ impl<S: FnMut(Change)> Reader<S> {
         match gone {
             Some(_) => Err(Stop::Unreflected(self.unreflected())),
             None => Ok(()),
+        }
+    }
+
+    /// Everything up to this revision is known.
+    fn know(&mut self, revision: i64) {
+        if let Some(known) = &mut self.known {
+            known.revision = known.revision.max(revision);
         }
     }
 
@@ -422,6 +440,10 @@ impl<S: FnMut(Change)> Reader<S> {
         self.objects.emit(changes);
         self.complete();
         self.answered();
+        self.freshen();
+    }
+
+    fn freshen(&self) {
         let revision = self.known.map_or(0, |known| known.revision);
         self.health.freshen(|freshness| freshness.revision = revision);
     }
@@ -486,18 +508,14 @@ impl<S: FnMut(Change)> Reader<S> {
     }
 }
 
-/// The events of an answer, once all of its parts are there; none before.
-fn whole(watch: &Watch, answer: WatchResponse, parts: &mut Vec<Event>) -> Result<Vec<Event>, Stop> {
-    if answer.canceled {
-        return Err(match answer.compact_revision {
-            0 => watch.canceled(&answer.cancel_reason).into(),
-            _ => Stop::Forgotten,
-        });
+/// What an answer says, unless that the watch has ended.
+fn whole(watch: &Watch, answer: WatchResponse, parts: &mut Vec<Event>) -> Result<Heard, Stop> {
+    if !answer.canceled {
+        return Ok(Heard::of(answer, parts));
     }
-    parts.extend(answer.events);
-    Ok(match answer.fragment {
-        true => Vec::new(),
-        false => take(parts),
+    Err(match answer.compact_revision {
+        0 => watch.canceled(&answer.cancel_reason).into(),
+        _ => Stop::Forgotten,
     })
 }
 

@@ -1,8 +1,8 @@
 //! A way to a server that can be closed, and servers that talk nonsense.
 
-use std::io::{Read, Write, copy};
+use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Condvar, Mutex};
 use std::thread;
 
 use picket_linux::NetworkNamespace;
@@ -12,6 +12,15 @@ pub(crate) struct Proxy {
     pub(crate) port: u16,
     /// What passes through it; none while it is closed.
     connections: Arc<Mutex<Option<Vec<TcpStream>>>>,
+    valve: Arc<Valve>,
+}
+
+/// What holds back what clients say.
+#[derive(Default)]
+struct Valve {
+    /// How many bytes the server may still say before clients are held back; none are, where there is no number.
+    left: Mutex<Option<usize>>,
+    changed: Condvar,
 }
 
 impl Proxy {
@@ -30,8 +39,9 @@ impl Proxy {
         let proxy = Self {
             port: listener.local_addr().unwrap().port(),
             connections: Arc::new(Mutex::new(Some(Vec::new()))),
+            valve: Arc::default(),
         };
-        let connections = Arc::clone(&proxy.connections);
+        let (connections, valve) = (Arc::clone(&proxy.connections), Arc::clone(&proxy.valve));
         thread::spawn(move || {
             for client in listener.incoming() {
                 let client = client.unwrap();
@@ -43,10 +53,11 @@ impl Proxy {
                     // It is away, and whoever asks it learns that.
                     continue;
                 };
-                for (from, to) in [(&client, &server), (&server, &client)] {
-                    let (mut from, mut to) = (from.try_clone().unwrap(), to.try_clone().unwrap());
+                for (from, to, is_answer) in [(&client, &server, false), (&server, &client, true)] {
+                    let (from, to) = (from.try_clone().unwrap(), to.try_clone().unwrap());
+                    let valve = Arc::clone(&valve);
                     thread::spawn(move || {
-                        let _ = copy(&mut from, &mut to);
+                        let _ = valve.pass(&from, &to, is_answer);
                         let _ = to.shutdown(Shutdown::Both);
                     });
                 }
@@ -66,6 +77,50 @@ impl Proxy {
     /// Passes on again.
     pub(crate) fn open(&self) {
         self.connections.lock().unwrap().get_or_insert_default();
+    }
+
+    /// Holds back what clients say once the server has said so many bytes.
+    pub(crate) fn hold_after(&self, bytes: usize) {
+        *self.valve.left.lock().unwrap() = Some(bytes);
+    }
+
+    /// Waits until clients are held back.
+    pub(crate) fn until_held(&self) {
+        let left = self.valve.left.lock().unwrap();
+        drop(
+            self.valve
+                .changed
+                .wait_while(left, |left| *left != Some(0))
+                .unwrap(),
+        );
+    }
+
+    /// Passes on what they said, and what they say.
+    pub(crate) fn release(&self) {
+        *self.valve.left.lock().unwrap() = None;
+        self.valve.changed.notify_all();
+    }
+}
+
+impl Valve {
+    /// Passes on what one end says to the other until it ends.
+    fn pass(&self, mut from: &TcpStream, mut to: &TcpStream, is_answer: bool) -> std::io::Result<()> {
+        let mut bytes = [0; 8192];
+        loop {
+            let count = from.read(&mut bytes)?;
+            if count == 0 {
+                return Ok(());
+            }
+            let mut left = self.left.lock().unwrap();
+            if !is_answer {
+                left = self.changed.wait_while(left, |left| *left == Some(0)).unwrap();
+            } else if let Some(left) = &mut *left {
+                *left = left.saturating_sub(count);
+                self.changed.notify_all();
+            }
+            drop(left);
+            to.write_all(&bytes[..count])?;
+        }
     }
 }
 

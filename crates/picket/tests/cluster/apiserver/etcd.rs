@@ -1,6 +1,7 @@
 //! What is known of a cluster that is read from etcd is what a reflector has written there, whatever happens to etcd.
 
 mod damage;
+mod history;
 mod security;
 
 use std::collections::BTreeMap;
