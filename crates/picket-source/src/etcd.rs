@@ -2,15 +2,17 @@
 //!
 //! A [`Reflector`] writes one [`record`] for each object, so that thousands of agents ask etcd and not the API server.
 //! [`Etcd::follow`] gives what [`Kube::follow`](crate::Kube::follow) gives: [`read`] lists everything at one revision and
-//! takes in what changes from there on, and [`live`](crate::live) makes events of it. What counts as complete is only
-//! what a reflector has said is ([`progress`]).
+//! takes in what changes from there on, and [`live`](crate::live) makes events of it. What a key says by itself is an
+//! [`entry`]. What counts as complete is only what a reflector has said is ([`progress`]).
 //!
 //! Only the reflector that [leads](lead) writes: each of its transactions holds only as long as its own key is the one
 //! that says who leads. What the API server says it holds as [`mirror`], and [`mod@write`] makes etcd the same.
 //!
 //! The client is our own: it is a dozen calls, and the one that there is needs `protoc` to be built.
 
+mod entry;
 mod error;
+mod heard;
 mod intake;
 mod key;
 mod lead;

@@ -179,7 +179,7 @@ impl Live {
             Facts::Pod(facts) => self.pods.knows(name, facts),
             Facts::Service(facts) => self.services.get(name) == Some(facts),
             Facts::Network(network) => self.networks.get(name) == Some(network),
-            Facts::Policy(text) => self.policies.knows(kind, name, text),
+            Facts::Policy(text, _) => self.policies.knows(kind, name, text),
         }
     }
 
@@ -196,9 +196,9 @@ impl Live {
             Facts::Node(facts) => self.set_node(&name.name, Some(facts)),
             Facts::Pod(facts) => self.set_pod(&name, Some(*facts)),
             Facts::Service(facts) => self.set_service(name, *facts),
-            Facts::Policy(text) => {
+            Facts::Policy(text, read) => {
                 let needed = name.namespace.is_empty() || self.pods.may_be_selected(&name.namespace);
-                let outcome = self.policies.set(kind, &name, text, needed);
+                let outcome = self.policies.set(kind, &name, text, read, needed);
                 self.report(outcome);
             }
         }

@@ -196,22 +196,24 @@ impl Etcd {
         self.restart();
     }
 
-    /// Wants a password from now on: `secret` of `picket`, who may do everything below `/picket/`.
-    pub fn demand_password(&self) {
-        let range =
-            json!({"permType": "READWRITE", "key": encode(b"/picket/"), "range_end": encode(b"/picket0")});
-        for (path, question) in [
-            ("auth/user/add", json!({"name": "root", "password": "root"})),
-            ("auth/role/add", json!({"name": "root"})),
-            ("auth/user/grant", json!({"user": "root", "role": "root"})),
-            ("auth/role/add", json!({"name": "writer"})),
-            ("auth/role/grant", json!({"name": "writer", "perm": range})),
-            ("auth/user/add", json!({"name": "picket", "password": "secret"})),
-            ("auth/user/grant", json!({"user": "picket", "role": "writer"})),
-            ("auth/enable", json!({})),
-        ] {
-            self.ask(path, &question);
+    /// Wants a password from now on: `secret` of each of these users, who has a right (as in `READWRITE`) to all keys that begin
+    /// so, and no other.
+    pub fn demand_passwords(&self, users: &[(&str, &str, &str)]) {
+        self.add_user("root", "root");
+        for (user, right, prefix) in users {
+            self.add_user(user, "secret");
+            let (start, end) = (encode(prefix.as_bytes()), encode(&after(prefix)));
+            let right = json!({"permType": right, "key": start, "range_end": end});
+            self.ask("auth/role/grant", &json!({"name": user, "perm": right}));
         }
+        self.ask("auth/enable", &json!({}));
+    }
+
+    /// Knows somebody by a password, in a role that is called the same.
+    fn add_user(&self, name: &str, password: &str) {
+        self.ask("auth/user/add", &json!({"name": name, "password": password}));
+        self.ask("auth/role/add", &json!({"name": name}));
+        self.ask("auth/user/grant", &json!({"user": name, "role": name}));
     }
 
     /// Changes keys in one transaction: each gets a value, or goes.
@@ -253,11 +255,17 @@ impl Etcd {
         pairs.collect()
     }
 
+    /// The revision that is now.
+    #[must_use]
+    pub fn revision(&self) -> i64 {
+        let now = self.ask("kv/range", &json!({"key": encode(b"/")}));
+        now["header"]["revision"].as_str().unwrap().parse().unwrap()
+    }
+
     /// Forgets everything but what is now.
     pub fn compact(&self) {
-        let now = self.ask("kv/range", &json!({"key": encode(b"/")}));
-        let revision = now["header"]["revision"].clone();
-        self.ask("kv/compaction", &json!({"revision": revision, "physical": true}));
+        let question = json!({"revision": self.revision(), "physical": true});
+        self.ask("kv/compaction", &question);
     }
 
     /// Asks over HTTP; the answer.

@@ -8,6 +8,7 @@
 //! - [`generate`]: proptest strategies for random clusters, policies and event sequences.
 //! - [`cases`]: Markdown files with manifests and the verdicts they must give.
 //! - [`manifest`]: objects as the manifests that say them, in any of the ways to write them.
+//! - [`reflected`]: a cluster as a reflector keeps it in etcd.
 //! - [`ran`]: how a program ended, and what it printed.
 //! - [`flows`]: the packets that tell policies of a snapshot apart.
 //! - [`synthetic`]: large clusters with the shape of real ones.
@@ -30,6 +31,7 @@ pub mod generate;
 pub mod manifest;
 pub mod program;
 pub mod ran;
+pub mod reflected;
 #[cfg(feature = "runtime")]
 pub mod runtime;
 pub mod synthetic;

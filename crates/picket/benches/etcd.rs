@@ -14,14 +14,9 @@ use futures_util::future;
 use picket_cluster::{Event, Store};
 use picket_source::{Change, Etcd, Health, Interest};
 use picket_testing::etcd::Etcd as Server;
-use serde_json::{Value, json};
+use picket_testing::reflected::{self, NAMESPACES, NODES, PODS, POLICIES};
 use tokio::runtime::Builder;
 use tokio::sync::mpsc::unbounded_channel;
-
-const PODS: usize = 5_000;
-const POLICIES: usize = 2_000;
-const NAMESPACES: usize = 200;
-const NODES: usize = 50;
 
 /// How many operations a transaction may have.
 const AT_ONCE: usize = 100;
@@ -50,7 +45,7 @@ fn main() {
         began.elapsed().as_secs_f64()
     );
     let whole = times(&server, None);
-    let own = times(&server, Some("worker-7"));
+    let own = times(&server, Some(&reflected::node(7)));
     for (what, mut took) in [("every pod and policy", whole), ("those of one node", own)] {
         took.sort();
         let milliseconds = |at: usize| took.get(at).map_or(0, Duration::as_millis);
@@ -102,112 +97,13 @@ fn follow(server: &Server, node: Option<&str>) -> Duration {
     took
 }
 
-/// The records of the cluster by their keys.
+/// The records of the cluster by their keys, and then how far the reflector is.
 fn records() -> Vec<(String, String)> {
-    let record = |object: &Value| {
-        json!({"version": 1, "created": "2026-01-01T00:00:00Z", "object": object}).to_string()
-    };
-    let key = |rest: String| format!("{}objects/{rest}", Etcd::PREFIX);
-    let mut all = Vec::new();
-    for number in 0..NAMESPACES {
-        let name = namespace(number);
-        let labels = json!({"kubernetes.io/metadata.name": name, "stage": "production"});
-        let object =
-            json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": labels}});
-        all.push((key(format!("namespaces/{name}")), record(&object)));
-    }
-    for number in 0..NODES {
-        let name = node(number);
-        let addresses = json!([{"type": "InternalIP", "address": format!("192.168.0.{number}")}]);
-        let object = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}, "status": {"addresses": addresses}});
-        all.push((key(format!("nodes/{name}")), record(&object)));
-    }
-    for number in 0..PODS {
-        let object = pod(number);
-        let place = format!("{}/pod-{number}", namespace(number / 5 % NAMESPACES));
-        all.push((key(format!("pods/{place}")), record(&object)));
-    }
-    for number in 0..POLICIES {
-        let object = policy(number);
-        let place = format!("{}/policy-{number}", namespace(number % NAMESPACES));
-        all.push((
-            key(format!("networkpolicies.networking.k8s.io/{place}")),
-            record(&object),
-        ));
-    }
-    let time = "2026-01-01T00:00:00Z";
-    let progress =
-        json!({"version": 1, "epoch": 1, "reflector": "bench", "time": time, "pass": time, "kinds": {}});
-    all.push((format!("{}progress", Etcd::PREFIX), progress.to_string()));
-    all
-}
-
-fn namespace(number: usize) -> String {
-    format!("team-{number:03}-production")
-}
-
-fn node(number: usize) -> String {
-    format!("worker-{number}")
-}
-
-fn tier(number: usize) -> &'static str {
-    match number % 3 {
-        0 => "web",
-        1 => "api",
-        _ => "store",
-    }
-}
-
-fn pod(number: usize) -> Value {
-    let application = format!("service-{}", number / 4 % 500);
-    let (middle, low) = (number >> 8, number & 255);
-    let address = format!("10.0.{middle}.{low}");
-    let host = format!("192.168.0.{}", number % NODES);
-    json!({
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {
-            "name": format!("pod-{number}"),
-            "namespace": namespace(number / 5 % NAMESPACES),
-            "uid": format!("00000000-0000-4000-8000-{number:012x}"),
-            "labels": {
-                "app.kubernetes.io/name": application,
-                "app.kubernetes.io/instance": format!("{application}-production"),
-                "pod-template-hash": "7d4b9c6f5d",
-                "tier": tier(number),
-            },
-        },
-        "spec": {
-            "nodeName": node(number % NODES),
-            "containers": [{"ports": [{"name": "http", "containerPort": 8080, "protocol": "TCP"}]}],
-        },
-        "status": {
-            "phase": "Running",
-            "podIP": address,
-            "podIPs": [{"ip": address}, {"ip": format!("fd00::{number:x}")}],
-            "hostIP": host,
-            "hostIPs": [{"ip": host}],
-        },
-    })
-}
-
-fn policy(number: usize) -> Value {
-    let selector = json!({"matchLabels": {"tier": tier(number)}});
-    let peers =
-        json!([{"podSelector": selector}, {"namespaceSelector": {"matchLabels": {"stage": "production"}}}]);
-    json!({
-        "apiVersion": "networking.k8s.io/v1",
-        "kind": "NetworkPolicy",
-        "metadata": {
-            "name": format!("policy-{number}"),
-            "namespace": namespace(number % NAMESPACES),
-            "uid": format!("00000000-0000-4000-9000-{number:012x}"),
-        },
-        "spec": {
-            "podSelector": selector,
-            "policyTypes": ["Ingress", "Egress"],
-            "ingress": [{"from": peers, "ports": [{"protocol": "TCP", "port": "http"}]}],
-            "egress": [{"to": [{"ipBlock": {"cidr": "10.0.0.0/8", "except": ["10.9.0.0/16"]}}]}, {"ports": [{"protocol": "UDP", "port": 53}]}],
-        },
-    })
+    let objects = reflected::objects().into_iter();
+    let records = objects.map(|(place, object)| {
+        let key = format!("{}objects/{place}", Etcd::PREFIX);
+        (key, reflected::record(&object))
+    });
+    let progress = (format!("{}progress", Etcd::PREFIX), reflected::progress());
+    records.chain([progress]).collect()
 }

@@ -39,7 +39,7 @@ impl<S: FnMut(Change)> Intake<S> {
         let revision = self.revision;
         let found = keys
             .iter()
-            .map(|(key, value)| said(key, Some(value), revision))
+            .map(|(key, value)| self.reader.terms.read(said(key, Some(value), revision)))
             .collect();
         let mut progress = None;
         self.reader.begin_list();

@@ -8,18 +8,22 @@
 use std::collections::BTreeSet;
 use std::convert::Infallible;
 use std::mem::take;
+use std::pin::pin;
+use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::TryStreamExt;
 use picket_cluster::codes;
 use picket_policy::{Diagnostic, ObjectRef, Severity};
 use tokio::time::{Instant, sleep};
 
 use super::Etcd;
+use super::entry::{Entry, Terms};
 use super::error::EtcdError;
+use super::heard::Heard;
 use super::key::{Key, Keys, kinds};
 use super::message::{Event, Header, KeyValue, WatchResponse};
 use super::progress::Reflection;
-use super::record;
 use super::session::{Session, Watch};
 use super::snapshot::{Pages, get, get_at};
 use crate::kube::backoff::Backoff;
@@ -40,8 +44,7 @@ const STEADY: Duration = Duration::from_secs(10);
 /// Reads for one who enforces policies.
 pub(super) struct Reader<S> {
     etcd: Etcd,
-    keys: Keys,
-    kinds: Vec<&'static Kind>,
+    pub(super) terms: Arc<Terms>,
     health: Health,
     objects: Objects<S>,
     /// What changed and has not been told.
@@ -79,10 +82,14 @@ impl From<EtcdError> for Stop {
 impl<S: FnMut(Change)> Reader<S> {
     pub(super) fn new(etcd: &Etcd, keys: Keys, interest: Interest, health: Health, sink: S) -> Self {
         let kinds = kinds().filter(|kind| interest.includes(kind.name));
-        Self {
-            etcd: etcd.clone(),
+        let terms = Terms {
             keys,
             kinds: kinds.collect(),
+            every_policy: interest.node.is_none(),
+        };
+        Self {
+            etcd: etcd.clone(),
+            terms: Arc::new(terms),
             health,
             objects: Objects {
                 live: Live::new(interest.node),
@@ -99,7 +106,7 @@ impl<S: FnMut(Change)> Reader<S> {
 
     pub(super) fn begin(&mut self) {
         self.objects.begin();
-        for kind in &self.kinds {
+        for kind in &self.terms.kinds {
             self.health.note(&kind.full_name(), |_| {});
         }
     }
@@ -167,39 +174,40 @@ impl<S: FnMut(Change)> Reader<S> {
         let Some(known) = self.known else {
             return Ok(false);
         };
-        let (_, now) = get(session, &self.keys.progress).await?;
+        let (_, now) = get(session, &self.terms.keys.progress).await?;
         if known.cluster_id != now.cluster_id || known.revision > now.revision {
             return Ok(false);
         }
-        let (then, _) = get_at(session, &self.keys.progress, known.revision).await?;
+        let (then, _) = get_at(session, &self.terms.keys.progress, known.revision).await?;
         Ok(then.is_some() && then == self.witness)
     }
 
     /// Reads everything that there is at one revision.
     async fn list(&mut self, session: &Session) -> Result<(), Stop> {
-        let (start, end) = self.keys.all();
-        let mut pages = Pages::of(start, &end);
-        let mut progress = None;
+        let terms = Arc::clone(&self.terms);
+        let (start, end) = terms.keys.all();
+        let mut parts = pin!(terms.read_pages(Pages::of(start, &end).stream(session)));
+        let (mut at, mut progress) = (Header::default(), None);
         self.begin_list();
-        while let Some(found) = pages.next(session).await? {
-            self.listed(found, &mut progress);
+        while let Some((revision, entries)) = parts.try_next().await? {
+            at = revision;
+            self.listed(entries, &mut progress);
         }
-        self.end_list(pages.at.unwrap_or_default(), progress)
+        self.end_list(at, progress)
     }
 
     pub(super) fn begin_list(&mut self) {
         self.strange.clear();
-        for kind in self.kinds.clone() {
+        for kind in self.terms.kinds.clone() {
             self.step(kind, Step::Begin);
         }
     }
 
-    pub(super) fn listed(&mut self, found: Vec<KeyValue>, progress: &mut Option<KeyValue>) {
-        for kv in found {
-            if self.keys.is_object(&kv.key) {
-                self.put(&kv, Step::Listed);
-            } else if kv.key == self.keys.progress.as_bytes() {
-                *progress = Some(kv);
+    pub(super) fn listed(&mut self, entries: Vec<Entry>, progress: &mut Option<KeyValue>) {
+        for entry in entries {
+            match entry {
+                Entry::Progress(kv) => *progress = Some(kv),
+                entry => self.put(entry, Step::Listed),
             }
         }
     }
@@ -208,7 +216,7 @@ impl<S: FnMut(Change)> Reader<S> {
     pub(super) fn end_list(&mut self, at: Header, progress: Option<KeyValue>) -> Result<(), Stop> {
         let progress = progress.ok_or_else(|| Stop::Unreflected(self.unreflected()))?;
         let reflection = self.believe(&progress)?;
-        for kind in self.kinds.clone() {
+        for kind in self.terms.kinds.clone() {
             self.step(kind, Step::End);
             self.health.note(&kind.full_name(), |health| {
                 health.answered();
@@ -226,13 +234,13 @@ impl<S: FnMut(Change)> Reader<S> {
     fn unreflected(&self) -> String {
         format!(
             "there is no `{}`: no reflector has written all of the cluster",
-            self.keys.progress
+            self.terms.keys.progress
         )
     }
 
     /// What a reflector says of everything that was read, if that is no older than what is known.
     fn believe(&self, progress: &KeyValue) -> Result<Reflection, Stop> {
-        let key = &self.keys.progress;
+        let key = &self.terms.keys.progress;
         let said = Reflection::read(&progress.value)
             .map_err(|why| Stop::Unreflected(format!("`{key}` cannot be read: {why}")))?;
         let known = self.reflection.as_ref().map(|known| known.time);
@@ -247,7 +255,7 @@ impl<S: FnMut(Change)> Reader<S> {
 
     /// Waits until a reflector says something else than what is told, or etcd fails.
     async fn await_reflector(&mut self, session: &Session, told: &str) -> Result<(), EtcdError> {
-        let key = self.keys.progress.clone();
+        let key = self.terms.keys.progress.clone();
         let (found, now) = get(session, &key).await?;
         let why = match found.map(|found| self.believe(&found)) {
             None => self.unreflected(),
@@ -276,7 +284,7 @@ impl<S: FnMut(Change)> Reader<S> {
     /// Takes in what changes.
     async fn watch(&mut self, session: &Session) -> Result<Infallible, Stop> {
         let known = self.known.unwrap_or_default();
-        let (start, end) = self.keys.all();
+        let (start, end) = self.terms.keys.all();
         let mut watch = session.watch(start, &end, known.revision + 1).await?;
         let mut by = Instant::now() + CHECK;
         let mut parts = Vec::new();
@@ -287,36 +295,48 @@ impl<S: FnMut(Change)> Reader<S> {
                 by = Instant::now() + CHECK;
                 continue;
             };
-            let events = whole(&watch, answer, &mut parts)?;
+            match whole(&watch, answer, &mut parts)? {
+                Heard::Changes(events) => self.hear(events)?,
+                Heard::Progress(revision) => self.keep_up(revision),
+                Heard::Nothing => {}
+            }
             self.answered();
-            self.hear(events)?;
         }
     }
 
     /// Asks how far etcd is; that must be known when it is asked again.
     async fn check(&mut self, session: &Session, expected: &mut i64) -> Result<(), Stop> {
-        let (found, now) = get(session, &self.keys.progress).await?;
+        let (found, now) = get(session, &self.terms.keys.progress).await?;
+        let said = found.map_or(0, |found| found.mod_revision);
+        if self.has_heard(said, now.revision, expected) {
+            Ok(())
+        } else {
+            Err(session.silent("what changed was not said").into())
+        }
+    }
+
+    /// Whether what was expected is known by now. At the revision `now` the last progress is of `said`, which is expected
+    /// next: as long as that is not known, one is as far behind as etcd is ahead.
+    pub(super) fn has_heard(&self, said: i64, now: i64, expected: &mut i64) -> bool {
         let known = self.known.map_or(0, |known| known.revision);
         if *expected > known {
-            let error = session.silent("what changed was not said");
-            return Err(error.into());
+            return false;
         }
-        *expected = found.map_or(0, |found| found.mod_revision);
-        self.health.freshen(|freshness| {
-            freshness.behind = match *expected > known {
-                true => now.revision - known,
-                false => 0,
-            };
-        });
-        Ok(())
+        *expected = said;
+        let behind = if said > known { now - known } else { 0 };
+        self.health.freshen(|freshness| freshness.behind = behind);
+        true
+    }
+
+    /// Nothing that anybody wants to know has changed up to this revision: what etcd forgets up to there is not missed.
+    pub(super) fn keep_up(&mut self, revision: i64) {
+        self.know(revision);
+        self.freshen();
     }
 
     /// Takes in what some revisions changed.
     pub(super) fn hear(&mut self, events: Vec<Event>) -> Result<(), Stop> {
-        if events.is_empty() {
-            return Ok(());
-        }
-        let progress = self.keys.progress.clone().into_bytes();
+        let progress = self.terms.keys.progress.clone().into_bytes();
         let gone = events
             .iter()
             .filter(|event| event.is_deletion())
@@ -331,18 +351,16 @@ impl<S: FnMut(Change)> Reader<S> {
             if gone.is_some_and(|gone| kv.mod_revision >= gone) {
                 continue;
             }
+            let revision = kv.mod_revision;
             if kv.key == progress {
                 reflection = Some(self.believe(&kv)?);
-                self.witness = Some(kv.clone());
-            } else if self.keys.is_object(&kv.key) {
-                match is_deletion {
-                    true => self.delete(&kv),
-                    false => self.put(&kv, Step::Apply),
-                }
+                self.witness = Some(kv);
+            } else if is_deletion {
+                self.delete(&kv);
+            } else {
+                self.put(self.terms.read(kv), Step::Apply);
             }
-            if let Some(known) = &mut self.known {
-                known.revision = known.revision.max(kv.mod_revision);
-            }
+            self.know(revision);
         }
         self.tell();
         if let Some(reflection) = reflection {
@@ -354,30 +372,38 @@ impl<S: FnMut(Change)> Reader<S> {
         }
     }
 
-    /// An object is there.
-    fn put(&mut self, kv: &KeyValue, step: impl FnOnce(Found) -> Step) {
-        let Some(key) = self.keys.read(&kv.key) else {
-            self.strange.insert(kv.key.clone());
-            return;
-        };
-        let kind = key.kind();
-        if !self.kinds.iter().any(|known| known.name == kind.name) {
-            return;
+    /// Everything up to this revision is known.
+    fn know(&mut self, revision: i64) {
+        if let Some(known) = &mut self.known {
+            known.revision = known.revision.max(revision);
         }
-        self.health.note(&kind.full_name(), |health| health.objects += 1);
-        match record::read(&key, &kv.value) {
-            Ok(found) => self.step(kind, step(found.at_revision(kv.mod_revision))),
-            Err(why) => self.unreadable(&key, &why),
+    }
+
+    /// An object is there.
+    fn put(&mut self, entry: Entry, step: impl FnOnce(Found) -> Step) {
+        match entry {
+            Entry::Object(key, read) => {
+                let kind = key.kind();
+                self.health.note(&kind.full_name(), |health| health.objects += 1);
+                match read {
+                    Ok(found) => self.step(kind, step(found)),
+                    Err(why) => self.unreadable(&key, &why),
+                }
+            }
+            Entry::Strange(key) => {
+                self.strange.insert(key);
+            }
+            Entry::Progress(_) | Entry::Other => {}
         }
     }
 
     fn delete(&mut self, kv: &KeyValue) {
-        let Some(key) = self.keys.read(&kv.key) else {
+        let Some(key) = self.terms.keys.read(&kv.key) else {
             self.strange.remove(&kv.key);
             return;
         };
         let kind = key.kind();
-        if self.kinds.iter().any(|known| known.name == kind.name) {
+        if self.terms.wants(kind) {
             self.health.note(&kind.full_name(), |health| health.objects += 1);
             self.step(kind, Step::Delete(key.name));
         }
@@ -388,7 +414,7 @@ impl<S: FnMut(Change)> Reader<S> {
         let object = ObjectRef::new(kind.name, &key.name.namespace, &key.name.name);
         let message = format!(
             "the record `{}` cannot be read: {why}",
-            shown(self.keys.of(key).as_bytes())
+            shown(self.terms.keys.of(key).as_bytes())
         );
         let diagnostic = Diagnostic::new(codes::RECORD, Severity::Error, message).on(&object);
         let diagnostic = diagnostic.note("what was known of the object holds");
@@ -414,6 +440,10 @@ impl<S: FnMut(Change)> Reader<S> {
         self.objects.emit(changes);
         self.complete();
         self.answered();
+        self.freshen();
+    }
+
+    fn freshen(&self) {
         let revision = self.known.map_or(0, |known| known.revision);
         self.health.freshen(|freshness| freshness.revision = revision);
     }
@@ -457,7 +487,7 @@ impl<S: FnMut(Change)> Reader<S> {
     fn reach(&mut self, reflection: Reflection) {
         let before = self.reflection.as_ref().map(|before| &before.kinds);
         let mut reached = Vec::new();
-        for kind in &self.kinds {
+        for kind in &self.terms.kinds {
             let name = kind.full_name();
             let now = reflection.kinds.get(&name).map(|reach| &reach.resource_version);
             let before = before
@@ -478,18 +508,14 @@ impl<S: FnMut(Change)> Reader<S> {
     }
 }
 
-/// The events of an answer, once all of its parts are there; none before.
-fn whole(watch: &Watch, answer: WatchResponse, parts: &mut Vec<Event>) -> Result<Vec<Event>, Stop> {
-    if answer.canceled {
-        return Err(match answer.compact_revision {
-            0 => watch.canceled(&answer.cancel_reason).into(),
-            _ => Stop::Forgotten,
-        });
+/// What an answer says, unless that the watch has ended.
+fn whole(watch: &Watch, answer: WatchResponse, parts: &mut Vec<Event>) -> Result<Heard, Stop> {
+    if !answer.canceled {
+        return Ok(Heard::of(answer, parts));
     }
-    parts.extend(answer.events);
-    Ok(match answer.fragment {
-        true => Vec::new(),
-        false => take(parts),
+    Err(match answer.compact_revision {
+        0 => watch.canceled(&answer.cancel_reason).into(),
+        _ => Stop::Forgotten,
     })
 }
 

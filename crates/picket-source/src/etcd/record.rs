@@ -169,7 +169,7 @@ pub(super) fn read(key: &Key, bytes: &[u8]) -> Result<Found, String> {
 impl Found {
     /// The same, read in a revision of etcd.
     pub(super) fn at_revision(mut self, revision: i64) -> Self {
-        if let Facts::Policy(policy) = &mut self.facts {
+        if let Facts::Policy(policy, _) = &mut self.facts {
             policy.version = ObjectVersion {
                 revision: Some(revision),
                 ..ObjectVersion::default()

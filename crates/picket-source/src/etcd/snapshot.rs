@@ -1,5 +1,7 @@
 //! All keys at one revision.
 
+use futures_util::{Stream, stream};
+
 use super::error::EtcdError;
 use super::message::{Header, KeyValue, RangeRequest, RangeResponse};
 use super::session::{RANGE, Session};
@@ -13,7 +15,7 @@ pub(super) struct Pages {
     end: Vec<u8>,
     limit: i64,
     /// The revision, once it is known, and of which etcd.
-    pub(super) at: Option<Header>,
+    at: Option<Header>,
     is_over: bool,
 }
 
@@ -62,6 +64,18 @@ impl Pages {
             return Ok(Some(answer.kvs));
         }
         Ok(None)
+    }
+
+    /// Page after page, each with the revision of all of them.
+    pub(super) fn stream(
+        self,
+        session: &Session,
+    ) -> impl Stream<Item = Result<(Header, Vec<KeyValue>), EtcdError>> {
+        stream::try_unfold(self, move |mut pages| async move {
+            let page = pages.next(session).await?;
+            let at = pages.at.unwrap_or_default();
+            Ok(page.map(|page| ((at, page), pages)))
+        })
     }
 }
 

@@ -4,6 +4,7 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::Duration;
 
 use picket_cluster::{Event, Object, Snapshot, Store, codes};
 use picket_policy::{Diagnostic, ObjectRef, Policy, Position};
@@ -15,6 +16,8 @@ use serde_json::{Value, json};
 use smol_str::SmolStr;
 
 use super::key::{Key, Keys};
+use super::message::Header;
+use super::read::Reader;
 use super::record::{self, Record};
 use super::{Etcd, Intake, Reflection};
 use crate::kube::item::Item;
@@ -485,4 +488,42 @@ fn progress_that_cannot_be_read_is_said_in_one_line_that_ends() {
     for said in [&read.reflector, &read.kinds["pods"].resource_version] {
         assert!(said.len() < 300 && !said.contains(char::is_control), "{said}");
     }
+}
+
+#[test]
+fn how_far_one_who_reads_is_behind_is_what_etcd_is_ahead_of_what_must_still_be_said() {
+    let health = Health::default();
+    let etcd = Etcd::new(Vec::new(), Duration::ZERO);
+    let mut reader = Reader::new(&etcd, keys(), Interest::default(), health.clone(), |_| {});
+    let mut expected = 0;
+    for (known, said, now, heard, behind) in [
+        // Other keys may change as they like.
+        (5, 5, 9, true, 0),
+        (5, 7, 9, true, 4),
+        // Etcd did not say what it had ten seconds ago.
+        (5, 7, 12, false, 4),
+        (7, 7, 12, true, 0),
+        (7, 13, 20, true, 13),
+        (13, 15, 20, true, 7),
+        // All of it was said, whether or not anything changed.
+        (20, 15, 20, true, 0),
+    ] {
+        reader.known.get_or_insert_default().cluster_id = 1;
+        reader.keep_up(known);
+        let freshness = || health.freshness().unwrap();
+        assert_eq!(freshness().revision, known);
+        assert_eq!(
+            reader.has_heard(said, now, &mut expected),
+            heard,
+            "{known} {said}"
+        );
+        assert_eq!(freshness().behind, behind, "{known} {said}");
+    }
+    // Progress that is late takes nothing back.
+    reader.keep_up(19);
+    let known = Header {
+        cluster_id: 1,
+        revision: 20,
+    };
+    assert_eq!(reader.known, Some(known));
 }

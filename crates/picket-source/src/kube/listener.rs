@@ -53,12 +53,13 @@ impl Found {
     pub(crate) fn of_item(resource: &Resource, name: Name, item: Item) -> Option<Self> {
         let kind = resource.kind;
         let facts = if kind.is_policy() {
-            Facts::Policy(PolicyText {
+            let text = PolicyText {
                 plural: kind.plural,
                 uid: item.uid.as_deref().unwrap_or_default().into(),
                 version: item.object_version(),
                 object: Packed::new(&item.compact()),
-            })
+            };
+            Facts::Policy(text, None)
         } else {
             let life = item.life.clone();
             let text = Text {

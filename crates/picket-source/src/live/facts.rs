@@ -42,8 +42,8 @@ pub(crate) enum Facts {
     Service(Box<ServiceFacts>),
     /// A secondary network.
     Network(NetworkFacts),
-    /// A policy, which is read only where it is needed.
-    Policy(PolicyText),
+    /// A policy, which is read only where it is needed, and what that gives if somebody did so before.
+    Policy(PolicyText, Option<Box<ReadPolicy>>),
 }
 
 /// What a policy says, not yet read.
@@ -58,6 +58,9 @@ pub(crate) struct PolicyText {
     /// The object, without spaces.
     pub(crate) object: Packed,
 }
+
+/// What a policy says, unless nobody can tell, and what is wrong with it.
+pub(crate) type ReadPolicy = (Option<Policy>, Vec<Diagnostic>);
 
 /// What a node says.
 #[derive(PartialEq, Eq)]
@@ -151,8 +154,19 @@ impl Facts {
     }
 }
 
-/// What a policy says, unless nobody can tell, and what is wrong with it.
-pub(crate) fn read_policy(name: &Name, policy: &PolicyText) -> (Option<Policy>, Vec<Diagnostic>) {
+impl Found {
+    /// The same, and read if it is a policy: whoever needs it has less to do.
+    #[cfg(feature = "etcd")]
+    pub(crate) fn read_ahead(mut self) -> Self {
+        if let Facts::Policy(text, read) = &mut self.facts {
+            *read = Some(Box::new(read_policy(&self.name, text)));
+        }
+        self
+    }
+}
+
+/// Reads a policy.
+pub(crate) fn read_policy(name: &Name, policy: &PolicyText) -> ReadPolicy {
     let namespace = (!name.namespace.is_empty()).then_some(&*name.namespace);
     let text = policy.object.text();
     // Line by line, as it is shown to people, so that places in it are the same.

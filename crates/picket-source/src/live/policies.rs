@@ -11,7 +11,7 @@ use picket_cluster::{Event, Object};
 use picket_policy::ObjectRef;
 
 use super::Changes;
-use super::facts::{Name, PolicyText, read_policy};
+use super::facts::{Name, PolicyText, ReadPolicy, read_policy};
 
 /// The policies of all kinds.
 #[derive(Default)]
@@ -39,8 +39,15 @@ impl Policies {
         state.is_some_and(|state| state.text == *text)
     }
 
-    /// What a policy says now, which is read if it is `needed`.
-    pub(super) fn set(&mut self, kind: &'static str, name: &Name, text: PolicyText, needed: bool) -> Changes {
+    /// What a policy says now, which is read if it is `needed` and has not been `read`.
+    pub(super) fn set(
+        &mut self,
+        kind: &'static str,
+        name: &Name,
+        text: PolicyText,
+        read: Option<Box<ReadPolicy>>,
+        needed: bool,
+    ) -> Changes {
         let mut outcome = Changes::default();
         let policies = self.kinds.entry(kind).or_default();
         let before = policies.remove(name);
@@ -55,7 +62,8 @@ impl Policies {
             read: false,
         });
         if needed {
-            state.show(kind, name, &mut outcome);
+            let read = read.map_or_else(|| read_policy(name, &state.text), |read| *read);
+            state.show(kind, name, read, &mut outcome);
         }
         outcome
     }
@@ -81,7 +89,8 @@ impl Policies {
             let policies = policies.range_mut(first..);
             for (name, state) in policies.take_while(|(name, _)| name.namespace == namespace) {
                 if needed {
-                    state.show(kind, name, &mut outcome);
+                    let read = read_policy(name, &state.text);
+                    state.show(kind, name, read, &mut outcome);
                 } else {
                     state.hide(kind, name, &mut outcome);
                 }
@@ -92,9 +101,9 @@ impl Policies {
 }
 
 impl State {
-    /// Reads it. One of which nobody can tell what it selects leaves in force what it was before.
-    fn show(&mut self, kind: &str, name: &Name, outcome: &mut Changes) {
-        let (policy, diagnostics) = read_policy(name, &self.text);
+    /// It has been read. One of which nobody can tell what it selects leaves in force what it was before.
+    fn show(&mut self, kind: &str, name: &Name, read: ReadPolicy, outcome: &mut Changes) {
+        let (policy, diagnostics) = read;
         self.read = true;
         let object = self.object(kind, name);
         outcome

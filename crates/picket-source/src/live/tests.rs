@@ -41,7 +41,7 @@ fn found(object: &Value) -> Found {
         deleting: !metadata["deletionTimestamp"].is_null(),
     };
     let facts = if kind(object) == "NetworkPolicy" {
-        Facts::Policy(PolicyText {
+        let text = PolicyText {
             plural: "networkpolicies",
             uid: object["metadata"]["uid"].as_str().unwrap_or_default().into(),
             version: ObjectVersion {
@@ -49,7 +49,8 @@ fn found(object: &Value) -> Found {
                 ..ObjectVersion::default()
             },
             object: Packed::new(&object.to_string()),
-        })
+        };
+        Facts::Policy(text, None)
     } else {
         let text = Text {
             name: format!("{} {:?}", kind(object), name(object)).into(),

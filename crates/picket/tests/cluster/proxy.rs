@@ -3,7 +3,7 @@
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Condvar, Mutex};
 use std::thread;
 
 use picket_linux::NetworkNamespace;
@@ -13,6 +13,7 @@ pub(crate) struct Proxy {
     pub(crate) port: u16,
     /// What passes through it; none while it is closed.
     connections: Arc<Mutex<Option<Vec<Passing>>>>,
+    valve: Arc<Valve>,
 }
 
 /// A connection that passes through it.
@@ -22,15 +23,12 @@ struct Passing {
     is_stalled: Arc<AtomicBool>,
 }
 
-/// Passes on what comes until it is at its end, or loses it.
-fn pass(mut from: TcpStream, mut to: TcpStream, is_stalled: &AtomicBool) {
-    let mut piece = [0; 16_384];
-    while let Ok(length @ 1..) = from.read(&mut piece) {
-        if !is_stalled.load(Ordering::Relaxed) && to.write_all(&piece[..length]).is_err() {
-            break;
-        }
-    }
-    let _ = to.shutdown(Shutdown::Both);
+/// What holds back what clients say.
+#[derive(Default)]
+struct Valve {
+    /// How many bytes the server may still say before clients are held back; none are, where there is no number.
+    left: Mutex<Option<usize>>,
+    changed: Condvar,
 }
 
 impl Proxy {
@@ -49,8 +47,9 @@ impl Proxy {
         let proxy = Self {
             port: listener.local_addr().unwrap().port(),
             connections: Arc::new(Mutex::new(Some(Vec::new()))),
+            valve: Arc::default(),
         };
-        let connections = Arc::clone(&proxy.connections);
+        let (connections, valve) = (Arc::clone(&proxy.connections), Arc::clone(&proxy.valve));
         thread::spawn(move || {
             for client in listener.incoming() {
                 let client = client.unwrap();
@@ -63,10 +62,13 @@ impl Proxy {
                     continue;
                 };
                 let is_stalled = Arc::new(AtomicBool::new(false));
-                for (from, to) in [(&client, &server), (&server, &client)] {
+                for (from, to, is_answer) in [(&client, &server, false), (&server, &client, true)] {
                     let (from, to) = (from.try_clone().unwrap(), to.try_clone().unwrap());
-                    let is_stalled = Arc::clone(&is_stalled);
-                    thread::spawn(move || pass(from, to, &is_stalled));
+                    let (valve, is_stalled) = (Arc::clone(&valve), Arc::clone(&is_stalled));
+                    thread::spawn(move || {
+                        let _ = valve.pass(&from, &to, is_answer, &is_stalled);
+                        let _ = to.shutdown(Shutdown::Both);
+                    });
                 }
                 connections.push(Passing {
                     ends: [client, server],
@@ -96,6 +98,58 @@ impl Proxy {
     /// Passes on again.
     pub(crate) fn open(&self) {
         self.connections.lock().unwrap().get_or_insert_default();
+    }
+
+    /// Holds back what clients say once the server has said so many bytes.
+    pub(crate) fn hold_after(&self, bytes: usize) {
+        *self.valve.left.lock().unwrap() = Some(bytes);
+    }
+
+    /// Waits until clients are held back.
+    pub(crate) fn until_held(&self) {
+        let left = self.valve.left.lock().unwrap();
+        drop(
+            self.valve
+                .changed
+                .wait_while(left, |left| *left != Some(0))
+                .unwrap(),
+        );
+    }
+
+    /// Passes on what they said, and what they say.
+    pub(crate) fn release(&self) {
+        *self.valve.left.lock().unwrap() = None;
+        self.valve.changed.notify_all();
+    }
+}
+
+impl Valve {
+    /// Passes on what one end says to the other until it ends, or loses it.
+    fn pass(
+        &self,
+        mut from: &TcpStream,
+        mut to: &TcpStream,
+        is_answer: bool,
+        is_stalled: &AtomicBool,
+    ) -> std::io::Result<()> {
+        let mut bytes = [0; 16_384];
+        loop {
+            let count = from.read(&mut bytes)?;
+            if count == 0 {
+                return Ok(());
+            }
+            let mut left = self.left.lock().unwrap();
+            if !is_answer {
+                left = self.changed.wait_while(left, |left| *left == Some(0)).unwrap();
+            } else if let Some(left) = &mut *left {
+                *left = left.saturating_sub(count);
+                self.changed.notify_all();
+            }
+            drop(left);
+            if !is_stalled.load(Ordering::Relaxed) {
+                to.write_all(&bytes[..count])?;
+            }
+        }
     }
 }
 

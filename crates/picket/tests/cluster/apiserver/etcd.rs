@@ -1,6 +1,7 @@
 //! What is known of a cluster that is read from etcd is what a reflector has written there, whatever happens to etcd.
 
 mod damage;
+mod history;
 mod security;
 
 use std::collections::BTreeMap;
@@ -10,6 +11,7 @@ use picket_cluster::Snapshot;
 use picket_node::Source;
 use picket_source::{Etcd, Text};
 use picket_testing::etcd::Etcd as Server;
+use picket_testing::reflected::{self, PODS, POLICIES};
 use serde_json::{Value, json};
 
 use crate::following::{Following, loaded};
@@ -17,6 +19,9 @@ use crate::proxy::Proxy;
 
 /// What all keys begin with.
 const PREFIX: &str = "/picket/v1/";
+
+/// How many operations a transaction may have.
+const AT_ONCE: usize = 100;
 
 /// Records written by hand, as `docs/etcd.md` describes them, and what they must give.
 struct Written {
@@ -113,19 +118,43 @@ fn cluster() -> Vec<Value> {
 impl Written {
     /// An etcd that holds a cluster, of which a reflector has said that it is all.
     fn new() -> Self {
-        let mut written = Self::without_progress();
+        Self::in_etcd(Server::start())
+    }
+
+    /// The same in this etcd.
+    fn in_etcd(server: Server) -> Self {
+        let mut written = Self::empty(server);
+        written.put_all(&cluster(), record);
         written.pass();
         written
     }
 
     fn without_progress() -> Self {
-        let mut written = Self {
-            server: Server::start(),
+        let mut written = Self::empty(Server::start());
+        written.put_all(&cluster(), record);
+        written
+    }
+
+    fn empty(server: Server) -> Self {
+        Self {
+            server,
             objects: BTreeMap::new(),
             passes: 0,
-        };
-        cluster().iter().for_each(|object| written.put(object));
-        written
+        }
+    }
+
+    /// Writes many in few transactions.
+    fn put_all(&mut self, objects: &[Value], record: impl Fn(&Value) -> String) {
+        for part in objects.chunks(AT_ONCE) {
+            let written: Vec<_> = part.iter().map(|object| (key(object), record(object))).collect();
+            let changes: Vec<_> = written
+                .iter()
+                .map(|(key, record)| (key.as_str(), Some(record.as_str())))
+                .collect();
+            self.server.change(&changes);
+            let objects = part.iter().map(|object| (key(object), object.clone()));
+            self.objects.extend(objects);
+        }
     }
 
     fn put(&mut self, object: &Value) {
@@ -234,7 +263,23 @@ fn what_is_there_is_known() {
     });
     let freshness = following.health.freshness().unwrap();
     assert_eq!(freshness.reflection.unwrap().reflector, "by-hand");
-    assert!(freshness.revision > 10);
+    assert_eq!(freshness.revision, written.server.revision());
+}
+
+#[test]
+fn thousands_of_pods_and_policies_are_known_as_they_were_written() {
+    let mut written = Written::empty(Server::start());
+    let (places, objects): (Vec<_>, Vec<_>) = reflected::objects().into_iter().unzip();
+    written.put_all(&objects, reflected::record);
+    written.pass();
+    let keys = places.iter().map(|place| format!("{PREFIX}objects/{place}"));
+    assert!(keys.eq(objects.iter().map(key)));
+    let mut following = written.follow();
+    following.until_complete();
+    let snapshot = following.snapshot();
+    assert_eq!((snapshot.pods.len(), snapshot.policies.len()), (PODS, POLICIES));
+    assert!(snapshot == written.expected(), "every pod and every policy");
+    assert!(following.diagnoses.is_empty(), "{:?}", following.diagnoses);
 }
 
 #[test]

@@ -8,18 +8,23 @@ mod operator;
 use serde_json::json;
 
 use self::operator::{Operator, words};
+use crate::apiserver::deploy::documents;
+use crate::apiserver::reflect::REFLECTOR;
 
 /// The agents that the guides put on nodes.
 const AGENTS: &str = "daemonset/picket-agent";
 const AGENTS_OF_PODS: &str = "daemonset/picket-pods";
+const AGENTS_OF_VPP: &str = "daemonset/picket-agent-vpp";
 
 const AGENT: &str = include_str!("../../../../../docs/agent.md");
+pub(crate) const ETCD: &str = include_str!("../../../../../docs/etcd.md");
 const MIGRATE: &str = include_str!("../../../../../docs/migrate.md");
 const PODS: &str = include_str!("../../../../../docs/pods.md");
 const UPGRADE: &str = include_str!("../../../../../docs/upgrade.md");
+const VPP: &str = include_str!("../../../../../docs/vpp.md");
 
 /// The blocks of commands of a page, in order: the words of each line, without what is said about it.
-fn blocks<const N: usize>(page: &str) -> [Vec<Vec<String>>; N] {
+pub(crate) fn blocks<const N: usize>(page: &str) -> [Vec<Vec<String>>; N] {
     let parts = page.split("```sh\n").skip(1);
     let blocks = parts.map(|part| part.split("```").next().unwrap());
     let blocks: Vec<_> = blocks.map(|block| block.lines().map(words).collect()).collect();
@@ -60,8 +65,8 @@ fn agents_with_vpp_are_removed_as_others() {
         .collect();
     let operator = Operator::new();
     operator.run(&["kubectl", "apply", "-f", "deploy/agent-vpp.yaml"]);
-    operator.roll_out("daemonset/picket-agent-vpp");
-    removed(&operator, "daemonset/picket-agent-vpp", &remove);
+    operator.roll_out(AGENTS_OF_VPP);
+    removed(&operator, AGENTS_OF_VPP, &remove);
 }
 
 #[test]
@@ -86,6 +91,49 @@ fn agents_of_pods_are_put_on_nodes() {
     operator.play(&by_manifest);
     operator.roll_out(AGENTS_OF_PODS);
     assert_eq!(operator.container(AGENTS_OF_PODS)["image"], "picket:0.1.0");
+}
+
+#[test]
+fn lists_and_rules_of_vpp_are_shown_kept_and_proved() {
+    let [render, run, refuse, by_chart, lists, rules] = blocks(VPP);
+    let operator = Operator::new();
+    for block in [render, run, refuse, lists, rules] {
+        operator.play(&block);
+    }
+    // They are two ways to make the same release.
+    for line in &by_chart {
+        let operator = Operator::new();
+        operator.play(std::slice::from_ref(line));
+        operator.roll_out(AGENTS_OF_VPP);
+        let container = operator.container(AGENTS_OF_VPP);
+        operator::expect_understood(&container);
+        let of_etcd = container["args"]
+            .as_array()
+            .unwrap()
+            .contains(&json!("--source=etcd"));
+        assert_eq!(
+            of_etcd,
+            line.contains(&"vpp.source=etcd".to_owned()),
+            "{container}"
+        );
+    }
+}
+
+#[test]
+fn a_cluster_is_kept_in_etcd_by_whoever_may_read_what_the_guide_says() {
+    // The rights that it has somebody give in etcd are enough: `apiserver::sources` holds that.
+    let [run, _] = blocks(ETCD);
+    let operator = Operator::new();
+    operator.play(&run);
+    let (_, role) = documents(REFLECTOR)
+        .find(|(kind, _)| *kind == "ClusterRole")
+        .unwrap();
+    let (_, rest) = ETCD.split_once("They may `list` and `watch`").unwrap();
+    let (said, _) = rest.split_once("change nothing").unwrap();
+    for resource in ["namespaces", "nodes", "pods", "services"] {
+        assert!(role.contains(&format!("  - {resource}\n")), "{resource}");
+        assert!(said.contains(resource), "{resource}: {said}");
+    }
 }
 
 #[test]

@@ -6,6 +6,7 @@ use picket_testing::etcd::Etcd;
 
 use crate::agents::{Agent, check};
 use crate::apiserver::agent::{Live, expect_schema, metric};
+use crate::apiserver::guides::{ETCD, blocks};
 use crate::objects::{KINDS, dump};
 use crate::proxy::Proxy;
 use crate::reflectors::Reflector;
@@ -20,14 +21,19 @@ fn agents(live: &Live, more: &[&str]) -> Vec<Agent> {
         .into()
 }
 
+/// Makes the etcd one that can be reached from the nodes.
+fn reach(live: &Live, etcd: &Etcd) {
+    for node in live.lab.topology().snapshot.nodes.keys() {
+        let place = picket_lab::Place::Node(node.clone());
+        Proxy::from(live.lab.network().namespace(&place).unwrap(), etcd.port());
+    }
+}
+
 #[test]
 fn what_a_reflector_keeps_is_enforced() {
     let mut live = Live::new(None);
     let mut kept = Etcd::start();
-    for node in live.lab.topology().snapshot.nodes.keys() {
-        let place = picket_lab::Place::Node(node.clone());
-        Proxy::from(live.lab.network().namespace(&place).unwrap(), kept.port());
-    }
+    reach(&live, &kept);
     let mut reflector = Reflector::start(&live.server.kubeconfig(), &kept);
     let arguments = [
         "--source",
@@ -48,6 +54,7 @@ fn what_a_reflector_keeps_is_enforced() {
         );
         expect_schema(&agent.asked_by(&["status", "-o", "json"]).json());
         assert!(metric(agent, "picket_source_revision") > 1);
+        assert!(metric(agent, "picket_source_behind_revisions") < 10);
     }
     check(&mut live.lab, "from etcd", &enforcing);
     // Whatever goes away, the rules stay; also those of an agent that begins then.
@@ -66,6 +73,72 @@ fn what_a_reflector_keeps_is_enforced() {
     kept.restart();
     enforcing[0].until_enforced(&live.versions);
     check(&mut live.lab, "with etcd again", &enforcing);
+}
+
+/// The role, the kind of right and the first keys of each right in etcd that the guide has somebody give.
+fn documented() -> Vec<[String; 3]> {
+    let [_, rights] = blocks(ETCD);
+    let right = |line: Vec<String>| match &line.iter().map(String::as_str).collect::<Vec<_>>()[..] {
+        [
+            "etcdctl",
+            "role",
+            "grant-permission",
+            role,
+            "--prefix=true",
+            right,
+            prefix,
+        ] => [(*role).to_owned(), right.to_uppercase(), (*prefix).to_owned()],
+        other => panic!("{other:?}: nobody has looked at what that gives"),
+    };
+    rights.into_iter().map(right).collect()
+}
+
+#[test]
+fn certificates_passwords_and_the_rights_that_the_guide_gives_are_enough() {
+    let mut live = Live::new(None);
+    let mut kept = Etcd::start_with(&["--bcrypt-cost=4"]);
+    let rights = documented();
+    let rights: Vec<_> = rights
+        .iter()
+        .map(|right| right.each_ref().map(String::as_str).into())
+        .collect();
+    kept.demand_passwords(&rights);
+    kept.secure();
+    reach(&live, &kept);
+    let file = |name: &str| kept.folder().join(name).to_str().unwrap().to_owned();
+    let [authority, certificate, key, password] =
+        ["ca.pem", "client.pem", "client.key", "password"].map(file);
+    fs::write(&password, "secret\n").unwrap();
+    let files = [
+        ["--etcd-cacert", &authority],
+        ["--etcd-cert", &certificate],
+        ["--etcd-key", &key],
+        ["--etcd-password-file", &password],
+    ];
+    let as_user = |user: &'static str| [&files.concat()[..], &["--etcd-user", user]].concat();
+    let kubeconfig = live.server.kubeconfig();
+    let writes = as_user("picket-reflector");
+    let mut reflector = Reflector::start_with(&kubeconfig, &kept, &writes);
+    let endpoint = kept.endpoint();
+    let source = ["--source", "etcd", "--etcd-endpoints", &endpoint];
+    let enforcing = agents(&live, &[&source[..], &as_user("picket-agent")].concat());
+    for agent in &enforcing {
+        let status = agent.until_enforced(&live.versions);
+        assert_eq!(status.host.policies, ["NetworkPolicy x/deny-ingress"]);
+    }
+    check(&mut live.lab, "from an etcd that knows who asks", &enforcing);
+    // Who may read does not write, and one who may do so takes over.
+    let reads = Reflector::start_with(&kubeconfig, &kept, &as_user("picket-agent"));
+    reads.until("it is refused", |reflector| {
+        reflector.log().contains("permission denied")
+    });
+    reflector.stop();
+    let other = Reflector::start_with(&kubeconfig, &kept, &writes);
+    other.until("it leads", |reflector| reflector.value("leading") == Some(1));
+    assert_eq!(reads.value("puts_total"), Some(0), "{}", reads.log());
+    for reflector in [&reflector, &other] {
+        assert!(!reflector.log().contains("denied"), "{}", reflector.log());
+    }
 }
 
 #[test]

@@ -60,7 +60,9 @@ fn passwords_are_shown_and_tokens_renewed() {
     let nobody = Source::Etcd(etcd(vec![written.server.endpoint()]));
     written.put(&pod("web-2", "10.0.0.3", "web"));
     written.pass();
-    written.server.demand_password();
+    written
+        .server
+        .demand_passwords(&[("picket", "READWRITE", "/picket/")]);
     let mut following = Following::of(known.clone(), None);
     following.until_complete();
     written.until_equal(&mut following, "what is there");
