@@ -9,7 +9,7 @@ use anyhow::{Context, Result, bail};
 use serde_json::Value;
 
 use crate::command::{cargo, output, root, say};
-use crate::packages;
+use crate::{packages, programs};
 
 /// What `cargo xtask bench` takes.
 #[derive(clap::Args)]
@@ -25,23 +25,30 @@ pub(crate) struct Arguments {
 /// Where results are kept.
 const PAGE: &str = "docs/benchmarks.md";
 
+/// The benchmark that runs API servers and container runtimes.
+const WITH_PROGRAMS: &str = "pods";
+
 /// Runs the benchmarks one after the other.
 pub(crate) fn bench(arguments: &Arguments) -> Result<()> {
     packages::install_missing(&packages::KERNEL)?;
     packages::install_missing(&packages::ETCD)?;
-    let all = benchmarks()?;
+    let mut all = benchmarks()?;
     if let Some(unknown) = arguments.names.iter().find(|name| !all.contains(name)) {
         bail!("there is no benchmark `{unknown}`; there are: {}", all.join(", "));
+    }
+    all.retain(|name| arguments.names.is_empty() || arguments.names.contains(name));
+    let mut programs = Vec::new();
+    if all.iter().any(|name| name == WITH_PROGRAMS) {
+        packages::install_missing(&packages::RUNTIME)?;
+        programs = programs::build_all()?;
     }
     let machine = machine()?;
     say(&machine);
     for name in all {
-        if !arguments.names.is_empty() && !arguments.names.contains(&name) {
-            continue;
-        }
         // With the features of the whole workspace, nothing is compiled once for each package.
         let command = format!("bench --workspace --bench {name}");
-        let printed = run_and_show(&mut cargo(&format!("{command} --locked")), &command)?;
+        let mut bench = cargo(&format!("{command} --locked"));
+        let printed = run_and_show(bench.envs(programs.iter().cloned()), &command)?;
         if arguments.write {
             let section = format!(
                 "{machine}\n\n```text\n$ cargo {command}\n{}\n```\n",
@@ -143,7 +150,24 @@ fn with_section(page: &str, name: &str, section: &str) -> Result<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::with_section;
+    use super::*;
+
+    #[test]
+    fn the_benchmark_with_programs_of_others_is_the_one_that_says_so() {
+        let folders = fs::read_dir(root().join("crates")).unwrap();
+        let benches = folders.filter_map(|folder| fs::read_dir(folder.unwrap().path().join("benches")).ok());
+        let files = benches.flatten().map(|file| file.unwrap().path());
+        let uses_programs = files.filter(|file| {
+            let text = fs::read_to_string(file).unwrap_or_default();
+            ["picket_testing::runtime", "picket_testing::apiserver"]
+                .iter()
+                .any(|what| text.contains(what))
+        });
+        let names: Vec<_> = uses_programs
+            .map(|file| file.file_stem().unwrap().to_owned())
+            .collect();
+        assert_eq!(names, [WITH_PROGRAMS]);
+    }
 
     #[test]
     fn results_replace_only_their_own_section() {

@@ -122,6 +122,7 @@ impl Enforcer {
         self.closed = knowledge.closed();
         self.settled(&knowledge.remarks.versions);
         self.tell_versions(knowledge);
+        self.tell_current();
     }
 
     fn settled(&mut self, versions: &Versions) {
@@ -175,6 +176,17 @@ impl Enforcer {
         let mut status = self.shared.lock();
         if status.ready && status.host.trouble.is_none() {
             status.host.versions.clone_from(&knowledge.remarks.versions);
+        }
+        drop(status);
+        self.tell_current();
+    }
+
+    /// The table is what all policies say, unless some wait or cannot be read.
+    fn tell_current(&self) {
+        let is_read = self.shared.enforced().is_current();
+        let host = &mut self.shared.lock().host;
+        if host.ready && host.trouble.is_none() && is_read {
+            host.current = Some(Timestamp::now());
         }
     }
 
@@ -299,8 +311,7 @@ impl Enforcer {
         let now = Timestamp::now();
         status.ready = true;
         let host = &mut status.host;
-        (host.closed, host.shuts_out_unknown) = (false, false);
-        host.current = Some(now);
+        (host.ready, host.closed, host.shuts_out_unknown) = (true, false, false);
         if report.operations > 0 || host.changed.is_none() {
             host.changed = Some(now);
         }
@@ -385,7 +396,7 @@ impl Enforcer {
             milliseconds: u64::try_from(proof.took.as_millis()).unwrap_or(u64::MAX),
         });
         if proved {
-            return;
+            return self.tell_current();
         }
         match proof.outcome {
             Ok(report) => tracing::error!(
@@ -396,7 +407,10 @@ impl Enforcer {
         }
         self.host.forget();
         match self.attempt(program) {
-            Ok(()) => self.settled(versions),
+            Ok(()) => {
+                self.settled(versions);
+                self.tell_current();
+            }
             Err(error) => self.failed(&error),
         }
     }
@@ -439,13 +453,49 @@ mod kernel {
     use std::collections::BTreeSet;
     use std::sync::Arc;
 
+    use picket_cluster::{Event, Object};
     use picket_linux::NetworkNamespace;
     use picket_net::Protocol;
     use picket_nftables::client::Client;
     use picket_nftables::render::indexed::{Guard, closed};
     use picket_testing::build::{accept, policy};
 
-    use crate::testing::{Log, Node};
+    use crate::testing::{Log, Node, large, where_sockets_are_small};
+
+    #[test]
+    fn rules_are_current_when_a_proof_says_so_but_not_while_a_policy_is_held_back_or_unreadable() {
+        let test = concat!(
+            module_path!(),
+            "::rules_are_current_when_a_proof_says_so_but_not_while_a_policy_is_held_back_or_unreadable"
+        );
+        where_sockets_are_small(test, || {
+            let small = policy("x/a").build();
+            let mut node = Node::new([small.clone(), large("x/b")]);
+            let mut last = None;
+            let mut expect = |node: &mut Node, is_current, what: &str| {
+                for _ in 0..2 {
+                    let program = node.knowledge.program().unwrap();
+                    node.enforcer.prove(program, &node.knowledge.remarks.versions);
+                    let host = node.shared.status().host;
+                    assert!(host.ready && host.proof.unwrap().proved, "{what}");
+                    assert_eq!(host.current > last, is_current, "{what}");
+                    last = host.current;
+                }
+            };
+            expect(&mut node, false, "one is held back");
+            node.hear(vec![Event::Delete(large("x/b").object)]);
+            expect(&mut node, true, "none is");
+            node.read(&small.object, Some(1));
+            node.hear(vec![Event::Apply(Object::Policy(small.clone()))]);
+            expect(&mut node, true, "it was read");
+            node.read(&small.object, Some(2));
+            node.enforcer.tell(&mut node.knowledge);
+            expect(&mut node, false, "what was read last cannot be");
+            node.read(&small.object, None);
+            node.hear(vec![Event::Delete(small.object.clone())]);
+            expect(&mut node, true, "it is gone");
+        });
+    }
 
     #[test]
     fn a_table_that_a_proof_refutes_is_made_anew() {

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use jiff::Timestamp;
 
 use crate::status::{Pods, Status};
+use crate::versions::PolicyVersions;
 
 /// The numbers of a status, of whichever the agent enforces.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -27,18 +28,23 @@ impl From<&Status> for Overview {
             let host = &status.host;
             return Self {
                 current: host.current,
-                waiting: host.trouble.as_ref().map_or(0, |trouble| trouble.waiting.len()),
+                waiting: waiting(
+                    host.trouble.iter().flat_map(|trouble| &trouble.waiting),
+                    &host.policy_versions,
+                ),
                 pods: host.pods,
                 policies: host.policies.len(),
                 custom_rules: 0,
             };
         };
         let sandboxes = || pods.sandboxes.iter();
-        let waiting: BTreeSet<_> = sandboxes().flat_map(|sandbox| &sandbox.waiting).collect();
         let policies: BTreeSet<_> = sandboxes().flat_map(|sandbox| &sandbox.policies).collect();
         Self {
             current: pods.current,
-            waiting: waiting.len(),
+            waiting: waiting(
+                sandboxes().flat_map(|sandbox| &sandbox.waiting),
+                sandboxes().flat_map(|sandbox| &sandbox.policy_versions),
+            ),
             pods: pods.pods,
             policies: policies.len(),
             custom_rules: pods.custom_rules.len(),
@@ -46,10 +52,23 @@ impl From<&Status> for Overview {
     }
 }
 
+/// How many policies wait, or are in force in another version than was read last.
+fn waiting<'s>(
+    waiting: impl Iterator<Item = &'s String>,
+    versions: impl IntoIterator<Item = &'s PolicyVersions>,
+) -> usize {
+    let versions = versions.into_iter().filter(|versions| !versions.is_current());
+    let others = versions.map(|versions| &versions.policy);
+    waiting.chain(others).collect::<BTreeSet<_>>().len()
+}
+
 #[cfg(test)]
 mod tests {
+    use picket_source::ObjectVersion;
+
     use crate::metrics::Metrics;
     use crate::pods::{PodsStatus, SandboxStatus};
+    use crate::status::{HostStatus, Trouble};
 
     use super::*;
 
@@ -59,6 +78,42 @@ mod tests {
             policies: owned(policies),
             waiting: owned(waiting),
             ..SandboxStatus::default()
+        }
+    }
+
+    /// The versions of a policy of which the first is in force.
+    fn versions(policy: &str, read: i64) -> PolicyVersions {
+        let version = |generation| ObjectVersion {
+            generation: Some(generation),
+            ..ObjectVersion::default()
+        };
+        PolicyVersions {
+            policy: policy.to_owned(),
+            read: Some(version(read)),
+            in_force: Some(version(1)),
+            why: None,
+        }
+    }
+
+    #[test]
+    fn policies_wait_once_whether_refused_or_unreadable() {
+        let trouble = Trouble {
+            since: Timestamp::UNIX_EPOCH,
+            why: String::new(),
+            waiting: vec!["a".to_owned(), "b".to_owned()],
+        };
+        let policy_versions = vec![versions("b", 2), versions("c", 2), versions("d", 1)];
+        for (trouble, waiting) in [(None, 2), (Some(trouble), 3)] {
+            let status = Status {
+                host: HostStatus {
+                    trouble,
+                    policy_versions: policy_versions.clone(),
+                    ..HostStatus::default()
+                },
+                ..Status::default()
+            };
+            assert_eq!(Overview::from(&status).waiting, waiting);
+            assert!(!status.host.is_well());
         }
     }
 
@@ -72,7 +127,10 @@ mod tests {
             },
             custom_rules: vec!["`v4`: line 1".to_owned()],
             sandboxes: vec![
-                sandbox(&["a", "b"], &[]),
+                SandboxStatus {
+                    policy_versions: vec![versions("a", 2), versions("b", 1)],
+                    ..sandbox(&["a", "b"], &[])
+                },
                 sandbox(&["b", "c"], &["b", "d"]),
                 sandbox(&[], &["d"]),
             ],
@@ -85,7 +143,7 @@ mod tests {
         let text = Metrics::default().text(&status, None).unwrap();
         for line in [
             "picket_current_timestamp_seconds 7",
-            "picket_policies_waiting 2",
+            "picket_policies_waiting 3",
             "picket_pods 5",
             "picket_pods_restricted 2",
             "picket_policies 3",

@@ -107,6 +107,9 @@ impl From<Freshness> for ReflectionStatus {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct HostStatus {
+    /// Whether the policies have been in force once, but for those that are held back.
+    #[serde(default)]
+    pub ready: bool,
     /// Whether nothing new is forwarded because nobody knows yet what may be.
     pub closed: bool,
     /// Whether the rules from before hold, and nothing new is forwarded from or to pods that these do not know.
@@ -114,7 +117,7 @@ pub struct HostStatus {
     pub shuts_out_unknown: bool,
     /// When the rules last changed.
     pub changed: Option<Timestamp>,
-    /// When the rules were last known to be what the policies say.
+    /// When the rules were last known to be what all policies say.
     pub current: Option<Timestamp>,
     /// The `resourceVersion` up to which changes of each resource are in force.
     pub versions: BTreeMap<SmolStr, SmolStr>,
@@ -137,6 +140,14 @@ pub struct HostStatus {
     /// Past which bridges of the node packets go that no rule sees.
     #[serde(default)]
     pub notes: Vec<String>,
+}
+
+impl HostStatus {
+    /// Whether every policy is in force as it was read last.
+    #[must_use]
+    pub fn is_well(&self) -> bool {
+        self.trouble.is_none() && self.policy_versions.iter().all(PolicyVersions::is_current)
+    }
 }
 
 /// What rules have dropped, and what they let pass only because policies are audited.

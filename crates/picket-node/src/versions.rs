@@ -141,6 +141,8 @@ pub(crate) struct Enforced {
     policies: BTreeMap<ObjectRef, PolicyVersions>,
     /// Those that may be in force in another version than they were read in.
     unsettled: BTreeSet<ObjectRef>,
+    /// Those that are.
+    stale: BTreeSet<ObjectRef>,
 }
 
 impl Enforced {
@@ -158,6 +160,11 @@ impl Enforced {
                 before
             };
             let shown = readings.show(policy, in_force, why);
+            if shown.is_current() {
+                self.stale.remove(policy);
+            } else {
+                self.stale.insert(policy.clone());
+            }
             if shown.read.is_none() && shown.in_force.is_none() {
                 policies.remove(policy);
             } else {
@@ -165,6 +172,11 @@ impl Enforced {
             }
             !is_settled
         });
+    }
+
+    /// Whether every policy is in force as it was read last.
+    pub(crate) fn is_current(&self) -> bool {
+        self.stale.is_empty()
     }
 
     /// The policies, as they are shown.
@@ -245,6 +257,8 @@ mod tests {
                 .map(|(read, in_force, why)| (read, in_force, why.map(str::to_owned)))
                 .collect();
             assert_eq!(shown(&enforced), expected);
+            let is_current = enforced.shown().iter().all(PolicyVersions::is_current);
+            assert_eq!(enforced.is_current(), is_current, "{expected:?}");
         }
         assert!(enforced.unsettled.is_empty() && readings.policies.is_empty());
         assert_eq!(readings.take_news(), BTreeSet::new());

@@ -9,6 +9,12 @@ const NAME: &str = "multi-networkpolicy-nftables";
 /// Its flags that stand alone, for Go also with `=true` and `=false`.
 const SWITCHES: [&str; 2] = ["accept-icmp", "accept-icmpv6"];
 
+/// The one that it requires. Without it picket would enforce on the node instead of in pods.
+const REQUIRED: &str = "container-runtime-endpoint";
+
+/// What asks for no agent.
+const QUESTIONS: [&str; 4] = ["-h", "--help", "-V", "--version"];
+
 /// The arguments that picket understands, the program's name first. They are as given, unless that is the name of the other
 /// program: then they are those of `picket agent`.
 pub(crate) fn arguments(given: impl IntoIterator<Item = OsString>) -> Vec<OsString> {
@@ -23,6 +29,11 @@ pub(crate) fn arguments(given: impl IntoIterator<Item = OsString>) -> Vec<OsStri
     let given: Vec<_> = given.collect();
     let mut translated = program;
     translated.push("agent".into());
+    let is_required = |argument: &OsString| {
+        let flag = argument.to_str().and_then(flag);
+        flag.is_some_and(|(name, _)| name == REQUIRED)
+    };
+    let is_complete = given.iter().any(is_required);
     let mut rest = given.into_iter();
     while let Some(argument) = rest.next() {
         let flag = argument.to_str().and_then(flag);
@@ -47,6 +58,11 @@ pub(crate) fn arguments(given: impl IntoIterator<Item = OsString>) -> Vec<OsStri
             }
             None => translated.push(argument),
         }
+    }
+    let asks = |argument: &OsString| QUESTIONS.iter().any(|question| argument == question);
+    if !is_complete && !translated.iter().any(asks) {
+        // picket says that it is missing.
+        translated.push(format!("--{REQUIRED}=").into());
     }
     translated
 }
@@ -115,8 +131,13 @@ mod tests {
     #[test]
     fn under_the_name_of_the_other_its_flags_are_those_of_the_agent() {
         let program = "/multi-networkpolicy-nftables";
-        let cases: [(&[&str], &[&str]); 6] = [
-            (&[], &[]),
+        let cases: [(&[&str], &[&str]); 8] = [
+            (&[], &["--container-runtime-endpoint="]),
+            (&["-version"], &["--version"]),
+            (
+                &["--help=true"],
+                &["--help=true", "--container-runtime-endpoint="],
+            ),
             (
                 &[
                     "--host-prefix=/host",
@@ -127,6 +148,7 @@ mod tests {
                     "--host-prefix=/host",
                     "--network-plugins=macvlan,ipvlan",
                     "--log=debug",
+                    "--container-runtime-endpoint=",
                 ],
             ),
             (
@@ -147,7 +169,11 @@ mod tests {
                     "--accept-icmpv6=T",
                     "--accept-icmp=perhaps",
                 ],
-                &["--accept-icmpv6", "--accept-icmp=perhaps"],
+                &[
+                    "--accept-icmpv6",
+                    "--accept-icmp=perhaps",
+                    "--container-runtime-endpoint=",
+                ],
             ),
             (
                 &[
@@ -160,8 +186,8 @@ mod tests {
                 &["--log-format=json", "-h"],
             ),
             (
-                &["--zap-log-level", "error", "--kubeconfig=x=y"],
-                &["--log=error", "--kubeconfig=x=y"],
+                &["--zap-log-level", "error", "--container-runtime-endpoint=x=y"],
+                &["--log=error", "--container-runtime-endpoint=x=y"],
             ),
         ];
         for (given, expected) in cases {

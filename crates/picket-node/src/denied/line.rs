@@ -161,3 +161,89 @@ fn joined(names: impl Iterator<Item = String>) -> Option<String> {
     let names: Vec<_> = names.collect();
     (!names.is_empty()).then(|| names.join(", "))
 }
+
+#[cfg(test)]
+mod tests {
+    use picket_cluster::Semantics;
+    use picket_engine::Engine;
+    use picket_testing::build::{ip, node, pod, policy};
+    use picket_testing::snapshot;
+
+    use super::*;
+    use crate::testing::Log;
+
+    const UDP: Protocol = Protocol::UDP;
+    const GRE: Protocol = Protocol::from_number(47);
+
+    #[test]
+    fn a_line_names_both_ends_the_port_or_the_type_and_the_policies_of_the_end_that_may_not() {
+        let snapshot = snapshot![
+            node("n").ip("192.0.2.1"),
+            node("m").ip("2001:db8::2"),
+            pod("x/a").ip("10.0.0.1").ip("fd00::1").on("n"),
+            pod("y/b").ip("10.0.0.2").ip("fd00::2").on("m"),
+            pod("y/gone").ip("10.0.0.2").on("m").finished(),
+            policy("x/in").isolates(Direction::Ingress),
+            policy("x/out").isolates(Direction::Egress),
+            policy("y/in").isolates(Direction::Ingress),
+        ];
+        let engine = Engine::compile(&snapshot, Semantics::default());
+        let (ingress, egress) = (Direction::Ingress, Direction::Egress);
+        let cases = [
+            (
+                (ingress, "10.0.0.2", "10.0.0.1", UDP, Some(53)),
+                r#"from="y/b" source=10.0.0.2 to="x/a" destination=10.0.0.1 protocol=UDP port=53 direction=ingress policies="NetworkPolicy x/in""#,
+            ),
+            // The other end is the one of this node, which the policies there are not about.
+            (
+                (egress, "10.0.0.1", "10.0.0.2", Protocol::TCP, Some(80)),
+                r#"from="x/a" source=10.0.0.1 to="y/b" destination=10.0.0.2 protocol=TCP port=80 direction=egress policies="NetworkPolicy x/out""#,
+            ),
+            (
+                (egress, "fd00::1", "2001:db8::2", Protocol::ICMPV6, Some(128)),
+                r#"from="x/a" source=fd00::1 to="Node m" destination=2001:db8::2 protocol=ICMPv6 icmp_type=128 direction=egress policies="NetworkPolicy x/out""#,
+            ),
+            (
+                (ingress, "192.0.2.1", "10.0.0.1", Protocol::ICMP, Some(8)),
+                r#"from="Node n" source=192.0.2.1 to="x/a" destination=10.0.0.1 protocol=ICMP icmp_type=8 direction=ingress policies="NetworkPolicy x/in""#,
+            ),
+            (
+                (ingress, "fd00::2", "fd00::1", Protocol::SCTP, Some(7)),
+                r#"from="y/b" source=fd00::2 to="x/a" destination=fd00::1 protocol=SCTP port=7 direction=ingress policies="NetworkPolicy x/in""#,
+            ),
+            // What is nobody's has no name, and what has no ports no number.
+            (
+                (ingress, "198.51.100.7", "10.0.0.1", GRE, None),
+                r#"source=198.51.100.7 to="x/a" destination=10.0.0.1 protocol=proto:47 direction=ingress policies="NetworkPolicy x/in""#,
+            ),
+            // A pod of another node: that one knows why.
+            (
+                (ingress, "10.0.0.1", "10.0.0.2", UDP, Some(53)),
+                r#"from="x/a" source=10.0.0.1 to="y/b" destination=10.0.0.2 protocol=UDP port=53 direction=ingress"#,
+            ),
+        ];
+        for ((direction, source, destination, protocol, number), expected) in cases {
+            let denied = Denied {
+                direction,
+                audited: false,
+                source: ip(source),
+                destination: ip(destination),
+                protocol,
+                number,
+            };
+            let told = Told {
+                lines: vec![(denied, 3)],
+                ..Told::default()
+            };
+            let log = Log::of(|| tell(&told, Some(engine.program()), "n"));
+            let fields = log[0].strip_prefix("INFO denied ").unwrap_or(&log[0]);
+            assert_eq!(fields, format!("{expected} packets=3"));
+            // Before the cluster is known there are the addresses.
+            let log = Log::of(|| tell(&told, None, "n"));
+            assert!(
+                log[0].contains(source) && !log[0].contains("from=") && !log[0].contains("policies="),
+                "{log:?}"
+            );
+        }
+    }
+}

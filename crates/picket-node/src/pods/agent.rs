@@ -455,7 +455,7 @@ impl Agent {
         }
         self.tell();
         let status = self.shared.lock().pods.clone().unwrap_or_default();
-        if status.is_well() {
+        if status.is_done() {
             return Ok(Ended::Done);
         }
         let troubles = status.sandboxes.into_iter();

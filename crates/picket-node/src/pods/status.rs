@@ -73,9 +73,15 @@ pub struct SandboxStatus {
 }
 
 impl PodsStatus {
-    /// Whether everything is in force as it should be.
+    /// Whether everything is in force as it was read last.
     #[must_use]
     pub fn is_well(&self) -> bool {
+        let mut versions = self.sandboxes.iter().flat_map(|sandbox| &sandbox.policy_versions);
+        self.is_done() && versions.all(PolicyVersions::is_current)
+    }
+
+    /// Whether everything is in force of which anybody can tell what it says.
+    pub(crate) fn is_done(&self) -> bool {
         let troubled = self.sandboxes.iter().any(|sandbox| sandbox.trouble.is_some());
         self.runtime.is_none() && self.custom_rules.is_empty() && !troubled
     }

@@ -465,10 +465,17 @@ mod tests {
 
     #[test]
     fn a_runtime_must_be_somewhere() {
-        let error = agent(&["--container-runtime-endpoint="]).unwrap_err().to_string();
-        assert!(
-            error.contains("the socket of the container runtime is missing"),
-            "{error}"
-        );
+        let cases: [&[&str]; 3] = [
+            &["--container-runtime-endpoint="],
+            &[],
+            &["--host-prefix=/host", "--accept-icmp", "--kubeconfig=x"],
+        ];
+        for flags in cases {
+            let error = agent(flags).unwrap_err().to_string();
+            assert!(
+                error.contains("the socket of the container runtime is missing"),
+                "{flags:?}: {error}"
+            );
+        }
     }
 }

@@ -66,7 +66,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Outcome> {
     out.flush()?;
     let pods_are_well = status.pods.as_ref().is_none_or(PodsStatus::is_well);
     let vpp_is_well = status.vpp.values().all(VppStatus::is_well);
-    let is_well = status.ready && status.host.trouble.is_none() && pods_are_well && vpp_is_well;
+    let is_well = status.ready && status.host.is_well() && pods_are_well && vpp_is_well;
     Ok(Outcome::from_yes(is_well))
 }
 
@@ -80,11 +80,7 @@ fn text(status: &Status) -> Result<String, std::fmt::Error> {
     match &status.pods {
         Some(pods) => sandboxes(pods, status.ready, &mut text)?,
         None if status.is_with("nftables") => {
-            host(
-                &status.host,
-                status.ready || status.host.current.is_some(),
-                &mut text,
-            )?;
+            host(&status.host, status.ready || status.host.ready, &mut text)?;
         }
         None => {}
     }
@@ -256,11 +252,12 @@ fn headline(host: &HostStatus, ready: bool, text: &mut String) -> std::fmt::Resu
 
 fn host(host: &HostStatus, ready: bool, text: &mut String) -> std::fmt::Result {
     headline(host, ready, text)?;
-    if let (Some(changed), Some(current)) = (host.changed, host.current) {
-        writeln!(
-            text,
-            "  rules changed {changed:.0}, last what the policies say {current:.0}"
-        )?;
+    if let Some(changed) = host.changed {
+        write!(text, "  rules changed {changed:.0}")?;
+        match host.current {
+            Some(current) => writeln!(text, ", last what the policies say {current:.0}")?,
+            None => writeln!(text, ", never yet what all policies say")?,
+        }
     }
     if let Some(proof) = &host.proof {
         let outcome = if proof.proved { "proved" } else { "REFUTED" };

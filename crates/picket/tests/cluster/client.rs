@@ -91,15 +91,21 @@ impl Api {
         self.runtime.block_on(self.client.request_text(request)).unwrap();
     }
 
-    /// Creates an object that is written in YAML.
+    /// Creates an object that is written in YAML, with no field that the server does not know.
     pub(crate) fn create_yaml(&self, path: &str, object: &str) -> Value {
+        let created = self.try_create_yaml(path, object);
+        created.unwrap_or_else(|status| panic!("{path}: {}\n{object}", status.message))
+    }
+
+    /// The same of what the server may refuse.
+    pub(crate) fn try_create_yaml(&self, path: &str, object: &str) -> Answer {
         let mut request = Request::new(path)
             .create(&PostParams::default(), object.into())
             .unwrap();
         let yaml = "application/yaml".parse().unwrap();
         request.headers_mut().insert("content-type", yaml);
-        let created = self.runtime.block_on(self.client.request(request));
-        created.unwrap_or_else(|error| panic!("{path}: {error}\n{object}"))
+        *request.uri_mut() = format!("{path}?fieldValidation=Strict").parse().unwrap();
+        answered(self.runtime.block_on(self.client.request(request)))
     }
 
     /// Sets fields of an object's status, as a kubelet does.

@@ -118,11 +118,7 @@ impl Watched {
     /// Waits until whatever is allowed arrives that is sent from now on.
     pub(crate) fn until_allowed_arrives(&mut self, log: impl Fn() -> String) {
         let since = self.story.len() - 1;
-        let allowed = self.oracle.allowed();
-        let awaited = (0..allowed.len()).filter(|way| allowed[*way]);
-        let awaited: Vec<_> = awaited
-            .flat_map(|way| Family::BOTH.map(|family| (way, family)))
-            .collect();
+        let awaited: Vec<_> = self.oracle.allowed().collect();
         until("a packet of everything that is allowed", || {
             self.check(&log);
             awaited.iter().all(|way| self.newest.get(way) >= Some(&since))

@@ -16,7 +16,7 @@ use crate::apiserver::deploy::role;
 use crate::apiserver::refusals::grant;
 use crate::client::Api;
 use crate::node::{HOSTS, KubeProxy, Mode, Node, PLUGINS, PORT};
-use crate::objects::{namespace, newest, policy};
+use crate::objects::{KINDS, define, namespace, newest, policy};
 use crate::published::Versions;
 
 /// The pods of the node.
@@ -55,7 +55,7 @@ const ALLOWED: [(&str, &str, Seen); 11] = [
 ];
 
 /// What policies deny, and nothing else does.
-const DENIED: [(&str, &str); 8] = [
+const DENIED: [(&str, &str); 10] = [
     ("other", "pod/web"),
     ("other", "service/web"),
     ("other", "port/30080"),
@@ -64,6 +64,9 @@ const DENIED: [(&str, &str); 8] = [
     ("locked", "pod/client"),
     ("stranger", "port/30080"),
     ("stranger", "port/30081"),
+    // A service on the own node leads to it: its addresses are judged as they are after translation.
+    ("client", "service/node"),
+    ("client", "port/8080"),
 ];
 
 /// A cluster with services, and one node of it.
@@ -110,7 +113,10 @@ impl Cluster<'_> {
 
     /// Holds those that they deny, or that these pass where no policy is in force.
     fn denied(&self, denied: bool, when: &str) {
-        let targets = both(&DENIED).map(|(path, family)| (path, family, self.target(path.1, family)));
+        // IPVS translates on the node, after what is received there is judged.
+        let is_judged = |(_, to): &(&str, &str)| *to != "service/node" || !matches!(self.mode, Mode::Ipvs);
+        let paths: Vec<_> = DENIED.into_iter().filter(is_judged).collect();
+        let targets = both(&paths).map(|(path, family)| (path, family, self.target(path.1, family)));
         let targets: Vec<_> = targets.collect();
         // At once, since what is denied is waited for.
         thread::scope(|scope| {
@@ -149,6 +155,10 @@ impl Cluster<'_> {
         let versions = [
             ("pods", newest(self.api, "/api/v1/pods")),
             ("networkpolicies.networking.k8s.io", newest(self.api, POLICIES)),
+            (
+                "clusternetworkpolicies.policy.networking.k8s.io",
+                newest(self.api, KINDS[14].2),
+            ),
         ];
         let versions: Versions = versions.map(|(kind, version)| (kind.to_owned(), version)).into();
         agent.until_enforced(&versions);
@@ -255,6 +265,20 @@ fn policies(api: &Api) {
     });
     policy(api, "x", "few", &few);
     policy(api, "x", "locked", &locked);
+    let networks = HOSTS[0].1.map(|address| {
+        let length = if address.contains(':') { 128 } else { 32 };
+        format!("{address}/{length}")
+    });
+    let ports = json!([{"tcp": {"destinationPort": {"number": PORT}}}]);
+    let (api_version, kind, path) = KINDS[14];
+    let spec = json!({
+        "tier": "Admin",
+        "priority": 1,
+        "subject": {"pods": {"namespaceSelector": {}, "podSelector": {"matchLabels": {"app": "client"}}}},
+        "egress": [{"action": "Deny", "to": [{"networks": networks}], "protocols": ports}],
+    });
+    let node = json!({"apiVersion": api_version, "kind": kind, "metadata": {"name": "node"}, "spec": spec});
+    api.create(path, &node);
 }
 
 /// Everything that a node goes through, beside kube-proxy in one of its modes and each plugin.
@@ -277,6 +301,7 @@ fn play(mode: Mode) {
         for name in ["few", "locked"] {
             api.delete(POLICIES, name);
         }
+        api.delete(KINDS[14].2, "node");
     }
 }
 
@@ -287,6 +312,8 @@ fn server() -> (Server, Api) {
     let server = Server::start_with(&tokens, &flags);
     let api = Api::new(&server.kubeconfig());
     grant(&api, &role(), "agent", None);
+    let (api_version, kind, path) = KINDS[14];
+    define(&api, api_version, kind, path, false);
     (server, api)
 }
 

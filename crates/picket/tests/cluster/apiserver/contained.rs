@@ -16,7 +16,7 @@ use crate::agents::port_of;
 use crate::apiserver::alone::program;
 use crate::apiserver::chart::rendered;
 use crate::apiserver::deploy::{
-    Applied, MANIFEST, apply, asked, audited, container, granted, path_of, token,
+    Applied, MANIFEST, apply, asked, audited, container, expect_rights, path_of, token,
 };
 use crate::apiserver::secondary::simple;
 use crate::objects::{KINDS, define, pod, policy};
@@ -366,9 +366,9 @@ fn for_pods_what_is_shipped_is_enough_and_nothing_of_it_is_too_much(kind: Kind) 
     );
     node.until("an event", |_| {
         let asked = asked(&audit, "picket-pods");
-        asked.iter().any(|(_, resource)| resource == "events")
+        asked.iter().any(|(_, resource, _)| resource == "events")
     });
-    assert_eq!(asked(&audit, "picket-pods"), granted(&applied["ClusterRole"]));
+    expect_rights(&audit, "picket-pods", &applied["ClusterRole"]);
     // The way back: rules stay when it ends, and go when that is asked.
     assert!(!table(&pods["server"]).is_empty());
     agent.replace(

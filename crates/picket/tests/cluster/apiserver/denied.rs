@@ -4,17 +4,24 @@ use std::net::{SocketAddr, UdpSocket};
 
 use picket_net::Family;
 use picket_node::Drop;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::agents::{Agent, denied};
 use crate::apiserver::agent::{Live, metric};
-use crate::prober::{address, namespace};
+use crate::apiserver::never_open::POLICIES;
+use crate::objects::network_policy;
+use crate::prober::{address, any, namespace};
 
 /// Sends packets from a pod to a port of another, from one port.
 fn send(live: &Live, from: &str, to: &str, port: u16, packets: usize) {
-    let target = SocketAddr::from((address(&live.lab, to, Family::Ipv4), port));
+    send_over(live, Family::Ipv4, from, to, port, packets);
+}
+
+/// The same over a family.
+fn send_over(live: &Live, family: Family, from: &str, to: &str, port: u16, packets: usize) {
+    let target = SocketAddr::from((address(&live.lab, to, family), port));
     let send = || {
-        let socket = UdpSocket::bind(("0.0.0.0", 0)).unwrap();
+        let socket = UdpSocket::bind((any(family), 0)).unwrap();
         for _ in 0..packets {
             socket.send_to(b"denied", target).unwrap();
         }
@@ -61,6 +68,32 @@ fn a_denied_connection_is_logged_with_its_ends_and_the_policies() {
     assert_eq!(lines(&agent, 82)[0]["packets"], 1);
     assert_eq!(lines(&agent, 80).len(), 1);
     assert_eq!(lines(&agent, 81).len(), 0);
+}
+
+#[test]
+fn what_a_pod_may_not_send_is_logged_with_the_policy_that_keeps_it_in() {
+    let live = Live::new(None);
+    let spec = json!({"podSelector": {"matchLabels": {"pod": "c"}}, "policyTypes": ["Egress"]});
+    live.api.create(POLICIES, &network_policy("x", "stay", &spec));
+    let agent = live.agent(&["--log-format", "json"]);
+    agent.until("the policy", |status| {
+        status.host.policies.contains(&"NetworkPolicy x/stay".to_owned())
+    });
+    for (family, port) in [(Family::Ipv4, 90), (Family::Ipv6, 91)] {
+        send_over(&live, family, "x/c", "y/a", port, 1);
+        agent.until("a line", |_| !lines(&agent, port).is_empty());
+        let logged = &lines(&agent, port)[0];
+        for (field, expected) in [
+            ("from", "x/c".to_owned()),
+            ("source", address(&live.lab, "x/c", family).to_string()),
+            ("to", "y/a".to_owned()),
+            ("destination", address(&live.lab, "y/a", family).to_string()),
+            ("direction", "egress".to_owned()),
+            ("policies", "NetworkPolicy x/stay".to_owned()),
+        ] {
+            assert_eq!(logged[field], expected, "{logged}");
+        }
+    }
 }
 
 #[test]

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use crate::agents::{Agent, lab};
 use crate::apiserver::agent::isolation;
 use crate::apiserver::enforce::cluster;
-use crate::client::Api;
+use crate::client::{Api, serve};
 use crate::objects::KINDS;
 use crate::published::Published;
 
@@ -98,6 +98,10 @@ pub(crate) fn as_container(container: &Value) -> Command {
 
 /// A server that notes in a file of this folder who asks it for what.
 pub(crate) fn audited(folder: &Path, tokens: &[(&str, &str)]) -> (Server, PathBuf) {
+    audited_with(folder, tokens, &[])
+}
+
+fn audited_with(folder: &Path, tokens: &[(&str, &str)], more: &[&str]) -> (Server, PathBuf) {
     let (policy, log) = (folder.join("policy"), folder.join("log"));
     let all = json!({"apiVersion": "audit.k8s.io/v1", "kind": "Policy", "rules": [{"level": "Metadata"}]});
     fs::write(&policy, all.to_string()).unwrap();
@@ -105,14 +109,19 @@ pub(crate) fn audited(folder: &Path, tokens: &[(&str, &str)]) -> (Server, PathBu
         format!("--audit-policy-file={}", policy.display()),
         format!("--audit-log-path={}", log.display()),
     ];
-    (
-        Server::start_with(tokens, &flags.each_ref().map(String::as_str)),
-        log,
-    )
+    let flags: Vec<_> = flags
+        .iter()
+        .map(String::as_str)
+        .chain(more.iter().copied())
+        .collect();
+    (Server::start_with(tokens, &flags), log)
 }
 
-/// The groups and resources for which an account has asked, by such a file.
-pub(crate) fn asked(log: &Path, account: &str) -> BTreeSet<(String, String)> {
+/// What may be done: the group, the resource and the verb.
+pub(crate) type Right = (String, String, String);
+
+/// What an account has asked for, by such a file.
+pub(crate) fn asked(log: &Path, account: &str) -> BTreeSet<Right> {
     let user = format!("system:serviceaccount:kube-system:{account}");
     let text = fs::read_to_string(log).unwrap();
     let lines = text
@@ -124,24 +133,54 @@ pub(crate) fn asked(log: &Path, account: &str) -> BTreeSet<(String, String)> {
         (
             word(&line["objectRef"]["apiGroup"]),
             word(&line["objectRef"]["resource"]),
+            word(&line["verb"]),
         )
     })
     .collect()
 }
 
-/// The groups and resources that a role gives rights to.
-pub(crate) fn granted(role: &Value) -> BTreeSet<(String, String)> {
+/// Holds that an account has done everything that its role lets it do, and tried nothing else. Lists come streaming with what is
+/// watched, but from older servers.
+pub(crate) fn expect_rights(log: &Path, account: &str, role: &Value) {
+    let is_list = |(_, _, verb): &Right| verb == "list";
+    let (lists, others): (BTreeSet<_>, BTreeSet<_>) = granted(role).into_iter().partition(is_list);
+    assert_eq!(asked(log, account), others);
+    let watched = others.into_iter().filter(|(_, _, verb)| verb == "watch");
+    let watched = watched.map(|(group, resource, _)| (group, resource, "list".to_owned()));
+    assert_eq!(lists, watched.collect());
+}
+
+/// What a role lets somebody do.
+fn granted(role: &Value) -> BTreeSet<Right> {
     let words = |value: &Value| -> Vec<String> { serde_json::from_value(value.clone()).unwrap() };
-    let rules = role["rules"].as_array().unwrap().iter();
-    rules
-        .flat_map(|rule| {
-            let resources = words(&rule["resources"]);
-            words(&rule["apiGroups"]).into_iter().flat_map(move |group| {
-                let of_group = resources.iter().map(|resource| (group.clone(), resource.clone()));
-                of_group.collect::<Vec<_>>()
-            })
-        })
-        .collect()
+    let mut granted = BTreeSet::new();
+    for rule in role["rules"].as_array().unwrap() {
+        let [groups, resources, verbs] = ["apiGroups", "resources", "verbs"].map(|field| words(&rule[field]));
+        for group in &groups {
+            for resource in &resources {
+                let rights = verbs
+                    .iter()
+                    .map(|verb| (group.clone(), resource.clone(), verb.clone()));
+                granted.extend(rights);
+            }
+        }
+    }
+    granted
+}
+
+#[test]
+fn a_manifest_with_a_field_that_the_server_does_not_know_is_not_taken() {
+    let (_server, _, api) = serve();
+    let (kind, agents) = documents(MANIFEST).last().unwrap();
+    let misspelt = agents.replace("hostNetwork:", "hostNetworks:");
+    let refused = api.try_create_yaml(&path_of(kind), &misspelt).unwrap_err();
+    assert!(
+        refused
+            .message
+            .contains("unknown field \"spec.template.spec.hostNetworks\""),
+        "{}",
+        refused.message
+    );
 }
 
 #[test]
@@ -183,7 +222,27 @@ fn what_is_shipped_is_enough_and_nothing_of_it_is_too_much() {
     agent.until("an event", |_| {
         asked(&audit, "picket-agent")
             .iter()
-            .any(|(_, resource)| resource == "events")
+            .any(|(_, resource, _)| resource == "events")
     });
-    assert_eq!(asked(&audit, "picket-agent"), granted(&applied["ClusterRole"]));
+    expect_rights(&audit, "picket-agent", &applied["ClusterRole"]);
+}
+
+#[test]
+fn a_server_that_streams_no_lists_is_asked_for_what_the_role_names_too() {
+    let folder = tempfile::tempdir().unwrap();
+    let (server, audit) = audited_with(folder.path(), &[], &["--feature-gates=WatchList=false"]);
+    let api = Api::new(&server.kubeconfig());
+    let applied = apply(&api, MANIFEST);
+    let kubeconfig = account(&server, &api, "picket-agent");
+    let step = isolation();
+    let lab = lab(&cluster(&step), &kubeconfig);
+    let versions = Published::new(&api).put(&lab.topology().snapshot, &step.manifests);
+    let agent = Agent::start(&lab, "lab-1", &kubeconfig);
+    agent.until_enforced(&versions);
+    let mut granted = granted(&applied["ClusterRole"]);
+    granted.retain(|(_, _, verb)| verb != "create");
+    let asked = || asked(&audit, "picket-agent");
+    // The last list may come before the watch behind it.
+    agent.until("everything", |_| asked().is_superset(&granted));
+    assert_eq!(asked(), granted);
 }

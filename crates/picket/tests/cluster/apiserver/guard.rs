@@ -184,20 +184,77 @@ fn removed(live: &Live, id: &str) -> impl Fn() {
     }
 }
 
-#[test]
-fn a_pod_that_came_while_no_agent_ran_begins_nothing_until_the_cluster_is_known() {
-    let live = Live::new(None);
-    allow(&live, "UDP");
-    let new = pod_of_y(&live, true);
-    let put_back = removed(&live, &new);
-    let mut agent = live.agent(&[]);
+/// An agent in whose cluster a pod of the node is not, and what puts that there.
+fn without(live: &Live, new: &str) -> (Agent, impl Fn()) {
+    let put_back = removed(live, new);
+    let agent = live.agent(&[]);
     until_allowed(&agent);
-    let v4 = address(&live.lab, &new, Family::Ipv4).to_string();
+    let v4 = address(&live.lab, new, Family::Ipv4).to_string();
     agent.until("a cluster without the pod", |_| {
         !live
             .nft(&["list", "set", "inet", "picket", "pods4"])
             .contains(&v4)
     });
+    (agent, put_back)
+}
+
+#[test]
+fn a_pod_that_came_while_no_agent_ran_is_free_where_that_is_asked_for_and_others_are_as_before() {
+    let live = Live::new(None);
+    allow(&live, "UDP");
+    let new = pod_of_y(&live, true);
+    let (mut agent, put_back) = without(&live, &new);
+    let listed = live.nft(&["-s", "list", "table", "inet", "picket"]);
+    let start = |from: &str, to: &str, port| {
+        Family::BOTH.map(|family| Prober::start(&live.lab, family, from, to, port))
+    };
+    let undisturbed = [start("z/a", "x/a", 9000), start("z/b", "z/a", 9001)];
+    agent.kill();
+    put_back();
+    signal(&live, "-STOP");
+    let agent = live.agent(&["--until-synced", "allow", "--table-owner", "everybody"]);
+    // What it does before it hears of the cluster it has done by then.
+    agent.until("uplinks", |_| {
+        agent.log().contains("interfaces that lead to others")
+    });
+    let free = [start(&new, "z/a", 9002), start("z/a", &new, 9003)];
+    let denied = [start(&new, "x/a", 9004), start("z/a", "x/c", 9005)];
+    for prober in free.iter().flatten() {
+        agent.until("a packet that passes", |_| prober.has_received());
+    }
+    for prober in denied.into_iter().flatten() {
+        let (sent, received) = prober.end_after(100);
+        assert!(received == 0, "{received} of {sent}");
+    }
+    let status = agent.status().unwrap();
+    assert!(
+        !status.ready && !status.host.closed && !status.host.shuts_out_unknown,
+        "{status:?}"
+    );
+    let now = live.nft(&["-s", "list", "table", "inet", "picket"]);
+    assert!(!now.contains("drop-unknown"), "{now}");
+    assert_eq!(without_owner(&now), without_owner(&listed));
+    signal(&live, "-CONT");
+    agent.until_enforced(&live.versions);
+    for prober in free.into_iter().chain(undisturbed).flatten() {
+        let (sent, received) = prober.end_after(300);
+        assert!(received == sent, "{received} of {sent}");
+    }
+}
+
+/// What nft lists of a table, but for who may change it.
+fn without_owner(listed: &str) -> String {
+    let lines = listed.lines().filter(|line| !line.starts_with("\tflags"));
+    let lines = lines.map(|line| line.split(" # ").next().unwrap());
+    lines.collect::<Vec<_>>().join("\n")
+}
+
+#[test]
+fn a_pod_that_came_while_no_agent_ran_begins_nothing_until_the_cluster_is_known() {
+    let live = Live::new(None);
+    allow(&live, "UDP");
+    let new = pod_of_y(&live, true);
+    let (mut agent, put_back) = without(&live, &new);
     let start = |from: &str, to: &str, port| {
         Family::BOTH.map(|family| Prober::start(&live.lab, family, from, to, port))
     };

@@ -10,7 +10,7 @@ use picket_testing::etcd::Etcd;
 use serde_json::{Value, json};
 
 use crate::apiserver::changes::Changes;
-use crate::apiserver::deploy::{account, apply, asked, audited, granted};
+use crate::apiserver::deploy::{account, apply, audited, expect_rights};
 use crate::apiserver::etcd::etcd;
 use crate::client::{Api, serve};
 use crate::following::{Following, listed, without_places};
@@ -370,10 +370,7 @@ fn what_is_shipped_is_enough_and_nothing_of_it_is_too_much() {
     let reflector = Reflector::run(&as_account, command);
     let mut readers = [reader(&kept)];
     until_equal(&mut readers, &kubeconfig, "what is there");
-    assert_eq!(
-        asked(&audit, "picket-reflector"),
-        granted(&applied["ClusterRole"])
-    );
+    expect_rights(&audit, "picket-reflector", &applied["ClusterRole"]);
     for probe in ["livenessProbe", "readinessProbe"] {
         let path = container[probe]["httpGet"]["path"].as_str().unwrap();
         assert_eq!(

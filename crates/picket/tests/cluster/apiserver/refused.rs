@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use crate::apiserver::agent::Live;
+use crate::apiserver::agent::{Live, metric};
 use crate::objects::{namespace, policy};
 
 /// What tells two policies of one namespace apart, and has the same hash in the table. Who may write policies can find such
@@ -76,16 +76,19 @@ fn policies_that_cannot_be_in_one_table_keep_no_other_out_of_it() {
     isolate(&live, "third");
     let third = "NetworkPolicy collide/third".to_owned();
     let status = agent.until("the third", |status| status.host.policies.contains(&third));
-    let enforced = status.host.current.unwrap();
+    let changed = status.host.changed.unwrap();
     let status = agent.until("a proof of it", |status| {
         let proof = status.host.proof.as_ref();
-        proof.is_some_and(|proof| proof.proved && proof.when > enforced)
+        proof.is_some_and(|proof| proof.proved && proof.when > changed)
     });
+    assert_eq!(status.host.current, None);
+    assert_eq!(metric(&agent, "picket_current_timestamp_seconds"), 0);
     assert_eq!(status.host.trouble.unwrap().waiting, [twin(held)]);
 
     // The one comes when the other goes.
     live.api.delete(POLICIES, TWINS[other]);
     let status = agent.until("no trouble", |status| status.host.trouble.is_none());
+    assert!(status.host.current.is_some());
     assert!(status.host.policies.contains(&twin(held)));
     assert!(!status.host.policies.contains(&twin(other)));
 

@@ -1,5 +1,6 @@
 //! Policies of secondary networks, enforced in the pods of a node with real sandboxes.
 
+mod chains;
 mod changes;
 mod containers;
 mod custom_rules;

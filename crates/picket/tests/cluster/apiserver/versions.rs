@@ -68,11 +68,16 @@ fn a_node_says_which_version_of_a_policy_is_in_force_and_why_not_the_last() {
     let ran = agent.asked_by(&["status"]);
     let line = format!("{name}: {} was read, {first} is in force: P", words(&unreadable));
     assert!(ran.stdout.contains(&line), "{line}: {}", ran.stdout);
+    assert_eq!(ran.status, 1, "{}", ran.stdout);
+    assert_eq!(metric(&agent, "picket_policies_waiting"), 1);
     expect_schema(&agent.asked_by(&["status", "-o", "json"]).json());
 
     // What changes nothing is in force at once.
     let again = live.api.patch(path, "all", &json!({"spec": spec}));
     in_force(name, &words(&again));
+    let ran = agent.asked_by(&["status"]);
+    assert_eq!(ran.status, 0, "{}", ran.stdout);
+    assert_eq!(metric(&agent, "picket_policies_waiting"), 0);
     let operations = metric(&agent, "picket_operations_total");
     let annotations = json!({"metadata": {"annotations": {"a": "b"}}});
     let annotated = live.api.patch(path, "all", &annotations);
@@ -171,6 +176,7 @@ fn pods_say_which_version_of_a_policy_is_in_force_in_each() {
     let told = node.status(&[]);
     let line = format!("NOT in force as it is: {path}: {wrong} was read, {touched} is in force: P");
     assert!(told.stdout.contains(&line), "{line}: {}", told.stdout);
+    assert_eq!(told.status, 1, "{}", told.stdout);
     node.delete_policy("default", "from-a");
     let gone = node.until("no policy", |status| status.sandboxes.is_empty());
     assert_eq!(gone.read.len(), 0);

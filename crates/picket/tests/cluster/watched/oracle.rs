@@ -1,9 +1,10 @@
 //! What may pass in which epoch: what the specification says of every state of the cluster that the rules may be those of.
 
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 use std::sync::Arc;
 
-use picket_cluster::{Endpoint, Flow, Namespace, Pod, Semantics, Snapshot};
+use picket_cluster::{Addresses, Endpoint, Flow, Namespace, Pod, Semantics, Snapshot};
 use picket_net::{Family, Protocol};
 use picket_policy::{Labels, NetworkName, ObjectRef, Policy};
 use picket_reference::judge;
@@ -14,7 +15,7 @@ use crate::prober::object;
 /// Who judges packets.
 #[derive(Clone, Debug)]
 pub(crate) enum Judge {
-    /// A node, both ends at once of those that are its pods.
+    /// A node, both ends at once of those that are its pods. Whose these are their addresses say.
     Node(String),
     /// Every pod its own end on a secondary network, each as of another time.
     Pods(NetworkName),
@@ -38,6 +39,17 @@ enum Kind {
     Namespaces,
     Pods,
     Policies,
+    Tiers,
+}
+
+impl Kind {
+    /// That of a policy.
+    fn of(policy: &ObjectRef) -> Self {
+        match policy.namespace.is_empty() {
+            true => Self::Tiers,
+            false => Self::Policies,
+        }
+    }
 }
 
 impl Change {
@@ -45,7 +57,8 @@ impl Change {
         match self {
             Self::Namespace(_) => Kind::Namespaces,
             Self::Pod(_) => Kind::Pods,
-            Self::Policy(_) | Self::NoPolicy(_) => Kind::Policies,
+            Self::Policy(policy) => Kind::of(&policy.object),
+            Self::NoPolicy(policy) => Kind::of(policy),
         }
     }
 
@@ -95,9 +108,12 @@ pub(crate) enum Ruling {
 /// Knows in which states the cluster may be for an agent.
 pub(crate) struct Oracle {
     judge: Judge,
-    flows: Vec<Flow>,
+    /// Every way over each family.
+    flows: Vec<WayOver>,
     /// What was said of states.
     said: BTreeMap<Facts, Vec<Ends>>,
+    /// All policies that have been, so that no two are at one place in memory.
+    policies: Vec<Arc<Policy>>,
     /// What is in force for certain, but for what is pending.
     certain: Snapshot,
     /// What is or will be asked for, and may be in force, in order.
@@ -114,9 +130,13 @@ impl Oracle {
     /// Begins epoch 0, in which this is in force.
     pub(crate) fn new(judge: Judge, snapshot: &Snapshot, ways: &[Way]) -> Self {
         let mut oracle = Self {
+            flows: ways
+                .iter()
+                .flat_map(|way| judge.over_both(way, snapshot))
+                .collect(),
             judge,
-            flows: ways.iter().map(flow).collect(),
             said: BTreeMap::new(),
+            policies: snapshot.policies.values().cloned().collect(),
             certain: snapshot.clone(),
             pending: BTreeMap::new(),
             may: Vec::new(),
@@ -156,6 +176,9 @@ impl Oracle {
     /// From the next epoch on, which begins, this may be in force.
     pub(crate) fn change(&mut self, change: Change) {
         let kind = change.kind();
+        if let Change::Policy(policy) = &change {
+            self.policies.push(Arc::clone(policy));
+        }
         self.pending.entry(kind).or_default().push(change);
         for state in self.states_with(kind) {
             let said = self.verdicts(&state);
@@ -227,9 +250,11 @@ impl Oracle {
         self.begin();
     }
 
-    /// Which ways are allowed by what may be in force now.
-    pub(crate) fn allowed(&self) -> Vec<bool> {
-        self.may.iter().map(|ends| *ends == [true; 2]).collect()
+    /// The ways, by their place and with the family, that are allowed by what may be in force now.
+    pub(crate) fn allowed(&self) -> impl Iterator<Item = (usize, Family)> {
+        let flows = self.may.iter().zip(&self.flows).enumerate();
+        let allowed = flows.filter(|(_, (ends, _))| **ends == [true; 2]);
+        allowed.map(|(at, (_, flow))| (at / Family::BOTH.len(), flow.family))
     }
 
     /// Whether packets of this epoch that are allowed may be lost.
@@ -239,7 +264,10 @@ impl Oracle {
 
     pub(crate) fn rule(&self, passage: Passage) -> Ruling {
         let epochs = &self.epochs[passage.sent..=passage.came];
-        let may = |end: usize| epochs.iter().any(|epoch| epoch.may[passage.way][end]);
+        let families = Family::BOTH.iter();
+        let family = families.take_while(|family| **family != passage.family).count();
+        let flow = passage.way * Family::BOTH.len() + family;
+        let may = |end: usize| epochs.iter().any(|epoch| epoch.may[flow][end]);
         if may(0) && may(1) {
             Ruling::Allowed
         } else if epochs.iter().any(|epoch| epoch.is_window) {
@@ -249,16 +277,16 @@ impl Oracle {
         }
     }
 
-    /// How many ways have been allowed in one epoch and denied in another.
+    /// Over how many ways and families have packets been allowed in one epoch and denied in another.
     pub(crate) fn turned(&self) -> usize {
-        let ways = 0..self.flows.len();
-        let passes = |epoch: &Epoch, way: usize| epoch.may[way] == [true; 2];
-        let is_both = |way: &usize| {
-            let mut epochs = self.epochs.iter().map(|epoch| passes(epoch, *way));
+        let flows = 0..self.flows.len();
+        let passes = |epoch: &Epoch, flow: usize| epoch.may[flow] == [true; 2];
+        let is_both = |flow: &usize| {
+            let mut epochs = self.epochs.iter().map(|epoch| passes(epoch, *flow));
             let first = epochs.next();
             epochs.any(|passes| Some(passes) != first)
         };
-        ways.filter(is_both).count()
+        flows.filter(is_both).count()
     }
 
     fn verdicts(&mut self, state: &Snapshot) -> Vec<Ends> {
@@ -268,32 +296,89 @@ impl Oracle {
     }
 }
 
-/// By what states differ: labels, and the policies that there are, which never change.
-type Facts = (Vec<Labels>, Vec<ObjectRef>);
+/// By what states differ: labels, whose addresses are whose, and the policies that there are, by their places in memory.
+type Facts = (Vec<Labels>, Vec<(Labels, Addresses)>, Vec<usize>);
 
 fn facts(state: &Snapshot) -> Facts {
-    let namespaces = state
-        .namespaces
-        .values()
-        .map(|namespace| namespace.labels.clone());
-    let pods = state.pods.values().map(|pod| pod.labels.clone());
+    let namespaces = state.namespaces.values();
+    let pods = state.pods.values();
+    let policies = state.policies.values();
     (
-        namespaces.chain(pods).collect(),
-        state.policies.keys().cloned().collect(),
+        namespaces.map(|namespace| namespace.labels.clone()).collect(),
+        pods.map(|pod| (pod.labels.clone(), pod.addresses)).collect(),
+        policies.map(|policy| Arc::as_ptr(policy).addr()).collect(),
     )
 }
 
+/// A way over one family.
+struct WayOver {
+    ends: [End; 2],
+    family: Family,
+    port: u16,
+}
+
+/// What stays the same of an end of a way.
+enum End {
+    Pod(ObjectRef),
+    /// Whoever has it.
+    Address(IpAddr),
+}
+
 impl Judge {
+    fn over_both(&self, way: &Way, snapshot: &Snapshot) -> [WayOver; 2] {
+        let end = |id: &str, family| match self {
+            Self::Node(_) => End::Address(snapshot.pods[&object(id)].addresses.of(family).unwrap()),
+            Self::Pods(_) => End::Pod(object(id)),
+        };
+        Family::BOTH.map(|family| WayOver {
+            ends: [&way.from, &way.to].map(|id| end(id, family)),
+            family,
+            port: way.port,
+        })
+    }
+
     /// What becomes of flows in a state of the cluster.
-    fn verdicts(&self, flows: &[Flow], state: &Snapshot) -> Vec<Ends> {
+    fn verdicts(&self, flows: &[WayOver], state: &Snapshot) -> Vec<Ends> {
         match self {
-            Self::Node(node) => flows.iter().map(|flow| [passes(node, state, flow); 2]).collect(),
+            Self::Node(node) => {
+                let owners = owners(state);
+                let flows = flows.iter().map(|flow| flow.with(&owners));
+                flows.map(|flow| [passes(node, state, &flow); 2]).collect()
+            }
             Self::Pods(network) => {
                 let state = state.on(network);
-                flows.iter().map(|flow| ends(&state, flow)).collect()
+                let flows = flows.iter().map(|flow| flow.with(&BTreeMap::new()));
+                flows.map(|flow| ends(&state, &flow)).collect()
             }
         }
     }
+}
+
+impl WayOver {
+    /// Where addresses are those of these pods.
+    fn with(&self, owners: &BTreeMap<IpAddr, &ObjectRef>) -> Flow {
+        let endpoint = |end: &End| match end {
+            End::Pod(pod) => Endpoint::Pod(pod.clone()),
+            End::Address(address) => match owners.get(address) {
+                Some(pod) => Endpoint::Pod((*pod).clone()),
+                None => Endpoint::External(*address),
+            },
+        };
+        Flow {
+            source: endpoint(&self.ends[0]),
+            destination: endpoint(&self.ends[1]),
+            family: self.family,
+            protocol: Protocol::UDP,
+            port: self.port,
+        }
+    }
+}
+
+/// Whose each address is.
+fn owners(state: &Snapshot) -> BTreeMap<IpAddr, &ObjectRef> {
+    let pods = state.pods.values();
+    let owned = pods.flat_map(|pod| pod.addresses.iter().map(|address| (address, &pod.object)));
+    owned.collect()
 }
 
 fn ends(state: &Snapshot, flow: &Flow) -> Ends {
@@ -309,17 +394,9 @@ fn passes(node: &str, state: &Snapshot, flow: &Flow) -> bool {
         };
         state.pods[pod].node.as_deref() == Some(node)
     };
+    if !is_here(&flow.source) && !is_here(&flow.destination) {
+        return true;
+    }
     let [leaves, enters] = ends(state, flow);
     (leaves || !is_here(&flow.source)) && (enters || !is_here(&flow.destination))
-}
-
-/// Of one family: no policy here speaks of addresses.
-fn flow(way: &Way) -> Flow {
-    Flow {
-        source: Endpoint::Pod(object(&way.from)),
-        destination: Endpoint::Pod(object(&way.to)),
-        family: Family::Ipv4,
-        protocol: Protocol::UDP,
-        port: way.port,
-    }
 }

@@ -2,12 +2,13 @@
 
 use std::sync::Arc;
 
-use picket_cluster::Pod;
+use picket_cluster::{Addresses, Pod};
+use picket_net::Family;
 use picket_policy::ObjectRef;
 use serde_json::{Value, json};
 
 use super::POLICIES;
-use super::happenings::{Happenings, NAMESPACES, PODS};
+use super::happenings::{Happenings, NAMED, NAMESPACES, PODS, STAND_IN, TIERS, status, tier};
 use crate::objects::network_policy;
 use crate::prober::object;
 use crate::watched::oracle::Change;
@@ -16,19 +17,25 @@ use crate::watched::policy;
 /// More policies than these are soon fewer.
 const POLICIES_AT_ONCE: usize = 4;
 
-/// The pods whose packets are watched.
-const WATCHED: [&str; 6] = ["x/a", "x/c", "y/a", "y/b", "z/a", "z/b"];
+/// The pods whose packets are watched, or will be.
+const WATCHED: [&str; 7] = ["x/a", "x/c", STAND_IN, "y/a", "y/b", "z/a", "z/b"];
+
+/// Those that exchange addresses.
+const EXCHANGING: [[&str; 2]; 4] = [["y/a", "y/b"], ["y/b", "z/a"], ["z/a", "y/a"], ["x/c", STAND_IN]];
 
 impl Happenings<'_> {
     pub(super) fn change(&mut self) {
         self.count += 1;
-        let kind = match self.random.below(20) {
+        let kind = match self.random.below(24) {
             0..9 if self.random.below(2 * POLICIES_AT_ONCE) < self.policies.len() => self.remove_policy(),
             0..9 => self.add_policy(),
             9..13 => self.label_pod(),
             13..16 => self.label_namespace(),
             16..18 if self.pods.len() > 8 => self.remove_pod(),
-            _ => self.add_pod(),
+            16..20 => self.add_pod(),
+            20..22 if !self.policies.is_empty() => self.change_policy(),
+            20..22 => self.add_policy(),
+            _ => self.exchange_addresses(),
         };
         *self.kinds.entry(kind).or_default() += 1;
         if self.one_by_one {
@@ -47,6 +54,16 @@ impl Happenings<'_> {
         for pod in WATCHED {
             self.set_team(pod, "none");
         }
+        let now = self.watched.oracle.now();
+        let has_moved = |pod: &&str| now.pods[&object(pod)].addresses != self.homes[*pod];
+        let moved: Vec<_> = WATCHED.into_iter().filter(has_moved).collect();
+        for pod in &moved {
+            let spare = self.spare();
+            self.set_addresses(pod, spare);
+        }
+        for pod in moved {
+            self.set_addresses(pod, self.homes[pod]);
+        }
         for namespace in ["y", "z"] {
             self.set_open(namespace, "no");
         }
@@ -55,18 +72,49 @@ impl Happenings<'_> {
 
     pub(super) fn add_policy(&mut self) -> &'static str {
         let name = format!("random-{}", self.count);
-        let (namespace, spec) = match self.random.below(4) {
-            0 => self.egress(),
-            _ => ("x", self.ingress()),
+        let (namespace, added) = match self.random.below(5) {
+            0 => (self.random.one_of(&["y", "z"]), "policy added"),
+            1 => ("", "policy of a tier added"),
+            _ => ("x", "policy added"),
         };
-        let manifest = network_policy(namespace, &name, &spec);
+        let manifest = self.manifest(namespace, &name);
         let policy = policy(&manifest);
-        self.policies.push(policy.object.clone());
+        let object = policy.object.clone();
         self.watched
-            .begins(format!("{spec} in {namespace}"), Change::Policy(policy));
-        self.live.api.create(&path(namespace), &manifest);
-        self.touched.insert(POLICIES);
-        "policy added"
+            .begins(format!("{object}: {}", manifest["spec"]), Change::Policy(policy));
+        self.live.api.create(&path(&object), &manifest);
+        self.touched.insert(list(&object));
+        self.policies.push(object);
+        added
+    }
+
+    /// A policy that is there says something else.
+    fn change_policy(&mut self) -> &'static str {
+        let at = self.random.below(self.policies.len());
+        let object = self.policies[at].clone();
+        let manifest = self.manifest(&object.namespace, &object.name);
+        self.watched.begins(
+            format!("{object} is now: {}", manifest["spec"]),
+            Change::Policy(policy(&manifest)),
+        );
+        let operations = json!([{"op": "replace", "path": "/spec", "value": manifest["spec"]}]);
+        self.live.api.patch_by(&path(&object), &object.name, &operations);
+        self.touched.insert(list(&object));
+        "policy changed"
+    }
+
+    /// A policy of a namespace, or of a tier.
+    fn manifest(&mut self, namespace: &str, name: &str) -> Value {
+        match namespace {
+            "" => tier(name, &self.tier()),
+            "x" => network_policy(namespace, name, &self.ingress()),
+            // But not the pod that is to lose nothing.
+            "z" => network_policy(namespace, name, &self.egress("a")),
+            _ => {
+                let subject = self.random.one_of(&["a", "b"]);
+                network_policy(namespace, name, &self.egress(subject))
+            }
+        }
     }
 
     /// Somebody may send to somebody in namespace x.
@@ -77,26 +125,76 @@ impl Happenings<'_> {
             json!({"open": "yes"}),
         ];
         let space = &spaces[self.random.below(3)];
-        let peer = self.pods_called(&["a", "b"]);
+        let peer = match self.random.below(3) {
+            0 => json!({"ipBlock": self.block(&["y/a", "y/b", "z/a", "z/b"])}),
+            _ => {
+                json!({"namespaceSelector": {"matchLabels": space}, "podSelector": self.pods_called(&["a", "b"])})
+            }
+        };
         json!({
             "podSelector": self.pods_called(&["a", "c"]),
             "policyTypes": ["Ingress"],
-            "ingress": [{"from": [{"namespaceSelector": {"matchLabels": space}, "podSelector": peer}], "ports": self.ports()}],
+            "ingress": [{"from": [peer], "ports": self.ports()}],
         })
     }
 
-    /// Somebody may send only to somebody in namespace x; but not the pod that is to lose nothing.
-    fn egress(&mut self) -> (&'static str, Value) {
-        let subject = self.random.one_of(&["y/a", "y/b", "z/a"]);
-        let (namespace, subject) = subject.split_once('/').unwrap();
+    /// Somebody may send only to somebody in namespace x.
+    fn egress(&mut self, subject: &str) -> Value {
         let space = json!({"matchLabels": {"kubernetes.io/metadata.name": "x"}});
-        let peer = self.pods_called(&["a", "c"]);
-        let spec = json!({
+        let peer = match self.random.below(3) {
+            0 => json!({"ipBlock": self.block(&["x/a", "x/c"])}),
+            _ => json!({"namespaceSelector": space, "podSelector": self.pods_called(&["a", "c"])}),
+        };
+        json!({
             "podSelector": {"matchLabels": {"pod": subject}},
             "policyTypes": ["Egress"],
-            "egress": [{"to": [{"namespaceSelector": space, "podSelector": peer}], "ports": self.ports()}],
-        });
-        (namespace, spec)
+            "egress": [{"to": [peer], "ports": self.ports()}],
+        })
+    }
+
+    /// Something is decided about what pod c of namespace x gets, or what pods of namespace y send; nothing about the way that
+    /// is always allowed.
+    fn tier(&mut self) -> Value {
+        let space = |name: &str| json!({"matchLabels": {"kubernetes.io/metadata.name": name}});
+        let (tier, actions) = match self.random.below(2) {
+            0 => ("Admin", &["Accept", "Deny", "Pass"][..]),
+            _ => ("Baseline", &["Accept", "Deny"][..]),
+        };
+        let action = self.random.one_of(actions);
+        let first = 1000 + self.random.below(2);
+        let protocols = json!([{"udp": {"destinationPort": {"range": {"start": first, "end": first + 1}}}}]);
+        let pods =
+            |space: Value, pods: Value| json!({"pods": {"namespaceSelector": space, "podSelector": pods}});
+        let mut spec = json!({"tier": tier, "priority": self.count % 1000});
+        if self.random.below(2) == 0 {
+            spec["subject"] = pods(space("x"), json!({"matchLabels": {"pod": "c"}}));
+            let from = self.random.one_of(&["y", "z"]);
+            let peer = pods(space(from), self.pods_called(&["a", "b"]));
+            spec["ingress"] = json!([{"action": action, "from": [peer], "protocols": protocols}]);
+        } else {
+            spec["subject"] = json!({"namespaces": space("y")});
+            let peer = match self.random.below(2) {
+                0 => pods(space("x"), self.pods_called(&["a", "c"])),
+                _ => json!({"networks": [self.block(&["x/a", "x/c"])["cidr"]]}),
+            };
+            spec["egress"] = json!([{"action": action, "to": [peer], "protocols": protocols}]);
+        }
+        spec
+    }
+
+    /// The address of a pod, or all others of that family.
+    fn block(&mut self, pods: &[&str]) -> Value {
+        let home = self.homes[self.random.one_of(pods)];
+        let family = [Family::Ipv4, Family::Ipv6][self.random.below(2)];
+        let (length, all) = match family {
+            Family::Ipv4 => (32, "0.0.0.0/0"),
+            Family::Ipv6 => (128, "::/0"),
+        };
+        let one = format!("{}/{length}", home.of(family).unwrap());
+        match self.random.below(2) {
+            0 => json!({"cidr": one}),
+            _ => json!({"cidr": all, "except": [one]}),
+        }
     }
 
     /// Selects all pods, those of a team, or those of a name.
@@ -108,8 +206,11 @@ impl Happenings<'_> {
         }
     }
 
-    /// One or two ports of which some are watched.
+    /// One or two ports of which some are watched, or one by its name.
     fn ports(&mut self) -> Value {
+        if self.random.below(4) == 0 {
+            return json!([{"port": NAMED, "protocol": "UDP"}]);
+        }
         let first = 1000 + self.random.below(3);
         json!([{"port": first, "endPort": first + self.random.below(2), "protocol": "UDP"}])
     }
@@ -119,8 +220,8 @@ impl Happenings<'_> {
         let gone = self.policies.swap_remove(at);
         self.watched
             .begins(format!("{gone} is gone"), Change::NoPolicy(gone.clone()));
-        self.live.api.delete(&path(&gone.namespace), &gone.name);
-        self.touched.insert(POLICIES);
+        self.live.api.delete(&path(&gone), &gone.name);
+        self.touched.insert(list(&gone));
         "policy removed"
     }
 
@@ -140,6 +241,44 @@ impl Happenings<'_> {
         let labels = json!({"metadata": {"labels": {"team": team}}});
         let pods = format!("{NAMESPACES}/{namespace}/pods");
         self.live.api.patch(&pods, &name, &labels);
+        self.touched.insert(PODS);
+    }
+
+    /// Two pods exchange their addresses; nobody has that of the first in between.
+    fn exchange_addresses(&mut self) -> &'static str {
+        let [one, other] = EXCHANGING[self.random.below(EXCHANGING.len())];
+        let now = self.watched.oracle.now();
+        let [of_one, of_other] = [one, other].map(|id| now.pods[&object(id)].addresses);
+        let spare = self.spare();
+        for (id, addresses) in [(one, spare), (other, of_one), (one, of_other)] {
+            self.set_addresses(id, addresses);
+        }
+        "addresses exchanged"
+    }
+
+    /// Addresses that nobody has had.
+    fn spare(&mut self) -> Addresses {
+        self.spares += 1;
+        let (high, low) = (self.spares / 200, self.spares % 200 + 1);
+        let texts = [
+            format!("10.78.{high}.{low}"),
+            format!("fd78:1::{:x}", self.spares),
+        ];
+        texts.into_iter().map(|text| text.parse().unwrap()).collect()
+    }
+
+    fn set_addresses(&mut self, id: &str, addresses: Addresses) {
+        let now = self.watched.oracle.now();
+        let pod = Pod {
+            addresses,
+            ..Pod::clone(&now.pods[&object(id)])
+        };
+        let ObjectRef { namespace, name, .. } = pod.object.clone();
+        let told = status(addresses);
+        self.watched
+            .begins(format!("{id} has {}", told["podIPs"]), Change::Pod(Arc::new(pod)));
+        let pods = format!("{NAMESPACES}/{namespace}/pods");
+        self.live.api.set_status(&pods, &name, &told);
         self.touched.insert(PODS);
     }
 
@@ -189,7 +328,18 @@ impl Happenings<'_> {
     }
 }
 
-/// The policies of a namespace.
-fn path(namespace: &str) -> String {
-    format!("/apis/networking.k8s.io/v1/namespaces/{namespace}/networkpolicies")
+/// The list that a policy is in.
+fn path(policy: &ObjectRef) -> String {
+    match policy.namespace.as_str() {
+        "" => TIERS.to_owned(),
+        namespace => format!("/apis/networking.k8s.io/v1/namespaces/{namespace}/networkpolicies"),
+    }
+}
+
+/// A list of policies of its kind.
+fn list(policy: &ObjectRef) -> &'static str {
+    match policy.namespace.as_str() {
+        "" => TIERS,
+        _ => POLICIES,
+    }
 }

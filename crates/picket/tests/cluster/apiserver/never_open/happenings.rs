@@ -2,28 +2,38 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use picket_cluster::{Addresses, Snapshot};
 use picket_policy::ObjectRef;
-use serde_json::json;
+use serde_json::{Map, Value, json};
 
 use super::{ALLOWED, POLICIES, ways};
 use crate::agents::Agent;
 use crate::apiserver::agent::{Live, NODE};
-use crate::objects::network_policy;
+use crate::objects::{KINDS, network_policy};
+use crate::prober::object;
 use crate::published::Versions;
 use crate::random::Random;
 use crate::watched::flows::Flows;
 use crate::watched::oracle::{Judge, Oracle};
-use crate::watched::{Watched, policy};
+use crate::watched::{Watched, policy, snapshot as read};
 
 pub(super) const PODS: &str = "/api/v1/namespaces/y/pods";
 pub(super) const NAMESPACES: &str = "/api/v1/namespaces";
+pub(super) const TIERS: &str = KINDS[14].2;
 
 /// An object of each kind that is changed so that it is known how far an agent is, and what the kind is called.
-const MARKS: [(&str, &str, &str); 3] = [
+const MARKS: [(&str, &str, &str); 4] = [
     (NAMESPACES, "y", "namespaces"),
     (PODS, "mark", "pods"),
     (POLICIES, "mark", "networkpolicies.networking.k8s.io"),
+    (TIERS, "mark", "clusternetworkpolicies.policy.networking.k8s.io"),
 ];
+
+/// Pods that have a port of this name, each another number.
+pub(super) const NAMED: &str = "probe";
+
+/// A pod of namespace x that nobody sends to, until it gets the address of one that others send to.
+pub(super) const STAND_IN: &str = "x/stand-in";
 
 pub(super) struct Happenings<'a> {
     pub(super) live: &'a Live,
@@ -34,6 +44,10 @@ pub(super) struct Happenings<'a> {
     /// What has come at random, and goes so.
     pub(super) pods: Vec<String>,
     pub(super) policies: Vec<ObjectRef>,
+    /// The addresses that pods have where nothing has happened.
+    pub(super) homes: BTreeMap<String, Addresses>,
+    /// How many addresses were had only for a moment.
+    pub(super) spares: usize,
     pub(super) count: usize,
     /// How often each kind of thing has happened.
     pub(super) kinds: BTreeMap<&'static str, usize>,
@@ -54,11 +68,24 @@ impl<'a> Happenings<'a> {
         let metadata = json!({"name": "mark", "labels": {"pod": "mark"}});
         let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": {"containers": containers}});
         live.api.create(PODS, &pod);
+        live.api.create(TIERS, &tier("mark", &json!({
+            "tier": "Admin", "priority": 0, "subject": {"namespaces": {"matchLabels": {"mark": "none"}}},
+        })));
         let ways = ways();
         let mut snapshot = live.lab.topology().snapshot.clone();
+        for (id, port) in [("x/a", 1000), ("x/c", 1001), (STAND_IN, 1002)] {
+            name_a_port(live, &mut snapshot, id, port);
+        }
         let allow = policy(&network_policy("x", "allow", &super::allowing("UDP")));
         snapshot.policies.insert(allow.object.clone(), allow);
         let oracle = Oracle::new(Judge::Node(NODE.to_owned()), &snapshot, &ways);
+        let marked = live
+            .api
+            .patch(PODS, "mark", &json!({"metadata": {"labels": {"count": "0"}}}));
+        let version = marked["metadata"]["resourceVersion"].as_str().unwrap();
+        agent.until_enforced(&[("pods".to_owned(), version.parse().unwrap())].into());
+        let homes = snapshot.pods.values().map(|pod| (pod.id(), pod.addresses));
+        let homes = homes.collect();
         let flows = Flows::start(&live.lab, &ways);
         Self {
             live,
@@ -67,6 +94,8 @@ impl<'a> Happenings<'a> {
             random: Random(0),
             pods: Vec::new(),
             policies: Vec::new(),
+            homes,
+            spares: 0,
             count: 0,
             kinds: BTreeMap::new(),
             watched: Watched::new(oracle, flows, ways, ALLOWED),
@@ -145,4 +174,50 @@ impl<'a> Happenings<'a> {
             proof.is_some_and(|proof| proof.proved && Some(proof.when) > current)
         });
     }
+}
+
+/// A policy of a tier.
+pub(super) fn tier(name: &str, spec: &Value) -> Value {
+    let (api_version, kind, _) = KINDS[14];
+    json!({"apiVersion": api_version, "kind": kind, "metadata": {"name": name}, "spec": spec})
+}
+
+/// Makes a pod of the node anew that has a port with a name.
+fn name_a_port(live: &Live, snapshot: &mut Snapshot, id: &str, port: u16) {
+    let (namespace, name) = id.split_once('/').unwrap();
+    let pods = format!("{NAMESPACES}/{namespace}/pods");
+    let before = snapshot.pods.remove(&object(id));
+    let (labels, ips) = match before {
+        Some(pod) => {
+            live.api.delete(&pods, name);
+            let labels = pod.labels.iter();
+            let labels = labels.map(|(key, value)| (key.to_string(), Value::from(value.as_str())));
+            (labels.collect(), pod.addresses)
+        }
+        None => {
+            let ips = ["10.76.0.1", "fd76::1"].map(|ip| ip.parse().unwrap());
+            let labels = Map::from_iter([("pod".to_owned(), "b".into())]);
+            (labels, ips.into_iter().collect())
+        }
+    };
+    let ports = json!([{"name": NAMED, "containerPort": port, "protocol": "UDP"}]);
+    let pod = json!({
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "namespace": namespace, "labels": labels},
+        "spec": {"nodeName": NODE, "containers": [{"name": "main", "image": "main", "ports": ports}]},
+        "status": status(ips),
+    });
+    live.api.create(&pods, &pod);
+    live.api.set_status(&pods, name, &pod["status"]);
+    snapshot.pods.append(&mut read(&[pod]).pods);
+}
+
+/// That of a pod that runs and has these addresses.
+pub(super) fn status(addresses: Addresses) -> Value {
+    let ips: Vec<_> = addresses
+        .iter()
+        .map(|address| json!({"ip": address.to_string()}))
+        .collect();
+    json!({"phase": "Running", "podIP": ips[0]["ip"], "podIPs": ips})
 }

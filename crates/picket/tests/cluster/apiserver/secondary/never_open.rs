@@ -102,7 +102,7 @@ fn nothing_denied_passes_and_nothing_allowed_is_lost_whatever_happens() {
         kinds.len() == 15 && kinds.values().all(|times| *times > 2),
         "{kinds:?}"
     );
-    assert_eq!(happenings.watched.oracle.turned(), 18);
+    assert_eq!(happenings.watched.oracle.turned(), 2 * 18);
     let windows = &happenings.watched.windows;
     println!("{}", windows.report());
     assert!(
