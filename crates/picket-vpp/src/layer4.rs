@@ -205,6 +205,11 @@ impl Layer4 {
         steps
     }
 
+    /// Whether [`Self::steps`] let exactly these pass: not where they are some packets of SCTP with port 0 among them.
+    pub(crate) fn is_exact(&self) -> bool {
+        !self.contains(Protocol::SCTP, 0) || self.ports(Protocol::SCTP) == Interval::ALL.into()
+    }
+
     /// Whether most protocols pass, so that the others are the exceptions.
     fn passes_by_default(&self) -> bool {
         let full = self.0.intervals().iter().map(|interval| {

@@ -108,12 +108,38 @@ fn steps(set: &Layer4, outer: &Layer4) -> Vec<Step> {
     let mut whole = set.steps();
     if set.contains_all(outer) {
         // What outer steps let pass may be left to them; a denial among these must not keep it from that.
-        let rest = set.difference(outer).steps();
-        let is_shorter = rest.len() < whole.len() && rest.iter().all(|(_, passes)| *passes);
-        return if is_shorter { rest } else { whole };
+        let rest = set.difference(outer);
+        let steps = rest.steps();
+        let is_shorter = steps.len() < whole.len() && steps.iter().all(|(_, passes)| *passes);
+        return if is_shorter && rest.is_exact() {
+            steps
+        } else {
+            whole
+        };
     }
     if whole.last() != Some(&(Selector::Any, true)) {
         whole.push((Selector::Any, false));
     }
     whole
+}
+
+#[cfg(test)]
+mod tests {
+    use picket_net::{PortRange, PortSet, Protocol, TrafficSet};
+
+    use super::*;
+
+    #[test]
+    fn the_rest_of_all_of_sctp_is_all_of_it() {
+        let allowed = |ports: PortSet| {
+            Layer4::allowed(&TrafficSet::of(Protocol::SCTP, ports), picket_net::Family::Ipv4)
+        };
+        let (all, some) = (
+            allowed(PortSet::all()),
+            allowed(PortRange::new(53, 53).unwrap().into()),
+        );
+        let whole = (Selector::whole(Protocol::SCTP), true);
+        assert_eq!(steps(&all, &some), [whole]);
+        assert_eq!(steps(&all, &Layer4::empty()), [whole]);
+    }
 }
