@@ -474,8 +474,7 @@ mod kernel {
             let mut last = None;
             let mut expect = |node: &mut Node, is_current, what: &str| {
                 for _ in 0..2 {
-                    let program = node.knowledge.program().unwrap();
-                    node.enforcer.prove(program, &node.knowledge.remarks.versions);
+                    node.prove();
                     let host = node.shared.status().host;
                     assert!(host.ready && host.proof.unwrap().proved, "{what}");
                     assert_eq!(host.current > last, is_current, "{what}");
