@@ -83,7 +83,11 @@ pub fn run(settings: &Settings, extent: Extent) -> Result<Ended, AgentError> {
             shared: shared.clone(),
             metrics,
             pulse: pulse.clone(),
-            targets: vpp.as_mut().map(Targets::start).transpose()?.unwrap_or_default(),
+            targets: vpp
+                .as_mut()
+                .map(|vpp| vpp.start(settings.until_synced))
+                .transpose()?
+                .unwrap_or_default(),
             drops: kernel.as_ref().map(Kernel::drops),
             tracer: kernel.as_ref().map(Kernel::tracer),
         };

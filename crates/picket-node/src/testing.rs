@@ -102,6 +102,7 @@ pub(crate) fn vpp_settings() -> VppSettings {
         uplinks: Vec::new(),
         nat_loopback: NatLoopback::None,
         refresh: Duration::from_secs(1),
+        look: Duration::from_secs(1),
     }
 }
 

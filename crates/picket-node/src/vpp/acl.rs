@@ -6,14 +6,14 @@ use std::sync::Arc;
 
 use picket_vpp::acl::hold::Held;
 use picket_vpp::acl::plan::{Handle, Installed, Operation, Plan};
-use picket_vpp::acl::{AclAction, AclRule, Acls, Tag};
+use picket_vpp::acl::{Acl, AclAction, AclRule, Acls, Tag};
 use picket_vpp::client::{Error, Feature, Interface, Vpp};
 use smol_str::SmolStr;
 
 use super::VppSettings;
 use super::places::Places;
 use super::render::Wanted;
-use super::worker::{Cleaned, Summary, Synced, Tables};
+use super::worker::{Cleaned, Closed, Summary, Synced, Tables};
 
 /// The lists that VPP has, and whose interfaces are which.
 #[derive(Debug)]
@@ -24,6 +24,9 @@ pub(crate) struct AclTables {
     has_foreign: bool,
     /// The interfaces that may have something else than they should; `None` where all may.
     doubtful: Option<BTreeSet<SmolStr>>,
+    /// While nothing is wanted yet, the interfaces without lists that an agent before may have left so: those of pods that
+    /// nothing restricts.
+    left: Option<BTreeSet<SmolStr>>,
     /// What was said last of what is where, and of which revision.
     said: Option<(u64, Arc<Summary>)>,
 }
@@ -35,6 +38,7 @@ impl AclTables {
             held: Held::default(),
             has_foreign: false,
             doubtful: None,
+            left: None,
             said: None,
         }
     }
@@ -72,6 +76,29 @@ impl AclTables {
         Ok(troubles)
     }
 
+    /// Notes which interfaces without lists may be as an agent before has left them. Those that come later are not among them, and
+    /// none is where no agent has put a policy into VPP since that began.
+    fn note_left(&mut self) {
+        let (installed, closed) = (self.held.installed(), Acl::closed());
+        let mut acls = installed.acls.values();
+        let is_from_before = acls.any(|acl| Tag::is_own(acl.tag.as_str()) && acl.tag != closed.tag);
+        let there = installed.interfaces.keys();
+        match &mut self.left {
+            Some(left) if is_from_before => left.retain(|name| installed.interfaces.contains_key(name)),
+            None if is_from_before => self.left = Some(there.cloned().collect()),
+            _ => self.left = Some(BTreeSet::new()),
+        }
+    }
+
+    /// The interfaces at which nothing passes.
+    fn closed(&self) -> Vec<SmolStr> {
+        let (installed, closed) = (self.held.installed(), Acl::closed());
+        let is_closed = |index: &u32| installed.acls.get(index).is_some_and(|acl| acl.tag == closed.tag);
+        let lists = installed.interfaces.iter();
+        let lists = lists.filter(|(_, lists)| lists.input.iter().any(is_closed));
+        lists.map(|(name, _)| name.clone()).collect()
+    }
+
     /// What is where.
     fn summary(&mut self) -> Arc<Summary> {
         let revision = self.places.revision();
@@ -86,6 +113,7 @@ impl AclTables {
             conflicts: placed.troubles.clone(),
             interfaces: placed.pods.clone(),
             uplinks: placed.uplinks.clone(),
+            unknown: placed.unknown.iter().map(SmolStr::to_string).collect(),
             pending: placed.pending.values().cloned().collect(),
             foreign: foreign(self.held.installed()),
             ..Summary::default()
@@ -152,6 +180,32 @@ impl Tables for AclTables {
         })
     }
 
+    fn close(&mut self, vpp: &mut Vpp) -> Result<Closed, Error> {
+        if self.places.is_lost().is_some() {
+            return Ok(Closed::default());
+        }
+        self.note_left();
+        let installed = self.held.installed();
+        let closed = self.places.closed(|name| {
+            let lists = installed.interfaces.get(name).into_iter();
+            let mut indices = lists.flat_map(|lists| lists.input.iter().chain(&lists.output));
+            let is_left = self.left.as_ref().is_some_and(|left| left.contains(name));
+            is_left || indices.any(|&index| is_own(installed, index))
+        });
+        let plan = self.held.plan(&closed, closed.interfaces.keys());
+        // Lists that nothing has may be those that are wanted next.
+        let plan = plan.operations().iter();
+        let plan = plan.filter(|operation| !matches!(operation, Operation::Delete(_)));
+        let plan: Plan = plan.cloned().collect();
+        let troubles = self.carry_out(vpp, &plan)?;
+        self.doubtful = None;
+        Ok(Closed {
+            operations: plan.operations().len(),
+            interfaces: self.closed(),
+            troubles,
+        })
+    }
+
     fn plan(&mut self, _: &mut Vpp, _: &Wanted) -> Result<String, Error> {
         let mut text = String::new();
         if let Some(why) = self.places.is_lost() {
@@ -168,6 +222,9 @@ impl Tables for AclTables {
         }
         for trouble in &placed.troubles {
             line(&mut text, format_args!("# {trouble}"));
+        }
+        for unknown in &placed.unknown {
+            line(&mut text, format_args!("# {}", nobody_has(unknown)));
         }
         for operation in plan.operations() {
             write_operation(operation, self.held.installed(), &mut text);
@@ -227,6 +284,13 @@ fn decides_all(installed: &Installed, index: u32) -> bool {
     let denied = last.filter(|rule| rule.is_everything() && rule.action == AclAction::Deny);
     let families: BTreeSet<_> = denied.map(AclRule::family).collect();
     families.len() == 2
+}
+
+/// What is said of an interface that looks like one of a pod.
+pub(super) fn nobody_has(interface: &str) -> String {
+    format!(
+        "interface `{interface}` looks like that of a pod, and no pod is known that has it: nothing passes there"
+    )
 }
 
 fn is_own(installed: &Installed, index: u32) -> bool {

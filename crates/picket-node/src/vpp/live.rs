@@ -11,7 +11,7 @@ use picket_vpp::client::{Connector, Error, Feature, RuleReading, RuleTable};
 use picket_vpp::session::{SessionRule, SessionRules, Tables};
 use smol_str::SmolStr;
 
-use super::acl::foreign;
+use super::acl::{foreign, nobody_has};
 use super::claims::Claims;
 use super::held::Held;
 use super::namespace::NamespaceFinder;
@@ -61,7 +61,14 @@ fn found(placed: Placed, installed: &Installed) -> InstalledLists {
         remarks: placed.troubles,
         ..InstalledLists::default()
     };
-    for (name, wanted) in &placed.acls.interfaces {
+    let of_nobody = &placed.unknown;
+    found
+        .remarks
+        .extend(of_nobody.iter().map(|name| nobody_has(name)));
+    let known = placed.acls.interfaces.iter();
+    // Where nothing passes there is no pod of which something could be proved, and no way out of the node.
+    let known = known.filter(|(name, _)| !of_nobody.contains(*name) && !placed.contested.contains(*name));
+    for (name, wanted) in known {
         let known = installed.interfaces.get(name).cloned().unwrap_or_default();
         let lists = InterfaceLists {
             pod: wanted.pod.clone(),

@@ -46,11 +46,11 @@ use picket_policy::ObjectRef;
 use picket_source::Health;
 use smol_str::SmolStr;
 
-use crate::AgentError;
 use crate::events::Events;
 use crate::metrics::Metrics;
 use crate::serve::Pulse;
 use crate::status::{Finding, Shared};
+use crate::{AgentError, UntilSynced};
 
 pub use claims::Claims;
 pub use live::{InstalledLists, InstalledRules, installed_lists, installed_rules};
@@ -110,6 +110,8 @@ pub struct VppSettings {
     pub nat_loopback: NatLoopback,
     /// How often to read everything back, whether something has happened or not.
     pub refresh: Duration,
+    /// How often to look for what VPP does not tell of.
+    pub look: Duration,
 }
 
 /// The targets of VPP.
@@ -151,11 +153,11 @@ impl Targets {
         }
     }
 
-    /// Has each enforced in a thread of its own, which ends with the process.
+    /// Has each enforced in a thread of its own, which ends with the process; until the cluster is known pods may do this.
     ///
     /// # Errors
     /// When there is no such thread to be had.
-    pub(crate) fn start(&mut self) -> Result<Vec<(SmolStr, Pulse)>, AgentError> {
+    pub(crate) fn start(&mut self, until_synced: UntilSynced) -> Result<Vec<(SmolStr, Pulse)>, AgentError> {
         let mut pulses = Vec::new();
         for &target in &self.settings.targets {
             let (sender, receiver) = mailbox::channel().map_err(AgentError::Start)?;
@@ -164,7 +166,7 @@ impl Targets {
             pulses.push((target.name().into(), pulse.clone()));
             let thread = thread::Builder::new().name(format!("picket-{target}"));
             thread
-                .spawn(move || worker.run(&receiver, &pulse))
+                .spawn(move || worker.run(&receiver, &pulse, until_synced))
                 .map_err(AgentError::Start)?;
             self.running.push(sender);
         }

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use picket_policy::ObjectRef;
-use picket_vpp::acl::{Acl, AclAction, AclRule, Acls, InterfaceLists, Role};
+use picket_vpp::acl::{Acl, Acls, InterfaceLists};
 use picket_vpp::client::{Interface, Label};
 use smol_str::SmolStr;
 
@@ -36,6 +36,8 @@ pub(crate) struct Placed {
     pub(super) owners: BTreeMap<SmolStr, ObjectRef>,
     /// The interfaces that several pods have, and so none.
     pub(super) contested: BTreeSet<SmolStr>,
+    /// Those that look like those of pods, while no pod is known that has them.
+    pub(super) unknown: BTreeSet<SmolStr>,
 }
 
 /// Interfaces by what says whose they are.
@@ -91,9 +93,14 @@ impl Finder {
             placed.close(interface);
         }
         for (name, interface) in interfaces {
-            if !placed.owners.contains_key(name) && self.is_uplink(name, interface) {
+            if placed.owners.contains_key(name) {
+                continue;
+            }
+            if self.is_uplink(name, interface) {
                 placed.set(name, &outside);
                 placed.uplinks.push(name.to_string());
+            } else if self.is_of_pods(name, interface) && !placed.contested.contains(name) {
+                placed.abandon(name);
             }
         }
         placed
@@ -205,13 +212,21 @@ impl Finder {
         if !self.uplinks.is_empty() {
             return self.uplinks.iter().any(|pattern| pattern.matches(name));
         }
-        let is_form_of_pod = match &self.rule {
+        name != LOCAL && !self.has_form(name, interface)
+    }
+
+    /// Whether an interface looks like one of a pod, whether there is such a pod or not.
+    pub(super) fn is_of_pods(&self, name: &SmolStr, interface: &Interface) -> bool {
+        name != LOCAL && self.has_form(name, interface) && !self.is_uplink(name, interface)
+    }
+
+    fn has_form(&self, name: &SmolStr, interface: &Interface) -> bool {
+        match &self.rule {
             PodRule::Tag(template) => interface.tag.as_str().is_some_and(|tag| template.is_form_of(tag)),
             PodRule::Name(template) => template.is_form_of(name),
             PodRule::Annotation(may) => may.matches(name),
             PodRule::File(_) => self.file.pods().contains_key(name),
-        };
-        name != LOCAL && !is_form_of_pod
+        }
     }
 }
 
@@ -237,9 +252,20 @@ impl Placed {
         self.close(interface);
     }
 
-    /// Nothing passes there.
     fn close(&mut self, interface: &SmolStr) {
-        let closed = closed();
+        self.shut(interface);
+        self.contested.insert(interface.clone());
+    }
+
+    /// Nobody knows the pod of an interface: nothing passes there.
+    pub(super) fn abandon(&mut self, interface: &SmolStr) {
+        self.shut(interface);
+        self.unknown.insert(interface.clone());
+    }
+
+    /// Nothing passes there.
+    pub(super) fn shut(&mut self, interface: &SmolStr) {
+        let closed = Acl::closed();
         let lists = InterfaceLists {
             pod: None,
             input: vec![closed.tag.clone()],
@@ -247,14 +273,7 @@ impl Placed {
         };
         self.acls.acls.insert(closed.tag.clone(), closed.into());
         self.acls.interfaces.insert(interface.clone(), lists);
-        self.contested.insert(interface.clone());
     }
-}
-
-/// A list that lets nothing pass.
-pub(super) fn closed() -> Acl {
-    let all = picket_net::Family::BOTH.map(|family| AclRule::everything(AclAction::Deny, family));
-    Acl::new(Role::ToPod, all.into())
 }
 
 /// What a pod is called.

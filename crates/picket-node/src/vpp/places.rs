@@ -5,13 +5,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use picket_policy::ObjectRef;
-use picket_vpp::acl::{Acls, Change, InterfaceLists};
+use picket_vpp::acl::{Acl, Acls, Change, InterfaceLists};
 use picket_vpp::client::Interface;
 use smol_str::SmolStr;
 
 use super::VppSettings;
 use super::claims::Claims;
-use super::place::{Finder, Known, Placed, closed};
+use super::place::{Finder, Known, Placed};
 
 /// What is told of the lists of pods.
 #[derive(Clone, Debug)]
@@ -63,6 +63,8 @@ pub(crate) struct Places {
     news: Option<BTreeSet<SmolStr>>,
     /// How often something but the lists has become another.
     revision: u64,
+    /// The list that lets nothing pass.
+    closed: Arc<Acl>,
 }
 
 impl Places {
@@ -76,6 +78,7 @@ impl Places {
             placed: Placed::default(),
             news: None,
             revision: 0,
+            closed: Arc::new(Acl::closed()),
         }
     }
 
@@ -125,6 +128,18 @@ impl Places {
         }
     }
 
+    /// Where nothing is wanted yet: nothing passes at the interfaces that look like those of pods, but for those at which
+    /// something is in force from before.
+    pub(crate) fn closed(&self, is_in_force: impl Fn(&SmolStr) -> bool) -> Acls {
+        let mut placed = Placed::default();
+        for (name, interface) in &self.interfaces {
+            if self.finder.is_of_pods(name, interface) && !is_in_force(name) {
+                placed.shut(name);
+            }
+        }
+        placed.acls
+    }
+
     /// What interfaces are to have, since the last step.
     pub(crate) fn placed(&self) -> &Placed {
         &self.placed
@@ -141,6 +156,7 @@ impl Places {
         if let Some(news) = self.news.take()
             && news.iter().all(|name| self.follow(name, &mut changed))
         {
+            self.settle();
             self.news = Some(BTreeSet::new());
             return changed;
         }
@@ -217,12 +233,15 @@ impl Places {
         }
         self.finder
             .place_pod(pod, lists, &self.known, None, &mut self.placed);
+        for interface in &own {
+            self.placed.unknown.remove(interface);
+        }
         changed.extend(own);
         self.revision += 1;
         true
     }
 
-    /// Leaves the interfaces of a pod that is gone.
+    /// Leaves the interfaces of a pod that is gone. What is behind them may still run.
     fn leave(&mut self, name: &SmolStr, changed: &mut BTreeSet<SmolStr>) -> bool {
         let own: Vec<SmolStr> = self.own(name).collect();
         let may_be_of_others = |interface: &SmolStr| {
@@ -236,12 +255,28 @@ impl Places {
         for interface in own {
             self.placed.owners.remove(&interface);
             self.placed.acls.interfaces.remove(&interface);
+            let found = self.interfaces.get(&interface);
+            if found.is_some_and(|found| self.finder.is_of_pods(&interface, found)) {
+                self.placed.abandon(&interface);
+            }
             changed.insert(interface);
         }
         self.placed.pods.remove(name.as_str());
         self.placed.pending.remove(name.as_str());
         self.revision += 1;
         true
+    }
+
+    /// Has the list that lets nothing pass where it is needed.
+    fn settle(&mut self) {
+        let tag = &self.closed.tag;
+        let is_needed = !self.placed.contested.is_empty() || !self.placed.unknown.is_empty();
+        let acls = &mut self.placed.acls.acls;
+        if is_needed {
+            acls.insert(tag.clone(), Arc::clone(&self.closed));
+        } else if !self.wanted.acls.contains_key(tag) {
+            acls.remove(tag);
+        }
     }
 
     /// The interfaces of a pod.
@@ -260,10 +295,6 @@ impl Placed {
         }
         let created = change.created.iter();
         acls.extend(created.map(|(tag, acl)| (tag.clone(), Arc::clone(acl))));
-        if !self.contested.is_empty() {
-            let closed = Arc::new(closed());
-            acls.insert(closed.tag.clone(), closed);
-        }
     }
 }
 
@@ -424,8 +455,8 @@ mod tests {
     /// What is told of them.
     fn said(placed: &Placed) -> String {
         format!(
-            "{:?} {:?} {:?} {:?}",
-            placed.pods, placed.uplinks, placed.pending, placed.troubles
+            "{:?} {:?} {:?} {:?} {:?}",
+            placed.pods, placed.uplinks, placed.pending, placed.troubles, placed.unknown
         )
     }
 

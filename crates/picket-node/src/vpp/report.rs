@@ -7,11 +7,12 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use picket_policy::ObjectRef;
 use picket_vpp::client::Error;
+use smol_str::SmolStr;
 
 use super::VppTarget;
 use super::render::Wanted;
 use super::status::VppStatus;
-use super::worker::{Summary, Synced};
+use super::worker::{Closed, Summary, Synced};
 use crate::metrics::{Metrics, TargetName};
 use crate::status::{Shared, Trouble};
 
@@ -68,6 +69,34 @@ impl Report {
                 "VPP is called again; what it has stays"
             );
         }
+    }
+
+    /// Nothing passes at these interfaces until the cluster is known, but for what went wrong.
+    pub(crate) fn closed(&self, closed: &Closed) {
+        let whys: Vec<_> = closed.troubles.iter().map(said).collect();
+        let why = (!whys.is_empty()).then(|| whys.join("; "));
+        let names = closed.interfaces.iter().map(SmolStr::to_string);
+        let names: Vec<_> = names.collect();
+        match &why {
+            Some(why) => tracing::error!(
+                target_ = self.target.name(),
+                why,
+                "interfaces of pods may be open"
+            ),
+            None if closed.operations == 0 => {}
+            None => tracing::info!(
+                target_ = self.target.name(),
+                interfaces = names.join(", "),
+                "nothing passes at interfaces of pods without lists until the cluster is known"
+            ),
+        }
+        self.change(|status| {
+            status.unknown = names;
+            match why {
+                Some(why) => drop(trouble(status, &why, &BTreeSet::new())),
+                None => status.trouble = None,
+            }
+        });
     }
 
     /// VPP has what is wanted, but for what went wrong.
@@ -128,6 +157,7 @@ fn tell(status: &mut VppStatus, summary: &Summary) {
     status.namespaces.clone_from(&summary.namespaces);
     status.narrower.clone_from(&summary.narrower);
     status.uplinks.clone_from(&summary.uplinks);
+    status.unknown.clone_from(&summary.unknown);
     status.pending.clone_from(&summary.pending);
     status.foreign.clone_from(&summary.foreign);
 }

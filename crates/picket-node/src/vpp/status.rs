@@ -35,6 +35,9 @@ pub struct VppStatus {
     pub namespaces: BTreeMap<String, Vec<u32>>,
     /// The interfaces that connect the node with the rest of the world.
     pub uplinks: Vec<String>,
+    /// The interfaces that look like those of pods, while no pod is known that has them: nothing passes there.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unknown: Vec<String>,
     /// The pods for which VPP has nothing yet.
     pub pending: Vec<PendingPod>,
     /// What others have put there, which stays, and what that means.

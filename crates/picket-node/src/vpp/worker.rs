@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use picket_policy::ObjectRef;
 use picket_vpp::client::{Backoff, Connector, Error, Feature, Vpp};
+use smol_str::SmolStr;
 
 use super::acl::AclTables;
 use super::mailbox::Receiver;
@@ -14,11 +15,12 @@ use super::report::{Report, said};
 use super::session::SessionTables;
 use super::status::PendingPod;
 use super::{VppSettings, VppTarget};
+use crate::UntilSynced;
 use crate::retry::Retry;
 use crate::serve::Pulse;
 
-/// How often to look for interfaces that nobody has told of: VPP is silent about new ones until they are up.
-const LOOK: Duration = Duration::from_secs(1);
+/// How often at least to say that it goes on.
+const PULSE: Duration = Duration::from_secs(1);
 
 /// What a target keeps in VPP.
 pub(crate) trait Tables: Send {
@@ -33,6 +35,11 @@ pub(crate) trait Tables: Send {
 
     /// Looks whether VPP has others of what is a pod's; with `has_events` also what that has. Whether something is to be done.
     fn look(&mut self, vpp: &mut Vpp, has_events: bool) -> Result<bool, Error>;
+
+    /// Lets nothing pass where a pod may be and nothing is in force, as nobody knows yet what is wanted.
+    fn close(&mut self, _vpp: &mut Vpp) -> Result<Closed, Error> {
+        Ok(Closed::default())
+    }
 
     /// Learns what is wanted from now on.
     fn hear(&mut self, _wanted: &Wanted) {}
@@ -56,6 +63,17 @@ pub(crate) struct Cleaned {
     pub(crate) troubles: Vec<Error>,
 }
 
+/// What letting nothing pass has done.
+#[derive(Debug, Default)]
+pub(crate) struct Closed {
+    /// How many requests it took.
+    pub(crate) operations: usize,
+    /// The interfaces at which nothing passes.
+    pub(crate) interfaces: Vec<SmolStr>,
+    /// What VPP did not do.
+    pub(crate) troubles: Vec<Error>,
+}
+
 /// What making VPP what it should be has done.
 #[derive(Debug, Default)]
 pub(crate) struct Synced {
@@ -74,6 +92,7 @@ pub(crate) struct Summary {
     pub(crate) interfaces: BTreeMap<String, Vec<String>>,
     pub(crate) namespaces: BTreeMap<String, Vec<u32>>,
     pub(crate) uplinks: Vec<String>,
+    pub(crate) unknown: Vec<String>,
     pub(crate) pending: Vec<PendingPod>,
     pub(crate) foreign: Vec<String>,
     /// What is denied although the policies allow it.
@@ -85,10 +104,14 @@ pub(crate) struct Worker {
     connector: Connector,
     tables: Box<dyn Tables>,
     refresh: Duration,
+    /// How often to look for interfaces that nobody has told of: VPP is silent about new ones until they are up.
+    look: Duration,
     report: Report,
     wanted: Option<Arc<Wanted>>,
     /// The policies that have changed and are not in force.
     waiting: BTreeSet<ObjectRef>,
+    /// What pods may do until something is wanted.
+    until_synced: UntilSynced,
 }
 
 impl Worker {
@@ -101,14 +124,17 @@ impl Worker {
             connector: Connector::new(&settings.socket),
             tables,
             refresh: settings.refresh,
+            look: settings.look,
             report,
             wanted: None,
             waiting: BTreeSet::new(),
+            until_synced: UntilSynced::Allow,
         }
     }
 
     /// Does what is wanted, until the process ends.
-    pub(crate) fn run(mut self, receiver: &Receiver, pulse: &Pulse) {
+    pub(crate) fn run(mut self, receiver: &Receiver, pulse: &Pulse, until_synced: UntilSynced) {
+        self.until_synced = until_synced;
         let mut failures = 0;
         loop {
             pulse.beat();
@@ -155,16 +181,17 @@ impl Worker {
                 *failures = 0;
                 retry = (!went_well).then(|| Retry::after(retry, Instant::now()));
             }
-            let limit = retry.map_or(LOOK, |retry| {
-                retry.at.saturating_duration_since(Instant::now()).min(LOOK)
+            let limit = retry.map_or(self.look, |retry| {
+                retry.at.saturating_duration_since(Instant::now()).min(self.look)
             });
+            let limit = limit.min(PULSE);
             // Where nothing can be waited for, VPP is.
             let _ = receiver.wait(Some(&vpp), limit);
             let has_events = !vpp.events(Duration::ZERO)?.is_empty();
             if read.elapsed() >= self.refresh {
                 self.tables.read(&mut vpp)?;
                 (is_due, read) = (true, Instant::now());
-            } else if has_events || looked.elapsed() >= LOOK {
+            } else if has_events || looked.elapsed() >= self.look {
                 is_due |= self.tables.look(&mut vpp, has_events)?;
                 looked = Instant::now();
             }
@@ -185,7 +212,10 @@ impl Worker {
     /// Makes VPP what is wanted, if that is known; whether all of it could be done.
     fn sync(&mut self, vpp: &mut Vpp) -> Result<Option<bool>, Error> {
         let Some(wanted) = &self.wanted else {
-            return Ok(None);
+            return match self.until_synced {
+                UntilSynced::Allow => Ok(None),
+                UntilSynced::Deny => self.close(vpp).map(Some),
+            };
         };
         let synced = self.tables.sync(vpp, wanted)?;
         self.report.synced(wanted, &synced, &self.waiting);
@@ -193,6 +223,13 @@ impl Worker {
             self.waiting.clear();
         }
         Ok(Some(synced.troubles.is_empty()))
+    }
+
+    /// Lets nothing pass where a pod may be and nothing is in force; whether all of it could be done.
+    fn close(&mut self, vpp: &mut Vpp) -> Result<bool, Error> {
+        let closed = self.tables.close(vpp)?;
+        self.report.closed(&closed);
+        Ok(closed.troubles.is_empty())
     }
 
     /// Makes VPP what is wanted, once.

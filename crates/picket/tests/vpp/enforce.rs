@@ -160,20 +160,35 @@ fn a_pod_whose_interface_comes_later_is_pending_until_then() {
             .contains("shop/db: PENDING: no interface has the tag `shop/db`")
     );
     // VPP tells of an interface when it goes up. It need not be up to get its lists.
-    let down = scene.vpp.add_interface("tap3", "shop/api");
-    let up = scene.vpp.add_interface("tap2", "shop/db");
+    let down = scene.vpp.add_interface("tap2", "shop/db");
+    let up = scene.vpp.add_interface("tap3", "shop/api");
     assert!(scene.vpp.set_up(up, true));
     agent.until_vpp(ACL, "all pods", |vpp| vpp.pending.is_empty() && vpp.is_well());
-    assert!(scene.reaches(WEB, DB) && !scene.reaches(WORLD, DB));
+    let lists = scene.vpp.state().lists(down);
+    assert!(!lists.input.is_empty() && !lists.output.is_empty());
     assert!(scene.vpp.set_up(down, true));
-    assert!(!scene.reaches(API, DB));
+    assert!(scene.reaches(WEB, DB) && !scene.reaches(WORLD, DB) && !scene.reaches(API, DB));
     // What goes and comes again, under the same number and name, has its lists again.
-    assert!(scene.vpp.remove_interface(up));
+    assert!(scene.vpp.remove_interface(down));
     let again = scene.vpp.add_interface("tap2", "shop/db");
-    assert_eq!(up, again);
+    assert_eq!(down, again);
     assert!(scene.vpp.set_up(again, true));
     assert!(scene.vpp.wait_for(|_| true));
     agent.until("lists", |_| !scene.reaches(WORLD, DB));
+}
+
+#[test]
+fn an_interface_that_goes_up_is_not_looked_for() {
+    let options = Options::new(3).interface("ge0", "").interface("tap1", "shop/web");
+    let scene = Scene::with(&only_from("one", "db", "web"), options);
+    let never = ["--vpp-look-interval", "4000000000"];
+    let agent = Agent::start(scene.manifests(), &[&scene.arguments()[..], &never].concat());
+    let status = agent.until_in_force(ACL, &["NetworkPolicy shop/one"]);
+    assert_eq!(status.pending.len(), 2);
+    let up = scene.vpp.add_interface("tap2", "shop/db");
+    assert!(scene.vpp.set_up(up, true));
+    agent.until_vpp(ACL, "the pod", |vpp| vpp.pending.len() == 1 && vpp.is_well());
+    assert!(scene.reaches(WEB, DB) && !scene.reaches(WORLD, DB));
 }
 
 #[test]

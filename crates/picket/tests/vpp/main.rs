@@ -8,6 +8,7 @@
 
 mod agent;
 mod annotation;
+mod closed;
 mod enforce;
 mod extent;
 mod foreign;
@@ -17,4 +18,5 @@ mod random;
 mod scene;
 mod session;
 mod sockets;
+mod uplinks;
 mod verify;

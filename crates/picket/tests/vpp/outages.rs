@@ -81,3 +81,27 @@ fn a_vpp_that_is_too_old_is_named() {
         "{why}"
     );
 }
+
+#[test]
+fn an_interface_is_closed_while_vpp_refuses_its_lists() {
+    let options = picket_vpp::fake::Options::new(3);
+    let options = options.interface("ge0", "").interface("tap1", "shop/web");
+    let scene = Scene::with(&only_from("one", "db", "web"), options);
+    let agent = Agent::start(scene.manifests(), &scene.arguments());
+    agent.until_in_force(ACL, &["NetworkPolicy shop/one"]);
+    // The two lists of the pod are refused, what stands in for them is not; and nothing is tried again for now.
+    for behind in [0, 1] {
+        let message = "acl_add_replace".to_owned();
+        scene.vpp.fail(When::Named(message, behind), Fault::Refuse(-1));
+    }
+    scene.vpp.fail(When::Named("acl_dump".to_owned(), 0), Fault::Hold);
+    let index = scene.vpp.add_interface("tap2", "shop/db");
+    assert!(scene.vpp.set_up(index, true));
+    agent.until_vpp(ACL, "trouble", |vpp| vpp.trouble.is_some());
+    assert!(!scene.reaches(WORLD, DB) && !scene.reaches(WEB, DB) && !scene.reaches(DB, WORLD));
+    assert!(scene.reaches(WEB, WORLD));
+    scene.vpp.release();
+    agent.until_in_force(ACL, &["NetworkPolicy shop/one"]);
+    assert!(scene.reaches(WEB, DB) && scene.reaches(DB, WORLD) && !scene.reaches(WORLD, DB));
+    assert_eq!(scene.vpp.complaints(), Vec::<String>::new());
+}

@@ -11,7 +11,7 @@ use picket_policy::ObjectRef;
 use picket_testing::flows::representative_flows;
 use picket_testing::generate::{Shape, snapshot};
 use picket_testing::manifest::{self, Style};
-use picket_vpp::fake::{Connection, Fake, Options, Packet};
+use picket_vpp::fake::{Connection, Dumps, Fake, Options, Packet};
 use picket_vpp::session::{self, render};
 use proptest::prelude::*;
 use proptest::test_runner::TestCaseError;
@@ -59,7 +59,9 @@ impl Node {
             .map(|pod| pod.object.clone())
             .collect();
         let id = |pod: &ObjectRef| format!("{}/{}", pod.namespace, pod.name);
-        let options = Options::new(seed).session_layer(true);
+        let dumps = [Dumps::First, Dumps::Second, Dumps::Both];
+        let dumps = dumps[usize::try_from(seed % 3).unwrap()];
+        let options = Options::new(seed).session_layer(true).dumps(dumps);
         let options = pods
             .iter()
             .fold(options, |options, pod| options.namespace(&id(pod)));

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use picket_net::Protocol;
-use picket_vpp::fake::{Fake, Options, Packet, Translation};
+use picket_vpp::fake::{Fake, Options, Packet, State, Translation};
 use tempfile::TempDir;
 
 /// The target of these tests.
@@ -30,6 +30,8 @@ metadata: {name: n1}
 spec: {podCIDR: 10.0.0.0/24}
 status: {addresses: [{type: InternalIP, address: 10.9.0.1}]}
 "#;
+
+const PODS: [(&str, &str); 3] = [("web", "10.0.0.1"), ("db", "10.0.0.2"), ("api", "10.0.0.3")];
 
 fn pod(name: &str, address: &str, interface: Option<&str>) -> String {
     let annotations =
@@ -107,8 +109,17 @@ impl Scene {
 
     /// The pods, of which these name interfaces as theirs.
     pub(crate) fn annotate(&self, interfaces: &[(&str, &str)]) {
-        let pods = [("web", "10.0.0.1"), ("db", "10.0.0.2"), ("api", "10.0.0.3")];
-        let pods = pods.iter().map(|(name, address)| {
+        self.be(&PODS.map(|(name, _)| name), interfaces);
+    }
+
+    /// The cluster has these of its pods alone.
+    pub(crate) fn have(&self, pods: &[&str]) {
+        self.be(pods, &[]);
+    }
+
+    fn be(&self, pods: &[&str], interfaces: &[(&str, &str)]) {
+        let there = PODS.iter().filter(|(name, _)| pods.contains(name));
+        let pods = there.map(|(name, address)| {
             let own = interfaces.iter().find(|(pod, _)| pod == name);
             pod(name, address, own.map(|(_, interface)| *interface))
         });
@@ -178,7 +189,20 @@ fn travels(
     (to, destination): (&str, &str),
     translation: Option<Translation>,
 ) -> bool {
-    let state = vpp.state();
+    would_travel(&vpp.state(), (from, source), (to, destination), translation)
+}
+
+/// Whether who has the first address reaches the second one, in this state of a VPP.
+pub(crate) fn would_reach(state: &State, from: (&str, &str), to: (&str, &str)) -> bool {
+    would_travel(state, from, to, None)
+}
+
+fn would_travel(
+    state: &State,
+    (from, source): (&str, &str),
+    (to, destination): (&str, &str),
+    translation: Option<Translation>,
+) -> bool {
     let [from, to] = [from, to].map(|name| state.interface(name).unwrap());
     let ends = (
         (source.parse().unwrap(), 40_000),

@@ -1,7 +1,7 @@
 //! The agent with rules of VPP's session layer as its target.
 
 use picket_vpp::client::SessionAction;
-use picket_vpp::fake::{Fault, Options, When};
+use picket_vpp::fake::{Dumps, Fault, Options, When};
 
 use crate::agent::{Agent, run};
 use crate::scene::{ACL, Scene, no_egress, only_from, only_to};
@@ -291,20 +291,22 @@ fn a_session_layer_without_rules_is_named() {
 
 #[test]
 fn a_namespace_in_another_fib_is_trouble() {
-    let sockets = Sockets::new(&only_from("one", "db", "web"));
-    sockets.vpp().add_fib(9);
-    sockets
-        .vpp()
-        .change("a namespace moves", |state| state.add_namespace("shop/db", 9));
-    let agent = start(&sockets, &[]);
-    let status = agent.until_vpp(SESSION, "trouble", |vpp| vpp.trouble.is_some());
-    let why = status.trouble.unwrap().why;
-    assert!(
-        why.contains("namespace 2 of shop/db is not in the first FIB"),
-        "{why}"
-    );
-    // What can be done is done.
-    assert!(!sockets.opens(API, DB));
+    for dumps in [Dumps::First, Dumps::Second, Dumps::Both] {
+        let sockets = Sockets::with(&only_from("one", "db", "web"), options().dumps(dumps));
+        sockets.vpp().add_fib(9);
+        sockets
+            .vpp()
+            .change("a namespace moves", |state| state.add_namespace("shop/db", 9));
+        let agent = start(&sockets, &[]);
+        let status = agent.until_vpp(SESSION, "trouble", |vpp| vpp.trouble.is_some());
+        let why = status.trouble.unwrap().why;
+        assert!(
+            why.contains("namespace 2 of shop/db is not in the first FIB"),
+            "{dumps:?}: {why}"
+        );
+        // What can be done is done.
+        assert!(!sockets.opens(API, DB), "{dumps:?}");
+    }
 }
 
 #[test]

@@ -42,6 +42,12 @@ pub(super) struct VppArguments {
     #[arg(long = "uplink", value_name = "NAME")]
     uplinks: Vec<Pattern>,
 
+    /// How often to look for interfaces of VPP that it has not told of, as it tells of none that is not up, and into files that
+    /// name what is a pod's, in milliseconds
+    #[arg(long, value_name = "MILLISECONDS", default_value_t = 1000,
+        value_parser = clap::value_parser!(u32).range(1..))]
+    vpp_look_interval: u32,
+
     /// The address that VPP gives packets of pods to themselves through a service; it counts as the node's. `none` when there
     /// is none [default: the last address for hosts in the node's podCIDRs, if no pod has it]
     #[arg(long, value_name = "ADDRESS", value_parser = nat_loopback)]
@@ -84,6 +90,7 @@ impl VppArguments {
             uplinks: self.uplinks.clone(),
             nat_loopback: self.nat_loopback.unwrap_or_default(),
             refresh,
+            look: Duration::from_millis(self.vpp_look_interval.into()),
         })
     }
 }

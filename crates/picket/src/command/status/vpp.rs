@@ -46,6 +46,12 @@ pub(super) fn write(target: &str, vpp: &VppStatus, text: &mut String) -> std::fm
     if !vpp.uplinks.is_empty() {
         writeln!(text, "  rest of the world: {}", vpp.uplinks.join(", "))?;
     }
+    for interface in &vpp.unknown {
+        writeln!(
+            text,
+            "  interface {interface}: no pod is known that has it, and nothing passes there"
+        )?;
+    }
     let what = if target == "vpp-session" { "rules" } else { "lists" };
     for foreign in &vpp.foreign {
         writeln!(text, "  {what} of others, {foreign}")?;

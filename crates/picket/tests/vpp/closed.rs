@@ -1,0 +1,131 @@
+//! Interfaces of pods of which nobody knows yet, or any more, what may pass there: nothing does.
+
+use picket_node::VppStatus;
+
+use crate::agent::Agent;
+use crate::enforce::expect_schema;
+use crate::scene::{ACL, API, DB, Scene, WEB, WORLD, only_from, only_to, would_reach};
+
+/// What no parser takes: as long as it is there nobody knows the cluster.
+const DAMAGED: &str = "{";
+
+const LATER: (&str, &str) = ("tap4", "10.0.0.4");
+
+/// Waits until nothing passes at just these interfaces.
+fn until_closed(agent: &Agent, interfaces: &[&str]) -> VppStatus {
+    agent.until_vpp(ACL, &format!("{interfaces:?} closed"), |vpp| {
+        vpp.unknown == interfaces && vpp.trouble.is_none()
+    })
+}
+
+#[test]
+fn an_interface_is_closed_while_nobody_knows_its_pod() {
+    let scene = Scene::new(&only_to("one", "web", "api"));
+    scene.have(&["web", "api"]);
+    let agent = Agent::start(scene.manifests(), &scene.arguments());
+    let all = ["web", "db", "api"];
+    agent.until_in_force(ACL, &["NetworkPolicy shop/one"]);
+    for _ in 0..2 {
+        // The tag is there before the pod; and later the interface is there when the pod has gone.
+        let status = until_closed(&agent, &["tap2"]);
+        assert_eq!(status.uplinks, ["ge0"]);
+        assert!(!scene.reaches(DB, API) && !scene.reaches(WORLD, DB) && !scene.reaches(DB, WORLD));
+        assert!(scene.reaches(WEB, API) && scene.reaches(API, WORLD));
+        let told = agent.asked(&[]).stdout;
+        let line = "  interface tap2: no pod is known that has it, and nothing passes there\n";
+        assert!(told.contains(line), "{told}");
+        expect_schema(&agent.asked(&["-o", "json"]).json());
+        scene.have(&all);
+        until_closed(&agent, &[]);
+        assert!(scene.reaches(DB, API) && scene.reaches(WORLD, DB) && scene.reaches(DB, WORLD));
+        scene.have(&["web", "api"]);
+    }
+    assert_eq!(scene.vpp.complaints(), Vec::<String>::new());
+}
+
+#[test]
+fn what_is_no_pods_by_the_rules_is_left_alone() {
+    let scene = Scene::new(&only_to("one", "web", "api"));
+    let arguments = [&scene.arguments()[..], &["--uplink", "ge*"]].concat();
+    let [other, tagged] =
+        [("memif0/0", ""), ("memif0/1", "of somebody")].map(|(name, tag)| scene.vpp.add_interface(name, tag));
+    let pods = scene.vpp.add_interface("memif0/2", "shop/unheard-of");
+    let agent = Agent::start(scene.manifests(), &arguments);
+    agent.until_in_force(ACL, &["NetworkPolicy shop/one"]);
+    let status = until_closed(&agent, &["memif0/2"]);
+    assert_eq!(status.uplinks, ["ge0"]);
+    let state = scene.vpp.state();
+    for interface in [other, tagged] {
+        assert!(state.lists(interface).input.is_empty() && state.lists(interface).output.is_empty());
+    }
+    assert_eq!(
+        (state.lists(pods).input.len(), state.lists(pods).output.len()),
+        (1, 1)
+    );
+}
+
+#[test]
+fn what_has_no_lists_is_closed_until_the_cluster_is_known() {
+    let scene = Scene::new(DAMAGED);
+    let agent = Agent::start(scene.manifests(), &scene.arguments());
+    let status = until_closed(&agent, &["tap1", "tap2", "tap3"]);
+    assert!(!status.ready);
+    assert!(!scene.reaches(WEB, API) && !scene.reaches(WORLD, API) && !scene.reaches(API, WORLD));
+    // One that comes meanwhile is closed too.
+    let up = scene.vpp.add_interface(LATER.0, "shop/later");
+    assert!(scene.vpp.set_up(up, true));
+    until_closed(&agent, &["tap1", "tap2", "tap3", "tap4"]);
+    assert!(!scene.reaches(LATER, WORLD));
+    scene.put(&only_from("one", "db", "web"));
+    agent.until_in_force(ACL, &["NetworkPolicy shop/one"]);
+    until_closed(&agent, &["tap4"]);
+    assert!(scene.reaches(WEB, API) && scene.reaches(WORLD, API) && scene.reaches(WEB, DB));
+    assert!(!scene.reaches(API, DB) && !scene.reaches(LATER, WORLD));
+    assert_eq!(scene.vpp.complaints(), Vec::<String>::new());
+}
+
+#[test]
+fn what_is_in_force_from_before_holds_until_the_cluster_is_known() {
+    let scene = Scene::new(&only_from("one", "db", "web"));
+    let mut first = Agent::start(scene.manifests(), &scene.arguments());
+    first.until_in_force(ACL, &["NetworkPolicy shop/one"]);
+    first.kill();
+    scene.put(DAMAGED);
+    scene.vpp.clear_record();
+    let second = Agent::start(scene.manifests(), &scene.arguments());
+    second.until_vpp(ACL, "a connection", |vpp| vpp.connected);
+    let up = scene.vpp.add_interface(LATER.0, "shop/later");
+    assert!(scene.vpp.set_up(up, true));
+    // What came since is closed, and what nothing may have restricted is left as it is.
+    until_closed(&second, &["tap4"]);
+    let record = scene.vpp.record();
+    let sets = record
+        .iter()
+        .filter(|message| message.name == "acl_interface_set_acl_list");
+    assert_eq!(sets.count(), 1);
+    assert!(!scene.reaches(WORLD, DB) && scene.reaches(API, WORLD) && !scene.reaches(LATER, WORLD));
+    // A VPP that is started again has forgotten what an agent knew.
+    scene.vpp.restart();
+    until_closed(&second, &["tap1", "tap2", "tap3"]);
+    assert!(!scene.reaches(WORLD, DB) && !scene.reaches(API, WORLD));
+    scene.put(&only_from("one", "db", "web"));
+    second.until_in_force(ACL, &["NetworkPolicy shop/one"]);
+    assert!(scene.reaches(API, WORLD) && scene.reaches(WEB, DB) && !scene.reaches(WORLD, DB));
+}
+
+#[test]
+fn nothing_is_closed_where_everything_may_pass_until_then() {
+    let scene = Scene::new(DAMAGED);
+    scene
+        .vpp
+        .observe(|state, change| match would_reach(state, API, WORLD) {
+            true => Ok(()),
+            false => Err(change.to_owned()),
+        });
+    let open = ["--until-synced", "allow"];
+    let agent = Agent::start(scene.manifests(), &[&scene.arguments()[..], &open].concat());
+    agent.until_vpp(ACL, "a connection", |vpp| vpp.connected);
+    scene.put(&only_from("one", "db", "web"));
+    agent.until_in_force(ACL, &["NetworkPolicy shop/one"]);
+    assert_eq!(scene.vpp.findings(), Vec::<String>::new());
+}
