@@ -9,6 +9,7 @@
 //! - [`cases`]: Markdown files with manifests and the verdicts they must give.
 //! - [`manifest`]: objects as the manifests that say them, in any of the ways to write them.
 //! - [`reflected`]: a cluster as a reflector keeps it in etcd.
+//! - [`replaced`]: what the program that picket replaces in pods has left in them.
 //! - [`ran`]: how a program ended, and what it printed.
 //! - [`flows`]: the packets that tell policies of a snapshot apart.
 //! - [`synthetic`]: large clusters with the shape of real ones.
@@ -32,6 +33,7 @@ pub mod manifest;
 pub mod program;
 pub mod ran;
 pub mod reflected;
+pub mod replaced;
 #[cfg(feature = "runtime")]
 pub mod runtime;
 pub mod synthetic;

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! API server ──▶ source (a thread) ──▶ Known ──▶ Networks ──▶ Desired ─┐
-//! container runtime ──▶ watching (a thread) ──▶ Sandboxes ─────────────┴──▶ Place ──▶ table in the pod's namespace
+//! container runtime ──▶ watching (threads) ──▶ Sandboxes ──────────────┴──▶ Place ──▶ table in the pod's namespace
 //! ```
 //!
 //! Each network that pods of the node are on is judged as a cluster of its own

@@ -19,7 +19,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 pub(crate) use probe::{
-    Pods, can_be_made, expect, forget_neighbours, ip, once_free, patience, place_of, table,
+    Pods, can_be_made, expect, forget_neighbours, ip, nft, once_free, patience, place_of, send_icmpv6, table,
 };
 
 use crate::agents::{get, value};
@@ -55,9 +55,11 @@ pub(crate) struct Node {
     pub(crate) api: Api,
     pub(crate) runtime: ContainerRuntime,
     sandboxes: Runtime,
-    /// Where the lower ends of macvlan interfaces are: each network is a cable that leads nowhere else.
+    /// Where the other ends of interfaces are: each network is a cable, or a bridge, that leads nowhere else.
     switch: NetworkNamespace,
     networks: Vec<String>,
+    /// Whether pods are plugged into bridges by cables of their own, and not by macvlan.
+    has_bridges: bool,
     agent: Option<Child>,
     pub(crate) folder: TempDir,
     interfaces: usize,
@@ -107,10 +109,17 @@ impl Node {
             runtime,
             switch: NetworkNamespace::create().unwrap(),
             networks: Vec::new(),
+            has_bridges: false,
             agent: None,
             folder: tempfile::tempdir().unwrap(),
             interfaces: 0,
         }
+    }
+
+    /// The same with networks that are bridges.
+    pub(crate) fn with_bridges(mut self) -> Self {
+        self.has_bridges = true;
+        self
     }
 
     fn command(&self, arguments: &[&str]) -> Command {
@@ -181,6 +190,15 @@ impl Node {
             agent.kill().unwrap();
             agent.wait().unwrap();
         }
+    }
+
+    /// Asks the agent to end, which it does in order.
+    pub(crate) fn stop_agent(&mut self) {
+        let mut agent = self.agent.take().unwrap();
+        let kill = Command::new("kill").arg(agent.id().to_string()).status().unwrap();
+        assert!(kill.success());
+        let status = agent.wait().unwrap();
+        assert_eq!(status.code(), Some(0), "{}", self.log());
     }
 
     fn log_file(&self) -> std::path::PathBuf {
@@ -429,17 +447,20 @@ impl Node {
     /// Says in the status of a pod which interfaces it has.
     pub(crate) fn tell(&self, namespace: &str, name: &str, interfaces: &[Interface<'_>]) {
         let path = format!("/api/v1/namespaces/{namespace}/pods");
-        let status: Vec<_> = interfaces
-            .iter()
-            .map(|interface| {
-                let ips: Vec<_> = interface
-                    .addresses
-                    .iter()
-                    .map(|text| text.split('/').next())
-                    .collect();
-                json!({"name": interface.network, "interface": interface.name, "ips": ips})
-            })
-            .collect();
+        // As Multus writes it, with the interface on the cluster network first.
+        let mut status = vec![
+            json!({"name": "cluster", "interface": "eth0", "ips": ["10.123.0.2"],
+            "mac": "0a:58:0a:7b:00:02", "default": true, "dns": {}}),
+        ];
+        status.extend(interfaces.iter().zip(3..).map(|(interface, number)| {
+            let ips: Vec<_> = interface
+                .addresses
+                .iter()
+                .map(|text| text.split('/').next())
+                .collect();
+            json!({"name": interface.network, "interface": interface.name, "ips": ips,
+                "mac": format!("0a:58:0a:7b:00:{number:02x}"), "dns": {}})
+        }));
         let annotations = json!({"k8s.v1.cni.cncf.io/network-status": json!(status).to_string()});
         self.api
             .patch(&path, name, &json!({"metadata": {"annotations": annotations}}));
@@ -470,43 +491,61 @@ impl Node {
         });
     }
 
-    /// Gives a pod a macvlan interface on a network.
+    /// Gives a pod an interface on a network.
     fn attach(&mut self, inside: &NetworkNamespace, interface: &Interface<'_>) {
-        let (_, cable) = interface.network.split_once('/').unwrap();
-        let network = match self.networks.iter().position(|known| known == cable) {
-            Some(number) => number,
-            None => {
-                let number = self.networks.len();
-                let (link, end) = (format!("net{number}"), format!("end{number}"));
-                ip(
-                    &self.switch,
-                    &format!("link add {link} type veth peer name {end}"),
-                );
-                for link in [&link, &end] {
-                    ip(&self.switch, &format!("link set {link} up"));
-                }
-                self.networks.push(cable.to_owned());
-                number
-            }
-        };
+        let network = self.network(interface);
         self.interfaces += 1;
         let link = format!("pod{}", self.interfaces);
-        let place = place_of(inside);
-        ip(
-            &self.switch,
-            &format!("link add link net{network} name {link} type macvlan mode bridge"),
-        );
-        ip(&self.switch, &format!("link set {link} netns {place}"));
-        ip(inside, &format!("link set {link} name {}", interface.name));
+        let (place, name) = (place_of(inside), interface.name);
+        if self.has_bridges {
+            for change in [
+                format!("link add {link} type veth peer name {name} netns {place}"),
+                format!("link set {link} master {network} up"),
+            ] {
+                ip(&self.switch, &change);
+            }
+        } else {
+            let kind = "type macvlan mode bridge";
+            ip(
+                &self.switch,
+                &format!("link add link {network} name {link} {kind}"),
+            );
+            ip(&self.switch, &format!("link set {link} netns {place}"));
+            ip(inside, &format!("link set {link} name {name}"));
+        }
         for address in interface.addresses {
-            let family = if address.contains(':') { "-6" } else { "-4" };
-            let nodad = if address.contains(':') { "nodad" } else { "" };
+            let (family, nodad) = match address.contains(':') {
+                true => ("-6", "nodad"),
+                false => ("-4", ""),
+            };
             ip(
                 inside,
-                &format!("{family} address add {address} dev {} {nodad}", interface.name),
+                &format!("{family} address add {address} dev {name} {nodad}"),
             );
         }
-        ip(inside, &format!("link set {} up", interface.name));
+        ip(inside, &format!("link set {name} up"));
+    }
+
+    /// The bridge or the cable of the network of an interface.
+    fn network(&mut self, interface: &Interface<'_>) -> String {
+        let (_, cable) = interface.network.split_once('/').unwrap();
+        if let Some(number) = self.networks.iter().position(|known| known == cable) {
+            return format!("net{number}");
+        }
+        let number = self.networks.len();
+        self.networks.push(cable.to_owned());
+        let (link, end) = (format!("net{number}"), format!("end{number}"));
+        if self.has_bridges {
+            ip(&self.switch, &format!("link add {link} type bridge"));
+        } else {
+            ip(
+                &self.switch,
+                &format!("link add {link} type veth peer name {end}"),
+            );
+            ip(&self.switch, &format!("link set {end} up"));
+        }
+        ip(&self.switch, &format!("link set {link} up"));
+        link
     }
 }
 

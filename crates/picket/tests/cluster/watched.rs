@@ -79,6 +79,12 @@ impl Watched {
         self.windows.open(by_nobody, self.story.len() - 1);
     }
 
+    /// From now on what is allowed may be lost, until everything is in force.
+    pub(crate) fn lose(&mut self, what: &str) {
+        self.oracle.lose();
+        self.next(what.to_owned());
+    }
+
     /// There are rules again: those of this table.
     pub(crate) fn close(&mut self, table: &str) {
         self.windows.close();

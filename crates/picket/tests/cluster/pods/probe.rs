@@ -12,6 +12,8 @@ use std::time::Duration;
 use picket_linux::NetworkNamespace;
 use picket_net::Family;
 
+pub(crate) use raw::send_icmpv6;
+
 use super::Pod;
 use crate::prober::any;
 
@@ -54,6 +56,14 @@ pub(crate) fn place_of(namespace: &NetworkNamespace) -> String {
         std::process::id(),
         namespace.as_fd().as_raw_fd()
     )
+}
+
+/// What `nft` prints when it does something in a pod.
+pub(crate) fn nft(pod: &Pod, commands: &str) -> String {
+    let mut nft = Command::new("nft");
+    let output = pod.inside.run(|| nft.arg(commands).output()).unwrap().unwrap();
+    assert!(output.status.success(), "{commands}: {output:?}");
+    String::from_utf8(output.stdout).unwrap()
 }
 
 /// What `nft` lists of the table of policies in a pod; nothing where there is none.

@@ -90,7 +90,7 @@ struct Epoch {
     may: Vec<Ends>,
     /// Whether others have taken the rules away, and nobody has had the time to put them back.
     is_window: bool,
-    /// Whether what was allowed may be lost, since an agent found no rules.
+    /// Whether what was allowed may be lost, since an agent found no rules, or another program makes some.
     is_closed: bool,
 }
 
@@ -241,6 +241,12 @@ impl Oracle {
     pub(crate) fn open(&mut self, by_nobody: bool) {
         self.is_window = true;
         self.is_closed |= by_nobody;
+        self.begin();
+    }
+
+    /// From the next epoch on, which begins, what is allowed may be lost until everything is in force.
+    pub(crate) fn lose(&mut self) {
+        self.is_closed = true;
         self.begin();
     }
 

@@ -1,9 +1,13 @@
 //! What others put into a table of ours is read as what it is, or told with its place.
 
+use std::sync::Arc;
+
 use picket_linux::NetworkNamespace;
 use picket_nftables::client::{Client, Observed, Oddity, Place, canonical};
 use picket_nftables::model::*;
 use picket_nftables::print;
+use picket_nftables::render::documented::table_name;
+use picket_testing::replaced;
 
 use crate::indexed::kernel::hosts::run;
 use crate::sample::{self, name};
@@ -182,6 +186,34 @@ fn what_picket_could_have_written_is_read() {
         changed(&command),
         Observed::Table(expected.check().expect("a table"))
     );
+}
+
+/// Everything in it is something that picket could have written, but the table has a comment, which no table can lose: it is made
+/// anew, and another with the new rules judges packets meanwhile.
+#[test]
+fn what_the_replaced_program_has_left_is_made_anew_behind_another_table() {
+    let mut draft = sample::table().into_draft();
+    (draft.name, draft.comment) = (table_name(), None);
+    let desired = Arc::new(draft.check().expect("a table"));
+    for holds in [false, true] {
+        let namespace = NetworkNamespace::create().expect("a namespace");
+        run(&namespace, "nft", &["-f", "-"], &replaced::table(11));
+        let client = Client::open(&namespace).expect("a client");
+        let mut client = if holds { client.holding() } else { client };
+        let (generation, observed) = client.read(desired.name()).expect("it is listed");
+        let Observed::Table(left) = observed else {
+            panic!("{observed:?}");
+        };
+        assert_eq!((left.sets().len(), left.chains().len()), (12, 8));
+        let report = client.sync(&desired).expect("it is made");
+        assert_eq!((report.operations, report.foreign), (1, vec![]));
+        let (now, observed) = client.read(desired.name()).expect("it is listed");
+        assert_eq!(observed, Observed::Table(canonical(&desired)));
+        // The other table comes, the own one is made anew, and the other goes.
+        assert_eq!(now, generation + 3);
+        let meanwhile = name("multi_networkpolicy-meanwhile");
+        assert!(!client.exists(&meanwhile).expect("an answer"));
+    }
 }
 
 #[test]

@@ -1,12 +1,12 @@
 //! What changes while policies of secondary networks are in force.
 
 use picket_testing::runtime::Kind;
-use picket_testing::with_each_runtime;
+use picket_testing::{replaced, with_each_runtime};
 use serde_json::{Value, json};
 
 use super::{holds, labelled, named, simple};
 use crate::objects::KINDS;
-use crate::pods::{Interface, Node, Pod, expect, forget_neighbours, table};
+use crate::pods::{Interface, Node, expect, forget_neighbours, nft, table};
 
 with_each_runtime!(
     labels_and_policies_change_and_pods_go,
@@ -185,24 +185,12 @@ fn made_anew(kind: Kind, told: impl Fn(&str) -> String) {
     holds(&pods, "a->server", "b->server", "in the new sandbox");
 }
 
-/// What `nft` prints when it does something in a pod.
-fn nft(pod: &Pod, commands: &str) -> String {
-    let mut nft = std::process::Command::new("nft");
-    let output = pod.inside.run(|| nft.arg(commands).output()).unwrap().unwrap();
-    assert!(output.status.success(), "{commands}: {output:?}");
-    String::from_utf8(output.stdout).unwrap()
-}
-
 fn agents_come_and_go(kind: Kind) {
     let mut node = Node::with(kind);
     let pods = simple(&mut node);
     let server = &pods["server"];
-    // What an earlier program has left, in its own words.
-    let before = "table inet multi_networkpolicy { comment \"MultiNetworkPolicy\"; \
-        set smi-0123456789abcdef0123456789abcdef { type ifname; elements = { \"net1\" } }; \
-        chain input { type filter hook input priority 0; iifname @smi-0123456789abcdef0123456789abcdef drop; }; }";
-    for name in ["server", "b"] {
-        nft(&pods[name], before);
+    for (name, number) in [("server", 11), ("b", 13)] {
+        nft(&pods[name], &replaced::table(number));
     }
     expect(&pods, &["a->server a->b"], false, "with the rules of others");
     node.policy("default", "from-a", "default/net", &from_a());
@@ -214,8 +202,6 @@ fn agents_come_and_go(kind: Kind) {
     assert!(plan.contains("delete table inet multi_networkpolicy"), "{plan}");
     assert!(table(server).contains("comment \"MultiNetworkPolicy\""));
     node.run(&["--once"]);
-    // The rules before dropped the answers to who has an address over IPv6, on which pods give up after three seconds.
-    forget_neighbours(&pods);
     holds(&pods, "a->server a->b", "b->server", "after --once");
     assert_eq!(table(&pods["b"]), "", "a table of no policy is left");
     let made = table(server);
@@ -224,7 +210,8 @@ fn agents_come_and_go(kind: Kind) {
     node.until_enforced();
     let status = node.until("a quiet agent", |_| true);
     assert!(status.sandboxes[0].changed.is_none(), "{status:#?}");
-    node.kill();
+    node.stop_agent();
+    assert_eq!(table(server), made);
     holds(&pods, "a->server", "b->server", "without an agent");
     // What happens without an agent is made up for.
     node.delete_policy("default", "from-a");

@@ -1,10 +1,11 @@
 //! Files of custom rules: judged first, read again, and wrong when the agent starts.
 
+use picket_net::Family;
 use serde_json::{Value, json};
 
 use super::super::agent::expect_schema;
 use super::{Case, holds, labelled, named, simple};
-use crate::pods::{Node, Pods, expect, forget_neighbours, table};
+use crate::pods::{Node, Pod, Pods, expect, forget_neighbours, table};
 
 /// Of no grammar of custom rules, in its second line.
 const WRONG: &str = "tcp dport 1 accept\ninclude \"/etc/passwd\"\n";
@@ -43,6 +44,43 @@ fn custom_rules_are_judged_first_and_read_again() {
     let proved = node.proofs("proved");
     node.until("two more proofs", |_| node.proofs("proved") > proved + 1);
     assert_eq!(node.proofs("refuted"), 0);
+}
+
+#[test]
+fn a_custom_rule_of_egress_drops_what_a_policy_allows_in_its_family_alone() {
+    let mut node = Node::new();
+    let mut pods = simple(&mut node);
+    for (name, family) in [("a4", Family::Ipv4), ("a6", Family::Ipv6)] {
+        let a = &pods["a"];
+        let addresses = a.addresses.iter().copied();
+        let only = Pod {
+            name: name.to_owned(),
+            sandbox: a.sandbox.clone(),
+            inside: a.inside.duplicate().unwrap(),
+            addresses: addresses
+                .filter(|address| Family::of(*address) == family)
+                .collect(),
+        };
+        pods.insert(name.to_owned(), only);
+    }
+    let file = node.file("v4", "tcp dport 9999 drop\n");
+    node.start(&["--custom-v4-egress-rule-file", &file]);
+    expect(
+        &pods,
+        &["server->a:9999 server->b:9999"],
+        true,
+        "without a policy",
+    );
+    let spec = json!({"podSelector": labelled("name", "server"), "policyTypes": ["Egress"],
+        "egress": [{"to": named(&["a"])}]});
+    node.policy("default", "to-a", "default/net", &spec);
+    node.until_enforced();
+    holds(
+        &pods,
+        "server->a:80 server->a6:9999 a->server:9999",
+        "server->a4:9999 server->b:80 server->b:9999",
+        "with a policy",
+    );
 }
 
 #[test]

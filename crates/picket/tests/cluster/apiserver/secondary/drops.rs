@@ -3,6 +3,7 @@
 use serde_json::json;
 
 use super::{labelled, named, pod, simple};
+use crate::agents::denied;
 use crate::pods::{Node, expect};
 
 /// The metric of a policy of the namespace `default`.
@@ -62,7 +63,7 @@ fn drops_count_for_the_policies_of_the_interface_and_outlive_pods() {
 fn what_an_audited_policy_denies_passes_and_is_counted() {
     let mut node = Node::new();
     let pods = simple(&mut node);
-    node.start(&[]);
+    node.start(&["--log-format", "json"]);
     let spec = json!({"podSelector": labelled("name", "server"), "policyTypes": ["Ingress"],
         "ingress": [{"from": named(&["a"])}]});
     node.policy("default", "tried", "default/net", &spec);
@@ -76,6 +77,22 @@ fn what_an_audited_policy_denies_passes_and_is_counted() {
     );
     // One packet in each family.
     assert_eq!(counted(&node, "audited", "tried", "ingress"), 2);
+    node.until("two lines", |_| denied(&node.log()).len() == 2);
+    for (fields, source) in denied(&node.log()).iter().zip(&pods["b"].addresses) {
+        for (field, expected) in [
+            ("message", "audited, else denied"),
+            ("from", "default/b"),
+            ("source", &source.to_string()),
+            ("to", "default/server"),
+            ("direction", "ingress"),
+            ("pod", "default/server"),
+            ("interface", "net1"),
+            ("network", "default/net"),
+            ("policies", "MultiNetworkPolicy default/tried"),
+        ] {
+            assert_eq!(fields[field], expected, "{fields}");
+        }
+    }
     let none = json!({"podSelector": labelled("name", "server"), "policyTypes": ["Ingress"], "ingress": []});
     node.policy("default", "none", "default/net", &none);
     node.until_enforced();

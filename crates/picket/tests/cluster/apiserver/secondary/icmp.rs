@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use super::{labelled, named, simple};
-use crate::pods::{Node, expect, forget_neighbours};
+use crate::pods::{Node, Pod, expect, forget_neighbours, nft, send_icmpv6};
 
 /// Requests into the pod that a policy isolates and out of it.
 const V4: &str = "a->server:icmp b->server:icmp server->a:icmp server->b:icmp";
@@ -38,5 +38,39 @@ fn echo_requests_pass_by_the_flag_of_their_family_alone() {
         expect(&pods, allowed, true, &when);
         expect(&pods, denied, false, &when);
         node.kill();
+    }
+}
+
+/// The type of the ICMPv6 message that says that a packet was too big for the way ahead.
+const PACKET_TOO_BIG: u8 = 2;
+
+/// Counts messages of ICMPv6 behind the rules of policies, but for those by which neighbours find each other.
+const COUNTED: &str = "table inet others { counter passed { }; \
+    chain in { type filter hook input priority 10; iifname net1 icmpv6 type { 1-4, 128 } counter name passed; }; }";
+
+/// How many were counted in a pod.
+fn passed(pod: &Pod) -> u64 {
+    let listed = nft(pod, "list counter inet others passed");
+    let (_, rest) = listed.split_once("packets ").unwrap();
+    rest.split(' ').next().unwrap().parse().unwrap()
+}
+
+#[test]
+fn packet_too_big_passes_where_nothing_is_allowed() {
+    let mut node = Node::new();
+    let pods = simple(&mut node);
+    expect(&pods, &[V6], true, "before there is a policy");
+    let closed = json!({"podSelector": labelled("name", "server"), "policyTypes": ["Ingress", "Egress"]});
+    node.policy("default", "closed", "default/net", &closed);
+    node.start(&[]);
+    node.until_enforced();
+    let (a, server) = (&pods["a"], &pods["server"]);
+    for (from, to) in [(a, server), (server, a)] {
+        nft(to, COUNTED);
+        for kind in [1, 3, 4, 128, PACKET_TOO_BIG] {
+            send_icmpv6(from, to, kind);
+        }
+        node.until("a message that arrived", |_| passed(to) > 0);
+        assert_eq!(passed(to), 1, "{} to {}", from.name, to.name);
     }
 }

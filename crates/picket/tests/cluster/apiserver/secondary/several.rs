@@ -1,7 +1,8 @@
 //! Scenarios with several namespaces and several networks.
 
-use std::net::UdpSocket;
+use std::net::{IpAddr, UdpSocket};
 
+use picket_net::Family;
 use serde_json::{Value, json};
 
 use super::{Case, labelled, named, pod};
@@ -259,68 +260,106 @@ fn a_production_like_namespace() {
     case.play(&node, &pods);
 }
 
+/// The address of a host on `red`, which is 1, or `blue`, which is 2.
+fn on(family: Family, network: u8, host: u8) -> IpAddr {
+    let text = match family {
+        Family::Ipv4 => format!("10.{network}.0.{host}"),
+        Family::Ipv6 => format!("fd00:{network}::{host}"),
+    };
+    text.parse().unwrap()
+}
+
+/// Whether what is sent from an address arrives at another, from which there may be no way back.
+fn arrives(from: &Pod, own: IpAddr, to: &Pod, at: IpAddr, expected: bool) -> bool {
+    let receiver = once_free(|| to.inside.run(|| UdpSocket::bind((at, 5555))).unwrap());
+    let sender = from.inside.run(|| UdpSocket::bind((own, 0))).unwrap().unwrap();
+    receiver.set_read_timeout(Some(patience(expected))).unwrap();
+    sender.send_to(b"x", (at, 5555)).is_ok() && receiver.recv(&mut [0; 8]).is_ok()
+}
+
+/// The pods `server` on two networks, `friend` on `red`, and `stranger` on `blue`, who has there what `friend` has on `red` too, and
+/// ways between that and the server.
+fn on_two_networks(node: &mut Node) -> [Pod; 3] {
+    let red = |addresses| Interface {
+        network: "default/red",
+        name: "net1",
+        addresses,
+    };
+    let blue = |addresses| Interface {
+        network: "default/blue",
+        name: "net2",
+        addresses,
+    };
+    let of_stranger = ["10.1.0.2/32", "10.2.0.3/24", "fd00:1::2/128", "fd00:2::3/64"];
+    let mut pod = |name, interfaces: &[Interface<'_>]| {
+        let labels = json!({"name": name});
+        node.pod("default", name, &labels, interfaces)
+    };
+    let server = pod(
+        "server",
+        &[
+            red(&["10.1.0.1/24", "fd00:1::1/64"]),
+            blue(&["10.2.0.1/24", "fd00:2::1/64"]),
+        ],
+    );
+    let friend = pod("friend", &[red(&["10.1.0.2/24", "fd00:1::2/64"])]);
+    let stranger = pod("stranger", &[blue(&of_stranger)]);
+    for family in Family::BOTH {
+        let version = if family == Family::Ipv4 { "-4" } else { "-6" };
+        let (from, to, on_blue) = (on(family, 1, 2), on(family, 1, 1), on(family, 2, 1));
+        for (pod, change) in [
+            (&stranger, format!("route add {to} dev net2 src {from}")),
+            (
+                &server,
+                format!("rule add pref 100 from {on_blue} to {from} lookup 100"),
+            ),
+            (&server, format!("route add {from} dev net2 table 100")),
+        ] {
+            ip(&pod.inside, &format!("{version} {change}"));
+        }
+    }
+    [server, friend, stranger]
+}
+
 /// The same addresses on two networks: what is allowed on one is nobody's on the other.
 #[test]
 fn two_networks_of_one_pod() {
     let mut node = Node::new();
-    let mut pods = Pods::new();
-    let red = |address| Interface {
-        network: "default/red",
-        name: "net1",
-        addresses: address,
-    };
-    let blue = |address| Interface {
-        network: "default/blue",
-        name: "net2",
-        addresses: address,
-    };
-    let server = node.pod(
-        "default",
-        "server",
-        &json!({"name": "server"}),
-        &[red(&["10.1.0.1/24"]), blue(&["10.2.0.1/24"])],
-    );
-    let friend = node.pod(
-        "default",
-        "friend",
-        &json!({"name": "friend"}),
-        &[red(&["10.1.0.2/24"])],
-    );
-    // Has on blue what `friend` has on red, and a way back.
-    let stranger = node.pod(
-        "default",
-        "stranger",
-        &json!({"name": "stranger"}),
-        &[blue(&["10.1.0.2/32", "10.2.0.3/24"])],
-    );
-    ip(&stranger.inside, "route add 10.1.0.1/32 dev net2 src 10.1.0.2");
-    let spec = json!({"podSelector": labelled("name", "server"), "ingress": [{"from": named(&["friend"])}]});
+    let [server, friend, stranger] = on_two_networks(&mut node);
     for (network, link) in [("red", "eth1"), ("blue", "eth2")] {
         node.define(network, &on_link(link));
     }
     node.start(&[]);
-    // Whether what is sent from an address arrives at one of the server, which may have no way back.
-    let arrives = |from: &Pod, own: &str, to: &str, expected: bool| {
-        let receiver = once_free(|| server.inside.run(|| UdpSocket::bind((to, 5555))).unwrap());
-        let sender = from.inside.run(|| UdpSocket::bind((own, 0))).unwrap().unwrap();
-        receiver.set_read_timeout(Some(patience(expected))).unwrap();
-        sender.send_to(b"x", (to, 5555)).unwrap();
-        receiver.recv(&mut [0; 8]).is_ok()
+    let ingress =
+        json!({"podSelector": labelled("name", "server"), "ingress": [{"from": named(&["friend"])}]});
+    let egress = json!({"podSelector": labelled("name", "server"), "policyTypes": ["Egress"],
+        "egress": [{"to": named(&["friend"])}]});
+    // From outside, or to there.
+    let passes = |comes: bool, other: &Pod, theirs: IpAddr, own: IpAddr, expected: bool| match comes {
+        true => arrives(other, theirs, &server, own, expected),
+        false => arrives(&server, own, other, theirs, expected),
     };
-    for when in ["before", "with a policy", "with two policies"] {
-        assert!(arrives(&friend, "10.1.0.2", "10.1.0.1", true), "{when}");
+    for (name, comes, spec) in [("ingress", true, ingress), ("egress", false, egress)] {
         // The first policy is about red alone.
-        let expected = when != "with two policies";
-        let of_stranger = ["10.1.0.2", "10.2.0.3"].map(|own| arrives(&stranger, own, "10.2.0.1", expected));
-        assert_eq!(of_stranger, [expected; 2], "{when}\n{}", table(&server));
-        match when {
-            "before" => node.policy("default", "red", "default/red", &spec),
-            "with a policy" => node.policy("default", "both", "default/red,default/blue", &spec),
-            _ => {}
+        for (networks, expected) in [
+            ("", true),
+            ("default/red", true),
+            ("default/red,default/blue", false),
+        ] {
+            if !networks.is_empty() {
+                let policy = format!("{name}-{}", networks.matches("default").count());
+                node.policy("default", &policy, networks, &spec);
+            }
+            node.until_enforced();
+            for family in Family::BOTH {
+                let when = format!("{family:?} {name} on {networks}\n{}", table(&server));
+                let at = |network, host| on(family, network, host);
+                assert!(passes(comes, &friend, at(1, 2), at(1, 1), true), "{when}");
+                for theirs in [at(1, 2), at(2, 3)] {
+                    let passed = passes(comes, &stranger, theirs, at(2, 1), expected);
+                    assert_eq!(passed, expected, "{theirs} {when}");
+                }
+            }
         }
-        node.until_enforced();
     }
-    pods.insert("server".to_owned(), server);
-    pods.insert("friend".to_owned(), friend);
-    expect(&pods, &["server->friend"], true, "of which no policy speaks");
 }

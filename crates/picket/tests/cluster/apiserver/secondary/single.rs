@@ -44,9 +44,21 @@ fn play(node: &Node, pods: &Pods, name: &str, specs: &[Value], allowed: &[&str],
 }
 
 fn peers_by_their_labels(kind: Kind) {
-    let mut node = Node::with(kind);
+    play_labels(Node::with(kind), &[]);
+}
+
+/// Interfaces are cables of which the other ends are in a bridge.
+#[test]
+fn peers_by_their_labels_on_a_bridge() {
+    let node = Node::new().with_bridges();
+    let config = r#"{"cniVersion": "1.0.0", "name": "net", "type": "bridge", "bridge": "br1"}"#;
+    node.define("net", config);
+    play_labels(node, &["--network-plugins", "bridge"]);
+}
+
+fn play_labels(mut node: Node, arguments: &[&str]) {
     let pods = simple(&mut node);
-    node.start(&[]);
+    node.start(arguments);
     play(
         &node,
         &pods,

@@ -10,6 +10,7 @@ use picket_linux::{NetworkNamespace, icmp_socket, raw_sctp};
 use picket_net::Family;
 
 use super::super::Pod;
+use super::PATIENCE;
 use crate::prober::any;
 
 /// Tells connections apart: what passes as part of an earlier one says nothing of policies.
@@ -64,4 +65,14 @@ pub(super) fn echo(from: &Pod, to: IpAddr, patience: Duration) -> bool {
         && receives(&client, family, |message| {
             echo_reply(family, message, identifier) == Some(7)
         })
+}
+
+/// Sends an ICMPv6 message of a type, otherwise empty, to the address of a pod.
+pub(crate) fn send_icmpv6(from: &Pod, to: &Pod, kind: u8) {
+    let target = to.addresses.iter().find(|address| address.is_ipv6()).unwrap();
+    let client = raw(&from.inside, any(Family::Ipv6), icmp_socket, PATIENCE);
+    let mut message = [0; 32];
+    message[0] = kind;
+    // The kernel fills in the checksum, and says here already when the message is not let out.
+    let _ = client.send_to(&message, SocketAddr::new(*target, 0));
 }

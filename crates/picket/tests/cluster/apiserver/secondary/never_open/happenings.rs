@@ -1,7 +1,6 @@
 //! Pods with rules and an agent to which things happen, and what the packets that arrive meanwhile say.
 
 use std::collections::BTreeMap;
-use std::process::Command;
 
 use picket_cluster::Snapshot;
 use picket_policy::NetworkName;
@@ -10,7 +9,7 @@ use serde_json::json;
 use super::{ALLOWED, standing, ways};
 use crate::apiserver::secondary::simple;
 use crate::objects::KINDS;
-use crate::pods::{Node, Pods};
+use crate::pods::{Node, Pods, nft};
 use crate::random::Random;
 use crate::watched::flows::Flows;
 use crate::watched::oracle::{Judge, Oracle};
@@ -119,10 +118,14 @@ impl Happenings {
 
     /// Runs nft in a pod that is watched.
     pub(super) fn load(&self, script: &str) {
-        let mut nft = Command::new("nft");
-        nft.arg(script);
-        let ran = self.pods["server"].inside.run(|| nft.status());
-        assert!(ran.unwrap().unwrap().success());
+        nft(&self.pods["server"], script);
+    }
+
+    /// Has another program make its rules there. Packets that rules with sets judge while nft replaces them may be lost.
+    pub(super) fn load_others(&mut self, script: &str) {
+        self.watched.lose("the rules of another program");
+        self.load(script);
+        self.watched.settle(|| self.node.log());
     }
 
     /// Waits until everything is in force, until whatever is allowed arrives, and until it is proved that the kernel has what the
