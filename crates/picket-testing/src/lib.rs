@@ -11,6 +11,7 @@
 //! - [`reflected`]: a cluster as a reflector keeps it in etcd.
 //! - [`replaced`]: what the program that picket replaces in pods has left in them.
 //! - [`ran`]: how a program ended, and what it printed.
+//! - [`confined`]: where the kernel refuses what is large.
 //! - [`flows`]: the packets that tell policies of a snapshot apart.
 //! - [`synthetic`]: large clusters with the shape of real ones.
 //!
@@ -26,6 +27,7 @@
 pub mod apiserver;
 pub mod build;
 pub mod cases;
+pub mod confined;
 pub mod etcd;
 pub mod flows;
 pub mod generate;

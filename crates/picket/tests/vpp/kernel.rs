@@ -3,36 +3,40 @@
 use std::process::Command;
 
 use picket_linux::NetworkNamespace;
+use picket_testing::confined::{many_blocks, where_sockets_are_small};
 
 use crate::agent::Agent;
 use crate::scene::{ACL, API, DB, Scene, WEB, WORLD, only_from};
 
-/// What tells two policies of one namespace apart, and has the same hash in the table of the kernel, which takes one of them.
-const TWINS: [&str; 2] = ["6cf2989cfd1b54fb", "ae095fe7bb6bcc45"];
+/// Two policies, of which the kernel refuses the second.
+const NAMES: [&str; 2] = ["first", "second"];
 
-/// Which of the twins there are.
+/// Which of them there are.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Twins {
+enum Policies {
     Both,
     First,
 }
 
-/// The pod of the twins, and where it is.
-const OF_TWINS: (&str, &str) = ("tap4", "10.0.0.4");
+/// The pod that they are about, and where it is.
+const RESTRICTED: (&str, &str) = ("tap4", "10.0.0.4");
 
-/// A pod that may receive nothing by either twin, and send nothing by the second one.
-fn twins(which: Twins) -> String {
-    let policy = |name: &str, ways: &str| {
+/// A pod that may receive nothing from anybody here by either policy, and send nothing by the second one.
+fn policies(which: Policies) -> String {
+    let policy = |name: &str, ways: &str, from: &str| {
         format!(
-            "apiVersion: networking.k8s.io/v1\nkind: NetworkPolicy\nmetadata: {{name: {name}, namespace: collide}}\n\
-             spec: {{podSelector: {{}}, policyTypes: [{ways}]}}\n---\n"
+            "apiVersion: networking.k8s.io/v1\nkind: NetworkPolicy\nmetadata: {{name: {name}, namespace: refused}}\n\
+             spec: {{podSelector: {{}}, policyTypes: [{ways}]{from}}}\n---\n"
         )
     };
-    let [first, second] = TWINS;
-    let second = (which == Twins::Both).then(|| policy(second, "Ingress, Egress"));
-    let pod = "apiVersion: v1\nkind: Pod\nmetadata: {name: a, namespace: collide}\nspec: {nodeName: n1, containers: []}\n\
+    let (all, except) = many_blocks();
+    let except = except.join(", ");
+    let from = format!(", ingress: [{{from: [{{ipBlock: {{cidr: {all}, except: [{except}]}}}}]}}]");
+    let [first, second] = NAMES;
+    let second = (which == Policies::Both).then(|| policy(second, "Ingress, Egress", &from));
+    let pod = "apiVersion: v1\nkind: Pod\nmetadata: {name: a, namespace: refused}\nspec: {nodeName: n1, containers: []}\n\
                status: {podIPs: [{ip: 10.0.0.4}]}\n---\n";
-    [pod, &policy(first, "Ingress"), &second.unwrap_or_default()].concat()
+    [pod, &policy(first, "Ingress", ""), &second.unwrap_or_default()].concat()
 }
 
 fn has_table(namespace: &NetworkNamespace) -> bool {
@@ -109,43 +113,46 @@ fn vpp_goes_on_where_the_table_is_refused() {
 
 #[test]
 fn what_the_kernel_refuses_vpp_enforces() {
-    let scene = Scene::new(&twins(Twins::Both));
-    let up = scene.vpp.add_interface(OF_TWINS.0, "collide/a");
-    assert!(scene.vpp.set_up(up, true));
-    let node = NetworkNamespace::create().unwrap();
-    let more = ["--target", "nftables", "--log-denied", "off"];
-    let agent = Agent::start_in(
-        &node,
-        scene.manifests(),
-        &[&more, &scene.arguments()[..]].concat(),
-    );
-    let [first, second] = TWINS.map(|name| format!("NetworkPolicy collide/{name}"));
-    let is_one_held = |status: &picket_node::Status| {
-        let trouble = status.host.trouble.as_ref();
-        status.ready && trouble.is_some_and(|trouble| trouble.waiting.len() == 1)
-    };
-    let status = agent.until("one twin is held back", is_one_held);
-    assert_eq!(status.host.policies.len(), 1);
-    agent.until_in_force(ACL, &[&first, &second]);
-    let can = || [scene.reaches(WORLD, OF_TWINS), scene.reaches(OF_TWINS, WORLD)];
-    assert_eq!(can(), [false, false]);
-    // What changes meanwhile both hear.
-    scene.put(&[twins(Twins::Both), only_from("one", "db", "web")].concat());
-    agent.until_in_force(ACL, &[&first, &second, "NetworkPolicy shop/one"]);
-    assert!(scene.reaches(WEB, DB) && !scene.reaches(API, DB));
-    let status = agent.until("the kernel has it too", |status| status.host.policies.len() == 2);
-    assert!(is_one_held(&status));
-    assert_eq!(can(), [false, false]);
-    // Without one of them the kernel takes the other, and VPP has what it had.
-    scene.put(&[twins(Twins::First), only_from("two", "db", "api")].concat());
-    agent.until("nothing is held back", |status| status.host.trouble.is_none());
-    agent.until_in_force(ACL, &[&first, "NetworkPolicy shop/two"]);
-    assert_eq!(can(), [false, true]);
-    assert!(scene.reaches(API, DB) && !scene.reaches(WEB, DB));
-    scene.put(&[twins(Twins::Both), only_from("two", "db", "web")].concat());
-    agent.until("one twin is held back again", is_one_held);
-    agent.until_in_force(ACL, &[&first, &second, "NetworkPolicy shop/two"]);
-    assert_eq!(can(), [false, false]);
-    assert!(scene.reaches(WEB, DB) && !scene.reaches(API, DB));
-    assert_eq!(scene.vpp.complaints(), Vec::<String>::new());
+    let test = concat!(module_path!(), "::what_the_kernel_refuses_vpp_enforces");
+    where_sockets_are_small(test, || {
+        let scene = Scene::new(&policies(Policies::Both));
+        let up = scene.vpp.add_interface(RESTRICTED.0, "refused/a");
+        assert!(scene.vpp.set_up(up, true));
+        let node = NetworkNamespace::create().unwrap();
+        let more = ["--target", "nftables", "--log-denied", "off"];
+        let agent = Agent::start_in(
+            &node,
+            scene.manifests(),
+            &[&more, &scene.arguments()[..]].concat(),
+        );
+        let [first, second] = NAMES.map(|name| format!("NetworkPolicy refused/{name}"));
+        let is_one_held = |status: &picket_node::Status| {
+            let trouble = status.host.trouble.as_ref();
+            status.ready && trouble.is_some_and(|trouble| trouble.waiting.len() == 1)
+        };
+        let status = agent.until("one is held back", is_one_held);
+        assert_eq!(status.host.policies.len(), 1);
+        agent.until_in_force(ACL, &[&first, &second]);
+        let can = || [scene.reaches(WORLD, RESTRICTED), scene.reaches(RESTRICTED, WORLD)];
+        assert_eq!(can(), [false, false]);
+        // What changes meanwhile both hear.
+        scene.put(&[policies(Policies::Both), only_from("one", "db", "web")].concat());
+        agent.until_in_force(ACL, &[&first, &second, "NetworkPolicy shop/one"]);
+        assert!(scene.reaches(WEB, DB) && !scene.reaches(API, DB));
+        let status = agent.until("the kernel has it too", |status| status.host.policies.len() == 2);
+        assert!(is_one_held(&status));
+        assert_eq!(can(), [false, false]);
+        // Without one of them the kernel takes the other, and VPP has what it had.
+        scene.put(&[policies(Policies::First), only_from("two", "db", "api")].concat());
+        agent.until("nothing is held back", |status| status.host.trouble.is_none());
+        agent.until_in_force(ACL, &[&first, "NetworkPolicy shop/two"]);
+        assert_eq!(can(), [false, true]);
+        assert!(scene.reaches(API, DB) && !scene.reaches(WEB, DB));
+        scene.put(&[policies(Policies::Both), only_from("two", "db", "web")].concat());
+        agent.until("one is held back again", is_one_held);
+        agent.until_in_force(ACL, &[&first, &second, "NetworkPolicy shop/two"]);
+        assert_eq!(can(), [false, false]);
+        assert!(scene.reaches(WEB, DB) && !scene.reaches(API, DB));
+        assert_eq!(scene.vpp.complaints(), Vec::<String>::new());
+    });
 }
