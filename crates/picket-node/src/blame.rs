@@ -225,9 +225,10 @@ mod kernel {
     use picket_testing::build::{
         PolicyBuilder, accept, admin_policy, baseline_policy, deny, pass, pod, policy,
     };
+    use picket_testing::confined::where_sockets_are_small;
 
     use super::*;
-    use crate::testing::{Log, Node, large, large_block, where_sockets_are_small};
+    use crate::testing::{Log, Node, large, large_block};
 
     fn small(name: &str, port: u16) -> Policy {
         let policy = policy(&format!("x/{name}"));

@@ -1,9 +1,7 @@
 //! What tests of the agent share.
 
-use std::env;
 use std::fmt;
 use std::path::PathBuf;
-use std::process::Command;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -17,6 +15,7 @@ use picket_nftables::render::indexed;
 use picket_policy::{ObjectRef, Peer, Policy};
 use picket_source::{Change, Directory, Health, ObjectVersion};
 use picket_testing::build::{accept, block, namespace, pod, policy};
+use picket_testing::confined::many_blocks;
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Metadata, Subscriber};
@@ -33,36 +32,16 @@ use crate::status::Shared;
 use crate::vpp::{NatLoopback, PodRule, VppSettings, VppTarget};
 use crate::{Extent, Listen, Settings, Source};
 
-/// Says that a test runs where it is to be.
-const INSIDE: &str = "PICKET_TEST_INSIDE";
-
-/// Runs a test, by its path with that of its crate, in a process of its own that is root of a user namespace alone. There nobody may
-/// give a socket more room than everybody has, so that the kernel refuses every transaction above some 200 kB (`EMSGSIZE`).
-pub(crate) fn where_sockets_are_small(test: &str, body: impl FnOnce()) {
-    if env::var_os(INSIDE).is_some() {
-        return body();
-    }
-    let (_, name) = test.split_once("::").unwrap();
-    let mut process = Command::new("unshare");
-    process.args(["--user", "--map-root-user", "--net"]);
-    process.arg(env::current_exe().unwrap()).args(["--exact", name]);
-    let ran = process.env(INSIDE, "yes").output().unwrap();
-    let told = String::from_utf8_lossy(&ran.stdout);
-    assert!(ran.status.success() && told.contains("1 passed"), "{told}");
-}
-
-/// A policy whose rules are more than [such a socket](where_sockets_are_small) takes.
+/// A policy whose rules are more than the kernel takes where sockets are small.
 pub(crate) fn large(name: &str) -> Policy {
     policy(name).ingress(accept().peer(large_block())).build()
 }
 
-/// The peer of a rule that is more than [such a socket](where_sockets_are_small) takes.
+/// The peer of a rule that is.
 pub(crate) fn large_block() -> Peer {
-    let except: Vec<_> = (0..7_000)
-        .map(|number| format!("30.{}.{}.0/25", number / 256, number % 256))
-        .collect();
+    let (all, except) = many_blocks();
     let except: Vec<_> = except.iter().map(String::as_str).collect();
-    block("30.0.0.0/8", &except)
+    block(all, &except)
 }
 
 /// How an agent runs on the node `n` that lets others change its table.

@@ -118,9 +118,10 @@ mod kernel {
     use picket_nftables::render::documented;
     use picket_policy::{Direction, Policy};
     use picket_testing::build::{accept, policy};
+    use picket_testing::confined::where_sockets_are_small;
 
     use super::super::testing::{Scene, desired_of};
-    use crate::testing::{Log, large, where_sockets_are_small};
+    use crate::testing::{Log, large};
 
     fn small(name: &str, port: u16) -> Policy {
         let policy = policy(name).isolates(Direction::Ingress);
