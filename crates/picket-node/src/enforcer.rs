@@ -459,8 +459,9 @@ mod kernel {
     use picket_nftables::client::Client;
     use picket_nftables::render::indexed::{Guard, closed};
     use picket_testing::build::{accept, policy};
+    use picket_testing::confined::where_sockets_are_small;
 
-    use crate::testing::{Log, Node, large, where_sockets_are_small};
+    use crate::testing::{Log, Node, large};
 
     #[test]
     fn rules_are_current_when_a_proof_says_so_but_not_while_a_policy_is_held_back_or_unreadable() {
