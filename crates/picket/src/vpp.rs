@@ -106,37 +106,18 @@ impl VppArguments {
 
     /// Gives nodes the address of their translation.
     pub(crate) fn add_nat_loopback(&self, snapshot: &mut Snapshot) -> anyhow::Result<()> {
-        let taken = |snapshot: &Snapshot, address: IpAddr| {
-            let pods = snapshot.live_pods().filter(|pod| !pod.host_network);
-            let mut holders = pods.filter(|pod| pod.addresses.iter().any(|own| own == address));
-            holders.next().map(|pod| pod.id())
-        };
         match self.nat_loopback {
             Some(NatLoopback::None) => {}
             Some(NatLoopback::Address(address)) => {
-                if let Some(pod) = taken(snapshot, address) {
-                    bail!("`--nat-loopback {address}` is the address of pod `{pod}`");
+                let mut pods = snapshot.live_pods().filter(|pod| !pod.host_network);
+                if let Some(pod) = pods.find(|pod| pod.addresses.iter().any(|own| own == address)) {
+                    bail!("`--nat-loopback {address}` is the address of pod `{}`", pod.id());
                 }
                 for node in snapshot.nodes.values_mut() {
                     node.addresses.insert(address);
                 }
             }
-            None => {
-                let found: Vec<_> = snapshot
-                    .nodes
-                    .values()
-                    .map(|node| (node.name.clone(), loopback::of(node)))
-                    .collect();
-                for (name, addresses) in found {
-                    for address in addresses {
-                        if taken(snapshot, address).is_none()
-                            && let Some(node) = snapshot.nodes.get_mut(&name)
-                        {
-                            node.addresses.insert(address);
-                        }
-                    }
-                }
-            }
+            None => loopback::add(snapshot),
         }
         Ok(())
     }

@@ -78,3 +78,69 @@ fn interface_json(name: &str, lists: &InterfaceLists) -> Value {
         "output": tags(&lists.output),
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use picket_net::{Family, Interval, Protocol};
+
+    use super::*;
+    use crate::acl::AclAction;
+    use crate::layer4::Selector;
+
+    #[test]
+    fn text_is_what_vpp_shows() {
+        let web = Selector::One(Protocol::TCP, Interval::single(80));
+        let some = Selector::One(Protocol::UDP, Interval::new(53, 54).unwrap());
+        let echo = Selector::One(Protocol::ICMPV6, Interval::new(0x8000, 0x80ff).unwrap());
+        let net = |text: &str| text.parse().unwrap();
+        let [from, to] = [
+            [
+                AclRule::of(
+                    AclAction::PermitReflect,
+                    net("10.0.0.1/32"),
+                    net("0.0.0.0/0"),
+                    &web,
+                ),
+                vec![AclRule::everything(AclAction::Deny, Family::Ipv4)],
+            ],
+            [
+                AclRule::of(AclAction::Permit, net("10.0.0.0/8"), net("0.0.0.0/0"), &some),
+                AclRule::of(AclAction::Permit, net("fd00::/8"), net("::/0"), &echo),
+            ],
+        ]
+        .map(|rules| rules.concat());
+        let mut acls = Acls::default();
+        for (name, rules) in [("a", from), ("b", to)] {
+            let tag = Tag::installed(name);
+            let acl = Acl {
+                tag: tag.clone(),
+                rules,
+            };
+            acls.acls.insert(tag, acl.into());
+        }
+        for (name, input, output) in [("tap0", &["a"][..], &["b"][..]), ("tap1", &["b", "a"], &[])] {
+            let tags = |names: &[&str]| names.iter().map(|name| Tag::installed(name)).collect();
+            let lists = InterfaceLists {
+                pod: None,
+                input: tags(input),
+                output: tags(output),
+            };
+            acls.interfaces.insert(name.into(), lists);
+        }
+        let expected = [
+            "acl-index 0 count 2 tag {a}",
+            "          0: ipv4 permit+reflect src 10.0.0.1/32 dst 0.0.0.0/0 proto 6 sport 0-65535 dport 80",
+            "          1: ipv4 deny src 0.0.0.0/0 dst 0.0.0.0/0 proto 0 sport 0-65535 dport 0-65535",
+            "acl-index 1 count 2 tag {b}",
+            "          0: ipv4 permit src 10.0.0.0/8 dst 0.0.0.0/0 proto 17 sport 0-65535 dport 53-54",
+            "          1: ipv6 permit src fd00::/8 dst ::/0 proto 58 sport 128 dport 0-65535",
+            "interface tap0:",
+            "   input acl(s): 0",
+            "  output acl(s): 1",
+            "interface tap1:",
+            "   input acl(s): 1, 0",
+            "  output acl(s): ",
+        ];
+        assert_eq!(text(&acls).lines().collect::<Vec<_>>(), expected);
+    }
+}

@@ -184,6 +184,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::session::verify::Asked;
 
     fn rule(remote: &str, remote_port: u16, action: Action) -> SessionRule {
         SessionRule {
@@ -328,6 +329,48 @@ mod tests {
                     remote_port: rule.remote_port + 1,
                 };
                 prop_assert_eq!(table.decide(&connection), literal.decide(&connection), "{:?}", connection);
+            }
+        }
+    }
+
+    proptest! {
+        /// What is worked out for all ports at once is what becomes of a connection to each, and where rules are about the ports
+        /// at the other end too, no less and no more than it.
+        #[test]
+        fn the_ports_that_are_allowed_are_those_that_are_decided_so(
+            rules in prop::collection::vec(rules(), 0..30),
+            asked in prop::collection::vec((prefixes(), prefixes()), 10),
+            of_remote: bool,
+            of_one_end: bool,
+        ) {
+            let of_one_end = |rule: &SessionRule| match (of_one_end, of_remote) {
+                (false, _) => *rule,
+                (true, true) => SessionRule { local_port: 0, ..*rule },
+                (true, false) => SessionRule { remote_port: 0, ..*rule },
+            };
+            let rules: Vec<_> = rules.iter().map(of_one_end).collect();
+            let table = Table::new(Transport::Tcp, Family::Ipv4, &rules);
+            for (local, remote) in asked {
+                let asked = Asked { local: local.last(), remote: remote.last(), of_remote };
+                let [least, most] = [true, false].map(|surely| table.allowed(&asked, surely));
+                for (port, other) in (1..6).chain([u16::MAX]).flat_map(|port| [(port, 2), (port, 40_000)]) {
+                    let (local_port, remote_port) = if of_remote { (other, port) } else { (port, other) };
+                    let connection = Connection {
+                        transport: Transport::Tcp,
+                        local: asked.local,
+                        remote: asked.remote,
+                        local_port,
+                        remote_port,
+                    };
+                    let decided = table.decide(&connection) == Action::Allow;
+                    prop_assert!(decided || !least.contains(port), "{:?}", connection);
+                    prop_assert!(!decided || most.contains(port), "{:?}", connection);
+                }
+                let is_about_others = rules.iter().any(|rule| {
+                    let other = if of_remote { rule.local_port } else { rule.remote_port };
+                    other != 0
+                });
+                prop_assert!(is_about_others || least == most);
             }
         }
     }

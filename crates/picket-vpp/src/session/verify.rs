@@ -99,11 +99,15 @@ impl Proof<'_> {
                 let demanded: IntervalSet<u16> = ranges
                     .filter_map(|range| Interval::new(range.first(), range.last()))
                     .collect();
-                let allowed = table.allowed(own, peer, namespace.is_some());
-                let wrong = allowed.difference(&demanded);
+                let asked = Asked {
+                    local: own,
+                    remote: peer,
+                    of_remote: namespace.is_some(),
+                };
+                let wrong = table.allowed(&asked, false).difference(&demanded);
                 self.found(namespace, transport, (own, peer), &wrong, true);
                 if !narrower {
-                    let wrong = demanded.difference(&allowed);
+                    let wrong = demanded.difference(&table.allowed(&asked, true));
                     self.found(namespace, transport, (own, peer), &wrong, false);
                 }
                 if self.report.stopped {
@@ -142,30 +146,37 @@ impl Proof<'_> {
     }
 }
 
+/// Two addresses, and the end of which ports are asked about.
+pub(super) struct Asked {
+    pub(super) local: IpAddr,
+    pub(super) remote: IpAddr,
+    /// The other end; else this one.
+    pub(super) of_remote: bool,
+}
+
 impl Table {
-    /// The ports that are allowed between two addresses: those at the other end, or else at this one. Rules about ports of
-    /// the end that is not asked about count where they allow nothing.
-    fn allowed(&self, local: IpAddr, remote: IpAddr, of_remote: bool) -> IntervalSet<u16> {
+    /// The ports that are allowed between two addresses: `surely`, whatever the port at the end that is not asked about is, or
+    /// else those that some port there may be allowed with.
+    pub(super) fn allowed(&self, asked: &Asked, surely: bool) -> IntervalSet<u16> {
         let every = Interval::new(1, u16::MAX).into_iter().collect();
-        self.allowed_below(0, local, remote, of_remote, &every)
+        self.allowed_below(0, asked, surely, &every)
     }
 
     fn allowed_below(
         &self,
         at: usize,
-        local: IpAddr,
-        remote: IpAddr,
-        of_remote: bool,
+        asked: &Asked,
+        surely: bool,
         open: &IntervalSet<u16>,
     ) -> IntervalSet<u16> {
         let mut open = open.clone();
         let mut allowed = IntervalSet::empty();
-        for (child, rule) in self.below(at, local, remote) {
-            let (asked, other) = match of_remote {
+        for (child, rule) in self.below(at, asked.local, asked.remote) {
+            let (own, other) = match asked.of_remote {
                 true => (rule.remote_port, rule.local_port),
                 false => (rule.local_port, rule.remote_port),
             };
-            let ports = match asked {
+            let ports = match own {
                 0 => open.clone(),
                 port if open.contains(port) => Interval::single(port).into(),
                 _ => continue,
@@ -174,19 +185,22 @@ impl Table {
                 break;
             }
             // There may be a rule for nearly each port.
-            if asked != 0 && other == 0 && self.is_lowest(child) {
-                open.remove(asked);
+            if own != 0 && other == 0 && self.is_lowest(child) {
+                open.remove(own);
                 if rule.action == Action::Allow {
-                    allowed.insert(asked);
+                    allowed.insert(own);
                 }
                 continue;
             }
-            let within = self.allowed_below(child, local, remote, of_remote, &ports);
-            if other == 0 {
-                allowed = allowed.union(&within);
-                open = open.difference(&ports);
-            } else {
-                open = open.difference(&ports.difference(&within));
+            let within = self.allowed_below(child, asked, surely, &ports);
+            match (other, surely) {
+                (0, _) => {
+                    allowed = allowed.union(&within);
+                    open = open.difference(&ports);
+                }
+                // With other ports there what follows decides.
+                (_, true) => open = open.difference(&ports.difference(&within)),
+                (_, false) => allowed = allowed.union(&within),
             }
         }
         match self.action(at) {

@@ -2,13 +2,16 @@
 //!
 //! Its tables are compared by meaning: what they let pass with whom.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
+use std::sync::Arc;
 
 use picket_net::{Family, Interval, Prefix, Protocol};
 use picket_policy::{Direction, ObjectRef};
+use picket_vpp::acl::hold::Held;
 use picket_vpp::acl::meaning::{Interpreter, Packet, Way};
-use picket_vpp::acl::{Options, render_lists, text};
+use picket_vpp::acl::plan::Operation;
+use picket_vpp::acl::{AclAction, Acls, Change, NodeAcls, Options, PodLists, Role, Tag, text};
 use picket_vpp::combine::tables;
 use picket_vpp::lists::{Lists, of_rules};
 use picket_vpp::peers::{Peers, subtract};
@@ -16,8 +19,10 @@ use picket_vpp::rule::{ALL_PORTS, Action, Rule};
 use picket_vpp::session;
 use picket_vpp::value::{Value, Values};
 use serde::Deserialize;
+use smol_str::SmolStr;
 
 #[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
 pub(crate) struct Cases {
     /// Rules in their order.
     order: Vec<String>,
@@ -30,6 +35,7 @@ pub(crate) struct Cases {
 
 /// What the original made of policies.
 #[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
 pub(crate) struct Configured {
     pub(crate) name: String,
     /// The address that packets have which come back to their pod through a service.
@@ -41,6 +47,7 @@ pub(crate) struct Configured {
 }
 
 #[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
 pub(crate) struct Known {
     pub(crate) pod: String,
     pub(crate) address: IpAddr,
@@ -48,6 +55,7 @@ pub(crate) struct Known {
 
 /// The policies of a pod, and the rules that the original made of them.
 #[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
 pub(crate) struct OfPod {
     pub(crate) pod: String,
     pub(crate) matches: Vec<Match>,
@@ -56,6 +64,7 @@ pub(crate) struct OfPod {
 }
 
 #[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
 pub(crate) struct Match {
     pub(crate) ingress: bool,
     pub(crate) pods: Vec<String>,
@@ -65,6 +74,7 @@ pub(crate) struct Match {
 }
 
 #[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
 pub(crate) struct GivenBlock {
     pub(crate) cidr: String,
     pub(crate) except: Vec<String>,
@@ -72,6 +82,7 @@ pub(crate) struct GivenBlock {
 
 /// What the original asked of the session layer.
 #[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
 struct Sessions {
     name: String,
     pods: Vec<Given>,
@@ -82,6 +93,7 @@ struct Sessions {
 }
 
 #[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
 struct Subtraction {
     from: String,
     what: String,
@@ -89,6 +101,7 @@ struct Subtraction {
 }
 
 #[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
 struct Given {
     pod: String,
     address: String,
@@ -99,6 +112,7 @@ struct Given {
 }
 
 #[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
 struct Tables {
     name: String,
     /// Whether tables judge what goes to pods, and not what comes from them.
@@ -107,16 +121,29 @@ struct Tables {
 }
 
 #[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
 struct Step {
     pods: Vec<Given>,
     local: BTreeMap<String, Vec<String>>,
     global: Vec<String>,
+    /// How many tables changed.
+    changes: usize,
+}
+
+/// What became of connections with the lists of the original.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Connections {
+    name: String,
+    steps: Vec<Connected>,
 }
 
 #[derive(Deserialize)]
-struct Connections {
-    name: String,
+#[serde(deny_unknown_fields)]
+struct Connected {
     pods: Vec<Given>,
+    /// How many requests it needed: one for each list, and one for each interface that has it.
+    requests: usize,
     connections: Vec<String>,
 }
 
@@ -268,46 +295,156 @@ fn tables_mean_what_those_of_the_original_do() {
     }
 }
 
+/// Pods with the names of their interfaces, and those of before that are no more.
+fn changed(pods: &BTreeMap<ObjectRef, Lists>, before: &BTreeSet<ObjectRef>) -> PodLists {
+    let gone = before.iter().map(|pod| (pod.clone(), None));
+    let there = pods.iter().map(|(pod, lists)| {
+        let lists = (interface(pod), Arc::new(lists.clone()));
+        (pod.clone(), Some(lists))
+    });
+    gone.chain(there).collect()
+}
+
+fn interface(pod: &ObjectRef) -> SmolStr {
+    format!("{}/{}", pod.namespace, pod.name).into()
+}
+
+/// How many lists that keep something of IPv4 from pods, and global tables, are new, on other interfaces, or gone. Those that
+/// only reflect are in none of the original's tables.
+fn changed_lists(change: &Change, acls: &Acls) -> usize {
+    let is = |tag: &Tag, role: Role| tag.as_str().contains(&role.to_string());
+    let outputs = change
+        .interfaces
+        .values()
+        .flatten()
+        .flat_map(|lists| &lists.output);
+    let local = outputs.chain(change.removed.keys()).filter(|tag| {
+        let acl = acls.acls.get(*tag).or_else(|| change.removed.get(*tag));
+        let mut rules = acl.into_iter().flat_map(|acl| &acl.rules);
+        is(tag, Role::ToPod)
+            && rules.any(|rule| rule.action == AclAction::Deny && rule.family() == Family::Ipv4)
+    });
+    let mut others = change.created.keys().chain(change.removed.keys());
+    let is_global = others.any(|tag| is(tag, Role::Global));
+    local.collect::<BTreeSet<_>>().len() + usize::from(is_global)
+}
+
+/// The same of tables of session rules.
+fn changed_tables(change: &session::Change) -> usize {
+    let local = change.local.values().flatten().flatten();
+    let local: BTreeSet<_> = local.filter(|rules| !rules.is_empty()).collect();
+    local.len() + usize::from(!change.global.is_empty())
+}
+
 #[test]
-fn connections_pass_as_in_the_tests_of_the_original() {
-    for case in cases().connections {
+fn no_more_tables_change_than_those_of_the_original_did() {
+    for case in cases().tables {
         let mut values = Values::default();
-        let pods = pods(&case.pods, &mut values);
-        let acls = render_lists(&pods, &[], &Options::default(), &mut values);
-        let interface = |address: IpAddr| {
-            let pod = pods.iter().find(|(_, lists)| lists.addresses.contains(&address));
-            pod.map_or_else(
-                || "uplink".to_owned(),
-                |(pod, _)| format!("{}/{}", pod.namespace, pod.name),
-            )
-        };
-        for connection in &case.connections {
-            let words: Vec<_> = connection.split(' ').collect();
-            let [result, protocol, port, source, "->", destination] = words[..] else {
-                panic!("no connection: {connection}");
+        let mut lists = NodeAcls::of_rules(Options::default());
+        let mut layer = session::NodeRules::of_rules(session::Options::default());
+        let mut known = BTreeSet::new();
+        for (number, step) in case.steps.iter().enumerate() {
+            let pods = pods(&step.pods, &mut values);
+            let pods = changed(&pods, &known);
+            known = pods.keys().cloned().collect();
+            let changes = if case.to_pods {
+                let change = lists.advance(&pods, None, &mut values);
+                changed_lists(&change, lists.acls())
+            } else {
+                let each = pods.iter().map(|(pod, now)| {
+                    let lists = now.as_ref().map(|(_, lists)| Arc::clone(lists));
+                    (pod.clone(), lists)
+                });
+                changed_tables(&layer.advance(&each.collect(), &mut values))
             };
-            let (source, destination): (IpAddr, IpAddr) =
-                (source.parse().unwrap(), destination.parse().unwrap());
-            let packet = Packet::opening(source, destination, protocol_of(protocol), port.parse().unwrap());
-            let (from, to) = (interface(source), interface(destination));
-            let mut vpp = Interpreter::new(&acls);
-            let passes = vpp.passes(&from, Way::In, &packet) && vpp.passes(&to, Way::Out, &packet);
-            assert_eq!(
-                passes,
-                result == "allow",
-                "{}: {connection}\n{}",
-                case.name,
-                text(&acls)
-            );
-            let reply = packet.reply();
-            let answered = vpp.passes(&to, Way::In, &reply) && vpp.passes(&from, Way::Out, &reply);
             assert!(
-                answered || !passes,
-                "{}: no answer: {connection}\n{}",
-                case.name,
-                text(&acls)
+                changes <= step.changes,
+                "{} {number}: {changes} tables",
+                case.name
             );
         }
+    }
+}
+
+/// The interfaces that lead out of the node.
+const UPLINKS: [&str; 3] = ["GbE", "VPP-Host", "VXLAN-BVI"];
+
+#[test]
+fn connections_pass_as_in_the_tests_of_the_original_with_no_more_requests() {
+    for case in cases().connections {
+        let mut values = Values::default();
+        let uplinks = UPLINKS.map(SmolStr::new).to_vec();
+        let mut node = NodeAcls::of_rules(Options { uplinks });
+        let mut vpp = Held::default();
+        let mut known = BTreeSet::new();
+        for (number, step) in case.steps.iter().enumerate() {
+            let pods = pods(&step.pods, &mut values);
+            node.advance(&changed(&pods, &known), None, &mut values);
+            known = pods.keys().cloned().collect();
+            let requests = put(&mut vpp, node.acls());
+            assert!(
+                requests <= step.requests,
+                "{} {number}: {requests} requests",
+                case.name
+            );
+            for connection in &step.connections {
+                connects(&case.name, &pods, node.acls(), connection);
+            }
+        }
+    }
+}
+
+/// Gives a VPP its lists, and says in how many requests. Interfaces of pods that are gone stay.
+fn put(vpp: &mut Held, acls: &Acls) -> usize {
+    let mut interfaces = vpp.installed().interfaces.clone();
+    for interface in acls.interfaces.keys() {
+        interfaces.entry(interface.clone()).or_default();
+    }
+    vpp.set_interfaces(interfaces.clone());
+    let plan = vpp.plan(acls, interfaces.keys());
+    let first = vpp
+        .installed()
+        .acls
+        .last_key_value()
+        .map_or(0, |(index, _)| index + 1);
+    let created = plan.operations().iter().filter_map(|operation| match operation {
+        Operation::Create(acl) => Some(acl.tag.clone()),
+        _ => None,
+    });
+    vpp.advance(&plan, &created.zip(first..).collect());
+    let lists = vpp.installed().acls.values().map(|acl| &acl.tag);
+    assert_eq!(
+        lists.collect::<BTreeSet<_>>(),
+        acls.acls.keys().collect::<BTreeSet<_>>()
+    );
+    plan.operations().len()
+}
+
+/// A connection passes or not, as it says, through every interface that leads out, and is answered.
+fn connects(case: &str, pods: &BTreeMap<ObjectRef, Lists>, acls: &Acls, connection: &str) {
+    let words: Vec<_> = connection.split(' ').collect();
+    let [result, protocol, port, source, "->", destination] = words[..] else {
+        panic!("no connection: {connection}");
+    };
+    let ends = [source, destination].map(|end| end.parse::<IpAddr>().expect("an address"));
+    let packet = Packet::opening(
+        ends[0],
+        ends[1],
+        protocol_of(protocol),
+        port.parse().expect("a port"),
+    );
+    for uplink in UPLINKS {
+        let [from, to] = ends.map(|address| {
+            let pod = pods.iter().find(|(_, lists)| lists.addresses.contains(&address));
+            pod.map_or_else(|| uplink.into(), |(pod, _)| interface(pod))
+        });
+        let mut vpp = Interpreter::new(acls);
+        let passes = vpp.passes(&from, Way::In, &packet) && vpp.passes(&to, Way::Out, &packet);
+        let shown = || format!("{case}: {connection}\n{}", text(acls));
+        assert_eq!(passes, result == "allow", "{}", shown());
+        let reply = packet.reply();
+        let answered = vpp.passes(&to, Way::In, &reply) && vpp.passes(&from, Way::Out, &reply);
+        assert!(answered || !passes, "no answer: {}", shown());
     }
 }
 

@@ -4,17 +4,18 @@ use std::collections::BTreeSet;
 
 use picket_cluster::{Endpoint, Flow, Object, Semantics, Snapshot};
 use picket_engine::Engine;
-use picket_net::{Family, Protocol};
+use picket_net::{Family, Prefix, Protocol};
 use picket_policy::Direction;
 use picket_testing::build::{accept, block, pod, pods_in, policy};
 use picket_testing::flows::representative_flows;
 use picket_testing::generate::{Shape, semantics, snapshot};
 use picket_vpp::session::verify::verify;
-use picket_vpp::session::{Options, render, shortfalls, text};
+use picket_vpp::session::{Action, Options, SessionRules, Transport, render, shortfalls, text};
 use proptest::prelude::*;
+use proptest::sample::Index;
 use proptest::test_runner::TestCaseError;
 
-use crate::sessions::Sessions;
+use crate::sessions::{Layer, Sessions};
 
 fn check(
     snapshot: &Snapshot,
@@ -148,6 +149,36 @@ fn a_table_without_room_for_denials_lets_nothing_pass() {
     assert_eq!(missing, [199, 199]);
 }
 
+/// The fewer of its ports and of the others, with the opposite action.
+#[test]
+fn a_range_takes_a_rule_for_each_of_the_fewer_ports() {
+    let own = Object::from(pod("x/own").ip("10.0.0.1").build());
+    for (first, last, allowed, dropped) in [
+        (1, 60_000, 0, 5_535),
+        (60_001, 65_535, 5_535, 1),
+        (1, 32_768, 0, 32_767),
+        (1, 32_767, 32_767, 1),
+        (1, 65_535, 0, 0),
+        (80, 80, 1, 1),
+    ] {
+        let range = accept().ports(Protocol::TCP, first, last);
+        let policy = policy("x/range").ingress(range).build();
+        let snapshot: Snapshot = [own.clone(), Object::Policy(policy)].into_iter().collect();
+        let engine = Engine::compile(&snapshot, Semantics::default());
+        let (rules, missing) = render(engine.program(), None, &Options::default());
+        assert!(missing.is_empty());
+        let tcp = rules
+            .global
+            .iter()
+            .filter(|rule| rule.transport == Transport::Tcp);
+        let count = |action| tcp.clone().filter(|rule| rule.action == action).count();
+        let counts = (count(Action::Allow), count(Action::Drop));
+        assert_eq!(counts, (allowed, dropped), "{first}-{last}");
+        // And one that drops all of UDP.
+        assert_eq!(rules.global.len(), allowed + dropped + 1, "{first}-{last}");
+    }
+}
+
 /// Pods of one address are held to the same, so that all of them get less where it has no room.
 #[test]
 fn every_pod_of_an_address_without_room_is_named() {
@@ -202,8 +233,70 @@ fn policies_of_the_pods_beside_are_named_where_these_leave_no_room() {
     );
 }
 
+/// The same rules with one of one table changed.
+fn mutated(rules: &SessionRules, table: Index, rule: Index, mutation: u8) -> SessionRules {
+    let mut rules = rules.clone();
+    let local = rules.local.values_mut();
+    let tables = local.chain([&mut rules.global]);
+    let mut tables: Vec<_> = tables.filter(|rules| !rules.is_empty()).collect();
+    if tables.is_empty() {
+        return rules;
+    }
+    let at = table.index(tables.len());
+    let table = &mut tables[at];
+    let at = rule.index(table.len());
+    let changed = &mut table[at];
+    match mutation {
+        0 => drop(table.remove(at)),
+        1 => {
+            changed.action = match changed.action {
+                Action::Allow => Action::Drop,
+                Action::Drop => Action::Allow,
+            };
+        }
+        2 => changed.remote = Prefix::all(changed.family()),
+        3 => changed.local = Prefix::all(changed.family()),
+        4 => (changed.local_port, changed.remote_port) = (changed.remote_port, changed.local_port),
+        5 => (changed.local_port, changed.remote_port) = (0, 0),
+        _ => changed.remote_port = changed.remote_port.wrapping_add(1),
+    }
+    rules
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
+
+    #[test]
+    fn a_changed_rule_is_refuted_or_means_the_same(
+        snapshot in snapshot(Shape::Dialects, 5),
+        table: Index,
+        rule: Index,
+        mutation in 0..7u8,
+    ) {
+        let engine = Engine::compile(&snapshot, Semantics::default());
+        let options = Options { most_rules: 20_000 };
+        let mut sessions = Sessions::of(&snapshot, engine.program(), &options, 0);
+        for (node, layer) in &mut sessions.layers {
+            let rules = mutated(&layer.rules, table, rule, mutation);
+            *layer = Layer::of(rules, layer.narrower.clone(), 0);
+            let report = verify(&layer.rules, engine.program(), node.as_deref(), &layer.except(), 1);
+            if !report.is_proof() {
+                return Ok(());
+            }
+        }
+        for flow in representative_flows(&snapshot) {
+            let Some(outcome) = sessions.judge(&flow) else {
+                continue;
+            };
+            let judged = picket_reference::judge(&snapshot, &Semantics::default(), &flow);
+            let allowed = judged.verdict().is_allow();
+            prop_assert!(
+                outcome.passes == allowed || outcome.narrower && !outcome.passes,
+                "{outcome:?}: {flow:?}\n{}",
+                sessions.text()
+            );
+        }
+    }
 
     #[test]
     fn rules_mean_what_the_specification_says(

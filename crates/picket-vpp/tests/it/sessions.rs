@@ -65,9 +65,15 @@ pub(crate) struct Layer {
 impl Layer {
     fn new(program: &Program, node: Option<&str>, options: &Options, seed: u64) -> Self {
         let (rules, missing) = render(program, node, options);
+        let narrower = missing.into_iter().map(|missing| missing.pod).collect();
+        Self::of(rules, narrower, seed)
+    }
+
+    /// One with these rules.
+    pub(crate) fn of(rules: SessionRules, narrower: BTreeSet<ObjectRef>, seed: u64) -> Self {
         let local = rules.local.iter();
         Self {
-            narrower: missing.into_iter().map(|missing| missing.pod).collect(),
+            narrower,
             local: local
                 .map(|(pod, rules)| (pod.clone(), Tables::new(rules, seed)))
                 .collect(),

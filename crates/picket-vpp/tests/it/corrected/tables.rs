@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
+use std::sync::Arc;
 
 use picket_net::Protocol;
 use picket_policy::ObjectRef;
@@ -198,14 +199,22 @@ fn a_connection_that_becomes_denied_has_no_session() {
 fn rules_of_pods_change_that_nothing_was_said_of() {
     let mut values = Values::default();
     let name = |name| ObjectRef::new("Pod", "default", name);
-    let open = of_rules([address("10.0.0.1")], &[], &[], &mut values);
+    let open = |own| Arc::new(of_rules([address(own)], &[], &[], &mut Values::default()));
     let closed = rules(&["deny any any any -> any"]);
     let closed = of_rules([address("10.0.0.2")], &closed, &[], &mut values);
-    let pods = BTreeMap::from([(name("p1"), open), (name("p2"), closed)]);
-    let options = session::Options::default();
-    let (rules, missing) = session::render_lists(&pods, &options, &mut values);
-    assert!(missing.is_empty());
-    let local = &rules.local[&name("p1")];
+    let mut node = session::NodeRules::of_rules(session::Options::default());
+    let first = BTreeMap::from([
+        (name("p1"), Some(open("10.0.0.1"))),
+        (name("p2"), Some(open("10.0.0.2"))),
+    ]);
+    node.advance(&first, &mut values);
+    assert!(node.rules().local.values().all(Vec::is_empty));
+    let second = BTreeMap::from([(name("p2"), Some(Arc::new(closed)))]);
+    let change = node.advance(&second, &mut values);
+    let Some([Some(before), Some(local)]) = change.local.get(&name("p1")) else {
+        panic!("nothing of p1: {change:?}");
+    };
+    assert!(before.is_empty());
     for transport in Transport::BOTH {
         let dropped = local.iter().filter(|rule| {
             (rule.transport, rule.action) == (transport, Action::Drop)
@@ -215,4 +224,5 @@ fn rules_of_pods_change_that_nothing_was_said_of() {
         assert_eq!(dropped.count(), 1, "{transport}");
     }
     assert_eq!(local.len(), 2);
+    assert_eq!(node.local(&name("p1")), Some(local));
 }
