@@ -89,20 +89,20 @@ impl Happenings<'_> {
         self.watched.open("nft flush ruleset", by_nobody);
     }
 
-    /// Waits until there are rules again: they come in one transaction.
+    /// Waits until there are rules again: they come in one transaction, so that what is there is all of them.
     fn close(&mut self) {
         let client = RefCell::new(Client::open(self.live.node()).unwrap());
-        let seen = RefCell::new(Observed::Absent);
+        let seen = RefCell::new((0, Observed::Absent));
         self.agent.until("a table", |_| {
-            let (_, observed) = client.borrow_mut().read(&indexed::table_name()).unwrap();
-            *seen.borrow_mut() = observed;
-            !matches!(*seen.borrow(), Observed::Absent)
+            *seen.borrow_mut() = client.borrow_mut().read(&indexed::table_name()).unwrap();
+            seen.borrow().1 != Observed::Absent
         });
-        let seen = match seen.into_inner() {
-            Observed::Table(table) => text(&table),
-            other => format!("{other:?}"),
+        let (generation, observed) = seen.into_inner();
+        let Observed::Table(table) = observed else {
+            panic!("a table that no agent makes, in generation {generation}: {observed:?}");
         };
-        self.watched.close(&seen);
+        self.watched
+            .close(&format!("generation {generation}\n{}", text(&table)));
     }
 
     /// The API server says nothing for a while, perhaps to a new agent, and things change as soon as it does again.
