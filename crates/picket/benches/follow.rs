@@ -230,20 +230,40 @@ fn metadata(name: &str, namespace: Option<usize>, labels: &Value) -> Value {
         "fieldsType": "FieldsV1",
         "fieldsV1": {"f:metadata": {"f:labels": field}, "f:spec": {"f:a": field, "f:b": field, "f:c": field}},
     });
+    let [one, other, third, fourth] =
+        [0, 1, 2, 3].map(|salt| scattered(&format!("{salt} {name} {namespace:?}")));
+    let (high, middle, low) = (one >> 32, one >> 16 & 0xffff, one & 0xfff);
+    let (second, minute, hour) = (other % 60, other / 60 % 60, other / 3600 % 24);
     json!({
         "name": name,
-        "namespace": namespace.map(|number| format!("team-{number:05}-production")),
-        "uid": format!("00000000-0000-4000-8000-{:012x}", name.len() + namespace.unwrap_or_default()),
-        "resourceVersion": "1",
-        "creationTimestamp": "2026-01-01T00:00:00Z",
+        "namespace": namespace.map(namespace_name),
+        "uid": format!("{high:08x}-{middle:04x}-4{low:03x}-8{:03x}-{:012x}", other & 0xfff, third >> 16),
+        "resourceVersion": (fourth % 100_000_000).to_string(),
+        "creationTimestamp": format!("2026-01-01T{hour:02}:{minute:02}:{second:02}Z"),
         "labels": labels,
-        "annotations": {"example.com/checksum": "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"},
+        "annotations": {"example.com/checksum": format!("{one:016x}{other:016x}{third:016x}{fourth:016x}")},
         "managedFields": [entry, entry],
     })
 }
 
+/// A number that stands for a text and looks random (FNV-1a).
+fn scattered(text: &str) -> u64 {
+    text.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+    })
+}
+
+fn namespace_name(number: usize) -> String {
+    format!("team-{number:05}-production")
+}
+
+/// The application whose pods are in a namespace.
+fn application(namespace: usize) -> String {
+    format!("service-{}", namespace % 500)
+}
+
 fn pod(number: usize) -> Value {
-    let application = format!("service-{}", number / 4 % 500);
+    let application = application(number / 4);
     let name = format!("{application}-7d4b9c6f5d-{number:05x}");
     let labels = json!({
         "app.kubernetes.io/name": application,
@@ -306,24 +326,71 @@ fn node(number: usize) -> Value {
 }
 
 fn namespace(number: usize) -> Value {
-    let name = format!("team-{number:05}-production");
+    let name = namespace_name(number);
     let labels = json!({"kubernetes.io/metadata.name": name, "team": format!("team-{number:05}"), "stage": "production"});
     json!({"apiVersion": "v1", "kind": "Namespace", "metadata": metadata(&name, None, &labels)})
 }
 
+/// One of three policies that each namespace has: what all have alike, who may come, and where its pods may go. The others
+/// differ in whom they select, and in ports and addresses.
 fn policy(number: usize) -> Value {
-    let selector = json!({"matchLabels": {"tier": tier(number)}});
-    let peers =
-        json!([{"podSelector": selector}, {"namespaceSelector": {"matchLabels": {"stage": "production"}}}]);
+    let namespace = number % NAMESPACES;
+    let name = application(namespace);
+    let own =
+        json!({"app.kubernetes.io/name": name, "app.kubernetes.io/instance": format!("{name}-production")});
+    let (called, spec) = match number / NAMESPACES {
+        0 => ("default".to_owned(), by_default()),
+        1 => (format!("{name}-from"), ingress(namespace, &own)),
+        _ => (format!("{name}-to"), egress(namespace, &own)),
+    };
     json!({
         "apiVersion": "networking.k8s.io/v1",
         "kind": "NetworkPolicy",
-        "metadata": metadata(&format!("policy-{number}"), Some(number % NAMESPACES), &json!({})),
-        "spec": {
-            "podSelector": selector,
-            "policyTypes": ["Ingress", "Egress"],
-            "ingress": [{"from": peers, "ports": [{"protocol": "TCP", "port": "http"}]}],
-            "egress": [{"to": [{"ipBlock": {"cidr": "10.0.0.0/8", "except": ["10.9.0.0/16"]}}]}, {"ports": [{"protocol": "UDP", "port": 53}]}],
-        },
+        "metadata": metadata(&called, Some(namespace), &own),
+        "spec": spec,
+    })
+}
+
+fn by_default() -> Value {
+    json!({
+        "podSelector": {},
+        "policyTypes": ["Ingress", "Egress"],
+        "egress": [{"ports": [{"protocol": "UDP", "port": 53}, {"protocol": "TCP", "port": 53}]}],
+    })
+}
+
+fn ingress(namespace: usize, own: &Value) -> Value {
+    let other = (namespace * 7 + 13) % NAMESPACES;
+    let theirs = json!({"matchLabels": {"kubernetes.io/metadata.name": namespace_name(other)}});
+    let peers = json!([
+        {"podSelector": {"matchLabels": {"tier": tier(namespace)}}},
+        {"namespaceSelector": theirs, "podSelector": {"matchLabels": {"app.kubernetes.io/name": application(other)}}},
+    ]);
+    let scrapers =
+        json!([{"namespaceSelector": {"matchLabels": {"team": format!("team-{:05}", namespace % 50)}}}]);
+    json!({
+        "podSelector": {"matchLabels": own},
+        "policyTypes": ["Ingress"],
+        "ingress": [
+            {"from": peers, "ports": [{"protocol": "TCP", "port": "http"}, {"protocol": "TCP", "port": 1024 + namespace * 3 % 50_000}]},
+            {"from": scrapers, "ports": [{"protocol": "TCP", "port": "metrics"}]},
+        ],
+    })
+}
+
+fn egress(namespace: usize, own: &Value) -> Value {
+    let (high, low) = (namespace >> 8, namespace & 255);
+    let peers = json!([
+        {"ipBlock": {"cidr": format!("172.{}.{low}.0/24", 16 + high % 16), "except": [format!("172.{}.{low}.128/25", 16 + high % 16)]}},
+        {"ipBlock": {"cidr": format!("198.18.{high}.{low}/32")}},
+    ]);
+    let others = json!([{"podSelector": {"matchExpressions": [{"key": "tier", "operator": "NotIn", "values": [tier(namespace)]}]}}]);
+    json!({
+        "podSelector": {"matchLabels": own},
+        "policyTypes": ["Egress"],
+        "egress": [
+            {"to": peers, "ports": [{"protocol": "TCP", "port": 443}, {"protocol": "TCP", "port": 1024 + namespace * 11 % 50_000}]},
+            {"to": others},
+        ],
     })
 }
