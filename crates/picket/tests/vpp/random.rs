@@ -59,8 +59,11 @@ impl Node {
             .map(|pod| pod.object.clone())
             .collect();
         let id = |pod: &ObjectRef| format!("{}/{}", pod.namespace, pod.name);
-        let dumps = [Dumps::First, Dumps::Second, Dumps::Both];
-        let dumps = dumps[usize::try_from(seed % 3).unwrap()];
+        let dumps = match seed % 3 {
+            0 => Dumps::First,
+            1 => Dumps::Second,
+            _ => Dumps::Both,
+        };
         let options = Options::new(seed).session_layer(true).dumps(dumps);
         let options = pods
             .iter()
