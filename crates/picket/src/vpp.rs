@@ -2,10 +2,11 @@
 
 use std::net::IpAddr;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use anyhow::{Context, bail};
 use clap::Args;
-use picket_cluster::Snapshot;
+use picket_cluster::{Pod, Snapshot};
 use picket_node::{NamespaceRule, Pattern, PodRule};
 use picket_vpp::{acl, loopback, session};
 
@@ -109,8 +110,9 @@ impl VppArguments {
         match self.nat_loopback {
             Some(NatLoopback::None) => {}
             Some(NatLoopback::Address(address)) => {
-                let mut pods = snapshot.live_pods().filter(|pod| !pod.host_network);
-                if let Some(pod) = pods.find(|pod| pod.addresses.iter().any(|own| own == address)) {
+                let is_its =
+                    |pod: &&Arc<Pod>| !pod.host_network && pod.addresses.iter().any(|own| own == address);
+                if let Some(pod) = snapshot.live_pods().find(is_its) {
                     bail!("`--nat-loopback {address}` is the address of pod `{}`", pod.id());
                 }
                 for node in snapshot.nodes.values_mut() {
