@@ -182,8 +182,10 @@ impl Client {
             generation = self.guard(anew, generation);
         }
         let next = self.carry_out(Some(&known.table), plan, hold, generation, self.portion);
-        let was_guarded = self.unguard()?;
-        Ok(if was_guarded { next?.map(following) } else { next? })
+        let was_guarded = self.unguard();
+        // Why the plan was refused is worth more than why what stood in is still there, which goes with the next reading.
+        let next = next?;
+        Ok(if was_guarded? { next.map(following) } else { next })
     }
 
     /// Makes the table as it is desired, whatever the kernel has.
