@@ -12,8 +12,7 @@ pub const NAMESPACES: usize = 200;
 pub const NODES: usize = 50;
 
 /// What is kept of each object: its key after `objects/`, and the object.
-#[must_use]
-pub fn objects() -> Vec<(String, Value)> {
+pub fn objects() -> impl Iterator<Item = (String, Value)> {
     let of_namespaces = (0..NAMESPACES).map(|number| {
         let name = namespace(number);
         let labels = json!({"kubernetes.io/metadata.name": name, "stage": "production"});
@@ -36,11 +35,7 @@ pub fn objects() -> Vec<(String, Value)> {
         let place = format!("networkpolicies.networking.k8s.io/{namespace}/policy-{number}");
         (place, policy(number))
     });
-    of_namespaces
-        .chain(of_nodes)
-        .chain(of_pods)
-        .chain(of_policies)
-        .collect()
+    of_namespaces.chain(of_nodes).chain(of_pods).chain(of_policies)
 }
 
 /// The record of an object.

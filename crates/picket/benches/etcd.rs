@@ -99,8 +99,7 @@ fn follow(server: &Server, node: Option<&str>) -> Duration {
 
 /// The records of the cluster by their keys, and then how far the reflector is.
 fn records() -> Vec<(String, String)> {
-    let objects = reflected::objects().into_iter();
-    let records = objects.map(|(place, object)| {
+    let records = reflected::objects().map(|(place, object)| {
         let key = format!("{}objects/{place}", Etcd::PREFIX);
         (key, reflected::record(&object))
     });

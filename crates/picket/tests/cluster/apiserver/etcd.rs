@@ -269,7 +269,7 @@ fn what_is_there_is_known() {
 #[test]
 fn thousands_of_pods_and_policies_are_known_as_they_were_written() {
     let mut written = Written::empty(Server::start());
-    let (places, objects): (Vec<_>, Vec<_>) = reflected::objects().into_iter().unzip();
+    let (places, objects): (Vec<_>, Vec<_>) = reflected::objects().unzip();
     written.put_all(&objects, reflected::record);
     written.pass();
     let keys = places.iter().map(|place| format!("{PREFIX}objects/{place}"));
