@@ -2,10 +2,11 @@
 
 use std::net::IpAddr;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use anyhow::{Context, bail};
 use clap::Args;
-use picket_cluster::Snapshot;
+use picket_cluster::{Pod, Snapshot};
 use picket_node::{NamespaceRule, Pattern, PodRule};
 use picket_vpp::{acl, loopback, session};
 
@@ -106,37 +107,20 @@ impl VppArguments {
 
     /// Gives nodes the address of their translation.
     pub(crate) fn add_nat_loopback(&self, snapshot: &mut Snapshot) -> anyhow::Result<()> {
-        let taken = |snapshot: &Snapshot, address: IpAddr| {
-            let pods = snapshot.live_pods().filter(|pod| !pod.host_network);
-            let mut holders = pods.filter(|pod| pod.addresses.iter().any(|own| own == address));
-            holders.next().map(|pod| pod.id())
-        };
         match self.nat_loopback {
             Some(NatLoopback::None) => {}
             Some(NatLoopback::Address(address)) => {
-                if let Some(pod) = taken(snapshot, address) {
+                let has_it =
+                    |pod: &&Arc<Pod>| !pod.host_network && pod.addresses.iter().any(|own| own == address);
+                let holder = snapshot.live_pods().find(has_it).map(|pod| pod.id());
+                if let Some(pod) = holder {
                     bail!("`--nat-loopback {address}` is the address of pod `{pod}`");
                 }
                 for node in snapshot.nodes.values_mut() {
                     node.addresses.insert(address);
                 }
             }
-            None => {
-                let found: Vec<_> = snapshot
-                    .nodes
-                    .values()
-                    .map(|node| (node.name.clone(), loopback::of(node)))
-                    .collect();
-                for (name, addresses) in found {
-                    for address in addresses {
-                        if taken(snapshot, address).is_none()
-                            && let Some(node) = snapshot.nodes.get_mut(&name)
-                        {
-                            node.addresses.insert(address);
-                        }
-                    }
-                }
-            }
+            None => loopback::add(snapshot),
         }
         Ok(())
     }

@@ -71,7 +71,7 @@ fn mutated(acls: &Acls, list: Index, rule: Index, mutation: u8) -> Acls {
 
 /// Holds every representative flow against the specification: its first packet, directly and to an address of a service that
 /// is translated to its destination, and the answer to that.
-fn check(snapshot: &Snapshot, semantics: &Semantics) -> Result<(), TestCaseError> {
+pub(crate) fn check(snapshot: &Snapshot, semantics: &Semantics) -> Result<(), TestCaseError> {
     let cluster = Cluster::new(snapshot, semantics);
     for flow in representative_flows(snapshot) {
         let Some(hops) = hops(&cluster, &flow) else {

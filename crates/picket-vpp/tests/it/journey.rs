@@ -58,6 +58,11 @@ impl<'a> Cluster<'a> {
         pod.node.clone().filter(|_| !self.snapshot.nodes.is_empty())
     }
 
+    /// The interface of a pod.
+    pub(crate) fn at(&self, pod: &Pod, way: Way) -> Hop {
+        (self.node(pod), SmolStr::from(pod.id()), way)
+    }
+
     pub(crate) fn address(&self, end: &Endpoint, flow: &Flow) -> IpAddr {
         match end {
             Endpoint::Node { address, .. } | Endpoint::External(address) => *address,
@@ -75,7 +80,7 @@ impl<'a> Cluster<'a> {
         if (from, to) == (None, None) || !known(from) || !known(to) {
             return None;
         }
-        let here = |pod: &Pod, way| (self.node(pod), SmolStr::from(pod.id()), way);
+        let here = |pod: &Pod, way| self.at(pod, way);
         let outside = |pod: &Pod, way| (self.node(pod), SmolStr::new(UPLINK), way);
         let same_node = from
             .zip(to)

@@ -15,6 +15,7 @@ mod faults;
 mod fragments;
 mod installed;
 mod journey;
+mod loopback;
 mod plan;
 mod reflection;
 mod renderer;
