@@ -196,28 +196,46 @@ fn sorted<'i>(interfaces: impl Iterator<Item = &'i Interface>) -> impl Iterator<
     all.into_iter()
 }
 
-/// What lists of others mean behind ours.
+/// What lists of others mean where they are.
 pub(super) fn foreign(installed: &Installed) -> Vec<String> {
     let mut found = Vec::new();
     for (interface, lists) in &installed.interfaces {
         for (way, indices) in [("input", &lists.input), ("output", &lists.output)] {
-            let (own, others): (Vec<u32>, Vec<u32>) =
-                indices.iter().partition(|&&index| is_own(installed, index));
-            if others.is_empty() {
-                continue;
+            let others = indices.iter().enumerate();
+            let others = others.filter(|(_, index)| !is_own(installed, **index));
+            let said: Vec<_> = others
+                .map(|(at, &index)| (meaning(installed, indices, at), name(installed, index)))
+                .collect();
+            for alike in said.chunk_by(|(one, _), (other, _)| one == other) {
+                let Some((meaning, _)) = alike.first() else {
+                    continue;
+                };
+                let names: Vec<_> = alike.iter().map(|(_, name)| name.as_str()).collect();
+                found.push(format!("{interface}, {way}: {}; {meaning}", names.join(", ")));
             }
-            let others: Vec<_> = others.iter().map(|&index| name(installed, index)).collect();
-            let meaning = match () {
-                () if own.is_empty() => "they decide alone",
-                () if own.iter().any(|&index| decides_all(installed, index)) => {
-                    "they decide nothing: what picket's lists before them do not let pass is denied"
-                }
-                () => "they decide what picket's lists before them leave open",
-            };
-            found.push(format!("{interface}, {way}: {}; {meaning}", others.join(", ")));
         }
     }
     found
+}
+
+/// What a list of others at this place among those of an interface means.
+fn meaning(installed: &Installed, indices: &[u32], at: usize) -> &'static str {
+    let (before, behind) = indices.split_at_checked(at).unwrap_or_default();
+    let is_own = |index: &&u32| is_own(installed, **index);
+    match () {
+        () if !indices.iter().any(|index| is_own(&index)) => "they decide alone",
+        () if before
+            .iter()
+            .filter(is_own)
+            .any(|&index| decides_all(installed, index)) =>
+        {
+            "they decide nothing: what picket's lists before them do not let pass is denied"
+        }
+        () if behind.iter().any(|index| is_own(&index)) => {
+            "they decide before picket's lists behind them, which judge only what they leave open"
+        }
+        () => "they decide what picket's lists before them leave open",
+    }
 }
 
 /// Whether nothing gets past a list.
@@ -282,4 +300,65 @@ fn set(text: &mut String, interface: &SmolStr, input: &str, output: &str) {
     line(text, format_args!("set interface `{interface}`"));
     line(text, format_args!("    input: {input}"));
     line(text, format_args!("    output: {output}"));
+}
+
+#[cfg(test)]
+mod tests {
+    use picket_net::Family;
+    use picket_vpp::acl::plan::InstalledLists;
+    use picket_vpp::acl::{Acl, Role};
+
+    use super::*;
+
+    /// One interface with these lists for what enters there: `o` is one of others, `c` one of picket's that lets nothing past,
+    /// and `p` one of picket's that leaves something open.
+    fn said(order: &str) -> Vec<String> {
+        let mut installed = Installed::default();
+        let rules = |families: &[Family]| {
+            let rules = families.iter();
+            rules
+                .map(|&family| AclRule::everything(AclAction::Deny, family))
+                .collect()
+        };
+        for (index, kind) in (0..).zip(order.chars()) {
+            let acl = match kind {
+                'c' => Acl::new(Role::FromPod, rules(&Family::BOTH)),
+                'p' => Acl::new(Role::Global, rules(&[Family::Ipv6])),
+                _ => Acl {
+                    tag: Tag::installed("theirs"),
+                    rules: rules(&[]),
+                },
+            };
+            installed.acls.insert(index, acl);
+        }
+        let lists = InstalledLists {
+            input: installed.acls.keys().copied().collect(),
+            output: Vec::new(),
+        };
+        installed.interfaces.insert("tap0".into(), lists);
+        foreign(&installed)
+    }
+
+    #[test]
+    fn what_lists_of_others_mean_depends_on_where_they_are() {
+        let nothing = "they decide nothing: what picket's lists before them do not let pass is denied";
+        let before = "they decide before picket's lists behind them, which judge only what they leave open";
+        let open = "they decide what picket's lists before them leave open";
+        for (order, expected) in [
+            ("c", &[][..]),
+            ("oo", &[("0 `theirs`, 1 `theirs`", "they decide alone")]),
+            ("co", &[("1 `theirs`", nothing)]),
+            ("po", &[("1 `theirs`", open)]),
+            ("ooc", &[("0 `theirs`, 1 `theirs`", before)]),
+            ("oco", &[("0 `theirs`", before), ("2 `theirs`", nothing)]),
+            ("popo", &[("1 `theirs`", before), ("3 `theirs`", open)]),
+            ("pcop", &[("2 `theirs`", nothing)]),
+        ] {
+            let expected: Vec<_> = expected
+                .iter()
+                .map(|(names, meaning)| format!("tap0, input: {names}; {meaning}"))
+                .collect();
+            assert_eq!(said(order), expected, "{order}");
+        }
+    }
 }
