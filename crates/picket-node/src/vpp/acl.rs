@@ -253,28 +253,63 @@ fn sorted<'i>(interfaces: impl Iterator<Item = &'i Interface>) -> impl Iterator<
     all.into_iter()
 }
 
-/// What lists of others mean behind ours.
+/// What lists of others mean where they are.
 pub(super) fn foreign(installed: &Installed) -> Vec<String> {
     let mut found = Vec::new();
     for (interface, lists) in &installed.interfaces {
+        let own = lists.input.iter().filter(|index| is_own(installed, **index));
+        let is_held = own.into_iter().any(|&index| keeps_answers(installed, index));
         for (way, indices) in [("input", &lists.input), ("output", &lists.output)] {
-            let (own, others): (Vec<u32>, Vec<u32>) =
-                indices.iter().partition(|&&index| is_own(installed, index));
-            if others.is_empty() {
-                continue;
+            let others = indices.iter().enumerate();
+            let others = others.filter(|(_, index)| !is_own(installed, **index));
+            let said: Vec<_> = others
+                .map(|(at, &index)| {
+                    let meaning = match meaning(installed, indices, at) {
+                        OPEN if is_held && way == "output" => OPEN_UNANSWERED,
+                        ALONE if is_held && way == "output" => ALONE_UNANSWERED,
+                        meaning => meaning,
+                    };
+                    (meaning, name(installed, index))
+                })
+                .collect();
+            for alike in said.chunk_by(|(one, _), (other, _)| one == other) {
+                let Some((meaning, _)) = alike.first() else {
+                    continue;
+                };
+                let names: Vec<_> = alike.iter().map(|(_, name)| name.as_str()).collect();
+                found.push(format!("{interface}, {way}: {}; {meaning}", names.join(", ")));
             }
-            let others: Vec<_> = others.iter().map(|&index| name(installed, index)).collect();
-            let meaning = match () {
-                () if own.is_empty() => "they decide alone",
-                () if own.iter().any(|&index| decides_all(installed, index)) => {
-                    "they decide nothing: what picket's lists before them do not let pass is denied"
-                }
-                () => "they decide what picket's lists before them leave open",
-            };
-            found.push(format!("{interface}, {way}: {}; {meaning}", others.join(", ")));
         }
     }
     found
+}
+
+const ALONE: &str = "they decide alone";
+const OPEN: &str = "they decide what picket's lists before them leave open";
+// Where picket lets everything in and reflects it, others behind it decide that, and whether it is reflected.
+const ALONE_UNANSWERED: &str =
+    "they decide alone, and what they let pass without permit+reflect the pod may be unable to answer";
+const OPEN_UNANSWERED: &str = "they decide what picket's lists before them leave open, and what they let pass without \
+                               permit+reflect the pod may be unable to answer";
+
+/// What a list of others at this place among those of an interface means.
+fn meaning(installed: &Installed, indices: &[u32], at: usize) -> &'static str {
+    let (before, behind) = indices.split_at_checked(at).unwrap_or_default();
+    let is_own = |index: &&u32| is_own(installed, **index);
+    match () {
+        () if !indices.iter().any(|index| is_own(&index)) => ALONE,
+        () if before
+            .iter()
+            .filter(is_own)
+            .any(|&index| decides_all(installed, index)) =>
+        {
+            "they decide nothing: what picket's lists before them do not let pass is denied"
+        }
+        () if behind.iter().any(|index| is_own(&index)) => {
+            "they decide before picket's lists behind them, which judge only what they leave open"
+        }
+        () => OPEN,
+    }
 }
 
 /// Whether nothing gets past a list.
@@ -291,6 +326,18 @@ pub(super) fn nobody_has(interface: &str) -> String {
     format!(
         "interface `{interface}` looks like that of a pod, and no pod is known that has it: nothing passes there"
     )
+}
+
+/// Whether a list of what a pod sends stops answers that have no session: nothing gets past it, and not everything that is sent
+/// from each address of the pod passes.
+fn keeps_answers(installed: &Installed, index: u32) -> bool {
+    let rules = installed.acls.get(&index).map(|acl| acl.rules.as_slice());
+    let passing = rules.unwrap_or_default().iter();
+    let passing = passing.filter(|rule| rule.action != AclAction::Deny && rule.source.length() > 0);
+    let everywhere = |rule: &&AclRule| rule.destination.length() == 0 && rule.protocol == 0;
+    let own: BTreeSet<_> = passing.clone().map(|rule| rule.source).collect();
+    let open: BTreeSet<_> = passing.filter(everywhere).map(|rule| rule.source).collect();
+    decides_all(installed, index) && (own.is_empty() || own != open)
 }
 
 fn is_own(installed: &Installed, index: u32) -> bool {
@@ -346,4 +393,98 @@ fn set(text: &mut String, interface: &SmolStr, input: &str, output: &str) {
     line(text, format_args!("set interface `{interface}`"));
     line(text, format_args!("    input: {input}"));
     line(text, format_args!("    output: {output}"));
+}
+
+#[cfg(test)]
+mod tests {
+    use picket_net::Family;
+    use picket_vpp::acl::plan::InstalledLists;
+    use picket_vpp::acl::{Acl, Role};
+
+    use super::*;
+
+    /// One interface with these lists for what enters there, or leaves: `o` is one of others, `c` one of picket's that lets nothing past,
+    /// `s` one by which the pod sends what it wants, and `p` one of picket's that leaves something open.
+    fn said(input: &str, output: &str) -> Vec<String> {
+        let mut installed = Installed::default();
+        let rules = |families: &[Family]| {
+            let rules = families.iter();
+            rules
+                .map(|&family| AclRule::everything(AclAction::Deny, family))
+                .collect()
+        };
+        for (index, kind) in (0..).zip(input.chars().chain(output.chars())) {
+            let acl = match kind {
+                'c' => Acl::new(Role::FromPod, rules(&Family::BOTH)),
+                's' => {
+                    let own = AclRule {
+                        source: "10.0.0.1/32".parse().unwrap(),
+                        ..AclRule::everything(AclAction::PermitReflect, Family::Ipv4)
+                    };
+                    let closed: Vec<_> = rules(&Family::BOTH);
+                    Acl::new(Role::FromPod, [vec![own], closed].concat())
+                }
+                'p' => Acl::new(Role::Global, rules(&[Family::Ipv6])),
+                _ => Acl {
+                    tag: Tag::installed("theirs"),
+                    rules: rules(&[]),
+                },
+            };
+            installed.acls.insert(index, acl);
+        }
+        let mut indices = installed.acls.keys().copied();
+        let lists = InstalledLists {
+            input: indices.by_ref().take(input.len()).collect(),
+            output: indices.collect(),
+        };
+        installed.interfaces.insert("tap0".into(), lists);
+        foreign(&installed)
+    }
+
+    #[test]
+    fn what_lists_of_others_mean_depends_on_where_they_are() {
+        let nothing = "they decide nothing: what picket's lists before them do not let pass is denied";
+        let before = "they decide before picket's lists behind them, which judge only what they leave open";
+        let open = "they decide what picket's lists before them leave open";
+        for (order, expected) in [
+            ("c", &[][..]),
+            ("oo", &[("0 `theirs`, 1 `theirs`", "they decide alone")]),
+            ("co", &[("1 `theirs`", nothing)]),
+            ("po", &[("1 `theirs`", open)]),
+            ("ooc", &[("0 `theirs`, 1 `theirs`", before)]),
+            ("oco", &[("0 `theirs`", before), ("2 `theirs`", nothing)]),
+            ("popo", &[("1 `theirs`", before), ("3 `theirs`", open)]),
+            ("pcop", &[("2 `theirs`", nothing)]),
+        ] {
+            let expected: Vec<_> = expected
+                .iter()
+                .map(|(names, meaning)| format!("tap0, input: {names}; {meaning}"))
+                .collect();
+            assert_eq!(said(order, ""), expected, "{order}");
+        }
+    }
+    /// Where picket lets everything in and reflects it, and others follow, they decide that.
+    #[test]
+    fn what_others_let_in_may_have_no_answer_where_the_pod_needs_a_session_for_it() {
+        let [open, alone] = [
+            "they decide what picket's lists before them leave open",
+            "they decide alone",
+        ];
+        let answers = ", and what they let pass without permit+reflect the pod may be unable to answer";
+        for (input, output, expected, unanswered) in [
+            ("c", "o", alone, answers),
+            ("c", "po", open, answers),
+            // It sends what it wants.
+            ("s", "o", alone, ""),
+            ("s", "po", open, ""),
+            ("", "po", open, ""),
+        ] {
+            let said = said(input, output);
+            assert_eq!(said.len(), 1, "{input} {output}");
+            assert!(
+                said[0].ends_with(&format!("; {expected}{unanswered}")),
+                "{input} {output}: {said:?}"
+            );
+        }
+    }
 }

@@ -15,7 +15,7 @@ use super::attachment;
 /// The namespaces.
 pub(super) const NAMESPACES: [&str; 4] = ["n0", "n1", "n2", "n3"];
 /// The nodes. Their addresses depend on the name alone.
-pub(super) const NODES: [&str; 3] = ["node-0", "node-1", "node-2"];
+pub(super) const NODES: [&str; 4] = ["node-0", "node-1", "node-2", "node-3"];
 /// The label keys of pods, namespaces and nodes.
 pub(super) const KEYS: [&str; 3] = ["app", "tier", "env"];
 /// The label values, the empty one among them: it is not the same as no label.
@@ -32,7 +32,7 @@ pub const SLOTS: usize = 12;
 pub fn cluster() -> impl Strategy<Value = Vec<Object>> {
     let namespaces = subsequence(NAMESPACES.to_vec(), 1..=NAMESPACES.len())
         .prop_flat_map(|names| names.into_iter().map(namespace).collect::<Vec<_>>());
-    let nodes = (node(0), node(1), node(2));
+    let nodes = [node(0), node(1), node(2), node(3)];
     let pods = subsequence((0..SLOTS).collect::<Vec<_>>(), 2..=8)
         .prop_flat_map(|slots| slots.into_iter().map(pod).collect::<Vec<_>>());
     let networks =
@@ -44,10 +44,10 @@ pub fn cluster() -> impl Strategy<Value = Vec<Object>> {
         });
     let keep_idle = proptest::bool::ANY;
     (namespaces, nodes, pods, networks, keep_idle).prop_map(
-        |(namespaces, (a, b, c), pods, networks, keep_idle)| {
+        |(namespaces, nodes, pods, networks, keep_idle)| {
             let used =
                 |node: &Node| keep_idle || pods.iter().any(|pod| pod.node.as_ref() == Some(&node.name));
-            let nodes: Vec<_> = [a, b, c].into_iter().filter(used).collect();
+            let nodes: Vec<_> = nodes.into_iter().filter(used).collect();
             let namespaces = namespaces.into_iter().map(Object::Namespace);
             let nodes = nodes.into_iter().map(Object::Node);
             namespaces
@@ -64,8 +64,8 @@ pub fn namespace(name: &'static str) -> impl Strategy<Value = Namespace> {
     labels().prop_map(move |labels| Namespace::new(name, &labels))
 }
 
-/// The node `node-{index}` with random labels. The first is dual stack, the second has IPv4 only, the third has two
-/// addresses of each family.
+/// The node `node-{index}` with random labels. The first and the fourth are dual stack, the second has IPv4 only, the
+/// third has two addresses of each family.
 pub fn node(index: usize) -> impl Strategy<Value = Node> {
     labels().prop_map(move |labels| Node {
         name: SmolStr::new(NODES[index % NODES.len()]),
@@ -80,7 +80,7 @@ fn node_addresses(index: usize) -> std::collections::BTreeSet<IpAddr> {
     let v4 = |last| IpAddr::V4(Ipv4Addr::new(10, 9, number, last));
     let v6 = |last| IpAddr::V6(Ipv6Addr::new(0xfd00, 9, 0, 0, 0, 0, number.into(), last));
     match number {
-        0 => [v4(1), v6(1)].into(),
+        0 | 3 => [v4(1), v6(1)].into(),
         1 => [v4(1)].into(),
         // Policies have a prefix that holds only the first IPv4 address.
         _ => [v4(1), v4(2), v6(1), v6(2)].into(),

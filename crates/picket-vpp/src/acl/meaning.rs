@@ -2,7 +2,8 @@
 //! made the lists.
 //!
 //! Of the lists of an interface in one direction the first rule that matches decides; what none matches is dropped unless
-//! there is no list at all. Before that, what belongs to a session of the interface passes. A rule that reflects makes one.
+//! there is no list at all. Before that, what belongs to a session of the interface passes, whichever way it goes through. A rule
+//! that reflects makes one.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -19,17 +20,6 @@ pub enum Way {
     In,
     /// It leaves VPP there.
     Out,
-}
-
-impl Way {
-    /// The way of what answers.
-    #[must_use]
-    pub fn back(self) -> Self {
-        match self {
-            Self::In => Self::Out,
-            Self::Out => Self::In,
-        }
-    }
 }
 
 /// A packet, as rules look at it. Both addresses are of one family.
@@ -153,8 +143,8 @@ pub fn decide<'a>(rules: impl IntoIterator<Item = &'a AclRule>, packet: &Packet)
 #[derive(Clone, Debug)]
 pub struct Interpreter<'a> {
     acls: &'a Acls,
-    /// Which packets pass which interface which way.
-    sessions: BTreeSet<(SmolStr, Way, Packet)>,
+    /// Which packets pass which interface, both ways.
+    sessions: BTreeSet<(SmolStr, Packet)>,
     reads_sctp: bool,
 }
 
@@ -183,7 +173,7 @@ impl<'a> Interpreter<'a> {
             return true;
         };
         let packet = &self.as_read(packet);
-        let session = (SmolStr::new(interface), way, *packet);
+        let session = (SmolStr::new(interface), *packet);
         if self.sessions.contains(&session) {
             return true;
         }
@@ -196,7 +186,7 @@ impl<'a> Interpreter<'a> {
             AclAction::Permit => true,
             AclAction::PermitReflect => {
                 if packet.makes_session() {
-                    let back = (session.0.clone(), way.back(), packet.reply());
+                    let back = (session.0.clone(), packet.reply());
                     self.sessions.extend([session, back]);
                 }
                 true

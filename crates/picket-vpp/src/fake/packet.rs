@@ -13,15 +13,6 @@ pub enum Direction {
     Out,
 }
 
-impl Direction {
-    pub(super) fn opposite(self) -> Self {
-        match self {
-            Self::In => Self::Out,
-            Self::Out => Self::In,
-        }
-    }
-}
-
 /// What the ACL plugin sees of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Packet {

@@ -2,34 +2,29 @@
 
 use std::collections::BTreeSet;
 
-use super::packet::{Direction, Packet};
+use super::packet::Packet;
 
-/// One direction of a flow on an interface: the interface, which way, and the packet without its flags.
+/// One direction of a flow on an interface: the interface, and the packet without its flags. Which way that goes through the
+/// interface does not matter: VPP looks a session up before the lists of both ways.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Flow {
     sw_if_index: u32,
-    direction: Direction,
     packet: Packet,
 }
 
 impl Flow {
-    pub(super) fn new(sw_if_index: u32, direction: Direction, packet: &Packet) -> Self {
+    pub(super) fn new(sw_if_index: u32, packet: &Packet) -> Self {
         let packet = Packet {
             tcp_flags: 0,
             ..*packet
         };
-        Self {
-            sw_if_index,
-            direction,
-            packet,
-        }
+        Self { sw_if_index, packet }
     }
 
-    /// What answers, the other way through the interface.
+    /// What answers.
     fn answered_by(&self) -> Option<Self> {
         Some(Self {
             sw_if_index: self.sw_if_index,
-            direction: self.direction.opposite(),
             packet: self.packet.answered_by()?,
         })
     }

@@ -255,7 +255,7 @@ impl State {
         let list = self.lists.get(&sw_if_index).map(|lists| lists.of(direction));
         let list = list.unwrap_or_default();
         let packet = &packet.as_read(self.reads_sctp);
-        let flow = Flow::new(sw_if_index, direction, packet);
+        let flow = Flow::new(sw_if_index, packet);
         if list.is_empty() || self.sessions.contains(&flow) {
             return (Verdict::Passed, None);
         }

@@ -101,6 +101,27 @@ fn what_a_pod_may_receive_it_answers_whatever_it_may_send() {
     assert!(running.passes(&hops, &packet) && running.answers(&hops, &packet, &packet));
 }
 
+/// VPP looks a session up by its interface and what is in the packet, on the way in and on the way out.
+#[test]
+fn a_session_is_of_both_ways_through_its_interface() {
+    let snapshot = isolated();
+    let cluster = Cluster::new(&snapshot, &Semantics::default());
+    let (own, other) = ["10.0.0.1", "172.16.0.1"]
+        .map(|address| address.parse().expect("an address"))
+        .into();
+    let packet = Packet::opening(own, other, Protocol::TCP, 80);
+    for passing in [packet, packet.reply()] {
+        for way in [Way::In, Way::Out] {
+            let mut vpp = cluster.start().0.remove(&None).expect("a node");
+            let before = way == Way::In && passing == packet;
+            assert_eq!(vpp.passes("x/server", way, &passing), before, "{passing:?}");
+            assert!(vpp.passes("x/server", Way::In, &packet));
+            assert!(vpp.passes("x/server", way, &passing), "{passing:?}");
+            assert!(!vpp.passes("uplink", Way::Out, &Packet { second: 81, ..packet }));
+        }
+    }
+}
+
 /// As lists were once: everything that came in for a pod was reflected, before anything had judged it.
 #[test]
 fn lists_that_reflect_what_is_denied_are_no_proof() {

@@ -179,11 +179,12 @@ fn a_reflected_flow_lets_its_answers_pass_and_nothing_else() {
             source: ip("10.0.0.3"),
             ..asked.reply()
         },
-        asked,
         asked.reply().fragment(),
     ] {
         assert_eq!(fake.packet(1, Out, &other), by_rule(deny, 0), "{other:?}");
     }
+    // A session is looked up before the lists of both ways.
+    assert_eq!(fake.packet(1, Out, &asked), Verdict::Passed);
     wire.set_list(2, &[deny], &[deny]);
     assert_eq!(
         fake.packet(2, Out, &asked.reply()),
