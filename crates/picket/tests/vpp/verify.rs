@@ -55,6 +55,20 @@ fn lists_that_vpp_has_are_proved() {
 }
 
 #[test]
+fn an_interface_whose_pod_nobody_knows_is_noted_and_refutes_nothing() {
+    let scene = Scene::new(&only_from("one", "db", "web"));
+    let up = scene.vpp.add_interface("tap4", "shop/unheard-of");
+    assert!(scene.vpp.set_up(up, true));
+    let ran = run(scene.manifests(), &[&scene.arguments()[..], &["--once"]].concat());
+    assert_eq!(ran.status, 0, "{}", ran.stderr);
+    let ran = verify_lists(&scene);
+    assert_eq!(ran.status, 0, "{}{}", ran.stdout, ran.stderr);
+    let note =
+        "interface `tap4` looks like that of a pod, and no pod is known that has it: nothing passes there";
+    assert!(ran.stdout.contains(note), "{}", ran.stdout);
+}
+
+#[test]
 fn interfaces_are_those_that_annotations_name() {
     let scene = Scene::new(&only_from("one", "db", "web"));
     scene.annotate(&[("web", "tap1"), ("db", "tap2"), ("api", "ge0")]);
