@@ -29,7 +29,9 @@ pub(super) const PORTS: [u16; 6] = [53, 80, 81, 443, 8080, 65535];
 pub const SLOTS: usize = 12;
 
 /// 1 to 4 namespaces, every node that a pod names, 2 to 8 pods, and the definitions of some secondary networks.
-pub fn cluster() -> impl Strategy<Value = Vec<Object>> {
+///
+/// Boxed, because the trees of values of strategies lie on the stack, where a test's thread has little room.
+pub fn cluster() -> BoxedStrategy<Vec<Object>> {
     let namespaces = subsequence(NAMESPACES.to_vec(), 1..=NAMESPACES.len())
         .prop_flat_map(|names| names.into_iter().map(namespace).collect::<Vec<_>>());
     let nodes = [node(0), node(1), node(2), node(3)];
@@ -43,8 +45,8 @@ pub fn cluster() -> impl Strategy<Value = Vec<Object>> {
                 .collect::<Vec<_>>()
         });
     let keep_idle = proptest::bool::ANY;
-    (namespaces, nodes, pods, networks, keep_idle).prop_map(
-        |(namespaces, nodes, pods, networks, keep_idle)| {
+    (namespaces, nodes, pods, networks, keep_idle)
+        .prop_map(|(namespaces, nodes, pods, networks, keep_idle)| {
             let used =
                 |node: &Node| keep_idle || pods.iter().any(|pod| pod.node.as_ref() == Some(&node.name));
             let nodes: Vec<_> = nodes.into_iter().filter(used).collect();
@@ -55,8 +57,8 @@ pub fn cluster() -> impl Strategy<Value = Vec<Object>> {
                 .chain(pods.into_iter().map(Object::from))
                 .chain(networks.into_iter().map(Object::Network))
                 .collect()
-        },
-    )
+        })
+        .boxed()
 }
 
 /// The namespace `name` with random labels.

@@ -400,7 +400,7 @@ fn a_changed_pod_on_several_networks_is_refuted_or_means_the_same_on_each() {
     let clusters = (snapshot(Shape::Dialects, 8), semantics());
     let mut dice = Dice(0x9e37_79b9_7f4a_7c15);
     let (mut wrong, mut all) = (0, 0);
-    for _ in 0..8 {
+    for _ in 0..12 {
         let (cluster, semantics) = clusters.new_tree(&mut runner).expect("a cluster").current();
         let networks = networks(&cluster);
         let compile = |network: &Snapshot| Engine::compile(network, semantics.clone());
