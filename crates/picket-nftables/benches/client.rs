@@ -93,8 +93,7 @@ fn beside_others(namespace: &NetworkNamespace, work: impl FnOnce()) -> (Duration
                 let start = Instant::now();
                 elsewhere(&mut other);
                 longest = longest.max(start.elapsed());
-                // More often, and one transaction of this size never finds its moment.
-                std::thread::sleep(Duration::from_millis(250));
+                std::thread::sleep(Duration::from_millis(1));
             }
             longest
         });

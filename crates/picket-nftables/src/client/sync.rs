@@ -215,9 +215,11 @@ impl Client {
                 }
                 _ => (None, whole(desired)),
             };
+            // Nobody else can change what this client holds already, and what is made anew goes whatever it is: the others
+            // may have their turns meanwhile.
+            let is_certain = hold == Some(Hold::Keep) || (attempt > 0 && made_anew(&plan).is_some());
             let hold = hold.unwrap_or(if self.holds { Hold::Keep } else { Hold::Leave });
-            // Whatever is there goes then: the others may have their turns meanwhile.
-            let mut expected = generation.filter(|_| attempt == 0 || made_anew(&plan).is_none());
+            let mut expected = generation.filter(|_| !is_certain);
             if observed != Some(Observed::Absent) && made_anew(&plan).is_some() {
                 expected = self.guard(desired, expected);
             }

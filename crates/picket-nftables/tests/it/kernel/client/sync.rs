@@ -5,6 +5,7 @@ use std::net::UdpSocket;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use picket_dataplane::Plan;
 use picket_linux::NetworkNamespace;
@@ -142,8 +143,17 @@ fn portions_are_given_up_where_others_always_come_between() {
     assert_there(&namespace, &desired);
 }
 
-/// Does something while somebody else makes one transaction after the other, as fast as can be.
-fn beside_others(namespace: &NetworkNamespace, work: impl FnOnce()) {
+/// A table with 20,000 addresses.
+fn large(first: u32) -> Arc<Table> {
+    let addresses = (0..20_000).map(|index| Value::Ipv4(Interval::single(first + 2 * index)).into());
+    let set = Set::new(name("addresses"), vec![Datatype::Ipv4Address], false, addresses);
+    let mut draft = Draft::new(name("large"));
+    draft.sets = vec![set.expect("a set")];
+    Arc::new(draft.check().expect("a table"))
+}
+
+/// Does something while somebody else makes one transaction after the other, as fast as can be or with a pause after each.
+fn beside_others(namespace: &NetworkNamespace, pause: Duration, work: impl FnOnce()) {
     let done = AtomicBool::new(false);
     std::thread::scope(|scope| {
         scope.spawn(|| {
@@ -157,6 +167,7 @@ fn beside_others(namespace: &NetworkNamespace, work: impl FnOnce()) {
                 for table in &tables {
                     let plan = Plan::from_iter([Operation::Replace(Box::new(table.clone()))]);
                     other.apply(None, &plan, None).expect("it is made");
+                    std::thread::sleep(pause);
                 }
             }
         });
@@ -171,7 +182,7 @@ fn others_who_change_rulesets_all_the_time_keep_nothing_from_being_made() {
         let (namespace, client) = open();
         let mut client = if holds { client.holding() } else { client };
         let tables = [1, 77].map(|byte| Arc::new(arbitrary::table(&[byte; 160])));
-        beside_others(&namespace, || {
+        beside_others(&namespace, Duration::ZERO, || {
             for desired in tables.iter().cycle().take(20) {
                 client.sync(desired).expect("it is made");
                 assert_eq!(client.table(), Some(desired));
@@ -185,19 +196,25 @@ fn others_who_change_rulesets_all_the_time_keep_nothing_from_being_made() {
 #[test]
 fn what_is_large_is_made_whole_where_others_change_rulesets_all_the_time() {
     let (namespace, mut client) = open();
-    let large = |first: u32| {
-        let addresses = (0..20_000).map(|index| Value::Ipv4(Interval::single(first + 2 * index)).into());
-        let set = Set::new(name("addresses"), vec![Datatype::Ipv4Address], false, addresses);
-        let mut draft = Draft::new(name("large"));
-        draft.sets = vec![set.expect("a set")];
-        Arc::new(draft.check().expect("a table"))
-    };
     let (first, second) = (large(0), large(1));
-    beside_others(&namespace, || {
+    beside_others(&namespace, Duration::ZERO, || {
         client.sync(&first).expect("it is made");
         client.sync(&second).expect("it is made anew");
     });
     assert_there(&namespace, &second);
+}
+
+#[test]
+fn what_a_client_holds_comes_in_portions_whatever_others_change_in_between() {
+    let (namespace, client) = open();
+    let mut client = client.holding().in_portions_of(200);
+    let desired = large(0);
+    let mut report = Report::default();
+    beside_others(&namespace, Duration::from_millis(1), || {
+        report = client.sync(&desired).expect("it is made");
+    });
+    assert!(report.readings < 5, "it was begun {} times", report.readings);
+    assert_there(&namespace, &desired);
 }
 
 #[test]
