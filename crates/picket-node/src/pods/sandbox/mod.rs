@@ -409,13 +409,13 @@ impl Place {
             return;
         };
         // What is not in force is told and tried again.
-        if desired.table.is_none() || !self.settled {
+        let Some(table) = desired.table.clone().filter(|_| self.settled) else {
             return;
-        }
+        };
         let began = Instant::now();
         let read = self
             .client()
-            .and_then(|client| Ok(client.read(&documented::table_name())?.1));
+            .and_then(|client| Ok(client.observe(&table)?));
         let observed = match read {
             Ok(observed) => observed,
             Err(error) => return self.failed(&error, metrics),
@@ -439,8 +439,8 @@ impl Place {
     fn client(&mut self) -> Result<&mut Client, SyncError> {
         let client = match self.client.take() {
             Some(client) => client,
-            None if self.hold => Client::open(&self.namespace)?.holding(),
-            None => Client::open(&self.namespace)?,
+            None if self.hold => Client::open(&self.namespace)?.wary().holding(),
+            None => Client::open(&self.namespace)?.wary(),
         };
         Ok(self.client.insert(client))
     }
