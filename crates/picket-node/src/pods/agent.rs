@@ -380,8 +380,12 @@ impl Agent {
     /// Says how it goes.
     fn tell(&mut self) {
         let all = self.statuses();
+        let remains = |sandbox: &Sandbox| {
+            let place = self.places.get(&sandbox.id);
+            place.is_some_and(|place| place.searches_since().is_some())
+        };
         self.troubles
-            .now(all.iter().map(|(sandbox, status)| (sandbox, status)));
+            .now(all.iter().map(|(sandbox, status)| (sandbox, status)), remains);
         let mut sandboxes: Vec<_> = all.into_iter().map(|(_, status)| status).collect();
         sandboxes.sort();
         let objects: Objects = self.places.values().map(Place::objects).sum();
