@@ -165,8 +165,8 @@ impl Client {
     }
 
     /// The same for a namespace in which others may put as much into rulesets as they like: of a table that it syncs it reads no
-    /// more than is to be there, and some. One that has more is none that picket has written, and is replaced; one that another
-    /// socket holds is not read.
+    /// more than is to be there, and some. One that has more is none that picket has written, and is replaced. One that another
+    /// socket holds it does not try to change, and does not read where it is to hold it itself.
     #[must_use]
     pub fn wary(mut self) -> Self {
         self.is_wary = true;

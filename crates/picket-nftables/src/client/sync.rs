@@ -197,11 +197,12 @@ impl Client {
     ) -> Result<Report, SyncError> {
         let extent = self.extent(desired, before);
         let own = self.port();
-        let is_held = |table: &Reply| Holder::of([table]).is_another(own);
         let mut has_begun = false;
         for attempt in 0..ATTEMPTS {
             self.unguard().map_err(SyncError::Apply)?;
             report.readings += 1;
+            let holds = self.holds;
+            let is_held = |table: &Reply| holds && Holder::of([table]).is_another(own);
             let (generation, listing) = match list(&mut self.socket, desired.name(), &extent, is_held) {
                 Ok((generation, listing)) => (Some(generation), Some(listing)),
                 Err(error) if error.is_interrupted() => (None, None),
@@ -224,6 +225,12 @@ impl Client {
                 }
                 _ => (None, whole(desired)),
             };
+            if let Some(Holder::Socket(socket)) = holder.filter(|holder| holder.is_another(own))
+                && self.is_wary
+                && !plan.is_empty()
+            {
+                return Err(SyncError::Held { socket });
+            }
             let hold = hold.unwrap_or(if self.holds { Hold::Keep } else { Hold::Leave });
             // Whatever is there goes then: the others may have their turns meanwhile.
             let mut expected = generation.filter(|_| attempt == 0 || made_anew(&plan).is_none());
@@ -319,9 +326,6 @@ impl Client {
     /// What to do about who may change a table that is so far this holder's; `None` when it must be made anew for that.
     fn hold(&self, holder: Holder) -> Result<Option<Hold>, SyncError> {
         match holder {
-            Holder::Socket(socket) if self.is_wary && holder.is_another(self.port()) => {
-                Err(SyncError::Held { socket })
-            }
             _ if !self.holds => Ok(Some(Hold::Leave)),
             Holder::All => Ok(None),
             Holder::Nobody => Ok(Some(Hold::Take)),

@@ -124,19 +124,27 @@ fn chains_of_others_are_listed_by_those_alone_who_do_not_know_what_the_table_had
 }
 
 #[test]
-fn a_table_that_another_holds_is_not_read() {
+fn nobody_tries_to_change_a_table_that_another_holds() {
     let namespace = NetworkNamespace::create().expect("a namespace");
     let table = Arc::new(sample::table());
     let mut thief = Client::open(&namespace).expect("a client").holding();
     thief.sync(&table).expect("it is made");
-    for mut client in [wary(&namespace), wary(&namespace).holding()] {
-        // Even though it is as it should be: whoever holds it may change it, and nobody else.
-        let error = client.sync(&table).expect_err("it is held");
+    let mut draft = sample::table().into_draft();
+    draft.chains.retain(|chain| chain.base.is_none());
+    let less = Arc::new(draft.check().expect("a table"));
+    // Who is to hold it cannot, even though it is as it should be; for others that is enough.
+    for (mut client, desired) in [
+        (wary(&namespace).holding(), &table),
+        (wary(&namespace), &less),
+        (wary(&namespace).holding(), &less),
+    ] {
+        let error = client.sync(desired).expect_err("it is held");
         assert!(
             matches!(error, SyncError::Held { socket } if socket == thief.port().0),
             "{error}"
         );
     }
-    drop(thief);
     assert_eq!(wary(&namespace).sync(&table).expect("it is there").operations, 0);
+    drop(thief);
+    assert_ne!(wary(&namespace).sync(&less).expect("it is changed").operations, 0);
 }
