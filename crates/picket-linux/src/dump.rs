@@ -2,12 +2,12 @@
 
 use rustix::io::Errno;
 
-use crate::Result;
 use crate::batch::{family_header, frame, message_type};
 use crate::message::{HEADER, Message, NLM_F_REQUEST, u16_at};
 use crate::nfnetlink::{NFNL_MSG_BATCH_BEGIN, NFNL_MSG_BATCH_END, Nfnetlink, refused};
 use crate::reply::{Attributes, Reply};
 use crate::request::NLM_F_DUMP;
+use crate::{Error, Result};
 
 const NFT_MSG_GETGEN: u8 = 16;
 const NFTA_GEN_ID: u16 = 1;
@@ -32,7 +32,7 @@ impl Lister<'_> {
     /// Every object that the kernel lists for a kind of request (`NFT_MSG_GET*`) with these attributes.
     ///
     /// # Errors
-    /// [`Error::Netlink`](crate::Error::Netlink).
+    /// [`Error::Netlink`].
     pub fn list(
         &mut self,
         kind: u8,
@@ -46,13 +46,31 @@ impl Lister<'_> {
         self.is_of_one_moment &= replies.are_of_one_moment;
         Ok(replies.objects)
     }
+
+    /// The one object that the kernel gives for a kind of request (`NFT_MSG_GET*`) with these attributes, if there is one.
+    ///
+    /// # Errors
+    /// [`Error::Netlink`].
+    pub fn get(
+        &mut self,
+        kind: u8,
+        family: u8,
+        attributes: &[(u16, &[u8])],
+        action: &str,
+    ) -> Result<Option<Reply>> {
+        match self.netlink.replies(kind, 0, family, attributes, action) {
+            Ok(mut replies) => Ok(replies.objects.pop()),
+            Err(Error::Netlink { source, .. }) if source.raw_os_error() == Some(libc::ENOENT) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
 }
 
 impl Nfnetlink {
     /// The generation of the ruleset of this namespace. Every transaction of anybody makes the next one.
     ///
     /// # Errors
-    /// [`Error::Netlink`](crate::Error::Netlink).
+    /// [`Error::Netlink`].
     pub fn generation(&mut self) -> Result<u32> {
         let action = "read the generation of the ruleset";
         let replies = self.replies(NFT_MSG_GETGEN, 0, 0, &[], action)?;
@@ -69,7 +87,7 @@ impl Nfnetlink {
     /// Every object that the kernel lists for a kind of request (`NFT_MSG_GET*`) with these attributes, as of one moment.
     ///
     /// # Errors
-    /// [`Error::Netlink`](crate::Error::Netlink); also when the ruleset changes all the time.
+    /// [`Error::Netlink`]; also when the ruleset changes all the time.
     pub fn dump(
         &mut self,
         kind: u8,
@@ -85,7 +103,7 @@ impl Nfnetlink {
     /// gave the same twice in one generation, whatever packets were counted meanwhile.
     ///
     /// # Errors
-    /// What `list` gives while nothing changes; [`Error::Netlink`](crate::Error::Netlink), also when the ruleset changes all the time.
+    /// What `list` gives while nothing changes; [`Error::Netlink`], also when the ruleset changes all the time.
     pub fn read(
         &mut self,
         action: &str,

@@ -134,3 +134,68 @@ fn explained(action: &str, answer: &Acknowledgement) -> Error {
         source: io::Error::from_raw_os_error(answer.error),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use rustix::net::{SendFlags, netlink, send, sockopt};
+
+    use super::*;
+    use crate::batch::{family_header, message_type};
+    use crate::message::NLM_F_REQUEST;
+    use crate::{Batch, NetworkNamespace};
+
+    const NFT_MSG_NEWTABLE: u8 = 0;
+    const NFT_MSG_GETTABLE: u8 = 1;
+    const NFT_MSG_DELTABLE: u8 = 2;
+    const NFTA_TABLE_NAME: u16 = 1;
+    const INET: u8 = 1;
+    /// The bit of `NFNLGRP_NFTABLES`.
+    const GROUPS: u32 = 1 << 6;
+
+    /// Nothing but the answers comes to the sockets of this crate that ask, so that one is made here to which more comes, and which has
+    /// little room: between a request and its answers others change the ruleset more than that.
+    #[test]
+    fn what_found_no_room_is_missing() {
+        let namespace = NetworkNamespace::create().unwrap();
+        let socket = crate::netlink::open(&namespace, Some(netlink::NETFILTER), GROUPS).unwrap();
+        sockopt::set_socket_recv_buffer_size(&socket, 1 << 17).unwrap();
+        let mut other = Nfnetlink::open(&namespace).unwrap();
+        let mut change = |kind: u8, flags: u16| {
+            let mut batch = Batch::default();
+            batch.message(kind, flags, INET);
+            batch.text(NFTA_TABLE_NAME, "t");
+            other.commit(batch, None).unwrap();
+        };
+        let tables = |sequence: u32, meanwhile: &mut dyn FnMut()| {
+            let flags = NLM_F_REQUEST | NLM_F_DUMP;
+            let request = Message::new(message_type(NFT_MSG_GETTABLE), flags, &family_header(INET, 0));
+            send(&socket, &request.finish(sequence), SendFlags::empty()).unwrap();
+            meanwhile();
+            let asked = Asked {
+                sequence,
+                is_list: true,
+                action: "list the tables",
+            };
+            let mut count = 0;
+            let came_whole = asked.answers(&socket, &mut vec![0; 1 << 16], |_| {
+                count += 1;
+                Some(())
+            });
+            (came_whole.unwrap(), count)
+        };
+        change(NFT_MSG_NEWTABLE, Batch::CREATE);
+        // Numbers that no transaction has.
+        assert_eq!(tables(1 << 30, &mut || {}), (true, 1));
+        let mut much = || {
+            for _ in 0..500 {
+                change(NFT_MSG_DELTABLE, 0);
+                change(NFT_MSG_NEWTABLE, Batch::CREATE);
+            }
+        };
+        let (came_whole, _) = tables((1 << 30) + 1, &mut much);
+        assert!(!came_whole);
+        // What is still there of what nobody asked for may leave no room once more.
+        let mut again = (2..10).map(|number| tables((1 << 30) + number, &mut || {}));
+        assert!(again.any(|read| read == (true, 1)));
+    }
+}

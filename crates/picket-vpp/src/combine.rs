@@ -3,6 +3,7 @@
 
 mod admission;
 mod holders;
+mod prefixes;
 mod table;
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -4,7 +4,7 @@
 //! A table with an owner is changed through the owner's socket only, and flushing the ruleset passes it over. When the
 //! socket closes, the table stays and belongs to nobody; the next keeper takes it.
 
-use picket_linux::{Nfnetlink, Reply};
+use picket_linux::{Port, Reply};
 
 use super::attributes::Fields;
 use super::uapi::{message, table};
@@ -49,8 +49,10 @@ pub(super) enum Holder {
 
 impl Holder {
     /// Whose the table is that these objects make.
-    pub(super) fn of(objects: &[Reply]) -> Self {
-        let table = objects.iter().find(|object| object.kind == message::NEWTABLE);
+    pub(super) fn of<'r>(objects: impl IntoIterator<Item = &'r Reply>) -> Self {
+        let table = objects
+            .into_iter()
+            .find(|object| object.kind == message::NEWTABLE);
         let Some(table) = table else {
             return Self::All;
         };
@@ -64,8 +66,8 @@ impl Holder {
         }
     }
 
-    /// Whether it is that of `socket`.
-    pub(super) fn is(self, socket: &Nfnetlink) -> bool {
-        self == Self::Socket(socket.port().0)
+    /// Whether it is that of another socket than `own`.
+    pub(super) fn is_another(self, own: Port) -> bool {
+        matches!(self, Self::Socket(socket) if socket != own.0)
     }
 }

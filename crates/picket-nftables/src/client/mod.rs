@@ -49,6 +49,8 @@ pub struct Client {
     known: Option<Known>,
     /// Whether it keeps others from changing the tables that it syncs.
     holds: bool,
+    /// Whether others in the namespace may be up to filling its rulesets.
+    is_wary: bool,
     /// A table that is there only while another is made anew, until it is known to be gone.
     guard: Option<Name>,
     /// How much a transaction makes of what nothing leads to yet.
@@ -141,6 +143,7 @@ impl Client {
             socket,
             known: None,
             holds: false,
+            is_wary: false,
             guard: None,
             portion: PORTION,
         })
@@ -158,6 +161,15 @@ impl Client {
     #[must_use]
     pub fn holding(mut self) -> Self {
         self.holds = true;
+        self
+    }
+
+    /// The same for a namespace in which others may put as much into rulesets as they like: of a table that it syncs it reads no
+    /// more than is to be there, and some. One that has more is none that picket has written, and is replaced. One that another
+    /// socket holds it does not try to change, and does not read where it is to hold it itself.
+    #[must_use]
+    pub fn wary(mut self) -> Self {
+        self.is_wary = true;
         self
     }
 
@@ -184,8 +196,8 @@ impl Client {
     /// # Errors
     /// When the kernel refuses, or the rulesets change all the time.
     pub fn read(&mut self, table: &Name) -> picket_linux::Result<(u32, Observed)> {
-        let (generation, objects) = read::list(&mut self.socket, table)?;
-        Ok((generation, decode(table, &objects)))
+        let (generation, listing) = read::list(&mut self.socket, table, &read::Extent::All, |_| false)?;
+        Ok((generation, listing.decode(table)))
     }
 
     /// Whether the kernel has a table of this name, whoever wrote it.

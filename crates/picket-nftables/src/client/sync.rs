@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use picket_dataplane::{Objects, Plan};
-use picket_linux::BatchError;
+use picket_linux::{BatchError, Reply};
 
 use super::hold::{Hold, Holder};
-use super::read::{Foreign, Observed, canonical, decode, list};
+use super::read::{Expected, Extent, Foreign, Observed, canonical, list};
 use super::{ApplyError, Client, Object};
 use crate::diff::Operation;
 use crate::model::{Draft, Name, Table};
@@ -78,14 +78,14 @@ impl Client {
     /// [`SyncError`]; the rules that were in force still are.
     pub fn sync(&mut self, desired: &Arc<Table>) -> Result<Report, SyncError> {
         let before = self.known.as_ref().map(|known| Arc::clone(&known.table));
-        let made = self.make(desired);
+        let made = self.make(desired, before.as_deref());
         if let (Err(_), Some(before)) = (&made, before) {
             self.doubt(before);
         }
         made
     }
 
-    fn make(&mut self, desired: &Arc<Table>) -> Result<Report, SyncError> {
+    fn make(&mut self, desired: &Arc<Table>, before: Option<&Table>) -> Result<Report, SyncError> {
         let mut report = Report::default();
         if let Some(known) = self.take_known(desired.name())? {
             let plan = if Arc::ptr_eq(&known.table, desired) {
@@ -102,7 +102,7 @@ impl Client {
                 Err(error) => return Err(SyncError::Apply(error)),
             }
         }
-        self.read_and_make(desired, report)
+        self.read_and_make(desired, before, report)
     }
 
     /// Carries a plan out that leads on from the table which this client made last, and says what that did. Where it is not
@@ -133,7 +133,7 @@ impl Client {
             self.doubt(table);
             return Ok(None);
         };
-        let made = self.read_and_make(&desired, report);
+        let made = self.read_and_make(&desired, Some(&table), report);
         if made.is_err() {
             self.doubt(table);
         }
@@ -188,19 +188,29 @@ impl Client {
         Ok(if was_guarded? { next.map(following) } else { next })
     }
 
-    /// Makes the table as it is desired, whatever the kernel has.
-    fn read_and_make(&mut self, desired: &Arc<Table>, mut report: Report) -> Result<Report, SyncError> {
+    /// Makes the table as it is desired, whatever the kernel has; it had `before`, as far as that is known.
+    fn read_and_make(
+        &mut self,
+        desired: &Arc<Table>,
+        before: Option<&Table>,
+        mut report: Report,
+    ) -> Result<Report, SyncError> {
+        let extent = self.extent(desired, before);
+        let own = self.port();
         let mut has_begun = false;
         for attempt in 0..ATTEMPTS {
             self.unguard().map_err(SyncError::Apply)?;
             report.readings += 1;
-            let (generation, objects) = match list(&mut self.socket, desired.name()) {
-                Ok((generation, objects)) => (Some(generation), Some(objects)),
+            let holds = self.holds;
+            let is_held = |table: &Reply| holds && Holder::of([table]).is_another(own);
+            let (generation, listing) = match list(&mut self.socket, desired.name(), &extent, is_held) {
+                Ok((generation, listing)) => (Some(generation), Some(listing)),
                 Err(error) if error.is_interrupted() => (None, None),
                 Err(error) => return Err(error.into()),
             };
-            let observed = objects.as_deref().map(|objects| decode(desired.name(), objects));
-            let hold = self.hold(objects.as_deref().map_or(Holder::All, Holder::of))?;
+            let holder = listing.as_ref().map(|listing| Holder::of(&listing.objects));
+            let hold = self.hold(holder.unwrap_or(Holder::All))?;
+            let observed = listing.map(|listing| listing.decode(desired.name()));
             let portion = if attempt < HURRIED {
                 self.portion
             } else {
@@ -215,6 +225,12 @@ impl Client {
                 }
                 _ => (None, whole(desired)),
             };
+            if let Some(Holder::Socket(socket)) = holder.filter(|holder| holder.is_another(own))
+                && self.is_wary
+                && !plan.is_empty()
+            {
+                return Err(SyncError::Held { socket });
+            }
             // Nobody else can change what this client holds already, and what is made anew goes whatever it is: the others
             // may have their turns meanwhile.
             let is_certain = hold == Some(Hold::Keep) || (attempt > 0 && made_anew(&plan).is_some());
@@ -315,8 +331,8 @@ impl Client {
             _ if !self.holds => Ok(Some(Hold::Leave)),
             Holder::All => Ok(None),
             Holder::Nobody => Ok(Some(Hold::Take)),
-            Holder::Socket(_) if holder.is(&self.socket) => Ok(Some(Hold::Keep)),
-            Holder::Socket(socket) => Err(SyncError::Held { socket }),
+            Holder::Socket(socket) if holder.is_another(self.port()) => Err(SyncError::Held { socket }),
+            Holder::Socket(_) => Ok(Some(Hold::Keep)),
         }
     }
 
@@ -325,8 +341,28 @@ impl Client {
     /// # Errors
     /// When the kernel refuses to say what it has.
     pub fn plan(&mut self, desired: &Table) -> picket_linux::Result<Plan<Operation>> {
-        let (_, observed) = self.read(desired.name())?;
+        let observed = self.observe(desired)?;
         Ok(way(&observed, desired, Some(Hold::Leave)).1)
+    }
+
+    /// What the kernel has of a table that should be as it is `desired`.
+    ///
+    /// # Errors
+    /// When the kernel refuses, or the rulesets change all the time.
+    pub fn observe(&mut self, desired: &Table) -> picket_linux::Result<Observed> {
+        let before = self.known.as_ref().map(|known| &*known.table);
+        let extent = self.extent(desired, before);
+        let (_, listing) = list(&mut self.socket, desired.name(), &extent, |_| false)?;
+        Ok(listing.decode(desired.name()))
+    }
+
+    /// What is read of a table that should be as it is `desired` and was as `before`, if that is known.
+    fn extent(&self, desired: &Table, before: Option<&Table>) -> Extent {
+        let before = before.filter(|before| before.name() == desired.name());
+        match self.is_wary {
+            true => Extent::Expected(Expected::of(desired, before)),
+            false => Extent::All,
+        }
     }
 
     /// The last table that was made, if it is of this name and nobody can have changed anything since.

@@ -38,8 +38,10 @@ pub(super) mod table {
     /// `NFT_TABLE_F_OWNER`, `NFT_TABLE_F_PERSIST`.
     pub(in super::super) const OWNER_FLAG: u32 = 2;
     pub(in super::super) const PERSIST_FLAG: u32 = 4;
-    /// What only the kernel says: how many use it, its handle, and padding.
-    pub(in super::super) const ABOUT: [u16; 3] = [3, 4, 5];
+    /// How many chains, sets, maps, objects and flowtables it has.
+    pub(in super::super) const USE: u16 = 3;
+    /// What only the kernel says: that, its handle, and padding.
+    pub(in super::super) const ABOUT: [u16; 3] = [USE, 4, 5];
 }
 
 /// `NFTA_CHAIN_*`, `NFTA_HOOK_*`.
@@ -55,8 +57,10 @@ pub(super) mod chain {
     pub(in super::super) const USERDATA: u16 = 12;
     /// `NFT_CHAIN_BASE`.
     pub(in super::super) const BASE: u32 = 1;
-    /// Its handle and how many use it.
-    pub(in super::super) const ABOUT: [u16; 2] = [2, 6];
+    /// How many rules it has, and rules and elements lead to it.
+    pub(in super::super) const USE: u16 = 6;
+    /// What only the kernel says: its handle, and that.
+    pub(in super::super) const ABOUT: [u16; 2] = [2, USE];
 }
 
 /// `NFTA_RULE_*`.
@@ -82,8 +86,10 @@ pub(super) mod set {
     pub(in super::super) const DESCRIPTION: u16 = 9;
     pub(in super::super) const ID: u16 = 10;
     pub(in super::super) const USERDATA: u16 = 13;
-    /// Its handle, padding, and what later kernels say: its backend and the number of its elements.
-    pub(in super::super) const ABOUT: [u16; 4] = [14, 16, 19, 20];
+    /// How many elements it has, which kernels since 6.16 say.
+    pub(in super::super) const COUNT: u16 = 20;
+    /// What only the kernel says: its handle, padding, its backend, and that.
+    pub(in super::super) const ABOUT: [u16; 4] = [14, 16, 19, COUNT];
     pub(in super::super) const SIZE: u16 = 1;
     pub(in super::super) const CONCATENATION: u16 = 2;
     pub(in super::super) const FIELD_LENGTH: u16 = 1;

@@ -22,6 +22,7 @@ use super::known::Known;
 use super::network::Networks;
 use super::plugin::Plugins;
 use super::proof::Proofs;
+use super::round::Round;
 use super::sandbox::{Place, names};
 use super::status::{PodsStatus, SandboxStatus};
 use super::trace::{self, Scene};
@@ -51,6 +52,8 @@ pub(super) struct Agent {
     /// What the runtime said last, once it has.
     sandboxes: Option<Sandboxes>,
     places: BTreeMap<SandboxId, Place>,
+    /// Whether it remains to find out which policies are to blame for what was refused somewhere.
+    is_searching: bool,
     /// The policies that are to be in force in sandboxes that cannot be entered.
     unreached: BTreeMap<SandboxId, Vec<ObjectRef>>,
     /// Why this seems to be another node than it is said to be.
@@ -104,6 +107,7 @@ impl Agent {
             custom,
             sandboxes: None,
             places: BTreeMap::new(),
+            is_searching: false,
             unreached: BTreeMap::new(),
             elsewhere: None,
             pods: 0,
@@ -187,6 +191,9 @@ impl Agent {
 
     /// How long to wait for news.
     fn patience(&self, tick: Instant) -> Duration {
+        if self.is_searching {
+            return Duration::ZERO;
+        }
         let retries = self.places.values().filter_map(Place::retry_at);
         let next = retries.chain([tick + TICK]).chain(self.proofs.at()).min();
         next.map_or(TICK, |next| next.saturating_duration_since(Instant::now()))
@@ -323,21 +330,24 @@ impl Agent {
     /// Makes the rules of all sandboxes what they should be; those that are only when it is time to look, or when others have
     /// changed them.
     fn make(&mut self, now: Instant, is_tick: bool) {
-        for place in self.places.values_mut() {
-            if is_tick || !place.is_settled() || place.has_drifted() {
-                if let Some(watcher) = &self.watcher {
-                    place.watch(watcher);
-                }
-                // Before there is something to hear.
-                if let Some(listener) = &self.listener {
-                    place.listen(listener, now);
-                }
-                let order = place.make(&self.networks, self.custom.never_right(), &self.metrics);
-                if let Some((cutting, order)) = self.cutting.as_ref().zip(order) {
-                    cutting.cut(order);
-                }
+        let round = Round {
+            networks: &self.networks,
+            unknown: self.custom.never_right(),
+            metrics: &self.metrics,
+            cutting: self.cutting.as_ref(),
+        };
+        round.make(&mut self.places, |place| {
+            let is_due = is_tick || !place.is_settled() || place.has_drifted();
+            if is_due && let Some(watcher) = &self.watcher {
+                place.watch(watcher);
             }
-        }
+            // Before there is something to hear.
+            if is_due && let Some(listener) = &self.listener {
+                place.listen(listener, now);
+            }
+            is_due
+        });
+        self.is_searching = round.search(&mut self.places);
     }
 
     /// How it goes in all sandboxes of which there is something to say.
@@ -370,8 +380,12 @@ impl Agent {
     /// Says how it goes.
     fn tell(&mut self) {
         let all = self.statuses();
+        let remains = |sandbox: &Sandbox| {
+            let place = self.places.get(&sandbox.id);
+            place.is_some_and(|place| place.searches_since().is_some())
+        };
         self.troubles
-            .now(all.iter().map(|(sandbox, status)| (sandbox, status)));
+            .now(all.iter().map(|(sandbox, status)| (sandbox, status)), remains);
         let mut sandboxes: Vec<_> = all.into_iter().map(|(_, status)| status).collect();
         sandboxes.sort();
         let objects: Objects = self.places.values().map(Place::objects).sum();
@@ -450,6 +464,9 @@ impl Agent {
             return Ok(Ended::Plan(plan));
         }
         self.make(Instant::now(), true);
+        while self.is_searching {
+            self.make(Instant::now(), false);
+        }
         if let Some(cutting) = self.cutting.take() {
             cutting.finish();
         }

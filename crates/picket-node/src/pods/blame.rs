@@ -1,4 +1,10 @@
 //! Policies because of which the kernel does not take the table of a pod: they are held back, and everything else is in force.
+//!
+//! Who is to blame is found out by trying tables, which takes the more of them the more policies came or changed. Pods get their
+//! turns at that one after the other, once all have what the kernel takes. Until then a pod keeps the rules that it has; one
+//! that has none gets those that hold back whoever may be to blame.
+
+use std::time::Instant;
 
 use picket_nftables::client::SyncError;
 use picket_policy::ObjectRef;
@@ -12,6 +18,9 @@ use crate::metrics::Metrics;
 /// How many tables are tried at most in one pod until the next policy is found that is to blame.
 const ATTEMPTS: usize = 50;
 
+/// How many policies or groups of them are tried before others get their turn.
+const AT_ONCE: usize = 8;
+
 /// A policy that came or changed, and what would hold in its place.
 #[derive(Clone)]
 pub(super) struct Suspect {
@@ -20,34 +29,110 @@ pub(super) struct Suspect {
     pub(super) substitute: Substitute,
 }
 
+/// What is not known yet of who is to blame in a pod.
+#[derive(Default)]
+pub(super) struct Search {
+    /// Why the rules were refused, while nobody is held back for that yet.
+    refused: Option<SyncError>,
+    /// Policies that are held back, because a table with all of a group was refused or none has been tried.
+    groups: Vec<Vec<Suspect>>,
+    /// How many tables may be tried yet until the next is found.
+    attempts: usize,
+    /// When rules were refused last.
+    since: Option<Instant>,
+}
+
+impl Search {
+    /// The rules were refused now.
+    pub(super) fn begin(&mut self, error: SyncError) {
+        self.refused = Some(error);
+        self.since = Some(Instant::now());
+    }
+
+    /// What was refused is not to be in force any more.
+    pub(super) fn let_go(&mut self) {
+        self.refused = None;
+    }
+
+    /// Whether nobody is held back yet for what was refused last.
+    pub(super) fn is_ahead(&self) -> bool {
+        self.refused.is_some()
+    }
+
+    /// Whether it is known who is to blame.
+    pub(super) fn is_over(&self) -> bool {
+        self.refused.is_none() && self.groups.is_empty()
+    }
+
+    /// Since when there is something to find out.
+    pub(super) fn since(&self) -> Option<Instant> {
+        self.since.filter(|_| !self.is_over())
+    }
+
+    /// One policy that was refused is to blame; of several that were together, some are. Gives those that are as far as is known,
+    /// or for whom there is to be no more searching.
+    fn divide(&mut self, mut suspects: Vec<Suspect>, error: &SyncError) -> Vec<Suspect> {
+        let is_found = suspects.len() < 2;
+        if is_found {
+            self.attempts = ATTEMPTS;
+        }
+        // Where the kernel cannot even be asked there is nobody to be found.
+        if is_found || self.attempts == 0 || !matches!(error, SyncError::Apply(_)) {
+            return suspects;
+        }
+        let others = suspects.split_off(suspects.len() / 2);
+        self.groups.extend([others, suspects]);
+        Vec::new()
+    }
+}
+
 /// Finds who is to blame.
 pub(super) struct Blame<'a> {
     place: &'a mut Place,
     networks: &'a Networks,
     metrics: &'a Metrics,
-    /// How many tables may be tried yet.
-    attempts: usize,
     /// What is in force now.
     order: Option<Order>,
 }
 
 impl<'a> Blame<'a> {
-    /// For a table that was refused.
+    /// In this pod.
     pub(super) fn new(place: &'a mut Place, networks: &'a Networks, metrics: &'a Metrics) -> Self {
         Self {
             place,
             networks,
             metrics,
-            attempts: ATTEMPTS,
             order: None,
         }
     }
 
-    /// Holds those policies back that are to blame for `error`, and puts everything else into force.
+    /// Holds those policies back that may be to blame for what was refused, and puts everything else into force.
     ///
     /// # Errors
-    /// The same error where no policies are to blame; everything is as it was.
-    pub(super) fn find(mut self, error: SyncError) -> Result<Option<Order>, SyncError> {
+    /// Why it was, where no policies are to blame; everything is as it was.
+    pub(super) fn clear(mut self) -> Result<Option<Order>, SyncError> {
+        self.hold_all()?;
+        Ok(self.order)
+    }
+
+    /// The same if that is still to be done, and then tries as many tables as may be at once to let in again what is not to blame.
+    ///
+    /// # Errors
+    /// The same; also when what is in force cannot be made sure of.
+    pub(super) fn go_on(mut self) -> Result<Option<Order>, SyncError> {
+        self.hold_all()?;
+        for _ in 0..AT_ONCE {
+            self.step();
+        }
+        // What was refused last is not what the kernel has.
+        self.attempt()?;
+        Ok(self.order)
+    }
+
+    fn hold_all(&mut self) -> Result<(), SyncError> {
+        let Some(error) = self.place.search.refused.take() else {
+            return Ok(());
+        };
         let suspects = match &error {
             SyncError::Apply(_) => self.place.suspects(),
             _ => Vec::new(),
@@ -61,37 +146,40 @@ impl<'a> Blame<'a> {
             self.place.resolve(self.networks);
             return Err(error);
         }
-        self.admit(&suspects, &error);
-        // What was refused last is not what the kernel has.
-        self.attempt()?;
-        Ok(self.order)
+        let search = &mut self.place.search;
+        search.attempts = ATTEMPTS;
+        for group in &mut search.groups {
+            group.retain(|known| suspects.iter().all(|suspect| suspect.policy != known.policy));
+        }
+        self.divide(suspects, &error);
+        Ok(())
     }
 
-    /// Puts into force what can be of policies that are held back, and together were refused with `error`.
-    fn admit(&mut self, policies: &[Suspect], error: &SyncError) {
-        let is_found = policies.len() < 2;
-        // Where the kernel cannot even be asked there is nobody to be found.
-        if is_found || self.attempts == 0 || !matches!(error, SyncError::Apply(_)) {
-            if is_found {
-                self.attempts = ATTEMPTS;
-            }
-            for suspect in policies {
-                self.place.blame(suspect, error, self.metrics);
-            }
+    /// Tries a table with a group.
+    fn step(&mut self) {
+        let Some(mut group) = self.place.search.groups.pop() else {
+            return;
+        };
+        // Some may say something else by now, or apply no more.
+        group.retain(|suspect| self.place.holds_back(&suspect.policy));
+        if group.is_empty() {
             return;
         }
-        let (one, other) = policies.split_at(policies.len() / 2);
-        for half in [one, other] {
-            self.release(half);
-            if let Err(error) = self.attempt() {
-                self.hold(half, &error);
-                self.admit(half, &error);
-            }
+        self.release(&group);
+        if let Err(error) = self.attempt() {
+            self.hold(&group, &error);
+            self.divide(group, &error);
+        }
+    }
+
+    fn divide(&mut self, suspects: Vec<Suspect>, error: &SyncError) {
+        for suspect in self.place.search.divide(suspects, error) {
+            self.place.blame(&suspect, error, self.metrics);
         }
     }
 
     fn attempt(&mut self) -> Result<(), SyncError> {
-        self.attempts = self.attempts.saturating_sub(1);
+        self.place.search.attempts = self.place.search.attempts.saturating_sub(1);
         self.place.resolve(self.networks);
         let order = self.place.change(self.metrics)?;
         self.order = order.or(self.order.take());

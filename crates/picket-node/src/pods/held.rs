@@ -46,6 +46,11 @@ impl Held {
         self.policies.keys()
     }
 
+    /// Whether a policy is.
+    pub(super) fn holds(&self, policy: &ObjectRef) -> bool {
+        self.policies.contains_key(policy)
+    }
+
     /// Why they are, policy by policy.
     pub(super) fn why(&self) -> Option<String> {
         let held = self.policies.iter();

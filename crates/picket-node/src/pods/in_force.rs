@@ -113,8 +113,11 @@ impl<'t> Parts<'t> {
 
 #[cfg(test)]
 mod kernel {
+    use picket_nftables::model::Chain;
+
     use super::super::testing::{Scene, desired};
     use super::*;
+    use crate::testing::Log;
 
     #[test]
     fn a_refusal_names_what_waits_and_leaves_what_is_in_force() {
@@ -205,6 +208,23 @@ mod kernel {
         scene.want(desired(&[("a", 1)]));
         scene.make(None);
         assert_eq!(measured(&scene), "picket_write_seconds_count 1");
+    }
+
+    #[test]
+    fn what_others_fill_is_made_anew_without_reading_to_the_end() {
+        let mut scene = Scene::new();
+        let first = desired(&[("a", 1)]);
+        let mut filled = Table::clone(first.1.table.as_ref().unwrap()).into_draft();
+        scene.want(first);
+        let chains = (0..5_000).map(|number| Chain::regular(Name::new(&format!("c{number}")).unwrap()));
+        filled.chains.extend(chains);
+        let filled = Arc::new(filled.check().unwrap());
+        Client::open(&scene.namespace).unwrap().sync(&filled).unwrap();
+        let log = Log::of(|| scene.make(None));
+        // To take away what is there would be an operation for each.
+        let told = "WARN others had changed the rules of a pod; they are repaired pod=\"x/a\" operations=1";
+        assert!(log.len() == 1 && log[0].starts_with(told), "{log:#?}");
+        scene.check(&["a"], &[]);
     }
 
     #[test]

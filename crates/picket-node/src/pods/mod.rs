@@ -26,6 +26,7 @@ mod known;
 mod network;
 mod plugin;
 mod proof;
+mod round;
 mod sandbox;
 mod status;
 #[cfg(test)]

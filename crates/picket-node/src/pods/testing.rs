@@ -31,8 +31,8 @@ pub(super) fn desired(policies: &[(&str, u16)]) -> (Arc<Pod>, Desired, Networks)
     desired_of(policies.collect())
 }
 
-/// What is to be in force in a pod with these policies, on its network.
-pub(super) fn desired_of(policies: Vec<Policy>) -> (Arc<Pod>, Desired, Networks) {
+/// A pod that these policies select, on its network.
+pub(super) fn selected(policies: Vec<Policy>) -> (Arc<Pod>, Snapshot) {
     let network = NetworkName::parse("net", "x").unwrap();
     let mut own = pod("x/a").on("n").build();
     own.attachments.push(Attachment {
@@ -42,18 +42,35 @@ pub(super) fn desired_of(policies: Vec<Policy>) -> (Arc<Pod>, Desired, Networks)
         synthetic: false,
     });
     let mut cluster: Snapshot = snapshot![namespace("x"), own.clone()];
-    let count = policies.len();
     for mut policy in policies {
         policy.object.kind = "MultiNetworkPolicy".into();
         policy.networks = On::Attached(vec![network.clone()]);
         cluster.policies.insert(policy.object.clone(), Arc::new(policy));
     }
-    let own = Arc::new(own);
+    (Arc::new(own), cluster)
+}
+
+/// What is to be in force in such a pod.
+pub(super) fn desired_of(policies: Vec<Policy>) -> (Arc<Pod>, Desired, Networks) {
+    let count = policies.len();
+    let (own, cluster) = selected(policies);
     let mut networks = Networks::new(Semantics::default(), EstablishedConnections::Keep, None);
     networks.update(&cluster, &[&own], &Plugins::new(&[]), Vec::new());
     let desired = networks.desired(&own, &Substitutes::new());
     assert_eq!(desired.policies.len(), count);
     (own, desired, networks)
+}
+
+/// The sandbox of a pod, of which nothing is known yet.
+pub(super) fn place(name: &str, namespace: &Arc<NetworkNamespace>) -> Place {
+    let sandbox = Sandbox {
+        id: SandboxId::read(&format!("sandbox-{name}")).unwrap(),
+        pod_uid: "1".to_owned(),
+        namespace: "x".to_owned(),
+        name: name.to_owned(),
+        created: 0,
+    };
+    Place::new(sandbox, Arc::clone(namespace), false)
 }
 
 pub(super) struct Scene {
@@ -66,15 +83,8 @@ pub(super) struct Scene {
 impl Scene {
     pub(super) fn new() -> Self {
         let namespace = Arc::new(NetworkNamespace::create().unwrap());
-        let sandbox = Sandbox {
-            id: SandboxId::read("sandbox-a").unwrap(),
-            pod_uid: "1".to_owned(),
-            namespace: "x".to_owned(),
-            name: "a".to_owned(),
-            created: 0,
-        };
         Self {
-            place: Place::new(sandbox, Arc::clone(&namespace), false),
+            place: place("a", &namespace),
             namespace,
             networks: desired(&[]).2,
             metrics: Metrics::default(),
@@ -94,8 +104,12 @@ impl Scene {
         self.make(None);
     }
 
+    /// Makes the rules what they should be, and finds out who is to blame if they are refused.
     pub(super) fn make(&mut self, unknown: Option<&str>) {
         self.place.make(&self.networks, unknown, &self.metrics);
+        while self.place.searches_since().is_some() {
+            self.place.go_on(&self.networks, &self.metrics);
+        }
     }
 
     pub(super) fn status(&self) -> SandboxStatus {

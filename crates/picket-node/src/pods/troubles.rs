@@ -30,8 +30,13 @@ impl Troubles {
         }
     }
 
-    /// This is how it goes in all sandboxes of which there is something to say.
-    pub(super) fn now<'s>(&mut self, sandboxes: impl Iterator<Item = (&'s Sandbox, &'s SandboxStatus)>) {
+    /// This is how it goes in all sandboxes of which there is something to say. Where it `remains` to find out what is wrong that is
+    /// told once it is known.
+    pub(super) fn now<'s>(
+        &mut self,
+        sandboxes: impl Iterator<Item = (&'s Sandbox, &'s SandboxStatus)>,
+        remains: impl Fn(&Sandbox) -> bool,
+    ) {
         let mut before = std::mem::take(&mut self.lasting);
         for (sandbox, status) in sandboxes {
             let Some(why) = &status.trouble else {
@@ -41,7 +46,8 @@ impl Troubles {
                 since: Timestamp::now(),
                 told: None,
             });
-            if trouble.told.as_ref() != Some(why) && Events::matters(trouble.since) {
+            let is_new = trouble.told.as_ref() != Some(why) && Events::matters(trouble.since);
+            if is_new && !remains(sandbox) {
                 self.events.tell(&pod(sandbox), Reason::NotInForce, why);
                 trouble.told = Some(why.clone());
             }
@@ -55,5 +61,45 @@ fn pod(sandbox: &Sandbox) -> ObjectRef {
     ObjectRef {
         uid: sandbox.pod_uid.as_str().into(),
         ..ObjectRef::new("Pod", &sandbox.namespace, &sandbox.name)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Extent;
+    use crate::metrics::Metrics;
+    use crate::testing::settings;
+
+    #[test]
+    fn what_is_wrong_is_told_once_it_is_known_and_as_long_as_nothing_else_is() {
+        let events = Events::start(&settings(), Extent::Once, &Metrics::default());
+        let mut troubles = Troubles::new(events.unwrap());
+        let sandbox = Sandbox {
+            id: SandboxId::read("sandbox-a").unwrap(),
+            pod_uid: "1".to_owned(),
+            namespace: "x".to_owned(),
+            name: "a".to_owned(),
+            created: 0,
+        };
+        let lasting = Trouble {
+            since: Timestamp::UNIX_EPOCH,
+            told: None,
+        };
+        troubles.lasting.insert(sandbox.id.clone(), lasting);
+        for (trouble, remains, told) in [
+            ("refused", true, None),
+            ("x/bad is refused", false, Some("x/bad is refused")),
+            ("refused", true, Some("x/bad is refused")),
+            ("x/bad is refused", false, Some("x/bad is refused")),
+            ("x/worse is refused", false, Some("x/worse is refused")),
+        ] {
+            let status = SandboxStatus {
+                trouble: Some(trouble.to_owned()),
+                ..SandboxStatus::default()
+            };
+            troubles.now([(&sandbox, &status)].into_iter(), |_| remains);
+            assert_eq!(troubles.lasting[&sandbox.id].told.as_deref(), told, "{trouble}");
+        }
     }
 }

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use picket_net::Prefix;
 use rustc_hash::FxHashMap;
 
+use super::prefixes::{ByPrefix, place};
 use crate::lists::Turn;
 use crate::peers::Peers;
 use crate::value::Value;
@@ -18,10 +19,8 @@ pub(super) struct Holders {
     lists: FxHashMap<usize, Held>,
     /// The lists that do not allow everything with whoever is in no prefix of theirs.
     narrow: BTreeSet<usize>,
-    /// The lists with a prefix, but for that of everybody.
-    by_prefix: FxHashMap<Prefix, Vec<usize>>,
-    /// How many prefixes there are of each length.
-    lengths: BTreeMap<u8, usize>,
+    /// By their prefixes, but for that of everybody.
+    by_prefix: ByPrefix,
 }
 
 /// A list, and how many pods are held to it at each address.
@@ -56,13 +55,7 @@ impl Holders {
         if peers.value_of_everybody_else() != Value::EVERYTHING {
             self.narrow.insert(key);
         }
-        for prefix in prefixes(peers) {
-            let here = self.by_prefix.entry(prefix).or_default();
-            if here.is_empty() {
-                *self.lengths.entry(prefix.length()).or_default() += 1;
-            }
-            here.push(key);
-        }
+        self.by_prefix.add(key, prefixes(peers));
     }
 
     fn remove(&mut self, address: IpAddr, peers: &Arc<Peers>) {
@@ -81,41 +74,18 @@ impl Holders {
         }
         self.lists.remove(&key);
         self.narrow.remove(&key);
-        for prefix in prefixes(peers) {
-            let Some(here) = self.by_prefix.get_mut(&prefix) else {
-                continue;
-            };
-            here.retain(|known| *known != key);
-            if here.is_empty() {
-                self.by_prefix.remove(&prefix);
-                let count = self.lengths.entry(prefix.length()).or_default();
-                *count = count.saturating_sub(1);
-                if *count == 0 {
-                    self.lengths.remove(&prefix.length());
-                }
-            }
-        }
-    }
-
-    /// The lists that say something of an address that they do not say of everybody.
-    fn naming(&self, address: IpAddr) -> BTreeSet<usize> {
-        let around = self.lengths.keys();
-        let around = around.filter_map(|&length| Prefix::new(address, length));
-        let keys = around.filter_map(|prefix| self.by_prefix.get(&prefix)).flatten();
-        keys.copied().collect()
+        self.by_prefix.remove(key, prefixes(peers));
     }
 
     /// Whether no list says of an address what it does not say of everybody.
     pub(super) fn name_nowhere(&self, address: IpAddr) -> bool {
-        let mut around = self.lengths.keys();
-        !around.any(|&length| {
-            Prefix::new(address, length).is_some_and(|prefix| self.by_prefix.contains_key(&prefix))
-        })
+        self.by_prefix.around(address).next().is_none()
     }
 
     /// The addresses that do not allow another everything, with what each list of theirs allows it; each list is asked once.
     pub(super) fn not_allowing(&self, address: IpAddr) -> impl Iterator<Item = (IpAddr, Value)> {
-        let naming = self.naming(address);
+        // The lists that say something of it that they do not say of everybody.
+        let naming: BTreeSet<_> = self.by_prefix.around(address).collect();
         let unaware: Vec<_> = self.narrow.difference(&naming).copied().collect();
         let of = |key: usize| self.lists.get(&key);
         let unaware = unaware.into_iter().filter_map(of);
@@ -133,9 +103,4 @@ impl Holders {
 fn prefixes(peers: &Peers) -> impl Iterator<Item = Prefix> {
     let prefixes = peers.entries().iter().map(|entry| entry.prefix);
     prefixes.filter(|prefix| prefix.length() > 0)
-}
-
-/// What tells lists apart while they are kept.
-fn place(list: &Arc<Peers>) -> usize {
-    Arc::as_ptr(list).addr()
 }

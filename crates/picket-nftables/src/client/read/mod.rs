@@ -7,6 +7,7 @@ mod container;
 mod foreign;
 mod object;
 mod rule;
+mod wary;
 
 use std::collections::BTreeMap;
 
@@ -14,6 +15,7 @@ use picket_linux::{Lister, Nfnetlink, Reply};
 
 use container::{Container, Named};
 pub use foreign::{Foreign, Place};
+pub(super) use wary::{Expected, Extent};
 
 use super::attributes::{Fields, Oddity};
 use super::expression::Reference;
@@ -34,59 +36,131 @@ pub enum Observed {
     Altered(Vec<Foreign>),
 }
 
+/// What was listed of a table.
+#[derive(Debug, Default)]
+pub(super) struct Listing {
+    pub(super) objects: Vec<Reply>,
+    /// Why it is not all there is, if it is not: picket cannot have written it.
+    excess: Option<Oddity>,
+}
+
+impl Listing {
+    /// The table that this makes.
+    pub(super) fn decode(&self, name: &Name) -> Observed {
+        match &self.excess {
+            None => decode(name, &self.objects),
+            Some(oddity) => Observed::Altered(vec![Foreign {
+                place: Place::Table,
+                oddity: oddity.clone(),
+            }]),
+        }
+    }
+}
+
 /// Whether the kernel has a table of this name.
 pub(super) fn exists(socket: &mut Nfnetlink, name: &Name) -> picket_linux::Result<bool> {
     let own = format!("{name}\0");
     let (_, tables) = socket.read("look for a table of nf_tables", |lister| {
-        list_all(
-            lister,
-            message::GETTABLE,
-            "list the tables",
-            own.as_bytes(),
-            table::NAME,
-        )
+        Ok(table_of(lister, own.as_bytes())?.into_iter().collect())
     })?;
     Ok(!tables.is_empty())
 }
 
-/// Lists what the kernel has of a table, and the generation of the ruleset then.
-pub(super) fn list(socket: &mut Nfnetlink, name: &Name) -> picket_linux::Result<(u32, Vec<Reply>)> {
+fn table_of(lister: &mut Lister<'_>, own: &[u8]) -> picket_linux::Result<Option<Reply>> {
+    let named = [(table::NAME, own)];
+    lister.get(message::GETTABLE, NFPROTO_INET, &named, "look for a table")
+}
+
+/// Lists what the kernel has of a table, and the generation of the ruleset then. Where only what is expected is read, nothing more
+/// is of a table that `is_decided` by what it is, that says of itself what picket writes in none, or that has more.
+pub(super) fn list(
+    socket: &mut Nfnetlink,
+    name: &Name,
+    extent: &Extent,
+    is_decided: impl Fn(&Reply) -> bool,
+) -> picket_linux::Result<(u32, Listing)> {
     let own = format!("{name}\0");
     let own = own.as_bytes();
-    socket.read("list a table of nf_tables", |lister| {
-        let mut replies = list_all(lister, message::GETTABLE, "list the tables", own, table::NAME)?;
-        if replies.is_empty() {
-            return Ok(replies);
+    let mut excess = None;
+    let (generation, objects) = socket.read("list a table of nf_tables", |lister| {
+        excess = None;
+        let Some(table) = table_of(lister, own)? else {
+            return Ok(Vec::new());
+        };
+        let is_odd = || object::table(Fields::of(table.attributes().rest())).is_err();
+        if extent.is_wary() && (is_decided(&table) || is_odd()) {
+            return Ok(vec![table]);
         }
-        for (kind, action) in [
-            (message::GETCHAIN, "list the chains"),
-            (message::GETOBJ, "list the counters"),
-            (message::GETFLOWTABLE, "list the flowtables"),
-            (message::GETSET, "list the sets"),
-        ] {
-            replies.extend(list_all(lister, kind, action, own, table::NAME)?);
+        let mut objects = vec![table];
+        excess = list_objects(lister, own, extent, &mut objects)?;
+        Ok(objects)
+    })?;
+    Ok((generation, Listing { objects, excess }))
+}
+
+/// Lists what a table has; why not all of it, if so.
+fn list_objects(
+    lister: &mut Lister<'_>,
+    own: &[u8],
+    extent: &Extent,
+    objects: &mut Vec<Reply>,
+) -> picket_linux::Result<Option<Oddity>> {
+    if objects.iter().any(|table| extent.is_above_objects(table)) {
+        return Ok(Some(wary::TOO_MANY_OBJECTS));
+    }
+    objects.extend(extent.chains(lister, own)?);
+    if extent.is_above_rules(objects.iter()) {
+        return Ok(Some(wary::TOO_MANY_RULES));
+    }
+    for (kind, action) in [
+        (message::GETOBJ, "list the counters"),
+        (message::GETFLOWTABLE, "list the flowtables"),
+        (message::GETSET, "list the sets"),
+    ] {
+        objects.extend(list_all(lister, kind, action, own, table::NAME)?);
+    }
+    if !extent.is_wary() || !wary::are_all(objects) {
+        if extent.knows_chains() {
+            return Ok(Some(wary::OTHER_CHAINS));
         }
-        let names: Vec<Vec<u8>> = replies
-            .iter()
-            .filter(|reply| reply.kind == message::NEWSET)
-            .filter_map(|reply| Some(reply.attributes().find(set::NAME)?.to_vec()))
-            .collect();
-        for name in &names {
-            let of_set = [(element::TABLE, own), (element::SET, name.as_slice())];
-            replies.extend(lister.list(message::GETSETELEM, NFPROTO_INET, &of_set, "list the elements")?);
-        }
-        replies.extend(list_all(
+        objects.retain(|object| object.kind != message::NEWCHAIN);
+        objects.extend(list_all(
             lister,
-            message::GETRULE,
-            "list the rules",
+            message::GETCHAIN,
+            "list the chains",
             own,
             table::NAME,
         )?);
-        Ok(replies)
-    })
+        if extent.is_above_rules(objects.iter()) {
+            return Ok(Some(wary::TOO_MANY_RULES));
+        }
+    }
+    let of_kind = objects.iter().filter(|object| object.kind == message::NEWSET);
+    if extent.is_above_elements(of_kind.clone().map(wary::told_elements).sum()) {
+        return Ok(Some(wary::TOO_MANY_ELEMENTS));
+    }
+    let names = of_kind.filter_map(|set| Some(set.attributes().find(set::NAME)?.to_vec()));
+    let mut count = 0;
+    for name in names.collect::<Vec<_>>() {
+        let of_set = [(element::TABLE, own), (element::SET, name.as_slice())];
+        let elements = lister.list(message::GETSETELEM, NFPROTO_INET, &of_set, "list the elements")?;
+        count += elements.iter().map(wary::listed_elements).sum::<usize>();
+        objects.extend(elements);
+        if extent.is_above_elements(count) {
+            return Ok(Some(wary::TOO_MANY_ELEMENTS));
+        }
+    }
+    objects.extend(list_all(
+        lister,
+        message::GETRULE,
+        "list the rules",
+        own,
+        table::NAME,
+    )?);
+    Ok(None)
 }
 
-/// What the kernel lists of one kind for the table of that name. Of tables and chains it lists those of others too.
+/// What the kernel lists of one kind for the table of that name. Of chains it lists those of others too.
 fn list_all(
     lister: &mut Lister<'_>,
     kind: u8,

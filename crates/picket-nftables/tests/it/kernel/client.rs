@@ -7,6 +7,7 @@ mod forms;
 mod hold;
 mod refusal;
 mod sync;
+mod wary;
 mod watch;
 
 use std::collections::BTreeMap;

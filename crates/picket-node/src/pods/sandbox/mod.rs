@@ -1,5 +1,6 @@
 //! The rules in one sandbox.
 
+mod blaming;
 mod telling;
 
 use std::collections::BTreeSet;
@@ -22,7 +23,7 @@ use picket_policy::ObjectRef;
 use crate::error::reason;
 use crate::metrics::Metrics;
 use crate::objects::Objects;
-use crate::pods::blame::{Blame, Suspect};
+use crate::pods::blame::Search;
 use crate::pods::cutting::Order;
 use crate::pods::denied::{Listener, Logging};
 use crate::pods::drift::{Watcher, Watching};
@@ -54,6 +55,8 @@ pub(in crate::pods) struct Place {
     was_made: bool,
     in_force: Option<InForce>,
     held: Held,
+    /// Who of them is to blame, as far as that is not known yet.
+    pub(in crate::pods) search: Search,
     /// Why rules from before this agent stay, if they do.
     kept: Option<String>,
     /// When the first change was heard that is not in force yet.
@@ -90,6 +93,7 @@ impl Place {
             was_made: false,
             in_force: None,
             held: Held::default(),
+            search: Search::default(),
             kept: None,
             heard: None,
             changed: None,
@@ -162,6 +166,7 @@ impl Place {
         }
         self.settled = false;
         self.failure = None;
+        self.search.let_go();
         self.desired = Some(desired);
     }
 
@@ -249,8 +254,8 @@ impl Place {
     /// Makes the rules what they should be. Nothing happens where they are, or where nobody knows what they should be or
     /// how. Gives what is in force where something else may have been before.
     ///
-    /// Where something is not known that `unknown` names, rules from before this agent stay as long as they are there. Policies
-    /// because of which the kernel refuses the rules are held back.
+    /// Where something is not known that `unknown` names, rules from before this agent stay as long as they are there. Where the
+    /// kernel refuses the rules it remains to find out because of which policies ([`Place::go_on`]).
     pub(in crate::pods) fn make(
         &mut self,
         networks: &Networks,
@@ -269,10 +274,10 @@ impl Place {
         metrics: &Metrics,
     ) -> Option<Order> {
         let now = Instant::now();
-        if self.held.retries(now) {
+        if self.search.is_over() && self.held.retries(now) {
             self.resolve(networks);
         }
-        if self.retry_at().is_some_and(|retry| retry > now) {
+        if self.search.is_ahead() || self.retry_at().is_some_and(|retry| retry > now) {
             self.restore(metrics);
             return None;
         }
@@ -283,17 +288,21 @@ impl Place {
             Ok(true) => return None,
             Ok(false) => self
                 .change(metrics)
-                .or_else(|error| Blame::new(self, networks, metrics).find(error)),
+                .or_else(|error| self.refused(error, networks, metrics)),
             Err(error) => Err(error),
         };
-        self.held.settle(now);
-        match made {
-            Ok(order) => order,
-            Err(error) => {
-                self.failed(&error, metrics);
-                None
-            }
+        self.ended(made, metrics)
+    }
+
+    /// What came of a change.
+    fn ended(&mut self, made: Result<Option<Order>, SyncError>, metrics: &Metrics) -> Option<Order> {
+        if self.search.is_over() {
+            self.held.settle(Instant::now());
         }
+        made.unwrap_or_else(|error| {
+            self.failed(&error, metrics);
+            None
+        })
     }
 
     /// Sees to it that the rules are there which were in force last, as long as those that should be are refused.
@@ -316,37 +325,6 @@ impl Place {
             Ok(_) => {}
             Err(error) => metrics.failed(reason(&error)),
         }
-    }
-
-    /// The policies that came or changed since the kernel took the rules last.
-    pub(in crate::pods) fn suspects(&mut self) -> Vec<Suspect> {
-        self.confirm();
-        let in_force = self.in_force.clone().unwrap_or_default();
-        let desired = self.desired.as_ref();
-        desired.map_or_else(Vec::new, |desired| in_force.suspects(desired))
-    }
-
-    /// Holds a policy back, until something else is said.
-    pub(in crate::pods) fn hold_back(&mut self, suspect: &Suspect, error: &SyncError) {
-        let Suspect {
-            policy,
-            says,
-            substitute,
-        } = suspect.clone();
-        self.held.hold(policy, says, substitute, error);
-    }
-
-    /// Holds a policy back because of which the rules were refused.
-    pub(in crate::pods) fn blame(&mut self, suspect: &Suspect, error: &SyncError, metrics: &Metrics) {
-        metrics.failed(reason(error));
-        let (pod, policy) = (self.pod(), &suspect.policy);
-        tracing::error!(pod, %policy, %error, "a policy of a pod is not in force, all others are");
-        self.hold_back(suspect, error);
-    }
-
-    /// Lets a policy be as it should.
-    pub(in crate::pods) fn let_go(&mut self, policy: &ObjectRef) {
-        self.held.release(policy);
     }
 
     /// Whether rules from before this agent stay, because nobody knows all of what is to be in their place.
@@ -409,13 +387,11 @@ impl Place {
             return;
         };
         // What is not in force is told and tried again.
-        if desired.table.is_none() || !self.settled {
+        let Some(table) = desired.table.clone().filter(|_| self.settled) else {
             return;
-        }
+        };
         let began = Instant::now();
-        let read = self
-            .client()
-            .and_then(|client| Ok(client.read(&documented::table_name())?.1));
+        let read = self.client().and_then(|client| Ok(client.observe(&table)?));
         let observed = match read {
             Ok(observed) => observed,
             Err(error) => return self.failed(&error, metrics),
@@ -439,8 +415,8 @@ impl Place {
     fn client(&mut self) -> Result<&mut Client, SyncError> {
         let client = match self.client.take() {
             Some(client) => client,
-            None if self.hold => Client::open(&self.namespace)?.holding(),
-            None => Client::open(&self.namespace)?,
+            None if self.hold => Client::open(&self.namespace)?.wary().holding(),
+            None => Client::open(&self.namespace)?.wary(),
         };
         Ok(self.client.insert(client))
     }
@@ -482,22 +458,26 @@ impl Place {
 
     fn failed(&mut self, error: &SyncError, metrics: &Metrics) {
         metrics.failed(reason(error));
+        let policies = names(self.note_failure(error));
         let pod = self.pod();
-        let before = self.failure.take().map(|failure| failure.retry);
-        self.settled = false;
-        let waiting = self.waiting();
-        let policies: Vec<_> = waiting.iter().map(ObjectRef::to_string).collect();
         tracing::error!(
             pod,
             %error,
             waiting = ?policies,
             "the policies of a pod are not in force, what was in force there stays"
         );
-        self.failure = Some(Failure {
+    }
+
+    /// Notes that what should be is not in force; the policies that wait.
+    fn note_failure(&mut self, error: &SyncError) -> &[ObjectRef] {
+        let before = self.failure.take().map(|failure| failure.retry);
+        self.settled = false;
+        let failure = Failure {
             why: error.to_string(),
-            waiting,
+            waiting: self.waiting(),
             retry: Retry::after(before, Instant::now()),
-        });
+        };
+        &self.failure.insert(failure).waiting
     }
 
     /// The policies that are not in force as they should be, by what the kernel has now.
@@ -561,17 +541,7 @@ mod kernel {
     use picket_testing::build::pod;
 
     use super::*;
-
-    fn place(namespace: &Arc<NetworkNamespace>) -> Place {
-        let sandbox = Sandbox {
-            id: SandboxId::read("sandbox-a").unwrap(),
-            pod_uid: "1".to_owned(),
-            namespace: "x".to_owned(),
-            name: "a".to_owned(),
-            created: 0,
-        };
-        Place::new(sandbox, Arc::clone(namespace), false)
-    }
+    use crate::pods::testing::place;
 
     fn make(place: &mut Place, table: &Arc<Table>) -> Result<Option<Order>, SyncError> {
         let desired = Desired {
@@ -599,7 +569,7 @@ mod kernel {
     #[test]
     fn rules_that_were_in_force_are_repaired_while_others_are_refused() {
         let namespace = Arc::new(NetworkNamespace::create().unwrap());
-        let mut place = place(&namespace);
+        let mut place = place("a", &namespace);
         let table = Arc::new(closed(&Guard::default()).unwrap());
         make(&mut place, &table).unwrap();
         let metrics = Metrics::default();
@@ -617,7 +587,7 @@ mod kernel {
     #[test]
     fn what_is_in_force_is_still_known_after_a_change_that_failed() {
         let namespace = Arc::new(NetworkNamespace::create().unwrap());
-        let mut place = place(&namespace);
+        let mut place = place("a", &namespace);
         let mut make = |table: &Arc<Table>| make(&mut place, table);
         let table = Arc::new(closed(&Guard::default()).unwrap());
         let order = make(&table).unwrap().unwrap();

@@ -198,34 +198,76 @@ fn without(live: &Live, new: &str) -> (Agent, impl Fn()) {
     (agent, put_back)
 }
 
+/// A node on which a pod has come while no agent ran, and the API server has been stopped since.
+struct Unheard {
+    live: Live,
+    new: String,
+    /// Connections of others that policies allow.
+    undisturbed: Vec<Prober>,
+}
+
+impl Unheard {
+    fn new() -> Self {
+        let live = Live::new(None);
+        allow(&live, "UDP");
+        let new = pod_of_y(&live, true);
+        let (mut agent, put_back) = without(&live, &new);
+        let undisturbed = [start(&live, "z/a", "x/a", 9000), start(&live, "z/b", "z/a", 9001)];
+        agent.kill();
+        put_back();
+        drop(put_back);
+        signal(&live, "-STOP");
+        let undisturbed = undisturbed.into_iter().flatten().collect();
+        Self {
+            live,
+            new,
+            undisturbed,
+        }
+    }
+
+    /// Has the API server go on.
+    fn go_on(&self) {
+        signal(&self.live, "-CONT");
+    }
+}
+
+/// Sends from one pod to another, in both families.
+fn start(live: &Live, from: &str, to: &str, port: u16) -> [Prober; 2] {
+    Family::BOTH.map(|family| Prober::start(&live.lab, family, from, to, port))
+}
+
+/// All that was sent has arrived.
+fn assert_undisturbed(probers: impl IntoIterator<Item = Prober>) {
+    for prober in probers {
+        let (sent, received) = prober.end_after(300);
+        assert!(received == sent, "{received} of {sent}");
+    }
+}
+
+/// Nothing of it has.
+fn assert_denied(probers: impl IntoIterator<Item = Prober>) {
+    for prober in probers {
+        let (sent, received) = prober.end_after(100);
+        assert!(received == 0, "{received} of {sent}");
+    }
+}
+
 #[test]
 fn a_pod_that_came_while_no_agent_ran_is_free_where_that_is_asked_for_and_others_are_as_before() {
-    let live = Live::new(None);
-    allow(&live, "UDP");
-    let new = pod_of_y(&live, true);
-    let (mut agent, put_back) = without(&live, &new);
+    let node = Unheard::new();
+    let Unheard { live, new, .. } = &node;
     let listed = live.nft(&["-s", "list", "table", "inet", "picket"]);
-    let start = |from: &str, to: &str, port| {
-        Family::BOTH.map(|family| Prober::start(&live.lab, family, from, to, port))
-    };
-    let undisturbed = [start("z/a", "x/a", 9000), start("z/b", "z/a", 9001)];
-    agent.kill();
-    put_back();
-    signal(&live, "-STOP");
     let agent = live.agent(&["--until-synced", "allow", "--table-owner", "everybody"]);
     // What it does before it hears of the cluster it has done by then.
     agent.until("uplinks", |_| {
         agent.log().contains("interfaces that lead to others")
     });
-    let free = [start(&new, "z/a", 9002), start("z/a", &new, 9003)];
-    let denied = [start(&new, "x/a", 9004), start("z/a", "x/c", 9005)];
+    let free = [start(live, new, "z/a", 9002), start(live, "z/a", new, 9003)];
+    let denied = [start(live, new, "x/a", 9004), start(live, "z/a", "x/c", 9005)];
     for prober in free.iter().flatten() {
         agent.until("a packet that passes", |_| prober.has_received());
     }
-    for prober in denied.into_iter().flatten() {
-        let (sent, received) = prober.end_after(100);
-        assert!(received == 0, "{received} of {sent}");
-    }
+    assert_denied(denied.into_iter().flatten());
     let status = agent.status().unwrap();
     assert!(
         !status.ready && !status.host.closed && !status.host.shuts_out_unknown,
@@ -234,12 +276,9 @@ fn a_pod_that_came_while_no_agent_ran_is_free_where_that_is_asked_for_and_others
     let now = live.nft(&["-s", "list", "table", "inet", "picket"]);
     assert!(!now.contains("drop-unknown"), "{now}");
     assert_eq!(without_owner(&now), without_owner(&listed));
-    signal(&live, "-CONT");
+    node.go_on();
     agent.until_enforced(&live.versions);
-    for prober in free.into_iter().chain(undisturbed).flatten() {
-        let (sent, received) = prober.end_after(300);
-        assert!(received == sent, "{received} of {sent}");
-    }
+    assert_undisturbed(free.into_iter().flatten().chain(node.undisturbed));
 }
 
 /// What nft lists of a table, but for who may change it.
@@ -251,25 +290,16 @@ fn without_owner(listed: &str) -> String {
 
 #[test]
 fn a_pod_that_came_while_no_agent_ran_begins_nothing_until_the_cluster_is_known() {
-    let live = Live::new(None);
-    allow(&live, "UDP");
-    let new = pod_of_y(&live, true);
-    let (mut agent, put_back) = without(&live, &new);
-    let start = |from: &str, to: &str, port| {
-        Family::BOTH.map(|family| Prober::start(&live.lab, family, from, to, port))
-    };
-    let undisturbed = [start("z/a", "x/a", 9000), start("z/b", "z/a", 9001)];
-    agent.kill();
-    put_back();
-    signal(&live, "-STOP");
+    let node = Unheard::new();
+    let Unheard { live, new, .. } = &node;
     let agent = live.agent(&[]);
     agent.until("the beginning", |_| {
         live.nft(&["list", "table", "inet", "picket"])
             .contains("drop-unknown")
     });
-    let denied = [start(&new, "z/a", 9002), start("z/a", &new, 9003)];
+    let denied = [start(live, new, "z/a", 9002), start(live, "z/a", new, 9003)];
     for family in Family::BOTH {
-        assert!(passes_from_node(&live, &new, family), "{family:?}");
+        assert!(passes_from_node(live, new, family), "{family:?}");
     }
     agent.until("packets", |_| metric(&agent, UNKNOWN) > 1000);
     let status = agent.asked_by(&["status", "-o", "json"]).json();
@@ -280,16 +310,13 @@ fn a_pod_that_came_while_no_agent_ran_begins_nothing_until_the_cluster_is_known(
         text.contains("pods that it does not know begin nothing\n"),
         "{text}"
     );
-    for prober in denied.into_iter().flatten() {
-        let (sent, received) = prober.end_after(100);
-        assert!(received == 0, "{received} of {sent}");
-    }
-    signal(&live, "-CONT");
+    assert_denied(denied.into_iter().flatten());
+    node.go_on();
     let counted = metric(&agent, UNKNOWN);
     let status = agent.until_enforced(&live.versions);
     assert!(!status.host.shuts_out_unknown);
     assert!(metric(&agent, UNKNOWN) >= counted, "a counter does not go back");
-    let [to_others, from_others] = [start(&new, "z/a", 9002), start("z/a", &new, 9003)];
+    let [to_others, from_others] = [start(live, new, "z/a", 9002), start(live, "z/a", new, 9003)];
     for prober in to_others.iter().chain(&from_others) {
         agent.until("a packet that passes", |_| prober.has_received());
     }
@@ -298,10 +325,7 @@ fn a_pod_that_came_while_no_agent_ran_begins_nothing_until_the_cluster_is_known(
             .nft(&["list", "table", "inet", "picket"])
             .contains("drop-unknown")
     );
-    for prober in undisturbed.into_iter().flatten() {
-        let (sent, received) = prober.end_after(300);
-        assert!(received == sent, "{received} of {sent}");
-    }
+    assert_undisturbed(node.undisturbed);
 }
 
 /// Whether what the node sends arrives at a pod.

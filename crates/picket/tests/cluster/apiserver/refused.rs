@@ -23,6 +23,15 @@ fn publish(live: &Live) {
     live.api.set_status(PODS, "a", &status);
 }
 
+/// A cluster with such a pod and two policies about it, one of which the kernel refuses.
+fn with_policies() -> Live {
+    let live = Live::new(None);
+    publish(&live);
+    policy(&live.api, "refused", "small", &isolating());
+    policy(&live.api, "refused", "large", &large());
+    live
+}
+
 fn isolating() -> Value {
     json!({"podSelector": {}})
 }
@@ -47,10 +56,7 @@ fn a_policy_that_the_kernel_refuses_keeps_no_other_out() {
         "::a_policy_that_the_kernel_refuses_keeps_no_other_out"
     );
     where_sockets_are_small(test, || {
-        let live = Live::new(None);
-        publish(&live);
-        policy(&live.api, "refused", "small", &isolating());
-        policy(&live.api, "refused", "large", &large());
+        let live = with_policies();
         let agent = live.agent(&["--verify-interval", "1"]);
         let status = agent.until("one in force", |status| {
             let trouble = status.host.trouble.as_ref();
@@ -120,10 +126,7 @@ fn an_agent_that_does_one_thing_puts_what_it_can_into_force_and_says_what_it_can
         "::an_agent_that_does_one_thing_puts_what_it_can_into_force_and_says_what_it_cannot"
     );
     where_sockets_are_small(test, || {
-        let live = Live::new(None);
-        publish(&live);
-        policy(&live.api, "refused", "small", &isolating());
-        policy(&live.api, "refused", "large", &large());
+        let live = with_policies();
         let ran = live.agent_to_its_end(&["--once"]);
         assert_eq!(ran.status, 2, "{}", ran.stderr);
         assert!(ran.stderr.contains("could not be sent"), "{}", ran.stderr);

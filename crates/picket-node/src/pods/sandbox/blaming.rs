@@ -1,0 +1,91 @@
+//! What the kernel refuses in one sandbox, and because of whom.
+
+use std::time::Instant;
+
+use picket_nftables::client::SyncError;
+use picket_nftables::render::documented;
+use picket_policy::ObjectRef;
+
+use super::Place;
+use crate::error::reason;
+use crate::metrics::Metrics;
+use crate::pods::blame::{Blame, Suspect};
+use crate::pods::cutting::Order;
+use crate::pods::network::{Desired, Networks};
+
+impl Place {
+    /// The kernel does not take the rules: it remains to find out because of whom. Meanwhile those stay that are there; where
+    /// there are none, whoever may be to blame is held back now.
+    ///
+    /// # Errors
+    /// The same error where no policy can be to blame.
+    pub(super) fn refused(
+        &mut self,
+        error: SyncError,
+        networks: &Networks,
+        metrics: &Metrics,
+    ) -> Result<Option<Order>, SyncError> {
+        if !matches!(error, SyncError::Apply(_)) {
+            return Err(error);
+        }
+        let client = self.client();
+        let is_there = client.is_ok_and(|client| client.exists(&documented::table_name()).is_ok_and(|is| is));
+        if is_there {
+            self.note_failure(&error);
+            self.search.begin(error);
+            return Ok(None);
+        }
+        self.search.begin(error);
+        Blame::new(self, networks, metrics).clear()
+    }
+
+    /// Since when it waits for its turn to find out which policies are to blame, if it does.
+    pub(in crate::pods) fn searches_since(&self) -> Option<Instant> {
+        let is_failing = self.failure.is_some() && !self.search.is_ahead();
+        let is_unsayable = self.desired.as_ref().is_none_or(Desired::is_unsayable);
+        self.search.since().filter(|_| !is_failing && !is_unsayable)
+    }
+
+    /// Goes on for a while to find out which policies are to blame. Gives what is in force where something else may have been
+    /// before.
+    pub(in crate::pods) fn go_on(&mut self, networks: &Networks, metrics: &Metrics) -> Option<Order> {
+        let gone_on = Blame::new(self, networks, metrics).go_on();
+        self.ended(gone_on, metrics)
+    }
+
+    /// The policies that came or changed since the kernel took the rules last.
+    pub(in crate::pods) fn suspects(&mut self) -> Vec<Suspect> {
+        self.confirm();
+        let in_force = self.in_force.clone().unwrap_or_default();
+        let desired = self.desired.as_ref();
+        desired.map_or_else(Vec::new, |desired| in_force.suspects(desired))
+    }
+
+    /// Holds a policy back, until something else is said.
+    pub(in crate::pods) fn hold_back(&mut self, suspect: &Suspect, error: &SyncError) {
+        let Suspect {
+            policy,
+            says,
+            substitute,
+        } = suspect.clone();
+        self.held.hold(policy, says, substitute, error);
+    }
+
+    /// Whether a policy is held back.
+    pub(in crate::pods) fn holds_back(&self, policy: &ObjectRef) -> bool {
+        self.held.holds(policy)
+    }
+
+    /// Holds a policy back because of which the rules were refused.
+    pub(in crate::pods) fn blame(&mut self, suspect: &Suspect, error: &SyncError, metrics: &Metrics) {
+        metrics.failed(reason(error));
+        let (pod, policy) = (self.pod(), &suspect.policy);
+        tracing::error!(pod, %policy, %error, "a policy of a pod is not in force, all others are");
+        self.hold_back(suspect, error);
+    }
+
+    /// Lets a policy be as it should.
+    pub(in crate::pods) fn let_go(&mut self, policy: &ObjectRef) {
+        self.held.release(policy);
+    }
+}
