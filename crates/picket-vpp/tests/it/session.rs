@@ -15,6 +15,7 @@ use proptest::prelude::*;
 use proptest::sample::Index;
 use proptest::test_runner::TestCaseError;
 
+use crate::acl::pods_called;
 use crate::sessions::{Layer, Sessions};
 
 fn check(
@@ -70,12 +71,7 @@ fn check(
 /// rules comes first.
 #[test]
 fn a_block_of_one_address_is_not_the_pod_there() {
-    let cluster = ["x/one", "x/two", "x/peer"].into_iter().zip(1..);
-    let pods = cluster.map(|(id, last)| {
-        let name = id.strip_prefix("x/").unwrap_or(id);
-        let address = format!("10.0.0.{last}");
-        Object::from(pod(id).label("name", name).ip(&address).build())
-    });
+    let pods = pods_called(&["one", "two", "peer"]);
     let rules = |name: &str, of_block, of_pod| {
         let of_block = accept()
             .peer(block("10.0.0.3/32", &[]))
