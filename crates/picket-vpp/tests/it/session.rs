@@ -16,7 +16,7 @@ use proptest::sample::Index;
 use proptest::test_runner::TestCaseError;
 
 use crate::acl::pods_called;
-use crate::sessions::{Layer, Sessions};
+use crate::sessions::{Layer, SOURCE_PORT, Sessions};
 
 fn check(
     snapshot: &Snapshot,
@@ -61,6 +61,31 @@ fn check(
         prop_assert!(
             outcome.passes == allowed || outcome.narrower && !outcome.passes,
             "{outcome:?}: {flow:?}\n{}",
+            sessions.text()
+        );
+        let Some(answered) = sessions.is_answered(&flow) else {
+            continue;
+        };
+        prop_assert!(
+            answered || !outcome.passes,
+            "no answer: {flow:?}\n{}",
+            sessions.text()
+        );
+        let back = Flow {
+            source: flow.destination.clone(),
+            destination: flow.source.clone(),
+            port: SOURCE_PORT,
+            ..flow.clone()
+        };
+        // What answers a pod that was not allowed to ask is what somebody begins.
+        let allowed = allowed
+            || picket_reference::judge(snapshot, semantics, &back)
+                .verdict()
+                .is_allow();
+        let is_from_outside = !matches!(flow.destination, Endpoint::Pod(_));
+        prop_assert!(
+            answered == allowed || !is_from_outside || outcome.narrower && !answered,
+            "{answered}: {flow:?}\n{}",
             sessions.text()
         );
     }
