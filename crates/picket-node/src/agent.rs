@@ -26,7 +26,7 @@ use crate::serve::{self, Answers, Pulse};
 use crate::source;
 use crate::status::{Shared, Trouble};
 use crate::trace::{Asked, Scene};
-use crate::vpp::{Targets, Versions};
+use crate::vpp::{Known, Targets};
 use crate::{AgentError, Settings};
 
 /// How often the agent shows that it is alive when nothing happens.
@@ -109,7 +109,7 @@ pub fn run(settings: &Settings, extent: Extent) -> Result<Ended, AgentError> {
             bridges,
             vpp,
             shared,
-            versions: Versions::new(),
+            known: Known::default(),
             inbox,
             pulse,
             extent,
@@ -178,8 +178,8 @@ struct Agent {
     /// Where they are enforced with VPP.
     vpp: Option<Targets>,
     shared: Shared,
-    /// Up to where what VPP is told to enforce is known.
-    versions: Versions,
+    /// How far changes are known that VPP is told to enforce.
+    known: Known,
     inbox: Inbox,
     pulse: Pulse,
     extent: Extent,
@@ -295,12 +295,13 @@ impl Agent {
 
     /// Has VPP made what the policies say. That takes its own time: nobody waits for it.
     fn tell_vpp(&mut self, is_changed: bool) {
-        let versions = &self.knowledge.remarks.versions;
-        if let (Some(vpp), Some(program)) = (&mut self.vpp, self.knowledge.whole())
-            && (is_changed || vpp.is_due() || self.versions != *versions)
-        {
-            self.versions.clone_from(versions);
-            vpp.enforce(program, versions);
+        let (Some(vpp), Some(program)) = (&mut self.vpp, self.knowledge.whole()) else {
+            return;
+        };
+        let known = self.knowledge.remarks.known();
+        if is_changed || vpp.is_due() || self.known != known {
+            vpp.enforce(program, &known);
+            self.known = known;
         }
     }
 
@@ -376,12 +377,12 @@ impl Agent {
         let Some(program) = self.knowledge.whole() else {
             return Ok(Ended::Done);
         };
-        let versions = &self.knowledge.remarks.versions;
+        let known = self.knowledge.remarks.known();
         let (mut plan, mut failed) = (String::new(), Vec::new());
         if let Some(vpp) = &mut self.vpp {
             match self.extent {
-                Extent::DryRun => (plan, failed) = vpp.plan(program, versions),
-                _ => failed = vpp.finish(program, versions),
+                Extent::DryRun => (plan, failed) = vpp.plan(program, &known),
+                _ => failed = vpp.finish(program, &known),
             }
         }
         if let Some(enforcer) = &mut self.enforcer {

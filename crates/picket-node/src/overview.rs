@@ -25,12 +25,15 @@ pub(crate) struct Overview {
 impl From<&Status> for Overview {
     fn from(status: &Status) -> Self {
         let Some(pods) = &status.pods else {
-            let host = &status.host;
+            let (host, vpp) = (&status.host, || status.vpp.values());
+            let troubles = vpp().filter_map(|vpp| vpp.trouble.as_ref());
+            let troubles = host.trouble.iter().chain(troubles);
+            let unreadable = vpp().flat_map(|vpp| &vpp.unreadable);
             return Self {
                 current: host.current,
                 waiting: waiting(
-                    host.trouble.iter().flat_map(|trouble| &trouble.waiting),
-                    &host.policy_versions,
+                    troubles.flat_map(|trouble| &trouble.waiting),
+                    host.policy_versions.iter().chain(unreadable),
                 ),
                 pods: host.pods,
                 policies: host.policies.len(),
@@ -69,6 +72,7 @@ mod tests {
     use crate::metrics::Metrics;
     use crate::pods::{PodsStatus, SandboxStatus};
     use crate::status::{HostStatus, Trouble};
+    use crate::vpp::VppStatus;
 
     use super::*;
 
@@ -115,6 +119,45 @@ mod tests {
             assert_eq!(Overview::from(&status).waiting, waiting);
             assert!(!status.host.is_well());
         }
+    }
+
+    #[test]
+    fn policies_wait_once_whichever_target_they_are_not_in_force_with() {
+        let trouble = |waiting: &str| Trouble {
+            since: Timestamp::UNIX_EPOCH,
+            why: String::new(),
+            waiting: vec![waiting.to_owned()],
+        };
+        let vpp = |waiting| VppStatus {
+            ready: true,
+            connected: true,
+            unreadable: vec![versions("a", 2)],
+            trouble: Some(trouble(waiting)),
+            ..VppStatus::default()
+        };
+        let status = Status {
+            host: HostStatus {
+                policy_versions: vec![versions("a", 2), versions("b", 2), versions("c", 1)],
+                ..HostStatus::default()
+            },
+            vpp: [
+                ("vpp-acl".to_owned(), vpp("b")),
+                ("vpp-session".to_owned(), vpp("d")),
+            ]
+            .into(),
+            ..Status::default()
+        };
+        assert_eq!(Overview::from(&status).waiting, 3);
+        let unreadable = VppStatus {
+            trouble: None,
+            ..vpp("")
+        };
+        assert!(!unreadable.is_well());
+        let read = VppStatus {
+            unreadable: Vec::new(),
+            ..unreadable
+        };
+        assert!(read.is_well());
     }
 
     #[test]

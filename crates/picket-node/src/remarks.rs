@@ -8,6 +8,7 @@ use smol_str::SmolStr;
 use crate::events::{Events, Reason};
 use crate::status::Finding;
 use crate::versions::Readings;
+use crate::vpp::Known;
 
 /// What is wrong with objects, and how far their changes are known.
 pub(crate) struct Remarks {
@@ -47,6 +48,14 @@ impl Remarks {
         let before = self.diagnoses.insert(named, diagnostics);
         if !errors.is_empty() && before.is_none_or(|before| self::errors(&before) != errors) {
             self.events.tell(&object, Reason::Unenforceable, &errors);
+        }
+    }
+
+    /// How far changes are known.
+    pub(crate) fn known(&self) -> Known {
+        Known {
+            versions: self.versions.clone(),
+            unreadable: self.readings.unreadable(),
         }
     }
 

@@ -35,6 +35,8 @@ pub(crate) struct Readings {
     policies: BTreeMap<ObjectRef, Reading>,
     /// The policies of which something else is known than when these were taken.
     news: BTreeSet<ObjectRef>,
+    /// Those of which nobody can tell what they say in the version that was read last.
+    unreadable: BTreeSet<ObjectRef>,
 }
 
 /// In which versions one policy was read.
@@ -87,6 +89,11 @@ impl Readings {
     fn change(&mut self, policy: &ObjectRef, change: impl FnOnce(&mut Reading)) {
         let reading = self.policies.entry(policy.clone()).or_default();
         change(reading);
+        if reading.read == reading.says {
+            self.unreadable.remove(policy);
+        } else {
+            self.unreadable.insert(policy.clone());
+        }
         if reading.read.is_none() && reading.says.is_none() {
             self.policies.remove(policy);
         }
@@ -108,6 +115,14 @@ impl Readings {
         let policies = self.policies.iter();
         let saying = policies.filter_map(|(policy, reading)| Some((policy.clone(), reading.says.clone()?)));
         saying.collect()
+    }
+
+    /// The policies of which nobody can tell what they say in the version that was read last, where what they said before is in
+    /// force.
+    pub(crate) fn unreadable(&self) -> Vec<PolicyVersions> {
+        let policies = self.unreadable.iter();
+        let shown = policies.map(|policy| self.show(policy, self.of(policy).says, None));
+        shown.collect()
     }
 
     /// All policies with the versions that were read last.
@@ -259,6 +274,14 @@ mod tests {
             assert_eq!(shown(&enforced), expected);
             let is_current = enforced.shown().iter().all(PolicyVersions::is_current);
             assert_eq!(enforced.is_current(), is_current, "{expected:?}");
+            // Of these what is read and is not in force is what nobody can read.
+            let unreadable: Vec<_> = readings.unreadable();
+            let expected = if errors.is_empty() {
+                Vec::new()
+            } else {
+                enforced.shown()
+            };
+            assert_eq!(unreadable, expected);
         }
         assert!(enforced.unsettled.is_empty() && readings.policies.is_empty());
         assert_eq!(readings.take_news(), BTreeSet::new());

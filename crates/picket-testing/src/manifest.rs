@@ -171,12 +171,10 @@ fn node(node: &Node) -> Value {
         .map(|own| json!({"type": "InternalIP", "address": own.to_string()}));
     let name = json!({"type": "Hostname", "address": node.name.as_str()});
     let addresses: Vec<_> = addresses.chain([name]).collect();
-    object(
-        "v1",
-        "Node",
-        metadata,
-        [("status", json!({"addresses": addresses}))],
-    )
+    let cidrs = node.pod_cidrs.iter().map(ToString::to_string);
+    let spec = json!({"podCIDRs": cidrs.collect::<Vec<_>>()});
+    let status = json!({"addresses": addresses});
+    object("v1", "Node", metadata, [("spec", spec), ("status", status)])
 }
 
 fn network(network: &NetworkName, wire: Option<&Wire>, style: &mut Style) -> Value {

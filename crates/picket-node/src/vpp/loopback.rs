@@ -131,3 +131,40 @@ impl Loopbacks {
         node
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use picket_cluster::Store;
+    use picket_testing::generate::{Shape, events};
+    use picket_vpp::loopback;
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(128))]
+
+        #[test]
+        fn nodes_have_the_addresses_that_they_have_where_everything_is_known_at_once(
+            events in events(Shape::Custom, 40),
+        ) {
+            let mut loopbacks = Loopbacks::new(NatLoopback::default());
+            let (mut told, mut adapted) = (Store::new(), Store::new());
+            let mut is_listed = false;
+            for event in events {
+                is_listed = event == Event::Init || is_listed && event != Event::InitDone;
+                told.apply(event.clone());
+                for event in loopbacks.adapt(vec![event]) {
+                    adapted.apply(event);
+                }
+                // Until a list has ended what it has not named yet stays as it was.
+                if is_listed {
+                    continue;
+                }
+                let mut expected = (*told.snapshot()).clone();
+                loopback::add(&mut expected);
+                prop_assert_eq!(&adapted.snapshot().nodes, &expected.nodes);
+            }
+        }
+    }
+}

@@ -61,7 +61,7 @@ pub use status::{PendingPod, VppStatus};
 use findings::Findings;
 use loopback::Loopbacks;
 use mailbox::Sender;
-pub(crate) use render::Versions;
+pub(crate) use render::{Known, Versions};
 use render::{Renderer, Wanted};
 use report::Report;
 use worker::Worker;
@@ -204,16 +204,16 @@ impl Targets {
         self.has_claims
     }
 
-    fn render(&mut self, program: &Program, versions: &Versions) -> Arc<Wanted> {
+    fn render(&mut self, program: &Program, known: &Known) -> Arc<Wanted> {
         self.has_claims = false;
-        let wanted = self.renderer.render(program, versions);
+        let wanted = self.renderer.render(program, known);
         self.findings.set(self.renderer.findings());
         wanted
     }
 
     /// Has the threads enforce the program.
-    pub(crate) fn enforce(&mut self, program: &Program, versions: &Versions) {
-        let wanted = self.render(program, versions);
+    pub(crate) fn enforce(&mut self, program: &Program, known: &Known) {
+        let wanted = self.render(program, known);
         for sender in &self.running {
             sender.send(Arc::clone(&wanted));
         }
@@ -223,8 +223,8 @@ impl Targets {
     ///
     /// # Errors
     /// What became of each that could not.
-    pub(crate) fn finish(&mut self, program: &Program, versions: &Versions) -> Vec<String> {
-        let wanted = self.render(program, versions);
+    pub(crate) fn finish(&mut self, program: &Program, known: &Known) -> Vec<String> {
+        let wanted = self.render(program, known);
         let each = self.settings.targets.iter();
         let each = each.filter_map(|&target| {
             let done = self.worker(target).once(Arc::clone(&wanted));
@@ -239,8 +239,8 @@ impl Targets {
     }
 
     /// What would be done to enforce the program, as text; and why that is not known.
-    pub(crate) fn plan(&mut self, program: &Program, versions: &Versions) -> (String, Vec<String>) {
-        let wanted = self.render(program, versions);
+    pub(crate) fn plan(&mut self, program: &Program, known: &Known) -> (String, Vec<String>) {
+        let wanted = self.render(program, known);
         let (mut plan, mut failed) = (String::new(), Vec::new());
         for &target in &self.settings.targets {
             match self.worker(target).plan(Arc::clone(&wanted)) {

@@ -20,9 +20,19 @@ use super::rule::{Pattern, PodRule};
 use super::{VppSettings, VppTarget};
 use crate::enforcer::in_force;
 use crate::status::{Finding, Pods};
+use crate::versions::PolicyVersions;
 
 /// Up to which `resourceVersion` of each kind of objects something is known.
 pub(crate) type Versions = BTreeMap<SmolStr, SmolStr>;
+
+/// How far changes of the cluster are known.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Known {
+    /// By resource, up to which version all of them are.
+    pub(crate) versions: Versions,
+    /// The policies of which nobody can tell what they say in the version that was read last.
+    pub(crate) unreadable: Vec<PolicyVersions>,
+}
 
 /// What VPP is to have: for one target by pods, as nobody knows here which interfaces there are.
 #[derive(Clone, Debug, Default)]
@@ -39,8 +49,8 @@ pub(crate) struct Wanted {
     pub(crate) pods: Pods,
     /// The policies because of which packets of the node's pods can be dropped.
     pub(crate) policies: Vec<String>,
-    /// What is known of the cluster.
-    pub(crate) versions: Versions,
+    /// How far changes of the cluster are known.
+    pub(crate) known: Known,
     /// When the first change was heard of that is new in this.
     pub(crate) heard: Option<Instant>,
     /// The policies that have changed.
@@ -146,7 +156,7 @@ impl Renderer {
     }
 
     /// What the program wants. All changes of it since the last time must have been noted.
-    pub(crate) fn render(&mut self, program: &Program, versions: &Versions) -> Arc<Wanted> {
+    pub(crate) fn render(&mut self, program: &Program, known: &Known) -> Arc<Wanted> {
         let mut lists = Told::default();
         if !self.is_current {
             if self.targets.contains(&VppTarget::Acl) {
@@ -165,7 +175,7 @@ impl Renderer {
             narrower: self.narrower.clone(),
             pods,
             policies: policies.iter().map(ObjectRef::to_string).collect(),
-            versions: versions.clone(),
+            known: known.clone(),
             heard: self.heard.take(),
             changed: std::mem::take(&mut self.changed),
         })
@@ -300,7 +310,7 @@ mod tests {
                     renderer.forget();
                 }
                 let program = engine.program();
-                let wanted = renderer.render(program, &Versions::new());
+                let wanted = renderer.render(program, &Known::default());
                 let before = acls.clone();
                 hear(&mut acls, &wanted);
                 assert_eq!(acls, acl::render(program, Some("n1"), &acl::Options::default()));
@@ -394,7 +404,7 @@ mod tests {
                 let Some(program) = knowledge.whole() else {
                     continue;
                 };
-                hear(&mut acls, &renderer.render(program, &Versions::new()));
+                hear(&mut acls, &renderer.render(program, &Known::default()));
                 assert_eq!(acls, whole(&store), "{held_at} {released_at} {at}");
                 lists = lists.max(acls.acls.len());
                 if at == held_at {
@@ -416,7 +426,7 @@ mod tests {
                     renderer.forget();
                 }
                 let program = knowledge.whole().unwrap();
-                hear(&mut acls, &renderer.render(program, &Versions::new()));
+                hear(&mut acls, &renderer.render(program, &Known::default()));
                 assert_eq!(acls, whole(&store), "{held_at} {released_at} {at}");
             }
         }

@@ -142,7 +142,8 @@ impl Report {
             (status.ready, status.current) = (true, Some(now));
             status.pods = wanted.pods;
             status.policies.clone_from(&wanted.policies);
-            status.versions.clone_from(&wanted.versions);
+            status.versions.clone_from(&wanted.known.versions);
+            status.unreadable.clone_from(&wanted.known.unreadable);
         });
         if let Some(heard) = wanted.heard.filter(|_| whys.is_empty()) {
             let latency = self.metrics.target_latency.get_or_create(&label);

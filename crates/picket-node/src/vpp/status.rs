@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use smol_str::SmolStr;
 
 use crate::status::{Pods, Trouble};
+use crate::versions::PolicyVersions;
 
 /// How it goes with a target of VPP.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -45,6 +46,10 @@ pub struct VppStatus {
     /// What is denied although the policies allow it, as VPP has no room for more.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub narrower: Vec<String>,
+    /// The policies of which nobody can tell what they say in the version that was read last, as what they said before is in
+    /// force; without those of files.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unreadable: Vec<PolicyVersions>,
     /// Why the policies, as they are now, are not in force.
     pub trouble: Option<Trouble>,
 }
@@ -62,8 +67,8 @@ pub struct PendingPod {
 }
 
 impl VppStatus {
-    /// Whether all policies are in force, as far as VPP has what they are about.
+    /// Whether all policies are in force as they were read last, as far as VPP has what they are about.
     pub fn is_well(&self) -> bool {
-        self.ready && self.connected && self.trouble.is_none()
+        self.ready && self.connected && self.trouble.is_none() && self.unreadable.is_empty()
     }
 }

@@ -1,5 +1,7 @@
 //! Records say what their objects do; damaged ones are named and change nothing.
 
+mod contiv;
+
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;

@@ -3,7 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use picket_cluster::{NamedPort, Namespace, Node, Object, Owner, Pod};
-use picket_net::Protocol;
+use picket_net::{Prefix, Protocol};
 use picket_policy::{Labels, ObjectRef};
 use proptest::option;
 use proptest::prelude::*;
@@ -66,14 +66,29 @@ pub fn namespace(name: &'static str) -> impl Strategy<Value = Namespace> {
     labels().prop_map(move |labels| Namespace::new(name, &labels))
 }
 
-/// The node `node-{index}` with random labels. The first and the fourth are dual stack, the second has IPv4 only, the
-/// third has two addresses of each family.
+/// The node `node-{index}` with random labels and podCIDRs. The first and the fourth are dual stack, the second has IPv4
+/// only, the third has two addresses of each family.
 pub fn node(index: usize) -> impl Strategy<Value = Node> {
-    labels().prop_map(move |labels| Node {
+    (labels(), pod_cidrs(index)).prop_map(move |(labels, pod_cidrs)| Node {
         name: SmolStr::new(NODES[index % NODES.len()]),
         labels,
         addresses: node_addresses(index),
-        pod_cidrs: Vec::new(),
+        pod_cidrs,
+    })
+}
+
+/// None, of one family or of both: some from which no pod is, or such that a pod may have their last address for hosts.
+fn pod_cidrs(index: usize) -> impl Strategy<Value = Vec<Prefix>> {
+    let number = index % NODES.len();
+    let aside = [format!("10.20.{number}.0/24"), format!("fd00:20:{number}::/64")];
+    let of_pods = [
+        format!("10.0.0.{}/30", 12 + 4 * number),
+        format!("fd00::{:x}/126", 8 + 4 * number),
+    ];
+    let pair = select(vec![aside, of_pods]);
+    (pair, 0..4u8).prop_map(|(pair, families)| {
+        let chosen = pair.iter().zip([1, 2]).filter(|(_, bit)| families & bit != 0);
+        chosen.map(|(cidr, _)| cidr.parse().unwrap()).collect()
     })
 }
 

@@ -1,9 +1,10 @@
 //! Lists of the ACL plugin mean what the reference says.
 
-use picket_cluster::{Flow, Semantics, Service, Snapshot};
+use picket_cluster::{Flow, Object, Semantics, Service, Snapshot};
 use picket_engine::{Engine, PodRef};
 use picket_net::Prefix;
 use picket_policy::{Labels, ObjectRef};
+use picket_testing::build::pod;
 use picket_testing::flows::representative_flows;
 use picket_testing::generate::{Shape, semantics, snapshot};
 use picket_vpp::acl::meaning::Packet;
@@ -16,6 +17,14 @@ use proptest::test_runner::TestCaseError;
 use crate::journey::{Cluster, Hop};
 
 pub(crate) const SERVICE: [&str; 2] = ["10.96.0.10", "fd00:96::a"];
+
+/// Pods of these names in the namespace `x`, with a label that says it, and addresses from 10.0.0.1 on.
+pub(crate) fn pods_called(names: &[&str]) -> impl Iterator<Item = Object> {
+    names.iter().zip(1..).map(|(name, last)| {
+        let pod = pod(&format!("x/{name}")).label("name", name);
+        Object::from(pod.ip(&format!("10.0.0.{last}")).build())
+    })
+}
 
 /// What a flow passes; nothing where a pod speaks to itself, which it does within itself.
 fn hops(cluster: &Cluster<'_>, flow: &Flow) -> Option<Vec<Hop>> {

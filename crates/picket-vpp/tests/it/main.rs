@@ -22,5 +22,6 @@ mod refused;
 mod renderer;
 mod rules;
 mod sctp;
+mod selected;
 mod session;
 mod sessions;

@@ -15,7 +15,7 @@ use picket_vpp::acl::{Acl, AclAction, Options, Role, render, text};
 use proptest::prelude::*;
 use proptest::test_runner::TestCaseError;
 
-use crate::acl::{SERVICE, with_service};
+use crate::acl::{SERVICE, pods_called, with_service};
 use crate::journey::{Cluster, Hop};
 
 /// Whether a packet enters a node by an interface that leads out of it.
@@ -150,15 +150,10 @@ fn lists_that_reflect_what_is_denied_are_no_proof() {
 /// What comes in for a pod that may receive and send everything needs no rule.
 #[test]
 fn only_pods_that_may_not_send_everything_are_named_outside() {
-    let pods = ["x/open", "x/closed"].into_iter().zip(1..);
-    let pods = pods.map(|(id, last)| {
-        let name = id.strip_prefix("x/").unwrap_or(id);
-        let built = pod(id).label("name", name).ip(&format!("10.0.0.{last}"));
-        Object::from(built.build())
-    });
     let closed = policy("x/closed")
         .selects("name=closed")
         .isolates(Direction::Egress);
+    let pods = pods_called(&["open", "closed"]);
     let snapshot: Snapshot = pods.chain([Object::Policy(closed.build())]).collect();
     let engine = Engine::compile(&snapshot, Semantics::default());
     let acls = render(engine.program(), None, &Options::default());

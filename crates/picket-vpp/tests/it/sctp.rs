@@ -5,27 +5,23 @@ use std::net::IpAddr;
 use picket_cluster::{Object, Semantics, Snapshot};
 use picket_net::Protocol;
 use picket_policy::Direction;
-use picket_testing::build::{pod, policy};
+use picket_testing::build::policy;
 use picket_testing::flows::representative_flows;
 use picket_testing::generate::{Shape, semantics, snapshot};
 use picket_vpp::acl::meaning::{Packet, Way};
 use picket_vpp::acl::text;
 use proptest::prelude::*;
 
+use crate::acl::pods_called;
 use crate::journey::Cluster;
 
 /// The exception that `picket verify` names: a session of SCTP has no ports.
 #[test]
 fn one_association_lets_every_other_back() {
-    let pods = ["x/closed", "x/other"].into_iter().zip(1..);
-    let pods = pods.map(|(id, last)| {
-        let name = id.strip_prefix("x/").unwrap_or(id);
-        let built = pod(id).label("name", name).ip(&format!("10.0.0.{last}"));
-        Object::from(built.build())
-    });
     let closed = policy("x/closed")
         .selects("name=closed")
         .isolates(Direction::Ingress);
+    let pods = pods_called(&["closed", "other"]);
     let snapshot: Snapshot = pods.chain([Object::Policy(closed.build())]).collect();
     let cluster = Cluster::new(&snapshot, &Semantics::default());
     let [own, other]: [IpAddr; 2] = ["10.0.0.1", "10.0.0.2"].map(|text| text.parse().expect("an address"));

@@ -15,7 +15,8 @@ use proptest::prelude::*;
 use proptest::sample::Index;
 use proptest::test_runner::TestCaseError;
 
-use crate::sessions::{Layer, Sessions};
+use crate::acl::pods_called;
+use crate::sessions::{Layer, SOURCE_PORT, Sessions};
 
 fn check(
     snapshot: &Snapshot,
@@ -62,6 +63,31 @@ fn check(
             "{outcome:?}: {flow:?}\n{}",
             sessions.text()
         );
+        let Some(answered) = sessions.is_answered(&flow) else {
+            continue;
+        };
+        prop_assert!(
+            answered || !outcome.passes,
+            "no answer: {flow:?}\n{}",
+            sessions.text()
+        );
+        let back = Flow {
+            source: flow.destination.clone(),
+            destination: flow.source.clone(),
+            port: SOURCE_PORT,
+            ..flow.clone()
+        };
+        // What answers a pod that was not allowed to ask is what somebody begins.
+        let allowed = allowed
+            || picket_reference::judge(snapshot, semantics, &back)
+                .verdict()
+                .is_allow();
+        let is_from_outside = !matches!(flow.destination, Endpoint::Pod(_));
+        prop_assert!(
+            answered == allowed || !is_from_outside || outcome.narrower && !answered,
+            "{answered}: {flow:?}\n{}",
+            sessions.text()
+        );
     }
     Ok(())
 }
@@ -70,12 +96,7 @@ fn check(
 /// rules comes first.
 #[test]
 fn a_block_of_one_address_is_not_the_pod_there() {
-    let cluster = ["x/one", "x/two", "x/peer"].into_iter().zip(1..);
-    let pods = cluster.map(|(id, last)| {
-        let name = id.strip_prefix("x/").unwrap_or(id);
-        let address = format!("10.0.0.{last}");
-        Object::from(pod(id).label("name", name).ip(&address).build())
-    });
+    let pods = pods_called(&["one", "two", "peer"]);
     let rules = |name: &str, of_block, of_pod| {
         let of_block = accept()
             .peer(block("10.0.0.3/32", &[]))

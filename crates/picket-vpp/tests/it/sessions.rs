@@ -99,6 +99,16 @@ pub(crate) struct Sessions<'a> {
     pub(crate) layers: BTreeMap<Option<SmolStr>, Layer>,
 }
 
+/// The port that connections are opened from.
+pub(crate) const SOURCE_PORT: u16 = 40_000;
+
+/// The pods at the ends of a flow, and what the first opens.
+struct Ends<'a> {
+    from: Option<&'a Pod>,
+    to: Option<&'a Pod>,
+    opened: Connection,
+}
+
 /// What becomes of a connection.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Outcome {
@@ -135,8 +145,8 @@ impl<'a> Sessions<'a> {
         pod.node.clone().filter(|_| !self.snapshot.nodes.is_empty())
     }
 
-    /// What becomes of a flow; `None` of one that passes no session layer that is known.
-    pub(crate) fn judge(&self, flow: &Flow) -> Option<Outcome> {
+    /// The ends of a flow; `None` of one that passes no session layer that is known.
+    fn ends(&self, flow: &Flow) -> Option<Ends<'a>> {
         let transport = match flow.protocol {
             Protocol::TCP => Transport::Tcp,
             Protocol::UDP => Transport::Udp,
@@ -156,6 +166,19 @@ impl<'a> Sessions<'a> {
         if source.is_unspecified() || destination.is_unspecified() {
             return None;
         }
+        let opened = Connection {
+            transport,
+            local: source,
+            remote: destination,
+            local_port: SOURCE_PORT,
+            remote_port: flow.port,
+        };
+        Some(Ends { from, to, opened })
+    }
+
+    /// What becomes of a flow; `None` of one that passes no session layer that is known.
+    pub(crate) fn judge(&self, flow: &Flow) -> Option<Outcome> {
+        let Ends { from, to, opened } = self.ends(flow)?;
         let mut outcome = Outcome {
             passes: true,
             narrower: false,
@@ -163,13 +186,7 @@ impl<'a> Sessions<'a> {
         if let Some(from) = from {
             let layer = &self.layers[&self.node(from)];
             outcome.narrower |= layer.narrower.contains(&from.object);
-            outcome.passes &= layer.local[&from.object].decide(&Connection {
-                transport,
-                local: source,
-                remote: destination,
-                local_port: 40_000,
-                remote_port: flow.port,
-            });
+            outcome.passes &= layer.local[&from.object].decide(&opened);
         }
         let same_node = from
             .zip(to)
@@ -178,13 +195,23 @@ impl<'a> Sessions<'a> {
             let layer = &self.layers[&self.node(to)];
             outcome.narrower |= layer.narrower.contains(&to.object);
             outcome.passes &= layer.global.decide(&Connection {
-                transport,
-                local: destination,
-                remote: source,
-                local_port: flow.port,
-                remote_port: 40_000,
+                local: opened.remote,
+                remote: opened.local,
+                local_port: opened.remote_port,
+                remote_port: opened.local_port,
+                ..opened
             });
         }
         Some(outcome)
+    }
+
+    /// Whether what looks like an answer to a flow gets to the pod that began it: it does where that could open the connection,
+    /// and is judged as what begins one otherwise. `None` where no pod of a known layer began it.
+    pub(crate) fn is_answered(&self, flow: &Flow) -> Option<bool> {
+        let Ends { from, opened, .. } = self.ends(flow)?;
+        let from = from?;
+        let layer = &self.layers[&self.node(from)];
+        // VPP looks for the connection before it asks the global table.
+        Some(layer.local[&from.object].decide(&opened) || layer.global.decide(&opened))
     }
 }

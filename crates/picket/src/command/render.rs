@@ -64,7 +64,7 @@ enum Format {
     #[default]
     #[value(alias = "nft")]
     Text,
-    /// JSON: for `nft -j -f`, or with the names of VPP's API
+    /// JSON: for `nft -j -f`, or with the names of VPP's API, as docs/schema/render-vpp-acl.schema.json and render-vpp-session.schema.json describe it
     Json,
 }
 

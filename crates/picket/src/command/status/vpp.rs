@@ -4,6 +4,8 @@ use std::fmt::Write as _;
 
 use picket_node::VppStatus;
 
+use super::versions::Versions;
+
 pub(super) fn write(target: &str, vpp: &VppStatus, text: &mut String) -> std::fmt::Result {
     if vpp.ready {
         writeln!(
@@ -61,6 +63,9 @@ pub(super) fn write(target: &str, vpp: &VppStatus, text: &mut String) -> std::fm
     }
     for policy in &vpp.policies {
         writeln!(text, "  {policy}")?;
+    }
+    for unreadable in Versions(&vpp.unreadable).others(&[]) {
+        writeln!(text, "  NOT in force as it is: {unreadable}")?;
     }
     if let Some(trouble) = &vpp.trouble {
         writeln!(text, "  NOT in force since {:.0}: {}", trouble.since, trouble.why)?;

@@ -5,12 +5,15 @@ use std::process::Command;
 
 use picket_linux::NetworkNamespace;
 use picket_net::Protocol;
+use picket_node::Status;
 use picket_testing::apiserver::Server;
 use picket_testing::etcd::Etcd;
+use picket_testing::reflected;
 use picket_vpp::fake::{Fake, Options, Packet, Translation};
 use serde_json::{Value, json};
 
 use crate::agents::Agent;
+use crate::apiserver::agent::expect_schema;
 use crate::apiserver::deploy::{
     account, apply, as_container, asked, audited, container, expect_rights, role,
 };
@@ -131,6 +134,62 @@ fn services_in_etcd_are_known() {
     let arguments = ["--source", "etcd", "--etcd-endpoints", &endpoint];
     let agent = start(&vpp, "/nowhere/kubeconfig".as_ref(), &arguments);
     expect_services(&api, &vpp, &agent);
+}
+
+#[test]
+fn a_policy_that_cannot_be_read_is_not_in_force_as_it_is() {
+    let kept = Etcd::start();
+    let put = |resource: &str, object: &Value| {
+        let metadata = &object["metadata"];
+        let [namespace, name] = ["namespace", "name"].map(|field| metadata[field].as_str().unwrap());
+        let key = format!("/picket/v1/objects/{resource}/{namespace}/{name}");
+        kept.put(&key, &reflected::record(object));
+    };
+    let pod = json!({
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "web", "namespace": "shop"},
+        "spec": {"nodeName": "node-1"},
+        "status": {"podIP": "10.0.0.1"},
+    });
+    let put_policy = |spec: &Value| {
+        let metadata = json!({"name": "closed", "namespace": "shop"});
+        let policy = json!({"apiVersion": "networking.k8s.io/v1", "kind": "NetworkPolicy", "metadata": metadata, "spec": spec});
+        put("networkpolicies.networking.k8s.io", &policy);
+    };
+    put("pods", &pod);
+    put_policy(&json!({"podSelector": {}}));
+    kept.put("/picket/v1/progress", &reflected::progress());
+    let vpp = Fake::start(Options::new(7).interface("tap1", "shop/web")).unwrap();
+    let endpoint = kept.endpoint();
+    let arguments = ["--source", "etcd", "--etcd-endpoints", &endpoint];
+    let agent = start(&vpp, "/nowhere/kubeconfig".as_ref(), &arguments);
+    let policy = "NetworkPolicy shop/closed";
+    let is_in_force = |status: &Status| {
+        let vpp = status.vpp.get(TARGET);
+        vpp.is_some_and(|vpp| vpp.is_well() && vpp.policies == [policy])
+    };
+    agent.until("the policy", is_in_force);
+    assert_eq!(agent.asked_by(&["status"]).status, 0);
+
+    // Nobody can tell what it selects any more: what it said before holds.
+    put_policy(&json!(7));
+    let status = agent.until("a reason", |status| {
+        let unreadable = status.vpp.get(TARGET).and_then(|vpp| vpp.unreadable.first());
+        unreadable.is_some_and(|found| found.why.as_deref().is_some_and(|why| why.starts_with('P')))
+    });
+    assert_eq!(status.vpp[TARGET].policies, [policy]);
+    let found = &status.vpp[TARGET].unreadable[0];
+    let [read, kept] = [&found.read, &found.in_force].map(|version| version.as_ref().unwrap());
+    let line = format!("NOT in force as it is: {policy}: {read} was read, {kept} is in force: P");
+    let ran = agent.asked_by(&["status"]);
+    assert!(ran.stdout.contains(&line), "{line}: {}", ran.stdout);
+    assert_eq!(ran.status, 1, "{}", ran.stdout);
+    expect_schema(&agent.asked_by(&["status", "-o", "json"]).json());
+
+    put_policy(&json!({"podSelector": {}}));
+    agent.until("the policy again", is_in_force);
+    assert_eq!(agent.asked_by(&["status"]).status, 0);
 }
 
 #[test]
