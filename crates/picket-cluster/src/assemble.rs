@@ -80,7 +80,7 @@ pub fn assemble(objects: Vec<Written>) -> (Snapshot, Vec<Diagnostic>) {
             node: written.node,
             addresses,
             synthetic,
-            ports: written.ports,
+            ports: written.ports.into(),
             declared_ports: written.declared_ports,
             host_network: written.host_network,
             finished: written.finished,

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::sync::Arc;
 
 use picket_net::{Family, Prefix, Protocol};
 use picket_policy::{Labels, ObjectRef};
@@ -133,8 +134,8 @@ pub struct Pod {
     pub addresses: Addresses,
     /// Whether picket made the addresses up. An ipBlock matches such an address only when its prefix is /0.
     pub synthetic: bool,
-    /// Its named container ports, sorted, unique.
-    pub ports: Vec<NamedPort>,
+    /// Its named container ports, sorted, unique. Many pods have the same, and may share them.
+    pub ports: Arc<[NamedPort]>,
     /// Numbers of all declared container ports, named or not, sorted and unique. Policies cannot see them; the lab
     /// probes them.
     pub declared_ports: Vec<(Protocol, u16)>,

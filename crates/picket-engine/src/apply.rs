@@ -10,7 +10,7 @@ use crate::atom::Holder;
 use crate::delta::{Delta, Journal};
 use crate::group::Kind;
 use crate::grouping::network_of;
-use crate::program::{NodeEntry, PodEntry, Program};
+use crate::program::{ByObject, NodeEntry, PodEntry, Program};
 use crate::slab::PodId;
 
 /// Compiles objects into a [`Program`], and keeps it current as they change.
@@ -142,7 +142,7 @@ impl Program {
     fn objects(&self) -> Vec<ObjectRef> {
         let mut policies: Vec<_> = self.policy_ids.keys().cloned().collect();
         policies.sort_unstable();
-        let pods = self.pod_ids.keys().cloned();
+        let pods = self.pod_ids.keys().map(|pod| pod.0.object.clone());
         let services = self.services.keys().cloned();
         let nodes = self.node_ids.keys().map(|name| ObjectRef::new("Node", "", name));
         let namespaces = self.namespaces.explicit_names().into_iter();
@@ -159,7 +159,7 @@ impl Program {
                 group: None,
                 identities: [None; 2],
             });
-            self.pod_ids.insert(pod.object.clone(), id);
+            self.pod_ids.insert(ByObject(Arc::clone(&pod)), id);
             if let Some(node) = &pod.node {
                 self.pods_by_node.insert(node.clone(), id);
             }
@@ -181,13 +181,13 @@ impl Program {
             }
         }
         if is_alike(&before, &pod) {
-            self.pods[id].replace(pod);
+            self.replace_pod(id, pod);
             return;
         }
         // The new group exists before the old one goes, so that what both share stays.
         let kept = pod.is_managed().then(|| self.ensure_group(&pod));
         let Some(group) = self.pods[id].group else {
-            self.pods[id].replace(pod);
+            self.replace_pod(id, pod);
             self.enter_pod(id);
             return;
         };
@@ -202,7 +202,7 @@ impl Program {
             .map(|address| (address, self.detach_address(address, Holder::Pod(id))))
             .collect();
         self.pods[id].group = kept;
-        self.pods[id].replace(pod);
+        self.replace_pod(id, pod);
         if kept.is_some() {
             self.hold_pod_addresses(id);
         }
@@ -214,6 +214,16 @@ impl Program {
         if kept != Some(group) {
             self.leave_group(group, id);
         }
+    }
+
+    /// What is known of a pod is this now.
+    fn replace_pod(&mut self, id: PodId, pod: Arc<Pod>) {
+        // The old key would keep what the pod was.
+        self.pod_ids.remove(&pod.object);
+        self.pod_ids.insert(ByObject(Arc::clone(&pod)), id);
+        let entry = &mut self.pods[id];
+        entry.synthetic = pod.synthetic;
+        entry.pod = pod;
     }
 
     /// Gives a pod that has none its group and identities, if policies apply to it.

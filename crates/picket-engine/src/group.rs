@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::hash::BuildHasher;
 use std::ops::{Index, IndexMut};
+use std::sync::Arc;
 
 use hashbrown::HashTable;
 use picket_cluster::NamedPort;
@@ -27,7 +28,7 @@ pub(crate) enum Kind {
         /// The secondary network; `None` on the cluster network.
         network: Option<NetworkName>,
         labels: Labels,
-        ports: Box<[NamedPort]>,
+        ports: Arc<[NamedPort]>,
     },
 }
 
@@ -128,7 +129,7 @@ impl Groups {
             for anchor in Anchor::of_labels(labels) {
                 self.by_label.insert(anchor, id);
             }
-            for port in ports {
+            for port in &**ports {
                 let named = self.by_port.entry(port.name.clone()).or_default();
                 insert_sorted(named.entry(port.clone()).or_default(), id);
             }
@@ -148,7 +149,7 @@ impl Groups {
             for anchor in Anchor::of_labels(labels) {
                 self.by_label.remove(&anchor, id);
             }
-            for port in ports {
+            for port in &**ports {
                 self.remove_port(port, id);
             }
         }

@@ -1,5 +1,7 @@
 //! Writes: pods that join and leave groups, and the subjects that follow.
 
+use std::sync::Arc;
+
 use picket_cluster::{NamedPort, Pod};
 use picket_policy::{Direction, NetworkName};
 use rustc_hash::FxHashMap;
@@ -39,10 +41,10 @@ impl Program {
             namespace,
             network: network.cloned(),
             labels: pod.labels.clone(),
-            ports: pod.ports.clone().into(),
+            ports: Arc::clone(&pod.ports),
         });
         self.namespaces.add_group(namespace, group);
-        for port in &pod.ports {
+        for port in &*pod.ports {
             if self.port_names.contains_key(&port.name) {
                 self.acquire_port(port.clone());
             }
@@ -106,7 +108,7 @@ impl Program {
                 let scopes = &self.namespaces.get(*namespace).scopes;
                 let selector_of = |id: TermId| as_pods(&self.peer_terms[id]);
                 let mut peers = self.peer_index.matching(scopes, network, labels, selector_of);
-                for port in ports {
+                for port in &**ports {
                     let named = self.port_terms(&port.name).find(|(_, named)| *named == port);
                     if let Some((term, _)) = named {
                         insert_sorted(&mut peers, term);

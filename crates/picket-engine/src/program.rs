@@ -1,5 +1,7 @@
 //! The compiled form, as everything above the engine reads it.
 
+use std::borrow::Borrow;
+use std::cmp::Ordering;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -47,10 +49,33 @@ pub(crate) struct PodEntry {
     pub(crate) identities: [Option<Identity>; 2],
 }
 
-impl PodEntry {
-    pub(crate) fn replace(&mut self, pod: Arc<Pod>) {
-        self.synthetic = pod.synthetic;
-        self.pod = pod;
+/// A pod under what identifies it: of many pods that is a lot of text to keep twice.
+#[derive(Clone, Debug)]
+pub(crate) struct ByObject(pub(crate) Arc<Pod>);
+
+impl Borrow<ObjectRef> for ByObject {
+    fn borrow(&self) -> &ObjectRef {
+        &self.0.object
+    }
+}
+
+impl PartialEq for ByObject {
+    fn eq(&self, other: &Self) -> bool {
+        self.0.object == other.0.object
+    }
+}
+
+impl Eq for ByObject {}
+
+impl PartialOrd for ByObject {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for ByObject {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.0.object.cmp(&other.0.object)
     }
 }
 
@@ -81,7 +106,7 @@ pub struct Program {
     pub(crate) namespaces: Namespaces,
     pub(crate) groups: Groups,
     pub(crate) pods: Slab<PodId, PodEntry>,
-    pub(crate) pod_ids: BTreeMap<ObjectRef, PodId>,
+    pub(crate) pod_ids: BTreeMap<ByObject, PodId>,
     pub(crate) pods_by_node: MultiMap<SmolStr, PodId>,
     pub(crate) nodes: Slab<NodeId, NodeEntry>,
     pub(crate) node_ids: BTreeMap<SmolStr, NodeId>,

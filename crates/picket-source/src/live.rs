@@ -163,7 +163,7 @@ impl Live {
         match kind {
             "Namespace" => self.namespaces.keys().cloned().collect(),
             "Node" => self.pods.nodes().names().map(of_cluster).collect(),
-            "Pod" => self.pods.names().cloned().collect(),
+            "Pod" => self.pods.names().collect(),
             "Service" => self.services.keys().cloned().collect(),
             "NetworkAttachmentDefinition" => self.networks.keys().cloned().collect(),
             _ => self.policies.names(kind).cloned().collect(),

@@ -4,6 +4,7 @@
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
+use std::sync::Arc;
 
 use picket_cluster::{NamedPort, Namespace, Network, Node, Owner, Pod};
 use picket_net::{Prefix, Protocol};
@@ -174,7 +175,7 @@ pub fn pod(id: &str) -> PodBuilder {
         node: None,
         addresses: [].into_iter().collect(),
         synthetic: false,
-        ports: Vec::new(),
+        ports: Arc::default(),
         declared_ports: Vec::new(),
         host_network: false,
         finished: false,
@@ -218,9 +219,9 @@ impl PodBuilder {
     #[must_use]
     pub fn port(mut self, name: &str, protocol: Protocol, port: u16) -> Self {
         let name = name.into();
-        self.0.ports.push(NamedPort { name, protocol, port });
-        self.0.ports.sort();
-        self.0.ports.dedup();
+        let new = NamedPort { name, protocol, port };
+        let ports: BTreeSet<_> = self.0.ports.iter().cloned().chain([new]).collect();
+        self.0.ports = ports.into_iter().collect();
         self.declares(protocol, port)
     }
 

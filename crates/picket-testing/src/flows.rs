@@ -165,7 +165,7 @@ fn traffic(snapshot: &Snapshot) -> BTreeMap<Protocol, BTreeSet<u16>> {
                 PortMatch::Protocol(_) => {}
                 PortMatch::Range(protocol, range) => add(*protocol, *range),
                 PortMatch::Named { protocol, name } => {
-                    for declared in snapshot.live_pods().flat_map(|pod| &pod.ports) {
+                    for declared in snapshot.live_pods().flat_map(|pod| &*pod.ports) {
                         if declared.name == *name && protocol.is_none_or(|one| one == declared.protocol) {
                             PortRange::single(declared.port)
                                 .into_iter()

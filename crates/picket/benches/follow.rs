@@ -295,7 +295,7 @@ fn pod(number: usize) -> Value {
         "status": {
             "phase": "Running",
             "podIP": address,
-            "podIPs": [{"ip": address}, {"ip": format!("fd00::{number:x}")}],
+            "podIPs": [{"ip": address}, {"ip": format!("fd00::{:x}:{:x}", number >> 16, number & 0xffff)}],
             "hostIP": host,
             "hostIPs": [{"ip": host}],
             "conditions": [{"type": "Ready", "status": "True", "lastTransitionTime": "2026-01-01T00:00:00Z"}],

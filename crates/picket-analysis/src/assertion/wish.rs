@@ -202,7 +202,7 @@ fn of_spec(spec: &PortSpec, to: &Member) -> TrafficSet {
         },
         PortSpec::Range(protocol, range) => TrafficSet::of(*protocol, PortSet::from(*range)),
         PortSpec::Named(protocol, name) => {
-            let declared = to.pod().into_iter().flat_map(|pod| &pod.ports);
+            let declared = to.pod().into_iter().flat_map(|pod| &*pod.ports);
             let own = declared.filter(|port| port.name == *name && port.protocol == *protocol);
             let ports: PortSet = own.filter_map(|port| PortRange::single(port.port)).collect();
             TrafficSet::of(*protocol, ports)

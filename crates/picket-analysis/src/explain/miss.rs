@@ -219,7 +219,7 @@ impl<'a> End<'a> {
         let numbers: Vec<_> = alike.clone().filter(|port| port.name == *name).collect();
         if numbers.is_empty() {
             return Some(Miss::NoSuchPort {
-                others: pod.ports.clone(),
+                others: pod.ports.to_vec(),
             });
         }
         let numbers: Vec<_> = numbers.into_iter().map(|port| port.port).collect();

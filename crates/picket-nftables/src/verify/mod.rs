@@ -30,7 +30,7 @@ use class::{Atoms, Classes, interfaces};
 use list::{List, Memory};
 use lookup::Tables;
 use program::{ALL_STATES, Program, STATES, state_bit};
-use run::{Run, Sink};
+use run::{REMEMBERED, Run, Sink};
 
 /// A packet that a ruleset treats otherwise than the policies demand.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -305,6 +305,9 @@ impl Check<'_, '_, '_> {
             cell.sources.clone(),
             cell.destinations.clone(),
         );
+        if self.known.len() >= REMEMBERED {
+            self.known = FxHashMap::default();
+        }
         let ends = &mut self.ends;
         let known = self.known.entry(key).or_insert_with(|| {
             let demanded = ends.between(&passing.crossing, &cell.sources, &cell.destinations);

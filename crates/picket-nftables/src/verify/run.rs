@@ -27,6 +27,10 @@ struct Left {
     undecided: Vec<Cell>,
 }
 
+/// How many cells are remembered for each purpose. All are forgotten then, which costs time and no more: a proof of what
+/// policies say of 100,000 pods must not take as much memory as everything else that an agent knows.
+pub(super) const REMEMBERED: usize = 1 << 14;
+
 /// Runs cells through the base chains of one path.
 pub(super) struct Run<'t, 'a, 'd, S> {
     tables: &'t Tables<'a, 'd>,
@@ -80,6 +84,9 @@ impl<'t, 'a, 'd, S: Sink> Run<'t, 'a, 'd, S> {
             key.scratch = [0, 1, 2].map(|_| Scratch::Constant(0));
             let anything = Rc::new(IntervalSet::all());
             key.initial = [0, 1, 2].map(|_| Rc::clone(&anything));
+            if self.seen.len() >= REMEMBERED {
+                self.seen = FxHashSet::default();
+            }
             if self.seen.insert((pass, key)) {
                 self.stopped = !self.sink.ended(&cell, pass);
             }
@@ -209,6 +216,9 @@ impl<'t, 'a, 'd, S: Sink> Run<'t, 'a, 'd, S> {
                     ..key.2.clone()
                 };
                 let left = Rc::new(self.chain(position, chain, vec![cell]));
+                if self.known.len() >= REMEMBERED {
+                    self.known = FxHashMap::default();
+                }
                 self.known.insert(key, Rc::clone(&left));
                 left
             }

@@ -32,7 +32,8 @@ impl Said {
         }
     }
 
-    fn sort_name(&self) -> (&SmolStr, &SmolStr) {
+    /// Its namespace and its name.
+    pub(super) fn sort_name(&self) -> (&SmolStr, &SmolStr) {
         (&self.pod.object.namespace, &self.pod.object.name)
     }
 }

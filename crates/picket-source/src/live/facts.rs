@@ -220,7 +220,7 @@ impl PodFacts {
             node: written.node,
             addresses: addresses.into_iter().collect::<Addresses>(),
             synthetic: false,
-            ports: written.ports,
+            ports: written.ports.into(),
             declared_ports: Vec::new(),
             host_network: written.host_network,
             finished: written.finished,

@@ -1,10 +1,12 @@
 //! Pods, reduced to what policies can see, each with the addresses that are its own.
 
+use std::borrow::Borrow;
+use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use picket_cluster::{Event, Object, Pod, codes};
+use picket_cluster::{Event, NamedPort, Object, Pod, codes};
 use picket_policy::{Diagnostic, Labels, NetworkName, ObjectRef, Severity};
 use smol_str::SmolStr;
 
@@ -25,7 +27,7 @@ use super::shared::Shared;
 pub(super) struct Pods {
     /// The node whose pods are kept whole; every node's without one.
     node: Option<SmolStr>,
-    pods: BTreeMap<Name, State>,
+    pods: BTreeMap<ByName, Option<Arc<Pod>>>,
     nodes: Nodes,
     /// What is wrong with pods of the own node by themselves.
     diagnostics: BTreeMap<Name, Vec<Diagnostic>>,
@@ -34,6 +36,7 @@ pub(super) struct Pods {
     /// How many pods of the own node policies of a namespace may select.
     own: BTreeMap<SmolStr, usize>,
     labels: Shared<Labels>,
+    ports: Shared<Arc<[NamedPort]>>,
     node_names: Shared<SmolStr>,
     of_nodes: Shared<Arc<[IpAddr]>>,
     /// How many pods have been looked at.
@@ -41,11 +44,60 @@ pub(super) struct Pods {
     pub(super) looked_at: usize,
 }
 
-/// A pod, of which there are many: two words beside what it says, which claims share.
-struct State {
-    said: Arc<Said>,
-    shown: Option<Arc<Pod>>,
+/// What a pod says, which claims share, under its name, which of many pods is a lot of text to keep twice. The pod that is shown
+/// for it stands beside.
+struct ByName(Arc<Said>);
+
+/// What has the name of a pod.
+trait Named {
+    /// The namespace and the name.
+    fn name(&self) -> (&SmolStr, &SmolStr);
 }
+
+impl Named for ByName {
+    fn name(&self) -> (&SmolStr, &SmolStr) {
+        self.0.sort_name()
+    }
+}
+
+impl Named for Name {
+    fn name(&self) -> (&SmolStr, &SmolStr) {
+        (&self.namespace, &self.name)
+    }
+}
+
+impl<'a> Borrow<dyn Named + 'a> for ByName {
+    fn borrow(&self) -> &(dyn Named + 'a) {
+        self
+    }
+}
+
+/// As the name says.
+macro_rules! ordered_by_name {
+    ($($named:ty)*) => { $(
+        impl Ord for $named {
+            fn cmp(&self, other: &Self) -> Ordering {
+                self.name().cmp(&other.name())
+            }
+        }
+
+        impl PartialOrd for $named {
+            fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+                Some(self.cmp(other))
+            }
+        }
+
+        impl PartialEq for $named {
+            fn eq(&self, other: &Self) -> bool {
+                self.cmp(other).is_eq()
+            }
+        }
+
+        impl Eq for $named {}
+    )* };
+}
+
+ordered_by_name!(ByName dyn Named + '_);
 
 impl Pods {
     /// No pods yet, and which node is the own one.
@@ -62,8 +114,8 @@ impl Pods {
     }
 
     /// The names of all pods.
-    pub(super) fn names(&self) -> impl Iterator<Item = &Name> {
-        self.pods.keys()
+    pub(super) fn names(&self) -> impl Iterator<Item = Name> {
+        self.pods.keys().map(|pod| pod.0.name())
     }
 
     /// The nodes.
@@ -73,12 +125,14 @@ impl Pods {
 
     /// Whether it is known that a pod says just this.
     pub(super) fn knows(&self, name: &Name, facts: &PodFacts) -> bool {
-        self.pods.get(name).is_some_and(|State { said, .. }| {
-            said.life == facts.life
-                && *said.of_node == *facts.of_node
-                && *said.pod == self.cut(name, facts.pod.clone())
-                && self.diagnostics.get(name).map_or(&[][..], Vec::as_slice) == self.wrong(facts)
-        })
+        self.pods
+            .get_key_value(name as &dyn Named)
+            .is_some_and(|(ByName(said), _)| {
+                said.life == facts.life
+                    && *said.of_node == *facts.of_node
+                    && *said.pod == self.cut(name, facts.pod.clone())
+                    && self.diagnostics.get(name).map_or(&[][..], Vec::as_slice) == self.wrong(facts)
+            })
     }
 
     /// What a node says now; `None` when it is gone.
@@ -95,14 +149,15 @@ impl Pods {
     pub(super) fn set(&mut self, name: &Name, facts: Option<PodFacts>) -> Changes {
         let mut outcome = Changes::default();
         let mut affected = BTreeSet::from([name.clone()]);
-        let (before, shown) = match self.pods.remove(name) {
-            Some(State { said, shown }) => (Some(said), shown),
+        let (before, shown) = match self.pods.remove_entry(name as &dyn Named) {
+            Some((ByName(said), shown)) => (Some(said), shown),
             None => (None, None),
         };
         self.diagnostics.remove(name);
         if let Some(before) = &before {
             self.withdraw(name, before, &mut affected);
             self.labels.give_back(&before.pod.labels);
+            self.ports.give_back(&before.pod.ports);
             self.of_nodes.give_back(&before.of_node);
             before
                 .pod
@@ -121,7 +176,7 @@ impl Pods {
         match now {
             Some(said) => {
                 self.claim(name, &said, &mut affected);
-                self.pods.insert(name.clone(), State { said, shown });
+                self.pods.insert(ByName(said), shown);
             }
             None => {
                 let gone = shown.map(|pod| Event::Delete(pod.object.clone()));
@@ -172,7 +227,7 @@ impl Pods {
         let mut pod = self.cut(name, pod);
         pod.labels = self.labels.take(pod.labels);
         pod.node = pod.node.map(|node| self.node_names.take(node));
-        pod.ports.shrink_to_fit();
+        pod.ports = self.ports.take(pod.ports);
         pod.attachments.shrink_to_fit();
         Arc::new(Said {
             own: self.is_own(&pod),
@@ -323,10 +378,9 @@ impl Pods {
         }
         let mut comes = Vec::new();
         for name in affected {
-            let Some(state) = self.pods.get(name) else {
+            let Some((ByName(said), shown)) = self.pods.get_key_value(name as &dyn Named) else {
                 continue;
             };
-            let said = &state.said;
             let (seen, lost) = self.view(said);
             if said.own {
                 let found = lost.iter().map(|lost| lost.told(&said.pod));
@@ -334,12 +388,12 @@ impl Pods {
                 let found = wrong.cloned().chain(found).collect();
                 outcome.diagnoses.push((said.pod.object.clone(), found));
             }
-            if state.shown == seen {
+            if *shown == seen {
                 continue;
             }
-            let (before, now, has_all) = (state.shown.clone(), seen.clone(), lost.is_empty());
-            if let Some(state) = self.pods.get_mut(name) {
-                state.shown = seen;
+            let (before, now, has_all) = (shown.clone(), seen.clone(), lost.is_empty());
+            if let Some(shown) = self.pods.get_mut(name as &dyn Named) {
+                *shown = seen;
             }
             if let Some(before) = before
                 && now.as_ref().is_none_or(|now| now.object != before.object)

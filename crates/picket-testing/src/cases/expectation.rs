@@ -74,7 +74,7 @@ impl Probe {
             (Port::None, _) => vec![0],
             (Port::Number(number), _) => vec![*number],
             (Port::Named(name), Endpoint::Pod(object)) => {
-                let ports = snapshot.pods.get(object).into_iter().flat_map(|pod| &pod.ports);
+                let ports = snapshot.pods.get(object).into_iter().flat_map(|pod| &*pod.ports);
                 ports
                     .filter(|port| port.name == *name && port.protocol == self.protocol)
                     .map(|port| port.port)

@@ -145,7 +145,7 @@ pub fn pod(slot: usize) -> impl Strategy<Value = Pod> {
                 node: node.map(|index| NODES[index].into()),
                 addresses,
                 synthetic: matches!(network, Network::Synthetic),
-                ports,
+                ports: ports.into(),
                 declared_ports,
                 host_network,
                 finished,

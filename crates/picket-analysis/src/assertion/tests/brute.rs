@@ -116,7 +116,7 @@ pub(super) fn pod<'s>(cluster: &'s Snapshot, end: &Endpoint) -> Option<&'s Pod> 
 }
 
 pub(super) fn named<'s>(cluster: &'s Snapshot, end: &Endpoint) -> impl Iterator<Item = (Protocol, u16)> + 's {
-    let ports = pod(cluster, end).into_iter().flat_map(|pod| &pod.ports);
+    let ports = pod(cluster, end).into_iter().flat_map(|pod| &*pod.ports);
     let http = ports.filter(|port| port.name == "http" && port.protocol == Protocol::TCP);
     http.map(|port| (port.protocol, port.port))
 }

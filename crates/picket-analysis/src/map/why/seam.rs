@@ -29,7 +29,7 @@ pub(super) struct Seams {
 
 impl Seams {
     pub(super) fn new(snapshot: &Snapshot) -> Self {
-        let named = snapshot.live_pods().flat_map(|pod| &pod.ports);
+        let named = snapshot.live_pods().flat_map(|pod| &*pod.ports);
         let mut numbers: BTreeMap<&SmolStr, BTreeSet<(Protocol, u16)>> = BTreeMap::new();
         for port in named {
             numbers
