@@ -3,7 +3,8 @@
 //! On a node with 30 pods, with real sandboxes and a real API server, ten more come in each of two ways, one after the other, while
 //! the agent enforces eleven policies in each. Either the runtime is done last, as where Multus tells the API server of interfaces
 //! while the sandbox is made; then the first container is created and started as fast as the runtime does it. Or what the pod's
-//! status says of its interfaces comes last. When the rules are in force the agent says. At last others flush the rules of pods.
+//! status says of its interfaces comes last. When the rules are in force the agent says. At last others
+//! flush the rules of pods, which the agent lets them.
 #![expect(
     dead_code,
     unused_imports,
@@ -82,6 +83,9 @@ fn measure(kind: Kind) {
     let by_status = (before + more..before + 2 * more).map(|number| status_last(&mut node, number));
     println!("  the status is written last; after it is sent to the API server");
     report("the rules are in force", by_status);
+    node.stop_agent();
+    node.start(&["--table-owner", "everybody"]);
+    node.until_enforced();
     println!("  others flush the rules in a pod; since before their nft was started");
     report(
         "the rules are there again",

@@ -1,8 +1,8 @@
 //! Policies because of which the kernel does not take the table of a pod: they are held back, and everything else is in force.
 //!
 //! Who is to blame is found out by trying tables, which takes the more of them the more policies came or changed. Pods get their
-//! turns at that one after the other, once all have what the kernel takes. Until then a pod keeps the rules that it has; one
-//! that has none gets those that hold back whoever may be to blame.
+//! turns at that one after the other, once all have what the kernel takes and whoever may be to blame is held back everywhere,
+//! which takes one table in each pod.
 
 use std::time::Instant;
 
@@ -38,7 +38,7 @@ pub(super) struct Search {
     groups: Vec<Vec<Suspect>>,
     /// How many tables may be tried yet until the next is found.
     attempts: usize,
-    /// When rules were refused last.
+    /// When rules were refused first of which not everything is known.
     since: Option<Instant>,
 }
 
@@ -46,7 +46,12 @@ impl Search {
     /// The rules were refused now.
     pub(super) fn begin(&mut self, error: SyncError) {
         self.refused = Some(error);
-        self.since = Some(Instant::now());
+        self.since.get_or_insert_with(Instant::now);
+    }
+
+    /// What there was to find out has been found out.
+    pub(super) fn end(&mut self) {
+        self.since = None;
     }
 
     /// What was refused is not to be in force any more.
@@ -262,10 +267,7 @@ mod kernel {
 
             // Of one that changes what was in force stays, and others come and go.
             let next = vec![large("x/a"), small("x/c", 5), large("x/d"), small("x/e", 6)];
-            let (pod, _, networks) = desired_of(next);
-            scene.networks = networks;
-            scene.place.follow(&pod, &scene.networks);
-            scene.make(None);
+            scene.follow(next);
             scene.check(&["a", "c", "e"], &["a", "d"]);
             assert!(has(
                 &scene,
@@ -281,10 +283,7 @@ mod kernel {
             assert!(verified(metrics, "proved", 1) && verified(metrics, "refuted", 0));
 
             // Once it says something else that is in force.
-            let (pod, _, networks) = desired_of(vec![small("x/a", 7), small("x/d", 8)]);
-            scene.networks = networks;
-            scene.place.follow(&pod, &scene.networks);
-            scene.make(None);
+            scene.follow(vec![small("x/a", 7), small("x/d", 8)]);
             scene.check(&["a", "d"], &[]);
             assert_eq!(scene.status().trouble, None);
         });

@@ -104,6 +104,15 @@ impl Scene {
         self.make(None);
     }
 
+    /// From now on these policies are there, and may be held back as before.
+    pub(super) fn follow(&mut self, policies: Vec<Policy>) {
+        let (pod, cluster) = selected(policies);
+        self.networks
+            .update(&cluster, &[&pod], &Plugins::new(&[]), Vec::new());
+        self.place.follow(&pod, &self.networks);
+        self.make(None);
+    }
+
     /// Makes the rules what they should be, and finds out who is to blame if they are refused.
     pub(super) fn make(&mut self, unknown: Option<&str>) {
         self.place.make(&self.networks, unknown, &self.metrics);

@@ -39,11 +39,23 @@ impl Place {
         Blame::new(self, networks, metrics).clear()
     }
 
+    /// Whether nobody is held back yet because of what was refused last.
+    pub(in crate::pods) fn is_unsearched(&self) -> bool {
+        let is_unsayable = self.desired.as_ref().is_none_or(Desired::is_unsayable);
+        self.search.is_ahead() && !is_unsayable
+    }
+
     /// Since when it waits for its turn to find out which policies are to blame, if it does.
     pub(in crate::pods) fn searches_since(&self) -> Option<Instant> {
         let is_failing = self.failure.is_some() && !self.search.is_ahead();
         let is_unsayable = self.desired.as_ref().is_none_or(Desired::is_unsayable);
         self.search.since().filter(|_| !is_failing && !is_unsayable)
+    }
+
+    /// Holds back whoever may be to blame for what was refused last. Gives what is in force where something else may have been before.
+    pub(in crate::pods) fn clear(&mut self, networks: &Networks, metrics: &Metrics) -> Option<Order> {
+        let cleared = Blame::new(self, networks, metrics).clear();
+        self.ended(cleared, metrics)
     }
 
     /// Goes on for a while to find out which policies are to blame. Gives what is in force where something else may have been
@@ -80,7 +92,7 @@ impl Place {
     pub(in crate::pods) fn blame(&mut self, suspect: &Suspect, error: &SyncError, metrics: &Metrics) {
         metrics.failed(reason(error));
         let (pod, policy) = (self.pod(), &suspect.policy);
-        tracing::error!(pod, %policy, %error, "a policy of a pod is not in force, all others are");
+        tracing::error!(pod, %policy, %error, "a policy of a pod is not in force, because the kernel refuses it");
         self.hold_back(suspect, error);
     }
 

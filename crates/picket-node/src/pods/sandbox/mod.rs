@@ -297,6 +297,7 @@ impl Place {
     /// What came of a change.
     fn ended(&mut self, made: Result<Option<Order>, SyncError>, metrics: &Metrics) -> Option<Order> {
         if self.search.is_over() {
+            self.search.end();
             self.held.settle(Instant::now());
         }
         made.unwrap_or_else(|error| {
