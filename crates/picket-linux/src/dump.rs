@@ -29,7 +29,8 @@ pub struct Lister<'a> {
 }
 
 impl Lister<'_> {
-    /// Every object that the kernel lists for a kind of request (`NFT_MSG_GET*`) with these attributes.
+    /// Every object that the kernel lists for a kind of request (`NFT_MSG_GET*`) with these attributes and that `keep` says is to
+    /// be kept. The others are gone before the next one comes, so that it takes no memory to be told of many.
     ///
     /// # Errors
     /// [`Error::Netlink`].
@@ -39,10 +40,11 @@ impl Lister<'_> {
         family: u8,
         attributes: &[(u16, &[u8])],
         action: &str,
+        keep: impl FnMut(&Reply) -> bool,
     ) -> Result<Vec<Reply>> {
         let replies = self
             .netlink
-            .replies(kind, NLM_F_DUMP, family, attributes, action)?;
+            .replies(kind, NLM_F_DUMP, family, attributes, action, keep)?;
         self.is_of_one_moment &= replies.are_of_one_moment;
         Ok(replies.objects)
     }
@@ -58,11 +60,7 @@ impl Lister<'_> {
         attributes: &[(u16, &[u8])],
         action: &str,
     ) -> Result<Option<Reply>> {
-        match self.netlink.replies(kind, 0, family, attributes, action) {
-            Ok(mut replies) => Ok(replies.objects.pop()),
-            Err(Error::Netlink { source, .. }) if source.raw_os_error() == Some(libc::ENOENT) => Ok(None),
-            Err(error) => Err(error),
-        }
+        self.netlink.get(kind, family, attributes, action)
     }
 }
 
@@ -73,7 +71,7 @@ impl Nfnetlink {
     /// [`Error::Netlink`].
     pub fn generation(&mut self) -> Result<u32> {
         let action = "read the generation of the ruleset";
-        let replies = self.replies(NFT_MSG_GETGEN, 0, 0, &[], action)?;
+        let replies = self.replies(NFT_MSG_GETGEN, 0, 0, &[], action, |_| true)?;
         let number = replies
             .objects
             .first()
@@ -82,6 +80,24 @@ impl Nfnetlink {
         number
             .map(u32::from_be_bytes)
             .ok_or_else(|| refused(action, Errno::PROTO))
+    }
+
+    /// The one object that the kernel gives for a kind of request (`NFT_MSG_GET*`) with these attributes, if there is one.
+    ///
+    /// # Errors
+    /// [`Error::Netlink`].
+    pub fn get(
+        &mut self,
+        kind: u8,
+        family: u8,
+        attributes: &[(u16, &[u8])],
+        action: &str,
+    ) -> Result<Option<Reply>> {
+        match self.replies(kind, 0, family, attributes, action, |_| true) {
+            Ok(mut replies) => Ok(replies.objects.pop()),
+            Err(Error::Netlink { source, .. }) if source.raw_os_error() == Some(libc::ENOENT) => Ok(None),
+            Err(error) => Err(error),
+        }
     }
 
     /// Every object that the kernel lists for a kind of request (`NFT_MSG_GET*`) with these attributes, as of one moment.
@@ -95,7 +111,9 @@ impl Nfnetlink {
         attributes: &[(u16, &[u8])],
         action: &str,
     ) -> Result<Vec<Reply>> {
-        let read = self.read(action, |lister| lister.list(kind, family, attributes, action));
+        let read = self.read(action, |lister| {
+            lister.list(kind, family, attributes, action, |_| true)
+        });
         read.map(|(_, objects)| objects)
     }
 
@@ -150,7 +168,7 @@ impl Nfnetlink {
         Ok(settled.then_some(generation))
     }
 
-    /// What comes for one request.
+    /// What comes for one request, as far as it is to be kept.
     fn replies(
         &mut self,
         kind: u8,
@@ -158,6 +176,7 @@ impl Nfnetlink {
         family: u8,
         attributes: &[(u16, &[u8])],
         action: &str,
+        mut keep: impl FnMut(&Reply) -> bool,
     ) -> Result<Replies> {
         let flags = NLM_F_REQUEST | flags;
         let message = attributes.iter().fold(
@@ -165,7 +184,7 @@ impl Nfnetlink {
             |message, (kind, bytes)| message.attribute(*kind, bytes),
         );
         let mut replies = Replies::default();
-        let came_whole = self.request(message, flags, action, |message| replies.add(message))?;
+        let came_whole = self.request(message, flags, action, |message| replies.add(message, &mut keep))?;
         replies.are_of_one_moment &= came_whole;
         Ok(replies)
     }
@@ -210,14 +229,17 @@ impl Default for Replies {
 }
 
 impl Replies {
-    /// Takes one message, if it is one about an object.
-    fn add(&mut self, message: &[u8]) -> Option<()> {
+    /// Takes one message, if it is one about an object, and the object if it is to be kept.
+    fn add(&mut self, message: &[u8], keep: &mut impl FnMut(&Reply) -> bool) -> Option<()> {
         let interrupted = u16_at(message, 6)? & NLM_F_DUMP_INTR != 0;
         let resource = u16_at(message, HEADER + 2);
         let moved_on = self.resource.is_some() && self.resource != resource;
         self.are_of_one_moment &= !interrupted && !moved_on;
         self.resource = resource;
-        self.objects.push(Reply::of(message)?);
+        let object = Reply::of(message)?;
+        if keep(&object) {
+            self.objects.push(object);
+        }
         Some(())
     }
 }

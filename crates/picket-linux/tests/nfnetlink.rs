@@ -97,6 +97,27 @@ fn a_transaction_takes_place_in_the_namespace_that_it_was_opened_in_and_nowhere_
 }
 
 #[test]
+fn of_a_list_that_is_kept_which_is_wanted() {
+    let mut netlink = open();
+    netlink.commit(tables(&["a", "b", "c"]), None).unwrap();
+    let mut told = Vec::new();
+    let read = netlink.read("list tables", |lister| {
+        told.clear();
+        lister.list(GETTABLE, INET, &[], "list tables", |reply| {
+            told.push(text(reply));
+            text(reply) != "b"
+        })
+    });
+    let kept: Vec<_> = read.unwrap().1.iter().map(text).collect();
+    assert_eq!(kept, ["a", "c"]);
+    assert_eq!(told, ["a", "b", "c"]);
+    for (name, is_there) in [(b"b\0", true), (b"d\0", false)] {
+        let found = netlink.get(GETTABLE, INET, &[(NAME, name)], "look for a table");
+        assert_eq!(found.unwrap().is_some(), is_there);
+    }
+}
+
+#[test]
 fn nothing_is_nothing() {
     let mut netlink = open();
     let before = netlink.generation().unwrap();

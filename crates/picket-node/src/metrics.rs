@@ -193,7 +193,7 @@ impl Metrics {
         );
         registry.register(
             "denied_unlogged",
-            "how often denied packets are missing from the log because there were too many",
+            "how often there was no room for what the rules log of denied packets, so that it is missing from the log",
             self.unlogged.clone(),
         );
         registry.register(

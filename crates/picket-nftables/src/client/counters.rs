@@ -38,6 +38,32 @@ impl Counters {
         // What is no counter others have put there.
         Ok(listed.iter().filter_map(|reply| read(reply).ok()).collect())
     }
+
+    /// How many packets each of these has counted, as far as they are there. Nothing else is read, whatever others have put into
+    /// the table.
+    ///
+    /// # Errors
+    /// When the kernel refuses.
+    pub fn packets_of(
+        &mut self,
+        names: impl IntoIterator<Item = Name>,
+    ) -> picket_linux::Result<BTreeMap<Name, u64>> {
+        let own = format!("{}\0", self.table);
+        let mut counted = BTreeMap::new();
+        for name in names {
+            let text = format!("{name}\0");
+            let one = [
+                (object::TABLE, own.as_bytes()),
+                (object::NAME, text.as_bytes()),
+                (object::TYPE, &object::COUNTER.to_be_bytes()),
+            ];
+            let found = self
+                .socket
+                .get(message::GETOBJ, NFPROTO_INET, &one, "read a counter")?;
+            counted.extend(found.and_then(|reply| read(&reply).ok()));
+        }
+        Ok(counted)
+    }
 }
 
 fn read(reply: &Reply) -> Result<(Name, u64), Oddity> {

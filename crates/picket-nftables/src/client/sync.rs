@@ -6,7 +6,7 @@ use picket_dataplane::{Objects, Plan};
 use picket_linux::{BatchError, Reply};
 
 use super::hold::{Hold, Holder};
-use super::read::{Expected, Extent, Foreign, Observed, canonical, list};
+use super::read::{Expected, Extent, Foreign, Listing, Observed, canonical, list};
 use super::{ApplyError, Client, Object};
 use crate::diff::Operation;
 use crate::model::{Draft, Name, Table};
@@ -201,21 +201,11 @@ impl Client {
         for attempt in 0..ATTEMPTS {
             self.unguard().map_err(SyncError::Apply)?;
             report.readings += 1;
-            let holds = self.holds;
-            let is_held = |table: &Reply| holds && Holder::of([table]).is_another(own);
-            let (generation, listing) = match list(&mut self.socket, desired.name(), &extent, is_held) {
-                Ok((generation, listing)) => (Some(generation), Some(listing)),
-                Err(error) if error.is_interrupted() => (None, None),
-                Err(error) => return Err(error.into()),
-            };
+            let (generation, listing) = self.look(desired.name(), &extent)?.unzip();
             let holder = listing.as_ref().map(|listing| Holder::of(&listing.objects));
             let hold = self.hold(holder.unwrap_or(Holder::All))?;
             let observed = listing.map(|listing| listing.decode(desired.name()));
-            let portion = if attempt < HURRIED {
-                self.portion
-            } else {
-                usize::MAX
-            };
+            let portion = self.portion_of(attempt);
             let beginning = observed
                 .as_ref()
                 .and_then(|observed| beginning(observed, desired, portion));
@@ -262,17 +252,39 @@ impl Client {
             if let Some(Observed::Altered(foreign)) = observed {
                 report.foreign = foreign;
             }
-            let next = if self.unguard().map_err(SyncError::Apply)? {
-                next.map(following)
-            } else {
-                next
-            };
-            let generation = if self.holds { None } else { next.or(Some(NEVER)) };
-            self.know(generation, desired);
+            self.settle(desired, next)?;
             return Ok(report);
         }
         self.unguard().map_err(SyncError::Apply)?;
         Err(SyncError::Unsettled)
+    }
+
+    /// What the kernel has of a table, and the generation of the rulesets then; `None` where these change all the time.
+    fn look(&mut self, name: &Name, extent: &Extent) -> Result<Option<(u32, Listing)>, SyncError> {
+        let (holds, own) = (self.holds, self.port());
+        let is_held = |table: &Reply| holds && Holder::of([table]).is_another(own);
+        match list(&mut self.socket, name, extent, is_held) {
+            Ok(read) => Ok(Some(read)),
+            Err(error) if error.is_interrupted() => Ok(None),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// How much a transaction makes in this attempt of what nothing leads to yet.
+    fn portion_of(&self, attempt: usize) -> usize {
+        match attempt < HURRIED {
+            true => self.portion,
+            false => usize::MAX,
+        }
+    }
+
+    /// The kernel has this table now, in the generation `next` if that is known, and nothing needs to stand in for it any more.
+    fn settle(&mut self, table: &Arc<Table>, next: Option<u32>) -> Result<(), SyncError> {
+        let was_guarded = self.unguard().map_err(SyncError::Apply)?;
+        let next = if was_guarded { next.map(following) } else { next };
+        let generation = if self.holds { None } else { next.or(Some(NEVER)) };
+        self.know(generation, table);
+        Ok(())
     }
 
     /// Makes a table with the rules of one that is about to be made anew, for as long as that takes; the generation that follows.

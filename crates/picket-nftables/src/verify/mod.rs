@@ -195,6 +195,11 @@ impl Sink for Check<'_, '_, '_> {
                     self.wrong = Some(Box::new(packet));
                     return false;
                 }
+                // An end that was forgotten may be told again.
+                let known = &self.report.counterexamples;
+                if known.iter().any(|known| known.packet == packet) {
+                    break;
+                }
                 self.report.counterexamples.push(Counterexample {
                     packet,
                     required,

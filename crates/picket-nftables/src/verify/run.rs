@@ -27,8 +27,8 @@ struct Left {
     undecided: Vec<Cell>,
 }
 
-/// How many cells are remembered for each purpose. All are forgotten then, which costs time and no more: a proof of what
-/// policies say of 100,000 pods must not take as much memory as everything else that an agent knows.
+/// How many cells are remembered for each purpose. All are forgotten then, which costs time and lets an end be told and counted
+/// again: a proof of what policies say of 100,000 pods must not take as much memory as everything else that an agent knows.
 pub(super) const REMEMBERED: usize = 1 << 14;
 
 /// Runs cells through the base chains of one path.

@@ -89,7 +89,7 @@ impl Sums {
     /// Adds what the counters of a sandbox have counted since they were read. What cannot be read counts as it did.
     fn count(&mut self, place: &mut Place) {
         let counters = Counters::open(&place.namespace, documented::table_name());
-        let counted = match counters.and_then(|mut counters| counters.packets()) {
+        let counted = match counters.and_then(|mut counters| counters.packets_of(place.counters())) {
             Ok(counted) => counted,
             Err(error) => return tracing::debug!(%error, "the counters of a pod cannot be read"),
         };
@@ -112,6 +112,22 @@ impl Sums {
 }
 
 impl Place {
+    /// The counters that count here. Who may change rules in the pod may have made any number of others.
+    fn counters(&self) -> impl Iterator<Item = Name> {
+        let of_policies = self.policies.iter().flat_map(|policy| {
+            let of_direction = |direction| {
+                [
+                    counter_name(policy, direction),
+                    audit_counter_name(policy, direction),
+                ]
+            };
+            Direction::BOTH.into_iter().flat_map(of_direction)
+        });
+        [mid_stream_counter(), spoofed_counter()]
+            .into_iter()
+            .chain(of_policies)
+    }
+
     /// How much a counter has grown since it was read; `None` where there is none. One that is less was made anew.
     fn grown(&self, counted: &BTreeMap<Name, u64>, name: &Name) -> Option<u64> {
         let now = *counted.get(name)?;

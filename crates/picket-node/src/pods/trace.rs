@@ -35,6 +35,8 @@ pub(super) struct Scene {
     pub(super) own_addresses: [bool; 2],
     /// The ends that are pods of this node.
     pub(super) here: Vec<End>,
+    /// The rules of the policies for each of these pods, as far as it needs any: what its table should about have.
+    pub(super) desired: BTreeMap<String, Arc<Table>>,
 }
 
 /// An interface of a pod of this node.
@@ -202,7 +204,7 @@ impl End {
     /// # Errors
     /// Why nobody can tell.
     fn judge(&self, scene: &Scene, engine: &Engine, packets: &[Packet]) -> Result<Vec<TracedPacket>, String> {
-        let table = self.table()?;
+        let table = self.table(scene.desired.get(&self.pod))?;
         let demands = Demands::in_pod(
             engine.program(),
             &self.endpoint,
@@ -222,16 +224,17 @@ impl End {
         Ok(traced.collect())
     }
 
-    /// The rules that the kernel has there; without any it lets everything pass.
-    fn table(&self) -> Result<Table, String> {
+    /// The rules that the kernel has there; without any it lets everything pass. No more is read than about what is desired:
+    /// who may change rules in the pod may have put there as much as they like.
+    fn table(&self, desired: Option<&Arc<Table>>) -> Result<Table, String> {
         let name = documented::table_name();
-        let read = Client::open(&self.namespace).and_then(|mut client| Ok(client.read(&name)?.1));
+        let nothing = Draft::new(name.clone()).check();
+        let nothing = nothing.map_err(|error| error.to_string())?;
+        let desired = desired.map_or(&nothing, AsRef::as_ref);
+        let read = Client::open(&self.namespace).and_then(|client| client.wary().observe(desired));
         match read.map_err(|error| error.to_string())? {
             Observed::Table(table) => Ok(table),
-            Observed::Absent if self.policies.is_empty() => {
-                let nothing = Draft::new(name).check();
-                nothing.map_err(|error| error.to_string())
-            }
+            Observed::Absent if self.policies.is_empty() => Ok(nothing),
             Observed::Absent => Err(format!("the kernel has no table `inet {name}`")),
             Observed::Altered(foreign) => {
                 let foreign: Vec<_> = foreign.iter().map(ToString::to_string).collect();
@@ -242,7 +245,11 @@ impl End {
 
     /// What its counters say.
     fn dropped(&self) -> picket_linux::Result<Dropped> {
-        let counted = Counters::open(&self.namespace, documented::table_name())?.packets()?;
+        let names = self.policies.iter().flat_map(|policy| {
+            let name = |direction| counter_name(policy, direction);
+            Direction::BOTH.map(name)
+        });
+        let counted = Counters::open(&self.namespace, documented::table_name())?.packets_of(names)?;
         let of_policy = |policy: &ObjectRef| {
             Direction::BOTH.map(|direction| {
                 let packets = *counted.get(&counter_name(policy, direction))?;

@@ -66,11 +66,6 @@ fn check(
         let Some(answered) = sessions.is_answered(&flow) else {
             continue;
         };
-        prop_assert!(
-            answered || !outcome.passes,
-            "no answer: {flow:?}\n{}",
-            sessions.text()
-        );
         let back = Flow {
             source: flow.destination.clone(),
             destination: flow.source.clone(),

@@ -108,29 +108,32 @@ fn list_objects(
     if objects.iter().any(|table| extent.is_above_objects(table)) {
         return Ok(Some(wary::TOO_MANY_OBJECTS));
     }
+    // Others may add something after it was counted and before it is listed.
+    let (most_objects, most_rules) = (extent.most_objects(), extent.most_rules());
     objects.extend(extent.chains(lister, own)?);
     if extent.is_above_rules(objects.iter()) {
         return Ok(Some(wary::TOO_MANY_RULES));
     }
-    for (kind, action) in [
-        (message::GETOBJ, "list the counters"),
-        (message::GETFLOWTABLE, "list the flowtables"),
-        (message::GETSET, "list the sets"),
+    // A rule may have sets for itself, which do not count as objects.
+    let most_sets = most_objects.saturating_add(most_rules);
+    for (kind, action, most) in [
+        (message::GETOBJ, "list the counters", most_objects),
+        (message::GETFLOWTABLE, "list the flowtables", most_objects),
+        (message::GETSET, "list the sets", most_sets),
     ] {
-        objects.extend(list_all(lister, kind, action, own, table::NAME)?);
+        if list_own(lister, (kind, action), own, most, objects)? {
+            return Ok(Some(wary::TOO_MANY_OBJECTS));
+        }
     }
     if !extent.is_wary() || !wary::are_all(objects) {
         if extent.knows_chains() {
             return Ok(Some(wary::OTHER_CHAINS));
         }
         objects.retain(|object| object.kind != message::NEWCHAIN);
-        objects.extend(list_all(
-            lister,
-            message::GETCHAIN,
-            "list the chains",
-            own,
-            table::NAME,
-        )?);
+        let chains = (message::GETCHAIN, "list the chains");
+        if list_own(lister, chains, own, most_objects, objects)? {
+            return Ok(Some(wary::TOO_MANY_OBJECTS));
+        }
         if extent.is_above_rules(objects.iter()) {
             return Ok(Some(wary::TOO_MANY_RULES));
         }
@@ -143,39 +146,46 @@ fn list_objects(
     let mut count = 0;
     for name in names.collect::<Vec<_>>() {
         let of_set = [(element::TABLE, own), (element::SET, name.as_slice())];
-        let elements = lister.list(message::GETSETELEM, NFPROTO_INET, &of_set, "list the elements")?;
-        count += elements.iter().map(wary::listed_elements).sum::<usize>();
-        objects.extend(elements);
+        let keep = |reply: &Reply| {
+            count += wary::listed_elements(reply);
+            !extent.is_above_elements(count)
+        };
+        objects.extend(lister.list(
+            message::GETSETELEM,
+            NFPROTO_INET,
+            &of_set,
+            "list the elements",
+            keep,
+        )?);
         if extent.is_above_elements(count) {
             return Ok(Some(wary::TOO_MANY_ELEMENTS));
         }
     }
-    objects.extend(list_all(
-        lister,
-        message::GETRULE,
-        "list the rules",
-        own,
-        table::NAME,
-    )?);
-    Ok(None)
+    let rules = (message::GETRULE, "list the rules");
+    let is_above = list_own(lister, rules, own, most_rules, objects)?;
+    Ok(is_above.then_some(wary::TOO_MANY_RULES))
 }
 
-/// What the kernel lists of one kind for the table of that name. Of chains it lists those of others too.
-fn list_all(
+/// Adds what the kernel lists of one kind for the table of that name, so much at most; whether there is more. Of chains it lists
+/// those of other tables too, however many these are.
+fn list_own(
     lister: &mut Lister<'_>,
-    kind: u8,
-    action: &str,
+    (kind, action): (u8, &str),
     own: &[u8],
-    attribute: u16,
-) -> picket_linux::Result<Vec<Reply>> {
-    let mut replies = lister.list(kind, NFPROTO_INET, &[(attribute, own)], action)?;
-    replies.retain(|reply| {
-        reply
-            .attributes()
-            .find(attribute)
-            .is_none_or(|table| table == own)
-    });
-    Ok(replies)
+    most: usize,
+    objects: &mut Vec<Reply>,
+) -> picket_linux::Result<bool> {
+    // Everything but a table says there of which table it is.
+    let of_table = [(table::NAME, own)];
+    let mut count = 0_usize;
+    let keep = |reply: &Reply| {
+        let table = reply.attributes().find(table::NAME);
+        let is_own = table.is_none_or(|table| table == own);
+        count += usize::from(is_own);
+        is_own && count <= most
+    };
+    objects.extend(lister.list(kind, NFPROTO_INET, &of_table, action, keep)?);
+    Ok(count > most)
 }
 
 /// The table `name` that these objects make, each as the kernel lists it.

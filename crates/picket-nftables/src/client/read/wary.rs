@@ -1,8 +1,9 @@
 //! How much is read of a table where others may put as much into it, and into tables of their own, as they like: no more than what
 //! picket wants there, and some.
 //!
-//! The kernel says in a few bytes how much a table, a chain and a set have, and only then is listed what that is. It lists chains
-//! for all tables alone: those that are expected are asked for one by one.
+//! The kernel says in a few bytes how much a table, a chain and a set have, and only then is listed what that is; what comes all the
+//! same beyond that is not kept. It lists chains for all tables alone: those that are expected are asked for one by one, and where
+//! all are listed those of other tables are not kept.
 
 use std::collections::BTreeSet;
 
@@ -85,19 +86,27 @@ impl Extent {
         }
     }
 
+    /// How many chains, sets, maps and counters are read.
+    pub(super) fn most_objects(&self) -> usize {
+        let expected = self.expected();
+        expected.map_or(usize::MAX, |expected| expected.objects + MORE_OBJECTS)
+    }
+
+    /// How many rules are read, and ways from rules and elements to chains.
+    pub(super) fn most_rules(&self) -> usize {
+        let expected = self.expected();
+        expected.map_or(usize::MAX, |expected| expected.rules + MORE_RULES)
+    }
+
     /// Whether a table has more chains, sets, maps and counters than are read.
     pub(super) fn is_above_objects(&self, table: &Reply) -> bool {
-        let expected = self.expected();
-        expected.is_some_and(|expected| number(table, table::USE) > expected.objects + MORE_OBJECTS)
+        number(table, table::USE) > self.most_objects()
     }
 
     /// Whether chains have more rules than are read.
     pub(super) fn is_above_rules<'r>(&self, objects: impl Iterator<Item = &'r Reply>) -> bool {
         let chains = objects.filter(|object| object.kind == message::NEWCHAIN);
-        let expected = self.expected();
-        expected.is_some_and(|expected| {
-            chains.map(|chain| number(chain, chain::USE)).sum::<usize>() > expected.rules + MORE_RULES
-        })
+        chains.map(|chain| number(chain, chain::USE)).sum::<usize>() > self.most_rules()
     }
 
     /// Whether so many elements are more than are read.

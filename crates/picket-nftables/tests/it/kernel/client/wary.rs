@@ -4,10 +4,10 @@ use std::fmt::Write;
 use std::sync::Arc;
 
 use picket_linux::NetworkNamespace;
-use picket_nftables::client::{Client, Foreign, Observed, Oddity, Place, SyncError, canonical};
+use picket_nftables::client::{Client, Counters, Foreign, Observed, Oddity, Place, SyncError, canonical};
 
 use crate::indexed::kernel::hosts::run;
-use crate::sample;
+use crate::sample::{self, name};
 
 fn wary(namespace: &NetworkNamespace) -> Client {
     Client::open(namespace).expect("a client").wary()
@@ -121,6 +121,28 @@ fn chains_of_others_are_listed_by_those_alone_who_do_not_know_what_the_table_had
     assert_eq!(client.sync(&less).expect("it is changed").foreign, []);
     let (_, observed) = client.read(less.name()).expect("it is read");
     assert_eq!(observed, Observed::Table(canonical(&less)));
+}
+
+#[test]
+fn of_counters_those_are_read_that_are_asked_for() {
+    let namespace = NetworkNamespace::create().expect("a namespace");
+    let table = Arc::new(sample::table());
+    let mut counters = Counters::open(&namespace, table.name().clone()).expect("a socket");
+    let own = || table.counters().iter().map(|counter| counter.name.clone());
+    let none = counters.packets_of(own()).expect("no table");
+    assert!(none.is_empty(), "{none:?}");
+    wary(&namespace).sync(&table).expect("it is made");
+    let script = many(
+        100,
+        "add counter TABLE more-NUMBER\nadd quota TABLE quota-NUMBER { over 1 mbytes }",
+    );
+    run(&namespace, "nft", &["-f", "-"], &script);
+    let all = counters.packets().expect("they are read");
+    assert_eq!(all.len(), 100 + own().count());
+    let asked = own().chain(["more-7", "quota-7", "absent"].map(name));
+    let read = counters.packets_of(asked).expect("they are read");
+    let expected = own().chain([name("more-7")]);
+    assert_eq!(read, expected.map(|name| (name, 0)).collect());
 }
 
 #[test]
