@@ -47,8 +47,8 @@ pub(crate) fn definitions(namespace: &str) -> String {
     format!("/apis/k8s.cni.cncf.io/v1/namespaces/{namespace}/network-attachment-definitions")
 }
 
-/// What the role of the replaced program allows, without what is never used.
-const ROLE: &str = include_str!("pods.yaml");
+/// What is shipped, of which agents here have the role.
+const MANIFEST: &str = include_str!("../../../../deploy/agent-pods.yaml");
 
 pub(crate) struct Node {
     pub(crate) server: Server,
@@ -98,9 +98,19 @@ impl Node {
         for (api_version, kind, path) in DEFINED.map(|index| KINDS[index]) {
             define(&api, api_version, kind, path, true);
         }
-        for (document, path) in ROLE.split("---\n").zip(["clusterroles", "clusterrolebindings"]) {
-            api.create_yaml(&format!("/apis/rbac.authorization.k8s.io/v1/{path}"), document);
-        }
+        let rbac = "/apis/rbac.authorization.k8s.io/v1";
+        let is_role = |document: &&str| document.contains("\nkind: ClusterRole\n");
+        let role = MANIFEST.split("---\n").find(is_role).unwrap();
+        api.create_yaml(&format!("{rbac}/clusterroles"), role);
+        let group = "rbac.authorization.k8s.io";
+        let binding = json!({
+            "apiVersion": format!("{group}/v1"),
+            "kind": "ClusterRoleBinding",
+            "metadata": {"name": "agent"},
+            "subjects": [{"kind": "User", "apiGroup": group, "name": AGENT.1}],
+            "roleRef": {"kind": "ClusterRole", "apiGroup": group, "name": "picket-pods"},
+        });
+        api.create(&format!("{rbac}/clusterrolebindings"), &binding);
         let runtime = ContainerRuntime::start(runtime);
         Self {
             sandboxes: Runtime::at(SOCKET, &runtime.prefix()).unwrap(),
