@@ -225,7 +225,7 @@ fn a_slip_in_any_policy_is_mended_to_what_was_written() {
     let mut runner = TestRunner::deterministic();
     let clusters = snapshot(Shape::Dialects, 6);
     let mut mended = 0;
-    for seed in 1..=60 {
+    for seed in 1..=90 {
         let mut style = Style::new(seed * 0x9e37_79b9);
         let mut policies = clusters.new_tree(&mut runner).unwrap().current().policies;
         policies.retain(|object, _| object.kind != "Namespace");
