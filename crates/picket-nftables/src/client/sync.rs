@@ -20,6 +20,9 @@ const HURRIED: usize = 5;
 /// A generation that no ruleset has.
 const NEVER: u32 = 0;
 
+/// `EPERM`.
+const NOT_PERMITTED: i32 = 1;
+
 /// `ENOENT`.
 const NOT_FOUND: i32 = 2;
 
@@ -98,7 +101,7 @@ impl Client {
                     self.know(generation, desired);
                     return Ok(report);
                 }
-                Err(error) if is_passing(&error) => {}
+                Err(error) if self.is_to_be_read(&error) => {}
                 Err(error) => return Err(SyncError::Apply(error)),
             }
         }
@@ -153,9 +156,14 @@ impl Client {
         };
         match self.follow(&known, plan, report) {
             Ok(generation) => Ok(Some(generation)),
-            Err(error) if is_passing(&error) => Ok(None),
+            Err(error) if self.is_to_be_read(&error) => Ok(None),
             Err(error) => Err(SyncError::Apply(error)),
         }
+    }
+
+    /// Whether what is there says more than this error: what has changed meanwhile, or who holds the table.
+    fn is_to_be_read(&self, error: &ApplyError) -> bool {
+        is_passing(error) || (self.is_wary && is_forbidden(error))
     }
 
     /// The table that this client made last: it is in force, or was until others changed rulesets.
@@ -466,6 +474,14 @@ fn guard_of(table: &Table) -> Option<Table> {
 /// Whether the kernel cannot keep others from changing a table.
 fn is_unsupported(error: &ApplyError) -> bool {
     is_refused(error, NOT_SUPPORTED)
+}
+
+/// Whether this client may not change something, as of a table that another socket holds.
+fn is_forbidden(error: &ApplyError) -> bool {
+    let ApplyError::Refused(refusals) = error else {
+        return false;
+    };
+    refusals.iter().any(|refusal| refusal.code == NOT_PERMITTED)
 }
 
 /// Whether a table is not there.

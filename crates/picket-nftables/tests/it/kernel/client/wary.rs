@@ -168,5 +168,17 @@ fn nobody_tries_to_change_a_table_that_another_holds() {
     }
     assert_eq!(wary(&namespace).sync(&table).expect("it is there").operations, 0);
     drop(thief);
+    // The same of one that has made the table itself, and to whom nothing says that it has changed hands.
+    let mut client = wary(&namespace);
+    assert_eq!(client.sync(&table).expect("it is there").operations, 0);
+    let mut thief = Client::open(&namespace).expect("a client").holding();
+    thief.sync(&table).expect("it is there");
+    assert_eq!(client.sync(&table).expect("it is there").operations, 0);
+    let error = client.sync(&less).expect_err("it is held");
+    assert!(
+        matches!(error, SyncError::Held { socket } if socket == thief.port().0),
+        "{error}"
+    );
+    drop(thief);
     assert_ne!(wary(&namespace).sync(&less).expect("it is changed").operations, 0);
 }

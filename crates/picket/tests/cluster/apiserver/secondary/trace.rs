@@ -159,7 +159,7 @@ fn what_is_not_in_force_in_a_pod_is_told_and_what_rules_do_instead() {
         ])
     );
     let why = waiting["waiting"].as_str().unwrap();
-    let parts = ["default/server: ", "Operation not permitted"];
+    let parts = ["default/server: ", "another program holds the table"];
     assert!(parts.iter().all(|part| why.contains(part)), "{why}");
     expect(&pods, &["b->server"], false, "by the rules of before");
     drop(thief);
