@@ -434,15 +434,10 @@ impl Agent {
     fn scenes(&self, question: &TraceQuestion) -> Vec<Scene> {
         let mut scenes = self.networks.scenes(question);
         for scene in &mut scenes {
-            for place in self.places.values() {
-                let ends = place.ends(scene, &self.networks);
-                if let Some(pod) = place.of().filter(|_| !ends.is_empty()) {
-                    let desired = self.networks.desired(pod, &Substitutes::new());
-                    let table = desired.table.map(|table| (place.pod(), table));
-                    scene.desired.extend(table);
-                }
-                scene.here.extend(ends);
-            }
+            let places = self.places.values();
+            scene.here = places
+                .flat_map(|place| place.ends(scene, &self.networks))
+                .collect();
         }
         scenes
     }

@@ -120,12 +120,11 @@ impl<'a> Blame<'a> {
         Ok(self.order)
     }
 
-    /// The same if that is still to be done, and then tries as many tables as may be at once to let in again what is not to blame.
+    /// Tries as many tables as may be at once to let in again what is not to blame.
     ///
     /// # Errors
-    /// The same; also when what is in force cannot be made sure of.
+    /// When what is in force cannot be made sure of.
     pub(super) fn go_on(mut self) -> Result<Option<Order>, SyncError> {
-        self.hold_all()?;
         for _ in 0..AT_ONCE {
             self.step();
         }

@@ -331,8 +331,7 @@ impl Networks {
         Some((network, program, own))
     }
 
-    /// What is known of the ends of a question on each network that may be meant; nothing yet of which of them are here, and with
-    /// what rules.
+    /// What is known of the ends of a question on each network that may be meant; nothing yet of which of them are here.
     pub(super) fn scenes(&self, question: &TraceQuestion) -> Vec<Scene> {
         let is_meant = |network: &NetworkName| {
             let asked = question.network.as_ref();
@@ -348,7 +347,6 @@ impl Networks {
                 semantics: known.semantics,
                 own_addresses: custom::own_addresses(&self.custom),
                 here: Vec::new(),
-                desired: BTreeMap::new(),
             }
         });
         scenes.collect()

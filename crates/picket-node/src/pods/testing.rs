@@ -116,6 +116,9 @@ impl Scene {
     /// Makes the rules what they should be, and finds out who is to blame if they are refused.
     pub(super) fn make(&mut self, unknown: Option<&str>) {
         self.place.make(&self.networks, unknown, &self.metrics);
+        if self.place.is_unsearched() {
+            self.place.clear(&self.networks, &self.metrics);
+        }
         while self.place.searches_since().is_some() {
             self.place.go_on(&self.networks, &self.metrics);
         }

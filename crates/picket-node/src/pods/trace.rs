@@ -35,8 +35,6 @@ pub(super) struct Scene {
     pub(super) own_addresses: [bool; 2],
     /// The ends that are pods of this node.
     pub(super) here: Vec<End>,
-    /// The rules of the policies for each of these pods, as far as it needs any: what its table should about have.
-    pub(super) desired: BTreeMap<String, Arc<Table>>,
 }
 
 /// An interface of a pod of this node.
@@ -51,6 +49,8 @@ pub(super) struct End {
     pub(super) namespace: Arc<NetworkNamespace>,
     /// The policies that apply to the pod; none where it needs no rules.
     pub(super) policies: Vec<ObjectRef>,
+    /// The table that is to be there, if any is.
+    pub(super) desired: Option<Arc<Table>>,
     /// The directions, ingress first, in which the rules may let pass less than the policies.
     pub(super) narrower: [bool; 2],
     /// Why the policies, as they are now, are not in force there, if they are not.
@@ -204,7 +204,7 @@ impl End {
     /// # Errors
     /// Why nobody can tell.
     fn judge(&self, scene: &Scene, engine: &Engine, packets: &[Packet]) -> Result<Vec<TracedPacket>, String> {
-        let table = self.table(scene.desired.get(&self.pod))?;
+        let table = self.table()?;
         let demands = Demands::in_pod(
             engine.program(),
             &self.endpoint,
@@ -226,11 +226,11 @@ impl End {
 
     /// The rules that the kernel has there; without any it lets everything pass. No more is read than about what is desired:
     /// who may change rules in the pod may have put there as much as they like.
-    fn table(&self, desired: Option<&Arc<Table>>) -> Result<Table, String> {
+    fn table(&self) -> Result<Table, String> {
         let name = documented::table_name();
         let nothing = Draft::new(name.clone()).check();
         let nothing = nothing.map_err(|error| error.to_string())?;
-        let desired = desired.map_or(&nothing, AsRef::as_ref);
+        let desired = self.desired.as_deref().unwrap_or(&nothing);
         let read = Client::open(&self.namespace).and_then(|client| client.wary().observe(desired));
         match read.map_err(|error| error.to_string())? {
             Observed::Table(table) => Ok(table),

@@ -79,32 +79,37 @@ impl Attached {
     }
 }
 
-/// Orders claims by their ranks.
+/// Orders values by what one of their methods gives.
 macro_rules! ordered {
-    ($($claim:ident)*) => { $(
-        impl Ord for $claim {
+    ($($value:ty, by $rank:ident;)*) => { $(
+        impl Ord for $value {
             fn cmp(&self, other: &Self) -> Ordering {
-                self.rank().cmp(&other.rank())
+                self.$rank().cmp(&other.$rank())
             }
         }
 
-        impl PartialOrd for $claim {
+        impl PartialOrd for $value {
             fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
                 Some(self.cmp(other))
             }
         }
 
-        impl PartialEq for $claim {
+        impl PartialEq for $value {
             fn eq(&self, other: &Self) -> bool {
                 self.cmp(other).is_eq()
             }
         }
 
-        impl Eq for $claim {}
+        impl Eq for $value {}
     )* };
 }
 
-ordered!(OnCluster Attached);
+pub(super) use ordered;
+
+ordered! {
+    OnCluster, by rank;
+    Attached, by rank;
+}
 
 /// The pods that claim each address of a network.
 pub(super) struct Claims<C> {

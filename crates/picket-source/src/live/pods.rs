@@ -11,7 +11,7 @@ use picket_policy::{Diagnostic, Labels, NetworkName, ObjectRef, Severity};
 use smol_str::SmolStr;
 
 use super::Changes;
-use super::claims::{Attached, Claimant, Claims, OnCluster, Said};
+use super::claims::{Attached, Claimant, Claims, OnCluster, Said, ordered};
 use super::facts::{Name, NodeFacts, PodFacts};
 use super::nodes::{Effect, Nodes};
 use super::shared::Shared;
@@ -72,32 +72,10 @@ impl<'a> Borrow<dyn Named + 'a> for ByName {
     }
 }
 
-/// As the name says.
-macro_rules! ordered_by_name {
-    ($($named:ty)*) => { $(
-        impl Ord for $named {
-            fn cmp(&self, other: &Self) -> Ordering {
-                self.name().cmp(&other.name())
-            }
-        }
-
-        impl PartialOrd for $named {
-            fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-                Some(self.cmp(other))
-            }
-        }
-
-        impl PartialEq for $named {
-            fn eq(&self, other: &Self) -> bool {
-                self.cmp(other).is_eq()
-            }
-        }
-
-        impl Eq for $named {}
-    )* };
+ordered! {
+    ByName, by name;
+    dyn Named + '_, by name;
 }
-
-ordered_by_name!(ByName dyn Named + '_);
 
 impl Pods {
     /// No pods yet, and which node is the own one.

@@ -11,7 +11,7 @@ use crate::error::reason;
 use crate::metrics::Metrics;
 use crate::pods::blame::{Blame, Suspect};
 use crate::pods::cutting::Order;
-use crate::pods::network::{Desired, Networks};
+use crate::pods::network::Networks;
 
 impl Place {
     /// The kernel does not take the rules: it remains to find out because of whom. Meanwhile those stay that are there; where
@@ -41,15 +41,19 @@ impl Place {
 
     /// Whether nobody is held back yet because of what was refused last.
     pub(in crate::pods) fn is_unsearched(&self) -> bool {
-        let is_unsayable = self.desired.as_ref().is_none_or(Desired::is_unsayable);
-        self.search.is_ahead() && !is_unsayable
+        self.search.is_ahead() && self.is_sayable()
     }
 
     /// Since when it waits for its turn to find out which policies are to blame, if it does.
     pub(in crate::pods) fn searches_since(&self) -> Option<Instant> {
-        let is_failing = self.failure.is_some() && !self.search.is_ahead();
-        let is_unsayable = self.desired.as_ref().is_none_or(Desired::is_unsayable);
-        self.search.since().filter(|_| !is_failing && !is_unsayable)
+        let since = self.search.since();
+        since.filter(|_| self.failure.is_none() && self.is_sayable())
+    }
+
+    fn is_sayable(&self) -> bool {
+        self.desired
+            .as_ref()
+            .is_some_and(|desired| !desired.is_unsayable())
     }
 
     /// Holds back whoever may be to blame for what was refused last. Gives what is in force where something else may have been before.

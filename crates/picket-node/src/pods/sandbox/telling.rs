@@ -83,6 +83,7 @@ impl Place {
                 others: others.cloned().collect(),
                 namespace: Arc::clone(&self.namespace),
                 policies: desired.policies.clone(),
+                desired: desired.table.clone(),
                 narrower: desired.narrower,
                 waiting: self.waits(),
             })
