@@ -100,15 +100,18 @@ impl Node {
         }
         let rbac = "/apis/rbac.authorization.k8s.io/v1";
         let is_role = |document: &&str| document.contains("\nkind: ClusterRole\n");
-        let role = MANIFEST.split("---\n").find(is_role).unwrap();
-        api.create_yaml(&format!("{rbac}/clusterroles"), role);
+        let shipped = MANIFEST.split("---\n").find(is_role).unwrap();
+        // Under a name of its own, for a test may apply the manifest too.
+        let role = shipped.replace("name: picket-pods\n", "name: agent\n");
+        assert_ne!(role, shipped);
+        api.create_yaml(&format!("{rbac}/clusterroles"), &role);
         let group = "rbac.authorization.k8s.io";
         let binding = json!({
             "apiVersion": format!("{group}/v1"),
             "kind": "ClusterRoleBinding",
             "metadata": {"name": "agent"},
             "subjects": [{"kind": "User", "apiGroup": group, "name": AGENT.1}],
-            "roleRef": {"kind": "ClusterRole", "apiGroup": group, "name": "picket-pods"},
+            "roleRef": {"kind": "ClusterRole", "apiGroup": group, "name": "agent"},
         });
         api.create(&format!("{rbac}/clusterrolebindings"), &binding);
         let runtime = ContainerRuntime::start(runtime);
