@@ -12,6 +12,7 @@ mod forged;
 mod hostile;
 mod icmp;
 mod links;
+mod namespaces;
 mod never_open;
 mod plugins;
 mod runtimes;
