@@ -94,10 +94,16 @@ impl Node {
 
     /// The same in the cluster of this server, which has to know the [agent](AGENT).
     pub(crate) fn of(server: Server, runtime: Kind) -> Self {
-        let api = Api::new(&server.kubeconfig());
+        let node = Self::without_kinds(server, runtime);
         for (api_version, kind, path) in DEFINED.map(|index| KINDS[index]) {
-            define(&api, api_version, kind, path, true);
+            define(&node.api, api_version, kind, path, true);
         }
+        node
+    }
+
+    /// The same in a cluster that does not know of secondary networks.
+    pub(crate) fn without_kinds(server: Server, runtime: Kind) -> Self {
+        let api = Api::new(&server.kubeconfig());
         let rbac = "/apis/rbac.authorization.k8s.io/v1";
         let is_role = |document: &&str| document.contains("\nkind: ClusterRole\n");
         let shipped = MANIFEST.split("---\n").find(is_role).unwrap();

@@ -11,6 +11,7 @@ mod failures;
 mod forged;
 mod hostile;
 mod icmp;
+mod kinds;
 mod links;
 mod namespaces;
 mod never_open;
