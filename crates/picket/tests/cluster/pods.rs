@@ -61,6 +61,8 @@ pub(crate) struct Node {
     /// Whether pods are plugged into bridges by cables of their own, and not by macvlan.
     has_bridges: bool,
     agent: Option<Child>,
+    /// The kubeconfig of the agent, where its way to the server is another.
+    pub(crate) kubeconfig: Option<PathBuf>,
     pub(crate) folder: TempDir,
     interfaces: usize,
 }
@@ -130,6 +132,7 @@ impl Node {
             networks: Vec::new(),
             has_bridges: false,
             agent: None,
+            kubeconfig: None,
             folder: tempfile::tempdir().unwrap(),
             interfaces: 0,
         }
@@ -143,13 +146,14 @@ impl Node {
 
     fn command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_picket"));
+        let kubeconfig = self.kubeconfig.clone();
         command
             .env("NODE_NAME", "node-1")
             .args(["agent", "--discovery-interval", "1"])
             .args(["--container-runtime-endpoint", SOCKET, "--host-prefix"])
             .arg(self.runtime.prefix())
             .arg("--kubeconfig")
-            .arg(self.server.kubeconfig_of("agent"))
+            .arg(kubeconfig.unwrap_or_else(|| self.server.kubeconfig_of(AGENT.0)))
             .arg("--socket")
             .arg(self.folder.path().join("socket"))
             .args(arguments)

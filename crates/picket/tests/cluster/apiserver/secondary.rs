@@ -5,6 +5,7 @@ mod changes;
 mod containers;
 mod custom_rules;
 mod cut;
+mod definitions;
 mod denied;
 mod drops;
 mod failures;
