@@ -143,12 +143,13 @@ pub(crate) fn metric(agent: &Agent, name: &str) -> u64 {
     value(&text, name)
 }
 
-/// Holds that metrics tell of an agent that has written a table with this status, and of what that holds.
+/// Holds that metrics tell of an agent that has written and proved a table with this status, and of what that holds.
 fn what_it_did_is_measured(agent: &Agent, status: &Status) {
     for name in [
         "picket_event_to_kernel_seconds_count",
         "picket_render_seconds_count",
         "picket_write_seconds_count",
+        "picket_verify_seconds_count",
         "picket_operations_total",
         "picket_current_timestamp_seconds",
         "picket_table_objects{object=\"element\"}",
