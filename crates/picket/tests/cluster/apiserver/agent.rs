@@ -197,6 +197,26 @@ fn rules_outlive_their_agent_and_nothing_is_done_twice() {
 }
 
 #[test]
+fn what_is_installed_is_proved_while_pods_have_no_address_yet() {
+    let live = Live::new(None);
+    let containers = json!([{"name": "main", "image": "main"}]);
+    let pending = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "pending"},
+        "spec": {"nodeName": NODE, "containers": containers}});
+    live.api.create("/api/v1/namespaces/x/pods", &pending);
+    let agent = live.agent(&[]);
+    agent.until_enforced(&live.versions);
+    let verified = live.run(
+        Command::new(env!("CARGO_BIN_EXE_picket"))
+            .args([
+                "verify", "--kube", "--target", "nftables", "--node", NODE, "--live",
+            ])
+            .env("KUBECONFIG", live.server.kubeconfig()),
+    );
+    assert_eq!(verified.status, 0, "{}{}", verified.stdout, verified.stderr);
+    assert!(verified.stdout.starts_with("proved"), "{}", verified.stdout);
+}
+
+#[test]
 fn what_others_change_is_repaired() {
     let live = Live::new(None);
     let agent = live.agent(&["--table-owner", "everybody"]);
