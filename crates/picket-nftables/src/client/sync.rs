@@ -8,7 +8,7 @@ use picket_linux::{BatchError, Reply};
 use super::hold::{Hold, Holder};
 use super::read::{Expected, Extent, Foreign, Listing, Observed, canonical, list};
 use super::{ApplyError, Client, Object};
-use crate::diff::Operation;
+use crate::diff::{Operation, mixes};
 use crate::model::{Draft, Name, Table};
 
 /// How often the way to a table is begun again because the rulesets have changed meanwhile.
@@ -188,6 +188,10 @@ impl Client {
         let mut generation = known.generation;
         if let Some(anew) = made_anew(plan) {
             generation = self.guard(anew, generation);
+        } else if self.is_in_doubt(&known.table, plan)
+            && let Ok(desired) = Table::applied(Some(&known.table), plan)
+        {
+            generation = self.guard(&desired, generation);
         }
         let next = self.carry_out(Some(&known.table), plan, hold, generation, self.portion);
         let was_guarded = self.unguard();
@@ -234,7 +238,8 @@ impl Client {
             let is_certain = hold == Some(Hold::Keep) || (attempt > 0 && made_anew(&plan).is_some());
             let hold = hold.unwrap_or(if self.holds { Hold::Keep } else { Hold::Leave });
             let mut expected = generation.filter(|_| !is_certain);
-            if observed != Some(Observed::Absent) && made_anew(&plan).is_some() {
+            let is_in_doubt = || table.is_some_and(|table| self.is_in_doubt(table, &plan));
+            if observed != Some(Observed::Absent) && (made_anew(&plan).is_some() || is_in_doubt()) {
                 expected = self.guard(desired, expected);
             }
             let next = match self.carry_out(table, &plan, hold, expected, portion) {
@@ -295,10 +300,12 @@ impl Client {
         Ok(())
     }
 
-    /// Makes a table with the rules of one that is about to be made anew, for as long as that takes; the generation that follows.
+    /// Makes a table with the rules of one that is about to be made anew or [in doubt](Self::is_in_doubt), for as long as that takes;
+    /// the generation that follows.
     ///
     /// The kernel has the base chains of both tables then, those of the new one first, and a packet enters each by the rules of that
-    /// moment: the new one while it is empty still, and the old one when it is empty already. Where the kernel does not
+    /// moment: the new one while it is empty still, and the old one when it is empty already. What passes both is what the new
+    /// one lets pass. Where the kernel does not
     /// take such a table it goes on without; what is wrong with the rules is found when they are made.
     fn guard(&mut self, desired: &Table, generation: Option<u32>) -> Option<u32> {
         let Some(table) = guard_of(desired) else {
@@ -315,6 +322,12 @@ impl Client {
                 generation
             }
         }
+    }
+
+    /// Whether a packet that is just judged might be by rules of one table and sets of the other. In the table of a node, where
+    /// nobody is to be wary of, numbers keep that from happening ([`crate::diff::Stages`]).
+    fn is_in_doubt(&self, observed: &Table, plan: &Plan<Operation>) -> bool {
+        self.is_wary && mixes(observed, plan)
     }
 
     /// Takes such a table away, if there is one; whether there was.

@@ -4,6 +4,8 @@
 //! Since nothing holds before the transaction is committed, a rewritten chain is never seen empty.
 
 mod apply;
+#[cfg(feature = "client")]
+mod mix;
 mod portion;
 mod references;
 mod renumber;
@@ -14,6 +16,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use picket_dataplane::{Objects, Plan};
 
 pub use apply::Refusal;
+#[cfg(feature = "client")]
+pub(crate) use mix::mixes;
 pub use portion::PORTION;
 use references::References;
 pub use stage::Stages;

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams, WatchParams};
+use kube::api::{DeleteParams, GetParams, ListParams, Patch, PatchParams, PostParams, WatchParams};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::core::{Request, Status};
 use kube::{Client, Config};
@@ -128,6 +128,20 @@ impl Api {
         let kind = "application/json-patch+json".parse().unwrap();
         request.headers_mut().insert("content-type", kind);
         self.runtime.block_on(self.client.request(request)).unwrap()
+    }
+
+    /// Reads an object and puts it back with another `spec`, as `kubectl edit` and `kubectl replace` do.
+    pub(crate) fn replace_spec(&self, path: &str, name: &str, spec: &Value) {
+        let read = Request::new(path).get(name, &GetParams::default()).unwrap();
+        let mut object: Value = self.runtime.block_on(self.client.request(read)).unwrap();
+        object["spec"] = spec.clone();
+        let body = serde_json::to_vec(&object).unwrap();
+        let write = Request::new(path)
+            .replace(name, &PostParams::default(), body)
+            .unwrap();
+        self.runtime
+            .block_on(self.client.request::<Value>(write))
+            .unwrap();
     }
 
     /// Deletes an object at once.

@@ -61,6 +61,8 @@ pub(crate) struct Node {
     /// Whether pods are plugged into bridges by cables of their own, and not by macvlan.
     has_bridges: bool,
     agent: Option<Child>,
+    /// The kubeconfig of the agent, where its way to the server is another.
+    pub(crate) kubeconfig: Option<PathBuf>,
     pub(crate) folder: TempDir,
     interfaces: usize,
 }
@@ -94,10 +96,16 @@ impl Node {
 
     /// The same in the cluster of this server, which has to know the [agent](AGENT).
     pub(crate) fn of(server: Server, runtime: Kind) -> Self {
-        let api = Api::new(&server.kubeconfig());
+        let node = Self::without_kinds(server, runtime);
         for (api_version, kind, path) in DEFINED.map(|index| KINDS[index]) {
-            define(&api, api_version, kind, path, true);
+            define(&node.api, api_version, kind, path, true);
         }
+        node
+    }
+
+    /// The same in a cluster that does not know of secondary networks.
+    pub(crate) fn without_kinds(server: Server, runtime: Kind) -> Self {
+        let api = Api::new(&server.kubeconfig());
         let rbac = "/apis/rbac.authorization.k8s.io/v1";
         let is_role = |document: &&str| document.contains("\nkind: ClusterRole\n");
         let shipped = MANIFEST.split("---\n").find(is_role).unwrap();
@@ -124,6 +132,7 @@ impl Node {
             networks: Vec::new(),
             has_bridges: false,
             agent: None,
+            kubeconfig: None,
             folder: tempfile::tempdir().unwrap(),
             interfaces: 0,
         }
@@ -137,13 +146,14 @@ impl Node {
 
     fn command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_picket"));
+        let kubeconfig = self.kubeconfig.clone();
         command
             .env("NODE_NAME", "node-1")
             .args(["agent", "--discovery-interval", "1"])
             .args(["--container-runtime-endpoint", SOCKET, "--host-prefix"])
             .arg(self.runtime.prefix())
             .arg("--kubeconfig")
-            .arg(self.server.kubeconfig_of("agent"))
+            .arg(kubeconfig.unwrap_or_else(|| self.server.kubeconfig_of(AGENT.0)))
             .arg("--socket")
             .arg(self.folder.path().join("socket"))
             .args(arguments)

@@ -2,6 +2,7 @@
 
 pub(crate) mod flows;
 pub(crate) mod oracle;
+pub(crate) mod proof;
 pub(crate) mod windows;
 
 use std::collections::BTreeMap;

@@ -143,12 +143,13 @@ pub(crate) fn metric(agent: &Agent, name: &str) -> u64 {
     value(&text, name)
 }
 
-/// Holds that metrics tell of an agent that has written a table with this status, and of what that holds.
+/// Holds that metrics tell of an agent that has written and proved a table with this status, and of what that holds.
 fn what_it_did_is_measured(agent: &Agent, status: &Status) {
     for name in [
         "picket_event_to_kernel_seconds_count",
         "picket_render_seconds_count",
         "picket_write_seconds_count",
+        "picket_verify_seconds_count",
         "picket_operations_total",
         "picket_current_timestamp_seconds",
         "picket_table_objects{object=\"element\"}",
@@ -193,6 +194,26 @@ fn rules_outlive_their_agent_and_nothing_is_done_twice() {
     assert_eq!(again.stop().code(), Some(0));
     assert_eq!(live.listed(), listed);
     check(&mut live.lab, "after the agent", &[]);
+}
+
+#[test]
+fn what_is_installed_is_proved_while_pods_have_no_address_yet() {
+    let live = Live::new(None);
+    let containers = json!([{"name": "main", "image": "main"}]);
+    let pending = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "pending"},
+        "spec": {"nodeName": NODE, "containers": containers}});
+    live.api.create("/api/v1/namespaces/x/pods", &pending);
+    let agent = live.agent(&[]);
+    agent.until_enforced(&live.versions);
+    let verified = live.run(
+        Command::new(env!("CARGO_BIN_EXE_picket"))
+            .args([
+                "verify", "--kube", "--target", "nftables", "--node", NODE, "--live",
+            ])
+            .env("KUBECONFIG", live.server.kubeconfig()),
+    );
+    assert_eq!(verified.status, 0, "{}{}", verified.stdout, verified.stderr);
+    assert!(verified.stdout.starts_with("proved"), "{}", verified.stdout);
 }
 
 #[test]

@@ -94,7 +94,12 @@ fn connections_that_a_change_denies_are_cut_and_no_others() {
         "other",
         &json!({"podSelector": {}, "ingress": [{"from": from, "ports": [{"port": 9001}]}]}),
     );
+    let mut older = Family::BOTH.map(|family| Connection::between(&live, "z/b", "x/a", 9001, family));
+    expect(&mut older, true);
     let (agent, mut connections) = connected(&live, &[]);
+    // Connection tracking begins with the rules, and knows nothing of what is older.
+    expect(&mut older, false);
+    assert!(metric(&agent, "picket_dropped_mid_stream_packets_total") > 1);
     let mut others = Family::BOTH.map(|family| Connection::between(&live, "z/a", "x/a", 9001, family));
     expect(&mut others, true);
     deny(&live, &agent);

@@ -84,7 +84,7 @@ fn kinds_come_and_go() {
 }
 
 /// Has the definition of multi-network policies serve one of two versions, and waits until it does.
-fn serve_alone(api: &Api, version: &str) {
+pub(crate) fn serve_alone(api: &Api, version: &str) {
     let schema = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
     let versions = ["v1beta1", "v1beta2"].map(|name| {
         let is_served = name == version;

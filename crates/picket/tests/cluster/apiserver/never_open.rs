@@ -28,7 +28,7 @@ pub(crate) const POLICIES: &str = "/apis/networking.k8s.io/v1/namespaces/x/netwo
 /// What happens is as these say.
 const SEEDS: [u64; 5] = [1, 2, 3, 5, 8];
 
-/// How many sequences of changes each of them gives.
+/// How many sequences of changes each of them gives, after each of which the table is proved.
 const SEQUENCES: usize = 60;
 
 /// The port of the way that is always allowed.
@@ -91,6 +91,7 @@ fn nothing_denied_passes_and_nothing_allowed_is_lost_whatever_happens() {
     }
     let log = || happenings.agent.log();
     happenings.watched.end(log);
+    assert_eq!(happenings.proved, SEEDS.len() * SEQUENCES);
     let (sent, came) = happenings.watched.always_allowed();
     assert!(sent > 1000 && came == sent, "{came} of {sent}");
     // Everything there is to happen did, and the ways were open and shut over both families: those at the three ports, and to the one

@@ -11,6 +11,7 @@ use picket_source::KindHealth;
 use picket_testing::apiserver::Server;
 use serde_json::json;
 
+use crate::agents::port_of;
 use crate::client::{Api, serve};
 use crate::following::{Following, kube};
 use crate::objects::{define_all, namespace, pod, policy};
@@ -35,16 +36,8 @@ fn fill(api: &Api) {
     policy(api, "shop", "web", &json!({"podSelector": {}}));
 }
 
-/// The port that a kubeconfig has.
-fn port(kubeconfig: &Path) -> u16 {
-    let text = fs::read_to_string(kubeconfig).unwrap();
-    let (_, address) = text.split_once("https://127.0.0.1:").unwrap();
-    let digits: String = address.chars().take_while(char::is_ascii_digit).collect();
-    digits.parse().unwrap()
-}
-
 /// A copy of a kubeconfig in which one text is another.
-fn copy(kubeconfig: &Path, name: &str, from: &str, to: &str) -> PathBuf {
+pub(super) fn copy(kubeconfig: &Path, name: &str, from: &str, to: &str) -> PathBuf {
     let text = fs::read_to_string(kubeconfig).unwrap();
     assert!(text.contains(from), "{text}");
     let path = kubeconfig.with_file_name(name);
@@ -98,7 +91,7 @@ fn a_server_that_is_silent_is_followed_on() {
 fn a_way_on_which_nothing_comes_any_more_is_left() {
     let (_server, kubeconfig, api) = serve();
     fill(&api);
-    let direct = port(&kubeconfig);
+    let direct = port_of(&kubeconfig);
     let proxy = Proxy::to(direct);
     let address = |port: u16| format!("https://127.0.0.1:{port}");
     let behind = copy(&kubeconfig, "behind", &address(direct), &address(proxy.port));
@@ -120,7 +113,7 @@ fn what_changed_while_the_server_forgot_is_known_at_once() {
     let api = Api::new(&kubeconfig);
     fill(&api);
     pod(&api, "shop", "gone", "10.0.0.9", &json!({}));
-    let direct = port(&kubeconfig);
+    let direct = port_of(&kubeconfig);
     let proxy = Proxy::to(direct);
     let address = |port: u16| format!("https://127.0.0.1:{port}");
     let behind = copy(&kubeconfig, "behind", &address(direct), &address(proxy.port));
@@ -151,7 +144,7 @@ fn what_changed_while_the_server_forgot_is_known_at_once() {
 fn nonsense_changes_nothing() {
     let (_server, kubeconfig, api) = serve();
     fill(&api);
-    let direct = port(&kubeconfig);
+    let direct = port_of(&kubeconfig);
     let proxy = Proxy::to(direct);
     let address = format!("https://127.0.0.1:{direct}");
     let behind = copy(

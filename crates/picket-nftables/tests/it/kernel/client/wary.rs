@@ -5,6 +5,8 @@ use std::sync::Arc;
 
 use picket_linux::NetworkNamespace;
 use picket_nftables::client::{Client, Counters, Foreign, Observed, Oddity, Place, SyncError, canonical};
+use picket_nftables::model::Table;
+use picket_nftables::parse;
 
 use crate::indexed::kernel::hosts::run;
 use crate::sample::{self, name};
@@ -29,6 +31,40 @@ fn altered(what: &'static str) -> Observed {
         place: Place::Table,
         oddity: Oddity::Value(what),
     }])
+}
+
+/// A table that lets somebody reach a port.
+fn letting(host: &str, port: u16) -> Arc<Table> {
+    let text = format!(
+        "table inet t {{\n\tset hosts {{\n\t\ttype ipv4_addr\n\t\telements = {{ {host} }}\n\t}}\n\n\
+         \tchain input {{\n\t\ttype filter hook input priority filter; policy drop;\n\
+         \t\tip saddr @hosts udp dport {port} accept\n\t}}\n}}\n"
+    );
+    let listing = parse::listing(&text, "t").expect("a listing");
+    Arc::new(listing.table.expect("a table"))
+}
+
+/// A packet that is just judged goes on by the rule that was and finds the addresses that are: one from the new host to the old port
+/// would pass by neither table.
+#[test]
+fn a_rule_and_the_addresses_that_it_looks_up_change_behind_another_table() {
+    let namespace = NetworkNamespace::create().expect("a namespace");
+    let mut client = wary(&namespace);
+    client.sync(&letting("10.0.0.1", 80)).expect("it is made");
+    for (host, port, transactions) in [
+        ("10.0.0.2", 80, 1),
+        ("10.0.0.2", 81, 1),
+        ("10.0.0.3", 82, 3),
+        ("10.0.0.4", 82, 1),
+    ] {
+        let desired = letting(host, port);
+        let (before, _) = client.read(desired.name()).expect("it is listed");
+        client.sync(&desired).expect("it is changed");
+        let (now, observed) = client.read(desired.name()).expect("it is listed");
+        assert_eq!(observed, Observed::Table(canonical(&desired)));
+        assert_eq!(now, before + transactions, "{host} {port}");
+        assert!(!client.exists(&name("t-meanwhile")).expect("an answer"));
+    }
 }
 
 #[test]

@@ -3,6 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use picket_cluster::{Addresses, Snapshot};
+use picket_nftables::print::text;
+use picket_nftables::render::indexed;
 use picket_policy::ObjectRef;
 use serde_json::{Map, Value, json};
 
@@ -15,6 +17,7 @@ use crate::published::Versions;
 use crate::random::Random;
 use crate::watched::flows::Flows;
 use crate::watched::oracle::{Judge, Oracle};
+use crate::watched::proof::{installed, on_node};
 use crate::watched::{Watched, policy, snapshot as read};
 
 pub(super) const PODS: &str = "/api/v1/namespaces/y/pods";
@@ -57,6 +60,8 @@ pub(super) struct Happenings<'a> {
     /// The kinds of objects that have changed since everything was in force.
     pub(super) touched: BTreeSet<&'static str>,
     marks: usize,
+    /// How often the table of the kernel was proved.
+    pub(super) proved: usize,
 }
 
 impl<'a> Happenings<'a> {
@@ -102,31 +107,76 @@ impl<'a> Happenings<'a> {
             one_by_one: false,
             touched: BTreeSet::new(),
             marks: 0,
+            proved: 0,
         }
     }
 
-    /// Some sequences of changes, as a seed says, from the beginning.
+    /// Some sequences of changes, as a seed says, from the beginning. After each the table of the kernel is proved.
     pub(super) fn play(&mut self, seed: u64, sequences: usize) {
         self.random = Random(seed);
         self.clear();
+        let begin = self.cluster();
         for _ in 0..sequences {
             self.sequence();
+            self.settle();
+            self.prove();
+        }
+        let table = installed(self.live.node(), indexed::table_name());
+        assert!(
+            !on_node(&table, &begin, NODE).is_proof(),
+            "what is in force is as good as what was before all changes: {}",
+            text(&table)
+        );
+    }
+
+    /// Some changes of the cluster, one after the other, and now and then something else while they are taken in; perhaps more of
+    /// them before all that is in force.
+    fn sequence(&mut self) {
+        loop {
+            self.one_by_one = self.random.below(4) == 0;
+            for _ in 0..=self.random.below(6) {
+                self.change();
+            }
+            self.one_by_one = false;
+            if let Some(fault) = self.fault() {
+                *self.kinds.entry(fault).or_default() += 1;
+            }
+            if self.watched.oracle.pending() > 5 || self.random.below(6) > 0 {
+                return;
+            }
         }
     }
 
-    /// Some changes of the cluster, one after the other, and now and then something else while they are taken in.
-    fn sequence(&mut self) {
-        self.one_by_one = self.random.below(4) == 0;
-        for _ in 0..=self.random.below(6) {
-            self.change();
+    /// Everything is in force: proves that the kernel has what the API server says.
+    fn prove(&mut self) {
+        let table = installed(self.live.node(), indexed::table_name());
+        let report = on_node(&table, &self.cluster(), NODE);
+        assert!(
+            report.is_proof(),
+            "{:#?}\n{}\n{}",
+            report.counterexamples,
+            text(&table),
+            self.agent.log()
+        );
+        self.proved += 1;
+    }
+
+    /// What the API server has, as the specification reads it.
+    fn cluster(&self) -> Snapshot {
+        let mut objects = Vec::new();
+        for index in [0, 1, 2, 11, 14] {
+            let (version, kind, path) = KINDS[index];
+            for mut object in self.live.api.list(path) {
+                // Nobody sends as a pod without an address, which would be given one where it is read from a file.
+                if kind == "Pod" && object["status"]["podIPs"].is_null() {
+                    continue;
+                }
+                object["apiVersion"] = version.into();
+                object["kind"] = kind.into();
+                objects.push(object);
+            }
         }
-        self.one_by_one = false;
-        if let Some(fault) = self.fault() {
-            *self.kinds.entry(fault).or_default() += 1;
-        }
-        if self.watched.oracle.pending() > 5 || self.random.below(4) > 0 {
-            self.settle();
-        }
+        read(&objects)
     }
 
     /// Waits until everything is in force, and looks at what came meanwhile.

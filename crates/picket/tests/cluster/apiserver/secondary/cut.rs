@@ -142,6 +142,7 @@ fn connections_older_than_the_first_policy() {
     for connection in &mut denied {
         assert!(!connection.down(DENIED) && !connection.up(DENIED) && !connection.down(DENIED));
     }
+    assert!(node.metric("picket_dropped_mid_stream_packets_total") > 0);
     for connection in &mut allowed {
         assert!(connection.up(PATIENCE) && connection.down(PATIENCE));
     }

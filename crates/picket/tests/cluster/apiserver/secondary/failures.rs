@@ -266,7 +266,7 @@ fn what_waits_is_not_in_force_and_an_agent_is_not_ready_before_all_is_once() {
     expect_schema(&node.status(&["-o", "json"]).json());
 
     node.kill();
-    node.launch(&[]);
+    node.launch(&["--verify-interval", "1"]);
     let status = node.until_status("a pod without its policies", |status| {
         let pods = status.pods.as_ref();
         pods.is_some_and(|pods| pods.known && !pods.is_well())
@@ -293,6 +293,7 @@ fn what_waits_is_not_in_force_and_an_agent_is_not_ready_before_all_is_once() {
     node.until("another attempt", PodsStatus::is_well);
     assert_eq!(node.readiness(), (200, "ok\n".to_owned()));
     expect(&pods, &["a->server b->server"], true, "in the end");
+    node.until("a proof", |_| node.proofs("proved") > 0);
     for (name, value) in [
         ("picket_ready", 1),
         ("picket_policies_waiting", 0),
@@ -306,6 +307,7 @@ fn what_waits_is_not_in_force_and_an_agent_is_not_ready_before_all_is_once() {
         "picket_event_to_kernel_seconds_count",
         "picket_render_seconds_count",
         "picket_write_seconds_count",
+        "picket_verify_seconds_count",
         "picket_operations_total",
         "picket_current_timestamp_seconds",
         "picket_table_objects{object=\"element\"}",

@@ -1,5 +1,7 @@
 //! Policies of secondary networks that a user makes to get at others: each is enforced or named, and all others are enforced.
 
+mod networks;
+
 use std::collections::BTreeSet;
 use std::net::{Ipv4Addr, Ipv6Addr};
 
@@ -7,6 +9,7 @@ use serde_json::{Value, json};
 
 use super::{labelled, named, pod, simple};
 use crate::agents::get;
+use crate::apiserver::follow::serve_alone;
 use crate::apiserver::hostile::{ANNOTATIONS, QUOTES};
 use crate::pods::{Node, Pods, expect, table};
 
@@ -251,5 +254,36 @@ fn what_is_written_to_be_misread_is_a_name_or_an_error() {
     let found = node.findings().into_iter();
     let found: BTreeSet<_> = found.filter(|object| object.starts_with("Multi")).collect();
     assert_eq!(found, wrong);
+    expect_readable(&node);
+
+    // The other version of the kind says the same of all of them.
+    serve_alone(&node.api, "v1beta2");
+    let path = "/apis/k8s.cni.cncf.io/v1beta2/namespaces/default/multi-networkpolicies";
+    let mut second = server_from("d", &[7200]);
+    second["ingress"][0]["ports"][0]["protocol"] = format!("TCP{QUOTES}").into();
+    node.api.create(
+        path,
+        &json!({
+            "apiVersion": "k8s.cni.cncf.io/v1beta2",
+            "kind": "MultiNetworkPolicy",
+            "metadata": {"name": "second", "annotations": {"k8s.v1.cni.cncf.io/policy-for": "default/net"}},
+            "spec": second,
+        }),
+    );
+    wrong.insert("MultiNetworkPolicy default/second".to_owned());
+    node.until("the other version", |status| {
+        status.read.contains_key("MultiNetworkPolicy default/second")
+    });
+    let found = node.findings().into_iter();
+    let found: BTreeSet<_> = found.filter(|object| object.starts_with("Multi")).collect();
+    assert_eq!(found, wrong);
+    expect(&pods, &[&allowed, "c->server:7100"], true, "in the other version");
+    expect(
+        &pods,
+        &["a->server d->server:7200 d->x/e"],
+        false,
+        "in the other version",
+    );
+    expect_others(&pods);
     expect_readable(&node);
 }

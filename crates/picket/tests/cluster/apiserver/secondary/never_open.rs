@@ -20,7 +20,7 @@ use crate::watched::flows::{Places, Way};
 /// What happens is as these say.
 const SEEDS: [u64; 4] = [1, 2, 3, 5];
 
-/// How many sequences of changes each of them gives.
+/// How many sequences of changes each of them gives, after each of which the tables are proved.
 const SEQUENCES: usize = 25;
 
 /// How often the table of another program is taken over.
@@ -90,10 +90,11 @@ fn nothing_denied_passes_and_nothing_allowed_is_lost_whatever_happens() {
     }
     let (sent, came) = happenings.end();
     assert!(sent > 1000 && came == sent, "{came} of {sent}");
+    assert_eq!(happenings.proved, SEEDS.len() * SEQUENCES);
     // Everything there is to happen did, and the ways were open and shut.
     let kinds = &happenings.kinds;
     assert!(
-        kinds.len() == 15 && kinds.values().all(|times| *times > 2),
+        kinds.len() == 16 && kinds.values().all(|times| *times > 2),
         "{kinds:?}"
     );
     assert_eq!(happenings.watched.oracle.turned(), 2 * 18);

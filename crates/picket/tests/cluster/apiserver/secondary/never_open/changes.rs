@@ -6,7 +6,7 @@ use picket_cluster::Pod;
 use picket_policy::ObjectRef;
 use serde_json::{Value, json};
 
-use super::happenings::{Happenings, NETWORK, PODS};
+use super::happenings::{Happenings, NETWORK, PODS, POLICIES};
 use crate::apiserver::secondary::labelled;
 use crate::pods::Interface;
 use crate::prober::object;
@@ -26,7 +26,8 @@ impl Happenings {
 
     fn change(&mut self) {
         let kind = match self.random.below(40) {
-            0..18 if self.random.below(2 * POLICIES_AT_ONCE) < self.policies.len() => self.remove_policy(),
+            0..12 if self.random.below(2 * POLICIES_AT_ONCE) < self.policies.len() => self.remove_policy(),
+            12..18 if !self.policies.is_empty() => self.change_policy(),
             0..18 => self.add_policy(),
             18..26 => self.label_pod(),
             26..31 => self.label_namespace(),
@@ -60,21 +61,51 @@ impl Happenings {
 
     pub(super) fn add_policy(&mut self) -> &'static str {
         let name = self.name();
-        let spec = match self.random.below(4) {
-            0 => self.egress(),
-            _ => self.ingress(),
-        };
-        let manifest = json!({
-            "apiVersion": "k8s.cni.cncf.io/v1beta1",
-            "kind": "MultiNetworkPolicy",
-            "metadata": {"name": name, "namespace": "default", "annotations": {"k8s.v1.cni.cncf.io/policy-for": NETWORK}},
-            "spec": spec,
-        });
+        let spec = self.spec();
+        let added = policy(&manifest(&name, &spec));
         self.watched
-            .begins(format!("{name}: {spec}"), Change::Policy(policy(&manifest)));
+            .begins(format!("{name}: {spec}"), Change::Policy(added));
         self.node.policy("default", &name, NETWORK, &spec);
         self.policies.push(name);
         "policy added"
+    }
+
+    /// A policy that is there says something else, perhaps about other pods, in another direction or in both.
+    fn change_policy(&mut self) -> &'static str {
+        let at = self.random.below(self.policies.len());
+        let name = self.policies[at].clone();
+        let spec = self.spec();
+        let changed = policy(&manifest(&name, &spec));
+        self.watched
+            .begins(format!("{name} is now: {spec}"), Change::Policy(changed));
+        match self.random.below(2) {
+            0 => self.node.api.replace_spec(POLICIES, &name, &spec),
+            _ => {
+                let operations = json!([{"op": "replace", "path": "/spec", "value": spec}]);
+                self.node.api.patch_by(POLICIES, &name, &operations);
+            }
+        }
+        "policy changed"
+    }
+
+    fn spec(&mut self) -> Value {
+        match self.random.below(5) {
+            0 => self.egress(),
+            1 => self.both(),
+            _ => self.ingress(),
+        }
+    }
+
+    /// Somebody may send to somebody, and others only to somebody; but not the pod that is to lose nothing.
+    fn both(&mut self) -> Value {
+        let (ingress, egress) = (self.ingress(), self.egress());
+        let subjects = ["b", "c", "d", "server"];
+        json!({
+            "podSelector": {"matchExpressions": [{"key": "name", "operator": "In", "values": subjects}]},
+            "policyTypes": ["Ingress", "Egress"],
+            "ingress": ingress["ingress"],
+            "egress": egress["egress"],
+        })
     }
 
     /// Somebody may send to somebody.
@@ -205,4 +236,14 @@ impl Happenings {
         self.node.api.delete(PODS, &name);
         "pod came and went"
     }
+}
+
+/// A policy for the network.
+fn manifest(name: &str, spec: &Value) -> Value {
+    json!({
+        "apiVersion": "k8s.cni.cncf.io/v1beta1",
+        "kind": "MultiNetworkPolicy",
+        "metadata": {"name": name, "namespace": "default", "annotations": {"k8s.v1.cni.cncf.io/policy-for": NETWORK}},
+        "spec": spec,
+    })
 }

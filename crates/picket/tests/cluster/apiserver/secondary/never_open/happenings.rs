@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 
 use picket_cluster::Snapshot;
-use picket_policy::NetworkName;
+use picket_nftables::model::Table;
+use picket_nftables::render::documented;
+use picket_policy::{NetworkName, ObjectRef};
 use serde_json::json;
 
 use super::{ALLOWED, standing, ways};
@@ -13,11 +15,12 @@ use crate::pods::{Node, Pods, nft};
 use crate::random::Random;
 use crate::watched::flows::Flows;
 use crate::watched::oracle::{Judge, Oracle};
+use crate::watched::proof::{in_pods, installed};
 use crate::watched::{Watched, snapshot};
 
 pub(super) const NETWORK: &str = "default/net";
 pub(super) const PODS: &str = "/api/v1/namespaces/default/pods";
-const POLICIES: &str = "/apis/k8s.cni.cncf.io/v1beta1/namespaces/default/multi-networkpolicies";
+pub(super) const POLICIES: &str = "/apis/k8s.cni.cncf.io/v1beta1/namespaces/default/multi-networkpolicies";
 
 pub(super) struct Happenings {
     pub(super) node: Node,
@@ -31,6 +34,8 @@ pub(super) struct Happenings {
     pub(super) count: usize,
     pub(super) faults: usize,
     marks: usize,
+    /// How often the tables of the pods were proved.
+    pub(super) proved: usize,
     /// How often each kind of thing has happened.
     pub(super) kinds: BTreeMap<&'static str, usize>,
     pub(super) watched: Watched,
@@ -60,6 +65,7 @@ impl Happenings {
             count: 0,
             faults: 0,
             marks: 0,
+            proved: 0,
             kinds: BTreeMap::new(),
             watched: Watched::new(oracle, flows, ways, ALLOWED),
         };
@@ -67,24 +73,59 @@ impl Happenings {
         happenings
     }
 
-    /// Some sequences of changes, as a seed says, from the beginning.
+    /// Some sequences of changes, as a seed says, from the beginning. After each the tables of the pods are proved.
     pub(super) fn play(&mut self, seed: u64, sequences: usize) {
         self.random = Random(seed);
         self.clear();
+        let begin = cluster(&self.node);
         for _ in 0..sequences {
             self.sequence();
+            self.settle();
+            self.prove();
+        }
+        let network = NetworkName::parse(NETWORK, "").unwrap();
+        let tables = self.tables();
+        assert!(
+            !in_pods(&tables, &begin, &network).is_empty(),
+            "what is in force is as good as what was before all changes: {tables:#?}"
+        );
+    }
+
+    /// Some changes of the cluster, one after the other, and now and then something else while they are taken in; perhaps more of
+    /// them before all that is in force.
+    fn sequence(&mut self) {
+        loop {
+            self.changes(1);
+            if let Some(fault) = self.fault() {
+                *self.kinds.entry(fault).or_default() += 1;
+            }
+            if self.watched.oracle.pending() > 5 || self.random.below(4) > 0 {
+                return;
+            }
         }
     }
 
-    /// Some changes of the cluster, one after the other, and now and then something else while they are taken in.
-    fn sequence(&mut self) {
-        self.changes(1);
-        if let Some(fault) = self.fault() {
-            *self.kinds.entry(fault).or_default() += 1;
-        }
-        if self.watched.oracle.pending() > 5 || self.random.below(4) > 0 {
-            self.settle();
-        }
+    /// Everything is in force: proves that the kernel has in every pod what the API server says.
+    fn prove(&mut self) {
+        let network = NetworkName::parse(NETWORK, "").unwrap();
+        let tables = self.tables();
+        let refuted = in_pods(&tables, &cluster(&self.node), &network);
+        assert!(
+            refuted.is_empty(),
+            "{refuted:#?}\n{tables:#?}\n{}",
+            self.node.log()
+        );
+        self.proved += 1;
+    }
+
+    /// The tables of all pods that are watched.
+    fn tables(&self) -> Vec<(ObjectRef, Table)> {
+        let pods = self.pods.iter();
+        let tables = pods.map(|(name, pod)| {
+            let table = installed(&pod.inside, documented::table_name());
+            (ObjectRef::new("Pod", "default", name), table)
+        });
+        tables.collect()
     }
 
     /// Waits until everything is in force, and looks at what came meanwhile.

@@ -1,0 +1,73 @@
+//! Kinds of secondary networks that are defined, and go, while an agent runs.
+
+use picket_node::PodsStatus;
+use picket_testing::apiserver::Server;
+use picket_testing::runtime::Kind;
+use serde_json::json;
+
+use super::{holds, labelled, named, simple};
+use crate::objects::{KINDS, define};
+use crate::pods::{AGENT, Node, expect, table};
+
+const KINDS_OF_OTHERS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+
+/// Defines a kind of [`KINDS`].
+fn come(node: &Node, index: usize) {
+    let (api_version, kind, path) = KINDS[index];
+    define(&node.api, api_version, kind, path, true);
+}
+
+/// It goes, with all its objects.
+fn go(node: &Node, index: usize) {
+    let (_, resource) = KINDS[index].2.rsplit_once('/').unwrap();
+    node.api
+        .delete(KINDS_OF_OTHERS, &format!("{resource}.k8s.cni.cncf.io"));
+}
+
+/// Whether a note about the network says this.
+fn notes(status: &PodsStatus, what: &str) -> bool {
+    status.notes.iter().any(|note| note.contains(what))
+}
+
+#[test]
+fn kinds_that_are_defined_while_an_agent_runs_are_enforced_until_they_are_gone() {
+    let mut node = Node::without_kinds(Server::start(&[AGENT]), Kind::Containerd);
+    let pods = simple(&mut node);
+    node.start(&[]);
+    expect(&pods, &["b->server"], true, "without the kind");
+    let spec = json!({"podSelector": labelled("name", "server"), "ingress": [{"from": named(&["a"])}]});
+    for time in ["for the first time", "once more"] {
+        come(&node, 13);
+        node.policy("default", "from-a", "default/net", &spec);
+        let status = node.until("a policy of the new kind", |status| !status.sandboxes.is_empty());
+        assert!(
+            notes(&status, "has no NetworkAttachmentDefinition"),
+            "{status:#?}"
+        );
+        holds(&pods, "a->server", "b->server", time);
+
+        come(&node, 12);
+        node.define("net", r#"{"type": "bridge"}"#);
+        node.until("a plugin of others", |status| {
+            notes(status, "its plugin `bridge` is not in")
+        });
+        expect(&pods, &["b->server"], true, "on a network of another plugin");
+        go(&node, 12);
+        node.until("no definition", |status| {
+            notes(status, "has no NetworkAttachmentDefinition")
+        });
+        holds(
+            &pods,
+            "a->server",
+            "b->server",
+            "when the definition and its kind are gone",
+        );
+
+        go(&node, 13);
+        node.until("no policy", |status| {
+            status.sandboxes.is_empty() && status.read.is_empty()
+        });
+        expect(&pods, &["b->server"], true, "when the kind is gone");
+        assert_eq!(table(&pods["server"]), "");
+    }
+}
