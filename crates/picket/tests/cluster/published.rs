@@ -164,10 +164,7 @@ impl<'a> Published<'a> {
             .map(|manifest| (manifest.object.clone(), manifest.text.clone()))
             .collect();
         let before = std::mem::replace(&mut self.policies, now.clone());
-        for object in before
-            .keys()
-            .filter(|object| now.get(*object) != before.get(*object))
-        {
+        for object in before.keys().filter(|object| !now.contains_key(*object)) {
             self.delete(&path_of(object).unwrap(), &object.name);
         }
         for (object, text) in now
@@ -175,8 +172,8 @@ impl<'a> Published<'a> {
             .filter(|(object, text)| before.get(*object) != Some(*text))
         {
             let path = path_of(object).unwrap();
-            let created = self.api.create_yaml(&path, text);
-            self.note(&path, &created);
+            let applied = self.api.apply_yaml(&path, &object.name, text);
+            self.note(&path, &applied);
         }
     }
 
