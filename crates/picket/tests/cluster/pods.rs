@@ -95,9 +95,7 @@ impl Node {
     /// The same in the cluster of this server, which has to know the [agent](AGENT).
     pub(crate) fn of(server: Server, runtime: Kind) -> Self {
         let api = Api::new(&server.kubeconfig());
-        for (api_version, kind, path) in DEFINED.map(|index| KINDS[index]) {
-            define(&api, api_version, kind, path, true);
-        }
+        DEFINED.iter().for_each(|index| define(&api, KINDS[*index]));
         let rbac = "/apis/rbac.authorization.k8s.io/v1";
         let is_role = |document: &&str| document.contains("\nkind: ClusterRole\n");
         let shipped = MANIFEST.split("---\n").find(is_role).unwrap();

@@ -312,8 +312,7 @@ fn server() -> (Server, Api) {
     let server = Server::start_with(&tokens, &flags);
     let api = Api::new(&server.kubeconfig());
     grant(&api, &role(), "agent", None);
-    let (api_version, kind, path) = KINDS[14];
-    define(&api, api_version, kind, path, false);
+    define(&api, KINDS[14]);
     (server, api)
 }
 

@@ -153,7 +153,7 @@ fn what_is_huge_is_enforced() {
 
 #[test]
 fn what_is_written_to_be_misread_is_a_name_or_an_error() {
-    let live = Live::new(None);
+    let live = Live::without_schemas(None);
     let agent = live.agent(&["--verify-interval", "1"]);
     agent.until_enforced(&live.versions);
     let subject = json!({"namespaces": {"matchLabels": {"kubernetes.io/metadata.name": "x"}}});
