@@ -1,6 +1,8 @@
 //! Beside kube-proxy, which makes services work, and network plugins, which attach pods: policies hold for what reaches a pod
 //! through a service, services work as far as policies allow, and nobody loses rules to anybody else.
 
+mod established;
+
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
