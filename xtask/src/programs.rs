@@ -1,12 +1,14 @@
 //! `cargo xtask programs`: the programs of others that tests run.
 
-use std::fs;
+use std::fs::{self, File};
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Instant;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use picket_testing::program::{PROGRAMS, Program, Source};
+use serde_json::Value;
 
 use crate::command::{is_installed, output, print, run, say};
 use crate::packages;
@@ -72,7 +74,52 @@ fn compile(go: &Path, of: &Program, program: &Path) -> Result<()> {
             run(&mut build)
         }
         Source::C { module, folder } => compile_c(&fetched(go, of, module)?.join(folder), program),
+        Source::Files(files) => collect(go, &sums(of)?, files, program),
     }
+}
+
+/// Writes files of modules one after the other, as documents of YAML.
+fn collect(go: &Path, sums: &str, files: &[(&str, &str)], to: &Path) -> Result<()> {
+    let mut all = File::create(to)?;
+    for (module, path) in files {
+        let file = alone(go, sums, module)?.join(path);
+        let text = fs::read(&file).with_context(|| format!("cannot read {}", file.display()))?;
+        all.write_all(b"---\n")?;
+        all.write_all(&text)?;
+        all.write_all(b"\n")?;
+    }
+    Ok(())
+}
+
+/// What modules must be, as lines of a `go.sum`.
+fn sums(of: &Program) -> Result<String> {
+    let file = of.sources().join("go.sum");
+    fs::read_to_string(&file).with_context(|| format!("cannot read {}", file.display()))
+}
+
+/// Where Go keeps the files of a module that it fetches without what that requires.
+fn alone(go: &Path, sums: &str, module: &str) -> Result<PathBuf> {
+    let mut download = Command::new(go);
+    // Nobody else has to be asked what it should be.
+    download
+        .args(["mod", "download", "-json", module])
+        .env("GONOSUMDB", "*")
+        .current_dir("/");
+    let fetched: Value = serde_json::from_str(&output(&mut download)?)?;
+    let of = |field: &str| fetched.get(field).and_then(Value::as_str).unwrap_or_default();
+    let pinned = sum_of(sums, module).with_context(|| format!("`go.sum` says nothing of {module}"))?;
+    ensure!(
+        of("Sum") == pinned,
+        "{module} is {}, and should be {pinned}",
+        of("Sum")
+    );
+    Ok(PathBuf::from(of("Dir")))
+}
+
+/// What lines of a `go.sum` say of a module with its version.
+fn sum_of<'a>(sums: &'a str, module: &str) -> Option<&'a str> {
+    let line = format!("{} ", module.replace('@', " "));
+    sums.lines().find_map(|text| text.strip_prefix(&line))
 }
 
 /// What makes programs of Kubernetes say their release. It is nothing to others.
@@ -152,7 +199,7 @@ fn parse(version: &str) -> Option<(u32, u32)> {
 
 #[cfg(test)]
 mod tests {
-    use picket_testing::program::{API_SERVER, KUBE_PROXY};
+    use picket_testing::program::{API_SERVER, CRDS, KUBE_PROXY};
 
     use super::*;
 
@@ -174,5 +221,20 @@ mod tests {
             let module = fs::read_to_string(program.sources().join("go.mod")).unwrap();
             assert!(module.contains(&format!("k8s.io/kubernetes v{RELEASE}")));
         }
+    }
+
+    #[test]
+    fn all_files_are_of_modules_that_are_pinned() {
+        let Source::Files(files) = CRDS.source else {
+            panic!("it is no program");
+        };
+        let sums = sums(&CRDS).unwrap();
+        for (module, _) in files {
+            assert!(
+                sum_of(&sums, module).is_some_and(|sum| sum.starts_with("h1:")),
+                "{module}"
+            );
+        }
+        assert_eq!(sum_of(&sums, "sigs.k8s.io/network-policy-api@v0.1"), None);
     }
 }

@@ -1,4 +1,4 @@
-//! Programs of others that tests run, built from their sources, which come as modules of Go.
+//! Programs of others that tests run, built from their sources, which come as modules of Go, and files out of such modules.
 //!
 //! `cargo xtask programs` builds them, and `cargo xtask test` does so first; a test that finds none fails.
 
@@ -40,6 +40,9 @@ pub enum Source {
         /// The folder in it.
         folder: &'static str,
     },
+    /// No program, but files of other modules, one after the other: of each the module with its version, and its path there.
+    /// What the modules are is in `go.sum`.
+    Files(&'static [(&'static str, &'static str)]),
 }
 
 /// Leaves out what CRI-O does with libraries in C: signatures by GnuPG, and storage that tests do not use.
@@ -117,8 +120,39 @@ pub const PINNS: Program = Program {
     variable: "PICKET_TEST_PINNS",
 };
 
+/// What defines the kinds of policies and networks that no cluster has by itself, with all fields that anybody may use.
+pub const CRDS: Program = Program {
+    name: "crds.yaml",
+    module: "crds",
+    purpose: "the definitions of custom kinds",
+    source: Source::Files(&[
+        (
+            "github.com/k8snetworkplumbingwg/network-attachment-definition-client@v1.7.7",
+            "artifacts/networks-crd.yaml",
+        ),
+        (
+            "github.com/k8snetworkplumbingwg/multi-networkpolicy@v1.0.1",
+            "scheme.yml",
+        ),
+        (
+            "sigs.k8s.io/network-policy-api@v0.2.0",
+            "config/crd/experimental/policy.networking.k8s.io_clusternetworkpolicies.yaml",
+        ),
+        // Later versions no longer have these two.
+        (
+            "sigs.k8s.io/network-policy-api@v0.1.7",
+            "config/crd/experimental/policy.networking.k8s.io_adminnetworkpolicies.yaml",
+        ),
+        (
+            "sigs.k8s.io/network-policy-api@v0.1.7",
+            "config/crd/experimental/policy.networking.k8s.io_baselineadminnetworkpolicies.yaml",
+        ),
+    ]),
+    variable: "PICKET_TEST_CRDS",
+};
+
 /// All of them.
-pub const PROGRAMS: [Program; 6] = [API_SERVER, KUBE_PROXY, HELM, CRIO, COPYIMG, PINNS];
+pub const PROGRAMS: [Program; 7] = [API_SERVER, KUBE_PROXY, HELM, CRIO, COPYIMG, PINNS, CRDS];
 
 impl Program {
     /// Where it is.
@@ -167,6 +201,9 @@ impl Program {
                 hash.update(text.len().to_be_bytes());
                 hash.update(text);
             }
+        }
+        if let Source::Files(files) = self.source {
+            hash.update(format!("{files:?}"));
         }
         let bytes = hash.finalize();
         bytes.iter().take(8).map(|byte| format!("{byte:02x}")).collect()

@@ -19,6 +19,7 @@ mod follow;
 mod guard;
 mod guides;
 mod hostile;
+mod kinds;
 mod never_open;
 mod outages;
 mod reflect;

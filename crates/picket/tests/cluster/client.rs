@@ -108,6 +108,20 @@ impl Api {
         answered(self.runtime.block_on(self.client.request(request)))
     }
 
+    /// Makes an object what is written in YAML, with no field that the server does not know, as `kubectl apply --server-side` does.
+    pub(crate) fn apply_yaml(&self, path: &str, name: &str, object: &str) -> Value {
+        let mut request = Request::new(path)
+            .patch(name, &PatchParams::default(), &Patch::Merge(()))
+            .unwrap();
+        let yaml = "application/apply-patch+yaml".parse().unwrap();
+        request.headers_mut().insert("content-type", yaml);
+        let parameters = "fieldManager=test&force=true&fieldValidation=Strict";
+        *request.uri_mut() = format!("{path}/{name}?{parameters}").parse().unwrap();
+        *request.body_mut() = object.into();
+        answered(self.runtime.block_on(self.client.request(request)))
+            .unwrap_or_else(|status| panic!("{path}: {}\n{object}", status.message))
+    }
+
     /// Sets fields of an object's status, as a kubelet does.
     pub(crate) fn set_status(&self, path: &str, name: &str, status: &Value) -> Value {
         self.try_patch(path, name, Some("status"), &json!({ "status": status }))

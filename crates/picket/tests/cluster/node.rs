@@ -6,7 +6,7 @@ mod plugin;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::io::{Read, Write as _};
-use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
+use std::net::{IpAddr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::path::Path;
 use std::thread;
 use std::time::Duration;
@@ -34,7 +34,7 @@ pub(crate) const HOSTS: [(&str, [&str; 2]); 4] = [
 pub(crate) const PORT: u16 = 8080;
 
 /// How long a connection that must come about may take.
-const PATIENCE: Duration = Duration::from_secs(20);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 
 /// How long to wait for one that must not. The same way has been gone before, so that it takes a millisecond.
 const DENIED: Duration = Duration::from_millis(300);
@@ -130,11 +130,20 @@ impl Node {
     pub(crate) fn connect(&self, from: &str, to: SocketAddr, expected: bool) -> Option<IpAddr> {
         let patience = if expected { PATIENCE } else { DENIED };
         let connect = || TcpStream::connect_timeout(&to, patience);
-        let mut stream = self.at(from).run(connect).unwrap().ok()?;
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
-        let mut client = String::new();
-        stream.read_to_string(&mut client).unwrap();
-        Some(client.parse().unwrap())
+        let stream = self.at(from).run(connect).unwrap().ok()?;
+        let client = seen_by(&stream);
+        // The connection ends on both sides before the next begins.
+        stream.shutdown(Shutdown::Write).unwrap();
+        assert_eq!((&stream).read(&mut [0; 1]).unwrap(), 0);
+        Some(client)
+    }
+
+    /// A connection that must come about, on which the server sends back what it gets.
+    pub(crate) fn open(&self, from: &str, to: SocketAddr) -> TcpStream {
+        let connect = || TcpStream::connect_timeout(&to, PATIENCE).unwrap();
+        let stream = self.at(from).run(connect).unwrap();
+        seen_by(&stream);
+        stream
     }
 
     /// What other programs have put into the kernel's tables, without what has been counted.
@@ -165,7 +174,17 @@ impl Node {
     }
 }
 
-/// Tells everyone who connects to a place from which address it did, for as long as the tests run.
+/// Whom a server says that it takes for the client.
+fn seen_by(mut server: &TcpStream) -> IpAddr {
+    server.set_read_timeout(Some(PATIENCE)).unwrap();
+    let (mut told, mut byte) = (String::new(), [0; 1]);
+    while server.read_exact(&mut byte).is_ok() && byte != *b"\n" {
+        told.push(char::from(byte[0]));
+    }
+    told.parse().unwrap()
+}
+
+/// Tells everyone who connects to a place from which address it did, and then sends back what it gets, for as long as the tests run.
 fn serve(place: &NetworkNamespace) {
     let listener = place.run(|| TcpListener::bind(("::", PORT)).unwrap());
     let listener = listener.unwrap();
@@ -173,8 +192,11 @@ fn serve(place: &NetworkNamespace) {
         for client in listener.incoming() {
             let mut client = client.unwrap();
             let address = client.peer_addr().unwrap().ip().to_canonical();
-            // Who does not listen any more needs no answer.
-            let _ = write!(client, "{address}");
+            thread::spawn(move || {
+                // Who does not listen any more needs no answer.
+                let _ = writeln!(client, "{address}");
+                let _ = std::io::copy(&mut client.try_clone().unwrap(), &mut client);
+            });
         }
     });
 }

@@ -1,7 +1,9 @@
 //! The objects of the tests, and how to dump a cluster as `kubectl get -A` does.
 
+use std::fs;
 use std::path::Path;
 
+use picket_testing::program::CRDS;
 use serde_json::{Value, json};
 
 use crate::client::Api;
@@ -51,18 +53,44 @@ pub(crate) const KINDS: [(&str, &str, &str); 17] = [
     ),
 ];
 
-/// Defines a kind whose objects may have any fields.
-pub(crate) fn define(api: &Api, api_version: &str, kind: &str, path: &str, namespaced: bool) {
+/// Where definitions of kinds are.
+pub(crate) const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+
+/// What a kind is defined by, from the path of its list.
+pub(crate) fn definition_of(path: &str) -> String {
+    let parts: Vec<_> = path.split('/').collect();
+    let [_, "apis", group, _, plural] = parts[..] else {
+        panic!("{path}");
+    };
+    format!("{plural}.{group}")
+}
+
+/// Defines a kind that clusters do not have by themselves as its project does: with a schema, by which the server adds, takes away and
+/// refuses fields.
+pub(crate) fn define(api: &Api, (_, _, path): (&str, &str, &str)) {
+    let all = fs::read_to_string(CRDS.path()).unwrap();
+    let name = format!("\n  name: {}\n", definition_of(path));
+    let mut documents = all.split("\n---\n");
+    let definition = documents
+        .find(|text| text.contains(&name) && text.contains("apiVersion: apiextensions.k8s.io/v1\n"))
+        .unwrap_or_else(|| panic!("{path}"));
+    api.create_yaml(DEFINITIONS, definition);
+    api.await_list(path);
+}
+
+/// Defines a kind whose objects may have any fields, which no project does: for tests of what a schema would not let be.
+pub(crate) fn define_without_schema(api: &Api, (api_version, kind, path): (&str, &str, &str)) {
     let (group, version) = api_version.split_once('/').unwrap();
     let plural = path.rsplit('/').next().unwrap();
     let schema = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
+    let is_of_cluster = group == "policy.networking.k8s.io";
     api.create(
-        "/apis/apiextensions.k8s.io/v1/customresourcedefinitions",
+        DEFINITIONS,
         &json!({
             "apiVersion": "apiextensions.k8s.io/v1",
             "kind": "CustomResourceDefinition",
             "metadata": {
-                "name": format!("{plural}.{group}"),
+                "name": definition_of(path),
                 "annotations": {"api-approved.kubernetes.io": "unapproved, a test"},
             },
             "spec": {
@@ -73,7 +101,7 @@ pub(crate) fn define(api: &Api, api_version: &str, kind: &str, path: &str, names
                     "kind": kind,
                     "listKind": format!("{kind}List"),
                 },
-                "scope": if namespaced { "Namespaced" } else { "Cluster" },
+                "scope": if is_of_cluster { "Cluster" } else { "Namespaced" },
                 "versions": [
                     {"name": version, "served": true, "storage": true, "schema": {"openAPIV3Schema": schema}},
                 ],
@@ -85,9 +113,26 @@ pub(crate) fn define(api: &Api, api_version: &str, kind: &str, path: &str, names
 
 /// Defines every kind that clusters do not have by themselves.
 pub(crate) fn define_all(api: &Api) {
-    for (api_version, kind, path) in &KINDS[12..] {
-        define(api, api_version, kind, path, api_version.starts_with("k8s.cni"));
+    KINDS[12..].iter().for_each(|kind| define(api, *kind));
+}
+
+/// The same, but one kind without its schema.
+pub(crate) fn define_all_but(api: &Api, loose: &str) {
+    for kind in &KINDS[12..] {
+        if kind.1 == loose {
+            define_without_schema(api, *kind);
+        } else {
+            define(api, *kind);
+        }
     }
+}
+
+/// A policy of administrators that a schema lets be, though nobody can tell what it is about.
+pub(crate) fn unreadable() -> Value {
+    let (api_version, kind, _) = KINDS[14];
+    let nobody = json!({"namespaces": {"matchExpressions": [{"key": "a", "operator": "Near"}]}});
+    let spec = json!({"tier": "Admin", "priority": 1, "subject": nobody});
+    json!({"apiVersion": api_version, "kind": kind, "metadata": {"name": "wrong"}, "spec": spec})
 }
 
 /// The latest version of an object in the list at `path`; 0 where there is none.
@@ -152,5 +197,5 @@ pub(crate) fn dump(api: &Api, kinds: &[(&str, &str, &str)], file: &Path) {
         }
     }
     let list = json!({"apiVersion": "v1", "kind": "List", "items": items});
-    std::fs::write(file, format!("{list:#}")).unwrap();
+    fs::write(file, format!("{list:#}")).unwrap();
 }

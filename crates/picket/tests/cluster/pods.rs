@@ -97,9 +97,7 @@ impl Node {
     /// The same in the cluster of this server, which has to know the [agent](AGENT).
     pub(crate) fn of(server: Server, runtime: Kind) -> Self {
         let node = Self::without_kinds(server, runtime);
-        for (api_version, kind, path) in DEFINED.map(|index| KINDS[index]) {
-            define(&node.api, api_version, kind, path, true);
-        }
+        DEFINED.iter().for_each(|index| define(&node.api, KINDS[*index]));
         node
     }
 

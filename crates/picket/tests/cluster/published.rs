@@ -23,15 +23,21 @@ pub(crate) struct Published<'a> {
     marks: u64,
 }
 
+/// Defines a kind.
+pub(crate) type Define = fn(&Api, (&str, &str, &str));
+
 /// The kinds of policies of the cluster network that are defined.
 const DEFINED: [usize; 3] = [14, 15, 16];
 
 impl<'a> Published<'a> {
     /// Nothing yet, but the kinds.
     pub(crate) fn new(api: &'a Api) -> Self {
-        for (api_version, kind, path) in DEFINED.map(|index| KINDS[index]) {
-            define(api, api_version, kind, path, false);
-        }
+        Self::defined_by(api, define)
+    }
+
+    /// The same with kinds that are defined otherwise.
+    pub(crate) fn defined_by(api: &'a Api, define: Define) -> Self {
+        DEFINED.iter().for_each(|index| define(api, KINDS[*index]));
         Self {
             api,
             snapshot: Snapshot::default(),
@@ -164,10 +170,7 @@ impl<'a> Published<'a> {
             .map(|manifest| (manifest.object.clone(), manifest.text.clone()))
             .collect();
         let before = std::mem::replace(&mut self.policies, now.clone());
-        for object in before
-            .keys()
-            .filter(|object| now.get(*object) != before.get(*object))
-        {
+        for object in before.keys().filter(|object| !now.contains_key(*object)) {
             self.delete(&path_of(object).unwrap(), &object.name);
         }
         for (object, text) in now
@@ -175,8 +178,8 @@ impl<'a> Published<'a> {
             .filter(|(object, text)| before.get(*object) != Some(*text))
         {
             let path = path_of(object).unwrap();
-            let created = self.api.create_yaml(&path, text);
-            self.note(&path, &created);
+            let applied = self.api.apply_yaml(&path, &object.name, text);
+            self.note(&path, &applied);
         }
     }
 
@@ -194,17 +197,24 @@ impl<'a> Published<'a> {
             .iter()
             .find(|(_, _, path)| path.ends_with(&format!("/{plural}")))
             .unwrap();
+        let nobody = json!({"namespaces": {"matchLabels": {"mark": "none"}}});
         let spec = match plural {
             "pods" => json!({"containers": [{"name": "main", "image": "main"}]}),
             "networkpolicies" => json!({"podSelector": {"matchLabels": {"mark": "none"}}}),
             "nodes" => json!({}),
-            _ => {
-                json!({"priority": 900, "tier": "Admin", "subject": {"namespaces": {"matchLabels": {"mark": "none"}}}})
-            }
+            "baselineadminnetworkpolicies" => json!({ "subject": nobody }),
+            "adminnetworkpolicies" => json!({"priority": 900, "subject": nobody}),
+            _ => json!({"priority": 900, "tier": "Admin", "subject": nobody}),
         };
-        let metadata = json!({"name": format!("mark-{}", self.marks)});
+        // A cluster has one of these, which is called so.
+        let name = match plural {
+            "baselineadminnetworkpolicies" => "default".to_owned(),
+            _ => format!("mark-{}", self.marks),
+        };
+        let metadata = json!({ "name": name });
         let mark = json!({"apiVersion": api_version, "kind": kind, "metadata": metadata, "spec": spec});
-        self.create(path, &mark);
+        let applied = self.api.apply_yaml(path, &name, &mark.to_string());
+        self.note(path, &applied);
     }
 
     /// Notes the version of an object that has been written.

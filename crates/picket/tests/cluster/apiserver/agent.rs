@@ -16,9 +16,9 @@ use crate::apiserver::deploy::role;
 use crate::apiserver::enforce::cluster;
 use crate::apiserver::refusals::grant;
 use crate::client::Api;
-use crate::objects::{KINDS, define};
+use crate::objects::{DEFINITIONS, KINDS, define, define_without_schema, definition_of};
 use crate::proxy::Proxy;
-use crate::published::{Published, Versions};
+use crate::published::{Define, Published, Versions};
 
 /// Nodes of the lab are called so when pods have none.
 pub(crate) const NODE: &str = "lab-1";
@@ -36,11 +36,20 @@ pub(crate) struct Live {
 impl Live {
     /// One whose agents may do what they need, or may not list some resource.
     pub(crate) fn new(without: Option<&str>) -> Self {
+        Self::defined_by(define, without)
+    }
+
+    /// The same where policies of administrators may say anything, since no schema is between them and the agent.
+    pub(crate) fn without_schemas(without: Option<&str>) -> Self {
+        Self::defined_by(define_without_schema, without)
+    }
+
+    fn defined_by(define: Define, without: Option<&str>) -> Self {
         let server = Server::start(&[("agent-token", "agent")]);
         let api = Api::new(&server.kubeconfig());
         let step = isolation();
         let (lab, proxies) = lab_behind(&cluster(&step), &server.kubeconfig());
-        let versions = Published::new(&api).put(&lab.topology().snapshot, &step.manifests);
+        let versions = Published::defined_by(&api, define).put(&lab.topology().snapshot, &step.manifests);
         grant(&api, &role(), "agent", without);
         Self {
             server,
@@ -298,10 +307,8 @@ fn a_kind_that_is_defined_while_an_agent_runs_is_enforced_until_it_is_gone() {
     const NOBODY: &str = "ClusterNetworkPolicy nobody";
     let mut live = Live::new(None);
     let (api_version, kind, path) = KINDS[14];
-    let definitions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
-    let (_, resource) = path.rsplit_once('/').unwrap();
-    let definition = format!("{resource}.policy.networking.k8s.io");
-    live.api.delete(definitions, &definition);
+    let definition = definition_of(path);
+    live.api.delete(DEFINITIONS, &definition);
     let agent = live.agent(&[]);
     agent.until_enforced(&live.versions);
     let is_there = |status: &Status| status.host.policies.contains(&NOBODY.to_owned());
@@ -310,7 +317,7 @@ fn a_kind_that_is_defined_while_an_agent_runs_is_enforced_until_it_is_gone() {
     });
     let (all, open) = passing(&mut live.lab);
     assert!(open > 100 && open < all, "{open} of {all}");
-    define(&live.api, api_version, kind, path, false);
+    define(&live.api, KINDS[14]);
     let [from, to] = ["from", "to"].map(|side| json!([{"action": "Deny", side: [{"namespaces": {}}]}]));
     let every = json!({"namespaces": {}});
     let spec = json!({"tier": "Admin", "priority": 5, "subject": every, "ingress": from, "egress": to});
@@ -319,7 +326,7 @@ fn a_kind_that_is_defined_while_an_agent_runs_is_enforced_until_it_is_gone() {
     live.api.create(path, &nobody);
     agent.until("a policy of the new kind", is_there);
     assert_eq!(passing(&mut live.lab), (all, 0));
-    live.api.delete(definitions, &definition);
+    live.api.delete(DEFINITIONS, &definition);
     agent.until("nothing of the kind", |status| !is_there(status));
     assert_eq!(passing(&mut live.lab), (all, open));
 }
@@ -354,7 +361,7 @@ fn an_agent_can_do_one_thing_and_end() {
 
 #[test]
 fn a_policy_that_cannot_be_read_is_named_and_harms_no_other() {
-    let live = Live::new(None);
+    let live = Live::without_schemas(None);
     let (api_version, kind, path) = KINDS[14];
     let rules = json!([{"action": "Acept", "from": [{"namespaces": {}}]}]);
     let spec = json!({"tier": "Admin", "priority": 5, "subject": {"namespaces": {}}, "ingress": rules});

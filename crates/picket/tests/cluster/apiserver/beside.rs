@@ -1,6 +1,8 @@
 //! Beside kube-proxy, which makes services work, and network plugins, which attach pods: policies hold for what reaches a pod
 //! through a service, services work as far as policies allow, and nobody loses rules to anybody else.
 
+mod established;
+
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -312,8 +314,7 @@ fn server() -> (Server, Api) {
     let server = Server::start_with(&tokens, &flags);
     let api = Api::new(&server.kubeconfig());
     grant(&api, &role(), "agent", None);
-    let (api_version, kind, path) = KINDS[14];
-    define(&api, api_version, kind, path, false);
+    define(&api, KINDS[14]);
     (server, api)
 }
 

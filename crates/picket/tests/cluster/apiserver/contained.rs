@@ -281,9 +281,7 @@ fn routed(network: &NetworkNamespace) -> Pods {
 
 fn on_a_node_what_is_shipped_is_enough(kind: Kind) {
     let node = Node::with(kind);
-    for (api_version, name, path) in &KINDS[14..] {
-        define(&node.api, api_version, name, path, false);
-    }
+    KINDS[14..].iter().for_each(|kind| define(&node.api, *kind));
     let applied = apply(&node.api, MANIFEST);
     let agent = Contained::start(&node, kind, &applied, "picket-agent");
     let pods = routed(&agent.network);
@@ -362,7 +360,7 @@ fn for_pods_what_is_shipped_is_enough_and_nothing_of_it_is_too_much(kind: Kind) 
         "default",
         "wrong",
         "default/net",
-        &json!({"podSelector": {}, "ingress": 7}),
+        &json!({"podSelector": {}, "ingress": [{"from": [{"ipBlock": {"cidr": "everywhere"}}]}]}),
     );
     node.until("an event", |_| {
         let asked = asked(&audit, "picket-pods");

@@ -12,7 +12,7 @@ use crate::agents::{Agent, lab};
 use crate::apiserver::agent::isolation;
 use crate::apiserver::enforce::cluster;
 use crate::client::{Api, serve};
-use crate::objects::KINDS;
+use crate::objects::{KINDS, unreadable};
 use crate::published::Published;
 
 pub(crate) const MANIFEST: &str = include_str!("../../../../../deploy/agent.yaml");
@@ -216,9 +216,7 @@ fn what_is_shipped_is_enough_and_nothing_of_it_is_too_much() {
         "{log}"
     );
     // Of what cannot be enforced there is an event.
-    let (api_version, kind, path) = KINDS[14];
-    let wrong = json!({"apiVersion": api_version, "kind": kind, "metadata": {"name": "wrong"}, "spec": {"tier": "none"}});
-    api.create(path, &wrong);
+    api.create(KINDS[14].2, &unreadable());
     agent.until("an event", |_| {
         asked(&audit, "picket-agent")
             .iter()

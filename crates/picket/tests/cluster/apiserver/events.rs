@@ -20,7 +20,7 @@ fn nonsense() -> String {
     format!("Acept\u{1b}[2J{}", "é".repeat(2000))
 }
 
-/// Creates a policy for the cluster that nobody can read.
+/// Creates a policy for the cluster that nobody can read, where no schema refuses it.
 fn unreadable(live: &Live, name: &str, action: &str) -> Value {
     let rules = json!([{"action": action, "from": [{"namespaces": {}}]}]);
     let spec = json!({"tier": "Admin", "priority": 5, "subject": {"namespaces": {}}, "ingress": rules});
@@ -67,7 +67,7 @@ fn until_counted(agent: &Agent, outcome: &str, count: u64) {
 
 #[test]
 fn an_object_that_cannot_be_read_gets_one_event_however_many_agents_there_are() {
-    let live = Live::new(None);
+    let live = Live::without_schemas(None);
     let wrong = unreadable(&live, "wrong", &nonsense());
     let first = live.agent(&[]);
     until_counted(&first, "created", 1);
@@ -127,7 +127,7 @@ fn what_is_not_in_force_on_a_node_is_an_event_that_names_the_node() {
 
 #[test]
 fn an_agent_that_may_write_none_says_so_once_and_goes_on() {
-    let live = Live::new(Some("events"));
+    let live = Live::without_schemas(Some("events"));
     for name in ["wrong", "also-wrong"] {
         unreadable(&live, name, "Acept");
     }
@@ -143,7 +143,7 @@ fn an_agent_that_may_write_none_says_so_once_and_goes_on() {
 
 #[test]
 fn who_wants_none_gets_none() {
-    let live = Live::new(None);
+    let live = Live::without_schemas(None);
     unreadable(&live, "wrong", "Acept");
     let off = live.agent(&["--events", "off"]);
     off.until("a finding", |status| !status.findings.is_empty());
@@ -174,7 +174,7 @@ fn await_asking(live: &Live, asked: &TcpListener) {
 
 #[test]
 fn a_server_that_takes_none_or_is_away_holds_up_nothing_and_gets_it_later() {
-    let mut live = Live::new(None);
+    let mut live = Live::without_schemas(None);
     let agent = live.agent(&[]);
     agent.until_enforced(&live.versions);
     // Nobody answers whom the server asks first.

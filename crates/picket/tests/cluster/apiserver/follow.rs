@@ -8,7 +8,9 @@ use crate::apiserver::answers::fill;
 use crate::apiserver::refusals::grant;
 use crate::client::{Api, serve};
 use crate::following::Following;
-use crate::objects::{KINDS, define, define_all, namespace, pod, policy};
+use crate::objects::{
+    DEFINITIONS, KINDS, define, define_all, define_all_but, definition_of, namespace, pod, policy,
+};
 
 /// Where multi-network policies are.
 const MULTI: (&str, &str, &str) = KINDS[13];
@@ -29,7 +31,8 @@ pub(crate) fn multi_network_policy(name: &str, spec: &Value) -> Value {
 #[test]
 fn what_is_there_is_known() {
     let (_server, kubeconfig, api) = serve();
-    define_all(&api);
+    // A field that nobody knows is there only where no schema takes it away.
+    define_all_but(&api, "AdminNetworkPolicy");
     fill(&api);
     let mut following = Following::complete(&kubeconfig, None);
     following.until_equal(&kubeconfig, "what is there");
@@ -65,7 +68,7 @@ fn kinds_come_and_go() {
     policy(&api, "shop", "stays", &json!({"podSelector": {}}));
     let mut following = Following::complete(&kubeconfig, None);
     for _ in 0..2 {
-        define(&api, MULTI.0, MULTI.1, MULTI.2, true);
+        define(&api, MULTI);
         let spec = json!({"podSelector": {}});
         api.create(
             &multi_network_policies("shop"),
@@ -73,10 +76,7 @@ fn kinds_come_and_go() {
         );
         following.until_equal(&kubeconfig, "a kind that comes");
         assert_eq!(following.snapshot().policies.len(), 2);
-        api.delete(
-            "/apis/apiextensions.k8s.io/v1/customresourcedefinitions",
-            "multi-networkpolicies.k8s.cni.cncf.io",
-        );
+        api.delete(DEFINITIONS, &definition_of(MULTI.2));
         following.until_health(|kinds| !kinds.contains_key("multi-networkpolicies.k8s.cni.cncf.io"));
         following.until_equal(&kubeconfig, "a kind that goes");
         assert_eq!(following.snapshot().policies.len(), 1);
@@ -85,16 +85,11 @@ fn kinds_come_and_go() {
 
 /// Has the definition of multi-network policies serve one of two versions, and waits until it does.
 pub(crate) fn serve_alone(api: &Api, version: &str) {
-    let schema = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
-    let versions = ["v1beta1", "v1beta2"].map(|name| {
-        let is_served = name == version;
-        json!({"name": name, "served": is_served, "storage": is_served, "schema": {"openAPIV3Schema": schema}})
+    let operations = ["v1beta1", "v1beta2"].iter().enumerate().flat_map(|(index, name)| {
+        ["served", "storage"].map(|what| json!({"op": "replace", "path": format!("/spec/versions/{index}/{what}"), "value": *name == version}))
     });
-    api.patch(
-        "/apis/apiextensions.k8s.io/v1/customresourcedefinitions",
-        "multi-networkpolicies.k8s.cni.cncf.io",
-        &json!({"spec": {"versions": versions}}),
-    );
+    let operations = operations.collect::<Vec<_>>().into();
+    api.patch_by(DEFINITIONS, &definition_of(MULTI.2), &operations);
     api.await_list(&of_version(&multi_network_policies("shop"), version));
 }
 
@@ -108,7 +103,7 @@ fn of_version(text: &str, version: &str) -> String {
 fn a_kind_that_is_served_in_another_version_is_followed_on() {
     let (_server, kubeconfig, api) = serve();
     namespace(&api, "shop");
-    define(&api, MULTI.0, MULTI.1, MULTI.2, true);
+    define(&api, MULTI);
     let put = |name: &str, version: &str| {
         let policy = multi_network_policy(name, &json!({"podSelector": {}})).to_string();
         let policy = serde_json::from_str(&of_version(&policy, version)).unwrap();
@@ -167,7 +162,8 @@ fn nothing_is_complete_before_every_kind_may_be_listed() {
 #[test]
 fn a_bad_object_is_named_and_harms_no_other() {
     let (_server, kubeconfig, api) = serve();
-    define_all(&api);
+    // The schema of the project would refuse all but one of them.
+    define_all_but(&api, "MultiNetworkPolicy");
     namespace(&api, "shop");
     let path = multi_network_policies("shop");
     let mut deep = json!({"a": 1});

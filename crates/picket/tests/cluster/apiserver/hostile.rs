@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 use crate::agents::Agent;
 use crate::apiserver::agent::Live;
 use crate::apiserver::never_open::POLICIES;
+use crate::client::Answer;
 use crate::objects::{KINDS, network_policy, newest};
 use crate::picket;
 use crate::pods::once_free;
@@ -41,8 +42,10 @@ fn blocks() -> Value {
     let mut from = vec![
         json!({"ipBlock": {"cidr": "192.168.0.0/16", "except": ["192.168.0.0/17", "192.168.2.10/32"]}}),
         json!({"ipBlock": {"cidr": "192.168.2.11/32"}}),
+        json!({"ipBlock": {"cidr": "fd78::/96", "except": ["fd78::c0a8:0/113", "fd78::c0a8:20a/128"]}}),
+        json!({"ipBlock": {"cidr": "fd78::c0a8:20b/128"}}),
     ];
-    from.extend((0..4998u32).map(|number| {
+    from.extend((0..4996u32).map(|number| {
         let (length, bits) = (8 + number % 23, number.wrapping_mul(0x9e37_79b9));
         let v4 = 0xac00_0000 | bits >> 8;
         let v6 = 0x2001_0db8 << 96 | u128::from(bits) << 64;
@@ -59,9 +62,9 @@ fn blocks() -> Value {
     })
 }
 
-/// Whether a TCP connection between two pods comes about, over IPv4.
-fn connects(live: &Live, from: &str, to: &str, port: u16, expected: bool) -> bool {
-    let target = SocketAddr::from((address(&live.lab, to, Family::Ipv4), port));
+/// Whether a TCP connection between two pods comes about.
+fn connects(live: &Live, family: Family, from: &str, to: &str, port: u16, expected: bool) -> bool {
+    let target = SocketAddr::from((address(&live.lab, to, family), port));
     let _server = once_free(|| {
         namespace(&live.lab, to)
             .run(|| TcpListener::bind(target))
@@ -73,9 +76,12 @@ fn connects(live: &Live, from: &str, to: &str, port: u16, expected: bool) -> boo
 }
 
 fn expect(live: &Live, paths: &[(&str, &str, u16)], expected: bool) {
-    for (from, to, port) in paths {
-        let connected = connects(live, from, to, *port, expected);
-        assert_eq!(connected, expected, "{from} -> {to}:{port}");
+    for ((from, to, port), family) in paths
+        .iter()
+        .flat_map(|path| Family::BOTH.map(|family| (path, family)))
+    {
+        let connected = connects(live, family, from, to, *port, expected);
+        assert_eq!(connected, expected, "{from} -> {to}:{port} {family:?}");
     }
 }
 
@@ -84,6 +90,11 @@ fn until_proved(live: &Live, agent: &Agent) {
     let kinds = [
         ("networkpolicies.networking.k8s.io", POLICIES),
         ("clusternetworkpolicies.policy.networking.k8s.io", KINDS[14].2),
+        ("adminnetworkpolicies.policy.networking.k8s.io", KINDS[15].2),
+        (
+            "baselineadminnetworkpolicies.policy.networking.k8s.io",
+            KINDS[16].2,
+        ),
     ];
     let versions = kinds.map(|(kind, path)| (kind.to_owned(), newest(&live.api, path)));
     let status = agent.until_enforced(&Versions::from(versions));
@@ -94,9 +105,86 @@ fn until_proved(live: &Live, agent: &Agent) {
     });
 }
 
-/// A policy of administrators with fields that no schema checks.
-fn admin(name: &str, spec: &Value) -> Value {
-    json!({"apiVersion": KINDS[14].0, "kind": KINDS[14].1, "metadata": {"name": name}, "spec": spec})
+/// Creates a policy of administrators: of a kind by its place in [`KINDS`].
+fn try_admin(live: &Live, kind: usize, name: &str, spec: &Value) -> Answer {
+    let (api_version, kind, path) = KINDS[kind];
+    let note = QUOTES.replace('\0', "");
+    let metadata = json!({"name": name, "annotations": {"note": note}});
+    let object = json!({"apiVersion": api_version, "kind": kind, "metadata": metadata, "spec": spec});
+    live.api.try_create(path, &object)
+}
+
+/// Whoever is in a namespace.
+fn of_namespace(name: &str) -> Value {
+    json!({"namespaces": {"matchLabels": {"kubernetes.io/metadata.name": name}}})
+}
+
+/// Of each kind as many rules as its schema lets a policy of administrators have, with what counts last: pods of namespace x may be
+/// reached from z at a thousand odd ports, and may not reach y/a at port 7010, nor anybody in z at 7020.
+fn longest_of_administrators(live: &Live, name: &str) -> [(usize, String, Value); 3] {
+    let allow = |rule: usize| {
+        let port = |index: usize| json!({"portNumber": {"port": 40_001 + 2 * (10 * rule + index), "protocol": "TCP"}});
+        let ports: Vec<_> = (0..10).map(port).collect();
+        json!({"name": QUOTES, "action": "Allow", "from": [of_namespace("z")], "ports": ports})
+    };
+    let rules: Vec<_> = (0..100).map(allow).collect();
+    let of_admin = json!({"priority": 1000, "subject": of_namespace("x"), "ingress": rules});
+    let network = |index: u32| format!("2001:db8:{index:x}::/{}", 48 + index % 80);
+    let peers = (0..24).map(
+        |peer| json!({"networks": (0..25).map(|index| network(25 * peer + index + 1)).collect::<Vec<_>>()}),
+    );
+    let own = Family::BOTH.map(|family| match family {
+        Family::Ipv4 => format!("{}/32", address(&live.lab, "y/a", family)),
+        Family::Ipv6 => format!("{}/128", address(&live.lab, "y/a", family)),
+    });
+    let peers: Vec<_> = peers.chain([json!({ "networks": own })]).collect();
+    let deny = |rule: usize| {
+        let port = |index: usize| json!({"tcp": {"destinationPort": {"number": 7010 - 25 * (24 - rule) - (24 - index)}}});
+        let ports: Vec<_> = (0..25).map(port).collect();
+        let to = if rule == 24 { &peers[..] } else { &peers[..1] };
+        json!({"name": QUOTES, "action": "Deny", "to": to, "protocols": ports})
+    };
+    let rules: Vec<_> = (0..25).map(deny).collect();
+    let of_cluster = json!({"tier": "Admin", "priority": 0, "subject": of_namespace("x"), "egress": rules});
+    let deny = |rule: usize| {
+        let range = json!({"portRange": {"start": 7020, "end": 7021}});
+        let to = of_namespace(if rule == 99 { "z" } else { "nobody" });
+        json!({"name": QUOTES, "action": "Deny", "to": [to], "ports": [range]})
+    };
+    let rules: Vec<_> = (0..100).map(deny).collect();
+    let of_baseline = json!({"subject": of_namespace("x"), "egress": rules});
+    [
+        (15, name.to_owned(), of_admin),
+        (14, name.to_owned(), of_cluster),
+        (16, "default".to_owned(), of_baseline),
+    ]
+}
+
+/// What the schemas of policies of administrators refuse, each with what that is said to be about.
+fn expect_refusals(live: &Live, longest: &[(usize, String, Value)]) {
+    for (index, (field, value)) in [
+        ("priority", json!(1001)),
+        ("priority", json!(-1)),
+        (
+            "ingress",
+            json!([{"name": "n".repeat(101), "action": "Allow", "from": [of_namespace("z")]}]),
+        ),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let (kind, _, mut spec) = longest[index % 2].clone();
+        spec[field] = value;
+        let refused = try_admin(live, kind, "more", &spec).unwrap_err();
+        assert!(
+            refused.message.contains(&format!("spec.{field}")),
+            "{}",
+            refused.message
+        );
+    }
+    let (kind, _, spec) = &longest[2];
+    let refused = try_admin(live, *kind, "other", spec).unwrap_err();
+    assert!(refused.message.contains("default"), "{}", refused.message);
 }
 
 #[test]
@@ -123,8 +211,18 @@ fn what_is_huge_is_enforced() {
         refused.message
     );
     noted("large", ANNOTATIONS - 1000).unwrap();
+    let of_administrators = longest_of_administrators(&live, &longest);
+    for (kind, name, spec) in &of_administrators {
+        try_admin(&live, *kind, name, spec).unwrap();
+    }
+    expect_refusals(&live, &of_administrators);
     until_proved(&live, &agent);
     let allowed = [
+        ("z/a", "x/c", 40_001),
+        ("z/a", "x/c", 41_999),
+        ("x/a", "y/b", 7010),
+        ("x/a", "y/a", 7011),
+        ("x/a", "y/a", 7020),
         ("z/a", "x/a", 20_000),
         ("z/b", "x/a", 39_998),
         ("y/b", "x/c", 7002),
@@ -133,6 +231,10 @@ fn what_is_huge_is_enforced() {
     ];
     expect(&live, &allowed, true);
     let denied = [
+        ("y/a", "x/c", 40_001),
+        ("z/a", "x/c", 40_002),
+        ("x/a", "y/a", 7010),
+        ("x/a", "z/a", 7020),
         ("z/a", "x/a", 20_001),
         ("y/a", "x/a", 20_000),
         ("y/a", "x/c", 7002),
@@ -148,12 +250,38 @@ fn what_is_huge_is_enforced() {
             .policies
             .contains(&format!("NetworkPolicy x/{longest}"))
     );
-    assert_eq!(status.host.policies.len(), 5, "{:?}", status.host.policies);
+    assert_eq!(status.host.policies.len(), 8, "{:?}", status.host.policies);
+}
+
+/// Those of [`of_older_kinds`] that are to be named.
+const WRONG: [&str; 4] = ["early", "late", "number", "whose"];
+
+/// Policies of the older kinds that a schema would refuse, but for one of each, which do what they say: pods of namespace x may be
+/// reached from z at port 7005, and may not reach it at 7010.
+fn of_older_kinds(live: &Live) {
+    let allow = |port: Value| {
+        let port = json!({"portNumber": {"port": port, "protocol": "TCP"}});
+        json!([{"name": QUOTES, "action": "Allow", "from": [of_namespace("z")], "ports": [port]}])
+    };
+    let of_admin = |name: &str, priority: Value, subject: Value, ingress: Value| {
+        let spec = json!({"priority": priority, "subject": subject, "ingress": ingress});
+        try_admin(live, 15, name, &spec).unwrap();
+    };
+    let x = of_namespace("x");
+    of_admin("quoted", json!(20), x.clone(), allow(json!(7005)));
+    of_admin("early", json!(-1), x.clone(), allow(json!(7006)));
+    of_admin("late", json!(u64::MAX), x.clone(), allow(json!(7007)));
+    of_admin("number", json!(21), x.clone(), allow(json!("7008")));
+    of_admin("whose", json!(22), json!([QUOTES]), allow(json!(7009)));
+    let range = json!({"portRange": {"protocol": "TCP", "start": 7010, "end": 7011}});
+    let rule = json!({"name": QUOTES, "action": "Deny", "to": [of_namespace("z")], "ports": [range]});
+    let spec = json!({"subject": x, "egress": [rule]});
+    try_admin(live, 16, "default", &spec).unwrap();
 }
 
 #[test]
 fn what_is_written_to_be_misread_is_a_name_or_an_error() {
-    let live = Live::new(None);
+    let live = Live::without_schemas(None);
     let agent = live.agent(&["--verify-interval", "1"]);
     agent.until_enforced(&live.versions);
     let subject = json!({"namespaces": {"matchLabels": {"kubernetes.io/metadata.name": "x"}}});
@@ -163,7 +291,7 @@ fn what_is_written_to_be_misread_is_a_name_or_an_error() {
         json!({"tier": "Admin", "priority": priority, "subject": subject, "ingress": [rule]})
     };
     let tcp = |number: u16| json!([{"tcp": {"destinationPort": {"number": number}}}]);
-    let create = |name: &str, spec: &Value| live.api.create(KINDS[14].2, &admin(name, spec));
+    let create = |name: &str, spec: &Value| try_admin(&live, 14, name, spec).unwrap();
     // Names of rules are free text: this one does what it says, and the others are refused whole.
     create("quoted", &spec(QUOTES, 10, &tcp(7001)));
     create("endless", &spec(&QUOTES.repeat(20_000), 11, &tcp(7002)));
@@ -181,6 +309,7 @@ fn what_is_written_to_be_misread_is_a_name_or_an_error() {
     let mut labels = spec("labels", 14, &tcp(7004));
     labels["subject"] = json!({"namespaces": {"matchLabels": {QUOTES: QUOTES}}});
     create("labels", &labels);
+    of_older_kinds(&live);
     // A node may say of itself what it likes.
     let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "liar", "annotations": {"note": QUOTES.replace('\0', "")}}});
     live.api.create("/api/v1/nodes", &node);
@@ -192,8 +321,17 @@ fn what_is_written_to_be_misread_is_a_name_or_an_error() {
     live.api
         .set_status("/api/v1/nodes", "liar", &json!({"addresses": addresses}));
     until_proved(&live, &agent);
-    expect(&live, &[("z/a", "x/a", 7001)], true);
+    expect(
+        &live,
+        &[("z/a", "x/a", 7001), ("z/a", "x/a", 7005), ("x/a", "y/a", 7010)],
+        true,
+    );
     let denied = [
+        ("x/a", "z/a", 7010),
+        ("z/a", "x/a", 7006),
+        ("z/a", "x/a", 7007),
+        ("z/a", "x/a", 7008),
+        ("z/a", "x/a", 7009),
         ("z/a", "x/a", 7003),
         ("z/a", "x/a", 7004),
         ("z/a", "x/a", 90),
@@ -208,7 +346,9 @@ fn what_is_written_to_be_misread_is_a_name_or_an_error() {
         .collect();
     let policies = ["endless", "labels", "networks", "ports"];
     let policies = policies.map(|name| format!("ClusterNetworkPolicy {name}"));
-    let expected: BTreeSet<_> = policies.iter().map(String::as_str).chain(["Node liar"]).collect();
+    let older = WRONG.map(|name| format!("AdminNetworkPolicy {name}"));
+    let expected = policies.iter().chain(&older).map(String::as_str);
+    let expected: BTreeSet<_> = expected.chain(["Node liar"]).collect();
     assert_eq!(named, expected, "{:#?}", status.findings);
     // Nor does what is said of it move a cursor or begin a line.
     let socket = agent.socket();

@@ -6,12 +6,13 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use picket_node::Source;
+use picket_node::{KindStatus, Source, Status};
 use picket_source::KindHealth;
 use picket_testing::apiserver::Server;
 use serde_json::json;
 
-use crate::agents::port_of;
+use crate::agents::{Agent, check, port_of};
+use crate::apiserver::agent::Live;
 use crate::client::{Api, serve};
 use crate::following::{Following, kube};
 use crate::objects::{define_all, namespace, pod, policy};
@@ -62,6 +63,68 @@ fn a_server_that_starts_again_is_followed_on() {
     following.until_health(|kinds| kinds.values().all(|kind| kind.trouble.is_none()));
     assert!(!following.has_lost(), "{:#?}", following.events);
     assert!(following.health.kinds().values().all(|kind| kind.complete));
+}
+
+/// How often each kind has failed before the next try is half a minute away, and minutes have passed.
+const FAILURES: u64 = 11;
+
+#[test]
+fn policies_hold_while_the_server_is_away_for_minutes_and_it_is_soon_followed_on() {
+    let mut live = Live::new(None);
+    let agent = live.agent(&["--table-owner", "everybody"]);
+    let other = Agent::start(&live.lab, "lab-2", &live.server.kubeconfig_of("agent-token"));
+    let agents = [agent, other];
+    agents
+        .iter()
+        .for_each(|agent| drop(agent.until_enforced(&live.versions)));
+    let agent = &agents[0];
+    let failures = |kinds: &BTreeMap<String, KindStatus>| kinds.values().map(|kind| kind.failures).collect();
+    let before: Vec<u64> = failures(&agent.status().unwrap().source);
+    assert!(before.len() > 5, "{before:?}");
+    live.server.kill();
+    for times in [3, 7, FAILURES] {
+        let have_failed = |status: &Status| {
+            let mut failed = failures(&status.source).into_iter().zip(&before);
+            failed.all(|(now, before)| now >= before + times)
+        };
+        agent.until(&format!("{times} failures of each kind"), have_failed);
+        check(&mut live.lab, &format!("after {times} failures"), &agents);
+    }
+    // Nor does it need the server to repair what others do meanwhile.
+    live.nft(&["flush", "ruleset"]);
+    agent.until("a repair", |status| status.host.repaired == 1);
+    check(&mut live.lab, "after a repair", &agents);
+    let status = agent.status().unwrap();
+    assert!(
+        status
+            .source
+            .values()
+            .all(|kind| kind.complete && kind.trouble.is_some()),
+        "{status:?}"
+    );
+    let before: Vec<u64> = failures(&status.source);
+    live.server.restart(&[("agent-token", "agent")]);
+    let api = Api::new(&live.server.kubeconfig());
+    policy(
+        &api,
+        "x",
+        "new",
+        &json!({"podSelector": {}, "policyTypes": ["Egress"]}),
+    );
+    let status = agent.until("what is new", |status| {
+        status.host.policies.contains(&"NetworkPolicy x/new".to_owned())
+    });
+    // It may have been asked once more before it was there, and once before it knew whom it may answer.
+    let of_policies = status
+        .source
+        .keys()
+        .position(|kind| *kind == "networkpolicies.networking.k8s.io");
+    let index = of_policies.unwrap();
+    let more = failures(&status.source)[index] - before[index];
+    assert!(more <= 2, "{more} failures more");
+    agent.until("no trouble", |status| {
+        status.source.values().all(|kind| kind.trouble.is_none())
+    });
 }
 
 #[test]

@@ -19,7 +19,7 @@ use crate::apiserver::deploy::{
 };
 use crate::apiserver::refusals::grant;
 use crate::client::{Api, serve};
-use crate::objects::{KINDS, namespace, pod, policy};
+use crate::objects::{KINDS, namespace, pod, policy, unreadable};
 use crate::published::Published;
 use crate::reflectors::Reflector;
 
@@ -239,9 +239,7 @@ fn what_is_shipped_for_vpp_is_enough_and_nothing_of_it_is_too_much() {
         let path = container[probe]["httpGet"]["path"].as_str().unwrap();
         assert_eq!(agent.get(path), (200, "ok\n".to_owned()));
     }
-    let (api_version, kind, path) = KINDS[14];
-    let wrong = json!({"apiVersion": api_version, "kind": kind, "metadata": {"name": "wrong"}, "spec": {"tier": "none"}});
-    api.create(path, &wrong);
+    api.create(KINDS[14].2, &unreadable());
     agent.until("an event", |_| {
         asked(&audit, "picket-agent-vpp")
             .iter()

@@ -213,7 +213,7 @@ fn what_cannot_be_read_and_where_nothing_can_be_enforced_are_events() {
         "default",
         "wrong",
         "default/net",
-        &json!({"podSelector": server, "ingress": 7}),
+        &json!({"podSelector": server, "ingress": [{"from": [{"ipBlock": {"cidr": "everywhere"}}]}]}),
     );
     let expected = [
         (

@@ -165,7 +165,7 @@ fn rules() -> Vec<(&'static str, Value)> {
             port(json!({"protocol": format!("TCP{QUOTES}"), "port": 80})),
         ),
         ("port", port(json!({"port": QUOTES}))),
-        ("end", port(json!({"port": 80, "endPort": QUOTES}))),
+        ("end", port(json!({"port": 80, "endPort": -7}))),
         (
             "key",
             peer(json!({"podSelector": {"matchLabels": {QUOTES: "a"}}})),

@@ -13,8 +13,7 @@ const KINDS_OF_OTHERS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefin
 
 /// Defines a kind of [`KINDS`].
 fn come(node: &Node, index: usize) {
-    let (api_version, kind, path) = KINDS[index];
-    define(&node.api, api_version, kind, path, true);
+    define(&node.api, KINDS[index]);
 }
 
 /// It goes, with all its objects.
