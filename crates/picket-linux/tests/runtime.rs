@@ -213,7 +213,7 @@ fn what_a_runtime_tells_is_heard(kind: Kind) {
         })
     });
     let has_told = learned.any(|learned| learned == Learned::Event);
-    assert_eq!(has_told, kind == Kind::Crio);
+    assert_eq!(has_told, kind.has_events());
 }
 
 #[test]

@@ -111,7 +111,7 @@ impl Contained {
     fn expect_restricted(&self, kind: Kind, capabilities: &Value) {
         let seccomp = match kind {
             // A filter of system calls.
-            Kind::Containerd => "2",
+            Kind::Containerd | Kind::Containerd2 => "2",
             // Without libraries in C it is built without one.
             Kind::Crio => "0",
         };
