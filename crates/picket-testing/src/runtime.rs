@@ -205,6 +205,20 @@ impl ContainerRuntime {
         self.run(self.config(namespace, name, uid, POD))
     }
 
+    /// Runs the sandbox of a pod that has an annotation, attached to the cluster network; its id.
+    pub fn run_annotated_pod(
+        &self,
+        namespace: &str,
+        name: &str,
+        uid: &str,
+        annotation: (&str, &str),
+    ) -> String {
+        let mut config = self.config(namespace, name, uid, POD);
+        let (key, value) = annotation;
+        config.annotations.insert(key.to_owned(), value.to_owned());
+        self.run(config)
+    }
+
     /// Runs the sandbox of a pod in the network of its node; its id.
     pub fn run_host_pod(&self, namespace: &str, name: &str, uid: &str) -> String {
         self.run(self.config(namespace, name, uid, NODE))
