@@ -252,16 +252,13 @@ impl ContainerRuntime {
         self.create(sandbox, self.config(namespace, name, uid, POD), config)
     }
 
-    /// Makes a container of a pod, called `main`, from the image that sandboxes have; its id.
+    /// Makes a container of a pod, called `main`, from the image that sandboxes have unless it names another; its id.
     fn create(&self, sandbox: &str, of_pod: PodSandboxConfig, container: ContainerConfig) -> String {
         let config = ContainerConfig {
             metadata: Some(ContainerMetadata {
                 name: "main".to_owned(),
             }),
-            image: Some(ImageSpec {
-                image: image::NAME.to_owned(),
-                user_specified_image: image::NAME.to_owned(),
-            }),
+            image: container.image.or_else(|| Some(named(image::NAME))),
             ..container
         };
         let request = CreateContainerRequest {
@@ -397,6 +394,14 @@ impl Drop for ContainerRuntime {
         // The first process of the node ends with its standard input, and takes all others along.
         drop(self.orders.take());
         let _ = self.child.wait();
+    }
+}
+
+/// An image by its name.
+fn named(image: &str) -> ImageSpec {
+    ImageSpec {
+        image: image.to_owned(),
+        user_specified_image: image.to_owned(),
     }
 }
 

@@ -67,6 +67,7 @@ impl Contained {
             mounts: mounts(node, applied),
             security: asked["securityContext"].clone(),
             seccomp: pod["securityContext"]["seccompProfile"].clone(),
+            ..Container::default()
         };
         let contained = Self::run(node, name, container);
         symlink(node.folder.path().join("socket-folder/agent.sock"), node.socket()).unwrap();
@@ -429,7 +430,7 @@ fn container_of_the_other() -> Container {
             follows: false,
         }],
         security: json!({"privileged": true, "capabilities": {"add": ["SYS_ADMIN", "NET_ADMIN"]}}),
-        seccomp: Value::Null,
+        ..Container::default()
     }
 }
 
