@@ -28,6 +28,9 @@ pub(crate) const RUNTIME: [Program; 4] = [
     ("/usr/lib/cni/host-local", "containernetworking-plugins"),
 ];
 
+/// What building the image of picket needs, and the shell of what stands for the image that it is built in.
+pub(crate) const IMAGE: [Program; 2] = [("buildah", "buildah"), ("busybox", "busybox-static")];
+
 /// What kube-proxy needs.
 pub(crate) const SERVICES: [Program; 1] = [("iptables", "iptables")];
 

@@ -88,6 +88,7 @@ fn run_quick_tests() -> Result<()> {
 fn prepare_for_kernel_tests() -> Result<Option<(String, &'static str)>> {
     packages::install_missing(&packages::KERNEL)?;
     packages::install_missing(&packages::RUNTIME)?;
+    packages::install_missing(&packages::IMAGE)?;
     packages::install_missing(&packages::SERVICES)?;
     packages::install_missing(&packages::ETCD)?;
     packages::install_missing(&packages::BROWSER)?;

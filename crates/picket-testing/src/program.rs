@@ -151,8 +151,45 @@ pub const CRDS: Program = Program {
     variable: "PICKET_TEST_CRDS",
 };
 
+/// Leaves out what containerd does with storage and measurements that tests do not use.
+const CONTAINERD_TAGS: &str = "no_btrfs,no_devmapper,no_zfs,no_tracing";
+
+/// A container runtime, later than that which Debian has.
+pub const CONTAINERD: Program = Program {
+    name: "containerd",
+    module: "containerd",
+    purpose: "the container runtime containerd",
+    source: Source::Go {
+        package: "github.com/containerd/containerd/v2/cmd/containerd",
+        tags: CONTAINERD_TAGS,
+    },
+    variable: "PICKET_TEST_CONTAINERD",
+};
+
+/// What holds the sandboxes and containers of that one.
+pub const CONTAINERD_SHIM: Program = Program {
+    name: "containerd-shim-runc-v2",
+    module: "containerd",
+    purpose: "what holds sandboxes for containerd",
+    source: Source::Go {
+        package: "github.com/containerd/containerd/v2/cmd/containerd-shim-runc-v2",
+        tags: CONTAINERD_TAGS,
+    },
+    variable: "PICKET_TEST_CONTAINERD_SHIM",
+};
+
 /// All of them.
-pub const PROGRAMS: [Program; 7] = [API_SERVER, KUBE_PROXY, HELM, CRIO, COPYIMG, PINNS, CRDS];
+pub const PROGRAMS: [Program; 9] = [
+    API_SERVER,
+    KUBE_PROXY,
+    HELM,
+    CONTAINERD,
+    CONTAINERD_SHIM,
+    CRIO,
+    COPYIMG,
+    PINNS,
+    CRDS,
+];
 
 impl Program {
     /// Where it is.

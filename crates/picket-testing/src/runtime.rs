@@ -21,7 +21,7 @@ use tonic::transport::Endpoint;
 use tonic::{Request, Response, Status};
 use tonic_prost::ProstCodec;
 
-use crate::program::{COPYIMG, CRIO, PINNS};
+use crate::program::{CONTAINERD, CONTAINERD_SHIM, COPYIMG, CRIO, PINNS, Program};
 pub use container::{Container, Mount};
 use message::{
     CONTAINER, ContainerConfig, ContainerMetadata, CreateContainerRequest, Id, ImageSpec,
@@ -35,49 +35,66 @@ pub const SOCKET: &str = "/run/test/runtime.sock";
 /// Which runtime.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// containerd, as Debian has it: it tells no events, and sandboxes have a process.
+    /// containerd 1.6, as Debian has it: it tells no events, and sandboxes have a process.
     Containerd,
+    /// containerd 2, built from its sources: it tells events, and sandboxes have a process.
+    Containerd2,
     /// CRI-O, built from its sources: it tells events, and sandboxes have no process of their own.
     Crio,
 }
 
+/// What stands for the programs of runtimes in the files that start them.
+const PLACES: [(&str, Program); 5] = [
+    ("@CONTAINERD@", CONTAINERD),
+    ("@SHIM@", CONTAINERD_SHIM),
+    ("@CRIO@", CRIO),
+    ("@COPYIMG@", COPYIMG),
+    ("@PINNS@", PINNS),
+];
+
 impl Kind {
     /// All of them.
-    pub const ALL: [Self; 2] = [Self::Containerd, Self::Crio];
+    pub const ALL: [Self; 3] = [Self::Containerd, Self::Containerd2, Self::Crio];
+
+    /// Whether it tells when something happens to a sandbox.
+    #[must_use]
+    pub fn has_events(self) -> bool {
+        self != Self::Containerd
+    }
 
     /// The files that say how it is started and what it does.
     fn files(self) -> Vec<(&'static str, String)> {
-        match self {
-            Self::Containerd => vec![
-                (
-                    "daemon.sh",
-                    include_str!("runtime/containerd/daemon.sh").to_owned(),
-                ),
-                (
-                    "config.toml",
-                    include_str!("runtime/containerd/config.toml").to_owned(),
-                ),
+        let files: &[(&str, &str)] = match self {
+            Self::Containerd => &[
+                ("daemon.sh", include_str!("runtime/containerd/daemon.sh")),
+                ("config.toml", include_str!("runtime/containerd/config.toml")),
             ],
-            Self::Crio => {
-                let placed = |text: &str| {
-                    [("@CRIO@", CRIO), ("@COPYIMG@", COPYIMG), ("@PINNS@", PINNS)]
-                        .iter()
-                        .filter(|(place, _)| text.contains(place))
-                        .fold(text.to_owned(), |text, (place, program)| {
-                            text.replace(place, program.path().to_str().unwrap())
-                        })
-                };
-                vec![
-                    ("daemon.sh", placed(include_str!("runtime/crio/daemon.sh"))),
-                    ("config.toml", placed(include_str!("runtime/crio/config.toml"))),
-                    ("policy.json", include_str!("runtime/crio/policy.json").to_owned()),
-                ]
-            }
-        }
+            Self::Containerd2 => &[
+                ("daemon.sh", include_str!("runtime/containerd2/daemon.sh")),
+                ("config.toml", include_str!("runtime/containerd2/config.toml")),
+            ],
+            Self::Crio => &[
+                ("daemon.sh", include_str!("runtime/crio/daemon.sh")),
+                ("config.toml", include_str!("runtime/crio/config.toml")),
+                ("policy.json", include_str!("runtime/crio/policy.json")),
+            ],
+        };
+        let files = files.iter();
+        files.map(|(name, text)| (*name, with_programs(text))).collect()
     }
 }
 
-/// Makes of functions that take a [`Kind`] tests with each of them: `containerd::NAME` and `crio::NAME`.
+/// A text with the programs in it at their places.
+fn with_programs(text: &str) -> String {
+    PLACES
+        .iter()
+        .filter(|(place, _)| text.contains(place))
+        .fold(text.to_owned(), |text, (place, program)| {
+            text.replace(place, program.path().to_str().unwrap())
+        })
+}
+
+/// Makes of functions that take a [`Kind`] tests with each of them: `containerd::NAME`, `containerd2::NAME` and `crio::NAME`.
 #[macro_export]
 macro_rules! with_each_runtime {
     ($($name:ident),+ $(,)?) => {
@@ -86,6 +103,15 @@ macro_rules! with_each_runtime {
                 #[test]
                 fn $name() {
                     super::$name($crate::runtime::Kind::Containerd);
+                }
+            )+
+        }
+
+        mod containerd2 {
+            $(
+                #[test]
+                fn $name() {
+                    super::$name($crate::runtime::Kind::Containerd2);
                 }
             )+
         }
@@ -179,6 +205,20 @@ impl ContainerRuntime {
         self.run(self.config(namespace, name, uid, POD))
     }
 
+    /// Runs the sandbox of a pod that has an annotation, attached to the cluster network; its id.
+    pub fn run_annotated_pod(
+        &self,
+        namespace: &str,
+        name: &str,
+        uid: &str,
+        annotation: (&str, &str),
+    ) -> String {
+        let mut config = self.config(namespace, name, uid, POD);
+        let (key, value) = annotation;
+        config.annotations.insert(key.to_owned(), value.to_owned());
+        self.run(config)
+    }
+
     /// Runs the sandbox of a pod in the network of its node; its id.
     pub fn run_host_pod(&self, namespace: &str, name: &str, uid: &str) -> String {
         self.run(self.config(namespace, name, uid, NODE))
@@ -212,16 +252,13 @@ impl ContainerRuntime {
         self.create(sandbox, self.config(namespace, name, uid, POD), config)
     }
 
-    /// Makes a container of a pod, called `main`, from the image that sandboxes have; its id.
+    /// Makes a container of a pod, called `main`, from the image that sandboxes have unless it names another; its id.
     fn create(&self, sandbox: &str, of_pod: PodSandboxConfig, container: ContainerConfig) -> String {
         let config = ContainerConfig {
             metadata: Some(ContainerMetadata {
                 name: "main".to_owned(),
             }),
-            image: Some(ImageSpec {
-                image: image::NAME.to_owned(),
-                user_specified_image: image::NAME.to_owned(),
-            }),
+            image: container.image.or_else(|| Some(named(image::NAME))),
             ..container
         };
         let request = CreateContainerRequest {
@@ -357,6 +394,14 @@ impl Drop for ContainerRuntime {
         // The first process of the node ends with its standard input, and takes all others along.
         drop(self.orders.take());
         let _ = self.child.wait();
+    }
+}
+
+/// An image by its name.
+fn named(image: &str) -> ImageSpec {
+    ImageSpec {
+        image: image.to_owned(),
+        user_specified_image: image.to_owned(),
     }
 }
 

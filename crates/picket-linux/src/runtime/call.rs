@@ -76,7 +76,12 @@ impl Caller {
             true => format!("/{socket}"),
             false => socket.to_owned(),
         };
-        let executor = Builder::new_current_thread().enable_all().build();
+        // With a thread of its own, which takes events whatever others do: a runtime has room for some, and then waits with everything.
+        let executor = Builder::new_multi_thread()
+            .worker_threads(1)
+            .thread_name("picket-events")
+            .enable_all()
+            .build();
         let executor = executor.map_err(RuntimeError::Start)?;
         let target = Endpoint::from_shared(format!("unix:{socket}"));
         let target = target.map_err(|_| refused("it is no path of a socket"))?;

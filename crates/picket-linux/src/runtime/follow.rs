@@ -7,8 +7,8 @@ use super::message::{ContainerEventResponse, GetEventsRequest};
 use super::{Runtime, RuntimeError, Sandbox};
 
 /// How often runtimes are asked that do not say when something happens: containerd before 1.7, CRI-O where it is not
-/// told to. So are the others until they have told something: they begin to listen some time after they were asked to, and
-/// do not say when.
+/// told to. So are the others until they have told something, since they begin to listen some time after they were asked to
+/// and do not say when; and from when on they did not tell of something.
 const INTERVAL: Duration = Duration::from_millis(200);
 
 /// How often the others are asked, should an event be lost.
@@ -23,6 +23,8 @@ pub struct Follower {
     known: Option<Vec<Sandbox>>,
     source: Source,
     learned: Learned,
+    /// Whether the present list was asked for though events should have told whatever happened.
+    is_reassuring: bool,
     failures: u32,
 }
 
@@ -42,10 +44,47 @@ enum Source {
     /// Nobody listens yet, or not any more.
     #[default]
     None,
-    /// By events, of which some have been told or none yet.
-    Events(Events, bool),
+    /// By events.
+    Events(Events, Trust),
     /// By asking again and again: the runtime has no events.
     Polling,
+}
+
+/// Whether events tell everything.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Trust {
+    /// None has been told yet.
+    NotYet,
+    /// Some have been told.
+    Full,
+    /// One was not told: containerd 1.7 tells each to one of those who listen.
+    Lost,
+}
+
+impl Trust {
+    /// How long to wait for an event before one asks all the same.
+    fn rest(self) -> Duration {
+        match self {
+            Self::Full => REASSURANCE,
+            Self::NotYet | Self::Lost => INTERVAL,
+        }
+    }
+
+    /// What it is once an event has been told.
+    fn told(self) -> Self {
+        match self {
+            Self::NotYet | Self::Full => Self::Full,
+            Self::Lost => Self::Lost,
+        }
+    }
+
+    /// What it is once something has happened of which no event told.
+    fn missed(self) -> Self {
+        match self {
+            Self::NotYet => Self::NotYet,
+            Self::Full | Self::Lost => Self::Lost,
+        }
+    }
 }
 
 impl Follower {
@@ -58,6 +97,7 @@ impl Follower {
     pub fn next(&mut self, runtime: &Runtime, patience: Duration) -> Result<Vec<Sandbox>, RuntimeError> {
         runtime.caller.pause(self.penalty());
         self.learned = Learned::Asking;
+        self.is_reassuring = false;
         let end = Instant::now() + patience;
         loop {
             if let Source::None = self.source {
@@ -66,12 +106,16 @@ impl Follower {
                 let events = runtime
                     .caller
                     .listen::<_, ContainerEventResponse>("GetContainerEvents", question);
-                self.source = Source::Events(events, false);
+                self.source = Source::Events(events, Trust::NotYet);
             }
             match runtime.sandboxes() {
                 Ok(sandboxes) => {
                     self.failures = 0;
-                    if self.known.as_ref() != Some(&sandboxes) || Instant::now() >= end {
+                    let have_changed = self.known.as_ref() != Some(&sandboxes);
+                    if have_changed && self.is_reassuring {
+                        self.doubt();
+                    }
+                    if have_changed || Instant::now() >= end {
                         self.known = Some(sandboxes.clone());
                         return Ok(sandboxes);
                     }
@@ -97,16 +141,16 @@ impl Follower {
     /// Waits until something has happened, or has perhaps.
     fn wait(&mut self, runtime: &Runtime, patience: Duration) {
         self.learned = Learned::Asking;
-        let Source::Events(events, have_told) = &mut self.source else {
+        self.is_reassuring = false;
+        let Source::Events(events, trust) = &mut self.source else {
             return runtime.caller.pause(INTERVAL.min(patience));
         };
-        let rest = if *have_told { REASSURANCE } else { INTERVAL };
-        match runtime.caller.hear(events, rest.min(patience)) {
+        match runtime.caller.hear(events, trust.rest().min(patience)) {
             Heard::Event => {
-                *have_told = true;
+                *trust = trust.told();
                 self.learned = Learned::Event;
             }
-            Heard::Nothing => {}
+            Heard::Nothing => self.is_reassuring = true,
             Heard::Unknown => self.source = Source::Polling,
             Heard::End => {
                 self.source = Source::None;
@@ -115,10 +159,36 @@ impl Follower {
         }
     }
 
+    /// Takes it that events do not tell everything.
+    fn doubt(&mut self) {
+        if let Source::Events(_, trust) = &mut self.source {
+            *trust = trust.missed();
+        }
+    }
+
     fn penalty(&self) -> Duration {
         match self.failures {
             0 => Duration::ZERO,
             failures => (INTERVAL * 2_u32.saturating_pow(failures.min(8))).min(LONGEST_WAIT),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_runtime_that_did_not_tell_of_a_change_is_asked_as_often_as_one_that_tells_nothing() {
+        let trust = Trust::NotYet;
+        assert_eq!(trust.rest(), INTERVAL);
+        // Until it has told something, it need not have told of everything.
+        let trust = trust.missed().told();
+        assert_eq!(trust.rest(), REASSURANCE);
+        assert_eq!(trust.told().rest(), REASSURANCE);
+        let trust = trust.missed();
+        assert_eq!(trust.rest(), INTERVAL);
+        // What it tells is heard, and is not all.
+        assert_eq!(trust.told().rest(), INTERVAL);
     }
 }

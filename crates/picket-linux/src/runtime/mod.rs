@@ -7,7 +7,7 @@
 //! that the sandbox is ready and where it said before. A number of a process that was given anew is noticed by this.
 //!
 //! Calls block the thread that makes them, and end after ten seconds; other threads can call meanwhile. Connections that break are
-//! made again with the next call.
+//! made again with the next call. Events are taken as they come, by a thread of its own.
 
 mod call;
 mod error;

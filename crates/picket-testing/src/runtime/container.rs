@@ -1,15 +1,16 @@
 //! A container as a manifest asks for it, in the network of its node.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use serde_json::Value;
 
 use super::message::{
-    Capabilities, ContainerConfig, ExecSyncRequest, ExecSyncResponse, FOLLOWING, KeyValue,
-    LinuxContainerConfig, LinuxContainerSecurityContext, NODE, Number, PRIVATE, RUNTIME_DEFAULT,
-    SecurityProfile, UNCONFINED,
+    Capabilities, ContainerConfig, ContainerStatusResponse, EXITED, ExecSyncRequest, ExecSyncResponse,
+    FOLLOWING, Id, KeyValue, LinuxContainerConfig, LinuxContainerSecurityContext, NODE, Number, PRIVATE,
+    RUNTIME_DEFAULT, SecurityProfile, UNCONFINED,
 };
-use super::{ContainerRuntime, namespaces};
+use super::{ContainerRuntime, SOCKET, named, namespaces};
 
 /// What the kubelet hides of `/proc` and `/sys` unless a manifest says otherwise.
 const MASKED: [&str; 11] = [
@@ -35,11 +36,15 @@ const READ_ONLY: [&str; 5] = [
     "/proc/sysrq-trigger",
 ];
 
-/// A container. Its root has the image of sandboxes, which is one small program, and what is mounted.
-#[derive(Clone, Debug)]
+/// A container. Its root has an image, and what is mounted.
+#[derive(Clone, Debug, Default)]
 pub struct Container {
-    /// The program and its arguments.
+    /// The image; none for that of sandboxes, which is one small program.
+    pub image: Option<String>,
+    /// The program and its arguments; nothing for that of the image.
     pub command: Vec<String>,
+    /// Arguments, in the place of those of the image.
+    pub arguments: Vec<String>,
     /// Its environment.
     pub environment: Vec<(String, String)>,
     /// What is mounted.
@@ -74,7 +79,9 @@ impl ContainerRuntime {
         rights.unwrap().privileged = container.is_privileged();
         let sandbox = self.run(of_pod.clone());
         let config = ContainerConfig {
+            image: container.image.as_deref().map(named),
             command: container.command.clone(),
+            args: container.arguments.clone(),
             envs: container
                 .environment
                 .iter()
@@ -95,6 +102,22 @@ impl ContainerRuntime {
         id
     }
 
+    /// Gives a containerd the images of an archive that `docker save` or the like wrote.
+    pub fn import(&self, archive: &Path) {
+        let mut import = Command::new("ctr");
+        import
+            .arg("--address")
+            .arg(format!("{}{SOCKET}", self.prefix().display()))
+            .args(["--namespace", "k8s.io", "images", "import"])
+            .arg(archive);
+        let output = import.output().unwrap();
+        assert!(
+            output.status.success(),
+            "{}",
+            String::from_utf8_lossy(&output.stderr)
+        );
+    }
+
     /// Runs a program in a container, as `kubectl exec` does: its status, and what it printed.
     pub fn execute(&self, container: &str, command: &[&str]) -> (i32, String) {
         let request = ExecSyncRequest {
@@ -105,6 +128,16 @@ impl ContainerRuntime {
         let answer: ExecSyncResponse = self.call("ExecSync", request);
         let printed = [answer.stdout, answer.stderr].concat();
         (answer.status, String::from_utf8(printed).unwrap())
+    }
+
+    /// Waits until a container has ended by itself.
+    pub fn await_end(&self, container: &str) {
+        let has_ended = || {
+            let id = container.to_owned();
+            let answer: ContainerStatusResponse = self.call("ContainerStatus", Id { id });
+            answer.status.unwrap().state == EXITED
+        };
+        while !has_ended() {}
     }
 
     /// What the containers have printed that were run as manifests ask.

@@ -19,6 +19,9 @@ pub(super) const PRIVATE: i32 = 0;
 /// `MountPropagation.PROPAGATION_HOST_TO_CONTAINER`.
 pub(super) const FOLLOWING: i32 = 1;
 
+/// `ContainerState.CONTAINER_EXITED`.
+pub(super) const EXITED: i32 = 2;
+
 /// `SecurityProfile.ProfileType.RuntimeDefault`.
 pub(super) const RUNTIME_DEFAULT: i32 = 0;
 
@@ -100,6 +103,8 @@ pub(super) struct ContainerConfig {
     pub(super) image: Option<ImageSpec>,
     #[prost(string, repeated, tag = "3")]
     pub(super) command: Vec<String>,
+    #[prost(string, repeated, tag = "4")]
+    pub(super) args: Vec<String>,
     #[prost(message, repeated, tag = "6")]
     pub(super) envs: Vec<KeyValue>,
     #[prost(message, repeated, tag = "7")]
@@ -204,6 +209,18 @@ pub(super) struct ExecSyncResponse {
 }
 
 #[derive(Clone, PartialEq, Message)]
+pub(super) struct ContainerStatusResponse {
+    #[prost(message, optional, tag = "1")]
+    pub(super) status: Option<ContainerStatus>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct ContainerStatus {
+    #[prost(int32, tag = "3")]
+    pub(super) state: i32,
+}
+
+#[derive(Clone, PartialEq, Message)]
 pub(super) struct ContainerMetadata {
     #[prost(string, tag = "1")]
     pub(super) name: String,
@@ -219,7 +236,7 @@ pub(super) struct ImageSpec {
 }
 
 /// What `RunPodSandbox` and `CreateContainer` answer, and what `StopPodSandbox`, `RemovePodSandbox`, `StartContainer`,
-/// `StopContainer` and `RemoveContainer` ask.
+/// `StopContainer`, `RemoveContainer` and `ContainerStatus` ask.
 #[derive(Clone, PartialEq, Message)]
 pub(super) struct Id {
     #[prost(string, tag = "1")]

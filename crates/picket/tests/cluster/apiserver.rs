@@ -1,4 +1,4 @@
-//! Everything here starts an API server, or an etcd that holds what one says.
+//! Everything here starts an API server, an etcd that holds what one says, or what is shipped.
 
 mod agent;
 mod alone;
@@ -19,6 +19,7 @@ mod follow;
 mod guard;
 mod guides;
 mod hostile;
+mod image;
 mod kinds;
 mod never_open;
 mod outages;

@@ -67,6 +67,7 @@ impl Contained {
             mounts: mounts(node, applied),
             security: asked["securityContext"].clone(),
             seccomp: pod["securityContext"]["seccompProfile"].clone(),
+            ..Container::default()
         };
         let contained = Self::run(node, name, container);
         symlink(node.folder.path().join("socket-folder/agent.sock"), node.socket()).unwrap();
@@ -111,7 +112,7 @@ impl Contained {
     fn expect_restricted(&self, kind: Kind, capabilities: &Value) {
         let seccomp = match kind {
             // A filter of system calls.
-            Kind::Containerd => "2",
+            Kind::Containerd | Kind::Containerd2 => "2",
             // Without libraries in C it is built without one.
             Kind::Crio => "0",
         };
@@ -427,7 +428,7 @@ fn container_of_the_other() -> Container {
             follows: false,
         }],
         security: json!({"privileged": true, "capabilities": {"add": ["SYS_ADMIN", "NET_ADMIN"]}}),
-        seccomp: Value::Null,
+        ..Container::default()
     }
 }
 

@@ -43,7 +43,7 @@ fn rules_come_when_the_runtime_tells_of_a_pod(kind: Kind) {
     );
     // One that comes when it is just being asked may be found by that.
     let (told, asked) = (found(&node, "event"), found(&node, "asking"));
-    assert_eq!(told > 0, kind == Kind::Crio, "{told} and {asked}");
+    assert_eq!(told > 0, kind.has_events(), "{told} and {asked}");
     assert_eq!(told + asked, 5);
 }
 
