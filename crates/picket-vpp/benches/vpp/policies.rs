@@ -137,8 +137,16 @@ pub(crate) fn measure(count: usize) {
         |node: &'static str| (0..RUNS).flat_map(move |run| comes_and_goes(pod(count + 1, run % apps, node)));
     node.steps("one more pod of an application elsewhere", twins("elsewhere"));
     node.steps("one more pod of an application here", twins(NODE));
+    let unknown = |run| comes_and_goes(pod(count + 1, apps + run, NODE));
     node.steps(
-        "a pod with labels that no policy knows, here",
-        (0..RUNS).flat_map(|run| comes_and_goes(pod(count + 1, apps + run, NODE))),
+        "the first pod that no policy knows, here",
+        (0..RUNS).flat_map(unknown),
+    );
+    // With one that stays there is an identity for it.
+    let first = Object::from(pod(count + 2, apps, NODE));
+    node.step(Event::Apply(first));
+    node.steps(
+        "one more pod that no policy knows, here",
+        (0..RUNS).flat_map(unknown),
     );
 }
