@@ -25,6 +25,9 @@ use table::{Corrections, Table, Tables};
 /// the other direction counts too.
 ///
 /// Follows pods one by one: what is worked out again is what a pod that changed is allowed with others, and others with it.
+///
+/// A pod is held to what it may itself do there, as if it were another: so pods that are alike have one table. That a pod
+/// always reaches itself is not said here.
 #[derive(Debug)]
 pub(crate) struct Combined {
     direction: Direction,
@@ -53,7 +56,6 @@ struct Combiner {
 /// A pod with an address of the family.
 #[derive(Debug)]
 struct Own {
-    lists: Arc<Lists>,
     address: IpAddr,
     /// What its own list says, as it is known to `admission`.
     list: Arc<Peers>,
@@ -132,7 +134,7 @@ impl Combiner {
                 Entered::New => drop(fresh.insert(pod)),
             }
         }
-        for pod in fresh {
+        for &pod in &fresh {
             let table = self.whole_table(pod, values);
             if let (Some(own), Some(table)) = (self.pods.get_mut(pod), table) {
                 own.table = table;
@@ -141,9 +143,15 @@ impl Combiner {
         }
         let mut corrections: BTreeMap<ObjectRef, Vec<(IpAddr, Option<Value>)>> = BTreeMap::new();
         for (address, turns) in turns {
+            // The tables of those that are new have it already.
+            if self.pods.len() == fresh.len() {
+                break;
+            }
             for pod in self.concerned(address, &turns) {
-                let Some(own) = self.pods.get(&pod) else { continue };
-                let now = self.entry(&pod, own, address, values);
+                let Some(own) = self.pods.get(&pod).filter(|_| !fresh.contains(&pod)) else {
+                    continue;
+                };
+                let now = self.entry(own, address, values);
                 if now != own.table.entry(address) {
                     corrections.entry(pod).or_default().push((address, now));
                 }
@@ -160,12 +168,11 @@ impl Combiner {
     }
 
     /// The address that others know a pod by, and what it may itself exchange.
-    fn own(&self, lists: &Arc<Lists>, direction: Direction) -> Option<Own> {
+    fn own(&self, lists: &Lists, direction: Direction) -> Option<Own> {
         let list = Arc::clone(lists.peers(direction, self.family)?);
         let mut addresses = lists.addresses.iter().copied();
         let address = addresses.find(|&address| Family::of(address) == self.family)?;
         Some(Own {
-            lists: Arc::clone(lists),
             address,
             table: Arc::new(Table::of(Arc::clone(&list))),
             list,
@@ -173,10 +180,9 @@ impl Combiner {
     }
 
     fn enter(&mut self, pod: &ObjectRef, now: Option<Own>) -> Entered {
-        match (self.pods.get_mut(pod), &now) {
+        match (self.pods.get(pod), &now) {
             (None, None) => return Entered::Same,
             (Some(known), Some(now)) if (known.address, &known.list) == (now.address, &now.list) => {
-                known.lists = Arc::clone(&now.lists);
                 return Entered::Same;
             }
             _ => {}
@@ -201,13 +207,10 @@ impl Combiner {
     }
 
     /// What a pod is allowed with an address of the node, where that is not what its own list says.
-    fn entry(&self, pod: &ObjectRef, own: &Own, address: IpAddr, values: &mut Values) -> Option<Value> {
+    fn entry(&self, own: &Own, address: IpAddr, values: &mut Values) -> Option<Value> {
         // Where pods share an address, what each may do counts.
-        let others = self
-            .restricted
-            .each_at(address)
-            .filter(|(other, _)| *other != pod);
-        let theirs = others.map(|(_, theirs)| theirs.value(own.address));
+        let theirs = self.restricted.each_at(address);
+        let theirs = theirs.map(|(_, theirs)| theirs.value(own.address));
         self.entry_of(own, address, theirs, values)
     }
 
@@ -231,14 +234,13 @@ impl Combiner {
     /// The table of a pod of which nothing but its own list is known.
     fn whole_table(&mut self, pod: &ObjectRef, values: &mut Values) -> Option<Arc<Table>> {
         let own = self.pods.get(pod)?;
-        let is_held = self.is_held(&own.lists);
-        let is_anybody = !is_held && self.holders.name_nowhere(own.address);
+        let is_anybody = self.holders.name_nowhere(own.address);
         if let Some(known) = self.of_anybody.as_ref().filter(|_| is_anybody)
             && *known.own() == own.list
         {
             return Some(Arc::clone(known));
         }
-        let entries = self.all_entries(pod, own, values);
+        let entries = self.all_entries(own, values);
         let table = self.tables.with(&own.list, entries);
         if is_anybody {
             self.of_anybody = Some(Arc::clone(&table));
@@ -262,16 +264,10 @@ impl Combiner {
         Some(few)
     }
 
-    /// Whether a pod with these lists may not exchange everything in the other direction.
-    fn is_held(&self, lists: &Lists) -> bool {
-        let peers = lists.peers(self.restricted.direction(), self.family);
-        peers.is_some_and(|peers| !peers.is_everything())
-    }
-
-    fn all_entries(&self, pod: &ObjectRef, own: &Own, values: &mut Values) -> Vec<(IpAddr, Value)> {
+    fn all_entries(&self, own: &Own, values: &mut Values) -> Vec<(IpAddr, Value)> {
         if let Some(few) = self.few_allowed(own) {
             let each = few.into_iter().map(|address| {
-                let value = self.entry(pod, own, address, values);
+                let value = self.entry(own, address, values);
                 value.map(|value| (address, value))
             });
             return each.flatten().collect();
@@ -282,11 +278,8 @@ impl Combiner {
         let mut found = Vec::with_capacity(less.len());
         for held in less.chunk_by(|(one, _), (other, _)| one == other) {
             let value = match held {
-                // What the pod itself may do does not count.
-                &[(address, value)] if !own.lists.addresses.contains(&address) => {
-                    self.entry_of(own, address, [value], values)
-                }
-                &[(address, _), ..] => self.entry(pod, own, address, values),
+                &[(address, value)] => self.entry_of(own, address, [value], values),
+                &[(address, _), ..] => self.entry(own, address, values),
                 [] => None,
             };
             let address = held.first().map(|(address, _)| *address);

@@ -23,6 +23,9 @@ fn main() {
     for pods in [50, 200, 800, 3_000] {
         policies::measure(pods);
     }
+    for pods in [50, 200, 800, 3_000] {
+        policies::measure_alike(pods);
+    }
     blocks::measure();
     compaction::measure();
 }

@@ -57,6 +57,26 @@ struct Node {
 type Cost = ((Sent, Duration), Duration);
 
 impl Node {
+    /// The node, with how many rules its lists have, and how long they took.
+    fn of(engine: Engine) -> (usize, Duration, Self) {
+        engine.program().expand();
+        let mut acls = Renderer::new(Some(NODE), Options::default());
+        let start = Instant::now();
+        acls.advance(engine.program());
+        let took = start.elapsed();
+        let mut rules = session::Renderer::new(Some(NODE), session::Options::default());
+        rules.advance(engine.program());
+        let all = acls.acls().acls.values().map(|acl| acl.rules.len()).sum();
+        let vpp = Vpp::with(acls.acls());
+        let node = Self {
+            engine,
+            acls,
+            rules,
+            vpp,
+        };
+        (all, took, node)
+    }
+
     fn step(&mut self, event: Event) -> Cost {
         let delta = self.engine.apply(event);
         let start = Instant::now();
@@ -89,6 +109,11 @@ impl Node {
     }
 }
 
+fn comes_and_goes(new: Pod) -> [Event; 2] {
+    let gone = Event::Delete(new.object.clone());
+    [Event::Apply(Object::from(new)), gone]
+}
+
 /// Everything about a node of some size: half as many applications as pods.
 pub(crate) fn measure(count: usize) {
     let apps = count / 2;
@@ -102,24 +127,10 @@ pub(crate) fn measure(count: usize) {
     for app in 0..apps {
         engine.apply(Event::Apply(Object::Policy(policy(app, apps, 443))));
     }
-    engine.program().expand();
-    let mut acls = Renderer::new(Some(NODE), Options::default());
-    let start = Instant::now();
-    acls.advance(engine.program());
-    let took = start.elapsed();
-    let mut rules = session::Renderer::new(Some(NODE), session::Options::default());
-    rules.advance(engine.program());
-    let all: usize = acls.acls().acls.values().map(|acl| acl.rules.len()).sum();
+    let (all, took, mut node) = Node::of(engine);
     println!(
         "{count} pods, dual-stack, of {apps} applications with 20 + 20 rules: {all} rules, from nothing in {took:.1?}"
     );
-    let vpp = Vpp::with(acls.acls());
-    let mut node = Node {
-        engine,
-        acls,
-        rules,
-        vpp,
-    };
     let apply = |policy| Event::Apply(Object::Policy(policy));
     node.steps(
         "the same policy again",
@@ -129,16 +140,42 @@ pub(crate) fn measure(count: usize) {
         "a port of a policy",
         (0..RUNS).flat_map(|run| [9090, 443].map(|port| apply(policy(run % apps, apps, port)))),
     );
-    let comes_and_goes = |new: Pod| {
-        let gone = Event::Delete(new.object.clone());
-        [Event::Apply(Object::from(new)), gone]
-    };
     let twins =
         |node: &'static str| (0..RUNS).flat_map(move |run| comes_and_goes(pod(count + 1, run % apps, node)));
     node.steps("one more pod of an application elsewhere", twins("elsewhere"));
     node.steps("one more pod of an application here", twins(NODE));
+    let unknown = |run| comes_and_goes(pod(count + 1, apps + run, NODE));
     node.steps(
-        "a pod with labels that no policy knows, here",
-        (0..RUNS).flat_map(|run| comes_and_goes(pod(count + 1, apps + run, NODE))),
+        "the first pod that no policy knows, here",
+        (0..RUNS).flat_map(unknown),
     );
+    // With one that stays there is an identity for it.
+    let first = Object::from(pod(count + 2, apps, NODE));
+    node.step(Event::Apply(first));
+    node.steps(
+        "one more pod that no policy knows, here",
+        (0..RUNS).flat_map(unknown),
+    );
+}
+
+/// A node whose pods are all under one policy: they may exchange something with two of them, in one direction.
+pub(crate) fn measure_alike(count: usize) {
+    let two = || accept().peer(pods_where("", "app=app-0")).port(Protocol::UDP, 53);
+    let all = || build::policy("bench/all").selects("");
+    for (what, policy) in [("send", all().egress(two())), ("receive", all().ingress(two()))] {
+        let mut engine = Engine::new(Semantics::default());
+        let node = build::node(NODE).ip("192.168.0.1").build();
+        engine.apply(Event::Apply(Object::Node(node)));
+        for number in 0..count {
+            let app = usize::from(number >= 2);
+            engine.apply(Event::Apply(Object::from(pod(number, app, NODE))));
+        }
+        engine.apply(Event::Apply(Object::Policy(policy.build())));
+        let (rules, took, mut node) = Node::of(engine);
+        println!(
+            "{count} pods, dual-stack, under one policy about what they {what}: {rules} rules, from nothing in {took:.1?}"
+        );
+        let new = (0..RUNS).flat_map(|_| comes_and_goes(pod(count + 1, 1, NODE)));
+        node.steps("one more of them", new);
+    }
 }

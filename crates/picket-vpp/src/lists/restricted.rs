@@ -29,11 +29,6 @@ impl Restricted {
         }
     }
 
-    /// The direction.
-    pub(crate) fn direction(&self) -> Direction {
-        self.direction
-    }
-
     /// Takes in the lists of a pod, before and now, as far as they are about addresses of `families`. Those at which something
     /// else restricts it.
     pub(crate) fn follow(
