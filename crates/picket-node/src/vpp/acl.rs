@@ -63,6 +63,26 @@ impl AclTables {
         }
     }
 
+    /// What is to be done, and where interfaces get other lists, with those that others have put there since VPP was read.
+    fn next_beside_others(&mut self, vpp: &mut Vpp) -> Result<Plan, Error> {
+        let plan = self.next();
+        if !sets_lists(&plan) {
+            return Ok(plan);
+        }
+        self.read_lists(vpp)?;
+        Ok(self.next())
+    }
+
+    /// Reads which lists interfaces have, and nothing else.
+    fn read_lists(&mut self, vpp: &mut Vpp) -> Result<(), Error> {
+        let (interfaces, lists) = vpp.read_interfaces()?;
+        if lists != self.held.installed().interfaces {
+            self.held.set_interfaces(lists);
+            self.set_interfaces(interfaces);
+        }
+        Ok(())
+    }
+
     /// Does it; what VPP did not do.
     fn carry_out(&mut self, vpp: &mut Vpp, plan: &Plan) -> Result<Vec<Error>, Error> {
         self.doubtful = None;
@@ -171,7 +191,7 @@ impl Tables for AclTables {
                 ..Synced::default()
             });
         }
-        let plan = self.next();
+        let plan = self.next_beside_others(vpp)?;
         let troubles = self.carry_out(vpp, &plan)?;
         Ok(Synced {
             operations: plan.operations().len(),
@@ -185,6 +205,7 @@ impl Tables for AclTables {
             return Ok(Closed::default());
         }
         self.note_left();
+        self.read_lists(vpp)?;
         let installed = self.held.installed();
         let closed = self.places.closed(|name| {
             let lists = installed.interfaces.get(name).into_iter();
@@ -240,6 +261,12 @@ impl Tables for AclTables {
         let removed = before.saturating_sub(self.held.installed().acls.len());
         Ok(Cleaned { removed, troubles })
     }
+}
+
+/// Whether a plan gives an interface other lists.
+fn sets_lists(plan: &Plan) -> bool {
+    let mut operations = plan.operations().iter();
+    operations.any(|operation| matches!(operation, Operation::Set { .. }))
 }
 
 /// What says whose an interface is.

@@ -50,6 +50,32 @@ fn lists_of_others_stay_behind_ours() {
 }
 
 #[test]
+fn lists_that_others_add_while_an_agent_runs_stay_too() {
+    let scene = Scene::new(&only_from("one", "db", "web"));
+    let agent = Agent::start(scene.manifests(), &scene.arguments());
+    agent.until_in_force(ACL, &["NetworkPolicy shop/one"]);
+    let theirs = scene.vpp.change("somebody adds a list", |state| {
+        let rules = vec![AclRule::all(AclAction::Permit, Family::Ipv4)];
+        let list = state.add_acl(None, "theirs", rules).unwrap();
+        for name in ["tap2", "ge0"] {
+            let interface = state.interface(name).unwrap();
+            let mut lists = state.lists(interface);
+            lists.output.push(list);
+            state.set_acl_list(interface, &lists).unwrap();
+        }
+        list
+    });
+    scene.put(&only_from("two", "db", "api"));
+    agent.until_in_force(ACL, &["NetworkPolicy shop/two"]);
+    let state = scene.vpp.state();
+    let output = state.lists(state.interface("tap2").unwrap()).output;
+    assert_eq!((output.len(), output.last()), (2, Some(&theirs)));
+    let outside = state.lists(state.interface("ge0").unwrap()).output;
+    assert!(outside.contains(&theirs), "{outside:?}");
+    assert!(scene.reaches(API, DB) && !scene.reaches(WEB, DB));
+}
+
+#[test]
 fn what_others_break_is_mended_when_it_is_read_back() {
     let scene = Scene::new(&only_from("one", "db", "web"));
     let more = ["--verify-interval", "1"];
