@@ -1,13 +1,16 @@
 //! Definitions of networks that a user makes to get at others: policies hold on each such network, those whose plugin nobody can
 //! tell are named, and others notice none of it.
 
+use picket_testing::apiserver::Server;
+use picket_testing::runtime::Kind;
 use serde_json::{Value, json};
 
 use super::super::definitions::{MACVLAN, expect_none, probe};
 use super::super::{labelled, named, simple};
 use super::{create, expect_readable, until_proved};
 use crate::apiserver::hostile::QUOTES;
-use crate::pods::{DEFINITIONS, Interface, Node, Pods, expect};
+use crate::objects::define_all_but;
+use crate::pods::{AGENT, DEFINITIONS, Interface, Node, Pods, expect};
 
 /// How many bytes etcd takes at once, and a few less.
 const LARGEST: usize = 1_500_000;
@@ -127,7 +130,9 @@ fn strange(node: &mut Node, pods: &mut Pods) -> [String; 2] {
 
 #[test]
 fn policies_hold_whatever_a_definition_says_and_others_notice_nothing() {
-    let mut node = Node::new();
+    // With its schema the server takes texts alone.
+    let mut node = Node::without_kinds(Server::start(&[AGENT]), Kind::Containerd);
+    define_all_but(&node.api, "NetworkAttachmentDefinition");
     let mut pods = simple(&mut node);
     let names = strange(&mut node, &mut pods);
     node.define("net", MACVLAN);
