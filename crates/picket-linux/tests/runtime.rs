@@ -16,7 +16,7 @@ use std::time::Duration;
 use picket_linux::NetworkNamespace;
 use picket_linux::runtime::{Follower, Learned, Problem, Runtime, RuntimeError, Sandbox};
 use picket_testing::runtime::{ContainerRuntime, Kind, SOCKET};
-use picket_testing::with_each_runtime;
+use picket_testing::with_every_runtime;
 
 /// More events than a runtime has room for, with those that its connection holds.
 const EVENTS: usize = 200;
@@ -43,7 +43,7 @@ fn problem(result: Result<NetworkNamespace, RuntimeError>) -> Problem {
     }
 }
 
-with_each_runtime!(
+with_every_runtime!(
     each_sandbox_has_its_own_namespace_and_the_nodes_is_nobodys,
     a_sandbox_that_is_gone_or_of_another_pod_is_not_entered,
     changes_are_followed_over_restarts_of_the_runtime,

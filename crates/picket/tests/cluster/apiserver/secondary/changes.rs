@@ -1,14 +1,14 @@
 //! What changes while policies of secondary networks are in force.
 
 use picket_testing::runtime::Kind;
-use picket_testing::{replaced, with_each_runtime};
+use picket_testing::{replaced, with_every_runtime};
 use serde_json::{Value, json};
 
 use super::{holds, labelled, named, simple};
 use crate::objects::KINDS;
 use crate::pods::{Interface, Node, expect, forget_neighbours, nft, table};
 
-with_each_runtime!(
+with_every_runtime!(
     labels_and_policies_change_and_pods_go,
     a_sandbox_is_made_anew,
     agents_come_and_go,
