@@ -371,6 +371,12 @@ impl Node {
         self.define_in("default", name, config);
     }
 
+    /// Has the definition of a network of the namespace `default` say something else.
+    pub(crate) fn redefine(&self, name: &str, config: &str) {
+        let fields = json!({"spec": {"config": config}});
+        self.api.patch(DEFINITIONS, name, &fields);
+    }
+
     /// Defines a network.
     pub(crate) fn define_in(&self, namespace: &str, name: &str, config: &str) {
         self.api.create(

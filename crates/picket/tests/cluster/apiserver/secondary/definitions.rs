@@ -26,7 +26,7 @@ type Answer = (&'static str, &'static str, fn(&Node));
 /// What others may answer in place of the server, and what becomes of the definition meanwhile. With each of these policies hold: what
 /// an agent hears of that afterwards, one after the other, opens nothing either.
 const ANSWERS: [Answer; 5] = [
-    ("500 Internal Server Error", "", |node| redefine(node, "{")),
+    ("500 Internal Server Error", "", |node| node.redefine("net", "{")),
     ("404 Not Found", "404 page not found", make_anew),
     ("200 OK", r#"{"items":[]}"#, |node| {
         node.api.delete(DEFINITIONS, "net");
@@ -36,11 +36,6 @@ const ANSWERS: [Answer; 5] = [
     }),
     ("503 Service Unavailable", "upstream connect error", make_anew),
 ];
-
-fn redefine(node: &Node, config: &str) {
-    let fields = json!({"spec": {"config": config}});
-    node.api.patch(DEFINITIONS, "net", &fields);
-}
 
 /// Deletes the definition, and makes another of that name.
 fn make_anew(node: &Node) {
@@ -175,7 +170,7 @@ fn policies_change_and_pods_come_while_definitions_alone_cannot_be_read() {
     way.begin_anew();
     let is_refused = |status: &Status| of_definitions(status).1.is_some_and(|why| why.contains("(403)"));
     node.until_status("a refusal", is_refused);
-    redefine(&node, BRIDGE);
+    node.redefine("net", BRIDGE);
     let path = KINDS[13].2.replace("/v1beta1/", "/v1beta1/namespaces/default/");
     node.api.replace_spec(&path, "few", &from(&["a", "c"]));
     let labels = json!({"name": "server"});
@@ -207,7 +202,7 @@ fn policies_change_and_pods_come_while_definitions_alone_cannot_be_read() {
         false,
         "with an agent that begins",
     );
-    redefine(&node, MACVLAN);
+    node.redefine("net", MACVLAN);
     permit(&node, &[POLICIES, "network-attachment-definitions"]);
     assert_eq!(node.until_enforced().notes, Vec::<String>::new());
     holds(&pods, "c->server c->second", "b->server b->second", "in the end");

@@ -6,21 +6,12 @@ use picket_testing::runtime::Kind;
 use serde_json::json;
 
 use super::{holds, labelled, named, simple};
-use crate::objects::{KINDS, define};
+use crate::objects::{DEFINITIONS, KINDS, define, definition_of};
 use crate::pods::{AGENT, Node, expect, table};
 
-const KINDS_OF_OTHERS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
-
-/// Defines a kind of [`KINDS`].
-fn come(node: &Node, index: usize) {
-    define(&node.api, KINDS[index]);
-}
-
-/// It goes, with all its objects.
+/// A kind of [`KINDS`] goes, with all its objects.
 fn go(node: &Node, index: usize) {
-    let (_, resource) = KINDS[index].2.rsplit_once('/').unwrap();
-    node.api
-        .delete(KINDS_OF_OTHERS, &format!("{resource}.k8s.cni.cncf.io"));
+    node.api.delete(DEFINITIONS, &definition_of(KINDS[index].2));
 }
 
 /// Whether a note about the network says this.
@@ -36,7 +27,7 @@ fn kinds_that_are_defined_while_an_agent_runs_are_enforced_until_they_are_gone()
     expect(&pods, &["b->server"], true, "without the kind");
     let spec = json!({"podSelector": labelled("name", "server"), "ingress": [{"from": named(&["a"])}]});
     for time in ["for the first time", "once more"] {
-        come(&node, 13);
+        define(&node.api, KINDS[13]);
         node.policy("default", "from-a", "default/net", &spec);
         let status = node.until("a policy of the new kind", |status| !status.sandboxes.is_empty());
         assert!(
@@ -45,7 +36,7 @@ fn kinds_that_are_defined_while_an_agent_runs_are_enforced_until_they_are_gone()
         );
         holds(&pods, "a->server", "b->server", time);
 
-        come(&node, 12);
+        define(&node.api, KINDS[12]);
         node.define("net", r#"{"type": "bridge"}"#);
         node.until("a plugin of others", |status| {
             notes(status, "its plugin `bridge` is not in")

@@ -14,11 +14,6 @@ fn notes(node: &Node) -> Vec<String> {
     node.until_enforced().notes
 }
 
-fn redefine(node: &Node, name: &str, config: &str) {
-    let fields = json!({"spec": {"config": config}});
-    node.api.patch(DEFINITIONS, name, &fields);
-}
-
 /// Pods on `default/net`, and `e` and `f` on `default/other`, with a policy for both networks: only `a` may begin anything.
 fn populate(node: &mut Node) -> Pods {
     let mut pods = simple(node);
@@ -69,10 +64,10 @@ fn policies_hold_on_networks_of_the_plugins_in_the_list_and_of_those_not_known()
     let said = notes(&node);
     assert!(said.len() == 1 && said[0].contains("default/other"), "{said:#?}");
     expect(&pods, &["b->server"], false, "with a definition that came");
-    redefine(&node, "other", MACVLAN);
+    node.redefine("other", MACVLAN);
     assert_eq!(notes(&node), Vec::<String>::new());
     expect(&pods, &["b->server e->f"], false, "with both of the plugin");
-    redefine(&node, "net", BRIDGE);
+    node.redefine("net", BRIDGE);
     assert!(notes(&node)[0].contains("default/net"));
     expect(
         &pods,
@@ -82,7 +77,7 @@ fn policies_hold_on_networks_of_the_plugins_in_the_list_and_of_those_not_known()
     );
     expect(&pods, &["e->f"], false, "beside one of another plugin");
     assert_eq!(table(&pods["server"]), "");
-    redefine(&node, "net", r#"{"type": "bridge", "Type": "macvlan"}"#);
+    node.redefine("net", r#"{"type": "bridge", "Type": "macvlan"}"#);
     assert!(notes(&node)[0].contains("names no plugin that can be read"));
     expect(&pods, &["b->server e->f"], false, "when nobody can read it");
 }
