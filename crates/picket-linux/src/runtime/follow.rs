@@ -23,8 +23,6 @@ pub struct Follower {
     known: Option<Vec<Sandbox>>,
     source: Source,
     learned: Learned,
-    /// Whether the present list was asked for though events should have told whatever happened.
-    is_reassuring: bool,
     failures: u32,
 }
 
@@ -97,7 +95,8 @@ impl Follower {
     pub fn next(&mut self, runtime: &Runtime, patience: Duration) -> Result<Vec<Sandbox>, RuntimeError> {
         runtime.caller.pause(self.penalty());
         self.learned = Learned::Asking;
-        self.is_reassuring = false;
+        // Whether the next list is asked for though events should have told whatever happened.
+        let mut is_reassuring = false;
         let end = Instant::now() + patience;
         loop {
             if let Source::None = self.source {
@@ -112,7 +111,7 @@ impl Follower {
                 Ok(sandboxes) => {
                     self.failures = 0;
                     let have_changed = self.known.as_ref() != Some(&sandboxes);
-                    if have_changed && self.is_reassuring {
+                    if have_changed && is_reassuring {
                         self.doubt();
                     }
                     if have_changed || Instant::now() >= end {
@@ -128,7 +127,7 @@ impl Follower {
                     return Err(error);
                 }
             }
-            self.wait(runtime, end.saturating_duration_since(Instant::now()));
+            is_reassuring = self.wait(runtime, end.saturating_duration_since(Instant::now()));
         }
     }
 
@@ -138,25 +137,26 @@ impl Follower {
         self.learned
     }
 
-    /// Waits until something has happened, or has perhaps.
-    fn wait(&mut self, runtime: &Runtime, patience: Duration) {
+    /// Waits until something has happened, or has perhaps; whether there were events to hear, and none was told.
+    fn wait(&mut self, runtime: &Runtime, patience: Duration) -> bool {
         self.learned = Learned::Asking;
-        self.is_reassuring = false;
         let Source::Events(events, trust) = &mut self.source else {
-            return runtime.caller.pause(INTERVAL.min(patience));
+            runtime.caller.pause(INTERVAL.min(patience));
+            return false;
         };
         match runtime.caller.hear(events, trust.rest().min(patience)) {
             Heard::Event => {
                 *trust = trust.told();
                 self.learned = Learned::Event;
             }
-            Heard::Nothing => self.is_reassuring = true,
+            Heard::Nothing => return true,
             Heard::Unknown => self.source = Source::Polling,
             Heard::End => {
                 self.source = Source::None;
                 runtime.caller.pause(INTERVAL);
             }
         }
+        false
     }
 
     /// Takes it that events do not tell everything.
