@@ -66,21 +66,21 @@ impl AclTables {
     /// What is to be done, and where interfaces get other lists, with those that others have put there since VPP was read.
     fn next_beside_others(&mut self, vpp: &mut Vpp) -> Result<Plan, Error> {
         let plan = self.next();
-        if !sets_lists(&plan) {
-            return Ok(plan);
-        }
-        self.read_lists(vpp)?;
-        Ok(self.next())
+        Ok(match sets_lists(&plan) && self.read_lists(vpp)? {
+            true => self.next(),
+            false => plan,
+        })
     }
 
-    /// Reads which lists interfaces have, and nothing else.
-    fn read_lists(&mut self, vpp: &mut Vpp) -> Result<(), Error> {
+    /// Reads which lists interfaces have, and nothing else; whether these are others than was known.
+    fn read_lists(&mut self, vpp: &mut Vpp) -> Result<bool, Error> {
         let (interfaces, lists) = vpp.read_interfaces()?;
-        if lists != self.held.installed().interfaces {
+        let are_others = lists != self.held.installed().interfaces;
+        if are_others {
             self.held.set_interfaces(lists);
             self.set_interfaces(interfaces);
         }
-        Ok(())
+        Ok(are_others)
     }
 
     /// Does it; what VPP did not do.
