@@ -55,7 +55,7 @@ impl Reading {
     fn unreadable(&self) -> Option<String> {
         let differs = self.read != self.says;
         let errors = self.errors.clone();
-        differs.then(|| errors.unwrap_or_else(|| "it cannot be read".to_owned()))
+        differs.then(|| errors.unwrap_or_else(|| "nobody has told yet what it says".to_owned()))
     }
 }
 
