@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use anyhow::{Context, anyhow, bail};
-use picket_cluster::{Semantics, Snapshot};
+use picket_cluster::{Addresses, Attachment, Semantics, Snapshot};
 use picket_engine::Engine;
 use picket_nftables::custom::{self, CustomRules};
 use picket_policy::{NetworkName, Source, V1beta1};
@@ -30,6 +30,32 @@ pub(crate) fn load(input: &Input) -> anyhow::Result<Loaded> {
     };
     resolve(std::slice::from_mut(&mut loaded), &input.reading)?;
     Ok(loaded)
+}
+
+/// The same for what enforces policies. Pods of a live cluster that have no address yet get none that is made up: no packet is
+/// theirs, and what is installed says nothing about them.
+pub(crate) fn load_enforced(input: &Input) -> anyhow::Result<Loaded> {
+    let mut loaded = load(input)?;
+    if input.cluster.kube {
+        forget_made_up(&mut loaded.snapshot);
+    }
+    Ok(loaded)
+}
+
+fn forget_made_up(cluster: &mut Snapshot) {
+    for pod in cluster.pods.values_mut() {
+        let is_made_up = |own: &Attachment| own.synthetic;
+        if !pod.synthetic && !pod.attachments.iter().any(is_made_up) {
+            continue;
+        }
+        let pod = Arc::make_mut(pod);
+        if pod.synthetic {
+            pod.addresses = Addresses::default();
+        }
+        for own in pod.attachments.iter_mut().filter(|own| own.synthetic) {
+            own.addresses = Addresses::default();
+        }
+    }
 }
 
 /// Gives domain names their addresses.

@@ -2,9 +2,10 @@
 //! `cargo bench -p picket-nftables --bench peer`.
 //!
 //! A node with 110 pods, each in a network namespace of its own. A policy isolates all of them, and eleven admit a hundred peers
-//! to ten pods each. Each line is the best, the median and the worst of several runs.
+//! to ten pods each. At last 10,000 addresses come to the table of a node, change and go. Each line is the best, the median and the worst of several runs.
 #![expect(clippy::print_stdout, reason = "a benchmark prints")]
 
+mod host;
 mod steps;
 
 use std::sync::Arc;
@@ -25,6 +26,8 @@ use crate::steps::{Policy, Steps};
 
 const PODS: usize = 110;
 
+const NODE: &str = "node";
+
 /// How many pods one policy admits its peers to, and how many peers it has.
 const GROUP: usize = 10;
 const PEERS: usize = 100;
@@ -39,7 +42,8 @@ fn main() -> Result<()> {
     let own = own_pods(PODS);
     first(&snapshot, &own)?;
     event(&snapshot, &own)?;
-    many()
+    many()?;
+    host::many()
 }
 
 /// The address with a number, of pods of the node (0) or their peers (above).
@@ -55,7 +59,9 @@ fn cluster(pods: usize, peers: usize) -> Snapshot {
     let mut objects: Vec<Object> = vec![all.into()];
     for number in 0..pods {
         let group = (number / GROUP).to_string();
-        let own = pod(&format!("bench/pod-{number:03}")).label("own", "yes");
+        let own = pod(&format!("bench/pod-{number:03}"))
+            .label("own", "yes")
+            .on(NODE);
         objects.push(own.label("group", &group).ip(&address(0, number)).into());
     }
     for group in 0..pods.div_ceil(GROUP) {

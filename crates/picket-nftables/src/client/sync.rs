@@ -185,14 +185,7 @@ impl Client {
     ) -> Result<Option<u32>, ApplyError> {
         let hold = if self.holds { Hold::Keep } else { Hold::Leave };
         report.operations = plan.operations().len();
-        let mut generation = known.generation;
-        if let Some(anew) = made_anew(plan) {
-            generation = self.guard(anew, generation);
-        } else if self.is_in_doubt(&known.table, plan)
-            && let Ok(desired) = Table::applied(Some(&known.table), plan)
-        {
-            generation = self.guard(&desired, generation);
-        }
+        let generation = self.guard(Some(&known.table), plan, known.generation);
         let next = self.carry_out(Some(&known.table), plan, hold, generation, self.portion);
         let was_guarded = self.unguard();
         // Why the plan was refused is worth more than why what stood in is still there, which goes with the next reading.
@@ -238,9 +231,8 @@ impl Client {
             let is_certain = hold == Some(Hold::Keep) || (attempt > 0 && made_anew(&plan).is_some());
             let hold = hold.unwrap_or(if self.holds { Hold::Keep } else { Hold::Leave });
             let mut expected = generation.filter(|_| !is_certain);
-            let is_in_doubt = || table.is_some_and(|table| self.is_in_doubt(table, &plan));
-            if observed != Some(Observed::Absent) && (made_anew(&plan).is_some() || is_in_doubt()) {
-                expected = self.guard(desired, expected);
+            if observed != Some(Observed::Absent) {
+                expected = self.guard(table, &plan, expected);
             }
             let next = match self.carry_out(table, &plan, hold, expected, portion) {
                 Ok(_) if beginning.is_some() => {
@@ -300,15 +292,27 @@ impl Client {
         Ok(())
     }
 
-    /// Makes a table with the rules of one that is about to be made anew or [in doubt](Self::is_in_doubt), for as long as that takes;
-    /// the generation that follows.
+    /// Where a plan makes a table anew that is there, or leaves it [in doubt](Self::is_in_doubt) for a moment, makes another with the
+    /// rules to which it leads, for as long as that takes; the generation that follows.
     ///
     /// The kernel has the base chains of both tables then, those of the new one first, and a packet enters each by the rules of that
     /// moment: the new one while it is empty still, and the old one when it is empty already. What passes both is what the new
     /// one lets pass. Where the kernel does not
     /// take such a table it goes on without; what is wrong with the rules is found when they are made.
-    fn guard(&mut self, desired: &Table, generation: Option<u32>) -> Option<u32> {
-        let Some(table) = guard_of(desired) else {
+    fn guard(
+        &mut self,
+        observed: Option<&Table>,
+        plan: &Plan<Operation>,
+        generation: Option<u32>,
+    ) -> Option<u32> {
+        let desired = match (made_anew(plan), observed) {
+            (Some(anew), _) => Some(anew.clone()),
+            (None, Some(observed)) if self.is_in_doubt(observed, plan) => {
+                Table::applied(Some(observed), plan).ok()
+            }
+            _ => None,
+        };
+        let Some(table) = desired.and_then(guard_of) else {
             return generation;
         };
         self.guard = Some(table.name().clone());
@@ -478,9 +482,10 @@ fn made_anew(plan: &Plan<Operation>) -> Option<&Table> {
 }
 
 /// The same rules in another table.
-fn guard_of(table: &Table) -> Option<Table> {
-    let mut draft = table.clone().into_draft();
-    draft.name = Name::new(&format!("{}-meanwhile", table.name()))?;
+fn guard_of(table: Table) -> Option<Table> {
+    let name = Name::new(&format!("{}-meanwhile", table.name()))?;
+    let mut draft = table.into_draft();
+    draft.name = name;
     draft.check().ok()
 }
 

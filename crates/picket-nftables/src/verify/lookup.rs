@@ -1,6 +1,6 @@
 //! Looking up a whole cell at once: it falls apart by what its packets find.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 use picket_dataplane::demand::{ABSENT_PORT, ABSENT_TYPE};
@@ -419,29 +419,96 @@ impl Lookup<'_, '_, '_> {
             .iter()
             .filter_map(|&element| Some((element, self.container.element(element)?.numbers(at)?)))
             .collect();
-        let mut starts: Vec<u32> = ranges.iter().map(|(_, (first, _))| *first).collect();
-        starts.extend(ranges.iter().filter_map(|(_, (_, last))| last.checked_add(1)));
-        starts.sort_unstable();
-        starts.dedup();
+        let mut pieces: BTreeMap<_, (Vec<u32>, Vec<Interval<u32>>)> = BTreeMap::new();
         let last_field = at + 1 == self.fields.len();
-        let mut pieces: std::collections::BTreeMap<_, (Vec<u32>, Vec<Interval<u32>>)> = Default::default();
-        for (index, &start) in starts.iter().enumerate() {
-            let end = starts.get(index + 1).map_or(u32::MAX, |next| next - 1);
-            let there = ranges
-                .iter()
-                .filter(|(_, (first, last))| *first <= start && start <= *last);
-            let there: Vec<u32> = there.map(|(element, _)| *element).collect();
-            let key = match (there.as_slice(), last_field) {
-                ([], _) => continue,
-                ([first, ..], true) => (self.container.outcome(*first), Vec::new()),
-                (_, false) => (None, there.clone()),
+        sweep(&ranges, |there, piece| {
+            let key = match (there.first(), last_field) {
+                (None, _) => return,
+                (Some(&first), true) => (self.container.outcome(first), Vec::new()),
+                (Some(_), false) => (None, there.iter().copied().collect()),
             };
-            let piece = pieces.entry(key).or_insert_with(|| (there, Vec::new()));
-            piece.1.extend(Interval::new(start, end));
-        }
+            let piece_of = pieces.entry(key);
+            let (_, intervals) = piece_of.or_insert_with(|| (there.iter().copied().collect(), Vec::new()));
+            intervals.push(piece);
+        });
         pieces
             .into_values()
             .map(|(left, intervals)| (left, intervals.into_iter().collect()))
             .collect()
+    }
+}
+
+/// Cuts numbers where ranges begin and end: each piece with the elements that reach over all of it, ascending.
+fn sweep(ranges: &[(u32, (u32, u32))], mut piece: impl FnMut(&BTreeSet<u32>, Interval<u32>)) {
+    let begin = ranges.iter().map(|&(element, (first, _))| (first, true, element));
+    let ends = ranges
+        .iter()
+        .filter_map(|&(element, (_, last))| Some((last.checked_add(1)?, false, element)));
+    let mut turns: Vec<_> = begin.chain(ends).collect();
+    turns.sort_unstable();
+    let mut there = BTreeSet::new();
+    let mut turns = turns.chunk_by(|one, other| one.0 == other.0).peekable();
+    while let Some(here) = turns.next() {
+        for &(_, begins, element) in here {
+            if begins {
+                there.insert(element);
+            } else {
+                there.remove(&element);
+            }
+        }
+        let next = turns
+            .peek()
+            .and_then(|next| next.first())
+            .map(|&(start, ..)| start);
+        let last = next.map_or(u32::MAX, |next| next - 1);
+        if let Some(range) = here.first().and_then(|&(start, ..)| Interval::new(start, last)) {
+            piece(&there, range);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pieces_are_cut_where_ranges_begin_and_end() {
+        const LAST: u32 = u32::MAX;
+        let ranges = [
+            (0, (5, 9)),
+            (1, (1, 6)),
+            (2, (10, 12)),
+            (3, (8, LAST)),
+            (4, (7, 7)),
+            (5, (LAST, LAST)),
+        ];
+        let mut pieces = Vec::new();
+        sweep(&ranges, |there, piece| {
+            pieces.push((
+                piece.first(),
+                piece.last(),
+                there.iter().copied().collect::<Vec<_>>(),
+            ));
+        });
+        let expected = [
+            (1, 4, vec![1]),
+            (5, 6, vec![0, 1]),
+            (7, 7, vec![0, 4]),
+            (8, 9, vec![0, 3]),
+            (10, 12, vec![2, 3]),
+            (13, LAST - 1, vec![3]),
+            (LAST, LAST, vec![3, 5]),
+        ];
+        assert_eq!(pieces, expected);
+        for (first, last, there) in &pieces {
+            for (element, (begin, end)) in ranges {
+                let reaches = there.contains(&element);
+                assert_eq!(
+                    reaches,
+                    begin <= *first && *last <= end,
+                    "{element} {first}-{last}"
+                );
+            }
+        }
     }
 }

@@ -73,7 +73,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Outcome> {
         return run_vpp(arguments);
     }
     arguments.place.allows(&arguments.custom)?;
-    let mut loaded = input::load(&arguments.input)?;
+    let mut loaded = input::load_enforced(&arguments.input)?;
     let custom = input::add_custom_rules(&mut loaded, &arguments.custom, arguments.place.interface())?;
     // Also with `-o json`: what is printed must load in nft as it is.
     report::on_stderr(&loaded);
@@ -92,7 +92,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Outcome> {
 
 fn run_vpp(arguments: &Arguments) -> anyhow::Result<Outcome> {
     arguments.custom.none_for_vpp()?;
-    let mut loaded = input::load(&arguments.input)?;
+    let mut loaded = input::load_enforced(&arguments.input)?;
     report::on_stderr(&loaded);
     input::ensure_had(&loaded)?;
     let node = arguments.place.vpp_node(&loaded)?;

@@ -8,11 +8,10 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 use anyhow::Context;
 use clap::{Args, ValueEnum};
-use picket_cluster::{Addresses, Attachment, Snapshot};
+use picket_cluster::Snapshot;
 use picket_dataplane::Shortfall;
 use picket_dataplane::demand::Demands;
 use picket_engine::Program;
@@ -106,12 +105,9 @@ enum Format {
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Outcome> {
     input::ensure_one_stdin(&arguments.input, &arguments.rules, "ruleset")?;
     arguments.place.allows(&arguments.custom)?;
-    let mut loaded = input::load(&arguments.input)?;
+    let mut loaded = input::load_enforced(&arguments.input)?;
     if arguments.output == Format::Text {
         report::on_stderr(&loaded);
-    }
-    if arguments.live.live && arguments.input.cluster.kube {
-        forget_made_up(&mut loaded.snapshot);
     }
     if arguments.place.target() != Target::Nftables {
         let answer = vpp::answer(arguments, &mut loaded).inspect_err(|_| complain(arguments, &loaded))?;
@@ -121,23 +117,6 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Outcome> {
     custom::check(&custom, &loaded.snapshot, &arguments.semantics.semantics())?;
     let answer = answer(arguments, &loaded, custom).inspect_err(|_| complain(arguments, &loaded))?;
     tell(arguments, &loaded, &answer, answer.proved, answer.text())
-}
-
-/// Takes made-up addresses from pods that have no other yet: what is installed says nothing about these.
-fn forget_made_up(cluster: &mut Snapshot) {
-    for pod in cluster.pods.values_mut() {
-        let is_made_up = |own: &Attachment| own.synthetic;
-        if !pod.synthetic && !pod.attachments.iter().any(is_made_up) {
-            continue;
-        }
-        let pod = Arc::make_mut(pod);
-        if pod.synthetic {
-            pod.addresses = Addresses::default();
-        }
-        for own in pod.attachments.iter_mut().filter(|own| own.synthetic) {
-            own.addresses = Addresses::default();
-        }
-    }
 }
 
 /// Whoever reads an error must see what may have led to it.
@@ -205,6 +184,12 @@ fn answer(arguments: &Arguments, loaded: &Loaded, custom: Vec<CustomRules>) -> a
             for (interface, snapshot, program, endpoint) in interfaces(pod, &loaded.snapshot, program) {
                 if answer.stopped {
                     break;
+                }
+                if !is_known(snapshot, endpoint) {
+                    notes.push(format!(
+                        "the pod has no address on `{interface}` yet: nothing is demanded there"
+                    ));
+                    continue;
                 }
                 let others = pod.pod.attachments.iter().map(|own| own.interface.clone());
                 let mut others: BTreeSet<_> = others.chain([pod.interface.as_str().into()]).collect();
@@ -275,15 +260,13 @@ fn interfaces<'a>(
         });
         own.collect::<Vec<_>>()
     });
-    let interfaces = std::iter::once(cluster).chain(secondary);
-    // Of whom no address is known nothing can be demanded.
-    let is_known = |snapshot: &Snapshot, endpoint: &ObjectRef| {
-        let pod = snapshot.pods.get(endpoint);
-        pod.is_none_or(|pod| !pod.addresses.is_empty())
-    };
-    interfaces
-        .filter(|(_, snapshot, _, endpoint)| is_known(snapshot, endpoint))
-        .collect()
+    std::iter::once(cluster).chain(secondary).collect()
+}
+
+/// Whether something can be demanded of a pod: it has an address, or is none of the cluster.
+fn is_known(snapshot: &Snapshot, endpoint: &ObjectRef) -> bool {
+    let pod = snapshot.pods.get(endpoint);
+    pod.is_none_or(|pod| !pod.addresses.is_empty())
 }
 
 /// What a file, or with `-` standard input, holds; and what to call it.

@@ -99,27 +99,25 @@ impl Api {
 
     /// The same of what the server may refuse.
     pub(crate) fn try_create_yaml(&self, path: &str, object: &str) -> Answer {
-        let mut request = Request::new(path)
-            .create(&PostParams::default(), object.into())
-            .unwrap();
-        let yaml = "application/yaml".parse().unwrap();
-        request.headers_mut().insert("content-type", yaml);
-        *request.uri_mut() = format!("{path}?fieldValidation=Strict").parse().unwrap();
-        answered(self.runtime.block_on(self.client.request(request)))
+        let strictly = format!("{path}?fieldValidation=Strict");
+        self.send("POST", &strictly, "application/yaml", object.into())
     }
 
     /// Makes an object what is written in YAML, with no field that the server does not know, as `kubectl apply --server-side` does.
     pub(crate) fn apply_yaml(&self, path: &str, name: &str, object: &str) -> Value {
-        let mut request = Request::new(path)
-            .patch(name, &PatchParams::default(), &Patch::Merge(()))
-            .unwrap();
-        let yaml = "application/apply-patch+yaml".parse().unwrap();
-        request.headers_mut().insert("content-type", yaml);
-        let parameters = "fieldManager=test&force=true&fieldValidation=Strict";
-        *request.uri_mut() = format!("{path}/{name}?{parameters}").parse().unwrap();
-        *request.body_mut() = object.into();
-        answered(self.runtime.block_on(self.client.request(request)))
+        let by_force = format!("{path}/{name}?fieldManager=test&force=true&fieldValidation=Strict");
+        self.send("PATCH", &by_force, "application/apply-patch+yaml", object.into())
             .unwrap_or_else(|status| panic!("{path}: {}\n{object}", status.message))
+    }
+
+    /// Sends what the client has no request for.
+    fn send(&self, method: &str, uri: &str, content_type: &str, body: Vec<u8>) -> Answer {
+        let mut request = Request::new("/").create(&PostParams::default(), body).unwrap();
+        *request.method_mut() = method.parse().unwrap();
+        *request.uri_mut() = uri.parse().unwrap();
+        let content_type = content_type.parse().unwrap();
+        request.headers_mut().insert("content-type", content_type);
+        answered(self.runtime.block_on(self.client.request(request)))
     }
 
     /// Sets fields of an object's status, as a kubelet does.
@@ -136,12 +134,9 @@ impl Api {
 
     /// Changes an object by operations (RFC 6902).
     pub(crate) fn patch_by(&self, path: &str, name: &str, operations: &Value) -> Value {
-        let mut request = Request::new(path)
-            .patch(name, &PatchParams::default(), &Patch::Merge(operations))
-            .unwrap();
-        let kind = "application/json-patch+json".parse().unwrap();
-        request.headers_mut().insert("content-type", kind);
-        self.runtime.block_on(self.client.request(request)).unwrap()
+        let (uri, body) = (format!("{path}/{name}"), operations.to_string());
+        self.send("PATCH", &uri, "application/json-patch+json", body.into())
+            .unwrap_or_else(|status| panic!("{path}: {}", status.message))
     }
 
     /// Reads an object and puts it back with another `spec`, as `kubectl edit` and `kubectl replace` do.

@@ -1,5 +1,6 @@
-//! A node as clusters have them: pods that a network plugin attached, kube-proxy, and a world outside.
+//! Nodes as clusters have them: pods that a network plugin attached, kube-proxy, and a world outside.
 
+mod gateways;
 mod kube_proxy;
 mod plugin;
 
@@ -16,6 +17,7 @@ use picket_net::Family;
 use tempfile::TempDir;
 
 pub(crate) use kube_proxy::{KubeProxy, Mode};
+use plugin::SUBNETS;
 pub(crate) use plugin::{PLUGINS, Plugin};
 
 use crate::agents::port_of;
@@ -24,7 +26,7 @@ use crate::proxy::Proxy;
 
 /// The addresses of the node, of two hosts outside, and of a pod on another node: IPv4 and IPv6.
 pub(crate) const HOSTS: [(&str, [&str; 2]); 4] = [
-    ("node", ["192.0.2.1", "fd00:2::1"]),
+    ("node-1", ["192.0.2.1", "fd00:2::1"]),
     ("outside", ["192.0.2.9", "fd00:2::9"]),
     ("stranger", ["192.0.2.10", "fd00:2::10"]),
     ("remote", ["10.245.2.2", "fd78:0:0:2::2"]),
@@ -47,7 +49,7 @@ const SETTINGS: [(&str, &str); 2] = [
 
 const ROUTER: [(&str, &str); 2] = [("ipv4/ip_forward", "1"), ("ipv6/conf/all/forwarding", "1")];
 
-/// A node and its pods, a router, and the hosts behind that.
+/// A node and its pods, a router, and the hosts behind that. Or two nodes on one link.
 pub(crate) struct Node {
     places: BTreeMap<String, NetworkNamespace>,
     addresses: BTreeMap<String, [IpAddr; 2]>,
@@ -57,33 +59,49 @@ pub(crate) struct Node {
 impl Node {
     /// A node with these pods, from which the API server of the kubeconfig can be reached.
     pub(crate) fn new(plugin: &Plugin, pods: &[&str], kubeconfig: &Path) -> Self {
-        let mut node = Self {
-            places: BTreeMap::new(),
-            addresses: BTreeMap::new(),
-            folder: tempfile::tempdir().unwrap(),
-        };
+        let mut node = Self::nothing();
         node.place("router").set(&ROUTER).unwrap();
         for (name, addresses) in HOSTS {
             node.host(name, addresses);
         }
-        node.at("node").set(&ROUTER).unwrap();
-        for (subnet, gateway) in plugin::SUBNETS.iter().zip(HOSTS[0].1) {
+        for (subnet, gateway) in SUBNETS[0].iter().zip(HOSTS[0].1) {
             ip(
                 node.at("router"),
-                &format!("route add {subnet} via {gateway} dev to-node"),
+                &format!("route add {subnet} via {gateway} dev to-node-1"),
             );
         }
-        node.at("node").set(plugin.settings).unwrap();
-        for pod in pods {
-            node.place(pod);
-            let addresses = plugin.attach(node.at("node"), node.at(pod), pod, node.folder.path());
-            node.addresses.insert((*pod).to_owned(), addresses);
-        }
-        for place in node.addresses.keys() {
-            serve(node.at(place));
-        }
-        Proxy::from(node.at("node"), port_of(kubeconfig));
+        node.attach("node-1", plugin, SUBNETS[0], pods);
+        node.begin(&["node-1"], kubeconfig);
         node
+    }
+
+    fn nothing() -> Self {
+        Self {
+            places: BTreeMap::new(),
+            addresses: BTreeMap::new(),
+            folder: tempfile::tempdir().unwrap(),
+        }
+    }
+
+    /// Has a plugin attach pods to a node.
+    fn attach(&mut self, to: &str, plugin: &Plugin, subnets: [&str; 2], pods: &[&str]) {
+        self.at(to).set(&ROUTER).unwrap();
+        self.at(to).set(plugin.settings).unwrap();
+        for pod in pods {
+            self.place(pod);
+            let addresses = plugin.attach(self.at(to), self.at(pod), pod, subnets, self.folder.path());
+            self.addresses.insert((*pod).to_owned(), addresses);
+        }
+    }
+
+    /// Has everybody serve, and the nodes reach the API server.
+    fn begin(&self, nodes: &[&str], kubeconfig: &Path) {
+        for place in self.addresses.keys() {
+            serve(self.at(place));
+        }
+        for node in nodes {
+            Proxy::from(self.at(node), port_of(kubeconfig));
+        }
     }
 
     fn place(&mut self, name: &str) -> &NetworkNamespace {
@@ -94,12 +112,12 @@ impl Node {
         self.at(name)
     }
 
-    /// The namespace of a pod, a host or the node.
+    /// The namespace of a pod, a host or a node.
     pub(crate) fn at(&self, place: &str) -> &NetworkNamespace {
         &self.places[place]
     }
 
-    /// The address of a pod, a host or the node.
+    /// The address of a pod, a host or a node.
     pub(crate) fn address(&self, place: &str, family: Family) -> IpAddr {
         let [v4, v6] = self.addresses[place];
         if family == Family::Ipv4 { v4 } else { v6 }
@@ -146,27 +164,27 @@ impl Node {
         stream
     }
 
-    /// What other programs have put into the kernel's tables, without what has been counted.
-    pub(crate) fn foreign_rules(&self) -> String {
+    /// What other programs have put into the tables of a node's kernel, without what has been counted.
+    pub(crate) fn foreign_rules(&self, node: &str) -> String {
         let mut rules = String::new();
         for program in ["iptables-legacy-save", "ip6tables-legacy-save"] {
-            writeln!(rules, "{}", self.run(program, &[])).unwrap();
+            writeln!(rules, "{}", self.run(node, program, &[])).unwrap();
         }
-        for table in self.run("nft", &["list", "tables"]).lines() {
+        for table in self.run(node, "nft", &["list", "tables"]).lines() {
             if table != "table inet picket" {
                 let words: Vec<_> = table.split(' ').collect();
                 let list = ["-s", "list", words[0], words[1], words[2]];
-                rules.push_str(&self.run("nft", &list));
+                rules.push_str(&self.run(node, "nft", &list));
             }
         }
         let lines = rules.lines().filter(|line| !line.starts_with(['#', ':']));
         lines.map(|line| format!("{line}\n")).collect()
     }
 
-    /// Runs a program on the node; what it prints.
-    pub(crate) fn run(&self, program: &str, arguments: &[&str]) -> String {
+    /// Runs a program on a node; what it prints.
+    pub(crate) fn run(&self, node: &str, program: &str, arguments: &[&str]) -> String {
         let mut command = std::process::Command::new(program);
-        let output = self.at("node").run(|| command.args(arguments).output());
+        let output = self.at(node).run(|| command.args(arguments).output());
         let output = output.unwrap().unwrap();
         let errors = String::from_utf8_lossy(&output.stderr);
         assert!(output.status.success(), "{program} {arguments:?}: {errors}");

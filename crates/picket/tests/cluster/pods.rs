@@ -373,8 +373,13 @@ impl Node {
 
     /// Has the definition of a network of the namespace `default` say something else.
     pub(crate) fn redefine(&self, name: &str, config: &str) {
+        self.redefine_in("default", name, config);
+    }
+
+    /// The same of any namespace.
+    pub(crate) fn redefine_in(&self, namespace: &str, name: &str, config: &str) {
         let fields = json!({"spec": {"config": config}});
-        self.api.patch(DEFINITIONS, name, &fields);
+        self.api.patch(&definitions(namespace), name, &fields);
     }
 
     /// Defines a network.

@@ -1,5 +1,6 @@
 //! An agent from its first moment to its last, and what it says meanwhile.
 
+use std::fs;
 use std::process::Command;
 
 use picket_cluster::Verdict;
@@ -214,15 +215,25 @@ fn what_is_installed_is_proved_while_pods_have_no_address_yet() {
     live.api.create("/api/v1/namespaces/x/pods", &pending);
     let agent = live.agent(&[]);
     agent.until_enforced(&live.versions);
-    let verified = live.run(
-        Command::new(env!("CARGO_BIN_EXE_picket"))
-            .args([
-                "verify", "--kube", "--target", "nftables", "--node", NODE, "--live",
-            ])
-            .env("KUBECONFIG", live.server.kubeconfig()),
-    );
-    assert_eq!(verified.status, 0, "{}{}", verified.stdout, verified.stderr);
-    assert!(verified.stdout.starts_with("proved"), "{}", verified.stdout);
+    let rules = tempfile::tempdir().unwrap();
+    let [listed, rendered] = ["listed", "rendered"].map(|name| rules.path().join(name));
+    let picket = |arguments: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_picket"));
+        let place = ["--kube", "--target", "nftables", "--node", NODE];
+        command.args(arguments).args(place);
+        live.run(command.env("KUBECONFIG", live.server.kubeconfig()))
+    };
+    fs::write(&listed, live.nft(&["list", "ruleset"])).unwrap();
+    let text = picket(&["render"]).stdout;
+    assert!(!text.contains("198.18."), "{text}");
+    fs::write(&rendered, text).unwrap();
+    let [listed, rendered] = [&listed, &rendered].map(|path| path.to_str().unwrap());
+    for what in [&["--live"][..], &["--rules", listed], &["--rules", rendered], &[]] {
+        let verified = picket(&[&["verify"], what].concat());
+        let output = format!("{what:?}: {}{}", verified.stdout, verified.stderr);
+        assert_eq!(verified.status, 0, "{output}");
+        assert!(verified.stdout.starts_with("proved"), "{output}");
+    }
 }
 
 #[test]

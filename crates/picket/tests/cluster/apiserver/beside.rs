@@ -2,8 +2,9 @@
 //! through a service, services work as far as policies allow, and nobody loses rules to anybody else.
 
 mod established;
+mod gateways;
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::thread;
@@ -17,7 +18,7 @@ use crate::apiserver::agent::metric;
 use crate::apiserver::deploy::role;
 use crate::apiserver::refusals::grant;
 use crate::client::Api;
-use crate::node::{HOSTS, KubeProxy, Mode, Node, PLUGINS, PORT};
+use crate::node::{KubeProxy, Mode, Node, PLUGINS, PORT};
 use crate::objects::{KINDS, define, namespace, newest, policy};
 use crate::published::Versions;
 
@@ -37,47 +38,52 @@ enum Seen {
     Node,
 }
 
-/// From, to, and as whom. Through services of the cluster, ports of the node, and directly.
-const ALLOWED: [(&str, &str, Seen); 11] = [
+/// From, to, and as whom.
+type Allowed = (&'static str, &'static str, Seen);
+
+/// Through services of the cluster, ports of the node, and directly.
+const ALLOWED: [Allowed; 11] = [
     ("client", "pod/web", Seen::Itself),
     ("client", "service/web", Seen::Itself),
     ("client", "service/remote", Seen::Itself),
     // A pod reaches itself through its own service.
     ("web", "service/web", Seen::Node),
     // The source is judged before the node takes its place.
-    ("outside", "port/30080", Seen::Node),
-    ("outside", "port/30081", Seen::Itself),
-    ("outside", "port/30082", Seen::Node),
+    ("outside", "node-1/30080", Seen::Node),
+    ("outside", "node-1/30081", Seen::Itself),
+    ("outside", "node-1/30082", Seen::Node),
     // The node itself serves: its reply is no new connection to a pod that admits few.
     ("web", "service/node", Seen::Itself),
     ("locked", "service/node", Seen::Itself),
     // The one pod that it may reach, since the policy is about pods and their ports and not about services.
     ("locked", "service/web", Seen::Itself),
-    ("node", "service/web", Seen::Node),
+    ("node-1", "service/web", Seen::Node),
 ];
 
 /// What policies deny, and nothing else does.
 const DENIED: [(&str, &str); 10] = [
     ("other", "pod/web"),
     ("other", "service/web"),
-    ("other", "port/30080"),
+    ("other", "node-1/30080"),
     ("remote", "pod/web"),
     ("locked", "service/remote"),
     ("locked", "pod/client"),
-    ("stranger", "port/30080"),
-    ("stranger", "port/30081"),
+    ("stranger", "node-1/30080"),
+    ("stranger", "node-1/30081"),
     // A service on the own node leads to it: its addresses are judged as they are after translation.
     ("client", "service/node"),
-    ("client", "port/8080"),
+    ("client", "node-1/8080"),
 ];
 
-/// A cluster with services, and one node of it.
+/// A cluster with services, and what there is of it.
 struct Cluster<'a> {
     api: &'a Api,
     node: Node,
     agent: PathBuf,
     kube_proxy: PathBuf,
     mode: Mode,
+    allowed: &'static [Allowed],
+    denied: &'static [(&'static str, &'static str)],
 }
 
 impl Cluster<'_> {
@@ -86,8 +92,7 @@ impl Cluster<'_> {
         let (kind, name) = text.split_once('/').unwrap();
         match kind {
             "pod" => (self.node.address(name, family), PORT).into(),
-            "port" => (self.node.address("node", family), name.parse().unwrap()).into(),
-            _ => {
+            "service" => {
                 let services = self.api.list(SERVICES);
                 let service = services
                     .iter()
@@ -99,15 +104,16 @@ impl Cluster<'_> {
                 let address = addresses.find(|address| Family::of(*address) == family);
                 (address.unwrap(), 80).into()
             }
+            node => (self.node.address(node, family), name.parse().unwrap()).into(),
         }
     }
 
     /// Holds every connection that policies allow, and whom servers take for the client.
     fn allowed(&self, when: &str) {
-        for ((from, to, seen), family) in both(&ALLOWED) {
+        for ((from, to, seen), family) in both(self.allowed) {
             let client = self.node.connect(from, self.target(to, family), true);
             let client = client.unwrap_or_else(|| panic!("{from} -> {to} {family:?} {when}"));
-            let itself = client == self.node.address(from, family) && from != "node";
+            let itself = client == self.node.address(from, family) && from != "node-1";
             let expected = matches!(seen, Seen::Itself);
             assert_eq!(itself, expected, "{from} -> {to} {when}: seen as {client}");
         }
@@ -117,7 +123,7 @@ impl Cluster<'_> {
     fn denied(&self, denied: bool, when: &str) {
         // IPVS translates on the node, after what is received there is judged.
         let is_judged = |(_, to): &(&str, &str)| *to != "service/node" || !matches!(self.mode, Mode::Ipvs);
-        let paths: Vec<_> = DENIED.into_iter().filter(is_judged).collect();
+        let paths: Vec<_> = self.denied.iter().copied().filter(is_judged).collect();
         let targets = both(&paths).map(|(path, family)| (path, family, self.target(path.1, family)));
         let targets: Vec<_> = targets.collect();
         // At once, since what is denied is waited for.
@@ -137,23 +143,24 @@ impl Cluster<'_> {
         self.denied(true, when);
     }
 
-    fn kube_proxy(&self) -> KubeProxy {
-        KubeProxy::start(&self.node, self.mode, &self.kube_proxy)
+    /// A kube-proxy on a node.
+    fn kube_proxy(&self, node: &str) -> KubeProxy {
+        KubeProxy::start(&self.node, node, self.mode, &self.kube_proxy)
     }
 
-    /// Waits until a service can be reached.
-    fn until_served(&self, service: &str, kube_proxy: &KubeProxy) {
+    /// Waits until somebody can reach a service.
+    fn until_served(&self, client: &str, service: &str, kube_proxy: &KubeProxy) {
         for family in Family::BOTH {
             let target = self.target(service, family);
-            kube_proxy.until(service, || self.node.connect("client", target, false).is_some());
+            kube_proxy.until(service, || self.node.connect(client, target, false).is_some());
         }
     }
 
-    /// An agent that enforces everything there is.
-    fn agent(&self) -> Agent {
+    /// An agent on a node, which enforces everything there is.
+    fn agent(&self, node: &str) -> Agent {
         let mut command = Command::new(env!("CARGO_BIN_EXE_picket"));
         command.arg("agent");
-        let agent = Agent::run_in(self.node.at("node"), "node-1", &self.agent, command);
+        let agent = Agent::run_in(self.node.at(node), node, &self.agent, command);
         let versions = [
             ("pods", newest(self.api, "/api/v1/pods")),
             ("networkpolicies.networking.k8s.io", newest(self.api, POLICIES)),
@@ -167,9 +174,10 @@ impl Cluster<'_> {
         agent
     }
 
-    /// What `nft` lists of the agent's table, without what has been counted.
-    fn table(&self) -> String {
-        self.node.run("nft", &["-s", "list", "table", "inet", "picket"])
+    /// What `nft` lists of the table of the agent on a node, without what has been counted.
+    fn table(&self, node: &str) -> String {
+        self.node
+            .run(node, "nft", &["-s", "list", "table", "inet", "picket"])
     }
 }
 
@@ -178,6 +186,15 @@ fn both<T: Copy>(paths: &[T]) -> impl Iterator<Item = (T, Family)> {
     paths
         .iter()
         .flat_map(|path| Family::BOTH.map(|family| (*path, family)))
+}
+
+/// Creates a node.
+fn node_object(api: &Api, name: &str, addresses: &[IpAddr]) {
+    let object = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}});
+    api.create("/api/v1/nodes", &object);
+    let internal = |address| json!({"type": "InternalIP", "address": address});
+    let addresses: Vec<_> = addresses.iter().map(internal).collect();
+    api.set_status("/api/v1/nodes", name, &json!({ "addresses": addresses }));
 }
 
 /// Creates a pod as it is when it runs.
@@ -195,9 +212,9 @@ fn pod(api: &Api, node: &Node, on: &str, name: &str) {
     api.set_status("/api/v1/namespaces/x/pods", name, &status);
 }
 
-/// Creates a service of both families with its endpoints, as a controller does. `more` may have a port of the node and the policy
-/// for what comes to it from outside.
-fn service(api: &Api, node: &Node, name: &str, to: &str, more: &Value) {
+/// Creates a service of both families with its endpoint, which is on a node, as a controller does. `more` may have a port of the
+/// nodes and the policy for what comes to it from outside.
+fn service(api: &Api, node: &Node, name: &str, (to, on): (&str, &str), more: &Value) {
     let mut spec = json!({
         "ipFamilyPolicy": "RequireDualStack",
         "ports": [{"port": 80, "targetPort": PORT}],
@@ -210,7 +227,6 @@ fn service(api: &Api, node: &Node, name: &str, to: &str, more: &Value) {
     let object = json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": name}, "spec": spec});
     api.create(SERVICES, &object);
     for (family, kind) in Family::BOTH.iter().zip(["IPv4", "IPv6"]) {
-        let on = if to == "remote" { "node-2" } else { "node-1" };
         let address = node.address(to, *family).to_string();
         let slice = json!({
             "apiVersion": "discovery.k8s.io/v1",
@@ -230,47 +246,63 @@ fn service(api: &Api, node: &Node, name: &str, to: &str, more: &Value) {
 /// Creates everything but the policies.
 fn populate(api: &Api, node: &Node) {
     namespace(api, "x");
-    for name in ["node-1", "node-2"] {
-        let object = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}});
-        api.create("/api/v1/nodes", &object);
-    }
-    let internal = |address| json!({"type": "InternalIP", "address": address});
-    let status = json!({"addresses": HOSTS[0].1.map(internal)});
-    api.set_status("/api/v1/nodes", "node-1", &status);
+    node_object(
+        api,
+        "node-1",
+        &Family::BOTH.map(|family| node.address("node-1", family)),
+    );
+    node_object(api, "node-2", &[]);
     for name in PODS {
         pod(api, node, "node-1", name);
     }
     pod(api, node, "node-2", "remote");
-    let open = |port: u16, policy: &str| json!({"nodePort": port, "policy": policy});
-    service(api, node, "web", "web", &open(30080, "Cluster"));
-    service(api, node, "local", "web", &open(30081, "Local"));
-    service(api, node, "remote", "remote", &open(30082, "Cluster"));
-    service(api, node, "node", "node", &Value::Null);
+    let web = ("web", "node-1");
+    service(api, node, "web", web, &open(30080, "Cluster"));
+    service(api, node, "local", web, &open(30081, "Local"));
+    service(api, node, "remote", ("remote", "node-2"), &open(30082, "Cluster"));
+    service(api, node, "node", ("node-1", "node-1"), &Value::Null);
 }
 
-fn policies(api: &Api) {
+/// A port of the nodes, and the policy for what comes to it from outside.
+fn open(port: u16, policy: &str) -> Value {
+    json!({"nodePort": port, "policy": policy})
+}
+
+/// A peer: one pod of the namespace.
+fn app(name: &str) -> Value {
+    json!({"podSelector": {"matchLabels": {"app": name}}})
+}
+
+/// The peers that are the addresses of a node or a host.
+fn blocks(node: &Node, host: &str) -> [Value; 2] {
+    Family::BOTH.map(|family| {
+        let length = if family == Family::Ipv4 { 32 } else { 128 };
+        json!({"ipBlock": {"cidr": format!("{}/{length}", node.address(host, family))}})
+    })
+}
+
+/// Who may reach the port at which a pod serves.
+fn admitting(pod: &str, from: &[Value]) -> Value {
     let ports = json!([{"port": PORT, "protocol": "TCP"}]);
-    let app = |name: &str| json!({"podSelector": {"matchLabels": {"app": name}}});
-    let outside = HOSTS[1].1.map(|address| {
-        let length = if address.contains(':') { 128 } else { 32 };
-        json!({"ipBlock": {"cidr": format!("{address}/{length}")}})
-    });
-    let from = json!([app("client"), app("locked"), outside[0], outside[1]]);
-    let few = json!({
-        "podSelector": {"matchLabels": {"app": "web"}},
-        "ingress": [{"from": from, "ports": ports}],
-    });
-    let locked = json!({
-        "podSelector": {"matchLabels": {"app": "locked"}},
-        "policyTypes": ["Egress"],
-        "egress": [{"to": [app("web")], "ports": ports}],
-    });
-    policy(api, "x", "few", &few);
-    policy(api, "x", "locked", &locked);
-    let networks = HOSTS[0].1.map(|address| {
-        let length = if address.contains(':') { 128 } else { 32 };
-        format!("{address}/{length}")
-    });
+    json!({"podSelector": app(pod)["podSelector"], "ingress": [{"from": from, "ports": ports}]})
+}
+
+/// Whom a pod may reach there.
+fn reaching(pod: &str, to: &[Value]) -> Value {
+    let ports = json!([{"port": PORT, "protocol": "TCP"}]);
+    let egress = json!([{"to": to, "ports": ports}]);
+    json!({"podSelector": app(pod)["podSelector"], "policyTypes": ["Egress"], "egress": egress})
+}
+
+fn policies(api: &Api, node: &Node) {
+    let outside = blocks(node, "outside");
+    let from: Vec<_> = [app("client"), app("locked")]
+        .into_iter()
+        .chain(outside)
+        .collect();
+    policy(api, "x", "few", &admitting("web", &from));
+    policy(api, "x", "locked", &reaching("locked", &[app("web")]));
+    let networks = blocks(node, "node-1").map(|block| block["ipBlock"]["cidr"].clone());
     let ports = json!([{"tcp": {"destinationPort": {"number": PORT}}}]);
     let (api_version, kind, path) = KINDS[14];
     let spec = json!({
@@ -298,6 +330,8 @@ fn play(mode: Mode) {
             agent: agent.clone(),
             kube_proxy: kube_proxy.clone(),
             mode,
+            allowed: &ALLOWED,
+            denied: &DENIED,
         };
         live_through(&cluster, plugin.name);
         for name in ["few", "locked"] {
@@ -319,37 +353,43 @@ fn server() -> (Server, Api) {
 }
 
 fn live_through(cluster: &Cluster<'_>, plugin: &str) {
-    let mut kube_proxy = cluster.kube_proxy();
-    cluster.until_served("service/web", &kube_proxy);
-    cluster.until_served("service/node", &kube_proxy);
+    let mut kube_proxy = cluster.kube_proxy("node-1");
+    cluster.until_served("client", "service/web", &kube_proxy);
+    cluster.until_served("client", "service/node", &kube_proxy);
     let when = |moment: &str| format!("{moment} ({:?}, {plugin})", cluster.mode);
     cluster.allowed(&when("without policies"));
     cluster.denied(false, &when("without policies"));
-    let rules = cluster.node.foreign_rules();
+    let rules = cluster.node.foreign_rules("node-1");
     assert!(rules.to_lowercase().contains("kube-"), "{rules}");
-    policies(cluster.api);
-    let mut agent = cluster.agent();
+    policies(cluster.api, &cluster.node);
+    let mut agent = cluster.agent("node-1");
     cluster.enforced(&when("with an agent"));
     agent.kill();
     cluster.enforced(&when("after the agent"));
-    agent = cluster.agent();
+    agent = cluster.agent("node-1");
     cluster.enforced(&when("with another agent"));
-    assert_eq!(cluster.node.foreign_rules(), rules);
-    let table = cluster.table();
+    assert_eq!(cluster.node.foreign_rules("node-1"), rules);
+    let table = cluster.table("node-1");
     kube_proxy.kill();
     cluster.enforced(&when("after kube-proxy"));
-    kube_proxy = cluster.kube_proxy();
-    service(cluster.api, &cluster.node, "late", "web", &Value::Null);
-    cluster.until_served("service/late", &kube_proxy);
+    kube_proxy = cluster.kube_proxy("node-1");
+    service(
+        cluster.api,
+        &cluster.node,
+        "late",
+        ("web", "node-1"),
+        &Value::Null,
+    );
+    cluster.until_served("client", "service/late", &kube_proxy);
     cluster.enforced(&when("with another kube-proxy"));
-    assert_eq!(cluster.table(), table);
+    assert_eq!(cluster.table("node-1"), table);
     assert_eq!(metric(&agent, "picket_drift_repaired_total"), 0);
     assert!(agent.stop().success());
-    let rules = cluster.node.foreign_rules();
+    let rules = cluster.node.foreign_rules("node-1");
     cluster
         .node
-        .run(env!("CARGO_BIN_EXE_picket"), &["agent", "--cleanup"]);
-    assert_eq!(cluster.node.foreign_rules(), rules);
+        .run("node-1", env!("CARGO_BIN_EXE_picket"), &["agent", "--cleanup"]);
+    assert_eq!(cluster.node.foreign_rules("node-1"), rules);
     cluster.denied(false, &when("at the end"));
     for (path, name) in [(SERVICES, "late"), (SLICES, "late-ipv4"), (SLICES, "late-ipv6")] {
         cluster.api.delete(path, name);
@@ -366,13 +406,13 @@ fn a_bridge_that_leads_past_all_rules_is_named() {
             panic!("one for each version");
         };
         let settings = [(v4.0, value), (v6.0, value)];
-        node.at("node").set(&settings).unwrap();
+        node.at("node-1").set(&settings).unwrap();
     };
     set("0");
     let mut command = Command::new(env!("CARGO_BIN_EXE_picket"));
     command.arg("agent");
     let kubeconfig = server.kubeconfig_of("agent-token");
-    let agent = Agent::run_in(node.at("node"), "node-1", &kubeconfig, command);
+    let agent = Agent::run_in(node.at("node-1"), "node-1", &kubeconfig, command);
     let status = agent.until("notes", |status| status.host.notes.len() == 2);
     assert!(status.host.notes[0].contains("`cni0`"), "{status:?}");
     set("1");
@@ -402,7 +442,7 @@ fn the_load_balancer_of_the_kernel_is_refused_by_kube_proxy_where_there_is_none(
     let (server, api) = server();
     let node = Node::new(&PLUGINS[1], &PODS, &server.kubeconfig());
     populate(&api, &node);
-    let mut kube_proxy = KubeProxy::start(&node, Mode::Ipvs, &server.kubeconfig_of("proxy-token"));
+    let mut kube_proxy = KubeProxy::start(&node, "node-1", Mode::Ipvs, &server.kubeconfig_of("proxy-token"));
     assert!(!kube_proxy.wait().success());
     assert!(kube_proxy.log().contains("ipvs"), "{}", kube_proxy.log());
 }

@@ -67,23 +67,23 @@ pub(crate) struct KubeProxy {
 }
 
 impl KubeProxy {
-    /// Starts one on a node, as whoever the kubeconfig says.
-    pub(crate) fn start(node: &Node, mode: Mode, kubeconfig: &Path) -> Self {
+    /// Starts one on the node of this name, as whoever the kubeconfig says.
+    pub(crate) fn start(node: &Node, name: &str, mode: Mode, kubeconfig: &Path) -> Self {
         let never = "0s";
         let configuration = json!({
             "apiVersion": "kubeproxy.config.k8s.io/v1alpha1",
             "kind": "KubeProxyConfiguration",
             "mode": mode.name(),
-            "hostnameOverride": "node-1",
+            "hostnameOverride": name,
             "clientConnection": {"kubeconfig": kubeconfig},
             "clusterCIDR": "10.245.0.0/16,fd78::/32",
             "iptables": {"minSyncPeriod": never},
             "nftables": {"minSyncPeriod": never},
             "conntrack": {"maxPerCore": 0, "min": 0},
         });
-        let file = node.folder.path().join("kube-proxy.json");
+        let file = node.folder.path().join(format!("kube-proxy-of-{name}.json"));
         fs::write(&file, configuration.to_string()).unwrap();
-        let log = node.folder.path().join("kube-proxy.log");
+        let log = node.folder.path().join(format!("kube-proxy-of-{name}.log"));
         let mut path = mode.programs(node).into_os_string();
         path.push(":/usr/sbin:/usr/bin:/sbin:/bin");
         let mut command = Command::new(KUBE_PROXY.path());
@@ -94,7 +94,7 @@ impl KubeProxy {
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(File::create(&log).unwrap());
-        let (process, ended) = spawn(node.at("node"), command);
+        let (process, ended) = spawn(node.at(name), command);
         Self {
             process,
             ended: Some(ended),

@@ -9,8 +9,11 @@ use serde_json::{Value, json};
 
 use crate::pods::place_of;
 
-/// The networks of the node's pods: IPv4 and IPv6.
-pub(crate) const SUBNETS: [&str; 2] = ["10.245.1.0/24", "fd78:0:0:1::/64"];
+/// The networks of the pods of each node: IPv4 and IPv6.
+pub(super) const SUBNETS: [[&str; 2]; 2] = [
+    ["10.245.1.0/24", "fd78:0:0:1::/64"],
+    ["10.245.2.0/24", "fd78:0:0:2::/64"],
+];
 
 /// Where Debian has plugins.
 const FOLDER: &str = "/usr/lib/cni";
@@ -37,15 +40,16 @@ pub(crate) const PLUGINS: [Plugin; 2] = [
 ];
 
 impl Plugin {
-    /// Attaches a pod to the node. Returns its addresses: IPv4 and IPv6.
+    /// Attaches a pod to a node. Returns its addresses, which are of these networks: IPv4 and IPv6.
     pub(super) fn attach(
         &self,
         node: &NetworkNamespace,
         pod: &NetworkNamespace,
         name: &str,
+        subnets: [&str; 2],
         state: &Path,
     ) -> [IpAddr; 2] {
-        let ranges = SUBNETS.map(|subnet| json!([{"subnet": subnet}]));
+        let ranges = subnets.map(|subnet| json!([{"subnet": subnet}]));
         let routes = json!([{"dst": "0.0.0.0/0"}, {"dst": "::/0"}]);
         let configuration = json!({
             "cniVersion": "1.0.0",

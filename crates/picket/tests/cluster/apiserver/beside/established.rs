@@ -7,9 +7,9 @@ use std::time::Duration;
 use picket_net::Family;
 use serde_json::{Value, json};
 
-use super::{Cluster, PODS, POLICIES, both, populate, server};
+use super::{Cluster, PODS, POLICIES, admitting, app, blocks, both, populate, reaching, server};
 use crate::apiserver::agent::metric;
-use crate::node::{HOSTS, Mode, Node, PATIENCE, PLUGINS, PORT, Plugin};
+use crate::node::{Mode, Node, PATIENCE, PLUGINS, Plugin};
 use crate::objects::policy;
 
 /// How long to wait for what must not come. Something went the same way before, in a millisecond.
@@ -19,18 +19,18 @@ const DENIED: Duration = Duration::from_millis(500);
 /// without, and directly.
 const ENDED: [(&str, &str); 5] = [
     ("client", "service/web"),
-    ("client", "port/30080"),
+    ("client", "node-1/30080"),
     ("client", "pod/web"),
-    ("outside", "port/30080"),
-    ("outside", "port/30081"),
+    ("outside", "node-1/30080"),
+    ("outside", "node-1/30081"),
 ];
 
 /// The same ways from others, and to another pod.
 const GOING_ON: [(&str, &str); 6] = [
     ("other", "service/web"),
-    ("other", "port/30080"),
-    ("stranger", "port/30080"),
-    ("stranger", "port/30081"),
+    ("other", "node-1/30080"),
+    ("stranger", "node-1/30080"),
+    ("stranger", "node-1/30081"),
     ("client", "service/remote"),
     ("web", "service/web"),
 ];
@@ -80,31 +80,16 @@ fn expect(connections: &mut [Connection], come: bool) {
     }
 }
 
-fn app(name: &str) -> Value {
-    json!({"podSelector": {"matchLabels": {"app": name}}})
-}
-
-/// Both addresses of a host.
-fn blocks(host: &str) -> Vec<Value> {
-    let (_, addresses) = HOSTS.iter().find(|(name, _)| *name == host).unwrap();
-    let block = |address: &&str| {
-        let length = if address.contains(':') { 128 } else { 32 };
-        json!({"ipBlock": {"cidr": format!("{address}/{length}")}})
-    };
-    addresses.iter().map(block).collect()
-}
-
-/// Who may reach a pod.
-fn from(pods: &[&str], hosts: &[&str]) -> Value {
+/// Which pods and hosts may reach one.
+fn from(cluster: &Cluster<'_>, pods: &[&str], hosts: &[&str]) -> Value {
     let pods = pods.iter().map(|name| app(name));
-    let peers: Vec<_> = pods.chain(hosts.iter().flat_map(|host| blocks(host))).collect();
-    let ports = json!([{"port": PORT, "protocol": "TCP"}]);
-    json!({"podSelector": app("web")["podSelector"], "ingress": [{"from": peers, "ports": ports}]})
+    let hosts = hosts.iter().flat_map(|host| blocks(&cluster.node, host));
+    admitting("web", &pods.chain(hosts).collect::<Vec<_>>())
 }
 
-/// Whom a pod may reach.
+/// Whom the one whose policy changes may reach.
 fn to(pod: &str) -> Value {
-    json!({"podSelector": app("locked")["podSelector"], "policyTypes": ["Egress"], "egress": [{"to": [app(pod)]}]})
+    reaching("locked", &[app(pod)])
 }
 
 fn live_through(mode: Mode, plugin: &Plugin) {
@@ -118,19 +103,21 @@ fn live_through(mode: Mode, plugin: &Plugin) {
         agent,
         kube_proxy,
         mode,
+        allowed: &[],
+        denied: &[],
     };
-    let kube_proxy = cluster.kube_proxy();
+    let kube_proxy = cluster.kube_proxy("node-1");
     for service in ["service/web", "service/remote"] {
-        cluster.until_served(service, &kube_proxy);
+        cluster.until_served("client", service, &kube_proxy);
     }
     policy(
         &api,
         "x",
         "few",
-        &from(&["client", "locked", "other"], &["outside", "stranger"]),
+        &from(&cluster, &["client", "locked", "other"], &["outside", "stranger"]),
     );
     policy(&api, "x", "locked", &to("web"));
-    let agent = cluster.agent();
+    let agent = cluster.agent("node-1");
     let [mut ended, mut going_on] = [&ENDED[..], &GOING_ON].map(|paths| open(&cluster, paths));
     let mut sender = open(&cluster, &SENDER);
     let cut = || metric(&agent, "picket_connections_cut_total");
@@ -143,7 +130,11 @@ fn live_through(mode: Mode, plugin: &Plugin) {
         agent.until(&format!("{count} cuts"), |_| cut() >= before + count);
         expect(ends, false);
     };
-    change("few", &from(&["locked", "other"], &["stranger"]), &mut ended);
+    change(
+        "few",
+        &from(&cluster, &["locked", "other"], &["stranger"]),
+        &mut ended,
+    );
     expect(&mut going_on, true);
     change("locked", &to("client"), &mut sender);
     expect(&mut ended, false);

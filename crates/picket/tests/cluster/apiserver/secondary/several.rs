@@ -163,16 +163,13 @@ fn a_network_for_each_namespace_on_one_wire() {
         expect(&pods, &[of_others], false, when);
     };
     holds(&node, true, "on one wire");
-    let redefine = |node: &Node, config: &str| {
-        let fields = json!({"spec": {"config": config}});
-        node.api.patch(&definitions("b"), "net", &fields);
-    };
-    redefine(&node, &on_link("eth2"));
+    node.redefine_in("b", "net", &on_link("eth2"));
     holds(&node, false, "on another link");
-    redefine(&node, r#"{"type": "macvlan", "master": "eth1"}"#);
+    node.redefine_in("b", "net", r#"{"type": "macvlan", "master": "eth1"}"#);
     holds(&node, true, "on one wire again");
-    redefine(
-        &node,
+    node.redefine_in(
+        "b",
+        "net",
         r#"{"type": "macvlan", "master": "eth1", "linkInContainer": true}"#,
     );
     holds(&node, false, "on a link of the pod");
