@@ -1,7 +1,9 @@
 //! `cargo xtask test`: everything that must hold before a change lands.
 
 use std::env;
+use std::num::NonZero;
 use std::process::Command;
+use std::thread;
 
 use anyhow::{Context, Result, bail};
 
@@ -27,6 +29,9 @@ const BROWSER_MODULE: &str = "browser::";
 /// The name of the modules whose tests need a Kubernetes API server.
 const CLUSTER_MODULE: &str = "apiserver::";
 
+/// The variable that tells test programs how many tests run at once.
+const THREADS: &str = "RUST_TEST_THREADS";
+
 pub(crate) fn check(arguments: &Arguments) -> Result<()> {
     let runner = if arguments.quick {
         None
@@ -50,12 +55,22 @@ pub(crate) fn check(arguments: &Arguments) -> Result<()> {
     let programs = programs::build_all()?;
     let alone = alone::for_tests()?;
     let mut tests = cargo("test --workspace --locked --no-fail-fast");
+    if env::var_os(THREADS).is_none() {
+        tests.env(THREADS, threads().to_string());
+    }
     tests
         .env("PATH", env::join_paths(search_path())?)
         .envs(programs)
         .envs([alone])
         .envs(runner);
     run(&mut tests)
+}
+
+/// How many tests are to run at once. Those that wait for packets that must not arrive, or for servers, leave processors to
+/// others: there are three for two.
+fn threads() -> usize {
+    let processors = thread::available_parallelism().map_or(1, NonZero::get);
+    processors + processors.div_ceil(2)
 }
 
 /// Tests that any user can run on any Linux.
