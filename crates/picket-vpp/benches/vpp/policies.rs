@@ -97,16 +97,29 @@ impl Node {
 
     fn steps(&mut self, what: &str, events: impl Iterator<Item = Event>) {
         let costs: Vec<_> = events.map(|event| self.step(event)).collect();
-        let lists: Vec<_> = costs.iter().map(|(lists, _)| *lists).collect();
-        line(what, &lists);
-        let mut rules: Vec<_> = costs.iter().map(|(_, rules)| *rules).collect();
-        rules.sort_unstable();
-        println!(
-            "    as session rules {:>33} {:>9.1?}",
-            "p50",
-            rules[rules.len() / 2]
-        );
+        print(what, &costs);
     }
+
+    /// The same of something that comes and goes in turns, each apart.
+    fn steps_apart(&mut self, what: &str, events: impl Iterator<Item = Event>) {
+        let costs: Vec<_> = events.map(|event| self.step(event)).collect();
+        for (first, verb) in ["comes", "goes"].into_iter().enumerate() {
+            let costs: Vec<_> = costs.iter().skip(first).step_by(2).copied().collect();
+            print(&format!("{what} {verb}"), &costs);
+        }
+    }
+}
+
+fn print(what: &str, costs: &[Cost]) {
+    let lists: Vec<_> = costs.iter().map(|(lists, _)| *lists).collect();
+    line(what, &lists);
+    let mut rules: Vec<_> = costs.iter().map(|(_, rules)| *rules).collect();
+    rules.sort_unstable();
+    println!(
+        "    as session rules {:>33} {:>9.1?}",
+        "p50",
+        rules[rules.len() / 2]
+    );
 }
 
 fn comes_and_goes(new: Pod) -> [Event; 2] {
@@ -176,6 +189,6 @@ pub(crate) fn measure_alike(count: usize) {
             "{count} pods, dual-stack, under one policy about what they {what}: {rules} rules, from nothing in {took:.1?}"
         );
         let new = (0..RUNS).flat_map(|_| comes_and_goes(pod(count + 1, 1, NODE)));
-        node.steps("one more of them", new);
+        node.steps_apart("one more of them", new);
     }
 }

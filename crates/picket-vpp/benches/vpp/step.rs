@@ -79,7 +79,7 @@ impl Sent {
             // A header for each, and what the API has.
             sent.bytes += 16
                 + match operation {
-                    Operation::Create(acl) => {
+                    Operation::Create(acl) | Operation::Replace { acl, .. } => {
                         sent.rules += acl.rules.len();
                         82 + 48 * acl.rules.len()
                     }

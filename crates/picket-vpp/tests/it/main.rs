@@ -20,6 +20,7 @@ mod plan;
 mod reflection;
 mod refused;
 mod renderer;
+mod replaced;
 mod rules;
 mod sctp;
 mod selected;
