@@ -26,3 +26,4 @@ mod sctp;
 mod selected;
 mod session;
 mod sessions;
+mod tags;
