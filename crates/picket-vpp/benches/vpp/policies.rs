@@ -10,7 +10,7 @@ use picket_testing::build::{self, accept, block, pods_where};
 use picket_vpp::acl::{Options, Renderer};
 use picket_vpp::session;
 
-use crate::step::{Sent, Vpp, line};
+use crate::step::{Sent, Vpp, follow_rules, line};
 
 const RUNS: usize = 100;
 const NODE: &str = "node-0";
@@ -54,7 +54,7 @@ struct Node {
 }
 
 /// What one event cost: the lists, and the session rules.
-type Cost = ((Sent, Duration), Duration);
+type Cost = [(Sent, Duration); 2];
 
 impl Node {
     /// The node, with how many rules its lists have, and how long they took.
@@ -91,8 +91,10 @@ impl Node {
         let (sent, planned) = self.vpp.follow(self.acls.acls(), &change);
         let start = Instant::now();
         self.rules.note(&delta);
-        self.rules.advance(self.engine.program());
-        ((sent, took + planned), start.elapsed())
+        let change = self.rules.advance(self.engine.program());
+        let followed = start.elapsed();
+        let (rules, planned_rules) = follow_rules(&change);
+        [(sent, took + planned), (rules, followed + planned_rules)]
     }
 
     fn steps(&mut self, what: &str, events: impl Iterator<Item = Event>) {
@@ -111,15 +113,10 @@ impl Node {
 }
 
 fn print(what: &str, costs: &[Cost]) {
-    let lists: Vec<_> = costs.iter().map(|(lists, _)| *lists).collect();
+    let lists: Vec<_> = costs.iter().map(|[lists, _]| *lists).collect();
     line(what, &lists);
-    let mut rules: Vec<_> = costs.iter().map(|(_, rules)| *rules).collect();
-    rules.sort_unstable();
-    println!(
-        "    as session rules {:>33} {:>9.1?}",
-        "p50",
-        rules[rules.len() / 2]
-    );
+    let rules: Vec<_> = costs.iter().map(|[_, rules]| *rules).collect();
+    line("  as session rules", &rules);
 }
 
 fn comes_and_goes(new: Pod) -> [Event; 2] {
