@@ -263,10 +263,10 @@ impl Tables for AclTables {
     }
 }
 
-/// Whether a plan gives an interface other lists.
+/// Whether a plan gives an interface other lists, or makes those that it has others.
 fn sets_lists(plan: &Plan) -> bool {
     let mut operations = plan.operations().iter();
-    operations.any(|operation| matches!(operation, Operation::Set { .. }))
+    operations.any(|operation| matches!(operation, Operation::Set { .. } | Operation::Replace { .. }))
 }
 
 /// What says whose an interface is.
@@ -403,9 +403,15 @@ fn write_operation(operation: &Operation, installed: &Installed, text: &mut Stri
                 text,
                 format_args!("create acl `{}` with {} rules", acl.tag, acl.rules.len()),
             );
-            for rule in &acl.rules {
-                line(text, format_args!("    {rule}"));
-            }
+            write_rules(acl, text);
+        }
+        Operation::Replace { index, acl } => {
+            let (before, count) = (name(installed, *index), acl.rules.len());
+            line(
+                text,
+                format_args!("make acl {before} `{}` with {count} rules", acl.tag),
+            );
+            write_rules(acl, text);
         }
         Operation::Set {
             interface,
@@ -413,6 +419,12 @@ fn write_operation(operation: &Operation, installed: &Installed, text: &mut Stri
             output,
         } => set(text, interface, &handles(input), &handles(output)),
         Operation::Delete(index) => line(text, format_args!("delete acl {}", name(installed, *index))),
+    }
+}
+
+fn write_rules(acl: &Acl, text: &mut String) {
+    for rule in &acl.rules {
+        line(text, format_args!("    {rule}"));
     }
 }
 

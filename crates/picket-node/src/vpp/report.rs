@@ -73,6 +73,7 @@ impl Report {
 
     /// Nothing passes at these interfaces until the cluster is known, but for what went wrong.
     pub(crate) fn closed(&self, closed: &Closed) {
+        self.asked(closed.operations);
         let whys: Vec<_> = closed.troubles.iter().map(said).collect();
         let why = (!whys.is_empty()).then(|| whys.join("; "));
         let names = closed.interfaces.iter().map(SmolStr::to_string);
@@ -99,14 +100,18 @@ impl Report {
         });
     }
 
+    /// VPP was asked to change so much.
+    fn asked(&self, operations: usize) -> u64 {
+        let operations = u64::try_from(operations).unwrap_or(u64::MAX);
+        let counted = self.metrics.target_operations.get_or_create(&self.label());
+        counted.inc_by(operations);
+        operations
+    }
+
     /// VPP has what is wanted, but for what went wrong.
     pub(crate) fn synced(&mut self, wanted: &Wanted, synced: &Synced, waiting: &BTreeSet<ObjectRef>) {
         let label = self.label();
-        let operations = u64::try_from(synced.operations).unwrap_or(u64::MAX);
-        self.metrics
-            .target_operations
-            .get_or_create(&label)
-            .inc_by(operations);
+        let operations = self.asked(synced.operations);
         let summary = &synced.summary;
         let whys: Vec<_> = synced
             .troubles

@@ -10,7 +10,7 @@ use picket_testing::build::{self, accept, block, pods_where};
 use picket_vpp::acl::{Options, Renderer};
 use picket_vpp::session;
 
-use crate::step::{Sent, Vpp, line};
+use crate::step::{Sent, Vpp, follow_rules, line};
 
 const RUNS: usize = 100;
 const NODE: &str = "node-0";
@@ -54,7 +54,7 @@ struct Node {
 }
 
 /// What one event cost: the lists, and the session rules.
-type Cost = ((Sent, Duration), Duration);
+type Cost = [(Sent, Duration); 2];
 
 impl Node {
     /// The node, with how many rules its lists have, and how long they took.
@@ -91,22 +91,32 @@ impl Node {
         let (sent, planned) = self.vpp.follow(self.acls.acls(), &change);
         let start = Instant::now();
         self.rules.note(&delta);
-        self.rules.advance(self.engine.program());
-        ((sent, took + planned), start.elapsed())
+        let change = self.rules.advance(self.engine.program());
+        let followed = start.elapsed();
+        let (rules, planned_rules) = follow_rules(&change);
+        [(sent, took + planned), (rules, followed + planned_rules)]
     }
 
     fn steps(&mut self, what: &str, events: impl Iterator<Item = Event>) {
         let costs: Vec<_> = events.map(|event| self.step(event)).collect();
-        let lists: Vec<_> = costs.iter().map(|(lists, _)| *lists).collect();
-        line(what, &lists);
-        let mut rules: Vec<_> = costs.iter().map(|(_, rules)| *rules).collect();
-        rules.sort_unstable();
-        println!(
-            "    as session rules {:>33} {:>9.1?}",
-            "p50",
-            rules[rules.len() / 2]
-        );
+        print(what, &costs);
     }
+
+    /// The same of something that comes and goes in turns, each apart.
+    fn steps_apart(&mut self, what: &str, events: impl Iterator<Item = Event>) {
+        let costs: Vec<_> = events.map(|event| self.step(event)).collect();
+        for (first, verb) in ["comes", "goes"].into_iter().enumerate() {
+            let costs: Vec<_> = costs.iter().skip(first).step_by(2).copied().collect();
+            print(&format!("{what} {verb}"), &costs);
+        }
+    }
+}
+
+fn print(what: &str, costs: &[Cost]) {
+    let lists: Vec<_> = costs.iter().map(|[lists, _]| *lists).collect();
+    line(what, &lists);
+    let rules: Vec<_> = costs.iter().map(|[_, rules]| *rules).collect();
+    line("  as session rules", &rules);
 }
 
 fn comes_and_goes(new: Pod) -> [Event; 2] {
@@ -176,6 +186,6 @@ pub(crate) fn measure_alike(count: usize) {
             "{count} pods, dual-stack, under one policy about what they {what}: {rules} rules, from nothing in {took:.1?}"
         );
         let new = (0..RUNS).flat_map(|_| comes_and_goes(pod(count + 1, 1, NODE)));
-        node.steps("one more of them", new);
+        node.steps_apart("one more of them", new);
     }
 }

@@ -1,11 +1,13 @@
 //! One step: what VPP is told, and how long it took to find out.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
 use picket_vpp::acl::hold::Held;
 use picket_vpp::acl::plan::{Installed, Operation, Plan, plan};
 use picket_vpp::acl::{Acls, Change};
+use picket_vpp::session;
+use picket_vpp::session::plan::InstalledRule;
 
 /// A VPP that carries out every plan at once.
 pub(crate) struct Vpp {
@@ -79,7 +81,7 @@ impl Sent {
             // A header for each, and what the API has.
             sent.bytes += 16
                 + match operation {
-                    Operation::Create(acl) => {
+                    Operation::Create(acl) | Operation::Replace { acl, .. } => {
                         sent.rules += acl.rules.len();
                         82 + 48 * acl.rules.len()
                     }
@@ -89,6 +91,35 @@ impl Sent {
         }
         sent
     }
+}
+
+/// What VPP is told so that it has the session rules after a change, each of which is a message, and how long that took to find
+/// out.
+pub(crate) fn follow_rules(change: &session::Change) -> (Sent, Duration) {
+    let turns: Vec<_> = change.local.values().chain(change.global.values()).collect();
+    let installed = turns.iter().map(|[before, _]| {
+        let rules = before.iter().flat_map(|rules| rules.iter());
+        let installed = rules.map(|rule| InstalledRule {
+            rule: *rule,
+            tag: rule.tag().as_str().into(),
+        });
+        installed.collect::<Vec<_>>()
+    });
+    let installed: Vec<_> = installed.collect();
+    let start = Instant::now();
+    let plans = turns.iter().zip(&installed).map(|([_, now], installed)| {
+        let wanted = now.as_deref().unwrap_or_default();
+        session::plan::plan(installed, wanted, &BTreeSet::new())
+    });
+    let plans: Vec<_> = plans.collect();
+    let took = start.elapsed();
+    let calls = plans.iter().flatten().map(Vec::len).sum();
+    let sent = Sent {
+        rules: calls,
+        calls,
+        bytes: calls * (16 + 128),
+    };
+    (sent, took)
 }
 
 /// Prints the times of steps that all send about the same.

@@ -39,18 +39,18 @@ impl Held {
     }
 
     fn count(&mut self) {
-        self.uses.clear();
-        let lists = self.installed.interfaces.values();
-        for index in lists.flat_map(|lists| lists.input.iter().chain(&lists.output)) {
-            *self.uses.entry(*index).or_default() += 1;
-        }
+        self.uses = self.installed.uses();
         let indices = self.installed.acls.keys().copied();
         let idle = indices.filter(|index| self.installed.is_own(*index) && self.is_unused(*index));
         self.idle = idle.collect();
     }
 
+    fn uses(&self, index: u32) -> usize {
+        self.uses.get(&index).copied().unwrap_or_default()
+    }
+
     fn is_unused(&self, index: u32) -> bool {
-        self.uses.get(&index).is_none_or(|uses| *uses == 0)
+        self.uses(index) == 0
     }
 
     /// The lists.
@@ -58,20 +58,21 @@ impl Held {
         &self.installed
     }
 
-    /// What [`plan`](super::plan::plan) gives where all interfaces but these have what they should: new lists, the interfaces,
-    /// and then without those of our lists that no interface has.
+    /// What [`plan`](super::plan::plan) gives where all interfaces but these have what they should.
     pub fn plan<'n>(&self, desired: &Acls, interfaces: impl IntoIterator<Item = &'n SmolStr>) -> Plan {
         let mut planner = Planner::new(&self.installed, desired, &self.own);
-        let sets = planner.sets(interfaces.into_iter());
-        let deletions = self.deletions(&sets);
-        planner.creations().chain(sets).chain(deletions).collect()
+        let mut sets = planner.sets(interfaces.into_iter());
+        let mut changes = planner.replace(&mut sets, |index| self.uses(index));
+        changes.extend(sets);
+        let deletions = self.deletions(&changes);
+        planner.creations().chain(changes).chain(deletions).collect()
     }
 
     /// Our lists that no interface has after these operations.
-    fn deletions(&self, sets: &[Operation]) -> Vec<Operation> {
+    fn deletions(&self, changes: &[Operation]) -> Vec<Operation> {
         let mut uses: BTreeMap<u32, usize> = self.idle.iter().map(|&index| (index, 0)).collect();
-        let of = |index: &u32| self.uses.get(index).copied().unwrap_or_default();
-        for (interface, input, output) in sets.iter().filter_map(as_set) {
+        let of = |index: &u32| self.uses(*index);
+        for (interface, input, output) in changes.iter().filter_map(as_set) {
             for handle in input.iter().chain(output) {
                 if let Handle::Installed(index) = handle {
                     *uses.entry(*index).or_insert_with(|| of(index)) += 1;
@@ -101,41 +102,46 @@ impl Held {
             match operation {
                 Operation::Create(acl) => {
                     if let Some(&index) = created.get(&acl.tag) {
-                        self.installed.acls.insert(index, Acl::clone(acl));
+                        self.add(index, acl);
                         self.idle.insert(index);
-                        self.own.insert(acl.tag.clone(), index);
                     }
+                }
+                Operation::Replace { index, acl } => {
+                    self.remove(*index);
+                    self.add(*index, acl);
                 }
                 Operation::Set {
                     interface,
                     input,
                     output,
-                } => self.set(interface, input, output, created),
+                } => self.set(interface, input, output),
                 Operation::Delete(index) => {
                     self.uses.remove(index);
                     self.idle.remove(index);
-                    let gone = self.installed.acls.remove(index);
-                    if let Some(acl) = gone
-                        && self.own.get(&acl.tag) == Some(index)
-                    {
-                        self.own.remove(&acl.tag);
-                    }
+                    self.remove(*index);
                 }
             }
         }
     }
 
-    fn set(
-        &mut self,
-        interface: &SmolStr,
-        input: &[Handle],
-        output: &[Handle],
-        created: &BTreeMap<Tag, u32>,
-    ) {
+    fn add(&mut self, index: u32, acl: &Acl) {
+        self.own.insert(acl.tag.clone(), index);
+        self.installed.acls.insert(index, acl.clone());
+    }
+
+    fn remove(&mut self, index: u32) {
+        if let Some(acl) = self.installed.acls.remove(&index)
+            && self.own.get(&acl.tag) == Some(&index)
+        {
+            self.own.remove(&acl.tag);
+        }
+    }
+
+    fn set(&mut self, interface: &SmolStr, input: &[Handle], output: &[Handle]) {
         let indices = |handles: &[Handle]| -> Option<Vec<u32>> {
             let index = |handle: &Handle| match handle {
                 Handle::Installed(index) => Some(*index),
-                Handle::Created(tag) => created.get(tag).copied(),
+                Handle::Created(tag) => self.own.get(tag).copied(),
             };
             handles.iter().map(index).collect()
         };

@@ -11,6 +11,7 @@ pub mod plan;
 mod print;
 mod render;
 mod renderer;
+mod replace;
 mod rules;
 mod shortfall;
 mod stricter;

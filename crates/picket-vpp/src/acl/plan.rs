@@ -1,7 +1,8 @@
 //! From the lists that VPP has to those that it should have.
 //!
-//! A list never changes: its name says its rules. New ones are made first, of which nothing knows; then each interface gets
-//! all of its lists in one message; at last those that no interface has any more go.
+//! The name of a list says its rules. New ones are made first, of which nothing knows; then each interface gets all of its lists
+//! in one message; at last those that no interface has any more go. Some become others [where they are](super::replace) instead, at
+//! all interfaces that have them then and of which nothing else changes.
 //!
 //! Where several interfaces change, a packet may meet some as they were and some as they will be. It passes no more than it
 //! would have by what was or will by what is to be: which packets may reach a pod, or leave the node, the list of the one
@@ -40,7 +41,7 @@ pub struct InstalledLists {
 pub enum Handle {
     /// One that VPP has.
     Installed(u32),
-    /// One that an operation before makes.
+    /// One that an operation before makes, or makes another.
     Created(Tag),
 }
 
@@ -49,6 +50,13 @@ pub enum Handle {
 pub enum Operation {
     /// Makes a list.
     Create(Arc<Acl>),
+    /// Makes a list another, with its name, at all interfaces that have it. These keep their sessions.
+    Replace {
+        /// The list.
+        index: u32,
+        /// What it becomes.
+        acl: Arc<Acl>,
+    },
     /// Gives an interface its lists, all at once.
     Set {
         /// Its name.
@@ -70,17 +78,20 @@ pub type Plan = picket_dataplane::Plan<Operation>;
 pub fn plan(installed: &Installed, desired: &Acls) -> Plan {
     let own = installed.own();
     let mut planner = Planner::new(installed, desired, &own);
-    let sets = planner.sets(installed.interfaces.keys());
-    let deletions = planner.deletions(&sets);
-    planner.creations().chain(sets).chain(deletions).collect()
+    let mut sets = planner.sets(installed.interfaces.keys());
+    let uses = installed.uses();
+    let mut changes = planner.replace(&mut sets, |index| uses.get(&index).copied().unwrap_or_default());
+    changes.extend(sets);
+    let deletions = planner.deletions(&changes);
+    planner.creations().chain(changes).chain(deletions).collect()
 }
 
 pub(super) struct Planner<'a> {
-    installed: &'a Installed,
+    pub(super) installed: &'a Installed,
     desired: &'a Acls,
     /// The indices of our lists, by name.
     own: &'a FxHashMap<Tag, u32>,
-    created: BTreeMap<Tag, Arc<Acl>>,
+    pub(super) created: BTreeMap<Tag, Arc<Acl>>,
 }
 
 impl<'a> Planner<'a> {
@@ -189,6 +200,16 @@ impl Installed {
     pub(crate) fn is_own(&self, index: u32) -> bool {
         let acl = self.acls.get(&index);
         acl.is_some_and(|acl| Tag::is_own(acl.tag.as_str()))
+    }
+
+    /// How often interfaces have each list that some have.
+    pub(super) fn uses(&self) -> FxHashMap<u32, usize> {
+        let mut uses = FxHashMap::default();
+        let lists = self.interfaces.values();
+        for index in lists.flat_map(|lists| lists.input.iter().chain(&lists.output)) {
+            *uses.entry(*index).or_default() += 1;
+        }
+        uses
     }
 
     /// The indices of our lists that are as their names say, by name.

@@ -104,10 +104,16 @@ impl Vpp {
         interfaces: &BTreeMap<SmolStr, Interface>,
         installed: &Installed,
     ) -> Result<Done<'p>, Error> {
-        let (mut new, mut sets, mut gone) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut new, mut others, mut gone) = (Vec::new(), Vec::new(), Vec::new());
+        // The interfaces that get other lists before some of theirs become others, and all that do so after that.
+        let (mut first, mut sets) = (Vec::new(), Vec::new());
         for operation in plan.operations() {
             match operation {
-                Operation::Create(acl) => new.push(Arc::clone(acl)),
+                Operation::Create(acl) => new.push((None, Arc::clone(acl))),
+                Operation::Replace { index, acl } => {
+                    first.append(&mut sets);
+                    others.push((Some(*index), Arc::clone(acl)));
+                }
                 Operation::Set {
                     interface,
                     input,
@@ -119,16 +125,20 @@ impl Vpp {
         let mut done = Done::default();
         self.create(&new, &mut done)?;
         let mut known = Known::new(&done, installed);
-        if done.created.len() < new.len() {
-            let needed = known.needed(&new, &sets);
+        self.set(known.all(first.iter().copied()), interfaces, &mut done)?;
+        let kept = done.kept(&first, installed);
+        let (kept, others): (Vec<_>, Vec<_>) = others
+            .into_iter()
+            .partition(|(index, _)| index.is_some_and(|index| kept.contains(&index)));
+        self.create(&others, &mut done)?;
+        known.learn(&done);
+        let all = [new, others, kept].concat();
+        if done.created.len() < all.len() {
+            let needed = known.needed(&all, &sets);
             self.create(&needed, &mut done)?;
             known.learn(&done);
         }
-        let lists = sets
-            .into_iter()
-            .filter_map(|(interface, ways)| Some((interface, known.lists(interface, ways)?)));
-        let lists: Vec<_> = lists.collect();
-        self.set(lists, interfaces, &mut done)?;
+        self.set(known.all(sets), interfaces, &mut done)?;
         if done.troubles.is_empty() {
             let outcomes = self.delete_acls(gone.iter().copied())?;
             for (index, outcome) in gone.into_iter().zip(outcomes) {
@@ -141,19 +151,22 @@ impl Vpp {
         Ok(done)
     }
 
-    /// Makes lists, but those that VPP refuses.
-    fn create(&mut self, lists: &[Arc<acl::Acl>], done: &mut Done<'_>) -> Result<(), Error> {
-        let (lists, long): (Vec<&Arc<acl::Acl>>, Vec<_>) =
-            lists.iter().partition(|list| length(list) <= LONGEST);
-        done.troubles.extend(long.into_iter().map(|list| Error::TooLong {
-            message: AclAddReplace::DEFINITION.name,
-            subject: format!("list `{}`", list.tag),
-            length: length(list),
-            longest: LONGEST,
-        }));
-        let told: Vec<_> = lists.iter().map(|list| Acl::from(&***list)).collect();
-        let outcomes = self.replace_acls(told.iter().map(|acl| (None, acl)))?;
-        for (list, outcome) in lists.into_iter().zip(outcomes) {
+    /// Makes lists, those with an index of what is there, but those that VPP refuses.
+    fn create(&mut self, lists: &[New], done: &mut Done<'_>) -> Result<(), Error> {
+        let (lists, long): (Vec<&New>, Vec<_>) = lists.iter().partition(|(_, list)| length(list) <= LONGEST);
+        done.troubles
+            .extend(long.into_iter().map(|(_, list)| Error::TooLong {
+                message: AclAddReplace::DEFINITION.name,
+                subject: format!("list `{}`", list.tag),
+                length: length(list),
+                longest: LONGEST,
+            }));
+        let told: Vec<_> = lists
+            .iter()
+            .map(|(index, list)| (*index, Acl::from(&**list)))
+            .collect();
+        let outcomes = self.replace_acls(told.iter().map(|(index, acl)| (*index, acl)))?;
+        for ((_, list), outcome) in lists.into_iter().zip(outcomes) {
             match outcome {
                 Ok(index) => done.created.push((Arc::clone(list), index)),
                 Err(refusal) => done.troubles.push(refusal.into()),
@@ -207,10 +220,16 @@ impl Vpp {
     }
 }
 
+/// A list to be made, or with an index what the list there becomes.
+type New = (Option<u32>, Arc<acl::Acl>);
+
+/// An interface, with the lists that it is to have of both ways.
+type Wanted<'p> = (&'p SmolStr, [&'p [Handle]; 2]);
+
 /// What VPP has done of a plan.
 #[derive(Default)]
 struct Done<'p> {
-    /// New lists, with their indices.
+    /// New lists and those that became others, with their indices.
     created: Vec<(Arc<acl::Acl>, u32)>,
     set: Vec<(&'p SmolStr, InstalledLists)>,
     deleted: Vec<u32>,
@@ -218,6 +237,16 @@ struct Done<'p> {
 }
 
 impl Done<'_> {
+    /// The lists of those interfaces that should have others by now and do not.
+    fn kept(&self, sets: &[Wanted<'_>], installed: &Installed) -> BTreeSet<u32> {
+        let done: BTreeSet<_> = self.set.iter().map(|(name, _)| *name).collect();
+        let left = sets.iter().filter(|(name, _)| !done.contains(name));
+        let lists = left.filter_map(|(name, _)| installed.interfaces.get(*name));
+        lists
+            .flat_map(|lists| lists.input.iter().chain(&lists.output).copied())
+            .collect()
+    }
+
     fn apply(&self, installed: &mut Installed) {
         for (acl, index) in &self.created {
             installed.acls.insert(*index, acl::Acl::clone(acl));
@@ -257,7 +286,7 @@ impl<'a> Known<'a> {
     }
 
     /// What is to be made to stand in for those of these lists that were refused, for interfaces that would be open otherwise.
-    fn needed(&mut self, new: &[Arc<acl::Acl>], sets: &[(&SmolStr, [&[Handle]; 2])]) -> Vec<Arc<acl::Acl>> {
+    fn needed(&mut self, new: &[New], sets: &[Wanted<'_>]) -> Vec<New> {
         let bare = sets.iter().filter(|(interface, _)| self.is_bare(interface));
         let wanted: BTreeSet<_> = bare
             .flat_map(|(_, ways)| ways.iter().copied().flatten())
@@ -266,7 +295,7 @@ impl<'a> Known<'a> {
             !self.created.contains_key(&acl.tag) && wanted.contains(&Handle::Created(acl.tag.clone()))
         };
         let (mut needed, mut stricter) = (BTreeMap::new(), BTreeMap::new());
-        for acl in new.iter().filter(is_missing) {
+        for acl in new.iter().map(|(_, acl)| acl).filter(is_missing) {
             let instead = acl.stricter();
             stricter.insert(acl.tag.clone(), instead.as_ref().map(|acl| acl.tag.clone()));
             needed.extend(instead.map(|acl| (acl.tag.clone(), Arc::new(acl))));
@@ -278,7 +307,7 @@ impl<'a> Known<'a> {
                 .extend(own.get(tag).map(|&index| (tag.clone(), index)));
         }
         needed.retain(|tag, _| !self.created.contains_key(tag));
-        needed.into_values().collect()
+        needed.into_values().map(|acl| (None, acl)).collect()
     }
 
     /// Whether an interface has no list of ours.
@@ -286,6 +315,14 @@ impl<'a> Known<'a> {
         let lists = self.installed.interfaces.get(interface).into_iter();
         let mut indices = lists.flat_map(|lists| lists.input.iter().chain(&lists.output));
         !indices.any(|&index| self.installed.is_own(index))
+    }
+
+    /// The lists that these interfaces get, but for those that stay as they are.
+    fn all<'p>(&self, sets: impl IntoIterator<Item = Wanted<'p>>) -> Vec<(&'p SmolStr, InstalledLists)> {
+        let lists = sets
+            .into_iter()
+            .filter_map(|(name, ways)| Some((name, self.lists(name, ways)?)));
+        lists.collect()
     }
 
     /// The lists that an interface gets; nothing where it stays as it is.

@@ -19,6 +19,7 @@ use proptest::test_runner::TestCaseError;
 use smol_str::SmolStr;
 
 use crate::journey::{Cluster, Hop};
+use crate::replaced::{Restricted, pods};
 
 /// A packet from one interface to another.
 pub(crate) type Journey = (SmolStr, SmolStr, Packet);
@@ -227,6 +228,16 @@ fn check_all(before: &Snapshot, after: &Snapshot, faults: &[Fault]) -> Result<()
         }
     }
     Ok(())
+}
+
+/// A list becomes another where it is, and others do beside it.
+#[test]
+fn nothing_opens_whatever_goes_wrong_where_lists_are_replaced() {
+    let ways = [Restricted::All, Restricted::AllButLast, Restricted::All];
+    for ways in ways.windows(2) {
+        let (before, after) = (pods(4, ways[0]), pods(4, ways[1]));
+        check_all(&before, &after, &faults()).expect("what each lets pass");
+    }
 }
 
 proptest! {

@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use picket_cluster::{Flow, Semantics, Snapshot};
+use picket_policy::Direction;
+use picket_testing::build::policy;
 use picket_testing::flows::representative_flows;
 use picket_testing::generate::{Shape, cluster, policies, together};
 use picket_vpp::acl::meaning::{Interpreter, Packet};
@@ -14,6 +16,7 @@ use proptest::test_runner::TestCaseError;
 use smol_str::SmolStr;
 
 use crate::journey::{Cluster, Hop, Running};
+use crate::replaced::{Restricted, pods, replaced};
 
 /// A VPP that carries out operations, and refuses what VPP refuses.
 #[derive(Clone, Debug, Default)]
@@ -56,6 +59,11 @@ impl Vpp {
             Operation::Create(acl) => {
                 let index = self.add(Acl::clone(acl));
                 self.created.insert(acl.tag.clone(), index);
+            }
+            Operation::Replace { index, acl } => {
+                let before = self.installed.acls.insert(*index, Acl::clone(acl));
+                assert!(before.is_some(), "no list {index}");
+                self.created.insert(acl.tag.clone(), *index);
             }
             Operation::Set {
                 interface,
@@ -122,7 +130,10 @@ fn passing(flows: &[(Flow, Vec<Hop>, Packet)], vpps: &BTreeMap<Option<SmolStr>, 
     flows.iter().map(pass).collect()
 }
 
-fn check(before: &Snapshot, after: &Snapshot) -> Result<(), TestCaseError> {
+/// Gives each VPP the lists of one snapshot and then those of another, and looks after each operation; how many lists became
+/// others.
+fn check(before: &Snapshot, after: &Snapshot) -> Result<usize, TestCaseError> {
+    let mut count = 0;
     let semantics = Semantics::default();
     let (old, new) = (Cluster::new(before, &semantics), Cluster::new(after, &semantics));
     let mut vpps: BTreeMap<_, _> = old
@@ -146,6 +157,7 @@ fn check(before: &Snapshot, after: &Snapshot) -> Result<(), TestCaseError> {
     let flows: Vec<_> = flows.step_by(7).collect();
     for (node, acls) in &new.acls {
         let operations = plan(&vpps[node].installed, acls);
+        count += replaced(&operations);
         let start = passing(&flows, &vpps);
         let mut end = vpps.clone();
         for operation in operations.operations() {
@@ -168,7 +180,21 @@ fn check(before: &Snapshot, after: &Snapshot) -> Result<(), TestCaseError> {
         prop_assert_eq!(vpp.installed.acls.len(), acls.acls.len());
         prop_assert!(plan(&vpp.installed, acls).is_empty());
     }
-    Ok(())
+    Ok(count)
+}
+
+/// Two interfaces lose the list that becomes another: that of a pod from which nothing is kept any more by it, and one to which
+/// nothing may be sent.
+#[test]
+fn who_is_to_receive_less_does_before_the_list_of_others_lets_more_pass() {
+    let mut after = pods(5, Restricted::AllButSecond);
+    let closed = policy("x/closed")
+        .selects("place=last")
+        .isolates(Direction::Ingress);
+    let closed = closed.build();
+    after.policies.insert(closed.object.clone(), closed.into());
+    let count = check(&pods(5, Restricted::All), &after).expect("less than before or after");
+    assert!(count > 0);
 }
 
 proptest! {

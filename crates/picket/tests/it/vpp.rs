@@ -106,6 +106,8 @@ fn what_is_rendered_is_proved() {
                 "of fragments that are not the first VPP compares only addresses and protocol",
                 "what a pod sends to an address of a service is judged where it arrives",
                 "of SCTP VPP reads no ports",
+                "what leaves the node with another source than the pod's is judged by what the pod may send only where it was sent \
+                 to no service",
             ],
             _ => &[],
         };

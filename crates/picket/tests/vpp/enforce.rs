@@ -1,6 +1,6 @@
 //! What the policies say is what VPP does, as both change.
 
-use picket_vpp::fake::Options;
+use picket_vpp::fake::{Fault, Options, When};
 use serde_json::Value;
 
 use crate::agent::{Agent, run_on};
@@ -235,4 +235,44 @@ pub(crate) fn expect_schema(status: &Value) {
         .map(|error| error.to_string())
         .collect();
     assert!(errors.is_empty(), "{errors:?}\n{status:#}");
+}
+
+/// What comes back to a pod through a service has an address of the node's, of which the pod receives whatever policies say.
+#[test]
+fn the_address_of_translation_is_the_one_that_the_agent_is_told() {
+    for (arguments, expected) in [
+        (&[][..], [true, false]),
+        (&["--nat-loopback", "10.0.0.77"], [false, true]),
+        (&["--nat-loopback", "none"], [false, false]),
+    ] {
+        let scene = Scene::new(&only_from("one", "db", "web"));
+        let agent = Agent::start(scene.manifests(), &[&scene.arguments()[..], arguments].concat());
+        agent.until_in_force(ACL, &["NetworkPolicy shop/one"]);
+        // The last address of the podCIDR, and another one.
+        let received = ["10.0.0.254", "10.0.0.77"].map(|source| scene.reaches((WORLD.0, source), DB));
+        assert_eq!(received, expected, "{arguments:?}");
+        assert!(scene.reaches(WEB, DB) && !scene.reaches(WORLD, DB));
+    }
+}
+
+/// Requests that stop the workers of VPP are counted as they are, and so is what VPP refuses.
+#[test]
+fn requests_and_refusals_are_counted() {
+    let scene = Scene::new(&only_from("one", "db", "web"));
+    let agent = Agent::start(scene.manifests(), &scene.arguments());
+    let counted = |what: &str| -> usize {
+        let (_, metrics) = agent.get("/metrics");
+        let name = format!("picket_target_{what}_total{{target=\"{ACL}\"}} ");
+        let mut lines = metrics.lines();
+        let count = lines.find_map(|line| line.strip_prefix(&name));
+        count.map_or(0, |count| count.parse().unwrap())
+    };
+    agent.until_in_force(ACL, &["NetworkPolicy shop/one"]);
+    assert!(scene.changes() > 0);
+    assert_eq!((counted("operations"), counted("failures")), (scene.changes(), 0));
+    let refused = When::Named("acl_interface_set_acl_list".to_owned(), 0);
+    scene.vpp.fail(refused, Fault::Refuse(-1));
+    scene.put(&only_from("two", "db", "api"));
+    agent.until_in_force(ACL, &["NetworkPolicy shop/two"]);
+    assert_eq!(counted("failures"), 1);
 }

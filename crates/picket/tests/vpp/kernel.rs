@@ -5,8 +5,11 @@ use std::process::Command;
 use picket_linux::NetworkNamespace;
 use picket_testing::confined::{many_blocks, where_sockets_are_small};
 
-use crate::agent::Agent;
+use picket_vpp::fake::{Fault, When};
+
+use crate::agent::{Agent, run};
 use crate::scene::{ACL, API, DB, Scene, WEB, WORLD, only_from};
+use crate::sockets::{self, SESSION, Sockets};
 
 /// Two policies, of which the kernel refuses the second.
 const NAMES: [&str; 2] = ["first", "second"];
@@ -71,6 +74,75 @@ fn no_target_waits_for_another() {
     agent.until_in_force(ACL, &["NetworkPolicy shop/two"]);
     agent.until("both", |status| status.ready);
     assert!(scene.reaches(API, DB) && !scene.reaches(WEB, DB));
+}
+
+/// Pods with an interface and with sockets of VPP's own, beside those of the kernel.
+#[test]
+fn all_targets_have_the_same_policies_and_wait_for_none() {
+    let interfaces = [
+        ("tap1", "shop/web"),
+        ("tap2", "shop/db"),
+        ("tap3", "shop/api"),
+        ("ge0", ""),
+    ];
+    let options = interfaces
+        .iter()
+        .fold(sockets::options(), |options, (name, tag)| {
+            options.interface(name, tag)
+        });
+    let sockets = Sockets::with(&only_from("one", "db", "web"), options);
+    let own = sockets.arguments();
+    let more = ["--target", "nftables", "--target", ACL, "--log-denied", "off"];
+    let arguments: Vec<_> = more.into_iter().chain(own.iter().map(String::as_str)).collect();
+    let node = NetworkNamespace::create().unwrap();
+    let agent = Agent::start_in(&node, sockets.scene.manifests(), &arguments);
+    let in_force = |name: &str, is_well: [bool; 3]| {
+        let status = agent.until("the policy", |status| {
+            let of = |target: &str| {
+                status
+                    .vpp
+                    .get(target)
+                    .map(|vpp| (vpp.is_well(), vpp.policies.clone()))
+            };
+            let host = (status.host.trouble.is_none(), status.host.policies.clone());
+            let found = [Some(host), of(ACL), of(SESSION)];
+            found.into_iter().zip(is_well).all(|(found, expected)| {
+                found.is_some_and(|(is_well, policies)| {
+                    is_well == expected && (!is_well || policies == [format!("NetworkPolicy shop/{name}")])
+                })
+            })
+        });
+        assert_eq!(status.targets, ["nftables", ACL, SESSION]);
+        status
+    };
+    assert!(in_force("one", [true; 3]).ready && has_table(&node));
+    let scene = &sockets.scene;
+    assert!(scene.reaches(WEB, DB) && sockets.opens(sockets::WEB, sockets::DB));
+    assert!(!scene.reaches(API, DB) && !sockets.opens(sockets::API, sockets::DB));
+    // Session rules are refused; the lists in the same VPP are not, nor is the table.
+    for _ in 0..40 {
+        let rules = When::Named("session_rule_add_del".to_owned(), 0);
+        scene.vpp.fail(rules, Fault::Refuse(-1));
+    }
+    scene.put(&only_from("two", "db", "api"));
+    in_force("two", [true, true, false]);
+    assert!(scene.reaches(API, DB) && !scene.reaches(WEB, DB));
+    assert!(in_force("two", [true; 3]).ready);
+    assert!(sockets.opens(sockets::API, sockets::DB) && !sockets.opens(sockets::WEB, sockets::DB));
+    assert_eq!(scene.vpp.complaints(), Vec::<String>::new());
+    drop(agent);
+    // Another one finds all of it as it should be, and does the next once.
+    for (policy, is_other) in [("two", false), ("one", true)] {
+        let peer = if is_other { "web" } else { "api" };
+        scene.put(&only_from(policy, "db", peer));
+        scene.vpp.clear_record();
+        let once = [&arguments[..], &["--once"]].concat();
+        let ran = node.run(|| run(scene.manifests(), &once)).unwrap();
+        assert_eq!(ran.status, 0, "{}", ran.stderr);
+        let changes = [scene.changes(), sockets.changes()];
+        assert_eq!(changes.map(|count| count > 0), [is_other; 2], "{changes:?}");
+    }
+    assert!(scene.reaches(WEB, DB) && sockets.opens(sockets::WEB, sockets::DB) && has_table(&node));
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! The agent with VPP as its target: the built program, and a strict VPP of the tests on a real socket.
 
 #![expect(
+    clippy::indexing_slicing,
     clippy::unwrap_used,
     clippy::panic,
     reason = "a test that cannot set itself up fails, as does one that lacks what it looks for"
@@ -11,8 +12,10 @@ mod annotation;
 mod closed;
 mod enforce;
 mod extent;
+mod faults;
 mod foreign;
 mod kernel;
+mod lists;
 mod outages;
 mod random;
 mod scene;

@@ -32,7 +32,7 @@ struct Node {
 }
 
 /// What an agent sees of it: no workloads, no addresses that were made up, and no proposals of NetworkPolicy.
-fn seen(mut snapshot: Snapshot) -> Snapshot {
+pub(crate) fn seen(mut snapshot: Snapshot) -> Snapshot {
     snapshot.pods.retain(|object, _| object.kind == "Pod");
     for pod in snapshot.pods.values_mut() {
         let pod = Arc::make_mut(pod);
@@ -49,15 +49,17 @@ fn seen(mut snapshot: Snapshot) -> Snapshot {
     snapshot
 }
 
+/// The pods of a node that are in VPP.
+pub(crate) fn own<'s>(snapshot: &'s Snapshot, node: &SmolStr) -> Vec<&'s Pod> {
+    let pods = snapshot.pods.values().map(|pod| &**pod);
+    pods.filter(|pod| pod.node.as_ref() == Some(node) && !pod.host_network && !pod.finished)
+        .collect()
+}
+
 impl Node {
     fn new(name: &SmolStr, snapshot: &Snapshot, engine: &Engine, seed: u64) -> Self {
-        let own = |pod: &&Arc<Pod>| pod.node.as_ref() == Some(name) && !pod.host_network && !pod.finished;
-        let pods: Vec<_> = snapshot
-            .pods
-            .values()
-            .filter(own)
-            .map(|pod| pod.object.clone())
-            .collect();
+        let pods = own(snapshot, name).into_iter();
+        let pods: Vec<_> = pods.map(|pod| pod.object.clone()).collect();
         let id = |pod: &ObjectRef| format!("{}/{}", pod.namespace, pod.name);
         let dumps = match seed % 3 {
             0 => Dumps::First,
@@ -123,7 +125,8 @@ impl Node {
     }
 }
 
-fn managed<'s>(snapshot: &'s Snapshot, end: &Endpoint) -> Option<&'s Pod> {
+/// The pod at an end that has a network of its own.
+pub(crate) fn managed<'s>(snapshot: &'s Snapshot, end: &Endpoint) -> Option<&'s Pod> {
     let Endpoint::Pod(object) = end else { return None };
     let pod = snapshot.pods.get(object).map(|pod| &**pod);
     pod.filter(|pod| !pod.host_network)

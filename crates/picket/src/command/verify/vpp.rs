@@ -75,6 +75,10 @@ const SERVICES: &str = "what a pod sends to an address of a service is judged wh
 /// VPP's plugin takes every packet of SCTP for one with ports 0.
 const SCTP: &str = "of SCTP VPP reads no ports: while an association that may begin lasts, or what would begin it is remembered, each \
                     of its two ends may send SCTP to the other";
+/// Lists on the way out are behind the translation of sources.
+const SOURCES: &str = "what leaves the node with another source than the pod's is judged by what the pod may send only where it was sent \
+                       to no service: VPP translates sources before the lists on the way out, so give other sources only to what goes \
+                       to addresses that are no pods'";
 
 pub(super) fn answer(arguments: &Arguments, loaded: &mut Loaded) -> anyhow::Result<Answer> {
     arguments.custom.none_for_vpp()?;
@@ -120,7 +124,7 @@ fn of_lists(arguments: &Arguments, ends: &Ends<'_>, node: Option<String>) -> any
     let found = Found {
         target: "vpp-acl",
         examples: examples.collect(),
-        exceptions: vec![FRAGMENTS, SERVICES, SCTP],
+        exceptions: vec![FRAGMENTS, SERVICES, SCTP, SOURCES],
         notes: lists.notes.into_iter().chain(notes).collect(),
     };
     Ok(found.answer(&report, node))

@@ -8,8 +8,9 @@ use picket_net::Protocol;
 use picket_node::Status;
 use picket_testing::apiserver::Server;
 use picket_testing::etcd::Etcd;
+use picket_testing::ran::Ran;
 use picket_testing::reflected;
-use picket_vpp::fake::{Fake, Options, Packet, Translation};
+use picket_vpp::fake::{Connection, Fake, Options, Packet, Translation};
 use serde_json::{Value, json};
 
 use crate::agents::Agent;
@@ -136,28 +137,121 @@ fn services_in_etcd_are_known() {
     expect_services(&api, &vpp, &agent);
 }
 
-#[test]
-fn a_policy_that_cannot_be_read_is_not_in_force_as_it_is() {
-    let kept = Etcd::start();
-    let put = |resource: &str, object: &Value| {
-        let metadata = &object["metadata"];
-        let [namespace, name] = ["namespace", "name"].map(|field| metadata[field].as_str().unwrap());
-        let key = format!("/picket/v1/objects/{resource}/{namespace}/{name}");
-        kept.put(&key, &reflected::record(object));
-    };
-    let pod = json!({
+/// Keeps an object as a reflector does.
+fn put(kept: &Etcd, resource: &str, object: &Value) {
+    let metadata = &object["metadata"];
+    let [namespace, name] = ["namespace", "name"].map(|field| metadata[field].as_str().unwrap());
+    let key = format!("/picket/v1/objects/{resource}/{namespace}/{name}");
+    kept.put(&key, &reflected::record(object));
+}
+
+/// A pod of the node.
+fn web() -> Value {
+    json!({
         "apiVersion": "v1",
         "kind": "Pod",
         "metadata": {"name": "web", "namespace": "shop"},
         "spec": {"nodeName": "node-1"},
         "status": {"podIP": "10.0.0.1"},
-    });
+    })
+}
+
+/// Whoever asks etcd once does what would be done, for lists and for session rules.
+#[test]
+fn an_agent_with_etcd_ends_when_it_has_done_what_it_said() {
+    let kept = Etcd::start();
+    let metadata = json!({"name": "closed", "namespace": "shop"});
+    let spec = json!({"podSelector": {}, "policyTypes": ["Ingress", "Egress"]});
+    put(&kept, "pods", &web());
+    put(
+        &kept,
+        "networkpolicies.networking.k8s.io",
+        &json!({"apiVersion": "networking.k8s.io/v1", "kind": "NetworkPolicy", "metadata": metadata, "spec": spec}),
+    );
+    kept.put("/picket/v1/progress", &reflected::progress());
+    let options = Options::new(7).interface("tap1", "shop/web").interface("ge0", "");
+    let vpp = Fake::start(options.session_layer(true).namespace("shop/web")).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("namespaces");
+    std::fs::write(&file, "shop/web 1\n").unwrap();
+    let changes = [
+        "acl_add_replace",
+        "acl_interface_set_acl_list",
+        "acl_del",
+        "session_rule_add_del",
+    ];
+    let run = |extent: &str| {
+        vpp.clear_record();
+        let ran = Command::new(env!("CARGO_BIN_EXE_picket"))
+            .args([
+                "agent",
+                "--hostname-override",
+                "node-1",
+                "--source",
+                "etcd",
+                "--etcd-endpoints",
+            ])
+            .arg(kept.endpoint())
+            .args([
+                "--target",
+                TARGET,
+                "--target",
+                "vpp-session",
+                extent,
+                "--vpp-pod-namespace",
+            ])
+            .arg(format!("file={}", file.display()))
+            .arg("--vpp-socket")
+            .arg(vpp.socket())
+            .arg("--socket")
+            .arg(folder.path().join("socket"))
+            .output()
+            .unwrap();
+        let ran = Ran::from(ran);
+        assert_eq!(ran.status, 0, "{}", ran.stderr);
+        let record = vpp.record();
+        let changes = record.iter().filter(|message| changes.contains(&&*message.name));
+        (ran.stdout, changes.count())
+    };
+    let packet = |source: &str, destination: &str| {
+        let ends =
+            [(source, 40_000), (destination, 80)].map(|(address, port)| (address.parse().unwrap(), port));
+        Packet::new(Protocol::TCP, ends[0], ends[1])
+    };
+    let (to, from) = (packet("192.0.2.1", "10.0.0.1"), packet("10.0.0.1", "192.0.2.1"));
+    let passes = || {
+        let state = vpp.state();
+        let [tap, out] = ["tap1", "ge0"].map(|name| state.interface(name).unwrap());
+        let lists = [
+            state.would_reach(out, tap, &to, None),
+            state.would_reach(tap, out, &from, None),
+        ];
+        let rules = [state.accepts(&to), state.connects(1, &from)];
+        (lists, rules.map(|verdict| verdict == Connection::Allowed))
+    };
+    let (said, changed) = run("--dry-run");
+    for line in ["create acl `picket-to-pod-", "set interface `tap1`", "drop"] {
+        assert!(said.contains(line), "{line}: {said}");
+    }
+    assert_eq!((changed, passes()), (0, ([true; 2], [true; 2])));
+    let (said, changed) = run("--once");
+    assert!(said.is_empty() && changed > 0, "{said}");
+    assert_eq!(passes(), ([false; 2], [false; 2]));
+    for extent in ["--dry-run", "--once"] {
+        assert_eq!(run(extent), (String::new(), 0), "{extent}");
+    }
+    assert_eq!(vpp.complaints(), Vec::<String>::new());
+}
+
+#[test]
+fn a_policy_that_cannot_be_read_is_not_in_force_as_it_is() {
+    let kept = Etcd::start();
     let put_policy = |spec: &Value| {
         let metadata = json!({"name": "closed", "namespace": "shop"});
         let policy = json!({"apiVersion": "networking.k8s.io/v1", "kind": "NetworkPolicy", "metadata": metadata, "spec": spec});
-        put("networkpolicies.networking.k8s.io", &policy);
+        put(&kept, "networkpolicies.networking.k8s.io", &policy);
     };
-    put("pods", &pod);
+    put(&kept, "pods", &web());
     put_policy(&json!({"podSelector": {}}));
     kept.put("/picket/v1/progress", &reflected::progress());
     let vpp = Fake::start(Options::new(7).interface("tap1", "shop/web")).unwrap();
