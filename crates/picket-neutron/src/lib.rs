@@ -24,4 +24,4 @@ pub mod verify;
 
 pub use builder::{Options, render};
 pub use model::{AddressGroup, Name, Objects, Port, Remote, SecurityGroup, SecurityGroupRule};
-pub use print::{json, table};
+pub use print::{json, table, yaml};

@@ -24,6 +24,46 @@ pub fn json(objects: &Objects) -> Value {
     })
 }
 
+/// [`json`] as YAML, with text in quotes.
+pub fn yaml(objects: &Objects) -> String {
+    let mut out = String::new();
+    write_block(&json(objects), 0, &mut out);
+    out
+}
+
+/// Writes a list or an object, one line for each of its parts. The first line goes on where `out` ends.
+fn write_block(value: &Value, indent: usize, out: &mut String) {
+    let mut parts: Vec<(String, &Value)> = Vec::new();
+    match value {
+        Value::Array(items) => parts.extend(items.iter().map(|item| ("-".to_owned(), item))),
+        Value::Object(fields) => parts.extend(fields.iter().map(|(key, field)| (format!("{key}:"), field))),
+        scalar => *out += &scalar.to_string(),
+    }
+    for (number, (key, part)) in parts.into_iter().enumerate() {
+        if number > 0 {
+            *out += &" ".repeat(indent);
+        }
+        *out += &key;
+        let is_empty = match part {
+            Value::Array(items) => items.is_empty(),
+            Value::Object(fields) => fields.is_empty(),
+            _ => true,
+        };
+        match part {
+            // An empty list or object, or a scalar, is the same as in JSON.
+            _ if is_empty => *out += &format!(" {part}\n"),
+            Value::Object(_) if key == "-" => {
+                *out += " ";
+                write_block(part, indent + 2, out);
+            }
+            _ => {
+                *out += &format!("\n{}", " ".repeat(indent + 2));
+                write_block(part, indent + 2, out);
+            }
+        }
+    }
+}
+
 fn group_json(name: &SmolStr, group: &SecurityGroup) -> Value {
     json!({
         "name": name,
@@ -134,4 +174,40 @@ fn shown(rule: &SecurityGroupRule) -> String {
         picket_policy::Direction::Egress => "to",
     };
     format!("{} {}: {what} {side} {with}", rule.direction, ethertype(rule.ethertype))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::AddressGroup;
+
+    #[test]
+    fn yaml_is_json_in_lines() {
+        let mut objects = Objects::default();
+        let addresses = ["10.0.0.0/8", "fd00::/8"].map(|prefix| prefix.parse().unwrap());
+        let group = AddressGroup {
+            addresses: addresses.into(),
+        };
+        objects.address_groups.insert("a: \"b\"".into(), group);
+        let port = Port {
+            fixed_ips: ["10.0.0.1".parse().unwrap()].into(),
+            security_groups: ["x".into()].into(),
+        };
+        objects.ports.insert(ObjectRef::new("Pod", "x", "web"), port);
+        let expected = "\
+security_groups: []
+address_groups:
+  - name: \"a: \\\"b\\\"\"
+    addresses:
+      - \"10.0.0.0/8\"
+      - \"fd00::/8\"
+ports:
+  - pod: \"x/web\"
+    fixed_ips:
+      - ip_address: \"10.0.0.1\"
+    security_groups:
+      - \"x\"
+";
+        assert_eq!(yaml(&objects), expected);
+    }
 }
