@@ -213,11 +213,11 @@ impl CustomRuleArguments {
         Ok(())
     }
 
-    /// Fails when files are given: VPP has no place for them.
-    pub(crate) fn none_for_vpp(&self) -> anyhow::Result<()> {
+    /// Fails when files are given, for targets that have no place for them.
+    pub(crate) fn none_for_others(&self) -> anyhow::Result<()> {
         if !self.files().is_empty() {
             bail!(
-                "custom rules belong to `--target nftables --layout documented`: VPP has no place for them"
+                "custom rules belong to `--target nftables --layout documented`: no other target has a place for them"
             );
         }
         Ok(())

@@ -8,6 +8,7 @@ mod fix;
 mod git;
 mod input;
 mod logging;
+mod neutron;
 mod output;
 mod predecessor;
 mod report;

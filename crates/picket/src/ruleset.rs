@@ -52,6 +52,8 @@ pub(crate) enum Target {
     VppAcl,
     /// Rules of VPP's session layer, for pods whose sockets are VPP's own
     VppSession,
+    /// Security groups of OpenStack Neutron, for pods on ports of its networks
+    Neutron,
 }
 
 /// How the ruleset is laid out.
@@ -106,6 +108,16 @@ impl PlaceArguments {
         match self.layout {
             Layout::Indexed => self.node(loaded),
             Layout::Documented => bail!("`--layout` is for `--target nftables`: VPP has one"),
+        }
+    }
+
+    /// Fails when a place is named, for a target that has one for the whole cluster.
+    pub(crate) fn none_for_neutron(&self) -> anyhow::Result<()> {
+        match (&self.node, &self.pod, self.layout) {
+            (None, None, Layout::Indexed) => Ok(()),
+            _ => bail!(
+                "`--node`, `--pod` and `--layout` are for other targets: Neutron has groups for the whole cluster"
+            ),
         }
     }
 

@@ -2,19 +2,22 @@
 
 use std::io::Write;
 
+use anyhow::bail;
 use clap::{Args, ValueEnum};
 use picket_dataplane::Shortfall;
+
 use picket_nftables::print;
 use picket_source::Loaded;
 use picket_vpp::{acl, session};
 
 use crate::arguments::{CustomRuleArguments, Input, SemanticsArguments};
+use crate::neutron::NeutronArguments;
 use crate::output::{self, Outcome};
 use crate::ruleset::{PlaceArguments, Target};
 use crate::vpp::VppArguments;
 use crate::{input, report};
 
-/// Print what enforces the policies: a ruleset of nftables, or lists or rules of VPP
+/// Print what enforces the policies: a ruleset of nftables, lists or rules of VPP, or security groups of Neutron
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Arguments {
@@ -42,6 +45,9 @@ pub(crate) struct Arguments {
 
     #[command(flatten)]
     vpp: VppArguments,
+
+    #[command(flatten)]
+    neutron: NeutronArguments,
 }
 
 const EXAMPLES: &str = "\
@@ -51,6 +57,7 @@ Examples:
   picket render -f manifests/ --target nftables --node worker-1 -o json | nft -j -f -
   picket render -f manifests/ --target vpp-acl --node worker-1
   picket render -f manifests/ --target vpp-session --node worker-1 -o json
+  picket render -f manifests/ --target neutron -o table
 
 For nftables, what is printed loads in one transaction that creates or replaces exactly one table: `inet picket`
 (indexed, on the node) or `inet multi_networkpolicy` (documented, inside the pod).
@@ -60,18 +67,24 @@ Exit status: 0 the ruleset is complete, 2 usage or input error.";
 /// How to print the ruleset.
 #[derive(Clone, Copy, Debug, Default, ValueEnum)]
 enum Format {
-    /// Text: for `nft -f`, or as VPP's own command line shows it
+    /// Text: for `nft -f`, as VPP's own command line shows it, or a table of groups
     #[default]
-    #[value(alias = "nft")]
+    #[value(alias = "nft", alias = "table")]
     Text,
-    /// JSON: for `nft -j -f`, or with the names of VPP's API, as docs/schema/render-vpp-acl.schema.json and render-vpp-session.schema.json describe it
+    /// JSON: for `nft -j -f`, or with the names of the API of VPP or Neutron, as docs/schema/render-vpp-acl.schema.json, render-vpp-session.schema.json and
+    /// render-neutron.schema.json describe it
     Json,
+    /// YAML of the same: for Neutron
+    Yaml,
 }
 
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Outcome> {
-    if arguments.place.target() != Target::Nftables {
-        return run_vpp(arguments);
+    match arguments.place.target() {
+        Target::Nftables => {}
+        Target::VppAcl | Target::VppSession => return run_vpp(arguments),
+        Target::Neutron => return run_neutron(arguments),
     }
+    arguments.ensure_printable()?;
     arguments.place.allows(&arguments.custom)?;
     let mut loaded = input::load_enforced(&arguments.input)?;
     let custom = input::add_custom_rules(&mut loaded, &arguments.custom, arguments.place.interface())?;
@@ -83,15 +96,44 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Outcome> {
     let (table, shortfalls) = place.table(engine.program(), custom)?;
     complain(&shortfalls, &loaded);
     let text = match arguments.output {
-        Format::Text => print::text(&table),
+        Format::Text | Format::Yaml => print::text(&table),
         Format::Json => print::json(&table),
     };
     write(&text)?;
     Ok(input::ended(&loaded, Outcome::Yes))
 }
 
+impl Arguments {
+    /// Fails when YAML is asked for of a target that has none.
+    fn ensure_printable(&self) -> anyhow::Result<()> {
+        match self.output {
+            Format::Yaml => bail!("`-o yaml` is for `--target neutron`"),
+            Format::Text | Format::Json => Ok(()),
+        }
+    }
+}
+
+fn run_neutron(arguments: &Arguments) -> anyhow::Result<Outcome> {
+    arguments.custom.none_for_others()?;
+    arguments.place.none_for_neutron()?;
+    let loaded = input::load_enforced(&arguments.input)?;
+    report::on_stderr(&loaded);
+    input::ensure_had(&loaded)?;
+    let engine = input::compile(&loaded, arguments.semantics.semantics());
+    let (objects, shortfalls) = picket_neutron::render(engine.program(), &arguments.neutron.options());
+    complain(&shortfalls, &loaded);
+    let text = match arguments.output {
+        Format::Text => picket_neutron::table(&objects),
+        Format::Json => pretty(&picket_neutron::json(&objects))?,
+        Format::Yaml => picket_neutron::yaml(&objects),
+    };
+    write(&text)?;
+    Ok(input::ended(&loaded, Outcome::Yes))
+}
+
 fn run_vpp(arguments: &Arguments) -> anyhow::Result<Outcome> {
-    arguments.custom.none_for_vpp()?;
+    arguments.ensure_printable()?;
+    arguments.custom.none_for_others()?;
     let mut loaded = input::load_enforced(&arguments.input)?;
     report::on_stderr(&loaded);
     input::ensure_had(&loaded)?;
@@ -104,15 +146,15 @@ fn run_vpp(arguments: &Arguments) -> anyhow::Result<Outcome> {
             let (rules, missing) = session::render(program, node.as_deref(), &arguments.vpp.session());
             complain(&session::shortfalls(program, &missing), &loaded);
             match arguments.output {
-                Format::Text => session::text(&rules),
+                Format::Text | Format::Yaml => session::text(&rules),
                 Format::Json => pretty(&session::json(&rules))?,
             }
         }
-        Target::VppAcl | Target::Nftables => {
+        Target::VppAcl | Target::Nftables | Target::Neutron => {
             let acls = acl::render(program, node.as_deref(), &arguments.vpp.acl());
             complain(&acl::shortfalls(program, node.as_deref()), &loaded);
             match arguments.output {
-                Format::Text => acl::text(&acls),
+                Format::Text | Format::Yaml => acl::text(&acls),
                 Format::Json => pretty(&acl::json(&acls))?,
             }
         }

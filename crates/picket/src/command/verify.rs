@@ -2,6 +2,7 @@
 
 mod answer;
 mod live;
+mod neutron;
 mod vpp;
 
 use std::collections::BTreeSet;
@@ -26,6 +27,7 @@ use picket_source::Loaded;
 use serde::Serialize;
 
 use crate::arguments::{CustomRuleArguments, Input, SemanticsArguments};
+use crate::neutron::NeutronArguments;
 use crate::output::{self, Outcome};
 use crate::ruleset::{Layout, Place, PlaceArguments, Target};
 use crate::vpp::VppArguments;
@@ -73,6 +75,9 @@ pub(crate) struct Arguments {
 
     #[command(flatten)]
     vpp: VppArguments,
+
+    #[command(flatten)]
+    neutron: NeutronArguments,
 }
 
 const EXAMPLES: &str = "\
@@ -81,6 +86,7 @@ Examples:
   nft list ruleset | picket verify -f manifests/ --target nftables --node worker-1 --rules -
   picket verify -f manifests/ --target nftables --layout documented --pod shop/web -o json
   picket verify -f manifests/ --target vpp-acl --node worker-1
+  picket verify -f manifests/ --target neutron
   picket verify --kube --target nftables --node worker-1 --live
 
 With --live the table is that of the kernel in the network namespace of the command, and lists
@@ -109,8 +115,13 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Outcome> {
     if arguments.output == Format::Text {
         report::on_stderr(&loaded);
     }
-    if arguments.place.target() != Target::Nftables {
-        let answer = vpp::answer(arguments, &mut loaded).inspect_err(|_| complain(arguments, &loaded))?;
+    let other = match arguments.place.target() {
+        Target::Nftables => None,
+        Target::VppAcl | Target::VppSession => Some(vpp::answer(arguments, &mut loaded)),
+        Target::Neutron => Some(neutron::answer(arguments, &loaded)),
+    };
+    if let Some(answer) = other {
+        let answer = answer.inspect_err(|_| complain(arguments, &loaded))?;
         return tell(arguments, &loaded, &answer, answer.proved, answer.text());
     }
     let custom = input::add_custom_rules(&mut loaded, &arguments.custom, arguments.place.interface())?;

@@ -49,7 +49,7 @@ pub(super) struct Answer {
 /// One packet or connection that is treated wrongly.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Example {
+pub(super) struct Example {
     /// Where it is judged.
     place: String,
     source: IpAddr,
@@ -81,7 +81,7 @@ const SOURCES: &str = "what leaves the node with another source than the pod's i
                        to addresses that are no pods'";
 
 pub(super) fn answer(arguments: &Arguments, loaded: &mut Loaded) -> anyhow::Result<Answer> {
-    arguments.custom.none_for_vpp()?;
+    arguments.custom.none_for_others()?;
     let node = arguments.place.vpp_node(loaded)?;
     arguments.vpp.add_nat_loopback(&mut loaded.snapshot)?;
     let engine = input::compile(loaded, arguments.semantics.semantics());
@@ -90,7 +90,7 @@ pub(super) fn answer(arguments: &Arguments, loaded: &mut Loaded) -> anyhow::Resu
     let ends = Ends { program, directory };
     match arguments.place.target() {
         Target::VppSession => of_rules(arguments, &ends, node),
-        Target::VppAcl | Target::Nftables => of_lists(arguments, &ends, node),
+        Target::VppAcl | Target::Nftables | Target::Neutron => of_lists(arguments, &ends, node),
     }
 }
 
@@ -312,22 +312,27 @@ impl Rules {
 }
 
 /// What is said of a target.
-struct Found {
-    target: &'static str,
-    examples: Vec<Example>,
-    exceptions: Vec<&'static str>,
-    notes: Vec<String>,
+pub(super) struct Found {
+    pub(super) target: &'static str,
+    pub(super) examples: Vec<Example>,
+    pub(super) exceptions: Vec<&'static str>,
+    pub(super) notes: Vec<String>,
 }
 
 impl Found {
     fn answer<C>(self, report: &Report<C>, node: Option<String>) -> Answer {
+        self.of(report.is_proof(), report.pairs, report.stopped, node)
+    }
+
+    /// With what a proof came to.
+    pub(super) fn of(self, proved: bool, pairs: usize, stopped: bool, node: Option<String>) -> Answer {
         Answer {
-            proved: report.is_proof(),
+            proved,
             target: self.target,
             node,
-            pairs: report.pairs,
+            pairs,
             counterexamples: self.examples,
-            stopped: report.stopped,
+            stopped,
             exceptions: self.exceptions,
             notes: self.notes,
         }
@@ -340,38 +345,55 @@ fn given(path: &Path) -> anyhow::Result<acl::Acls> {
     acl::parse(&text).with_context(|| format!("the lists in {title} cannot be verified"))
 }
 
-struct Ends<'a> {
-    program: &'a Program,
-    directory: Directory<'a>,
+/// Who is at the ends of what a proof finds.
+pub(super) struct Ends<'a> {
+    pub(super) program: &'a Program,
+    pub(super) directory: Directory<'a>,
 }
 
 impl Ends<'_> {
     fn example(&self, place: String, packet: &Packet, fault: &'static str) -> Example {
+        let port = packet.protocol.has_ports().then_some(packet.second);
+        let is_icmp = matches!(packet.protocol, Protocol::ICMP | Protocol::ICMPV6);
+        let ends = (packet.source, packet.destination);
+        Example {
+            icmp_type: is_icmp.then_some(packet.first),
+            ..self.connection(place, ends, packet.protocol, port, fault)
+        }
+    }
+
+    /// A connection that is judged wrongly at `place`.
+    pub(super) fn connection(
+        &self,
+        place: String,
+        ends: (IpAddr, IpAddr),
+        with: Protocol,
+        port: Option<u16>,
+        fault: &'static str,
+    ) -> Example {
         let end = |address: IpAddr| match self.directory.find(&address.to_string()) {
             Ok(Party::Pod(pod)) => (pod.id(), Endpoint::Pod(pod.object.clone())),
             Ok(Party::Node { name, .. }) => (name.to_string(), Endpoint::Node { name, address }),
             Ok(Party::External(_)) | Err(_) => (address.to_string(), Endpoint::External(address)),
         };
-        let (from, source) = end(packet.source);
-        let (to, destination) = end(packet.destination);
-        let port = packet.protocol.has_ports().then_some(packet.second);
+        let (from, source) = end(ends.0);
+        let (to, destination) = end(ends.1);
         let judgement = self.program.judge(&Flow {
             source,
             destination,
-            family: Family::of(packet.source),
-            protocol: packet.protocol,
+            family: Family::of(ends.0),
+            protocol: with,
             port: port.unwrap_or_default(),
         });
-        let is_icmp = matches!(packet.protocol, Protocol::ICMP | Protocol::ICMPV6);
         Example {
             place,
-            source: packet.source,
-            destination: packet.destination,
+            source: ends.0,
+            destination: ends.1,
             from,
             to,
-            protocol: protocol(packet.protocol),
+            protocol: protocol(with),
             port,
-            icmp_type: is_icmp.then_some(packet.first),
+            icmp_type: None,
             fault,
             egress: EndAnswer::from(&judgement.egress),
             ingress: EndAnswer::from(&judgement.ingress),
@@ -389,6 +411,7 @@ impl Answer {
             .unwrap_or_default();
         let what = match self.target {
             "vpp-acl" => "lists",
+            "neutron" => "security groups",
             _ => "session rules",
         };
         let mut text = match self.proved {

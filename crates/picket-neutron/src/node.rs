@@ -1,0 +1,73 @@
+//! What a pod exchanges with its own node.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
+
+use picket_engine::{PodRef, Program, SubjectId};
+use picket_net::{AddressSet, TrafficSet};
+use picket_policy::Direction;
+
+use crate::builder::Builder;
+use crate::digest::Digest;
+use crate::model::{Name, SecurityGroup};
+
+/// The addresses of a node, and of the pods there that have the node's network.
+pub(crate) fn addresses(program: &Program, node: &str) -> Vec<IpAddr> {
+    let own = program
+        .node(node)
+        .into_iter()
+        .flat_map(|node| node.addresses.iter().copied());
+    let pods = program
+        .pods()
+        .map(|pod| pod.pod())
+        .filter(|pod| pod.host_network && !pod.finished && pod.node.as_deref() == Some(node));
+    let all: BTreeSet<_> = own.chain(pods.flat_map(|pod| pod.addresses.iter())).collect();
+    all.into_iter().collect()
+}
+
+impl<'a> Builder<'a> {
+    /// The group of what an isolated pod exchanges with its own node all the same; none where that is nothing.
+    pub(crate) fn own_node(
+        &mut self,
+        pod: PodRef<'a>,
+        subject: SubjectId,
+        direction: Direction,
+    ) -> Option<Name> {
+        let node = pod.pod().node.as_ref()?;
+        let program = self.program;
+        let known = self.nodes.entry(node.clone());
+        let addresses = known.or_insert_with(|| addresses(program, node)).clone();
+        let allowed = program.own_node_allow_set(subject);
+        let mut by_traffic: BTreeMap<TrafficSet, Vec<IpAddr>> = BTreeMap::new();
+        for address in addresses {
+            if let Some(traffic) = allowed.traffic(program.identity_of(address)) {
+                by_traffic.entry(traffic.clone()).or_default().push(address);
+            }
+        }
+        if by_traffic.is_empty() {
+            return None;
+        }
+        let direction_name = direction.to_string();
+        let name = if by_traffic.keys().all(TrafficSet::is_all) {
+            self.name(&["node", node, &direction_name])
+        } else {
+            let texts = by_traffic
+                .iter()
+                .map(|(traffic, addresses)| format!("{traffic}: {addresses:?}"));
+            let hash = Digest::of("node").texts(texts).digits();
+            self.name(&["node", node, &direction_name, &hash])
+        };
+        Some(self.group(name, |builder| {
+            let mut rules = BTreeSet::new();
+            for (traffic, addresses) in by_traffic {
+                let addresses: AddressSet = addresses.into_iter().collect();
+                rules.extend(builder.address_rules(direction, &addresses, &traffic));
+            }
+            SecurityGroup {
+                description: format!("{direction} of isolated pods on node {node} between them and the node"),
+                tags: BTreeSet::new(),
+                rules,
+            }
+        }))
+    }
+}
