@@ -9,7 +9,7 @@ use crate::tree::{METADATA, packages, read, text};
 type Layer = (&'static str, &'static [&'static str], &'static [&'static str]);
 
 /// From the ground up: every crate uses only crates above it in this list.
-const LAYERS: [Layer; 16] = [
+const LAYERS: [Layer; 17] = [
     ("picket-net", &[], &[]),
     ("picket-policy", &["picket-net"], &[]),
     (
@@ -83,6 +83,17 @@ const LAYERS: [Layer; 16] = [
         &["picket-reference", "picket-testing", "picket-vpp"],
     ),
     (
+        "picket-neutron",
+        &[
+            "picket-net",
+            "picket-policy",
+            "picket-cluster",
+            "picket-engine",
+            "picket-dataplane",
+        ],
+        &["picket-reference", "picket-testing"],
+    ),
+    (
         "picket-lab",
         &[
             "picket-net",
@@ -124,6 +135,7 @@ const LAYERS: [Layer; 16] = [
             "picket-analysis",
             "picket-nftables",
             "picket-vpp",
+            "picket-neutron",
             "picket-linux",
             "picket-source",
             "picket-lab",

@@ -6,7 +6,7 @@ use crate::assert_none;
 use crate::modules::{Module, modules};
 
 /// The crates that only compute.
-const PURE: [&str; 9] = [
+const PURE: [&str; 10] = [
     "picket-net",
     "picket-policy",
     "picket-cluster",
@@ -16,6 +16,7 @@ const PURE: [&str; 9] = [
     "picket-analysis",
     "picket-nftables",
     "picket-vpp",
+    "picket-neutron",
 ];
 
 /// What speaks to others all the same, behind features that are off by default.

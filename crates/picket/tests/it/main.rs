@@ -14,6 +14,7 @@ mod fix;
 mod hostile;
 mod matrix;
 mod network;
+mod neutron;
 mod render;
 mod schema;
 mod surface;

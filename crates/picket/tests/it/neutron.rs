@@ -1,0 +1,117 @@
+use std::collections::BTreeSet;
+
+use serde_json::Value;
+
+use crate::{CLUSTER, Manifests, POLICIES, schema::assert_valid, shop};
+
+fn rendered(manifests: &Manifests, more: &[&str]) -> Value {
+    let ran = manifests.picket("render", &[&["--target", "neutron", "-o", "json"], more].concat());
+    assert_eq!(ran.status, 0, "{}", ran.stderr);
+    serde_json::from_str(&ran.stdout).unwrap()
+}
+
+/// The field of each of some objects.
+fn each<'a>(objects: &'a Value, field: &str) -> Vec<&'a str> {
+    let objects = objects.as_array().unwrap().iter();
+    objects.filter_map(|object| object[field].as_str()).collect()
+}
+
+#[test]
+fn every_pod_with_a_port_has_all_its_groups() {
+    let objects = rendered(&shop(), &[]);
+    assert_valid("render-neutron", std::slice::from_ref(&objects));
+    let pods = each(&objects["ports"], "pod");
+    assert!(
+        pods.contains(&"shop/db") && pods.contains(&"shop/web"),
+        "{pods:?}"
+    );
+    assert!(!pods.contains(&"shop/done"), "{pods:?}");
+    let groups: BTreeSet<_> = each(&objects["security_groups"], "name").into_iter().collect();
+    for port in objects["ports"].as_array().unwrap() {
+        let own = port["security_groups"].as_array().unwrap();
+        assert!(
+            own.iter().all(|group| groups.contains(group.as_str().unwrap())),
+            "{port}"
+        );
+    }
+    let db = &objects["ports"][pods.iter().position(|pod| *pod == "shop/db").unwrap()];
+    let own: Vec<_> = db["security_groups"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter_map(Value::as_str)
+        .collect();
+    assert!(
+        own.contains(&"picket/open/egress") && !own.contains(&"picket/open/ingress"),
+        "{own:?}"
+    );
+}
+
+#[test]
+fn without_address_groups_and_with_another_name_it_means_the_same() {
+    let exceptions = POLICIES.replace("203.0.113.128/25", "203.0.113.64/26");
+    let manifests = Manifests::new(&[("c.yaml", CLUSTER), ("p.yaml", &exceptions)]);
+    let with = rendered(&manifests, &[]);
+    assert_eq!(with["address_groups"].as_array().unwrap().len(), 1);
+    let more = ["--no-address-groups", "--neutron-cluster", "blue"];
+    let without = rendered(&manifests, &more);
+    assert_valid("render-neutron", &[with, without.clone()]);
+    assert_eq!(without["address_groups"].as_array().unwrap().len(), 0);
+    assert!(
+        each(&without["security_groups"], "name")
+            .iter()
+            .all(|name| name.starts_with("blue/"))
+    );
+    for more in [&[][..], &more] {
+        let ran = manifests.picket("verify", &[&["--target", "neutron", "-o", "json"], more].concat());
+        assert_eq!(ran.status, 0, "{} {}", ran.stdout, ran.stderr);
+        assert_valid("verify-vpp", &[ran.json()]);
+    }
+}
+
+#[test]
+fn what_cannot_be_said_in_groups_is_warned_of() {
+    const DENIAL: &str = "
+apiVersion: policy.networking.k8s.io/v1alpha1
+kind: AdminNetworkPolicy
+metadata: {name: no-telnet}
+spec:
+  priority: 5
+  subject: {namespaces: {}}
+  ingress:
+  - {action: Deny, from: [{namespaces: {}}], ports: [{portNumber: {protocol: TCP, port: 23}}]}
+";
+    let manifests = Manifests::new(&[("c.yaml", CLUSTER), ("p.yaml", DENIAL)]);
+    for command in ["render", "verify"] {
+        let ran = manifests.picket(command, &["--target", "neutron"]);
+        assert_eq!(ran.status, 0, "{} {}", ran.stdout, ran.stderr);
+        let said = format!("{}{}", ran.stdout, ran.stderr);
+        assert!(
+            said.contains("a rule of a security group is about one protocol"),
+            "{said}"
+        );
+    }
+}
+
+#[test]
+fn what_is_for_other_targets_is_refused() {
+    let manifests = shop();
+    for (more, said) in [
+        (&["--node", "n1"][..], "Neutron has groups for the whole cluster"),
+        (&["--neutron-cluster", "a/b"], "write at most 60 of"),
+        (
+            &["--custom-v4-ingress-rule-file", "rules"],
+            "custom rules belong to",
+        ),
+    ] {
+        for command in ["render", "verify"] {
+            let ran = manifests.picket(command, &[&["--target", "neutron"], more].concat());
+            assert_eq!(ran.status, 2, "{more:?}: {}", ran.stderr);
+            assert!(ran.stderr.contains(said), "{more:?}: {}", ran.stderr);
+        }
+    }
+    let ran = manifests.picket("render", &["--target", "vpp-acl", "--node", "n1", "-o", "yaml"]);
+    assert_eq!(ran.status, 2, "{}", ran.stderr);
+    let ran = manifests.picket("verify", &["--target", "neutron", "--live"]);
+    assert_eq!(ran.status, 2, "{}", ran.stderr);
+}
