@@ -37,6 +37,7 @@ impl<'a> Builder<'a> {
         let program = self.program;
         let known = self.nodes.entry(node.clone());
         let addresses = known.or_insert_with(|| addresses(program, node)).clone();
+        let count = addresses.len();
         let allowed = program.own_node_allow_set(subject);
         let mut by_traffic: BTreeMap<TrafficSet, Vec<IpAddr>> = BTreeMap::new();
         for address in addresses {
@@ -48,7 +49,8 @@ impl<'a> Builder<'a> {
             return None;
         }
         let direction_name = direction.to_string();
-        let name = if by_traffic.keys().all(TrafficSet::is_all) {
+        let whole = by_traffic.get(&TrafficSet::all()).map_or(0, Vec::len);
+        let name = if whole == count {
             self.name(&["node", node, &direction_name])
         } else {
             let texts = by_traffic

@@ -398,6 +398,24 @@ fn only_its_own_node_reaches_a_pod_that_allows_nobody() {
 }
 
 #[test]
+fn one_address_of_a_node_may_be_denied_to_some_of_its_pods() {
+    let found = rendered(
+        snapshot![
+            node("a").ip("192.168.0.1").ip("192.168.0.2"),
+            role("db", 1).on("a"),
+            role("web", 2).on("a"),
+            policy("x/p").isolates(Direction::Egress),
+            admin_policy("deny", 1)
+                .selects("role=db")
+                .rule(Direction::Egress, deny().peer(block("192.168.0.1/32", &[]))),
+        ],
+        &Options::default(),
+    );
+    assert!(!found.tcp("x/db", "192.168.0.1", 80) && found.tcp("x/db", "192.168.0.2", 80));
+    assert!(found.tcp("x/web", "192.168.0.1", 80) && found.tcp("x/web", "192.168.0.2", 80));
+}
+
+#[test]
 fn ranges_of_ports_and_sctp_are_rules_of_their_own() {
     let found = rendered(
         snapshot![
