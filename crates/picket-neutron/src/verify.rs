@@ -7,9 +7,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
-use picket_engine::{PodRef, Program, SubjectId};
-use picket_net::{Family, Prefix, Protocol, TrafficSet};
+use picket_engine::{Identity, PodRef, Program, SubjectId};
+use picket_net::{AddressSet, Family, Prefix, Protocol, TrafficSet};
 use picket_policy::{Direction, ObjectRef};
+use rustc_hash::FxHashMap;
 use smol_str::SmolStr;
 
 use crate::builder::Options;
@@ -80,8 +81,17 @@ pub fn verify(objects: &Objects, program: &Program, options: &Options, limit: us
     proof.report
 }
 
-/// The first address of ranges that policies do not tell apart, with whether several have it.
-fn ends(program: &Program, family: Family) -> BTreeMap<IpAddr, bool> {
+/// The first address of a range that policies do not tell apart.
+#[derive(Clone, Copy, Debug)]
+struct End {
+    address: IpAddr,
+    identity: Identity,
+    /// Whether several have it.
+    is_shared: bool,
+}
+
+/// All of a family, in order.
+fn ends(program: &Program, family: Family) -> Vec<End> {
     let mut holders: BTreeMap<IpAddr, u32> = BTreeMap::new();
     let nodes = program
         .nodes()
@@ -91,19 +101,18 @@ fn ends(program: &Program, family: Family) -> BTreeMap<IpAddr, bool> {
     for address in nodes.chain(pods).flatten() {
         *holders.entry(address).or_default() += 1;
     }
-    let mut found = BTreeMap::new();
-    for (prefix, _) in program.prefixes() {
-        found.insert(prefix.first(), false);
-        found.extend(after(prefix.last()).map(|next| (next, false)));
-    }
-    for (address, count) in holders {
-        if let Some(next) = after(address) {
-            found.entry(next).or_insert(false);
-        }
-        found.insert(address, count > 1);
-    }
-    found.retain(|address, _| Family::of(*address) == family);
-    found
+    let prefixes = program.prefixes().into_iter();
+    let regions = prefixes.flat_map(|(prefix, _)| [Some(prefix.first()), after(prefix.last())]);
+    let beyond = holders.keys().map(|&address| after(address));
+    let mut addresses: BTreeSet<IpAddr> = regions.chain(beyond).flatten().collect();
+    addresses.extend(holders.keys());
+    addresses.retain(|address| Family::of(*address) == family);
+    let end = |address| End {
+        address,
+        identity: program.identity_of(address),
+        is_shared: holders.get(&address).is_some_and(|count| *count > 1),
+    };
+    addresses.into_iter().map(end).collect()
 }
 
 fn after(address: IpAddr) -> Option<IpAddr> {
@@ -132,7 +141,7 @@ struct Proof<'a> {
     program: &'a Program,
     options: &'a Options,
     meaning: Meaning<'a>,
-    ends: [BTreeMap<IpAddr, bool>; 2],
+    ends: [Vec<End>; 2],
     nodes: BTreeMap<SmolStr, BTreeSet<IpAddr>>,
     /// What is wrong with pods that are alike: nothing, mostly.
     known: BTreeMap<Alike, Vec<(IpAddr, TrafficSet, bool)>>,
@@ -200,58 +209,45 @@ impl Proof<'_> {
         let mut found = Vec::new();
         for (family, ends) in Family::BOTH.into_iter().zip(&self.ends) {
             let rules = match is_open {
-                true => vec![(picket_net::AddressSet::all(), TrafficSet::all())],
+                true => vec![(AddressSet::all().of_family(family), TrafficSet::all())],
                 false => self.meaning.rules(port, direction, family),
             };
-            let mut peers = ends.clone();
-            for range in rules.iter().flat_map(|(addresses, _)| addresses.ranges()) {
-                peers.entry(range.first()).or_insert(false);
-                if let Some(next) = after(range.last()).filter(|next| Family::of(*next) == family) {
-                    peers.entry(next).or_insert(false);
-                }
-            }
-            self.report.pairs += peers.len();
-            for (peer, is_shared) in peers {
-                let holding = rules.iter().filter(|(addresses, _)| addresses.contains(peer));
-                let passing = holding.fold(TrafficSet::empty(), |all, (_, traffic)| all.union(traffic));
-                let allowed = self.demanded(peer, subject, own_node.contains(&peer), direction);
-                let [passing, expected] = [&passing, &allowed].map(|traffic| expressed(traffic, family));
-                // Of `everything but` rules say less: see `traffic::is_expressible`.
-                let missing = match is_expressible(&allowed) {
-                    true => expected.difference(&passing),
-                    false => expected.difference(&passing).intersection(&ported(family)),
+            let mut differences: FxHashMap<(usize, bool, bool, Identity), Difference> = FxHashMap::default();
+            let mut passing = Passing::of(&rules, family);
+            for end in passing.cut(ends, self.program) {
+                let number = passing.at(end.address);
+                let peer = Peer {
+                    identity: end.identity,
+                    is_own_node: own_node.contains(&end.address),
+                    is_besides: self.is_besides(end.address, direction),
                 };
-                let more = passing.difference(&expected);
-                if !more.is_empty() {
-                    found.push((peer, more, true));
+                let key = (number, peer.is_own_node, peer.is_besides, peer.identity);
+                let difference = differences.entry(key).or_insert_with(|| {
+                    let allowed = self.demanded(peer, subject);
+                    Difference::between(passing.traffic(number), &allowed, family)
+                });
+                if !difference.more.is_empty() {
+                    found.push((end.address, difference.more.clone(), true));
                 }
-                if !missing.is_empty() && !is_shared {
-                    found.push((peer, missing, false));
+                if !difference.missing.is_empty() && !end.is_shared {
+                    found.push((end.address, difference.missing.clone(), false));
                 }
+                self.report.pairs += 1;
             }
         }
         found
     }
 
     /// What must pass between a pod and one address.
-    fn demanded(
-        &self,
-        peer: IpAddr,
-        subject: Option<SubjectId>,
-        is_own_node: bool,
-        direction: Direction,
-    ) -> TrafficSet {
-        let Some(subject) = subject.filter(|_| !self.is_besides(peer, direction)) else {
+    fn demanded(&self, peer: Peer, subject: Option<SubjectId>) -> TrafficSet {
+        let Some(subject) = subject.filter(|_| !peer.is_besides) else {
             return TrafficSet::all();
         };
-        let allowed = match is_own_node {
+        let allowed = match peer.is_own_node {
             true => self.program.own_node_allow_set(subject),
             false => self.program.allow_set(subject),
         };
-        allowed
-            .traffic(self.program.identity_of(peer))
-            .cloned()
-            .unwrap_or_default()
+        allowed.traffic(peer.identity).cloned().unwrap_or_default()
     }
 
     /// Whether everything passes with an address because the options say so.
@@ -259,6 +255,116 @@ impl Proof<'_> {
         let holds = |subnets: &[Prefix]| subnets.iter().any(|subnet| subnet.contains(peer));
         holds(&self.options.node_subnets)
             || direction == Direction::Egress && holds(&self.options.service_subnets)
+    }
+}
+
+/// What counts of the other end.
+#[derive(Clone, Copy)]
+struct Peer {
+    identity: Identity,
+    is_own_node: bool,
+    /// Whether everything passes because the options say so.
+    is_besides: bool,
+}
+
+/// What passes, by the address of the other end, which is asked for in ascending order.
+struct Passing<'a> {
+    rules: &'a [(AddressSet, TrafficSet)],
+    /// From which addresses on a rule holds, or does not hold any more: the last first.
+    turns: Vec<(IpAddr, usize)>,
+    /// Which rules hold now.
+    holding: BTreeSet<usize>,
+    /// What passes now, by its number.
+    now: usize,
+    known: Vec<TrafficSet>,
+}
+
+impl<'a> Passing<'a> {
+    fn of(rules: &'a [(AddressSet, TrafficSet)], family: Family) -> Self {
+        let mut turns = Vec::new();
+        for (rule, (addresses, _)) in rules.iter().enumerate() {
+            for range in addresses.ranges() {
+                turns.push((range.first(), rule));
+                let next = after(range.last()).filter(|next| Family::of(*next) == family);
+                turns.extend(next.map(|next| (next, rule)));
+            }
+        }
+        turns.sort_unstable_by(|one, other| other.cmp(one));
+        Self {
+            rules,
+            turns,
+            holding: BTreeSet::new(),
+            now: 0,
+            known: vec![TrafficSet::empty()],
+        }
+    }
+
+    /// These ends, and the addresses from which on something else passes.
+    fn cut(&self, ends: &[End], program: &Program) -> Vec<End> {
+        let mut all = Vec::with_capacity(ends.len());
+        let mut ends = ends.iter().peekable();
+        for &(address, _) in self.turns.iter().rev() {
+            while let Some(end) = ends.next_if(|end| end.address <= address) {
+                all.push(*end);
+            }
+            if all.last().is_none_or(|last: &End| last.address != address) {
+                all.push(End {
+                    address,
+                    identity: program.identity_of(address),
+                    is_shared: false,
+                });
+            }
+        }
+        all.extend(ends);
+        all
+    }
+
+    /// The number of what passes with an address.
+    fn at(&mut self, address: IpAddr) -> usize {
+        let mut turned = false;
+        while let Some((_, rule)) = self.turns.pop_if(|(turn, _)| *turn <= address) {
+            turned = true;
+            if !self.holding.remove(&rule) {
+                self.holding.insert(rule);
+            }
+        }
+        if turned {
+            let holding = self.holding.iter().filter_map(|&rule| self.rules.get(rule));
+            let traffic = holding.fold(TrafficSet::empty(), |all, (_, traffic)| all.union(traffic));
+            let known = self.known.iter().position(|known| *known == traffic);
+            self.now = known.unwrap_or_else(|| {
+                self.known.push(traffic);
+                self.known.len() - 1
+            });
+        }
+        self.now
+    }
+
+    /// What has this number.
+    fn traffic(&self, number: usize) -> &TrafficSet {
+        #[expect(clippy::indexing_slicing, reason = "INVARIANT: numbers are those of `known`")]
+        &self.known[number]
+    }
+}
+
+/// What passes and should not, and the other way around.
+struct Difference {
+    more: TrafficSet,
+    missing: TrafficSet,
+}
+
+impl Difference {
+    fn between(passing: &TrafficSet, allowed: &TrafficSet, family: Family) -> Self {
+        let [passing, expected] = [passing, allowed].map(|traffic| expressed(traffic, family));
+        let missing = expected.difference(&passing);
+        Self {
+            more: passing.difference(&expected),
+            // Of `everything but` rules say less: see `traffic::is_expressible`.
+            missing: match is_expressible(allowed) {
+                true => missing,
+                false => missing.intersection(&ported(family)),
+            },
+        }
     }
 }
 
