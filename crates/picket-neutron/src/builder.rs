@@ -145,6 +145,7 @@ impl<'a> Builder<'a> {
     pub(crate) fn group(&mut self, name: Name, make: impl FnOnce(&mut Self) -> SecurityGroup) -> Name {
         if !self.objects.security_groups.contains_key(&name) {
             let mut group = make(self);
+            group.description = described(group.description);
             group.tags.insert(self.options.cluster.clone());
             self.objects.security_groups.insert(name.clone(), group);
         }
@@ -252,20 +253,33 @@ impl<'a> Builder<'a> {
         all
     }
 
-    /// A group without rules that stands for pods: each that is among them has it.
+    /// A group without rules that stands for pods: each that is among them has it. `parts` end its name, of which the first is a
+    /// hash of who they are; that is its tag too.
     pub(crate) fn peers(
         &mut self,
-        name: Name,
+        parts: &[impl AsRef<str>],
         description: impl FnOnce() -> String,
         pods: impl FnOnce() -> BTreeSet<ObjectRef>,
     ) -> Name {
+        let name = self.peers_name(parts);
         if !self.members.contains_key(&name) {
             self.members.insert(name.clone(), pods());
         }
         self.group(name, |_| SecurityGroup {
             description: description(),
-            ..SecurityGroup::default()
+            tags: parts
+                .first()
+                .map(|hash| hash.as_ref().into())
+                .into_iter()
+                .collect(),
+            rules: BTreeSet::new(),
         })
+    }
+
+    /// What [`Builder::peers`] calls a group.
+    pub(crate) fn peers_name(&self, parts: &[impl AsRef<str>]) -> Name {
+        let parts = parts.iter().map(AsRef::as_ref);
+        self.name(&["peers"].into_iter().chain(parts).collect::<Vec<_>>())
     }
 
     /// The pods of [`Builder::peers`] of this name, if there are any.
@@ -299,6 +313,16 @@ impl<'a> Builder<'a> {
                 .to_owned(),
         });
         (self.objects, shortfalls.collect())
+    }
+}
+
+/// What Neutron takes of a description: 255 characters.
+fn described(whole: String) -> String {
+    match whole.char_indices().nth(254) {
+        Some((end, last)) if end + last.len_utf8() < whole.len() => {
+            format!("{}…", whole.get(..end).unwrap_or_default())
+        }
+        _ => whole,
     }
 }
 

@@ -122,12 +122,13 @@ impl<'a> Builder<'a> {
 
     /// The group of the pods that a selector means, which all rules with it share.
     fn selected(&mut self, selector: &PodSelector, pods: &[PodRef<'a>]) -> Name {
-        let name = self.name(&["peers", &of_selector(selector)]);
+        let hash = of_selector(selector);
+        let name = self.peers_name(&[&hash]);
         if self.members(&name).is_some() {
             return name;
         }
         let pods = self.unshared(pods);
-        self.peers(name, || described(selector), || pods)
+        self.peers(&[&hash], || described(selector), || pods)
     }
 
     /// Those of `pods` that have their addresses for themselves: others would lend theirs to whoever else has them.
@@ -154,10 +155,10 @@ impl<'a> Builder<'a> {
         let (selected, others): (Vec<PodRef<'a>>, Vec<_>) = pods.iter().copied().partition(is_selected);
         let mut all = BTreeSet::new();
         if !selected.is_empty() {
-            let name = self.name(&["peers", &named(rule, traffic)]);
+            let hash = named(rule, traffic);
             let members = self.unshared(&selected);
             let group = self.peers(
-                name,
+                &[&hash],
                 || format!("Peers whose ports by name are {traffic}"),
                 || members,
             );

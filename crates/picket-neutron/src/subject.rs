@@ -15,6 +15,9 @@ use crate::model::{Name, Remote, SecurityGroup, SecurityGroupRule};
 use crate::name::tag;
 use crate::traffic::is_expressible;
 
+/// What Neutron takes: a group has at most 50 tags, and one says whose it is.
+const MOST_TAGS: usize = 49;
+
 /// Whom something is allowed with.
 struct Peers {
     /// Addresses, those of some pods among them.
@@ -45,10 +48,14 @@ impl<'a> Builder<'a> {
         let shown = all.iter().map(|rule| format!("{rule:?}"));
         let hash = Digest::of("subject").texts(shown).digits();
         let name = self.name(&["pods", &hash, &direction.to_string()]);
-        let tags = policies.iter().map(|policy| tag(policy, direction)).collect();
+        let tags = policies
+            .iter()
+            .take(MOST_TAGS)
+            .map(|policy| tag(policy, direction));
+        let tags = tags.collect();
         let names: Vec<_> = policies.iter().map(ToString::to_string).collect();
         self.group(name, |_| SecurityGroup {
-            description: described(direction, &names),
+            description: format!("{direction} of pods as {} say", names.join(", ")),
             tags,
             rules: all,
         })
@@ -138,13 +145,17 @@ impl<'a> Builder<'a> {
             .text(&traffic.to_string())
             .texts(of_policies)
             .digits();
-        let mut name = self.name(&["peers", &hash]);
+        let mut parts = vec![hash];
         let mut number = 1;
-        while self.members(&name).is_some_and(|known| *known != pods) {
+        while self
+            .members(&self.peers_name(&parts))
+            .is_some_and(|known| *known != pods)
+        {
             number += 1;
-            name = self.name(&["peers", &hash, &number.to_string()]);
+            parts.truncate(1);
+            parts.push(number.to_string());
         }
-        self.peers(name, || format!("Peers that may exchange {traffic}"), || pods)
+        self.peers(&parts, || format!("Peers that may exchange {traffic}"), || pods)
     }
 }
 
@@ -154,13 +165,4 @@ fn hosts(addresses: &AddressSet, family: Family) -> Vec<IpAddr> {
         Family::Ipv4 => addresses.v4.iter().map(|bits| IpAddr::V4(bits.into())).collect(),
         Family::Ipv6 => addresses.v6.iter().map(|bits| IpAddr::V6(bits.into())).collect(),
     }
-}
-
-/// What Neutron takes: 255 characters.
-fn described(direction: Direction, policies: &[String]) -> String {
-    let whole = format!("{direction} of pods as {} say", policies.join(", "));
-    if whole.chars().count() <= 255 {
-        return whole;
-    }
-    format!("{direction} of pods as {} policies say", policies.len())
 }
