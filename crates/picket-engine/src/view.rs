@@ -66,10 +66,20 @@ impl Program {
             .into_iter()
             .map(|entry| PolicyView {
                 policy: &entry.policy,
-                ingress: self.side_view(entry, Direction::Ingress, group),
-                egress: self.side_view(entry, Direction::Egress, group),
+                ingress: self.side_view(entry, Direction::Ingress, Some(group)),
+                egress: self.side_view(entry, Direction::Egress, Some(group)),
             })
             .collect()
+    }
+
+    /// A policy on the cluster network as it is for a pod that gives none of its ports a name.
+    pub fn policy_view(&self, policy: &ObjectRef) -> Option<PolicyView<'_>> {
+        let entry = &self.policies[*self.policy_ids.get(policy)?];
+        Some(PolicyView {
+            policy: &entry.policy,
+            ingress: self.side_view(entry, Direction::Ingress, None),
+            egress: self.side_view(entry, Direction::Egress, None),
+        })
     }
 
     fn policies_selecting(&self, group: GroupId) -> Vec<&PolicyEntry> {
@@ -82,7 +92,12 @@ impl Program {
         own.chain(self.universal_policies()).collect()
     }
 
-    fn side_view<'a>(&'a self, entry: &'a PolicyEntry, direction: Direction, group: GroupId) -> SideView<'a> {
+    fn side_view<'a>(
+        &'a self,
+        entry: &'a PolicyEntry,
+        direction: Direction,
+        group: Option<GroupId>,
+    ) -> SideView<'a> {
         let written = entry.policy.side(direction);
         let lowered = &entry.side(direction).rules;
         SideView {
@@ -101,7 +116,7 @@ impl Program {
         entry: &PolicyEntry,
         (rule, lowered): (&'a Rule, &'a LoweredRule),
         direction: Direction,
-        group: GroupId,
+        group: Option<GroupId>,
     ) -> RuleView<'a> {
         let peers = match &rule.peers {
             List::Absent => List::Absent,
@@ -114,7 +129,7 @@ impl Program {
         let mut named = Vec::new();
         match direction {
             Direction::Ingress => {
-                for port in self.groups[group].ports() {
+                for port in group.into_iter().flat_map(|group| self.groups[group].ports()) {
                     if names.iter().any(|name| name.means(&port.name, port.protocol)) {
                         traffic = traffic.union(&crate::fold::one_port(port.protocol, port.port));
                     }

@@ -26,6 +26,8 @@ pub struct Options {
     pub node_subnets: Vec<Prefix>,
     /// Networks of Services to which everything passes besides what policies say.
     pub service_subnets: Vec<Prefix>,
+    /// The uids of policies whose objects do not carry them, as those from files.
+    pub uids: BTreeMap<ObjectRef, SmolStr>,
 }
 
 impl Default for Options {
@@ -35,16 +37,31 @@ impl Default for Options {
             address_groups: true,
             node_subnets: Vec::new(),
             service_subnets: Vec::new(),
+            uids: BTreeMap::new(),
         }
     }
 }
 
-/// The groups of all policies and the ports of all pods that policies can be about, and what of the policies groups cannot say.
-pub fn render(program: &Program, options: &Options) -> (Objects, Vec<Shortfall>) {
+/// What policies are in Neutron.
+#[derive(Clone, Debug, Default)]
+pub struct Rendered {
+    /// The groups of all policies, and the ports of all pods that policies can be about.
+    pub objects: Objects,
+    /// What of the policies groups cannot say.
+    pub shortfalls: Vec<Shortfall>,
+    /// The groups of each policy that nothing but what policies allow together counts for: ingress first.
+    pub policies: BTreeMap<ObjectRef, Vec<Name>>,
+    /// The rules of groups that are there because of ports by name.
+    pub named: BTreeMap<Name, BTreeSet<SecurityGroupRule>>,
+}
+
+/// What the policies of a program are in Neutron.
+pub fn render(program: &Program, options: &Options) -> Rendered {
     let mut builder = Builder::new(program, options);
     for pod in program.pods().filter(PodRef::is_managed) {
         builder.pod(pod);
     }
+    builder.without_pods();
     builder.finish()
 }
 
@@ -64,6 +81,9 @@ pub(crate) struct Builder<'a> {
     /// The addresses of pods that only blocks of every address hold, or none.
     pub(crate) unseen: Unseen,
     pub(crate) shortfalls: BTreeMap<(ObjectRef, Direction), String>,
+    /// The groups of each policy.
+    pub(crate) policies: BTreeMap<ObjectRef, BTreeSet<(Direction, Name)>>,
+    pub(crate) named: BTreeMap<Name, BTreeSet<SecurityGroupRule>>,
 }
 
 /// Addresses of pods that blocks do not hold although they lie in them.
@@ -104,6 +124,8 @@ impl<'a> Builder<'a> {
                 pods: hidden.flat_map(addresses).collect(),
             },
             shortfalls: BTreeMap::new(),
+            policies: BTreeMap::new(),
+            named: BTreeMap::new(),
         }
     }
 
@@ -230,6 +252,15 @@ impl<'a> Builder<'a> {
             .collect()
     }
 
+    /// A policy with its uid, if that is known.
+    pub(crate) fn with_uid(&self, policy: &ObjectRef) -> ObjectRef {
+        let mut policy = policy.clone();
+        if let Some(uid) = self.options.uids.get(&policy) {
+            policy.uid = uid.clone();
+        }
+        policy
+    }
+
     pub(crate) fn name(&self, parts: &[&str]) -> Name {
         name(&self.options.cluster, parts)
     }
@@ -295,14 +326,19 @@ impl<'a> Builder<'a> {
             .any(|address| self.shared.contains(&address))
     }
 
-    fn finish(mut self) -> (Objects, Vec<Shortfall>) {
-        for (group, pods) in self.members {
+    fn finish(mut self) -> Rendered {
+        for (group, pods) in std::mem::take(&mut self.members) {
             for pod in pods {
                 if let Some(port) = self.objects.ports.get_mut(&pod) {
                     port.security_groups.insert(group.clone());
                 }
             }
         }
+        let names =
+            |groups: &BTreeSet<(Direction, Name)>| groups.iter().map(|(_, name)| name.clone()).collect();
+        let policies = self.policies.iter();
+        let policies = policies.map(|(policy, groups)| (self.with_uid(policy), names(groups)));
+        let policies: BTreeMap<_, _> = policies.collect();
         let shortfalls = self.shortfalls.into_iter().map(|((policy, direction), what)| Shortfall {
             target: "neutron",
             what: format!("{policy} ({direction}) {what}"),
@@ -312,7 +348,12 @@ impl<'a> Builder<'a> {
                       denied and all else is allowed, only TCP, UDP, SCTP and ICMP pass"
                 .to_owned(),
         });
-        (self.objects, shortfalls.collect())
+        Rendered {
+            objects: self.objects,
+            shortfalls: shortfalls.collect(),
+            policies,
+            named: self.named,
+        }
     }
 }
 

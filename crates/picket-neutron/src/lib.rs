@@ -4,14 +4,15 @@
 //! direction: a pod that nothing isolates gets a group that lets everything pass, and one that something isolates gets the
 //! groups of the policies that do, which hold nothing for other directions.
 //!
-//! - [`Objects`]: the groups, the address groups and which groups each port has; [`json`] and [`table`] print them.
-//! - [`render`]: from a compiled program to these.
+//! - [`Objects`]: the groups, the address groups and which groups each port has; [`json()`] and [`table()`] print them.
+//! - [`render()`]: from a compiled program to these.
 //! - [`meaning`]: what Neutron makes of them, worked out from its own semantics.
 //! - [`verify`]: that this is what the policies say, for every address at once.
 
 mod addresses;
 mod builder;
 mod digest;
+mod kuryr;
 pub mod meaning;
 mod model;
 mod name;
@@ -22,6 +23,7 @@ mod subject;
 mod traffic;
 pub mod verify;
 
-pub use builder::{Options, render};
+pub use builder::{Options, Rendered, render};
+pub use kuryr::kuryr_net_policies;
 pub use model::{AddressGroup, Name, Objects, Port, Remote, SecurityGroup, SecurityGroupRule};
-pub use print::{json, table, yaml};
+pub use print::{json, table, yaml, yaml_of};

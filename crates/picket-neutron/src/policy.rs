@@ -6,7 +6,9 @@ use std::sync::Arc;
 
 use picket_engine::{PeerView, PodRef, RuleView, SideView, SubjectId};
 use picket_net::{AddressSet, Family, TrafficSet};
-use picket_policy::{Block, Direction, List, Mode, ObjectRef, Peer, PodSelector, Policy, PortMatch, Tier};
+use picket_policy::{
+    Block, Direction, List, Mode, Networks, ObjectRef, Peer, PodSelector, Policy, PortMatch, Tier,
+};
 
 use crate::builder::{Builder, rules};
 use crate::digest::Digest;
@@ -48,6 +50,33 @@ impl<'a> Builder<'a> {
         groups.collect()
     }
 
+    /// The groups of policies that select no pod yet, so that they are there when one comes. What ports by name mean to such a
+    /// pod nobody can say.
+    pub(crate) fn without_pods(&mut self) {
+        let only_allows = |policy: &&Arc<Policy>| {
+            policy.tier == Tier::NetworkPolicy
+                && policy.mode == Mode::Enforce
+                && policy.networks == Networks::Cluster
+        };
+        let policies = self.program.policies().filter(only_allows);
+        let policies: BTreeSet<_> = policies.map(|policy| &policy.object).collect();
+        for object in policies {
+            let Some(view) = self.program.policy_view(object) else {
+                continue;
+            };
+            for (direction, side) in [
+                (Direction::Ingress, &view.ingress),
+                (Direction::Egress, &view.egress),
+            ] {
+                let known = self.policies.get(object);
+                let known = known.is_some_and(|groups| groups.iter().any(|(of, _)| *of == direction));
+                if side.isolates && !known {
+                    self.of_policy(view.policy, side, direction);
+                }
+            }
+        }
+    }
+
     fn of_policy(&mut self, policy: &Policy, side: &SideView<'a>, direction: Direction) -> Name {
         let counted: Vec<_> = side
             .rules
@@ -67,26 +96,65 @@ impl<'a> Builder<'a> {
         let parts = [object.namespace.as_str(), &object.name, &direction_name];
         let parts = ["policy"].into_iter().chain(parts).chain(resolved.as_deref());
         let name = self.name(&parts.collect::<Vec<_>>());
+        let own = self.policies.entry(object.clone()).or_default();
+        own.insert((direction, name.clone()));
+        let place = name.clone();
         self.group(name, |builder| {
-            let rules = counted
-                .iter()
-                .flat_map(|rule| builder.rule(rule, direction))
-                .collect();
+            let mut rules = BTreeSet::new();
+            for rule in &counted {
+                rules.extend(builder.rule(rule, direction, &place));
+            }
+            if resolved.is_some() {
+                builder.note_named(policy, direction, &rules, place);
+            }
             SecurityGroup {
                 description: format!("{direction} of pods that {object} isolates"),
-                tags: [tag(object, direction)].into(),
+                tags: [tag(&builder.with_uid(object), direction)].into(),
                 rules,
             }
         })
     }
 
-    fn rule(&mut self, rule: &RuleView<'a>, direction: Direction) -> BTreeSet<SecurityGroupRule> {
+    /// Which rules of a group are there because of what the names of ports mean to the pods that have it.
+    fn note_named(
+        &mut self,
+        policy: &Policy,
+        direction: Direction,
+        rules: &BTreeSet<SecurityGroupRule>,
+        group: Name,
+    ) {
+        let Some(view) = self.program.policy_view(&policy.object) else {
+            return;
+        };
+        let side = match direction {
+            Direction::Ingress => view.ingress,
+            Direction::Egress => view.egress,
+        };
+        let counted = side.rules.iter().filter(|rule| policy.counts(rule.rule));
+        let mut others = BTreeSet::new();
+        for rule in counted {
+            others.extend(self.rule(rule, direction, &group));
+        }
+        self.named
+            .insert(group, rules.difference(&others).cloned().collect());
+    }
+
+    /// The rules of one of a policy, for a group of it.
+    fn rule(
+        &mut self,
+        rule: &RuleView<'a>,
+        direction: Direction,
+        group: &Name,
+    ) -> BTreeSet<SecurityGroupRule> {
         let mut all = match &rule.peers {
             List::Absent => rules(direction, &[Remote::Anyone], &Family::BOTH, &rule.traffic),
             List::Items(peers) => self.with_peers(peers, &rule.traffic, direction),
         };
         for (traffic, pods) in &rule.named {
-            all.extend(self.with_named(rule, traffic, pods, direction));
+            let named = self.with_named(rule, traffic, pods, direction);
+            let known = self.named.entry(group.clone()).or_default();
+            known.extend(named.iter().cloned());
+            all.extend(named);
         }
         all
     }

@@ -24,10 +24,15 @@ pub fn json(objects: &Objects) -> Value {
     })
 }
 
-/// [`json`] as YAML, with text in quotes.
+/// [`json()`] as YAML, with text in quotes.
 pub fn yaml(objects: &Objects) -> String {
+    yaml_of(&json(objects))
+}
+
+/// A value of JSON as YAML, with text in quotes.
+pub fn yaml_of(value: &Value) -> String {
     let mut out = String::new();
-    write_block(&json(objects), 0, &mut out);
+    write_block(value, 0, &mut out);
     out
 }
 
@@ -36,7 +41,11 @@ fn write_block(value: &Value, indent: usize, out: &mut String) {
     let mut parts: Vec<(String, &Value)> = Vec::new();
     match value {
         Value::Array(items) => parts.extend(items.iter().map(|item| ("-".to_owned(), item))),
-        Value::Object(fields) => parts.extend(fields.iter().map(|(key, field)| (format!("{key}:"), field))),
+        Value::Object(fields) => parts.extend(
+            fields
+                .iter()
+                .map(|(key, field)| (format!("{}:", yaml_key(key)), field)),
+        ),
         scalar => *out += &scalar.to_string(),
     }
     for (number, (key, part)) in parts.into_iter().enumerate() {
@@ -61,6 +70,16 @@ fn write_block(value: &Value, indent: usize, out: &mut String) {
                 write_block(part, indent + 2, out);
             }
         }
+    }
+}
+
+/// A key: in quotes unless it is one word.
+fn yaml_key(key: &str) -> String {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.' | b'/');
+    let is_word = key.starts_with(|first: char| first.is_ascii_alphabetic()) && key.bytes().all(is_plain);
+    match is_word {
+        true => key.to_owned(),
+        false => Value::from(key).to_string(),
     }
 }
 
@@ -107,7 +126,7 @@ fn texts(prefixes: &BTreeSet<Prefix>) -> Vec<String> {
 }
 
 /// As Neutron calls a family.
-fn ethertype(family: Family) -> &'static str {
+pub(crate) fn ethertype(family: Family) -> &'static str {
     match family {
         Family::Ipv4 => "IPv4",
         Family::Ipv6 => "IPv6",
@@ -115,7 +134,7 @@ fn ethertype(family: Family) -> &'static str {
 }
 
 /// As Neutron calls a protocol, or its number.
-fn protocol(protocol: Protocol) -> String {
+pub(crate) fn protocol(protocol: Protocol) -> String {
     match protocol {
         Protocol::TCP => "tcp".to_owned(),
         Protocol::UDP => "udp".to_owned(),

@@ -51,7 +51,7 @@ impl<'a> Builder<'a> {
         let tags = policies
             .iter()
             .take(MOST_TAGS)
-            .map(|policy| tag(policy, direction));
+            .map(|policy| tag(&self.with_uid(policy), direction));
         let tags = tags.collect();
         let names: Vec<_> = policies.iter().map(ToString::to_string).collect();
         self.group(name, |_| SecurityGroup {

@@ -53,6 +53,7 @@ impl NeutronArguments {
             address_groups: !self.no_address_groups,
             node_subnets: self.node_subnets.clone(),
             service_subnets: self.service_subnets.clone(),
+            ..Options::default()
         }
     }
 }

@@ -28,8 +28,9 @@ struct Rendered {
 
 fn rendered(snapshot: Snapshot, options: &Options) -> Rendered {
     let engine = Engine::compile(&snapshot, Semantics::default());
-    let (objects, shortfalls) = render(engine.program(), options);
-    assert_eq!(shortfalls, []);
+    let rendered = render(engine.program(), options);
+    assert_eq!(rendered.shortfalls, []);
+    let objects = rendered.objects;
     let report = verify(&objects, engine.program(), options, 3);
     assert!(
         report.is_proof(),

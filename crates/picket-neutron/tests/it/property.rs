@@ -120,7 +120,7 @@ proptest! {
         options in options(),
     ) {
         let engine = Engine::compile(&snapshot, semantics.clone());
-        let (objects, _) = render(engine.program(), &options);
+        let objects = render(engine.program(), &options).objects;
         let found = differs(&snapshot, &semantics, &objects);
         prop_assert!(found.is_none(), "{:?}\n{}", found, table(&objects));
     }
@@ -132,7 +132,7 @@ proptest! {
         options in options(),
     ) {
         let engine = Engine::compile(&snapshot, semantics);
-        let (objects, _) = render(engine.program(), &options);
+        let objects = render(engine.program(), &options).objects;
         let report = verify(&objects, engine.program(), &options, 3);
         prop_assert!(report.is_proof(), "{:?}\n{}", report.counterexamples, table(&objects));
     }
@@ -145,7 +145,7 @@ proptest! {
         mutation in 0..5u8,
     ) {
         let engine = Engine::compile(&snapshot, Semantics::default());
-        let (objects, _) = render(engine.program(), &Options::default());
+        let objects = render(engine.program(), &Options::default()).objects;
         let Some(objects) = mutated(&objects, group, rule, mutation) else {
             return Ok(());
         };
@@ -158,8 +158,8 @@ proptest! {
     #[test]
     fn every_group_of_a_port_or_rule_is_there(snapshot in snapshot(Shape::Dialects, 5)) {
         let engine = Engine::compile(&snapshot, Semantics::default());
-        let (objects, _) = render(engine.program(), &Options::default());
-        prop_assert_eq!(&objects, &render(engine.program(), &Options::default()).0);
+        let objects = render(engine.program(), &Options::default()).objects;
+        prop_assert_eq!(&objects, &render(engine.program(), &Options::default()).objects);
         let managed = engine.program().pods().filter(picket_engine::PodRef::is_managed);
         prop_assert_eq!(objects.ports.len(), managed.count());
         for port in objects.ports.values() {

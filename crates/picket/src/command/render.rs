@@ -1,14 +1,19 @@
 //! `picket render`: what a target would be told.
 
+use std::collections::BTreeMap;
 use std::io::Write;
 
 use anyhow::bail;
 use clap::{Args, ValueEnum};
 use picket_dataplane::Shortfall;
 
+use picket_neutron::Options;
 use picket_nftables::print;
+use picket_policy::{Node, ObjectRef, Value as Written};
 use picket_source::Loaded;
 use picket_vpp::{acl, session};
+use serde_json::Value;
+use smol_str::SmolStr;
 
 use crate::arguments::{CustomRuleArguments, Input, SemanticsArguments};
 use crate::neutron::NeutronArguments;
@@ -58,6 +63,7 @@ Examples:
   picket render -f manifests/ --target vpp-acl --node worker-1
   picket render -f manifests/ --target vpp-session --node worker-1 -o json
   picket render -f manifests/ --target neutron -o table
+  picket render -f manifests/ --target neutron -o kuryrnetpolicy
 
 For nftables, what is printed loads in one transaction that creates or replaces exactly one table: `inet picket`
 (indexed, on the node) or `inet multi_networkpolicy` (documented, inside the pod).
@@ -76,6 +82,8 @@ enum Format {
     Json,
     /// YAML of the same: for Neutron
     Yaml,
+    /// NetworkPolicies as Kuryr's document writes them, to be read: for Neutron
+    Kuryrnetpolicy,
 }
 
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Outcome> {
@@ -96,7 +104,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Outcome> {
     let (table, shortfalls) = place.table(engine.program(), custom)?;
     complain(&shortfalls, &loaded);
     let text = match arguments.output {
-        Format::Text | Format::Yaml => print::text(&table),
+        Format::Text | Format::Yaml | Format::Kuryrnetpolicy => print::text(&table),
         Format::Json => print::json(&table),
     };
     write(&text)?;
@@ -104,10 +112,12 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Outcome> {
 }
 
 impl Arguments {
-    /// Fails when YAML is asked for of a target that has none.
+    /// Fails when something is asked for that only another target has.
     fn ensure_printable(&self) -> anyhow::Result<()> {
         match self.output {
-            Format::Yaml => bail!("`-o yaml` is for `--target neutron`"),
+            Format::Yaml | Format::Kuryrnetpolicy => {
+                bail!("`-o yaml` and `-o kuryrnetpolicy` are for `--target neutron`")
+            }
             Format::Text | Format::Json => Ok(()),
         }
     }
@@ -120,15 +130,74 @@ fn run_neutron(arguments: &Arguments) -> anyhow::Result<Outcome> {
     report::on_stderr(&loaded);
     input::ensure_had(&loaded)?;
     let engine = input::compile(&loaded, arguments.semantics.semantics());
-    let (objects, shortfalls) = picket_neutron::render(engine.program(), &arguments.neutron.options());
-    complain(&shortfalls, &loaded);
+    let written = policies(&loaded);
+    let options = Options {
+        uids: written
+            .iter()
+            .filter_map(|(policy, (uid, _))| Some((policy.clone(), uid.clone()?)))
+            .collect(),
+        ..arguments.neutron.options()
+    };
+    let rendered = picket_neutron::render(engine.program(), &options);
+    let objects = &rendered.objects;
+    complain(&rendered.shortfalls, &loaded);
     let text = match arguments.output {
-        Format::Text => picket_neutron::table(&objects),
-        Format::Json => pretty(&picket_neutron::json(&objects))?,
-        Format::Yaml => picket_neutron::yaml(&objects),
+        Format::Text => picket_neutron::table(objects),
+        Format::Json => pretty(&picket_neutron::json(objects))?,
+        Format::Yaml => picket_neutron::yaml(objects),
+        Format::Kuryrnetpolicy => {
+            let specs = written.into_iter().map(|(policy, (_, spec))| (policy, spec));
+            let views = picket_neutron::kuryr_net_policies(&rendered, &specs.collect());
+            let documents: Vec<_> = views.iter().map(picket_neutron::yaml_of).collect();
+            documents.join("---\n")
+        }
     };
     write(&text)?;
     Ok(input::ended(&loaded, Outcome::Yes))
+}
+
+/// The uids and the specs of NetworkPolicies as they were written; of several with one name those of the first.
+fn policies(loaded: &Loaded) -> BTreeMap<ObjectRef, (Option<SmolStr>, Value)> {
+    let mut found = BTreeMap::new();
+    for (file, text) in &loaded.sources {
+        let (manifests, _) = picket_policy::read(file, text.as_bytes());
+        for manifest in manifests
+            .iter()
+            .filter(|manifest| manifest.kind() == "NetworkPolicy")
+        {
+            let text = |key: &str| {
+                let metadata = manifest.root().get("metadata");
+                metadata.and_then(|metadata| metadata.get(key)?.as_str().cloned())
+            };
+            let (Some(name), Some(spec)) = (text("name"), manifest.root().get("spec")) else {
+                continue;
+            };
+            let namespace = text("namespace").unwrap_or_else(|| "default".into());
+            let object = ObjectRef::new("NetworkPolicy", &namespace, &name);
+            found
+                .entry(object)
+                .or_insert_with(|| (text("uid"), written(spec)));
+        }
+    }
+    found
+}
+
+/// What was written, as JSON. What could not be read is `null`.
+fn written(node: &Node) -> Value {
+    match &node.value {
+        Written::Null | Written::Unreadable => Value::Null,
+        Written::Boolean(value) => Value::from(*value),
+        Written::Integer(value) => Value::from(*value),
+        Written::Float(value) => Value::from(*value),
+        Written::String(text) => Value::from(text.as_str()),
+        Written::Sequence(items) => items.iter().map(written).collect(),
+        Written::Mapping(entries) => {
+            let fields = entries.iter();
+            fields
+                .map(|entry| (entry.key.to_string(), written(&entry.value)))
+                .collect()
+        }
+    }
 }
 
 fn run_vpp(arguments: &Arguments) -> anyhow::Result<Outcome> {
@@ -146,7 +215,7 @@ fn run_vpp(arguments: &Arguments) -> anyhow::Result<Outcome> {
             let (rules, missing) = session::render(program, node.as_deref(), &arguments.vpp.session());
             complain(&session::shortfalls(program, &missing), &loaded);
             match arguments.output {
-                Format::Text | Format::Yaml => session::text(&rules),
+                Format::Text | Format::Yaml | Format::Kuryrnetpolicy => session::text(&rules),
                 Format::Json => pretty(&session::json(&rules))?,
             }
         }
@@ -154,7 +223,7 @@ fn run_vpp(arguments: &Arguments) -> anyhow::Result<Outcome> {
             let acls = acl::render(program, node.as_deref(), &arguments.vpp.acl());
             complain(&acl::shortfalls(program, node.as_deref()), &loaded);
             match arguments.output {
-                Format::Text | Format::Yaml => acl::text(&acls),
+                Format::Text | Format::Yaml | Format::Kuryrnetpolicy => acl::text(&acls),
                 Format::Json => pretty(&acl::json(&acls))?,
             }
         }
@@ -169,7 +238,7 @@ fn complain(shortfalls: &[Shortfall], loaded: &Loaded) {
     report::these_on_stderr(&diagnostics, loaded);
 }
 
-fn pretty(value: &serde_json::Value) -> anyhow::Result<String> {
+fn pretty(value: &Value) -> anyhow::Result<String> {
     Ok(serde_json::to_string_pretty(value)?)
 }
 

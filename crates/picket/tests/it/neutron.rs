@@ -70,6 +70,53 @@ fn without_address_groups_and_with_another_name_it_means_the_same() {
 }
 
 #[test]
+fn policies_are_shown_as_the_document_writes_them() {
+    const POLICY: &str = "
+apiVersion: v1
+kind: Pod
+metadata: {name: server, namespace: default, labels: {pod-name: server}}
+spec: {containers: [{name: c, ports: [{name: serve-80, containerPort: 80}]}]}
+status: {podIP: 10.0.0.231}
+---
+apiVersion: networking.k8s.io/v1
+kind: NetworkPolicy
+metadata: {name: named, namespace: default, uid: 65d54bbb-70d5-11e9-9986-fa163e6aa097}
+spec:
+  podSelector: {matchLabels: {pod-name: server}}
+  policyTypes: [Ingress]
+  ingress: [{ports: [{protocol: TCP, port: serve-80}]}]
+---
+apiVersion: networking.k8s.io/v1
+kind: NetworkPolicy
+metadata: {name: nobody}
+spec: {podSelector: {matchLabels: {a: b}}, policyTypes: [Ingress, Egress], egress: [{}]}
+";
+    let ran = Manifests::new(&[("p.yaml", POLICY)])
+        .picket("render", &["--target", "neutron", "-o", "kuryrnetpolicy"]);
+    assert_eq!(ran.status, 0, "{}", ran.stderr);
+    let (named, nobody) = ran.stdout.split_once("---\n").unwrap();
+    let expected = [
+        "kind: \"KuryrNetPolicy\"",
+        "    networkpolicy_uid: \"65d54bbb-70d5-11e9-9986-fa163e6aa097\"",
+        "  name: \"np-named\"",
+        "  egressSgRules: []",
+        "    - remote_ip_prefixes:\n        \"10.0.0.231:\": \"default\"\n      security_group_rule:",
+        "        port_range_min: 80",
+        "  securityGroupName: \"picket/policy/default/named/ingress/",
+    ];
+    for text in expected {
+        assert!(named.contains(text), "{text}: {named}");
+    }
+    assert!(named.contains("port: \"serve-80\""), "{named}");
+    // No pod has it yet, and it has its groups.
+    assert!(nobody.contains("  ingressSgRules: []"), "{nobody}");
+    assert!(
+        nobody.contains("picket.dev/security-groups: \"picket/policy/default/nobody/egress\""),
+        "{nobody}"
+    );
+}
+
+#[test]
 fn what_cannot_be_said_in_groups_is_warned_of() {
     const DENIAL: &str = "
 apiVersion: policy.networking.k8s.io/v1alpha1

@@ -30,10 +30,11 @@ pub(super) fn answer(arguments: &Arguments, loaded: &Loaded) -> anyhow::Result<A
         directory: Directory::new(&loaded.snapshot),
     };
     let options = arguments.neutron.options();
-    let (objects, shortfalls) = render(program, &options);
-    let report = verify(&objects, program, &options, usize::from(arguments.limit));
+    let rendered = render(program, &options);
+    let report = verify(&rendered.objects, program, &options, usize::from(arguments.limit));
     let examples = report.counterexamples.iter().map(|found| ends.found(found));
-    let notes = shortfalls
+    let notes = rendered
+        .shortfalls
         .iter()
         .map(|shortfall| format!("{}; {}", shortfall.what, shortfall.instead));
     let found = Found {
