@@ -141,10 +141,11 @@ fn attempt(connector: &mut Connector, fake: &Fake, acls: &Acls, way: Followed) -
     Ok(is_whole)
 }
 
-/// Goes on until everything is as it should be, whatever goes wrong once.
+/// Goes on until everything is as it should be, whatever goes wrong once. Each time it waits longer: on a busy machine a short time
+/// may be too short for all that comes before.
 fn drive(fake: &Fake, acls: &Acls, way: Followed, fault: Option<&Fault>) {
-    for _ in 0..100 {
-        let mut connector = Connector::new(fake.socket()).patient_for(patience(fake, fault));
+    for time in 1..=100_u32 {
+        let mut connector = Connector::new(fake.socket()).patient_for(patience(fake, fault) * time);
         // An interface is never up before its lists are there: whoever makes one again makes it so.
         add_interfaces(fake, acls);
         if matches!(attempt(&mut connector, fake, acls, way), Ok(true)) {

@@ -79,8 +79,8 @@ fn attempt(connector: &mut Connector, rules: &SessionRules) -> Result<bool, Erro
 /// Goes on until everything is as it should be, whatever goes wrong once.
 fn drive(fake: &Fake, rules: &SessionRules, fault: Option<&Fault>) {
     let mut last = None;
-    for _ in 0..100 {
-        let mut connector = Connector::new(fake.socket()).patient_for(patience(fake, fault));
+    for time in 1..=100_u32 {
+        let mut connector = Connector::new(fake.socket()).patient_for(patience(fake, fault) * time);
         last = Some(attempt(&mut connector, rules));
         if matches!(last, Some(Ok(true))) {
             return;
