@@ -100,4 +100,4 @@ pub use equivalence::equivalent;
 pub use identity::{Identity, IdentitySet};
 pub use program::{PodRef, Program};
 pub use subject::SubjectId;
-pub use view::{PeerView, PolicyView, RuleView, SideView};
+pub use view::{Blocks, PeerView, PolicyView, RuleView, SideView};

@@ -2,7 +2,7 @@
 
 use std::borrow::Borrow;
 use std::cmp::Ordering;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -314,6 +314,15 @@ impl Program {
         let live = self.pods().filter(|pod| !pod.pod().finished);
         let pods = live.flat_map(|pod| pod.pod().addresses.iter().collect::<Vec<_>>());
         nodes.chain(pods).collect()
+    }
+
+    /// The addresses of a node, and those of the live pods there that have its network.
+    pub fn own_addresses(&self, node: &str) -> BTreeSet<IpAddr> {
+        let own = self.node(node).into_iter();
+        let own = own.flat_map(|node| node.addresses.iter().copied());
+        let pods = self.pods().map(|pod| pod.pod());
+        let pods = pods.filter(|pod| pod.host_network && !pod.finished && pod.node.as_deref() == Some(node));
+        own.chain(pods.flat_map(|pod| pod.addresses.iter())).collect()
     }
 
     /// What applies to a pod in one direction; `None` when nothing does, or policies do not apply to the pod.

@@ -1,10 +1,11 @@
 //! The policies of a pod with their peers resolved, for targets whose objects are per policy.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use picket_cluster::Node;
-use picket_net::TrafficSet;
-use picket_policy::{Direction, List, ObjectRef, Peer, Policy, Rule};
+use picket_net::{AddressSet, TrafficSet};
+use picket_policy::{Block, Direction, List, ObjectRef, Peer, Policy, Rule};
 
 use crate::policy::{LoweredRule, PeerMatch, PolicyEntry, lower_ports};
 use crate::program::{PeerTerm, PodRef, Program};
@@ -54,7 +55,49 @@ pub struct PeerView<'a> {
     pub nodes: Vec<&'a Node>,
 }
 
+/// Which addresses blocks hold: not those of all pods that lie in them.
+#[derive(Clone, Debug)]
+pub struct Blocks {
+    /// Addresses that picket made up: only blocks of every address hold them.
+    made_up: AddressSet,
+    /// Those of pods, where blocks are not about pods.
+    hidden: AddressSet,
+}
+
+impl Blocks {
+    /// The addresses of one block: the exceptions are its own, they take nothing from other blocks.
+    pub fn addresses(&self, block: &Block) -> AddressSet {
+        let exceptions = block.except.iter().map(|prefix| prefix.range()).collect();
+        let all = AddressSet::from(block.prefix).difference(&exceptions);
+        let held = all.difference(&self.hidden);
+        match block.prefix.length() {
+            0 => held,
+            _ => held.difference(&self.made_up),
+        }
+    }
+
+    /// Whether a block holds an address.
+    pub fn hold(&self, block: &Block, address: IpAddr) -> bool {
+        block.prefix.contains(address)
+            && !block.except.iter().any(|except| except.contains(address))
+            && !self.hidden.contains(address)
+            && (block.prefix.length() == 0 || !self.made_up.contains(address))
+    }
+}
+
 impl Program {
+    /// Which addresses blocks hold.
+    pub fn blocks(&self) -> Blocks {
+        let live = || self.pods().map(|pod| pod.pod()).filter(|pod| !pod.finished);
+        let is_about_pods = self.semantics.ipblock_matches_pods;
+        let made_up = live().filter(|pod| pod.synthetic);
+        let hidden = live().filter(|pod| !pod.host_network && !is_about_pods);
+        Blocks {
+            made_up: made_up.flat_map(|pod| pod.addresses.iter()).collect(),
+            hidden: hidden.flat_map(|pod| pod.addresses.iter()).collect(),
+        }
+    }
+
     /// The policies on the cluster network that select a pod, in the order in which they are judged.
     pub fn policy_views(&self, pod: &ObjectRef) -> Vec<PolicyView<'_>> {
         let Some(group) = self.pod_ids.get(pod).and_then(|&id| self.pods[id].group) else {

@@ -39,6 +39,14 @@ impl fmt::Display for Family {
     }
 }
 
+/// The next address of the same family.
+pub fn next_address(address: IpAddr) -> Option<IpAddr> {
+    Some(match address {
+        IpAddr::V4(address) => Ipv4Addr::from_bits(address.to_bits().checked_add(1)?).into(),
+        IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits().checked_add(1)?).into(),
+    })
+}
+
 /// Reads an address as the API server does: leading zeros in IPv4 are decimal, and an IPv4-mapped IPv6 address
 /// (`::ffff:10.0.0.1`) is the IPv4 address it holds.
 pub fn parse_address(text: &str) -> Option<IpAddr> {

@@ -11,7 +11,7 @@ mod prefix;
 mod protocol;
 mod traffic;
 
-pub use address::{AddressRange, AddressSet, Family, parse_address};
+pub use address::{AddressRange, AddressSet, Family, next_address, parse_address};
 pub use bits::BitSet;
 pub use interval::{Bound, Interval, IntervalSet};
 pub use port::{PortRange, PortSet};

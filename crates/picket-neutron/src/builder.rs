@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
 use picket_dataplane::Shortfall;
-use picket_engine::{PodRef, Program, SubjectId};
+use picket_engine::{Blocks, PodRef, Program, SubjectId};
 use picket_net::{AddressSet, Family, Prefix, Protocol, TrafficSet};
 use picket_policy::{Direction, ObjectRef};
 use rustc_hash::FxHashMap;
@@ -74,32 +74,22 @@ pub(crate) struct Builder<'a> {
     members: BTreeMap<Name, BTreeSet<ObjectRef>>,
     /// The groups of all pods with the same subject.
     subjects: FxHashMap<SubjectId, Vec<Name>>,
-    /// Those that stand for pods of their own node, by the node.
-    pub(crate) nodes: BTreeMap<SmolStr, Vec<IpAddr>>,
+    /// The own addresses of each node with isolated pods.
+    pub(crate) nodes: BTreeMap<SmolStr, BTreeSet<IpAddr>>,
     /// The addresses that several have, who may do only what all may.
     pub(crate) shared: BTreeSet<IpAddr>,
-    /// The addresses of pods that only blocks of every address hold, or none.
-    pub(crate) unseen: Unseen,
-    pub(crate) shortfalls: BTreeMap<(ObjectRef, Direction), String>,
+    pub(crate) blocks: Blocks,
+    /// Policies and directions of which groups cannot say all.
+    pub(crate) shortfalls: BTreeSet<(ObjectRef, Direction)>,
     /// The groups of each policy.
     pub(crate) policies: BTreeMap<ObjectRef, BTreeSet<(Direction, Name)>>,
     pub(crate) named: BTreeMap<Name, BTreeSet<SecurityGroupRule>>,
-}
-
-/// Addresses of pods that blocks do not hold although they lie in them.
-pub(crate) struct Unseen {
-    /// Those that picket made up: blocks with a length hold none of them.
-    pub(crate) synthetic: AddressSet,
-    /// Those of pods, where blocks are not about pods.
-    pub(crate) pods: AddressSet,
 }
 
 impl<'a> Builder<'a> {
     fn new(program: &'a Program, options: &'a Options) -> Self {
         let managed = || program.pods().filter(PodRef::is_managed);
         let addresses = |pod: PodRef<'a>| pod.pod().addresses.iter().collect::<Vec<_>>();
-        let synthetic = managed().filter(|pod| pod.pod().synthetic).flat_map(addresses);
-        let hidden = managed().filter(|_| !program.semantics().ipblock_matches_pods);
         let (mut seen, mut shared) = (BTreeSet::new(), BTreeSet::new());
         let of_nodes = program.nodes().flat_map(|node| node.addresses.iter().copied());
         for address in of_nodes
@@ -119,11 +109,8 @@ impl<'a> Builder<'a> {
             subjects: FxHashMap::default(),
             nodes: BTreeMap::new(),
             shared,
-            unseen: Unseen {
-                synthetic: synthetic.collect(),
-                pods: hidden.flat_map(addresses).collect(),
-            },
-            shortfalls: BTreeMap::new(),
+            blocks: program.blocks(),
+            shortfalls: BTreeSet::new(),
             policies: BTreeMap::new(),
             named: BTreeMap::new(),
         }
@@ -339,9 +326,11 @@ impl<'a> Builder<'a> {
         let policies = self.policies.iter();
         let policies = policies.map(|(policy, groups)| (self.with_uid(policy), names(groups)));
         let policies: BTreeMap<_, _> = policies.collect();
-        let shortfalls = self.shortfalls.into_iter().map(|((policy, direction), what)| Shortfall {
+        let shortfalls = self.shortfalls.into_iter().map(|(policy, direction)| Shortfall {
             target: "neutron",
-            what: format!("{policy} ({direction}) {what}"),
+            what: format!(
+                "{policy} ({direction}) denies some ports of a protocol and leaves others to all protocols"
+            ),
             policy,
             direction,
             instead: "a rule of a security group is about one protocol or about every protocol: where some ports of one are \

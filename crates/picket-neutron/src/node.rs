@@ -3,27 +3,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
-use picket_engine::{PodRef, Program, SubjectId};
+use picket_engine::{PodRef, SubjectId};
 use picket_net::{AddressSet, TrafficSet};
 use picket_policy::Direction;
 
 use crate::builder::Builder;
 use crate::digest::Digest;
 use crate::model::{Name, SecurityGroup};
-
-/// The addresses of a node, and of the pods there that have the node's network.
-pub(crate) fn addresses(program: &Program, node: &str) -> Vec<IpAddr> {
-    let own = program
-        .node(node)
-        .into_iter()
-        .flat_map(|node| node.addresses.iter().copied());
-    let pods = program
-        .pods()
-        .map(|pod| pod.pod())
-        .filter(|pod| pod.host_network && !pod.finished && pod.node.as_deref() == Some(node));
-    let all: BTreeSet<_> = own.chain(pods.flat_map(|pod| pod.addresses.iter())).collect();
-    all.into_iter().collect()
-}
 
 impl<'a> Builder<'a> {
     /// The group of what an isolated pod exchanges with its own node all the same; none where that is nothing.
@@ -36,7 +22,7 @@ impl<'a> Builder<'a> {
         let node = pod.pod().node.as_ref()?;
         let program = self.program;
         let known = self.nodes.entry(node.clone());
-        let addresses = known.or_insert_with(|| addresses(program, node)).clone();
+        let addresses = known.or_insert_with(|| program.own_addresses(node)).clone();
         let count = addresses.len();
         let allowed = program.own_node_allow_set(subject);
         let mut by_traffic: BTreeMap<TrafficSet, Vec<IpAddr>> = BTreeMap::new();

@@ -6,9 +6,7 @@ use std::sync::Arc;
 
 use picket_engine::{PeerView, PodRef, RuleView, SideView, SubjectId};
 use picket_net::{AddressSet, Family, TrafficSet};
-use picket_policy::{
-    Block, Direction, List, Mode, Networks, ObjectRef, Peer, PodSelector, Policy, PortMatch, Tier,
-};
+use picket_policy::{Direction, List, Mode, Networks, ObjectRef, Peer, PodSelector, Policy, PortMatch, Tier};
 
 use crate::builder::{Builder, rules};
 use crate::digest::Digest;
@@ -176,7 +174,7 @@ impl<'a> Builder<'a> {
                     let group = self.selected(selector, &peer.pods);
                     all.extend(rules(direction, &[Remote::Group(group)], &Family::BOTH, traffic));
                 }
-                Peer::Block(block) => addresses = addresses.union(&self.block(block)),
+                Peer::Block(block) => addresses = addresses.union(&self.blocks.addresses(block)),
                 Peer::Nodes(_) => {
                     let nodes = peer.nodes.iter().flat_map(|node| node.addresses.iter().copied());
                     addresses = addresses.union(&nodes.collect());
@@ -246,20 +244,9 @@ impl<'a> Builder<'a> {
             return false;
         };
         peers.iter().any(|peer| match peer.peer {
-            Peer::Block(block) => self.block(block).contains(address),
+            Peer::Block(block) => self.blocks.hold(block, address),
             Peer::Pods(_) | Peer::Nodes(_) | Peer::Domain(_) => false,
         })
-    }
-
-    /// The addresses of one block: the exceptions are its own, they take nothing from other blocks.
-    fn block(&self, block: &Block) -> AddressSet {
-        let all = AddressSet::from(block.prefix);
-        let exceptions = block.except.iter().map(|prefix| prefix.range()).collect();
-        let seen = all.difference(&exceptions).difference(&self.unseen.pods);
-        match block.prefix.length() {
-            0 => seen,
-            _ => seen.difference(&self.unseen.synthetic),
-        }
     }
 }
 

@@ -62,11 +62,9 @@ impl<'a> Builder<'a> {
     }
 
     fn note(&mut self, subject: SubjectId, direction: Direction) {
-        for policy in self.program.denying_policies(subject) {
-            let what = "denies some ports of a protocol and leaves others to all protocols";
-            let key = (policy.object.clone(), direction);
-            self.shortfalls.entry(key).or_insert_with(|| what.to_owned());
-        }
+        let policies = self.program.denying_policies(subject);
+        self.shortfalls
+            .extend(policies.map(|policy| (policy.object.clone(), direction)));
     }
 
     fn allowed_with(

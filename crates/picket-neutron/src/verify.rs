@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
 use picket_engine::{Identity, PodRef, Program, SubjectId};
-use picket_net::{AddressSet, Family, Prefix, Protocol, TrafficSet};
+use picket_net::{AddressSet, Family, Prefix, Protocol, TrafficSet, next_address};
 use picket_policy::{Direction, ObjectRef};
 use rustc_hash::FxHashMap;
 use smol_str::SmolStr;
@@ -16,7 +16,6 @@ use smol_str::SmolStr;
 use crate::builder::Options;
 use crate::meaning::Meaning;
 use crate::model::{Name, Objects, Port};
-use crate::node;
 use crate::traffic::{expressed, icmp_of, is_expressible};
 
 /// A connection with which groups do not mean the policies.
@@ -71,11 +70,10 @@ pub fn verify(objects: &Objects, program: &Program, options: &Options, limit: us
         report: Report::default(),
         limit,
     };
-    let without = Port::default();
     for pod in program.pods().filter(PodRef::is_managed) {
         let port = objects.ports.get(&pod.pod().object);
         for direction in Direction::BOTH {
-            proof.pod(pod, port.unwrap_or(&without), port.is_none(), direction);
+            proof.pod(pod, port, direction);
         }
     }
     proof.report
@@ -102,8 +100,8 @@ fn ends(program: &Program, family: Family) -> Vec<End> {
         *holders.entry(address).or_default() += 1;
     }
     let prefixes = program.prefixes().into_iter();
-    let regions = prefixes.flat_map(|(prefix, _)| [Some(prefix.first()), after(prefix.last())]);
-    let beyond = holders.keys().map(|&address| after(address));
+    let regions = prefixes.flat_map(|(prefix, _)| [Some(prefix.first()), next_address(prefix.last())]);
+    let beyond = holders.keys().map(|&address| next_address(address));
     let mut addresses: BTreeSet<IpAddr> = regions.chain(beyond).flatten().collect();
     addresses.extend(holders.keys());
     addresses.retain(|address| Family::of(*address) == family);
@@ -115,26 +113,12 @@ fn ends(program: &Program, family: Family) -> Vec<End> {
     addresses.into_iter().map(end).collect()
 }
 
-fn after(address: IpAddr) -> Option<IpAddr> {
-    match address {
-        IpAddr::V4(address) => address
-            .to_bits()
-            .checked_add(1)
-            .map(|bits| IpAddr::V4(bits.into())),
-        IpAddr::V6(address) => address
-            .to_bits()
-            .checked_add(1)
-            .map(|bits| IpAddr::V6(bits.into())),
-    }
-}
-
 /// What is alike of pods that are judged alike.
 type Alike = (
     Direction,
-    BTreeSet<Name>,
+    Option<BTreeSet<Name>>,
     Option<SubjectId>,
     Option<SmolStr>,
-    bool,
 );
 
 struct Proof<'a> {
@@ -150,14 +134,15 @@ struct Proof<'a> {
 }
 
 impl Proof<'_> {
-    fn pod(&mut self, pod: PodRef<'_>, port: &Port, is_open: bool, direction: Direction) {
+    fn pod(&mut self, pod: PodRef<'_>, port: Option<&Port>, direction: Direction) {
         let subject = pod.subject(direction);
         let node = pod.pod().node.clone();
-        let key = (direction, port.security_groups.clone(), subject, node, is_open);
+        let groups = port.map(|port| port.security_groups.clone());
+        let key = (direction, groups, subject, node);
         let wrong = match self.known.get(&key) {
             Some(wrong) => wrong.clone(),
             None => {
-                let wrong = self.wrong(port, is_open, subject, key.3.as_ref(), direction);
+                let wrong = self.wrong(port, subject, key.3.as_ref(), direction);
                 self.known.insert(key, wrong.clone());
                 wrong
             }
@@ -192,8 +177,7 @@ impl Proof<'_> {
     /// With which addresses more, or less, passes than should.
     fn wrong(
         &mut self,
-        port: &Port,
-        is_open: bool,
+        port: Option<&Port>,
         subject: Option<SubjectId>,
         node: Option<&SmolStr>,
         direction: Direction,
@@ -201,19 +185,17 @@ impl Proof<'_> {
         let own_node = node.map(|node| {
             let program = self.program;
             let known = self.nodes.entry(node.clone());
-            known
-                .or_insert_with(|| node::addresses(program, node).into_iter().collect())
-                .clone()
+            known.or_insert_with(|| program.own_addresses(node)).clone()
         });
         let own_node = own_node.unwrap_or_default();
         let mut found = Vec::new();
         for (family, ends) in Family::BOTH.into_iter().zip(&self.ends) {
-            let rules = match is_open {
-                true => vec![(AddressSet::all().of_family(family), TrafficSet::all())],
-                false => self.meaning.rules(port, direction, family),
+            let rules = match port {
+                None => vec![(AddressSet::all().of_family(family), TrafficSet::all())],
+                Some(port) => self.meaning.rules(port, direction, family),
             };
             let mut differences: FxHashMap<(usize, bool, bool, Identity), Difference> = FxHashMap::default();
-            let mut passing = Passing::of(&rules, family);
+            let mut passing = Passing::of(&rules);
             for end in passing.cut(ends, self.program) {
                 let number = passing.at(end.address);
                 let peer = Peer {
@@ -280,13 +262,12 @@ struct Passing<'a> {
 }
 
 impl<'a> Passing<'a> {
-    fn of(rules: &'a [(AddressSet, TrafficSet)], family: Family) -> Self {
+    fn of(rules: &'a [(AddressSet, TrafficSet)]) -> Self {
         let mut turns = Vec::new();
         for (rule, (addresses, _)) in rules.iter().enumerate() {
             for range in addresses.ranges() {
                 turns.push((range.first(), rule));
-                let next = after(range.last()).filter(|next| Family::of(*next) == family);
-                turns.extend(next.map(|next| (next, rule)));
+                turns.extend(next_address(range.last()).map(|next| (next, rule)));
             }
         }
         turns.sort_unstable_by(|one, other| other.cmp(one));

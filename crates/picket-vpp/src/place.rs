@@ -3,7 +3,7 @@
 mod regions;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::IpAddr;
 
 use picket_engine::{Identity, PodRef, Program};
 use picket_net::{Family, Prefix};
@@ -179,12 +179,4 @@ impl<T> PerFamily<T> {
             Family::Ipv6 => v6,
         }
     }
-}
-
-/// The next address of the same family.
-pub(crate) fn after(address: IpAddr) -> Option<IpAddr> {
-    Some(match address {
-        IpAddr::V4(address) => Ipv4Addr::from_bits(address.to_bits().checked_add(1)?).into(),
-        IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits().checked_add(1)?).into(),
-    })
 }

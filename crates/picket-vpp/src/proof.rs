@@ -7,9 +7,7 @@ use std::net::IpAddr;
 use picket_dataplane::demand::{Demands, End};
 use picket_dataplane::{Crossing, State};
 use picket_engine::{PodRef, Program};
-use picket_net::{Family, TrafficSet};
-
-use crate::place::after;
+use picket_net::{Family, TrafficSet, next_address};
 
 /// What was found: `C` is a packet or a connection with which what was looked at does not mean the policies.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -99,7 +97,7 @@ impl<'a> Walk<'a> {
         let local = self.local.iter().map(|&address| (address, address));
         for (first, last) in ranges.into_iter().chain(local) {
             found.insert(first);
-            found.extend(after(last));
+            found.extend(next_address(last));
         }
         found.retain(|&address| Family::of(address) == family);
         found

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
 use picket_engine::{PodRef, Program, SubjectId};
-use picket_net::{AddressRange, Family, Protocol, TrafficSet};
+use picket_net::{AddressRange, Family, Protocol, TrafficSet, next_address};
 use picket_policy::{Action, Direction, List, ObjectRef, Peer, Policy, PortMatch, Rule, Tier};
 use smol_str::SmolStr;
 
@@ -217,7 +217,7 @@ impl<'a> Demands<'a> {
         let mut found = Vec::new();
         for range in ranges.chain(taken.ranges()).chain(single) {
             found.push(range.first());
-            found.extend(after(range.last()));
+            found.extend(next_address(range.last()));
         }
         // Addresses that are neighbours are one range there, and have identities of their own all the same.
         for pod in self.program.pods().filter(|pod| !pod.pod().finished) {
@@ -537,11 +537,4 @@ fn nodes(program: &Program) -> BTreeMap<IpAddr, BTreeSet<SmolStr>> {
         }
     }
     found
-}
-
-fn after(address: IpAddr) -> Option<IpAddr> {
-    Some(match address {
-        IpAddr::V4(address) => std::net::Ipv4Addr::from_bits(address.to_bits().checked_add(1)?).into(),
-        IpAddr::V6(address) => std::net::Ipv6Addr::from_bits(address.to_bits().checked_add(1)?).into(),
-    })
 }

@@ -1,11 +1,11 @@
 //! From the compiled program to what the layout needs of one pod.
 
+use std::cell::OnceCell;
 use std::net::IpAddr;
 
-use picket_cluster::Pod;
-use picket_engine::{PeerView, PodRef, PolicyView, Program, RuleView, SideView};
+use picket_engine::{Blocks, PeerView, PodRef, PolicyView, Program, RuleView, SideView};
 use picket_net::AddressSet;
-use picket_policy::{Block, List, Mode, NetworkName, ObjectRef, Peer, Policy};
+use picket_policy::{List, Mode, NetworkName, ObjectRef, Peer, Policy};
 use smol_str::SmolStr;
 
 use super::{Interface, Peers, PodView, PolicyOnPod, ResolvedRule, ResolvedSide, Targets};
@@ -17,7 +17,8 @@ impl PodView {
     /// Policies do not apply to hostNetwork pods and finished pods: they are pods that no policy selects.
     pub fn of(program: &Program, pod: &ObjectRef, interface: &InterfaceName) -> Option<Self> {
         let found = program.pod(pod)?;
-        let resolve = Resolve { program, interface };
+        let resolve = Resolve::new(program, interface);
+        let own_node = found.pod().node.as_deref();
         let policies = program.policy_views(pod);
         let policies = policies.iter().map(|policy| resolve.policy(policy));
         Some(Self {
@@ -27,7 +28,10 @@ impl PodView {
                 addresses: found.pod().addresses.iter().collect(),
                 cluster: true,
             }],
-            own_node: own_node(program, found.pod()),
+            own_node: own_node
+                .into_iter()
+                .flat_map(|node| program.own_addresses(node))
+                .collect(),
             policies: policies.filter(PolicyOnPod::has_chain).collect(),
         })
     }
@@ -45,10 +49,7 @@ impl PodView {
             let own = interface.filter(|own| own.pod == self.pod && own.network == *network);
             let Some(interface) = own else { continue };
             let name = InterfaceName::new(&interface.name).ok_or_else(|| interface.name.clone())?;
-            let resolve = Resolve {
-                program,
-                interface: &name,
-            };
+            let resolve = Resolve::new(program, &name);
             for policy in program.policy_views(&endpoint.pod().object) {
                 self.add(resolve.policy(&policy));
             }
@@ -117,29 +118,26 @@ impl ResolvedRule {
     }
 }
 
-/// The addresses of the node of a pod, and of the hostNetwork pods there, which have the node's network.
-fn own_node(program: &Program, pod: &Pod) -> AddressSet {
-    let Some(name) = &pod.node else {
-        return AddressSet::empty();
-    };
-    let node = program
-        .node(name)
-        .into_iter()
-        .flat_map(|node| node.addresses.iter().copied());
-    let of_pods = program
-        .pods()
-        .map(|other| other.pod())
-        .filter(|other| other.host_network && !other.finished && other.node.as_ref() == Some(name))
-        .flat_map(|other| other.addresses.iter());
-    node.chain(of_pods).collect()
-}
-
 struct Resolve<'a> {
     program: &'a Program,
     interface: &'a InterfaceName,
+    /// Filled where there are blocks.
+    blocks: OnceCell<Blocks>,
 }
 
-impl Resolve<'_> {
+impl<'a> Resolve<'a> {
+    fn new(program: &'a Program, interface: &'a InterfaceName) -> Self {
+        Self {
+            program,
+            interface,
+            blocks: OnceCell::new(),
+        }
+    }
+
+    fn blocks(&self) -> &Blocks {
+        self.blocks.get_or_init(|| self.program.blocks())
+    }
+
     fn policy(&self, view: &PolicyView<'_>) -> PolicyOnPod {
         PolicyOnPod {
             object: view.policy.object.clone(),
@@ -193,7 +191,7 @@ impl Resolve<'_> {
             .flat_map(|peer| &peer.nodes)
             .flat_map(|node| node.addresses.iter().copied());
         let blocks = peers.iter().filter_map(|peer| match peer.peer {
-            Peer::Block(block) => Some(self.block(block)),
+            Peer::Block(block) => Some(self.blocks().addresses(block)),
             Peer::Pods(_) | Peer::Nodes(_) | Peer::Domain(_) => None,
         });
         Peers::Some {
@@ -202,34 +200,12 @@ impl Resolve<'_> {
         }
     }
 
-    /// The addresses of one block: the exceptions are its own, they take nothing from other blocks.
-    fn block(&self, block: &Block) -> AddressSet {
-        let all = AddressSet::from(block.prefix);
-        let exceptions = block.except.iter().map(|prefix| prefix.range()).collect();
-        let unmatched = self
-            .program
-            .pods()
-            .filter(|pod| !self.block_sees(block, pod.pod()));
-        let unmatched: AddressSet = unmatched.flat_map(|pod| pod.pod().addresses.iter()).collect();
-        all.difference(&exceptions).difference(&unmatched)
-    }
-
-    /// Whether a block matches the addresses of a pod that are in it. A finished pod has none.
-    fn block_sees(&self, block: &Block, pod: &Pod) -> bool {
-        let counts = pod.host_network || self.program.semantics().ipblock_matches_pods;
-        pod.finished || (counts && (!pod.synthetic || block.prefix.length() == 0))
-    }
-
     /// The addresses of a pod that any of `peers` means: a block may hold only one of them.
     fn matched_addresses(&self, pod: PodRef<'_>, peers: &List<PeerView<'_>>) -> Vec<IpAddr> {
         let matches = |address: IpAddr| match peers {
             List::Absent => true,
             List::Items(peers) => peers.iter().any(|peer| match peer.peer {
-                Peer::Block(block) => {
-                    block.prefix.contains(address)
-                        && !block.except.iter().any(|except| except.contains(address))
-                        && self.block_sees(block, pod.pod())
-                }
+                Peer::Block(block) => self.blocks().hold(block, address),
                 Peer::Pods(_) | Peer::Nodes(_) | Peer::Domain(_) => peer
                     .pods
                     .iter()
