@@ -32,6 +32,22 @@ pub enum Fault {
     Garbage(Vec<u8>),
 }
 
+impl Fault {
+    /// One of each kind, with so long a delay.
+    pub fn each_kind(delay: Duration) -> [Self; 8] {
+        [
+            Self::Refuse(-1),
+            Self::Delay(delay),
+            Self::Hold,
+            Self::DropBefore,
+            Self::DropAfter,
+            Self::DropMidFrame,
+            Self::Restart,
+            Self::Garbage(vec![0; 40]),
+        ]
+    }
+}
+
 /// A fault that waits for its message.
 #[derive(Debug)]
 pub(super) struct Armed {

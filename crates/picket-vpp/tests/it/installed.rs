@@ -6,9 +6,10 @@ use picket_cluster::{Semantics, Snapshot};
 use picket_testing::flows::representative_flows;
 use picket_testing::generate::{Shape, snapshot};
 use picket_vpp::acl::Acls;
+use picket_vpp::acl::hold::Held;
 use picket_vpp::acl::meaning::{self, Way};
-use picket_vpp::acl::plan::plan;
-use picket_vpp::client::{Connector, Feature};
+use picket_vpp::acl::plan::{Plan, plan};
+use picket_vpp::client::{Connector, Error, Feature};
 use picket_vpp::fake::{Direction, Fake, Options, Packet, Verdict};
 use proptest::prelude::*;
 use proptest::test_runner::TestCaseError;
@@ -25,6 +26,20 @@ pub(crate) fn start(acls: &Acls, seed: u64) -> (Fake, Connector) {
     }
     let connector = Connector::new(fake.socket());
     (fake, connector)
+}
+
+/// Has VPP make lists and give them to interfaces, once, and reads what it has then: what it was told, and what it refused.
+pub(crate) fn carry_out(connector: &mut Connector, acls: &Acls) -> (Plan, Vec<Error>) {
+    let mut vpp = connector
+        .connect(&[Feature::Acls, Feature::Interfaces])
+        .expect("a connection");
+    let reading = vpp.read().expect("what there is");
+    let mut held = Held::new(reading.installed);
+    let plan = held.plan(acls, held.installed().interfaces.keys());
+    let troubles = vpp.carry_out_held(&plan, &reading.interfaces, &mut held);
+    let troubles = troubles.expect("answers");
+    assert_eq!(vpp.read().expect("what there is").installed, *held.installed());
+    (plan, troubles)
 }
 
 /// Makes the lists of a VPP these, and reads them back; nothing is sent a second time. Gives the indices of its interfaces.

@@ -3,28 +3,18 @@
 use picket_cluster::{Semantics, Snapshot};
 use picket_testing::generate::{Shape, snapshot};
 use picket_vpp::acl::Acls;
-use picket_vpp::acl::hold::Held;
-use picket_vpp::client::{Connector, Feature};
+use picket_vpp::client::Connector;
 use picket_vpp::fake::{Fake, Fault, When};
 use proptest::prelude::*;
 use proptest::test_runner::TestCaseError;
 
 use crate::faults::{Journey, journeys, passes};
-use crate::installed::start;
+use crate::installed::{carry_out, start};
 use crate::journey::Cluster;
 
 /// Has VPP make lists and give them to interfaces, once; whether it refused something.
 fn put(connector: &mut Connector, acls: &Acls) -> bool {
-    let mut vpp = connector
-        .connect(&[Feature::Acls, Feature::Interfaces])
-        .expect("a connection");
-    let reading = vpp.read().expect("what there is");
-    let mut held = Held::new(reading.installed);
-    let plan = held.plan(acls, held.installed().interfaces.keys());
-    let troubles = vpp.carry_out_held(&plan, &reading.interfaces, &mut held);
-    let troubles = troubles.expect("answers");
-    assert_eq!(vpp.read().expect("what there is").installed, *held.installed());
-    !troubles.is_empty()
+    !carry_out(connector, acls).1.is_empty()
 }
 
 /// Has VPP refuse the list that comes behind so many others; whether there is one.

@@ -10,13 +10,13 @@ use picket_testing::generate::{Shape, cluster, policies, together};
 use picket_vpp::acl::Acls;
 use picket_vpp::acl::hold::Held;
 use picket_vpp::acl::plan::{Installed, InstalledLists, Operation, Plan};
-use picket_vpp::client::{Connector, Feature};
+use picket_vpp::client::Connector;
 use picket_vpp::fake::Fake;
 use proptest::prelude::*;
 use proptest::test_runner::TestCaseError;
 
 use crate::faults::{Journey, journeys, passes};
-use crate::installed::start;
+use crate::installed::{carry_out, start};
 use crate::journey::Cluster;
 
 const NODE: &str = "n1";
@@ -142,15 +142,8 @@ fn a_list_that_lets_less_pass_is_made_anew() {
 
 /// Makes the lists of a VPP these; what it was told.
 fn put(connector: &mut Connector, acls: &Acls) -> Plan {
-    let mut vpp = connector
-        .connect(&[Feature::Acls, Feature::Interfaces])
-        .expect("a connection");
-    let reading = vpp.read().expect("what there is");
-    let mut held = Held::new(reading.installed);
-    let plan = held.plan(acls, held.installed().interfaces.keys());
-    let troubles = vpp.carry_out_held(&plan, &reading.interfaces, &mut held);
-    assert!(troubles.expect("answers").is_empty());
-    assert_eq!(vpp.read().expect("what there is").installed, *held.installed());
+    let (plan, troubles) = carry_out(connector, acls);
+    assert!(troubles.is_empty(), "{troubles:?}");
     plan
 }
 

@@ -143,17 +143,7 @@ fn nothing_opens_whatever_goes_wrong_while_lists_change() {
     }
     let (wanted, mut current) = (Arc::new(Mutex::new(1)), 1);
     watch(&scene, each.clone(), &wanted);
-    let faults = [
-        Fault::Refuse(-1),
-        Fault::Delay(Duration::from_millis(20)),
-        Fault::Hold,
-        Fault::DropBefore,
-        Fault::DropAfter,
-        Fault::DropMidFrame,
-        Fault::Restart,
-        Fault::Garbage(vec![0; 40]),
-    ];
-    for fault in faults {
+    for fault in Fault::each_kind(Duration::from_millis(20)) {
         for (message, place) in [
             ("acl_add_replace", 0),
             ("acl_add_replace", 2),

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fs;
 
-use picket_cluster::{Endpoint, Flow, Pod, Semantics, Snapshot};
+use picket_cluster::{Flow, Pod, Semantics, Snapshot};
 use picket_net::Protocol;
 use picket_testing::flows::representative_flows;
 use picket_testing::generate::{Shape, snapshot};
@@ -14,7 +14,7 @@ use proptest::test_runner::TestCaseError;
 use smol_str::SmolStr;
 
 use crate::agent::run_on;
-use crate::random::{managed, own, seen};
+use crate::random::{ends, managed, own, seen};
 use crate::scene::{ACL, CHANGES};
 
 const UPLINK: &str = "ge0";
@@ -120,12 +120,7 @@ fn check(snapshot: &Snapshot, seed: u64) -> Result<(), TestCaseError> {
         let Some(way) = way(snapshot, &nodes, &flow) else {
             continue;
         };
-        let address = |end: &Endpoint| match end {
-            Endpoint::Pod(object) => snapshot.pods.get(object)?.addresses.of(flow.family),
-            Endpoint::Node { address, .. } | Endpoint::External(address) => Some(*address),
-        };
-        let ends = address(&flow.source).zip(address(&flow.destination));
-        let Some((source, destination)) = ends else {
+        let Some((source, destination)) = ends(snapshot, &flow) else {
             continue;
         };
         // Another source port for each, so that no session is of another flow.

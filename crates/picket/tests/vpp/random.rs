@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use picket_cluster::{Endpoint, Flow, Pod, Semantics, Snapshot};
@@ -132,6 +133,15 @@ pub(crate) fn managed<'s>(snapshot: &'s Snapshot, end: &Endpoint) -> Option<&'s 
     pod.filter(|pod| !pod.host_network)
 }
 
+/// The addresses at both ends of a flow.
+pub(crate) fn ends(snapshot: &Snapshot, flow: &Flow) -> Option<(IpAddr, IpAddr)> {
+    let address = |end: &Endpoint| match end {
+        Endpoint::Pod(object) => snapshot.pods.get(object)?.addresses.of(flow.family),
+        Endpoint::Node { address, .. } | Endpoint::External(address) => Some(*address),
+    };
+    address(&flow.source).zip(address(&flow.destination))
+}
+
 /// Whether a flow passes, and whether a table on its way had no room; `None` of one that no session layer that is known sees.
 fn judge(snapshot: &Snapshot, nodes: &BTreeMap<SmolStr, Node>, flow: &Flow) -> Option<(bool, bool)> {
     if !matches!(flow.protocol, Protocol::TCP | Protocol::UDP) {
@@ -145,11 +155,7 @@ fn judge(snapshot: &Snapshot, nodes: &BTreeMap<SmolStr, Node>, flow: &Flow) -> O
     if (from, to) == (None, None) || [from, to].into_iter().flatten().any(|pod| node(pod).is_none()) {
         return None;
     }
-    let address = |end: &Endpoint| match end {
-        Endpoint::Pod(object) => snapshot.pods.get(object)?.addresses.of(flow.family),
-        Endpoint::Node { address, .. } | Endpoint::External(address) => Some(*address),
-    };
-    let (source, destination) = (address(&flow.source)?, address(&flow.destination)?);
+    let (source, destination) = ends(snapshot, flow)?;
     if source.is_unspecified() || destination.is_unspecified() {
         return None;
     }
