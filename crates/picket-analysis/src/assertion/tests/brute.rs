@@ -135,6 +135,24 @@ pub(super) fn in_block(cluster: &Snapshot, end: &Endpoint, family: Family, text:
     prefix.family() == family && address.is_some_and(|address| prefix.contains(address))
 }
 
+/// Gives each workload a second pod, since a workload and itself are two of its pods. Returns of which workload each of
+/// them is.
+pub(super) fn add_twins(cluster: &mut Snapshot) -> BTreeMap<ObjectRef, ObjectRef> {
+    let workloads: Vec<Arc<Pod>> = cluster
+        .live_pods()
+        .filter(|pod| pod.is_workload())
+        .cloned()
+        .collect();
+    let mut twins = BTreeMap::new();
+    for own in workloads {
+        let mut twin = Pod::clone(&own);
+        twin.object.name = format!("{}-twin", twin.object.name).into();
+        twins.insert(twin.object.clone(), own.object.clone());
+        cluster.pods.insert(twin.object.clone(), Arc::new(twin));
+    }
+    twins
+}
+
 /// A packet, and whether it is allowed.
 pub(super) type Packet = (Family, Protocol, u16, bool);
 
@@ -160,25 +178,7 @@ impl Brute {
         let mut finer = cluster.clone();
         finer.policies.insert(cut.object.clone(), Arc::new(cut));
         let ends = flows::endpoints(&finer).into_iter().collect();
-        let twins: BTreeMap<ObjectRef, ObjectRef> = cluster
-            .live_pods()
-            .filter(|pod| pod.is_workload())
-            .map(|pod| {
-                let mut twin = pod.object.clone();
-                twin.name = format!("{}-twin", twin.name).into();
-                (twin, pod.object.clone())
-            })
-            .collect();
-        for (twin, own) in &twins {
-            let own = &cluster.pods[own];
-            finer.pods.insert(
-                twin.clone(),
-                Arc::new(Pod {
-                    object: twin.clone(),
-                    ..Pod::clone(own)
-                }),
-            );
-        }
+        let twins = add_twins(&mut finer);
         let mut verdicts: BTreeMap<_, Vec<_>> = BTreeMap::new();
         for flow in flows::representative_flows(&finer) {
             let twin_of = |end: &Endpoint| match end {

@@ -10,20 +10,25 @@ use proptest::prelude::*;
 
 use super::super::{record, run};
 use super::asked::asked;
-use super::brute::Brute;
+use super::brute::{Brute, add_twins};
 use super::sound;
 
-/// Whether every packet is judged alike in both.
+/// Whether every packet is judged alike in both, also between two pods of one workload.
 fn same_connectivity(one: &Snapshot, other: &Snapshot) -> bool {
+    let [one, other] = [one, other].map(|cluster| {
+        let mut cluster = cluster.clone();
+        add_twins(&mut cluster);
+        cluster
+    });
     let both = |cluster: &Snapshot| flows::representative_flows(cluster);
     let judge = |cluster: &Snapshot, flow: &Flow| {
         picket_reference::judge(cluster, &Semantics::default(), flow).verdict()
     };
     // A node's own pods and traffic between nodes are nobody's to change, so they are the same anyway.
-    both(one)
+    both(&one)
         .iter()
-        .chain(&both(other))
-        .all(|flow| judge(one, flow) == judge(other, flow))
+        .chain(&both(&other))
+        .all(|flow| judge(&one, flow) == judge(&other, flow))
 }
 
 proptest! {
