@@ -2,6 +2,7 @@
 //! tracking, sockets, checksums and readiness, and with the feature `runtime` the sandboxes of a container runtime. The
 //! only crate with `unsafe`; every use says why it is sound.
 
+mod at_once;
 mod batch;
 mod checksum;
 mod conntrack;
@@ -29,6 +30,7 @@ mod socket;
 mod uplink;
 mod user;
 
+pub use at_once::at_once;
 pub use batch::Batch;
 pub use checksum::{crc32c, internet_checksum};
 pub use conntrack::{Carried, Connection, Tuple, Which};

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 use picket_cluster::{Event, Object, Pod, Semantics, Snapshot};
 use picket_engine::Engine;
-use picket_linux::NetworkNamespace;
+use picket_linux::{NetworkNamespace, at_once};
 use picket_net::Protocol;
 use picket_nftables::client::Client;
 use picket_nftables::model::{InterfaceName, Table};
@@ -111,11 +111,9 @@ fn places(count: usize) -> Result<Vec<(NetworkNamespace, Client)>> {
 
 /// Brings every table into its place. How many operations that took.
 fn sync(places: &mut [(NetworkNamespace, Client)], tables: &[Arc<Table>]) -> Result<usize> {
-    let mut operations = 0;
-    for ((_, client), table) in places.iter_mut().zip(tables) {
-        operations += client.sync(table)?.operations;
-    }
-    Ok(operations)
+    let all = places.iter_mut().zip(tables).collect();
+    let synced = at_once(all, |((_, client), table)| Ok(client.sync(table)?.operations));
+    synced.into_iter().sum()
 }
 
 /// Each policy with the numbers of the pods that it selects, in the order in which they are brought in.

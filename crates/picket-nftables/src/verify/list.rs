@@ -104,8 +104,8 @@ impl Parts {
         let parts = self.parts.into_iter();
         let parts: Vec<_> = parts.map(|(left, classes)| Part { left, classes }).collect();
         let mut of = Vec::new();
-        let many = parts.iter().enumerate().filter(|_| parts.len() > FEW);
-        for (number, part) in many {
+        let many = parts.iter().filter(|_| parts.len() > FEW);
+        for (number, part) in (0..).zip(many) {
             let count = part.classes.last().map_or(0, |last| last as usize + 1);
             of.resize(of.len().max(count), 0);
             for class in part.classes.iter() {
@@ -126,7 +126,7 @@ const FEW: usize = 4;
 pub(super) struct Sorted {
     parts: Vec<Part>,
     /// For each class the number of the part, where there are more than a [`FEW`] parts.
-    of: Vec<usize>,
+    of: Vec<u32>,
 }
 
 impl Sorted {
@@ -139,7 +139,7 @@ impl Sorted {
         if self.parts.len() <= FEW || classes.len() >= self.parts.len() {
             return self.parts.iter().collect();
         }
-        let mut numbers: Vec<usize> = classes
+        let mut numbers: Vec<u32> = classes
             .iter()
             .filter_map(|class| self.of.get(class as usize).copied())
             .collect();
@@ -147,7 +147,7 @@ impl Sorted {
         numbers.dedup();
         numbers
             .into_iter()
-            .filter_map(|number| self.parts.get(number))
+            .filter_map(|number| self.parts.get(number as usize))
             .collect()
     }
 }

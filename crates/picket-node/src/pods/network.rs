@@ -1,9 +1,7 @@
 //! What the policies of secondary networks say of each pod.
 
-use std::cell::{OnceCell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
-use std::rc::Rc;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use picket_cluster::{Pod, Semantics, Snapshot};
 use picket_dataplane::{EstablishedConnections, Shortfall};
@@ -82,11 +80,11 @@ pub(super) struct Networks {
     /// The netlink group to which rules log what policies drop, if they do.
     log_denied: Option<u16>,
     /// Those that see the same share it.
-    compiled: BTreeMap<NetworkName, Rc<Compiled>>,
+    compiled: BTreeMap<NetworkName, Arc<Compiled>>,
     /// How often something about them, or the custom rules, has become another.
     revision: u64,
     /// The same with policies as they were that are held back somewhere.
-    former: RefCell<Vec<Former>>,
+    former: Mutex<Vec<Former>>,
     custom: Vec<CustomRules>,
     /// In which versions policies were read that have any.
     versions: BTreeMap<ObjectRef, ObjectVersion>,
@@ -98,16 +96,16 @@ pub(super) struct Compiled {
     snapshot: Snapshot,
     engine: Engine,
     /// The same where custom rules are policies like others, once somebody asks.
-    judged: OnceCell<Box<(Snapshot, Engine)>>,
+    judged: OnceLock<Box<(Snapshot, Engine)>>,
 }
 
 /// A network on which some policies say what they said before.
 struct Former {
     /// What is there now.
-    now: Rc<Compiled>,
+    now: Arc<Compiled>,
     /// What they said there; `None` where they were not about it.
     policies: Vec<(ObjectRef, Option<Arc<Policy>>)>,
-    compiled: Rc<Compiled>,
+    compiled: Arc<Compiled>,
 }
 
 impl Networks {
@@ -124,7 +122,7 @@ impl Networks {
             log_denied,
             compiled: BTreeMap::new(),
             revision: 0,
-            former: RefCell::default(),
+            former: Mutex::default(),
             custom: Vec::new(),
             versions: BTreeMap::new(),
             notes: Vec::new(),
@@ -154,7 +152,7 @@ impl Networks {
         plugins: &Plugins,
         custom: Vec<CustomRules>,
     ) {
-        self.former.take();
+        self.former = Mutex::default();
         let same_custom = self.custom == custom;
         self.custom = custom;
         let mut changed = !same_custom;
@@ -177,7 +175,7 @@ impl Networks {
             changed |= known
                 .iter()
                 .zip(known.iter().skip(1))
-                .any(|(one, next)| !Rc::ptr_eq(one, next));
+                .any(|(one, next)| !Arc::ptr_eq(one, next));
             // Those that share it see the same now.
             known.truncate(1);
             let compiled = match known.pop() {
@@ -193,7 +191,7 @@ impl Networks {
             };
             let of_each = networks
                 .into_iter()
-                .map(|network| (network.clone(), Rc::clone(&compiled)));
+                .map(|network| (network.clone(), Arc::clone(&compiled)));
             self.compiled.extend(of_each);
         }
         if changed || !before.is_empty() {
@@ -202,9 +200,9 @@ impl Networks {
     }
 
     /// What was compiled for another state, for this one.
-    fn lead(&self, mut compiled: Rc<Compiled>, snapshot: Snapshot) -> Rc<Compiled> {
+    fn lead(&self, mut compiled: Arc<Compiled>, snapshot: Snapshot) -> Arc<Compiled> {
         // Another network may see what was there before.
-        let Some(now) = Rc::get_mut(&mut compiled) else {
+        let Some(now) = Arc::get_mut(&mut compiled) else {
             return self.compile(snapshot);
         };
         let events = now.snapshot.events_to(&snapshot);
@@ -214,21 +212,21 @@ impl Networks {
         for event in events {
             now.engine.apply(event);
         }
-        now.judged = OnceCell::new();
+        now.judged = OnceLock::new();
         now.snapshot = snapshot;
         compiled
     }
 
-    fn compile(&self, snapshot: Snapshot) -> Rc<Compiled> {
-        Rc::new(Compiled {
+    fn compile(&self, snapshot: Snapshot) -> Arc<Compiled> {
+        Arc::new(Compiled {
             engine: Engine::compile(&snapshot, self.semantics.clone()),
             snapshot,
-            judged: OnceCell::new(),
+            judged: OnceLock::new(),
         })
     }
 
     /// The networks, with policies as they were for which something else holds.
-    pub(super) fn with(&self, substitutes: &Substitutes) -> Vec<(&NetworkName, Rc<Compiled>)> {
+    pub(super) fn with(&self, substitutes: &Substitutes) -> Vec<(&NetworkName, Arc<Compiled>)> {
         let compiled = self.compiled.iter();
         compiled
             .map(|(network, compiled)| (network, self.with_former(network, compiled, substitutes)))
@@ -238,9 +236,9 @@ impl Networks {
     fn with_former(
         &self,
         network: &NetworkName,
-        now: &Rc<Compiled>,
+        now: &Arc<Compiled>,
         substitutes: &Substitutes,
-    ) -> Rc<Compiled> {
+    ) -> Arc<Compiled> {
         let former = substitutes.iter().filter_map(|(policy, substitute)| {
             let Substitute::Former(said, _) = substitute else {
                 return None;
@@ -250,14 +248,14 @@ impl Networks {
         });
         let policies: Vec<_> = former.collect();
         if policies.is_empty() {
-            return Rc::clone(now);
+            return Arc::clone(now);
         }
-        let mut known = self.former.borrow_mut();
+        let mut known = self.former.lock().unwrap_or_else(PoisonError::into_inner);
         let same = known
             .iter()
-            .find(|known| Rc::ptr_eq(&known.now, now) && known.policies == policies);
+            .find(|known| Arc::ptr_eq(&known.now, now) && known.policies == policies);
         if let Some(same) = same {
-            return Rc::clone(&same.compiled);
+            return Arc::clone(&same.compiled);
         }
         let mut snapshot = now.snapshot.clone();
         for (policy, former) in &policies {
@@ -268,9 +266,9 @@ impl Networks {
         }
         let compiled = self.compile(snapshot);
         known.push(Former {
-            now: Rc::clone(now),
+            now: Arc::clone(now),
             policies,
-            compiled: Rc::clone(&compiled),
+            compiled: Arc::clone(&compiled),
         });
         compiled
     }
@@ -593,22 +591,22 @@ mod tests {
         let mut update = |cluster: &Snapshot| {
             let own = cluster.pod("Pod", "x", "own").unwrap();
             networks.update(cluster, &[own], &Plugins::new(&["macvlan".into()]), Vec::new());
-            ["a", "b", "c"].map(|network| Rc::clone(&networks.compiled[&name(network)]))
+            ["a", "b", "c"].map(|network| Arc::clone(&networks.compiled[&name(network)]))
         };
         let apart = cluster(["10.1.0.3", "10.1.0.4"]);
         let [a, b, c] = update(&apart);
-        assert!(Rc::ptr_eq(&a, &b) && !Rc::ptr_eq(&a, &c));
+        assert!(Arc::ptr_eq(&a, &b) && !Arc::ptr_eq(&a, &c));
         assert_eq!((a.snapshot.pods.len(), c.snapshot.pods.len()), (4, 1));
         let again = update(&apart);
         assert!(
             [a, b, c]
                 .iter()
                 .zip(&again)
-                .all(|(before, now)| Rc::ptr_eq(before, now))
+                .all(|(before, now)| Arc::ptr_eq(before, now))
         );
         // Each has another at the address that both have.
         let [a, b, c] = update(&cluster(["10.1.0.3", "10.1.0.3"]));
-        assert!(!Rc::ptr_eq(&a, &b) && Rc::ptr_eq(&c, &again[2]));
+        assert!(!Arc::ptr_eq(&a, &b) && Arc::ptr_eq(&c, &again[2]));
         let addressed = |compiled: &Compiled| {
             let pods = compiled.snapshot.pods.values();
             pods.filter(|pod| !pod.addresses.is_empty()).count()

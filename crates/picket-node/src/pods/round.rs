@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 
+use picket_linux::at_once;
 use picket_linux::runtime::SandboxId;
+use tracing::{Dispatch, dispatcher};
 
 use super::cutting::{Cutting, Order};
 use super::network::Networks;
@@ -27,10 +29,15 @@ impl Round<'_> {
         places: &mut BTreeMap<SandboxId, Place>,
         mut is_due: impl FnMut(&mut Place) -> bool,
     ) {
-        for place in places.values_mut() {
-            if is_due(place) {
-                self.cut(place.make(self.networks, self.unknown, self.metrics));
-            }
+        let make = |place: &mut Place| place.make(self.networks, self.unknown, self.metrics);
+        let mut due: Vec<_> = places.values_mut().collect();
+        due.retain_mut(|place| is_due(place));
+        // It takes no time to see that nothing has changed.
+        let (settled, others): (Vec<_>, Vec<_>) = due.into_iter().partition(|place| place.is_settled());
+        let logged = dispatcher::get_default(Dispatch::clone);
+        let made = at_once(others, |place| dispatcher::with_default(&logged, || make(place)));
+        for order in made.into_iter().chain(settled.into_iter().map(make)) {
+            self.cut(order);
         }
     }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use picket_net::{Family, Prefix};
 use picket_vpp::client::{Error, RuleReading, RuleTable, Vpp};
 use picket_vpp::session::SessionRule;
-use picket_vpp::session::plan::{InstalledRule, Operation, Plan, displaced, plan};
+use picket_vpp::session::plan::{InstalledRule, Operation, Plan, between, displaced, plan};
 
 /// What of the tables changes by itself: no rule concerns those of another part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -144,11 +144,11 @@ impl Held {
         let mut plans = Plans::new();
         for part in parts.difference(kept).copied() {
             let rules = wanted.get(&part).unwrap_or(&none);
-            let is_made = self.made.get(&part).is_some_and(|made| Arc::ptr_eq(made, rules));
-            if is_made {
-                continue;
-            }
-            let plan = plan(self.installed(part), rules, &self.foreign(part));
+            let plan = match self.made.get(&part) {
+                Some(made) if Arc::ptr_eq(made, rules) => continue,
+                Some(made) if !self.shared.contains(&part) => between(made, rules),
+                _ => plan(self.installed(part), rules, &self.foreign(part)),
+            };
             if !plan.is_empty() {
                 plans.insert(part, plan);
             }
@@ -224,10 +224,7 @@ impl Held {
         let rules = self.rules.entry(part).or_default();
         let rule = *operation.rule();
         match operation {
-            Operation::Add(_) => {
-                let tag = rule.tag().as_str().into();
-                rules.push(InstalledRule { rule, tag });
-            }
+            Operation::Add(_) => rules.push(InstalledRule::ours(rule)),
             Operation::DeleteNamed(_, tag) => rules.retain(|known| known.rule != rule || known.tag != *tag),
             Operation::Delete(_) | Operation::DeleteIfOwn(_) => rules.retain(|known| known.rule != rule),
         }

@@ -1,13 +1,12 @@
 //! One step: what VPP is told, and how long it took to find out.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use picket_vpp::acl::hold::Held;
 use picket_vpp::acl::plan::{Installed, Operation, Plan, plan};
 use picket_vpp::acl::{Acls, Change};
 use picket_vpp::session;
-use picket_vpp::session::plan::InstalledRule;
 
 /// A VPP that carries out every plan at once.
 pub(crate) struct Vpp {
@@ -97,19 +96,10 @@ impl Sent {
 /// out.
 pub(crate) fn follow_rules(change: &session::Change) -> (Sent, Duration) {
     let turns: Vec<_> = change.local.values().chain(change.global.values()).collect();
-    let installed = turns.iter().map(|[before, _]| {
-        let rules = before.iter().flat_map(|rules| rules.iter());
-        let installed = rules.map(|rule| InstalledRule {
-            rule: *rule,
-            tag: rule.tag().as_str().into(),
-        });
-        installed.collect::<Vec<_>>()
-    });
-    let installed: Vec<_> = installed.collect();
     let start = Instant::now();
-    let plans = turns.iter().zip(&installed).map(|([_, now], installed)| {
-        let wanted = now.as_deref().unwrap_or_default();
-        session::plan::plan(installed, wanted, &BTreeSet::new())
+    let plans = turns.iter().map(|[before, now]| {
+        let [before, now] = [before, now].map(|rules| rules.as_deref().unwrap_or_default());
+        session::plan::between(before, now)
     });
     let plans: Vec<_> = plans.collect();
     let took = start.elapsed();

@@ -176,8 +176,8 @@ fn installed(told: &SessionRule) -> Option<(InstalledRule, bool)> {
         SessionAction::Redirect(_) => (Action::Allow, true),
         SessionAction::Defer => return None,
     };
-    let rule = InstalledRule {
-        rule: session::SessionRule {
+    let rule = InstalledRule::new(
+        session::SessionRule {
             transport: match told.transport {
                 Transport::Tcp => session::Transport::Tcp,
                 Transport::Udp => session::Transport::Udp,
@@ -189,7 +189,7 @@ fn installed(told: &SessionRule) -> Option<(InstalledRule, bool)> {
             remote_port: told.remote_port,
             action,
         },
-        tag: SmolStr::from(told.tag.to_string()),
-    };
+        SmolStr::from(told.tag.to_string()),
+    );
     Some((rule, is_redirecting))
 }

@@ -9,13 +9,14 @@ use picket_policy::{Direction, ObjectRef};
 use rustc_hash::FxHashMap;
 
 use super::change::Change;
-use super::model::{SessionRule, SessionRules, Transport};
+use super::model::{Action, SessionRule, SessionRules, Transport};
+use super::plan::is_default;
 use super::render::{Options, TooMany};
 use super::table::Table;
 use super::tables::Tables;
 use crate::combine::Combined;
 use crate::lists::{Lists, Restricted, Touched};
-use crate::peers::Peers;
+use crate::peers::{Peers, subtract};
 use crate::value::{Value, Values};
 
 /// The rules of a node, kept while its pods and what they may exchange change.
@@ -36,7 +37,7 @@ pub struct NodeRules {
     /// Whether the global table has no room for all of them.
     is_crowded: bool,
     global: BTreeMap<IpAddr, Made>,
-    last: Option<Last>,
+    alike: Alike,
 }
 
 /// Rules that were made.
@@ -49,25 +50,19 @@ struct Made {
     room: usize,
 }
 
-/// The local table that was made last, with what it is made of: the next pod is often alike.
-#[derive(Debug)]
-struct Last {
-    content: Content,
-    /// What `content` names by its places in memory.
-    _opened: [Option<Arc<Peers>>; 2],
-    made: Made,
+/// The tables of pods that may open the same, as they are before these are told apart by their own addresses: those of this step and
+/// of the one before, since the next pod is often like the last.
+#[derive(Debug, Default)]
+struct Alike {
+    now: FxHashMap<([usize; 2], bool), (Opened, Made)>,
+    before: FxHashMap<([usize; 2], bool), (Opened, Made)>,
 }
 
-/// The local tables that were made.
-type Locals = FxHashMap<Content, Made>;
-
-/// What a local table is made of.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-struct Content {
-    /// The places in memory of what may be opened.
-    opened: [usize; 2],
-    /// The addresses of the pod to which that is not everything.
-    own: Vec<IpAddr>,
+/// What a pod may open.
+#[derive(Clone, Debug)]
+struct Opened {
+    peers: [Option<Arc<Peers>>; 2],
+    /// Whether nothing may be opened in a family of which nothing is known.
     is_unknown: bool,
 }
 
@@ -84,7 +79,7 @@ impl NodeRules {
             alone_count: 0,
             is_crowded: false,
             global: BTreeMap::new(),
-            last: None,
+            alike: Alike::default(),
         }
     }
 
@@ -155,9 +150,9 @@ impl NodeRules {
         }
         touched.extend(self.combined.advance(&changes, values));
         let mut change = Change::default();
-        let mut made = Locals::default();
+        self.alike.begin();
         for pod in touched {
-            let now = self.local_table(&pod, &mut made, values);
+            let now = self.local_table(&pod, values);
             let rules = now.as_ref().map(|made| Arc::clone(&made.rules));
             let before = match now {
                 Some(now) => self.local.insert(pod.clone(), now),
@@ -174,31 +169,24 @@ impl NodeRules {
         change
     }
 
-    fn local_table(&mut self, pod: &ObjectRef, known: &mut Locals, values: &Values) -> Option<Made> {
+    fn local_table(&mut self, pod: &ObjectRef, values: &Values) -> Option<Made> {
         let lists = self.lists.get(pod)?;
-        let opened = self.combined.of(pod);
-        let held = |address: &&IpAddr| {
-            let [v4, v6] = opened;
-            let peers = if address.is_ipv4() { v4 } else { v6 };
-            peers.is_some_and(|peers| peers.value(**address) != Value::EVERYTHING)
-        };
-        let content = Content {
-            opened: opened.map(|peers| peers.map_or(0, |peers| Arc::as_ptr(peers).addr())),
-            own: lists.addresses.iter().filter(held).copied().collect(),
+        let opened = Opened {
+            peers: self.combined.of(pod).map(Option::<&Arc<Peers>>::cloned),
             is_unknown: lists.is_unknown,
         };
-        if let Some(made) = known.get(&content) {
+        let own = lists.addresses.iter();
+        let own: Vec<_> = own.copied().filter(|own| opened.holds_back(*own)).collect();
+        let most_rules = self.options.most_rules;
+        let made = self
+            .alike
+            .table(&opened, || opened.table(&[], most_rules, values));
+        // A pod reaches itself, whatever its policies say.
+        if own.is_empty() {
             return Some(made.clone());
         }
-        let last = self.last.take().filter(|last| last.content == content);
-        let last = last.unwrap_or_else(|| Last {
-            made: local(opened, &content, self.options.most_rules, values),
-            content,
-            _opened: opened.map(|peers| peers.cloned()),
-        });
-        let last = self.last.insert(last);
-        known.insert(last.content.clone(), last.made.clone());
-        Some(last.made.clone())
+        let opening = made.opening(&own, most_rules);
+        Some(opening.unwrap_or_else(|| opened.table(&own, most_rules, values)))
     }
 
     /// Makes the rules about addresses in the global table.
@@ -269,24 +257,87 @@ impl NodeRules {
     }
 }
 
-/// The rules of a local table.
-fn local(opened: [Option<&Arc<Peers>>; 2], content: &Content, most_rules: usize, values: &Values) -> Made {
-    let said = opened
-        .iter()
-        .filter(|peers| peers.is_some() || content.is_unknown);
-    let mut table = Table::new(most_rules, said.count());
-    // A pod reaches itself, whatever its policies say.
-    let own = content.own.iter();
-    let own = own.map(|&own| (Prefix::host(own), Value::EVERYTHING));
-    for (family, peers) in Family::BOTH.into_iter().zip(opened) {
-        match peers {
-            Some(peers) if content.own.is_empty() => table.add(peers, Prefix::all(family), true, values),
-            Some(peers) => table.add(&peers.with(own.clone()), Prefix::all(family), true, values),
-            None if content.is_unknown => table.close(family),
-            None => {}
+impl Alike {
+    /// Another step begins: what was made in the last is kept.
+    fn begin(&mut self) {
+        self.before = std::mem::take(&mut self.now);
+    }
+
+    /// The table of pods that may open this.
+    fn table(&mut self, opened: &Opened, make: impl FnOnce() -> Made) -> &Made {
+        let key = opened.key();
+        &self
+            .now
+            .entry(key)
+            .or_insert_with(|| {
+                let known = self.before.remove(&key);
+                known.unwrap_or_else(|| (opened.clone(), make()))
+            })
+            .1
+    }
+}
+
+impl Opened {
+    /// Where in memory it is, which names it as long as it is there.
+    fn key(&self) -> ([usize; 2], bool) {
+        let peers = self.peers.each_ref();
+        let peers = peers.map(|peers| peers.as_ref().map_or(0, |peers| Arc::as_ptr(peers).addr()));
+        (peers, self.is_unknown)
+    }
+
+    /// Whether not everything may be opened to an address.
+    fn holds_back(&self, address: IpAddr) -> bool {
+        let [v4, v6] = &self.peers;
+        let peers = if address.is_ipv4() { v4 } else { v6 };
+        peers
+            .as_ref()
+            .is_some_and(|peers| peers.value(address) != Value::EVERYTHING)
+    }
+
+    /// The rules by which this may be opened, and everything to these addresses.
+    fn table(&self, own: &[IpAddr], most_rules: usize, values: &Values) -> Made {
+        let said = self
+            .peers
+            .iter()
+            .filter(|peers| peers.is_some() || self.is_unknown);
+        let mut table = Table::new(most_rules, said.count());
+        let own = own.iter().map(|&own| (Prefix::host(own), Value::EVERYTHING));
+        for (family, peers) in Family::BOTH.into_iter().zip(&self.peers) {
+            match peers {
+                Some(peers) if own.len() == 0 => table.add(peers, Prefix::all(family), true, values),
+                Some(peers) => table.add(&peers.with(own.clone()), Prefix::all(family), true, values),
+                None if self.is_unknown => table.close(family),
+                None => {}
+            }
+        }
+        Made::of(table)
+    }
+}
+
+/// The rules of a table by which everything may be opened to an address too; `None` where rules about everybody are about some ports,
+/// which those about an address would not capture.
+fn opening(rules: &[SessionRule], to: IpAddr) -> Option<Vec<SessionRule>> {
+    let to = Prefix::host(to);
+    let mut opened = Vec::with_capacity(rules.len() + 2 * usize::from(to.length()));
+    for rule in rules {
+        if !rule.remote.contains_prefix(&to) {
+            opened.push(*rule);
+        } else if rule.remote.length() > 0 {
+            // These are about the others with such addresses.
+            let parts = subtract(&rule.remote, &to).into_iter();
+            opened.extend(parts.map(|remote| SessionRule { remote, ..*rule }));
+        } else if is_default(rule) {
+            let allowed = SessionRule {
+                remote: to,
+                action: Action::Allow,
+                ..*rule
+            };
+            opened.extend([*rule, allowed]);
+        } else {
+            return None;
         }
     }
-    Made::of(table)
+    Some(opened)
 }
 
 /// The rules about one address in the global table where there is room for some.
@@ -307,6 +358,22 @@ impl Made {
             missing,
             room: 0,
         }
+    }
+
+    /// The same table, by which everything may be opened to these addresses too; `None` where that is not said by a few rules
+    /// more, or there may be no room for them.
+    fn opening(&self, own: &[IpAddr], most_rules: usize) -> Option<Self> {
+        if self.missing > 0 {
+            return None;
+        }
+        let mut rules = opening(&self.rules, *own.first()?)?;
+        for &address in own.iter().skip(1) {
+            rules = opening(&rules, address)?;
+        }
+        (rules.len() <= most_rules).then(|| Self {
+            rules: rules.into(),
+            ..*self
+        })
     }
 
     /// How many rules there are with those for which there was no room.

@@ -13,6 +13,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use picket_net::{Family, Prefix};
+use rustc_hash::FxHashSet;
 use smol_str::SmolStr;
 
 use super::model::{Action, SessionRule, Tag, Transport};
@@ -24,6 +25,16 @@ pub struct InstalledRule {
     pub rule: SessionRule,
     /// Its name as VPP lists it: of rules of IPv6 that says nothing.
     pub tag: SmolStr,
+    /// Whether that is our name of what it says.
+    is_named: bool,
+}
+
+/// Whose a rule is.
+enum Standing {
+    Ours,
+    /// Ours by its name, which says something else.
+    Broken,
+    Others,
 }
 
 /// One message to VPP.
@@ -45,42 +56,104 @@ pub type Plan = Vec<Vec<Operation>>;
 /// A part of a table in which rules do not concern those of other parts: one transport, and what is at this end.
 type Part = (Transport, Prefix);
 
-/// The operations that give a table the rules of `desired`. Of rules of IPv6 those in `foreign` are not ours. Rules of others
-/// stay, and none of ours takes the place of one: what it would have said is [`displaced`].
+/// The operations that give a table the rules of `desired`, none of which is there twice. Of rules of IPv6 those in `foreign` are not ours.
+/// Rules of others stay, and none of ours takes the place of one: what it would have said is [`displaced`].
 pub fn plan(installed: &[InstalledRule], desired: &[SessionRule], foreign: &BTreeSet<SessionRule>) -> Plan {
-    let mut parts: BTreeMap<Part, Change> = BTreeMap::new();
+    let mut ours = Vec::with_capacity(installed.len());
     let mut broken = Vec::new();
     let mut taken = BTreeSet::new();
     for known in installed {
-        let InstalledRule { rule, tag } = known;
-        if !known.is_own(foreign) {
-            taken.insert((part(rule), place(rule)));
-        } else if rule.family() == Family::Ipv4 && rule.tag().as_str() != tag {
-            broken.push((*rule, tag.clone()));
-        } else {
-            parts.entry(part(rule)).or_default().old.insert(*rule);
+        let rule = known.rule;
+        match known.standing(foreign) {
+            Standing::Ours => ours.push(rule),
+            Standing::Broken => broken.push(Operation::DeleteNamed(rule, known.tag.clone())),
+            Standing::Others => drop(taken.insert((part(&rule), place(&rule)))),
         }
     }
-    for rule in desired {
-        parts.entry(part(rule)).or_default().new.insert(*rule);
-    }
-    let mut plan: Plan = vec![Vec::new(); STEPS];
-    for change in parts.values() {
-        for (step, operations) in plan.iter_mut().zip(change.steps()) {
-            let free = operations.into_iter().filter(|operation| {
-                let rule = operation.rule();
-                !taken.contains(&(part(rule), place(rule)))
-            });
-            step.extend(free);
-        }
+    let mut plan = steps(&ours, desired);
+    for step in &mut plan {
+        step.retain(|operation| {
+            let rule = operation.rule();
+            !taken.contains(&(part(rule), place(rule)))
+        });
     }
     // What nobody meant goes first, where it is denied until then by nothing that we know of.
-    let broken = broken
-        .into_iter()
-        .map(|(rule, tag)| Operation::DeleteNamed(rule, tag));
-    plan.insert(1, broken.collect());
+    plan.insert(1, broken);
     plan.retain(|step| !step.is_empty());
     plan
+}
+
+/// The operations by which a table that has just the rules of `before` gets those of `desired`. None is there twice in either.
+pub fn between(before: &[SessionRule], desired: &[SessionRule]) -> Plan {
+    let mut plan = steps(before, desired);
+    plan.retain(|step| !step.is_empty());
+    plan
+}
+
+/// The same, with steps in which nothing is to be done.
+fn steps(before: &[SessionRule], desired: &[SessionRule]) -> Plan {
+    let mut plan: Plan = vec![Vec::new(); STEPS];
+    for change in changes(before, desired).values_mut() {
+        for (step, operations) in plan.iter_mut().zip(change.steps()) {
+            step.extend(operations);
+        }
+    }
+    plan
+}
+
+/// What changes of each part of which something does.
+fn changes(before: &[SessionRule], desired: &[SessionRule]) -> BTreeMap<Part, Change> {
+    let mut parts: BTreeMap<Part, Change> = BTreeMap::new();
+    for [before, desired] in differing(before, desired) {
+        let [was, will]: [FxHashSet<&SessionRule>; 2] = [before, desired].map(|rules| rules.iter().collect());
+        for rule in before.iter().filter(|rule| !will.contains(rule)) {
+            parts.entry(part(rule)).or_default().gone.push(*rule);
+        }
+        for rule in desired.iter().filter(|rule| !was.contains(rule)) {
+            parts.entry(part(rule)).or_default().come.push(*rule);
+        }
+    }
+    for (state, rules) in [before, desired].into_iter().enumerate() {
+        for rule in rules.iter().filter(|rule| is_default(rule)) {
+            let default = parts.get_mut(&part(rule));
+            let default = default.and_then(|change| change.defaults.get_mut(state));
+            default.into_iter().for_each(|default| *default = Some(*rule));
+        }
+    }
+    parts
+}
+
+/// Where both may differ. Tables that were made have their parts one after the other, each with the rules of every state in one order:
+/// of each that is what lies between the rules with which it begins and ends in both.
+fn differing<'r>(before: &'r [SessionRule], desired: &'r [SessionRule]) -> Vec<[&'r [SessionRule]; 2]> {
+    let [was, will] = [before, desired].map(|rules| -> Vec<(Part, &[SessionRule])> {
+        let parts = rules.chunk_by(|one, next| part(one) == part(next));
+        parts
+            .filter_map(|rules| Some((part(rules.first()?), rules)))
+            .collect()
+    });
+    let is_each_there_once = was.iter().map(|(part, _)| part).collect::<BTreeSet<_>>().len() == was.len();
+    let are_same = was
+        .iter()
+        .map(|(part, _)| part)
+        .eq(will.iter().map(|(part, _)| part));
+    if !is_each_there_once || !are_same {
+        return vec![[before, desired]];
+    }
+    let pairs = was.into_iter().zip(will);
+    pairs
+        .map(|((_, was), (_, will))| without_ends(was, will))
+        .collect()
+}
+
+/// Both without what they begin and end with alike.
+fn without_ends<'r>(before: &'r [SessionRule], desired: &'r [SessionRule]) -> [&'r [SessionRule]; 2] {
+    let alike = before.iter().zip(desired);
+    let alike = alike.take_while(|(one, other)| one == other).count();
+    let [before, desired] = [before, desired].map(|rules| rules.get(alike..).unwrap_or_default());
+    let alike = before.iter().rev().zip(desired.iter().rev());
+    let alike = alike.take_while(|(one, other)| one == other).count();
+    [before, desired].map(|rules| rules.get(..rules.len() - alike).unwrap_or_default())
 }
 
 /// The rules of `desired` that are not there because a rule of others has just their addresses and ports, and does the
@@ -102,6 +175,29 @@ pub fn displaced(
 }
 
 impl InstalledRule {
+    /// One that has this name.
+    pub fn new(rule: SessionRule, tag: SmolStr) -> Self {
+        let is_named = rule.tag().as_str() == tag;
+        Self { rule, tag, is_named }
+    }
+
+    /// One of ours.
+    pub fn ours(rule: SessionRule) -> Self {
+        Self {
+            rule,
+            tag: rule.tag().as_str().into(),
+            is_named: true,
+        }
+    }
+
+    fn standing(&self, foreign: &BTreeSet<SessionRule>) -> Standing {
+        match self.rule.family() {
+            _ if !self.is_own(foreign) => Standing::Others,
+            Family::Ipv4 if !self.is_named => Standing::Broken,
+            Family::Ipv4 | Family::Ipv6 => Standing::Ours,
+        }
+    }
+
     /// Whether it is ours. Of rules of IPv6 those in `foreign` are not.
     pub fn is_own(&self, foreign: &BTreeSet<SessionRule>) -> bool {
         match self.rule.family() {
@@ -129,25 +225,30 @@ fn part(rule: &SessionRule) -> Part {
 /// How many steps a change has.
 const STEPS: usize = 6;
 
-/// What one part has and should have.
+/// What changes of one part.
 #[derive(Debug, Default)]
 struct Change {
-    old: BTreeSet<SessionRule>,
-    new: BTreeSet<SessionRule>,
+    gone: Vec<SessionRule>,
+    come: Vec<SessionRule>,
+    /// What holds for everybody else, before and after.
+    defaults: [Option<SessionRule>; 2],
 }
 
 impl Change {
-    fn steps(&self) -> [Vec<Operation>; STEPS] {
-        let gone: Vec<_> = self.old.difference(&self.new).copied().collect();
-        let come: Vec<_> = self.new.difference(&self.old).copied().collect();
-        if gone.is_empty() && come.is_empty() {
-            return Default::default();
+    fn steps(&mut self) -> [Vec<Operation>; STEPS] {
+        let Self {
+            gone,
+            come,
+            defaults: [before, after],
+        } = self;
+        for rules in [&mut *gone, &mut *come] {
+            rules.sort_unstable();
+            rules.dedup();
         }
-        let default = |rules: &BTreeSet<SessionRule>| rules.iter().copied().find(is_default);
-        let (before, after) = (default(&self.old), default(&self.new));
-        let is_guarded = before.is_some() || after.is_some() || are_cut_otherwise(&gone, &come);
+        let (before, after) = (*before, *after);
+        let is_guarded = before.is_some() || after.is_some() || are_cut_otherwise(gone, come);
         if !is_guarded {
-            return in_place(&gone, &come);
+            return in_place(gone, come);
         }
         // INVARIANT: something has gone or come, as there is a change.
         let guard = before
@@ -163,10 +264,10 @@ impl Change {
         let superfluous = guard.filter(|_| after.is_none());
         [
             adds(missing),
-            deletions(of(&gone, Action::Allow)),
-            deletions(of(&gone, Action::Drop)),
-            adds(of(&come, Action::Drop)),
-            adds(of(&come, Action::Allow)),
+            deletions(of(gone, Action::Allow)),
+            deletions(of(gone, Action::Drop)),
+            adds(of(come, Action::Drop)),
+            adds(of(come, Action::Allow)),
             match before.is_some() {
                 true => deletions(superfluous),
                 false => superfluous.into_iter().map(Operation::Delete).collect(),
@@ -245,7 +346,7 @@ fn is_about_all_ports(rule: &SessionRule) -> bool {
 }
 
 /// Whether it says what holds for everybody else. Only denials do: what no rule is about is allowed.
-fn is_default(rule: &SessionRule) -> bool {
+pub(super) fn is_default(rule: &SessionRule) -> bool {
     rule.remote.length() == 0 && is_about_all_ports(rule)
 }
 
@@ -285,7 +386,67 @@ mod tests {
         prop::collection::vec(rule, 0..4)
     }
 
+    /// Rules of several parts, each there once, in any order.
+    fn tables() -> impl Strategy<Value = Vec<SessionRule>> {
+        let rule = (0..2usize, 0..3u32, 24..=32u8, 0..2u16, 0..3u8);
+        let rule = rule.prop_map(|(transport, host, length, port, action)| {
+            let any = Prefix::all(Family::Ipv4);
+            let address = Ipv4Addr::from_bits(0x0a00_0000 + host);
+            SessionRule {
+                transport: Transport::BOTH[transport],
+                local: any,
+                remote: match length {
+                    24 => any,
+                    length => Prefix::new(address.into(), length).unwrap(),
+                },
+                local_port: 0,
+                remote_port: if length == 24 { 0 } else { port },
+                // What holds for everybody else is only ever denied.
+                action: match action {
+                    0 if length > 24 => Action::Allow,
+                    _ => Action::Drop,
+                },
+            }
+        });
+        let once = |rules: Vec<SessionRule>| {
+            let mut known = BTreeSet::new();
+            rules
+                .into_iter()
+                .filter(|rule| known.insert((part(rule), place(rule))))
+                .collect()
+        };
+        prop::collection::vec(rule, 0..12).prop_map(once)
+    }
+
     proptest! {
+        #[test]
+        fn what_is_between_two_tables_is_told_and_nothing_else(
+            mut before in tables(),
+            mut desired in tables(),
+            are_in_order in any::<bool>(),
+        ) {
+            if are_in_order {
+                before.sort_unstable();
+                desired.sort_unstable();
+            }
+            let plan = between(&before, &desired);
+            let installed: Vec<_> = before.iter().copied().map(InstalledRule::ours).collect();
+            prop_assert_eq!(&plan, &super::plan(&installed, &desired, &BTreeSet::new()));
+            let mut now: BTreeSet<_> = before.iter().copied().collect();
+            let mut told = BTreeSet::new();
+            for operation in plan.iter().flatten() {
+                let is_new = match operation {
+                    Operation::Add(rule) => now.insert(*rule),
+                    other => now.remove(other.rule()),
+                };
+                prop_assert!(is_new, "{operation:?}");
+                told.insert(*operation.rule());
+            }
+            prop_assert_eq!(&now, &desired.iter().copied().collect());
+            let kept = before.iter().filter(|rule| now.contains(rule));
+            prop_assert!(kept.clone().all(|rule| !told.contains(rule)));
+        }
+
         #[test]
         fn prefixes_are_cut_otherwise_where_one_is_a_part_of_another(gone in rules(), come in rules()) {
             let overlap = |one: &Prefix, other: &Prefix| {

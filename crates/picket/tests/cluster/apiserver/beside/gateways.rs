@@ -99,10 +99,11 @@ fn policies(api: &Api, nodes: &Node) {
 /// Has a pod of one node send with the addresses of one of the other, and waits until its own node has dropped that.
 fn spoof(nodes: &Node, agent: &Agent) {
     let before = metric(agent, SPOOFED);
-    for (family, length) in Family::BOTH.into_iter().zip([32, 128]) {
+    // Else the kernel lets nobody use an address of IPv6 before it has looked whether others have it, later.
+    for (family, length, flags) in [(Family::Ipv4, 32, ""), (Family::Ipv6, 128, "nodad")] {
         let [from, to] = ["client-2", "web-2"].map(|pod| nodes.address(pod, family));
         let pod = nodes.at("client-1");
-        ip(pod, &format!("address add {from}/{length} dev eth0"));
+        ip(pod, &format!("address add {from}/{length} dev eth0 {flags}"));
         let sender = pod.run(|| UdpSocket::bind((from, 0)).unwrap()).unwrap();
         sender.send_to(b"x", (to, PORT)).unwrap();
         ip(pod, &format!("address del {from}/{length} dev eth0"));
