@@ -28,6 +28,7 @@ mod place;
 mod places;
 mod render;
 mod report;
+mod restrictions;
 mod rule;
 mod session;
 mod status;

@@ -16,9 +16,9 @@ use super::claims::{Claims, Judge};
 use super::findings::Found;
 use super::place::id;
 use super::places::Told;
+use super::restrictions::Restrictions;
 use super::rule::{Pattern, PodRule};
 use super::{VppSettings, VppTarget};
-use crate::enforcer::in_force;
 use crate::status::{Finding, Pods};
 use crate::versions::PolicyVersions;
 
@@ -48,7 +48,7 @@ pub(crate) struct Wanted {
     /// How many pods of the node policies restrict.
     pub(crate) pods: Pods,
     /// The policies because of which packets of the node's pods can be dropped.
-    pub(crate) policies: Vec<String>,
+    pub(crate) policies: Arc<[String]>,
     /// How far changes of the cluster are known.
     pub(crate) known: Known,
     /// When the first change was heard of that is new in this.
@@ -86,7 +86,10 @@ pub(crate) struct Renderer {
     /// Follows the program, where session rules are wanted.
     sessions: session::Renderer,
     rules: Arc<Tables>,
+    restrictions: Restrictions,
     narrower: Vec<String>,
+    /// What of the policies lists cannot say.
+    unsaid: acl::Shortfalls,
     /// What of the policies each target cannot do.
     shortfalls: BTreeMap<VppTarget, Vec<Shortfall>>,
     /// Whether what was rendered is still what the program says.
@@ -116,7 +119,9 @@ impl Renderer {
                 },
             ),
             rules: Arc::default(),
+            restrictions: Restrictions::new(node),
             narrower: Vec::new(),
+            unsaid: acl::Shortfalls::default(),
             shortfalls: BTreeMap::new(),
             is_current: false,
             heard: None,
@@ -138,6 +143,8 @@ impl Renderer {
         self.is_current &= delta.is_empty();
         self.lists.note(delta);
         self.sessions.note(delta);
+        self.restrictions.note(delta);
+        self.unsaid.note(delta);
     }
 
     /// Lets the next be worked out from nothing.
@@ -145,6 +152,8 @@ impl Renderer {
         self.is_current = false;
         self.lists.forget();
         self.sessions.forget();
+        self.restrictions.forget();
+        self.unsaid.forget();
         self.is_new = true;
         self.rules = Arc::default();
     }
@@ -167,14 +176,14 @@ impl Renderer {
             }
             self.is_current = true;
         }
-        let (pods, policies) = in_force(program, &self.node);
+        let (pods, policies) = self.restrictions.advance(program);
         Arc::new(Wanted {
             lists,
             claims: Arc::clone(&self.claims),
             rules: Arc::clone(&self.rules),
             narrower: self.narrower.clone(),
             pods,
-            policies: policies.iter().map(ObjectRef::to_string).collect(),
+            policies,
             known: known.clone(),
             heard: self.heard.take(),
             changed: std::mem::take(&mut self.changed),
@@ -183,7 +192,7 @@ impl Renderer {
 
     fn render_lists(&mut self, program: &Program) -> Told {
         let change = self.lists.advance(program);
-        let shortfalls = acl::shortfalls(program, Some(&self.node));
+        let shortfalls = self.unsaid.advance(program, Some(&self.node));
         self.shortfalls.insert(VppTarget::Acl, shortfalls);
         match std::mem::take(&mut self.is_new) {
             true => Told::Whole(Arc::new(self.lists.acls().clone())),
@@ -247,6 +256,7 @@ mod tests {
 
     use super::*;
     use crate::Extent;
+    use crate::enforcer::in_force;
     use crate::events::Events;
     use crate::knowledge::{Knowledge, Whose};
     use crate::ledger::Instead;
@@ -311,6 +321,11 @@ mod tests {
                 }
                 let program = engine.program();
                 let wanted = renderer.render(program, &Known::default());
+                let (pods, policies) = in_force(program, "n1");
+                let policies: Vec<_> = policies.iter().map(ObjectRef::to_string).collect();
+                assert_eq!((wanted.pods, &*wanted.policies), (pods, policies.as_slice()));
+                let unsaid = acl::shortfalls(program, Some("n1"));
+                assert_eq!(renderer.shortfalls[&VppTarget::Acl], unsaid);
                 let before = acls.clone();
                 hear(&mut acls, &wanted);
                 assert_eq!(acls, acl::render(program, Some("n1"), &acl::Options::default()));

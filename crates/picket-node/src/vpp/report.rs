@@ -23,6 +23,8 @@ pub(crate) struct Report {
     metrics: Metrics,
     /// What was told last of what is where.
     told: Option<Arc<Summary>>,
+    /// What was told last of which policies are in force.
+    policies: Option<Arc<[String]>>,
 }
 
 impl Report {
@@ -32,6 +34,7 @@ impl Report {
             shared: shared.clone(),
             metrics: metrics.clone(),
             told: None,
+            policies: None,
         }
     }
 
@@ -132,6 +135,11 @@ impl Report {
         let now = Timestamp::now();
         let told = self.told.replace(Arc::clone(summary));
         let is_other = told.is_none_or(|told| !Arc::ptr_eq(&told, summary));
+        let is_same = |told: &Arc<[String]>| Arc::ptr_eq(told, &wanted.policies);
+        let are_others = !self.policies.as_ref().is_some_and(is_same);
+        if whys.is_empty() {
+            self.policies = Some(Arc::clone(&wanted.policies));
+        }
         self.change(|status| {
             if is_other {
                 tell(status, summary);
@@ -146,7 +154,9 @@ impl Report {
             status.trouble = None;
             (status.ready, status.current) = (true, Some(now));
             status.pods = wanted.pods;
-            status.policies.clone_from(&wanted.policies);
+            if are_others {
+                status.policies = wanted.policies.to_vec();
+            }
             status.versions.clone_from(&wanted.known.versions);
             status.unreadable.clone_from(&wanted.known.unreadable);
         });

@@ -51,8 +51,8 @@ pub struct Container {
     pub mounts: Vec<Mount>,
     /// The `securityContext` of the container.
     pub security: Value,
-    /// The `seccompProfile` of its pod; null where it has none, and may make every system call.
-    pub seccomp: Value,
+    /// That of its pod. Without a `seccompProfile` it may make every system call.
+    pub of_pod: Value,
 }
 
 /// Something of the node that a container sees.
@@ -158,11 +158,13 @@ impl Container {
             let words = value.as_array().into_iter().flatten();
             words.map(|word| word.as_str().unwrap().to_owned()).collect()
         };
-        let seccomp = match self.seccomp["type"].as_str() {
+        let seccomp = match self.of_pod["seccompProfile"]["type"].as_str() {
             Some("RuntimeDefault") => RUNTIME_DEFAULT,
             None => UNCONFINED,
             Some(other) => panic!("no test has the profile {other}"),
         };
+        // What the container does not say its pod does.
+        let number = |field: &str| security[field].as_i64().or_else(|| self.of_pod[field].as_i64());
         let is_privileged = self.is_privileged();
         // From who may do everything nothing is hidden.
         let hidden = |paths: &[&str]| match is_privileged {
@@ -176,7 +178,9 @@ impl Container {
             }),
             privileged: is_privileged,
             namespace_options: Some(namespaces(NODE)),
-            run_as_user: security["runAsUser"].as_i64().map(|value| Number { value }),
+            run_as_user: number("runAsUser").map(|value| Number { value }),
+            run_as_group: number("runAsGroup").map(|value| Number { value }),
+            supplemental_groups: number("fsGroup").into_iter().collect(),
             readonly_rootfs: security["readOnlyRootFilesystem"] == true,
             no_new_privs: security["allowPrivilegeEscalation"] == false,
             masked_paths: hidden(&MASKED),

@@ -135,8 +135,12 @@ pub(super) struct LinuxContainerSecurityContext {
     pub(super) run_as_user: Option<Number>,
     #[prost(bool, tag = "7")]
     pub(super) readonly_rootfs: bool,
+    #[prost(int64, repeated, tag = "8")]
+    pub(super) supplemental_groups: Vec<i64>,
     #[prost(bool, tag = "11")]
     pub(super) no_new_privs: bool,
+    #[prost(message, optional, tag = "12")]
+    pub(super) run_as_group: Option<Number>,
     #[prost(string, repeated, tag = "13")]
     pub(super) masked_paths: Vec<String>,
     #[prost(string, repeated, tag = "14")]

@@ -24,4 +24,4 @@ pub use parse::{ParseError, parse};
 pub use print::{json, text};
 pub use render::{Options, render, render_lists};
 pub use renderer::Renderer;
-pub use shortfall::shortfalls;
+pub use shortfall::{Shortfalls, shortfalls};

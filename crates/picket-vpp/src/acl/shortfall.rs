@@ -3,11 +3,60 @@
 use std::collections::BTreeSet;
 
 use picket_dataplane::Shortfall;
-use picket_engine::{Program, SubjectId};
+use picket_engine::{Delta, Program, SubjectId};
 use picket_net::{PortRange, Protocol};
 use picket_policy::{Direction, List, ObjectRef, Policy, PortMatch};
 
 use crate::proof;
+
+/// What lists cannot say of policies, kept while these change.
+#[derive(Debug, Default)]
+pub struct Shortfalls {
+    /// The policies about some ports of SCTP, mostly none; `None` where nobody has looked yet.
+    about_ports: Option<BTreeSet<ObjectRef>>,
+    changed: Vec<ObjectRef>,
+}
+
+impl Shortfalls {
+    /// Learns what changed in the program.
+    pub fn note(&mut self, delta: &Delta) {
+        self.changed.extend(delta.policies.iter().cloned());
+    }
+
+    /// Lets all policies be looked at.
+    pub fn forget(&mut self) {
+        *self = Self::default();
+    }
+
+    /// What [`shortfalls`] are now. All changes of the program since the last time must have been noted.
+    pub fn advance(&mut self, program: &Program, node: Option<&str>) -> Vec<Shortfall> {
+        let is_about = |policy: &Policy| {
+            Direction::BOTH
+                .into_iter()
+                .any(|direction| is_about_ports(policy, direction))
+        };
+        let changed = std::mem::take(&mut self.changed);
+        let about_ports = match &mut self.about_ports {
+            Some(known) => {
+                for policy in changed {
+                    match program.policy(&policy).is_some_and(|policy| is_about(policy)) {
+                        true => known.insert(policy),
+                        false => known.remove(&policy),
+                    };
+                }
+                known
+            }
+            unknown @ None => {
+                let all = program.policies().filter(|policy| is_about(policy));
+                unknown.insert(all.map(|policy| policy.object.clone()).collect())
+            }
+        };
+        match about_ports.is_empty() {
+            true => Vec::new(),
+            false => shortfalls(program, node),
+        }
+    }
+}
 
 /// The policies of pods of a node, or with `None` of every pod, that are about some ports of SCTP. The plugin reads none: to
 /// it every packet of SCTP has port 0, which no such rule allows.

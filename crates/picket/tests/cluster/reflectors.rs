@@ -24,6 +24,19 @@ fn free() -> String {
     listener.local_addr().unwrap().to_string()
 }
 
+/// What a server answers at a path: the status, and the text.
+pub(crate) fn answer(mut stream: TcpStream, path: &str) -> Option<(u16, String)> {
+    write!(
+        stream,
+        "GET {path} HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n"
+    )
+    .ok()?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).ok()?;
+    let (head, text) = answer.split_once("\r\n\r\n")?;
+    Some((head.split(' ').nth(1)?.parse().ok()?, text.to_owned()))
+}
+
 /// A reflector.
 pub(crate) struct Reflector {
     child: Child,
@@ -98,16 +111,7 @@ impl Reflector {
 
     /// What it answers at a path: the status, and the text. Nothing where it does not listen yet.
     pub(crate) fn get(&self, path: &str) -> Option<(u16, String)> {
-        let mut stream = TcpStream::connect(&self.listen).ok()?;
-        write!(
-            stream,
-            "GET {path} HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n"
-        )
-        .ok()?;
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).ok()?;
-        let (head, text) = answer.split_once("\r\n\r\n")?;
-        Some((head.split(' ').nth(1)?.parse().ok()?, text.to_owned()))
+        answer(TcpStream::connect(&self.listen).ok()?, path)
     }
 
     /// Whether it says that it is ready.

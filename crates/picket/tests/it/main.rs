@@ -15,6 +15,7 @@ mod hostile;
 mod matrix;
 mod network;
 mod neutron;
+mod picture;
 mod render;
 mod schema;
 mod surface;

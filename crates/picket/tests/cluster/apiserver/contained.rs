@@ -1,6 +1,8 @@
 //! Agents as containers of real runtimes, as the manifests ask for them: with the one file of their image, the mounts, capabilities and
 //! system calls that they are given, and the account of their pod.
 
+mod others;
+
 use std::fs::{self, DirEntry};
 use std::net::IpAddr;
 use std::os::fd::OwnedFd;
@@ -15,9 +17,7 @@ use serde_json::{Value, json};
 use crate::agents::port_of;
 use crate::apiserver::alone::program;
 use crate::apiserver::chart::rendered;
-use crate::apiserver::deploy::{
-    Applied, MANIFEST, apply, asked, audited, container, expect_rights, path_of, token,
-};
+use crate::apiserver::deploy::{Applied, MANIFEST, apply, asked, audited, expect_rights, path_of, token};
 use crate::apiserver::secondary::simple;
 use crate::objects::{KINDS, define, pod, policy};
 use crate::pods::{AGENT, Node, Pod, Pods, expect, ip, place_of, table};
@@ -56,26 +56,20 @@ struct Contained {
 impl Contained {
     /// Starts the agent of a manifest that was applied, on the node, and waits until it is ready.
     fn start(node: &Node, kind: Kind, applied: &Applied, name: &str) -> Self {
-        let asked = container(applied);
         let pod = &applied["DaemonSet"]["spec"]["template"]["spec"];
         assert_eq!(pod["hostNetwork"], true);
-        let words = asked["args"].as_array().unwrap().iter();
-        let words = words.map(|word| word.as_str().unwrap().to_owned());
-        let container = Container {
-            command: [PROGRAM.to_owned()].into_iter().chain(words).collect(),
-            environment: environment(&asked),
-            mounts: mounts(node, applied),
-            security: asked["securityContext"].clone(),
-            seccomp: pod["securityContext"]["seccompProfile"].clone(),
-            ..Container::default()
-        };
-        let contained = Self::run(node, name, container);
+        let contained = Self::run(node, name, asked_for(node, pod, &applied["ConfigMap"], &[]));
+        contained.await_agent(node, kind);
+        contained
+    }
+
+    /// Waits until an agent is ready, and holds that it may do no more than it is to, and that all is well.
+    fn await_agent(&self, node: &Node, kind: Kind) {
         symlink(node.folder.path().join("socket-folder/agent.sock"), node.socket()).unwrap();
         node.until_status("an agent that is ready", |status| status.ready);
-        contained.expect_restricted(kind, &asked["securityContext"]["capabilities"]["add"]);
-        contained.expect_answers(node);
+        self.expect_restricted(kind, "agent");
+        self.expect_answers(node);
         expect_calm(node);
-        contained
     }
 
     /// Runs an agent on the node, with the program of the image and what kubelets give to every container of an account.
@@ -108,8 +102,8 @@ impl Contained {
         while !runtime.printed().contains(told) {}
     }
 
-    /// Holds that the agent may do no more than it is to.
-    fn expect_restricted(&self, kind: Kind, capabilities: &Value) {
+    /// Holds that what runs may do no more than it is to. What the kernel says of it.
+    fn expect_restricted(&self, kind: Kind, does: &str) -> String {
         let seccomp = match kind {
             // A filter of system calls.
             Kind::Containerd | Kind::Containerd2 => "2",
@@ -119,8 +113,8 @@ impl Contained {
         let of_process = |process: &DirEntry| {
             let command = fs::read(process.path().join("cmdline")).ok()?;
             let network = fs::metadata(process.path().join("ns/net")).ok()?;
-            let is_agent = command.starts_with(format!("{PROGRAM}\0agent\0").as_bytes());
-            (is_agent && is(&self.network, &network))
+            let is_own = command.starts_with(format!("{PROGRAM}\0{does}\0").as_bytes());
+            (is_own && is(&self.network, &network))
                 .then(|| fs::read_to_string(process.path().join("status")).ok())?
         };
         let processes = fs::read_dir("/proc").unwrap().map(Result::unwrap);
@@ -133,7 +127,8 @@ impl Contained {
             let value = lines.find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
             value.unwrap().trim().to_owned()
         };
-        let numbers = capabilities.as_array().unwrap().iter().map(|name| {
+        let capabilities = self.container.security["capabilities"]["add"].as_array();
+        let numbers = capabilities.into_iter().flatten().map(|name| {
             let mut known = CAPABILITIES.iter();
             1 << known.find(|(known, _)| name == known).unwrap().1
         });
@@ -146,6 +141,7 @@ impl Contained {
         ] {
             assert_eq!(field(name), expected, "{name}: {status}");
         }
+        status.clone()
     }
 
     /// Holds that who looks for the agent in its container finds it there.
@@ -167,10 +163,25 @@ fn is(namespace: &NetworkNamespace, file: &fs::Metadata) -> bool {
     (own.dev(), own.ino()) == (file.dev(), file.ino())
 }
 
+/// The only container of a pod that a manifest asks for. Files of the node, and secrets, are where `places` says.
+fn asked_for(node: &Node, pod: &Value, config: &Value, places: &[(&str, PathBuf)]) -> Container {
+    let asked = &pod["containers"][0];
+    let words = asked["args"].as_array().unwrap().iter();
+    let words = words.map(|word| word.as_str().unwrap().to_owned());
+    Container {
+        command: [PROGRAM.to_owned()].into_iter().chain(words).collect(),
+        environment: environment(asked),
+        mounts: mounts(node, pod, config, places),
+        security: asked["securityContext"].clone(),
+        of_pod: pod["securityContext"].clone(),
+        ..Container::default()
+    }
+}
+
 /// The environment of a container, with that of the image.
 fn environment(container: &Value) -> Vec<(String, String)> {
     let word = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-    let asked = container["env"].as_array().unwrap().iter();
+    let asked = container["env"].as_array().into_iter().flatten();
     let asked = asked.map(|variable| {
         let value = match variable["valueFrom"]["fieldRef"]["fieldPath"].as_str() {
             Some("spec.nodeName") => "node-1".to_owned(),
@@ -184,30 +195,30 @@ fn environment(container: &Value) -> Vec<(String, String)> {
 }
 
 /// What a manifest has kubelets mount.
-fn mounts(node: &Node, applied: &Applied) -> Vec<Mount> {
+fn mounts(node: &Node, pod: &Value, config: &Value, places: &[(&str, PathBuf)]) -> Vec<Mount> {
     let folder = node.folder.path();
-    let volumes = &applied["DaemonSet"]["spec"]["template"]["spec"]["volumes"];
-    let container = container(applied);
-    let asked = container["volumeMounts"].as_array().unwrap().iter();
+    let asked = pod["containers"][0]["volumeMounts"].as_array().unwrap().iter();
     let asked = asked.map(|mount| {
-        let mut volumes = volumes.as_array().unwrap().iter();
+        let mut volumes = pod["volumes"].as_array().unwrap().iter();
         let volume = volumes.find(|volume| volume["name"] == mount["name"]).unwrap();
         let to = mount["mountPath"].as_str().unwrap();
         let (read_only, follows) = (
             mount["readOnly"] == true,
             mount["mountPropagation"] == "HostToContainer",
         );
-        let from = match volume["hostPath"]["path"].as_str() {
-            Some(path) => {
-                assert!(read_only && path != "/", "{mount}");
-                path.into()
+        let of_node = volume["hostPath"]["path"].as_str();
+        let from = match of_node.or_else(|| volume["secret"]["secretName"].as_str()) {
+            Some(named) => {
+                assert!(read_only && named != "/", "{mount}");
+                let place = places.iter().find(|(known, _)| *known == named);
+                place.map_or_else(|| named.into(), |(_, place)| place.clone())
             }
             None if volume["emptyDir"].is_object() => {
                 assert_eq!(to, SOCKETS);
                 with_files(folder.join("socket-folder"), Vec::new())
             }
             None => {
-                let files = applied["ConfigMap"]["data"].as_object().unwrap().iter();
+                let files = config["data"].as_object().unwrap().iter();
                 let files = files.map(|(name, text)| (name.clone(), text.as_str().unwrap().to_owned()));
                 with_files(folder.join("rules"), files.collect())
             }

@@ -28,14 +28,14 @@ fn reader(server: &Etcd) -> Following {
 }
 
 /// A cluster with some objects.
-fn fill(api: &Api) {
+pub(crate) fn fill(api: &Api) {
     namespace(api, "shop");
     pod(api, "shop", "web", "10.0.0.1", &json!({}));
     policy(api, "shop", "web", &json!({"podSelector": {}}));
 }
 
 /// Waits until every reader knows what a list gives now.
-fn until_equal(readers: &mut [Following], kubeconfig: &Path, what: &str) {
+pub(crate) fn until_equal(readers: &mut [Following], kubeconfig: &Path, what: &str) {
     let expected = without_places(listed(kubeconfig));
     for reader in readers {
         reader.until(what, |reader| without_places(reader.snapshot()) == expected);

@@ -57,6 +57,10 @@ fn what_a_reflector_keeps_is_enforced() {
         assert!(metric(agent, "picket_source_behind_revisions") < 10);
     }
     check(&mut live.lab, "from etcd", &enforcing);
+    // A reflector goes on to say how far it is while nothing changes.
+    let told = |agent: &Agent| metric(agent, "picket_source_reflected_timestamp_seconds");
+    let before = told(&enforcing[0]);
+    enforcing[0].until("a later time", |_| told(&enforcing[0]) > before);
     // Whatever goes away, the rules stay; also those of an agent that begins then.
     reflector.kill();
     kept.kill();

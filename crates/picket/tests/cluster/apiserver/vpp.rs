@@ -1,5 +1,7 @@
 //! An agent whose target is VPP knows services, by whatever it knows the cluster. Others need no right to list them.
 
+mod session;
+
 use std::path::Path;
 use std::process::Command;
 
@@ -26,13 +28,18 @@ use crate::reflectors::Reflector;
 
 pub(crate) const MANIFEST: &str = include_str!("../../../../../deploy/agent-vpp.yaml");
 
-const TARGET: &str = "vpp-acl";
+pub(crate) const TARGET: &str = "vpp-acl";
 
 /// The address of a service.
-const SERVICE: &str = "203.0.113.7";
+pub(crate) const SERVICE: &str = "203.0.113.7";
 
 /// A pod that may send to another one only, and the VPP of both.
 fn cluster(api: &Api) -> Fake {
+    cluster_with(api, Options::new(7))
+}
+
+/// The same with more about that VPP.
+pub(crate) fn cluster_with(api: &Api, options: Options) -> Fake {
     namespace(api, "shop");
     pod(api, "shop", "web", "10.0.0.1", &json!({}));
     pod(api, "shop", "db", "10.0.0.2", &json!({}));
@@ -44,13 +51,11 @@ fn cluster(api: &Api) -> Fake {
         "to-db",
         &json!({"podSelector": selector, "policyTypes": ["Egress"], "egress": [{"to": to}]}),
     );
-    let options = Options::new(7)
-        .interface("tap1", "shop/web")
-        .interface("tap2", "shop/db");
+    let options = options.interface("tap1", "shop/web").interface("tap2", "shop/db");
     Fake::start(options.interface("ge0", "")).unwrap()
 }
 
-fn create_service(api: &Api) {
+pub(crate) fn create_service(api: &Api) {
     let service = json!({
         "apiVersion": "v1",
         "kind": "Service",
@@ -72,7 +77,7 @@ fn start(vpp: &Fake, kubeconfig: &Path, more: &[&str]) -> Agent {
 }
 
 /// Whether the one pod reaches the other by an address that VPP translates.
-fn reaches_through(vpp: &Fake, address: &str) -> bool {
+pub(crate) fn reaches_through(vpp: &Fake, address: &str) -> bool {
     let state = vpp.state();
     let [from, to] = ["tap1", "tap2"].map(|name| state.interface(name).unwrap());
     let translation = Translation {

@@ -1,0 +1,267 @@
+//! What a whole agent takes to have VPP do what a change says: `cargo bench -p picket --bench lists`, with Debian's etcd.
+//!
+//! A node with 800 pods of 400 applications, each with a policy of 20 + 20 rules, is kept in a real etcd; the agent reads it there and
+//! talks to the stand-in for VPP over its socket. Each change is one record that is written. The time is what the agent counts
+//! itself, from when it has heard of the change to when VPP has answered all that is to be done for it.
+
+#![expect(
+    clippy::print_stdout,
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "it reports, and fails at once"
+)]
+
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use picket_linux::die_with_parent;
+use picket_testing::etcd::Etcd;
+use picket_testing::reflected::{progress, record};
+use picket_vpp::fake::{Fake, Options};
+use serde_json::{Value, json};
+
+const PODS: usize = 800;
+/// Pods of one application.
+const ALIKE: usize = 2;
+/// Rules of each policy in each direction.
+const RULES: usize = 20;
+/// How often each change is made.
+const TIMES: usize = 40;
+/// How long anything may take.
+const BOUND: Duration = Duration::from_secs(120);
+/// How long to wait before somebody is asked again.
+const PAUSE: Duration = Duration::from_millis(5);
+
+/// A change, by its number: the key that is written, and the object; none where it goes.
+type Change = fn(usize) -> (String, Option<Value>);
+
+const CHANGES: [(&str, Change); 4] = [
+    ("a pod that no policy knows comes or goes", unknown),
+    ("a pod of an application comes or goes", known),
+    ("a port of a policy changes", port),
+    ("a pod elsewhere that no policy knows", elsewhere),
+];
+
+fn main() {
+    let kept = Etcd::start();
+    let mut records = vec![(format!("{}progress", picket_source::Etcd::PREFIX), progress())];
+    let mut options = Options::new(7).interface("uplink0", "");
+    for number in 0..PODS {
+        records.push((key("pods", &name(number)), record(&pod(number, "node-1"))));
+    }
+    for number in 0..=PODS {
+        options = options.interface(&format!("tap{number}"), &format!("shop/{}", name(number)));
+    }
+    for application in 0..PODS / ALIKE {
+        let policy = policy(application, 0);
+        records.push((policies(application), record(&policy)));
+    }
+    let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop"}});
+    let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "node-1"}, "status": {"addresses": [
+        {"type": "InternalIP", "address": "192.168.0.1"},
+    ]}});
+    for (place, object) in [("namespaces/shop", namespace), ("nodes/node-1", node)] {
+        records.push((
+            format!("{}objects/{place}", picket_source::Etcd::PREFIX),
+            record(&object),
+        ));
+    }
+    for part in records.chunks(100) {
+        let part: Vec<_> = part
+            .iter()
+            .map(|(key, record)| (key.as_str(), Some(record.as_str())))
+            .collect();
+        kept.change(&part);
+    }
+    let vpp = Fake::start(options).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let agent = Agent::start(&kept, &vpp, folder.path());
+    let (_, lists) = agent.await_change(0.0);
+    println!(
+        "{PODS} pods of {} applications, {RULES} + {RULES} rules each: {} lists in VPP after {:.0} ms",
+        PODS / ALIKE,
+        vpp.state().acls().count(),
+        lists * 1000.0
+    );
+    for (what, change) in CHANGES {
+        let mut took = Vec::new();
+        vpp.clear_record();
+        for number in 0..TIMES {
+            let (before, _) = agent.told();
+            let (key, object) = change(number);
+            let record = object.map(|object| record(&object));
+            kept.change(&[(&key, record.as_deref())]);
+            took.push(agent.await_change(before).1);
+        }
+        took.sort_by(f64::total_cmp);
+        let of = |at: usize| took.get(at).copied().unwrap_or_default() * 1e6;
+        println!(
+            "  {what:<42} best {:>7.0} µs  p50 {:>7.0} µs  worst {:>7.0} µs of {TIMES}; {} messages each",
+            of(0),
+            of(TIMES / 2),
+            of(TIMES - 1),
+            vpp.record().len() / TIMES
+        );
+    }
+    drop(agent);
+    assert_eq!(vpp.complaints(), Vec::<String>::new());
+}
+
+/// An agent that ends with this.
+struct Agent {
+    child: Child,
+    socket: std::path::PathBuf,
+}
+
+impl Agent {
+    fn start(kept: &Etcd, vpp: &Fake, folder: &Path) -> Self {
+        let socket = folder.join("agent.sock");
+        let mut command = Command::new(env!("CARGO_BIN_EXE_picket"));
+        command
+            .args(["agent", "--target", "vpp-acl", "--hostname-override", "node-1"])
+            .args(["--uplink", "uplink0", "--source", "etcd", "--etcd-endpoints"])
+            .arg(kept.endpoint())
+            .arg("--vpp-socket")
+            .arg(vpp.socket())
+            .arg("--socket")
+            .arg(&socket)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null());
+        let child = die_with_parent(&mut command).spawn().unwrap();
+        Self { child, socket }
+    }
+
+    /// How many changes were put into VPP, and how many seconds that has taken in all.
+    fn told(&self) -> (f64, f64) {
+        let metrics = metrics(&self.socket);
+        let value = |what: &str| {
+            let name = format!("picket_event_to_target_seconds_{what}{{target=\"vpp-acl\"}} ");
+            let line = metrics.lines().find_map(|line| line.strip_prefix(&name));
+            line.map_or(0.0, |value| value.parse().unwrap())
+        };
+        (value("count"), value("sum"))
+    }
+
+    /// Waits until there is one change more than `before`: how many seconds in all then, or of the last.
+    fn await_change(&self, before: f64) -> (f64, f64) {
+        let (_, sum) = match before > 0.0 {
+            true => self.told(),
+            false => (0.0, 0.0),
+        };
+        let began = Instant::now();
+        loop {
+            let (count, now) = self.told();
+            if count > before {
+                return (count, now - sum);
+            }
+            assert!(began.elapsed() < BOUND, "nothing comes of a change");
+            sleep(PAUSE);
+        }
+    }
+}
+
+impl Drop for Agent {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// What an agent says of itself, and nothing before it answers.
+fn metrics(socket: &Path) -> String {
+    use std::io::{Read, Write};
+    use std::os::unix::net::UnixStream;
+
+    let Ok(mut stream) = UnixStream::connect(socket) else {
+        return String::new();
+    };
+    let request = "GET /metrics HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n";
+    let mut answer = String::new();
+    if stream.write_all(request.as_bytes()).is_err() || stream.read_to_string(&mut answer).is_err() {
+        return String::new();
+    }
+    answer
+}
+
+fn name(number: usize) -> String {
+    format!("pod-{number}")
+}
+
+fn key(resource: &str, name: &str) -> String {
+    format!("{}objects/{resource}/shop/{name}", picket_source::Etcd::PREFIX)
+}
+
+fn policies(application: usize) -> String {
+    key(
+        "networkpolicies.networking.k8s.io",
+        &format!("policy-{application}"),
+    )
+}
+
+fn pod(number: usize, node: &str) -> Value {
+    let application = format!("app-{}", number / ALIKE);
+    let [middle, low] = [number >> 8, number & 255];
+    let addresses = json!([{"ip": format!("10.0.{middle}.{low}")}, {"ip": format!("fd00::{number:x}")}]);
+    json!({
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name(number), "namespace": "shop", "labels": {"app": application}},
+        "spec": {"nodeName": node},
+        "status": {"phase": "Running", "podIPs": addresses},
+    })
+}
+
+/// A policy of an application, with another first port for each version.
+fn policy(application: usize, version: usize) -> Value {
+    let rules = |peers: &str| {
+        let rules = (0..RULES).map(|rule| {
+            let peer = format!("app-{}", (application + rule) % (PODS / ALIKE));
+            let port = 8000 + rule + if rule == 0 { version % 7 } else { 100 };
+            json!({
+                peers: [{"podSelector": {"matchLabels": {"app": peer}}}],
+                "ports": [{"protocol": "TCP", "port": port}],
+            })
+        });
+        Value::Array(rules.collect())
+    };
+    json!({
+        "apiVersion": "networking.k8s.io/v1",
+        "kind": "NetworkPolicy",
+        "metadata": {"name": format!("policy-{application}"), "namespace": "shop"},
+        "spec": {
+            "podSelector": {"matchLabels": {"app": format!("app-{application}")}},
+            "policyTypes": ["Ingress", "Egress"],
+            "ingress": rules("from"),
+            "egress": rules("to"),
+        },
+    })
+}
+
+fn comes(pod: Value, number: usize) -> (String, Option<Value>) {
+    (key("pods", &name(PODS)), (number % 2 == 0).then_some(pod))
+}
+
+fn unknown(number: usize) -> (String, Option<Value>) {
+    let mut pod = pod(PODS, "node-1");
+    pod["metadata"]["labels"] = json!({});
+    comes(pod, number)
+}
+
+fn known(number: usize) -> (String, Option<Value>) {
+    let mut pod = pod(PODS, "node-1");
+    pod["metadata"]["labels"] = json!({"app": "app-7"});
+    comes(pod, number)
+}
+
+fn elsewhere(number: usize) -> (String, Option<Value>) {
+    let mut pod = pod(PODS, "node-2");
+    pod["metadata"]["labels"] = json!({});
+    comes(pod, number)
+}
+
+fn port(number: usize) -> (String, Option<Value>) {
+    (policies(7), Some(policy(7, number + 1)))
+}
