@@ -7,7 +7,6 @@
 #![expect(
     clippy::print_stdout,
     clippy::unwrap_used,
-    clippy::panic,
     reason = "it reports, and fails at once"
 )]
 
@@ -201,14 +200,19 @@ fn policies(application: usize) -> String {
     )
 }
 
+/// A pod of an application.
 fn pod(number: usize, node: &str) -> Value {
     let application = format!("app-{}", number / ALIKE);
+    labelled(number, node, &json!({"app": application}))
+}
+
+fn labelled(number: usize, node: &str, labels: &Value) -> Value {
     let [middle, low] = [number >> 8, number & 255];
     let addresses = json!([{"ip": format!("10.0.{middle}.{low}")}, {"ip": format!("fd00::{number:x}")}]);
     json!({
         "apiVersion": "v1",
         "kind": "Pod",
-        "metadata": {"name": name(number), "namespace": "shop", "labels": {"app": application}},
+        "metadata": {"name": name(number), "namespace": "shop", "labels": labels},
         "spec": {"nodeName": node},
         "status": {"phase": "Running", "podIPs": addresses},
     })
@@ -240,26 +244,22 @@ fn policy(application: usize, version: usize) -> Value {
     })
 }
 
-fn comes(pod: Value, number: usize) -> (String, Option<Value>) {
-    (key("pods", &name(PODS)), (number % 2 == 0).then_some(pod))
+/// One more pod comes, or goes.
+fn comes(number: usize, node: &str, labels: &Value) -> (String, Option<Value>) {
+    let pod = labelled(PODS, node, labels);
+    (key("pods", &name(PODS)), number.is_multiple_of(2).then_some(pod))
 }
 
 fn unknown(number: usize) -> (String, Option<Value>) {
-    let mut pod = pod(PODS, "node-1");
-    pod["metadata"]["labels"] = json!({});
-    comes(pod, number)
+    comes(number, "node-1", &json!({}))
 }
 
 fn known(number: usize) -> (String, Option<Value>) {
-    let mut pod = pod(PODS, "node-1");
-    pod["metadata"]["labels"] = json!({"app": "app-7"});
-    comes(pod, number)
+    comes(number, "node-1", &json!({"app": "app-7"}))
 }
 
 fn elsewhere(number: usize) -> (String, Option<Value>) {
-    let mut pod = pod(PODS, "node-2");
-    pod["metadata"]["labels"] = json!({});
-    comes(pod, number)
+    comes(number, "node-2", &json!({}))
 }
 
 fn port(number: usize) -> (String, Option<Value>) {

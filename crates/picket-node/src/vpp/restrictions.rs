@@ -85,7 +85,10 @@ impl Restrictions {
     pub(crate) fn advance(&mut self, program: &Program) -> (Pods, Arc<[String]>) {
         if !self.is_known {
             self.is_known = true;
-            for pod in program.pods_on(&self.node).filter(|pod| pod.is_managed()) {
+            for pod in program.pods_on(&self.node) {
+                if !pod.is_managed() {
+                    continue;
+                }
                 let own = Direction::BOTH.map(|direction| pod.subject(direction));
                 self.pods.all += 1;
                 self.pods.restricted += usize::from(own.iter().any(Option::is_some));
