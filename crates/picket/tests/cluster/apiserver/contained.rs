@@ -58,7 +58,8 @@ impl Contained {
     fn start(node: &Node, kind: Kind, applied: &Applied, name: &str) -> Self {
         let pod = &applied["DaemonSet"]["spec"]["template"]["spec"];
         assert_eq!(pod["hostNetwork"], true);
-        let contained = Self::run(node, name, asked_for(node, pod, &applied["ConfigMap"], &[]));
+        let config = applied.get("ConfigMap").unwrap_or(&Value::Null);
+        let contained = Self::run(node, name, asked_for(node, pod, config, &[]));
         contained.await_agent(node, kind);
         contained
     }
