@@ -20,7 +20,10 @@ pub struct Shortfalls {
 impl Shortfalls {
     /// Learns what changed in the program.
     pub fn note(&mut self, delta: &Delta) {
-        self.changed.extend(delta.policies.iter().cloned());
+        // Where nobody has looked all will be looked at.
+        if self.about_ports.is_some() {
+            self.changed.extend(delta.policies.iter().cloned());
+        }
     }
 
     /// Lets all policies be looked at.
@@ -110,4 +113,19 @@ fn is_about_ports(policy: &Policy, direction: Direction) -> bool {
         List::Absent => false,
         List::Items(ports) => ports.iter().any(is_some),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_is_kept_of_changes_as_long_as_nobody_has_looked() {
+        let mut shortfalls = Shortfalls::default();
+        shortfalls.note(&Delta {
+            policies: vec![ObjectRef::new("NetworkPolicy", "x", "a")],
+            ..Delta::default()
+        });
+        assert_eq!(shortfalls.changed, []);
+    }
 }
