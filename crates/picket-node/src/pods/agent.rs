@@ -382,7 +382,7 @@ impl Agent {
         let all = self.statuses();
         let remains = |sandbox: &Sandbox| {
             let place = self.places.get(&sandbox.id);
-            place.is_some_and(|place| place.searches_since().is_some())
+            place.is_some_and(Place::is_searching)
         };
         self.troubles
             .now(all.iter().map(|(sandbox, status)| (sandbox, status)), remains);

@@ -38,7 +38,7 @@ pub(super) struct Search {
     groups: Vec<Vec<Suspect>>,
     /// How many tables may be tried yet until the next is found.
     attempts: usize,
-    /// When rules were refused first of which not everything is known.
+    /// When somebody first asked for turns while there was something to find out.
     since: Option<Instant>,
 }
 
@@ -46,7 +46,6 @@ impl Search {
     /// The rules were refused now.
     pub(super) fn begin(&mut self, error: SyncError) {
         self.refused = Some(error);
-        self.since.get_or_insert_with(Instant::now);
     }
 
     /// What there was to find out has been found out.
@@ -69,9 +68,9 @@ impl Search {
         self.refused.is_none() && self.groups.is_empty()
     }
 
-    /// Since when there is something to find out.
-    pub(super) fn since(&self) -> Option<Instant> {
-        self.since.filter(|_| !self.is_over())
+    /// Since when there is something to find out: since now, if nobody has asked before.
+    pub(super) fn since(&mut self, now: Instant) -> Instant {
+        *self.since.get_or_insert(now)
     }
 
     /// One policy that was refused is to blame; of several that were together, some are. Gives those that are as far as is known,

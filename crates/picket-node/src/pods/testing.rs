@@ -119,7 +119,7 @@ impl Scene {
         if self.place.is_unsearched() {
             self.place.clear(&self.networks, &self.metrics);
         }
-        while self.place.searches_since().is_some() {
+        while self.place.is_searching() {
             self.place.go_on(&self.networks, &self.metrics);
         }
     }

@@ -44,10 +44,14 @@ impl Place {
         self.search.is_ahead() && self.is_sayable()
     }
 
-    /// Since when it waits for its turn to find out which policies are to blame, if it does.
-    pub(in crate::pods) fn searches_since(&self) -> Option<Instant> {
-        let since = self.search.since();
-        since.filter(|_| self.failure.is_none() && self.is_sayable())
+    /// Whether it waits for its turn to find out which policies are to blame.
+    pub(in crate::pods) fn is_searching(&self) -> bool {
+        !self.search.is_over() && self.failure.is_none() && self.is_sayable()
+    }
+
+    /// Since when it does: since now, if nobody has asked before.
+    pub(in crate::pods) fn searches_since(&mut self, now: Instant) -> Option<Instant> {
+        self.is_searching().then(|| self.search.since(now))
     }
 
     fn is_sayable(&self) -> bool {
