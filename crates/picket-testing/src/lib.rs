@@ -31,6 +31,7 @@ pub mod confined;
 pub mod etcd;
 pub mod flows;
 pub mod generate;
+pub mod http;
 pub mod manifest;
 pub mod program;
 pub mod ran;

@@ -10,13 +10,15 @@
     reason = "it reports, and fails at once"
 )]
 
-use std::path::Path;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use picket_linux::die_with_parent;
 use picket_testing::etcd::Etcd;
+use picket_testing::http;
 use picket_testing::reflected::{progress, record};
 use picket_vpp::fake::{Fake, Options};
 use serde_json::{Value, json};
@@ -111,7 +113,7 @@ fn main() {
 /// An agent that ends with this.
 struct Agent {
     child: Child,
-    socket: std::path::PathBuf,
+    socket: PathBuf,
 }
 
 impl Agent {
@@ -171,18 +173,9 @@ impl Drop for Agent {
 
 /// What an agent says of itself, and nothing before it answers.
 fn metrics(socket: &Path) -> String {
-    use std::io::{Read, Write};
-    use std::os::unix::net::UnixStream;
-
-    let Ok(mut stream) = UnixStream::connect(socket) else {
-        return String::new();
-    };
-    let request = "GET /metrics HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n";
-    let mut answer = String::new();
-    if stream.write_all(request.as_bytes()).is_err() || stream.read_to_string(&mut answer).is_err() {
-        return String::new();
-    }
-    answer
+    let answered = UnixStream::connect(socket).ok();
+    let answered = answered.and_then(|stream| http::get(stream, "/metrics"));
+    answered.map(|(_, text)| text).unwrap_or_default()
 }
 
 fn name(number: usize) -> String {

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
-use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
@@ -16,6 +15,7 @@ use picket_linux::{NetworkNamespace, die_with_parent};
 use picket_net::Family;
 use picket_node::{Status, ask};
 use picket_policy::NetworkName;
+use picket_testing::http;
 use picket_testing::ran::Ran;
 use serde_json::Value;
 use smol_str::SmolStr;
@@ -262,17 +262,7 @@ pub(crate) fn check(lab: &mut Lab, title: &str, agents: &[Agent]) -> usize {
 
 /// What an agent answers at a path of its socket: the status, and the text.
 pub(crate) fn get(socket: &Path, path: &str) -> (u16, String) {
-    let mut socket = UnixStream::connect(socket).unwrap();
-    write!(
-        socket,
-        "GET {path} HTTP/1.1\r\nhost: agent\r\nconnection: close\r\n\r\n"
-    )
-    .unwrap();
-    let mut answer = String::new();
-    socket.read_to_string(&mut answer).unwrap();
-    let (head, text) = answer.split_once("\r\n\r\n").unwrap();
-    let status = head.split(' ').nth(1).unwrap().parse().unwrap();
-    (status, text.to_owned())
+    http::get(UnixStream::connect(socket).unwrap(), path).unwrap()
 }
 
 /// The number that metrics have under a name.

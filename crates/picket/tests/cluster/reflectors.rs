@@ -1,7 +1,6 @@
 //! Reflectors: real processes, between a real API server and a real etcd.
 
 use std::fs::{self, File};
-use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -10,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use picket_linux::die_with_parent;
 use picket_testing::etcd::Etcd;
+use picket_testing::http;
 use tempfile::TempDir;
 
 /// How long anything may take before a test fails.
@@ -22,19 +22,6 @@ const PAUSE: Duration = Duration::from_millis(10);
 fn free() -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     listener.local_addr().unwrap().to_string()
-}
-
-/// What a server answers at a path: the status, and the text.
-pub(crate) fn answer(mut stream: TcpStream, path: &str) -> Option<(u16, String)> {
-    write!(
-        stream,
-        "GET {path} HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n"
-    )
-    .ok()?;
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).ok()?;
-    let (head, text) = answer.split_once("\r\n\r\n")?;
-    Some((head.split(' ').nth(1)?.parse().ok()?, text.to_owned()))
 }
 
 /// A reflector.
@@ -111,7 +98,7 @@ impl Reflector {
 
     /// What it answers at a path: the status, and the text. Nothing where it does not listen yet.
     pub(crate) fn get(&self, path: &str) -> Option<(u16, String)> {
-        answer(TcpStream::connect(&self.listen).ok()?, path)
+        http::get(TcpStream::connect(&self.listen).ok()?, path)
     }
 
     /// Whether it says that it is ready.

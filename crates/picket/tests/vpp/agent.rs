@@ -1,7 +1,6 @@
 //! Agents: real processes that are asked how it goes.
 
 use std::fs::{self, File};
-use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -10,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use picket_linux::NetworkNamespace;
 use picket_node::{Status, VppStatus, ask};
+use picket_testing::http;
 use picket_testing::ran::Ran;
 use tempfile::TempDir;
 
@@ -97,13 +97,7 @@ impl Agent {
 
     /// What it answers at a path of its socket: the status, and the text.
     pub(crate) fn get(&self, path: &str) -> (u16, String) {
-        let mut socket = UnixStream::connect(self.socket()).unwrap();
-        let request = format!("GET {path} HTTP/1.1\r\nhost: agent\r\nconnection: close\r\n\r\n");
-        socket.write_all(request.as_bytes()).unwrap();
-        let mut answer = String::new();
-        socket.read_to_string(&mut answer).unwrap();
-        let (head, text) = answer.split_once("\r\n\r\n").unwrap();
-        (head.split(' ').nth(1).unwrap().parse().unwrap(), text.to_owned())
+        http::get(UnixStream::connect(self.socket()).unwrap(), path).unwrap()
     }
 
     /// Ends it without order.

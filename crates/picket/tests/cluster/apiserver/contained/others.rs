@@ -6,8 +6,8 @@ use std::os::unix::fs::{PermissionsExt, chown};
 
 use picket_node::Source;
 use picket_source::{Etcd, Tls};
-use picket_testing::etcd;
 use picket_testing::runtime::Kind;
+use picket_testing::{etcd, http};
 use picket_vpp::fake::Options;
 use serde_json::Value;
 
@@ -20,7 +20,6 @@ use crate::following::Following;
 use crate::objects::{KINDS, define};
 use crate::pods::Node;
 use crate::proxy::Proxy;
-use crate::reflectors::answer;
 
 /// A node of a cluster that knows every kind, so that nobody complains.
 fn node() -> Node {
@@ -103,7 +102,7 @@ fn of_the_reflector_what_is_shipped_is_enough_in_a_container() {
         let probe = &asked[probe]["httpGet"];
         let port = u16::try_from(probe["port"].as_u64().unwrap()).unwrap();
         let stream = reflector.network.run(|| TcpStream::connect(("127.0.0.1", port)));
-        let answered = answer(stream.unwrap().unwrap(), probe["path"].as_str().unwrap());
+        let answered = http::get(stream.unwrap().unwrap(), probe["path"].as_str().unwrap());
         assert_eq!(answered, Some((200, "ok\n".to_owned())));
     }
     expect_calm(&node);
