@@ -39,7 +39,7 @@ pub use dump::Lister;
 pub use error::{Error, Result};
 pub use interface::InterfaceAddress;
 pub use limit::raise_open_files_limit;
-pub use memory::give_back_memory;
+pub use memory::{give_back_memory, share_memory};
 pub use monitor::{Commit, Monitor, Notice, Notices, TableName};
 pub use namespace::{NamespaceIdentity, NetworkNamespace};
 pub use netlink::{CableEnd, Netlink, Route};

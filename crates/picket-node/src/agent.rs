@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
 use picket_engine::Delta;
-use picket_linux::{NetworkNamespace, give_back_memory};
+use picket_linux::{NetworkNamespace, give_back_memory, share_memory};
 use picket_source::{Change, Health, Interest};
 use smol_str::SmolStr;
 use tokio::runtime::Builder;
@@ -64,6 +64,7 @@ pub enum Ended {
 /// # Errors
 /// When it cannot start, or with [`Extent::Once`] and [`Extent::DryRun`] when it cannot do what it was asked.
 pub fn run(settings: &Settings, extent: Extent) -> Result<Ended, AgentError> {
+    share_memory();
     let health = Health::default();
     let shared = Shared::new(&settings.node, health.clone());
     let (metrics, pulse) = (Metrics::default(), Pulse::new());
@@ -334,6 +335,8 @@ impl Agent {
         let (Some(enforcer), Some(program)) = (&mut self.enforcer, self.knowledge.program()) else {
             return;
         };
+        // What lists of the cluster took, and a proof takes, is as much again as what is left.
+        give_back_memory();
         let Some(observation) = enforcer.observe() else {
             return;
         };
@@ -342,7 +345,6 @@ impl Agent {
             .inbox
             .meanwhile(|| observation.prove(program), |changes| enforcer.repair(&changes));
         enforcer.proved(proof, program, &self.knowledge.remarks.versions);
-        // What lists of the cluster and the proof took is as much again as what is left.
         give_back_memory();
     }
 

@@ -72,7 +72,7 @@ impl<'a> Walk<'a> {
         let pods = pods(program, node).into_iter();
         let own_node = node.and_then(|node| program.node(node));
         Self {
-            ends: demands.ends(),
+            ends: demands.ends().collect(),
             demands,
             local: pods
                 .flat_map(|pod| pod.pod().addresses.iter().collect::<Vec<_>>())

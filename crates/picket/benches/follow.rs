@@ -37,6 +37,9 @@ const NODES: usize = 1_000;
 const NAMESPACES: usize = 25_000;
 const POLICIES: usize = 75_000;
 
+/// The most megabytes that an agent may take at any time.
+const BUDGET: usize = 300;
+
 /// How long to wait before something is wrong, and before the agent is asked again.
 const BOUND: Duration = Duration::from_secs(600);
 const PAUSE: Duration = Duration::from_millis(100);
@@ -146,24 +149,30 @@ fn enforce(place: &NetworkNamespace, folder: &Path, kubeconfig: &Path) {
     let is_proved = |status: &Status| status.host.proof.as_ref().is_some_and(|proof| proof.proved);
     until("and has proved it", is_proved);
     thread::sleep(PAUSE * 10);
-    report("a second later", agent.id(), began);
+    let most = report("a second later", agent.id(), began);
     agent.kill().unwrap();
     agent.wait().unwrap();
+    assert!(
+        most < BUDGET,
+        "{most} MB, and {BUDGET} MB are what an agent may take"
+    );
 }
 
-fn report(what: &str, process: u32, began: Instant) {
+/// Prints what a process has of memory; the most that it had, in megabytes.
+fn report(what: &str, process: u32, began: Instant) -> usize {
     let status = fs::read_to_string(format!("/proc/{process}/status")).unwrap();
     let memory = |field: &str| {
         let line = status.lines().find_map(|line| line.strip_prefix(field)).unwrap();
         let kilobytes: usize = line.trim().trim_end_matches(" kB").parse().unwrap();
         kilobytes * 1024 / 1_000_000
     };
+    let most = memory("VmHWM:");
     println!(
-        "{what:<20} {:>6.1} s  resident {:>4} MB, at most {:>4} MB",
+        "{what:<20} {:>6.1} s  resident {:>4} MB, at most {most:>4} MB",
         began.elapsed().as_secs_f64(),
         memory("VmRSS:"),
-        memory("VmHWM:")
     );
+    most
 }
 
 /// Answers what is asked of an API server, on a port that it prints.

@@ -208,7 +208,7 @@ impl<'a> Demands<'a> {
 
     /// The first addresses of ranges such that all addresses of a range have equal ends, each with what the policies see of
     /// it; ascending, each family from its lowest address on.
-    pub fn ends(&self) -> Vec<(IpAddr, End)> {
+    pub fn ends(&self) -> impl Iterator<Item = (IpAddr, End)> + '_ {
         let prefixes = self.program.prefixes().into_iter();
         let ranges = prefixes.map(|(prefix, _)| prefix.range());
         let taken = self.program.taken_addresses();
@@ -235,7 +235,7 @@ impl<'a> Demands<'a> {
         found.dedup();
         let mut own = self.own.iter().peekable();
         let mut nodes = self.nodes.iter().peekable();
-        let ends = found.into_iter().map(|address| {
+        found.into_iter().map(move |address| {
             while own.next_if(|(before, _)| **before < address).is_some() {}
             while nodes.next_if(|(before, _)| **before < address).is_some() {}
             let own = own.next_if(|(here, _)| **here == address).map(|(_, own)| own);
@@ -243,8 +243,7 @@ impl<'a> Demands<'a> {
                 .next_if(|(here, _)| **here == address)
                 .map(|(_, nodes)| nodes);
             (address, self.end_of(address, own, nodes))
-        });
-        ends.collect()
+        })
     }
 
     /// What the policies see of an address.

@@ -12,34 +12,49 @@ use super::container::Container;
 use super::program::Program;
 use crate::model::{Datatype, Value};
 
+/// The addresses of one family, as numbers.
+trait Bits: Copy + Ord + Into<u128> + TryFrom<u128> {
+    /// What sets of them are of.
+    const DATATYPE: Datatype;
+
+    fn address(self) -> IpAddr;
+
+    /// The one behind it, if it is not the last.
+    fn after(self) -> Option<Self> {
+        let next = self.into().checked_add(1)?;
+        Self::try_from(next).ok()
+    }
+}
+
+impl Bits for u32 {
+    const DATATYPE: Datatype = Datatype::Ipv4Address;
+
+    fn address(self) -> IpAddr {
+        Ipv4Addr::from_bits(self).into()
+    }
+}
+
+impl Bits for u128 {
+    const DATATYPE: Datatype = Datatype::Ipv6Address;
+
+    fn address(self) -> IpAddr {
+        Ipv6Addr::from_bits(self).into()
+    }
+}
+
 /// Every address, as ranges within which the policies see no difference: the first of each, and what they see, by number.
 #[derive(Debug)]
 pub(super) struct Atoms {
-    /// By family, IPv4 first.
-    ranges: [Vec<(u128, u32)>; 2],
+    v4: Vec<(u32, u32)>,
+    v6: Vec<(u128, u32)>,
     ends: Vec<End>,
-}
-
-/// An address as a number.
-fn bits(address: IpAddr) -> u128 {
-    match address {
-        IpAddr::V4(address) => address.to_bits().into(),
-        IpAddr::V6(address) => address.to_bits(),
-    }
-}
-
-fn address(family: Family, bits: u128) -> IpAddr {
-    match family {
-        Family::Ipv4 => Ipv4Addr::from_bits(u32::try_from(bits).unwrap_or(u32::MAX)).into(),
-        Family::Ipv6 => Ipv6Addr::from_bits(bits).into(),
-    }
 }
 
 impl Atoms {
     pub(super) fn of(demands: &Demands<'_>) -> Self {
         let mut ends = Vec::new();
         let mut numbers: FxHashMap<End, u32> = FxHashMap::default();
-        let [mut v4, mut v6] = [Vec::new(), Vec::new()];
+        let (mut v4, mut v6) = (Vec::new(), Vec::new());
         for (address, end) in demands.ends() {
             let number = match numbers.entry(end) {
                 Entry::Occupied(known) => *known.get(),
@@ -49,40 +64,34 @@ impl Atoms {
                     *new.insert(next)
                 }
             };
-            match Family::of(address) {
-                Family::Ipv4 => v4.push((bits(address), number)),
-                Family::Ipv6 => v6.push((bits(address), number)),
+            match address {
+                IpAddr::V4(address) => v4.push((address.to_bits(), number)),
+                IpAddr::V6(address) => v6.push((address.to_bits(), number)),
             }
         }
-        let ranges = [v4, v6];
-        Self { ranges, ends }
+        Self { v4, v6, ends }
     }
+}
 
-    /// The ranges of one family by their first address, cut where `more` begin, which ascend.
-    fn cut(&self, family: Family, more: &[u128]) -> Vec<(u128, u32)> {
-        let [v4, v6] = &self.ranges;
-        let own = match family {
-            Family::Ipv4 => v4,
-            Family::Ipv6 => v6,
-        };
-        let mut cut: Vec<(u128, u32)> = Vec::with_capacity(own.len() + more.len());
-        let mut more = more.iter().copied().peekable();
-        for &(address, end) in own {
-            while let Some(between) = more.next_if(|between| *between < address) {
-                if let Some(&(_, before)) = cut.last() {
-                    cut.push((between, before));
-                }
-            }
-            more.next_if_eq(&address);
-            cut.push((address, end));
-        }
-        for between in more {
+/// The ranges of one family by their first address, cut where `more` begin, which ascend.
+fn cut<B: Bits>(own: &[(B, u32)], more: &[B]) -> Vec<(B, u32)> {
+    let mut cut: Vec<(B, u32)> = Vec::with_capacity(own.len() + more.len());
+    let mut more = more.iter().copied().peekable();
+    for &(address, end) in own {
+        while let Some(between) = more.next_if(|between| *between < address) {
             if let Some(&(_, before)) = cut.last() {
                 cut.push((between, before));
             }
         }
-        cut
+        more.next_if_eq(&address);
+        cut.push((address, end));
     }
+    for between in more {
+        if let Some(&(_, before)) = cut.last() {
+            cut.push((between, before));
+        }
+    }
+    cut
 }
 
 /// The classes of the addresses of one family, and what each is found as.
@@ -95,27 +104,23 @@ pub(super) struct Classes<'d> {
 }
 
 /// A position of the keys of a container at which there are addresses of one family.
-struct Column<'p> {
+struct Column<'p, B> {
     container: usize,
     position: usize,
-    /// The number of each element with its first address, and the one behind its last.
-    ranges: Vec<(u32, u128, Option<u128>)>,
+    /// The number of each element with its first and its last address.
+    ranges: Vec<(u32, B, B)>,
     elements: &'p Container<'p>,
 }
 
-impl<'p> Column<'p> {
-    fn all(program: &'p Program<'_>, family: Family) -> Vec<Self> {
-        let datatype = match family {
-            Family::Ipv4 => Datatype::Ipv4Address,
-            Family::Ipv6 => Datatype::Ipv6Address,
-        };
+impl<'p, B: Bits> Column<'p, B> {
+    fn all(program: &'p Program<'_>) -> Vec<Self> {
         let mut columns = Vec::new();
         for (container, elements) in program.containers.iter().enumerate() {
             for position in 0..elements.fields() {
-                if elements.datatype(position) == Some(datatype) {
+                if elements.datatype(position) == Some(B::DATATYPE) {
                     let ranges = (0..).zip(&elements.elements).filter_map(|(number, element)| {
-                        let (first, after) = range(element.value(position)?)?;
-                        Some((number, first, after))
+                        let (first, last) = element.value(position)?.ends()?;
+                        Some((number, B::try_from(first).ok()?, B::try_from(last).ok()?))
                     });
                     columns.push(Self {
                         container,
@@ -139,13 +144,11 @@ impl<'p> Column<'p> {
     /// For each element the places among ascending `firsts` of the addresses that it holds.
     fn held<'h>(
         &'h self,
-        firsts: &'h [(u128, u32)],
+        firsts: &'h [(B, u32)],
     ) -> impl Iterator<Item = (u32, std::ops::Range<usize>)> + 'h {
-        self.ranges.iter().map(|&(number, first, after)| {
+        self.ranges.iter().map(|&(number, first, last)| {
             let from = firsts.partition_point(|(bits, _)| *bits < first);
-            let to = after.map_or(firsts.len(), |after| {
-                firsts.partition_point(|(bits, _)| *bits < after)
-            });
+            let to = firsts.partition_point(|(bits, _)| *bits <= last);
             (number, from..to)
         })
     }
@@ -153,18 +156,25 @@ impl<'p> Column<'p> {
 
 impl<'d> Classes<'d> {
     pub(super) fn of(atoms: &'d Atoms, program: &Program<'_>, family: Family) -> Self {
-        let columns = Column::all(program, family);
-        let ends = |&(_, first, after): &(u32, u128, Option<u128>)| [Some(first), after];
-        let mut more: Vec<u128> = columns
+        match family {
+            Family::Ipv4 => Self::of_ranges(&atoms.v4, &atoms.ends, program),
+            Family::Ipv6 => Self::of_ranges(&atoms.v6, &atoms.ends, program),
+        }
+    }
+
+    fn of_ranges<B: Bits>(own: &[(B, u32)], ends: &'d [End], program: &Program<'_>) -> Self {
+        let columns: Vec<Column<'_, B>> = Column::all(program);
+        let turns = |&(_, first, last): &(u32, B, B)| [Some(first), last.after()];
+        let mut more: Vec<B> = columns
             .iter()
-            .flat_map(|column| column.ranges.iter().flat_map(ends))
+            .flat_map(|column| column.ranges.iter().flat_map(turns))
             .flatten()
             .collect();
         more.sort_unstable();
         more.dedup();
-        let mut cut = atoms.cut(family, &more);
+        let mut cut = cut(own, &more);
         // First told apart by what the policies see, then by one column after the other.
-        let mut next = u32::try_from(atoms.ends.len()).unwrap_or(u32::MAX);
+        let mut next = u32::try_from(ends.len()).unwrap_or(u32::MAX);
         let seen: Vec<u32> = cut.iter().map(|&(_, end)| end).collect();
         for column in &columns {
             let mut refined: FxHashMap<(u32, u32), u32> = FxHashMap::default();
@@ -188,7 +198,7 @@ impl<'d> Classes<'d> {
         let mut classes = Self {
             members: lowest
                 .iter()
-                .filter_map(|&(first, end)| Some((address(family, first), atoms.ends.get(end as usize)?)))
+                .filter_map(|&(first, end)| Some((first.address(), ends.get(end as usize)?)))
                 .collect(),
             found: BTreeMap::new(),
         };
@@ -236,17 +246,6 @@ impl<'c> Held<'c> {
         let alike = self.0.chunk_by(|one, other| one.0 == other.0);
         alike.filter_map(|alike| Some((alike.first()?.0, alike.iter().map(|&(_, element)| element))))
     }
-}
-
-/// The first address, and the one behind the last where there is one.
-fn range(value: &Value) -> Option<(u128, Option<u128>)> {
-    let highest = match value.datatype() {
-        Datatype::Ipv4Address => u32::MAX.into(),
-        Datatype::Ipv6Address => u128::MAX,
-        _ => return None,
-    };
-    let (first, last) = value.ends()?;
-    Some((first, (last < highest).then(|| last + 1)))
 }
 
 /// The interfaces that rules name, those `known` to whoever demands something, and one that stands for all others.

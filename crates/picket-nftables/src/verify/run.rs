@@ -28,8 +28,9 @@ struct Left {
 }
 
 /// How many cells are remembered for each purpose. All are forgotten then, which costs time and lets an end be told and counted
-/// again: a proof of what policies say of 100,000 pods must not take as much memory as everything else that an agent knows.
-pub(super) const REMEMBERED: usize = 1 << 14;
+/// again: a proof of what policies say of 100,000 pods must not take as much memory as everything else that an agent knows. A table
+/// of 2¹⁴ places grows beyond 7 of 8.
+pub(super) const REMEMBERED: usize = (1 << 14) / 8 * 7;
 
 /// Runs cells through the base chains of one path.
 pub(super) struct Run<'t, 'a, 'd, S> {

@@ -24,7 +24,7 @@ fn check(snapshot: &Snapshot, semantics: &Semantics, [from, to]: [u64; 2]) {
     let engine = Engine::compile(snapshot, semantics.clone());
     for node in nodes(snapshot) {
         let demands = Demands::on_node(engine.program(), node.as_deref());
-        let different: BTreeSet<End> = demands.ends().into_iter().map(|(_, end)| end).collect();
+        let different: BTreeSet<End> = demands.ends().map(|(_, end)| end).collect();
         let all: Vec<End> = different.into_iter().collect();
         let mut ends = Ends::new(&demands, &all);
         let (sources, destinations) = (some(&all, from), some(&all, to));

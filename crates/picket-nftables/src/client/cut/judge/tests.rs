@@ -153,7 +153,7 @@ proptest! {
             .flat_map(|one| one.addresses.iter().copied())
             .collect();
         let mut judge = Judge::on_node(&table, own.clone());
-        let ends: Vec<IpAddr> = demands.ends().into_iter().map(|(address, _)| address).collect();
+        let ends: Vec<IpAddr> = demands.ends().map(|(address, _)| address).collect();
         for &source in &ends {
             for &destination in ends.iter().filter(|end| end.is_ipv4() == source.is_ipv4()) {
                 for (protocol, port) in [(6, 80), (17, 53), (132, 80), (1, 0), (58, 0), (47, 7)] {
