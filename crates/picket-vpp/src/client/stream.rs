@@ -175,16 +175,24 @@ impl Stream {
         }
     }
 
+    /// Reads what comes in time. For the kernel the shortest time-out is several milliseconds: without time it is not to wait at all.
+    fn read_within(&mut self, left: Duration, portion: &mut [u8]) -> io::Result<usize> {
+        if left.is_zero() {
+            self.socket.set_nonblocking(true)?;
+            let read = self.socket.read(portion);
+            self.socket.set_nonblocking(false)?;
+            return read;
+        }
+        self.socket.set_read_timeout(Some(left.max(MOMENT)))?;
+        self.socket.read(portion)
+    }
+
     /// Waits for more bytes; whether some came. What is there already is read even when there is no time left.
     fn read(&mut self, awaited: &'static str, deadline: Instant) -> Result<bool, Error> {
         let mut portion = vec![0; PORTION];
         loop {
             let left = deadline.saturating_duration_since(Instant::now());
-            let read = self
-                .socket
-                .set_read_timeout(Some(left.max(MOMENT)))
-                .and_then(|()| self.socket.read(&mut portion));
-            match read {
+            match self.read_within(left, &mut portion) {
                 Ok(0) => return Err(Error::Closed { awaited }),
                 Ok(length) => {
                     self.received.extend(portion.iter().take(length));
