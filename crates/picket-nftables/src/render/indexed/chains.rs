@@ -14,8 +14,8 @@ use super::traffic::ANY_TRAFFIC;
 use super::view::{LocalSide, NodeView, Role};
 use super::{Options, log_prefix, name};
 use crate::model::{
-    Assigned, Base, Chain, End, Field, Hook, Match, Policy, Relation, Rule, Slot, Statement, Transport,
-    Value, Verdict,
+    Assigned, Base, Chain, Comment, End, Field, Hook, Match, Policy, Relation, Rule, Slot, Statement,
+    Transport, Value, Verdict,
 };
 use crate::render::drops::mid_stream_counter;
 use crate::render::{log, mid_stream};
@@ -59,7 +59,8 @@ pub(super) fn idle() -> Chain {
 
 /// The base chain of a node of which nothing is known: what is no part of an established connection is dropped.
 pub(super) fn closed() -> Chain {
-    let drop = Rule::when([], Verdict::Drop);
+    let until_known = Comment::of("nothing new is forwarded until the policies are known");
+    let drop = Rule::when([], Verdict::Drop).commented(until_known);
     base(Hook::Forward).with_rules(exempt().into_iter().chain([drop]))
 }
 
