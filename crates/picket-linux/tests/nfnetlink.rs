@@ -3,7 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot set itself up fails")]
 
 use std::collections::BTreeSet;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use picket_linux::{
     Attributes, Batch, BatchError, Monitor, NetworkNamespace, Nfnetlink, Notice, Port, Reply, TableName,
@@ -193,6 +193,9 @@ fn count(replies: &[Reply]) -> usize {
     lists.map(|list| Attributes::of(list).count()).sum()
 }
 
+/// How often to read what changes.
+const READINGS: usize = 50;
+
 #[test]
 fn a_dump_is_of_one_moment() {
     let namespace = NetworkNamespace::create().unwrap();
@@ -207,29 +210,38 @@ fn a_dump_is_of_one_moment() {
         elements(&mut batch, NEWSETELEM, 1000 * thousand..1000 * (thousand + 1));
     }
     writer.commit(batch, None).unwrap();
-    let done = AtomicBool::new(false);
+    let of_set: [(u16, &[u8]); 2] = [(1, b"t\0"), (2, b"s\0")];
+    let (mut lists, mut counts, done) = (0, Vec::new(), AtomicUsize::new(0));
     std::thread::scope(|scope| {
         scope.spawn(|| {
-            while !done.load(Ordering::Relaxed) {
-                for kind in [DELSETELEM, NEWSETELEM] {
+            for reading in 0..READINGS {
+                // Changes that come between two lists, and then none until one was read.
+                for kind in [DELSETELEM, NEWSETELEM].repeat(5) {
                     let mut batch = Batch::default();
                     elements(&mut batch, kind, 0..1000);
                     writer.commit(batch, None).unwrap();
                 }
-                std::thread::yield_now();
+                while done.load(Ordering::Relaxed) <= reading {
+                    std::thread::yield_now();
+                }
             }
         });
-        let counts: Vec<_> = (0..50)
-            .map(|_| reader.dump(GETSETELEM, INET, &[(1, b"t\0"), (2, b"s\0")], "list"))
-            .collect();
-        done.store(true, Ordering::Relaxed);
-        // Where no moment was quiet there is an error; what is told is whole.
-        for replies in counts.into_iter().flatten() {
-            let count = count(&replies);
-            assert!(count == 4000 || count == 5000, "{count} elements");
+        for reading in 1..=READINGS {
+            let read = reader.read("list", |lister| {
+                lists += 1;
+                lister.list(GETSETELEM, INET, &of_set, "list", |_| true)
+            });
+            done.store(reading, Ordering::Relaxed);
+            counts.push(read.map(|(_, replies)| count(&replies)));
         }
     });
-    let undisturbed = reader.dump(GETSETELEM, INET, &[(1, b"t\0"), (2, b"s\0")], "list");
+    for count in counts {
+        let count = count.unwrap();
+        assert!(count == 4000 || count == 5000, "{count} elements");
+    }
+    // Each is two lists that are the same, where nothing comes between.
+    assert!(lists > 2 * READINGS, "{lists} lists: no reading was disturbed");
+    let undisturbed = reader.dump(GETSETELEM, INET, &of_set, "list");
     assert_eq!(count(&undisturbed.unwrap()), 5000);
 }
 

@@ -270,6 +270,7 @@ mod kernel {
             let metrics = node.metrics();
             for line in [
                 "picket_policies_waiting 1",
+                "picket_policy_waiting{kind=\"NetworkPolicy\",namespace=\"x\",name=\"large\"} 1",
                 "picket_failures_total{reason=\"refused\"} 1",
             ] {
                 assert!(metrics.iter().any(|told| told == line), "{metrics:#?}");

@@ -17,6 +17,9 @@ use crate::kinds::Kinds;
 use crate::overview::Overview;
 use crate::status::{ReflectionStatus, Status};
 
+/// How many policies that are not in force are named: who watches many agents keeps a series for each.
+const MOST_NAMED: usize = 100;
+
 /// What is counted and measured. Clones share their values.
 #[derive(Clone, Debug)]
 pub(crate) struct Metrics {
@@ -62,6 +65,7 @@ struct Shown {
     ready: Gauge,
     current: Gauge,
     waiting: Gauge,
+    waiting_policies: Family<PolicyName, Gauge>,
     pods: Gauge,
     restricted: Gauge,
     policies: Gauge,
@@ -97,6 +101,26 @@ pub(crate) struct Source {
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub(crate) struct TargetName {
     pub(crate) target: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct PolicyName {
+    kind: String,
+    namespace: String,
+    name: String,
+}
+
+impl PolicyName {
+    /// The policy of which a status speaks so.
+    fn of(text: &str) -> Option<Self> {
+        let (kind, rest) = text.split_once(' ')?;
+        let (namespace, name) = rest.split_once('/').unwrap_or(("", rest));
+        Some(Self {
+            kind: kind.to_owned(),
+            namespace: namespace.to_owned(),
+            name: name.to_owned(),
+        })
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -264,7 +288,12 @@ impl Shown {
         let overview = Overview::from(status);
         let current = overview.current.map_or(0, jiff::Timestamp::as_second);
         self.current.set(current);
-        self.waiting.set(number(overview.waiting));
+        self.waiting.set(number(overview.waiting.len()));
+        self.waiting_policies.clear();
+        let waiting = overview.waiting.iter().take(MOST_NAMED);
+        for policy in waiting.filter_map(|policy| PolicyName::of(policy)) {
+            self.waiting_policies.get_or_create(&policy).set(1);
+        }
         self.pods.set(number(overview.pods.all));
         self.restricted.set(number(overview.pods.restricted));
         self.policies.set(number(overview.policies));
@@ -347,6 +376,11 @@ impl Shown {
         ] {
             registry.register(name, help, family.clone());
         }
+        registry.register(
+            "policy_waiting",
+            "a policy that changed and is not in force; not of each where there are many",
+            self.waiting_policies.clone(),
+        );
         self.kinds.register(registry);
     }
 }

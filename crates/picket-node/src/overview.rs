@@ -12,8 +12,8 @@ use crate::versions::PolicyVersions;
 pub(crate) struct Overview {
     /// When everything was last known to be what the policies say.
     pub(crate) current: Option<Timestamp>,
-    /// How many policies are not in force as they now are.
-    pub(crate) waiting: usize,
+    /// The policies that are not in force as they now are.
+    pub(crate) waiting: BTreeSet<String>,
     /// The pods of the node.
     pub(crate) pods: Pods,
     /// How many policies are in force.
@@ -55,14 +55,14 @@ impl From<&Status> for Overview {
     }
 }
 
-/// How many policies wait, or are in force in another version than was read last.
+/// The policies that wait, or are in force in another version than was read last.
 fn waiting<'s>(
     waiting: impl Iterator<Item = &'s String>,
     versions: impl IntoIterator<Item = &'s PolicyVersions>,
-) -> usize {
+) -> BTreeSet<String> {
     let versions = versions.into_iter().filter(|versions| !versions.is_current());
     let others = versions.map(|versions| &versions.policy);
-    waiting.chain(others).collect::<BTreeSet<_>>().len()
+    waiting.chain(others).cloned().collect()
 }
 
 #[cfg(test)]
@@ -116,7 +116,7 @@ mod tests {
                 },
                 ..Status::default()
             };
-            assert_eq!(Overview::from(&status).waiting, waiting);
+            assert_eq!(Overview::from(&status).waiting.len(), waiting);
             assert!(!status.host.is_well());
         }
     }
@@ -147,7 +147,7 @@ mod tests {
             .into(),
             ..Status::default()
         };
-        assert_eq!(Overview::from(&status).waiting, 3);
+        assert_eq!(Overview::from(&status).waiting.len(), 3);
         let unreadable = VppStatus {
             trouble: None,
             ..vpp("")
@@ -174,8 +174,8 @@ mod tests {
                     policy_versions: vec![versions("a", 2), versions("b", 1)],
                     ..sandbox(&["a", "b"], &[])
                 },
-                sandbox(&["b", "c"], &["b", "d"]),
-                sandbox(&[], &["d"]),
+                sandbox(&["b", "c"], &["b", "MultiNetworkPolicy x/d"]),
+                sandbox(&[], &["MultiNetworkPolicy x/d"]),
             ],
             ..PodsStatus::default()
         };
@@ -187,6 +187,7 @@ mod tests {
         for line in [
             "picket_current_timestamp_seconds 7",
             "picket_policies_waiting 3",
+            "picket_policy_waiting{kind=\"MultiNetworkPolicy\",namespace=\"x\",name=\"d\"} 1",
             "picket_pods 5",
             "picket_pods_restricted 2",
             "picket_policies 3",
@@ -194,5 +195,37 @@ mod tests {
         ] {
             assert!(text.lines().any(|shown| shown == line), "{line}: {text}");
         }
+    }
+
+    #[test]
+    fn no_more_than_a_hundred_policies_that_wait_are_named_and_none_that_waits_no_more() {
+        let metrics = Metrics::default();
+        let named = |waiting: Vec<String>| {
+            let trouble = Trouble {
+                since: Timestamp::UNIX_EPOCH,
+                why: String::new(),
+                waiting,
+            };
+            let host = HostStatus {
+                trouble: Some(trouble),
+                ..HostStatus::default()
+            };
+            let status = Status {
+                host,
+                ..Status::default()
+            };
+            let text = metrics.text(&status, None).unwrap();
+            let lines = text
+                .lines()
+                .filter(|line| line.starts_with("picket_policy_waiting{"));
+            lines.map(str::to_owned).collect::<Vec<_>>()
+        };
+        let many = (0..150).map(|number| format!("NetworkPolicy x/p{number}"));
+        assert_eq!(named(many.collect()).len(), 100);
+        let of_cluster = "ClusterNetworkPolicy a".to_owned();
+        assert_eq!(
+            named(vec![of_cluster]),
+            ["picket_policy_waiting{kind=\"ClusterNetworkPolicy\",namespace=\"\",name=\"a\"} 1"]
+        );
     }
 }

@@ -61,9 +61,10 @@ impl Demand {
         }
     }
 
-    /// The same, and that no TCP passes which is in the middle of a connection.
-    fn without_mid_stream(self) -> Self {
+    /// The same, and if it `refuses` that no TCP passes which is in the middle of a connection.
+    fn refusing_mid_stream(self, refuses: bool) -> Self {
         match self {
+            _ if !refuses => self,
             Self::Anything => Self::Anything,
             Self::Accept => Self::Traffic(Traffic {
                 from_its_beginning: true,

@@ -81,12 +81,18 @@ impl<'d> Ends<'d> {
                     .ends
                     .filtered(destinations, |end| end.from_own_node.is_some());
                 pairs.all(sources, &ruled);
-                pairs.one(sources, &destinations.difference(&ruled));
+                let rest = destinations.difference(&ruled);
+                let answering = pairs.ends.filtered(&rest, |end| end.to_own_node.is_some());
+                pairs.one(sources, &answering);
+                pairs.one(sources, &rest.difference(&answering));
             }
             (Place::Node, Crossing::Receive { .. }) => {
                 let ruled = pairs.ends.filtered(sources, |end| end.to_own_node.is_some());
                 pairs.all(&ruled, destinations);
-                pairs.one(&sources.difference(&ruled), destinations);
+                let rest = sources.difference(&ruled);
+                let answering = pairs.ends.filtered(&rest, |end| end.from_own_node.is_some());
+                pairs.one(&answering, destinations);
+                pairs.one(&rest.difference(&answering), destinations);
             }
             // Nothing is demanded at an address that is not the pod's own, or the same.
             (Place::Pod { .. }, Crossing::Receive { .. }) => {

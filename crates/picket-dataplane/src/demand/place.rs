@@ -300,11 +300,8 @@ impl<'a> Demands<'a> {
                 ..
             } => {
                 let demand = self.within_the_pod(crossing, interface, *narrower, source, destination);
-                if *refuses_mid_stream && self.is_restricted_back(crossing, interface) {
-                    demand.without_mid_stream()
-                } else {
-                    demand
-                }
+                demand
+                    .refusing_mid_stream(*refuses_mid_stream && self.is_restricted_back(crossing, interface))
             }
         }
     }
@@ -312,16 +309,22 @@ impl<'a> Demands<'a> {
     fn on_the_node(&self, crossing: &Crossing, source: &End, destination: &End) -> Demand {
         match crossing {
             // From the node itself: policies are not about nodes, but for what the cluster default denies.
-            Crossing::Send { .. } => match destination.from_own_node {
-                None => Demand::Accept,
-                Some(_) if !source.is_node_of(destination) => Demand::Anything,
-                Some(side) => ruled(None, Some(self.sides.row(side, source.profile)), false),
-            },
-            Crossing::Receive { .. } => match source.to_own_node {
-                None => Demand::Accept,
-                Some(_) if !destination.is_node_of(source) => Demand::Anything,
-                Some(side) => ruled(Some(self.sides.row(side, destination.profile)), None, false),
-            },
+            Crossing::Send { .. } => {
+                let demand = match destination.from_own_node {
+                    None => Demand::Accept,
+                    Some(_) if !source.is_node_of(destination) => Demand::Anything,
+                    Some(side) => ruled(None, Some(self.sides.row(side, source.profile)), false),
+                };
+                demand.refusing_mid_stream(destination.to_own_node.is_some())
+            }
+            Crossing::Receive { .. } => {
+                let demand = match source.to_own_node {
+                    None => Demand::Accept,
+                    Some(_) if !destination.is_node_of(source) => Demand::Anything,
+                    Some(side) => ruled(Some(self.sides.row(side, destination.profile)), None, false),
+                };
+                demand.refusing_mid_stream(source.from_own_node.is_some())
+            }
             Crossing::Forward { .. } | Crossing::Relay { .. } => self.forwarded(source, destination),
         }
     }

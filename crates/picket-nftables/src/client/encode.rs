@@ -80,14 +80,15 @@ pub(super) struct Unknown {
 pub(super) type Transaction = (Batch, Vec<Origin>);
 
 /// Writes plans that follow each other for a table that is as `observed`, each as a transaction. Their operations are counted
-/// on.
+/// on. `held` are the flags of a table that is held.
 pub(super) fn encode(
     observed: Option<&Table>,
     plans: &[&Plan<Operation>],
     hold: Hold,
+    held: u32,
 ) -> Result<Vec<Transaction>, Unknown> {
     let mut writer = Writer {
-        hold,
+        flags: hold.flags(held),
         batch: Batch::default(),
         origins: Vec::new(),
         scope: observed.map(Scope::of).unwrap_or_default(),
@@ -113,7 +114,8 @@ pub(super) fn encode(
 }
 
 struct Writer<'a> {
-    hold: Hold,
+    /// Those of a table that is made anew or taken.
+    flags: u32,
     batch: Batch,
     origins: Vec<Origin>,
     scope: Scope<'a>,
@@ -218,8 +220,8 @@ impl<'a> Writer<'a> {
         self.add_table(name, None);
         self.delete_table(name);
         self.add_table(name, new.comment());
-        if self.hold != Hold::Leave {
-            self.batch.number(table::FLAGS, self.hold.flags());
+        if self.flags != 0 {
+            self.batch.number(table::FLAGS, self.flags);
         }
         for counter in new.counters() {
             self.add_counter(counter)?;
@@ -243,7 +245,7 @@ impl<'a> Writer<'a> {
     fn take(&mut self, name: &Name) {
         self.begin(message::NEWTABLE, 0, Object::Table(name.clone()));
         self.batch.text(table::NAME, name.as_str());
-        self.batch.number(table::FLAGS, self.hold.flags());
+        self.batch.number(table::FLAGS, self.flags);
     }
 
     fn add_table(&mut self, name: &'a Name, text: Option<&Comment>) {

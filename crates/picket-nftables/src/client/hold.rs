@@ -26,11 +26,11 @@ pub(super) enum Hold {
 }
 
 impl Hold {
-    /// The flags of a table that is made anew or taken.
-    pub(super) fn flags(self) -> u32 {
+    /// The flags of a table that is made anew or taken, where those of one that is held are `held`.
+    pub(super) fn flags(self, held: u32) -> u32 {
         match self {
             Self::Leave => 0,
-            Self::Keep | Self::Take => HELD,
+            Self::Keep | Self::Take => held,
             Self::Briefly => table::OWNER_FLAG,
         }
     }

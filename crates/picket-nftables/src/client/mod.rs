@@ -32,7 +32,7 @@ pub use counters::Counters;
 pub use cut::{Cut, Cutter, Denied};
 pub use encode::Object;
 use encode::{Origin, Transaction, Unknown, encode};
-use hold::Hold;
+use hold::{HELD, Hold};
 pub use read::{Foreign, Observed, Place, canonical, decode};
 use sync::{Known, following};
 pub use sync::{Report, SyncError};
@@ -49,6 +49,8 @@ pub struct Client {
     known: Option<Known>,
     /// Whether it keeps others from changing the tables that it syncs.
     holds: bool,
+    /// The flags of the tables that it keeps others from changing.
+    held: u32,
     /// Whether others in the namespace may be up to filling its rulesets.
     is_wary: bool,
     /// A table that is there only while another is made anew, until it is known to be gone.
@@ -143,6 +145,7 @@ impl Client {
             socket,
             known: None,
             holds: false,
+            held: HELD,
             is_wary: false,
             guard: None,
             portion: PORTION,
@@ -253,7 +256,7 @@ impl Client {
             .map_or_else(|| vec![plan], |stages| stages.all().collect());
         let is_held = matches!(hold, Hold::Keep | Hold::Take);
         let mut generation = generation;
-        for (index, transaction) in encode(observed, &plans, hold)?.into_iter().enumerate() {
+        for (index, transaction) in encode(observed, &plans, hold, self.held)?.into_iter().enumerate() {
             // Once the table is held nobody else changes it between two transactions, whatever they do to others.
             let expected = generation.filter(|_| index == 0 || !is_held);
             if let Err(error) = self.transact(transaction, expected) {
@@ -275,7 +278,7 @@ impl Client {
 
     /// Takes away what was made and nothing leads to. Where that fails the next who reads the table does it.
     fn undo(&mut self, observed: Option<&Table>, stages: &Stages, done: usize) {
-        let encoded = encode(observed, &[&stages.undo(done)], Hold::Leave);
+        let encoded = encode(observed, &[&stages.undo(done)], Hold::Leave, self.held);
         for transaction in encoded.into_iter().flatten() {
             let _ = self.transact(transaction, None);
         }

@@ -26,6 +26,9 @@ const NOT_PERMITTED: i32 = 1;
 /// `ENOENT`.
 const NOT_FOUND: i32 = 2;
 
+/// `EINVAL`.
+const INVALID: i32 = 22;
+
 /// `EOPNOTSUPP`.
 const NOT_SUPPORTED: i32 = 95;
 
@@ -241,7 +244,7 @@ impl Client {
                 }
                 Ok(next) => next,
                 Err(error) if is_passing(&error) => continue,
-                Err(error) if self.holds && is_unsupported(&error) => {
+                Err(error) if hold != Hold::Leave && is_unsupported(&error) => {
                     self.holds = false;
                     continue;
                 }
@@ -489,9 +492,12 @@ fn guard_of(table: Table) -> Option<Table> {
     draft.check().ok()
 }
 
-/// Whether the kernel cannot keep others from changing a table.
+/// Whether the kernel cannot keep others from changing a table, where it was asked to. Before 5.12 it says of flags which it does not
+/// know that they are invalid.
 fn is_unsupported(error: &ApplyError) -> bool {
-    is_refused(error, NOT_SUPPORTED)
+    [NOT_SUPPORTED, INVALID]
+        .into_iter()
+        .any(|code| is_refused(error, code))
 }
 
 /// Whether this client may not change something, as of a table that another socket holds.
@@ -523,4 +529,49 @@ fn is_passing(error: &ApplyError) -> bool {
         error,
         ApplyError::Stale | ApplyError::Transaction(BatchError::Unanswered)
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use picket_linux::NetworkNamespace;
+
+    use super::super::Refusal;
+    use super::*;
+
+    #[test]
+    fn a_kernel_that_cannot_hold_tables_says_so_of_the_table() {
+        let table = Name::new("t").unwrap();
+        for (object, code, expected) in [
+            (Object::Table(table.clone()), NOT_SUPPORTED, true),
+            // Before 5.12.
+            (Object::Table(table.clone()), INVALID, true),
+            (Object::Table(table.clone()), NOT_PERMITTED, false),
+            (Object::Chain(table.clone()), INVALID, false),
+            (Object::Chain(table), NOT_SUPPORTED, false),
+        ] {
+            let refusal = Refusal {
+                operation: 0,
+                object: object.clone(),
+                code,
+                explanation: None,
+            };
+            let error = ApplyError::Refused(vec![refusal]);
+            assert_eq!(is_unsupported(&error), expected, "{object} {code}");
+        }
+    }
+
+    /// No kernel knows the last flag.
+    #[test]
+    fn a_table_that_the_kernel_cannot_hold_is_made_all_the_same() {
+        let namespace = NetworkNamespace::create().unwrap();
+        let mut client = Client::open(&namespace).unwrap().holding();
+        client.held |= 1 << 31;
+        let table = Arc::new(Draft::new(Name::new("t").unwrap()).check().unwrap());
+        let report = client.sync(&table).unwrap();
+        assert_eq!((report.operations, report.readings), (1, 2));
+        assert!(!client.is_holding());
+        let (_, observed) = client.read(table.name()).unwrap();
+        assert_eq!(observed, Observed::Table(Table::clone(&table)));
+        assert_eq!(client.sync(&table).unwrap().operations, 0);
+    }
 }

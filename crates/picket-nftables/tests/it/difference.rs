@@ -179,10 +179,29 @@ fn portions_lead_to(old: &Table, new: &Table, portion: usize) -> Result<(), Test
         let undone = Table::applied(Some(&now), &stages.undo(done + 1));
         prop_assert_eq!(undone, Ok(old.clone()));
     }
+    if *old == emptied(new) {
+        for_packets_to_enter(&stages.rest, new)?;
+    }
     for transaction in [&stages.rest, &stages.last] {
         now = Table::applied(Some(&now), transaction).expect("the kernel takes it");
     }
     prop_assert_eq!(&now, new);
+    Ok(())
+}
+
+/// What puts a table into force where there was nothing makes what packets enter by themselves, and nothing else.
+fn for_packets_to_enter(rest: &Plan<Operation>, table: &Table) -> Result<(), TestCaseError> {
+    let based = table.chains().iter().filter(|chain| chain.base.is_some());
+    let based: BTreeMap<&Name, usize> = based.map(|chain| (&chain.name, chain.rules.len())).collect();
+    let (mut chains, mut rules) = (0, 0);
+    for operation in rest.operations() {
+        match operation {
+            Operation::AddChain { name, .. } if based.contains_key(name) => chains += 1,
+            Operation::AddRules(name, added) if based.contains_key(name) => rules += added.len(),
+            other => return Err(TestCaseError::fail(format!("{other:?}"))),
+        }
+    }
+    prop_assert_eq!((chains, rules), (based.len(), based.values().sum()));
     Ok(())
 }
 
@@ -249,6 +268,16 @@ fn is_remade(plan: &Plan<Operation>) -> bool {
                 | Operation::DeleteCounter(_)
         )
     })
+}
+
+#[test]
+fn what_puts_a_new_table_into_force_is_small() {
+    let new = sample::table();
+    let old = emptied(&new);
+    let plan = Table::difference(Some(&old), &new);
+    let stages = Stages::of(Some(&old), &plan, 5).expect("more than one transaction");
+    assert!(stages.first.len() > 3 && stages.last.is_empty());
+    for_packets_to_enter(&stages.rest, &new).expect("base chains with their rules");
 }
 
 #[test]

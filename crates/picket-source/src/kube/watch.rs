@@ -199,6 +199,10 @@ impl<O: Kept> Watch<O> {
             let event = match event {
                 Some(Ok(event)) => event,
                 Some(Err(error)) => return Err(stop(session, &what, error)),
+                // The next one might end there, too, and so on for ever.
+                None if is_list => {
+                    return Err(Stop::NoStream("the answer ended before the list".to_owned()));
+                }
                 None => return Ok(()),
             };
             let (step, version) = self.step(session, event, &mut is_list)?;

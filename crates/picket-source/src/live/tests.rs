@@ -480,6 +480,27 @@ fn policies_are_read_where_they_may_select_a_pod_of_the_node() {
 }
 
 #[test]
+fn of_pods_of_other_nodes_no_more_is_kept_than_policies_see() {
+    let mut followed = Followed::new(Some("here"));
+    for (node, is_own) in [("there", false), ("here", true), ("there", false)] {
+        let mut whole = pod("x/p", node, "10.0.0.1", "");
+        whole["metadata"]["uid"] = "u".into();
+        whole["metadata"]["annotations"] =
+            json!({"kubernetes.io/config.hash": "h", "picket.dev/vpp-interface": "tap1"});
+        whole["spec"]["containers"] =
+            json!([{"name": "c", "ports": [{"name": "web", "containerPort": 8080}]}]);
+        followed.set(&whole);
+        let known = followed.pod("x/p").expect("a pod");
+        let only_own = |text: &'static str| is_own.then_some(text);
+        assert_eq!(known.object.uid, only_own("u").unwrap_or_default(), "{node}");
+        assert_eq!(known.static_uid.as_deref(), only_own("h"), "{node}");
+        assert_eq!(known.vpp_interface.as_deref(), only_own("tap1"), "{node}");
+        assert_eq!(known.ports.len(), 1, "{node}");
+        assert_eq!(known.addresses.iter().count(), 1, "{node}");
+    }
+}
+
+#[test]
 fn versions_of_policies_are_told_before_they_hold_and_also_of_those_that_cannot_be_read() {
     let mut followed = Followed::new(None);
     let version = |generation| {

@@ -181,6 +181,11 @@ fn list_own(
     let keep = |reply: &Reply| {
         let table = reply.attributes().find(table::NAME);
         let is_own = table.is_none_or(|table| table == own);
+        // INVARIANT: of everything but chains the kernel lists what was asked for alone. To be told of the rest could take minutes.
+        debug_assert!(
+            is_own || kind == message::GETCHAIN,
+            "kind {kind} of another table"
+        );
         count += usize::from(is_own);
         is_own && count <= most
     };

@@ -14,8 +14,8 @@ use super::traffic::ANY_TRAFFIC;
 use super::view::{LocalSide, NodeView, Role};
 use super::{Options, log_prefix, name};
 use crate::model::{
-    Assigned, Base, Chain, End, Field, Hook, Match, Policy, Relation, Rule, Slot, Statement, Transport,
-    Value, Verdict,
+    Assigned, Base, Chain, Comment, End, Field, Hook, Match, Policy, Relation, Rule, Slot, Statement,
+    Transport, Value, Verdict,
 };
 use crate::render::drops::mid_stream_counter;
 use crate::render::{log, mid_stream};
@@ -41,8 +41,7 @@ const FROM_ITSELF: &str = "from-itself";
 /// The table's chains, callers first.
 pub(super) fn chains(view: &NodeView, classes: &Classes, options: &Options) -> Vec<Chain> {
     let mut chains = vec![forward()];
-    let judges_input = view.judges(Role::OwnNode) || view.judges(Role::AuditOwnNode);
-    chains.extend(judges_input.then(|| input(view)));
+    chains.extend(input(view));
     chains.extend(output(view));
     chains.extend(sets::PRIORITIES.map(with_priority));
     chains.push(mid_stream_chain());
@@ -60,7 +59,8 @@ pub(super) fn idle() -> Chain {
 
 /// The base chain of a node of which nothing is known: what is no part of an established connection is dropped.
 pub(super) fn closed() -> Chain {
-    let drop = Rule::when([], Verdict::Drop);
+    let until_known = Comment::of("nothing new is forwarded until the policies are known");
+    let drop = Rule::when([], Verdict::Drop).commented(until_known);
     base(Hook::Forward).with_rules(exempt().into_iter().chain([drop]))
 }
 
@@ -108,27 +108,44 @@ fn judged() -> [Rule; 6] {
     ]
 }
 
-/// Packets from own pods to this node itself, as far as administrators restrict them. Nobody sees their priority later.
-fn input(view: &NodeView) -> Chain {
-    base(Hook::Input).with_rules(
-        exempt()
-            .into_iter()
-            .chain(dispatches(view, [Role::OwnNode, Role::AuditOwnNode])),
-    )
+/// Packets from own pods to this node itself, as far as administrators restrict them, and what would bring back what the cluster
+/// default denies the node. Nobody sees their priority later.
+fn input(view: &NodeView) -> Option<Chain> {
+    let dispatches = dispatches(view, [Role::OwnNode, Role::AuditOwnNode]);
+    let rules: Vec<_> = brought_back(view, Role::FromOwnNode).chain(dispatches).collect();
+    (!rules.is_empty()).then(|| base(Hook::Input).with_rules(exempt().into_iter().chain(rules)))
 }
 
 /// Packets that this node sends. What it sends on for others, as the kernel's load balancer does with what came for a service,
 /// is judged as what is forwarded. What it sends itself to own pods is denied as far as the cluster default says so, and
-/// only what goes to such pods loses its priority.
+/// only what goes to such pods loses its priority; and what would bring back what administrators deny its pods.
 fn output(view: &NodeView) -> Vec<Chain> {
-    if !view.judges(Role::FromOwnNode) {
+    let dispatches = dispatches(view, [Role::FromOwnNode]);
+    let rules: Vec<_> = brought_back(view, Role::OwnNode).chain(dispatches).collect();
+    if rules.is_empty() {
         return vec![relayed(judged())];
     }
     let itself = from_itself(Verdict::Goto(name(FROM_ITSELF)));
     vec![
         base(Hook::Output).with_rules(exempt().into_iter().chain([itself]).chain(judged())),
-        Chain::regular(name(FROM_ITSELF)).with_rules(dispatch(Role::FromOwnNode)),
+        Chain::regular(name(FROM_ITSELF)).with_rules(rules),
     ]
+}
+
+/// What would bring a connection back that was cut because this role denies it: what its other end sends, in the middle of a
+/// connection that nobody knows.
+fn brought_back(view: &NodeView, role: Role) -> impl Iterator<Item = Rule> + use<> {
+    let own_pod = match role.direction() {
+        Direction::Egress => destination,
+        Direction::Ingress => source,
+    };
+    let families = view.judges(role).then_some(Family::BOTH).into_iter().flatten();
+    families.map(move |family| {
+        let own_pod = Match::is_in(own_pod(family), name(&sets::restricted_in(role, family)));
+        let found = mid_stream().into_iter().chain([own_pod]).map(Statement::Match);
+        let count = Statement::Count(mid_stream_counter());
+        Rule::of(found.chain([count]), End::Verdict(Verdict::Drop))
+    })
 }
 
 /// What is never judged: replies, and what IPv6 cannot do without.

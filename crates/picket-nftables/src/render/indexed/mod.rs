@@ -103,12 +103,19 @@ pub fn table_name() -> Name {
     name(TABLE)
 }
 
-/// What nothing new passes.
-fn closed_draft() -> Result<Draft, ModelError> {
+/// A table with nothing in it yet. The kernel cannot change the comment of a table, so that one with another would have to be
+/// made anew as a whole.
+fn empty_draft() -> Draft {
     let mut draft = Draft::new(name(TABLE));
     draft.comment = Some(Comment::of(
-        "nothing new is forwarded until the policies are known, written by picket",
+        "network policies of the pods on this node, written by picket",
     ));
+    draft
+}
+
+/// What nothing new passes.
+fn closed_draft() -> Result<Draft, ModelError> {
+    let mut draft = empty_draft();
     draft.sets = vec![sets::always()?];
     draft.chains = vec![chains::closed()];
     Ok(draft)
@@ -137,10 +144,7 @@ impl Made {
     /// The table for what `view` holds.
     /// On a node that lists its own pods these are `pods`.
     fn of(view: &NodeView, pods: &BTreeSet<IpAddr>, options: &Options) -> Result<Self, IndexedError> {
-        let mut draft = Draft::new(name(TABLE));
-        draft.comment = Some(Comment::of(
-            "network policies of the pods on this node, written by picket",
-        ));
+        let mut draft = empty_draft();
         let (mut classes, mut counters) = (Classes::default(), Counters::default());
         if view.sides.is_empty() {
             draft.chains = vec![chains::idle()];

@@ -147,6 +147,19 @@ pub(super) fn own_pods(sides: &[LocalSide]) -> Result<Vec<Set>, ModelError> {
         )?;
         sets.push(set.commented(Comment::of("pods that something restricts")));
     }
+    for role in [Role::OwnNode, Role::FromOwnNode] {
+        let judged = sides.iter().filter(|side| side.role == role);
+        if judged.clone().next().is_none() {
+            continue;
+        }
+        for family in Family::BOTH {
+            let own_pods = judged.clone().flat_map(|side| addresses(side, family));
+            let own_pods = own_pods.map(|address| Key::from(Value::address(address)));
+            let of = vec![address_type(family)];
+            let set = Set::new(name(&restricted_in(role, family)), of, false, own_pods)?;
+            sets.push(set.commented(Comment::of("pods that something restricts with this node")));
+        }
+    }
     Ok(sets)
 }
 
@@ -306,6 +319,11 @@ pub(super) fn restricted_pods(family: Family) -> &'static str {
         Family::Ipv4 => "restricted4",
         Family::Ipv6 => "restricted6",
     }
+}
+
+/// The set of own pods that something restricts in this role.
+pub(super) fn restricted_in(role: Role, family: Family) -> String {
+    format!("restricted-{}", subjects(role, family))
 }
 
 /// The map from ranges of addresses to peer classes.

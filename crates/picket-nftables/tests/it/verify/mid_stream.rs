@@ -1,13 +1,14 @@
 //! That TCP of connections which nobody knows is refused is proved like everything else.
 
-use picket_cluster::Semantics;
-use picket_dataplane::State;
-use picket_dataplane::demand::{Demands, Required};
+use picket_cluster::{Object, Semantics};
+use picket_dataplane::demand::{Demands, Required, Why};
+use picket_dataplane::{Crossing, State};
 use picket_engine::Engine;
 use picket_net::Protocol;
+use picket_nftables::model::{End, Verdict};
 use picket_nftables::render::{documented, indexed};
-use picket_policy::Direction;
-use picket_testing::build::{accept, pod, pods_in, policy};
+use picket_policy::{ClusterDefault, Direction};
+use picket_testing::build::{accept, admin_policy, deny, node, nodes_where, pod, pods_in, policy};
 use picket_testing::snapshot;
 
 use super::{pod_tables, proof};
@@ -48,6 +49,47 @@ fn a_node_that_takes_up_connections_in_their_middle_is_refuted() {
     let a = ["10.0.0.1", "fd00::1"].map(|address| address.parse().expect("an address"));
     let from_a = sources.iter().map(|source| a.contains(source));
     assert_eq!(from_a.filter(|&from_a| from_a).count(), 2);
+}
+
+/// The same between a pod and its own node, of which something is denied in one direction.
+#[test]
+fn a_node_that_takes_up_connections_with_its_own_pods_in_their_middle_is_refuted() {
+    let udp = deny().peer(nodes_where("")).protocol(Protocol::UDP);
+    let default = ClusterDefault::Deny.policy().expect("a policy");
+    for (policy, chain) in [
+        (Object::from(admin_policy("no-udp", 1).egress(udp)), "from-itself"),
+        (Object::Policy(default), "input"),
+    ] {
+        let cluster = snapshot![
+            node("n").ip("192.0.2.1").ip("2001:db8::1"),
+            pod("x/a").ip("10.0.0.1").ip("fd00::1").on("n"),
+            policy,
+        ];
+        let engine = Engine::compile(&cluster, Semantics::default());
+        let demands = Demands::on_node(engine.program(), Some("n"));
+        let table = indexed::render(engine.program(), Some("n")).expect("a table");
+        assert!(proof(&table, &demands).is_proof());
+        let whole = table.clone().into_draft();
+        let at = whole.chains.iter().position(|found| found.name.as_str() == chain);
+        let at = at.expect("the chain");
+        let refusing: Vec<usize> = (0..)
+            .zip(&whole.chains[at].rules)
+            .filter(|(_, rule)| rule.end == End::Verdict(Verdict::Drop))
+            .map(|(rule, _)| rule)
+            .collect();
+        assert_eq!(refusing.len(), 2, "both families");
+        for rule in refusing {
+            let mut draft = table.clone().into_draft();
+            draft.chains[at].rules.remove(rule);
+            let report = proof(&draft.check().expect("a table"), &demands);
+            let found = report.counterexamples.first().expect("a packet that passes");
+            assert!(found.packet.is_mid_stream() && found.packet.state == State::New);
+            assert_eq!(found.required, Required::Drop);
+            let is_sent = matches!(found.packet.crossing, Crossing::Send { .. });
+            assert_eq!(is_sent, chain == "from-itself");
+            assert_eq!(demands.why(&found.packet), Why::MidStream);
+        }
+    }
 }
 
 /// A pod that is restricted in both directions has a rule for each of them.

@@ -128,6 +128,36 @@ fn a_streaming_list_that_never_ends_becomes_one_in_pages() {
 }
 
 #[test]
+fn a_streaming_list_that_breaks_off_becomes_one_in_pages() {
+    let answers = vec![
+        events(&[added("a", "3"), added("gone", "4"), bookmark("5")]),
+        page(&["a"], "7", ""),
+        events(&[added("b", "8")]).and_stalls(),
+    ];
+    let (said, asked) = watched(BOUND, "at 8", answers);
+    assert_eq!(
+        said,
+        [
+            "begin",
+            "listed a",
+            "listed gone",
+            "failed: the answer ended before the list",
+            "begin",
+            "listed a",
+            "end",
+            "at 7",
+            "now b",
+            "at 8"
+        ]
+    );
+    assert!(
+        !asked[1].contains("watch=true") && asked[1].contains("limit=500"),
+        "{asked:?}"
+    );
+    assert!(goes_on_from(&asked[2], "7"), "{asked:?}");
+}
+
+#[test]
 fn pages_begin_anew_when_the_server_forgot_what_the_list_was() {
     let answers = vec![
         refuses("500 Internal Server Error"),

@@ -437,7 +437,8 @@ fn policies_hold_beside_kube_proxy_with_nftables() {
 #[test]
 fn the_load_balancer_of_the_kernel_is_refused_by_kube_proxy_where_there_is_none() {
     if Path::new("/proc/net/ip_vs").exists() {
-        return play(Mode::Ipvs);
+        play(Mode::Ipvs);
+        return established::live_through(Mode::Ipvs, &PLUGINS[1]);
     }
     let (server, api) = server();
     let node = Node::new(&PLUGINS[1], &PODS, &server.kubeconfig());

@@ -1,19 +1,19 @@
 //! Connections that a change denies are cut, and no others.
 
 use std::io::{Read, Write};
-use std::net::{IpAddr, SocketAddr, TcpStream, UdpSocket};
+use std::net::{IpAddr, Ipv6Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::sync::Arc;
 
-use picket_cluster::Snapshot;
+use picket_cluster::{Object, Semantics, Snapshot};
 use picket_linux::Connection;
 use picket_net::Protocol;
 use picket_nftables::client::{Client, Cutter};
 use picket_nftables::model::Table;
-use picket_policy::Direction;
-use picket_testing::build::{accept, pod, pods_in, policy};
+use picket_policy::{ClusterDefault, Direction};
+use picket_testing::build::{accept, admin_policy, deny, node, nodes_where, pod, pods_in, policy};
 use picket_testing::snapshot;
 
-use super::super::table;
+use super::super::{rendered, table};
 use super::hosts::{Host, Node};
 use super::mid_stream::{AT_MOST, BRIEFLY, arrives, connection, connection_at, forget};
 
@@ -239,6 +239,128 @@ fn what_the_node_itself_opens_to_its_pods_goes_on() {
         let table = scene.deny();
         assert!(scene.cut(&table).is_empty());
         assert!(is_alive(&mut ends), "{to}");
+    }
+}
+
+/// A node with a pod, which has opened a connection to it, or it one to the pod.
+struct Own {
+    node: Node,
+    pod: Host,
+    /// The address of the node, of the family of the connection.
+    at: IpAddr,
+    client: Client,
+    cutter: Cutter,
+}
+
+impl Own {
+    fn new(family: usize) -> Self {
+        let node = Node::new();
+        // Everything is tracked from its beginning.
+        node.load(
+            "table inet others {
+               chain input { type filter hook input priority 0; ct state new accept; }
+               chain output { type filter hook output priority 0; ct state new accept; }
+             }",
+        );
+        Self {
+            pod: node.host(1),
+            at: NODE[family].parse().expect("an address"),
+            client: Client::open(&node.namespace).expect("a client"),
+            cutter: Cutter::open(&node.namespace).expect("a cutter"),
+            node,
+        }
+    }
+
+    /// The ends of a connection of the pod to the node, that of the pod first.
+    fn opened_by_pod(&self, port: u16) -> [TcpStream; 2] {
+        let bind = || TcpListener::bind((Ipv6Addr::UNSPECIFIED, port)).expect("a free port");
+        let listener = self.node.namespace.run(bind).expect("the namespace");
+        let connect = || TcpStream::connect_timeout(&(self.at, port).into(), AT_MOST).expect("a connection");
+        let client = self.pod.namespace.run(connect).expect("the namespace");
+        [client, listener.accept().expect("a connection").0]
+    }
+
+    /// The ends of a connection of the node to the pod, that of the node first.
+    fn opened_by_node(&self, port: u16) -> [TcpStream; 2] {
+        let listener = self.pod.listen(port);
+        let own = self.pod.addresses().into_iter();
+        let mut own = own.filter(|own| own.is_ipv4() == self.at.is_ipv4());
+        let to = SocketAddr::new(own.next().expect("an address"), port);
+        let connect = || TcpStream::connect_timeout(&to, AT_MOST).expect("a connection");
+        let client = self.node.namespace.run(connect).expect("the namespace");
+        [client, listener.accept().expect("a connection").0]
+    }
+
+    /// Puts a policy into force, cuts what it denies, and says how many that were.
+    fn enforce(&mut self, policy: Object) -> usize {
+        let [v4, v6] = self.pod.addresses().map(|address| address.to_string());
+        let cluster = snapshot![
+            node("n").ip(NODE[0]).ip(NODE[1]),
+            pod("x/a").ip(&v4).ip(&v6).on("n"),
+            policy,
+        ];
+        let table = Arc::new(rendered(&cluster, &Semantics::default(), Some("n"), None));
+        self.client.sync(&table).expect("the table is made");
+        let denied = self.cutter.denied(&table).expect("connections are listed");
+        let cut = self.cutter.cut(denied);
+        assert!(cut.failed.is_empty(), "{:?}", cut.failed);
+        cut.cut.len()
+    }
+}
+
+/// The addresses of the node on the link of the first host.
+const NODE: [&str; 2] = ["10.0.1.1", "fd00:0:0:1::1"];
+
+#[test]
+fn a_connection_to_the_own_node_that_an_admin_policy_denies_stays_cut_although_the_node_sends() {
+    for family in [0, 1] {
+        let mut own = Own::new(family);
+        let mut denied = own.opened_by_pod(80);
+        let mut other = own.opened_by_pod(81);
+        let mut probe = own.opened_by_node(8080);
+        assert!(is_alive(&mut denied), "nothing is denied yet");
+        let no_node = deny().peer(nodes_where("")).port(Protocol::TCP, 80);
+        assert_eq!(own.enforce(admin_policy("no-node", 1).egress(no_node).into()), 1);
+        assert!(is_dead(&mut denied), "{}", own.at);
+        assert!(own.node.counted("picket", "drop-mid-stream") > 0);
+        // What is known goes on, and so does what begins as it should.
+        assert!(is_alive(&mut other) && is_alive(&mut probe));
+        assert!(is_alive(&mut own.opened_by_node(8081)) && is_alive(&mut own.opened_by_pod(82)));
+        assert!(is_dead(&mut denied), "{}", own.at);
+    }
+}
+
+#[test]
+fn a_connection_of_the_own_node_that_the_cluster_default_denies_stays_cut_although_the_pod_sends() {
+    for family in [0, 1] {
+        let mut own = Own::new(family);
+        let mut denied = own.opened_by_node(8080);
+        let mut other = own.opened_by_pod(80);
+        assert!(is_alive(&mut denied), "nothing is denied yet");
+        let default = ClusterDefault::Deny.policy().expect("a policy");
+        assert_eq!(own.enforce(Object::Policy(default)), 1);
+        assert!(is_dead(&mut denied), "{}", own.at);
+        assert!(own.node.counted("picket", "drop-mid-stream") > 0);
+        assert!(is_alive(&mut other) && is_alive(&mut own.opened_by_pod(81)));
+        assert!(is_dead(&mut denied), "{}", own.at);
+    }
+}
+
+#[test]
+fn what_a_pod_and_its_node_exchange_is_taken_up_again_where_nothing_is_denied_between_them() {
+    for family in [0, 1] {
+        let mut own = Own::new(family);
+        let mut ends = [own.opened_by_pod(80), own.opened_by_node(8080)];
+        let isolating = policy("x/p")
+            .isolates(Direction::Ingress)
+            .isolates(Direction::Egress);
+        assert_eq!(own.enforce(isolating.into()), 0);
+        forget(&own.node, |_| true);
+        assert!(ends.iter_mut().all(is_alive), "{}", own.at);
+        forget(&own.node, |_| true);
+        for [client, server] in &mut ends {
+            assert!(arrives(client, server, AT_MOST) && arrives(server, client, AT_MOST));
+        }
     }
 }
 

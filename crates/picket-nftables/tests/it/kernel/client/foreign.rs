@@ -9,6 +9,7 @@ use picket_nftables::print;
 use picket_nftables::render::documented::table_name;
 use picket_testing::replaced;
 
+use super::wary::FOREIGN;
 use crate::indexed::kernel::hosts::run;
 use crate::sample::{self, name};
 
@@ -223,7 +224,7 @@ fn a_table_that_is_not_there_is_absent_and_others_are_nothing_to_us() {
     let ours = name("picket");
     assert_eq!(client.read(&ours).expect("a list").1, Observed::Absent);
     let script = "add table inet picket2 { flags dormant; chain picket { tcp sport 1 counter; }; }; add table ip picket";
-    run(&namespace, "nft", &["-f", "-"], script);
+    run(&namespace, "nft", &["-f", "-"], &format!("{script}{FOREIGN}"));
     assert_eq!(client.read(&ours).expect("a list").1, Observed::Absent);
     run(&namespace, "nft", &["add", "table", "inet", "picket"], "");
     let empty = Draft::new(ours.clone()).check().expect("a table");

@@ -6,18 +6,22 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use picket_cluster::Semantics;
 use picket_dataplane::Plan;
-use picket_linux::NetworkNamespace;
-use picket_net::Interval;
+use picket_linux::{Monitor, NetworkNamespace, Notice};
+use picket_net::{Interval, Protocol};
 use picket_nftables::client::{ApplyError, Client, Object, Observed, Place, Report, SyncError, canonical};
 use picket_nftables::diff::Operation;
 use picket_nftables::model::*;
+use picket_nftables::render::indexed::closed;
+use picket_testing::build;
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 
 use super::runner;
 use crate::arbitrary;
 use crate::indexed::kernel::hosts::run;
+use crate::indexed::{guard, table_with};
 use crate::sample::{self, name};
 
 fn open() -> (NetworkNamespace, Client) {
@@ -119,6 +123,48 @@ fn what_is_large_comes_in_portions_and_into_force_at_once() {
         }
     }
     assert!(most > 5, "{most} transactions at most");
+}
+
+/// The table of a node on which eight pods are restricted.
+fn of_a_node() -> Arc<Table> {
+    let pods = (1..9).flat_map(|number| {
+        let name = format!("x/p{number}");
+        let (pod, policy) = (
+            build::pod(&name).ip(&format!("10.0.0.{number}")),
+            build::policy(&name),
+        );
+        let rule = build::accept().port(Protocol::TCP, number);
+        let policy = policy.selects(&format!("app=p{number}")).ingress(rule);
+        let pod = pod.label("app", &format!("p{number}"));
+        [build::Object::from(pod), policy.into()]
+    });
+    let cluster: build::Snapshot = pods.collect();
+    Arc::new(table_with(&cluster, &Semantics::default(), None))
+}
+
+#[test]
+fn what_a_node_is_to_have_comes_in_portions_when_it_is_known_for_the_first_time() {
+    let (namespace, client) = open();
+    let mut client = client.holding().in_portions_of(20);
+    let closed = closed(&guard()).expect("a table");
+    client.sync(&Arc::new(closed)).expect("it is made");
+    let desired = of_a_node();
+    let mut monitor = Monitor::open(&namespace).expect("a monitor");
+    client.sync(&desired).expect("it is made");
+    let notices = monitor.notices().expect("transactions").into_iter();
+    let touched: Vec<_> = notices
+        .map(|notice| match notice {
+            Notice::Committed(commit) => commit.tables.into_iter().map(|table| table.name).collect(),
+            Notice::Missed => Vec::new(),
+        })
+        .collect();
+    assert!(touched.len() > 3, "{touched:?}");
+    // Nothing stands in for it meanwhile.
+    assert!(
+        touched.iter().all(|tables| *tables == [desired.name().as_str()]),
+        "{touched:?}"
+    );
+    assert_there(&namespace, &desired);
 }
 
 #[test]

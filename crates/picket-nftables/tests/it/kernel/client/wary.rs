@@ -33,6 +33,15 @@ fn altered(what: &'static str) -> Observed {
     }])
 }
 
+/// A table of others with a counter, a set with elements, a chain and a rule.
+pub(super) const FOREIGN: &str = "
+table inet everything {
+  counter seen { }
+  set hosts { type ipv4_addr; elements = { 10.0.0.1, 10.0.0.2 }; }
+  chain rules { ip saddr @hosts counter name seen accept; }
+}
+";
+
 /// A table that lets somebody reach a port.
 fn letting(host: &str, port: u16) -> Arc<Table> {
     let text = format!(
@@ -81,7 +90,7 @@ fn what_is_expected_is_read_whatever_others_have_in_tables_of_their_own() {
         &namespace,
         "nft",
         &["-f", "-"],
-        &format!("add table inet others\n{script}"),
+        &format!("add table inet others\n{script}{FOREIGN}"),
     );
     for command in [
         "",
