@@ -469,6 +469,58 @@ fn once_and_dry_runs_and_cleaning_up() {
     );
 }
 
+/// Nothing is known of what was there before but what VPP says.
+#[test]
+fn on_a_node_without_pods_who_begins_takes_away_what_was_for_pods() {
+    let policies = format!(
+        "{}---\n{}",
+        only_from("one", "db", "web"),
+        only_to("two", "api", "web")
+    );
+    let sockets = Sockets::new(&policies);
+    let global = || {
+        let state = sockets.vpp().state();
+        let rules = state.session_rules(None, picket_vpp::fake::Transport::Tcp, picket_net::Family::Ipv4);
+        rules.iter().filter(|rule| rule.action != u32::MAX).count()
+    };
+    assert_eq!(once(&sockets, &["--once"]).status, 0);
+    let count = sockets.rules();
+    assert!(global() > 0 && count > global(), "{count}");
+    sockets.scene.have(&[]);
+    let ran = once(&sockets, &["--once"]);
+    assert_eq!(ran.status, 0, "{}", ran.stderr);
+    assert_eq!(global(), 0);
+    // Whose pod is gone, while somebody still names its namespace, may run on; nobody names these.
+    sockets.name("");
+    assert_eq!(once(&sockets, &["--once"]).status, 0);
+    assert_eq!(sockets.rules(), 0);
+    expect_no_damage(&sockets);
+}
+
+/// The session layer judges what is opened, and nothing else: what was opened goes on.
+#[test]
+fn no_connection_of_the_session_layer_is_cut() {
+    let sockets = Sockets::new(&only_from("one", "db", "web"));
+    let ran = once(&sockets, &["--once", "--established", "cut"]);
+    assert_eq!(ran.status, 2, "{}", ran.stdout);
+    let why = "`--established cut` is for no target that is given: vpp-session keeps established connections";
+    assert!(ran.stderr.contains(why), "{}", ran.stderr);
+    assert_eq!(sockets.changes(), 0);
+    // Lists cut them, whatever the other target does.
+    let with_lists = once(&sockets, &["--once", "--established", "cut", "--target", ACL]);
+    assert_eq!(with_lists.status, 0, "{}", with_lists.stderr);
+    let agent = start(&sockets, &["--established", "keep"]);
+    agent.until_in_force(SESSION, &["NetworkPolicy shop/one"]);
+    sockets.vpp().clear_record();
+    sockets.scene.put(&only_from("two", "db", "api"));
+    agent.until_in_force(SESSION, &["NetworkPolicy shop/two"]);
+    assert!(!sockets.opens(WEB, DB) && sockets.changes() > 0);
+    // VPP is told about rules, and never about a connection.
+    let told = sockets.vpp().record().into_iter().map(|message| message.name);
+    let about = |name: &String| name.contains("session") && !name.starts_with("session_rule");
+    assert_eq!(told.filter(about).collect::<Vec<_>>(), Vec::<String>::new());
+}
+
 #[test]
 fn lists_are_cleaned_up_too() {
     let scene = Scene::new(&only_from("one", "db", "web"));
