@@ -76,6 +76,47 @@ fn lists_that_others_add_while_an_agent_runs_stay_too() {
 }
 
 #[test]
+fn lists_of_others_keep_their_order() {
+    let scene = Scene::new(&only_from("one", "db", "web"));
+    let theirs = scene.vpp.change("somebody adds lists", |state| {
+        let [first, second] = ["first", "second"].map(|tag| {
+            let rules = vec![AclRule::all(AclAction::Permit, Family::Ipv4)];
+            state.add_acl(None, tag, rules).unwrap()
+        });
+        let lists = Lists {
+            input: vec![second, first],
+            output: vec![second, first],
+        };
+        for name in ["tap2", "ge0"] {
+            let interface = state.interface(name).unwrap();
+            state.set_acl_list(interface, &lists).unwrap();
+        }
+        lists.output
+    });
+    assert!(theirs[0] > theirs[1]);
+    let ends_with_theirs = |count: usize| {
+        let state = scene.vpp.state();
+        for name in ["tap2", "ge0"] {
+            let lists = state.lists(state.interface(name).unwrap());
+            for way in [&lists.input, &lists.output] {
+                assert!(way.ends_with(&theirs), "{name}: {lists:?}");
+            }
+        }
+        let of_db = state.lists(state.interface("tap2").unwrap());
+        assert_eq!(of_db.output.len(), count + theirs.len(), "{of_db:?}");
+    };
+    let agent = Agent::start(scene.manifests(), &scene.arguments());
+    agent.until_in_force(ACL, &["NetworkPolicy shop/one"]);
+    ends_with_theirs(1);
+    scene.put(&only_from("two", "db", "api"));
+    agent.until_in_force(ACL, &["NetworkPolicy shop/two"]);
+    ends_with_theirs(1);
+    scene.put("");
+    agent.until_in_force(ACL, &[]);
+    ends_with_theirs(0);
+}
+
+#[test]
 fn what_others_break_is_mended_when_it_is_read_back() {
     let scene = Scene::new(&only_from("one", "db", "web"));
     let more = ["--verify-interval", "1"];
