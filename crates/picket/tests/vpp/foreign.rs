@@ -4,7 +4,7 @@ use picket_net::Family;
 use picket_vpp::fake::{AclAction, AclRule, Lists};
 
 use crate::agent::{Agent, run};
-use crate::scene::{ACL, API, DB, Scene, WEB, WORLD, only_from};
+use crate::scene::{ACL, API, DB, Scene, WEB, WORLD, only_from, only_to};
 
 #[test]
 fn lists_of_others_stay_behind_ours() {
@@ -154,4 +154,51 @@ fn own_orphans_go() {
     let state = scene.vpp.state();
     assert!(state.acl(orphan).is_none_or(|acl| acl.tag != "picket-to-pod-old"));
     assert_eq!(state.lists(0), Lists::default());
+}
+
+/// Nothing is known of what was there before but what VPP says.
+#[test]
+fn on_a_node_without_pods_who_begins_takes_away_what_was_for_pods() {
+    let scene = Scene::new(&format!(
+        "{}---\n{}",
+        only_from("one", "db", "web"),
+        only_to("two", "web", "db")
+    ));
+    let once = [&scene.arguments()[..], &["--once"]].concat();
+    assert_eq!(run(scene.manifests(), &once).status, 0);
+    let outside = |of: &[u32]| {
+        let state = scene.vpp.state();
+        of.iter()
+            .filter(|index| state.acl(**index).unwrap().tag.starts_with("picket-global-"))
+            .count()
+    };
+    let lists = |name: &str| {
+        let state = scene.vpp.state();
+        state.lists(state.interface(name).unwrap())
+    };
+    assert!(lists("tap2").output.len() == 1 && outside(&lists("ge0").output) > 0);
+    scene.have(&[]);
+    let ran = run(scene.manifests(), &once);
+    assert_eq!(ran.status, 0, "{}", ran.stderr);
+    // What is behind the interfaces may still run: of picket there is the list alone that lets nothing pass.
+    assert_eq!(lists("ge0"), Lists::default());
+    let state = scene.vpp.state();
+    let left: Vec<_> = state.acls().map(|(index, _)| index).collect();
+    assert_eq!(left.len(), 1);
+    for name in ["tap1", "tap2", "tap3"] {
+        assert_eq!(
+            [lists(name).input, lists(name).output],
+            [left.clone(), left.clone()]
+        );
+    }
+    for (one, other) in [(WEB, DB), (WORLD, DB), (API, WORLD)] {
+        assert!(!scene.reaches(one, other));
+    }
+    for name in ["tap1", "tap2", "tap3"] {
+        let index = scene.vpp.state().interface(name).unwrap();
+        assert!(scene.vpp.remove_interface(index));
+    }
+    assert_eq!(run(scene.manifests(), &once).status, 0);
+    assert_eq!(scene.vpp.state().acls().count(), 0);
+    assert_eq!(scene.vpp.complaints(), Vec::<String>::new());
 }
