@@ -8,6 +8,7 @@ use picket_net::{Family, Prefix};
 use crate::layer4::{Layer4, Selector};
 use crate::rule::{Action, Rule, compare_prefixes};
 use crate::value::{Value, Values};
+use crate::work::looked_at;
 
 /// What is allowed with the addresses of one family, by the longest prefix that holds an address. Addresses that none holds
 /// are allowed nothing.
@@ -59,6 +60,7 @@ impl Peers {
             .into_iter()
             .filter(|(prefix, _)| prefix.family() == family);
         let mut levels: Vec<(Bits, Value)> = own.map(|(prefix, value)| (Bits::of(&prefix), value)).collect();
+        looked_at(levels.len());
         levels.sort_by_key(|(bits, _)| (Reverse(bits.length), bits.bits));
         let mut entries = without_redundant(without_halves(levels), family);
         entries.sort_by(|one, other| compare_prefixes(&one.prefix, &other.prefix));
@@ -205,6 +207,7 @@ impl Peers {
 
     /// The rules that allow exactly this, in order. What none of them matches is not allowed.
     pub fn rules(&self, values: &mut Values) -> Vec<PeerRule> {
+        looked_at(self.entries.len());
         let mut rules = Vec::with_capacity(self.entries.len());
         for entry in &self.entries {
             let steps = values.steps(entry.value, entry.outer);

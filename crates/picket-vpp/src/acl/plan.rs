@@ -18,6 +18,7 @@ use rustc_hash::FxHashMap;
 use smol_str::SmolStr;
 
 use super::model::{Acl, AclAction, AclRule, Acls, InterfaceLists, Role, Tag};
+use crate::work::looked_at;
 
 /// The lists that a VPP has, ours and those of others.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -113,6 +114,7 @@ impl<'a> Planner<'a> {
             let Some(lists) = self.installed.interfaces.get(interface) else {
                 continue;
             };
+            looked_at(1);
             let wanted = self.desired.interfaces.get(interface).unwrap_or(&none);
             let input = self.handles(&wanted.input, &lists.input);
             let output = self.handles(&wanted.output, &lists.output);
