@@ -1,5 +1,7 @@
 //! The agent with rules of VPP's session layer as its target.
 
+use std::time::Duration;
+
 use picket_vpp::client::SessionAction;
 use picket_vpp::fake::{Dumps, Fault, Options, When};
 
@@ -198,13 +200,6 @@ fn whatever_goes_wrong_on_the_way_the_rules_are_right_at_last() {
     let agent = start(&sockets, &[]);
     agent.until_in_force(SESSION, &["NetworkPolicy shop/one"]);
     let policies = [only_from("two", "db", "api"), only_from("one", "db", "web")];
-    let faults = [
-        Fault::DropBefore,
-        Fault::DropAfter,
-        Fault::DropMidFrame,
-        Fault::Refuse(-1),
-        Fault::Restart,
-    ];
     // Nobody outside may ever reach it, but while VPP has nothing yet.
     sockets.vpp().observe(|state, change| {
         let has_rules = !change.contains("restart") && state.namespaces().count() == 4;
@@ -220,17 +215,22 @@ fn whatever_goes_wrong_on_the_way_the_rules_are_right_at_last() {
             false => Ok(()),
         }
     });
-    for (number, fault) in faults.into_iter().enumerate() {
+    for fault in Fault::each_kind(Duration::from_millis(20)) {
         for place in [0, 2] {
             let when = When::Named("session_rule_add_del".to_owned(), place);
             sockets.vpp().fail(when, fault.clone());
-            let policy = &policies[(2 * number + place / 2) % 2];
+            let policy = &policies[place / 2];
             let (name, reaching, kept_out) = match policy.contains("name: two") {
                 true => ("NetworkPolicy shop/two", API, WEB),
                 false => ("NetworkPolicy shop/one", WEB, API),
             };
             sockets.scene.put(policy);
+            if fault == Fault::Hold {
+                agent.until("the fault", |_| sockets.vpp().faults() == 0);
+                sockets.vpp().release();
+            }
             agent.until_in_force(SESSION, &[name]);
+            assert_eq!(sockets.vpp().faults(), 0, "{fault:?} {place}");
             assert!(sockets.opens(reaching, DB), "{fault:?} {place}");
             assert!(
                 !sockets.opens(kept_out, DB) && !sockets.opens(WORLD, DB),
