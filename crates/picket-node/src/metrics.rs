@@ -423,3 +423,33 @@ impl Metrics {
         histogram.observe(duration.as_secs_f64());
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use picket_source::Freshness;
+
+    use super::*;
+
+    #[test]
+    fn how_far_who_reads_etcd_is_behind_is_a_number_that_rises_and_falls() {
+        let metrics = Metrics::default();
+        for behind in [0, 7, 50, 0] {
+            let freshness = Freshness {
+                revision: 40,
+                behind,
+                reflection: None,
+            };
+            let status = Status {
+                reflection: Some(freshness.into()),
+                ..Status::default()
+            };
+            let text = metrics.text(&status, None).unwrap();
+            for line in [
+                format!("picket_source_behind_revisions {behind}\n"),
+                "picket_source_revision 40\n".to_owned(),
+            ] {
+                assert!(text.contains(&line), "{line}{text}");
+            }
+        }
+    }
+}

@@ -18,3 +18,4 @@ pub mod proof;
 pub mod rule;
 pub mod session;
 pub mod value;
+mod work;

@@ -8,6 +8,7 @@ use picket_net::{Family, Prefix};
 use crate::layer4::{Layer4, Selector};
 use crate::rule::{Action, Rule, compare_prefixes};
 use crate::value::{Value, Values};
+use crate::work::looked_at;
 
 /// What is allowed with the addresses of one family, by the longest prefix that holds an address. Addresses that none holds
 /// are allowed nothing.
@@ -59,6 +60,7 @@ impl Peers {
             .into_iter()
             .filter(|(prefix, _)| prefix.family() == family);
         let mut levels: Vec<(Bits, Value)> = own.map(|(prefix, value)| (Bits::of(&prefix), value)).collect();
+        looked_at(levels.len());
         levels.sort_by_key(|(bits, _)| (Reverse(bits.length), bits.bits));
         let mut entries = without_redundant(without_halves(levels), family);
         entries.sort_by(|one, other| compare_prefixes(&one.prefix, &other.prefix));
@@ -205,6 +207,7 @@ impl Peers {
 
     /// The rules that allow exactly this, in order. What none of them matches is not allowed.
     pub fn rules(&self, values: &mut Values) -> Vec<PeerRule> {
+        looked_at(self.entries.len());
         let mut rules = Vec::with_capacity(self.entries.len());
         for entry in &self.entries {
             let steps = values.steps(entry.value, entry.outer);
@@ -386,4 +389,63 @@ pub fn subtract(outer: &Prefix, inner: &Prefix) -> Vec<Prefix> {
         part.other_half().prefix(family)
     });
     halves.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const BLOCK: [u8; 4] = [10, 0, 0, 16];
+
+    /// Prefixes within a block of sixteen addresses and around it, some of them more than once, with one of three values.
+    fn entries() -> impl Strategy<Value = Vec<(Prefix, Value)>> {
+        let [a, b, c, first] = BLOCK;
+        let entry = (26..=32_u8, 0..16_u8, 0..3_usize).prop_map(move |(length, last, value)| {
+            let address = Ipv4Addr::new(a, b, c, first + last);
+            let prefix = Prefix::new(address.into(), length).unwrap();
+            (prefix, three()[value])
+        });
+        proptest::collection::vec(entry, 0..24)
+    }
+
+    fn three() -> [Value; 3] {
+        let mut values = Values::default();
+        let some = values.number(Layer4::necessary(Family::Ipv4));
+        [Value::NOTHING, Value::EVERYTHING, some]
+    }
+
+    /// What the longest entry says that holds an address, the last of those that are alike.
+    fn longest(entries: &[(Prefix, Value)], address: IpAddr) -> Value {
+        let around = entries.iter().filter(|(prefix, _)| prefix.contains(address));
+        let decides = around.max_by_key(|(prefix, _)| prefix.length());
+        decides.map_or(Value::NOTHING, |(_, value)| *value)
+    }
+
+    proptest! {
+        #[test]
+        fn peers_say_what_the_longest_entry_says_and_no_entry_could_be_left_out(entries in entries()) {
+            let peers = Peers::new(Family::Ipv4, entries.iter().copied());
+            for last in 0..64 {
+                let address = Ipv4Addr::new(10, 0, 0, last).into();
+                prop_assert_eq!(peers.value(address), longest(&entries, address), "{}", address);
+            }
+            let kept = peers.entries();
+            let said: Vec<_> = kept.iter().map(|entry| (entry.prefix, entry.value)).collect();
+            for (number, entry) in kept.iter().enumerate() {
+                let mut others = said.clone();
+                others.remove(number);
+                // The next longer prefix around it says something else.
+                let around = others.iter().filter(|(outer, _)| outer.contains_prefix(&entry.prefix));
+                let outer = around.max_by_key(|(outer, _)| outer.length());
+                let outer = outer.map_or(Value::NOTHING, |(_, value)| *value);
+                prop_assert_eq!(entry.outer, outer);
+                prop_assert_ne!(entry.value, outer, "{}", entry.prefix);
+                let bits = Bits::of(&entry.prefix);
+                let other_half = (bits.other_half().prefix(Family::Ipv4), entry.value);
+                prop_assert!(bits.length == 0 || !others.contains(&other_half), "{}", entry.prefix);
+            }
+        }
+    }
 }

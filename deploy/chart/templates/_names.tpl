@@ -12,7 +12,7 @@
 {{- end }}
 
 {{- define "picket.listen" -}}
-{{- $usual := dict "host" "127.0.0.1:9480" "vpp" "0.0.0.0:9480" "pods" "127.0.0.1:9481" "reflector" "0.0.0.0:9481" -}}
+{{- $usual := dict "host" "127.0.0.1:9480" "vpp" "127.0.0.1:9482" "pods" "127.0.0.1:9481" "reflector" "0.0.0.0:9481" -}}
 {{ .Values.listen | default (get $usual .Values.mode) }}
 {{- end }}
 
@@ -20,9 +20,14 @@
 {{ include "picket.listen" . | splitList ":" | last }}
 {{- end }}
 
-{{/* Where probes of an agent, which is in the network of its node, ask: IPv6 addresses stand in brackets. */}}
+{{/* Where probes of an agent, which is in the network of its node, ask: IPv6 addresses stand in brackets. Of an agent that listens
+     at every address they ask at that of the node. */}}
 {{- define "picket.probe" -}}
 {{- $port := include "picket.port" . -}}
 {{- $host := trimSuffix (printf ":%s" $port) (include "picket.listen" .) -}}
+{{- if has $host (list "0.0.0.0" "[::]") -}}
+port: {{ $port }}
+{{- else -}}
 host: {{ $host | trimPrefix "[" | trimSuffix "]" | quote }}, port: {{ $port }}
+{{- end }}
 {{- end }}

@@ -436,9 +436,14 @@ fn set(text: &mut String, interface: &SmolStr, input: &str, output: &str) {
 
 #[cfg(test)]
 mod tests {
-    use picket_net::Family;
+    use picket_cluster::{Object, Semantics, Snapshot};
+    use picket_engine::Engine;
+    use picket_net::{Family, Protocol};
+    use picket_policy::Direction;
+    use picket_testing::build::{PodBuilder, ip, pod, policy};
+    use picket_vpp::acl::meaning::{Interpreter, Packet, Way};
     use picket_vpp::acl::plan::InstalledLists;
-    use picket_vpp::acl::{Acl, Role};
+    use picket_vpp::acl::{Acl, Options, Role, render};
 
     use super::*;
 
@@ -502,6 +507,62 @@ mod tests {
             assert_eq!(said(order, ""), expected, "{order}");
         }
     }
+
+    /// A pod beside one that may send nothing, with the lists that are rendered for it; others deny everything behind them.
+    #[test]
+    fn what_others_are_said_to_decide_behind_rendered_lists_they_do() {
+        let v4 = [("10.0.0.1", "10.0.0.2", "192.0.2.1")];
+        let both = [v4[0], ("fd00::1", "fd00::2", "2001:db8::1")];
+        for families in [&v4[..], &both] {
+            let pod = |name: &str, address: fn(&(&'static str, &'static str, &str)) -> &'static str| {
+                let pod = pod(&format!("x/{name}")).label("name", name);
+                let pod = families.iter().map(address).fold(pod, PodBuilder::ip);
+                Object::from(pod.build())
+            };
+            let silent = policy("x/silent")
+                .selects("name=silent")
+                .isolates(Direction::Egress);
+            let cluster = Snapshot::from_iter([
+                pod("open", |(open, ..)| open),
+                pod("silent", |(_, silent, _)| silent),
+                Object::Policy(silent.build()),
+            ]);
+            let engine = Engine::compile(&cluster, Semantics::default());
+            let wanted = render(engine.program(), None, &Options::default());
+            let mut installed = Installed::default();
+            let theirs = Acl {
+                tag: Tag::installed("theirs"),
+                rules: Family::BOTH
+                    .map(|family| AclRule::everything(AclAction::Deny, family))
+                    .into(),
+            };
+            installed.acls.insert(0, theirs);
+            let lists = InstalledLists {
+                output: vec![0],
+                ..InstalledLists::default()
+            };
+            installed.interfaces.insert("x/open".into(), lists);
+            let mut held = Held::new(installed);
+            let plan = held.plan(&wanted, wanted.interfaces.keys());
+            let created = plan.operations().iter().filter_map(|operation| match operation {
+                Operation::Create(acl) => Some(acl.tag.clone()),
+                _ => None,
+            });
+            let created: BTreeMap<_, _> = created.zip(1..).collect();
+            held.advance(&plan, &created);
+            assert_eq!(
+                foreign(held.installed()),
+                ["x/open, output: 0 `theirs`; they decide what picket's lists before them leave open"]
+            );
+            let acls = held.installed().lists(|_| None);
+            for (own, _, outside) in families {
+                let packet = Packet::opening(ip(outside), ip(own), Protocol::TCP, 80);
+                let passes = Interpreter::new(&acls).passes("x/open", Way::Out, &packet);
+                assert!(!passes, "{own}");
+            }
+        }
+    }
+
     /// Where picket lets everything in and reflects it, and others follow, they decide that.
     #[test]
     fn what_others_let_in_may_have_no_answer_where_the_pod_needs_a_session_for_it() {

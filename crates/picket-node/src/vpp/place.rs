@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use picket_policy::ObjectRef;
 use picket_vpp::acl::{Acl, Acls, InterfaceLists};
-use picket_vpp::client::{Interface, Label};
+use picket_vpp::client::Interface;
 use smol_str::SmolStr;
 
 use super::claims::{ANNOTATION, Claims, Judge, LOCAL};
@@ -197,14 +197,7 @@ impl Finder {
             PodRule::Tag(template) => ("tag", template),
             PodRule::Name(template) => ("name", template),
         };
-        let text = template.of(pod);
-        match text.len() {
-            0..=Label::LONGEST => format!("no interface has the {what} `{text}`"),
-            length => format!(
-                "the {what} of its interface would have {length} bytes, and VPP keeps {}",
-                Label::LONGEST
-            ),
-        }
+        format!("no interface has the {what} `{}`", template.of(pod))
     }
 
     /// Whether an interface that is no pod's connects the node with the rest of the world.

@@ -5,6 +5,8 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 use picket_policy::ObjectRef;
+use picket_vpp::client::Label;
+use sha2::{Digest as _, Sha256};
 
 /// How what VPP has for a pod is found: its interface, for instance.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -45,6 +47,15 @@ impl Default for Template {
         }
     }
 }
+
+/// What stands between the beginning of a text that is cut and the digits.
+const CUT: char = '~';
+
+/// How many digits there are.
+const DIGITS: usize = 16;
+
+/// How many bytes of a text that is cut are left.
+const KEPT: usize = Label::LONGEST - 1 - DIGITS;
 
 const NAMESPACE: &str = "{namespace}";
 const NAME: &str = "{name}";
@@ -166,9 +177,18 @@ impl fmt::Display for Template {
 }
 
 impl Template {
-    /// The text of a pod.
+    /// The text of a pod. Where VPP could not keep it, it is cut, and ends with `~` and the first 64 bits of its SHA-256 as 16
+    /// digits, which nothing else of a pod holds.
     pub fn of(&self, pod: &ObjectRef) -> String {
-        self.filled(&pod.namespace, &pod.name)
+        let text = self.filled(&pod.namespace, &pod.name);
+        if text.len() <= Label::LONGEST {
+            return text;
+        }
+        let kept = text.get(..text.floor_char_boundary(KEPT)).unwrap_or_default();
+        let digits = Sha256::digest(&text);
+        let digits = digits.iter().take(DIGITS / 2);
+        let digits: String = digits.map(|byte| format!("{byte:02x}")).collect();
+        format!("{kept}{CUT}{digits}")
     }
 
     fn filled(&self, namespace: &str, name: &str) -> String {
@@ -181,6 +201,20 @@ impl Template {
 
     /// Whether this could be the text of some pod.
     pub fn is_form_of(&self, text: &str) -> bool {
+        self.is_form_of_cut(text) || self.is_form_of_whole(text)
+    }
+
+    fn is_form_of_cut(&self, text: &str) -> bool {
+        let Some((kept, digits)) = text.rsplit_once(CUT) else {
+            return false;
+        };
+        let are_digits = digits.len() == DIGITS && digits.chars().all(|char| char.is_ascii_hexdigit());
+        let before = self.before.get(..self.before.floor_char_boundary(KEPT));
+        // What is left of it need not hold more of the form.
+        are_digits && before.is_some_and(|before| kept.starts_with(before))
+    }
+
+    fn is_form_of_whole(&self, text: &str) -> bool {
         let inner = text
             .strip_prefix(&*self.before)
             .and_then(|rest| rest.strip_suffix(&*self.after));
@@ -275,6 +309,42 @@ mod tests {
                 assert!(!template.is_form_of(other), "{text}: {other}");
             }
         }
+    }
+
+    #[test]
+    fn a_text_that_vpp_could_not_keep_is_cut_and_still_of_one_pod() {
+        let name = |length: usize| "a".repeat(length);
+        for (text, length) in [
+            ("{namespace}/{name}", 58),
+            ("{name}@{namespace}", 58),
+            ("tap-{namespace}.{name}-x", 52),
+        ] {
+            let template: Template = text.parse().unwrap();
+            let whole = template.of(&pod("shop", &name(length)));
+            assert_eq!(whole.len(), 63);
+            assert!(!whole.contains('~'), "{whole}");
+            let mut cut: Vec<_> = (length + 1..length + 5)
+                .map(|length| template.of(&pod("shop", &name(length))))
+                .collect();
+            for cut in &cut {
+                assert!(cut.len() == 63 && template.is_form_of(cut), "{cut}");
+                assert_eq!(cut.find('~'), Some(46));
+            }
+            cut.sort();
+            cut.dedup();
+            assert_eq!(cut.len(), 4, "{text}");
+        }
+        let template = Template::default();
+        // `printf shop/aaa… | sha256sum`
+        let cut = template.of(&pod("shop", &name(59)));
+        assert_eq!(&cut[47..], "41cfe7e227be2297");
+        for other in [&cut[..62], &format!("{}G", &cut[..62]), "~", "eth0~1"] {
+            assert!(!template.is_form_of(other), "{other}");
+        }
+        // Letters of several bytes are not cut through.
+        let template: Template = "äöü-{name}/{namespace}".parse().unwrap();
+        let cut = template.of(&pod("shop", &format!("{}é{}", name(38), name(20))));
+        assert!(cut.len() == 62 && template.is_form_of(&cut), "{cut}");
     }
 
     #[test]

@@ -25,3 +25,12 @@ pub use print::{json, text};
 pub use render::{Options, render, render_lists};
 pub use renderer::Renderer;
 pub use shortfall::{Shortfalls, shortfalls};
+
+use picket_dataplane::{Capability, Denial, EstablishedConnections};
+
+/// What lists do beyond their verdicts. VPP forgets the sessions of an interface that gets other lists, and where something is
+/// denied that was not, interfaces get others.
+pub const CAPABILITY: Capability = Capability {
+    established: &[EstablishedConnections::Cut],
+    deny: Denial::Drop,
+};

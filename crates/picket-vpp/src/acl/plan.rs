@@ -12,11 +12,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use picket_net::Family;
 use picket_policy::ObjectRef;
 use rustc_hash::FxHashMap;
 use smol_str::SmolStr;
 
 use super::model::{Acl, AclAction, AclRule, Acls, InterfaceLists, Role, Tag};
+use crate::work::looked_at;
 
 /// The lists that a VPP has, ours and those of others.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -112,6 +114,7 @@ impl<'a> Planner<'a> {
             let Some(lists) = self.installed.interfaces.get(interface) else {
                 continue;
             };
+            looked_at(1);
             let wanted = self.desired.interfaces.get(interface).unwrap_or(&none);
             let input = self.handles(&wanted.input, &lists.input);
             let output = self.handles(&wanted.output, &lists.output);
@@ -146,7 +149,7 @@ impl<'a> Planner<'a> {
             };
             let acl = match foreign.is_empty() {
                 true => Arc::clone(acl),
-                false => without_last_permission(acl),
+                false => without_last_permissions(acl),
             };
             if !acl.rules.is_empty() {
                 handles.push(self.handle(&acl));
@@ -260,14 +263,21 @@ fn is_as_it_says(acl: &Acl) -> bool {
         .any(|tag| tag == acl.tag)
 }
 
-/// The same list without what lets everything pass at its end.
-fn without_last_permission(acl: &Arc<Acl>) -> Arc<Acl> {
-    let is_last = |rule: &AclRule| rule.is_everything() && rule.action != AclAction::Deny;
-    let count = acl.rules.iter().rev().take_while(|rule| is_last(rule)).count();
-    if count == 0 {
+/// The same list without what lets everything of a family pass at the end of what it says of that family, wherever that is.
+fn without_last_permissions(acl: &Arc<Acl>) -> Arc<Acl> {
+    let mut ended: BTreeSet<Family> = BTreeSet::new();
+    let is_kept = |rule: &&AclRule| {
+        let is_permission = rule.is_everything() && rule.action != AclAction::Deny;
+        let is_kept = !is_permission || ended.contains(&rule.family());
+        if is_kept {
+            ended.insert(rule.family());
+        }
+        is_kept
+    };
+    let mut rules: Vec<AclRule> = acl.rules.iter().rev().filter(is_kept).copied().collect();
+    if rules.len() == acl.rules.len() {
         return Arc::clone(acl);
     }
-    let kept = acl.rules.len().saturating_sub(count);
-    let rules = acl.rules.get(..kept).unwrap_or_default().to_vec();
+    rules.reverse();
     Arc::new(Acl::new(Role::BeforeOthers, rules))
 }

@@ -11,6 +11,7 @@ use rustc_hash::FxHashMap;
 use super::prefixes::{ByPrefix, place};
 use crate::peers::Peers;
 use crate::value::Value;
+use crate::work::looked_at;
 
 /// Pods by the prefixes that they admit something of.
 #[derive(Debug, Default)]
@@ -59,6 +60,9 @@ impl Admission {
     pub(super) fn of(&self, address: IpAddr) -> BTreeSet<ObjectRef> {
         let keys: BTreeSet<_> = self.by_prefix.around(address).collect();
         let lists = keys.into_iter().filter_map(|key| self.lists.get(&key));
-        lists.flat_map(|(_, pods)| pods.iter().cloned()).collect()
+        lists
+            .inspect(|(_, pods)| looked_at(pods.len()))
+            .flat_map(|(_, pods)| pods.iter().cloned())
+            .collect()
     }
 }

@@ -11,6 +11,7 @@ use super::prefixes::{ByPrefix, place};
 use crate::lists::Turn;
 use crate::peers::Peers;
 use crate::value::Value;
+use crate::work::looked_at;
 
 /// The addresses of pods that may not exchange everything, by the list that each is held to.
 #[derive(Debug, Default)]
@@ -86,6 +87,7 @@ impl Holders {
     pub(super) fn not_allowing(&self, address: IpAddr) -> impl Iterator<Item = (IpAddr, Value)> {
         // The lists that say something of it that they do not say of everybody.
         let naming: BTreeSet<_> = self.by_prefix.around(address).collect();
+        looked_at(naming.len() + self.narrow.len());
         let unaware: Vec<_> = self.narrow.difference(&naming).copied().collect();
         let of = |key: usize| self.lists.get(&key);
         let unaware = unaware.into_iter().filter_map(of);
@@ -95,7 +97,10 @@ impl Holders {
         let less = naming
             .filter(|(_, value)| *value != Value::EVERYTHING)
             .chain(unaware);
-        less.flat_map(|(held, value)| held.addresses.keys().map(move |&holder| (holder, value)))
+        less.flat_map(|(held, value)| {
+            looked_at(held.addresses.len());
+            held.addresses.keys().map(move |&holder| (holder, value))
+        })
     }
 }
 

@@ -8,6 +8,7 @@ use picket_net::Prefix;
 use rustc_hash::FxHashMap;
 
 use crate::peers::Peers;
+use crate::work::looked_at;
 
 /// Lists by their prefixes, each by its place in memory.
 #[derive(Debug, Default)]
@@ -52,7 +53,7 @@ impl ByPrefix {
         let around = self.lengths.keys();
         let around = around.filter_map(move |&length| Prefix::new(address, length));
         let lists = around.filter_map(|prefix| self.lists.get(&prefix));
-        lists.flatten().copied()
+        lists.inspect(|here| looked_at(here.len())).flatten().copied()
     }
 }
 

@@ -8,6 +8,7 @@ use rustc_hash::FxHashMap;
 
 use crate::peers::Peers;
 use crate::value::Value;
+use crate::work::looked_at;
 
 /// What a pod may exchange with whom.
 #[derive(Debug)]
@@ -60,6 +61,7 @@ impl Table {
     }
 
     fn corrected(&self, corrections: &[(IpAddr, Option<Value>)]) -> Vec<(IpAddr, Value)> {
+        looked_at(self.entries.len() + corrections.len());
         let mut entries = self.entries.clone();
         for &(address, value) in corrections {
             let at = entries.binary_search_by_key(&address, |(known, _)| *known);

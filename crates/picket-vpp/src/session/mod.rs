@@ -19,3 +19,11 @@ pub use print::{json, text};
 pub use render::{Options, TooMany, render, render_lists, shortfalls};
 pub use renderer::Renderer;
 pub use tables::Tables;
+
+use picket_dataplane::{Capability, Denial, EstablishedConnections};
+
+/// What session rules do beyond their verdicts. They are about what is opened: what was opened nobody judges again.
+pub const CAPABILITY: Capability = Capability {
+    established: &[EstablishedConnections::Keep],
+    deny: Denial::Drop,
+};

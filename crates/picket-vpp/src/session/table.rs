@@ -8,6 +8,7 @@ use super::model::{Action, SessionRule, Transport};
 use crate::layer4::Layer4;
 use crate::peers::{Peers, subtract};
 use crate::value::Values;
+use crate::work::looked_at;
 
 /// A table that is being filled, part by part: one transport of one family each. Where there is no room for a part it has one
 /// rule, by which nothing passes.
@@ -57,6 +58,7 @@ impl Table {
     /// What `peers` say, where the addresses at this end are `own`. `outwards` when the ports at the other end count.
     pub(super) fn add(&mut self, peers: &Peers, own: Prefix, outwards: bool, values: &Values) {
         for transport in Transport::BOTH {
+            looked_at(peers.entries().len());
             self.parts = self.parts.saturating_sub(1);
             let everybody = Piece {
                 transport,

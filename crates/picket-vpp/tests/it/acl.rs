@@ -4,7 +4,7 @@ use picket_cluster::{Flow, Object, Semantics, Service, Snapshot};
 use picket_engine::{Engine, PodRef};
 use picket_net::Prefix;
 use picket_policy::{Labels, ObjectRef};
-use picket_testing::build::pod;
+use picket_testing::build::{accept, block, pod, policy};
 use picket_testing::flows::representative_flows;
 use picket_testing::generate::{Shape, semantics, snapshot};
 use picket_vpp::acl::meaning::Packet;
@@ -143,6 +143,33 @@ pub(crate) fn with_service(mut snapshot: Snapshot) -> Snapshot {
     };
     snapshot.services.insert(object, service);
     snapshot
+}
+
+#[test]
+fn adjacent_blocks_are_one_rule_and_both_halves_of_everything_are_none() {
+    for (blocks, expected) in [
+        (["10.1.0.0/25", "10.1.0.128/25"], Some("10.1.0.0/24")),
+        (["0.0.0.0/1", "128.0.0.0/1"], None),
+    ] {
+        let accept = blocks
+            .iter()
+            .fold(accept(), |accept, cidr| accept.peer(block(cidr, &[])));
+        let policy = policy("x/blocks").ingress(accept).build();
+        let pods = pods_called(&["web"]);
+        let snapshot: Snapshot = pods.chain([Object::Policy(policy)]).collect();
+        let cluster = Cluster::new(&snapshot, &Semantics::default());
+        let acls = &cluster.acls[&None];
+        let permitted = acls.acls.values().flat_map(|acl| &acl.rules);
+        let permitted = permitted.filter(|rule| rule.action != AclAction::Deny);
+        let permitted: Vec<_> = permitted.map(|rule| rule.source.to_string()).collect();
+        match expected {
+            Some(whole) => {
+                let within = permitted.iter().filter(|source| source.starts_with("10.1."));
+                assert_eq!(within.collect::<Vec<_>>(), [whole]);
+            }
+            None => assert!(acls.acls.is_empty(), "{}", text(acls)),
+        }
+    }
 }
 
 proptest! {

@@ -3,14 +3,15 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use picket_cluster::{Flow, Semantics, Snapshot};
+use picket_cluster::{Flow, Object, Semantics, Snapshot};
+use picket_net::{Family, Protocol};
 use picket_policy::Direction;
-use picket_testing::build::policy;
+use picket_testing::build::{ip, pod, policy};
 use picket_testing::flows::representative_flows;
 use picket_testing::generate::{Shape, cluster, policies, together};
-use picket_vpp::acl::meaning::{Interpreter, Packet};
+use picket_vpp::acl::meaning::{Interpreter, Packet, Way};
 use picket_vpp::acl::plan::{Handle, Installed, InstalledLists, Operation, plan};
-use picket_vpp::acl::{Acl, AclAction, AclRule, Acls, Tag};
+use picket_vpp::acl::{Acl, AclAction, AclRule, Acls, Role, Tag};
 use proptest::prelude::*;
 use proptest::test_runner::TestCaseError;
 use smol_str::SmolStr;
@@ -212,7 +213,7 @@ proptest! {
 
 #[test]
 fn lists_of_others_stay_behind_ours() {
-    let deny = AclRule::everything(AclAction::Deny, picket_net::Family::Ipv4);
+    let deny = AclRule::everything(AclAction::Deny, Family::Ipv4);
     let foreign = Acl {
         tag: Tag::installed("of somebody"),
         rules: vec![deny],
@@ -221,11 +222,8 @@ fn lists_of_others_stay_behind_ours() {
     let theirs = vpp.add(foreign);
     vpp.installed.interfaces.get_mut("a").expect("an interface").input = vec![theirs];
     let ours = Arc::new(Acl::new(
-        picket_vpp::acl::Role::FromPod,
-        vec![
-            deny,
-            AclRule::everything(AclAction::Permit, picket_net::Family::Ipv6),
-        ],
+        Role::FromPod,
+        vec![deny, AclRule::everything(AclAction::Permit, Family::Ipv6)],
     ));
     let mut wanted = Acls::default();
     let lists = wanted.interfaces.entry("a".into()).or_default();
@@ -245,4 +243,125 @@ fn lists_of_others_stay_behind_ours() {
     }
     assert_eq!(vpp.installed.interfaces["a"].input, [theirs]);
     assert_eq!(vpp.installed.acls.len(), 1);
+}
+
+/// The lists of a pod with these addresses that nothing restricts, beside one that may send nothing.
+fn beside_a_silent_one(open: &[&str], silent: &[&str]) -> Acls {
+    let pod = |name: &str, addresses: &[&str]| {
+        let pod = pod(name).label("name", name.trim_start_matches("x/"));
+        let pod = addresses.iter().fold(pod, |pod, address| pod.ip(address));
+        Object::from(pod.build())
+    };
+    let silenced = policy("x/silent")
+        .selects("name=silent")
+        .isolates(Direction::Egress);
+    let objects = [
+        pod("x/open", open),
+        pod("x/silent", silent),
+        Object::Policy(silenced.build()),
+    ];
+    let cluster = Snapshot::from_iter(objects);
+    let mut acls = Cluster::new(&cluster, &Semantics::default()).acls;
+    acls.remove(&None).expect("one node with every pod")
+}
+
+#[test]
+fn what_lists_leave_open_at_last_lists_of_others_decide_in_each_family() {
+    let (v4, v6) = (("10.0.0.1", "192.0.2.1"), ("fd00::1", "2001:db8::1"));
+    for families in [&[v4][..], &[v6], &[v4, v6]] {
+        let open: Vec<_> = families.iter().map(|(own, _)| *own).collect();
+        let silent: Vec<_> = families
+            .iter()
+            .map(|(own, _)| if own.contains(':') { "fd00::2" } else { "10.0.0.2" })
+            .collect();
+        let wanted = beside_a_silent_one(&open, &silent);
+        let mut vpp = Vpp::with_interfaces(wanted.interfaces.keys());
+        let passes = |vpp: &Vpp| -> Vec<bool> {
+            let acls = vpp.installed.lists(|_| None);
+            let each = families.iter().map(|(own, outside)| {
+                let packet = Packet::opening(ip(outside), ip(own), Protocol::TCP, 80);
+                Interpreter::new(&acls).passes("x/open", Way::Out, &packet)
+            });
+            each.collect()
+        };
+        let carry_out = |vpp: &mut Vpp| {
+            for operation in plan(&vpp.installed, &wanted).operations() {
+                vpp.carry_out(operation);
+            }
+        };
+        carry_out(&mut vpp);
+        assert_eq!(passes(&vpp), vec![true; families.len()], "{open:?}");
+        let theirs = vpp.add(Acl {
+            tag: Tag::installed("of somebody"),
+            rules: Family::BOTH
+                .map(|family| AclRule::everything(AclAction::Deny, family))
+                .into(),
+        });
+        let lists = vpp.installed.interfaces.get_mut("x/open").expect("an interface");
+        lists.output.push(theirs);
+        carry_out(&mut vpp);
+        assert_eq!(passes(&vpp), vec![false; families.len()], "{open:?}");
+        assert!(plan(&vpp.installed, &wanted).is_empty());
+        // What ours deny they do not let in.
+        let lists = &vpp.installed.interfaces["x/open"];
+        assert_eq!(lists.output.last(), Some(&theirs));
+        let ours = &vpp.installed.acls[&lists.output[0]].rules;
+        let denied = ours.iter().filter(|rule| rule.action == AclAction::Deny);
+        assert!(denied.count() >= families.len(), "{ours:?}");
+    }
+}
+
+/// Which lists an interface has on both ways, where they are the same ones.
+fn both_ways(vpp: &Vpp) -> Vec<u32> {
+    let lists = &vpp.installed.interfaces["a"];
+    assert_eq!(lists.input, lists.output);
+    lists.input.clone()
+}
+
+fn set_both_ways(vpp: &mut Vpp, indices: &[u32]) {
+    let lists = vpp.installed.interfaces.get_mut("a").expect("an interface");
+    (lists.input, lists.output) = (indices.to_vec(), indices.to_vec());
+}
+
+#[test]
+fn lists_of_others_keep_their_order_wherever_ours_stand() {
+    let denial = |family| vec![AclRule::everything(AclAction::Deny, family)];
+    let wanted = Family::BOTH.map(|family| {
+        let ours = Arc::new(Acl::new(Role::ToPod, denial(family)));
+        let mut wanted = Acls::default();
+        let lists = wanted.interfaces.entry("a".into()).or_default();
+        (lists.input, lists.output) = (vec![ours.tag.clone()], vec![ours.tag.clone()]);
+        wanted.acls.insert(ours.tag.clone(), ours);
+        wanted
+    });
+    let nothing = Acls::default();
+    for at in 0..=3 {
+        let mut vpp = Vpp::with_interfaces([SmolStr::new("a")].iter());
+        let theirs = [1, 2, 3].map(|number| {
+            vpp.add(Acl {
+                tag: Tag::installed(&format!("theirs {number}")),
+                rules: denial(Family::Ipv4),
+            })
+        });
+        // Neither in the order of their numbers nor in the opposite one.
+        let theirs = [theirs[2], theirs[0], theirs[1]];
+        set_both_ways(&mut vpp, &theirs);
+        for (acls, count) in [(&wanted[0], 1), (&wanted[0], 1), (&wanted[1], 1), (&nothing, 0)] {
+            // Somebody has put ours elsewhere meanwhile.
+            let mut there = both_ways(&vpp);
+            if there.len() > theirs.len() {
+                let ours = there.remove(0);
+                there.insert(at, ours);
+                set_both_ways(&mut vpp, &there);
+            }
+            for operation in plan(&vpp.installed, acls).operations() {
+                vpp.carry_out(operation);
+            }
+            let there = both_ways(&vpp);
+            assert_eq!(there.len(), count + theirs.len(), "{at}");
+            assert_eq!(there[count..], theirs, "{at}");
+            assert!(plan(&vpp.installed, acls).is_empty());
+        }
+        assert_eq!(vpp.installed.acls.len(), theirs.len());
+    }
 }

@@ -51,9 +51,10 @@ pub(crate) struct Arguments {
     #[arg(long, value_enum, default_value_t, value_name = "MODE", conflicts_with = PODS)]
     anti_spoof: AntiSpoof,
 
-    /// What to do with established connections that a change denies
-    #[arg(long, value_enum, default_value_t, value_name = "WHAT")]
-    established: EstablishedArgument,
+    /// What to do with established connections that a change denies. VPP's lists always cut them, and its session layer always
+    /// keeps them: asking for what no target can do is an error [default: cut, where a target can]
+    #[arg(long, value_enum, value_name = "WHAT")]
+    established: Option<EstablishedArgument>,
 
     /// Who may change the table while the agent runs
     #[arg(long, value_enum, default_value_t, value_name = "WHO")]
@@ -154,10 +155,9 @@ enum AntiSpoof {
 }
 
 /// What to do with established connections that a change denies.
-#[derive(Clone, Copy, Debug, Default, ValueEnum)]
+#[derive(Clone, Copy, Debug, ValueEnum)]
 enum EstablishedArgument {
     /// Cut them
-    #[default]
     Cut,
     /// Let them go on until they end
     Keep,
@@ -362,10 +362,7 @@ impl Arguments {
                 UntilSyncedArgument::Allow => UntilSynced::Allow,
             },
             anti_spoof: self.anti_spoof == AntiSpoof::Strict,
-            established: match self.established {
-                EstablishedArgument::Cut => EstablishedConnections::Cut,
-                EstablishedArgument::Keep => EstablishedConnections::Keep,
-            },
+            established: self.established()?,
             hold: self.table_owner == TableOwner::Agent,
             verify_every: Duration::from_secs(self.verify_interval.into()),
             discover_every: self.cluster.discovery(),
@@ -376,6 +373,17 @@ impl Arguments {
                 socket: self.telling.socket.clone(),
             },
         })
+    }
+
+    /// What to do with established connections.
+    fn established(&self) -> anyhow::Result<EstablishedConnections> {
+        let asked = match self.established {
+            None => return Ok(EstablishedConnections::Cut),
+            Some(EstablishedArgument::Cut) => EstablishedConnections::Cut,
+            Some(EstablishedArgument::Keep) => EstablishedConnections::Keep,
+        };
+        self.vpp.check_established(asked)?;
+        Ok(asked)
     }
 
     fn source(&self) -> anyhow::Result<Source> {

@@ -285,3 +285,69 @@ fn that_no_ports_of_sctp_are_read_is_said_where_it_matters() {
         assert!(!ran.stderr.contains("SCTP"), "{ports}: {}", ran.stderr);
     }
 }
+
+/// Where a pod may not send everything, answers need a session: too few are no answers, too many are answers to what is denied.
+#[test]
+fn what_reflects_too_little_or_too_much_is_refuted_in_words_of_its_own() {
+    let silent = "
+apiVersion: networking.k8s.io/v1
+kind: NetworkPolicy
+metadata: {name: silent, namespace: shop}
+spec: {podSelector: {matchLabels: {app: db}}, policyTypes: [Egress]}
+";
+    let files = [("c.yaml", CLUSTER), ("p.yaml", POLICIES), ("silent.yaml", silent)];
+    let place = ["--target", "vpp-acl", "--node", "n2"];
+    let right = rendered(&Manifests::new(&files), &place);
+    for (role, from, to, fault, words) in [
+        (
+            "picket-to-pod-",
+            2,
+            1,
+            "no-answer",
+            "passes, as it must, and what answers it does not\n",
+        ),
+        (
+            "picket-from-outside-",
+            1,
+            2,
+            "answered",
+            "is dropped further on, as it must be, and what answers it passes\n",
+        ),
+    ] {
+        let mut lists = right.clone();
+        let mut count = 0;
+        for list in lists["acls"].as_array_mut().expect("lists") {
+            if !list["tag"].as_str().is_some_and(|tag| tag.starts_with(role)) {
+                continue;
+            }
+            for rule in list["r"].as_array_mut().expect("rules") {
+                if rule["is_permit"] == from {
+                    rule["is_permit"] = to.into();
+                    count += 1;
+                }
+            }
+        }
+        assert!(count > 0, "{role}");
+        let lists = lists.to_string();
+        let manifests = Manifests::new(&[&files[..], &[("lists.txt", lists.as_str())]].concat());
+        let file = manifests.path().join("lists.txt");
+        let rules = ["--rules", file.to_str().expect("a path")];
+        let verify = |more: &[&str]| manifests.picket("verify", &[&place[..], &rules, more].concat());
+        let ran = verify(&["-o", "json"]);
+        assert_eq!(ran.status, 1, "{}", ran.stderr);
+        let answer: Value = serde_json::from_str(&ran.stdout).expect("JSON");
+        assert_valid("verify-vpp", std::slice::from_ref(&answer));
+        let examples = answer["counterexamples"].as_array().expect("examples");
+        assert!(!examples.is_empty());
+        for example in examples {
+            assert_eq!(example["fault"], fault, "{example}");
+        }
+        let ran = verify(&[]);
+        assert_eq!(
+            ran.stdout.matches(words).count(),
+            examples.len(),
+            "{}",
+            ran.stdout
+        );
+    }
+}

@@ -1,6 +1,7 @@
 //! Interfaces of pods of which nobody knows yet, or any more, what may pass there: nothing does.
 
 use picket_node::VppStatus;
+use picket_vpp::fake::Options;
 
 use crate::agent::Agent;
 use crate::enforce::expect_schema;
@@ -82,6 +83,28 @@ fn what_has_no_lists_is_closed_until_the_cluster_is_known() {
     assert!(scene.reaches(WEB, API) && scene.reaches(WORLD, API) && scene.reaches(WEB, DB));
     assert!(!scene.reaches(API, DB) && !scene.reaches(LATER, WORLD));
     assert_eq!(scene.vpp.complaints(), Vec::<String>::new());
+}
+
+/// As an agent does that is in the network of its node: it would never know the cluster where it was closed itself.
+#[test]
+fn the_node_reaches_everybody_outside_until_the_cluster_is_known() {
+    let options = Options::new(3).interface("tap1", "shop/web");
+    let scene = Scene::with(DAMAGED, options.interface("tap0", "").interface("ge0", ""));
+    let node = ("tap0", "10.9.0.1");
+    // What connects the node with the rest is never closed, not even for a moment.
+    scene.vpp.observe(move |state, change| {
+        match would_reach(state, node, WORLD) && would_reach(state, WORLD, node) {
+            true => Ok(()),
+            false => Err(change.to_owned()),
+        }
+    });
+    let agent = Agent::start(scene.manifests(), &scene.arguments());
+    until_closed(&agent, &["tap1"]);
+    assert!(!scene.reaches(node, WEB) && !scene.reaches(WEB, node));
+    scene.put(&only_to("one", "web", "api"));
+    agent.until_in_force(ACL, &["NetworkPolicy shop/one"]);
+    assert!(scene.reaches(node, WEB) && !scene.reaches(WEB, WORLD));
+    assert_eq!(scene.vpp.findings(), Vec::<String>::new());
 }
 
 #[test]

@@ -135,6 +135,46 @@ fn what_is_as_it_should_be_is_left_alone() {
     assert_eq!(scene.changes(), 0, "{:?}", scene.vpp.record());
 }
 
+/// VPP keeps 63 bytes of a tag. These two pods, and one that is not there, differ in none of them.
+#[test]
+fn the_tag_of_a_pod_whose_name_is_too_long_for_one_is_cut() {
+    let name = "checkout-with-a-name-that-is-longer-than-anybody-would-like-it";
+    let [one, two, unheard_of] = [
+        "shop/checkout-with-a-name-that-is-longer-than-~25d442cdec55f482",
+        "shop/checkout-with-a-name-that-is-longer-than-~e763a48186bac172",
+        "shop/checkout-with-a-name-that-is-longer-than-~fa9fe84c33b07bb9",
+    ];
+    let pods = [("1", "10.0.0.11"), ("2", "10.0.0.12")].map(|(number, address)| {
+        format!(
+            "---\napiVersion: v1\nkind: Pod\nmetadata: {{name: {name}-{number}, namespace: shop, labels: {{app: long-{number}}}}}\n\
+             spec: {{nodeName: n1, containers: []}}\nstatus: {{podIPs: [{{ip: {address}}}]}}\n"
+        )
+    });
+    let scene = Scene::new(&[only_from("one", "long-1", "web"), pods.concat()].concat());
+    let agent = Agent::start(scene.manifests(), &scene.arguments());
+    let status = agent.until_in_force(ACL, &["NetworkPolicy shop/one"]);
+    let pending: Vec<_> = status.pending.iter().map(|pending| &*pending.why).collect();
+    assert_eq!(
+        pending,
+        [one, two].map(|tag| format!("no interface has the tag `{tag}`"))
+    );
+    for (interface, tag) in [("tap11", one), ("tap12", two), ("tap13", unheard_of)] {
+        let index = scene.vpp.add_interface(interface, tag);
+        assert!(scene.vpp.set_up(index, true));
+    }
+    let status = agent.until_vpp(ACL, "the interfaces", |vpp| {
+        vpp.pending.is_empty() && vpp.unknown == ["tap13"]
+    });
+    assert_eq!(status.uplinks, ["ge0"]);
+    for (number, interface) in [("1", "tap11"), ("2", "tap12")] {
+        assert_eq!(status.interfaces[&format!("shop/{name}-{number}")], [interface]);
+    }
+    let [first, second] = [("tap11", "10.0.0.11"), ("tap12", "10.0.0.12")];
+    assert!(scene.reaches(WEB, first) && !scene.reaches(WORLD, first) && scene.reaches(WORLD, second));
+    assert!(!scene.reaches(("tap13", "10.0.0.13"), WORLD));
+    assert_eq!(scene.vpp.complaints(), Vec::<String>::new());
+}
+
 #[test]
 fn a_pod_whose_interface_comes_later_is_pending_until_then() {
     let options = Options::new(3).interface("ge0", "").interface("tap1", "shop/web");

@@ -2,6 +2,9 @@
 
 use std::fs;
 
+use picket_net::Protocol;
+use picket_vpp::fake::Packet;
+
 use crate::agent::{Agent, run};
 use crate::scene::{ACL, API, DB, Scene, WEB, WORLD, only_from};
 
@@ -89,6 +92,10 @@ fn what_makes_no_sense_is_refused() {
             &["--vpp-pod-namespace", "tag={namespace}/{name}"],
             "write `file=PATH`",
         ),
+        (
+            &["--established", "keep"],
+            "`--established keep` is for no target that is given: vpp-acl cuts established connections",
+        ),
     ] {
         let ran = run(scene.manifests(), &[&scene.arguments()[..], more].concat());
         assert_eq!(ran.status, 2, "{more:?}");
@@ -102,6 +109,23 @@ fn what_makes_no_sense_is_refused() {
             ran.stderr
         );
     }
+}
+
+/// Whoever denies a connection that has begun ends it.
+#[test]
+fn a_connection_that_lists_deny_from_now_on_is_cut() {
+    let scene = Scene::new(&only_from("one", "db", "web"));
+    let cut = [&scene.arguments()[..], &["--once", "--established", "cut"]].concat();
+    assert_eq!(run(scene.manifests(), &cut).status, 0);
+    let state = scene.vpp.state();
+    let [from, to] = [WEB, DB].map(|(name, _)| state.interface(name).unwrap());
+    let [source, destination] = [WEB, DB].map(|(_, address)| address.parse().unwrap());
+    let packet = Packet::new(Protocol::TCP, (source, 40_000), (destination, 5432));
+    let answers = || scene.vpp.journey(to, from, &packet.reply(), None).reaches();
+    assert!(scene.vpp.journey(from, to, &packet, None).reaches() && answers());
+    scene.put(&only_from("two", "db", "api"));
+    assert_eq!(run(scene.manifests(), &cut).status, 0);
+    assert!(!scene.vpp.journey(from, to, &packet, None).reaches());
 }
 
 #[test]

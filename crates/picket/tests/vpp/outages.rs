@@ -1,5 +1,8 @@
 //! VPP that ends, is not there, or will not.
 
+use std::time::Duration;
+
+use picket_vpp::client::Backoff;
 use picket_vpp::fake::{Fault, When};
 
 use crate::agent::Agent;
@@ -45,6 +48,34 @@ fn a_vpp_that_is_not_there_is_waited_for() {
     scene.vpp.up().unwrap();
     agent.until_in_force(ACL, &["NetworkPolicy shop/two"]);
     assert!(scene.reaches(API, DB) && !scene.reaches(WEB, DB));
+}
+
+/// With the waits that there are to be, twenty calls take more than a minute: without them an instant, and two seconds if they did not
+/// grow. An agent reads manifests once a second, so that four changes of them take longer than that.
+#[test]
+fn a_vpp_that_answers_nobody_is_called_ever_less_often() {
+    let policy = only_from("one", "db", "web");
+    let scene = Scene::new(&policy);
+    for behind in 0..20 {
+        let handshake = "sockclnt_create".to_owned();
+        scene.vpp.fail(When::Named(handshake, behind), Fault::DropBefore);
+    }
+    let waits = (1..20).map(|failures| Backoff::default().after(failures));
+    assert!(waits.sum::<Duration>() > Duration::from_secs(60));
+    let agent = Agent::start(scene.manifests(), &scene.arguments());
+    for (text, is_damaged) in [("{", true), (&*policy, false)].repeat(2) {
+        scene.put(text);
+        agent.until("what manifests say", |status| {
+            let files = status.source.get("files");
+            files.is_some_and(|files| files.trouble.is_some() == is_damaged)
+        });
+    }
+    let status = agent.until("the status", |_| true);
+    let calls = scene.vpp.record();
+    let calls = calls.iter().filter(|message| message.name == "sockclnt_create");
+    let calls = calls.count();
+    assert!((2..20).contains(&calls), "{calls}");
+    assert!(!status.vpp[ACL].connected);
 }
 
 #[test]

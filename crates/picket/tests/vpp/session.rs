@@ -1,5 +1,7 @@
 //! The agent with rules of VPP's session layer as its target.
 
+use std::time::Duration;
+
 use picket_vpp::client::SessionAction;
 use picket_vpp::fake::{Dumps, Fault, Options, When};
 
@@ -198,13 +200,6 @@ fn whatever_goes_wrong_on_the_way_the_rules_are_right_at_last() {
     let agent = start(&sockets, &[]);
     agent.until_in_force(SESSION, &["NetworkPolicy shop/one"]);
     let policies = [only_from("two", "db", "api"), only_from("one", "db", "web")];
-    let faults = [
-        Fault::DropBefore,
-        Fault::DropAfter,
-        Fault::DropMidFrame,
-        Fault::Refuse(-1),
-        Fault::Restart,
-    ];
     // Nobody outside may ever reach it, but while VPP has nothing yet.
     sockets.vpp().observe(|state, change| {
         let has_rules = !change.contains("restart") && state.namespaces().count() == 4;
@@ -220,17 +215,22 @@ fn whatever_goes_wrong_on_the_way_the_rules_are_right_at_last() {
             false => Ok(()),
         }
     });
-    for (number, fault) in faults.into_iter().enumerate() {
+    for fault in Fault::each_kind(Duration::from_millis(20)) {
         for place in [0, 2] {
             let when = When::Named("session_rule_add_del".to_owned(), place);
             sockets.vpp().fail(when, fault.clone());
-            let policy = &policies[(2 * number + place / 2) % 2];
+            let policy = &policies[place / 2];
             let (name, reaching, kept_out) = match policy.contains("name: two") {
                 true => ("NetworkPolicy shop/two", API, WEB),
                 false => ("NetworkPolicy shop/one", WEB, API),
             };
             sockets.scene.put(policy);
+            if fault == Fault::Hold {
+                agent.until("the fault", |_| sockets.vpp().faults() == 0);
+                sockets.vpp().release();
+            }
             agent.until_in_force(SESSION, &[name]);
+            assert_eq!(sockets.vpp().faults(), 0, "{fault:?} {place}");
             assert!(sockets.opens(reaching, DB), "{fault:?} {place}");
             assert!(
                 !sockets.opens(kept_out, DB) && !sockets.opens(WORLD, DB),
@@ -467,6 +467,58 @@ fn once_and_dry_runs_and_cleaning_up() {
         "{}",
         ran.stderr
     );
+}
+
+/// Nothing is known of what was there before but what VPP says.
+#[test]
+fn on_a_node_without_pods_who_begins_takes_away_what_was_for_pods() {
+    let policies = format!(
+        "{}---\n{}",
+        only_from("one", "db", "web"),
+        only_to("two", "api", "web")
+    );
+    let sockets = Sockets::new(&policies);
+    let global = || {
+        let state = sockets.vpp().state();
+        let rules = state.session_rules(None, picket_vpp::fake::Transport::Tcp, picket_net::Family::Ipv4);
+        rules.iter().filter(|rule| rule.action != u32::MAX).count()
+    };
+    assert_eq!(once(&sockets, &["--once"]).status, 0);
+    let count = sockets.rules();
+    assert!(global() > 0 && count > global(), "{count}");
+    sockets.scene.have(&[]);
+    let ran = once(&sockets, &["--once"]);
+    assert_eq!(ran.status, 0, "{}", ran.stderr);
+    assert_eq!(global(), 0);
+    // Whose pod is gone, while somebody still names its namespace, may run on; nobody names these.
+    sockets.name("");
+    assert_eq!(once(&sockets, &["--once"]).status, 0);
+    assert_eq!(sockets.rules(), 0);
+    expect_no_damage(&sockets);
+}
+
+/// The session layer judges what is opened, and nothing else: what was opened goes on.
+#[test]
+fn no_connection_of_the_session_layer_is_cut() {
+    let sockets = Sockets::new(&only_from("one", "db", "web"));
+    let ran = once(&sockets, &["--once", "--established", "cut"]);
+    assert_eq!(ran.status, 2, "{}", ran.stdout);
+    let why = "`--established cut` is for no target that is given: vpp-session keeps established connections";
+    assert!(ran.stderr.contains(why), "{}", ran.stderr);
+    assert_eq!(sockets.changes(), 0);
+    // Lists cut them, whatever the other target does.
+    let with_lists = once(&sockets, &["--once", "--established", "cut", "--target", ACL]);
+    assert_eq!(with_lists.status, 0, "{}", with_lists.stderr);
+    let agent = start(&sockets, &["--established", "keep"]);
+    agent.until_in_force(SESSION, &["NetworkPolicy shop/one"]);
+    sockets.vpp().clear_record();
+    sockets.scene.put(&only_from("two", "db", "api"));
+    agent.until_in_force(SESSION, &["NetworkPolicy shop/two"]);
+    assert!(!sockets.opens(WEB, DB) && sockets.changes() > 0);
+    // VPP is told about rules, and never about a connection.
+    let told = sockets.vpp().record().into_iter().map(|message| message.name);
+    let about = |name: &String| name.contains("session") && !name.starts_with("session_rule");
+    assert_eq!(told.filter(about).collect::<Vec<_>>(), Vec::<String>::new());
 }
 
 #[test]

@@ -4,9 +4,11 @@ use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::time::Duration;
 
+use anyhow::bail;
 use clap::{Args, ValueEnum};
+use picket_dataplane::EstablishedConnections;
 use picket_node::{NatLoopback, Pattern, VppSettings, VppTarget};
-use picket_vpp::session;
+use picket_vpp::{acl, session};
 
 use crate::vpp::LocatedArguments;
 
@@ -19,6 +21,29 @@ pub(super) enum Target {
     VppAcl,
     /// Rules of VPP's session layer, for pods whose sockets are VPP's own
     VppSession,
+}
+
+impl Target {
+    /// What an agent can do with established connections that a change denies.
+    fn established(self) -> &'static [EstablishedConnections] {
+        match self {
+            // Its rules keep them, and the agent cuts them where it is to.
+            Self::Nftables => &[EstablishedConnections::Cut, EstablishedConnections::Keep],
+            Self::VppAcl => acl::CAPABILITY.established,
+            Self::VppSession => session::CAPABILITY.established,
+        }
+    }
+
+    /// What it does with them where that is one thing.
+    fn does(self) -> Option<String> {
+        let name = self.to_possible_value()?;
+        let does = match self.established() {
+            [EstablishedConnections::Cut] => "cuts",
+            [EstablishedConnections::Keep] => "keeps",
+            _ => return None,
+        };
+        Some(format!("{} {does} established connections", name.get_name()))
+    }
 }
 
 /// VPP.
@@ -71,6 +96,24 @@ impl VppArguments {
             true => self.located.needed_namespaces().map(drop),
             false => Ok(()),
         }
+    }
+
+    /// Fails where no target can do this with established connections.
+    pub(super) fn check_established(&self, asked: EstablishedConnections) -> anyhow::Result<()> {
+        let targets = || self.targets.iter();
+        if targets().any(|target| target.established().contains(&asked)) {
+            return Ok(());
+        }
+        let what = match asked {
+            EstablishedConnections::Keep => "keep",
+            EstablishedConnections::Cut | EstablishedConnections::Own => "cut",
+        };
+        let does: BTreeSet<_> = targets().filter_map(|target| target.does()).collect();
+        let does: Vec<_> = does.into_iter().collect();
+        bail!(
+            "`--established {what}` is for no target that is given: {}",
+            does.join(", ")
+        )
     }
 
     /// What is to be enforced with VPP, if anything is. Everything is read back every so often.

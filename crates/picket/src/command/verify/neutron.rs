@@ -8,7 +8,7 @@ use picket_policy::Direction;
 use picket_source::Loaded;
 
 use super::Arguments;
-use super::vpp::{Answer, Ends, Found};
+use super::vpp::{Answer, Ends, Fault, Found};
 use crate::input;
 
 /// Neutron lets these pass whatever groups say.
@@ -56,7 +56,7 @@ impl Ends<'_> {
             "{} of the port of {}/{}",
             found.direction, found.pod.namespace, found.pod.name
         );
-        let fault = if found.passes { "passes" } else { "dropped" };
+        let fault = Fault::of(found.passes);
         self.connection(place, ends, found.protocol, found.port, fault)
     }
 }

@@ -14,7 +14,6 @@ use picket_node::{installed_lists, installed_rules};
 use picket_policy::ObjectRef;
 use picket_source::Loaded;
 use picket_vpp::acl::meaning::{Packet, Way};
-use picket_vpp::acl::verify::Fault;
 use picket_vpp::proof::Report;
 use picket_vpp::session::verify::Except;
 use picket_vpp::{acl, session};
@@ -61,9 +60,23 @@ pub(super) struct Example {
     port: Option<u16>,
     #[serde(skip_serializing_if = "Option::is_none")]
     icmp_type: Option<u16>,
-    fault: &'static str,
+    fault: Fault,
     egress: EndAnswer,
     ingress: EndAnswer,
+}
+
+/// How it is treated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum Fault {
+    /// It passes, and must not.
+    Passes,
+    /// It is dropped, and must not be.
+    Dropped,
+    /// It passes, as it must, and what answers it does not.
+    NoAnswer,
+    /// It is dropped further on, as it must be, and what answers it passes all the same.
+    Answered,
 }
 
 /// VPP compares of a later fragment nothing but the protocol.
@@ -110,10 +123,10 @@ fn of_lists(arguments: &Arguments, ends: &Ends<'_>, node: Option<String>) -> any
             Way::Out => "out of VPP to",
         };
         let fault = match found.fault {
-            Fault::Passes => "passes",
-            Fault::Dropped => "dropped",
-            Fault::NoAnswer => "no-answer",
-            Fault::Answered => "answered",
+            acl::verify::Fault::Passes => Fault::Passes,
+            acl::verify::Fault::Dropped => Fault::Dropped,
+            acl::verify::Fault::NoAnswer => Fault::NoAnswer,
+            acl::verify::Fault::Answered => Fault::Answered,
         };
         ends.example(format!("{way} {}", found.interface), &found.packet, fault)
     });
@@ -231,7 +244,7 @@ fn of_rules(arguments: &Arguments, ends: &Ends<'_>, node: Option<String>) -> any
                 ),
             ),
         };
-        ends.example(place, &packet, if found.passes { "passes" } else { "dropped" })
+        ends.example(place, &packet, Fault::of(found.passes))
     });
     let notes = missing.iter().map(|missing| {
         format!(
@@ -352,7 +365,7 @@ pub(super) struct Ends<'a> {
 }
 
 impl Ends<'_> {
-    fn example(&self, place: String, packet: &Packet, fault: &'static str) -> Example {
+    fn example(&self, place: String, packet: &Packet, fault: Fault) -> Example {
         let port = packet.protocol.has_ports().then_some(packet.second);
         let is_icmp = matches!(packet.protocol, Protocol::ICMP | Protocol::ICMPV6);
         let ends = (packet.source, packet.destination);
@@ -369,7 +382,7 @@ impl Ends<'_> {
         ends: (IpAddr, IpAddr),
         with: Protocol,
         port: Option<u16>,
-        fault: &'static str,
+        fault: Fault,
     ) -> Example {
         let end = |address: IpAddr| match self.directory.find(&address.to_string()) {
             Ok(Party::Pod(pod)) => (pod.id(), Endpoint::Pod(pod.object.clone())),
@@ -437,6 +450,23 @@ impl Answer {
     }
 }
 
+impl Fault {
+    /// Of what passes, or does not, where it must be the other way round.
+    pub(super) fn of(passes: bool) -> Self {
+        if passes { Self::Passes } else { Self::Dropped }
+    }
+
+    /// For people.
+    fn words(self) -> &'static str {
+        match self {
+            Self::Passes => "passes, and must not",
+            Self::Dropped => "is dropped, and must not be",
+            Self::NoAnswer => "passes, as it must, and what answers it does not",
+            Self::Answered => "is dropped further on, as it must be, and what answers it passes",
+        }
+    }
+}
+
 impl Example {
     fn text(&self) -> String {
         let end = |name: &str, address: IpAddr| match name == address.to_string() {
@@ -448,11 +478,7 @@ impl Example {
             (None, Some(kind)) => format!(" type {kind}"),
             (None, None) => String::new(),
         };
-        let fault = match self.fault {
-            "passes" => "passes, and must not",
-            "dropped" => "is dropped, and must not be",
-            _ => "passes, and what answers it does not",
-        };
+        let fault = self.fault.words();
         let mut text = format!(
             "\n{} → {}, {}{detail}\n  {}: {fault}\n",
             end(&self.from, self.source),

@@ -137,6 +137,9 @@ fn values_of_vpp_are_used_and_wrong_ones_are_refused() {
     );
     let spec = &applied["DaemonSet"]["spec"]["template"]["spec"];
     assert_eq!(spec["automountServiceAccountToken"], false);
+    // It listens at every address, so that kubelets find it at that of the node.
+    let probe = &container["readinessProbe"]["httpGet"];
+    assert_eq!((&probe["host"], &probe["port"]), (&Value::Null, &json!(9999)));
     let of_node: Vec<_> = spec["volumes"].as_array().unwrap().iter().collect();
     let of_node = of_node
         .iter()

@@ -297,9 +297,14 @@ fn what_is_shipped_for_vpp_is_enough_and_nothing_of_it_is_too_much() {
     let (server, audit) = audited(folder.path(), &[]);
     let api = Api::new(&server.kubeconfig());
     let applied = apply(&api, MANIFEST);
-    // Nothing of the node but the socket, and that to read: connecting to it writes nothing there.
+    // Nothing of the node but its network and the socket, and that to read: connecting to it writes nothing there.
     let spec = &applied["DaemonSet"]["spec"]["template"]["spec"];
-    for field in ["hostNetwork", "hostPID", "hostIPC"] {
+    assert_eq!(
+        spec["hostNetwork"], true,
+        "else it closes its own way to the API server"
+    );
+    assert_eq!(spec["dnsPolicy"], "ClusterFirstWithHostNet");
+    for field in ["hostPID", "hostIPC"] {
         assert_eq!(spec[field], Value::Null, "{field}");
     }
     let mut container = container(&applied);
@@ -314,7 +319,7 @@ fn what_is_shipped_for_vpp_is_enough_and_nothing_of_it_is_too_much() {
     assert!(container["volumeMounts"].as_array().unwrap().contains(&mounted));
     // Tests share a network.
     let listen = container["args"].as_array_mut().unwrap().iter_mut();
-    let listen = listen.filter(|argument| *argument == "--listen=0.0.0.0:9480");
+    let listen = listen.filter(|argument| *argument == "--listen=127.0.0.1:9482");
     assert_eq!(
         listen
             .map(|argument| *argument = json!("--listen=127.0.0.1:0"))
@@ -335,8 +340,16 @@ fn what_is_shipped_for_vpp_is_enough_and_nothing_of_it_is_too_much() {
     );
     expect_services(&api, &vpp, &agent);
     for probe in ["livenessProbe", "readinessProbe"] {
-        let path = container[probe]["httpGet"]["path"].as_str().unwrap();
-        assert_eq!(agent.get(path), (200, "ok\n".to_owned()));
+        let probe = &container[probe]["httpGet"];
+        // Kubelets ask at the address of the node otherwise, where nobody listens.
+        assert_eq!(
+            (&probe["host"], &probe["port"]),
+            (&json!("127.0.0.1"), &json!(9482))
+        );
+        assert_eq!(
+            agent.get(probe["path"].as_str().unwrap()),
+            (200, "ok\n".to_owned())
+        );
     }
     api.create(KINDS[14].2, &unreadable());
     agent.until("an event", |_| {

@@ -35,6 +35,7 @@ fn for_vpp_what_is_shipped_is_enough_in_a_container() {
     let vpp = cluster_with(&node.api, Options::new(7).socket(folder.join("api.sock")));
     let applied = apply(&node.api, vpp::MANIFEST);
     let pod = &applied["DaemonSet"]["spec"]["template"]["spec"];
+    assert_eq!(pod["hostNetwork"], true);
     let container = asked_for(&node, pod, &Value::Null, &[("/run/vpp", folder)]);
     let agent = Contained::run(&node, "picket-agent-vpp", container);
     agent.await_agent(&node, Kind::Containerd);

@@ -1,0 +1,169 @@
+//! How much is looked at to follow a change, which tests hold against how many pods there are.
+
+#[cfg(test)]
+thread_local! {
+    static LOOKED_AT: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
+}
+
+/// So many entries, lists or rules more have been looked at. Nothing is counted but in tests.
+#[inline]
+pub(crate) fn looked_at(count: usize) {
+    #[cfg(test)]
+    LOOKED_AT.set(LOOKED_AT.get() + count);
+    #[cfg(not(test))]
+    let _ = count;
+}
+
+#[cfg(test)]
+mod tests {
+    use picket_cluster::{Event, Object, Pod, Semantics};
+    use picket_engine::Engine;
+    use picket_net::Protocol;
+    use picket_policy::{Direction, Policy};
+    use picket_testing::build::{accept, pod, pods_where, policy};
+
+    use super::*;
+    use crate::acl::hold::Held;
+    use crate::acl::plan::{Installed, Operation};
+    use crate::{acl, session};
+
+    /// A pod of an application, or of none that a policy knows.
+    fn member(number: usize, application: Option<usize>) -> Pod {
+        let pod = pod(&format!("x/p{number}")).ip(&format!("10.0.{}.{}", number / 250, number % 250 + 1));
+        match application {
+            Some(application) => pod.label("app", &format!("a{application}")).build(),
+            None => pod.build(),
+        }
+    }
+
+    /// What an application may exchange: TCP to its next one, and from it.
+    fn exchanges(application: usize, port: u16) -> Policy {
+        let next = format!("app=a{}", application + 1);
+        let with = || accept().peer(pods_where("", &next)).port(Protocol::TCP, port);
+        policy(&format!("x/a{application}"))
+            .selects(&format!("app=a{application}"))
+            .ingress(with())
+            .egress(with())
+            .build()
+    }
+
+    /// What a pod of its own may receive.
+    fn receives(number: usize) -> Policy {
+        let from = accept().peer(pods_where("", "app=none"));
+        policy(&format!("x/own{number}"))
+            .selects(&format!("app=a{number}"))
+            .ingress(from.port(Protocol::TCP, 1000 + u16::try_from(number).unwrap()))
+            .build()
+    }
+
+    fn apply(object: impl Into<Object>) -> Event {
+        Event::Apply(object.into())
+    }
+
+    /// Applications of two pods each, and what may happen to them.
+    fn applications(count: usize) -> (Vec<Event>, Vec<Event>) {
+        let pods = (0..count).map(|number| apply(member(number, Some(number / 2))));
+        let policies = (0..count / 2).map(|application| apply(Object::Policy(exchanges(application, 80))));
+        let there = pods.chain(policies).collect();
+        let (known, new) = (member(7, Some(3)), member(count, Some(5)));
+        let happens = vec![
+            apply(Object::Policy(exchanges(3, 81))),
+            apply(new.clone()),
+            Event::Delete(new.object),
+            apply(member(count + 1, None)),
+            apply(member(7, Some(9))),
+            apply(known),
+        ];
+        (there, happens)
+    }
+
+    /// Pods that may each receive something else, where one comes and goes that may send nothing: each list takes in one rule.
+    fn worst(count: usize) -> (Vec<Event>, Vec<Event>) {
+        let pods = (0..count).map(|number| apply(member(number, Some(number))));
+        let policies = (0..count).map(|number| apply(Object::Policy(receives(number))));
+        let silent = policy("x/silent")
+            .selects("app=none")
+            .isolates(Direction::Egress)
+            .build();
+        let there = pods.chain(policies).chain([apply(Object::Policy(silent))]);
+        let who = pod("x/silent").label("app", "none").ip("10.0.200.1").build();
+        let gone = Event::Delete(who.object.clone());
+        (there.collect(), vec![apply(who), gone])
+    }
+
+    /// How much is looked at for each event that happens, by a target that follows it.
+    fn counted(
+        (there, happens): (Vec<Event>, Vec<Event>),
+        mut follow: impl FnMut(&mut Engine, Option<Event>),
+    ) -> Vec<usize> {
+        let mut engine = Engine::new(Semantics::default());
+        for event in there {
+            engine.apply(event);
+        }
+        follow(&mut engine, None);
+        let each = happens.into_iter().map(|event| {
+            let before = LOOKED_AT.get();
+            follow(&mut engine, Some(event));
+            LOOKED_AT.get() - before
+        });
+        each.collect()
+    }
+
+    fn with_lists(what: (Vec<Event>, Vec<Event>)) -> Vec<usize> {
+        let mut renderer = acl::Renderer::new(None, acl::Options::default());
+        let mut held = Held::default();
+        let mut next = 0;
+        counted(what, |engine, event| {
+            if let Some(event) = event {
+                renderer.note(&engine.apply(event));
+            }
+            let change = renderer.advance(engine.program());
+            let mut installed: Installed = held.installed().clone();
+            for name in renderer.acls().interfaces.keys() {
+                installed.interfaces.entry(name.clone()).or_default();
+            }
+            held.set_interfaces(installed.interfaces);
+            let plan = held.plan(renderer.acls(), change.interfaces.keys());
+            let created = plan.operations().iter().filter_map(|operation| match operation {
+                Operation::Create(acl) => Some(acl.tag.clone()),
+                _ => None,
+            });
+            let created: Vec<_> = created.collect();
+            let created = created.into_iter().map(|tag| {
+                next += 1;
+                (tag, next)
+            });
+            let created = created.collect();
+            held.advance(&plan, &created);
+        })
+    }
+
+    fn with_rules(what: (Vec<Event>, Vec<Event>)) -> Vec<usize> {
+        let mut renderer = session::Renderer::new(None, session::Options::default());
+        counted(what, |engine, event| {
+            if let Some(event) = event {
+                renderer.note(&engine.apply(event));
+            }
+            let change = renderer.advance(engine.program());
+            for [before, now] in change.local.values().chain(change.global.values()) {
+                looked_at(before.iter().chain(now).map(|rules| rules.len()).sum());
+            }
+        })
+    }
+
+    /// Four times as many pods are at most six times as much work; what looks at every pod for every pod would be sixteen times.
+    #[test]
+    fn nothing_is_looked_at_by_every_pod_for_every_other() {
+        type Happening = fn(usize) -> (Vec<Event>, Vec<Event>);
+        for (name, happening) in [("applications", applications as Happening), ("worst", worst)] {
+            for follow in [with_lists, with_rules] {
+                let [few, many] = [100, 400].map(|count| follow(happening(count)));
+                assert_eq!(few.len(), many.len());
+                for (event, (few, many)) in few.into_iter().zip(many).enumerate() {
+                    assert!(few > 0, "{name} {event}");
+                    assert!(many <= 6 * few, "{name} {event}: {few} and {many}");
+                }
+            }
+        }
+    }
+}
