@@ -379,13 +379,15 @@ impl Agent {
 
     /// Says how it goes.
     fn tell(&mut self) {
-        let all = self.statuses();
+        let mut all = self.statuses();
         let remains = |sandbox: &Sandbox| {
             let place = self.places.get(&sandbox.id);
             place.is_some_and(Place::is_searching)
         };
-        self.troubles
-            .now(all.iter().map(|(sandbox, status)| (sandbox, status)), remains);
+        self.troubles.now(
+            all.iter_mut().map(|(sandbox, status)| (&*sandbox, status)),
+            remains,
+        );
         let mut sandboxes: Vec<_> = all.into_iter().map(|(_, status)| status).collect();
         sandboxes.sort();
         let objects: Objects = self.places.values().map(Place::objects).sum();
