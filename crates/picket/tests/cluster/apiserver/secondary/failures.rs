@@ -15,6 +15,7 @@ use super::super::agent::expect_schema;
 use super::super::events::events_on;
 use super::super::never_open::steal;
 use super::{labelled, named, simple};
+use crate::agents::get;
 use crate::objects::KINDS;
 use crate::pods::{Node, Pod, expect, table};
 
@@ -294,6 +295,7 @@ fn what_waits_is_not_in_force_and_an_agent_is_not_ready_before_all_is_once() {
     assert_eq!(node.readiness(), (200, "ok\n".to_owned()));
     expect(&pods, &["a->server b->server"], true, "in the end");
     node.until("a proof", |_| node.proofs("proved") > 0);
+    assert_eq!(get(&node.socket(), "/healthz"), (200, "ok\n".to_owned()));
     for (name, value) in [
         ("picket_ready", 1),
         ("picket_policies_waiting", 0),
