@@ -17,7 +17,9 @@ use serde_json::{Value, json};
 use crate::agents::port_of;
 use crate::apiserver::alone::program;
 use crate::apiserver::chart::rendered;
-use crate::apiserver::deploy::{Applied, MANIFEST, apply, asked, audited, expect_rights, path_of, token};
+use crate::apiserver::deploy::{
+    Applied, MANIFEST, apply, asked, audited, expect_probes, expect_rights, path_of, token,
+};
 use crate::apiserver::secondary::simple;
 use crate::objects::{KINDS, define, pod, policy};
 use crate::pods::{AGENT, Node, Pod, Pods, expect, ip, place_of, table};
@@ -61,6 +63,7 @@ impl Contained {
         let config = applied.get("ConfigMap").unwrap_or(&Value::Null);
         let contained = Self::run(node, name, asked_for(node, pod, config, &[]));
         contained.await_agent(node, kind);
+        expect_probes(&contained.network, &pod["containers"][0]);
         contained
     }
 
