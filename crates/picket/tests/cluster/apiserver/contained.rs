@@ -423,7 +423,7 @@ fn account_of_the_other(node: &Node) {
     }
 }
 
-/// Its container, but for where the runtime is: with all rights, and all of the node.
+/// Its container, but for where the runtime is: with all rights, and all of the node, whose name is that of the machine.
 fn container_of_the_other() -> Container {
     let command = [
         OTHER,
@@ -435,7 +435,6 @@ fn container_of_the_other() -> Container {
     ];
     Container {
         command: command.map(str::to_owned).into(),
-        environment: vec![("NODE_NAME".to_owned(), "node-1".to_owned())],
         mounts: vec![Mount {
             from: "/".into(),
             to: "/host".to_owned(),
