@@ -29,6 +29,9 @@ const MEDDLING: [&str; 2] = [
     "insert rule inet multi_networkpolicy input accept",
 ];
 
+/// How often another has held a table.
+const HELD: &str = "picket_failures_total{reason=\"held\"}";
+
 /// Whether the kernel lets somebody with all rights in a pod do something with nft.
 fn meddles(pod: &Pod, command: &str) -> bool {
     let mut nft = std::process::Command::new("nft");
@@ -79,6 +82,7 @@ fn what_others_do_to_a_table_is_undone() {
         expect(&pods, &["b->server"], false, command);
         expect(&pods, &["a->server"], true, command);
     }
+    assert_eq!(node.metric("picket_drift_repaired_total"), 2);
     let json = node.status(&["-o", "json"]);
     assert_eq!(json.status, 0, "{}", json.stderr);
     expect_schema(&json.json());
@@ -262,6 +266,7 @@ fn what_waits_is_not_in_force_and_an_agent_is_not_ready_before_all_is_once() {
     assert_eq!(server.waiting, ["MultiNetworkPolicy default/from-b"]);
     assert_eq!(node.metric("picket_policies_waiting"), 1);
     assert_eq!(node.metric("picket_policies"), 1);
+    assert!(node.metric(HELD) > 0);
     // It has been ready once.
     assert_eq!(node.readiness(), (200, "ok\n".to_owned()));
     expect_schema(&node.status(&["-o", "json"]).json());
@@ -280,6 +285,7 @@ fn what_waits_is_not_in_force_and_an_agent_is_not_ready_before_all_is_once() {
         "{why}"
     );
     assert_eq!(node.metric("picket_ready"), 0);
+    assert!(node.metric(HELD) > 0);
     assert_eq!(node.metric("picket_policies"), 0);
     assert_eq!(node.metric("picket_policies_waiting"), 2);
     let told = node.status(&[]);
