@@ -524,3 +524,6 @@ fn is_passing(error: &ApplyError) -> bool {
         ApplyError::Stale | ApplyError::Transaction(BatchError::Unanswered)
     )
 }
+
+#[cfg(test)]
+mod tests;
