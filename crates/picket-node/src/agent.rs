@@ -465,3 +465,51 @@ async fn until(time: Option<Instant>) {
         None => pending().await,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use tokio::task::yield_now;
+
+    use super::*;
+    use crate::testing::settings;
+
+    #[test]
+    fn an_agent_that_hears_nothing_comes_round_all_the_same() {
+        let (settings, metrics) = (settings(), Metrics::default());
+        let events = Events::start(&settings, Extent::Forever, &metrics).unwrap();
+        let (_outbox, inbox) = inbox::channel();
+        let pulse = Pulse::of_busy();
+        let agent = Agent {
+            node: settings.node.clone(),
+            knowledge: Knowledge::new("n", settings.semantics.clone(), false, events),
+            enforcer: None,
+            bridges: None,
+            vpp: None,
+            shared: Shared::new("n", Health::default()),
+            known: Known::default(),
+            inbox,
+            pulse: pulse.clone(),
+            extent: Extent::Forever,
+        };
+        let comes_round = async {
+            // It is time for a first proof at once.
+            for _ in 0..5 {
+                pulse.forget();
+                while !pulse.beats() {
+                    yield_now().await;
+                }
+            }
+        };
+        let runtime = Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let bells = Bells {
+                pulse: interval(Duration::from_millis(1)),
+                ..Bells::new(&settings).unwrap()
+            };
+            tokio::select! {
+                ended = agent.run(bells) => panic!("{ended:?}"),
+                () = comes_round => {}
+            }
+        });
+    }
+}

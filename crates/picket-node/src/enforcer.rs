@@ -39,6 +39,8 @@ pub(crate) struct Enforcer {
     /// Of which of them there are Events.
     told: BTreeSet<ObjectRef>,
     retry: Option<Retry>,
+    /// Whether there was a table before this agent, and nobody has been told yet what is in force.
+    found: bool,
     /// The policies that are held back, and why.
     held: BTreeMap<ObjectRef, String>,
     /// Those of them in whose place one is that allows nothing.
@@ -51,7 +53,7 @@ pub(crate) struct Enforcer {
 
 impl Enforcer {
     pub(crate) fn new(
-        host: Host,
+        mut host: Host,
         cutting: Option<Cutting>,
         drops: Drops,
         shared: Shared,
@@ -59,6 +61,7 @@ impl Enforcer {
         events: Events,
     ) -> Self {
         Self {
+            found: host.exists(),
             host,
             cutting,
             shared,
@@ -190,7 +193,7 @@ impl Enforcer {
         }
     }
 
-    fn tell_versions(&self, knowledge: &mut Knowledge) {
+    fn tell_versions(&mut self, knowledge: &mut Knowledge) {
         let (ready, trouble) = {
             let status = self.shared.lock();
             let trouble = status.host.trouble.as_ref().map(|trouble| trouble.why.clone());
@@ -208,8 +211,11 @@ impl Enforcer {
             Some(held) => Some(held.clone()),
             None => (!ready || self.waiting.contains(policy)).then(why),
         };
+        let now = (!self.found).then(Timestamp::now);
         let mut enforced = self.shared.enforced();
-        enforced.update(&mut knowledge.remarks.readings, waits);
+        enforced.update(&mut knowledge.remarks.readings, now, waits);
+        drop(enforced);
+        self.found &= !ready;
     }
 
     /// Logs which packets were denied.
@@ -312,7 +318,7 @@ impl Enforcer {
         status.ready = true;
         let host = &mut status.host;
         (host.ready, host.closed, host.shuts_out_unknown) = (true, false, false);
-        if report.operations > 0 || host.changed.is_none() {
+        if report.operations > 0 {
             host.changed = Some(now);
         }
         let (pods, policies) = in_force(program, self.host.node());
@@ -458,6 +464,7 @@ mod kernel {
     use picket_net::Protocol;
     use picket_nftables::client::Client;
     use picket_nftables::render::indexed::{Guard, closed};
+    use picket_policy::Policy;
     use picket_testing::build::{accept, policy};
     use picket_testing::confined::where_sockets_are_small;
 
@@ -529,6 +536,29 @@ mod kernel {
             }
         };
         namespace.run(proving).unwrap();
+    }
+
+    #[test]
+    fn since_when_what_was_there_before_is_in_force_nobody_knows() {
+        let namespace = NetworkNamespace::create().unwrap();
+        let asking = || {
+            let [a, b] = [("x/a", 1), ("x/b", 2)]
+                .map(|(name, port)| policy(name).ingress(accept().port(Protocol::TCP, port)).build());
+            let hear = |node: &mut Node, policy: &Policy| {
+                node.read(&policy.object, Some(1));
+                node.hear(vec![Event::Apply(Object::Policy(policy.clone()))]);
+                node.enforcer.tell(&mut node.knowledge);
+                let host = node.shared.status().host;
+                let since = host.policy_versions.iter().map(|one| one.since.is_some());
+                (host.changed.is_some(), since.collect::<Vec<_>>())
+            };
+            let mut first = Node::before([a.clone()]);
+            assert_eq!(hear(&mut first, &a), (true, vec![true]));
+            let mut second = Node::before([a.clone()]);
+            assert_eq!(hear(&mut second, &a), (false, vec![false]));
+            assert_eq!(hear(&mut second, &b), (true, vec![false, true]));
+        };
+        namespace.run(asking).unwrap();
     }
 
     #[test]

@@ -165,6 +165,11 @@ impl Host {
         self.client.port()
     }
 
+    /// Whether there is a table now, whoever has made it, or nobody can tell.
+    pub(crate) fn exists(&mut self) -> bool {
+        self.client.exists(&indexed::table_name()).unwrap_or(true)
+    }
+
     /// The table that is to be there, as far as that is known.
     pub(crate) fn table(&self) -> Option<&Arc<Table>> {
         self.client.table()

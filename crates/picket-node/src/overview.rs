@@ -95,6 +95,7 @@ mod tests {
             policy: policy.to_owned(),
             read: Some(version(read)),
             in_force: Some(version(1)),
+            since: None,
             why: None,
         }
     }

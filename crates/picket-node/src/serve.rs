@@ -96,6 +96,20 @@ impl Pulse {
         self.last.store(self.began.elapsed().as_secs(), Ordering::Relaxed);
     }
 
+    /// That of a thread that came round when it began, as long ago as one may at most be busy, and never since.
+    #[cfg(test)]
+    pub(crate) fn of_busy() -> Self {
+        let pulse = Self::new();
+        let began = pulse.began.checked_sub(STUCK).unwrap_or(pulse.began);
+        Self { began, ..pulse }
+    }
+
+    /// Forgets that it came round.
+    #[cfg(test)]
+    pub(crate) fn forget(&self) {
+        self.last.store(0, Ordering::Relaxed);
+    }
+
     /// Whether it has come round lately.
     pub(crate) fn beats(&self) -> bool {
         let since = self.began.elapsed().as_secs() - self.last.load(Ordering::Relaxed);

@@ -115,7 +115,7 @@ pub struct HostStatus {
     /// Whether the rules from before hold, and nothing new is forwarded from or to pods that these do not know.
     #[serde(default)]
     pub shuts_out_unknown: bool,
-    /// When the rules last changed.
+    /// When the rules last changed; `None` where they have not since the agent started.
     pub changed: Option<Timestamp>,
     /// When the rules were last known to be what all policies say.
     pub current: Option<Timestamp>,

@@ -1,9 +1,11 @@
 //! In which versions policies were read, and in which they are in force.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::hash::{DefaultHasher, Hash, Hasher};
 
+use jiff::Timestamp;
 use picket_cluster::{Event, Object};
-use picket_policy::ObjectRef;
+use picket_policy::{ObjectRef, Policy};
 use picket_source::ObjectVersion;
 use serde::{Deserialize, Serialize};
 
@@ -17,6 +19,9 @@ pub struct PolicyVersions {
     pub read: Option<ObjectVersion>,
     /// The version that is in force; `None` where none is that this agent has put there.
     pub in_force: Option<ObjectVersion>,
+    /// Since when what it says there is in force; `None` where that may have been so before this agent began.
+    #[serde(default)]
+    pub since: Option<Timestamp>,
     /// Why that is another.
     pub why: Option<String>,
 }
@@ -46,6 +51,8 @@ pub(crate) struct Reading {
     pub(crate) read: Option<ObjectVersion>,
     /// The last in which anybody could tell what it says: that is to be in force.
     pub(crate) says: Option<ObjectVersion>,
+    /// A hash of that: it stays as long as only something else of the object changes.
+    sense: u64,
     /// What is wrong with it.
     errors: Option<String>,
 }
@@ -69,7 +76,10 @@ impl Readings {
     pub(crate) fn note(&mut self, event: &Event) {
         match event {
             Event::Apply(Object::Policy(policy)) if self.policies.contains_key(&policy.object) => {
-                self.change(&policy.object, |reading| reading.says.clone_from(&reading.read));
+                self.change(&policy.object, |reading| {
+                    reading.says.clone_from(&reading.read);
+                    reading.sense = sense(policy);
+                });
             }
             Event::Delete(object) if self.policies.contains_key(object) => {
                 self.change(object, |reading| reading.says = None);
@@ -121,7 +131,7 @@ impl Readings {
     /// force.
     pub(crate) fn unreadable(&self) -> Vec<PolicyVersions> {
         let policies = self.unreadable.iter();
-        let shown = policies.map(|policy| self.show(policy, self.of(policy).says, None));
+        let shown = policies.map(|policy| self.show(policy, self.of(policy).says, None, None));
         shown.collect()
     }
 
@@ -131,11 +141,13 @@ impl Readings {
         policies.filter_map(|(policy, reading)| Some((policy, reading.read.as_ref()?)))
     }
 
-    /// How a policy is shown of which this version is in force. `waits` says why it is not in force as it is to be, if it is not.
+    /// How a policy is shown of which this version is in force, `since` then, as far as that is known. `waits` says why it is not in
+    /// force as it is to be, if it is not.
     pub(crate) fn show(
         &self,
         policy: &ObjectRef,
         in_force: Option<ObjectVersion>,
+        since: Option<Timestamp>,
         waits: Option<String>,
     ) -> PolicyVersions {
         let reading = self.of(policy);
@@ -144,16 +156,26 @@ impl Readings {
         PolicyVersions {
             policy: policy.to_string(),
             read: reading.read,
+            since: since.filter(|_| in_force.is_some()),
             in_force,
             why: why.filter(|_| differs),
         }
     }
 }
 
+/// A hash of what a policy says.
+fn sense(policy: &Policy) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    policy.hash(&mut hasher);
+    hasher.finish()
+}
+
 /// In which versions policies are in force on a node.
 #[derive(Default)]
 pub(crate) struct Enforced {
     policies: BTreeMap<ObjectRef, PolicyVersions>,
+    /// Hashes of what those say that are in force.
+    senses: BTreeMap<ObjectRef, u64>,
     /// Those that may be in force in another version than they were read in.
     unsettled: BTreeSet<ObjectRef>,
     /// Those that are.
@@ -161,27 +183,36 @@ pub(crate) struct Enforced {
 }
 
 impl Enforced {
-    /// Everything is in force as it was read but what `waits`, which says why.
-    pub(crate) fn update(&mut self, readings: &mut Readings, waits: impl Fn(&ObjectRef) -> Option<String>) {
+    /// Everything is in force as it was read but what `waits`, which says why; what was not so yet is so since `now`. That is
+    /// `None` where it may have been before.
+    pub(crate) fn update(
+        &mut self,
+        readings: &mut Readings,
+        now: Option<Timestamp>,
+        waits: impl Fn(&ObjectRef) -> Option<String>,
+    ) {
         self.unsettled.append(&mut readings.take_news());
-        let policies = &mut self.policies;
+        let (policies, senses) = (&mut self.policies, &mut self.senses);
         self.unsettled.retain(|policy| {
             let why = waits(policy);
             let is_settled = why.is_none();
-            let before = policies.get(policy).and_then(|before| before.in_force.clone());
-            let in_force = if is_settled {
-                readings.of(policy).says
+            let before = policies.remove(policy).unwrap_or_default();
+            let (in_force, since) = if is_settled {
+                let reading = readings.of(policy);
+                let said = senses.insert(policy.clone(), reading.sense);
+                let is_same = before.in_force.is_some() && said == Some(reading.sense);
+                (reading.says, if is_same { before.since } else { now })
             } else {
-                before
+                (before.in_force, before.since)
             };
-            let shown = readings.show(policy, in_force, why);
+            let shown = readings.show(policy, in_force, since, why);
             if shown.is_current() {
                 self.stale.remove(policy);
             } else {
                 self.stale.insert(policy.clone());
             }
             if shown.read.is_none() && shown.in_force.is_none() {
-                policies.remove(policy);
+                senses.remove(policy);
             } else {
                 policies.insert(policy.clone(), shown);
             }
@@ -202,7 +233,8 @@ impl Enforced {
 
 #[cfg(test)]
 mod tests {
-    use picket_testing::build::policy;
+    use picket_net::Protocol;
+    use picket_testing::build::{accept, policy};
 
     use super::*;
 
@@ -266,7 +298,7 @@ mod tests {
             readings.read(object.clone(), read.map(version));
             event.into_iter().for_each(|event| readings.note(event));
             readings.errors(&object, errors);
-            enforced.update(&mut readings, |_| waits.map(str::to_owned));
+            enforced.update(&mut readings, None, |_| waits.map(str::to_owned));
             let expected: Vec<_> = expected
                 .into_iter()
                 .map(|(read, in_force, why)| (read, in_force, why.map(str::to_owned)))
@@ -291,7 +323,37 @@ mod tests {
     fn policies_without_versions_are_not_shown() {
         let (mut readings, mut enforced) = (Readings::default(), Enforced::default());
         readings.note(&Event::Apply(Object::Policy(policy("x/a").build())));
-        enforced.update(&mut readings, |_| None);
+        enforced.update(&mut readings, None, |_| None);
         assert_eq!(shown(&enforced), []);
+    }
+
+    #[test]
+    fn a_policy_is_in_force_since_it_says_what_it_does() {
+        let saying = |port| {
+            let rule = accept().port(Protocol::TCP, port);
+            Event::Apply(Object::Policy(policy("x/a").ingress(rule).build()))
+        };
+        let object = policy("x/a").build().object;
+        let (mut readings, mut enforced) = (Readings::default(), Enforced::default());
+        let second = |second| Timestamp::from_second(second).ok();
+        for (now, read, event, waits, expected) in [
+            (None, Some(1), saying(1), false, None),
+            // Nothing but the version changes.
+            (second(2), Some(2), saying(1), false, None),
+            (second(3), Some(3), saying(2), true, None),
+            (second(4), Some(3), saying(2), false, second(4)),
+            (second(5), Some(4), saying(2), false, second(4)),
+            (second(6), None, Event::Delete(object.clone()), true, second(4)),
+            (second(7), Some(5), saying(2), false, second(4)),
+            (second(8), None, Event::Delete(object.clone()), false, None),
+            (second(9), Some(6), saying(2), true, None),
+            (second(10), Some(6), saying(2), false, second(10)),
+        ] {
+            readings.read(object.clone(), read.map(version));
+            readings.note(&event);
+            enforced.update(&mut readings, now, |_| waits.then(|| "refused".to_owned()));
+            let since = enforced.shown().first().and_then(|shown| shown.since);
+            assert_eq!(since, expected, "{now:?}");
+        }
     }
 }

@@ -3,10 +3,15 @@
 use std::io::{Read, Write};
 
 /// What a server answers at a path: the status, and the text. Nothing where it does not answer as one.
-pub fn get(mut stream: impl Read + Write, path: &str) -> Option<(u16, String)> {
+pub fn get(stream: impl Read + Write, path: &str) -> Option<(u16, String)> {
+    ask(stream, "GET", path)
+}
+
+/// The same by another method, with nothing to say.
+pub fn ask(mut stream: impl Read + Write, method: &str, path: &str) -> Option<(u16, String)> {
     write!(
         stream,
-        "GET {path} HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n"
+        "{method} {path} HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n"
     )
     .ok()?;
     let mut answer = String::new();

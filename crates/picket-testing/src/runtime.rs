@@ -137,7 +137,7 @@ macro_rules! with_every_runtime {
 
 /// Removes the control groups of the node when everything in it has ended, however this process did.
 const AROUND: &str = r#"
-unshare --mount --net --pid --fork --kill-child sh "$1/node.sh" "$1"
+unshare --mount --net --uts --pid --fork --kill-child sh "$1/node.sh" "$1"
 find /sys/fs/cgroup -depth -type d -path "*/$2*" -exec rmdir {} + 2>/dev/null
 "#;
 

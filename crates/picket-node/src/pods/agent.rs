@@ -379,13 +379,15 @@ impl Agent {
 
     /// Says how it goes.
     fn tell(&mut self) {
-        let all = self.statuses();
+        let mut all = self.statuses();
         let remains = |sandbox: &Sandbox| {
             let place = self.places.get(&sandbox.id);
             place.is_some_and(Place::is_searching)
         };
-        self.troubles
-            .now(all.iter().map(|(sandbox, status)| (sandbox, status)), remains);
+        self.troubles.now(
+            all.iter_mut().map(|(sandbox, status)| (&*sandbox, status)),
+            remains,
+        );
         let mut sandboxes: Vec<_> = all.into_iter().map(|(_, status)| status).collect();
         sandboxes.sort();
         let objects: Objects = self.places.values().map(Place::objects).sum();
@@ -530,4 +532,39 @@ fn pod_of<'s>(sandbox: &Sandbox, pods: &BTreeMap<&str, &'s Arc<Pod>>) -> Option<
     };
     let known = pods.get(sandbox.pod_uid.as_str());
     known.or_else(|| pods.values().find(is_static)).copied()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc::sync_channel;
+    use std::thread;
+
+    use super::*;
+    use crate::testing::settings;
+
+    #[test]
+    fn an_agent_that_hears_nothing_comes_round_all_the_same() {
+        let pods = PodSettings {
+            endpoint: String::new(),
+            prefix: "".into(),
+            custom: Vec::new(),
+            plugins: Vec::new(),
+        };
+        let agent = Agent::new(&settings(), &pods, &Health::default(), Extent::Forever).unwrap();
+        let pulse = Pulse::of_busy();
+        let agent = Agent {
+            pulse: pulse.clone(),
+            ..agent
+        };
+        let (outbox, inbox) = sync_channel(1);
+        let running = thread::spawn(move || agent.run(&inbox));
+        for _ in 0..2 {
+            pulse.forget();
+            while !pulse.beats() {
+                thread::yield_now();
+            }
+        }
+        outbox.send(News::End).unwrap();
+        assert_eq!(running.join().unwrap().unwrap(), Ended::Stopped);
+    }
 }

@@ -256,6 +256,9 @@ mod kernel {
             ));
             let why = scene.status().trouble.unwrap();
             assert!(why.starts_with("MultiNetworkPolicy x/d: "), "{why}");
+            let counted = scene.metrics.text(&crate::Status::default(), None).unwrap();
+            let refused = "picket_failures_total{reason=\"refused\"} 1\n";
+            assert!(counted.contains(refused), "{counted}");
             let named = |line: &&String| line.starts_with("ERROR a policy of a pod is not in force");
             let named: Vec<_> = log.iter().filter(named).collect();
             assert!(

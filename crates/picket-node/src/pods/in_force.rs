@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use jiff::Timestamp;
 use picket_nftables::client::Client;
 use picket_nftables::model::{Name, Table};
 use picket_nftables::render::documented::{self, policy_hash};
@@ -24,19 +25,30 @@ pub(super) struct InForce {
     said: BTreeMap<ObjectRef, Said>,
     /// In which versions they were read, as far as they have any.
     pub(super) versions: BTreeMap<ObjectRef, ObjectVersion>,
+    /// Since when, of those that were not before this agent came.
+    pub(super) since: BTreeMap<ObjectRef, Timestamp>,
     /// What the table holds.
     pub(super) objects: Objects,
 }
 
 impl InForce {
-    /// All that is desired is in force.
-    pub(super) fn new(desired: &Desired) -> Self {
+    /// All that is desired is in force; what was not `before` is so since `now`, which is `None` where others may have put it there.
+    pub(super) fn new(desired: &Desired, before: Option<&Self>, now: Option<Timestamp>) -> Self {
         let policies = desired.enforced();
         let said = desired.said.iter();
         let said = said.filter(|(policy, _)| policies.contains(policy));
         let mut versions = desired.versions.clone();
         versions.retain(|policy, _| policies.contains(policy));
+        let before = |policy: &ObjectRef| before.filter(|before| before.says(policy, desired));
+        let since = |policy: &ObjectRef| match before(policy) {
+            Some(before) => before.since.get(policy).copied(),
+            None => now,
+        };
+        let since = policies
+            .iter()
+            .filter_map(|policy| Some((policy.clone(), since(policy)?)));
         Self {
+            since: since.collect(),
             table: desired.table.clone(),
             said: said
                 .map(|(policy, said)| (policy.clone(), said.clone()))
@@ -45,6 +57,11 @@ impl InForce {
             policies,
             objects: desired.table.as_deref().map(Objects::of).unwrap_or_default(),
         }
+    }
+
+    /// Whether a policy is in force and says what is desired.
+    fn says(&self, policy: &ObjectRef, desired: &Desired) -> bool {
+        self.policies.contains(policy) && self.said.get(policy) == desired.said.get(policy)
     }
 
     /// Whether the kernel has exactly this.
@@ -134,6 +151,48 @@ mod kernel {
         scene.want(desired(&[("b", 2), ("c", 4)]));
         scene.check(&["b", "c"], &[]);
         assert_eq!(scene.status().trouble, None);
+    }
+
+    /// Since when these policies are in force.
+    fn since(scene: &Scene) -> BTreeMap<String, Timestamp> {
+        let in_force = scene.place.in_force().unwrap();
+        let since = in_force.since.iter();
+        since
+            .map(|(policy, since)| (policy.name.to_string(), *since))
+            .collect()
+    }
+
+    #[test]
+    fn a_policy_is_in_force_since_it_says_what_it_does() {
+        let mut scene = Scene::new();
+        scene.want(desired(&[("a", 1), ("b", 2)]));
+        let first = since(&scene);
+        assert_eq!(first["a"], first["b"]);
+        scene.want(desired(&[("a", 1), ("b", 3), ("c", 4)]));
+        let second = since(&scene);
+        assert_eq!(second["a"], first["a"]);
+        assert!(second["b"] > first["b"] && second["b"] == second["c"]);
+        let thief = scene.thief(&scene.place.in_force().unwrap().table.clone().unwrap());
+        scene.want(desired(&[("a", 5), ("b", 3), ("c", 4)]));
+        assert_eq!(since(&scene), second);
+        drop(thief);
+        scene.want(desired(&[("b", 3)]));
+        assert_eq!(since(&scene), [("b".to_owned(), second["b"])].into());
+    }
+
+    #[test]
+    fn since_when_what_was_there_before_is_in_force_nobody_knows() {
+        let mut scene = Scene::new();
+        let wanted = desired(&[("a", 1)]);
+        let mut client = Client::open(&scene.namespace).unwrap();
+        client.sync(wanted.1.table.as_ref().unwrap()).unwrap();
+        scene.want(wanted);
+        assert_eq!(since(&scene), BTreeMap::new());
+        assert_eq!(scene.status().changed, None);
+        scene.want(desired(&[("a", 1), ("b", 2)]));
+        let known: Vec<_> = since(&scene).into_keys().collect();
+        assert_eq!(known, ["b"]);
+        assert!(scene.status().changed.is_some());
     }
 
     #[test]

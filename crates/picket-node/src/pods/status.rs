@@ -52,7 +52,7 @@ pub struct SandboxStatus {
     pub pod: String,
     /// The name of the sandbox at the runtime.
     pub sandbox: String,
-    /// When its rules last changed.
+    /// When its rules last changed; `None` where they have not since the agent came there.
     pub changed: Option<Timestamp>,
     /// The policies that are in force there, on any network, as far as this agent knows it.
     pub policies: Vec<String>,
@@ -67,6 +67,9 @@ pub struct SandboxStatus {
     pub repaired: u64,
     /// Why something waits, or cannot be enforced as it is; what was in force before is.
     pub trouble: Option<String>,
+    /// Since when there is something of that kind.
+    #[serde(default)]
+    pub trouble_since: Option<Timestamp>,
     /// Why denied connections are not logged, if they are not though they are to be.
     #[serde(default)]
     pub unlogged: Option<String>,

@@ -30,11 +30,11 @@ impl Troubles {
         }
     }
 
-    /// This is how it goes in all sandboxes of which there is something to say. Where it `remains` to find out what is wrong that is
-    /// told once it is known.
+    /// This is how it goes in all sandboxes of which there is something to say; since when something is wrong is added. Where it
+    /// `remains` to find out what that is it is told once it is known.
     pub(super) fn now<'s>(
         &mut self,
-        sandboxes: impl Iterator<Item = (&'s Sandbox, &'s SandboxStatus)>,
+        sandboxes: impl Iterator<Item = (&'s Sandbox, &'s mut SandboxStatus)>,
         remains: impl Fn(&Sandbox) -> bool,
     ) {
         let mut before = std::mem::take(&mut self.lasting);
@@ -46,6 +46,7 @@ impl Troubles {
                 since: Timestamp::now(),
                 told: None,
             });
+            status.trouble_since = Some(trouble.since);
             let is_new = trouble.told.as_ref() != Some(why) && Events::matters(trouble.since);
             if is_new && !remains(sandbox) {
                 self.events.tell(&pod(sandbox), Reason::NotInForce, why);
@@ -94,12 +95,22 @@ mod tests {
             ("x/bad is refused", false, Some("x/bad is refused")),
             ("x/worse is refused", false, Some("x/worse is refused")),
         ] {
-            let status = SandboxStatus {
+            let mut status = SandboxStatus {
                 trouble: Some(trouble.to_owned()),
                 ..SandboxStatus::default()
             };
-            troubles.now([(&sandbox, &status)].into_iter(), |_| remains);
+            troubles.now([(&sandbox, &mut status)].into_iter(), |_| remains);
+            assert_eq!(status.trouble_since, Some(Timestamp::UNIX_EPOCH));
             assert_eq!(troubles.lasting[&sandbox.id].told.as_deref(), told, "{trouble}");
         }
+        let mut status = SandboxStatus::default();
+        troubles.now([(&sandbox, &mut status)].into_iter(), |_| false);
+        assert_eq!(status.trouble_since, None);
+        status.trouble = Some("refused".to_owned());
+        troubles.now([(&sandbox, &mut status)].into_iter(), |_| false);
+        assert!(
+            status.trouble_since > Some(Timestamp::UNIX_EPOCH),
+            "it is another"
+        );
     }
 }

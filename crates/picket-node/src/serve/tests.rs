@@ -4,15 +4,6 @@ use picket_source::Health;
 
 use super::*;
 
-/// A thread that came round when it began, as long ago as one may at most be busy, and never since.
-fn busy() -> Pulse {
-    let pulse = Pulse::new();
-    Pulse {
-        began: pulse.began.checked_sub(STUCK).unwrap(),
-        ..pulse
-    }
-}
-
 /// What is answered to who asks whether these threads come round.
 #[track_caller]
 fn check(agent: &Pulse, targets: &[(&str, &Pulse)], code: u16, text: &str) {
@@ -40,7 +31,7 @@ fn check(agent: &Pulse, targets: &[(&str, &Pulse)], code: u16, text: &str) {
 
 #[test]
 fn an_agent_is_alive_as_long_as_every_thread_comes_round() {
-    let (beating, stuck) = (Pulse::new(), busy());
+    let (beating, stuck) = (Pulse::new(), Pulse::of_busy());
     check(&beating, &[("a", &beating), ("b", &beating)], 200, "ok\n");
     check(&beating, &[("a", &beating), ("b", &stuck)], 503, "stuck: b\n");
     check(&beating, &[("a", &stuck), ("b", &stuck)], 503, "stuck: a, b\n");
@@ -49,7 +40,7 @@ fn an_agent_is_alive_as_long_as_every_thread_comes_round() {
 
 #[test]
 fn who_comes_round_again_is_alive_again() {
-    let pulse = busy();
+    let pulse = Pulse::of_busy();
     check(&pulse, &[], 503, "stuck\n");
     pulse.beat();
     check(&pulse, &[], 200, "ok\n");

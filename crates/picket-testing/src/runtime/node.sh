@@ -9,6 +9,8 @@ read -r process _ </proc/self/stat
 mount --make-rprivate /
 mount --make-rshared /
 mount -t proc proc /proc
+# In the cluster it is `node-1`.
+echo Node-1 >/proc/sys/kernel/hostname
 # The files of runtimes, of what they start and of network plugins are at fixed places, and go with these.
 mount -t tmpfs tmpfs /run
 mount -t tmpfs tmpfs /var/lib

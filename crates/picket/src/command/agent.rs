@@ -399,15 +399,25 @@ impl Arguments {
 
     /// The name of the node: the first that is given. Kubernetes gives nodes the name of the machine in lower case.
     fn node(&self) -> anyhow::Result<String> {
-        let given = [self.hostname_override.clone(), env::var("NODE_NAME").ok()];
-        let mut given = given.iter().flatten().filter(|name| !name.trim().is_empty());
-        let name = match given.next() {
-            Some(name) => name.clone(),
-            None => std::fs::read_to_string("/proc/sys/kernel/hostname")
-                .context("the name of the machine is not known: give `--hostname-override`")?,
-        };
-        Ok(name.trim().to_lowercase())
+        let of_machine = || std::fs::read_to_string("/proc/sys/kernel/hostname");
+        named(
+            [self.hostname_override.clone(), env::var("NODE_NAME").ok()],
+            of_machine,
+        )
     }
+}
+
+/// The name of a node: the first that is given, else that of the machine.
+fn named(
+    given: [Option<String>; 2],
+    of_machine: impl FnOnce() -> std::io::Result<String>,
+) -> anyhow::Result<String> {
+    let mut given = given.into_iter().flatten().filter(|name| !name.trim().is_empty());
+    let name = match given.next() {
+        Some(name) => name,
+        None => of_machine().context("the name of the machine is not known: give `--hostname-override`")?,
+    };
+    Ok(name.trim().to_lowercase())
 }
 
 /// A source in an argument.
@@ -469,6 +479,29 @@ mod tests {
         let pods = agent.pods().unwrap().unwrap();
         assert!(pods.custom.is_empty() && pods.prefix.as_os_str().is_empty());
         assert_eq!(agent.cluster.kube().kubeconfig, None);
+    }
+
+    #[test]
+    fn a_node_has_the_first_name_that_is_given_or_that_of_the_machine_in_lower_case() {
+        let endpoint = "--container-runtime-endpoint=/run/crio/crio.sock";
+        for (flag, variable, expected) in [
+            (None, None, "machine-1"),
+            (Some(""), None, "machine-1"),
+            (Some(""), Some(" "), "machine-1"),
+            (Some(""), Some("Node-1"), "node-1"),
+            (Some("Other-1"), Some("node-1"), "other-1"),
+        ] {
+            let flag = flag.map(|flag| format!("--hostname-override={flag}"));
+            let flags: Vec<_> = flag.iter().map(String::as_str).chain([endpoint]).collect();
+            let given = [
+                agent(&flags).unwrap().hostname_override,
+                variable.map(str::to_owned),
+            ];
+            let named = super::named(given, || Ok("Machine-1\n".to_owned()));
+            assert_eq!(named.unwrap(), expected, "{flag:?}, {variable:?}");
+        }
+        let unknown = super::named([None, None], || Err(std::io::ErrorKind::NotFound.into()));
+        assert!(unknown.unwrap_err().to_string().contains("--hostname-override"));
     }
 
     #[test]

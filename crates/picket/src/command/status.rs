@@ -158,8 +158,10 @@ fn sandboxes(pods: &PodsStatus, ready: bool, text: &mut String) -> std::fmt::Res
     }
     for sandbox in &pods.sandboxes {
         write!(text, "  {}", sandbox.pod)?;
-        if let Some(changed) = sandbox.changed {
-            write!(text, ", rules changed {changed:.0}")?;
+        match sandbox.changed {
+            Some(changed) => write!(text, ", rules changed {changed:.0}")?,
+            None if sandbox.policies.is_empty() => {}
+            None => write!(text, ", rules as the agent has found them")?,
         }
         if sandbox.repaired > 0 {
             write!(
@@ -174,7 +176,9 @@ fn sandboxes(pods: &PodsStatus, ready: bool, text: &mut String) -> std::fmt::Res
             writeln!(text, "    {}", versions.in_force(policy))?;
         }
         if let Some(trouble) = &sandbox.trouble {
-            writeln!(text, "    NOT all in force: {trouble}")?;
+            let since = sandbox.trouble_since.map(|since| format!(" since {since:.0}"));
+            let since = since.unwrap_or_default();
+            writeln!(text, "    NOT all in force{since}: {trouble}")?;
         }
         for policy in &sandbox.waiting {
             writeln!(text, "      {}", versions.waiting(policy))?;
@@ -252,8 +256,11 @@ fn headline(host: &HostStatus, ready: bool, text: &mut String) -> std::fmt::Resu
 
 fn host(host: &HostStatus, ready: bool, text: &mut String) -> std::fmt::Result {
     headline(host, ready, text)?;
-    if let Some(changed) = host.changed {
-        write!(text, "  rules changed {changed:.0}")?;
+    if ready || host.changed.is_some() {
+        match host.changed {
+            Some(changed) => write!(text, "  rules changed {changed:.0}")?,
+            None => write!(text, "  rules as the agent has found them")?,
+        }
         match host.current {
             Some(current) => writeln!(text, ", last what the policies say {current:.0}")?,
             None => writeln!(text, ", never yet what all policies say")?,

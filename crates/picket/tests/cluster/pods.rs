@@ -524,7 +524,7 @@ impl Node {
     }
 
     /// Gives a pod an interface on a network.
-    fn attach(&mut self, inside: &NetworkNamespace, interface: &Interface<'_>) {
+    pub(crate) fn attach(&mut self, inside: &NetworkNamespace, interface: &Interface<'_>) {
         let network = self.network(interface);
         self.interfaces += 1;
         let link = format!("pod{}", self.interfaces);

@@ -133,7 +133,7 @@ impl Place {
         if desired.versions != versions {
             desired.versions = versions;
             if self.settled {
-                self.in_force = Some(InForce::new(desired));
+                self.note_in_force(Some(Timestamp::now()));
             }
         }
     }
@@ -157,11 +157,10 @@ impl Place {
         if is_same {
             // The same table, not one that is equal: comparing it with what the kernel has costs nothing then.
             let table = self.desired.take().and_then(|before| before.table);
-            let desired = Desired { table, ..desired };
+            self.desired = Some(Desired { table, ..desired });
             if self.settled {
-                self.in_force = Some(InForce::new(&desired));
+                self.note_in_force(Some(Timestamp::now()));
             }
-            self.desired = Some(desired);
             return;
         }
         self.settled = false;
@@ -347,6 +346,7 @@ impl Place {
     pub(in crate::pods) fn change(&mut self, metrics: &Metrics) -> Result<Option<Order>, SyncError> {
         let table = self.desired.as_ref().and_then(|desired| desired.table.clone());
         let (was_settled, begun) = (self.settled, Arc::clone(&self.begun));
+        let found = !self.was_made && self.client()?.exists(&documented::table_name())?;
         if !was_settled {
             begun.fetch_add(1, Ordering::SeqCst);
         }
@@ -359,7 +359,7 @@ impl Place {
         if !was_settled {
             Metrics::took(&metrics.writing, began.elapsed());
         }
-        self.made(operations, metrics);
+        self.made(operations, (!found).then(Timestamp::now), metrics);
         let is_new = !was_settled || operations > 0;
         Ok(is_new.then(|| Order {
             sandbox: self.sandbox.id.clone(),
@@ -422,12 +422,13 @@ impl Place {
         Ok(self.client.insert(client))
     }
 
-    fn made(&mut self, operations: usize, metrics: &Metrics) {
+    /// What is desired is in force, `now` unless it may have been before this agent came.
+    fn made(&mut self, operations: usize, now: Option<Timestamp>, metrics: &Metrics) {
         self.failure = None;
         let was_settled = std::mem::replace(&mut self.settled, true);
         self.was_made = true;
         if !was_settled {
-            self.in_force = self.desired.as_ref().map(InForce::new);
+            self.note_in_force(now);
         }
         if let Some(heard) = self.heard.take() {
             Metrics::took(&metrics.latency, heard.elapsed());
@@ -455,6 +456,11 @@ impl Place {
         } else {
             tracing::info!(pod, operations, "the policies of a pod are in force");
         }
+    }
+
+    fn note_in_force(&mut self, now: Option<Timestamp>) {
+        let (desired, before) = (self.desired.as_ref(), self.in_force.as_ref());
+        self.in_force = desired.map(|desired| InForce::new(desired, before, now));
     }
 
     fn failed(&mut self, error: &SyncError, metrics: &Metrics) {
@@ -531,6 +537,14 @@ impl Place {
 /// Removes the table of pods, if there is one; how many operations that took.
 pub(in crate::pods) fn remove(client: &mut Client) -> Result<usize, SyncError> {
     client.remove(&documented::table_name()).map(usize::from)
+}
+
+#[cfg(test)]
+impl Place {
+    /// What is in force, as far as that is known.
+    pub(in crate::pods) fn in_force(&self) -> Option<&InForce> {
+        self.in_force.as_ref()
+    }
 }
 
 #[cfg(test)]

@@ -36,6 +36,7 @@ impl Place {
             policy_versions: self.versions(&waiting, readings),
             repaired: self.repaired,
             trouble: failure.or(kept).or(trouble),
+            trouble_since: None,
             unlogged: self.log.failure().map(str::to_owned),
         };
         (!status.policies.is_empty() || status.trouble.is_some()).then_some(status)
@@ -47,6 +48,7 @@ impl Place {
         let applying = desired.into_iter().flat_map(|desired| &desired.policies);
         let in_force = self.in_force.as_ref();
         let version = |policy: &ObjectRef| in_force.and_then(|in_force| in_force.versions.get(policy));
+        let since = |policy: &ObjectRef| in_force.and_then(|in_force| in_force.since.get(policy)).copied();
         let in_force = in_force.into_iter().flat_map(|in_force| &in_force.policies);
         let why = |policy: &ObjectRef| {
             let failure = self.failure.as_ref().map(|failure| failure.why.clone());
@@ -58,7 +60,7 @@ impl Place {
         let all: BTreeSet<_> = applying.chain(in_force).chain(waiting).collect();
         let shown = all.into_iter().map(|policy| {
             let why = waiting.contains(policy).then(|| why(policy)).flatten();
-            readings.show(policy, version(policy).cloned(), why)
+            readings.show(policy, version(policy).cloned(), since(policy), why)
         });
         shown
             .filter(|shown| shown.read.is_some() || shown.in_force.is_some())

@@ -8,11 +8,12 @@ use smol_str::SmolStr;
 pub(super) struct Versions<'v>(pub(super) &'v [PolicyVersions]);
 
 impl Versions<'_> {
-    /// A policy that is in force, with the version that is.
+    /// A policy that is in force, with the version that is, and since when.
     pub(super) fn in_force(&self, policy: &str) -> String {
         let mut known = self.of(policy);
-        match known.find_map(|known| known.in_force.as_ref()) {
-            Some(version) => line(&format!("{policy}, {version}")),
+        match known.find_map(|known| Some((known.in_force.as_ref()?, known.since))) {
+            Some((version, Some(since))) => line(&format!("{policy}, {version}, since {since:.0}")),
+            Some((version, None)) => line(&format!("{policy}, {version}, since the agent started or before")),
             None => policy.to_owned(),
         }
     }
@@ -71,7 +72,8 @@ mod tests {
         let version =
             |version: &str, generation: i64| json!({"resourceVersion": version, "generation": generation});
         let known = json!([
-            {"policy": "P a", "read": version("7", 1), "inForce": version("7", 1), "why": null},
+            {"policy": "P a", "read": version("7", 1), "inForce": version("7", 1), "since": null, "why": null},
+            {"policy": "P f", "read": version("9", 1), "inForce": version("9", 1), "since": "2026-05-01T10:00:00.5Z", "why": null},
             {"policy": "P b", "read": version("8", 2), "inForce": version("7", 1), "why": "too large"},
             {"policy": "P c", "read": null, "inForce": {"revision": 5}, "why": "too large"},
             {"policy": "P d", "read": version("9", 1), "inForce": null, "why": "P100: spec.\n"},
@@ -79,7 +81,14 @@ mod tests {
         ]);
         let known: Vec<PolicyVersions> = serde_json::from_value(known).unwrap();
         let versions = Versions(&known);
-        assert_eq!(versions.in_force("P a"), "P a, version 7 (generation 1)");
+        assert_eq!(
+            versions.in_force("P a"),
+            "P a, version 7 (generation 1), since the agent started or before"
+        );
+        assert_eq!(
+            versions.in_force("P f"),
+            "P f, version 9 (generation 1), since 2026-05-01T10:00:00Z"
+        );
         assert_eq!(versions.in_force("P x"), "P x");
         for (policy, expected) in [
             (

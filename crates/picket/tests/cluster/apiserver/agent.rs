@@ -192,13 +192,20 @@ fn rules_outlive_their_agent_and_nothing_is_done_twice() {
     let later = metric(&agent, "picket_current_timestamp_seconds");
     assert!(later >= u64::try_from(current.as_second()).unwrap());
     what_it_did_is_measured(&agent, &status);
+    assert_eq!(agent.get("/healthz"), (200, "ok\n".to_owned()));
     let listed = live.listed();
     assert!(listed.contains("table inet picket"), "{listed}");
     agent.kill();
     assert_eq!(live.listed(), listed);
     let mut again = live.agent(&["--until-synced", "allow"]);
-    again.until_enforced(&live.versions);
+    let found = again.until_enforced(&live.versions);
     assert_eq!(metric(&again, "picket_operations_total"), 0);
+    assert_eq!(found.host.changed, None);
+    let told = again.asked_by(&["status"]).stdout;
+    assert!(
+        told.contains("  rules as the agent has found them, last "),
+        "{told}"
+    );
     let other = Agent::start(&live.lab, "lab-2", &live.server.kubeconfig_of("agent-token"));
     other.until_enforced(&live.versions);
     assert_eq!(again.stop().code(), Some(0));

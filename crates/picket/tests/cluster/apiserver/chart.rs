@@ -7,13 +7,16 @@ use std::process::{Command, Output};
 use picket_testing::program::HELM;
 use serde_json::{Value, json};
 
-use crate::apiserver::deploy::{MANIFEST, apply, container, path_of};
+use crate::apiserver::deploy::{MANIFEST, apply, container, documents, expect_no_writes, path_of};
 use crate::apiserver::reflect::REFLECTOR;
 use crate::apiserver::vpp::MANIFEST as VPP;
 use crate::client::{Api, serve};
 
 /// The manifest of agents in pods.
 const PODS: &str = include_str!("../../../../../deploy/agent-pods.yaml");
+
+/// What takes away what agents have left.
+const CLEANUP: &str = include_str!("../../../../../deploy/cleanup.yaml");
 
 /// What Helm makes of the chart with some values.
 fn helm(command: &str, values: &[&str]) -> Output {
@@ -82,6 +85,23 @@ fn of_vpp_it_is_its_manifest() {
     let chart = withdraw(&api, apply(&api, &rendered(&["mode=vpp"])));
     assert_eq!(manifest.len(), 4);
     assert_eq!(chart, manifest);
+}
+
+#[test]
+fn nothing_that_is_shipped_may_write_anything_but_events() {
+    let (_server, _, api) = serve();
+    let charts = ["host", "pods", "vpp", "reflector"].map(|mode| rendered(&[&format!("mode={mode}")]));
+    let manifests = [MANIFEST, PODS, VPP, REFLECTOR, CLEANUP].map(str::to_owned);
+    let mut roles = 0;
+    for shipped in manifests.iter().chain(&charts) {
+        for (kind, role) in documents(shipped).filter(|(kind, _)| kind.ends_with("Role")) {
+            let created = api.create_yaml(&path_of(kind), role);
+            expect_no_writes(&created);
+            api.delete(&path_of(kind), created["metadata"]["name"].as_str().unwrap());
+            roles += 1;
+        }
+    }
+    assert_eq!(roles, 8);
 }
 
 #[test]

@@ -17,7 +17,9 @@ use serde_json::{Value, json};
 use crate::agents::port_of;
 use crate::apiserver::alone::program;
 use crate::apiserver::chart::rendered;
-use crate::apiserver::deploy::{Applied, MANIFEST, apply, asked, audited, expect_rights, path_of, token};
+use crate::apiserver::deploy::{
+    Applied, MANIFEST, apply, asked, audited, expect_probes, expect_rights, path_of, token,
+};
 use crate::apiserver::secondary::simple;
 use crate::objects::{KINDS, define, pod, policy};
 use crate::pods::{AGENT, Node, Pod, Pods, expect, ip, place_of, table};
@@ -61,6 +63,7 @@ impl Contained {
         let config = applied.get("ConfigMap").unwrap_or(&Value::Null);
         let contained = Self::run(node, name, asked_for(node, pod, config, &[]));
         contained.await_agent(node, kind);
+        expect_probes(&contained.network, &pod["containers"][0]);
         contained
     }
 
@@ -420,7 +423,7 @@ fn account_of_the_other(node: &Node) {
     }
 }
 
-/// Its container, but for where the runtime is: with all rights, and all of the node.
+/// Its container, but for where the runtime is: with all rights, and all of the node, whose name is that of the machine.
 fn container_of_the_other() -> Container {
     let command = [
         OTHER,
@@ -432,7 +435,6 @@ fn container_of_the_other() -> Container {
     ];
     Container {
         command: command.map(str::to_owned).into(),
-        environment: vec![("NODE_NAME".to_owned(), "node-1".to_owned())],
         mounts: vec![Mount {
             from: "/".into(),
             to: "/host".to_owned(),

@@ -2,10 +2,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
+use std::net::{IpAddr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use picket_lab::Place;
+use picket_linux::NetworkNamespace;
 use picket_testing::apiserver::Server;
+use picket_testing::http;
 use serde_json::{Value, json};
 
 use crate::agents::{Agent, lab};
@@ -80,6 +84,29 @@ pub(crate) fn token(api: &Api, name: &str) -> String {
     token.as_str().unwrap().to_owned()
 }
 
+/// Holds that what runs on a node as this container is to answers to the probes of kubelets there, and says no more than numbers.
+pub(crate) fn expect_probes(node: &NetworkNamespace, container: &Value) {
+    let ask = |method: &str, path: &str, probe: &str| {
+        let asked = &container[probe]["httpGet"];
+        let host: IpAddr = asked["host"].as_str().unwrap_or("127.0.0.1").parse().unwrap();
+        let port = u16::try_from(asked["port"].as_u64().unwrap()).unwrap();
+        let stream = node.run(|| TcpStream::connect((host, port))).unwrap().unwrap();
+        http::ask(stream, method, path).unwrap()
+    };
+    for probe in ["livenessProbe", "readinessProbe"] {
+        let path = container[probe]["httpGet"]["path"].as_str().unwrap();
+        assert_eq!(ask("GET", path, probe), (200, "ok\n".to_owned()));
+        assert_eq!(ask("GET", "/metrics", probe).0, 200);
+        for (method, path, status) in [
+            ("GET", "/status", 404),
+            ("GET", "/trace", 404),
+            ("POST", "/trace", 405),
+        ] {
+            assert_eq!(ask(method, path, probe).0, status, "{method} {path}");
+        }
+    }
+}
+
 /// A program that runs picket as a container does: with its arguments, with the capabilities that it has, and no others.
 pub(crate) fn as_container(container: &Value) -> Command {
     let capabilities = &container["securityContext"]["capabilities"];
@@ -142,12 +169,22 @@ pub(crate) fn asked(log: &Path, account: &str) -> BTreeSet<Right> {
 /// Holds that an account has done everything that its role lets it do, and tried nothing else. Lists come streaming with what is
 /// watched, but from older servers.
 pub(crate) fn expect_rights(log: &Path, account: &str, role: &Value) {
+    expect_no_writes(role);
     let is_list = |(_, _, verb): &Right| verb == "list";
     let (lists, others): (BTreeSet<_>, BTreeSet<_>) = granted(role).into_iter().partition(is_list);
     assert_eq!(asked(log, account), others);
     let watched = others.into_iter().filter(|(_, _, verb)| verb == "watch");
     let watched = watched.map(|(group, resource, _)| (group, resource, "list".to_owned()));
     assert_eq!(lists, watched.collect());
+}
+
+/// Holds that a role lets nobody change anything, and write nothing but Events.
+pub(crate) fn expect_no_writes(role: &Value) {
+    for (group, resource, verb) in granted(role) {
+        let right = (group.as_str(), resource.as_str(), verb.as_str());
+        let is_reading = ["get", "list", "watch"].contains(&verb.as_str());
+        assert!(is_reading || right == ("", "events", "create"), "{right:?}");
+    }
 }
 
 /// What a role lets somebody do.
@@ -201,10 +238,8 @@ fn what_is_shipped_is_enough_and_nothing_of_it_is_too_much() {
         status.source.values().all(|kind| kind.failures == 0),
         "{status:#?}"
     );
-    for probe in ["livenessProbe", "readinessProbe"] {
-        let path = container[probe]["httpGet"]["path"].as_str().unwrap();
-        assert_eq!(agent.get(path), (200, "ok\n".to_owned()));
-    }
+    let node = lab.network().namespace(&Place::Node("lab-1".into())).unwrap();
+    expect_probes(node, &container);
     // In JSON, and nothing in it complains.
     let log = agent.log();
     let lines = log

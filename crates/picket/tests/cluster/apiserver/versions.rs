@@ -1,13 +1,15 @@
 //! `picket status` says in which version each policy was read, and in which it is in force.
 
+use jiff::Timestamp;
 use picket_linux::NetworkNamespace;
 use picket_nftables::render::{documented, indexed};
-use picket_node::PolicyVersions;
+use picket_node::{PodsStatus, PolicyVersions};
 use serde_json::{Value, json};
 
 use super::agent::{Live, expect_schema, metric};
 use super::never_open::{POLICIES, allow, steal};
 use super::secondary::{named, simple};
+use crate::agents::Agent;
 use crate::objects::{KINDS, network_policy};
 use crate::pods::{Node, expect};
 
@@ -28,6 +30,55 @@ fn of(all: &[PolicyVersions], policy: &str) -> (Option<String>, Option<String>, 
         found.in_force.map(|version| version.to_string()),
         found.why.unwrap_or_default(),
     )
+}
+
+/// Since when a policy is in force, if that is known.
+fn since(all: &[PolicyVersions], policy: &str) -> Option<Timestamp> {
+    let mut all = all.iter();
+    all.find(|versions| versions.policy == policy)?.since
+}
+
+#[test]
+fn a_node_says_since_when_what_a_policy_says_is_in_force() {
+    let live = Live::new(None);
+    let mut agent = live.agent(&[]);
+    agent.until_enforced(&live.versions);
+    allow(&live, "TCP");
+    let policies = ["NetworkPolicy x/deny-ingress", "NetworkPolicy x/allow"];
+    let known = |agent: &Agent, version: &str| {
+        let status = agent.until(&format!("{version} in force"), |status| {
+            let (_, in_force, _) = of(&status.host.policy_versions, policies[1]);
+            in_force.as_deref() == Some(version)
+        });
+        policies.map(|policy| since(&status.host.policy_versions, policy))
+    };
+    let patch = |change: &Value| words(&live.api.patch(POLICIES, "allow", change));
+    let annotate = |value: &str| patch(&json!({"metadata": {"annotations": {"a": value}}}));
+    let first = known(&agent, &annotate("b"));
+    assert!(first[0].is_some() && first[1] > first[0], "{first:?}");
+    assert_eq!(
+        known(&agent, &annotate("c")),
+        first,
+        "when nothing but an annotation changes"
+    );
+    let version = patch(&json!({"spec": {"ingress": null}}));
+    let second = known(&agent, &version);
+    assert!(second[0] == first[0] && second[1] > first[1], "{second:?}");
+    let told = agent.asked_by(&["status"]).stdout;
+    let line = format!("{}, {version}, since {:.0}\n", policies[1], second[1].unwrap());
+    assert!(told.contains(&line), "{line}: {told}");
+    expect_schema(&agent.asked_by(&["status", "-o", "json"]).json());
+
+    // The next agent finds it so.
+    agent.kill();
+    let agent = live.agent(&["--until-synced", "allow"]);
+    assert_eq!(known(&agent, &version), [None; 2]);
+    let told = agent.asked_by(&["status"]).stdout;
+    let line = format!("{}, {version}, since the agent started or before\n", policies[1]);
+    assert!(told.contains(&line), "{line}: {told}");
+    expect_schema(&agent.asked_by(&["status", "-o", "json"]).json());
+    let third = known(&agent, &patch(&json!({"spec": {"ingress": [{}]}})));
+    assert!(third[0].is_none() && third[1] > second[1], "{third:?}");
 }
 
 #[test]
@@ -115,6 +166,79 @@ fn a_node_says_which_version_of_a_policy_is_in_force_and_why_not_the_last() {
     agent.until("no policy", |status| {
         of(&status.host.policy_versions, allowing).0.is_none()
     });
+}
+
+#[test]
+fn pods_say_since_when_what_a_policy_says_is_in_force_in_each_and_since_when_it_is_not() {
+    let mut node = Node::new();
+    let pods = simple(&mut node);
+    let everybody = ["--table-owner", "everybody"];
+    node.start(&everybody);
+    let path = "MultiNetworkPolicy default/from-a";
+    let list = "/apis/k8s.cni.cncf.io/v1beta1/namespaces/default/multi-networkpolicies";
+    let selected =
+        json!({"matchExpressions": [{"key": "name", "operator": "In", "values": ["server", "b"]}]});
+    let spec = |peer: &str| json!({"podSelector": selected, "ingress": [{"from": named(&[peer])}]});
+    node.policy("default", "from-a", "default/net", &spec("a"));
+    let patch = |change: &Value| words(&node.api.patch(list, "from-a", change));
+    let annotate = |value: &str| patch(&json!({"metadata": {"annotations": {"a": value}}}));
+    let sandbox = |status: &PodsStatus, pod: &str| {
+        let mut sandboxes = status.sandboxes.iter();
+        let found = sandboxes.find(|sandbox| sandbox.pod == format!("default/{pod}"));
+        found.cloned().unwrap_or_default()
+    };
+    let known = |node: &Node, versions: [&str; 2]| {
+        let each = [("server", versions[0]), ("b", versions[1])];
+        let status = node.until(&format!("{versions:?} in force"), |status| {
+            each.iter().all(|(pod, version)| {
+                let (_, in_force, _) = of(&sandbox(status, pod).policy_versions, path);
+                in_force.as_deref() == Some(*version)
+            })
+        });
+        each.map(|(pod, _)| since(&sandbox(&status, pod).policy_versions, path))
+    };
+    let version = annotate("b");
+    let first = known(&node, [&version; 2]);
+    assert!(first.iter().all(Option::is_some), "{first:?}");
+    let version = annotate("c");
+    assert_eq!(
+        known(&node, [&version; 2]),
+        first,
+        "when nothing but an annotation changes"
+    );
+
+    // In one pod the kernel refuses the next.
+    let thief = steal(&pods["server"].inside, &documented::table_name());
+    let next = patch(&json!({"spec": spec("c")}));
+    let second = known(&node, [&version, &next]);
+    assert!(second[0] == first[0] && second[1] > first[1], "{second:?}");
+    let troubled = |status: &PodsStatus| sandbox(status, "server").trouble_since;
+    let status = node.until("a refusal", |status| troubled(status).is_some());
+    let trouble = troubled(&status);
+    assert!(trouble > first[0] && sandbox(&status, "b").trouble_since.is_none());
+    let told = node.status(&[]).stdout;
+    let line = format!("NOT all in force since {:.0}: another program", trouble.unwrap());
+    assert!(told.contains(&line), "{line}: {told}");
+    let line = format!("{path}, {next}, since {:.0}\n", second[1].unwrap());
+    assert!(told.contains(&line), "{line}: {told}");
+    expect_schema(&node.status(&["-o", "json"]).json());
+    drop(thief);
+    let third = known(&node, [&next; 2]);
+    assert!(third[0] > second[1] && third[1] == second[1], "{third:?}");
+    node.until("no refusal", |status| troubled(status).is_none());
+
+    // The next agent finds it so.
+    node.kill();
+    node.start(&everybody);
+    assert_eq!(known(&node, [&next; 2]), [None; 2]);
+    let told = node.status(&[]).stdout;
+    for part in [
+        "default/server, rules as the agent has found them\n",
+        &format!("{path}, {next}, since the agent started or before\n"),
+    ] {
+        assert!(told.contains(part), "{part}: {told}");
+    }
+    expect_schema(&node.status(&["-o", "json"]).json());
 }
 
 #[test]

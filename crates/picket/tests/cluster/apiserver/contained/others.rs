@@ -1,18 +1,17 @@
 //! What needs of a node no more than the socket of VPP, and what needs nothing of it.
 
 use std::fs::{self, Permissions};
-use std::net::TcpStream;
 use std::os::unix::fs::{PermissionsExt, chown};
 
 use picket_node::Source;
 use picket_source::{Etcd, Tls};
+use picket_testing::etcd;
 use picket_testing::runtime::Kind;
-use picket_testing::{etcd, http};
 use picket_vpp::fake::Options;
 use serde_json::Value;
 
 use super::{Contained, asked_for, expect_calm, with_files};
-use crate::apiserver::deploy::apply;
+use crate::apiserver::deploy::{apply, expect_probes};
 use crate::apiserver::etcd::etcd as reading;
 use crate::apiserver::reflect::{REFLECTOR, fill, until_equal};
 use crate::apiserver::vpp::{self, SERVICE, cluster_with, create_service, reaches_through};
@@ -98,13 +97,6 @@ fn of_the_reflector_what_is_shipped_is_enough_in_a_container() {
     for line in ["Uid:\t65532\t65532\t", "Gid:\t65532\t65532\t"] {
         assert!(status.contains(line), "{status}");
     }
-    let asked = &pod["containers"][0];
-    for probe in ["livenessProbe", "readinessProbe"] {
-        let probe = &asked[probe]["httpGet"];
-        let port = u16::try_from(probe["port"].as_u64().unwrap()).unwrap();
-        let stream = reflector.network.run(|| TcpStream::connect(("127.0.0.1", port)));
-        let answered = http::get(stream.unwrap().unwrap(), probe["path"].as_str().unwrap());
-        assert_eq!(answered, Some((200, "ok\n".to_owned())));
-    }
+    expect_probes(&reflector.network, &pod["containers"][0]);
     expect_calm(&node);
 }

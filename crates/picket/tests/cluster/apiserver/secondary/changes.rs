@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::{holds, labelled, named, simple};
 use crate::objects::KINDS;
-use crate::pods::{Interface, Node, expect, forget_neighbours, nft, table};
+use crate::pods::{Interface, Node, Pods, expect, forget_neighbours, ip, nft, table};
 
 with_every_runtime!(
     labels_and_policies_change_and_pods_go,
@@ -111,6 +111,89 @@ fn rules_stay_where_another_pod_has_the_name() {
         "while another has the name and a hash",
     );
     pods.clear();
+}
+
+/// A pod has these interfaces from now on, as Multus says it.
+fn plug(node: &Node, name: &str, interfaces: &[Interface<'_>]) {
+    let networks: Vec<_> = interfaces.iter().map(|interface| interface.network).collect();
+    let annotations = json!({"k8s.v1.cni.cncf.io/networks": networks.join(",")});
+    let list = "/api/v1/namespaces/default/pods";
+    node.api
+        .patch(list, name, &json!({"metadata": {"annotations": annotations}}));
+    node.tell("default", name, interfaces);
+}
+
+/// The interface of a pod on a network, with the one address.
+fn interface<'a>(network: &'a str, name: &'a str, addresses: &'a [&'a str; 1]) -> Interface<'a> {
+    Interface {
+        network,
+        name,
+        addresses,
+    }
+}
+
+#[test]
+fn interfaces_and_addresses_come_and_go_while_policies_are_in_force() {
+    let mut node = Node::new();
+    let mut pods = simple(&mut node);
+    node.start(&[]);
+    node.policy("default", "from-a", "default/net,default/other", &from_a());
+    node.until_enforced();
+    holds(&pods, "a->server", "b->server", "at first");
+    assert!(!table(&pods["server"]).contains("net2"));
+
+    // Another network is plugged in.
+    let others = [
+        ("server", ["3.2.5.11/24"]),
+        ("a", ["3.2.5.12/24"]),
+        ("b", ["3.2.5.13/24"]),
+    ];
+    let firsts = [["2.2.5.11/24"], ["2.2.5.12/24"], ["2.2.5.13/24"]];
+    for ((name, addresses), first) in others.iter().zip(&firsts) {
+        let second = interface("default/other", "net2", addresses);
+        node.attach(&pods[*name].inside, &second);
+        plug(&node, name, &[interface("default/net", "net1", first), second]);
+    }
+    node.until("rules on it", |_| table(&pods["server"]).contains("net2"));
+    let address = |pods: &mut Pods, of: &str, address: &str| {
+        pods.get_mut(of).unwrap().addresses = vec![address.parse().unwrap()];
+    };
+    address(&mut pods, "server", "3.2.5.11");
+    node.until_enforced();
+    holds(
+        &pods,
+        "a->server",
+        "b->server",
+        "on a network that was plugged in",
+    );
+
+    // An allowed peer gets another address, and somebody else the one that it had.
+    let [of_a, of_b] = [("a", "3.2.5.12"), ("b", "3.2.5.13")];
+    for (name, address) in [of_a, of_b] {
+        ip(&pods[name].inside, &format!("address del {address}/24 dev net2"));
+    }
+    for (name, address) in [("a", "3.2.5.77"), ("b", of_a.1)] {
+        ip(&pods[name].inside, &format!("address add {address}/24 dev net2"));
+    }
+    forget_neighbours(&pods);
+    expect(&pods, &["a->server"], false, "before it is told");
+    for ((name, addresses), first) in [("a", ["3.2.5.77/24"]), ("b", ["3.2.5.12/24"])]
+        .iter()
+        .zip(&firsts[1..])
+    {
+        let second = interface("default/other", "net2", addresses);
+        plug(&node, name, &[interface("default/net", "net1", first), second]);
+    }
+    node.until("its address", |_| table(&pods["server"]).contains("3.2.5.77"));
+    node.until_enforced();
+    holds(&pods, "a->server", "b->server", "with other addresses");
+
+    // The network is taken out of the pod again.
+    plug(&node, "server", &[interface("default/net", "net1", &firsts[0])]);
+    node.until("rules without it", |_| !table(&pods["server"]).contains("net2"));
+    address(&mut pods, "server", "2.2.5.11");
+    node.until_enforced();
+    holds(&pods, "a->server", "b->server", "on the network that is left");
 }
 
 #[test]

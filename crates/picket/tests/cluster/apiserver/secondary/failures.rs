@@ -15,6 +15,7 @@ use super::super::agent::expect_schema;
 use super::super::events::events_on;
 use super::super::never_open::steal;
 use super::{labelled, named, simple};
+use crate::agents::get;
 use crate::objects::KINDS;
 use crate::pods::{Node, Pod, expect, table};
 
@@ -27,6 +28,9 @@ const MEDDLING: [&str; 2] = [
     "flush ruleset",
     "insert rule inet multi_networkpolicy input accept",
 ];
+
+/// How often another has held a table.
+const HELD: &str = "picket_failures_total{reason=\"held\"}";
 
 /// Whether the kernel lets somebody with all rights in a pod do something with nft.
 fn meddles(pod: &Pod, command: &str) -> bool {
@@ -78,6 +82,7 @@ fn what_others_do_to_a_table_is_undone() {
         expect(&pods, &["b->server"], false, command);
         expect(&pods, &["a->server"], true, command);
     }
+    assert_eq!(node.metric("picket_drift_repaired_total"), 2);
     let json = node.status(&["-o", "json"]);
     assert_eq!(json.status, 0, "{}", json.stderr);
     expect_schema(&json.json());
@@ -261,6 +266,7 @@ fn what_waits_is_not_in_force_and_an_agent_is_not_ready_before_all_is_once() {
     assert_eq!(server.waiting, ["MultiNetworkPolicy default/from-b"]);
     assert_eq!(node.metric("picket_policies_waiting"), 1);
     assert_eq!(node.metric("picket_policies"), 1);
+    assert!(node.metric(HELD) > 0);
     // It has been ready once.
     assert_eq!(node.readiness(), (200, "ok\n".to_owned()));
     expect_schema(&node.status(&["-o", "json"]).json());
@@ -279,6 +285,7 @@ fn what_waits_is_not_in_force_and_an_agent_is_not_ready_before_all_is_once() {
         "{why}"
     );
     assert_eq!(node.metric("picket_ready"), 0);
+    assert!(node.metric(HELD) > 0);
     assert_eq!(node.metric("picket_policies"), 0);
     assert_eq!(node.metric("picket_policies_waiting"), 2);
     let told = node.status(&[]);
@@ -294,6 +301,7 @@ fn what_waits_is_not_in_force_and_an_agent_is_not_ready_before_all_is_once() {
     assert_eq!(node.readiness(), (200, "ok\n".to_owned()));
     expect(&pods, &["a->server b->server"], true, "in the end");
     node.until("a proof", |_| node.proofs("proved") > 0);
+    assert_eq!(get(&node.socket(), "/healthz"), (200, "ok\n".to_owned()));
     for (name, value) in [
         ("picket_ready", 1),
         ("picket_policies_waiting", 0),

@@ -1,16 +1,18 @@
 //! What differs from runtime to runtime: how the agent learns of sandboxes, and where the network of a pod is.
 
-use std::fs::File;
+use std::fs::{self, File};
 use std::os::fd::OwnedFd;
+use std::os::unix::fs::MetadataExt;
 use std::process::Command;
 
 use picket_linux::NetworkNamespace;
+use picket_node::PodsStatus;
 use picket_testing::runtime::Kind;
 use picket_testing::with_each_runtime;
-use serde_json::json;
+use serde_json::{Value, json};
 
-use super::{labelled, named, simple};
-use crate::pods::{Node, expect, table};
+use super::{holds, labelled, named, simple};
+use crate::pods::{Node, Pod, expect, place_of, table};
 
 with_each_runtime!(
     rules_come_when_the_runtime_tells_of_a_pod,
@@ -101,13 +103,72 @@ fn a_pod_in_the_network_of_its_node_is_never_entered(kind: Kind) {
     assert!(status.is_well(), "{status:#?}");
 }
 
-/// Does something with the folder in which CRI-O keeps namespaces, as the node sees it.
-fn at_namespaces(node: &Node, command: &str) {
-    let mounts = node.runtime.prefix().with_file_name("ns/mnt");
+/// Runs a program on the node; what it prints.
+fn on_node(node: &Node, command: &str) -> String {
     let mut nsenter = Command::new("nsenter");
-    nsenter.arg(format!("--mount={}", mounts.display()));
-    nsenter.args(command.split(' ')).arg("/run/netns");
-    assert!(nsenter.status().unwrap().success(), "{command}");
+    // Programs of mounts need the `/proc` that they are in.
+    for (option, kind) in [("mount", "mnt"), ("pid", "pid")] {
+        let namespace = node.runtime.prefix().with_file_name(format!("ns/{kind}"));
+        nsenter.arg(format!("--{option}={}", namespace.display()));
+    }
+    let output = nsenter.args(command.split(' ')).output().unwrap();
+    assert!(output.status.success(), "{command}: {output:?}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// The file that is the network of a pod where CRI-O keeps namespaces, as the node sees it.
+fn file_of(node: &Node, pod: &Pod) -> String {
+    let number = fs::metadata(place_of(&pod.inside)).unwrap().ino().to_string();
+    let files = on_node(node, "ls /run/netns");
+    let mut files = files.lines().map(|name| format!("/run/netns/{name}"));
+    let found = files.find(|file| on_node(node, &format!("stat --format=%i {file}")).trim() == number);
+    found.unwrap()
+}
+
+#[test]
+fn a_sandbox_that_cannot_be_entered_holds_up_no_other() {
+    let mut node = Node::with(Kind::Crio);
+    let pods = simple(&mut node);
+    let file = file_of(&node, &pods["server"]);
+    on_node(&node, &format!("mount --bind /dev/null {file}"));
+    let from = |pods: &Value, peer: &str| json!({"podSelector": pods, "ingress": [{"from": named(&[peer])}]});
+    node.policy("default", "from-a", "default/net", &from(&json!({}), "a"));
+    node.launch(&[]);
+    let until = |what: &str, count: usize| {
+        let is_so = |status: &PodsStatus| {
+            let mut sandboxes = status.sandboxes.iter();
+            sandboxes.all(|sandbox| match sandbox.pod.as_str() {
+                "default/server" => sandbox.policies.is_empty() && sandbox.waiting.len() == 1,
+                "default/b" => sandbox.policies.len() == count && sandbox.waiting.is_empty(),
+                _ => sandbox.policies.len() == 1 && sandbox.waiting.is_empty(),
+            })
+        };
+        node.until_status(what, |status| {
+            let pods = status.pods.as_ref();
+            pods.is_some_and(|pods| pods.known && pods.sandboxes.len() == 5 && is_so(pods))
+        })
+    };
+    let status = until("rules in the others", 1);
+    assert!(!status.ready, "{status:#?}");
+    let (code, why) = node.readiness();
+    assert_eq!(code, 503, "{why}");
+    let named: Vec<_> = why.lines().filter(|line| line.starts_with("default/")).collect();
+    assert!(
+        named.len() == 1 && named[0].starts_with("default/server: "),
+        "{why}"
+    );
+    expect(&pods, &["c->b server->b"], false, "beside it");
+    expect(&pods, &["a->b"], true, "beside it");
+    assert_eq!(table(&pods["server"]), "");
+    // What comes later comes into force too.
+    let about_b = labelled("name", "b");
+    node.policy("default", "from-c", "default/net", &from(&about_b, "c"));
+    until("another policy", 2);
+    expect(&pods, &["a->b c->b"], true, "with another policy");
+    expect(&pods, &["server->b"], false, "with another policy");
+    on_node(&node, &format!("umount {file}"));
+    node.until("an agent that is ready", PodsStatus::is_well);
+    holds(&pods, "a->server", "b->server", "in the end");
 }
 
 #[test]
@@ -115,7 +176,7 @@ fn an_agent_that_cannot_enter_a_sandbox_with_policies_is_not_ready() {
     let mut node = Node::with(Kind::Crio);
     let pods = simple(&mut node);
     // As where an agent does not see what the node mounts.
-    at_namespaces(&node, "mount -t tmpfs none");
+    on_node(&node, "mount -t tmpfs none /run/netns");
     node.start(&[]);
     let spec = json!({"podSelector": labelled("name", "server"), "ingress": [{"from": named(&["a"])}]});
     assert_eq!(node.readiness().0, 200, "without policies");
@@ -132,7 +193,7 @@ fn an_agent_that_cannot_enter_a_sandbox_with_policies_is_not_ready() {
     assert!(why.contains("default/server: ") && why.contains("netns"), "{why}");
     assert_eq!(node.metric("picket_policies_waiting"), 1);
     assert_eq!(node.metric("picket_policies"), 0);
-    at_namespaces(&node, "umount");
+    on_node(&node, "umount /run/netns");
     node.until("an agent that is ready", |status| status.is_well());
     expect(&pods, &["a->server"], true, "in the end");
     expect(&pods, &["b->server"], false, "in the end");
