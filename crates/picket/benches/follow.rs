@@ -1,13 +1,15 @@
 //! What it takes to know a large cluster that is followed: time and memory of a process that does nothing else, and of a whole
-//! agent that enforces what it knows, as root.
+//! agent that enforces what it knows, as root; and of one for pods on secondary networks, where `cargo xtask programs` ran.
 //!
 //! The API server is a process of its own that makes objects up while it sends them, in the size that real ones have. All of
-//! them are in a network namespace of their own.
+//! them are in a network namespace of their own. For the agent of pods every pod is on one secondary network, and policies are for
+//! that; its node has a real runtime without a sandbox, so that it works out everything that pods need and writes nothing.
 
 #![expect(
     clippy::print_stdout,
     clippy::unwrap_used,
     clippy::panic,
+    clippy::indexing_slicing,
     reason = "it reports, and fails at once"
 )]
 
@@ -16,9 +18,9 @@ use std::fs::{self, File};
 use std::io::{BufRead, BufReader, BufWriter, Write};
 use std::net::{TcpListener, TcpStream};
 use std::ops::Range;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::pin::pin;
-use std::process::{self, Command, Stdio};
+use std::process::{self, Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -28,6 +30,7 @@ use picket_engine::Engine;
 use picket_linux::{Netlink, NetworkNamespace};
 use picket_node::{Status, ask};
 use picket_source::{Change, Health, Interest, Kube};
+use picket_testing::runtime::{ContainerRuntime, Kind, SOCKET};
 use serde_json::{Value, json};
 use tokio::runtime::Builder;
 use tokio::sync::mpsc::unbounded_channel;
@@ -44,24 +47,72 @@ const BUDGET: usize = 300;
 const BOUND: Duration = Duration::from_secs(600);
 const PAUSE: Duration = Duration::from_millis(100);
 
+/// What the API server is called with whose pods are on a secondary network.
+const SECONDARY: &str = "serve-secondary";
+
 /// The node whose agent this is.
 const NODE: &str = "worker-7.region-1.example.com";
 
 fn main() {
-    if env::args().any(|argument| argument == "serve") {
-        serve();
-        return;
+    for (argument, network) in [("serve", Network::Cluster), (SECONDARY, Network::Secondary)] {
+        if env::args().any(|given| given == argument) {
+            return serve(network);
+        }
     }
     let place = NetworkNamespace::create().unwrap();
     Netlink::open(&place).unwrap().set_up("lo").unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let (server, kubeconfig) = start(&place, folder.path(), "serve");
+    let mut kube = Kube::new(None, Duration::from_secs(60));
+    kube.kubeconfig = Some(kubeconfig.clone());
+    println!("{PODS} pods, {NODES} nodes, {NAMESPACES} namespaces, {POLICIES} policies");
+    report("before", process::id(), Instant::now());
+    place.run(|| follow(&kube)).unwrap();
+    // It is told before what that took is given back.
+    let is_proved = |status: &Status| status.host.proof.as_ref().is_some_and(|proof| proof.proved);
+    enforce(
+        &place,
+        &kubeconfig,
+        &[],
+        &[
+            ("an agent enforces", |status| status.ready),
+            ("and has proved it", is_proved),
+        ],
+    );
+    end(server);
+    let (server, kubeconfig) = start(&place, folder.path(), SECONDARY);
+    let runtime = ContainerRuntime::start(Kind::Containerd);
+    let prefix = runtime.prefix();
+    let in_pods = [
+        "--container-runtime-endpoint",
+        SOCKET,
+        "--host-prefix",
+        prefix.to_str().unwrap(),
+    ];
+    enforce(
+        &place,
+        &kubeconfig,
+        &in_pods,
+        &[("an agent of pods", |status| status.ready && knows_pods(status))],
+    );
+    end(server);
+}
+
+/// Whether an agent of pods knows those of its node, and policies.
+fn knows_pods(status: &Status) -> bool {
+    let pods = status.pods.as_ref();
+    pods.is_some_and(|pods| pods.pods.all > 0 && !pods.read.is_empty())
+}
+
+/// Starts the API server; how to reach it.
+fn start(place: &NetworkNamespace, folder: &Path, argument: &str) -> (Child, PathBuf) {
     let mut command = Command::new(env::current_exe().unwrap());
-    command.arg("serve").stdout(Stdio::piped());
+    command.arg(argument).stdout(Stdio::piped());
     let mut server = place.spawn(&mut command).unwrap();
     let mut port = String::new();
     let stdout = server.stdout.take().unwrap();
     BufReader::new(stdout).read_line(&mut port).unwrap();
-    let folder = tempfile::tempdir().unwrap();
-    let kubeconfig = folder.path().join("kubeconfig");
+    let kubeconfig = folder.join("kubeconfig");
     let address = format!("http://127.0.0.1:{}", port.trim());
     let text = json!({
         "current-context": "a",
@@ -70,12 +121,10 @@ fn main() {
         "contexts": [{"name": "a", "context": {"cluster": "a", "user": "a"}}],
     });
     fs::write(&kubeconfig, text.to_string()).unwrap();
-    let mut kube = Kube::new(None, Duration::from_secs(60));
-    kube.kubeconfig = Some(kubeconfig.clone());
-    println!("{PODS} pods, {NODES} nodes, {NAMESPACES} namespaces, {POLICIES} policies");
-    report("before", process::id(), Instant::now());
-    place.run(|| follow(&kube)).unwrap();
-    enforce(&place, folder.path(), &kubeconfig);
+    (server, kubeconfig)
+}
+
+fn end(mut server: Child) {
     server.kill().unwrap();
     server.wait().unwrap();
 }
@@ -122,9 +171,15 @@ fn follow(kube: &Kube) {
     drop(engine);
 }
 
-/// Has an agent enforce it all on the node.
-fn enforce(place: &NetworkNamespace, folder: &Path, kubeconfig: &Path) {
-    let (socket, log) = (folder.join("socket"), folder.join("log"));
+/// Something that is to come about.
+type Holds = fn(&Status) -> bool;
+
+/// Has an agent enforce it all on the node, until each of these holds.
+fn enforce(place: &NetworkNamespace, kubeconfig: &Path, more: &[&str], steps: &[(&str, Holds)]) {
+    let (socket, log) = (
+        kubeconfig.with_file_name("socket"),
+        kubeconfig.with_file_name("log"),
+    );
     let began = Instant::now();
     let mut command = Command::new(env!("CARGO_BIN_EXE_picket"));
     command
@@ -132,10 +187,11 @@ fn enforce(place: &NetworkNamespace, folder: &Path, kubeconfig: &Path) {
         .arg(kubeconfig)
         .arg("--socket")
         .arg(&socket)
+        .args(more)
         .stdin(Stdio::null())
         .stderr(File::create(&log).unwrap());
     let mut agent = place.spawn(&mut command).unwrap();
-    let mut until = |what: &str, holds: fn(&Status) -> bool| {
+    for (what, holds) in steps {
         while !ask(&socket).is_ok_and(|status| holds(&status)) {
             if agent.try_wait().unwrap().is_some() || began.elapsed() > BOUND {
                 panic!("{}", fs::read_to_string(&log).unwrap());
@@ -143,11 +199,7 @@ fn enforce(place: &NetworkNamespace, folder: &Path, kubeconfig: &Path) {
             thread::sleep(PAUSE);
         }
         report(what, agent.id(), began);
-    };
-    until("an agent enforces", |status| status.ready);
-    // It is told before what that took is given back.
-    let is_proved = |status: &Status| status.host.proof.as_ref().is_some_and(|proof| proof.proved);
-    until("and has proved it", is_proved);
+    }
     thread::sleep(PAUSE * 10);
     let most = report("a second later", agent.id(), began);
     agent.kill().unwrap();
@@ -175,17 +227,24 @@ fn report(what: &str, process: u32, began: Instant) -> usize {
     most
 }
 
+/// What pods are on, and policies are for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Network {
+    Cluster,
+    Secondary,
+}
+
 /// Answers what is asked of an API server, on a port that it prints.
-fn serve() {
+fn serve(network: Network) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     println!("{}", listener.local_addr().unwrap().port());
     for client in listener.incoming() {
         let client = client.unwrap();
-        thread::spawn(move || answer(&client));
+        thread::spawn(move || answer(network, &client));
     }
 }
 
-fn answer(client: &TcpStream) -> Option<()> {
+fn answer(network: Network, client: &TcpStream) -> Option<()> {
     let mut lines = BufReader::new(client).lines();
     let request = lines.next()?.ok()?;
     while !lines.next()?.ok()?.is_empty() {}
@@ -202,13 +261,69 @@ fn answer(client: &TcpStream) -> Option<()> {
         return write!(out, "{{}}").ok();
     }
     match path {
+        "/apis" if network == Network::Secondary => write!(out, "{}", groups()).ok()?,
         "/apis" => write!(out, "{}", json!({"groups": []})).ok()?,
+        "/apis/k8s.cni.cncf.io/v1" => {
+            write!(out, "{}", kinds("NetworkAttachmentDefinition")).ok()?;
+        }
+        "/apis/k8s.cni.cncf.io/v1beta1" => write!(out, "{}", kinds("MultiNetworkPolicy")).ok()?,
+        "/apis/k8s.cni.cncf.io/v1/network-attachment-definitions" => list(&mut out, 0..1, definition)?,
+        "/apis/k8s.cni.cncf.io/v1beta1/multi-networkpolicies" => list(&mut out, 0..POLICIES, of_network)?,
+        "/api/v1/pods" if network == Network::Secondary => list(&mut out, 0..PODS, on_network)?,
         "/api/v1/pods" => list(&mut out, 0..PODS, pod)?,
         "/api/v1/nodes" => list(&mut out, 0..NODES, node)?,
         "/api/v1/namespaces" => list(&mut out, 0..NAMESPACES, namespace)?,
         _ => list(&mut out, 0..POLICIES, policy)?,
     }
     Some(())
+}
+
+/// The groups of secondary networks.
+fn groups() -> Value {
+    let versions = ["v1", "v1beta1"].map(|version| json!({"version": version}));
+    json!({"groups": [{"name": "k8s.cni.cncf.io", "versions": versions}]})
+}
+
+/// That a version of a group has one kind.
+fn kinds(kind: &str) -> Value {
+    json!({"resources": [{"name": "a", "kind": kind, "verbs": ["list", "watch"]}]})
+}
+
+/// The secondary network.
+fn definition(namespace: usize) -> Value {
+    json!({
+        "apiVersion": "k8s.cni.cncf.io/v1",
+        "kind": "NetworkAttachmentDefinition",
+        "metadata": metadata("net", Some(namespace), &json!({})),
+        "spec": {"config": json!({"cniVersion": "0.3.1", "name": "net", "type": "macvlan"}).to_string()},
+    })
+}
+
+/// A pod that is on the secondary network too, as Multus says it.
+fn on_network(number: usize) -> Value {
+    let mut pod = pod(number);
+    let (high, middle, low) = (number >> 16, number >> 8 & 255, number & 255);
+    let network = format!("{}/net", namespace_name(0));
+    let ips = [
+        format!("11.{high}.{middle}.{low}"),
+        format!("fd01::{high:x}:{:x}", number & 0xffff),
+    ];
+    let status =
+        json!([{"name": network, "interface": "net1", "ips": ips, "mac": "0a:58:0a:7b:00:02", "dns": {}}]);
+    for (name, text) in [("networks", network), ("network-status", status.to_string())] {
+        pod["metadata"]["annotations"][format!("k8s.v1.cni.cncf.io/{name}")] = text.into();
+    }
+    pod
+}
+
+/// A policy for the secondary network.
+fn of_network(number: usize) -> Value {
+    let mut policy = policy(number);
+    policy["apiVersion"] = "k8s.cni.cncf.io/v1beta1".into();
+    policy["kind"] = "MultiNetworkPolicy".into();
+    let network = format!("{}/net", namespace_name(0));
+    policy["metadata"]["annotations"]["k8s.v1.cni.cncf.io/policy-for"] = network.into();
+    policy
 }
 
 /// A streaming list, after which nothing changes.
