@@ -27,7 +27,10 @@ impl Planner<'_> {
         // Who loses each list, and who gets which one in its stead and changes in nothing else.
         let mut losing: BTreeMap<u32, (usize, Places)> = BTreeMap::new();
         let mut changing: BTreeMap<(u32, Tag), Places> = BTreeMap::new();
+        // What some get as it is must stay what it is.
+        let mut wanted = BTreeSet::new();
         for (place, set) in sets.iter().enumerate() {
+            wanted.extend(gotten(set));
             for index in self.lost(set) {
                 let (count, places) = losing.entry(index).or_default();
                 *count += 1;
@@ -44,7 +47,8 @@ impl Planner<'_> {
             let Some((_, all)) = losing.get(&index).filter(|(count, _)| *count == uses(index)) else {
                 continue;
             };
-            if !taken.contains(&index) && !chosen.contains_key(&tag) && self.lets_as_much_pass(index, &tag) {
+            let is_free = !wanted.contains(&index) && !taken.contains(&index);
+            if is_free && !chosen.contains_key(&tag) && self.lets_as_much_pass(index, &tag) {
                 // An interface that gets something else would have the new list meanwhile.
                 let before: Places = all.difference(&places).copied().collect();
                 taken.insert(index);
@@ -139,6 +143,18 @@ impl Planner<'_> {
             .zip(after)
             .is_some_and(|(before, after)| lets_as_much_pass(&before.rules, &after.rules))
     }
+}
+
+/// The lists that VPP has and an interface has after an operation.
+fn gotten(set: &Operation) -> impl Iterator<Item = u32> {
+    let handles = match set {
+        Operation::Set { input, output, .. } => [&**input, output],
+        _ => [&[][..]; 2],
+    };
+    handles.into_iter().flatten().filter_map(|handle| match handle {
+        Handle::Installed(index) => Some(*index),
+        Handle::Created(_) => None,
+    })
 }
 
 /// The lists that an operation takes for made.

@@ -99,7 +99,8 @@ impl Kept {
             }
         }
         self.held.advance(&plan_now, &created);
-        prop_assert!(plan(self.held.installed(), acls).is_empty());
+        let again = plan(self.held.installed(), acls);
+        prop_assert!(again.is_empty(), "{again:?} after {plan_now:?}");
         prop_assert!(self.held.plan(acls, acls.interfaces.keys()).is_empty());
         prop_assert_eq!(self.held.installed().acls.len(), acls.acls.len());
         Ok(())
