@@ -30,7 +30,7 @@ impl Planner<'_> {
         // What some get as it is must stay what it is.
         let mut wanted = BTreeSet::new();
         for (place, set) in sets.iter().enumerate() {
-            wanted.extend(gotten(set));
+            wanted.extend(known(set));
             for index in self.lost(set) {
                 let (count, places) = losing.entry(index).or_default();
                 *count += 1;
@@ -89,22 +89,15 @@ impl Planner<'_> {
 
     /// The lists that an interface does not have any more after an operation, each as often as it has it.
     fn lost(&self, set: &Operation) -> impl Iterator<Item = u32> {
-        let (before, after) = match set {
-            Operation::Set {
-                interface,
-                input,
-                output,
-            } => (self.installed.interfaces.get(interface), [&**input, output]),
-            _ => (None, [&[][..]; 2]),
+        let before = match set {
+            Operation::Set { interface, .. } => self.installed.interfaces.get(interface),
+            _ => None,
         };
         let before = before
             .into_iter()
             .flat_map(|lists| lists.input.iter().chain(&lists.output));
-        before.copied().filter(move |&index| {
-            !after
-                .iter()
-                .any(|handles| handles.contains(&Handle::Installed(index)))
-        })
+        let kept: BTreeSet<_> = known(set).collect();
+        before.copied().filter(move |index| !kept.contains(index))
     }
 
     /// The one list that an interface loses by an operation, with the one that it gets in all places of that.
@@ -145,25 +138,26 @@ impl Planner<'_> {
     }
 }
 
-/// The lists that VPP has and an interface has after an operation.
-fn gotten(set: &Operation) -> impl Iterator<Item = u32> {
+/// The lists that an interface gets by an operation.
+fn handles(set: &Operation) -> impl Iterator<Item = &Handle> {
     let handles = match set {
         Operation::Set { input, output, .. } => [&**input, output],
         _ => [&[][..]; 2],
     };
-    handles.into_iter().flatten().filter_map(|handle| match handle {
+    handles.into_iter().flatten()
+}
+
+/// Those that VPP has already.
+fn known(set: &Operation) -> impl Iterator<Item = u32> {
+    handles(set).filter_map(|handle| match handle {
         Handle::Installed(index) => Some(*index),
         Handle::Created(_) => None,
     })
 }
 
-/// The lists that an operation takes for made.
+/// Those that it takes for made.
 fn made(set: &Operation) -> impl Iterator<Item = &Tag> {
-    let handles = match set {
-        Operation::Set { input, output, .. } => [&**input, output],
-        _ => [&[][..]; 2],
-    };
-    handles.into_iter().flatten().filter_map(|handle| match handle {
+    handles(set).filter_map(|handle| match handle {
         Handle::Created(tag) => Some(tag),
         Handle::Installed(_) => None,
     })
