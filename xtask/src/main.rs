@@ -10,6 +10,7 @@ mod cluster;
 mod codegen;
 mod command;
 mod demo;
+mod machine;
 mod packages;
 mod picture;
 mod programs;
@@ -33,6 +34,8 @@ enum Task {
     Programs,
     /// Build picket as one file that needs no other, and print where it is
     Static(alone::Arguments),
+    /// Run a command with the kernel of Debian, in a virtual machine that sees the files of this one
+    Machine(machine::Arguments),
     /// Run the shop of `examples/shop` as network namespaces and probe its policies with real packets
     Demo,
     /// Run the benchmarks and print the results with the machine and the commands
@@ -52,6 +55,7 @@ fn main() -> ExitCode {
         Task::Test(arguments) => test::check(&arguments),
         Task::Programs => programs::show(),
         Task::Static(arguments) => alone::show(&arguments),
+        Task::Machine(arguments) => machine::machine(&arguments),
         Task::Demo => demo::demo(),
         Task::Bench(arguments) => bench::bench(&arguments),
         Task::Cluster(arguments) => cluster::cluster(&arguments),

@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-use anyhow::{Result, bail};
+use anyhow::{Context as _, Result, ensure};
 
 use crate::command::{is_installed, is_root, run, say};
 
@@ -31,6 +31,16 @@ pub(crate) const RUNTIME: [Program; 4] = [
 /// What building the image of picket needs, and the shell of what stands for the image that it is built in.
 pub(crate) const IMAGE: [Program; 2] = [("buildah", "buildah"), ("busybox", "busybox-static")];
 
+/// What a virtual machine with another kernel needs, and what tests there need of it.
+pub(crate) const MACHINE: [Program; 6] = [
+    ("qemu-system-x86_64", "qemu-system-x86"),
+    ("modprobe", "kmod"),
+    ("cpio", "cpio"),
+    ("busybox", "busybox-static"),
+    ("apparmor_parser", "apparmor"),
+    ("ipset", "ipset"),
+];
+
 /// What kube-proxy needs.
 pub(crate) const SERVICES: [Program; 1] = [("iptables", "iptables")];
 
@@ -51,31 +61,38 @@ pub(crate) fn install_missing(programs: &[Program]) -> Result<()> {
     }
     let mut packages: Vec<_> = missing.iter().map(|(_, package)| *package).collect();
     packages.dedup();
-    let packages = packages.join(" ");
     let programs: Vec<_> = missing
         .iter()
         .map(|(program, _)| format!("`{program}`"))
         .collect();
     say(&format!(
-        "{} missing: installing the Debian packages {packages}",
-        programs.join(", ")
+        "{} missing: installing the Debian packages {}",
+        programs.join(", "),
+        packages.join(" ")
     ));
-    let install = format!("apt-get install --yes --no-install-recommends {packages}");
-    if !is_installed("apt-get") {
-        bail!("install {packages} (this is no Debian: `apt-get` was not found) and run this again");
+    update()?;
+    let install = ["install", "--yes", "--no-install-recommends"];
+    as_root(&[&install[..], &packages].concat())
+        .with_context(|| format!("install {} as root, then run this again", packages.join(" ")))
+}
+
+/// Asks Debian what packages there are now.
+pub(crate) fn update() -> Result<()> {
+    as_root(&["update"])
+}
+
+/// Runs `apt-get` as root.
+fn as_root(arguments: &[&str]) -> Result<()> {
+    ensure!(
+        is_installed("apt-get"),
+        "`apt-get` was not found: this is no Debian"
+    );
+    let mut words = vec!["env", "DEBIAN_FRONTEND=noninteractive", "apt-get"];
+    if !is_root()? {
+        ensure!(is_installed("sudo"), "installing packages needs root");
+        words.insert(0, "sudo");
     }
-    let as_root = is_root()?;
-    if !as_root && !is_installed("sudo") {
-        bail!("installing needs root: run `{install}` as root, then this again");
-    }
-    let apt_get = |arguments: &str| {
-        let mut words = if as_root { Vec::new() } else { vec!["sudo"] };
-        words.extend(["env", "DEBIAN_FRONTEND=noninteractive"]);
-        words.extend(arguments.split_whitespace());
-        let mut command = Command::new(words.remove(0));
-        command.args(words);
-        command
-    };
-    run(&mut apt_get("apt-get update"))?;
-    run(&mut apt_get(&install))
+    words.extend(arguments);
+    let mut command = Command::new(words.remove(0));
+    run(command.args(words))
 }

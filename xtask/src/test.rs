@@ -2,12 +2,15 @@
 
 use std::env;
 use std::num::NonZero;
+use std::path::PathBuf;
 use std::process::Command;
 use std::thread;
 
 use anyhow::{Context, Result, bail};
+use serde_json::Value;
 
-use crate::command::{cargo, is_installed, is_root, output, run, say, search_path};
+use crate::command::{cargo, is_installed, is_root, output, root, run, say, search_path};
+use crate::machine::Machine;
 use crate::{alone, packages, programs, wasm};
 
 #[derive(clap::Args)]
@@ -28,6 +31,9 @@ const BROWSER_MODULE: &str = "browser::";
 
 /// The name of the modules whose tests need a Kubernetes API server.
 const CLUSTER_MODULE: &str = "apiserver::";
+
+/// The name of the modules whose tests need IPVS, bonds or AppArmor.
+const MACHINE_MODULE: &str = "machine::";
 
 /// The variable that tells test programs how many tests run at once.
 const THREADS: &str = "RUST_TEST_THREADS";
@@ -54,16 +60,48 @@ pub(crate) fn check(arguments: &Arguments) -> Result<()> {
     wasm::build()?;
     let programs = programs::build_all()?;
     let alone = alone::for_tests()?;
-    let mut tests = cargo("test --workspace --locked --no-fail-fast");
+    let others: Vec<_> = programs.into_iter().chain([alone]).collect();
+    with_another_kernel(&others)?;
+    let mut tests = cargo(&format!(
+        "test --workspace --locked --no-fail-fast -- --skip {MACHINE_MODULE}"
+    ));
     if env::var_os(THREADS).is_none() {
         tests.env(THREADS, threads().to_string());
     }
     tests
         .env("PATH", env::join_paths(search_path())?)
-        .envs(programs)
-        .envs([alone])
+        .envs(others)
         .envs(runner);
     run(&mut tests)
+}
+
+/// The tests that need more of a kernel than that of this machine may have.
+fn with_another_kernel(others: &[(&'static str, PathBuf)]) -> Result<()> {
+    let machine = Machine::prepare()?;
+    let program = test_program("picket", "cluster")?;
+    let arguments = [MACHINE_MODULE, "--test-threads=1"].map(Into::into);
+    machine.run(
+        &[&[program.into_os_string()], &arguments[..]].concat(),
+        others,
+        &root().join("crates/picket"),
+    )
+}
+
+/// The program that runs a file of integration tests, built now.
+fn test_program(package: &str, name: &str) -> Result<PathBuf> {
+    let mut build = cargo(&format!(
+        "test --package {package} --test {name} --locked --no-run --message-format json-render-diagnostics"
+    ));
+    let told = output(&mut build)?;
+    let messages = told.lines().map(serde_json::from_str::<Value>);
+    for message in messages {
+        let message = message.context("cargo tells no JSON")?;
+        let of = |field: &str| message.pointer(field).and_then(Value::as_str);
+        if let (Some("test"), Some(program)) = (of("/target/kind/0"), of("/executable")) {
+            return Ok(program.into());
+        }
+    }
+    bail!("cargo built no tests `{name}` of {package}")
 }
 
 /// How many tests are to run at once. Those that wait for packets that must not arrive, or for servers, leave processors to

@@ -7,6 +7,7 @@
 //! - [`build`]: objects in one line each, as in `pod("x/web").label("app", "web").ip("10.0.0.5")`.
 //! - [`generate`]: proptest strategies for random clusters, policies and event sequences.
 //! - [`cases`]: Markdown files with manifests and the verdicts they must give.
+//! - [`machine`]: the virtual machine that tests of other kernels run in.
 //! - [`manifest`]: objects as the manifests that say them, in any of the ways to write them.
 //! - [`reflected`]: a cluster as a reflector keeps it in etcd.
 //! - [`replaced`]: what the program that picket replaces in pods has left in them.
@@ -32,6 +33,7 @@ pub mod etcd;
 pub mod flows;
 pub mod generate;
 pub mod http;
+pub mod machine;
 pub mod manifest;
 pub mod program;
 pub mod ran;

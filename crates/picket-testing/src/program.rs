@@ -191,6 +191,18 @@ pub const PROGRAMS: [Program; 9] = [
     CRDS,
 ];
 
+/// Where the machine keeps what tests need and take long to make.
+///
+/// # Panics
+/// When there is no home to keep it in.
+#[must_use]
+pub fn cache() -> PathBuf {
+    let cache = env::var_os("XDG_CACHE_HOME").map(PathBuf::from);
+    let cache = cache.filter(|path| path.is_absolute());
+    let cache = cache.unwrap_or_else(|| env::home_dir().unwrap().join(".cache"));
+    cache.join("picket")
+}
+
 impl Program {
     /// Where it is.
     ///
@@ -219,12 +231,7 @@ impl Program {
     /// Where it is in the cache of the machine once it has been built from the present sources.
     #[must_use]
     pub fn cached(&self) -> PathBuf {
-        let cache = env::var_os("XDG_CACHE_HOME").map(PathBuf::from);
-        let cache = cache
-            .filter(|path| path.is_absolute())
-            .unwrap_or_else(|| env::home_dir().unwrap().join(".cache"));
-        cache
-            .join("picket")
+        cache()
             .join(format!("{}-{}", self.name, self.state()))
             .join(self.name)
     }

@@ -166,7 +166,10 @@ impl ContainerRuntime {
             ),
         ];
         for (name, text) in of_every_node.into_iter().chain(kind.files()) {
-            let text = text.replace("@FOLDER@", folder.path().to_str().unwrap());
+            let text = text
+                .replace("@FOLDER@", folder.path().to_str().unwrap())
+                // A profile stays in the kernel: only one that goes afterwards is given any.
+                .replace("@UNCONFINED@", &(!crate::machine::is_here()).to_string());
             fs::write(folder.path().join(name), text).unwrap();
         }
         image::write(folder.path());

@@ -158,10 +158,14 @@ impl Container {
             let words = value.as_array().into_iter().flatten();
             words.map(|word| word.as_str().unwrap().to_owned()).collect()
         };
-        let seccomp = match self.of_pod["seccompProfile"]["type"].as_str() {
-            Some("RuntimeDefault") => RUNTIME_DEFAULT,
-            None => UNCONFINED,
-            Some(other) => panic!("no test has the profile {other}"),
+        let profile = |field: &str| {
+            let said = security[field]["type"].as_str();
+            let kind = match said.or_else(|| self.of_pod[field]["type"].as_str())? {
+                "RuntimeDefault" => RUNTIME_DEFAULT,
+                "Unconfined" => UNCONFINED,
+                other => panic!("no test has the profile {other}"),
+            };
+            Some(SecurityProfile { kind })
         };
         // What the container does not say its pod does.
         let number = |field: &str| security[field].as_i64().or_else(|| self.of_pod[field].as_i64());
@@ -185,7 +189,9 @@ impl Container {
             no_new_privs: security["allowPrivilegeEscalation"] == false,
             masked_paths: hidden(&MASKED),
             readonly_paths: hidden(&READ_ONLY),
-            seccomp: Some(SecurityProfile { kind: seccomp }),
+            seccomp: profile("seccompProfile").or(Some(SecurityProfile { kind: UNCONFINED })),
+            // Nothing said is what the runtime has by itself.
+            apparmor: profile("appArmorProfile"),
         }
     }
 }

@@ -147,6 +147,8 @@ pub(super) struct LinuxContainerSecurityContext {
     pub(super) readonly_paths: Vec<String>,
     #[prost(message, optional, tag = "15")]
     pub(super) seccomp: Option<SecurityProfile>,
+    #[prost(message, optional, tag = "16")]
+    pub(super) apparmor: Option<SecurityProfile>,
 }
 
 /// `Capability`; the names are without `CAP_`.

@@ -21,6 +21,7 @@ mod guides;
 mod hostile;
 mod image;
 mod kinds;
+mod machine;
 mod never_open;
 mod outages;
 mod reflect;

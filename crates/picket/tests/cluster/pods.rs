@@ -19,7 +19,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 pub(crate) use probe::{
-    Pods, can_be_made, expect, forget_neighbours, ip, nft, once_free, patience, place_of, send_icmpv6, table,
+    Pods, expect, forget_neighbours, ip, nft, once_free, patience, place_of, send_icmpv6, table,
 };
 
 use crate::agents::{get, value};

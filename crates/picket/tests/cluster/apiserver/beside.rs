@@ -1,11 +1,11 @@
 //! Beside kube-proxy, which makes services work, and network plugins, which attach pods: policies hold for what reaches a pod
 //! through a service, services work as far as policies allow, and nobody loses rules to anybody else.
 
-mod established;
+pub(super) mod established;
 mod gateways;
 
 use std::net::{IpAddr, SocketAddr};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Command;
 use std::thread;
 
@@ -316,7 +316,7 @@ fn policies(api: &Api, node: &Node) {
 }
 
 /// Everything that a node goes through, beside kube-proxy in one of its modes and each plugin.
-fn play(mode: Mode) {
+pub(super) fn play(mode: Mode) {
     let (server, api) = server();
     let [agent, kube_proxy] = ["agent-token", "proxy-token"].map(|token| server.kubeconfig_of(token));
     for (index, plugin) in PLUGINS.iter().enumerate() {
@@ -432,18 +432,4 @@ fn policies_hold_beside_kube_proxy_with_iptables_of_old() {
 #[test]
 fn policies_hold_beside_kube_proxy_with_nftables() {
     play(Mode::Nftables);
-}
-
-#[test]
-fn the_load_balancer_of_the_kernel_is_refused_by_kube_proxy_where_there_is_none() {
-    if Path::new("/proc/net/ip_vs").exists() {
-        play(Mode::Ipvs);
-        return established::live_through(Mode::Ipvs, &PLUGINS[1]);
-    }
-    let (server, api) = server();
-    let node = Node::new(&PLUGINS[1], &PODS, &server.kubeconfig());
-    populate(&api, &node);
-    let mut kube_proxy = KubeProxy::start(&node, "node-1", Mode::Ipvs, &server.kubeconfig_of("proxy-token"));
-    assert!(!kube_proxy.wait().success());
-    assert!(kube_proxy.log().contains("ipvs"), "{}", kube_proxy.log());
 }

@@ -10,6 +10,7 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
 use picket_linux::NetworkNamespace;
+use picket_testing::machine;
 use picket_testing::runtime::{Container, Kind, Mount, SOCKET};
 use picket_testing::with_each_runtime;
 use serde_json::{Value, json};
@@ -118,14 +119,23 @@ impl Contained {
             let command = fs::read(process.path().join("cmdline")).ok()?;
             let network = fs::metadata(process.path().join("ns/net")).ok()?;
             let is_own = command.starts_with(format!("{PROGRAM}\0{does}\0").as_bytes());
-            (is_own && is(&self.network, &network))
-                .then(|| fs::read_to_string(process.path().join("status")).ok())?
+            let read = |file: &str| fs::read_to_string(process.path().join(file));
+            // Not every kernel has profiles.
+            let both = || Some((read("status").ok()?, read("attr/current").unwrap_or_default()));
+            (is_own && is(&self.network, &network)).then(both)?
         };
         let processes = fs::read_dir("/proc").unwrap().map(Result::unwrap);
         let statuses: Vec<_> = processes.filter_map(|process| of_process(&process)).collect();
-        let [status] = statuses.as_slice() else {
+        let [(status, profile)] = statuses.as_slice() else {
             panic!("{statuses:?}")
         };
+        if machine::is_here() {
+            let expected = match self.container.security["appArmorProfile"]["type"].as_str() {
+                Some("Unconfined") => "unconfined",
+                _ => "cri-containerd.apparmor.d (enforce)",
+            };
+            assert_eq!(profile.trim(), expected);
+        }
         let field = |name: &str| {
             let mut lines = status.lines();
             let value = lines.find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
@@ -295,7 +305,7 @@ fn routed(network: &NetworkNamespace) -> Pods {
     pods.collect()
 }
 
-fn on_a_node_what_is_shipped_is_enough(kind: Kind) {
+pub(super) fn on_a_node_what_is_shipped_is_enough(kind: Kind) {
     let node = Node::with(kind);
     KINDS[14..].iter().for_each(|kind| define(&node.api, *kind));
     let applied = apply(&node.api, MANIFEST);
@@ -340,7 +350,7 @@ fn expect_calm(node: &Node) {
     assert!(calm, "{printed}");
 }
 
-fn for_pods_what_is_shipped_is_enough_and_nothing_of_it_is_too_much(kind: Kind) {
+pub(super) fn for_pods_what_is_shipped_is_enough_and_nothing_of_it_is_too_much(kind: Kind) {
     let folder = tempfile::tempdir().unwrap();
     let (server, audit) = audited(folder.path(), &[AGENT]);
     let mut node = Node::of(server, kind);

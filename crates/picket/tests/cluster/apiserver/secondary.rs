@@ -13,7 +13,7 @@ mod forged;
 mod hostile;
 mod icmp;
 mod kinds;
-mod links;
+pub(super) mod links;
 mod namespaces;
 mod never_open;
 mod plugins;

@@ -110,11 +110,6 @@ impl KubeProxy {
         }
     }
 
-    /// Waits until it ends by itself.
-    pub(crate) fn wait(&mut self) -> ExitStatus {
-        self.ended.take().unwrap().join().unwrap()
-    }
-
     /// Ends it without order.
     pub(crate) fn kill(&mut self) {
         if let Some(ended) = self.ended.take() {

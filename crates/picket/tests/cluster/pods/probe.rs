@@ -40,15 +40,6 @@ pub(crate) fn ip(namespace: &NetworkNamespace, arguments: &str) {
     );
 }
 
-/// Whether the kernel knows a kind of interfaces.
-pub(crate) fn can_be_made(kind: &str) -> bool {
-    let namespace = NetworkNamespace::create().unwrap();
-    let mut command = Command::new("ip");
-    command.args(format!("link add probe type {kind}").split_whitespace());
-    let output = namespace.run(|| command.output()).unwrap();
-    output.unwrap().status.success()
-}
-
 /// A path at which other programs find a namespace, as long as it is held here.
 pub(crate) fn place_of(namespace: &NetworkNamespace) -> String {
     format!(

@@ -92,7 +92,7 @@ fn to(pod: &str) -> Value {
     reaching("locked", &[app(pod)])
 }
 
-pub(super) fn live_through(mode: Mode, plugin: &Plugin) {
+pub(in crate::apiserver) fn live_through(mode: Mode, plugin: &Plugin) {
     let (server, api) = server();
     let node = Node::new(plugin, &PODS, &server.kubeconfig());
     populate(&api, &node);

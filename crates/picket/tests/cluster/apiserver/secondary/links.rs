@@ -4,7 +4,7 @@ use picket_linux::NetworkNamespace;
 use serde_json::json;
 
 use super::{Case, labelled, named, pod};
-use crate::pods::{Node, Pod, Pods, can_be_made, ip, place_of};
+use crate::pods::{Node, Pod, Pods, ip, place_of};
 
 const BOND: &str = r#"{"cniVersion": "1.0.0", "plugins": [{"type": "bond"}, {"type": "tuning"}]}"#;
 
@@ -70,17 +70,8 @@ fn play(node: &Node, pods: &Pods, name: &str) {
 
 #[test]
 fn two_links_as_one_interface() {
-    bridged();
-    // With the device that the scenario is about, which not every kernel has.
-    let bond = "bond mode active-backup miimon 100";
-    if can_be_made(bond) {
-        bonded(bond);
-    }
-}
-
-/// Each pod is plugged in twice, and no way leads in a circle: `b` comes to `a` by the one link and `c` by the other, and
-/// what `b` and `c` say to each other passes through the bridge in `a`.
-fn bridged() {
+    // Each pod is plugged in twice, and no way leads in a circle: `b` comes to `a` by the one link and `c` by the other, and
+    // what `b` and `c` say to each other passes through the bridge in `a`.
     let mut node = Node::new();
     let pods = populate(&mut node);
     let switch = cables(&["left", "right", "far-left", "far-right"]);
@@ -94,12 +85,19 @@ fn bridged() {
     play(&node, &pods, "bridged-links");
 }
 
-fn bonded(bond: &str) {
+/// With the device that the scenario is about, which not every kernel has.
+pub(in crate::apiserver) fn bonded() {
     let mut node = Node::new();
     let pods = populate(&mut node);
     let switch = cables(&["left", "right"]);
     for (name, number) in [("a", 11), ("b", 12), ("c", 13)] {
-        joined(&pods[name], number, bond, &switch, ["left", "right"]);
+        joined(
+            &pods[name],
+            number,
+            "bond mode active-backup miimon 100",
+            &switch,
+            ["left", "right"],
+        );
     }
     play(&node, &pods, "bond-cni");
 }
