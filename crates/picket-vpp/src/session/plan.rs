@@ -106,7 +106,7 @@ fn changes(before: &[SessionRule], desired: &[SessionRule]) -> BTreeMap<Part, Ch
     if let Some(pairs) = pairs(before, desired) {
         let changes = pairs.into_iter();
         return changes
-            .filter_map(|(part, was, will)| Some((part, Change::between(was, will)?)))
+            .filter_map(|(part, [was, will])| Some((part, Change::between(was, will)?)))
             .collect();
     }
     let mut parts: BTreeMap<Part, [Vec<SessionRule>; 2]> = BTreeMap::new();
@@ -124,21 +124,21 @@ fn changes(before: &[SessionRule], desired: &[SessionRule]) -> BTreeMap<Part, Ch
         .collect()
 }
 
+/// The rules of one part, of both states.
+type Pair<'r> = (Part, [&'r [SessionRule]; 2]);
+
 /// The rules of each part, where each state has the same parts one after the other, as tables have that were made.
-fn pairs<'r>(
-    before: &'r [SessionRule],
-    desired: &'r [SessionRule],
-) -> Option<Vec<(Part, &'r [SessionRule], &'r [SessionRule])>> {
+fn pairs<'r>(before: &'r [SessionRule], desired: &'r [SessionRule]) -> Option<Vec<Pair<'r>>> {
     let parts = |rules: &'r [SessionRule]| {
         let parts = rules.chunk_by(|one, next| part(one) == part(next));
         parts.filter_map(|rules| Some((part(rules.first()?), rules)))
     };
     let (mut was, mut will) = (parts(before), parts(desired));
-    let mut found: Vec<(Part, &[SessionRule], &[SessionRule])> = Vec::new();
+    let mut found: Vec<Pair<'_>> = Vec::new();
     loop {
         match (was.next(), will.next()) {
             (None, None) => break,
-            (Some((part, was)), Some((same, will))) if part == same => found.push((part, was, will)),
+            (Some((part, was)), Some((same, will))) if part == same => found.push((part, [was, will])),
             _ => return None,
         }
     }
