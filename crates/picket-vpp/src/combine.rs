@@ -19,6 +19,7 @@ use crate::peers::Peers;
 use crate::value::{Value, Values};
 use admission::Admission;
 use holders::Holders;
+use prefixes::place;
 use table::{Corrections, Table, Tables};
 
 /// What each pod of a node may exchange with whom in one direction when what other pods of the node may exchange with it in
@@ -119,21 +120,32 @@ impl Combiner {
         for (pod, [before, now]) in changes {
             let lists = [before.as_deref(), now.as_deref()];
             for (address, turn) in self.restricted.follow(pod, lists, &[self.family]) {
-                self.holders.turn(address, &turn);
-                self.of_anybody = None;
                 turns.entry(address).or_default().push(turn);
             }
         }
+        if !turns.is_empty() {
+            self.holders.follow(&turns);
+            self.of_anybody = None;
+        }
         let mut touched = BTreeSet::new();
         let mut fresh = BTreeSet::new();
+        // The addresses with which pods may be allowed something else.
+        let mut asked: BTreeMap<ObjectRef, BTreeSet<IpAddr>> = BTreeMap::new();
+        let mut own_turns = Vec::new();
         for (pod, [_, now]) in changes {
             let own = now.as_ref().and_then(|lists| self.own(lists, direction));
-            match self.enter(pod, own) {
+            match self.enter(pod, own, &mut own_turns) {
                 Entered::Same => {}
                 Entered::Gone => drop(touched.insert(pod.clone())),
                 Entered::New => drop(fresh.insert(pod)),
+                Entered::Other(differing) => match self.few_within(&differing) {
+                    Some(few) => drop(asked.insert(pod.clone(), few)),
+                    None => drop(fresh.insert(pod)),
+                },
             }
         }
+        let admits = |value| value != self.floor && value != Value::NOTHING;
+        self.admission.follow(&own_turns, admits);
         for &pod in &fresh {
             let table = self.whole_table(pod, values);
             if let (Some(own), Some(table)) = (self.pods.get_mut(pod), table) {
@@ -141,26 +153,30 @@ impl Combiner {
                 touched.insert(pod.clone());
             }
         }
-        let mut corrections: BTreeMap<ObjectRef, Vec<(IpAddr, Option<Value>)>> = BTreeMap::new();
-        for (address, turns) in turns {
-            // The tables of those that are new have it already.
-            if self.pods.len() == fresh.len() {
-                break;
-            }
-            for pod in self.concerned(address, &turns) {
-                let Some(own) = self.pods.get(&pod).filter(|_| !fresh.contains(&pod)) else {
-                    continue;
-                };
-                let now = self.entry(own, address, values);
-                if now != own.table.entry(address) {
-                    corrections.entry(pod).or_default().push((address, now));
+        // The tables of those that are new have it already.
+        if self.pods.len() > fresh.len() {
+            for (pod, address) in self.concerned(&turns) {
+                if !fresh.contains(&pod) {
+                    asked.entry(pod).or_default().insert(address);
                 }
             }
         }
         let mut done = Corrections::default();
-        for (pod, corrections) in corrections {
+        for (pod, addresses) in asked {
+            let Some(own) = self.pods.get(&pod) else { continue };
+            let each = addresses
+                .into_iter()
+                .map(|address| (address, self.entry(own, address, values)));
+            let corrections: Vec<_> = each
+                .filter(|(address, now)| *now != own.table.entry(*address))
+                .collect();
+            if corrections.is_empty() && Arc::ptr_eq(own.table.own(), &own.list) {
+                continue;
+            }
             if let Some(own) = self.pods.get_mut(&pod) {
-                own.table = self.tables.corrected(&own.table, corrections, &mut done);
+                own.table = self
+                    .tables
+                    .corrected(&own.table, &own.list, corrections, &mut done);
                 touched.insert(pod);
             }
         }
@@ -168,42 +184,65 @@ impl Combiner {
     }
 
     /// The address that others know a pod by, and what it may itself exchange.
-    fn own(&self, lists: &Lists, direction: Direction) -> Option<Own> {
+    fn own(&self, lists: &Lists, direction: Direction) -> Option<(IpAddr, Arc<Peers>)> {
         let list = Arc::clone(lists.peers(direction, self.family)?);
         let mut addresses = lists.addresses.iter().copied();
         let address = addresses.find(|&address| Family::of(address) == self.family)?;
-        Some(Own {
-            address,
-            table: Arc::new(Table::of(Arc::clone(&list))),
-            list,
-        })
+        Some((address, list))
     }
 
-    fn enter(&mut self, pod: &ObjectRef, now: Option<Own>) -> Entered {
-        match (self.pods.get(pod), &now) {
+    /// Takes in what a pod's own list is now, which `turns` learns of.
+    fn enter(
+        &mut self,
+        pod: &ObjectRef,
+        now: Option<(IpAddr, Arc<Peers>)>,
+        turns: &mut Vec<(ObjectRef, Turn)>,
+    ) -> Entered {
+        match (self.pods.get_mut(pod), &now) {
             (None, None) => return Entered::Same,
-            (Some(known), Some(now)) if (known.address, &known.list) == (now.address, &now.list) => {
-                return Entered::Same;
+            (Some(known), Some((address, list))) if known.address == *address => {
+                if known.list == *list {
+                    return Entered::Same;
+                }
+                let before = std::mem::replace(&mut known.list, Arc::clone(list));
+                let differing = before.differing(list);
+                turns.push((pod.clone(), [Some(before), Some(Arc::clone(list))]));
+                return Entered::Other(differing);
             }
             _ => {}
         }
-        if let Some(gone) = self.pods.remove(pod) {
-            if let Some(others) = self.at.get_mut(&gone.address) {
-                others.remove(pod);
-                if others.is_empty() {
-                    self.at.remove(&gone.address);
-                }
+        let before = self.pods.remove(pod);
+        if let Some(gone) = &before
+            && let Some(others) = self.at.get_mut(&gone.address)
+        {
+            others.remove(pod);
+            if others.is_empty() {
+                self.at.remove(&gone.address);
             }
-            self.admission.remove(&gone.list, pod);
         }
-        let Some(own) = now else {
+        let list = now.as_ref().map(|(_, list)| Arc::clone(list));
+        turns.push((pod.clone(), [before.map(|own| own.list), list]));
+        let Some((address, list)) = now else {
             return Entered::Gone;
         };
-        self.at.entry(own.address).or_default().insert(pod.clone());
-        let admits = |value| value != self.floor && value != Value::NOTHING;
-        self.admission.add(&own.list, pod, admits);
+        self.at.entry(address).or_default().insert(pod.clone());
+        let table = Arc::new(Table::of(Arc::clone(&list)));
+        let own = Own { address, list, table };
         self.pods.insert(pod.clone(), own);
         Entered::New
+    }
+
+    /// The addresses within prefixes at which somebody is held to something, where they are few.
+    fn few_within(&self, prefixes: &[Prefix]) -> Option<BTreeSet<IpAddr>> {
+        let mut few = BTreeSet::new();
+        for prefix in prefixes {
+            let within = self.restricted.between(prefix.first(), prefix.last());
+            few.extend(within.take(FEW + 1));
+            if few.len() > FEW {
+                return None;
+            }
+        }
+        Some(few)
     }
 
     /// What a pod is allowed with an address of the node, where that is not what its own list says.
@@ -248,24 +287,12 @@ impl Combiner {
         Some(table)
     }
 
-    /// The addresses of those held to something that a pod's own list allows more than the floor, where they are few.
-    fn few_allowed(&self, own: &Own) -> Option<BTreeSet<IpAddr>> {
-        let mut few = BTreeSet::new();
-        for entry in own.list.entries() {
-            if entry.value == self.floor || entry.value == Value::NOTHING {
-                continue;
-            }
-            let within = self.restricted.between(entry.prefix.first(), entry.prefix.last());
-            few.extend(within.take(FEW + 1));
-            if few.len() > FEW {
-                return None;
-            }
-        }
-        Some(few)
-    }
-
     fn all_entries(&self, own: &Own, values: &mut Values) -> Vec<(IpAddr, Value)> {
-        if let Some(few) = self.few_allowed(own) {
+        // Where its own list allows more than the floor.
+        let allowed = own.list.entries().iter();
+        let allowed = allowed.filter(|entry| entry.value != self.floor && entry.value != Value::NOTHING);
+        let allowed: Vec<_> = allowed.map(|entry| entry.prefix).collect();
+        if let Some(few) = self.few_within(&allowed) {
             let each = few.into_iter().map(|address| {
                 let value = self.entry(own, address, values);
                 value.map(|value| (address, value))
@@ -288,19 +315,38 @@ impl Combiner {
         found
     }
 
-    /// The pods of which it can be otherwise what they are allowed with an address: few more than those of which it is.
-    fn concerned(&self, address: IpAddr, turns: &[Turn]) -> BTreeSet<ObjectRef> {
-        let mut few = BTreeSet::new();
-        for [before, now] in turns {
-            for prefix in differing(before.as_deref(), now.as_deref(), self.family) {
-                let here = self.at.range(prefix.first()..=prefix.last());
-                few.extend(here.flat_map(|(_, pods)| pods).take(FEW + 1).cloned());
-                if few.len() > FEW {
-                    return self.admission.of(address);
-                }
+    /// The pods of which it can be otherwise what they are allowed with addresses where others are held to something else: few more
+    /// than those of which it is.
+    fn concerned(&self, turns: &BTreeMap<IpAddr, Vec<Turn>>) -> Vec<(ObjectRef, IpAddr)> {
+        let mut found = Vec::new();
+        // Many addresses turn from one list to another.
+        let mut between = FxHashMap::default();
+        for (&address, turns) in turns {
+            let mut few: Option<BTreeSet<&ObjectRef>> = Some(BTreeSet::new());
+            for turn in turns {
+                let key = turn.each_ref().map(|list| list.as_ref().map_or(0, place));
+                let here = between.entry(key).or_insert_with(|| self.few_here(turn));
+                few = few.zip(here.as_ref()).map(|(few, here)| &few | here);
+            }
+            match few {
+                Some(few) => found.extend(few.into_iter().map(|pod| (pod.clone(), address))),
+                None => found.extend(self.admission.of(address).into_iter().map(|pod| (pod, address))),
             }
         }
-        few
+        found
+    }
+
+    /// The pods at the addresses of which two lists say something else, where they are few.
+    fn few_here(&self, [before, now]: &Turn) -> Option<BTreeSet<&ObjectRef>> {
+        let mut few = BTreeSet::new();
+        for prefix in differing(before.as_deref(), now.as_deref(), self.family) {
+            let here = self.at.range(prefix.first()..=prefix.last());
+            few.extend(here.flat_map(|(_, pods)| pods).take(FEW + 1));
+            if few.len() > FEW {
+                return None;
+            }
+        }
+        Some(few)
     }
 }
 
@@ -309,6 +355,8 @@ enum Entered {
     Same,
     Gone,
     New,
+    /// It is another, at the same address, and says the same outside of these prefixes.
+    Other(Vec<Prefix>),
 }
 
 /// Prefixes outside of which two lists say the same, where no list is one that allows everything.

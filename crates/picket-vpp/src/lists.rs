@@ -1,6 +1,7 @@
 //! What each pod of a node may send and receive, by address.
 
 mod compiler;
+mod naming;
 mod restricted;
 mod said;
 

@@ -64,6 +64,10 @@ impl Peers {
         levels.sort_by_key(|(bits, _)| (Reverse(bits.length), bits.bits));
         let mut entries = without_redundant(without_halves(levels), family);
         entries.sort_by(|one, other| compare_prefixes(&one.prefix, &other.prefix));
+        Self::of_compact(family, entries)
+    }
+
+    fn of_compact(family: Family, entries: Vec<Entry>) -> Self {
         let mut levels: Vec<(u8, usize)> = Vec::new();
         for (number, entry) in entries.iter().enumerate() {
             if levels
@@ -169,6 +173,29 @@ impl Peers {
         Self::new(self.family, own.chain(entries))
     }
 
+    /// The same, but for some addresses. Nothing may have been said of any of them or of the other half of the prefix around it, as
+    /// that could have been joined, but what is said here of the address itself.
+    #[must_use]
+    pub(crate) fn with_hosts(&self, hosts: impl IntoIterator<Item = (IpAddr, Value)>) -> Self {
+        let mut entries = self.entries.clone();
+        for (address, value) in hosts {
+            let prefix = Prefix::host(address);
+            let outer = match Prefix::new(address, prefix.length() - 1) {
+                Some(around) => self.value_around(&around),
+                None => Value::NOTHING,
+            };
+            let entry = Entry { prefix, value, outer };
+            let at = entries.binary_search_by(|known| compare_prefixes(&known.prefix, &prefix));
+            match (at, value != outer) {
+                (Ok(at), true) => drop(entries.get_mut(at).map(|known| *known = entry)),
+                (Ok(at), false) => drop(entries.remove(at)),
+                (Err(at), true) => entries.insert(at, entry),
+                (Err(_), false) => {}
+            }
+        }
+        Self::of_compact(self.family, entries)
+    }
+
     /// What both allow.
     #[must_use]
     pub fn common(&self, other: &Self, values: &mut Values) -> Self {
@@ -187,22 +214,28 @@ impl Peers {
 
     /// Prefixes outside of which both allow the same.
     pub(crate) fn differing(&self, other: &Self) -> Vec<Prefix> {
-        let (mut ours, mut theirs) = (self.entries.iter().peekable(), other.entries.iter().peekable());
-        let mut found = Vec::new();
         // A prefix that only one of the two has, or with another value, decides where they differ.
-        loop {
+        let differing = self.pairs(other).filter(|pair| {
+            let [one, other] = pair.map(|entry| entry.map(|entry| entry.value));
+            one != other
+        });
+        differing
+            .filter_map(|[one, other]| one.or(other).map(|entry| entry.prefix))
+            .collect()
+    }
+
+    /// The entries of both, in order, those about one prefix together.
+    pub(crate) fn pairs<'p>(&'p self, other: &'p Self) -> impl Iterator<Item = [Option<&'p Entry>; 2]> {
+        let (mut ours, mut theirs) = (self.entries.iter().peekable(), other.entries.iter().peekable());
+        std::iter::from_fn(move || {
             let order = match (ours.peek(), theirs.peek()) {
-                (None, None) => return found,
+                (None, None) => return None,
                 (Some(_), None) => Ordering::Less,
                 (None, Some(_)) => Ordering::Greater,
                 (Some(one), Some(other)) => compare_prefixes(&one.prefix, &other.prefix),
             };
-            let one = ours.next_if(|_| order.is_le());
-            let other = theirs.next_if(|_| order.is_ge());
-            if one.map(|entry| entry.value) != other.map(|entry| entry.value) {
-                found.extend(one.or(other).map(|entry| entry.prefix));
-            }
-        }
+            Some([ours.next_if(|_| order.is_le()), theirs.next_if(|_| order.is_ge())])
+        })
     }
 
     /// The rules that allow exactly this, in order. What none of them matches is not allowed.
@@ -372,6 +405,12 @@ impl Bits {
     }
 }
 
+/// The address with which an address makes up the prefix around it.
+pub(crate) fn beside(address: IpAddr) -> IpAddr {
+    let prefix = Prefix::host(address);
+    Bits::of(&prefix).other_half().prefix(prefix.family()).first()
+}
+
 /// `outer` without `inner`, as few prefixes, larger ones first; `outer` itself where they share nothing.
 pub fn subtract(outer: &Prefix, inner: &Prefix) -> Vec<Prefix> {
     if inner.contains_prefix(outer) {
@@ -423,7 +462,32 @@ mod tests {
         decides.map_or(Value::NOTHING, |(_, value)| *value)
     }
 
+    fn peers_of(entries: &[(Prefix, Value)], more: impl Iterator<Item = (Prefix, Value)>) -> Peers {
+        Peers::new(Family::Ipv4, entries.iter().copied().chain(more))
+    }
+
     proptest! {
+        #[test]
+        fn addresses_of_which_nothing_is_said_are_put_in_as_if_they_had_been_there(
+            entries in entries(),
+            hosts in proptest::collection::btree_map(0..32_u8, 0..3_usize, 0..4),
+        ) {
+            let address = |number: u8| IpAddr::from(Ipv4Addr::new(10, 0, 0, 8 + number));
+            let hosts = hosts.into_iter().map(|(number, value)| (address(number), three()[value]));
+            let hosts: Vec<_> = hosts.collect();
+            let is_said = |of: IpAddr| entries.iter().any(|(prefix, _)| *prefix == Prefix::host(of));
+            let mut kept: Vec<(IpAddr, Value)> = Vec::new();
+            for (host, value) in hosts {
+                if !is_said(beside(host)) && kept.iter().all(|(other, _)| *other != beside(host)) {
+                    kept.push((host, value));
+                }
+            }
+            let peers = Peers::new(Family::Ipv4, entries.iter().copied());
+            let now = peers.with_hosts(kept.iter().copied());
+            let prefixes = kept.iter().map(|&(host, value)| (Prefix::host(host), value));
+            prop_assert_eq!(now, peers_of(&entries, prefixes));
+        }
+
         #[test]
         fn peers_say_what_the_longest_entry_says_and_no_entry_could_be_left_out(entries in entries()) {
             let peers = Peers::new(Family::Ipv4, entries.iter().copied());

@@ -101,11 +101,16 @@ impl Places {
         owners.filter_map(move |&(_, own)| Some((own, held.by_own.get(&(own, region))?)))
     }
 
+    /// The identity of a pod or node with an address, and that of the region around it.
+    pub(crate) fn held(&self, address: IpAddr) -> Option<(Identity, Identity)> {
+        self.held.of(Family::of(address)).at.get(&address).copied()
+    }
+
     /// What identity an address has, whoever has it.
-    fn identity(&self, address: IpAddr) -> Option<Identity> {
-        let family = Family::of(address);
-        let own = self.held.of(family).at.get(&address).map(|(own, _)| *own);
-        own.or_else(|| self.regions.of(family).around(&Prefix::host(address)))
+    pub(crate) fn identity(&self, address: IpAddr) -> Option<Identity> {
+        let own = self.held(address).map(|(own, _)| own);
+        let regions = self.regions.of(Family::of(address));
+        own.or_else(|| regions.around(&Prefix::host(address)))
     }
 
     /// A pod or node has an address now, or with `None` nobody.

@@ -92,8 +92,8 @@ pub(super) struct Corrections(FxHashMap<Corrected, (Arc<Table>, Arc<Table>)>);
 /// The place in memory of a pod's own list, and the entries.
 type Content = (usize, Vec<(IpAddr, Value)>);
 
-/// A table's place in memory, and what is otherwise.
-type Corrected = (usize, Vec<(IpAddr, Option<Value>)>);
+/// The places in memory of a table and of the own list that it has now, and what is otherwise.
+type Corrected = ([usize; 2], Vec<(IpAddr, Option<Value>)>);
 
 impl Tables {
     /// The table of a pod with the own list of `table` and these entries, sorted by address.
@@ -111,18 +111,19 @@ impl Tables {
         made
     }
 
-    /// A table with other entries, or with `None` without some.
+    /// A table where the own list is this, with other entries, or with `None` without some.
     pub(super) fn corrected(
         &mut self,
         table: &Arc<Table>,
+        own: &Arc<Peers>,
         corrections: Vec<(IpAddr, Option<Value>)>,
         done: &mut Corrections,
     ) -> Arc<Table> {
-        let key = (Arc::as_ptr(table).addr(), corrections);
+        let key = ([Arc::as_ptr(table).addr(), Arc::as_ptr(own).addr()], corrections);
         if let Some((_, known)) = done.0.get(&key) {
             return Arc::clone(known);
         }
-        let made = self.with(&table.own, table.corrected(&key.1));
+        let made = self.with(own, table.corrected(&key.1));
         done.0.insert(key, (Arc::clone(table), Arc::clone(&made)));
         made
     }

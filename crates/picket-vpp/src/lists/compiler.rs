@@ -6,14 +6,15 @@ use std::sync::Arc;
 
 use picket_cluster::Addresses;
 use picket_engine::{Identity, PodRef, Program, SubjectId};
-use picket_net::Family;
+use picket_net::{Family, Prefix};
 use picket_policy::{Direction, ObjectRef};
 use smol_str::SmolStr;
 
 use super::Lists;
+use super::naming::Naming;
 use super::said::Said;
 use crate::changes::Changes;
-use crate::peers::Peers;
+use crate::peers::{Peers, beside};
 use crate::place::Places;
 use crate::value::{Value, Values};
 
@@ -35,6 +36,7 @@ pub(crate) struct Compiler {
     /// of them may do.
     at: BTreeMap<IpAddr, BTreeSet<ObjectRef>>,
     subjects: BTreeMap<SubjectId, Subject>,
+    naming: Naming,
     known: BTreeMap<Key, Known>,
 }
 
@@ -42,7 +44,8 @@ pub(crate) struct Compiler {
 struct OwnPod {
     addresses: Addresses,
     subjects: [Option<SubjectId>; 2],
-    keys: BTreeSet<Key>,
+    /// What it is held to in each of [`DIRECTIONS`], for each family.
+    keys: [[Option<Key>; 2]; 2],
 }
 
 #[derive(Debug)]
@@ -91,16 +94,23 @@ impl Compiler {
             dirty.extend(self.keys_of(subject));
         }
         let mut touched = self.follow_pods(program, changes, values);
+        let mut moved = BTreeSet::new();
         if is_new || moves.len() > MANY_MOVES {
             dirty.extend(self.known.keys().cloned());
         } else if !moves.is_empty() {
-            let apart = self.subjects.values();
-            let apart = apart.filter(|subject| subject.said.tells_apart(&moves));
-            dirty.extend(apart.flat_map(|subject| subject.keys.iter().cloned()));
+            for subject in self.naming.of(&moves) {
+                let apart = self.subjects.get(&subject);
+                let apart = apart.filter(|subject| subject.said.tells_apart(&moves));
+                moved.extend(apart.into_iter().flat_map(|subject| subject.keys.iter().cloned()));
+            }
         }
-        for key in dirty {
-            let now = self.peers(&key, values);
-            if let Some(known) = self.known.get_mut(&key)
+        for key in dirty.union(&moved) {
+            let now = match dirty.contains(key) {
+                true => None,
+                false => self.moved(key, changes),
+            };
+            let now = now.unwrap_or_else(|| self.peers(key, values));
+            if let Some(known) = self.known.get_mut(key)
                 && *known.peers != now
             {
                 known.peers = Arc::new(now);
@@ -125,9 +135,12 @@ impl Compiler {
     /// Learns what subjects say now; those that say something else.
     fn refreshed(&mut self, program: &Program, changes: &Changes, values: &mut Values) -> Vec<SubjectId> {
         let mut found = Vec::new();
+        let naming = &mut self.naming;
         let mut refresh = |id: SubjectId, subject: &mut Subject| {
             if !subject.said.is_current(program, id) {
+                naming.remove(id, &subject.said);
                 subject.said = Said::of(program, id, values);
+                naming.add(id, &subject.said);
                 found.push(id);
             }
         };
@@ -165,7 +178,7 @@ impl Compiler {
             let mut now = program.pod(object).filter(is_here).map(|pod| OwnPod {
                 addresses: pod.pod().addresses,
                 subjects: Direction::BOTH.map(|direction| pod.subject(direction)),
-                keys: BTreeSet::new(),
+                keys: Default::default(),
             });
             touched.insert(object.clone());
             if let Some(before) = self.pods.remove(object) {
@@ -179,7 +192,7 @@ impl Compiler {
                 }
                 match &mut now {
                     Some(now) => now.keys = before.keys,
-                    None => self.leave(object, &before.keys),
+                    None => self.leave(object, &set(&before.keys)),
                 }
             }
             if let Some(now) = now {
@@ -200,17 +213,18 @@ impl Compiler {
     /// Finds out what a pod is held to.
     fn regroup(&mut self, object: &ObjectRef, program: &Program, values: &mut Values) {
         let Some(pod) = self.pods.get(object) else { return };
-        let families = Family::BOTH.into_iter();
-        let wanted: BTreeSet<Key> = families
-            .flat_map(|family| Direction::BOTH.map(|direction| self.key(pod, family, direction)))
-            .flatten()
-            .collect();
+        let keys = DIRECTIONS.map(|direction| Family::BOTH.map(|family| self.key(pod, family, direction)));
+        let wanted = set(&keys);
         for key in &wanted {
             if !self.known.contains_key(key) {
                 for &subject in &key.1 {
-                    let known = self.subjects.entry(subject).or_insert_with(|| Subject {
-                        said: Said::of(program, subject, values),
-                        keys: BTreeSet::new(),
+                    let known = self.subjects.entry(subject).or_insert_with(|| {
+                        let said = Said::of(program, subject, values);
+                        self.naming.add(subject, &said);
+                        Subject {
+                            said,
+                            keys: BTreeSet::new(),
+                        }
                     });
                     known.keys.insert(key.clone());
                 }
@@ -223,7 +237,7 @@ impl Compiler {
             }
         }
         if let Some(pod) = self.pods.get_mut(object) {
-            let before = std::mem::replace(&mut pod.keys, wanted.clone());
+            let before = set(&std::mem::replace(&mut pod.keys, keys));
             self.leave(object, &before.difference(&wanted).cloned().collect());
         }
     }
@@ -243,6 +257,7 @@ impl Compiler {
                 if let Some(subject) = self.subjects.get_mut(id) {
                     subject.keys.remove(key);
                     if subject.keys.is_empty() {
+                        self.naming.remove(*id, &subject.said);
                         self.subjects.remove(id);
                     }
                 }
@@ -269,19 +284,54 @@ impl Compiler {
             .unwrap_or_else(|| Peers::everybody(*family, Value::EVERYTHING))
     }
 
+    /// What a key allows where of what it is made from nothing has changed but who has some addresses; `None` where it takes all to tell.
+    fn moved(&self, key: &Key, changes: &Changes) -> Option<Peers> {
+        let (family, subjects) = key;
+        let &[subject] = &**subjects else { return None };
+        let said = &self.subjects.get(&subject)?.said;
+        if !changes.prefixes.is_empty() {
+            return None;
+        }
+        let addresses = changes.addresses.keys().copied();
+        let addresses = addresses.filter(|&address| Family::of(address) == *family);
+        let mut hosts = Vec::new();
+        for address in addresses {
+            let beside = beside(address);
+            let is_own = |own: IpAddr| own == address || own == beside;
+            let is_region = self.places.regions(*family).has(&Prefix::host(address));
+            if is_region
+                || said.names(beside, &self.places)
+                || changes.addresses.contains_key(&beside)
+                || self.own_node.iter().any(|(own, _)| is_own(*own))
+            {
+                return None;
+            }
+            hosts.push((address, said.value(address, &self.places)?));
+        }
+        Some(self.known.get(key)?.peers.with_hosts(hosts))
+    }
+
     fn lists(&self, object: &ObjectRef) -> Option<Lists> {
         let pod = self.pods.get(object)?;
-        let of = |direction| {
-            Family::BOTH.map(|family| {
-                let known = self.known.get(&self.key(pod, family, direction)?)?;
+        let [ingress, egress] = pod.keys.each_ref().map(|keys| {
+            keys.each_ref().map(|key| {
+                let known = self.known.get(key.as_ref()?)?;
                 Some(Arc::clone(&known.peers))
             })
-        };
+        });
         Some(Lists {
             addresses: pod.addresses.iter().collect(),
-            ingress: of(Direction::Ingress),
-            egress: of(Direction::Egress),
+            ingress,
+            egress,
             is_unknown: pod.addresses.is_empty() && pod.subjects.iter().any(Option::is_some),
         })
     }
+}
+
+/// What a pod may receive, and what it may send.
+const DIRECTIONS: [Direction; 2] = [Direction::Ingress, Direction::Egress];
+
+/// Each key once.
+fn set(keys: &[[Option<Key>; 2]; 2]) -> BTreeSet<Key> {
+    keys.iter().flatten().flatten().cloned().collect()
 }

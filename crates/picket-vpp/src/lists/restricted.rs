@@ -38,6 +38,11 @@ impl Restricted {
         families: &[Family],
     ) -> Vec<(IpAddr, Turn)> {
         let direction = self.direction;
+        let own = [before, now].map(|lists| lists.map(|lists| (&lists.addresses, lists.of(direction))));
+        let [was, is] = own;
+        if was == is {
+            return Vec::new();
+        }
         let restricting = |lists: Option<&Lists>, address: IpAddr| {
             let lists = lists.filter(|lists| lists.addresses.contains(&address))?;
             let peers = lists.peers(direction, Family::of(address));

@@ -49,6 +49,28 @@ impl Said {
         moves.iter().any(|&(before, now)| entry(before) != entry(now))
     }
 
+    /// The identities of which it says something, if these are no more than so many.
+    pub(super) fn named(&self, most: usize) -> Option<Vec<Identity>> {
+        let entries = self.everybody.set.entries().iter();
+        let named = entries.flat_map(|(_, peers)| peers.iter());
+        let named: Vec<_> = named.take(most + 1).map(Identity::from_number).collect();
+        (named.len() <= most).then_some(named)
+    }
+
+    /// What is allowed with an address of no node.
+    pub(super) fn value(&self, address: IpAddr, places: &Places) -> Option<Value> {
+        let identity = places.identity(address)?;
+        Some(self.everybody.value(identity, Family::of(address)))
+    }
+
+    /// Whether it says something of an address by itself. That may be what is said of the addresses around it.
+    pub(super) fn names(&self, address: IpAddr, places: &Places) -> bool {
+        let family = Family::of(address);
+        let value = |identity| self.everybody.value(identity, family);
+        let is_held = |(own, region)| value(own) != value(region);
+        places.regions(family).has(&Prefix::host(address)) || places.held(address).is_some_and(is_held)
+    }
+
     /// What it allows with whom, where a node has these addresses.
     pub(super) fn peers(&self, family: Family, places: &Places, own_node: &[(IpAddr, Identity)]) -> Peers {
         let mut entries = self.everybody.entries(family, places);

@@ -52,6 +52,11 @@ impl Regions {
         around.find_map(|around| self.identities.get(&around).copied())
     }
 
+    /// Whether this prefix is one of them.
+    pub(crate) fn has(&self, prefix: &Prefix) -> bool {
+        self.identities.contains_key(prefix)
+    }
+
     /// The prefixes with an identity.
     pub(crate) fn with(&self, identity: Identity) -> impl Iterator<Item = Prefix> {
         self.by_identity.get(&identity).into_iter().flatten().copied()

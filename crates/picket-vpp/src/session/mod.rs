@@ -1,10 +1,12 @@
 //! Rules of VPP's session layer, for pods whose sockets are VPP's own.
 
 mod change;
+mod global;
 pub mod meaning;
 mod model;
 mod node;
 pub mod plan;
+mod ports;
 mod print;
 mod render;
 mod renderer;

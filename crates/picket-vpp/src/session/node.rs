@@ -9,10 +9,12 @@ use picket_policy::{Direction, ObjectRef};
 use rustc_hash::FxHashMap;
 
 use super::change::Change;
-use super::model::{Action, SessionRule, SessionRules, Transport};
+use super::global::{Global, Source};
+use super::model::{Action, SessionRule, SessionRules};
 use super::plan::is_default;
+use super::ports::PortSets;
 use super::render::{Options, TooMany};
-use super::table::Table;
+use super::table::{Made, Table};
 use super::tables::Tables;
 use crate::combine::Combined;
 use crate::lists::{Lists, Restricted, Touched};
@@ -30,24 +32,9 @@ pub struct NodeRules {
     local: BTreeMap<ObjectRef, Made>,
     /// Who may not receive everything.
     receivers: Restricted,
-    /// The rules about each address if there were no others.
-    alone: BTreeMap<IpAddr, Made>,
-    /// How many these are.
-    alone_count: usize,
-    /// Whether the global table has no room for all of them.
-    is_crowded: bool,
-    global: BTreeMap<IpAddr, Made>,
+    global: Global,
     alike: Alike,
-}
-
-/// Rules that were made.
-#[derive(Clone, Debug)]
-struct Made {
-    rules: Arc<[SessionRule]>,
-    /// How many there was no room for.
-    missing: usize,
-    /// How many there was room for, where others have some of it.
-    room: usize,
+    sets: PortSets,
 }
 
 /// The tables of pods that may open the same, as they are before these are told apart by their own addresses: those of this step and
@@ -75,11 +62,9 @@ impl NodeRules {
             lists: BTreeMap::new(),
             local: BTreeMap::new(),
             receivers: Restricted::new(Direction::Ingress),
-            alone: BTreeMap::new(),
-            alone_count: 0,
-            is_crowded: false,
-            global: BTreeMap::new(),
+            global: Global::new(options.most_rules),
             alike: Alike::default(),
+            sets: PortSets::default(),
         }
     }
 
@@ -96,13 +81,13 @@ impl NodeRules {
     /// All rules, each table as it was made.
     pub fn tables(&self) -> Tables {
         let local = self.local.iter();
-        let global = self.global.iter();
+        let global = self.global.each();
         Tables {
             local: local
                 .map(|(pod, made)| (pod.clone(), Arc::clone(&made.rules)))
                 .collect(),
             global: global
-                .map(|(address, made)| (*address, Arc::clone(&made.rules)))
+                .map(|(address, made)| (address, Arc::clone(&made.rules)))
                 .collect(),
         }
     }
@@ -124,9 +109,9 @@ impl NodeRules {
         let local = self.local.iter();
         let local = local.filter_map(|(pod, made)| too_many(pod, Direction::Egress, made));
         // Where several have an address, all are held to the same.
-        let global = self.global.iter().flat_map(|(address, made)| {
-            let pods = self.receivers.each_at(*address);
-            pods.filter_map(|(pod, _)| too_many(pod, Direction::Ingress, made))
+        let global = self.global.each().flat_map(|(address, made)| {
+            let pods = self.receivers.each_at(address).filter(|_| made.missing > 0);
+            pods.filter_map(move |(pod, _)| too_many(pod, Direction::Ingress, made))
         });
         local.chain(global).collect()
     }
@@ -145,8 +130,16 @@ impl NodeRules {
                 .receivers
                 .follow(pod, [before.as_deref(), now.as_deref()], &Family::BOTH);
             addresses.extend(turns.into_iter().map(|(address, _)| address));
+            // Of those that may send something else `combined` says it.
+            let own = [&before, now].map(|lists| {
+                let lists = lists.as_ref();
+                lists.map(|lists| (&lists.addresses, lists.is_unknown))
+            });
+            let [was, is] = own;
+            if was != is {
+                touched.insert(pod.clone());
+            }
             changes.insert(pod.clone(), [before, now.clone()]);
-            touched.insert(pod.clone());
         }
         touched.extend(self.combined.advance(&changes, values));
         let mut change = Change::default();
@@ -164,7 +157,12 @@ impl NodeRules {
             }
         }
         if !addresses.is_empty() {
-            self.set_global(&addresses, &mut change, values);
+            let source = Source {
+                receivers: &self.receivers,
+                sets: &mut self.sets,
+                values,
+            };
+            change.global = self.global.advance(&addresses, source);
         }
         change
     }
@@ -180,80 +178,13 @@ impl NodeRules {
         let most_rules = self.options.most_rules;
         let made = self
             .alike
-            .table(&opened, || opened.table(&[], most_rules, values));
+            .table(&opened, || opened.table(&[], most_rules, &mut self.sets, values));
         // A pod reaches itself, whatever its policies say.
         if own.is_empty() {
             return Some(made.clone());
         }
         let opening = made.opening(&own, most_rules);
-        Some(opening.unwrap_or_else(|| opened.table(&own, most_rules, values)))
-    }
-
-    /// Makes the rules about addresses in the global table.
-    fn set_global(&mut self, changed: &BTreeSet<IpAddr>, change: &mut Change, values: &Values) {
-        let was_crowded = self.is_crowded;
-        for &address in changed {
-            let receiver = self.receivers.at(address);
-            let now = receiver.map(|(_, peers)| about(address, peers, self.options.most_rules, values));
-            self.alone_count += now.as_ref().map_or(0, Made::needed);
-            let before = match now {
-                Some(now) => self.alone.insert(address, now),
-                None => self.alone.remove(&address),
-            };
-            self.alone_count -= before.as_ref().map_or(0, Made::needed);
-        }
-        self.is_crowded = self.alone_count > self.options.most_rules;
-        let now = match (was_crowded, self.is_crowded) {
-            (_, true) => self.crowded(changed, values),
-            (true, false) => self.alone.clone(),
-            (false, false) => {
-                for address in changed {
-                    self.set_address(*address, self.alone.get(address).cloned(), change);
-                }
-                return;
-            }
-        };
-        let addresses: BTreeSet<_> = self.global.keys().chain(now.keys()).copied().collect();
-        for address in addresses {
-            self.set_address(address, now.get(&address).cloned(), change);
-        }
-    }
-
-    fn set_address(&mut self, address: IpAddr, now: Option<Made>, change: &mut Change) {
-        let rules = now.as_ref().map(|made| Arc::clone(&made.rules));
-        let before = match now {
-            Some(now) => self.global.insert(address, now),
-            None => self.global.remove(&address),
-        };
-        let before = before.map(|made| made.rules);
-        if before != rules {
-            change.global.insert(address, [before, rules]);
-        }
-    }
-
-    /// The rules about all addresses where there is no room for all of them: the first have it, but for what it takes to close
-    /// the others. What had as much room before is what it was.
-    fn crowded(&self, changed: &BTreeSet<IpAddr>, values: &Values) -> BTreeMap<IpAddr, Made> {
-        let mut all_room = self.options.most_rules;
-        let mut reserved: usize = self.alone.values().map(Made::least).sum();
-        let mut found = BTreeMap::new();
-        for (&address, alone) in &self.alone {
-            reserved -= alone.least();
-            let room = all_room.saturating_sub(reserved);
-            let known = self.global.get(&address).filter(|_| !changed.contains(&address));
-            let mut now = match known.filter(|known| known.room == room) {
-                Some(known) => known.clone(),
-                None if alone.needed() <= room => alone.clone(),
-                None => match self.receivers.at(address) {
-                    Some((_, peers)) => about(address, peers, room, values),
-                    None => continue,
-                },
-            };
-            now.room = room;
-            all_room = all_room.saturating_sub(now.rules.len());
-            found.insert(address, now);
-        }
-        found
+        Some(opening.unwrap_or_else(|| opened.table(&own, most_rules, &mut self.sets, values)))
     }
 }
 
@@ -295,7 +226,7 @@ impl Opened {
     }
 
     /// The rules by which this may be opened, and everything to these addresses.
-    fn table(&self, own: &[IpAddr], most_rules: usize, values: &Values) -> Made {
+    fn table(&self, own: &[IpAddr], most_rules: usize, sets: &mut PortSets, values: &Values) -> Made {
         let said = self
             .peers
             .iter()
@@ -304,13 +235,13 @@ impl Opened {
         let own = own.iter().map(|&own| (Prefix::host(own), Value::EVERYTHING));
         for (family, peers) in Family::BOTH.into_iter().zip(&self.peers) {
             match peers {
-                Some(peers) if own.len() == 0 => table.add(peers, Prefix::all(family), true, values),
-                Some(peers) => table.add(&peers.with(own.clone()), Prefix::all(family), true, values),
+                Some(peers) if own.len() == 0 => table.add(peers, Prefix::all(family), true, sets, values),
+                Some(peers) => table.add(&peers.with(own.clone()), Prefix::all(family), true, sets, values),
                 None if self.is_unknown => table.close(family),
                 None => {}
             }
         }
-        Made::of(table)
+        table.finish()
     }
 }
 
@@ -340,26 +271,7 @@ fn opening(rules: &[SessionRule], to: IpAddr) -> Option<Vec<SessionRule>> {
     Some(opened)
 }
 
-/// The rules about one address in the global table where there is room for some.
-fn about(address: IpAddr, peers: &Peers, room: usize, values: &Values) -> Made {
-    let mut table = Table::new(room, 1);
-    table.add(peers, Prefix::host(address), false, values);
-    Made {
-        room,
-        ..Made::of(table)
-    }
-}
-
 impl Made {
-    fn of(table: Table) -> Self {
-        let (rules, missing) = table.finish();
-        Self {
-            rules,
-            missing,
-            room: 0,
-        }
-    }
-
     /// The same table, by which everything may be opened to these addresses too; `None` where that is not said by a few rules
     /// more, or there may be no room for them.
     fn opening(&self, own: &[IpAddr], most_rules: usize) -> Option<Self> {
@@ -374,15 +286,5 @@ impl Made {
             rules: rules.into(),
             ..*self
         })
-    }
-
-    /// How many rules there are with those for which there was no room.
-    fn needed(&self) -> usize {
-        self.rules.len() + self.missing
-    }
-
-    /// How many rules there are at least about an address: one for each transport lets nothing pass.
-    fn least(&self) -> usize {
-        self.needed().min(Transport::BOTH.len())
     }
 }

@@ -103,47 +103,47 @@ fn steps(before: &[SessionRule], desired: &[SessionRule]) -> Plan {
 
 /// What changes of each part of which something does.
 fn changes(before: &[SessionRule], desired: &[SessionRule]) -> BTreeMap<Part, Change> {
-    let mut parts: BTreeMap<Part, Change> = BTreeMap::new();
-    for [before, desired] in differing(before, desired) {
-        let [was, will]: [FxHashSet<&SessionRule>; 2] = [before, desired].map(|rules| rules.iter().collect());
-        for rule in before.iter().filter(|rule| !will.contains(rule)) {
-            parts.entry(part(rule)).or_default().gone.push(*rule);
-        }
-        for rule in desired.iter().filter(|rule| !was.contains(rule)) {
-            parts.entry(part(rule)).or_default().come.push(*rule);
-        }
+    if let Some(pairs) = pairs(before, desired) {
+        let changes = pairs.into_iter();
+        return changes
+            .filter_map(|(part, [was, will])| Some((part, Change::between(was, will)?)))
+            .collect();
     }
-    for (state, rules) in [before, desired].into_iter().enumerate() {
-        for rule in rules.iter().filter(|rule| is_default(rule)) {
-            let default = parts.get_mut(&part(rule));
-            let default = default.and_then(|change| change.defaults.get_mut(state));
-            default.into_iter().for_each(|default| *default = Some(*rule));
-        }
+    let mut parts: BTreeMap<Part, [Vec<SessionRule>; 2]> = BTreeMap::new();
+    for rule in before {
+        let [was, _] = parts.entry(part(rule)).or_default();
+        was.push(*rule);
     }
-    parts
+    for rule in desired {
+        let [_, will] = parts.entry(part(rule)).or_default();
+        will.push(*rule);
+    }
+    let changes = parts.into_iter();
+    changes
+        .filter_map(|(part, [was, will])| Some((part, Change::between(&was, &will)?)))
+        .collect()
 }
 
-/// Where both may differ. Tables that were made have their parts one after the other, each with the rules of every state in one order:
-/// of each that is what lies between the rules with which it begins and ends in both.
-fn differing<'r>(before: &'r [SessionRule], desired: &'r [SessionRule]) -> Vec<[&'r [SessionRule]; 2]> {
-    let [was, will] = [before, desired].map(|rules| -> Vec<(Part, &[SessionRule])> {
+/// The rules of one part, of both states.
+type Pair<'r> = (Part, [&'r [SessionRule]; 2]);
+
+/// The rules of each part, where each state has the same parts one after the other, as tables have that were made.
+fn pairs<'r>(before: &'r [SessionRule], desired: &'r [SessionRule]) -> Option<Vec<Pair<'r>>> {
+    let parts = |rules: &'r [SessionRule]| {
         let parts = rules.chunk_by(|one, next| part(one) == part(next));
-        parts
-            .filter_map(|rules| Some((part(rules.first()?), rules)))
-            .collect()
-    });
-    let is_each_there_once = was.iter().map(|(part, _)| part).collect::<BTreeSet<_>>().len() == was.len();
-    let are_same = was
-        .iter()
-        .map(|(part, _)| part)
-        .eq(will.iter().map(|(part, _)| part));
-    if !is_each_there_once || !are_same {
-        return vec![[before, desired]];
+        parts.filter_map(|rules| Some((part(rules.first()?), rules)))
+    };
+    let (mut was, mut will) = (parts(before), parts(desired));
+    let mut found: Vec<Pair<'_>> = Vec::new();
+    loop {
+        match (was.next(), will.next()) {
+            (None, None) => break,
+            (Some((part, was)), Some((same, will))) if part == same => found.push((part, [was, will])),
+            _ => return None,
+        }
     }
-    let pairs = was.into_iter().zip(will);
-    pairs
-        .map(|((_, was), (_, will))| without_ends(was, will))
-        .collect()
+    let parts: BTreeSet<_> = found.iter().map(|(part, ..)| part).collect();
+    (parts.len() == found.len()).then_some(found)
 }
 
 /// Both without what they begin and end with alike.
@@ -235,6 +235,22 @@ struct Change {
 }
 
 impl Change {
+    /// What changes from the rules that a part has to those that it should have, if anything does.
+    fn between(before: &[SessionRule], desired: &[SessionRule]) -> Option<Self> {
+        // Made of lists, both have the rules of every state in one order.
+        let [was, will] = without_ends(before, desired);
+        let (gone, come) = (without(was, will), without(will, was));
+        if gone.is_empty() && come.is_empty() {
+            return None;
+        }
+        let default = |rules: &[SessionRule]| rules.iter().find(|rule| is_default(rule)).copied();
+        Some(Self {
+            gone,
+            come,
+            defaults: [default(before), default(desired)],
+        })
+    }
+
     fn steps(&mut self) -> [Vec<Operation>; STEPS] {
         let Self {
             gone,
@@ -295,6 +311,16 @@ fn in_place(gone: &[SessionRule], come: &[SessionRule]) -> [Vec<Operation>; STEP
     ]
 }
 
+/// The rules of one that the other does not have.
+fn without(one: &[SessionRule], other: &[SessionRule]) -> Vec<SessionRule> {
+    if other.is_empty() {
+        return one.to_vec();
+    }
+    let other: FxHashSet<&SessionRule> = other.iter().collect();
+    let rules = one.iter().filter(|rule| !other.contains(rule));
+    rules.copied().collect()
+}
+
 fn adds(rules: impl IntoIterator<Item = SessionRule>) -> Vec<Operation> {
     rules.into_iter().map(Operation::Add).collect()
 }
@@ -309,6 +335,9 @@ fn deletions(rules: impl IntoIterator<Item = SessionRule>) -> Vec<Operation> {
 
 /// Whether prefixes of some are parts of those of others.
 fn are_cut_otherwise(gone: &[SessionRule], come: &[SessionRule]) -> bool {
+    if gone.is_empty() || come.is_empty() {
+        return false;
+    }
     let mut sides: BTreeMap<Prefix, [bool; 2]> = BTreeMap::new();
     for rule in gone {
         let [has_gone, _] = sides.entry(rule.remote).or_default();

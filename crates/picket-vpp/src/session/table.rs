@@ -1,11 +1,12 @@
 //! From what may be exchanged with whom to the rules of one table.
 
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 
-use picket_net::{Family, Interval, IntervalSet, Prefix};
+use picket_net::{Family, Prefix};
 
 use super::model::{Action, SessionRule, Transport};
-use crate::layer4::Layer4;
+use super::ports::{PortSets, Ports, Said};
 use crate::peers::{Peers, subtract};
 use crate::value::Values;
 use crate::work::looked_at;
@@ -20,14 +21,26 @@ pub(super) struct Table {
     /// How many parts are still to come.
     parts: usize,
     missing: usize,
+    /// How much less room would have been enough for the same.
+    less: usize,
+    /// How much more it takes until there may be more.
+    more: usize,
 }
 
-/// What one transport may do with a peer.
-#[derive(Clone, Debug, PartialEq, Eq)]
-enum Ports {
-    All,
-    None,
-    Some(IntervalSet<u16>),
+/// The rules of a table.
+#[derive(Clone, Debug)]
+pub(super) struct Made {
+    /// In the order of addition.
+    pub(super) rules: Arc<[SessionRule]>,
+    /// How many there was no room for.
+    pub(super) missing: usize,
+}
+
+impl Made {
+    /// How many rules there are with those for which there was no room.
+    pub(super) fn needed(&self) -> usize {
+        self.rules.len() + self.missing
+    }
 }
 
 impl Table {
@@ -38,12 +51,22 @@ impl Table {
             most,
             parts: families * Transport::BOTH.len(),
             missing: 0,
+            less: usize::MAX,
+            more: usize::MAX,
         }
     }
 
-    /// The rules in the order of addition, and how many there was no room for.
-    pub(super) fn finish(self) -> (Arc<[SessionRule]>, usize) {
-        (self.rules.into(), self.missing)
+    /// In which rooms there would be the same.
+    pub(super) fn rooms(&self) -> RangeInclusive<usize> {
+        self.most.saturating_sub(self.less)..=self.most.saturating_add(self.more - 1)
+    }
+
+    /// What there is of it.
+    pub(super) fn finish(self) -> Made {
+        Made {
+            rules: self.rules.into(),
+            missing: self.missing,
+        }
     }
 
     /// Nothing of a family.
@@ -56,7 +79,15 @@ impl Table {
     }
 
     /// What `peers` say, where the addresses at this end are `own`. `outwards` when the ports at the other end count.
-    pub(super) fn add(&mut self, peers: &Peers, own: Prefix, outwards: bool, values: &Values) {
+    pub(super) fn add(
+        &mut self,
+        peers: &Peers,
+        own: Prefix,
+        outwards: bool,
+        sets: &mut PortSets,
+        values: &Values,
+    ) {
+        let pieces = Pieces::new(peers, sets, values);
         for transport in Transport::BOTH {
             looked_at(peers.entries().len());
             self.parts = self.parts.saturating_sub(1);
@@ -66,113 +97,69 @@ impl Table {
                 remote: Prefix::all(peers.family()),
                 outwards,
             };
-            self.add_part(&everybody, pieces(peers, transport, values));
+            let (rest, pieces) = pieces.of(transport);
+            self.add_part(&everybody, rest, &pieces, sets);
         }
     }
 
-    fn add_part(&mut self, everybody: &Piece, pieces: Vec<(Prefix, Ports)>) {
+    /// What holds for everybody else, and for the addresses of some prefixes.
+    fn add_part(&mut self, everybody: &Piece, rest: Ports, pieces: &[(Prefix, Ports)], sets: &PortSets) {
         let room = self.most.saturating_sub(self.rules.len() + self.parts).max(1);
-        let mut pieces = pieces.into_iter();
-        let Some((_, rest)) = pieces.next() else { return };
+        let rest = sets.said(rest);
         // What no rule matches is allowed.
-        let rest = Needed::new(*everybody, &rest, Action::Allow);
-        let others = pieces.flat_map(|(prefix, ports)| {
-            let parts = without_nobody(prefix).into_iter();
-            parts.map(move |remote| Needed::new(Piece { remote, ..*everybody }, &ports, rest.action))
-        });
-        let others: Vec<_> = others.collect();
+        let rest_count = rest.count + usize::from(rest.action != Action::Allow);
+        let needed = |ports: Ports| {
+            let said = sets.said(ports);
+            said.count + usize::from(said.action != rest.action)
+        };
         // Where most pass, each piece takes a rule at least.
         let is_open = rest.action == Action::Allow;
-        if rest.count() > room || is_open && others.len() > room {
-            let needed = rest.count() + others.iter().map(Needed::count).sum::<usize>();
-            self.missing += needed - 1;
+        let fewest = if is_open {
+            rest_count.max(pieces.len())
+        } else {
+            rest_count
+        };
+        if !self.fits(fewest, room) {
+            let all = pieces.iter().map(|(_, ports)| needed(*ports)).sum::<usize>();
+            self.missing += rest_count + all - 1;
             self.rules.push(everybody.rule(Action::Drop));
             return;
         }
         let end = self.rules.len() + room;
-        self.rules.extend(rest.rules());
-        for (number, piece) in others.iter().enumerate() {
-            let still = if is_open { others.len() - number - 1 } else { 0 };
-            if self.rules.len() + piece.count() + still <= end {
-                self.rules.extend(piece.rules());
+        everybody.push_rules(rest, Action::Allow, &mut self.rules);
+        for (number, &(remote, ports)) in pieces.iter().enumerate() {
+            let still = if is_open { pieces.len() - number - 1 } else { 0 };
+            let needed = needed(ports);
+            let piece = Piece { remote, ..*everybody };
+            if self.fits(self.rules.len() + needed + still, end) {
+                piece.push_rules(sets.said(ports), rest.action, &mut self.rules);
             } else if is_open {
-                self.missing += piece.count() - 1;
-                self.rules.push(piece.piece.rule(Action::Drop));
+                self.missing += needed - 1;
+                self.rules.push(piece.rule(Action::Drop));
             } else {
-                self.missing += piece.count();
+                self.missing += needed;
             }
         }
     }
-}
 
-/// The rules about one prefix where another action holds by itself.
-#[derive(Debug)]
-struct Needed {
-    piece: Piece,
-    /// What becomes of most ports.
-    action: Action,
-    is_said: bool,
-    /// The ports of which the opposite becomes.
-    exceptions: Option<IntervalSet<u16>>,
-}
-
-impl Needed {
-    fn new(piece: Piece, ports: &Ports, default: Action) -> Self {
-        let (action, exceptions) = ports.rules();
-        Self {
-            piece,
-            action,
-            is_said: action != default,
-            exceptions,
+    /// Whether there is room for so many rules.
+    fn fits(&mut self, count: usize, room: usize) -> bool {
+        match room.checked_sub(count) {
+            Some(left) => self.less = self.less.min(left),
+            None => self.more = self.more.min(count - room),
         }
-    }
-
-    fn count(&self) -> usize {
-        self.exceptions.as_ref().map_or(0, count) + usize::from(self.is_said)
-    }
-
-    fn rules(&self) -> impl Iterator<Item = SessionRule> {
-        let whole = self.is_said.then(|| self.piece.rule(self.action));
-        let opposite = match self.action {
-            Action::Allow => Action::Drop,
-            Action::Drop => Action::Allow,
-        };
-        let ports = self.exceptions.iter().flat_map(IntervalSet::iter);
-        let ports = ports.filter(|&port| port != 0).map(move |port| {
-            let (local_port, remote_port) = if self.piece.outwards { (0, port) } else { (port, 0) };
-            SessionRule {
-                local_port,
-                remote_port,
-                ..self.piece.rule(opposite)
-            }
-        });
-        whole.into_iter().chain(ports)
+        count <= room
     }
 }
 
-impl Ports {
-    /// What becomes of most ports, and those of which the opposite does: the fewer of the two.
-    fn rules(&self) -> (Action, Option<IntervalSet<u16>>) {
-        match self {
-            Self::All => (Action::Allow, None),
-            Self::None => (Action::Drop, None),
-            Self::Some(allowed) => {
-                let denied = allowed.complement();
-                match count(&denied) < count(allowed) {
-                    true => (Action::Allow, Some(denied)),
-                    false => (Action::Drop, Some(allowed.clone())),
-                }
-            }
-        }
-    }
-}
-
-/// A prefix without the address 0, which nobody has. A rule about a network with that address would capture every rule about
+/// Appends a prefix without the address 0, which nobody has. A rule about a network with that address would capture every rule about
 /// everybody that is added or changed later.
-fn without_nobody(prefix: Prefix) -> Vec<Prefix> {
-    match prefix.first().is_unspecified() {
-        true => subtract(&prefix, &Prefix::host(prefix.first())),
-        false => vec![prefix],
+fn push_without_nobody(prefix: Prefix, ports: Ports, found: &mut Vec<(Prefix, Ports)>) {
+    if prefix.first().is_unspecified() {
+        let parts = subtract(&prefix, &Prefix::host(prefix.first())).into_iter();
+        found.extend(parts.map(|part| (part, ports)));
+    } else {
+        found.push((prefix, ports));
     }
 }
 
@@ -186,6 +173,29 @@ struct Piece {
 }
 
 impl Piece {
+    /// Appends the rules about it where `default` holds by itself.
+    fn push_rules(&self, said: &Said, default: Action, rules: &mut Vec<SessionRule>) {
+        if said.action != default {
+            rules.push(self.rule(said.action));
+        }
+        if said.count == 0 {
+            return;
+        }
+        let opposite = match said.action {
+            Action::Allow => Action::Drop,
+            Action::Drop => Action::Allow,
+        };
+        let ports = said.exceptions.iter().filter(|&port| port != 0);
+        rules.extend(ports.map(|port| {
+            let (local_port, remote_port) = if self.outwards { (0, port) } else { (port, 0) };
+            SessionRule {
+                local_port,
+                remote_port,
+                ..self.rule(opposite)
+            }
+        }));
+    }
+
     fn rule(&self, action: Action) -> SessionRule {
         rule(self.transport, self.own, self.remote, action)
     }
@@ -202,67 +212,87 @@ fn rule(transport: Transport, local: Prefix, remote: Prefix, action: Action) -> 
     }
 }
 
-fn count(ports: &IntervalSet<u16>) -> usize {
-    let ports = ports.intervals().iter();
-    // Port 0 is none.
-    ports
-        .map(|range| {
-            usize::from(range.last()) + 1 - usize::from(range.first()) - usize::from(range.first() == 0)
-        })
-        .sum()
+/// What each transport may do with whom.
+#[derive(Debug)]
+struct Pieces {
+    everybody: Prefix,
+    /// What holds for everybody else.
+    rest: [Ports; 2],
+    /// What holds for prefixes, outer ones before those within them.
+    entries: Vec<(Prefix, [Ports; 2])>,
+    /// Of each prefix the longest others within it, but not within those.
+    within: Vec<Vec<Prefix>>,
+    /// The prefixes that are within no other.
+    outermost: Vec<Prefix>,
 }
 
-/// First what holds for everybody else; then disjoint prefixes, each with what one transport may do with its addresses. Only
-/// where there are none may the first be about some ports.
-fn pieces(peers: &Peers, transport: Transport, values: &Values) -> Vec<(Prefix, Ports)> {
-    let any = Prefix::all(peers.family());
-    let ports = |value| ports(values.set(value), transport);
-    let rest = ports(peers.value_of_everybody_else());
-    let different = peers.entries().iter().any(|entry| ports(entry.value) != rest);
-    if !different {
-        return vec![(any, rest)];
+impl Pieces {
+    fn new(peers: &Peers, sets: &mut PortSets, values: &Values) -> Self {
+        let everybody = Prefix::all(peers.family());
+        let entries = peers.entries().iter();
+        let entries = entries.filter(|entry| entry.prefix != everybody);
+        let mut entries: Vec<_> = entries
+            .map(|entry| (entry.prefix, sets.of(entry.value, values)))
+            .collect();
+        entries.sort_by_key(|(prefix, _)| *prefix);
+        let mut pieces = Self {
+            everybody,
+            rest: sets.of(peers.value_of_everybody_else(), values),
+            within: vec![Vec::new(); entries.len()],
+            outermost: Vec::with_capacity(entries.len()),
+            entries,
+        };
+        pieces.find_within();
+        pieces
     }
-    let default = match &rest {
-        Ports::Some(_) => Ports::None,
-        whole => whole.clone(),
-    };
-    let mut found = vec![(any, default.clone())];
-    let whole = matches!(rest, Ports::Some(_)).then_some((any, rest));
-    let entries = peers
-        .entries()
-        .iter()
-        .map(|entry| (entry.prefix, ports(entry.value)));
-    let mut all: Vec<_> = entries
-        .filter(|(prefix, _)| *prefix != any)
-        .chain(whole)
-        .collect();
-    all.sort_by_key(|(prefix, _)| *prefix);
-    let within = right_within(&all);
-    for ((prefix, ports), within) in all.iter().zip(&within) {
-        if *ports != default {
-            let pieces = without(*prefix, within).into_iter();
-            found.extend(pieces.map(|piece| (piece, ports.clone())));
-        }
-    }
-    found
-}
 
-/// Of each prefix the longest others within it, but not within those. Outer prefixes stand before those within them.
-fn right_within(all: &[(Prefix, Ports)]) -> Vec<Vec<Prefix>> {
-    let mut found = vec![Vec::new(); all.len()];
-    let mut around: Vec<(usize, Prefix)> = Vec::new();
-    for (number, &(prefix, _)) in all.iter().enumerate() {
-        while around
-            .last()
-            .is_some_and(|(_, outer)| !outer.contains_prefix(&prefix))
-        {
-            around.pop();
+    fn find_within(&mut self) {
+        let mut around: Vec<(usize, Prefix)> = Vec::new();
+        for (number, &(prefix, _)) in self.entries.iter().enumerate() {
+            while around
+                .last()
+                .is_some_and(|(_, outer)| !outer.contains_prefix(&prefix))
+            {
+                around.pop();
+            }
+            let outer = around.last().and_then(|(outer, _)| self.within.get_mut(*outer));
+            outer.unwrap_or(&mut self.outermost).push(prefix);
+            around.push((number, prefix));
         }
-        let outer = around.last().and_then(|(outer, _)| found.get_mut(*outer));
-        outer.into_iter().for_each(|within| within.push(prefix));
-        around.push((number, prefix));
     }
-    found
+
+    /// What holds for everybody else; and disjoint prefixes, each with what one transport may do with its addresses. Only
+    /// where there are none may the first be about some ports.
+    fn of(&self, transport: Transport) -> (Ports, Vec<(Prefix, Ports)>) {
+        let of = |[tcp, udp]: [Ports; 2]| match transport {
+            Transport::Tcp => tcp,
+            Transport::Udp => udp,
+        };
+        let rest = of(self.rest);
+        if self.entries.iter().all(|(_, ports)| of(*ports) == rest) {
+            return (rest, Vec::new());
+        }
+        let mut found = Vec::with_capacity(self.entries.len());
+        let is_whole = rest == Ports::ALL || rest == Ports::NONE;
+        let default = if is_whole { rest } else { Ports::NONE };
+        let mut add = |prefix, ports, within: &[Prefix]| {
+            if ports == default {
+                return;
+            }
+            if within.is_empty() {
+                push_without_nobody(prefix, ports, &mut found);
+            } else {
+                for piece in without(prefix, within) {
+                    push_without_nobody(piece, ports, &mut found);
+                }
+            }
+        };
+        add(self.everybody, rest, &self.outermost);
+        for ((prefix, ports), within) in self.entries.iter().zip(&self.within) {
+            add(*prefix, of(*ports), within);
+        }
+        (default, found)
+    }
 }
 
 /// `outer` without the addresses of others within it, as disjoint prefixes. All are ascending.
@@ -280,16 +310,4 @@ fn without(outer: Prefix, inner: &[Prefix]) -> Vec<Prefix> {
     let mut pieces = without(lower, below);
     pieces.extend(without(upper, above));
     pieces
-}
-
-fn ports(allowed: &Layer4, transport: Transport) -> Ports {
-    let allowed = allowed.ports(transport.protocol());
-    let all = Interval::new(1, u16::MAX).into_iter().collect();
-    if allowed.contains_all(&all) {
-        Ports::All
-    } else if !allowed.overlaps(&all) {
-        Ports::None
-    } else {
-        Ports::Some(allowed)
-    }
 }

@@ -8,6 +8,7 @@
 )]
 
 mod acl;
+mod beside;
 mod cases;
 mod configured;
 mod corrected;

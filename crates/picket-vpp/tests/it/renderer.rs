@@ -108,7 +108,7 @@ impl Kept {
 }
 
 /// Several events in one step, or each in its own.
-fn acls_follow(
+pub(crate) fn acls_follow(
     engine: &mut Engine,
     events: &[Event],
     at_once: usize,
@@ -142,7 +142,7 @@ fn acls_follow(
 }
 
 /// The same for rules of the session layer.
-fn rules_follow(
+pub(crate) fn rules_follow(
     engine: &mut Engine,
     events: &[Event],
     at_once: usize,

@@ -1,0 +1,244 @@
+//! The rules of the global table: those about each address of a pod that may not receive everything.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::{IpAddr, Ipv4Addr};
+use std::ops::RangeInclusive;
+use std::sync::Arc;
+
+use picket_net::Prefix;
+use rustc_hash::FxHashMap;
+
+use super::change::Turn;
+use super::model::{SessionRule, Transport};
+use super::ports::PortSets;
+use super::table::{Made, Table};
+use crate::lists::Restricted;
+use crate::peers::Peers;
+use crate::value::Values;
+
+/// The rules about each address, of which there may be no more than so many together.
+///
+/// Where there is no room for all of them, the first addresses have it, but for what it takes to close the others.
+#[derive(Debug)]
+pub(super) struct Global {
+    most_rules: usize,
+    at: BTreeMap<IpAddr, About>,
+    /// How many rules there would be if each address had all the room.
+    needed: usize,
+    /// How many there are at least.
+    least: usize,
+}
+
+/// What is about one address.
+#[derive(Debug)]
+struct About {
+    /// The rules if there were no others.
+    alone: Made,
+    given: Given,
+}
+
+/// The rules that there are about an address.
+#[derive(Clone, Debug)]
+struct Given {
+    made: Made,
+    /// In which rooms it is this.
+    rooms: RangeInclusive<usize>,
+    /// How much room was left for this address and those after it beyond what closes them, below zero where they cannot even be
+    /// closed. It is only known while there is no room for all.
+    spare: isize,
+}
+
+/// The rules about addresses before something changed.
+type Before = BTreeMap<IpAddr, Option<Arc<[SessionRule]>>>;
+
+/// What each list says about the first address that has it, by its place in memory.
+type Alike = FxHashMap<usize, (Prefix, Made)>;
+
+/// What rules are made from.
+pub(super) struct Source<'a> {
+    /// Who may not receive everything.
+    pub(super) receivers: &'a Restricted,
+    pub(super) sets: &'a mut PortSets,
+    pub(super) values: &'a Values,
+}
+
+impl Global {
+    /// Nothing, with room for so many rules.
+    pub(super) fn new(most_rules: usize) -> Self {
+        Self {
+            most_rules,
+            at: BTreeMap::new(),
+            needed: 0,
+            least: 0,
+        }
+    }
+
+    /// The rules about each address.
+    pub(super) fn each(&self) -> impl Iterator<Item = (IpAddr, &Made)> {
+        let each = self.at.iter();
+        each.map(|(&address, about)| (address, &about.given.made))
+    }
+
+    /// At these addresses something else restricts pods now. What has changed because of it.
+    pub(super) fn advance(
+        &mut self,
+        changed: &BTreeSet<IpAddr>,
+        mut from: Source<'_>,
+    ) -> BTreeMap<IpAddr, Turn> {
+        let was_crowded = self.is_crowded();
+        let least = self.least;
+        let mut alike = Alike::default();
+        let mut before = Before::new();
+        for &address in changed {
+            let now = from.alone(address, self.most_rules, &mut alike);
+            before.insert(address, self.set(address, now));
+        }
+        let mut turns = BTreeMap::new();
+        if was_crowded || self.is_crowded() {
+            let is_closed_as_before = least == self.least;
+            self.share(
+                &mut before,
+                was_crowded,
+                is_closed_as_before,
+                &mut from,
+                &mut turns,
+            );
+        }
+        for (address, before) in before {
+            let now = self.at.get(&address).map(|about| &about.given.made.rules);
+            note(address, before, now, &mut turns);
+        }
+        turns
+    }
+
+    fn is_crowded(&self) -> bool {
+        self.needed > self.most_rules
+    }
+
+    /// What an address has is this, if there were no others; the rules that it had.
+    fn set(&mut self, address: IpAddr, now: Option<Made>) -> Option<Arc<[SessionRule]>> {
+        self.needed += now.as_ref().map_or(0, Made::needed);
+        self.least += now.as_ref().map_or(0, least);
+        let before = self.at.remove(&address);
+        if let Some(alone) = now {
+            let given = Given {
+                made: alone.clone(),
+                rooms: alone.needed()..=usize::MAX,
+                spare: before.as_ref().map_or(0, |before| before.given.spare),
+            };
+            self.at.insert(address, About { alone, given });
+        }
+        let before = before?;
+        self.needed -= before.alone.needed();
+        self.least -= least(&before.alone);
+        Some(before.given.made.rules)
+    }
+
+    /// Shares out the room where there is not enough for all, or was not before. What comes before the first address that changed
+    /// has the room that it had if it takes as much as before to close all; and so has what comes behind the last one, from where on
+    /// as much is left as was before.
+    fn share(
+        &mut self,
+        before: &mut Before,
+        was_crowded: bool,
+        is_closed_as_before: bool,
+        from: &mut Source<'_>,
+        turns: &mut BTreeMap<IpAddr, Turn>,
+    ) {
+        let last = before.keys().last().copied();
+        let first = before
+            .first_key_value()
+            .filter(|_| was_crowded && is_closed_as_before);
+        let known = first.and_then(|(&first, before)| {
+            let about = self.at.get(&first)?;
+            before.is_some().then_some((first, about.given.spare))
+        });
+        let none = (LOWEST, self.most_rules.cast_signed() - self.least.cast_signed());
+        let (first, mut spare) = known.unwrap_or(none);
+        for (&address, about) in self.at.range_mut(first..) {
+            let was = before.remove(&address);
+            let is_known = was.is_none() && was_crowded && about.given.spare == spare;
+            if is_known && Some(address) > last {
+                return;
+            }
+            let least = least(&about.alone);
+            if !is_known {
+                let room = usize::try_from(spare + least.cast_signed()).unwrap_or(0);
+                let old = about.give(address, room, from);
+                about.given.spare = spare;
+                if let Some(was) = was.or_else(|| old.map(Some)) {
+                    note(address, was, Some(&about.given.made.rules), turns);
+                }
+            }
+            spare += least.cast_signed() - about.given.made.rules.len().cast_signed();
+        }
+    }
+}
+
+impl About {
+    /// Gives it so much room; the rules that it had, if others may be made of it.
+    fn give(&mut self, address: IpAddr, room: usize, from: &mut Source<'_>) -> Option<Arc<[SessionRule]>> {
+        if self.given.rooms.contains(&room) {
+            return None;
+        }
+        let old = Arc::clone(&self.given.made.rules);
+        if self.alone.needed() <= room {
+            self.given.made = self.alone.clone();
+            self.given.rooms = self.alone.needed()..=usize::MAX;
+        } else if let Some((_, peers)) = from.receivers.at(address) {
+            let table = from.about(Prefix::host(address), peers, room);
+            self.given.rooms = table.rooms();
+            self.given.made = table.finish();
+        }
+        Some(old)
+    }
+}
+
+impl Source<'_> {
+    /// The rules about an address if there were no others.
+    fn alone(&mut self, address: IpAddr, room: usize, alike: &mut Alike) -> Option<Made> {
+        let (_, peers) = self.receivers.at(address)?;
+        let prefix = Prefix::host(address);
+        let (first, made) = alike
+            .entry(Arc::as_ptr(peers).addr())
+            .or_insert_with(|| (prefix, self.about(prefix, peers, room).finish()));
+        if *first == prefix {
+            return Some(made.clone());
+        }
+        let rules = made.rules.iter();
+        Some(Made {
+            rules: rules
+                .map(|rule| SessionRule {
+                    local: prefix,
+                    ..*rule
+                })
+                .collect(),
+            ..*made
+        })
+    }
+
+    fn about(&mut self, address: Prefix, peers: &Peers, room: usize) -> Table {
+        let mut table = Table::new(room, 1);
+        table.add(peers, address, false, self.sets, self.values);
+        table
+    }
+}
+
+/// How many rules there are at least about an address: one for each transport lets nothing pass.
+fn least(alone: &Made) -> usize {
+    alone.needed().min(Transport::BOTH.len())
+}
+
+/// Notes what has changed, if anything has.
+fn note(
+    address: IpAddr,
+    before: Option<Arc<[SessionRule]>>,
+    now: Option<&Arc<[SessionRule]>>,
+    turns: &mut BTreeMap<IpAddr, Turn>,
+) {
+    if before.as_ref() != now {
+        turns.insert(address, [before, now.cloned()]);
+    }
+}
+
+const LOWEST: IpAddr = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
