@@ -8,4 +8,5 @@
 )]
 
 mod cases;
+mod plan;
 mod property;
