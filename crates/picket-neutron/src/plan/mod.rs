@@ -44,13 +44,18 @@
 //!
 //! Where nothing but the groups of one port changes, one call does all.
 //!
-//! # How many calls
+//! # How many calls, and what is cut
 //!
 //! For each group that a port gets or loses that gives a first and a last moment, and a port is given its groups at the fewest
-//! moments that hit all of these. A port needs one call unless it gets peers' groups about which rules come to count in the same plan
-//! (these come before), loses such about which rules cease to count (these go after), or is one of several that must narrow before any
-//! widens. Then what its groups of before and of after both allow in other ways than by one another's rules is cut between its calls,
-//! and nothing else.
+//! moments that hit all of these. So a port needs one call unless
+//!
+//! - it becomes a peer by rules that come to count in the same plan, for what passes already: then it is a peer before;
+//! - it ceases to be one by rules that cease to count, for what goes on passing: then it is one until after;
+//! - it is one of several whose connections change at both ends, and must narrow before any widens.
+//!
+//! In the last case what it may do before and after by different groups is cut between its calls; so is what a rule that changes
+//! lets pass by two rules of which neither covers the other. And ports that leave a group of others by whose rules about
+//! itself they reach each other leave it one after another. Nothing else is cut.
 
 mod emit;
 mod half;

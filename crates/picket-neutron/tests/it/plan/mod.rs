@@ -1,8 +1,8 @@
 //! The way from what Neutron has to what is wanted.
 
 mod calls;
-mod fake;
+pub(crate) mod fake;
 mod mended;
 mod random;
 mod watch;
-mod world;
+pub(crate) mod world;
