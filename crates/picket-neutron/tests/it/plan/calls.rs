@@ -237,3 +237,59 @@ fn many_rules_are_several_calls() {
     });
     assert_eq!(bulks.collect::<Vec<_>>(), [100, 50]);
 }
+
+/// What rules of one group forbid from now on, and those of another allow.
+#[test]
+fn rules_that_go_do_before_those_at_the_other_end_come() {
+    let of = |to: &str, from: &str| {
+        let out = accept().peer(block(to, &[]));
+        let into = accept().peer(block(from, &[]));
+        and([
+            policy("x/out").selects("role=web").egress(out).into(),
+            policy("x/in").selects("role=other").ingress(into).into(),
+        ])
+    };
+    let (before, after) = (
+        of("10.0.0.3/32", "192.0.2.0/24"),
+        of("192.0.2.0/24", "10.0.0.2/32"),
+    );
+    for (before, after) in [(&before, &after), (&after, &before)] {
+        let (plan, _) = to(&mut with(before), after);
+        assert_eq!(
+            plan.calls(),
+            [("create_rules", 2), ("delete_rules", 2)].into(),
+            "{}",
+            text(&plan)
+        );
+    }
+}
+
+/// Each may send from now on, and receive no more.
+#[test]
+fn pods_that_are_alike_turn_together_without_meeting() {
+    let silent = policy("x/silent").selects("role=web").isolates(Direction::Egress);
+    let deaf = policy("x/deaf").selects("role=web").isolates(Direction::Ingress);
+    let twin = || Object::from(role("twin", "web", 4));
+    let (before, after) = (and([twin(), silent.into()]), and([twin(), deaf.into()]));
+    for (before, after) in [(&before, &after), (&after, &before)] {
+        let (plan, _) = to(&mut with(before), after);
+        assert_eq!(plan.calls()["update_port"], 4, "{}", text(&plan));
+    }
+}
+
+#[test]
+fn a_new_rule_waits_for_pods_that_leave_its_group() {
+    let of = |leaving: &str, blocks: &[&str]| {
+        let blocks = blocks.iter().map(|cidr| block(cidr, &[]));
+        let out = blocks.fold(accept(), picket_testing::build::RuleBuilder::peer);
+        let mute = policy("x/mute").selects("role=mute");
+        and([
+            role("twin", leaving, 4).into(),
+            policy("x/out").selects("role=web").egress(out).into(),
+            mute.isolates(Direction::Egress).into(),
+        ])
+    };
+    let net = "192.0.2.0/24";
+    to(&mut with(&of("web", &[net])), &of("mute", &[net, "10.0.0.3/32"]));
+    to(&mut with(&of("mute", &[net, "10.0.0.3/32"])), &of("web", &[net]));
+}
