@@ -7,6 +7,7 @@
 //! - [`Objects`]: the groups, the address groups and which groups each port has; [`json()`] and [`table()`] print them.
 //! - [`render()`]: from a compiled program to these.
 //! - [`meaning`]: what Neutron makes of them, worked out from its own semantics.
+//! - [`plan`]: the calls that give Neutron these, in an order that never opens.
 //! - [`verify`]: that this is what the policies say, for every address at once.
 
 mod addresses;
@@ -17,6 +18,7 @@ pub mod meaning;
 mod model;
 mod name;
 mod node;
+pub mod plan;
 mod policy;
 mod print;
 mod subject;

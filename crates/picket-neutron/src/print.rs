@@ -180,7 +180,7 @@ pub fn table(objects: &Objects) -> String {
     out
 }
 
-fn shown(rule: &SecurityGroupRule) -> String {
+pub(crate) fn shown(rule: &SecurityGroupRule) -> String {
     let with = match &rule.remote {
         Remote::Anyone => "anyone".to_owned(),
         Remote::Prefix(prefix) => prefix.to_string(),

@@ -8,4 +8,6 @@
 )]
 
 mod cases;
+mod defects;
+mod plan;
 mod property;

@@ -1,0 +1,62 @@
+//! What is wanted without what cannot be made.
+
+use std::collections::BTreeSet;
+
+use crate::model::{Name, Objects, Remote};
+
+/// `wanted` without some groups and address groups, as those that a quota forbids: ports do not get them, and no rule is
+/// about them. So less passes, and never more.
+pub fn without(wanted: &Objects, names: &BTreeSet<Name>) -> Objects {
+    let mut left = wanted.clone();
+    left.security_groups.retain(|name, _| !names.contains(name));
+    left.address_groups.retain(|name, _| !names.contains(name));
+    for group in left.security_groups.values_mut() {
+        group.rules.retain(|rule| match &rule.remote {
+            Remote::Anyone | Remote::Prefix(_) => true,
+            Remote::Group(name) | Remote::AddressGroup(name) => !names.contains(name),
+        });
+    }
+    for port in left.ports.values_mut() {
+        port.security_groups.retain(|name| !names.contains(name));
+    }
+    left
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::{Port, SecurityGroup, SecurityGroupRule};
+    use picket_net::Family;
+    use picket_policy::{Direction, ObjectRef};
+
+    #[test]
+    fn nothing_is_about_a_group_that_cannot_be_made() {
+        let mut wanted = Objects::default();
+        let rule = SecurityGroupRule {
+            direction: Direction::Ingress,
+            ethertype: Family::Ipv4,
+            protocol: None,
+            ports: None,
+            remote: Remote::Group("peers".into()),
+        };
+        let rules = [rule].into();
+        let group = SecurityGroup {
+            rules,
+            ..SecurityGroup::default()
+        };
+        wanted.security_groups.insert("policy".into(), group);
+        wanted
+            .security_groups
+            .insert("peers".into(), SecurityGroup::default());
+        let port = Port {
+            security_groups: ["policy".into(), "peers".into()].into(),
+            ..Port::default()
+        };
+        let pod = ObjectRef::new("Pod", "x", "web");
+        wanted.ports.insert(pod.clone(), port);
+        let left = without(&wanted, &["peers".into()].into());
+        assert_eq!(left.ports[&pod].security_groups, ["policy".into()].into());
+        assert!(left.security_groups["policy"].rules.is_empty());
+        assert_eq!(left.security_groups.len(), 1);
+    }
+}
