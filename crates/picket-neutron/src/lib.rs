@@ -8,9 +8,12 @@
 //! - [`render()`]: from a compiled program to these.
 //! - [`meaning`]: what Neutron makes of them, worked out from its own semantics.
 //! - [`verify`]: that this is what the policies say, for every address at once.
+//! - `client`, with the feature of that name: speaking to Neutron.
 
 mod addresses;
 mod builder;
+#[cfg(feature = "client")]
+pub mod client;
 mod digest;
 mod kuryr;
 pub mod meaning;
