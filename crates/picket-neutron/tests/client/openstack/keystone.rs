@@ -94,11 +94,11 @@ fn a_token_is_had_once_and_anew_when_it_counts_no_longer() {
 
 #[test]
 fn no_call_fails_when_a_token_ends() {
-    let server = Neutron::start_with_keystone(8);
+    let server = Neutron::start_with_keystone(20);
     let (neutron, calls) = client_of(cloud(&server.identity(), password("secret")), options());
     wait(async {
         let mut words = Vec::new();
-        // Each takes some hundredths of a second, and a token ends after eight.
+        // Each takes some hundredths of a second, and a token ends after twenty seconds.
         for _ in 0..20_000 {
             neutron.extensions().await.unwrap();
             words.extend(calls.words());
