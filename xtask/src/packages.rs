@@ -50,6 +50,12 @@ pub(crate) const ETCD: [Program; 2] = [("etcd", "etcd-server"), ("openssl", "ope
 /// What building programs of others needs.
 pub(crate) const GO: [Program; 1] = [("go", "golang-go")];
 
+/// What making environments of Python needs. The module that makes them is in no search path.
+pub(crate) const PYTHON: [Program; 2] = [
+    ("python3", "python3"),
+    ("/usr/lib/python3.11/ensurepip/__init__.py", "python3-venv"),
+];
+
 /// Installs what is missing of `programs`, and says so. Needs root or `sudo` only when something is.
 pub(crate) fn install_missing(programs: &[Program]) -> Result<()> {
     let missing: Vec<_> = programs

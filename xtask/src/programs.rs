@@ -40,29 +40,42 @@ fn build(of: &Program) -> Result<PathBuf> {
     if program.is_file() {
         return Ok(program);
     }
-    let go = go()?;
-    let folder = program.parent().context("the program is in a folder")?;
+    let built = of.built();
+    let folder = built.parent().context("the program is in a folder")?;
     fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
     say(&format!(
-        "building {} into {}: once for each state of tools/{}; the first time this fetches modules of Go and takes \
+        "building {} into {}: once for each state of tools/{}; the first time this fetches what it is made of and takes \
          minutes",
         of.purpose,
         folder.display(),
         of.module,
     ));
     let start = Instant::now();
-    // Others may be building it too: each builds its own, and the last one to finish puts it in place.
+    // Others may be building it too: each builds its own, and puts it in place when it has finished.
     let unfinished = folder.join(format!("unfinished-{}", std::process::id()));
-    compile(&go, of, &unfinished).inspect_err(|_| drop(fs::remove_file(&unfinished)))?;
-    fs::rename(&unfinished, &program).with_context(|| format!("cannot make {}", program.display()))?;
+    compile(of, &unfinished).inspect_err(|_| remove(&unfinished))?;
+    if let Err(error) = fs::rename(&unfinished, &built) {
+        remove(&unfinished);
+        // A folder that somebody else has put there first stays.
+        ensure!(program.is_file(), "cannot make {}: {error}", built.display());
+    }
     say(&format!("built it in {} s", start.elapsed().as_secs()));
     Ok(program)
 }
 
-fn compile(go: &Path, of: &Program, program: &Path) -> Result<()> {
+/// Removes what could not be finished, as far as it is there.
+fn remove(unfinished: &Path) {
+    let _ = if unfinished.is_dir() {
+        fs::remove_dir_all(unfinished)
+    } else {
+        fs::remove_file(unfinished)
+    };
+}
+
+fn compile(of: &Program, program: &Path) -> Result<()> {
     match of.source {
         Source::Go { package, tags } => {
-            let mut build = Command::new(go);
+            let mut build = Command::new(go()?);
             build
                 .args(["build", "-trimpath", "-buildvcs=false", "-tags", tags, "-ldflags"])
                 .arg(flags()?)
@@ -73,9 +86,52 @@ fn compile(go: &Path, of: &Program, program: &Path) -> Result<()> {
                 .env("CGO_ENABLED", "0");
             run(&mut build)
         }
-        Source::C { module, folder } => compile_c(&fetched(go, of, module)?.join(folder), program),
-        Source::Files(files) => collect(go, &sums(of)?, files, program),
+        Source::C { module, folder } => compile_c(&fetched(&go()?, of, module)?.join(folder), program),
+        Source::Files(files) => collect(&go()?, &sums(of)?, files, program),
+        Source::Python => environment(of, program),
     }
+}
+
+/// Makes an environment of Python in a folder. It may be moved: nothing in it but its interpreter is called.
+fn environment(of: &Program, folder: &Path) -> Result<()> {
+    run(Command::new(python()?).args(["-m", "venv"]).arg(folder))?;
+    let python = folder.join("bin/python");
+    run(Command::new(&python)
+        .args([
+            "-m",
+            "pip",
+            "install",
+            "--quiet",
+            "--disable-pip-version-check",
+            "--no-deps",
+            "--require-hashes",
+            "-r",
+        ])
+        .arg(of.sources().join("requirements.txt")))?;
+    let mut templates = Command::new(&python);
+    templates
+        .args(["-B", "-W", "ignore"])
+        .arg(of.sources().join("templates.py"))
+        .arg(folder.join("templates"));
+    // What it says while all goes well is for nobody.
+    output(&mut templates).map(drop)
+}
+
+/// Python, new enough and able to make environments; from Debian if there is none.
+fn python() -> Result<&'static str> {
+    let is_usable = || {
+        let check = "import ensurepip, sys, venv; sys.exit(sys.version_info < (3, 11))";
+        let mut command = Command::new("python3");
+        is_installed("python3") && output(command.args(["-c", check])).is_ok()
+    };
+    if !is_usable() {
+        packages::install_missing(&packages::PYTHON)?;
+    }
+    ensure!(
+        is_usable(),
+        "`python3` is older than 3.11 or lacks the module `venv`: install a later one with it, and run this again"
+    );
+    Ok("python3")
 }
 
 /// Writes files of modules one after the other, as documents of YAML.

@@ -35,6 +35,9 @@ const CLUSTER_MODULE: &str = "apiserver::";
 /// The name of the modules whose tests need IPVS, bonds or AppArmor.
 const MACHINE_MODULE: &str = "machine::";
 
+/// The name of the modules whose tests need Neutron and Keystone.
+const OPENSTACK_MODULE: &str = "openstack::";
+
 /// The variable that tells test programs how many tests run at once.
 const THREADS: &str = "RUST_TEST_THREADS";
 
@@ -116,7 +119,7 @@ fn run_quick_tests() -> Result<()> {
     let excluded = KERNEL_CRATES.map(|name| format!("--exclude {name}")).join(" ");
     let tests = format!(
         "test --workspace {excluded} --locked --no-fail-fast -- --skip {KERNEL_MODULE} --skip {BROWSER_MODULE} \
-         --skip {CLUSTER_MODULE}"
+         --skip {CLUSTER_MODULE} --skip {OPENSTACK_MODULE}"
     );
     let others = run(&mut cargo(&tests));
     let selected = KERNEL_CRATES.map(|name| format!("--package {name}")).join(" ");
@@ -127,7 +130,8 @@ fn run_quick_tests() -> Result<()> {
     say(&format!(
         "--quick left out the tests that need root, some of them container runtimes: the integration tests of {}, and every `{KERNEL_MODULE}` module; \
          those that need Chromium: the `{BROWSER_MODULE}` module of picket; those that need a Kubernetes API server: \
-         the `{CLUSTER_MODULE}` module of picket; and the WebAssembly build. \
+         the `{CLUSTER_MODULE}` module of picket; those that need Neutron and Keystone: the `{OPENSTACK_MODULE}` module of \
+         picket-neutron; and the WebAssembly build. \
          `cargo xtask test` runs them.",
         KERNEL_CRATES.join(" and ")
     ));

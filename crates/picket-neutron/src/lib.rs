@@ -9,9 +9,12 @@
 //! - [`meaning`]: what Neutron makes of them, worked out from its own semantics.
 //! - [`plan`]: the calls that give Neutron these, in an order that never opens.
 //! - [`verify`]: that this is what the policies say, for every address at once.
+//! - `client`, with the feature of that name: speaking to Neutron.
 
 mod addresses;
 mod builder;
+#[cfg(feature = "client")]
+pub mod client;
 mod digest;
 mod kuryr;
 pub mod meaning;

@@ -325,7 +325,7 @@ fn copy_all(from: &Path, to: &Path) {
 }
 
 /// Makes the certificates of [`Etcd::secure`].
-fn certificates(folder: &Path) {
+pub(crate) fn certificates(folder: &Path) {
     let openssl = |arguments: &str| {
         let mut command = Command::new("openssl");
         command.args(arguments.split(' ')).current_dir(folder);

@@ -3,6 +3,8 @@
 //! - [`program`]: programs of others that tests run.
 //! - [`apiserver`]: a real Kubernetes API server.
 //! - [`etcd`]: a real etcd.
+//! - [`neutron`]: a real Neutron, and a real Keystone.
+//! - [`faults`]: what goes wrong between a client and a server over HTTP.
 //! - `runtime`: real container runtimes, each on a node of its own, with the feature `runtime`.
 //! - [`build`]: objects in one line each, as in `pod("x/web").label("app", "web").ip("10.0.0.5")`.
 //! - [`generate`]: proptest strategies for random clusters, policies and event sequences.
@@ -30,11 +32,13 @@ pub mod build;
 pub mod cases;
 pub mod confined;
 pub mod etcd;
+pub mod faults;
 pub mod flows;
 pub mod generate;
 pub mod http;
 pub mod machine;
 pub mod manifest;
+pub mod neutron;
 pub mod program;
 pub mod ran;
 pub mod reflected;

@@ -1,4 +1,5 @@
-//! Programs of others that tests run, built from their sources, which come as modules of Go, and files out of such modules.
+//! Programs of others that tests run, built from their sources, which come as modules of Go, files out of such modules, and
+//! packages of Python.
 //!
 //! `cargo xtask programs` builds them, and `cargo xtask test` does so first; a test that finds none fails.
 
@@ -8,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use sha2::{Digest, Sha256};
 
-/// A program and the Go module in `tools` that it is built from.
+/// A program and the folder in `tools` that says what it is built from: a Go module, or packages of Python.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Program {
     /// What it is called.
@@ -43,6 +44,9 @@ pub enum Source {
     /// No program, but files of other modules, one after the other: of each the module with its version, and its path there.
     /// What the modules are is in `go.sum`.
     Files(&'static [(&'static str, &'static str)]),
+    /// An environment of Python: the packages that `requirements.txt` names, with the hashes of their files, and in its folder
+    /// `templates` what `templates.py` writes. The program is its interpreter.
+    Python,
 }
 
 /// Leaves out what CRI-O does with libraries in C: signatures by GnuPG, and storage that tests do not use.
@@ -178,8 +182,20 @@ pub const CONTAINERD_SHIM: Program = Program {
     variable: "PICKET_TEST_CONTAINERD_SHIM",
 };
 
+/// Neutron, and Keystone beside it.
+pub const NEUTRON: Program = Program {
+    name: "neutron",
+    module: "neutron",
+    purpose: "Neutron with Keystone",
+    source: Source::Python,
+    variable: "PICKET_TEST_NEUTRON",
+};
+
+/// What of a folder of `tools` says what is built.
+const SOURCES: [&str; 5] = ["go.mod", "go.sum", "main.go", "requirements.txt", "templates.py"];
+
 /// All of them.
-pub const PROGRAMS: [Program; 9] = [
+pub const PROGRAMS: [Program; 10] = [
     API_SERVER,
     KUBE_PROXY,
     HELM,
@@ -189,6 +205,7 @@ pub const PROGRAMS: [Program; 9] = [
     COPYIMG,
     PINNS,
     CRDS,
+    NEUTRON,
 ];
 
 /// Where the machine keeps what tests need and take long to make.
@@ -231,6 +248,15 @@ impl Program {
     /// Where it is in the cache of the machine once it has been built from the present sources.
     #[must_use]
     pub fn cached(&self) -> PathBuf {
+        match self.source {
+            Source::Python => self.built().join("bin/python"),
+            _ => self.built(),
+        }
+    }
+
+    /// What is built, there: a file, or the folder of an environment of Python.
+    #[must_use]
+    pub fn built(&self) -> PathBuf {
         cache()
             .join(format!("{}-{}", self.name, self.state()))
             .join(self.name)
@@ -239,7 +265,7 @@ impl Program {
     /// What stands for the content of the sources.
     fn state(&self) -> String {
         let mut hash = Sha256::new();
-        for file in ["go.mod", "go.sum", "main.go"].map(|file| self.sources().join(file)) {
+        for file in SOURCES.map(|file| self.sources().join(file)) {
             if file.is_file() {
                 let text = fs::read(file).unwrap();
                 hash.update(text.len().to_be_bytes());

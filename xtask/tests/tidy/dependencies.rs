@@ -91,7 +91,8 @@ const LAYERS: [Layer; 17] = [
             "picket-engine",
             "picket-dataplane",
         ],
-        &["picket-reference", "picket-testing"],
+        // Its own tests have the feature `client`.
+        &["picket-reference", "picket-testing", "picket-neutron"],
     ),
     (
         "picket-lab",

@@ -20,7 +20,11 @@ const PURE: [&str; 10] = [
 ];
 
 /// What speaks to others all the same, behind features that are off by default.
-const RIM: [&str; 2] = ["crates/picket-vpp/src/client", "crates/picket-vpp/src/fake"];
+const RIM: [&str; 3] = [
+    "crates/picket-vpp/src/client",
+    "crates/picket-vpp/src/fake",
+    "crates/picket-neutron/src/client",
+];
 
 /// What they must not name.
 const FORBIDDEN: [&str; 18] = [

@@ -1,0 +1,221 @@
+//! What goes wrong between a client and a server over HTTP: a proxy that refuses, cuts, holds up and answers itself.
+
+use std::collections::VecDeque;
+use std::io::{Read, Write};
+use std::net::{Shutdown, TcpListener, TcpStream};
+use std::sync::{Arc, Mutex};
+use std::thread;
+
+/// What is done to a request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// The connection ends before anything is heard. The server knows nothing of it.
+    HangUp,
+    /// The server hears so many bytes of the request, then nobody hears anything.
+    CutRequest(usize),
+    /// The server does what it is asked, and the client hears so many bytes of the answer.
+    CutAnswer(usize),
+    /// The server is not asked, and nothing is answered until the client goes away.
+    Silence,
+    /// The server does what it is asked, and nothing is answered until the client goes away.
+    SilenceAfter,
+    /// The server is not asked, and the client hears this: a status, lines of the head, each with its end, and a body.
+    Answer(u16, &'static str, String),
+    /// The server does what it is asked, and the client hears this.
+    AnswerAfter(u16, &'static str, String),
+}
+
+/// What was asked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Asked {
+    /// As `GET`.
+    pub method: String,
+    /// With what is behind its question mark.
+    pub path: String,
+    /// The lines of the request before its body.
+    pub head: String,
+    /// The body.
+    pub body: String,
+    /// What was done to it.
+    pub fault: Option<Fault>,
+    /// What the server answered, if it was asked.
+    pub status: Option<u16>,
+}
+
+/// A proxy in front of a server on this machine.
+pub struct Proxy {
+    port: u16,
+    state: Arc<Mutex<State>>,
+}
+
+#[derive(Default)]
+struct State {
+    /// The server.
+    port: u16,
+    /// What is done to the first request with this method and part of a path, in order.
+    planned: VecDeque<(String, String, Fault)>,
+    asked: Vec<Asked>,
+}
+
+impl Proxy {
+    /// One to a port of this machine.
+    #[must_use]
+    pub fn to(port: u16) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let state = Arc::new(Mutex::new(State {
+            port,
+            ..State::default()
+        }));
+        let proxy = Self {
+            port: listener.local_addr().unwrap().port(),
+            state: Arc::clone(&state),
+        };
+        thread::spawn(move || {
+            for client in listener.incoming().map_while(Result::ok) {
+                let state = Arc::clone(&state);
+                // Whoever hangs up needs no answer.
+                thread::spawn(move || serve(client, &state));
+            }
+        });
+        proxy
+    }
+
+    /// Where it is.
+    #[must_use]
+    pub fn endpoint(&self) -> String {
+        format!("http://127.0.0.1:{}", self.port)
+    }
+
+    /// Plans a fault for the next request with this method, and this in its path. Of several that fit one request, the one
+    /// that was planned first is done to it.
+    pub fn plan(&self, method: &str, path: &str, fault: Fault) {
+        let planned = (method.to_owned(), path.to_owned(), fault);
+        self.state.lock().unwrap().planned.push_back(planned);
+    }
+
+    /// How many faults have not come about yet.
+    #[must_use]
+    pub fn planned(&self) -> usize {
+        self.state.lock().unwrap().planned.len()
+    }
+
+    /// What has been asked since it was asked for last.
+    #[must_use]
+    pub fn asked(&self) -> Vec<Asked> {
+        std::mem::take(&mut self.state.lock().unwrap().asked)
+    }
+
+    /// The same as words: `GET ports 200`, `POST ports cut`, without what is behind question marks.
+    #[must_use]
+    pub fn words(&self) -> Vec<String> {
+        let asked = self.asked().into_iter();
+        asked
+            .map(|asked| {
+                let path = asked.path.split('?').next().unwrap_or_default();
+                let path = path.strip_prefix("/v2.0/").unwrap_or(path);
+                let kind = path.split('/').next().unwrap_or_default();
+                let end = match (&asked.fault, asked.status) {
+                    (Some(Fault::Answer(status, ..) | Fault::AnswerAfter(status, ..)), _) => {
+                        status.to_string()
+                    }
+                    (Some(_), _) => "cut".to_owned(),
+                    (None, status) => status.unwrap_or_default().to_string(),
+                };
+                format!("{} {kind} {end}", asked.method)
+            })
+            .collect()
+    }
+}
+
+/// Serves one request; `None` when a side goes away.
+fn serve(mut client: TcpStream, state: &Mutex<State>) -> Option<()> {
+    let request = read(&mut client)?;
+    let text = String::from_utf8_lossy(&request).into_owned();
+    let (head, body) = text.split_once("\r\n\r\n")?;
+    let mut words = head.split(' ');
+    let (method, path) = (words.next()?.to_owned(), words.next()?.to_owned());
+    let (fault, port) = {
+        let mut state = state.lock().unwrap();
+        let fits = |(of, part, _): &(String, String, Fault)| *of == method && path.contains(part.as_str());
+        let at = state.planned.iter().position(fits);
+        let fault = at
+            .and_then(|at| state.planned.remove(at))
+            .map(|(_, _, fault)| fault);
+        (fault, state.port)
+    };
+    let answer = match &fault {
+        Some(Fault::HangUp | Fault::Silence | Fault::Answer(..)) => None,
+        Some(Fault::CutRequest(bytes)) => {
+            let mut server = TcpStream::connect(("127.0.0.1", port)).ok()?;
+            server.write_all(&request[..request.len().min(*bytes)]).ok()?;
+            // What the server says about half a request is for nobody.
+            server.shutdown(Shutdown::Both).ok()?;
+            None
+        }
+        _ => Some(pass(&request, port)?),
+    };
+    let status = answer
+        .as_ref()
+        .and_then(|answer| String::from_utf8_lossy(answer.get(9..12)?).parse().ok());
+    state.lock().unwrap().asked.push(Asked {
+        method,
+        path,
+        head: head.to_owned(),
+        body: body.to_owned(),
+        fault: fault.clone(),
+        status,
+    });
+    match fault {
+        None => client.write_all(&answer?).ok(),
+        Some(Fault::HangUp | Fault::CutRequest(_)) => None,
+        Some(Fault::CutAnswer(bytes)) => {
+            let answer = answer?;
+            client.write_all(&answer[..answer.len().min(bytes)]).ok()
+        }
+        Some(Fault::Silence | Fault::SilenceAfter) => {
+            let _ = client.read(&mut [0; 1]);
+            None
+        }
+        Some(Fault::Answer(status, lines, body) | Fault::AnswerAfter(status, lines, body)) => {
+            let length = body.len();
+            let head = format!(
+                "HTTP/1.1 {status} x\r\n{lines}content-length: {length}\r\nconnection: close\r\n\r\n"
+            );
+            client.write_all(head.as_bytes()).ok()?;
+            client.write_all(body.as_bytes()).ok()
+        }
+    }
+}
+
+/// All of a request.
+fn read(stream: &mut TcpStream) -> Option<Vec<u8>> {
+    let mut request = Vec::new();
+    let mut bytes = [0; 16_384];
+    loop {
+        let text = String::from_utf8_lossy(&request);
+        if let Some((head, _)) = text.split_once("\r\n\r\n") {
+            let length = head.lines().find_map(|line| {
+                let (name, value) = line.split_once(':')?;
+                name.eq_ignore_ascii_case("content-length")
+                    .then(|| value.trim().parse::<usize>().ok())?
+            });
+            if request.len() >= head.len() + 4 + length.unwrap_or(0) {
+                return Some(request);
+            }
+        }
+        let count = stream.read(&mut bytes).ok().filter(|count| *count > 0)?;
+        request.extend(&bytes[..count]);
+    }
+}
+
+/// What a server answers. It is told that nothing more follows.
+fn pass(request: &[u8], port: u16) -> Option<Vec<u8>> {
+    let mut server = TcpStream::connect(("127.0.0.1", port)).ok()?;
+    let at = request.windows(2).position(|end| end == b"\r\n")?;
+    server.write_all(&request[..at]).ok()?;
+    server.write_all(b"\r\nconnection: close").ok()?;
+    server.write_all(&request[at..]).ok()?;
+    let mut answer = Vec::new();
+    server.read_to_end(&mut answer).ok()?;
+    (!answer.is_empty()).then_some(answer)
+}
