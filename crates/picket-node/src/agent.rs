@@ -18,7 +18,7 @@ use crate::bridges::Bridges;
 use crate::enforcer::Enforcer;
 use crate::error::HostError;
 use crate::events::Events;
-use crate::inbox::{self, Inbox, News, Outbox};
+use crate::inbox::{Inbox, News, Outbox};
 use crate::kernel::Kernel;
 use crate::knowledge::{Knowledge, Whose};
 use crate::metrics::Metrics;
@@ -27,7 +27,7 @@ use crate::source;
 use crate::status::{Shared, Trouble};
 use crate::trace::{Asked, Scene};
 use crate::vpp::{Known, Targets};
-use crate::{AgentError, Settings};
+use crate::{AgentError, Settings, queue};
 
 /// How often the agent shows that it is alive when nothing happens.
 const PULSE: Duration = Duration::from_secs(10);
@@ -68,7 +68,7 @@ pub fn run(settings: &Settings, extent: Extent) -> Result<Ended, AgentError> {
     let health = Health::default();
     let shared = Shared::new(&settings.node, health.clone());
     let (metrics, pulse) = (Metrics::default(), Pulse::new());
-    let (outbox, inbox) = inbox::channel();
+    let (outbox, inbox) = queue::channel();
     let events = Events::start(settings, extent, &metrics)?;
     let kernel = match settings.nftables {
         true => Some(Kernel::open(
@@ -92,7 +92,7 @@ pub fn run(settings: &Settings, extent: Extent) -> Result<Ended, AgentError> {
             drops: kernel.as_ref().map(Kernel::drops),
             tracer: kernel.as_ref().map(Kernel::tracer),
         };
-        serve::start(&settings.listen, answers)?;
+        serve::serve(&settings.listen, answers)?;
     }
     let enforcer = kernel.map(|kernel| kernel.start(settings, extent)).transpose()?;
     let bridges = match &enforcer {
@@ -228,7 +228,7 @@ impl Agent {
         loop {
             let (mut taken, mut is_changed) = (0, false);
             while taken < AT_ONCE
-                && let Some(news) = self.inbox.next()
+                && let Some(news) = self.inbox.take()
             {
                 taken += 1;
                 is_changed |= self.take(news)?;
@@ -477,7 +477,7 @@ mod tests {
     fn an_agent_that_hears_nothing_comes_round_all_the_same() {
         let (settings, metrics) = (settings(), Metrics::default());
         let events = Events::start(&settings, Extent::Forever, &metrics).unwrap();
-        let (_outbox, inbox) = inbox::channel();
+        let (_outbox, inbox) = queue::channel();
         let pulse = Pulse::of_busy();
         let agent = Agent {
             node: settings.node.clone(),

@@ -1,10 +1,9 @@
 //! What the other threads have to say to the one that enforces.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::BTreeSet;
 use std::os::fd::AsFd;
 use std::panic::resume_unwind;
-use std::sync::Arc;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::sync::mpsc::RecvTimeoutError;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -12,14 +11,10 @@ use picket_linux::{Epoll, Interest};
 use picket_nftables::client;
 use picket_nftables::model::InterfaceName;
 use picket_source::Change;
-use tokio::sync::Notify;
 
-use crate::AgentError;
 use crate::denied::{Denied, Told};
 use crate::trace::Asked;
-
-/// How much may wait until it is taken in. Then who has more to say waits, and the API server with it.
-const WAITING: usize = 256;
+use crate::{AgentError, queue};
 
 /// How soon it is noticed that something has been worked out.
 const GLANCE: Duration = Duration::from_millis(10);
@@ -44,44 +39,12 @@ pub(crate) enum News {
 }
 
 /// Where news comes in.
-pub(crate) struct Inbox {
-    news: Receiver<News>,
-    /// What came while others were not to be heard, in order.
-    earlier: VecDeque<News>,
-    bell: Arc<Notify>,
-}
+pub(crate) type Inbox = queue::Inbox<News>;
 
 /// Where one tells news.
-#[derive(Clone)]
-pub(crate) struct Outbox {
-    news: SyncSender<News>,
-    bell: Arc<Notify>,
-}
-
-/// The two ends.
-pub(crate) fn channel() -> (Outbox, Inbox) {
-    let (sender, receiver) = sync_channel(WAITING);
-    let bell = Arc::new(Notify::new());
-    let outbox = Outbox {
-        news: sender,
-        bell: Arc::clone(&bell),
-    };
-    let inbox = Inbox {
-        news: receiver,
-        earlier: VecDeque::new(),
-        bell,
-    };
-    (outbox, inbox)
-}
+pub(crate) type Outbox = queue::Outbox<News>;
 
 impl Outbox {
-    /// Says something, as soon as there is room.
-    pub(crate) fn tell(&self, news: News) {
-        // When nobody hears it the agent has ended, and the process is about to.
-        let _ = self.news.send(news);
-        self.bell.notify_one();
-    }
-
     /// Says what `hear` hears whenever something is `readable`, in a thread of its own, which ends with the process.
     ///
     /// # Errors
@@ -115,16 +78,6 @@ pub(crate) fn readable(what: impl AsFd) -> picket_linux::Result<Epoll> {
 }
 
 impl Inbox {
-    /// Waits until there is something, or there was.
-    pub(crate) async fn ready(&self) {
-        self.bell.notified().await;
-    }
-
-    /// The next, if there is one.
-    pub(crate) fn next(&mut self) -> Option<News> {
-        self.earlier.pop_front().or_else(|| self.news.try_recv().ok())
-    }
-
     /// Works something out in a thread of its own, and meanwhile hands over what others have done to the table. Everything else
     /// waits.
     pub(crate) fn meanwhile<T: Send>(
@@ -157,6 +110,7 @@ mod tests {
     use std::sync::mpsc::channel as unbounded;
 
     use super::*;
+    use crate::queue::channel;
 
     #[test]
     fn what_others_do_to_the_table_is_heard_while_something_is_worked_out_and_the_rest_after_it() {
@@ -170,7 +124,7 @@ mod tests {
             |changes| repaired.send(changes).unwrap(),
         );
         assert_eq!(worked, [client::Change::Perhaps]);
-        assert!(matches!(inbox.next(), Some(News::Uplinks(_))));
-        assert!(inbox.next().is_none());
+        assert!(matches!(inbox.take(), Some(News::Uplinks(_))));
+        assert!(inbox.take().is_none());
     }
 }

@@ -34,6 +34,7 @@ mod metrics;
 mod objects;
 mod overview;
 pub mod pods;
+mod queue;
 mod reflect;
 mod remarks;
 mod retry;
@@ -53,9 +54,13 @@ pub use error::{AgentError, HostError};
 pub use host::{CleanUp, clean_up};
 pub use live::{LiveError, installed_table};
 pub use pods::{PodSettings, PodsStatus, SandboxStatus};
+pub use queue::{Inbox, Outbox, channel};
 pub use reflect::{reflect, reflect_difference, reflect_once};
-pub use serve::{Listen, ask, trace};
+pub use serve::{
+    Answer, Door, Listen, Pulse, Respond, answer_at, ask, fetch_status, json, plain, serve, trace, typed,
+};
 pub use settings::{Settings, Source, UntilSynced};
+pub use source::start as follow;
 pub use status::{
     Drop, DropStatus, Finding, HostStatus, KindStatus, Pods, Proof, ReflectionStatus, Status, Trouble,
 };

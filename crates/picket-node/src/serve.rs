@@ -76,15 +76,23 @@ pub(crate) struct Answers {
     pub(crate) tracer: Option<Answering>,
 }
 
-/// When the agent last came round.
+/// When what is to come round last did. Clones show the same.
 #[derive(Clone)]
-pub(crate) struct Pulse {
+pub struct Pulse {
     began: Instant,
     last: Arc<AtomicU64>,
 }
 
+impl Default for Pulse {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 impl Pulse {
-    pub(crate) fn new() -> Self {
+    /// One that begins to.
+    #[must_use]
+    pub fn new() -> Self {
         Self {
             began: Instant::now(),
             last: Arc::default(),
@@ -92,7 +100,7 @@ impl Pulse {
     }
 
     /// It comes round.
-    pub(crate) fn beat(&self) {
+    pub fn beat(&self) {
         self.last.store(self.began.elapsed().as_secs(), Ordering::Relaxed);
     }
 
@@ -111,36 +119,45 @@ impl Pulse {
     }
 
     /// Whether it has come round lately.
-    pub(crate) fn beats(&self) -> bool {
+    #[must_use]
+    pub fn beats(&self) -> bool {
         let since = self.began.elapsed().as_secs() - self.last.load(Ordering::Relaxed);
         since < STUCK.as_secs()
     }
 }
 
 /// Where a question came in.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Door {
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Door {
+    /// An address, where anybody may ask.
     Network,
+    /// A socket, where only its owner may.
     Socket,
 }
 
 /// Answers in a thread of its own, until the process ends.
-pub(crate) fn start(listen: &Listen, answers: Answers) -> Result<(), AgentError> {
+///
+/// # Errors
+/// When somebody else listens there, or there is no such thread to be had.
+pub fn serve(listen: &Listen, answers: impl Respond) -> Result<(), AgentError> {
     let runtime = Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(AgentError::Start)?;
     let (network, socket) = bind(&runtime, listen)?;
-    let serve = move || {
+    let answering = move || {
         runtime.block_on(async {
             tokio::join!(serve_network(network, &answers), serve_socket(socket, &answers));
         });
     };
     let thread = thread::Builder::new().name("picket-serve".to_owned());
-    thread.spawn(serve).map_err(AgentError::Start)?;
+    thread.spawn(answering).map_err(AgentError::Start)?;
     Ok(())
 }
 
 /// Answers on the network alone, as long as the runtime runs in which this is.
-pub(crate) async fn answer_at(address: SocketAddr, answers: impl Respond) -> Result<Infallible, AgentError> {
+///
+/// # Errors
+/// When somebody else listens there.
+pub async fn answer_at(address: SocketAddr, answers: impl Respond) -> Result<Infallible, AgentError> {
     let listener = TcpListener::bind(address).await;
     let listener = listener.map_err(|source| AgentError::Listen {
         at: address.to_string(),
@@ -203,7 +220,7 @@ async fn serve_network(listener: Option<TcpListener>, answers: &impl Respond) {
     }
 }
 
-async fn serve_socket(listener: UnixListener, answers: &Answers) {
+async fn serve_socket(listener: UnixListener, answers: &impl Respond) {
     loop {
         match listener.accept().await {
             Ok((stream, _)) => converse(stream, Door::Socket, answers.clone()),
@@ -232,10 +249,11 @@ fn converse(stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static, door: 
     });
 }
 
-pub(crate) type Answer = Response<Full<Bytes>>;
+/// An answer of HTTP.
+pub type Answer = Response<Full<Bytes>>;
 
 /// Who answers.
-pub(crate) trait Respond: Clone + Send + Sync + 'static {
+pub trait Respond: Clone + Send + Sync + 'static {
     /// The answer to a request.
     fn respond(&self, door: Door, request: Request<Incoming>) -> impl Future<Output = Answer> + Send;
 }
@@ -353,20 +371,25 @@ fn not_ready(status: &Status) -> String {
     text
 }
 
-fn json(value: &impl Serialize) -> Answer {
+/// A value as JSON.
+pub fn json(value: &impl Serialize) -> Answer {
     match serde_json::to_vec(value) {
         Ok(json) => typed("application/json", json),
         Err(error) => plain(StatusCode::INTERNAL_SERVER_ERROR, &format!("{error}\n")),
     }
 }
 
-pub(crate) fn plain(status: StatusCode, text: &str) -> Answer {
+/// A text for people.
+#[must_use]
+pub fn plain(status: StatusCode, text: &str) -> Answer {
     let mut response = Response::new(Full::from(text.to_owned()));
     *response.status_mut() = status;
     response
 }
 
-pub(crate) fn typed(kind: &'static str, body: Vec<u8>) -> Answer {
+/// Something of a media type.
+#[must_use]
+pub fn typed(kind: &'static str, body: Vec<u8>) -> Answer {
     let mut response = Response::new(Full::from(body));
     let kind = hyper::header::HeaderValue::from_static(kind);
     response.headers_mut().insert(hyper::header::CONTENT_TYPE, kind);
@@ -378,6 +401,14 @@ pub(crate) fn typed(kind: &'static str, body: Vec<u8>) -> Answer {
 /// # Errors
 /// When none answers there, or something else than a status.
 pub fn ask(socket: &Path) -> Result<Status, AgentError> {
+    fetch_status(socket)
+}
+
+/// Asks at `socket` how it goes, whatever the process is that answers there.
+///
+/// # Errors
+/// When none answers there, or something else.
+pub fn fetch_status<T: DeserializeOwned>(socket: &Path) -> Result<T, AgentError> {
     fetch(socket, Request::get("/status"), Bytes::default(), PATIENCE)
 }
 

@@ -12,7 +12,10 @@ use crate::{AgentError, Source};
 
 /// Follows a cluster in a thread of its own, which ends with the process: `tell` gets every change, and why there will be
 /// no more.
-pub(crate) fn start(
+///
+/// # Errors
+/// When there is no such thread to be had.
+pub fn start(
     source: &Source,
     interest: Interest,
     health: &Health,

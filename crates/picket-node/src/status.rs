@@ -254,7 +254,9 @@ pub struct Finding {
 }
 
 impl Finding {
-    pub(crate) fn new(object: &ObjectRef, diagnostic: &Diagnostic) -> Self {
+    /// What is said of an object.
+    #[must_use]
+    pub fn new(object: &ObjectRef, diagnostic: &Diagnostic) -> Self {
         Self {
             object: object.to_string(),
             severity: match diagnostic.severity {

@@ -28,6 +28,7 @@ mod record;
 #[cfg(test)]
 mod scripted;
 pub(crate) mod shape;
+mod single;
 mod watch;
 
 use std::path::PathBuf;
@@ -41,6 +42,7 @@ pub use health::{Health, KindHealth};
 pub use overlay::overlay;
 pub(crate) use overlay::text_name;
 pub use record::{Occurrence, Recorded, Recorder};
+pub use single::{Answered, ApiServer, Refused};
 
 use crate::files::Text;
 use crate::origin::{Missing, Origin};

@@ -28,7 +28,8 @@ pub use etcd::{
 pub use files::{EXTENSIONS, SourceError, Text, read};
 #[cfg(feature = "kube")]
 pub use kube::{
-    Change, Health, Interest, KindHealth, Kube, KubeError, Occurrence, Recorded, Recorder, overlay,
+    Answered, ApiServer, Change, Health, Interest, KindHealth, Kube, KubeError, Occurrence, Recorded,
+    Recorder, Refused, overlay,
 };
 #[cfg(feature = "kube")]
 pub use live::network_plugin;

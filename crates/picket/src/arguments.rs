@@ -43,6 +43,7 @@ pub(crate) enum Command {
     Verify(command::verify::Arguments),
     Lab(command::lab::Arguments),
     Agent(Box<command::agent::Arguments>),
+    Controller(Box<command::controller::Arguments>),
     Reflect(command::reflect::Arguments),
     Status(command::status::Arguments),
     Trace(command::trace::Arguments),

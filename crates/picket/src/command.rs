@@ -3,6 +3,7 @@
 pub(crate) mod agent;
 pub(crate) mod check;
 pub(crate) mod completions;
+pub(crate) mod controller;
 pub(crate) mod diff;
 pub(crate) mod eval;
 pub(crate) mod explain;

@@ -36,6 +36,7 @@ fn main() -> ExitCode {
         Command::Lab(arguments) => command::lab::run(&arguments),
         Command::Verify(arguments) => command::verify::run(&arguments),
         Command::Agent(arguments) => command::agent::run(&arguments),
+        Command::Controller(arguments) => command::controller::run(&arguments),
         Command::Reflect(arguments) => command::reflect::run(&arguments),
         Command::Status(arguments) => command::status::run(&arguments),
         Command::Trace(arguments) => command::trace::run(&arguments),

@@ -1,6 +1,6 @@
 {{/* One name for all objects, so that all modes stand side by side. */}}
 {{- define "picket.name" -}}
-{{ get (dict "host" "picket-agent" "vpp" "picket-agent-vpp" "pods" "picket-pods" "reflector" "picket-reflector") .Values.mode }}
+{{ get (dict "host" "picket-agent" "vpp" "picket-agent-vpp" "pods" "picket-pods" "reflector" "picket-reflector" "controller" "picket-controller") .Values.mode }}
 {{- end }}
 
 {{- define "picket.labels" -}}
@@ -12,7 +12,7 @@
 {{- end }}
 
 {{- define "picket.listen" -}}
-{{- $usual := dict "host" "127.0.0.1:9480" "vpp" "127.0.0.1:9482" "pods" "127.0.0.1:9481" "reflector" "0.0.0.0:9481" -}}
+{{- $usual := dict "host" "127.0.0.1:9480" "vpp" "127.0.0.1:9482" "pods" "127.0.0.1:9481" "reflector" "0.0.0.0:9481" "controller" "0.0.0.0:9483" -}}
 {{ .Values.listen | default (get $usual .Values.mode) }}
 {{- end }}
 

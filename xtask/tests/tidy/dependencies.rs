@@ -9,7 +9,7 @@ use crate::tree::{METADATA, packages, read, text};
 type Layer = (&'static str, &'static [&'static str], &'static [&'static str]);
 
 /// From the ground up: every crate uses only crates above it in this list.
-const LAYERS: [Layer; 17] = [
+const LAYERS: [Layer; 18] = [
     ("picket-net", &[], &[]),
     ("picket-policy", &["picket-net"], &[]),
     (
@@ -125,6 +125,18 @@ const LAYERS: [Layer; 17] = [
         &["picket-testing"],
     ),
     (
+        "picket-controller",
+        &[
+            "picket-policy",
+            "picket-cluster",
+            "picket-source",
+            "picket-engine",
+            "picket-neutron",
+            "picket-node",
+        ],
+        &["picket-testing"],
+    ),
+    (
         "picket",
         &[
             "picket-net",
@@ -141,6 +153,7 @@ const LAYERS: [Layer; 17] = [
             "picket-source",
             "picket-lab",
             "picket-node",
+            "picket-controller",
         ],
         &["picket-testing"],
     ),

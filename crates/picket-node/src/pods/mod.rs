@@ -120,7 +120,7 @@ pub fn run(settings: &Settings, pods: &PodSettings, extent: Extent) -> Result<En
     let answers = agent.answers(outbox.clone());
     let metrics = answers.metrics.clone();
     if extent == Extent::Forever {
-        serve::start(&settings.listen, answers)?;
+        serve::serve(&settings.listen, answers)?;
         agent.listen(outbox.clone())?;
     }
     end_on_signals(outbox.clone())?;

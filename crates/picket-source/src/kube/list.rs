@@ -300,7 +300,7 @@ impl Session {
     }
 
     /// What the server answers, as text.
-    async fn ask(&self, request: http::Request<Vec<u8>>, what: &str) -> Answer<String> {
+    pub(super) async fn ask(&self, request: http::Request<Vec<u8>>, what: &str) -> Answer<String> {
         let answer = tokio::time::timeout(self.timeout, self.client.request_text(request));
         let Ok(answer) = answer.await else {
             return Err(self.timed_out(what, self.timeout));

@@ -1,19 +1,25 @@
 //! The chart, rendered by Helm and taken by a real API server.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::process::{Command, Output};
 
 use picket_testing::program::HELM;
 use serde_json::{Value, json};
 
-use crate::apiserver::deploy::{MANIFEST, apply, container, documents, expect_no_writes, path_of};
+use crate::apiserver::deploy::{MANIFEST, apply, container, documents, expect_no_writes, granted, path_of};
 use crate::apiserver::reflect::REFLECTOR;
 use crate::apiserver::vpp::MANIFEST as VPP;
 use crate::client::{Api, serve};
 
 /// The manifest of agents in pods.
 const PODS: &str = include_str!("../../../../../deploy/agent-pods.yaml");
+
+/// The manifest of controllers.
+const CONTROLLER: &str = include_str!("../../../../../deploy/controller.yaml");
+
+/// What defines the kind of the states that they write.
+const STATES: &str = include_str!("../../../../../deploy/crd-networkpolicystatus.yaml");
 
 /// What takes away what agents have left.
 const CLEANUP: &str = include_str!("../../../../../deploy/cleanup.yaml");
@@ -76,6 +82,128 @@ fn of_reflectors_it_is_their_manifest() {
     let chart = withdraw(&api, apply(&api, &rendered(&["mode=reflector"])));
     assert_eq!(manifest.len(), 4);
     assert_eq!(chart, manifest);
+}
+
+#[test]
+fn of_controllers_it_is_their_manifest() {
+    let (_server, _, api) = serve();
+    let manifest = withdraw(&api, apply(&api, CONTROLLER));
+    let chart = withdraw(&api, apply(&api, &rendered(&["mode=controller"])));
+    assert_eq!(manifest.len(), 6);
+    assert_eq!(chart, manifest);
+}
+
+/// What the roles of a manifest let somebody write.
+fn writes(api: &Api, manifest: &str) -> BTreeSet<String> {
+    let mut writes = BTreeSet::new();
+    for (kind, role) in documents(manifest).filter(|(kind, _)| kind.ends_with("Role")) {
+        let created = api.create_yaml(&path_of(kind), role);
+        api.delete(&path_of(kind), created["metadata"]["name"].as_str().unwrap());
+        let all = granted(&created).into_iter();
+        let words = all.map(|(group, resource, verb)| format!("{verb} {resource}.{group}"));
+        writes.extend(
+            words.filter(|word| !["get", "list", "watch"].contains(&word.split(' ').next().unwrap())),
+        );
+    }
+    writes
+}
+
+#[test]
+fn controllers_may_write_their_lease_and_an_annotation_and_states_where_they_are_wanted() {
+    let (_server, _, api) = serve();
+    let usual = [
+        "create leases.coordination.k8s.io",
+        "patch pods.",
+        "update leases.coordination.k8s.io",
+    ];
+    let usual: BTreeSet<_> = usual.map(str::to_owned).into();
+    assert_eq!(writes(&api, CONTROLLER), usual);
+    assert_eq!(writes(&api, &rendered(&["mode=controller"])), usual);
+    let with_states = writes(
+        &api,
+        &rendered(&["mode=controller", "controller.policyStatus=true"]),
+    );
+    let states = with_states.difference(&usual).map(String::as_str);
+    assert_eq!(
+        states.collect::<Vec<_>>(),
+        [
+            "create networkpolicystatuses.picket.dev",
+            "delete networkpolicystatuses.picket.dev",
+            "patch networkpolicystatuses.picket.dev",
+            "patch networkpolicystatuses/status.picket.dev",
+        ]
+    );
+}
+
+#[test]
+fn states_of_policies_are_a_kind_that_the_server_takes() {
+    let (_server, _, api) = serve();
+    let (_, definition) = documents(STATES).next().unwrap();
+    api.create_yaml(
+        "/apis/apiextensions.k8s.io/v1/customresourcedefinitions",
+        definition,
+    );
+    let list = "/apis/picket.dev/v1alpha1/namespaces/default/networkpolicystatuses";
+    api.await_list(list);
+    let state = "{apiVersion: picket.dev/v1alpha1, kind: NetworkPolicyStatus, metadata: {name: web}}";
+    api.apply_yaml(list, "web", state);
+    let status =
+        json!({"observedGeneration": 2, "ready": false, "pods": 3, "pending": 1, "failures": ["quota"]});
+    assert_eq!(api.set_status(list, "web", &status)["status"], status);
+}
+
+#[test]
+fn values_of_controllers_are_used_and_wrong_ones_are_refused() {
+    let (_server, _, api) = serve();
+    let applied = apply(
+        &api,
+        &rendered(&[
+            "mode=controller",
+            "listen=[::]:9999",
+            "arguments[0]=--neutron-cluster=here",
+            "controller.endpoint=http://neutron:9696",
+            "controller.policyStatus=true",
+            "controller.replicas=3",
+            "controller.priorityClassName=",
+        ]),
+    );
+    let deployment = &applied["Deployment"]["spec"];
+    let pod = &deployment["template"]["spec"];
+    assert_eq!(
+        (&deployment["replicas"], &pod["priorityClassName"]),
+        (&json!(3), &Value::Null)
+    );
+    let container = &pod["containers"][0];
+    assert_eq!(
+        container["args"],
+        json!([
+            "controller",
+            "--target=neutron",
+            "--endpoint=http://neutron:9696",
+            "--policy-status=on",
+            "--listen=[::]:9999",
+            "--log-format=json",
+            "--neutron-cluster=here"
+        ])
+    );
+    // There is nothing secret.
+    let volumes = pod["volumes"].as_array().unwrap();
+    assert!(volumes.len() == 1 && volumes[0]["emptyDir"].is_object());
+    for wrong in [
+        "controller.endpoint=neutron:9696",
+        "controller.cloud=",
+        "controller.replicas=0",
+        "controller.secret=a",
+    ] {
+        let output = helm("template picket", &["mode=controller", wrong]);
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert!(
+            !output.status.success() && errors.contains("schema"),
+            "{wrong}: {errors}"
+        );
+    }
+    let output = helm("lint --strict", &["mode=controller"]);
+    assert!(output.status.success(), "{output:?}");
 }
 
 #[test]
@@ -300,6 +428,7 @@ fn only_in_pods_it_needs_a_newer_kubernetes() {
         ("host", "1.27.0", false),
         ("vpp", "1.29.4", false),
         ("reflector", "1.29.4", false),
+        ("controller", "1.29.4", false),
         ("pods", "1.29.4", true),
         ("pods", "1.30.0-rc.1", false),
     ] {

@@ -46,6 +46,8 @@ pub(crate) fn path_of(kind: &str) -> String {
         "ServiceAccount" => "/api/v1/namespaces/kube-system/serviceaccounts".to_owned(),
         "ClusterRole" => format!("{rbac}/clusterroles"),
         "ClusterRoleBinding" => format!("{rbac}/clusterrolebindings"),
+        "Role" => format!("{rbac}/namespaces/kube-system/roles"),
+        "RoleBinding" => format!("{rbac}/namespaces/kube-system/rolebindings"),
         "Deployment" => "/apis/apps/v1/namespaces/kube-system/deployments".to_owned(),
         "DaemonSet" => "/apis/apps/v1/namespaces/kube-system/daemonsets".to_owned(),
         "ValidatingAdmissionPolicy" => format!("{admission}/validatingadmissionpolicies"),
@@ -188,7 +190,7 @@ pub(crate) fn expect_no_writes(role: &Value) {
 }
 
 /// What a role lets somebody do.
-fn granted(role: &Value) -> BTreeSet<Right> {
+pub(crate) fn granted(role: &Value) -> BTreeSet<Right> {
     let words = |value: &Value| -> Vec<String> { serde_json::from_value(value.clone()).unwrap() };
     let mut granted = BTreeSet::new();
     for rule in role["rules"].as_array().unwrap() {

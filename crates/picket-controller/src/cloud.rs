@@ -1,0 +1,150 @@
+//! What the controller needs of a cloud.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+
+use picket_engine::Program;
+use picket_neutron::{Name, Objects};
+use picket_policy::ObjectRef;
+
+/// A cloud that enforces for the ports of pods, and how it is spoken to.
+///
+/// Whoever implements it asks its [`Gate`](crate::Gate) right before each call that changes something, and tells it afterwards
+/// how the call ended. What it is asked does not end later than its own timeouts say.
+pub trait Cloud {
+    /// What the cloud has, as it was read.
+    type State;
+    /// Something to do there.
+    type Step: Step;
+    /// What the cloud says of a step that it has done.
+    type Done;
+
+    /// Reads everything.
+    ///
+    /// # Errors
+    /// When not all of it is had.
+    fn read(&self) -> impl Future<Output = Result<Self::State, Failure>>;
+
+    /// Reads again what concerns the ports of some pods, which had none.
+    ///
+    /// # Errors
+    /// When it is not had.
+    fn find(
+        &self,
+        state: &mut Self::State,
+        pods: &BTreeSet<ObjectRef>,
+    ) -> impl Future<Output = Result<(), Failure>>;
+
+    /// What is to be done so that there is what is wanted. This asks nobody.
+    fn plan(&self, state: &Self::State, wanted: &Wanted<'_>) -> Plan<Self::Step>;
+
+    /// Does a step. Several may be done at once.
+    ///
+    /// # Errors
+    /// When it is not done, or nobody knows.
+    fn apply(
+        &self,
+        state: &Self::State,
+        step: &Self::Step,
+    ) -> impl Future<Output = Result<Self::Done, Failure>>;
+
+    /// Notes a step that was done in what the cloud has.
+    fn note(&self, state: &mut Self::State, step: &Self::Step, done: Self::Done);
+
+    /// What the cloud calls a group, if it has it.
+    fn id_of(&self, state: &Self::State, group: &Name) -> Option<String>;
+}
+
+/// Something to do in a cloud. Its text is for people.
+pub trait Step: Clone + fmt::Display {
+    /// What sort of a step it is, for metrics.
+    fn kind(&self) -> &'static str;
+
+    /// The group that it is about, if it is about one.
+    fn group(&self) -> Option<Name>;
+
+    /// The pod whose port it is about, if it is about one.
+    fn pod(&self) -> Option<ObjectRef>;
+}
+
+/// What there is to be.
+#[derive(Clone, Copy, Debug)]
+pub struct Wanted<'a> {
+    /// The groups of all policies, and those of the port of each pod.
+    pub objects: &'a Objects,
+    /// What they were rendered from.
+    pub program: &'a Program,
+    /// The groups that cannot be made or changed now: nothing is to depend on a change of theirs, and no step to be about them.
+    pub held_groups: &'a BTreeSet<Name>,
+    /// The pods whose ports cannot be changed now: they keep what they have, and no step is to be about them.
+    pub held_pods: &'a BTreeSet<ObjectRef>,
+}
+
+/// What is to be done.
+#[derive(Clone, Debug)]
+pub struct Plan<S> {
+    /// The steps of a stage may be done at once and in any order; a stage begins when all steps of those before are done.
+    pub stages: Vec<Vec<S>>,
+    /// The pods that have no port yet.
+    pub pending: BTreeSet<ObjectRef>,
+    /// The pods at some port of which no group counts, or groups of others do, and why.
+    pub unenforced: BTreeMap<ObjectRef, String>,
+}
+
+impl<S> Default for Plan<S> {
+    fn default() -> Self {
+        Self {
+            stages: Vec::new(),
+            pending: BTreeSet::new(),
+            unenforced: BTreeMap::new(),
+        }
+    }
+}
+
+/// Why something was not done.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{why}")]
+pub struct Failure {
+    /// What follows from it.
+    pub reason: Reason,
+    /// For people.
+    pub why: String,
+}
+
+/// What follows from a failure.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reason {
+    /// The [`Gate`](crate::Gate) does not let it begin: nothing is the matter with the cloud.
+    Closed,
+    /// The cloud will not, as where a quota is used up. It has not changed anything, and another attempt helps little.
+    Refused,
+    /// What was to be changed is another than was thought: it is to be read again.
+    Stale,
+    /// Nobody knows whether it was done: it is to be read again.
+    Unknown,
+    /// The cloud cannot be reached, or not used: nothing else can be done either.
+    Away,
+}
+
+impl Failure {
+    /// With what follows from it, and why it is.
+    pub fn new(reason: Reason, why: impl Into<String>) -> Self {
+        Self {
+            reason,
+            why: why.into(),
+        }
+    }
+}
+
+impl Reason {
+    /// In a word.
+    pub(crate) fn word(self) -> &'static str {
+        match self {
+            Self::Closed => "closed",
+            Self::Refused => "refused",
+            Self::Stale => "stale",
+            Self::Unknown => "unknown",
+            Self::Away => "away",
+        }
+    }
+}

@@ -1,0 +1,493 @@
+//! What a controller does, turn by turn, by a clock that a test moves and in a cloud that is a value.
+
+use std::cell::RefCell;
+use std::collections::BTreeSet;
+use std::rc::Rc;
+
+use picket_cluster::{Event, Object, Semantics};
+use picket_node::{Outbox, channel};
+use picket_policy::ObjectRef;
+use picket_source::{Health, ObjectVersion};
+use picket_testing::build::{accept, namespace, pod, pods_in, policy};
+use tokio::runtime::{Builder, Runtime};
+
+use super::*;
+use crate::clock::Hands;
+use crate::settings::Timing;
+use crate::testing::{CALL, Fake, World};
+
+/// A controller between a cluster and a cloud.
+struct Scene {
+    hands: Hands,
+    world: Rc<RefCell<World>>,
+    outbox: Outbox<News>,
+    controller: Controller<Fake>,
+    runtime: Runtime,
+}
+
+fn timing() -> Timing {
+    Timing {
+        call: CALL,
+        ..Timing::default()
+    }
+}
+
+impl Scene {
+    /// One with two pods that have ports and a policy about the first.
+    fn new() -> Self {
+        let scene = Self::with(|clock| Lease::of_the_only_one(clock, "test"));
+        scene.fill();
+        scene
+    }
+
+    fn with(lease: impl FnOnce(Clock) -> Lease) -> Self {
+        let hands = Hands::default();
+        let lease = lease(hands.clock());
+        let metrics = Metrics::default();
+        let gate = Gate::new(lease.clone(), metrics.clone());
+        let world = Rc::<RefCell<World>>::default();
+        let (outbox, inbox) = channel();
+        let controller = Controller {
+            cloud: Fake {
+                world: Rc::clone(&world),
+                gate: gate.clone(),
+            },
+            clock: hands.clock(),
+            shared: Shared::new("test", Health::default(), lease.clone()),
+            lease,
+            gate,
+            knowledge: Knowledge::new(Semantics::default()),
+            inbox,
+            options: Options::default(),
+            metrics,
+            sync: Sync::new(timing(), "test"),
+            outlet: None,
+            at_once: 4,
+            call: CALL,
+            term: None,
+            is_wary: false,
+            state: None,
+            rendered: Rendered::default(),
+            unanswered: 0,
+            told: None,
+            stop: Stop::default(),
+        };
+        Self {
+            hands,
+            world,
+            outbox,
+            controller,
+            runtime: Builder::new_current_thread().build().unwrap(),
+        }
+    }
+
+    fn fill(&self) {
+        let mut events = vec![
+            Event::Init,
+            Event::Apply(Object::Namespace(namespace("x").build())),
+        ];
+        for (name, address) in [("a", "10.0.0.1"), ("b", "10.0.0.2")] {
+            events.push(self.new_pod(name, address));
+            self.port(name);
+        }
+        events.push(isolation());
+        events.push(Event::InitDone);
+        self.happens(events);
+    }
+
+    fn new_pod(&self, name: &str, address: &str) -> Event {
+        let built = pod(&format!("x/{name}")).label("app", name).ip(address).build();
+        Event::Apply(Object::from(built))
+    }
+
+    fn port(&self, name: &str) {
+        let ports = &mut self.world.borrow_mut().has.ports;
+        ports.insert(of(name), ["default".into()].into());
+    }
+
+    fn happens(&self, events: Vec<Event>) {
+        let heard = self.controller.clock.now();
+        self.outbox.tell(News::Cluster(heard, Change::Events(events)));
+    }
+
+    /// Turns until there is nothing to do now; until when then.
+    fn go(&mut self) -> Option<Duration> {
+        for _ in 0..1000 {
+            let next = self.runtime.block_on(self.controller.turn()).unwrap();
+            if let Next::Wait(until) = next {
+                return until;
+            }
+        }
+        panic!("it never rests: {:?}", self.world.borrow().asked.last());
+    }
+
+    /// Turns, and lets time pass to each next moment, for so long.
+    fn goes_on(&mut self, span: Duration) {
+        let end = self.controller.clock.now() + span;
+        loop {
+            let until = self.go();
+            let now = self.controller.clock.now();
+            match until.filter(|until| *until < end) {
+                Some(until) => self
+                    .hands
+                    .forward((until.saturating_sub(now)).max(Duration::from_millis(1))),
+                None => return self.hands.forward(end - now),
+            }
+        }
+    }
+
+    /// What the cloud was asked since this was last called.
+    fn asked(&self) -> Vec<String> {
+        std::mem::take(&mut self.world.borrow_mut().asked)
+    }
+
+    #[track_caller]
+    fn expect_enforced(&self) {
+        let program = self.controller.knowledge.program().unwrap();
+        let rendered = render(program, &Options::default());
+        let world = self.world.borrow();
+        assert!(world.has.is(&rendered.objects), "{:#?}", world.has.ports);
+    }
+}
+
+fn of(name: &str) -> ObjectRef {
+    pod(&format!("x/{name}")).build().object
+}
+
+fn isolation() -> Event {
+    let lets_in = accept().peer(pods_in("x", "app=b"));
+    Event::Apply(Object::Policy(
+        policy("x/web").selects("app=a").ingress(lets_in).build(),
+    ))
+}
+
+const MOMENT: Duration = Duration::from_secs(2);
+
+#[test]
+fn what_the_cluster_says_is_made_and_then_nothing_is_asked() {
+    let mut scene = Scene::new();
+    scene.goes_on(MOMENT);
+    scene.expect_enforced();
+    let asked = scene.asked();
+    assert_eq!(
+        asked.iter().filter(|call| *call == "read").count(),
+        1,
+        "{asked:?}"
+    );
+    assert!(scene.controller.shared.status().ready);
+    scene.goes_on(Duration::from_secs(500));
+    assert_eq!(scene.asked(), Vec::<String>::new());
+    let status = scene.controller.shared.lock().clone();
+    assert!(status.current.is_some() && status.failures.is_empty() && status.pending.is_empty());
+    assert!(
+        status.policies[0].ready && status.policies[0].pods == 1,
+        "{status:?}"
+    );
+}
+
+#[test]
+fn one_more_peer_is_one_port_update() {
+    let mut scene = Scene::new();
+    scene.goes_on(MOMENT);
+    scene.asked();
+    scene.port("c");
+    let peer = pod("x/c").label("app", "b").ip("10.0.0.3").build();
+    scene.happens(vec![Event::Apply(Object::from(peer))]);
+    scene.goes_on(MOMENT);
+    scene.expect_enforced();
+    let asked = scene.asked();
+    assert_eq!(asked[0], "find");
+    assert!(
+        asked.len() == 2 && asked[1].starts_with("port Pod x/c"),
+        "{asked:?}"
+    );
+}
+
+#[test]
+fn changes_that_come_together_are_enforced_together_and_do_not_wait_for_ever() {
+    let mut scene = Scene::new();
+    scene.goes_on(MOMENT);
+    scene.asked();
+    // Something changes every 50 ms, which is never quiet.
+    let mut first = None;
+    for number in 0..40_u32 {
+        let label = format!("{number}");
+        let changed = pod("x/b")
+            .label("app", "b")
+            .label("n", &label)
+            .ip("10.0.0.2")
+            .build();
+        let reselects = policy("x/web").selects(&format!("app=a,n!={number}")).build();
+        scene.happens(vec![
+            Event::Apply(Object::from(changed)),
+            Event::Apply(Object::Policy(reselects)),
+        ]);
+        scene.go();
+        if !scene.asked().is_empty() {
+            first.get_or_insert(number);
+        }
+        scene.hands.forward(Duration::from_millis(50));
+    }
+    assert!(first.is_some_and(|first| (19..=21).contains(&first)), "{first:?}");
+}
+
+#[test]
+fn what_others_change_is_found_and_repaired_at_the_next_reading() {
+    let mut scene = Scene::new();
+    scene.goes_on(MOMENT);
+    scene.asked();
+    {
+        let mut world = scene.world.borrow_mut();
+        world.has.ports.insert(of("a"), BTreeSet::new());
+        world.has.groups.pop_first();
+    }
+    scene.goes_on(Duration::from_secs(800));
+    scene.expect_enforced();
+    assert_eq!(scene.asked().len(), 3);
+    assert_eq!(scene.controller.shared.lock().repaired, 2);
+    // What the cluster changes is nothing that others did.
+    scene.happens(vec![Event::Delete(policy("x/web").build().object)]);
+    scene.goes_on(MOMENT);
+    scene.expect_enforced();
+    assert_eq!(scene.controller.shared.lock().repaired, 2);
+}
+
+#[test]
+fn what_cannot_be_changed_is_reported_and_tried_again_while_others_go_on() {
+    for reason in [Reason::Refused, Reason::Stale, Reason::Unknown] {
+        let mut scene = Scene::new();
+        scene.world.borrow_mut().failing.insert("a".to_owned(), reason);
+        scene.goes_on(MOMENT);
+        let status = scene.controller.shared.lock().clone();
+        assert_eq!(status.failures[0].object, "Pod x/a", "{reason:?}");
+        assert!(!status.policies[0].ready, "{:?}", status.policies);
+        // The other port has its groups.
+        assert!(!scene.world.borrow().has.ports[&of("b")].contains("default"));
+        scene.world.borrow_mut().failing.clear();
+        scene.goes_on(Duration::from_secs(600));
+        scene.expect_enforced();
+        let status = scene.controller.shared.lock().clone();
+        assert!(
+            status.failures.is_empty() && status.policies[0].ready,
+            "{status:?}"
+        );
+    }
+}
+
+#[test]
+fn of_what_is_refused_again_and_again_attempts_become_few() {
+    let mut scene = Scene::new();
+    scene
+        .world
+        .borrow_mut()
+        .failing
+        .insert("a".to_owned(), Reason::Refused);
+    scene.goes_on(Duration::from_secs(590));
+    let attempts = scene
+        .asked()
+        .iter()
+        .filter(|call| call.starts_with("port Pod x/a"))
+        .count();
+    assert!((8..=11).contains(&attempts), "{attempts}");
+}
+
+#[test]
+fn a_group_that_a_quota_forbids_keeps_nothing_else_from_being_made() {
+    let mut scene = Scene::new();
+    let own = "picket/policy/x/web/ingress";
+    scene
+        .world
+        .borrow_mut()
+        .failing
+        .insert(own.to_owned(), Reason::Refused);
+    scene.goes_on(MOMENT);
+    let status = scene.controller.shared.lock().clone();
+    assert_eq!(status.failures[0].object, format!("group {own}"));
+    assert!(!status.policies[0].ready && status.policies[0].failures[0].contains(own));
+    // The pod has all of its groups but this: it is closed, and not open.
+    let world = scene.world.borrow();
+    let groups = &world.has.ports[&of("a")];
+    assert!(
+        !groups.contains("default") && !groups.contains("picket/open/ingress"),
+        "{groups:?}"
+    );
+    assert!(groups.contains("picket/open/egress"));
+}
+
+#[test]
+fn a_cloud_that_is_away_is_asked_more_and_more_seldom_and_then_made_right() {
+    let mut scene = Scene::new();
+    scene.world.borrow_mut().is_away = true;
+    scene.goes_on(Duration::from_secs(300));
+    let status = scene.controller.shared.lock().clone();
+    assert_eq!(status.trouble.as_deref(), Some("nobody answers"));
+    assert_eq!(status.policies[0].failures, ["nobody answers"]);
+    assert!(!status.ready);
+    let asked = scene.asked().len();
+    assert!((7..=9).contains(&asked), "{asked}");
+    scene.world.borrow_mut().is_away = false;
+    scene.goes_on(Duration::from_secs(400));
+    scene.expect_enforced();
+    assert_eq!(scene.controller.shared.lock().trouble, None);
+}
+
+#[test]
+fn when_calls_get_no_answer_again_and_again_no_more_are_begun() {
+    let mut scene = Scene::new();
+    let all = render_names(&scene);
+    let mut world = scene.world.borrow_mut();
+    world.failing = all.into_iter().map(|name| (name, Reason::Unknown)).collect();
+    assert!(world.failing.len() >= 4);
+    drop(world);
+    scene.controller.at_once = 1;
+    scene.go();
+    scene.hands.forward(Duration::from_millis(150));
+    scene.go();
+    let calls = scene.asked().into_iter().filter(|call| call != "read").count();
+    assert!(calls <= 4, "{calls}");
+}
+
+/// The names of all groups that there are to be.
+fn render_names(scene: &Scene) -> Vec<String> {
+    let mut other = Scene::new();
+    other.goes_on(MOMENT);
+    drop(scene.asked());
+    let world = other.world.borrow();
+    world.has.groups.keys().map(ToString::to_string).collect()
+}
+
+#[test]
+fn a_pod_without_a_port_is_pending_and_looked_for() {
+    let mut scene = Scene::new();
+    scene.goes_on(MOMENT);
+    scene.happens(vec![scene.new_pod("late", "10.0.0.9")]);
+    scene.goes_on(Duration::from_secs(60));
+    assert_eq!(scene.controller.shared.lock().pending, ["Pod x/late"]);
+    scene.port("late");
+    scene.goes_on(Duration::from_secs(15));
+    scene.expect_enforced();
+    assert_eq!(scene.controller.shared.lock().pending, Vec::<String>::new());
+}
+
+#[test]
+fn who_does_not_lead_asks_nothing() {
+    let mut scene = Scene::with(Lease::of_nobody);
+    scene.fill();
+    scene.goes_on(Duration::from_secs(100));
+    assert_eq!(scene.asked(), Vec::<String>::new());
+    // But it knows the cluster.
+    assert!(scene.controller.knowledge.program().is_some());
+}
+
+#[test]
+fn who_takes_over_waits_as_long_as_a_call_may_take_and_reads_twice() {
+    for (begins, waits) in [(Beginning::Handed, false), (Beginning::Taken, true)] {
+        let mut scene = Scene::with(Lease::of_nobody);
+        scene.fill();
+        scene.goes_on(Duration::from_secs(5));
+        scene
+            .controller
+            .lease
+            .begin_for_test("test", 1, Duration::from_secs(1000), begins);
+        scene.goes_on(CALL - Duration::from_secs(1));
+        assert_eq!(scene.asked().is_empty(), waits, "{begins:?}");
+        scene.goes_on(MOMENT);
+        scene.expect_enforced();
+        scene.asked();
+        // A call of the one before has an effect late.
+        scene
+            .world
+            .borrow_mut()
+            .has
+            .ports
+            .insert(of("a"), BTreeSet::new());
+        scene.goes_on(CALL + MOMENT);
+        assert_eq!(scene.asked().first().is_some_and(|call| call == "read"), waits);
+        if waits {
+            scene.expect_enforced();
+        }
+    }
+}
+
+#[test]
+fn no_call_begins_that_would_outlast_the_lease() {
+    let mut scene = Scene::with(Lease::of_nobody);
+    scene.fill();
+    let lease = scene.controller.lease.clone();
+    lease.begin_for_test("test", 1, CALL + Duration::from_secs(1), Beginning::Handed);
+    scene.goes_on(Duration::from_millis(500));
+    scene.expect_enforced();
+    scene.asked();
+    // Less than a call is left.
+    scene.hands.forward(Duration::from_millis(600));
+    scene.happens(vec![Event::Delete(policy("x/web").build().object)]);
+    scene.goes_on(Duration::from_secs(5));
+    assert!(scene.asked().iter().all(|call| call == "read"));
+    // It is renewed, and what was left is done.
+    lease.begin_for_test("test", 1, Duration::from_secs(1000), Beginning::Handed);
+    scene.goes_on(Duration::from_secs(20));
+    scene.expect_enforced();
+}
+
+#[test]
+fn what_was_read_in_another_term_is_nothing_to_go_by() {
+    let mut scene = Scene::with(Lease::of_nobody);
+    scene.fill();
+    let lease = scene.controller.lease.clone();
+    lease.begin_for_test("test", 1, Duration::from_secs(1000), Beginning::Handed);
+    scene.goes_on(MOMENT);
+    scene.asked();
+    // Between two turns another had it.
+    scene
+        .world
+        .borrow_mut()
+        .has
+        .ports
+        .insert(of("b"), BTreeSet::new());
+    lease.begin_for_test("test", 2, Duration::from_secs(2000), Beginning::Handed);
+    assert!(!scene.controller.gate.permits(Duration::ZERO));
+    scene.goes_on(MOMENT);
+    assert_eq!(scene.asked()[0], "read");
+    scene.expect_enforced();
+}
+
+#[test]
+fn the_generation_of_a_policy_is_told() {
+    let mut scene = Scene::new();
+    let version = ObjectVersion {
+        generation: Some(7),
+        ..ObjectVersion::default()
+    };
+    let object = policy("x/web").build().object;
+    let change = Change::Version(object, Some(version));
+    scene.outbox.tell(News::Cluster(Duration::ZERO, change));
+    scene.goes_on(MOMENT);
+    let policies = scene.controller.shared.lock().policies.clone();
+    assert_eq!(policies[0].observed_generation, Some(7));
+}
+
+#[test]
+fn numbers_tell_how_it_goes() {
+    let mut scene = Scene::new();
+    scene.goes_on(MOMENT);
+    scene.happens(vec![scene.new_pod("b", "10.0.0.3")]);
+    scene.goes_on(MOMENT);
+    scene
+        .controller
+        .gate
+        .called("update_port", "done", Duration::from_millis(3));
+    let status = scene.controller.shared.status();
+    let text = scene.controller.metrics.text(&status).unwrap();
+    for line in [
+        "picket_controller_leading 1\n",
+        "picket_controller_ready 1\n",
+        "picket_controller_pods_pending 0\n",
+        "picket_controller_policies 1\n",
+        "picket_controller_calls_total{kind=\"update_port\",outcome=\"done\"} 1\n",
+        "picket_controller_steps_total{kind=\"update_port\",outcome=\"done\"} 2\n",
+        "picket_controller_enforce_seconds_count 1\n",
+        "picket_controller_drift_repaired_total 0\n",
+    ] {
+        assert!(text.contains(line), "{line}{text}");
+    }
+}

@@ -1,0 +1,356 @@
+//! What is due, and what is being done: the state of a synchronisation, by the clock and without asking anybody.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::time::Duration;
+
+use jiff::Timestamp;
+use picket_neutron::Name;
+use picket_policy::ObjectRef;
+
+use crate::backoff::{Jitter, Retry};
+use crate::cloud::{Plan, Step};
+use crate::progress::Troubles;
+use crate::settings::Timing;
+
+/// How many moments in which changes were heard are kept until they are in force.
+const MOST_HEARD: usize = 10_000;
+
+/// How often to look at most for ports of pods that have none.
+const LOOK: Duration = Duration::from_secs(10);
+
+/// What a step is about.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Key {
+    Group(Name),
+    Port(ObjectRef),
+    /// Something else, by what is said of it.
+    Other(String),
+}
+
+impl Key {
+    pub(crate) fn of(step: &impl Step) -> Self {
+        match (step.pod(), step.group()) {
+            (Some(pod), _) => Self::Port(pod),
+            (None, Some(group)) => Self::Group(group),
+            (None, None) => Self::Other(step.to_string()),
+        }
+    }
+
+    /// For people.
+    pub(crate) fn name(&self) -> String {
+        match self {
+            Self::Group(name) => format!("group {name}"),
+            Self::Port(pod) => pod.to_string(),
+            Self::Other(name) => name.clone(),
+        }
+    }
+}
+
+/// Something that could not be changed.
+#[derive(Clone, Debug)]
+pub(crate) struct Held {
+    pub(crate) why: String,
+    pub(crate) since: Timestamp,
+    retry: Retry,
+    /// Whether it is left alone until then.
+    waits: bool,
+}
+
+/// What is due, and what is being done.
+#[derive(Debug)]
+pub(crate) struct Sync<S> {
+    timing: Timing,
+    jitter: Jitter,
+    /// When changes that are not planned for yet were heard: first, and last.
+    dirty: Option<(Duration, Duration)>,
+    /// When changes were heard that are not in force yet.
+    heard: Vec<Duration>,
+    /// When everything is to be read.
+    read_at: Duration,
+    /// The attempts to read that have failed, or after which nothing could be done, since something was.
+    read_retry: Option<Retry>,
+    /// Whether a plan is to be made of what is known.
+    replan: bool,
+    /// The stages that are left.
+    stages: VecDeque<VecDeque<S>>,
+    /// Whether steps of the first of them have been begun.
+    begun: bool,
+    /// Whether a stage has failed in part, so that no later one may begin.
+    broken: bool,
+    /// Whether these steps undo what others have done.
+    pub(crate) repairs: bool,
+    /// Whether the last plan was carried out, and nothing has changed since.
+    settled: bool,
+    held: BTreeMap<Key, Held>,
+    pub(crate) pending: BTreeSet<ObjectRef>,
+    pub(crate) unenforced: BTreeMap<ObjectRef, String>,
+    /// When to look for ports of pods that have none.
+    look: Option<Retry>,
+    looks_now: bool,
+}
+
+/// What to do next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Due {
+    Read,
+    Find,
+    Plan,
+    Apply,
+    /// Nothing until then.
+    Nothing(Duration),
+}
+
+impl<S: Step> Sync<S> {
+    pub(crate) fn new(timing: Timing, identity: &str) -> Self {
+        Self {
+            timing,
+            jitter: Jitter::of(identity),
+            dirty: None,
+            heard: Vec::new(),
+            read_at: Duration::ZERO,
+            read_retry: None,
+            replan: false,
+            stages: VecDeque::new(),
+            begun: false,
+            broken: false,
+            repairs: false,
+            settled: false,
+            held: BTreeMap::new(),
+            pending: BTreeSet::new(),
+            unenforced: BTreeMap::new(),
+            look: None,
+            looks_now: false,
+        }
+    }
+
+    /// Begins from nothing: all that is known of the cloud is to be read, from a moment on.
+    pub(crate) fn begin(&mut self, at: Duration) {
+        self.stages.clear();
+        self.held.clear();
+        // What was heard while another led is in force by what that one did.
+        self.heard.clear();
+        (self.dirty, self.begun) = (None, false);
+        (self.read_at, self.read_retry) = (at, None);
+        (self.settled, self.repairs, self.broken) = (false, false, false);
+    }
+
+    /// Something changed in the cluster.
+    pub(crate) fn changed(&mut self, heard: Duration, now: Duration) {
+        let first = self.dirty.map_or(now, |(first, _)| first);
+        self.dirty = Some((first, now));
+        if self.heard.len() < MOST_HEARD {
+            self.heard.push(heard);
+        }
+        (self.settled, self.repairs) = (false, false);
+    }
+
+    /// When what has changed is to be planned for.
+    fn plan_at(&self) -> Option<Duration> {
+        let (first, last) = self.dirty?;
+        Some((last + self.timing.quiet).min(first + self.timing.patience))
+    }
+
+    /// What is to be done now. `knows` is whether it is known what the cloud has.
+    pub(crate) fn due(&mut self, now: Duration, knows: bool) -> Due {
+        let read_at = self
+            .read_retry
+            .map_or(self.read_at, |retry| retry.at.max(self.read_at));
+        if !knows {
+            return match now < read_at {
+                true => Due::Nothing(read_at),
+                false => Due::Read,
+            };
+        }
+        for held in self.held.values_mut().filter(|held| held.waits) {
+            if held.retry.at <= now {
+                held.waits = false;
+                self.replan = true;
+            }
+        }
+        if self.broken && !self.begun {
+            self.stages.clear();
+            (self.broken, self.replan) = (false, true);
+        }
+        let plan_at = self.plan_at();
+        if plan_at.is_some_and(|at| at <= now) {
+            return Due::Plan;
+        }
+        if !self.stages.is_empty() {
+            return Due::Apply;
+        }
+        if read_at <= now {
+            return Due::Read;
+        }
+        if self.replan {
+            return Due::Plan;
+        }
+        let look_at = self
+            .look
+            .filter(|_| !self.pending.is_empty())
+            .map(|retry| retry.at);
+        if self.looks_now || look_at.is_some_and(|at| at <= now) {
+            return Due::Find;
+        }
+        let retries = self
+            .held
+            .values()
+            .filter(|held| held.waits)
+            .map(|held| held.retry.at);
+        let next = retries.chain(plan_at).chain(look_at).chain([read_at]).min();
+        Due::Nothing(next.unwrap_or(read_at))
+    }
+
+    /// Everything was read. With `again`, it is to be read again as long after as a call may take.
+    pub(crate) fn was_read(&mut self, now: Duration, again: bool) {
+        // What others have changed is only told from what was to be changed where nothing was.
+        self.repairs = self.settled && self.dirty.is_none() && self.held.is_empty();
+        let next = match again {
+            true => self.timing.call,
+            false => self.jitter.lengthen(self.timing.resync),
+        };
+        self.read_at = now + next;
+        self.replan = true;
+    }
+
+    /// Reading has failed, or something after which everything is to be read.
+    pub(crate) fn must_read(&mut self, now: Duration, failed: bool) {
+        self.stages.clear();
+        self.read_at = self.read_at.min(now);
+        (self.begun, self.broken, self.settled) = (false, false, false);
+        if failed {
+            self.read_retry = Some(Retry::after(self.read_retry, now, &mut self.jitter));
+        }
+    }
+
+    /// Ports were looked for.
+    pub(crate) fn was_found(&mut self, now: Duration) {
+        self.looks_now = false;
+        let retry = Retry::after(self.look, now, &mut self.jitter);
+        self.look = Some(retry.by(now + self.jitter.lengthen(LOOK)));
+        self.replan = true;
+    }
+
+    /// The groups and the pods that are left alone for now.
+    pub(crate) fn left_alone(&self) -> (BTreeSet<Name>, BTreeSet<ObjectRef>) {
+        let (mut groups, mut pods) = (BTreeSet::new(), BTreeSet::new());
+        for (key, _) in self.held.iter().filter(|(_, held)| held.waits) {
+            match key {
+                Key::Group(name) => _ = groups.insert(name.clone()),
+                Key::Port(pod) => _ = pods.insert(pod.clone()),
+                Key::Other(_) => {}
+            }
+        }
+        (groups, pods)
+    }
+
+    /// This is to be done from now on, and nothing else.
+    pub(crate) fn planned(&mut self, plan: Plan<S>) {
+        let waits = |held: &BTreeMap<Key, Held>, step: &S| {
+            let held = held.get(&Key::of(step));
+            held.is_some_and(|held| held.waits)
+        };
+        let stages = plan.stages.into_iter().map(|stage| {
+            let steps = stage.into_iter().filter(|step| !waits(&self.held, step));
+            steps.collect::<VecDeque<_>>()
+        });
+        self.stages = stages.filter(|stage| !stage.is_empty()).collect();
+        let planned: BTreeSet<_> = self.stages.iter().flatten().map(Key::of).collect();
+        self.held.retain(|key, held| held.waits || planned.contains(key));
+        if plan.pending.difference(&self.pending).next().is_some() {
+            (self.look, self.looks_now) = (None, true);
+        }
+        if plan.pending.is_empty() {
+            (self.look, self.looks_now) = (None, false);
+        }
+        (self.pending, self.unenforced) = (plan.pending, plan.unenforced);
+        (self.dirty, self.replan) = (None, false);
+        (self.begun, self.broken) = (false, false);
+    }
+
+    /// The steps to do now, at most so many.
+    pub(crate) fn next(&mut self, most: usize) -> Vec<S> {
+        let Some(stage) = self.stages.front_mut() else {
+            return Vec::new();
+        };
+        let count = stage.len().min(most.max(1));
+        let steps = stage.drain(..count).collect();
+        self.begun = !stage.is_empty();
+        if !self.begun {
+            self.stages.pop_front();
+        }
+        steps
+    }
+
+    /// How many steps are left.
+    pub(crate) fn steps_left(&self) -> usize {
+        self.stages.iter().map(VecDeque::len).sum()
+    }
+
+    /// A step was done.
+    pub(crate) fn done(&mut self, step: &S) {
+        self.read_retry = None;
+        self.held.remove(&Key::of(step));
+    }
+
+    /// A step could not be done: what it is about is left alone for a while.
+    pub(crate) fn failed(&mut self, step: &S, why: &str, now: Duration) {
+        self.broken = true;
+        let key = Key::of(step);
+        let before = self.held.get(&key);
+        let since = before.map_or_else(Timestamp::now, |held| held.since);
+        let retry = Retry::after(before.map(|held| held.retry), now, &mut self.jitter);
+        let held = Held {
+            why: why.to_owned(),
+            since,
+            retry,
+            waits: true,
+        };
+        self.held.insert(key, held);
+    }
+
+    /// If everything that was planned is done: how long ago each change was heard that is in force by that.
+    pub(crate) fn settle(&mut self, now: Duration) -> Option<Vec<Duration>> {
+        let is_done = self.is_over() && self.held.is_empty();
+        if !is_done {
+            return None;
+        }
+        (self.settled, self.repairs) = (true, false);
+        self.read_retry = None;
+        let heard = std::mem::take(&mut self.heard).into_iter();
+        Some(heard.map(|heard| now.saturating_sub(heard)).collect())
+    }
+
+    /// Whether nothing is left to be done but what has failed.
+    pub(crate) fn is_over(&self) -> bool {
+        self.stages.is_empty() && !self.broken && !self.replan && self.dirty.is_none() && !self.looks_now
+    }
+
+    /// What could not be changed.
+    pub(crate) fn held(&self) -> &BTreeMap<Key, Held> {
+        &self.held
+    }
+
+    /// What is not as it should be: what failed, and what is still to be done.
+    pub(crate) fn troubles(&self) -> Troubles {
+        let mut troubles = Troubles {
+            pending: self.pending.clone(),
+            pods: self.unenforced.clone(),
+            ..Troubles::default()
+        };
+        let held = self
+            .held
+            .iter()
+            .map(|(key, held)| (key.clone(), held.why.clone()));
+        let steps = self.stages.iter().flatten();
+        let steps = steps.map(|step| (Key::of(step), "is still to be changed".to_owned()));
+        // What has failed comes last, and counts.
+        for (key, why) in steps.chain(held) {
+            match key {
+                Key::Group(name) => _ = troubles.groups.insert(name, why),
+                Key::Port(pod) => _ = troubles.pods.insert(pod, why),
+                Key::Other(_) => {}
+            }
+        }
+        troubles
+    }
+}
