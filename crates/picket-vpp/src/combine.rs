@@ -161,6 +161,17 @@ impl Combiner {
                 }
             }
         }
+        touched.extend(self.correct(asked, values));
+        touched
+    }
+
+    /// Asks again what pods may exchange with addresses, and puts what is otherwise into their tables; the pods of which these change.
+    fn correct(
+        &mut self,
+        asked: BTreeMap<ObjectRef, BTreeSet<IpAddr>>,
+        values: &mut Values,
+    ) -> BTreeSet<ObjectRef> {
+        let mut touched = BTreeSet::new();
         let mut done = Corrections::default();
         for (pod, addresses) in asked {
             let Some(own) = self.pods.get(&pod) else { continue };
