@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use picket_engine::Program;
-use picket_neutron::{Name, Objects};
+use picket_neutron::{Name, Objects, Options};
 use picket_policy::ObjectRef;
 
 /// A cloud that enforces for the ports of pods, and how it is spoken to.
@@ -34,6 +34,12 @@ pub trait Cloud {
         state: &mut Self::State,
         pods: &BTreeSet<ObjectRef>,
     ) -> impl Future<Output = Result<(), Failure>>;
+
+    /// What groups depend on, where the cloud can do less than was asked for.
+    fn options(&self, state: &Self::State, options: &Options) -> Options {
+        let _ = state;
+        options.clone()
+    }
 
     /// What is to be done so that there is what is wanted. This asks nobody.
     fn plan(&self, state: &Self::State, wanted: &Wanted<'_>) -> Plan<Self::Step>;
@@ -65,6 +71,9 @@ pub trait Step: Clone + fmt::Display {
 
     /// The pod whose port it is about, if it is about one.
     fn pod(&self) -> Option<ObjectRef>;
+
+    /// Whether it takes something away. Where that cannot be done, nothing that comes after it may be.
+    fn removes(&self) -> bool;
 }
 
 /// What there is to be.
@@ -74,7 +83,7 @@ pub struct Wanted<'a> {
     pub objects: &'a Objects,
     /// What they were rendered from.
     pub program: &'a Program,
-    /// The groups that cannot be made or changed now: nothing is to depend on a change of theirs, and no step to be about them.
+    /// The groups that cannot be made, or to which nothing can be added now: nothing is to depend on that, and no step is to do it.
     pub held_groups: &'a BTreeSet<Name>,
     /// The pods whose ports cannot be changed now: they keep what they have, and no step is to be about them.
     pub held_pods: &'a BTreeSet<ObjectRef>,
@@ -89,6 +98,8 @@ pub struct Plan<S> {
     pub pending: BTreeSet<ObjectRef>,
     /// The pods at some port of which no group counts, or groups of others do, and why.
     pub unenforced: BTreeMap<ObjectRef, String>,
+    /// What else people should know.
+    pub notes: Vec<String>,
 }
 
 impl<S> Default for Plan<S> {
@@ -97,6 +108,7 @@ impl<S> Default for Plan<S> {
             stages: Vec::new(),
             pending: BTreeSet::new(),
             unenforced: BTreeMap::new(),
+            notes: Vec::new(),
         }
     }
 }

@@ -222,7 +222,7 @@ impl<C: Cloud> Controller<C> {
     /// What is wanted, and what is to be done for it.
     pub(crate) fn worked_out(&self) -> Option<(Rendered, Plan<C::Step>)> {
         let (state, program) = (self.state.as_ref()?, self.knowledge.program()?);
-        let rendered = render(program, &self.options);
+        let rendered = render(program, &self.cloud.options(state, &self.options));
         let (held_groups, held_pods) = self.sync.left_alone();
         let wanted = Wanted {
             objects: &rendered.objects,
@@ -230,7 +230,13 @@ impl<C: Cloud> Controller<C> {
             held_groups: &held_groups,
             held_pods: &held_pods,
         };
-        let plan = self.cloud.plan(state, &wanted);
+        let mut plan = self.cloud.plan(state, &wanted);
+        let shortfalls = rendered.shortfalls.iter().map(|shortfall| {
+            let (policy, what, instead) = (&shortfall.policy, &shortfall.what, &shortfall.instead);
+            let code = shortfall.diagnostic().code.0;
+            format!("warning[{code}]: {policy}: {what}; {instead}")
+        });
+        plan.notes.extend(shortfalls);
         Some((rendered, plan))
     }
 
@@ -291,7 +297,8 @@ impl<C: Cloud> Controller<C> {
             Reason::Refused => {}
         }
         tracing::warn!(%step, why = failure.why, "cannot be done now; everything else goes on");
-        self.sync.failed(step, &failure.why, now);
+        let refused = failure.reason == Reason::Refused;
+        self.sync.failed(step, &failure.why, now, refused);
     }
 
     /// Notes that everything is in force, if it is.
@@ -346,6 +353,7 @@ impl<C: Cloud> Controller<C> {
         status.pending = self.sync.pending.iter().map(ToString::to_string).collect();
         status.unenforced = unenforced.collect();
         status.policies = states.values().cloned().collect();
+        status.notes.clone_from(&self.sync.notes);
         status.findings = self.knowledge.findings();
         drop(status);
         if let (Some(outlet), Some(state)) = (&self.outlet, &self.state) {

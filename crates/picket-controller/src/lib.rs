@@ -22,6 +22,7 @@ mod gate;
 mod knowledge;
 mod lease;
 mod metrics;
+mod neutron;
 mod progress;
 mod publish;
 mod run;
@@ -36,6 +37,10 @@ pub use cloud::{Cloud, Failure, Plan, Reason, Step, Wanted};
 pub use error::ControllerError;
 pub use gate::Gate;
 pub use lease::{Lease, LeaseSettings};
+pub use neutron::{
+    Done as NeutronDone, Neutron, NeutronSettings, NeutronStep, PortRule, PortRuleError,
+    State as NeutronState,
+};
 pub use publish::PublishSettings;
 pub use run::{Ended, Extent, run};
 pub use settings::{Settings, Timing};

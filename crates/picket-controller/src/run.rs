@@ -250,5 +250,8 @@ fn text<S: std::fmt::Display>(plan: &Plan<S>) -> String {
     for (pod, why) in &plan.unenforced {
         let _ = writeln!(text, "# {pod}: {why}");
     }
+    for note in &plan.notes {
+        let _ = writeln!(text, "# {note}");
+    }
     text
 }

@@ -42,6 +42,9 @@ pub struct Status {
     pub pending: Vec<String>,
     /// The pods at a port of which no group counts, or groups of others do.
     pub unenforced: Vec<UnenforcedPort>,
+    /// What else people should know: what the cloud cannot say or has no room for.
+    #[serde(default)]
+    pub notes: Vec<String>,
     /// Every policy.
     pub policies: Vec<PolicyState>,
     /// What is wrong with objects of the cluster.

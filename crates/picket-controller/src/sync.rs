@@ -22,6 +22,8 @@ const LOOK: Duration = Duration::from_secs(10);
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Key {
     Group(Name),
+    /// What a group has and should not have.
+    Removal(Name),
     Port(ObjectRef),
     /// Something else, by what is said of it.
     Other(String),
@@ -31,6 +33,7 @@ impl Key {
     pub(crate) fn of(step: &impl Step) -> Self {
         match (step.pod(), step.group()) {
             (Some(pod), _) => Self::Port(pod),
+            (None, Some(group)) if step.removes() => Self::Removal(group),
             (None, Some(group)) => Self::Group(group),
             (None, None) => Self::Other(step.to_string()),
         }
@@ -39,7 +42,7 @@ impl Key {
     /// For people.
     pub(crate) fn name(&self) -> String {
         match self {
-            Self::Group(name) => format!("group {name}"),
+            Self::Group(name) | Self::Removal(name) => format!("group {name}"),
             Self::Port(pod) => pod.to_string(),
             Self::Other(name) => name.clone(),
         }
@@ -82,6 +85,7 @@ pub(crate) struct Sync<S> {
     /// Whether the last plan was carried out, and nothing has changed since.
     settled: bool,
     held: BTreeMap<Key, Held>,
+    pub(crate) notes: Vec<String>,
     pub(crate) pending: BTreeSet<ObjectRef>,
     pub(crate) unenforced: BTreeMap<ObjectRef, String>,
     /// When to look for ports of pods that have none.
@@ -116,6 +120,7 @@ impl<S: Step> Sync<S> {
             repairs: false,
             settled: false,
             held: BTreeMap::new(),
+            notes: Vec::new(),
             pending: BTreeSet::new(),
             unenforced: BTreeMap::new(),
             look: None,
@@ -237,7 +242,7 @@ impl<S: Step> Sync<S> {
             match key {
                 Key::Group(name) => _ = groups.insert(name.clone()),
                 Key::Port(pod) => _ = pods.insert(pod.clone()),
-                Key::Other(_) => {}
+                Key::Removal(_) | Key::Other(_) => {}
             }
         }
         (groups, pods)
@@ -249,11 +254,18 @@ impl<S: Step> Sync<S> {
             let held = held.get(&Key::of(step));
             held.is_some_and(|held| held.waits)
         };
-        let stages = plan.stages.into_iter().map(|stage| {
-            let steps = stage.into_iter().filter(|step| !waits(&self.held, step));
-            steps.collect::<VecDeque<_>>()
-        });
-        self.stages = stages.filter(|stage| !stage.is_empty()).collect();
+        self.stages.clear();
+        for stage in plan.stages {
+            let (left, steps): (VecDeque<_>, VecDeque<_>) =
+                stage.into_iter().partition(|step| waits(&self.held, step));
+            if !steps.is_empty() {
+                self.stages.push_back(steps);
+            }
+            // What comes later may open something as long as this is there.
+            if left.iter().any(Step::removes) {
+                break;
+            }
+        }
         let planned: BTreeSet<_> = self.stages.iter().flatten().map(Key::of).collect();
         self.held.retain(|key, held| held.waits || planned.contains(key));
         if plan.pending.difference(&self.pending).next().is_some() {
@@ -262,6 +274,10 @@ impl<S: Step> Sync<S> {
         if plan.pending.is_empty() {
             (self.look, self.looks_now) = (None, false);
         }
+        for note in plan.notes.iter().filter(|note| !self.notes.contains(note)) {
+            tracing::warn!("{note}");
+        }
+        self.notes = plan.notes;
         (self.pending, self.unenforced) = (plan.pending, plan.unenforced);
         (self.dirty, self.replan) = (None, false);
         (self.begun, self.broken) = (false, false);
@@ -292,8 +308,10 @@ impl<S: Step> Sync<S> {
         self.held.remove(&Key::of(step));
     }
 
-    /// A step could not be done: what it is about is left alone for a while.
-    pub(crate) fn failed(&mut self, step: &S, why: &str, now: Duration) {
+    /// A step could not be done: what it is about is left alone for a while, if it is `refused` or has failed before.
+    ///
+    /// What has only become another is tried again before anything else goes on without it.
+    pub(crate) fn failed(&mut self, step: &S, why: &str, now: Duration, refused: bool) {
         self.broken = true;
         let key = Key::of(step);
         let before = self.held.get(&key);
@@ -303,7 +321,7 @@ impl<S: Step> Sync<S> {
             why: why.to_owned(),
             since,
             retry,
-            waits: true,
+            waits: refused || before.is_some(),
         };
         self.held.insert(key, held);
     }
@@ -346,7 +364,7 @@ impl<S: Step> Sync<S> {
         // What has failed comes last, and counts.
         for (key, why) in steps.chain(held) {
             match key {
-                Key::Group(name) => _ = troubles.groups.insert(name, why),
+                Key::Group(name) | Key::Removal(name) => _ = troubles.groups.insert(name, why),
                 Key::Port(pod) => _ = troubles.pods.insert(pod, why),
                 Key::Other(_) => {}
             }

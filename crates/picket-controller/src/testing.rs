@@ -91,6 +91,10 @@ impl Step for Act {
             _ => None,
         }
     }
+
+    fn removes(&self) -> bool {
+        matches!(self, Self::Drop(_))
+    }
 }
 
 impl Act {
@@ -158,6 +162,7 @@ impl Cloud for Fake {
             stages: stages.into_iter().filter(|stage| !stage.is_empty()).collect(),
             pending,
             unenforced: BTreeMap::new(),
+            notes: Vec::new(),
         }
     }
 

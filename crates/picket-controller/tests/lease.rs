@@ -72,6 +72,10 @@ impl Step for Touch {
     fn pod(&self) -> Option<ObjectRef> {
         None
     }
+
+    fn removes(&self) -> bool {
+        false
+    }
 }
 
 impl Log {

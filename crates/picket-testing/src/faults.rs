@@ -54,6 +54,8 @@ struct State {
     port: u16,
     /// What is done to the first request with this method and part of a path, in order.
     planned: VecDeque<(String, String, Fault)>,
+    /// How many requests that change something are let through before one has a fault.
+    write: Option<(usize, Fault)>,
     asked: Vec<Asked>,
 }
 
@@ -91,6 +93,23 @@ impl Proxy {
     pub fn plan(&self, method: &str, path: &str, fault: Fault) {
         let planned = (method.to_owned(), path.to_owned(), fault);
         self.state.lock().unwrap().planned.push_back(planned);
+    }
+
+    /// Plans a fault for a request that changes something, after so many of these. There is one such plan at a time.
+    pub fn plan_write(&self, after: usize, fault: Fault) {
+        self.state.lock().unwrap().write = Some((after, fault));
+    }
+
+    /// Whether the fault of a request that changes something is still to come about.
+    #[must_use]
+    pub fn has_write(&self) -> bool {
+        self.state.lock().unwrap().write.is_some()
+    }
+
+    /// Whether the fault of a request that changes something has come about; it does not any more then.
+    #[must_use]
+    pub fn take_write(&self) -> bool {
+        self.state.lock().unwrap().write.take().is_none()
     }
 
     /// How many faults have not come about yet.
@@ -141,7 +160,15 @@ fn serve(mut client: TcpStream, state: &Mutex<State>) -> Option<()> {
         let fault = at
             .and_then(|at| state.planned.remove(at))
             .map(|(_, _, fault)| fault);
-        (fault, state.port)
+        let of_write = match &mut state.write {
+            Some((0, _)) if method != "GET" => state.write.take().map(|(_, fault)| fault),
+            Some((left, _)) if method != "GET" => {
+                *left -= 1;
+                None
+            }
+            _ => None,
+        };
+        (fault.or(of_write), state.port)
     };
     let answer = match &fault {
         Some(Fault::HangUp | Fault::Silence | Fault::Answer(..)) => None,

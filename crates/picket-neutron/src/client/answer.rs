@@ -12,7 +12,8 @@ use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 use smol_str::SmolStr;
 
-use super::rule::{RawRule, Rule, read_prefix};
+use super::rule::{RawRule, Rule};
+use crate::plan::prefix;
 
 /// The most characters of an id. Neutron's are UUIDs; its database has room for 36, and for 255 of projects.
 const LONGEST_ID: usize = 255;
@@ -74,6 +75,8 @@ pub struct Port {
     pub device_id: SmolStr,
     /// Its addresses.
     pub fixed_ips: BTreeSet<IpAddr>,
+    /// What else it may send from.
+    pub allowed_address_pairs: BTreeSet<Prefix>,
     /// The ids of its security groups.
     pub security_groups: BTreeSet<SmolStr>,
     /// Whether security groups count for it at all.
@@ -164,7 +167,7 @@ impl Listed for AddressGroup {
     fn read(text: &str) -> Result<Self, String> {
         let raw: RawAddressGroup = json(text)?;
         let addresses = raw.addresses.iter().map(|text| {
-            let prefix = read_prefix(text);
+            let prefix = prefix(text);
             prefix.ok_or_else(|| format!("`{text}` is no address"))
         });
         Ok(Self {
@@ -191,7 +194,12 @@ impl Listed for Port {
             let address = parse_address(&fixed.ip_address);
             address.ok_or_else(|| format!("`{}` is no address", fixed.ip_address))
         });
+        let pairs = raw.allowed_address_pairs.iter().map(|pair| {
+            let prefix = prefix(&pair.ip_address);
+            prefix.ok_or_else(|| format!("`{}` is no address", pair.ip_address))
+        });
         Ok(Self {
+            allowed_address_pairs: pairs.collect::<Result<_, _>>()?,
             fixed_ips: addresses.collect::<Result<_, _>>()?,
             security_groups: raw
                 .security_groups
@@ -439,6 +447,8 @@ struct RawPort {
     device_id: SmolStr,
     #[serde(default, deserialize_with = "or_default")]
     fixed_ips: Vec<FixedIp>,
+    #[serde(default, deserialize_with = "or_default")]
+    allowed_address_pairs: Vec<FixedIp>,
     #[serde(default, deserialize_with = "or_default")]
     security_groups: Vec<SmolStr>,
     #[serde(default)]

@@ -18,6 +18,8 @@ pub enum Operation {
     ShowSecurityGroup,
     /// Makes one.
     CreateSecurityGroup,
+    /// Gives one a description.
+    UpdateSecurityGroup,
     /// Deletes one with its rules.
     DeleteSecurityGroup,
     /// Makes rules of one group, all or none.
@@ -48,13 +50,14 @@ pub enum Operation {
 
 impl Operation {
     /// All of them, in order.
-    pub const ALL: [Self; 19] = [
+    pub const ALL: [Self; 20] = [
         Self::Authenticate,
         Self::ListExtensions,
         Self::ShowQuotas,
         Self::ListSecurityGroups,
         Self::ShowSecurityGroup,
         Self::CreateSecurityGroup,
+        Self::UpdateSecurityGroup,
         Self::DeleteSecurityGroup,
         Self::CreateSecurityGroupRules,
         Self::DeleteSecurityGroupRule,
@@ -93,6 +96,7 @@ impl Operation {
             Self::ListSecurityGroups => ("GET", "list_security_groups", "list security groups"),
             Self::ShowSecurityGroup => ("GET", "show_security_group", "show security group"),
             Self::CreateSecurityGroup => ("POST", "create_security_group", "create security group"),
+            Self::UpdateSecurityGroup => ("PUT", "update_security_group", "describe security group"),
             Self::DeleteSecurityGroup => ("DELETE", "delete_security_group", "delete security group"),
             Self::CreateSecurityGroupRules => (
                 "POST",

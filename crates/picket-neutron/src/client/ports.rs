@@ -15,7 +15,7 @@ use super::request::Request;
 const PATH: &str = "ports";
 
 /// What is read of ports in lists.
-const FIELDS: [&str; 14] = [
+const FIELDS: [&str; 15] = [
     "id",
     "project_id",
     "name",
@@ -24,6 +24,7 @@ const FIELDS: [&str; 14] = [
     "device_owner",
     "device_id",
     "fixed_ips",
+    "allowed_address_pairs",
     "security_groups",
     "port_security_enabled",
     "binding:vnic_type",

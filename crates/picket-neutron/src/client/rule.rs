@@ -1,12 +1,12 @@
 //! Rules as Neutron writes them, read so that rules that mean the same are equal.
 
-use picket_net::{Family, PortRange, Prefix, Protocol, parse_address};
-use picket_policy::Direction;
+use picket_net::{Family, PortRange, Protocol};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use smol_str::SmolStr;
 
 use crate::model::{Remote, SecurityGroupRule};
+use crate::plan::{InstalledRule, RuleFields};
 use crate::print::{ethertype, protocol};
 
 /// A rule of a security group, as Neutron has it.
@@ -14,9 +14,8 @@ use crate::print::{ethertype, protocol};
 pub struct Rule {
     /// By which it is deleted.
     pub id: SmolStr,
-    /// What it allows; names in it are ids. `None` where no rule of picket's can say that: a type of ICMP, ports of DCCP, a
-    /// protocol that nobody knows.
-    pub rule: Option<SecurityGroupRule>,
+    /// What it allows.
+    pub rule: InstalledRule,
     /// For people.
     pub description: String,
 }
@@ -38,117 +37,27 @@ pub(super) struct RawRule {
 
 impl RawRule {
     pub(super) fn read(self) -> Rule {
+        let protocol = match &self.protocol {
+            None | Some(Value::Null) => None,
+            Some(Value::String(name)) => Some(name.clone()),
+            Some(number) => Some(number.to_string()),
+        };
+        let fields = RuleFields {
+            direction: self.direction.as_deref().unwrap_or_default(),
+            ethertype: self.ethertype.as_deref().unwrap_or_default(),
+            protocol: protocol.as_deref(),
+            port_range_min: self.port_range_min,
+            port_range_max: self.port_range_max,
+            remote_ip_prefix: self.remote_ip_prefix.as_deref(),
+            remote_group_id: self.remote_group_id.as_deref(),
+            remote_address_group_id: self.remote_address_group_id.as_deref(),
+        };
         Rule {
-            rule: self.meaning(),
+            rule: InstalledRule::read(&fields),
             description: self.description.unwrap_or_default(),
             id: self.id,
         }
     }
-
-    fn meaning(&self) -> Option<SecurityGroupRule> {
-        let direction = match self.direction.as_deref()?.to_ascii_lowercase().as_str() {
-            "ingress" => Direction::Ingress,
-            "egress" => Direction::Egress,
-            _ => return None,
-        };
-        let family = match self.ethertype.as_deref()?.to_ascii_lowercase().as_str() {
-            "ipv4" => Family::Ipv4,
-            "ipv6" => Family::Ipv6,
-            _ => return None,
-        };
-        let protocol = match &self.protocol {
-            None | Some(Value::Null) => None,
-            Some(Value::String(name)) => read_protocol(name, family)?,
-            Some(number) => read_protocol(&number.to_string(), family)?,
-        };
-        Some(SecurityGroupRule {
-            direction,
-            ethertype: family,
-            protocol,
-            ports: self.ports(protocol)?,
-            remote: self.remote(family)?,
-        })
-    }
-
-    /// The outer `None` is what cannot be said.
-    fn ports(&self, protocol: Option<Protocol>) -> Option<Option<PortRange>> {
-        match (self.port_range_min, self.port_range_max) {
-            (None, None) => Some(None),
-            (Some(first), Some(last)) if protocol.is_some_and(Protocol::has_ports) => {
-                let range = PortRange::new(u16::try_from(first).ok()?, u16::try_from(last).ok()?)?;
-                // Neutron keeps no range where it is all ports.
-                Some((range != PortRange::ALL).then_some(range))
-            }
-            _ => None,
-        }
-    }
-
-    fn remote(&self, family: Family) -> Option<Remote> {
-        match (
-            self.remote_ip_prefix.as_deref(),
-            &self.remote_group_id,
-            &self.remote_address_group_id,
-        ) {
-            (None, None, None) => Some(Remote::Anyone),
-            (Some(text), None, None) => {
-                let prefix = read_prefix(text).filter(|prefix| prefix.family() == family)?;
-                // To Neutron these are the same.
-                Some(match prefix.length() {
-                    0 => Remote::Anyone,
-                    _ => Remote::Prefix(prefix),
-                })
-            }
-            (None, Some(group), None) => Some(Remote::Group(group.clone())),
-            (None, None, Some(group)) => Some(Remote::AddressGroup(group.clone())),
-            _ => None,
-        }
-    }
-}
-
-/// A prefix, or an address alone. Bits of hosts do not count.
-pub(super) fn read_prefix(text: &str) -> Option<Prefix> {
-    match text.contains('/') {
-        true => Prefix::parse(text).ok().map(|(prefix, _)| prefix),
-        false => parse_address(text).map(Prefix::host),
-    }
-}
-
-/// A protocol by a name of Neutron's or its number; the inner `None` is any.
-fn read_protocol(name: &str, family: Family) -> Option<Option<Protocol>> {
-    let name = name.to_ascii_lowercase();
-    let number = match name.as_str() {
-        "any" => return Some(None),
-        "ah" => 51,
-        "dccp" => 33,
-        "egp" => 8,
-        "esp" => 50,
-        "gre" => 47,
-        "hopopt" | "ip" => 0,
-        "icmp" => 1,
-        "icmpv6" | "icmp6" | "ipv6-icmp" => 58,
-        "igmp" => 2,
-        "ipip" => 4,
-        "ipv6-encap" => 41,
-        "ipv6-frag" => 44,
-        "ipv6-nonxt" => 59,
-        "ipv6-opts" => 60,
-        "ipv6-route" => 43,
-        "ospf" => 89,
-        "pgm" => 113,
-        "rsvp" => 46,
-        "sctp" => 132,
-        "tcp" => 6,
-        "udp" => 17,
-        "udplite" => 136,
-        "vrrp" => 112,
-        number => number.parse().ok()?,
-    };
-    let protocol = match (Protocol::from_number(number), family) {
-        // Of IPv6 there is no other, whatever it is called.
-        (Protocol::ICMP, Family::Ipv6) => Protocol::ICMPV6,
-        (protocol, _) => protocol,
-    };
-    Some(Some(protocol))
 }
 
 /// A rule as Neutron is asked for it.
@@ -197,11 +106,18 @@ pub fn normalised(rule: &SecurityGroupRule) -> SecurityGroupRule {
 
 #[cfg(test)]
 mod tests {
+    use picket_policy::Direction;
+
     use super::*;
 
     fn read(fields: &str) -> Option<SecurityGroupRule> {
         let text = format!(r#"{{"id": "r", "direction": "ingress", {fields}}}"#);
-        serde_json::from_str::<RawRule>(&text).unwrap().read().rule
+        serde_json::from_str::<RawRule>(&text)
+            .unwrap()
+            .read()
+            .rule
+            .known()
+            .cloned()
     }
 
     #[test]
@@ -309,7 +225,7 @@ mod tests {
             let mut body = body("x", &rule, "why");
             body["id"] = "r".into();
             let read = serde_json::from_value::<RawRule>(body).unwrap().read();
-            assert_eq!(read.rule, Some(normalised(&rule)));
+            assert_eq!(read.rule, InstalledRule::Known(normalised(&rule)));
             assert_eq!(read.description, "why");
         }
     }

@@ -8,7 +8,7 @@ use super::Neutron;
 use super::answer::{self, Listed, SecurityGroup};
 use super::call::Operation;
 use super::error::Error;
-use super::filter::Filter;
+use super::filter::{Filter, escaped};
 use super::request::Request;
 use super::rule::{self, Rule, normalised};
 use crate::model::SecurityGroupRule;
@@ -78,6 +78,17 @@ impl Neutron {
         Ok(group)
     }
 
+    /// Gives a security group a description; the group as it is then.
+    ///
+    /// # Errors
+    /// When it does not have it then, or nobody knows.
+    pub async fn describe_security_group(&self, id: &str, description: &str) -> Result<SecurityGroup, Error> {
+        let path = format!("{PATH}/{}", escaped(id));
+        let body = json!({"security_group": {"description": description}});
+        let request = Request::new(Operation::UpdateSecurityGroup, id, &path).body(&body);
+        self.repeated(&request).await?.read(answer::one)
+    }
+
     /// Deletes a security group with its rules; whether it was there. Rules of others that name it go too.
     ///
     /// # Errors
@@ -145,7 +156,7 @@ impl Neutron {
             for rule in known.into_iter().flat_map(|known| known.rules) {
                 if let Some(at) = missing
                     .iter()
-                    .position(|missing| rule.rule.as_ref() == Some(missing))
+                    .position(|missing| rule.rule.known() == Some(missing))
                 {
                     missing.swap_remove(at);
                     made.push(rule);

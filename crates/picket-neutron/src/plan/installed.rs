@@ -62,8 +62,10 @@ pub struct InstalledAddressGroup {
 /// A port that there is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InstalledPort {
-    /// Its addresses, with those that `allowed_address_pairs` adds: rules about the ports of a group mean them too.
+    /// Its addresses.
     pub fixed_ips: BTreeSet<IpAddr>,
+    /// What else it may send from: rules about the ports of a group mean that too.
+    pub allowed_address_pairs: BTreeSet<Prefix>,
     /// The groups that it has.
     pub security_groups: BTreeSet<Id>,
     /// How often it was changed.
@@ -76,6 +78,33 @@ pub struct InstalledPort {
     pub vnic_type: SmolStr,
     /// Its tags.
     pub tags: BTreeSet<SmolStr>,
+}
+
+impl Installed {
+    /// The groups of ours by name. Of several with one name that counts which most ports have.
+    pub fn groups_of(&self, cluster: &str) -> BTreeMap<Name, Id> {
+        let mut uses: BTreeMap<&Id, usize> = BTreeMap::new();
+        for group in self.ports.values().flat_map(|port| &port.security_groups) {
+            *uses.entry(group).or_default() += 1;
+        }
+        let mut ours: Vec<_> = self.security_groups.iter().collect();
+        ours.retain(|(_, group)| group.belongs_to(cluster) && group.stateful);
+        ours.sort_by_key(|(id, _)| (std::cmp::Reverse(uses.get(id).copied().unwrap_or(0)), *id));
+        let mut named = BTreeMap::new();
+        for (id, group) in ours {
+            named.entry(group.name.clone()).or_insert_with(|| id.clone());
+        }
+        named
+    }
+}
+
+impl InstalledGroup {
+    /// Whether a group is that of a cluster: by its tag, or by how its name begins where whoever created it did not come to tag it.
+    pub fn belongs_to(&self, cluster: &str) -> bool {
+        let name = self.name.strip_prefix(cluster);
+        let is_called_so = name.is_some_and(|rest| rest.starts_with('/'));
+        self.tags.contains(cluster) || self.tags.is_empty() && is_called_so
+    }
 }
 
 /// The fields of a rule in the API.
@@ -96,7 +125,7 @@ impl InstalledRule {
     /// A rule that means the same always becomes the same: protocols by name or number, all ports or none said, prefixes with
     /// bits behind their length, addresses without a length.
     pub fn read(fields: &RuleFields<'_>) -> Self {
-        let direction = match fields.direction {
+        let direction = match fields.direction.to_ascii_lowercase().as_str() {
             "ingress" => Some(Direction::Ingress),
             "egress" => Some(Direction::Egress),
             _ => None,
@@ -104,13 +133,21 @@ impl InstalledRule {
         let known = direction.and_then(|direction| fields.known(direction));
         known.map_or(Self::Other(direction), Self::Known)
     }
+
+    /// The rule, if picket could have written it.
+    pub fn known(&self) -> Option<&SecurityGroupRule> {
+        match self {
+            Self::Known(rule) => Some(rule),
+            Self::Other(_) => None,
+        }
+    }
 }
 
 impl RuleFields<'_> {
     fn known(&self, direction: Direction) -> Option<SecurityGroupRule> {
-        let ethertype = match self.ethertype {
-            "IPv4" => Family::Ipv4,
-            "IPv6" => Family::Ipv6,
+        let ethertype = match self.ethertype.to_ascii_lowercase().as_str() {
+            "ipv4" => Family::Ipv4,
+            "ipv6" => Family::Ipv6,
             _ => return None,
         };
         let protocol = match self.protocol {
@@ -168,14 +205,33 @@ pub fn prefix(text: &str) -> Option<Prefix> {
 }
 
 fn protocol(name: &str, ethertype: Family) -> Option<Protocol> {
-    let named = match name.to_ascii_lowercase().as_str() {
-        "tcp" => Protocol::TCP,
-        "udp" => Protocol::UDP,
-        "sctp" => Protocol::SCTP,
-        "icmp" => Protocol::ICMP,
-        "icmpv6" | "ipv6-icmp" => Protocol::ICMPV6,
-        number => Protocol::from_number(number.parse().ok().filter(|number| *number > 0)?),
+    let number: u8 = match name.to_ascii_lowercase().as_str() {
+        "ah" => 51,
+        "dccp" => 33,
+        "egp" => 8,
+        "esp" => 50,
+        "gre" => 47,
+        "icmp" => 1,
+        "icmpv6" | "icmp6" | "ipv6-icmp" => 58,
+        "igmp" => 2,
+        "ipip" => 4,
+        "ipv6-encap" => 41,
+        "ipv6-frag" => 44,
+        "ipv6-nonxt" => 59,
+        "ipv6-opts" => 60,
+        "ipv6-route" => 43,
+        "ospf" => 89,
+        "pgm" => 113,
+        "rsvp" => 46,
+        "sctp" => 132,
+        "tcp" => 6,
+        "udp" => 17,
+        "udplite" => 136,
+        "vrrp" => 112,
+        // What 0 means differs from server to server.
+        number => number.parse().ok().filter(|number| *number > 0)?,
     };
+    let named = Protocol::from_number(number);
     match (ethertype, named) {
         // Neutron takes either name on IPv6, and means the same.
         (Family::Ipv6, Protocol::ICMP) => Some(Protocol::ICMPV6),

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use smol_str::format_smolstr;
 
 use super::Wanted;
-use super::installed::{Id, Installed, InstalledGroup, InstalledRule};
+use super::installed::{Id, Installed, InstalledRule};
 use super::step::Handle;
 use crate::model::{Name, Remote, SecurityGroupRule};
 
@@ -28,17 +28,13 @@ pub(super) struct Keys {
 impl Keys {
     pub(super) fn of(installed: &Installed, wanted: &Wanted<'_>) -> Self {
         let mut keys = Self::default();
-        let mut uses: BTreeMap<&Id, usize> = BTreeMap::new();
-        for group in installed.ports.values().flat_map(|port| &port.security_groups) {
-            *uses.entry(group).or_default() += 1;
-        }
-        let mut ours: Vec<_> = installed.security_groups.iter().collect();
-        ours.retain(|(_, group)| wanted.owns(group));
-        // Of several with one name that stays which most ports have.
-        ours.sort_by_key(|(id, _)| (std::cmp::Reverse(uses.get(id).copied().unwrap_or(0)), *id));
-        for (id, group) in ours {
+        let named = installed.groups_of(wanted.cluster);
+        for (id, group) in &installed.security_groups {
+            if !group.belongs_to(wanted.cluster) {
+                continue;
+            }
             let is_wanted = wanted.objects.security_groups.contains_key(&group.name);
-            if is_wanted && group.stateful && !keys.groups.contains_key(&group.name) {
+            if is_wanted && named.get(&group.name) == Some(id) {
                 keys.groups.insert(group.name.clone(), id.clone());
                 keys.by_id.insert(id.clone(), group.name.clone());
             } else {
@@ -92,14 +88,5 @@ impl Keys {
             (None, Some(id)) => Handle::Installed(id.into()),
             (None, None) => Handle::Created(name.clone()),
         }
-    }
-}
-
-impl Wanted<'_> {
-    /// Whether a group is ours: by its tag, or by how its name begins where whoever created it did not come to tag it.
-    fn owns(&self, group: &InstalledGroup) -> bool {
-        let name = group.name.strip_prefix(self.cluster);
-        let is_called_ours = name.is_some_and(|rest| rest.starts_with('/'));
-        group.tags.contains(self.cluster) || group.tags.is_empty() && is_called_ours
     }
 }

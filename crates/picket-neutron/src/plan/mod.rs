@@ -80,7 +80,7 @@ pub use print::text;
 pub use step::{Finding, Handle, MOST_RULES, Plan, Step};
 pub use withhold::without;
 
-use crate::model::Objects;
+use crate::model::{Name, Objects};
 use emit::Emitter;
 use keys::Keys;
 use transition::Transition;
@@ -98,6 +98,18 @@ pub struct Wanted<'a> {
     pub foreign_groups: ForeignGroups,
     /// By what ports must be attached so that their groups count.
     pub enforced_vnic_types: &'a BTreeSet<SmolStr>,
+    /// What cannot be changed now.
+    pub held: &'a Held,
+}
+
+/// What cannot be changed now: everything else is planned for as if it were to stay so.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Held {
+    /// The groups and address groups that cannot be made, or to which nothing can be added. What they have and should not have still
+    /// goes.
+    pub groups: BTreeSet<Name>,
+    /// The ports that keep the groups that they have.
+    pub ports: BTreeSet<Id>,
 }
 
 /// What becomes of groups of others on ports of pods.
@@ -113,6 +125,11 @@ pub enum ForeignGroups {
 /// What is to be done so that there is what is wanted.
 pub fn plan(installed: &Installed, wanted: &Wanted<'_>) -> Plan {
     let keys = Keys::of(installed, wanted);
+    let possible = withhold::possible(installed, wanted, &keys);
+    let wanted = &Wanted {
+        objects: &possible,
+        ..*wanted
+    };
     let transition = Transition::of(installed, wanted, &keys);
     let emitter = Emitter::new(installed, wanted, &keys, &transition);
     let stages = emitter.stages();

@@ -1,6 +1,6 @@
 //! Plans for people.
 
-use std::fmt::{Display, Write};
+use std::fmt::{self, Display, Formatter, Write};
 
 use super::step::{Finding, Handle, Plan, Step};
 use crate::print::shown;
@@ -11,11 +11,11 @@ pub fn text(plan: &Plan) -> String {
     // Writing to a string does not fail.
     for (number, steps) in plan.stages.iter().enumerate() {
         for step in steps {
-            let _ = writeln!(out, "{}: {}", number + 1, line(step));
+            let _ = writeln!(out, "{}: {step}", number + 1);
         }
     }
     for finding in &plan.findings {
-        let _ = writeln!(out, "note: {}", found(finding));
+        let _ = writeln!(out, "note: {finding}");
     }
     let calls = plan.calls();
     let each: Vec<_> = calls
@@ -28,6 +28,18 @@ pub fn text(plan: &Plan) -> String {
         _ => writeln!(out, "{total} calls: {}", each.join(", ")),
     };
     out
+}
+
+impl Display for Step {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        f.write_str(&line(self))
+    }
+}
+
+impl Display for Finding {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        f.write_str(&found(self))
+    }
 }
 
 fn line(step: &Step) -> String {
@@ -66,6 +78,12 @@ fn found(finding: &Finding) -> String {
         }
         Finding::PortSecurityOff { pod, port } => {
             format!("port {port} of {pod} has port security off: nothing is enforced there")
+        }
+        Finding::AddressPairs { pod, port, pairs } => {
+            format!(
+                "port {port} of {pod} may send from other addresses, which count as its own: {}",
+                joined(pairs)
+            )
         }
         Finding::VnicType { pod, port, vnic_type } => {
             format!("port {port} of {pod} is attached as `{vnic_type}`: groups may not be enforced there")

@@ -121,6 +121,15 @@ pub enum Finding {
         /// The port.
         port: Id,
     },
+    /// A port may send from addresses besides its own, so that rules that mean it by its groups mean these too.
+    AddressPairs {
+        /// Its pod.
+        pod: ObjectRef,
+        /// The port.
+        port: Id,
+        /// Those addresses.
+        pairs: BTreeSet<Prefix>,
+    },
     /// What a port is attached by is not known to enforce groups.
     VnicType {
         /// Its pod.
@@ -164,6 +173,19 @@ impl Plan {
             *calls.entry(step.kind()).or_default() += step.calls();
         }
         calls
+    }
+}
+
+impl Finding {
+    /// The pod that it is about.
+    pub fn pod(&self) -> &ObjectRef {
+        match self {
+            Self::Pending { pod }
+            | Self::ForeignGroups { pod, .. }
+            | Self::PortSecurityOff { pod, .. }
+            | Self::AddressPairs { pod, .. }
+            | Self::VnicType { pod, .. } => pod,
+        }
     }
 }
 

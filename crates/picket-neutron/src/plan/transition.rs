@@ -153,7 +153,13 @@ impl Transition {
             let class = classes.entry(groups.clone()).or_default();
             class.groups = groups;
             class.ports.push(id.clone());
-            class.addresses = class.addresses.union(&port.fixed_ips.iter().copied().collect());
+            let pairs: AddressSet = port
+                .allowed_address_pairs
+                .iter()
+                .map(|prefix| prefix.range())
+                .collect();
+            let addresses = pairs.union(&port.fixed_ips.iter().copied().collect());
+            class.addresses = class.addresses.union(&addresses);
         }
         self.classes = classes.into_values().collect();
     }
@@ -178,7 +184,7 @@ impl Transition {
             self.groups.entry(keys.group(id)).or_insert_with(unknown);
         }
         let after = match pod {
-            _ if !port.port_security_enabled => before.clone(),
+            _ if !port.port_security_enabled || wanted.held.ports.contains(id) => before.clone(),
             None => kept().collect(),
             Some(pod) => {
                 let known = |name: &&Name| wanted.objects.security_groups.contains_key(*name);
@@ -207,6 +213,12 @@ impl Transition {
         if !of.port_security_enabled {
             self.findings.push(Finding::PortSecurityOff { pod, port });
             return;
+        }
+        // Whoever may send from anywhere is whoever it wants to be, for rules about its groups.
+        let own = |prefix: &&Prefix| of.fixed_ips.iter().any(|ip| **prefix == Prefix::host(*ip));
+        if of.allowed_address_pairs.iter().any(|prefix| !own(&prefix)) {
+            let (pod, port, pairs) = (pod.clone(), port.clone(), of.allowed_address_pairs.clone());
+            self.findings.push(Finding::AddressPairs { pod, port, pairs });
         }
         if !wanted.enforced_vnic_types.contains(&of.vnic_type) {
             let (pod, port, vnic_type) = (pod.clone(), port.clone(), of.vnic_type.clone());

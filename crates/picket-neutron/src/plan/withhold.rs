@@ -1,8 +1,42 @@
 //! What is wanted without what cannot be made.
 
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 
+use super::Wanted;
+use super::installed::{Installed, InstalledRule};
+use super::keys::Keys;
 use crate::model::{Name, Objects, Remote};
+
+/// What is wanted, without what cannot be made: of groups that are there, what they have.
+pub(super) fn possible<'w>(installed: &Installed, wanted: &Wanted<'w>, keys: &Keys) -> Cow<'w, Objects> {
+    let held = &wanted.held.groups;
+    if held.is_empty() {
+        return Cow::Borrowed(wanted.objects);
+    }
+    let is_missing =
+        |name: &&Name| !keys.groups.contains_key(*name) && !keys.address_groups.contains_key(*name);
+    let missing = held.iter().filter(is_missing).cloned().collect();
+    let mut possible = without(wanted.objects, &missing);
+    for name in held {
+        let id = keys.groups.get(name);
+        let known = id.and_then(|id| installed.security_groups.get(id));
+        if let (Some(group), Some(known)) = (possible.security_groups.get_mut(name), known) {
+            let rules: BTreeSet<_> = known.rules.values().map(|rule| keys.rule(rule)).collect();
+            group
+                .rules
+                .retain(|rule| rules.contains(&InstalledRule::Known(rule.clone())));
+            group.description.clone_from(&known.description);
+            group.tags.clone_from(&known.tags);
+        }
+        let id = keys.address_groups.get(name);
+        let known = id.and_then(|id| installed.address_groups.get(id));
+        if let (Some(group), Some(known)) = (possible.address_groups.get_mut(name), known) {
+            group.addresses.retain(|prefix| known.addresses.contains(prefix));
+        }
+    }
+    Cow::Owned(possible)
+}
 
 /// `wanted` without some groups and address groups, as those that a quota forbids: ports do not get them, and no rule is
 /// about them. So less passes, and never more.

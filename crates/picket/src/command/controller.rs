@@ -167,11 +167,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Outcome> {
     };
     let settings = arguments.settings()?;
     arguments.telling.log.start()?;
-    let connect = |gate| {
-        arguments
-            .cloud
-            .connect(&arguments.neutron, arguments.call(), gate)
-    };
+    let connect = |gate| arguments.cloud.connect(&settings.options.cluster, gate);
     if let Ended::Plan(plan) = enforce(&settings, extent, connect)? {
         let mut out = output::stdout();
         out.write_all(plan.as_bytes())?;

@@ -23,6 +23,7 @@ mod image;
 mod kinds;
 mod machine;
 mod never_open;
+mod openstack;
 mod outages;
 mod reflect;
 mod refusals;

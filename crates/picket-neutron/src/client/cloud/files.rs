@@ -43,10 +43,22 @@ impl Sources {
     /// # Errors
     /// When a file is there and cannot be read.
     pub fn of_this_process() -> Result<Self, CloudError> {
-        let variables: BTreeMap<_, _> = env::vars_os()
+        Self::with_file(None)
+    }
+
+    /// The same, with this file in the place of `clouds.yaml`.
+    ///
+    /// # Errors
+    /// When a file is there and cannot be read, or this one is not.
+    pub fn with_file(clouds: Option<&Path>) -> Result<Self, CloudError> {
+        let mut variables: BTreeMap<_, _> = env::vars_os()
             .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
             .filter(|(name, _)| name.starts_with("OS_"))
             .collect();
+        if let Some(clouds) = clouds {
+            let path = clouds.to_string_lossy().into_owned();
+            variables.insert("OS_CLIENT_CONFIG_FILE".to_owned(), path);
+        }
         let config = env::var_os("XDG_CONFIG_HOME").map(PathBuf::from);
         let config = config.or_else(|| Some(env::home_dir()?.join(".config")));
         let folders = [

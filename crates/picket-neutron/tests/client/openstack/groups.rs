@@ -70,7 +70,10 @@ fn groups_and_rules_come_and_go() {
         let expected: BTreeSet<_> = wanted.iter().map(normalised).collect();
         let made = neutron.create_rules(&group.id, &wanted, "of web").await.unwrap();
         let read = |rules: &[picket_neutron::client::Rule]| -> BTreeSet<_> {
-            rules.iter().map(|rule| rule.rule.clone().unwrap()).collect()
+            rules
+                .iter()
+                .map(|rule| rule.rule.known().unwrap().clone())
+                .collect()
         };
         assert_eq!(read(&made), expected);
         assert!(made.iter().all(|rule| rule.description == "of web"));
@@ -125,7 +128,10 @@ fn rules_of_others_are_read_too() {
             );
         }
         let rules = neutron.security_group(&group.id).await.unwrap().unwrap().rules;
-        let read: BTreeSet<_> = rules.iter().filter_map(|rule| rule.rule.clone()).collect();
+        let read: BTreeSet<_> = rules
+            .iter()
+            .filter_map(|rule| rule.rule.known().cloned())
+            .collect();
         let ingress = |ethertype, protocol, remote| SecurityGroupRule {
             direction: Direction::Ingress,
             ethertype,

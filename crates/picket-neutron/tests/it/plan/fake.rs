@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
 use picket_neutron::plan::{
-    ForeignGroups, Handle, Id, Installed, InstalledAddressGroup, InstalledGroup, InstalledPort,
+    ForeignGroups, Handle, Held, Id, Installed, InstalledAddressGroup, InstalledGroup, InstalledPort,
     InstalledRule, Plan, Step, Wanted, plan,
 };
 use picket_neutron::{AddressGroup, Objects, Port, Remote, SecurityGroup, SecurityGroupRule};
@@ -36,6 +36,7 @@ impl Fake {
     pub(crate) fn add_port(&mut self, id: &Id, fixed_ips: BTreeSet<IpAddr>, groups: &[Id]) {
         let port = InstalledPort {
             fixed_ips,
+            allowed_address_pairs: BTreeSet::new(),
             security_groups: groups.iter().cloned().collect(),
             revision: 1,
             device_owner: "compute:nova".into(),
@@ -122,6 +123,7 @@ impl Fake {
             cluster: "picket",
             foreign_groups,
             enforced_vnic_types: &["normal".into()].into(),
+            held: &Held::default(),
         };
         plan(&self.installed, &wanted)
     }

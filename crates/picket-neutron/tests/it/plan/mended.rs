@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use picket_neutron::Remote;
-use picket_neutron::plan::{Finding, ForeignGroups, Handle, Step, Wanted, plan, text};
+use picket_neutron::plan::{Finding, ForeignGroups, Handle, Held, Step, Wanted, plan, text};
 use picket_policy::{Direction, ObjectRef};
 use picket_testing::build::{ip, policy};
 
@@ -159,6 +159,7 @@ fn a_pod_without_a_port_is_pending() {
         cluster: "picket",
         foreign_groups: ForeignGroups::Remove,
         enforced_vnic_types: &["normal".into()].into(),
+        held: &Held::default(),
     };
     let pending = plan(&fake.installed, &wanted).findings;
     assert_eq!(pending.len(), 4);
@@ -181,6 +182,7 @@ fn all_ports_of_a_pod_get_its_groups() {
         cluster: "picket",
         foreign_groups: ForeignGroups::Remove,
         enforced_vnic_types: &["normal".into()].into(),
+        held: &Held::default(),
     };
     let plan = plan(&fake.installed, &wanted);
     assert_eq!(plan.calls(), [("update_port", 1)].into());

@@ -1,17 +1,13 @@
 //! Which cloud, and how it is used.
 
-use std::collections::BTreeSet;
-use std::fmt;
 use std::path::PathBuf;
-use std::str::FromStr;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
-use picket_controller::{Cloud, ControllerError, Failure, Gate, Plan, Reason, Step, Wanted};
-use picket_neutron::Name;
-use picket_policy::ObjectRef;
-
-use crate::neutron::NeutronArguments;
+use picket_controller::{ControllerError, Gate, Neutron, NeutronSettings, PortRule};
+use picket_neutron::client::{self, Auth, Cloud, CloudError, Sources};
+use picket_neutron::plan;
+use smol_str::SmolStr;
 
 /// Which cloud, and how it is used.
 #[derive(Args, Clone, Debug)]
@@ -30,6 +26,10 @@ pub(super) struct CloudArguments {
     #[arg(long, value_name = "URL")]
     endpoint: Option<String>,
 
+    /// The project that everything is in, for --endpoint [default: the environment variable OS_PROJECT_ID, else whatever is seen]
+    #[arg(long, value_name = "ID", requires = "endpoint")]
+    project: Option<String>,
+
     /// How many seconds one call may take
     #[arg(long, default_value_t = 15, value_name = "SECONDS", value_parser = clap::value_parser!(u16).range(1..))]
     call_timeout: u16,
@@ -43,8 +43,7 @@ pub(super) struct CloudArguments {
     calls_per_second: u32,
 
     /// By what the ports of a pod are found, in this order: `tag=PATTERN` or `name=PATTERN`, in which {namespace}, {name} and {uid}
-    /// stand for those of the pod; `annotation=NAME`, in which pods name their ports by id; or `address`, any of its own. Can
-    /// be given several times
+    /// stand for those of the pod; or `address`, any of its own that no other port has. Can be given several times
     #[arg(long, value_name = "RULE", default_values = ["tag=picket.dev/pod={namespace}/{name}", "name={namespace}/{name}", "address"])]
     port_by: Vec<PortRule>,
 
@@ -55,41 +54,6 @@ pub(super) struct CloudArguments {
     /// How ports are attached at which Neutron is known to enforce groups (`binding:vnic_type`); pods at others are reported
     #[arg(long, value_name = "TYPES", value_delimiter = ',', default_value = "normal")]
     enforced_vnic_types: Vec<String>,
-}
-
-/// By what a port is found.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum PortRule {
-    /// A tag of the port.
-    Tag(String),
-    /// Its name.
-    Name(String),
-    /// Its id, in an annotation of the pod.
-    Annotation(String),
-    /// A fixed address of it, which is one of the pod's.
-    Address,
-}
-
-impl FromStr for PortRule {
-    type Err = &'static str;
-
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        match text.split_once('=') {
-            None if text == "address" => Ok(Self::Address),
-            Some(("annotation", name)) if !name.is_empty() => Ok(Self::Annotation(name.to_owned())),
-            Some(("tag", pattern)) if names_a_pod(pattern) => Ok(Self::Tag(pattern.to_owned())),
-            Some(("name", pattern)) if names_a_pod(pattern) => Ok(Self::Name(pattern.to_owned())),
-            Some(("tag" | "name", _)) => {
-                Err("the pattern is the same for several pods: write {uid}, or {namespace} and {name}")
-            }
-            _ => Err("write `tag=PATTERN`, `name=PATTERN`, `annotation=NAME` or `address`"),
-        }
-    }
-}
-
-/// Whether a pattern is another one for every pod.
-fn names_a_pod(pattern: &str) -> bool {
-    pattern.contains("{uid}") || pattern.contains("{namespace}") && pattern.contains("{name}")
 }
 
 /// What becomes of groups on ports of pods that are none of picket's.
@@ -114,96 +78,38 @@ impl CloudArguments {
     }
 
     /// The cloud.
-    pub(super) fn connect(
-        &self,
-        _: &NeutronArguments,
-        _: Duration,
-        _: Gate,
-    ) -> Result<Unconnected, ControllerError> {
-        Ok(Unconnected)
-    }
-}
-
-/// A cloud that cannot be spoken to: there is no client yet.
-pub(super) struct Unconnected;
-
-#[derive(Clone)]
-pub(super) enum NoStep {}
-
-impl fmt::Display for NoStep {
-    fn fmt(&self, _: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match *self {}
-    }
-}
-
-impl Step for NoStep {
-    fn kind(&self) -> &'static str {
-        match *self {}
+    pub(super) fn connect(&self, cluster: &SmolStr, gate: Gate) -> Result<Neutron, ControllerError> {
+        let settings = NeutronSettings {
+            cluster: cluster.clone(),
+            port_by: self.port_by.clone(),
+            foreign_groups: match self.foreign_groups {
+                ForeignGroups::Remove => plan::ForeignGroups::Remove,
+                ForeignGroups::Refuse => plan::ForeignGroups::Refuse,
+            },
+            enforced_vnic_types: self.enforced_vnic_types.iter().map(SmolStr::from).collect(),
+            options: client::Options {
+                timeout: self.timeout(),
+                at_once: self.at_once(),
+                per_second: self.calls_per_second,
+                ..client::Options::default()
+            },
+        };
+        let cloud = self
+            .cloud()
+            .map_err(|error| ControllerError::Cloud(error.to_string()))?;
+        Neutron::new(cloud, settings, gate).map_err(|error| ControllerError::Cloud(error.to_string()))
     }
 
-    fn group(&self) -> Option<Name> {
-        match *self {}
-    }
-
-    fn pod(&self) -> Option<ObjectRef> {
-        match *self {}
-    }
-}
-
-impl Cloud for Unconnected {
-    type State = ();
-    type Step = NoStep;
-    type Done = ();
-
-    async fn read(&self) -> Result<(), Failure> {
-        Err(Failure::new(
-            Reason::Away,
-            "this picket has no client of Neutron yet",
-        ))
-    }
-
-    async fn find(&self, (): &mut (), _: &BTreeSet<ObjectRef>) -> Result<(), Failure> {
-        self.read().await
-    }
-
-    fn plan(&self, (): &(), _: &Wanted<'_>) -> Plan<NoStep> {
-        Plan::default()
-    }
-
-    async fn apply(&self, (): &(), step: &NoStep) -> Result<(), Failure> {
-        match *step {}
-    }
-
-    fn note(&self, (): &mut (), step: &NoStep, (): ()) {
-        match *step {}
-    }
-
-    fn id_of(&self, (): &(), _: &Name) -> Option<String> {
-        None
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn ports_are_found_by_what_is_another_for_every_pod() {
-        for (text, expected) in [
-            ("address", Some(PortRule::Address)),
-            ("tag={uid}", Some(PortRule::Tag("{uid}".to_owned()))),
-            (
-                "name={namespace}/{name}",
-                Some(PortRule::Name("{namespace}/{name}".to_owned())),
-            ),
-            ("annotation=a/b", Some(PortRule::Annotation("a/b".to_owned()))),
-            ("tag=pod", None),
-            ("name={name}", None),
-            ("annotation=", None),
-            ("address=10.0.0.1", None),
-            ("", None),
-        ] {
-            assert_eq!(text.parse().ok(), expected, "{text}");
+    fn cloud(&self) -> Result<Cloud, CloudError> {
+        let Some(endpoint) = &self.endpoint else {
+            return Sources::with_file(self.clouds_file.as_deref())?.cloud(self.os_cloud.as_deref());
+        };
+        let mut cloud = Cloud::open(endpoint);
+        let of_environment = || std::env::var("OS_PROJECT_ID").ok();
+        let project = self.project.clone().or_else(of_environment);
+        if let Auth::None { project: known, .. } = &mut cloud.auth {
+            *known = project.filter(|project| !project.is_empty()).map(SmolStr::from);
         }
+        Ok(cloud)
     }
 }

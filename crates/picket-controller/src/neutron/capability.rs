@@ -1,0 +1,57 @@
+//! What a Neutron can do, and how much of it a project may have.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use picket_neutron::Objects;
+use picket_neutron::client::Quota;
+use smol_str::SmolStr;
+
+use super::state::State;
+use crate::cloud::{Failure, Reason};
+
+/// What nothing works without, and why.
+const NEEDED: [(&str, &str); 2] = [
+    ("security-group", "groups are all that it enforces with"),
+    ("standard-attr-tag", "its groups are known by their tags"),
+];
+
+/// The extension by which many addresses are one rule.
+pub(super) const ADDRESS_GROUPS: &str = "address-group";
+
+/// The extension that tells how much of a quota is used.
+pub(super) const QUOTA_DETAILS: &str = "quota_details";
+
+/// Fails where something is missing that nothing works without.
+pub(super) fn check(extensions: &BTreeSet<SmolStr>) -> Result<(), Failure> {
+    let missing = NEEDED.iter().find(|(alias, _)| !extensions.contains(*alias));
+    match missing {
+        None => Ok(()),
+        Some((alias, why)) => Err(Failure::new(
+            Reason::Away,
+            format!("Neutron has no extension `{alias}`, which picket needs: {why}"),
+        )),
+    }
+}
+
+/// What does not fit into the quotas of the project, for people.
+pub(super) fn shortages(state: &State, wanted: &Objects) -> Vec<String> {
+    let groups = wanted.security_groups.values();
+    let rules: usize = groups.map(|group| group.rules.len()).sum();
+    let (has_groups, has_rules) = state.counted;
+    let all = [
+        ("security_group", wanted.security_groups.len(), has_groups),
+        ("security_group_rule", rules, has_rules),
+    ];
+    let short = all
+        .into_iter()
+        .filter_map(|(kind, wanted, there)| shortage(&state.quotas, kind, wanted.saturating_sub(there)));
+    short.collect()
+}
+
+fn shortage(quotas: &BTreeMap<SmolStr, Quota>, kind: &str, more: usize) -> Option<String> {
+    let left = quotas.get(kind)?.left()?;
+    let is_short = u64::try_from(more).is_ok_and(|more| more > left);
+    is_short.then(|| {
+        format!("the quota `{kind}` of the project allows {left} more, and the policies need {more}")
+    })
+}

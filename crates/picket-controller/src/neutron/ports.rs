@@ -1,0 +1,176 @@
+//! Which port is whose.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
+use std::str::FromStr;
+
+use picket_cluster::Pod;
+use picket_neutron::client::Port;
+use picket_neutron::plan::Id;
+use picket_policy::ObjectRef;
+use smol_str::SmolStr;
+
+use crate::cloud::Wanted;
+
+/// By what a port is found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PortRule {
+    /// A tag of the port, in which `{namespace}`, `{name}` and `{uid}` stand for those of the pod.
+    Tag(String),
+    /// Its name, with the same in it.
+    Name(String),
+    /// A fixed address of it, which is one of the pod's, and of no other port.
+    Address,
+}
+
+/// Why something is no rule.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PortRuleError {
+    /// Several pods would have the port.
+    #[error("the pattern is the same for several pods: write {{uid}}, or {{namespace}} and {{name}}")]
+    Ambiguous,
+    /// It is written otherwise.
+    #[error("write `tag=PATTERN`, `name=PATTERN` or `address`")]
+    Unknown,
+}
+
+impl FromStr for PortRule {
+    type Err = PortRuleError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        match text.split_once('=') {
+            None if text == "address" => Ok(Self::Address),
+            Some(("tag", pattern)) if names_a_pod(pattern) => Ok(Self::Tag(pattern.to_owned())),
+            Some(("name", pattern)) if names_a_pod(pattern) => Ok(Self::Name(pattern.to_owned())),
+            Some(("tag" | "name", _)) => Err(PortRuleError::Ambiguous),
+            _ => Err(PortRuleError::Unknown),
+        }
+    }
+}
+
+/// Whether a pattern is another one for every pod.
+fn names_a_pod(pattern: &str) -> bool {
+    pattern.contains("{uid}") || pattern.contains("{namespace}") && pattern.contains("{name}")
+}
+
+/// What is written for a pod; nothing where it has no uid and one is asked for.
+fn written(pattern: &str, pod: &ObjectRef) -> Option<String> {
+    let is_known = !pattern.contains("{uid}") || !pod.uid.is_empty();
+    let text = || {
+        let text = pattern.replace("{namespace}", &pod.namespace);
+        text.replace("{name}", &pod.name).replace("{uid}", &pod.uid)
+    };
+    is_known.then(text)
+}
+
+/// The ports there are, by what they are found by.
+struct Index<'a> {
+    by_tag: BTreeMap<&'a str, BTreeSet<&'a Id>>,
+    by_name: BTreeMap<&'a str, BTreeSet<&'a Id>>,
+    by_address: BTreeMap<IpAddr, BTreeSet<&'a Id>>,
+}
+
+impl<'a> Index<'a> {
+    fn of(ports: &'a BTreeMap<Id, Port>) -> Self {
+        let mut index = Self {
+            by_tag: BTreeMap::new(),
+            by_name: BTreeMap::new(),
+            by_address: BTreeMap::new(),
+        };
+        for (id, port) in ports {
+            for tag in &port.tags {
+                index.by_tag.entry(tag).or_default().insert(id);
+            }
+            index.by_name.entry(&port.name).or_default().insert(id);
+            for address in &port.fixed_ips {
+                index.by_address.entry(*address).or_default().insert(id);
+            }
+        }
+        index
+    }
+
+    fn find(&self, rule: &PortRule, pod: &Pod) -> BTreeSet<Id> {
+        let all =
+            |found: Option<&BTreeSet<&Id>>| found.into_iter().flatten().map(|id| (*id).clone()).collect();
+        match rule {
+            PortRule::Tag(pattern) => {
+                let tag = written(pattern, &pod.object);
+                all(tag.and_then(|tag| self.by_tag.get(tag.as_str())))
+            }
+            PortRule::Name(pattern) => {
+                let name = written(pattern, &pod.object);
+                all(name.and_then(|name| self.by_name.get(name.as_str())))
+            }
+            // Of two networks with one address nobody knows which the pod is in.
+            PortRule::Address if !pod.synthetic => {
+                let found = pod.addresses.iter().filter_map(|ip| self.by_address.get(&ip));
+                let one = found.filter(|ports| ports.len() == 1);
+                one.flatten().map(|id| (*id).clone()).collect()
+            }
+            PortRule::Address => BTreeSet::new(),
+        }
+    }
+}
+
+/// The ports of each pod: those that the first rule finds by which any is found.
+pub(super) fn ports_of(
+    rules: &[PortRule],
+    ports: &BTreeMap<Id, Port>,
+    wanted: &Wanted<'_>,
+) -> BTreeMap<ObjectRef, BTreeSet<Id>> {
+    let index = Index::of(ports);
+    let mut found = BTreeMap::new();
+    for object in wanted.objects.ports.keys().filter(|object| object.kind == "Pod") {
+        let Some(pod) = wanted.program.pod(object) else {
+            continue;
+        };
+        let mut each = rules.iter().map(|rule| index.find(rule, pod.pod()));
+        if let Some(ports) = each.find(|ports| !ports.is_empty()) {
+            found.insert(object.clone(), ports);
+        }
+    }
+    found
+}
+
+/// The pod of each port. A port of two pods is the first one's.
+pub(super) fn owners(ports: &BTreeMap<ObjectRef, BTreeSet<Id>>) -> BTreeMap<SmolStr, ObjectRef> {
+    let mut owners = BTreeMap::new();
+    for (pod, ports) in ports {
+        for port in ports {
+            owners.entry(port.clone()).or_insert_with(|| pod.clone());
+        }
+    }
+    owners
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ports_are_found_by_what_is_another_for_every_pod() {
+        for (text, expected) in [
+            ("address", Ok(PortRule::Address)),
+            ("tag={uid}", Ok(PortRule::Tag("{uid}".to_owned()))),
+            (
+                "name={namespace}/{name}",
+                Ok(PortRule::Name("{namespace}/{name}".to_owned())),
+            ),
+            ("tag=pod", Err(PortRuleError::Ambiguous)),
+            ("name={name}", Err(PortRuleError::Ambiguous)),
+            ("address=10.0.0.1", Err(PortRuleError::Unknown)),
+            ("", Err(PortRuleError::Unknown)),
+        ] {
+            assert_eq!(text.parse(), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_pattern_that_asks_for_a_uid_is_nothing_without_one() {
+        let mut pod = ObjectRef::new("Pod", "x", "web");
+        assert_eq!(written("{namespace}/{name}", &pod).as_deref(), Some("x/web"));
+        assert_eq!(written("{uid}", &pod), None);
+        pod.uid = "u".into();
+        assert_eq!(written("pod-{uid}", &pod).as_deref(), Some("pod-u"));
+    }
+}

@@ -1,0 +1,6 @@
+//! Against a real Neutron.
+
+mod faults;
+mod policies;
+mod quota;
+mod scene;

@@ -1,0 +1,262 @@
+//! Whatever happens to a call, and whatever somebody else does: one synchronisation repairs everything, and nothing passes
+//! meanwhile that passes neither before nor after.
+
+use std::time::Duration;
+
+use picket_cluster::{Flow, Snapshot};
+use picket_controller::ControllerError;
+use picket_net::Protocol;
+use picket_policy::Direction;
+use picket_testing::build::{PodBuilder, accept, block, namespace, pod, pods_in, policy};
+use picket_testing::faults::Fault;
+use serde_json::{Value, json};
+
+use super::scene::{Passing, Scene, flows, passing};
+
+fn role(name: &str, role: &str, last: u8) -> PodBuilder {
+    pod(&format!("x/{name}"))
+        .label("role", role)
+        .ip(&format!("10.0.0.{last}"))
+}
+
+/// Two clusters between which groups, rules, addresses and ports change.
+fn clusters() -> [Snapshot; 2] {
+    let from = |role: &str| {
+        accept()
+            .peer(pods_in("x", &format!("role={role}")))
+            .port(Protocol::TCP, 80)
+    };
+    let blocks = |except: &[&str]| accept().peer(block("10.0.0.0/8", except));
+    let one = [
+        namespace("x").into(),
+        role("a", "db", 1).into(),
+        role("b", "web", 2).into(),
+        role("c", "other", 3).into(),
+        policy("x/p").selects("role=db").ingress(from("web")).into(),
+        policy("x/q")
+            .selects("role=web")
+            .egress(blocks(&["10.0.0.0/16"]))
+            .egress(accept().peer(pods_in("x", "role=db")))
+            .into(),
+    ];
+    let other = [
+        namespace("x").into(),
+        role("a", "db", 1).into(),
+        role("b", "other", 2).into(),
+        role("c", "web", 3).into(),
+        policy("x/p")
+            .selects("role=db")
+            .ingress(from("other").port(Protocol::UDP, 53))
+            .into(),
+        policy("x/q")
+            .selects("role=web")
+            .egress(blocks(&["10.0.0.0/24", "10.9.0.0/16"]))
+            .into(),
+        policy("x/r")
+            .selects("role=other")
+            .isolates(Direction::Ingress)
+            .into(),
+    ];
+    [one.into_iter().collect(), other.into_iter().collect()]
+}
+
+/// Some of the flows, at most so many.
+fn some(snapshot: &Snapshot) -> Vec<Flow> {
+    let all = flows(snapshot);
+    let step = all.len().div_ceil(400).max(1);
+    all.into_iter().step_by(step).collect()
+}
+
+fn allowed(flows: &[Flow], snapshot: &Snapshot) -> Passing {
+    let semantics = picket_cluster::Semantics::default();
+    let judge = |flow: &Flow| {
+        picket_reference::judge(snapshot, &semantics, flow)
+            .verdict()
+            .is_allow()
+    };
+    let allowed = flows.iter().enumerate().filter(|(_, flow)| judge(flow));
+    allowed.map(|(at, _)| at).collect()
+}
+
+/// What may happen to a call.
+fn faults() -> Vec<Fault> {
+    let conflict = r#"{"NeutronError": {"type": "RetryRequest", "message": "", "detail": ""}}"#;
+    vec![
+        Fault::HangUp,
+        Fault::CutAnswer(0),
+        Fault::Answer(409, "", conflict.to_owned()),
+        Fault::CutRequest(60),
+        Fault::Answer(503, "", "<html>no</html>".to_owned()),
+        Fault::AnswerAfter(504, "", String::new()),
+        Fault::SilenceAfter,
+        Fault::Answer(412, "", String::new()),
+        Fault::Silence,
+    ]
+}
+
+/// Goes to a cluster while something happens to a call. Whether it came to that call.
+#[track_caller]
+fn goes(scene: &Scene, from: &Snapshot, to: &Snapshot, after: usize, fault: &Fault) -> bool {
+    let to = scene.written(to);
+    let flows = some(&to);
+    let before = allowed(&flows, from);
+    let now = passing(&scene.objects(), &flows, &to);
+    assert_eq!(now, before, "before {fault:?}");
+    let either: Passing = before.union(&allowed(&flows, &to)).copied().collect();
+    scene.proxy.plan_write(after, fault.clone());
+    let result = scene.sync_seen(&flows, &to);
+    let came = scene.proxy.take_write();
+    let about = format!("{fault:?} at call {after}: {:?}", result.as_ref().err());
+    if let Ok(seen) = &result {
+        for (step, passing) in &seen.moments {
+            let opened: Vec<_> = passing.difference(&either).map(|at| &flows[*at]).collect();
+            assert!(
+                opened.is_empty(),
+                "{about}: {step} opened {opened:?}\n{:#?}",
+                seen.steps
+            );
+        }
+    }
+    // A cloud that does not answer ends it; what it has done by then opens nothing.
+    let now = passing(&scene.objects(), &flows, &to);
+    assert!(now.is_subset(&either), "{about}");
+    match result {
+        Ok(_) | Err(ControllerError::Cloud(_)) => {}
+        Err(error) => panic!("{about}: {error}"),
+    }
+    scene.sync().unwrap();
+    scene.expect(&to);
+    came
+}
+
+/// Each call of the way there and back has a fault, by a client that tries again and by one that does not.
+#[test]
+fn a_fault_at_any_call_is_repaired_and_opens_nothing() {
+    let mut scene = Scene::new();
+    let [one, other] = clusters();
+    scene.goes_to(&one);
+    let faults = faults();
+    let mut sides = [&one, &other];
+    let (mut number, mut over) = (0, 0);
+    while over < 2 {
+        let fault = &faults[number % faults.len()];
+        scene.attempts = if number % 3 == 0 { 5 } else { 1 };
+        let is_silent = matches!(fault, Fault::Silence | Fault::SilenceAfter);
+        scene.call = Duration::from_secs(if is_silent { 5 } else { 60 });
+        let came = goes(&scene, sides[0], sides[1], number / 2, fault);
+        over = if came { 0 } else { over + 1 };
+        sides.swap(0, 1);
+        number += 1;
+    }
+    assert!(number > 20, "{number}");
+    scene.attempts = 5;
+    scene.goes_to(sides[0]);
+}
+
+#[test]
+fn what_somebody_else_does_is_undone() {
+    let scene = Scene::new();
+    let [one, _] = clusters();
+    scene.goes_to(&one);
+    let one = scene.written(&one);
+    let server = &scene.server;
+    let rule = |group: &str, more: Value| {
+        let mut rule = json!({"security_group_id": group, "direction": "ingress", "ethertype": "IPv4"});
+        rule.as_object_mut()
+            .unwrap()
+            .extend(more.as_object().unwrap().clone());
+        server.ask(
+            "POST",
+            "security-group-rules",
+            &json!({"security_group_rule": rule}),
+        );
+    };
+    let group = |name: &str| {
+        let made = server.ask(
+            "POST",
+            "security-groups",
+            &json!({"security_group": {"name": name}}),
+        );
+        made["security_group"]["id"].as_str().unwrap().to_owned()
+    };
+    let give = |port: &str, groups: &[&str]| {
+        let body = json!({"port": {"security_groups": groups}});
+        server.ask("PUT", &format!("ports/{}", scene.port(port)), &body);
+    };
+    let own = || scene.group("picket/policy/x/p/ingress");
+    let damages: Vec<(&str, Box<dyn Fn()>)> = vec![
+        (
+            "a rule that lets everybody in",
+            Box::new(|| rule(&own(), json!({}))),
+        ),
+        (
+            "a rule that picket never writes",
+            Box::new(|| {
+                rule(
+                    &own(),
+                    json!({"protocol": "icmp", "port_range_min": 8, "port_range_max": 0}),
+                );
+            }),
+        ),
+        (
+            "a group that is gone",
+            Box::new(|| {
+                give("x/a", &[]);
+                server.ask("DELETE", &format!("security-groups/{}", own()), &Value::Null);
+            }),
+        ),
+        ("a port without groups", Box::new(|| give("x/b", &[]))),
+        (
+            "a port with a group of others",
+            Box::new(|| {
+                let other = group("others");
+                give("x/a", &[&other]);
+            }),
+        ),
+        (
+            "what is left of a controller that was killed",
+            Box::new(|| {
+                group("picket/policy/x/p/ingress");
+                group("picket/policy/x/gone/egress");
+            }),
+        ),
+        (
+            "a group without tags",
+            Box::new(|| {
+                server.ask(
+                    "PUT",
+                    &format!("security-groups/{}/tags", own()),
+                    &json!({"tags": []}),
+                );
+            }),
+        ),
+        (
+            "a rule that is gone",
+            Box::new(|| {
+                let id = own();
+                let rules = server.list(&format!("security-group-rules?security_group_id={id}"));
+                let rule = rules[0]["id"].as_str().unwrap();
+                server.ask("DELETE", &format!("security-group-rules/{rule}"), &Value::Null);
+            }),
+        ),
+    ];
+    for (what, damage) in &damages {
+        damage();
+        let seen = scene.sync().unwrap();
+        assert!(!seen.steps.is_empty(), "{what}");
+        scene.expect(&one);
+        let again = scene.sync().unwrap();
+        assert_eq!(again.steps, Vec::<String>::new(), "{what}");
+    }
+    let groups = server.list("security-groups");
+    let ours = groups
+        .iter()
+        .filter(|group| group["name"].as_str().unwrap().starts_with("picket/"));
+    let is_tagged = |group: &Value| group["tags"].as_array().unwrap().contains(&json!("picket"));
+    assert!(ours.clone().all(is_tagged));
+    let mut names: Vec<_> = ours.map(|group| group["name"].as_str().unwrap()).collect();
+    names.sort_unstable();
+    let all = names.len();
+    names.dedup();
+    assert_eq!(names.len(), all, "{names:?}");
+}

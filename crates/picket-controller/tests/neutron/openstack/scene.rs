@@ -1,0 +1,390 @@
+//! A Neutron, a folder of manifests, and a controller between them.
+
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::net::IpAddr;
+use std::rc::Rc;
+use std::time::Duration;
+
+use picket_cluster::{Endpoint, Flow, Pod, Semantics, Snapshot};
+use picket_controller::{
+    Cloud, ControllerError, Ended, Extent, Failure, Gate, Neutron, NeutronDone, NeutronSettings,
+    NeutronState, NeutronStep, Plan, Settings, Timing, Wanted, run,
+};
+use picket_net::Protocol;
+use picket_neutron::client::{Backoff, Cloud as At, Options as ClientOptions};
+use picket_neutron::meaning::Meaning;
+use picket_neutron::plan::{ForeignGroups, InstalledRule, RuleFields, prefix};
+use picket_neutron::{AddressGroup, Name, Objects, Options, Port, SecurityGroup};
+use picket_node::{Listen, Source};
+use picket_policy::{ClusterDefault, ObjectRef};
+use picket_source::Directory;
+use picket_testing::faults::Proxy;
+use picket_testing::flows::representative_flows;
+use picket_testing::manifest::{self, Style};
+use picket_testing::neutron::Neutron as Server;
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+/// How long one call may take: only a server that says nothing takes as long.
+const CALL: Duration = Duration::from_secs(60);
+
+/// A Neutron, a folder of manifests, and what is between.
+pub(crate) struct Scene {
+    pub(crate) server: Rc<Server>,
+    pub(crate) proxy: Proxy,
+    pub(crate) call: Duration,
+    /// How often the client makes a call that may go well in a moment.
+    pub(crate) attempts: u32,
+    pub(crate) foreign_groups: ForeignGroups,
+    networks: [String; 2],
+    folder: TempDir,
+}
+
+/// What passed while a controller was at it.
+#[derive(Debug, Default)]
+pub(crate) struct Seen {
+    /// What the steps were, in order.
+    pub(crate) steps: Vec<String>,
+    /// What passed after a step that passed neither before nor in the end.
+    pub(crate) moments: Vec<(String, Passing)>,
+}
+
+/// The flows that pass.
+pub(crate) type Passing = BTreeSet<usize>;
+
+impl Scene {
+    pub(crate) fn new() -> Self {
+        let server = Server::start();
+        let subnets = ["10.0.0.0/8", "fd00::/16"];
+        // Where two ports have one address, they are in two networks.
+        let networks = [(); 2].map(|()| server.create_network(&subnets));
+        Self {
+            proxy: Proxy::to(server.port()),
+            server: Rc::new(server),
+            call: CALL,
+            attempts: 5,
+            foreign_groups: ForeignGroups::Remove,
+            networks,
+            folder: tempfile::tempdir().unwrap(),
+        }
+    }
+
+    /// The cluster as manifests say it.
+    pub(crate) fn written(&self, snapshot: &Snapshot) -> Snapshot {
+        let text = manifest::file(snapshot, &mut Style::new(1));
+        fs::write(self.folder.path().join("cluster.yaml"), &text).unwrap();
+        manifest::read(&text, "", ClusterDefault::default())
+    }
+
+    /// Gives a port to each pod that has none, and takes those of pods that are gone.
+    pub(crate) fn give_ports(&self, snapshot: &Snapshot) {
+        let mut wanted: BTreeMap<String, BTreeSet<IpAddr>> = BTreeMap::new();
+        for pod in snapshot.live_pods().filter(|pod| has_port(pod)) {
+            let name = format!("{}/{}", pod.object.namespace, pod.object.name);
+            wanted.insert(name, pod.addresses.iter().collect());
+        }
+        for port in self.server.list("ports") {
+            let name = port["name"].as_str().unwrap();
+            let addresses = addresses(&port);
+            if wanted.get(name) == Some(&addresses) {
+                wanted.remove(name);
+            } else {
+                let id = port["id"].as_str().unwrap();
+                self.server.ask("DELETE", &format!("ports/{id}"), &Value::Null);
+            }
+        }
+        for (name, addresses) in wanted {
+            self.give_port(&name, &addresses);
+        }
+    }
+
+    fn give_port(&self, name: &str, addresses: &BTreeSet<IpAddr>) {
+        let fixed: Vec<_> = addresses.iter().map(|ip| json!({"ip_address": ip})).collect();
+        for network in &self.networks {
+            let port = json!({"port": {
+                "network_id": network, "name": name, "fixed_ips": fixed, "security_groups": [],
+            }});
+            if self.server.try_ask("POST", "ports", &port).status == 201 {
+                return;
+            }
+        }
+        panic!("no port for {name} at {addresses:?}: {}", self.server.log());
+    }
+
+    /// Lets a controller make Neutron what a cluster says, once.
+    pub(crate) fn sync(&self) -> Result<Seen, ControllerError> {
+        self.sync_seen(&[], &Snapshot::default())
+    }
+
+    /// The same, and looks after each step which of these flows pass.
+    pub(crate) fn sync_seen(&self, flows: &[Flow], snapshot: &Snapshot) -> Result<Seen, ControllerError> {
+        let seen = Rc::<RefCell<Seen>>::default();
+        let settings = Settings {
+            source: Source::Directory(Directory {
+                paths: vec![self.folder.path().to_owned()],
+                interval: Duration::from_secs(1),
+            }),
+            name: "test".to_owned(),
+            lease: None,
+            semantics: Semantics::default(),
+            options: Options::default(),
+            timing: Timing {
+                call: self.call,
+                ..Timing::default()
+            },
+            at_once: if flows.is_empty() { 8 } else { 1 },
+            publish: None,
+            discover_every: Duration::from_secs(600),
+            listen: Listen {
+                address: None,
+                socket: self.folder.path().join("socket"),
+            },
+        };
+        let connect = |gate| {
+            Ok(Watched {
+                neutron: self.neutron(gate),
+                look: Box::new(|| match flows.is_empty() {
+                    true => Passing::new(),
+                    false => passing(&self.objects(), flows, snapshot),
+                }),
+                seen: Rc::clone(&seen),
+            })
+        };
+        let ended = run(&settings, Extent::Once, connect)?;
+        assert_eq!(ended, Ended::Done);
+        Ok(Rc::try_unwrap(seen).unwrap().into_inner())
+    }
+
+    fn neutron(&self, gate: Gate) -> Neutron {
+        let settings = NeutronSettings {
+            cluster: "picket".into(),
+            port_by: vec![
+                "name={namespace}/{name}".parse().unwrap(),
+                "address".parse().unwrap(),
+            ],
+            foreign_groups: self.foreign_groups,
+            enforced_vnic_types: ["normal".into()].into(),
+            options: ClientOptions {
+                timeout: self.call,
+                attempts: self.attempts,
+                backoff: Backoff {
+                    first: Duration::from_millis(5),
+                    longest: Duration::from_millis(50),
+                },
+                per_second: 10_000,
+                ..ClientOptions::default()
+            },
+        };
+        Neutron::new(At::open(&self.proxy.endpoint()), settings, gate).unwrap()
+    }
+
+    /// The calls that changed something since they were asked for last, as `PUT ports 200`.
+    pub(crate) fn writes(&self) -> Vec<String> {
+        let words = self.proxy.words().into_iter();
+        words.filter(|word| !word.starts_with("GET ")).collect()
+    }
+
+    /// What the API returns: ids in the place of names, and of ports those that groups count for.
+    pub(crate) fn objects(&self) -> Objects {
+        let mut objects = Objects::default();
+        for group in self.server.list("security-groups") {
+            let rules = group["security_group_rules"].as_array().unwrap().iter();
+            let rules = rules.map(|rule| match read(rule) {
+                InstalledRule::Known(rule) => rule,
+                InstalledRule::Other(_) => panic!("a strange rule: {rule}"),
+            });
+            let kept = SecurityGroup {
+                rules: rules.collect(),
+                ..SecurityGroup::default()
+            };
+            objects.security_groups.insert(text(&group, "id"), kept);
+        }
+        for group in self.server.list("address-groups") {
+            let all = group["addresses"].as_array().unwrap().iter();
+            let kept = AddressGroup {
+                addresses: all.map(|one| prefix(one.as_str().unwrap()).unwrap()).collect(),
+            };
+            objects.address_groups.insert(text(&group, "id"), kept);
+        }
+        for port in self.server.list("ports") {
+            let name = text(&port, "name");
+            let Some((namespace, name)) = name.split_once('/') else {
+                continue;
+            };
+            let groups = port["security_groups"].as_array().unwrap().iter();
+            let kept = Port {
+                fixed_ips: addresses(&port),
+                security_groups: groups.map(|id| id.as_str().unwrap().into()).collect(),
+            };
+            if port["port_security_enabled"] == json!(true) {
+                objects.ports.insert(ObjectRef::new("Pod", namespace, name), kept);
+            }
+        }
+        objects
+    }
+
+    /// Makes Neutron what a cluster says, and holds what it returns against the specification; the calls that changed something.
+    #[track_caller]
+    pub(crate) fn goes_to(&self, snapshot: &Snapshot) -> Vec<String> {
+        let snapshot = self.written(snapshot);
+        self.give_ports(&snapshot);
+        let seen = self.sync().unwrap();
+        self.expect(&snapshot);
+        let writes = self.writes();
+        let again = self.sync().unwrap();
+        assert_eq!(again.steps, Vec::<String>::new(), "after {:#?}", seen.steps);
+        assert_eq!(self.writes(), Vec::<String>::new());
+        writes
+    }
+
+    /// What the API returns means what the specification says.
+    #[track_caller]
+    pub(crate) fn expect(&self, snapshot: &Snapshot) {
+        let objects = self.objects();
+        let flows = flows(snapshot);
+        let passing = passing(&objects, &flows, snapshot);
+        for (at, flow) in flows.iter().enumerate() {
+            let allowed = picket_reference::judge(snapshot, &Semantics::default(), flow)
+                .verdict()
+                .is_allow();
+            assert_eq!(passing.contains(&at), allowed, "{flow:?}\n{objects:#?}");
+        }
+    }
+
+    /// The id of a group of this name.
+    pub(crate) fn group(&self, name: &str) -> String {
+        let groups = self.server.list("security-groups");
+        let found = groups.iter().find(|group| group["name"] == name);
+        text(found.unwrap_or_else(|| panic!("no group {name}")), "id").to_string()
+    }
+
+    /// The id of the port of a pod.
+    pub(crate) fn port(&self, name: &str) -> String {
+        let ports = self.server.list("ports");
+        let found = ports.iter().find(|port| port["name"] == name);
+        text(found.unwrap_or_else(|| panic!("no port {name}")), "id").to_string()
+    }
+}
+
+fn text(of: &Value, field: &str) -> Name {
+    of[field].as_str().unwrap().into()
+}
+
+fn addresses(port: &Value) -> BTreeSet<IpAddr> {
+    let fixed = port["fixed_ips"].as_array().unwrap().iter();
+    fixed
+        .map(|fixed| fixed["ip_address"].as_str().unwrap().parse().unwrap())
+        .collect()
+}
+
+fn read(rule: &Value) -> InstalledRule {
+    let text = |field: &str| rule[field].as_str();
+    InstalledRule::read(&RuleFields {
+        direction: text("direction").unwrap(),
+        ethertype: text("ethertype").unwrap(),
+        protocol: text("protocol"),
+        port_range_min: rule["port_range_min"].as_i64(),
+        port_range_max: rule["port_range_max"].as_i64(),
+        remote_ip_prefix: text("remote_ip_prefix"),
+        remote_group_id: text("remote_group_id"),
+        remote_address_group_id: text("remote_address_group_id"),
+    })
+}
+
+/// Whether a pod is one of a cluster, with addresses that it really has.
+fn has_port(pod: &Pod) -> bool {
+    pod.object.kind == "Pod" && !pod.host_network && !pod.synthetic
+}
+
+/// The flows that tell policies apart, between pods with a port and addresses, at what rules of Neutron can say.
+pub(crate) fn flows(snapshot: &Snapshot) -> Vec<Flow> {
+    let is_there = |end: &Endpoint| match end {
+        Endpoint::Pod(object) => {
+            let pod = &snapshot.pods[object];
+            pod.host_network || has_port(pod)
+        }
+        _ => true,
+    };
+    let is_said =
+        |protocol: Protocol| protocol.has_ports() || ["ICMP", "ICMPv6"].contains(&&*protocol.to_string());
+    let mut flows = representative_flows(snapshot);
+    flows.retain(|flow| is_there(&flow.source) && is_there(&flow.destination) && is_said(flow.protocol));
+    flows
+}
+
+/// Which flows pass, by what the API returns.
+pub(crate) fn passing(objects: &Objects, flows: &[Flow], snapshot: &Snapshot) -> Passing {
+    let meaning = Meaning::of(objects);
+    let end = |end: &Endpoint, flow: &Flow| match end {
+        Endpoint::Node { address, .. } | Endpoint::External(address) => (*address, None),
+        Endpoint::Pod(object) => {
+            let pod = &snapshot.pods[object];
+            let named = ObjectRef::new("Pod", &object.namespace, &object.name);
+            (
+                pod.addresses.of(flow.family).unwrap(),
+                (!pod.host_network).then_some(named),
+            )
+        }
+    };
+    let passes = |flow: &Flow| {
+        let [(source, from), (destination, to)] = [&flow.source, &flow.destination].map(|at| end(at, flow));
+        meaning.passes(
+            (source, from.as_ref()),
+            (destination, to.as_ref()),
+            (flow.protocol, flow.port),
+        )
+    };
+    let passing = flows.iter().enumerate().filter(|(_, flow)| passes(flow));
+    passing.map(|(at, _)| at).collect()
+}
+
+/// A Neutron at which somebody looks after each step.
+struct Watched<'a> {
+    neutron: Neutron,
+    look: Box<dyn Fn() -> Passing + 'a>,
+    seen: Rc<RefCell<Seen>>,
+}
+
+impl Cloud for Watched<'_> {
+    type State = NeutronState;
+    type Step = NeutronStep;
+    type Done = NeutronDone;
+
+    async fn read(&self) -> Result<NeutronState, Failure> {
+        self.neutron.read().await
+    }
+
+    async fn find(&self, state: &mut NeutronState, pods: &BTreeSet<ObjectRef>) -> Result<(), Failure> {
+        self.neutron.find(state, pods).await
+    }
+
+    fn options(&self, state: &NeutronState, options: &Options) -> Options {
+        self.neutron.options(state, options)
+    }
+
+    fn plan(&self, state: &NeutronState, wanted: &Wanted<'_>) -> Plan<NeutronStep> {
+        self.neutron.plan(state, wanted)
+    }
+
+    async fn apply(&self, state: &NeutronState, step: &NeutronStep) -> Result<NeutronDone, Failure> {
+        let done = self.neutron.apply(state, step).await;
+        let mut seen = self.seen.borrow_mut();
+        let mut text = step.to_string();
+        if let Err(failure) = &done {
+            text.push_str(&format!(": {failure}"));
+        }
+        seen.moments.push((text.clone(), (self.look)()));
+        seen.steps.push(text);
+        done
+    }
+
+    fn note(&self, state: &mut NeutronState, step: &NeutronStep, done: NeutronDone) {
+        self.neutron.note(state, step, done);
+    }
+
+    fn id_of(&self, state: &NeutronState, group: &Name) -> Option<String> {
+        self.neutron.id_of(state, group)
+    }
+}

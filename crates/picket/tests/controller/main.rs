@@ -1,0 +1,10 @@
+//! `picket controller` against a real Neutron. Every test here needs it, and so is in the module `openstack`.
+
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a wrong literal fails its test"
+)]
+
+mod openstack;
