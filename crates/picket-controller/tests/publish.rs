@@ -49,6 +49,10 @@ impl Step for Nothing {
     fn pod(&self) -> Option<ObjectRef> {
         match *self {}
     }
+
+    fn removes(&self) -> bool {
+        match *self {}
+    }
 }
 
 impl Cloud for Perfect {

@@ -3,4 +3,5 @@
 mod faults;
 mod policies;
 mod quota;
+mod random;
 mod scene;

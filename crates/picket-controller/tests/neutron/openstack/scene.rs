@@ -18,8 +18,8 @@ use picket_neutron::meaning::Meaning;
 use picket_neutron::plan::{ForeignGroups, InstalledRule, RuleFields, prefix};
 use picket_neutron::{AddressGroup, Name, Objects, Options, Port, SecurityGroup};
 use picket_node::{Listen, Source};
-use picket_policy::{ClusterDefault, ObjectRef};
-use picket_source::Directory;
+use picket_policy::ObjectRef;
+use picket_source::{Directory, Text, load_texts};
 use picket_testing::faults::Proxy;
 use picket_testing::flows::representative_flows;
 use picket_testing::manifest::{self, Style};
@@ -29,6 +29,9 @@ use tempfile::TempDir;
 
 /// How long one call may take: only a server that says nothing takes as long.
 const CALL: Duration = Duration::from_secs(60);
+
+/// How many flows are looked at.
+const MOST: usize = 500;
 
 /// A Neutron, a folder of manifests, and what is between.
 pub(crate) struct Scene {
@@ -75,7 +78,12 @@ impl Scene {
     pub(crate) fn written(&self, snapshot: &Snapshot) -> Snapshot {
         let text = manifest::file(snapshot, &mut Style::new(1));
         fs::write(self.folder.path().join("cluster.yaml"), &text).unwrap();
-        manifest::read(&text, "", ClusterDefault::default())
+        let text = Text {
+            name: "cluster.yaml".into(),
+            bytes: text.into_bytes(),
+        };
+        // As the controller reads them.
+        load_texts(&[text], picket_policy::Options::default()).snapshot
     }
 
     /// Gives a port to each pod that has none, and takes those of pods that are gone.
@@ -242,14 +250,25 @@ impl Scene {
     /// What the API returns means what the specification says.
     #[track_caller]
     pub(crate) fn expect(&self, snapshot: &Snapshot) {
+        self.expect_of(&some(snapshot, MOST), snapshot);
+    }
+
+    /// The same for these flows.
+    #[track_caller]
+    pub(crate) fn expect_of(&self, flows: &[Flow], snapshot: &Snapshot) {
         let objects = self.objects();
-        let flows = flows(snapshot);
-        let passing = passing(&objects, &flows, snapshot);
+        let passing = passing(&objects, flows, snapshot);
+        let shared = shared(snapshot);
         for (at, flow) in flows.iter().enumerate() {
             let allowed = picket_reference::judge(snapshot, &Semantics::default(), flow)
                 .verdict()
                 .is_allow();
-            assert_eq!(passing.contains(&at), allowed, "{flow:?}\n{objects:#?}");
+            let ends = [&flow.source, &flow.destination].map(|at| end(snapshot, at, flow).0);
+            let passes = passing.contains(&at);
+            // Where several have one address, less passes.
+            let is_right = passes == allowed || allowed && ends.iter().any(|end| shared.contains(end));
+            let said = || fs::read_to_string(self.folder.path().join("cluster.yaml")).unwrap();
+            assert!(is_right, "{flow:?} passes: {passes}\n{}\n{objects:#?}", said());
         }
     }
 
@@ -293,6 +312,15 @@ fn read(rule: &Value) -> InstalledRule {
     })
 }
 
+/// Some of the flows, from all over, at most so many.
+pub(crate) fn some(snapshot: &Snapshot, most: usize) -> Vec<Flow> {
+    let all = flows(snapshot);
+    let step = all.len().div_ceil(most).max(1);
+    // Flows come in groups of one pair: another step each time would miss some pairs always.
+    let odd = step | 1;
+    all.into_iter().step_by(odd).collect()
+}
+
 /// Whether a pod is one of a cluster, with addresses that it really has.
 fn has_port(pod: &Pod) -> bool {
     pod.object.kind == "Pod" && !pod.host_network && !pod.synthetic
@@ -314,22 +342,41 @@ pub(crate) fn flows(snapshot: &Snapshot) -> Vec<Flow> {
     flows
 }
 
-/// Which flows pass, by what the API returns.
-pub(crate) fn passing(objects: &Objects, flows: &[Flow], snapshot: &Snapshot) -> Passing {
-    let meaning = Meaning::of(objects);
-    let end = |end: &Endpoint, flow: &Flow| match end {
+/// An end as Neutron meets it: an address, and the pod whose port has it.
+fn end(snapshot: &Snapshot, end: &Endpoint, flow: &Flow) -> (IpAddr, Option<ObjectRef>) {
+    match end {
         Endpoint::Node { address, .. } | Endpoint::External(address) => (*address, None),
         Endpoint::Pod(object) => {
             let pod = &snapshot.pods[object];
             let named = ObjectRef::new("Pod", &object.namespace, &object.name);
-            (
-                pod.addresses.of(flow.family).unwrap(),
-                (!pod.host_network).then_some(named),
-            )
+            let address = pod.addresses.of(flow.family).unwrap();
+            (address, (!pod.host_network).then_some(named))
         }
-    };
+    }
+}
+
+/// The addresses that several pods or nodes have.
+fn shared(snapshot: &Snapshot) -> BTreeSet<IpAddr> {
+    let pods = snapshot.live_pods().flat_map(|pod| pod.addresses.iter());
+    let nodes = snapshot
+        .nodes
+        .values()
+        .flat_map(|node| node.addresses.iter().copied());
+    let (mut seen, mut shared) = (BTreeSet::new(), BTreeSet::new());
+    for address in pods.chain(nodes) {
+        if !seen.insert(address) {
+            shared.insert(address);
+        }
+    }
+    shared
+}
+
+/// Which flows pass, by what the API returns.
+pub(crate) fn passing(objects: &Objects, flows: &[Flow], snapshot: &Snapshot) -> Passing {
+    let meaning = Meaning::of(objects);
     let passes = |flow: &Flow| {
-        let [(source, from), (destination, to)] = [&flow.source, &flow.destination].map(|at| end(at, flow));
+        let [(source, from), (destination, to)] =
+            [&flow.source, &flow.destination].map(|at| end(snapshot, at, flow));
         meaning.passes(
             (source, from.as_ref()),
             (destination, to.as_ref()),
