@@ -103,58 +103,60 @@ fn steps(before: &[SessionRule], desired: &[SessionRule]) -> Plan {
 
 /// What changes of each part of which something does.
 fn changes(before: &[SessionRule], desired: &[SessionRule]) -> BTreeMap<Part, Change> {
-    if let Some(pairs) = pairs(before, desired) {
-        let changes = pairs.into_iter();
-        return changes
-            .filter_map(|(part, [was, will])| Some((part, Change::between(was, will)?)))
-            .collect();
+    let mut changes: BTreeMap<Part, Change> = BTreeMap::new();
+    let [mut was, mut will] = [before, desired];
+    while !was.is_empty() || !will.is_empty() {
+        let alike = was
+            .iter()
+            .zip(will)
+            .take_while(|(one, other)| one == other)
+            .count();
+        was = was.get(alike..).unwrap_or_default();
+        will = will.get(alike..).unwrap_or_default();
+        let [gone, come] = until_alike(was, will);
+        for rule in was.get(..gone).unwrap_or_default() {
+            changes.entry(part(rule)).or_default().gone.push(*rule);
+        }
+        for rule in will.get(..come).unwrap_or_default() {
+            changes.entry(part(rule)).or_default().come.push(*rule);
+        }
+        was = was.get(gone..).unwrap_or_default();
+        will = will.get(come..).unwrap_or_default();
     }
-    let mut parts: BTreeMap<Part, [Vec<SessionRule>; 2]> = BTreeMap::new();
-    for rule in before {
-        let [was, _] = parts.entry(part(rule)).or_default();
-        was.push(*rule);
-    }
-    for rule in desired {
-        let [_, will] = parts.entry(part(rule)).or_default();
-        will.push(*rule);
-    }
-    let changes = parts.into_iter();
-    changes
-        .filter_map(|(part, [was, will])| Some((part, Change::between(&was, &will)?)))
-        .collect()
-}
-
-/// The rules of one part, of both states.
-type Pair<'r> = (Part, [&'r [SessionRule]; 2]);
-
-/// The rules of each part, where each state has the same parts one after the other, as tables have that were made.
-fn pairs<'r>(before: &'r [SessionRule], desired: &'r [SessionRule]) -> Option<Vec<Pair<'r>>> {
-    let parts = |rules: &'r [SessionRule]| {
-        let parts = rules.chunk_by(|one, next| part(one) == part(next));
-        parts.filter_map(|rules| Some((part(rules.first()?), rules)))
-    };
-    let (mut was, mut will) = (parts(before), parts(desired));
-    let mut found: Vec<Pair<'_>> = Vec::new();
-    loop {
-        match (was.next(), will.next()) {
-            (None, None) => break,
-            (Some((part, was)), Some((same, will))) if part == same => found.push((part, [was, will])),
-            _ => return None,
+    // INVARIANT: no state has a rule twice, so that what is in both was only at another place of the order.
+    changes.retain(|_, change| change.keep_what_differs());
+    if !changes.is_empty() {
+        for (number, rules) in [before, desired].into_iter().enumerate() {
+            for rule in rules.iter().filter(|rule| is_default(rule)) {
+                let known = changes.get_mut(&part(rule));
+                let default = known.and_then(|change| change.defaults.get_mut(number));
+                default.into_iter().for_each(|default| *default = Some(*rule));
+            }
         }
     }
-    let parts: BTreeSet<_> = found.iter().map(|(part, ..)| part).collect();
-    (parts.len() == found.len()).then_some(found)
+    changes
 }
 
-/// Both without what they begin and end with alike.
-fn without_ends<'r>(before: &'r [SessionRule], desired: &'r [SessionRule]) -> [&'r [SessionRule]; 2] {
-    let alike = before.iter().zip(desired);
-    let alike = alike.take_while(|(one, other)| one == other).count();
-    let [before, desired] = [before, desired].map(|rules| rules.get(alike..).unwrap_or_default());
-    let alike = before.iter().rev().zip(desired.iter().rev());
-    let alike = alike.take_while(|(one, other)| one == other).count();
-    [before, desired].map(|rules| rules.get(..rules.len() - alike).unwrap_or_default())
+/// How many rules of each state come before two that are alike, where these are near; or else one of each.
+///
+/// It only decides how fast it goes: where it is wrong, a rule is taken for one that has gone and has come.
+fn until_alike(was: &[SessionRule], will: &[SessionRule]) -> [usize; 2] {
+    let (Some(gone), Some(come)) = (was.first(), will.first()) else {
+        return [was.len(), will.len()];
+    };
+    for ahead in 1..=NEAR {
+        if will.get(ahead) == Some(gone) {
+            return [0, ahead];
+        }
+        if was.get(ahead) == Some(come) {
+            return [ahead, 0];
+        }
+    }
+    [1, 1]
 }
+
+/// How far ahead a rule is looked for.
+const NEAR: usize = 16;
 
 /// The rules of `desired` that are not there because a rule of others has just their addresses and ports, and does the
 /// opposite; each with that one.
@@ -235,20 +237,13 @@ struct Change {
 }
 
 impl Change {
-    /// What changes from the rules that a part has to those that it should have, if anything does.
-    fn between(before: &[SessionRule], desired: &[SessionRule]) -> Option<Self> {
-        // Made of lists, both have the rules of every state in one order.
-        let [was, will] = without_ends(before, desired);
-        let (gone, come) = (without(was, will), without(will, was));
-        if gone.is_empty() && come.is_empty() {
-            return None;
+    /// Leaves out what is in both states. Whether anything changes.
+    fn keep_what_differs(&mut self) -> bool {
+        let Self { gone, come, .. } = self;
+        if !gone.is_empty() && !come.is_empty() {
+            (*gone, *come) = (without(gone, come), without(come, gone));
         }
-        let default = |rules: &[SessionRule]| rules.iter().find(|rule| is_default(rule)).copied();
-        Some(Self {
-            gone,
-            come,
-            defaults: [default(before), default(desired)],
-        })
+        !gone.is_empty() || !come.is_empty()
     }
 
     fn steps(&mut self) -> [Vec<Operation>; STEPS] {
