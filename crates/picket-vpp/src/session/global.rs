@@ -10,6 +10,7 @@ use rustc_hash::FxHashMap;
 
 use super::change::Turn;
 use super::model::{SessionRule, Transport};
+use super::pods::Number;
 use super::ports::PortSets;
 use super::table::{Made, Table};
 use crate::lists::Restricted;
@@ -57,7 +58,7 @@ type Alike = FxHashMap<usize, (Prefix, Made)>;
 /// What rules are made from.
 pub(super) struct Source<'a> {
     /// Who may not receive everything.
-    pub(super) receivers: &'a Restricted,
+    pub(super) receivers: &'a Restricted<Number>,
     pub(super) sets: &'a mut PortSets,
     pub(super) values: &'a Values,
 }
