@@ -150,6 +150,12 @@ impl Peers {
         &self.entries
     }
 
+    /// Whether all prefixes but that of everybody are of one length: then none of these is within another.
+    pub(crate) fn has_one_length(&self) -> bool {
+        let lengths = self.levels.iter().filter(|(length, _)| *length > 0);
+        lengths.count() <= 1
+    }
+
     /// Whether everything is allowed with everybody.
     pub fn is_everything(&self) -> bool {
         matches!(&*self.entries, [only] if only.prefix.length() == 0 && only.value == Value::EVERYTHING)

@@ -10,10 +10,9 @@ use rustc_hash::FxHashMap;
 
 use super::change::Turn;
 use super::model::{SessionRule, Transport};
-use super::pods::Number;
 use super::ports::PortSets;
 use super::table::{Made, Table};
-use crate::lists::Restricted;
+use crate::lists::{Number, Restricted};
 use crate::peers::Peers;
 use crate::value::Values;
 

@@ -12,13 +12,13 @@ use super::change::Change;
 use super::global::{Global, Source};
 use super::model::{Action, SessionRule, SessionRules};
 use super::plan::is_default;
-use super::pods::{Number, Pods};
+use super::pods::Pods;
 use super::ports::PortSets;
 use super::render::{Options, TooMany};
 use super::table::{Made, Table};
 use super::tables::Tables;
 use crate::combine::Combined;
-use crate::lists::{Restricted, Touched};
+use crate::lists::{Number, Restricted, Touched};
 use crate::peers::{Peers, subtract};
 use crate::value::{Value, Values};
 
@@ -108,7 +108,7 @@ impl NodeRules {
         // Where several have an address, all are held to the same.
         let global = self.global.each().flat_map(|(address, made)| {
             let pods = self.receivers().each_at(address).filter(|_| made.missing > 0);
-            let pods = pods.filter_map(|(&number, _)| Some(&self.pods.get(number)?.object));
+            let pods = pods.filter_map(|(&number, _)| self.pods.name(number));
             let pods: BTreeSet<_> = pods.collect();
             pods.into_iter()
                 .filter_map(move |pod| too_many(pod, Direction::Ingress, made))
@@ -158,7 +158,8 @@ impl NodeRules {
             let turn = [&before, &known.made].map(|made| made.as_ref().map(|made| Arc::clone(&made.rules)));
             let [was, is] = &turn;
             if was != is {
-                local.push((known.object.clone(), turn));
+                let name = self.pods.name(number);
+                local.extend(name.map(|pod| (pod.clone(), turn)));
             }
         }
         change.local = local.into_iter().collect();
@@ -262,11 +263,18 @@ impl Opened {
 /// which those about an address would not capture.
 fn opening(rules: &[SessionRule], to: IpAddr) -> Option<Vec<SessionRule>> {
     let to = Prefix::host(to);
+    let is_about_it = |rule: &SessionRule| match rule.remote.length() == to.length() {
+        true => rule.remote == to,
+        false => rule.remote.contains_prefix(&to),
+    };
     let mut opened = Vec::with_capacity(rules.len() + 2 * usize::from(to.length()));
-    for rule in rules {
-        if !rule.remote.contains_prefix(&to) {
-            opened.push(*rule);
-        } else if rule.remote.length() > 0 {
+    let mut rest = rules;
+    while let Some(at) = rest.iter().position(is_about_it) {
+        let (others, following) = rest.split_at(at);
+        opened.extend_from_slice(others);
+        let (rule, following) = following.split_first()?;
+        rest = following;
+        if rule.remote.length() > 0 {
             // These are about the others with such addresses.
             let parts = subtract(&rule.remote, &to).into_iter();
             opened.extend(parts.map(|remote| SessionRule { remote, ..*rule }));
@@ -281,6 +289,7 @@ fn opening(rules: &[SessionRule], to: IpAddr) -> Option<Vec<SessionRule>> {
             return None;
         }
     }
+    opened.extend_from_slice(rest);
     Some(opened)
 }
 

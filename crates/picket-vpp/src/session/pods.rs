@@ -4,29 +4,21 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use picket_policy::ObjectRef;
-use rustc_hash::FxHashMap;
 
 use super::table::Made;
-use crate::lists::Lists;
-
-/// The number of a pod, which another has only when this one is gone.
-pub(super) type Number = u32;
+use crate::lists::{Lists, Number, Slab};
 
 /// The pods of a node.
 #[derive(Debug, Default)]
 pub(super) struct Pods {
-    numbers: FxHashMap<ObjectRef, Number>,
-    /// The same, in the order in which they are told.
+    known: Slab<ObjectRef, Known>,
+    /// In the order in which they are told.
     in_order: BTreeMap<ObjectRef, Number>,
-    known: Vec<Option<Known>>,
-    /// Numbers that nobody has any more.
-    free: Vec<Number>,
 }
 
 /// What is known of a pod.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Known {
-    pub(super) object: ObjectRef,
     pub(super) lists: Option<Arc<Lists>>,
     /// Its table.
     pub(super) made: Option<Made>,
@@ -34,50 +26,39 @@ pub(super) struct Known {
 
 impl Pods {
     /// The number of a pod that is known.
-    pub(super) fn number(&self, object: &ObjectRef) -> Option<Number> {
-        self.numbers.get(object).copied()
+    pub(super) fn number(&self, pod: &ObjectRef) -> Option<Number> {
+        self.known.number(pod)
     }
 
     /// The number of a pod, which is known from now on.
-    pub(super) fn enter(&mut self, object: &ObjectRef) -> Number {
-        if let Some(number) = self.number(object) {
-            return number;
-        }
-        let number = self.free.pop().unwrap_or_else(|| {
-            self.known.push(None);
-            // INVARIANT: nodes have fewer pods than there are numbers.
-            u32::try_from(self.known.len() - 1).unwrap_or(Number::MAX)
-        });
-        if let Some(known) = self.known.get_mut(number as usize) {
-            *known = Some(Known {
-                object: object.clone(),
-                lists: None,
-                made: None,
-            });
-        }
-        self.numbers.insert(object.clone(), number);
-        self.in_order.insert(object.clone(), number);
-        number
+    pub(super) fn enter(&mut self, pod: &ObjectRef) -> Number {
+        self.number(pod).unwrap_or_else(|| {
+            let number = self.known.insert(pod.clone(), Known::default());
+            self.in_order.insert(pod.clone(), number);
+            number
+        })
     }
 
     /// A pod is gone, and nothing is known by its number.
     pub(super) fn leave(&mut self, number: Number) {
-        let known = self.known.get_mut(number as usize);
-        if let Some(gone) = known.and_then(Option::take) {
-            self.numbers.remove(&gone.object);
-            self.in_order.remove(&gone.object);
-            self.free.push(number);
+        if let Some(pod) = self.known.remove(number) {
+            self.in_order.remove(&pod);
         }
+    }
+
+    /// Its name.
+    pub(super) fn name(&self, number: Number) -> Option<&ObjectRef> {
+        self.known.key(number)
     }
 
     /// What is known of a pod.
     pub(super) fn get(&self, number: Number) -> Option<&Known> {
-        self.known.get(number as usize)?.as_ref()
+        self.known.get(number)
     }
 
-    /// The same.
+    /// The same, to change it.
     pub(super) fn get_mut(&mut self, number: Number) -> Option<&mut Known> {
-        self.known.get_mut(number as usize)?.as_mut()
+        self.known.get_mut(number)
     }
 
     /// A pod has these lists now; those that it had.
@@ -88,6 +69,6 @@ impl Pods {
     /// Every pod.
     pub(super) fn each(&self) -> impl Iterator<Item = (&ObjectRef, &Known)> {
         let each = self.in_order.iter();
-        each.filter_map(|(object, number)| Some((object, self.get(*number)?)))
+        each.filter_map(|(pod, number)| Some((pod, self.get(*number)?)))
     }
 }

@@ -16,6 +16,11 @@ impl Ports {
     pub(super) const ALL: Self = Self(0);
     /// None is.
     pub(super) const NONE: Self = Self(1);
+
+    /// Whether it is all or none.
+    pub(super) fn is_whole(self) -> bool {
+        self == Self::ALL || self == Self::NONE
+    }
 }
 
 /// What becomes of the ports of a transport: of most one thing, and of the fewest the opposite.

@@ -126,6 +126,7 @@ impl Table {
             return;
         }
         let end = self.rules.len() + room;
+        self.rules.reserve(pieces.len() + 1);
         everybody.push_rules(rest, Action::Allow, &mut self.rules);
         for (number, &(remote, ports)) in pieces.iter().enumerate() {
             let still = if is_open { pieces.len() - number - 1 } else { 0 };
@@ -220,7 +221,7 @@ struct Pieces {
     rest: [Ports; 2],
     /// What holds for prefixes, outer ones before those within them.
     entries: Vec<(Prefix, [Ports; 2])>,
-    /// Of each prefix the longest others within it, but not within those.
+    /// Of each prefix the longest others within it, but not within those. Of those behind the last one here, nothing is within.
     within: Vec<Vec<Prefix>>,
     /// The prefixes that are within no other.
     outermost: Vec<Prefix>,
@@ -231,22 +232,36 @@ impl Pieces {
         let everybody = Prefix::all(peers.family());
         let entries = peers.entries().iter();
         let entries = entries.filter(|entry| entry.prefix != everybody);
-        let mut entries: Vec<_> = entries
-            .map(|entry| (entry.prefix, sets.of(entry.value, values)))
-            .collect();
-        entries.sort_by_key(|(prefix, _)| *prefix);
         let mut pieces = Self {
             everybody,
             rest: sets.of(peers.value_of_everybody_else(), values),
-            within: vec![Vec::new(); entries.len()],
-            outermost: Vec::with_capacity(entries.len()),
-            entries,
+            within: Vec::new(),
+            outermost: Vec::new(),
+            entries: Vec::with_capacity(peers.entries().len()),
         };
-        pieces.find_within();
+        let mut last = None;
+        for entry in entries {
+            // Most say what the one before them says.
+            let ports = match last {
+                Some((value, ports)) if value == entry.value => ports,
+                _ => sets.of(entry.value, values),
+            };
+            last = Some((entry.value, ports));
+            pieces.entries.push((entry.prefix, ports));
+        }
+        // Those of one length are in order, and none is within another.
+        if !peers.has_one_length() {
+            pieces.entries.sort_by_key(|(prefix, _)| *prefix);
+            pieces.find_within();
+        } else if !pieces.rest.into_iter().all(Ports::is_whole) {
+            let prefixes = pieces.entries.iter().map(|(prefix, _)| *prefix);
+            pieces.outermost = prefixes.collect();
+        }
         pieces
     }
 
     fn find_within(&mut self) {
+        self.within.resize(self.entries.len(), Vec::new());
         let mut around: Vec<(usize, Prefix)> = Vec::new();
         for (number, &(prefix, _)) in self.entries.iter().enumerate() {
             while around
@@ -273,12 +288,8 @@ impl Pieces {
             return (rest, Vec::new());
         }
         let mut found = Vec::with_capacity(self.entries.len());
-        let is_whole = rest == Ports::ALL || rest == Ports::NONE;
-        let default = if is_whole { rest } else { Ports::NONE };
+        let default = if rest.is_whole() { rest } else { Ports::NONE };
         let mut add = |prefix, ports, within: &[Prefix]| {
-            if ports == default {
-                return;
-            }
             if within.is_empty() {
                 push_without_nobody(prefix, ports, &mut found);
             } else {
@@ -287,9 +298,16 @@ impl Pieces {
                 }
             }
         };
-        add(self.everybody, rest, &self.outermost);
-        for ((prefix, ports), within) in self.entries.iter().zip(&self.within) {
-            add(*prefix, of(*ports), within);
+        if rest != default {
+            add(self.everybody, rest, &self.outermost);
+        }
+        let mut within = self.within.iter();
+        for &(prefix, ports) in &self.entries {
+            let within = within.next().map_or(&[][..], Vec::as_slice);
+            let ports = of(ports);
+            if ports != default {
+                add(prefix, ports, within);
+            }
         }
         (default, found)
     }
