@@ -60,12 +60,14 @@ type Part = (Transport, Prefix);
 /// Rules of others stay, and none of ours takes the place of one: what it would have said is [`displaced`].
 pub fn plan(installed: &[InstalledRule], desired: &[SessionRule], foreign: &BTreeSet<SessionRule>) -> Plan {
     let mut ours = Vec::with_capacity(installed.len());
+    let mut known_ours = FxHashSet::default();
     let mut broken = Vec::new();
     let mut taken = BTreeSet::new();
     for known in installed {
         let rule = known.rule;
         match known.standing(foreign) {
-            Standing::Ours => ours.push(rule),
+            Standing::Ours if known_ours.insert(rule) => ours.push(rule),
+            Standing::Ours => {}
             Standing::Broken => broken.push(Operation::DeleteNamed(rule, known.tag.clone())),
             Standing::Others => drop(taken.insert((part(&rule), place(&rule)))),
         }
@@ -93,7 +95,7 @@ pub fn between(before: &[SessionRule], desired: &[SessionRule]) -> Plan {
 /// The same, with steps in which nothing is to be done.
 fn steps(before: &[SessionRule], desired: &[SessionRule]) -> Plan {
     let mut plan: Plan = vec![Vec::new(); STEPS];
-    for change in changes(before, desired).values_mut() {
+    for change in changes(before, desired) {
         for (step, operations) in plan.iter_mut().zip(change.steps()) {
             step.extend(operations);
         }
@@ -101,9 +103,46 @@ fn steps(before: &[SessionRule], desired: &[SessionRule]) -> Plan {
     plan
 }
 
-/// What changes of each part of which something does.
-fn changes(before: &[SessionRule], desired: &[SessionRule]) -> BTreeMap<Part, Change> {
-    let mut changes: BTreeMap<Part, Change> = BTreeMap::new();
+/// What changes of each part of which something does, part by part.
+fn changes(before: &[SessionRule], desired: &[SessionRule]) -> Vec<Change> {
+    let [gone, come] = differing(before, desired);
+    let (mut gone, mut come) = (gone.as_slice(), come.as_slice());
+    if gone.is_empty() && come.is_empty() {
+        return Vec::new();
+    }
+    let defaults = [before, desired].map(defaults);
+    let mut changes = Vec::new();
+    // Rules in order are in that of their parts.
+    while let Some(part) = gone.first().into_iter().chain(come.first()).map(part).min() {
+        let rules_of = |rules: &mut &[SessionRule]| {
+            let (here, following) = rules.split_at(rules.partition_point(|rule| self::part(rule) <= part));
+            *rules = following;
+            here.to_vec()
+        };
+        changes.push(Change {
+            gone: rules_of(&mut gone),
+            come: rules_of(&mut come),
+            defaults: defaults.each_ref().map(|defaults| {
+                let at = defaults.binary_search_by_key(&part, self::part).ok()?;
+                defaults.get(at).copied()
+            }),
+        });
+    }
+    changes
+}
+
+/// What holds for everybody else in each part, in order.
+fn defaults(rules: &[SessionRule]) -> Vec<SessionRule> {
+    let defaults = rules.iter().filter(|rule| is_default(rule));
+    let mut defaults: Vec<_> = defaults.copied().collect();
+    defaults.sort_unstable();
+    defaults
+}
+
+/// The rules that only the one state has, and those that only the other has, in order. No state has one twice.
+fn differing(before: &[SessionRule], desired: &[SessionRule]) -> [Vec<SessionRule>; 2] {
+    let mut found = [Vec::new(), Vec::new()];
+    let [gone, come] = &mut found;
     let [mut was, mut will] = [before, desired];
     while !was.is_empty() || !will.is_empty() {
         let alike = was
@@ -113,28 +152,25 @@ fn changes(before: &[SessionRule], desired: &[SessionRule]) -> BTreeMap<Part, Ch
             .count();
         was = was.get(alike..).unwrap_or_default();
         will = will.get(alike..).unwrap_or_default();
-        let [gone, come] = until_alike(was, will);
-        for rule in was.get(..gone).unwrap_or_default() {
-            changes.entry(part(rule)).or_default().gone.push(*rule);
-        }
-        for rule in will.get(..come).unwrap_or_default() {
-            changes.entry(part(rule)).or_default().come.push(*rule);
-        }
-        was = was.get(gone..).unwrap_or_default();
-        will = will.get(come..).unwrap_or_default();
+        let [few_gone, few_come] = until_alike(was, will);
+        gone.extend_from_slice(was.get(..few_gone).unwrap_or_default());
+        come.extend_from_slice(will.get(..few_come).unwrap_or_default());
+        was = was.get(few_gone..).unwrap_or_default();
+        will = will.get(few_come..).unwrap_or_default();
     }
-    // INVARIANT: no state has a rule twice, so that what is in both was only at another place of the order.
-    changes.retain(|_, change| change.keep_what_differs());
-    if !changes.is_empty() {
-        for (number, rules) in [before, desired].into_iter().enumerate() {
-            for rule in rules.iter().filter(|rule| is_default(rule)) {
-                let known = changes.get_mut(&part(rule));
-                let default = known.and_then(|change| change.defaults.get_mut(number));
-                default.into_iter().for_each(|default| *default = Some(*rule));
-            }
-        }
+    gone.sort_unstable();
+    come.sort_unstable();
+    if !gone.is_empty() && !come.is_empty() {
+        // What is in both was only at another place.
+        let kept: FxHashSet<_> = gone
+            .iter()
+            .filter(|rule| come.binary_search(rule).is_ok())
+            .copied()
+            .collect();
+        gone.retain(|rule| !kept.contains(rule));
+        come.retain(|rule| !kept.contains(rule));
     }
-    changes
+    found
 }
 
 /// How many rules of each state come before two that are alike, where these are near; or else one of each.
@@ -237,25 +273,12 @@ struct Change {
 }
 
 impl Change {
-    /// Leaves out what is in both states. Whether anything changes.
-    fn keep_what_differs(&mut self) -> bool {
-        let Self { gone, come, .. } = self;
-        if !gone.is_empty() && !come.is_empty() {
-            (*gone, *come) = (without(gone, come), without(come, gone));
-        }
-        !gone.is_empty() || !come.is_empty()
-    }
-
-    fn steps(&mut self) -> [Vec<Operation>; STEPS] {
+    fn steps(&self) -> [Vec<Operation>; STEPS] {
         let Self {
             gone,
             come,
             defaults: [before, after],
         } = self;
-        for rules in [&mut *gone, &mut *come] {
-            rules.sort_unstable();
-            rules.dedup();
-        }
         let (before, after) = (*before, *after);
         let is_guarded = before.is_some() || after.is_some() || are_cut_otherwise(gone, come);
         if !is_guarded {
@@ -289,7 +312,10 @@ impl Change {
 
 /// What changes without another rule for everybody else, and inside the same prefixes.
 fn in_place(gone: &[SessionRule], come: &[SessionRule]) -> [Vec<Operation>; STEPS] {
-    let taken: BTreeSet<_> = come.iter().map(place).collect();
+    let taken = match gone.is_empty() {
+        true => BTreeSet::new(),
+        false => come.iter().map(place).collect(),
+    };
     let is_replaced = |rule: &&SessionRule| taken.contains(&place(rule));
     let (replaced, gone): (Vec<&SessionRule>, Vec<&SessionRule>) = gone.iter().partition(is_replaced);
     let (gone_whole, gone_ports): (Vec<&SessionRule>, Vec<&SessionRule>) =
@@ -304,16 +330,6 @@ fn in_place(gone: &[SessionRule], come: &[SessionRule]) -> [Vec<Operation>; STEP
         deletions(gone_ports.into_iter().copied()),
         Vec::new(),
     ]
-}
-
-/// The rules of one that the other does not have.
-fn without(one: &[SessionRule], other: &[SessionRule]) -> Vec<SessionRule> {
-    if other.is_empty() {
-        return one.to_vec();
-    }
-    let other: FxHashSet<&SessionRule> = other.iter().collect();
-    let rules = one.iter().filter(|rule| !other.contains(rule));
-    rules.copied().collect()
 }
 
 fn adds(rules: impl IntoIterator<Item = SessionRule>) -> Vec<Operation> {
@@ -371,7 +387,7 @@ fn is_about_all_ports(rule: &SessionRule) -> bool {
 
 /// Whether it says what holds for everybody else. Only denials do: what no rule is about is allowed.
 pub(super) fn is_default(rule: &SessionRule) -> bool {
-    rule.remote.length() == 0 && is_about_all_ports(rule)
+    is_about_all_ports(rule) && rule.remote.length() == 0
 }
 
 /// The denial of everything in the part of a rule.
@@ -456,6 +472,8 @@ mod tests {
             let plan = between(&before, &desired);
             let installed: Vec<_> = before.iter().copied().map(InstalledRule::ours).collect();
             prop_assert_eq!(&plan, &super::plan(&installed, &desired, &BTreeSet::new()));
+            let twice = [&installed[..], &installed].concat();
+            prop_assert_eq!(&plan, &super::plan(&twice, &desired, &BTreeSet::new()));
             let mut now: BTreeSet<_> = before.iter().copied().collect();
             let mut told = BTreeSet::new();
             for operation in plan.iter().flatten() {
