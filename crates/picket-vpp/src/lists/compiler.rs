@@ -16,7 +16,7 @@ use super::said::Said;
 use super::slab::{Number, Slab};
 use crate::changes::Changes;
 use crate::peers::{Peers, beside};
-use crate::place::Places;
+use crate::place::{PerFamily, Places};
 use crate::value::{Value, Values};
 
 /// Addresses that are held to all of these subjects.
@@ -62,6 +62,15 @@ struct Subject {
 struct Known {
     peers: Arc<Peers>,
     pods: BTreeSet<Number>,
+}
+
+/// An address of a pod that has another identity now.
+#[derive(Debug)]
+struct MovedHost {
+    address: IpAddr,
+    identity: Identity,
+    /// The identity of the pod or node with the address beside, and that of the region around it.
+    beside: Option<(Identity, Identity)>,
 }
 
 /// Above so many kinds of addresses that changed, all lists are worked out again.
@@ -111,7 +120,11 @@ impl Compiler {
             moved.dedup();
             moved.retain(|key| !dirty.contains(key));
         }
-        let moved = moved.into_iter().map(|key| (key, self.moved(key, changes)));
+        let hosts = match moved.is_empty() {
+            true => PerFamily::default(),
+            false => PerFamily(Family::BOTH.map(|family| self.moved_hosts(changes, family))),
+        };
+        let moved = moved.into_iter().map(|key| (key, self.moved(key, &hosts)));
         let moved: Vec<_> = moved.collect();
         for (key, now) in dirty.into_iter().map(|key| (key, None)).chain(moved) {
             let Some(now) = now.or_else(|| Some(self.peers(self.known.key(key)?, values))) else {
@@ -320,30 +333,49 @@ impl Compiler {
             .unwrap_or_else(|| Peers::everybody(*family, Value::EVERYTHING))
     }
 
-    /// What a key allows where of what it is made from nothing has changed but who has some addresses; `None` where it takes all to tell.
-    fn moved(&self, key: Number, changes: &Changes) -> Option<Peers> {
-        let (family, subjects) = self.known.key(key)?;
-        let &[subject] = &**subjects else { return None };
-        let said = &self.subjects.get(&subject)?.said;
+    /// The addresses that have other identities now, where lists can take them in one by one; `None` where it takes all to tell.
+    fn moved_hosts(&self, changes: &Changes, family: Family) -> Option<Vec<MovedHost>> {
         if !changes.prefixes.is_empty() {
             return None;
         }
         let addresses = changes.addresses.keys().copied();
-        let addresses = addresses.filter(|&address| Family::of(address) == *family);
-        let mut hosts = Vec::new();
-        for address in addresses {
+        let addresses = addresses.filter(|&address| Family::of(address) == family);
+        let hosts = addresses.map(|address| {
             let beside = beside(address);
-            let is_own = |own: IpAddr| own == address || own == beside;
-            let is_region = self.places.regions(*family).has(&Prefix::host(address));
-            if is_region
-                || said.names(beside, &self.places)
+            let is_here = |own: IpAddr| own == address || own == beside;
+            let is_region = |address| self.places.regions(family).has(&Prefix::host(address));
+            if is_region(address)
+                || is_region(beside)
                 || changes.addresses.contains_key(&beside)
-                || self.own_node.iter().any(|(own, _)| is_own(*own))
+                || self.own_node.iter().any(|(own, _)| is_here(*own))
             {
                 return None;
             }
-            hosts.push((address, said.value(address, &self.places)?));
+            Some(MovedHost {
+                address,
+                identity: self.places.identity(address)?,
+                beside: self.places.held(beside),
+            })
+        });
+        hosts.collect()
+    }
+
+    /// What a key allows where of what it is made from nothing has changed but who has some addresses; `None` where it takes all to tell.
+    fn moved(&self, key: Number, hosts: &PerFamily<Option<Vec<MovedHost>>>) -> Option<Peers> {
+        let (family, subjects) = self.known.key(key)?;
+        let &[subject] = &**subjects else { return None };
+        let said = &self.subjects.get(&subject)?.said;
+        let hosts = hosts.of(*family).as_ref()?;
+        // What is said of the address beside could be joined with what is said of this one.
+        let is_named = |&(own, region)| said.value(own, *family) != said.value(region, *family);
+        if hosts
+            .iter()
+            .any(|host| host.beside.as_ref().is_some_and(is_named))
+        {
+            return None;
         }
+        let hosts = hosts.iter();
+        let hosts = hosts.map(|host| (host.address, said.value(host.identity, *family)));
         Some(self.known.get(key)?.peers.with_hosts(hosts))
     }
 

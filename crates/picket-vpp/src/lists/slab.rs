@@ -78,3 +78,30 @@ impl<K: Eq + Hash + Clone, V> Slab<K, V> {
         known.filter_map(|(known, number)| known.as_ref().map(|_| number))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_number_stands_for_one_name_at_a_time() {
+        let mut slab = Slab::default();
+        let [one, other] = ["one", "other"].map(|name| slab.insert(name, name.len()));
+        assert_eq!(
+            (slab.number(&"one"), slab.key(other)),
+            (Some(one), Some(&"other"))
+        );
+        assert_eq!(slab.remove(one), Some("one"));
+        assert_eq!(
+            (slab.number(&"one"), slab.key(one), slab.get(one)),
+            (None, None, None)
+        );
+        assert_eq!(
+            (slab.remove(one), slab.numbers().collect::<Vec<_>>()),
+            (None, vec![other])
+        );
+        let third = slab.insert("third", 3);
+        assert_ne!(third, other);
+        assert_eq!((slab.get(third), slab.get(other)), (Some(&3), Some(&5)));
+    }
+}

@@ -259,39 +259,41 @@ impl Opened {
     }
 }
 
-/// The rules of a table by which everything may be opened to an address too; `None` where rules about everybody are about some ports,
-/// which those about an address would not capture.
-fn opening(rules: &[SessionRule], to: IpAddr) -> Option<Vec<SessionRule>> {
+/// Makes the rules of a table such that everything may be opened to an address too; `None` where rules about everybody are about some
+/// ports, which those about an address would not capture.
+fn open(rules: &mut Vec<SessionRule>, to: IpAddr) -> Option<()> {
     let to = Prefix::host(to);
     let is_about_it = |rule: &SessionRule| match rule.remote.length() == to.length() {
         true => rule.remote == to,
         false => rule.remote.contains_prefix(&to),
     };
-    let mut opened = Vec::with_capacity(rules.len() + 2 * usize::from(to.length()));
-    let mut rest = rules;
-    while let Some(at) = rest.iter().position(is_about_it) {
-        let (others, following) = rest.split_at(at);
-        opened.extend_from_slice(others);
-        let (rule, following) = following.split_first()?;
-        rest = following;
+    let mut done = 0;
+    while let Some(next) = rules.get(done..)?.iter().position(is_about_it) {
+        let at = done + next;
+        let rule = *rules.get(at)?;
         if rule.remote.length() > 0 {
             // These are about the others with such addresses.
-            let parts = subtract(&rule.remote, &to).into_iter();
-            opened.extend(parts.map(|remote| SessionRule { remote, ..*rule }));
-        } else if is_default(rule) {
+            let parts = subtract(&rule.remote, &to);
+            done = at + parts.len();
+            let parts = parts.into_iter().map(|remote| SessionRule { remote, ..rule });
+            rules.splice(at..=at, parts);
+        } else if is_default(&rule) {
             let allowed = SessionRule {
                 remote: to,
                 action: Action::Allow,
-                ..*rule
+                ..rule
             };
-            opened.extend([*rule, allowed]);
+            rules.insert(at + 1, allowed);
+            done = at + 2;
         } else {
             return None;
         }
     }
-    opened.extend_from_slice(rest);
-    Some(opened)
+    Some(())
 }
+
+/// How many rules more there are mostly where an address is opened.
+const FEW_MORE: usize = 8;
 
 impl Made {
     /// The same table, by which everything may be opened to these addresses too; `None` where that is not said by a few rules
@@ -300,9 +302,10 @@ impl Made {
         if self.missing > 0 {
             return None;
         }
-        let mut rules = opening(&self.rules, *own.first()?)?;
-        for &address in own.iter().skip(1) {
-            rules = opening(&rules, address)?;
+        let mut rules = Vec::with_capacity(self.rules.len() + FEW_MORE);
+        rules.extend_from_slice(&self.rules);
+        for &address in own {
+            open(&mut rules, address)?;
         }
         (rules.len() <= most_rules).then(|| Self {
             rules: rules.into(),

@@ -88,6 +88,7 @@ impl Table {
         values: &Values,
     ) {
         let pieces = Pieces::new(peers, sets, values);
+        self.rules.reserve(peers.entries().len() + Transport::BOTH.len());
         for transport in Transport::BOTH {
             looked_at(peers.entries().len());
             self.parts = self.parts.saturating_sub(1);
@@ -126,7 +127,6 @@ impl Table {
             return;
         }
         let end = self.rules.len() + room;
-        self.rules.reserve(pieces.len() + 1);
         everybody.push_rules(rest, Action::Allow, &mut self.rules);
         for (number, &(remote, ports)) in pieces.iter().enumerate() {
             let still = if is_open { pieces.len() - number - 1 } else { 0 };
