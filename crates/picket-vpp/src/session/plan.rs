@@ -95,29 +95,35 @@ pub fn between(before: &[SessionRule], desired: &[SessionRule]) -> Plan {
 /// The same, with steps in which nothing is to be done.
 fn steps(before: &[SessionRule], desired: &[SessionRule]) -> Plan {
     let mut plan: Plan = vec![Vec::new(); STEPS];
-    for change in changes(before, desired) {
+    let [gone, come] = differing(before, desired);
+    if gone.is_empty() && come.is_empty() {
+        return plan;
+    }
+    let defaults = [before, desired].map(defaults);
+    for change in changes(&gone, &come, &defaults) {
         for (step, operations) in plan.iter_mut().zip(change.steps()) {
-            step.extend(operations);
+            match step.is_empty() {
+                true => *step = operations,
+                false => step.extend(operations),
+            }
         }
     }
     plan
 }
 
-/// What changes of each part of which something does, part by part.
-fn changes(before: &[SessionRule], desired: &[SessionRule]) -> Vec<Change> {
-    let [gone, come] = differing(before, desired);
-    let (mut gone, mut come) = (gone.as_slice(), come.as_slice());
-    if gone.is_empty() && come.is_empty() {
-        return Vec::new();
-    }
-    let defaults = [before, desired].map(defaults);
+/// What changes of each part of which something does, part by part. All rules are in order.
+fn changes<'r>(
+    mut gone: &'r [SessionRule],
+    mut come: &'r [SessionRule],
+    defaults: &[Vec<SessionRule>; 2],
+) -> Vec<Change<'r>> {
     let mut changes = Vec::new();
-    // Rules in order are in that of their parts.
+    // The order of rules is first that of their parts.
     while let Some(part) = gone.first().into_iter().chain(come.first()).map(part).min() {
-        let rules_of = |rules: &mut &[SessionRule]| {
+        let rules_of = |rules: &mut &'r [SessionRule]| {
             let (here, following) = rules.split_at(rules.partition_point(|rule| self::part(rule) <= part));
             *rules = following;
-            here.to_vec()
+            here
         };
         changes.push(Change {
             gone: rules_of(&mut gone),
@@ -264,22 +270,22 @@ fn part(rule: &SessionRule) -> Part {
 const STEPS: usize = 6;
 
 /// What changes of one part.
-#[derive(Debug, Default)]
-struct Change {
-    gone: Vec<SessionRule>,
-    come: Vec<SessionRule>,
+#[derive(Debug)]
+struct Change<'r> {
+    gone: &'r [SessionRule],
+    come: &'r [SessionRule],
     /// What holds for everybody else, before and after.
     defaults: [Option<SessionRule>; 2],
 }
 
-impl Change {
+impl Change<'_> {
     fn steps(&self) -> [Vec<Operation>; STEPS] {
         let Self {
             gone,
             come,
             defaults: [before, after],
         } = self;
-        let (before, after) = (*before, *after);
+        let (gone, come, before, after) = (*gone, *come, *before, *after);
         let is_guarded = before.is_some() || after.is_some() || are_cut_otherwise(gone, come);
         if !is_guarded {
             return in_place(gone, come);
@@ -288,12 +294,6 @@ impl Change {
         let guard = before
             .or(after)
             .or_else(|| gone.first().or(come.first()).map(everything));
-        let of = |rules: &[SessionRule], action| {
-            let rules = rules.iter().copied();
-            rules
-                .filter(move |rule| rule.action == action && !is_default(rule))
-                .collect::<Vec<_>>()
-        };
         let missing = guard.filter(|_| before.is_none());
         let superfluous = guard.filter(|_| after.is_none());
         [
@@ -308,6 +308,12 @@ impl Change {
             },
         ]
     }
+}
+
+/// The rules by which something becomes of some, but not of everybody else.
+fn of(rules: &[SessionRule], action: Action) -> impl Iterator<Item = SessionRule> {
+    let rules = rules.iter().copied();
+    rules.filter(move |rule| rule.action == action && !is_default(rule))
 }
 
 /// What changes without another rule for everybody else, and inside the same prefixes.

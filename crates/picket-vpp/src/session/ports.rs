@@ -32,6 +32,8 @@ pub(super) struct Said {
     pub(super) exceptions: IntervalSet<u16>,
     /// How many these are.
     pub(super) count: usize,
+    /// The only one of them.
+    pub(super) only: Option<u16>,
 }
 
 /// Sets of ports, each once. All values must be of the same [`Values`].
@@ -50,6 +52,7 @@ impl Default for PortSets {
             action,
             exceptions: IntervalSet::default(),
             count: 0,
+            only: None,
         };
         // INVARIANT: in the order of `Ports::ALL` and `Ports::NONE`.
         Self {
@@ -96,9 +99,12 @@ impl PortSets {
             false => (Action::Drop, allowed.clone()),
         };
         let number = Ports(self.said.len());
+        let count = count(&exceptions);
+        let only = exceptions.iter().find(|&port| port != 0 && count == 1);
         self.said.push(Said {
             action,
-            count: count(&exceptions),
+            count,
+            only,
             exceptions,
         });
         self.numbers.insert(allowed, number);

@@ -186,15 +186,20 @@ impl Piece {
             Action::Allow => Action::Drop,
             Action::Drop => Action::Allow,
         };
-        let ports = said.exceptions.iter().filter(|&port| port != 0);
-        rules.extend(ports.map(|port| {
+        let of_port = |port| {
             let (local_port, remote_port) = if self.outwards { (0, port) } else { (port, 0) };
             SessionRule {
                 local_port,
                 remote_port,
                 ..self.rule(opposite)
             }
-        }));
+        };
+        if let Some(only) = said.only {
+            rules.push(of_port(only));
+        } else {
+            let ports = said.exceptions.iter().filter(|&port| port != 0);
+            rules.extend(ports.map(of_port));
+        }
     }
 
     fn rule(&self, action: Action) -> SessionRule {
@@ -328,4 +333,56 @@ fn without(outer: Prefix, inner: &[Prefix]) -> Vec<Prefix> {
     let mut pieces = without(lower, below);
     pieces.extend(without(upper, above));
     pieces
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::Ipv4Addr;
+
+    use picket_net::{Interval, Protocol};
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::layer4::{Layer4, Selector};
+    use crate::value::Value;
+
+    /// Nothing, everything, and a port of each transport.
+    fn four(values: &mut Values) -> [Value; 4] {
+        let [tcp, udp] = [Protocol::TCP, Protocol::UDP].map(|protocol| {
+            let one = Selector::One(protocol, Interval::single(80));
+            values.number(Layer4::of(&one))
+        });
+        [Value::NOTHING, Value::EVERYTHING, tcp, udp]
+    }
+
+    proptest! {
+        #[test]
+        fn prefixes_of_one_length_are_cut_as_others_are(
+            rest in 0..4usize,
+            shortest in 29..=32u8,
+            entries in proptest::collection::vec((0..16u32, 0..=3u8, 0..4usize), 0..12),
+        ) {
+            let mut values = Values::default();
+            let four = four(&mut values);
+            let entries = entries.into_iter().map(|(last, longer, value)| {
+                let address = Ipv4Addr::from_bits(last).into();
+                (Prefix::new(address, (shortest + longer).min(32)).unwrap(), four[value])
+            });
+            let everybody = (Prefix::all(Family::Ipv4), four[rest]);
+            let peers = Peers::new(Family::Ipv4, std::iter::once(everybody).chain(entries));
+            let mut sets = PortSets::default();
+            let made = Pieces::new(&peers, &mut sets, &values);
+            let mut expected = Pieces {
+                within: Vec::new(),
+                outermost: Vec::new(),
+                entries: made.entries.clone(),
+                ..made
+            };
+            expected.entries.sort_by_key(|(prefix, _)| *prefix);
+            expected.find_within();
+            for transport in Transport::BOTH {
+                prop_assert_eq!(made.of(transport), expected.of(transport));
+            }
+        }
+    }
 }
