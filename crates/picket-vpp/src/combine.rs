@@ -7,6 +7,7 @@ mod prefixes;
 mod table;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::hash::Hash;
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -30,24 +31,24 @@ use table::{Corrections, Table, Tables};
 /// A pod is held to what it may itself do there, as if it were another: so pods that are alike have one table. That a pod
 /// always reaches itself is not said here.
 #[derive(Debug)]
-pub(crate) struct Combined {
+pub(crate) struct Combined<K> {
     direction: Direction,
-    families: [Combiner; 2],
+    /// The pods that something restricts in the other direction.
+    restricted: Restricted<K>,
+    families: [Combiner<K>; 2],
 }
 
 /// The addresses of one family.
 #[derive(Debug)]
-struct Combiner {
+struct Combiner<K> {
     family: Family,
     /// What always passes: no list allows less.
     floor: Value,
-    pods: FxHashMap<ObjectRef, Own>,
+    pods: FxHashMap<K, Own>,
     /// The pods by the address that others know them by.
-    at: BTreeMap<IpAddr, BTreeSet<ObjectRef>>,
-    /// The pods that something restricts in the other direction.
-    restricted: Restricted,
+    at: BTreeMap<IpAddr, BTreeSet<K>>,
     holders: Holders,
-    admission: Admission,
+    admission: Admission<K>,
     tables: Tables,
     /// The table of the last pod that nothing restricts in the other direction, and of which nobody says what he does not say
     /// of everybody: the next one with such a list has it too.
@@ -63,10 +64,13 @@ struct Own {
     table: Arc<Table>,
 }
 
+/// The lists of pods, before and now, each pod once.
+pub(crate) type Changed<K> = [(K, [Option<Arc<Lists>>; 2])];
+
 /// Up to so many pods are asked one by one whether they are concerned.
 const FEW: usize = 32;
 
-impl Combined {
+impl<K: Ord + Hash + Clone> Combined<K> {
     /// Nobody. No list allows less than `floor` of its family.
     pub(crate) fn new(direction: Direction, floor: [Value; 2]) -> Self {
         let [v4, v6] = floor;
@@ -75,7 +79,6 @@ impl Combined {
             floor,
             pods: FxHashMap::default(),
             at: BTreeMap::new(),
-            restricted: Restricted::new(opposite(direction)),
             holders: Holders::default(),
             admission: Admission::default(),
             tables: Tables::default(),
@@ -83,63 +86,76 @@ impl Combined {
         };
         Self {
             direction,
+            restricted: Restricted::new(opposite(direction)),
             families: [combiner(Family::Ipv4, v4), combiner(Family::Ipv6, v6)],
         }
     }
 
     /// These pods have other lists now, or with `None` they are gone: all pods for which something else holds because of
-    /// it, those that are gone among them.
+    /// it, those that are gone among them; and the addresses at which something else restricts pods in the other direction.
     pub(crate) fn advance(
         &mut self,
-        changes: &BTreeMap<ObjectRef, [Option<Arc<Lists>>; 2]>,
+        changed: &Changed<K>,
         values: &mut Values,
-    ) -> BTreeSet<ObjectRef> {
-        let direction = self.direction;
-        let families = self.families.iter_mut();
-        families
-            .flat_map(|combiner| combiner.advance(changes, direction, values))
-            .collect()
+    ) -> (BTreeSet<K>, BTreeSet<IpAddr>) {
+        let mut turns = Vec::new();
+        for (pod, lists) in changed {
+            let lists = lists.each_ref().map(Option::as_deref);
+            self.restricted.follow(pod, lists, &mut turns);
+        }
+        // Those of IPv4 come first.
+        turns.sort_by_key(|(address, _)| *address);
+        let (v4, v6) = turns.split_at(turns.partition_point(|(address, _)| address.is_ipv4()));
+        let mut touched = BTreeSet::new();
+        for (combiner, turns) in self.families.iter_mut().zip([v4, v6]) {
+            let (direction, restricted) = (self.direction, &self.restricted);
+            combiner.advance(changed, direction, turns, restricted, values, &mut touched);
+        }
+        (touched, turns.into_iter().map(|(address, _)| address).collect())
     }
 
     /// What holds for a pod, of each family that it has an address of.
-    pub(crate) fn of(&self, pod: &ObjectRef) -> [Option<&Arc<Peers>>; 2] {
+    pub(crate) fn of(&self, pod: &K) -> [Option<&Arc<Peers>>; 2] {
         self.families
             .each_ref()
             .map(|combiner| combiner.pods.get(pod).map(|own| own.table.peers()))
     }
+
+    /// The pods that something restricts in the other direction.
+    pub(crate) fn restricted(&self) -> &Restricted<K> {
+        &self.restricted
+    }
 }
 
-impl Combiner {
+impl<K: Ord + Hash + Clone> Combiner<K> {
     fn advance(
         &mut self,
-        changes: &BTreeMap<ObjectRef, [Option<Arc<Lists>>; 2]>,
+        changed: &Changed<K>,
         direction: Direction,
+        turns: &[(IpAddr, Turn)],
+        restricted: &Restricted<K>,
         values: &mut Values,
-    ) -> BTreeSet<ObjectRef> {
-        let mut turns: BTreeMap<IpAddr, Vec<Turn>> = BTreeMap::new();
-        for (pod, [before, now]) in changes {
-            let lists = [before.as_deref(), now.as_deref()];
-            for (address, turn) in self.restricted.follow(pod, lists, &[self.family]) {
-                turns.entry(address).or_default().push(turn);
-            }
-        }
+        touched: &mut BTreeSet<K>,
+    ) {
         if !turns.is_empty() {
-            self.holders.follow(&turns);
+            self.holders.follow(turns);
             self.of_anybody = None;
         }
-        let mut touched = BTreeSet::new();
         let mut fresh = BTreeSet::new();
-        // The addresses with which pods may be allowed something else.
-        let mut asked: BTreeMap<ObjectRef, BTreeSet<IpAddr>> = BTreeMap::new();
+        // The addresses with which pods may be allowed something else; `None` where their own list is another.
+        let mut asked: Vec<(K, Option<IpAddr>)> = Vec::new();
         let mut own_turns = Vec::new();
-        for (pod, [_, now]) in changes {
+        for (pod, [_, now]) in changed {
             let own = now.as_ref().and_then(|lists| self.own(lists, direction));
             match self.enter(pod, own, &mut own_turns) {
                 Entered::Same => {}
                 Entered::Gone => drop(touched.insert(pod.clone())),
                 Entered::New => drop(fresh.insert(pod)),
-                Entered::Other(differing) => match self.few_within(&differing) {
-                    Some(few) => drop(asked.insert(pod.clone(), few)),
+                Entered::Other(differing) => match few_within(restricted, &differing) {
+                    Some(few) => {
+                        asked.push((pod.clone(), None));
+                        asked.extend(few.into_iter().map(|address| (pod.clone(), Some(address))));
+                    }
                     None => drop(fresh.insert(pod)),
                 },
             }
@@ -147,7 +163,7 @@ impl Combiner {
         let admits = |value| value != self.floor && value != Value::NOTHING;
         self.admission.follow(&own_turns, admits);
         for &pod in &fresh {
-            let table = self.whole_table(pod, values);
+            let table = self.whole_table(pod, restricted, values);
             if let (Some(own), Some(table)) = (self.pods.get_mut(pod), table) {
                 own.table = table;
                 touched.insert(pod.clone());
@@ -155,43 +171,31 @@ impl Combiner {
         }
         // The tables of those that are new have it already.
         if self.pods.len() > fresh.len() {
-            for (pod, address) in self.concerned(&turns) {
-                if !fresh.contains(&pod) {
-                    asked.entry(pod).or_default().insert(address);
-                }
-            }
+            let concerned = self.concerned(turns).into_iter();
+            let concerned = concerned.filter(|(pod, _)| !fresh.contains(pod));
+            asked.extend(concerned.map(|(pod, address)| (pod, Some(address))));
         }
-        touched.extend(self.correct(asked, values));
-        touched
-    }
-
-    /// Asks again what pods may exchange with addresses, and puts what is otherwise into their tables; the pods of which these change.
-    fn correct(
-        &mut self,
-        asked: BTreeMap<ObjectRef, BTreeSet<IpAddr>>,
-        values: &mut Values,
-    ) -> BTreeSet<ObjectRef> {
-        let mut touched = BTreeSet::new();
+        asked.sort_unstable();
+        asked.dedup();
         let mut done = Corrections::default();
-        for (pod, addresses) in asked {
-            let Some(own) = self.pods.get(&pod) else { continue };
-            let each = addresses
-                .into_iter()
-                .map(|address| (address, self.entry(own, address, values)));
+        for asked in asked.chunk_by(|(one, _), (other, _)| one == other) {
+            let Some((pod, _)) = asked.first() else { continue };
+            let Some(own) = self.pods.get(pod) else { continue };
+            let each = asked.iter().filter_map(|(_, address)| *address);
+            let each = each.map(|address| (address, self.entry(own, address, restricted, values)));
             let corrections: Vec<_> = each
                 .filter(|(address, now)| *now != own.table.entry(*address))
                 .collect();
             if corrections.is_empty() && Arc::ptr_eq(own.table.own(), &own.list) {
                 continue;
             }
-            if let Some(own) = self.pods.get_mut(&pod) {
+            if let Some(own) = self.pods.get_mut(pod) {
                 own.table = self
                     .tables
                     .corrected(&own.table, &own.list, corrections, &mut done);
-                touched.insert(pod);
+                touched.insert(pod.clone());
             }
         }
-        touched
     }
 
     /// The address that others know a pod by, and what it may itself exchange.
@@ -203,12 +207,7 @@ impl Combiner {
     }
 
     /// Takes in what a pod's own list is now, which `turns` learns of.
-    fn enter(
-        &mut self,
-        pod: &ObjectRef,
-        now: Option<(IpAddr, Arc<Peers>)>,
-        turns: &mut Vec<(ObjectRef, Turn)>,
-    ) -> Entered {
+    fn enter(&mut self, pod: &K, now: Option<(IpAddr, Arc<Peers>)>, turns: &mut Vec<(K, Turn)>) -> Entered {
         match (self.pods.get_mut(pod), &now) {
             (None, None) => return Entered::Same,
             (Some(known), Some((address, list))) if known.address == *address => {
@@ -243,23 +242,16 @@ impl Combiner {
         Entered::New
     }
 
-    /// The addresses within prefixes at which somebody is held to something, where they are few.
-    fn few_within(&self, prefixes: &[Prefix]) -> Option<BTreeSet<IpAddr>> {
-        let mut few = BTreeSet::new();
-        for prefix in prefixes {
-            let within = self.restricted.between(prefix.first(), prefix.last());
-            few.extend(within.take(FEW + 1));
-            if few.len() > FEW {
-                return None;
-            }
-        }
-        Some(few)
-    }
-
     /// What a pod is allowed with an address of the node, where that is not what its own list says.
-    fn entry(&self, own: &Own, address: IpAddr, values: &mut Values) -> Option<Value> {
+    fn entry(
+        &self,
+        own: &Own,
+        address: IpAddr,
+        restricted: &Restricted<K>,
+        values: &mut Values,
+    ) -> Option<Value> {
         // Where pods share an address, what each may do counts.
-        let theirs = self.restricted.each_at(address);
+        let theirs = restricted.each_at(address);
         let theirs = theirs.map(|(_, theirs)| theirs.value(own.address));
         self.entry_of(own, address, theirs, values)
     }
@@ -282,7 +274,12 @@ impl Combiner {
     }
 
     /// The table of a pod of which nothing but its own list is known.
-    fn whole_table(&mut self, pod: &ObjectRef, values: &mut Values) -> Option<Arc<Table>> {
+    fn whole_table(
+        &mut self,
+        pod: &K,
+        restricted: &Restricted<K>,
+        values: &mut Values,
+    ) -> Option<Arc<Table>> {
         let own = self.pods.get(pod)?;
         let is_anybody = self.holders.name_nowhere(own.address);
         if let Some(known) = self.of_anybody.as_ref().filter(|_| is_anybody)
@@ -290,7 +287,7 @@ impl Combiner {
         {
             return Some(Arc::clone(known));
         }
-        let entries = self.all_entries(own, values);
+        let entries = self.all_entries(own, restricted, values);
         let table = self.tables.with(&own.list, entries);
         if is_anybody {
             self.of_anybody = Some(Arc::clone(&table));
@@ -298,14 +295,19 @@ impl Combiner {
         Some(table)
     }
 
-    fn all_entries(&self, own: &Own, values: &mut Values) -> Vec<(IpAddr, Value)> {
+    fn all_entries(
+        &self,
+        own: &Own,
+        restricted: &Restricted<K>,
+        values: &mut Values,
+    ) -> Vec<(IpAddr, Value)> {
         // Where its own list allows more than the floor.
         let allowed = own.list.entries().iter();
         let allowed = allowed.filter(|entry| entry.value != self.floor && entry.value != Value::NOTHING);
         let allowed: Vec<_> = allowed.map(|entry| entry.prefix).collect();
-        if let Some(few) = self.few_within(&allowed) {
+        if let Some(few) = few_within(restricted, &allowed) {
             let each = few.into_iter().map(|address| {
-                let value = self.entry(own, address, values);
+                let value = self.entry(own, address, restricted, values);
                 value.map(|value| (address, value))
             });
             return each.flatten().collect();
@@ -317,7 +319,7 @@ impl Combiner {
         for held in less.chunk_by(|(one, _), (other, _)| one == other) {
             let value = match held {
                 &[(address, value)] => self.entry_of(own, address, [value], values),
-                &[(address, _), ..] => self.entry(own, address, values),
+                &[(address, _), ..] => self.entry(own, address, restricted, values),
                 [] => None,
             };
             let address = held.first().map(|(address, _)| *address);
@@ -328,13 +330,16 @@ impl Combiner {
 
     /// The pods of which it can be otherwise what they are allowed with addresses where others are held to something else: few more
     /// than those of which it is.
-    fn concerned(&self, turns: &BTreeMap<IpAddr, Vec<Turn>>) -> Vec<(ObjectRef, IpAddr)> {
+    fn concerned(&self, turns: &[(IpAddr, Turn)]) -> Vec<(K, IpAddr)> {
         let mut found = Vec::new();
         // Many addresses turn from one list to another.
         let mut between = FxHashMap::default();
-        for (&address, turns) in turns {
-            let mut few: Option<BTreeSet<&ObjectRef>> = Some(BTreeSet::new());
-            for turn in turns {
+        for turns in turns.chunk_by(|(one, _), (other, _)| one == other) {
+            let Some(&(address, _)) = turns.first() else {
+                continue;
+            };
+            let mut few: Option<BTreeSet<&K>> = Some(BTreeSet::new());
+            for (_, turn) in turns {
                 let key = turn.each_ref().map(|list| list.as_ref().map_or(0, place));
                 let here = between.entry(key).or_insert_with(|| self.few_here(turn));
                 few = few.zip(here.as_ref()).map(|(few, here)| &few | here);
@@ -348,7 +353,7 @@ impl Combiner {
     }
 
     /// The pods at the addresses of which two lists say something else, where they are few.
-    fn few_here(&self, [before, now]: &Turn) -> Option<BTreeSet<&ObjectRef>> {
+    fn few_here(&self, [before, now]: &Turn) -> Option<BTreeSet<&K>> {
         let mut few = BTreeSet::new();
         for prefix in differing(before.as_deref(), now.as_deref(), self.family) {
             let here = self.at.range(prefix.first()..=prefix.last());
@@ -359,6 +364,19 @@ impl Combiner {
         }
         Some(few)
     }
+}
+
+/// The addresses within prefixes at which somebody is held to something, where they are few.
+fn few_within<K: Ord + Clone>(restricted: &Restricted<K>, prefixes: &[Prefix]) -> Option<BTreeSet<IpAddr>> {
+    let mut few = BTreeSet::new();
+    for prefix in prefixes {
+        let within = restricted.between(prefix.first(), prefix.last());
+        few.extend(within.take(FEW + 1));
+        if few.len() > FEW {
+            return None;
+        }
+    }
+    Some(few)
 }
 
 /// What became of a pod's own list.
@@ -387,9 +405,9 @@ pub fn tables(
 ) -> BTreeMap<ObjectRef, [Option<Arc<Peers>>; 2]> {
     let mut combined = Combined::new(direction, [Value::NOTHING; 2]);
     let lists = pods.iter();
-    let all = lists.map(|(pod, lists)| (pod.clone(), [None, Some(Arc::new(lists.clone()))]));
-    combined.advance(&all.collect(), values);
-    let of = |pod: &ObjectRef| combined.of(pod).map(|peers| peers.cloned());
+    let all = lists.map(|(pod, lists)| (pod, [None, Some(Arc::new(lists.clone()))]));
+    combined.advance(&all.collect::<Vec<_>>(), values);
+    let of = |pod| combined.of(&pod).map(|peers| peers.cloned());
     pods.keys().map(|pod| (pod.clone(), of(pod))).collect()
 }
 

@@ -4,6 +4,7 @@ mod compiler;
 mod naming;
 mod restricted;
 mod said;
+mod slab;
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -18,6 +19,7 @@ use crate::value::{Value, Values};
 pub(crate) use compiler::Compiler;
 pub use compiler::Touched;
 pub(crate) use restricted::{Restricted, Turn};
+pub(crate) use slab::{Number, Slab};
 
 /// What a pod may exchange with whom, of each family that it has an address of.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -150,6 +150,12 @@ impl Peers {
         &self.entries
     }
 
+    /// Whether all prefixes but that of everybody are of one length: then none of these is within another.
+    pub(crate) fn has_one_length(&self) -> bool {
+        let lengths = self.levels.iter().filter(|(length, _)| *length > 0);
+        lengths.count() <= 1
+    }
+
     /// Whether everything is allowed with everybody.
     pub fn is_everything(&self) -> bool {
         matches!(&*self.entries, [only] if only.prefix.length() == 0 && only.value == Value::EVERYTHING)
@@ -215,7 +221,7 @@ impl Peers {
     /// Prefixes outside of which both allow the same.
     pub(crate) fn differing(&self, other: &Self) -> Vec<Prefix> {
         // A prefix that only one of the two has, or with another value, decides where they differ.
-        let differing = self.pairs(other).filter(|pair| {
+        let differing = self.changes(other).filter(|pair| {
             let [one, other] = pair.map(|entry| entry.map(|entry| entry.value));
             one != other
         });
@@ -224,9 +230,10 @@ impl Peers {
             .collect()
     }
 
-    /// The entries of both, in order, those about one prefix together.
-    pub(crate) fn pairs<'p>(&'p self, other: &'p Self) -> impl Iterator<Item = [Option<&'p Entry>; 2]> {
-        let (mut ours, mut theirs) = (self.entries.iter().peekable(), other.entries.iter().peekable());
+    /// The entries of both, in order, those about one prefix together; without some that both have, with which they begin and end.
+    pub(crate) fn changes<'p>(&'p self, other: &'p Self) -> impl Iterator<Item = [Option<&'p Entry>; 2]> {
+        let [ours, theirs] = without_ends(&self.entries, &other.entries);
+        let (mut ours, mut theirs) = (ours.iter().peekable(), theirs.iter().peekable());
         std::iter::from_fn(move || {
             let order = match (ours.peek(), theirs.peek()) {
                 (None, None) => return None,
@@ -269,6 +276,16 @@ impl Peers {
         }
         found
     }
+}
+
+/// Both without what they begin and end with alike.
+fn without_ends<'e, T: PartialEq>(ours: &'e [T], theirs: &'e [T]) -> [&'e [T]; 2] {
+    let alike = ours.iter().zip(theirs);
+    let alike = alike.take_while(|(one, other)| one == other).count();
+    let both = [ours, theirs].map(|entries| entries.get(alike..).unwrap_or_default());
+    let [ours, theirs] = both.map(|entries| entries.iter().rev());
+    let alike = ours.zip(theirs).take_while(|(one, other)| one == other).count();
+    both.map(|entries| entries.get(..entries.len() - alike).unwrap_or_default())
 }
 
 /// What decisions allow of the packets that all of them are about, where they leave `rest` undecided.

@@ -4,7 +4,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use picket_net::Family;
 use picket_policy::{Direction, ObjectRef};
 
 use super::change::Register;
@@ -17,8 +16,8 @@ use crate::value::Values;
 /// What interfaces that lead out of the node have. A pod that may send everything is in none of it.
 #[derive(Debug)]
 pub(super) struct Global {
-    senders: Restricted,
-    receivers: Restricted,
+    senders: Restricted<ObjectRef>,
+    receivers: Restricted<ObjectRef>,
     parts: BTreeMap<usize, Part>,
     /// The part of each address.
     part_of: BTreeMap<IpAddr, usize>,
@@ -77,8 +76,9 @@ impl Global {
 
     /// Takes in what a pod may exchange, before and now.
     pub(super) fn follow(&mut self, pod: &ObjectRef, lists: [Option<&Lists>; 2]) {
-        let sends = self.senders.follow(pod, lists, &Family::BOTH);
-        let receives = self.receivers.follow(pod, lists, &Family::BOTH);
+        let (mut sends, mut receives) = (Vec::new(), Vec::new());
+        self.senders.follow(pod, lists, &mut sends);
+        self.receivers.follow(pod, lists, &mut receives);
         let addresses: BTreeSet<_> = sends
             .into_iter()
             .chain(receives)

@@ -25,7 +25,7 @@ use crate::value::{Value, Values};
 pub struct NodeAcls {
     options: Options,
     services: Vec<IpAddr>,
-    combined: Combined,
+    combined: Combined<ObjectRef>,
     pods: BTreeMap<ObjectRef, OnNode>,
     global: Global,
     register: Register,
@@ -110,14 +110,14 @@ impl NodeAcls {
     /// These pods have other interfaces or lists now, or with `None` they are gone; and with `services` these are the addresses
     /// of services. What has changed because of it.
     pub fn advance(&mut self, pods: &PodLists, services: Option<Vec<IpAddr>>, values: &mut Values) -> Change {
-        let mut changes = BTreeMap::new();
+        let mut changes = Vec::new();
         let mut stale: BTreeSet<ObjectRef> = BTreeSet::new();
         for (pod, now) in pods {
             let now = now.as_ref();
             let before = self.pods.get(pod).map(|known| Arc::clone(&known.lists));
             let after = now.map(|(_, lists)| Arc::clone(lists));
             self.global.follow(pod, [before.as_deref(), after.as_deref()]);
-            changes.insert(pod.clone(), [before, after]);
+            changes.push((pod.clone(), [before, after]));
             self.place(pod, now, &mut stale);
         }
         if let Some(services) = services
@@ -126,7 +126,7 @@ impl NodeAcls {
             self.services = services;
             stale.extend(self.pods.keys().cloned());
         }
-        let mut touched = self.combined.advance(&changes, values);
+        let (mut touched, _) = self.combined.advance(&changes, values);
         touched.extend(stale.iter().cloned());
         let mut made = ToPods::default();
         for pod in touched {

@@ -1,6 +1,6 @@
 //! Who does not allow an address everything, without asking everybody.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::net::IpAddr;
 
 use super::prefixes::ByPrefix;
@@ -19,9 +19,8 @@ pub(super) struct Holders {
 
 impl Holders {
     /// Pods at these addresses are held to other lists now.
-    pub(super) fn follow(&mut self, turns: &BTreeMap<IpAddr, Vec<Turn>>) {
-        let turns = turns.iter();
-        let turns = turns.flat_map(|(&address, turns)| turns.iter().map(move |turn| (address, turn)));
+    pub(super) fn follow(&mut self, turns: &[(IpAddr, Turn)]) {
+        let turns = turns.iter().map(|(address, turn)| (*address, turn));
         for number in self.lists.follow(turns, |entry| entry.prefix.length() > 0) {
             let held = self.lists.get(number);
             if held.is_some_and(|held| held.list.value_of_everybody_else() != Value::EVERYTHING) {

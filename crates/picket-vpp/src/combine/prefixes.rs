@@ -92,7 +92,7 @@ impl<K: Ord + Clone> ByPrefix<K> {
         let before = std::mem::replace(&mut had.list, Arc::clone(now));
         self.numbers.remove(&place(&before));
         self.numbers.insert(place(now), number);
-        for [before, now] in before.pairs(now) {
+        for [before, now] in before.changes(now) {
             match [before, now].map(|entry| entry.filter(|entry| counts(entry))) {
                 [Some(entry), None] => self.take_out(number, entry.prefix),
                 [None, Some(entry)] => self.put_in(number, entry.prefix),

@@ -13,9 +13,10 @@ use smol_str::SmolStr;
 use super::Lists;
 use super::naming::Naming;
 use super::said::Said;
+use super::slab::{Number, Slab};
 use crate::changes::Changes;
 use crate::peers::{Peers, beside};
-use crate::place::Places;
+use crate::place::{PerFamily, Places};
 use crate::value::{Value, Values};
 
 /// Addresses that are held to all of these subjects.
@@ -31,13 +32,13 @@ pub(crate) struct Compiler {
     places: Places,
     /// The addresses of the node.
     own_node: Vec<(IpAddr, Identity)>,
-    pods: BTreeMap<ObjectRef, OwnPod>,
+    pods: Slab<ObjectRef, OwnPod>,
     /// The pods that have an address. Those that have one, as one that ends and the next one do, are all held to what each
     /// of them may do.
-    at: BTreeMap<IpAddr, BTreeSet<ObjectRef>>,
+    at: BTreeMap<IpAddr, BTreeSet<Number>>,
     subjects: BTreeMap<SubjectId, Subject>,
     naming: Naming,
-    known: BTreeMap<Key, Known>,
+    known: Slab<Key, Known>,
 }
 
 #[derive(Debug)]
@@ -45,19 +46,31 @@ struct OwnPod {
     addresses: Addresses,
     subjects: [Option<SubjectId>; 2],
     /// What it is held to in each of [`DIRECTIONS`], for each family.
-    keys: [[Option<Key>; 2]; 2],
+    keys: Keys,
 }
+
+/// The numbers of keys, in each of [`DIRECTIONS`] for each family.
+type Keys = [[Option<Number>; 2]; 2];
 
 #[derive(Debug)]
 struct Subject {
     said: Said,
-    keys: BTreeSet<Key>,
+    keys: BTreeSet<Number>,
 }
 
 #[derive(Debug)]
 struct Known {
     peers: Arc<Peers>,
-    pods: BTreeSet<ObjectRef>,
+    pods: BTreeSet<Number>,
+}
+
+/// An address of a pod that has another identity now.
+#[derive(Debug)]
+struct MovedHost {
+    address: IpAddr,
+    identity: Identity,
+    /// The identity of the pod or node with the address beside, and that of the region around it.
+    beside: Option<(Identity, Identity)>,
 }
 
 /// Above so many kinds of addresses that changed, all lists are worked out again.
@@ -89,39 +102,48 @@ impl Compiler {
         let moves = self.places.advance(changes);
         let own_node = self.addresses_of_node(program);
         let is_new = std::mem::replace(&mut self.own_node, own_node) != self.own_node;
-        let mut dirty: BTreeSet<Key> = BTreeSet::new();
+        let mut dirty: BTreeSet<Number> = BTreeSet::new();
         for subject in self.refreshed(program, changes, values) {
             dirty.extend(self.keys_of(subject));
         }
-        let mut touched = self.follow_pods(program, changes, values);
-        let mut moved = BTreeSet::new();
+        let (mut touched, gone) = self.follow_pods(program, changes, values);
+        let mut moved = Vec::new();
         if is_new || moves.len() > MANY_MOVES {
-            dirty.extend(self.known.keys().cloned());
+            dirty.extend(self.known.numbers());
         } else if !moves.is_empty() {
             for subject in self.naming.of(&moves) {
                 let apart = self.subjects.get(&subject);
                 let apart = apart.filter(|subject| subject.said.tells_apart(&moves));
-                moved.extend(apart.into_iter().flat_map(|subject| subject.keys.iter().cloned()));
+                moved.extend(apart.into_iter().flat_map(|subject| subject.keys.iter().copied()));
             }
+            moved.sort_unstable();
+            moved.dedup();
+            moved.retain(|key| !dirty.contains(key));
         }
-        for key in dirty.union(&moved) {
-            let now = match dirty.contains(key) {
-                true => None,
-                false => self.moved(key, changes),
+        let hosts = match moved.is_empty() {
+            true => PerFamily::default(),
+            false => PerFamily(Family::BOTH.map(|family| self.moved_hosts(changes, family))),
+        };
+        let moved = moved.into_iter().map(|key| (key, self.moved(key, &hosts)));
+        let moved: Vec<_> = moved.collect();
+        for (key, now) in dirty.into_iter().map(|key| (key, None)).chain(moved) {
+            let Some(now) = now.or_else(|| Some(self.peers(self.known.key(key)?, values))) else {
+                continue;
             };
-            let now = now.unwrap_or_else(|| self.peers(key, values));
             if let Some(known) = self.known.get_mut(key)
                 && *known.peers != now
             {
                 known.peers = Arc::new(now);
-                touched.extend(known.pods.iter().cloned());
+                touched.extend(known.pods.iter().copied());
             }
         }
-        let lists = touched.into_iter().map(|pod| {
-            let lists = self.lists(&pod).map(Arc::new);
-            (pod, lists)
+        touched.sort_unstable();
+        touched.dedup();
+        let lists = touched.into_iter().filter_map(|pod| {
+            let lists = self.lists(pod)?;
+            Some((self.pods.key(pod)?.clone(), Some(Arc::new(lists))))
         });
-        lists.collect()
+        gone.into_iter().map(|pod| (pod, None)).chain(lists).collect()
     }
 
     fn addresses_of_node(&self, program: &Program) -> Vec<(IpAddr, Identity)> {
@@ -159,106 +181,133 @@ impl Compiler {
         found
     }
 
-    fn keys_of(&self, subject: SubjectId) -> impl Iterator<Item = Key> {
+    fn keys_of(&self, subject: SubjectId) -> impl Iterator<Item = Number> {
         let subject = self.subjects.get(&subject).into_iter();
-        subject.flat_map(|subject| subject.keys.iter().cloned())
+        subject.flat_map(|subject| subject.keys.iter().copied())
     }
 
-    /// Takes in pods that came, went or are others now; all that are held to something else because of it.
+    /// Takes in pods that came, went or are others now; all that may be held to something else because of it, and those that are not
+    /// there.
     fn follow_pods(
         &mut self,
         program: &Program,
         changes: &Changes,
         values: &mut Values,
-    ) -> BTreeSet<ObjectRef> {
-        let mut touched = BTreeSet::new();
+    ) -> (Vec<Number>, Vec<ObjectRef>) {
+        let mut touched = Vec::new();
+        let mut gone = Vec::new();
         for object in &changes.pods {
             let is_here =
                 |pod: &PodRef<'_>| pod.is_managed() && (self.node.is_none() || pod.pod().node == self.node);
-            let mut now = program.pod(object).filter(is_here).map(|pod| OwnPod {
+            let now = program.pod(object).filter(is_here).map(|pod| OwnPod {
                 addresses: pod.pod().addresses,
                 subjects: Direction::BOTH.map(|direction| pod.subject(direction)),
                 keys: Default::default(),
             });
-            touched.insert(object.clone());
-            if let Some(before) = self.pods.remove(object) {
-                for address in before.addresses.iter() {
+            if let Some(number) = self.pods.number(object) {
+                let before = self.pods.get(number).map(|pod| (pod.addresses, pod.keys));
+                let (addresses, keys) = before.unwrap_or_default();
+                for address in addresses.iter() {
                     let others = self.at.entry(address).or_default();
-                    others.remove(object);
-                    touched.extend(others.iter().cloned());
+                    others.remove(&number);
+                    touched.extend(others.iter().copied());
                     if others.is_empty() {
                         self.at.remove(&address);
                     }
                 }
-                match &mut now {
-                    Some(now) => now.keys = before.keys,
-                    None => self.leave(object, &set(&before.keys)),
+                if now.is_none() {
+                    self.leave(number, set(keys));
+                    self.pods.remove(number);
+                } else if let (Some(known), Some(now)) = (self.pods.get_mut(number), &now) {
+                    (known.addresses, known.subjects) = (now.addresses, now.subjects);
                 }
             }
-            if let Some(now) = now {
-                for address in now.addresses.iter() {
-                    let others = self.at.entry(address).or_default();
-                    touched.extend(others.iter().cloned());
-                    others.insert(object.clone());
-                }
-                self.pods.insert(object.clone(), now);
+            let Some(now) = now else {
+                gone.push(object.clone());
+                continue;
+            };
+            let addresses = now.addresses;
+            let number = self.pods.number(object);
+            let number = number.unwrap_or_else(|| self.pods.insert(object.clone(), now));
+            touched.push(number);
+            for address in addresses.iter() {
+                let others = self.at.entry(address).or_default();
+                touched.extend(others.iter().copied());
+                others.insert(number);
             }
         }
-        for object in &touched {
-            self.regroup(object, program, values);
+        touched.sort_unstable();
+        touched.dedup();
+        for &number in &touched {
+            self.regroup(number, program, values);
         }
-        touched
+        (touched, gone)
     }
 
     /// Finds out what a pod is held to.
-    fn regroup(&mut self, object: &ObjectRef, program: &Program, values: &mut Values) {
-        let Some(pod) = self.pods.get(object) else { return };
-        let keys = DIRECTIONS.map(|direction| Family::BOTH.map(|family| self.key(pod, family, direction)));
-        let wanted = set(&keys);
-        for key in &wanted {
-            if !self.known.contains_key(key) {
-                for &subject in &key.1 {
-                    let known = self.subjects.entry(subject).or_insert_with(|| {
-                        let said = Said::of(program, subject, values);
-                        self.naming.add(subject, &said);
-                        Subject {
-                            said,
-                            keys: BTreeSet::new(),
-                        }
-                    });
-                    known.keys.insert(key.clone());
-                }
-                let peers = Arc::new(self.peers(key, values));
-                let pods = BTreeSet::new();
-                self.known.insert(key.clone(), Known { peers, pods });
-            }
+    fn regroup(&mut self, number: Number, program: &Program, values: &mut Values) {
+        let Some(pod) = self.pods.get(number) else { return };
+        let before = pod.keys;
+        let wanted = DIRECTIONS.map(|direction| Family::BOTH.map(|family| self.key(pod, family, direction)));
+        let keys = wanted.map(|keys| keys.map(|key| Some(self.enter(key?, program, values))));
+        for key in set(keys) {
             if let Some(known) = self.known.get_mut(key) {
-                known.pods.insert(object.clone());
+                known.pods.insert(number);
             }
         }
-        if let Some(pod) = self.pods.get_mut(object) {
-            let before = set(&std::mem::replace(&mut pod.keys, keys));
-            self.leave(object, &before.difference(&wanted).cloned().collect());
+        if let Some(pod) = self.pods.get_mut(number) {
+            pod.keys = keys;
         }
+        let left = set(before).difference(&set(keys)).copied().collect();
+        self.leave(number, left);
+    }
+
+    /// The number of a key, of which it is known from now on what it allows.
+    fn enter(&mut self, key: Key, program: &Program, values: &mut Values) -> Number {
+        if let Some(number) = self.known.number(&key) {
+            return number;
+        }
+        for &subject in &key.1 {
+            self.subjects.entry(subject).or_insert_with(|| {
+                let said = Said::of(program, subject, values);
+                self.naming.add(subject, &said);
+                Subject {
+                    said,
+                    keys: BTreeSet::new(),
+                }
+            });
+        }
+        let peers = Arc::new(self.peers(&key, values));
+        let pods = BTreeSet::new();
+        let subjects = key.1.clone();
+        let number = self.known.insert(key, Known { peers, pods });
+        for subject in subjects {
+            if let Some(known) = self.subjects.get_mut(&subject) {
+                known.keys.insert(number);
+            }
+        }
+        number
     }
 
     /// A pod is not held to these any more.
-    fn leave(&mut self, object: &ObjectRef, keys: &BTreeSet<Key>) {
+    fn leave(&mut self, pod: Number, keys: BTreeSet<Number>) {
         for key in keys {
             let Some(known) = self.known.get_mut(key) else {
                 continue;
             };
-            known.pods.remove(object);
+            known.pods.remove(&pod);
             if !known.pods.is_empty() {
                 continue;
             }
-            self.known.remove(key);
-            for id in &key.1 {
-                if let Some(subject) = self.subjects.get_mut(id) {
-                    subject.keys.remove(key);
+            let Some((_, subjects)) = self.known.remove(key) else {
+                continue;
+            };
+            for id in subjects {
+                if let Some(subject) = self.subjects.get_mut(&id) {
+                    subject.keys.remove(&key);
                     if subject.keys.is_empty() {
-                        self.naming.remove(*id, &subject.said);
-                        self.subjects.remove(id);
+                        self.naming.remove(id, &subject.said);
+                        self.subjects.remove(&id);
                     }
                 }
             }
@@ -267,7 +316,7 @@ impl Compiler {
 
     fn key(&self, pod: &OwnPod, family: Family, direction: Direction) -> Option<Key> {
         let pods = self.at.get(&pod.addresses.of(family)?)?;
-        let subjects = pods.iter().filter_map(|pod| {
+        let subjects = pods.iter().filter_map(|&pod| {
             let [one, other] = self.pods.get(pod)?.subjects;
             let [first, _] = Direction::BOTH;
             if direction == first { one } else { other }
@@ -284,38 +333,57 @@ impl Compiler {
             .unwrap_or_else(|| Peers::everybody(*family, Value::EVERYTHING))
     }
 
-    /// What a key allows where of what it is made from nothing has changed but who has some addresses; `None` where it takes all to tell.
-    fn moved(&self, key: &Key, changes: &Changes) -> Option<Peers> {
-        let (family, subjects) = key;
-        let &[subject] = &**subjects else { return None };
-        let said = &self.subjects.get(&subject)?.said;
+    /// The addresses that have other identities now, where lists can take them in one by one; `None` where it takes all to tell.
+    fn moved_hosts(&self, changes: &Changes, family: Family) -> Option<Vec<MovedHost>> {
         if !changes.prefixes.is_empty() {
             return None;
         }
         let addresses = changes.addresses.keys().copied();
-        let addresses = addresses.filter(|&address| Family::of(address) == *family);
-        let mut hosts = Vec::new();
-        for address in addresses {
+        let addresses = addresses.filter(|&address| Family::of(address) == family);
+        let hosts = addresses.map(|address| {
             let beside = beside(address);
-            let is_own = |own: IpAddr| own == address || own == beside;
-            let is_region = self.places.regions(*family).has(&Prefix::host(address));
-            if is_region
-                || said.names(beside, &self.places)
+            let is_here = |own: IpAddr| own == address || own == beside;
+            let is_region = |address| self.places.regions(family).has(&Prefix::host(address));
+            if is_region(address)
+                || is_region(beside)
                 || changes.addresses.contains_key(&beside)
-                || self.own_node.iter().any(|(own, _)| is_own(*own))
+                || self.own_node.iter().any(|(own, _)| is_here(*own))
             {
                 return None;
             }
-            hosts.push((address, said.value(address, &self.places)?));
+            Some(MovedHost {
+                address,
+                identity: self.places.identity(address)?,
+                beside: self.places.held(beside),
+            })
+        });
+        hosts.collect()
+    }
+
+    /// What a key allows where of what it is made from nothing has changed but who has some addresses; `None` where it takes all to tell.
+    fn moved(&self, key: Number, hosts: &PerFamily<Option<Vec<MovedHost>>>) -> Option<Peers> {
+        let (family, subjects) = self.known.key(key)?;
+        let &[subject] = &**subjects else { return None };
+        let said = &self.subjects.get(&subject)?.said;
+        let hosts = hosts.of(*family).as_ref()?;
+        // What is said of the address beside could be joined with what is said of this one.
+        let is_named = |&(own, region)| said.value(own, *family) != said.value(region, *family);
+        if hosts
+            .iter()
+            .any(|host| host.beside.as_ref().is_some_and(is_named))
+        {
+            return None;
         }
+        let hosts = hosts.iter();
+        let hosts = hosts.map(|host| (host.address, said.value(host.identity, *family)));
         Some(self.known.get(key)?.peers.with_hosts(hosts))
     }
 
-    fn lists(&self, object: &ObjectRef) -> Option<Lists> {
-        let pod = self.pods.get(object)?;
+    fn lists(&self, pod: Number) -> Option<Lists> {
+        let pod = self.pods.get(pod)?;
         let [ingress, egress] = pod.keys.each_ref().map(|keys| {
             keys.each_ref().map(|key| {
-                let known = self.known.get(key.as_ref()?)?;
+                let known = self.known.get((*key)?)?;
                 Some(Arc::clone(&known.peers))
             })
         });
@@ -332,6 +400,6 @@ impl Compiler {
 const DIRECTIONS: [Direction; 2] = [Direction::Ingress, Direction::Egress];
 
 /// Each key once.
-fn set(keys: &[[Option<Key>; 2]; 2]) -> BTreeSet<Key> {
-    keys.iter().flatten().flatten().cloned().collect()
+fn set(keys: Keys) -> BTreeSet<Number> {
+    keys.into_iter().flatten().flatten().collect()
 }

@@ -1,11 +1,11 @@
 //! Pods that may not exchange everything, by address.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::Arc;
 
 use picket_net::Family;
-use picket_policy::{Direction, ObjectRef};
+use picket_policy::Direction;
 
 use super::Lists;
 use crate::peers::Peers;
@@ -15,12 +15,12 @@ pub(crate) type Turn = [Option<Arc<Peers>>; 2];
 
 /// What restricts pods in one direction, by address.
 #[derive(Debug)]
-pub(crate) struct Restricted {
+pub(crate) struct Restricted<K> {
     direction: Direction,
-    at: BTreeMap<IpAddr, BTreeMap<ObjectRef, Arc<Peers>>>,
+    at: BTreeMap<IpAddr, BTreeMap<K, Arc<Peers>>>,
 }
 
-impl Restricted {
+impl<K: Ord + Clone> Restricted<K> {
     /// Nobody.
     pub(crate) fn new(direction: Direction) -> Self {
         Self {
@@ -29,32 +29,31 @@ impl Restricted {
         }
     }
 
-    /// Takes in the lists of a pod, before and now, as far as they are about addresses of `families`. Those at which something
-    /// else restricts it.
+    /// Takes in the lists of a pod, before and now. At which addresses something else restricts it, `turned` learns.
     pub(crate) fn follow(
         &mut self,
-        pod: &ObjectRef,
+        pod: &K,
         [before, now]: [Option<&Lists>; 2],
-        families: &[Family],
-    ) -> Vec<(IpAddr, Turn)> {
+        turned: &mut Vec<(IpAddr, Turn)>,
+    ) {
         let direction = self.direction;
         let own = [before, now].map(|lists| lists.map(|lists| (&lists.addresses, lists.of(direction))));
         let [was, is] = own;
         if was == is {
-            return Vec::new();
+            return;
         }
         let restricting = |lists: Option<&Lists>, address: IpAddr| {
             let lists = lists.filter(|lists| lists.addresses.contains(&address))?;
             let peers = lists.peers(direction, Family::of(address));
             peers.filter(|peers| !peers.is_everything()).cloned()
         };
-        let lists = before.into_iter().chain(now);
-        let addresses: BTreeSet<_> = lists.flat_map(|lists| &lists.addresses).copied().collect();
-        let mut turns = Vec::new();
-        for address in addresses {
+        let was = before.into_iter().flat_map(|lists| &lists.addresses);
+        let is = now.into_iter().flat_map(|lists| &lists.addresses);
+        let has_had = |address: &IpAddr| before.is_some_and(|lists| lists.addresses.contains(address));
+        for &address in was.chain(is.filter(|address| !has_had(address))) {
             let turn = [before, now].map(|lists| restricting(lists, address));
             let [old, new] = &turn;
-            if old == new || !families.contains(&Family::of(address)) {
+            if old == new {
                 continue;
             }
             let here = self.at.entry(address).or_default();
@@ -67,9 +66,8 @@ impl Restricted {
                 self.at.remove(&address);
             }
             let [_, new] = turn;
-            turns.push((address, [known, new]));
+            turned.push((address, [known, new]));
         }
-        turns
     }
 
     /// The addresses from one to another at which something restricts somebody, ascending.
@@ -78,12 +76,12 @@ impl Restricted {
     }
 
     /// What restricts each pod that has an address.
-    pub(crate) fn each_at(&self, address: IpAddr) -> impl Iterator<Item = (&ObjectRef, &Arc<Peers>)> {
+    pub(crate) fn each_at(&self, address: IpAddr) -> impl Iterator<Item = (&K, &Arc<Peers>)> {
         self.at.get(&address).into_iter().flatten()
     }
 
     /// What restricts an address, and a pod that has it. Where several have one, all are held to the same.
-    pub(crate) fn at(&self, address: IpAddr) -> Option<(&ObjectRef, &Arc<Peers>)> {
+    pub(crate) fn at(&self, address: IpAddr) -> Option<(&K, &Arc<Peers>)> {
         self.at.get(&address)?.last_key_value()
     }
 }

@@ -57,18 +57,9 @@ impl Said {
         (named.len() <= most).then_some(named)
     }
 
-    /// What is allowed with an address of no node.
-    pub(super) fn value(&self, address: IpAddr, places: &Places) -> Option<Value> {
-        let identity = places.identity(address)?;
-        Some(self.everybody.value(identity, Family::of(address)))
-    }
-
-    /// Whether it says something of an address by itself. That may be what is said of the addresses around it.
-    pub(super) fn names(&self, address: IpAddr, places: &Places) -> bool {
-        let family = Family::of(address);
-        let value = |identity| self.everybody.value(identity, family);
-        let is_held = |(own, region)| value(own) != value(region);
-        places.regions(family).has(&Prefix::host(address)) || places.held(address).is_some_and(is_held)
+    /// What is allowed with an identity at addresses of no node.
+    pub(super) fn value(&self, identity: Identity, family: Family) -> Value {
+        self.everybody.value(identity, family)
     }
 
     /// What it allows with whom, where a node has these addresses.

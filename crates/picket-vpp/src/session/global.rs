@@ -1,5 +1,6 @@
 //! The rules of the global table: those about each address of a pod that may not receive everything.
 
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr};
 use std::ops::RangeInclusive;
@@ -12,7 +13,7 @@ use super::change::Turn;
 use super::model::{SessionRule, Transport};
 use super::ports::PortSets;
 use super::table::{Made, Table};
-use crate::lists::Restricted;
+use crate::lists::{Number, Restricted};
 use crate::peers::Peers;
 use crate::value::Values;
 
@@ -57,7 +58,7 @@ type Alike = FxHashMap<usize, (Prefix, Made)>;
 /// What rules are made from.
 pub(super) struct Source<'a> {
     /// Who may not receive everything.
-    pub(super) receivers: &'a Restricted,
+    pub(super) receivers: &'a Restricted<Number>,
     pub(super) sets: &'a mut PortSets,
     pub(super) values: &'a Values,
 }
@@ -88,13 +89,16 @@ impl Global {
         let was_crowded = self.is_crowded();
         let least = self.least;
         let mut alike = Alike::default();
-        let mut before = Before::new();
+        let mut known = Vec::with_capacity(changed.len());
         for &address in changed {
             let now = from.alone(address, self.most_rules, &mut alike);
-            before.insert(address, self.set(address, now));
+            let rules = now.as_ref().map(|now| Arc::clone(&now.rules));
+            known.push((address, [self.set(address, now), rules]));
         }
         let mut turns = BTreeMap::new();
         if was_crowded || self.is_crowded() {
+            let before = known.into_iter().map(|(address, [before, _])| (address, before));
+            let mut before: Before = before.collect();
             let is_closed_as_before = least == self.least;
             self.share(
                 &mut before,
@@ -103,12 +107,14 @@ impl Global {
                 &mut from,
                 &mut turns,
             );
+            for (address, before) in before {
+                let now = self.at.get(&address).map(|about| &about.given.made.rules);
+                note(address, before, now, &mut turns);
+            }
+            return turns;
         }
-        for (address, before) in before {
-            let now = self.at.get(&address).map(|about| &about.given.made.rules);
-            note(address, before, now, &mut turns);
-        }
-        turns
+        let changed = known.into_iter().filter(|(_, [before, now])| before != now);
+        changed.collect()
     }
 
     fn is_crowded(&self) -> bool {
@@ -119,15 +125,26 @@ impl Global {
     fn set(&mut self, address: IpAddr, now: Option<Made>) -> Option<Arc<[SessionRule]>> {
         self.needed += now.as_ref().map_or(0, Made::needed);
         self.least += now.as_ref().map_or(0, least);
-        let before = self.at.remove(&address);
-        if let Some(alone) = now {
+        let now = now.map(|alone| {
             let given = Given {
                 made: alone.clone(),
                 rooms: alone.needed()..=usize::MAX,
-                spare: before.as_ref().map_or(0, |before| before.given.spare),
+                spare: 0,
             };
-            self.at.insert(address, About { alone, given });
-        }
+            About { alone, given }
+        });
+        let before = match (self.at.entry(address), now) {
+            (Entry::Occupied(mut known), Some(mut now)) => {
+                now.given.spare = known.get().given.spare;
+                Some(known.insert(now))
+            }
+            (Entry::Occupied(known), None) => Some(known.remove()),
+            (Entry::Vacant(place), Some(now)) => {
+                place.insert(now);
+                None
+            }
+            (Entry::Vacant(_), None) => None,
+        };
         let before = before?;
         self.needed -= before.alone.needed();
         self.least -= least(&before.alone);

@@ -6,6 +6,7 @@ pub mod meaning;
 mod model;
 mod node;
 pub mod plan;
+mod pods;
 mod ports;
 mod print;
 mod render;

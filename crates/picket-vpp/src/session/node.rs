@@ -1,6 +1,6 @@
 //! From what each pod may exchange to the tables of its node, pod by pod.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -12,12 +12,13 @@ use super::change::Change;
 use super::global::{Global, Source};
 use super::model::{Action, SessionRule, SessionRules};
 use super::plan::is_default;
+use super::pods::Pods;
 use super::ports::PortSets;
 use super::render::{Options, TooMany};
 use super::table::{Made, Table};
 use super::tables::Tables;
 use crate::combine::Combined;
-use crate::lists::{Lists, Restricted, Touched};
+use crate::lists::{Number, Restricted, Touched};
 use crate::peers::{Peers, subtract};
 use crate::value::{Value, Values};
 
@@ -27,11 +28,8 @@ use crate::value::{Value, Values};
 #[derive(Debug)]
 pub struct NodeRules {
     options: Options,
-    combined: Combined,
-    lists: BTreeMap<ObjectRef, Arc<Lists>>,
-    local: BTreeMap<ObjectRef, Made>,
-    /// Who may not receive everything.
-    receivers: Restricted,
+    combined: Combined<Number>,
+    pods: Pods,
     global: Global,
     alike: Alike,
     sets: PortSets,
@@ -59,9 +57,7 @@ impl NodeRules {
         Self {
             options,
             combined: Combined::new(Direction::Egress, floor),
-            lists: BTreeMap::new(),
-            local: BTreeMap::new(),
-            receivers: Restricted::new(Direction::Ingress),
+            pods: Pods::default(),
             global: Global::new(options.most_rules),
             alike: Alike::default(),
             sets: PortSets::default(),
@@ -80,11 +76,11 @@ impl NodeRules {
 
     /// All rules, each table as it was made.
     pub fn tables(&self) -> Tables {
-        let local = self.local.iter();
+        let local = self.pods.each();
         let global = self.global.each();
         Tables {
             local: local
-                .map(|(pod, made)| (pod.clone(), Arc::clone(&made.rules)))
+                .filter_map(|(pod, known)| Some((pod.clone(), Arc::clone(&known.made.as_ref()?.rules))))
                 .collect(),
             global: global
                 .map(|(address, made)| (address, Arc::clone(&made.rules)))
@@ -94,7 +90,8 @@ impl NodeRules {
 
     /// The table of a pod.
     pub fn local(&self, pod: &ObjectRef) -> Option<&Arc<[SessionRule]>> {
-        self.local.get(pod).map(|made| &made.rules)
+        let made = self.pods.get(self.pods.number(pod)?)?.made.as_ref();
+        made.map(|made| &made.rules)
     }
 
     /// Which tables have no room for all that they should have.
@@ -106,30 +103,34 @@ impl NodeRules {
                 missing: made.missing,
             })
         };
-        let local = self.local.iter();
-        let local = local.filter_map(|(pod, made)| too_many(pod, Direction::Egress, made));
+        let local = self.pods.each();
+        let local = local.filter_map(|(pod, known)| too_many(pod, Direction::Egress, known.made.as_ref()?));
         // Where several have an address, all are held to the same.
         let global = self.global.each().flat_map(|(address, made)| {
-            let pods = self.receivers.each_at(address).filter(|_| made.missing > 0);
-            pods.filter_map(move |(pod, _)| too_many(pod, Direction::Ingress, made))
+            let pods = self.receivers().each_at(address).filter(|_| made.missing > 0);
+            let pods = pods.filter_map(|(&number, _)| self.pods.name(number));
+            let pods: BTreeSet<_> = pods.collect();
+            pods.into_iter()
+                .filter_map(move |pod| too_many(pod, Direction::Ingress, made))
         });
         local.chain(global).collect()
     }
 
     /// These pods have other lists now, or with `None` they are gone. What has changed because of it.
     pub fn advance(&mut self, pods: &Touched, values: &mut Values) -> Change {
-        let mut changes = BTreeMap::new();
-        let mut addresses = BTreeSet::new();
-        let mut touched = BTreeSet::new();
+        let mut changed = Vec::with_capacity(pods.len());
+        let mut touched = Vec::new();
         for (pod, now) in pods {
-            let before = match now {
-                Some(now) => self.lists.insert(pod.clone(), Arc::clone(now)),
-                None => self.lists.remove(pod),
+            let (number, before) = match now {
+                Some(now) => {
+                    let number = self.pods.enter(pod);
+                    (number, self.pods.set_lists(number, Some(Arc::clone(now))))
+                }
+                None => match self.pods.number(pod) {
+                    Some(number) => (number, self.pods.set_lists(number, None)),
+                    None => continue,
+                },
             };
-            let turns = self
-                .receivers
-                .follow(pod, [before.as_deref(), now.as_deref()], &Family::BOTH);
-            addresses.extend(turns.into_iter().map(|(address, _)| address));
             // Of those that may send something else `combined` says it.
             let own = [&before, now].map(|lists| {
                 let lists = lists.as_ref();
@@ -137,28 +138,36 @@ impl NodeRules {
             });
             let [was, is] = own;
             if was != is {
-                touched.insert(pod.clone());
+                touched.push(number);
             }
-            changes.insert(pod.clone(), [before, now.clone()]);
+            changed.push((number, [before, now.clone()]));
         }
-        touched.extend(self.combined.advance(&changes, values));
+        let (concerned, addresses) = self.combined.advance(&changed, values);
+        touched.extend(concerned);
+        touched.sort_unstable();
+        touched.dedup();
         let mut change = Change::default();
+        let mut local = Vec::new();
         self.alike.begin();
-        for pod in touched {
-            let now = self.local_table(&pod, values);
-            let rules = now.as_ref().map(|made| Arc::clone(&made.rules));
-            let before = match now {
-                Some(now) => self.local.insert(pod.clone(), now),
-                None => self.local.remove(&pod),
+        for number in touched {
+            let now = self.local_table(number, values);
+            let Some(known) = self.pods.get_mut(number) else {
+                continue;
             };
-            let before = before.map(|made| made.rules);
-            if before != rules {
-                change.local.insert(pod, [before, rules]);
+            let before = std::mem::replace(&mut known.made, now);
+            let turn = [&before, &known.made].map(|made| made.as_ref().map(|made| Arc::clone(&made.rules)));
+            let [was, is] = &turn;
+            if was != is {
+                let name = self.pods.name(number);
+                local.extend(name.map(|pod| (pod.clone(), turn)));
             }
         }
+        change.local = local.into_iter().collect();
+        let gone = changed.iter().filter(|(_, [_, now])| now.is_none());
+        gone.for_each(|(number, _)| self.pods.leave(*number));
         if !addresses.is_empty() {
             let source = Source {
-                receivers: &self.receivers,
+                receivers: self.combined.restricted(),
                 sets: &mut self.sets,
                 values,
             };
@@ -167,10 +176,15 @@ impl NodeRules {
         change
     }
 
-    fn local_table(&mut self, pod: &ObjectRef, values: &Values) -> Option<Made> {
-        let lists = self.lists.get(pod)?;
+    /// Who may not receive everything.
+    fn receivers(&self) -> &Restricted<Number> {
+        self.combined.restricted()
+    }
+
+    fn local_table(&mut self, number: Number, values: &Values) -> Option<Made> {
+        let lists = self.pods.get(number)?.lists.as_ref()?;
         let opened = Opened {
-            peers: self.combined.of(pod).map(Option::<&Arc<Peers>>::cloned),
+            peers: self.combined.of(&number).map(Option::<&Arc<Peers>>::cloned),
             is_unknown: lists.is_unknown,
         };
         let own = lists.addresses.iter();
@@ -245,31 +259,41 @@ impl Opened {
     }
 }
 
-/// The rules of a table by which everything may be opened to an address too; `None` where rules about everybody are about some ports,
-/// which those about an address would not capture.
-fn opening(rules: &[SessionRule], to: IpAddr) -> Option<Vec<SessionRule>> {
+/// Makes the rules of a table such that everything may be opened to an address too; `None` where rules about everybody are about some
+/// ports, which those about an address would not capture.
+fn open(rules: &mut Vec<SessionRule>, to: IpAddr) -> Option<()> {
     let to = Prefix::host(to);
-    let mut opened = Vec::with_capacity(rules.len() + 2 * usize::from(to.length()));
-    for rule in rules {
-        if !rule.remote.contains_prefix(&to) {
-            opened.push(*rule);
-        } else if rule.remote.length() > 0 {
+    let is_about_it = |rule: &SessionRule| match rule.remote.length() == to.length() {
+        true => rule.remote == to,
+        false => rule.remote.contains_prefix(&to),
+    };
+    let mut done = 0;
+    while let Some(next) = rules.get(done..)?.iter().position(is_about_it) {
+        let at = done + next;
+        let rule = *rules.get(at)?;
+        if rule.remote.length() > 0 {
             // These are about the others with such addresses.
-            let parts = subtract(&rule.remote, &to).into_iter();
-            opened.extend(parts.map(|remote| SessionRule { remote, ..*rule }));
-        } else if is_default(rule) {
+            let parts = subtract(&rule.remote, &to);
+            done = at + parts.len();
+            let parts = parts.into_iter().map(|remote| SessionRule { remote, ..rule });
+            rules.splice(at..=at, parts);
+        } else if is_default(&rule) {
             let allowed = SessionRule {
                 remote: to,
                 action: Action::Allow,
-                ..*rule
+                ..rule
             };
-            opened.extend([*rule, allowed]);
+            rules.insert(at + 1, allowed);
+            done = at + 2;
         } else {
             return None;
         }
     }
-    Some(opened)
+    Some(())
 }
+
+/// How many rules more there are mostly where an address is opened.
+const FEW_MORE: usize = 8;
 
 impl Made {
     /// The same table, by which everything may be opened to these addresses too; `None` where that is not said by a few rules
@@ -278,9 +302,10 @@ impl Made {
         if self.missing > 0 {
             return None;
         }
-        let mut rules = opening(&self.rules, *own.first()?)?;
-        for &address in own.iter().skip(1) {
-            rules = opening(&rules, address)?;
+        let mut rules = Vec::with_capacity(self.rules.len() + FEW_MORE);
+        rules.extend_from_slice(&self.rules);
+        for &address in own {
+            open(&mut rules, address)?;
         }
         (rules.len() <= most_rules).then(|| Self {
             rules: rules.into(),

@@ -60,12 +60,14 @@ type Part = (Transport, Prefix);
 /// Rules of others stay, and none of ours takes the place of one: what it would have said is [`displaced`].
 pub fn plan(installed: &[InstalledRule], desired: &[SessionRule], foreign: &BTreeSet<SessionRule>) -> Plan {
     let mut ours = Vec::with_capacity(installed.len());
+    let mut known_ours = FxHashSet::default();
     let mut broken = Vec::new();
     let mut taken = BTreeSet::new();
     for known in installed {
         let rule = known.rule;
         match known.standing(foreign) {
-            Standing::Ours => ours.push(rule),
+            Standing::Ours if known_ours.insert(rule) => ours.push(rule),
+            Standing::Ours => {}
             Standing::Broken => broken.push(Operation::DeleteNamed(rule, known.tag.clone())),
             Standing::Others => drop(taken.insert((part(&rule), place(&rule)))),
         }
@@ -93,68 +95,110 @@ pub fn between(before: &[SessionRule], desired: &[SessionRule]) -> Plan {
 /// The same, with steps in which nothing is to be done.
 fn steps(before: &[SessionRule], desired: &[SessionRule]) -> Plan {
     let mut plan: Plan = vec![Vec::new(); STEPS];
-    for change in changes(before, desired).values_mut() {
+    let [gone, come] = differing(before, desired);
+    if gone.is_empty() && come.is_empty() {
+        return plan;
+    }
+    let defaults = [before, desired].map(defaults);
+    for change in changes(&gone, &come, &defaults) {
         for (step, operations) in plan.iter_mut().zip(change.steps()) {
-            step.extend(operations);
+            match step.is_empty() {
+                true => *step = operations,
+                false => step.extend(operations),
+            }
         }
     }
     plan
 }
 
-/// What changes of each part of which something does.
-fn changes(before: &[SessionRule], desired: &[SessionRule]) -> BTreeMap<Part, Change> {
-    if let Some(pairs) = pairs(before, desired) {
-        let changes = pairs.into_iter();
-        return changes
-            .filter_map(|(part, [was, will])| Some((part, Change::between(was, will)?)))
-            .collect();
+/// What changes of each part of which something does, part by part. All rules are in order.
+fn changes<'r>(
+    mut gone: &'r [SessionRule],
+    mut come: &'r [SessionRule],
+    defaults: &[Vec<SessionRule>; 2],
+) -> Vec<Change<'r>> {
+    let mut changes = Vec::new();
+    // The order of rules is first that of their parts.
+    while let Some(part) = gone.first().into_iter().chain(come.first()).map(part).min() {
+        let rules_of = |rules: &mut &'r [SessionRule]| {
+            let (here, following) = rules.split_at(rules.partition_point(|rule| self::part(rule) <= part));
+            *rules = following;
+            here
+        };
+        changes.push(Change {
+            gone: rules_of(&mut gone),
+            come: rules_of(&mut come),
+            defaults: defaults.each_ref().map(|defaults| {
+                let at = defaults.binary_search_by_key(&part, self::part).ok()?;
+                defaults.get(at).copied()
+            }),
+        });
     }
-    let mut parts: BTreeMap<Part, [Vec<SessionRule>; 2]> = BTreeMap::new();
-    for rule in before {
-        let [was, _] = parts.entry(part(rule)).or_default();
-        was.push(*rule);
-    }
-    for rule in desired {
-        let [_, will] = parts.entry(part(rule)).or_default();
-        will.push(*rule);
-    }
-    let changes = parts.into_iter();
     changes
-        .filter_map(|(part, [was, will])| Some((part, Change::between(&was, &will)?)))
-        .collect()
 }
 
-/// The rules of one part, of both states.
-type Pair<'r> = (Part, [&'r [SessionRule]; 2]);
+/// What holds for everybody else in each part, in order.
+fn defaults(rules: &[SessionRule]) -> Vec<SessionRule> {
+    let defaults = rules.iter().filter(|rule| is_default(rule));
+    let mut defaults: Vec<_> = defaults.copied().collect();
+    defaults.sort_unstable();
+    defaults
+}
 
-/// The rules of each part, where each state has the same parts one after the other, as tables have that were made.
-fn pairs<'r>(before: &'r [SessionRule], desired: &'r [SessionRule]) -> Option<Vec<Pair<'r>>> {
-    let parts = |rules: &'r [SessionRule]| {
-        let parts = rules.chunk_by(|one, next| part(one) == part(next));
-        parts.filter_map(|rules| Some((part(rules.first()?), rules)))
+/// The rules that only the one state has, and those that only the other has, in order. No state has one twice.
+fn differing(before: &[SessionRule], desired: &[SessionRule]) -> [Vec<SessionRule>; 2] {
+    let mut found = [Vec::new(), Vec::new()];
+    let [gone, come] = &mut found;
+    let [mut was, mut will] = [before, desired];
+    while !was.is_empty() || !will.is_empty() {
+        let alike = was
+            .iter()
+            .zip(will)
+            .take_while(|(one, other)| one == other)
+            .count();
+        was = was.get(alike..).unwrap_or_default();
+        will = will.get(alike..).unwrap_or_default();
+        let [few_gone, few_come] = until_alike(was, will);
+        gone.extend_from_slice(was.get(..few_gone).unwrap_or_default());
+        come.extend_from_slice(will.get(..few_come).unwrap_or_default());
+        was = was.get(few_gone..).unwrap_or_default();
+        will = will.get(few_come..).unwrap_or_default();
+    }
+    gone.sort_unstable();
+    come.sort_unstable();
+    if !gone.is_empty() && !come.is_empty() {
+        // What is in both was only at another place.
+        let kept: FxHashSet<_> = gone
+            .iter()
+            .filter(|rule| come.binary_search(rule).is_ok())
+            .copied()
+            .collect();
+        gone.retain(|rule| !kept.contains(rule));
+        come.retain(|rule| !kept.contains(rule));
+    }
+    found
+}
+
+/// How many rules of each state come before two that are alike, where these are near; or else one of each.
+///
+/// It only decides how fast it goes: where it is wrong, a rule is taken for one that has gone and has come.
+fn until_alike(was: &[SessionRule], will: &[SessionRule]) -> [usize; 2] {
+    let (Some(gone), Some(come)) = (was.first(), will.first()) else {
+        return [was.len(), will.len()];
     };
-    let (mut was, mut will) = (parts(before), parts(desired));
-    let mut found: Vec<Pair<'_>> = Vec::new();
-    loop {
-        match (was.next(), will.next()) {
-            (None, None) => break,
-            (Some((part, was)), Some((same, will))) if part == same => found.push((part, [was, will])),
-            _ => return None,
+    for ahead in 1..=NEAR {
+        if will.get(ahead) == Some(gone) {
+            return [0, ahead];
+        }
+        if was.get(ahead) == Some(come) {
+            return [ahead, 0];
         }
     }
-    let parts: BTreeSet<_> = found.iter().map(|(part, ..)| part).collect();
-    (parts.len() == found.len()).then_some(found)
+    [1, 1]
 }
 
-/// Both without what they begin and end with alike.
-fn without_ends<'r>(before: &'r [SessionRule], desired: &'r [SessionRule]) -> [&'r [SessionRule]; 2] {
-    let alike = before.iter().zip(desired);
-    let alike = alike.take_while(|(one, other)| one == other).count();
-    let [before, desired] = [before, desired].map(|rules| rules.get(alike..).unwrap_or_default());
-    let alike = before.iter().rev().zip(desired.iter().rev());
-    let alike = alike.take_while(|(one, other)| one == other).count();
-    [before, desired].map(|rules| rules.get(..rules.len() - alike).unwrap_or_default())
-}
+/// How far ahead a rule is looked for.
+const NEAR: usize = 16;
 
 /// The rules of `desired` that are not there because a rule of others has just their addresses and ports, and does the
 /// opposite; each with that one.
@@ -226,42 +270,22 @@ fn part(rule: &SessionRule) -> Part {
 const STEPS: usize = 6;
 
 /// What changes of one part.
-#[derive(Debug, Default)]
-struct Change {
-    gone: Vec<SessionRule>,
-    come: Vec<SessionRule>,
+#[derive(Debug)]
+struct Change<'r> {
+    gone: &'r [SessionRule],
+    come: &'r [SessionRule],
     /// What holds for everybody else, before and after.
     defaults: [Option<SessionRule>; 2],
 }
 
-impl Change {
-    /// What changes from the rules that a part has to those that it should have, if anything does.
-    fn between(before: &[SessionRule], desired: &[SessionRule]) -> Option<Self> {
-        // Made of lists, both have the rules of every state in one order.
-        let [was, will] = without_ends(before, desired);
-        let (gone, come) = (without(was, will), without(will, was));
-        if gone.is_empty() && come.is_empty() {
-            return None;
-        }
-        let default = |rules: &[SessionRule]| rules.iter().find(|rule| is_default(rule)).copied();
-        Some(Self {
-            gone,
-            come,
-            defaults: [default(before), default(desired)],
-        })
-    }
-
-    fn steps(&mut self) -> [Vec<Operation>; STEPS] {
+impl Change<'_> {
+    fn steps(&self) -> [Vec<Operation>; STEPS] {
         let Self {
             gone,
             come,
             defaults: [before, after],
         } = self;
-        for rules in [&mut *gone, &mut *come] {
-            rules.sort_unstable();
-            rules.dedup();
-        }
-        let (before, after) = (*before, *after);
+        let (gone, come, before, after) = (*gone, *come, *before, *after);
         let is_guarded = before.is_some() || after.is_some() || are_cut_otherwise(gone, come);
         if !is_guarded {
             return in_place(gone, come);
@@ -270,12 +294,6 @@ impl Change {
         let guard = before
             .or(after)
             .or_else(|| gone.first().or(come.first()).map(everything));
-        let of = |rules: &[SessionRule], action| {
-            let rules = rules.iter().copied();
-            rules
-                .filter(move |rule| rule.action == action && !is_default(rule))
-                .collect::<Vec<_>>()
-        };
         let missing = guard.filter(|_| before.is_none());
         let superfluous = guard.filter(|_| after.is_none());
         [
@@ -292,9 +310,18 @@ impl Change {
     }
 }
 
+/// The rules by which something becomes of some, but not of everybody else.
+fn of(rules: &[SessionRule], action: Action) -> impl Iterator<Item = SessionRule> {
+    let rules = rules.iter().copied();
+    rules.filter(move |rule| rule.action == action && !is_default(rule))
+}
+
 /// What changes without another rule for everybody else, and inside the same prefixes.
 fn in_place(gone: &[SessionRule], come: &[SessionRule]) -> [Vec<Operation>; STEPS] {
-    let taken: BTreeSet<_> = come.iter().map(place).collect();
+    let taken = match gone.is_empty() {
+        true => BTreeSet::new(),
+        false => come.iter().map(place).collect(),
+    };
     let is_replaced = |rule: &&SessionRule| taken.contains(&place(rule));
     let (replaced, gone): (Vec<&SessionRule>, Vec<&SessionRule>) = gone.iter().partition(is_replaced);
     let (gone_whole, gone_ports): (Vec<&SessionRule>, Vec<&SessionRule>) =
@@ -309,16 +336,6 @@ fn in_place(gone: &[SessionRule], come: &[SessionRule]) -> [Vec<Operation>; STEP
         deletions(gone_ports.into_iter().copied()),
         Vec::new(),
     ]
-}
-
-/// The rules of one that the other does not have.
-fn without(one: &[SessionRule], other: &[SessionRule]) -> Vec<SessionRule> {
-    if other.is_empty() {
-        return one.to_vec();
-    }
-    let other: FxHashSet<&SessionRule> = other.iter().collect();
-    let rules = one.iter().filter(|rule| !other.contains(rule));
-    rules.copied().collect()
 }
 
 fn adds(rules: impl IntoIterator<Item = SessionRule>) -> Vec<Operation> {
@@ -376,7 +393,7 @@ fn is_about_all_ports(rule: &SessionRule) -> bool {
 
 /// Whether it says what holds for everybody else. Only denials do: what no rule is about is allowed.
 pub(super) fn is_default(rule: &SessionRule) -> bool {
-    rule.remote.length() == 0 && is_about_all_ports(rule)
+    is_about_all_ports(rule) && rule.remote.length() == 0
 }
 
 /// The denial of everything in the part of a rule.
@@ -461,6 +478,8 @@ mod tests {
             let plan = between(&before, &desired);
             let installed: Vec<_> = before.iter().copied().map(InstalledRule::ours).collect();
             prop_assert_eq!(&plan, &super::plan(&installed, &desired, &BTreeSet::new()));
+            let twice = [&installed[..], &installed].concat();
+            prop_assert_eq!(&plan, &super::plan(&twice, &desired, &BTreeSet::new()));
             let mut now: BTreeSet<_> = before.iter().copied().collect();
             let mut told = BTreeSet::new();
             for operation in plan.iter().flatten() {

@@ -16,6 +16,11 @@ impl Ports {
     pub(super) const ALL: Self = Self(0);
     /// None is.
     pub(super) const NONE: Self = Self(1);
+
+    /// Whether it is all or none.
+    pub(super) fn is_whole(self) -> bool {
+        self == Self::ALL || self == Self::NONE
+    }
 }
 
 /// What becomes of the ports of a transport: of most one thing, and of the fewest the opposite.
@@ -27,6 +32,8 @@ pub(super) struct Said {
     pub(super) exceptions: IntervalSet<u16>,
     /// How many these are.
     pub(super) count: usize,
+    /// The only one of them.
+    pub(super) only: Option<u16>,
 }
 
 /// Sets of ports, each once. All values must be of the same [`Values`].
@@ -45,6 +52,7 @@ impl Default for PortSets {
             action,
             exceptions: IntervalSet::default(),
             count: 0,
+            only: None,
         };
         // INVARIANT: in the order of `Ports::ALL` and `Ports::NONE`.
         Self {
@@ -91,9 +99,12 @@ impl PortSets {
             false => (Action::Drop, allowed.clone()),
         };
         let number = Ports(self.said.len());
+        let count = count(&exceptions);
+        let only = exceptions.iter().find(|&port| port != 0 && count == 1);
         self.said.push(Said {
             action,
-            count: count(&exceptions),
+            count,
+            only,
             exceptions,
         });
         self.numbers.insert(allowed, number);

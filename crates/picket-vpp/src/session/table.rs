@@ -88,6 +88,7 @@ impl Table {
         values: &Values,
     ) {
         let pieces = Pieces::new(peers, sets, values);
+        self.rules.reserve(peers.entries().len() + Transport::BOTH.len());
         for transport in Transport::BOTH {
             looked_at(peers.entries().len());
             self.parts = self.parts.saturating_sub(1);
@@ -185,15 +186,20 @@ impl Piece {
             Action::Allow => Action::Drop,
             Action::Drop => Action::Allow,
         };
-        let ports = said.exceptions.iter().filter(|&port| port != 0);
-        rules.extend(ports.map(|port| {
+        let of_port = |port| {
             let (local_port, remote_port) = if self.outwards { (0, port) } else { (port, 0) };
             SessionRule {
                 local_port,
                 remote_port,
                 ..self.rule(opposite)
             }
-        }));
+        };
+        if let Some(only) = said.only {
+            rules.push(of_port(only));
+        } else {
+            let ports = said.exceptions.iter().filter(|&port| port != 0);
+            rules.extend(ports.map(of_port));
+        }
     }
 
     fn rule(&self, action: Action) -> SessionRule {
@@ -220,7 +226,7 @@ struct Pieces {
     rest: [Ports; 2],
     /// What holds for prefixes, outer ones before those within them.
     entries: Vec<(Prefix, [Ports; 2])>,
-    /// Of each prefix the longest others within it, but not within those.
+    /// Of each prefix the longest others within it, but not within those. Of those behind the last one here, nothing is within.
     within: Vec<Vec<Prefix>>,
     /// The prefixes that are within no other.
     outermost: Vec<Prefix>,
@@ -231,22 +237,36 @@ impl Pieces {
         let everybody = Prefix::all(peers.family());
         let entries = peers.entries().iter();
         let entries = entries.filter(|entry| entry.prefix != everybody);
-        let mut entries: Vec<_> = entries
-            .map(|entry| (entry.prefix, sets.of(entry.value, values)))
-            .collect();
-        entries.sort_by_key(|(prefix, _)| *prefix);
         let mut pieces = Self {
             everybody,
             rest: sets.of(peers.value_of_everybody_else(), values),
-            within: vec![Vec::new(); entries.len()],
-            outermost: Vec::with_capacity(entries.len()),
-            entries,
+            within: Vec::new(),
+            outermost: Vec::new(),
+            entries: Vec::with_capacity(peers.entries().len()),
         };
-        pieces.find_within();
+        let mut last = None;
+        for entry in entries {
+            // Most say what the one before them says.
+            let ports = match last {
+                Some((value, ports)) if value == entry.value => ports,
+                _ => sets.of(entry.value, values),
+            };
+            last = Some((entry.value, ports));
+            pieces.entries.push((entry.prefix, ports));
+        }
+        // Those of one length are in order, and none is within another.
+        if !peers.has_one_length() {
+            pieces.entries.sort_by_key(|(prefix, _)| *prefix);
+            pieces.find_within();
+        } else if !pieces.rest.into_iter().all(Ports::is_whole) {
+            let prefixes = pieces.entries.iter().map(|(prefix, _)| *prefix);
+            pieces.outermost = prefixes.collect();
+        }
         pieces
     }
 
     fn find_within(&mut self) {
+        self.within.resize(self.entries.len(), Vec::new());
         let mut around: Vec<(usize, Prefix)> = Vec::new();
         for (number, &(prefix, _)) in self.entries.iter().enumerate() {
             while around
@@ -273,12 +293,8 @@ impl Pieces {
             return (rest, Vec::new());
         }
         let mut found = Vec::with_capacity(self.entries.len());
-        let is_whole = rest == Ports::ALL || rest == Ports::NONE;
-        let default = if is_whole { rest } else { Ports::NONE };
+        let default = if rest.is_whole() { rest } else { Ports::NONE };
         let mut add = |prefix, ports, within: &[Prefix]| {
-            if ports == default {
-                return;
-            }
             if within.is_empty() {
                 push_without_nobody(prefix, ports, &mut found);
             } else {
@@ -287,9 +303,16 @@ impl Pieces {
                 }
             }
         };
-        add(self.everybody, rest, &self.outermost);
-        for ((prefix, ports), within) in self.entries.iter().zip(&self.within) {
-            add(*prefix, of(*ports), within);
+        if rest != default {
+            add(self.everybody, rest, &self.outermost);
+        }
+        let mut within = self.within.iter();
+        for &(prefix, ports) in &self.entries {
+            let within = within.next().map_or(&[][..], Vec::as_slice);
+            let ports = of(ports);
+            if ports != default {
+                add(prefix, ports, within);
+            }
         }
         (default, found)
     }
@@ -310,4 +333,56 @@ fn without(outer: Prefix, inner: &[Prefix]) -> Vec<Prefix> {
     let mut pieces = without(lower, below);
     pieces.extend(without(upper, above));
     pieces
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::Ipv4Addr;
+
+    use picket_net::{Interval, Protocol};
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::layer4::{Layer4, Selector};
+    use crate::value::Value;
+
+    /// Nothing, everything, and a port of each transport.
+    fn four(values: &mut Values) -> [Value; 4] {
+        let [tcp, udp] = [Protocol::TCP, Protocol::UDP].map(|protocol| {
+            let one = Selector::One(protocol, Interval::single(80));
+            values.number(Layer4::of(&one))
+        });
+        [Value::NOTHING, Value::EVERYTHING, tcp, udp]
+    }
+
+    proptest! {
+        #[test]
+        fn prefixes_of_one_length_are_cut_as_others_are(
+            rest in 0..4usize,
+            shortest in 29..=32u8,
+            entries in proptest::collection::vec((0..16u32, 0..=3u8, 0..4usize), 0..12),
+        ) {
+            let mut values = Values::default();
+            let four = four(&mut values);
+            let entries = entries.into_iter().map(|(last, longer, value)| {
+                let address = Ipv4Addr::from_bits(last).into();
+                (Prefix::new(address, (shortest + longer).min(32)).unwrap(), four[value])
+            });
+            let everybody = (Prefix::all(Family::Ipv4), four[rest]);
+            let peers = Peers::new(Family::Ipv4, std::iter::once(everybody).chain(entries));
+            let mut sets = PortSets::default();
+            let made = Pieces::new(&peers, &mut sets, &values);
+            let mut expected = Pieces {
+                within: Vec::new(),
+                outermost: Vec::new(),
+                entries: made.entries.clone(),
+                ..made
+            };
+            expected.entries.sort_by_key(|(prefix, _)| *prefix);
+            expected.find_within();
+            for transport in Transport::BOTH {
+                prop_assert_eq!(made.of(transport), expected.of(transport));
+            }
+        }
+    }
 }

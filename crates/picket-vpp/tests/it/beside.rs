@@ -25,7 +25,7 @@ fn pod(number: u8, app: u8, is_here: bool, has_address: bool) -> Event {
     Event::Apply(Object::from(pod.build()))
 }
 
-/// What an application may exchange with another on a port, or with 82 on all, and with a block on the next.
+/// What an application may exchange with another on a port, or with 82 on all, and with a block on that or the next.
 fn policy(app: u8, with: u8, port: u16, block_at: (u8, u8), directions: u8) -> Event {
     let (at, length) = block_at;
     let size = 1 << (32 - length);
@@ -42,7 +42,9 @@ fn policy(app: u8, with: u8, port: u16, block_at: (u8, u8), directions: u8) -> E
             } else {
                 pods.port(Protocol::TCP, port)
             },
-            accept().peer(block.clone()).port(Protocol::TCP, port + 1),
+            accept()
+                .peer(block.clone())
+                .port(Protocol::TCP, port + u16::from(at % 2)),
         ];
         for rule in rules {
             policy = match direction {
