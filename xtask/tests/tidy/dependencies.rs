@@ -134,7 +134,7 @@ const LAYERS: [Layer; 18] = [
             "picket-neutron",
             "picket-node",
         ],
-        &["picket-testing"],
+        &["picket-net", "picket-reference", "picket-testing"],
     ),
     (
         "picket",
