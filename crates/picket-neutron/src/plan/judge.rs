@@ -49,6 +49,8 @@ pub(super) struct Judge<'t> {
     transition: &'t Transition,
     members: BTreeMap<&'t Name, Sides<AddressSet>>,
     users: Sides<Users<'t>>,
+    /// The classes with rules that nobody can read and that are there on one side only. They may be about any group.
+    unread: Sides<BTreeSet<(usize, Direction)>>,
     /// Ports whose end of a connection changes in a direction while the other end of the same connection changes too.
     crossing: BTreeSet<(usize, Direction)>,
     /// The direction of which nothing changes while the other does, where both ends change.
@@ -75,6 +77,10 @@ impl<'t> Judge<'t> {
             users: Sides {
                 before: users(transition, Side::Before),
                 after: users(transition, Side::After),
+            },
+            unread: Sides {
+                before: unread(transition, Side::Before),
+                after: unread(transition, Side::After),
             },
             crossing: BTreeSet::new(),
             firm: Direction::Egress,
@@ -149,15 +155,7 @@ impl<'t> Judge<'t> {
 
     /// The addresses with which ports of a class may allow something else after than before.
     fn changing(&mut self, at: usize, class: &Class, direction: Direction) -> AddressSet {
-        let strange = |side: Side| -> BTreeSet<(&Name, &InstalledRule)> {
-            let names = class.groups.of(side).iter();
-            let rules = names.flat_map(|name| {
-                let rules = self.transition.groups.get(name);
-                let rules = rules.into_iter().flat_map(move |rules| rules.of(side));
-                rules.map(move |rule| (name, rule))
-            });
-            rules.filter(|(_, rule)| plain(rule).is_none()).collect()
-        };
+        let strange = |side| strange(self.transition, class, side);
         if strange(Side::Before) != strange(Side::After) {
             return AddressSet::all();
         }
@@ -287,7 +285,9 @@ impl<'t> Judge<'t> {
             let addresses = addresses.of_family(rule.ethertype);
             (*at, rule.direction, addresses, of_rule(rule.protocol, rule.ports))
         });
-        lent.collect()
+        let unread = self.unread.of(side).iter();
+        let unread = unread.map(|&(at, direction)| (at, direction, addresses.clone(), TrafficSet::all()));
+        lent.chain(unread).collect()
     }
 
     /// What a rule can allow at most.
@@ -339,6 +339,39 @@ fn users(transition: &Transition, side: Side) -> Users<'_> {
         }
     }
     users
+}
+
+/// The rules of a class that nobody can read, with the groups that have them.
+fn strange<'t>(
+    transition: &'t Transition,
+    class: &'t Class,
+    side: Side,
+) -> BTreeSet<(&'t Name, &'t InstalledRule)> {
+    let names = class.groups.of(side).iter();
+    let rules = names.flat_map(|name| {
+        let rules = transition.groups.get(name);
+        let rules = rules.into_iter().flat_map(move |rules| rules.of(side));
+        rules.map(move |rule| (name, rule))
+    });
+    rules.filter(|(_, rule)| plain(rule).is_none()).collect()
+}
+
+/// The classes with rules that nobody can read on this side and that are not there on the other one.
+fn unread(transition: &Transition, side: Side) -> BTreeSet<(usize, Direction)> {
+    let classes = transition.classes.iter().enumerate();
+    let unread = classes.flat_map(|(at, class)| {
+        let others = strange(transition, class, side.other());
+        let own = strange(transition, class, side).into_iter();
+        own.filter(move |rule| !others.contains(rule))
+            .flat_map(move |(_, rule)| {
+                let directions = match rule {
+                    InstalledRule::Other(Some(direction)) => vec![*direction],
+                    _ => Direction::BOTH.to_vec(),
+                };
+                directions.into_iter().map(move |direction| (at, direction))
+            })
+    });
+    unread.collect()
 }
 
 pub(super) fn plain(rule: &InstalledRule) -> Option<&SecurityGroupRule> {
