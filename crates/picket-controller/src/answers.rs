@@ -9,7 +9,7 @@
 
 use hyper::body::Incoming;
 use hyper::{Method, Request, StatusCode};
-use picket_node::{Answer, Door, Pulse, Respond, json, plain, typed};
+use picket_node::{Answer, Door, Pulse, Respond, json, not_listed, plain, typed};
 
 use crate::metrics::Metrics;
 use crate::status::Shared;
@@ -54,12 +54,8 @@ impl Answers {
         if status.ready {
             return plain(StatusCode::OK, "ok\n");
         }
-        let waiting = status.source.iter().filter(|(_, kind)| !kind.complete);
-        let waiting: Vec<_> = waiting.map(|(kind, _)| kind.as_str()).collect();
-        let why = match waiting.as_slice() {
-            [] => status.trouble.or(status.lease.trouble),
-            kinds => Some(format!("not listed yet: {}", kinds.join(", "))),
-        };
+        let kinds = status.source.iter().map(|(kind, state)| (kind, state.complete));
+        let why = not_listed(kinds).or(status.trouble).or(status.lease.trouble);
         let why = why.unwrap_or_else(|| "the policies are not in force yet".to_owned());
         plain(StatusCode::SERVICE_UNAVAILABLE, &format!("{why}\n"))
     }

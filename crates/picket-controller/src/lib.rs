@@ -41,7 +41,8 @@ pub use neutron::{
     Done as NeutronDone, Neutron, NeutronSettings, NeutronStep, PortRule, PortRuleError,
     State as NeutronState,
 };
+pub use picket_node::Extent;
 pub use publish::PublishSettings;
-pub use run::{Ended, Extent, run};
+pub use run::{Ended, run};
 pub use settings::{Settings, Timing};
 pub use status::{FailureStatus, LeaseStatus, PolicyState, Status, UnenforcedPort};

@@ -5,7 +5,7 @@ use std::fs;
 use std::time::Duration;
 
 use picket_neutron::Rendered;
-use picket_node::{Inbox, Pulse, channel, follow, serve};
+use picket_node::{Extent, Inbox, Pulse, channel, follow, serve};
 use picket_source::{Health, Interest};
 use tokio::runtime::Builder;
 use tokio::task::LocalSet;
@@ -27,17 +27,6 @@ use crate::{ControllerError, Settings};
 
 /// How often it shows that it is alive when nothing happens.
 const PULSE: Duration = Duration::from_secs(10);
-
-/// How far to go.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Extent {
-    /// Until somebody ends it.
-    Forever,
-    /// Until what the cluster is now is in force.
-    Once,
-    /// Until it is known what would be done; nothing is.
-    DryRun,
-}
 
 /// How a controller ended.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -57,7 +57,8 @@ pub use pods::{PodSettings, PodsStatus, SandboxStatus};
 pub use queue::{Inbox, Outbox, channel};
 pub use reflect::{reflect, reflect_difference, reflect_once};
 pub use serve::{
-    Answer, Door, Listen, Pulse, Respond, answer_at, ask, fetch_status, json, plain, serve, trace, typed,
+    Answer, Door, Listen, Pulse, Respond, answer_at, ask, fetch_status, json, not_listed, plain, serve,
+    trace, typed,
 };
 pub use settings::{Settings, Source, UntilSynced};
 pub use source::start as follow;

@@ -299,12 +299,8 @@ impl Answers {
         if status.ready {
             return plain(StatusCode::OK, "ok\n");
         }
-        let waiting = status.source.iter().filter(|(_, kind)| !kind.complete);
-        let waiting: Vec<_> = waiting.map(|(kind, _)| kind.as_str()).collect();
-        let why = match waiting.as_slice() {
-            [] => not_ready(&status),
-            kinds => format!("not listed yet: {}\n", kinds.join(", ")),
-        };
+        let kinds = status.source.iter().map(|(kind, state)| (kind, state.complete));
+        let why = not_listed(kinds).map_or_else(|| not_ready(&status), |why| why + "\n");
         plain(StatusCode::SERVICE_UNAVAILABLE, &why)
     }
 
@@ -348,6 +344,16 @@ impl Answers {
         let answer = tokio::task::spawn_blocking(move || tracer(&question)).await;
         answer.map_err(|error| error.to_string())?
     }
+}
+
+/// Which kinds, each with whether all of it is known, are not; `None` where all are.
+pub fn not_listed<'k>(kinds: impl IntoIterator<Item = (&'k String, bool)>) -> Option<String> {
+    let kinds = kinds.into_iter();
+    let waiting: Vec<_> = kinds
+        .filter(|(_, complete)| !complete)
+        .map(|(kind, _)| kind.as_str())
+        .collect();
+    (!waiting.is_empty()).then(|| format!("not listed yet: {}", waiting.join(", ")))
 }
 
 /// By which targets, or in which pods, the policies are not in force yet, and why.

@@ -12,7 +12,7 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::{ConstGauge, Gauge};
 use prometheus_client::registry::Registry;
 
-use crate::serve::{Answer, Door, Pulse, Respond, plain, typed};
+use crate::serve::{Answer, Door, Pulse, Respond, not_listed, plain, typed};
 
 /// What there is to answer from.
 #[derive(Clone)]
@@ -57,12 +57,8 @@ impl Answers {
         }
         let why = state.trouble.unwrap_or_else(|| {
             let kinds = self.health.kinds();
-            let waiting = kinds.iter().filter(|(_, kind)| !kind.complete);
-            let waiting: Vec<_> = waiting.map(|(kind, _)| kind.as_str()).collect();
-            match waiting.as_slice() {
-                [] => "etcd is not yet as the cluster is".to_owned(),
-                kinds => format!("not listed yet: {}", kinds.join(", ")),
-            }
+            let kinds = kinds.iter().map(|(kind, state)| (kind, state.complete));
+            not_listed(kinds).unwrap_or_else(|| "etcd is not yet as the cluster is".to_owned())
         });
         plain(StatusCode::SERVICE_UNAVAILABLE, &format!("{why}\n"))
     }
