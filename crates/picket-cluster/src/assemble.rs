@@ -71,7 +71,7 @@ pub fn assemble(objects: Vec<Written>) -> (Snapshot, Vec<Diagnostic>) {
     let attachments = attachment::assign(&pods, &addresses, &snapshot.nodes, &mut diagnostics);
     let assigned = addresses.into_iter().zip(attachments);
     for (candidate, ((addresses, synthetic), attachments)) in pods.into_iter().zip(assigned) {
-        let owner = owners.top(&candidate);
+        let owner = owners.top(&candidate).map(Arc::new);
         let Candidate { object, written } = candidate;
         let pod = Pod {
             object: object.clone(),

@@ -21,7 +21,7 @@ pub use domain::resolve_domains;
 pub use event::{Event, Object};
 pub use flow::{Cause, EndJudgement, Endpoint, Flow, Judgement, Reason, Semantics, Verdict};
 pub use names::{check_names, places};
-pub use network::{Attachment, Interface, Network};
+pub use network::{Attachment, Interface, Interfaces, Network, Seen};
 pub use object::{
     Addresses, NAMESPACE_NAME_LABEL, NamedPort, Namespace, Node, Owner, Pod, Service, ServicePort, TargetPort,
 };

@@ -2,12 +2,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
-use std::sync::Arc;
 
-use picket_policy::{NetworkName, Networks, ObjectRef, Policy, Tier};
-use smol_str::{SmolStr, format_smolstr};
+use picket_policy::{NetworkName, ObjectRef};
+use smol_str::SmolStr;
 
-use crate::{Addresses, Pod, Snapshot, Wire};
+pub use self::seen::{Interfaces, Seen};
+use crate::{Addresses, Snapshot, Wire};
+
+mod seen;
 
 /// The kind that defines a secondary network (k8s.cni.cncf.io/v1).
 pub(crate) const NETWORK_KIND: &str = "NetworkAttachmentDefinition";
@@ -35,16 +37,22 @@ pub struct Attachment {
 }
 
 /// The interface that an endpoint on a secondary network is.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Interface {
     /// The network.
     pub network: NetworkName,
     /// The name of the interface in the pod.
     pub name: SmolStr,
-    /// The pod that has it.
-    pub pod: ObjectRef,
-    /// Whether the pod has others on the same network, or on others of the same wire.
-    pub one_of_several: bool,
+    /// The pod that has it, if it has others on the same network, or on others of the same wire: then each is an endpoint that is
+    /// called otherwise. What describes the only one is the same for all pods there, which share it.
+    pub pod: Option<ObjectRef>,
+}
+
+impl Interface {
+    /// Whether its pod has others on the same network, or on others of the same wire.
+    pub fn is_one_of_several(&self) -> bool {
+        self.pod.is_some()
+    }
 }
 
 impl Snapshot {
@@ -61,14 +69,21 @@ impl Snapshot {
     #[must_use]
     pub fn on(&self, network: &NetworkName) -> Self {
         let wire = self.on_wire_of(network);
-        self.seen_from(network, &wire, &self.contested(&wire))
+        let contested = self.contested(&wire);
+        let seen = Seen {
+            cluster: self,
+            network: network.clone(),
+            wire,
+            contested,
+        };
+        seen.snapshot(&mut Interfaces::default())
     }
 
     /// The cluster as each of these secondary networks sees it ([`Snapshot::on`]), once for all that see the same.
     pub fn on_each<'n>(
         &self,
         networks: impl IntoIterator<Item = &'n NetworkName>,
-    ) -> Vec<(Vec<&'n NetworkName>, Self)> {
+    ) -> Vec<(Vec<&'n NetworkName>, Seen<'_>)> {
         let mut wires: BTreeMap<BTreeSet<NetworkName>, Vec<&NetworkName>> = BTreeMap::new();
         for network in networks {
             wires.entry(self.on_wire_of(network)).or_default().push(network);
@@ -77,8 +92,13 @@ impl Snapshot {
             let contested = self.contested(&wire);
             let together = if contested.is_empty() { networks.len() } else { 1 };
             let seen = networks.chunks(together.max(1)).filter_map(|networks| {
-                let first = networks.first()?;
-                Some((networks.to_vec(), self.seen_from(first, &wire, &contested)))
+                let seen = Seen {
+                    cluster: self,
+                    network: NetworkName::clone(networks.first()?),
+                    wire: wire.clone(),
+                    contested: contested.clone(),
+                };
+                Some((networks.to_vec(), seen))
             });
             seen.collect::<Vec<_>>()
         });
@@ -116,40 +136,6 @@ impl Snapshot {
         contested
     }
 
-    fn seen_from(
-        &self,
-        network: &NetworkName,
-        wire: &BTreeSet<NetworkName>,
-        contested: &BTreeSet<IpAddr>,
-    ) -> Self {
-        let mut seen = Self {
-            namespaces: self.namespaces.clone(),
-            ..Self::default()
-        };
-        for pod in self.pods.values().filter(|pod| pod.is_managed()) {
-            let on = pod.attachments.iter().filter(|own| wire.contains(&own.network));
-            let several = on.clone().count() > 1;
-            for attachment in on {
-                let mut endpoint = endpoint(pod, attachment, several);
-                let is_contested = endpoint.addresses.iter().any(|own| contested.contains(&own));
-                if is_contested && attachment.network != *network {
-                    endpoint.addresses = Addresses::default();
-                }
-                seen.pods.insert(endpoint.object.clone(), Arc::new(endpoint));
-            }
-        }
-        for (object, policy) in &self.policies {
-            if let Some(networks) = on_wire(policy, wire) {
-                let policy = Policy {
-                    networks,
-                    ..Policy::clone(policy)
-                };
-                seen.policies.insert(object.clone(), Arc::new(policy));
-            }
-        }
-        seen
-    }
-
     /// Every secondary network that is defined, that a pod is on, or that a policy names.
     pub fn known_networks(&self) -> BTreeSet<NetworkName> {
         let pods = self.pods.values().flat_map(|pod| &pod.attachments);
@@ -170,47 +156,6 @@ impl Snapshot {
             }
         }
         counts
-    }
-}
-
-/// Which of the networks of a wire a policy is about; `None` when it is about none of them.
-fn on_wire(policy: &Policy, wire: &BTreeSet<NetworkName>) -> Option<Networks> {
-    // Custom rules hold on every network.
-    if policy.tier == Tier::Custom {
-        return Some(Networks::Cluster);
-    }
-    let named = policy.networks.attached().iter();
-    let named: Vec<_> = named.filter(|network| wire.contains(network)).cloned().collect();
-    // Never all that is there: what joins the wire later is none of this policy, wherever it is kept.
-    (!named.is_empty()).then_some(Networks::Among(named))
-}
-
-/// The endpoint that an interface is. Of several interfaces the uid tells the objects apart.
-fn endpoint(pod: &Pod, attachment: &Attachment, several: bool) -> Pod {
-    let mut object = pod.object.clone();
-    if several {
-        object.uid = format_smolstr!("{}@{}", object.uid, attachment.interface);
-    }
-    Pod {
-        object,
-        static_uid: None,
-        labels: pod.labels.clone(),
-        node: None,
-        addresses: attachment.addresses,
-        synthetic: attachment.synthetic,
-        ports: pod.ports.clone(),
-        declared_ports: pod.declared_ports.clone(),
-        host_network: false,
-        finished: false,
-        owner: pod.owner.clone(),
-        attachments: Vec::new(),
-        interface: Some(Box::new(Interface {
-            network: attachment.network.clone(),
-            name: attachment.interface.clone(),
-            pod: pod.object.clone(),
-            one_of_several: several,
-        })),
-        vpp_interface: None,
     }
 }
 

@@ -118,13 +118,15 @@ pub struct Owner {
 }
 
 /// A pod, or a workload that stands for its pods (`object.kind` tells which).
+///
+/// What few pods have is kept apart: there may be 100,000 of them, twice where they are on a secondary network.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pod {
     /// What identifies it; the kind is `Pod` or a workload kind.
     pub object: ObjectRef,
     /// The uid by which the container runtime knows it, where that is another: the kubelet gives static pods one of its own, and
     /// their mirrors in the API server tell it.
-    pub static_uid: Option<SmolStr>,
+    pub static_uid: Option<Box<str>>,
     /// Its labels (a workload: those of its pod template).
     pub labels: Labels,
     /// The node it runs on, once it is known.
@@ -144,14 +146,14 @@ pub struct Pod {
     /// Whether it has run to its end (phase Succeeded or Failed). For policies it then does not exist.
     pub finished: bool,
     /// The top owner, when it is owned.
-    pub owner: Option<Owner>,
+    pub owner: Option<Arc<Owner>>,
     /// Its interfaces on secondary networks, in the order in which they were added to it.
     pub attachments: Vec<Attachment>,
     /// The interface that this stands for, in what [`Snapshot::on`](crate::Snapshot::on) gives; `None` on the cluster network.
-    pub interface: Option<Box<Interface>>,
+    pub interface: Option<Arc<Interface>>,
     /// The interface of VPP that its annotation `picket.dev/vpp-interface` names, which its users write. Nothing that policies say
     /// depends on it.
-    pub vpp_interface: Option<SmolStr>,
+    pub vpp_interface: Option<Box<str>>,
 }
 
 impl Pod {
@@ -180,18 +182,21 @@ impl Pod {
             format!("{namespace}/{name}")
         };
         match &self.interface {
-            Some(interface) if interface.one_of_several => format!("{id}@{}", interface.name),
+            Some(interface) if interface.is_one_of_several() => format!("{id}@{}", interface.name),
             Some(_) | None => id,
         }
+    }
+
+    /// The pod that this is, or is an interface of.
+    pub fn whole(&self) -> &ObjectRef {
+        let interface = self.interface.as_ref();
+        interface.and_then(|own| own.pod.as_ref()).unwrap_or(&self.object)
     }
 
     /// Whether the two are one pod: the same, or interfaces of the same. What a pod sends to itself leaves it through
     /// no interface.
     pub fn is_same_pod(&self, other: &Self) -> bool {
-        match (&self.interface, &other.interface) {
-            (Some(one), Some(two)) => one.pod == two.pod,
-            _ => self.object == other.object,
-        }
+        self.whole() == other.whole()
     }
 }
 

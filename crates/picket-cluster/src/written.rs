@@ -87,7 +87,7 @@ pub struct WrittenPod {
     /// The labels of the pod.
     pub labels: Labels,
     /// The uid that the kubelet gave it, where its annotation `kubernetes.io/config.hash` tells one.
-    pub static_uid: Option<SmolStr>,
+    pub static_uid: Option<Box<str>>,
     /// `spec.nodeName`.
     pub node: Option<SmolStr>,
     /// `spec.hostNetwork`.
@@ -107,7 +107,7 @@ pub struct WrittenPod {
     /// Its interfaces on secondary networks, as its annotations have them.
     pub attachments: Vec<WrittenAttachment>,
     /// The interface of VPP that its annotation `picket.dev/vpp-interface` names.
-    pub vpp_interface: Option<SmolStr>,
+    pub vpp_interface: Option<Box<str>>,
     /// Whether a workload asks for no pods: `replicas` is 0.
     pub scaled_to_zero: bool,
 }

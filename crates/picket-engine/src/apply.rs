@@ -37,6 +37,16 @@ impl Engine {
 
     /// An engine that knows the objects of a snapshot.
     pub fn compile(snapshot: &Snapshot, semantics: Semantics) -> Self {
+        let pods = snapshot.pods.values().map(Arc::clone);
+        Self::compile_with(snapshot, pods, semantics)
+    }
+
+    /// An engine that knows these pods, and of a snapshot everything else: no map of them is needed.
+    pub fn compile_with(
+        snapshot: &Snapshot,
+        pods: impl IntoIterator<Item = Arc<Pod>>,
+        semantics: Semantics,
+    ) -> Self {
         let mut program = Program::new(semantics);
         // Policies first: their selectors then meet every group of pods once, when it is made.
         program.atoms.begin_bulk();
@@ -50,8 +60,8 @@ impl Engine {
         for node in snapshot.nodes.values() {
             program.apply_node(node.clone());
         }
-        for pod in snapshot.pods.values() {
-            program.apply_pod(Arc::clone(pod));
+        for pod in pods {
+            program.apply_pod(pod);
         }
         program.services.clone_from(&snapshot.services);
         program.sweep();

@@ -23,6 +23,15 @@ pub(crate) struct NamespaceEntry {
     pub(crate) scopes: Vec<ScopeId>,
 }
 
+impl NamespaceEntry {
+    fn object(&self) -> Namespace {
+        Namespace {
+            name: self.name.clone(),
+            labels: self.labels.clone(),
+        }
+    }
+}
+
 /// All namespaces, indexed by name and labels, and all scopes in use with their members.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Namespaces {
@@ -43,6 +52,11 @@ impl Namespaces {
         self.by_name.get(name).copied()
     }
 
+    /// How many there are.
+    pub(crate) fn len(&self) -> usize {
+        self.by_name.len()
+    }
+
     /// Names of namespaces whose objects exist, sorted.
     pub(crate) fn explicit_names(&self) -> Vec<SmolStr> {
         let explicit = self.entries.iter().filter(|(_, entry)| entry.explicit);
@@ -54,10 +68,13 @@ impl Namespaces {
     /// The namespaces whose objects exist.
     pub(crate) fn explicit(&self) -> impl Iterator<Item = Namespace> {
         let explicit = self.entries.iter().filter(|(_, entry)| entry.explicit);
-        explicit.map(|(_, entry)| Namespace {
-            name: entry.name.clone(),
-            labels: entry.labels.clone(),
-        })
+        explicit.map(|(_, entry)| entry.object())
+    }
+
+    /// The namespace of this name, if its object exists.
+    pub(crate) fn explicit_one(&self, name: &str) -> Option<Namespace> {
+        let entry = self.get(self.find(name)?);
+        entry.explicit.then(|| entry.object())
     }
 
     /// The namespaces in a scope, sorted.

@@ -402,6 +402,13 @@ proptest! {
             prop_assert!(equivalent(engine.program(), scratch.program()));
             prop_assert_eq!(engine.program().identities().count(), scratch.program().identities().count());
             prop_assert_eq!(engine.program().subjects().count(), scratch.program().subjects().count());
+            prop_assert_eq!(&engine.program().snapshot(), now);
+            for pod in now.pods.values() {
+                let of_same = now.pods.values().filter(|other| other.is_same_pod(pod));
+                let of_same: Vec<_> = of_same.map(|other| &other.object).collect();
+                let endpoints = engine.program().endpoints_of(pod.whole());
+                prop_assert_eq!(endpoints.map(|own| &own.pod().object).collect::<Vec<_>>(), of_same);
+            }
             for flow in representative_flows(now) {
                 let expected = picket_reference::judge(now, &semantics, &flow);
                 prop_assert_eq!(engine.program().judge(&flow), expected, "{:?}", flow);

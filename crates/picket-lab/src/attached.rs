@@ -22,7 +22,7 @@ pub(crate) fn attached_hosts(snapshot: &Snapshot, network: &NetworkName) -> Vec<
             },
             id: pod.id(),
             network: Some(network.clone()),
-            place: Place::Pod(interface.pod.clone()),
+            place: Place::Pod(pod.whole().clone()),
             interface: Some(interface.name.clone()),
             addresses: pod.addresses,
             object: Endpoint::Pod(pod.object.clone()),

@@ -258,10 +258,8 @@ impl PodBuilder {
     /// Sets the top owner.
     #[must_use]
     pub fn owned_by(mut self, kind: &str, name: &str) -> Self {
-        self.0.owner = Some(Owner {
-            kind: kind.into(),
-            name: name.into(),
-        });
+        let (kind, name) = (kind.into(), name.into());
+        self.0.owner = Some(Arc::new(Owner { kind, name }));
         self
     }
 

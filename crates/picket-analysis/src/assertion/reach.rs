@@ -263,7 +263,7 @@ impl<'s, 'a> Search<'s, 'a> {
                 if pod
                     .interface
                     .as_ref()
-                    .is_some_and(|interface| interface.one_of_several) =>
+                    .is_some_and(|interface| interface.is_one_of_several()) =>
             {
                 self.same
                     .iter()
@@ -334,10 +334,11 @@ fn same(world: &World<'_>) -> Vec<usize> {
     let mut first: BTreeMap<String, usize> = BTreeMap::new();
     let same = world.members.iter().enumerate().map(|(at, member)| {
         let name = match &member.is {
-            Is::Pod(pod) => pod.interface.as_ref().map_or_else(
-                || member.id.clone(),
-                |interface| format!("{}/{}", interface.pod.namespace, interface.pod.name),
-            ),
+            Is::Pod(pod) if pod.interface.is_some() => {
+                let whole = pod.whole();
+                format!("{}/{}", whole.namespace, whole.name)
+            }
+            Is::Pod(_) => member.id.clone(),
             Is::Node(name, _) => name.to_string(),
             Is::External(_) => member.id.clone(),
         };

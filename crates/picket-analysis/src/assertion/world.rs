@@ -109,7 +109,7 @@ impl Member {
                 let interface = pod
                     .interface
                     .as_deref()
-                    .filter(|interface| interface.one_of_several);
+                    .filter(|interface| interface.is_one_of_several());
                 let of_pod = interface.and_then(|interface| {
                     let id = self.id.strip_suffix(interface.name.as_str())?;
                     id.strip_suffix('@').map(str::to_owned)

@@ -263,8 +263,8 @@ fn with_twins(snapshot: &Snapshot) -> Snapshot {
         let other = Pod {
             object: object.clone(),
             interface: pod.interface.as_ref().map(|interface| {
-                Box::new(Interface {
-                    pod: twin(&interface.pod),
+                Arc::new(Interface {
+                    pod: interface.pod.as_ref().map(twin),
                     ..Interface::clone(interface)
                 })
             }),

@@ -1,4 +1,4 @@
-use picket_policy::{Options, lower, read};
+use picket_policy::{Networks, Options, lower, read};
 
 use super::*;
 use crate::{Written, assemble, parse};
@@ -358,7 +358,12 @@ fn a_network_sees_all_that_is_on_its_wire() {
     let seen = snapshot.on_each(&networks);
     let seen: Vec<_> = seen
         .iter()
-        .map(|(networks, seen)| (networks.len(), seen.pods.len()))
+        .map(|(networks, seen)| {
+            (
+                networks.len(),
+                seen.snapshot(&mut Interfaces::default()).pods.len(),
+            )
+        })
         .collect();
     assert_eq!(seen, [(1, 2), (2, 5)]);
     let known = |name: NetworkName| snapshot.on_wire_of(&name).len();
@@ -384,7 +389,7 @@ fn an_address_that_is_there_twice_is_the_own_networks_or_nobodys() {
         let [network] = networks.as_slice() else {
             panic!("{networks:?}")
         };
-        assert_eq!(seen, snapshot.on(network));
+        assert_eq!(seen.snapshot(&mut Interfaces::default()), snapshot.on(network));
     }
     assert_eq!(snapshot.on_each(&networks).len(), 3);
 }

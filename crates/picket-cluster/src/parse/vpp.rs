@@ -1,7 +1,6 @@
 //! The interface of VPP that the annotation of a pod names.
 
 use picket_policy::{Reader, Severity};
-use smol_str::SmolStr;
 
 use super::field::{Field, Fields};
 use crate::codes;
@@ -13,7 +12,7 @@ pub(super) const KEY: &str = "picket.dev/vpp-interface";
 const LONGEST: usize = 63;
 
 /// The interface that the annotation in this metadata names; `None` without one, and where no interface can be called so.
-pub(super) fn interface<'a>(reader: &mut Reader<'a>, metadata: &Field<'a>) -> Option<SmolStr> {
+pub(super) fn interface<'a>(reader: &mut Reader<'a>, metadata: &Field<'a>) -> Option<Box<str>> {
     let annotations = reader.field(metadata, "annotations");
     let annotations = annotations.filter(|field| field.fields(reader).is_ok());
     let field = reader.field(&annotations, KEY)?;

@@ -216,7 +216,7 @@ fn mixtures_have_everything() {
             several += network
                 .pods
                 .values()
-                .filter(|pod| pod.interface.as_ref().is_some_and(|own| own.one_of_several))
+                .filter(|pod| pod.interface.as_ref().is_some_and(|own| own.is_one_of_several()))
                 .count();
             let restricted = network
                 .policies

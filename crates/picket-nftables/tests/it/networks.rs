@@ -82,10 +82,8 @@ fn tables(
 
 /// The pod and the interface that an endpoint is.
 fn place(pod: &Pod) -> (&ObjectRef, &str) {
-    match &pod.interface {
-        Some(interface) => (&interface.pod, interface.name.as_str()),
-        None => (&pod.object, "eth0"),
-    }
+    let interface = pod.interface.as_ref().map_or("eth0", |own| own.name.as_str());
+    (pod.whole(), interface)
 }
 
 /// Holds every representative flow on every network against the specification; gives how many ends have exactly its

@@ -131,11 +131,11 @@ fn pod_on_networks(
         .collect();
     for ((name, network), engine) in networks.iter().zip(engines) {
         for endpoint in network.pods.values().filter(|pod| is_on(pod, name.as_ref())) {
-            let (own, interface) = match &endpoint.interface {
-                Some(interface) => (&interface.pod, interface.name.as_str()),
-                None => (&endpoint.object, "eth0"),
-            };
-            if *own != pod.object {
+            let interface = endpoint
+                .interface
+                .as_ref()
+                .map_or("eth0", |own| own.name.as_str());
+            if *endpoint.whole() != pod.object {
                 continue;
             }
             let others = all.iter().filter(|other| *other != interface).cloned().collect();

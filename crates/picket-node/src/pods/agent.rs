@@ -288,12 +288,16 @@ impl Agent {
     fn want(&mut self, heard: Instant) {
         let began = Instant::now();
         let snapshot = self.known.store.snapshot();
-        let pods: BTreeMap<_, _> = pods_on(&snapshot, &self.settings.node)
+        let pods: BTreeMap<_, _> = self
+            .known
+            .pods_here(&snapshot)
             .map(|pod| (pod.object.uid.as_str(), pod))
             .collect();
         let all: Vec<_> = pods.values().copied().collect();
         let custom = self.custom.rules();
-        self.networks.update(&snapshot, &all, &self.known.plugins, custom);
+        let touched = std::mem::take(&mut self.known.touched);
+        self.networks
+            .update(&snapshot, &touched, &all, &self.known.plugins, custom);
         self.networks.read_in(self.known.remarks.readings.saying());
         for place in self.places.values_mut() {
             if let Some(pod) = pod_of(&place.sandbox, &pods) {
@@ -493,12 +497,6 @@ fn log_denied(settings: &Settings) -> Option<u16> {
             None
         }
     }
-}
-
-/// The pods of a node that policies can select.
-fn pods_on<'s>(snapshot: &'s Snapshot, node: &'s str) -> impl Iterator<Item = &'s Arc<Pod>> {
-    let pods = snapshot.pods.values();
-    pods.filter(move |pod| pod.node.as_deref() == Some(node) && pod.is_managed())
 }
 
 /// Whether the cluster has the pods of these sandboxes on another node than this, as far as it has them: an example, in words.

@@ -1,10 +1,15 @@
 //! What is known of the cluster.
 
-use picket_cluster::{Event, Object, Pod, Store};
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use picket_cluster::{Event, Object, Pod, Snapshot, Store};
+use picket_policy::ObjectRef;
 use picket_source::Change;
 use smol_str::SmolStr;
 
 use super::plugin::Plugins;
+use super::touched::Touched;
 use crate::events::Events;
 use crate::remarks::Remarks;
 
@@ -12,7 +17,11 @@ use crate::remarks::Remarks;
 pub(super) struct Known {
     node: SmolStr,
     pub(super) store: Store,
+    /// The pods of this node.
+    here: BTreeSet<ObjectRef>,
     pub(super) plugins: Plugins,
+    /// What may have changed since somebody last took this.
+    pub(super) touched: Touched,
     /// Whether everything was known once.
     pub(super) is_complete: bool,
     pub(super) remarks: Remarks,
@@ -24,7 +33,9 @@ impl Known {
         Self {
             node: node.clone(),
             store: Store::new(),
+            here: BTreeSet::new(),
             plugins,
+            touched: Touched::Anything,
             is_complete: false,
             remarks: Remarks::new(events),
         }
@@ -54,11 +65,37 @@ impl Known {
                 for event in events {
                     self.is_complete |= event == Event::InitDone;
                     self.remarks.readings.note(&event);
-                    matters |= self.matters(&event);
+                    if self.matters(&event) {
+                        matters = true;
+                        self.touched.note(&event);
+                    }
+                    self.place(&event);
                     self.store.apply(event);
                 }
                 matters
             }
+        }
+    }
+
+    /// The pods of this node that policies can select, in the order of their objects.
+    pub(super) fn pods_here<'s>(&self, snapshot: &'s Snapshot) -> impl Iterator<Item = &'s Arc<Pod>> {
+        let here = self.here.iter().filter_map(|pod| snapshot.pods.get(pod));
+        here.filter(|pod| pod.is_managed())
+    }
+
+    /// Notes who is on this node. Those that a list did not name are gone, but may be noted.
+    fn place(&mut self, event: &Event) {
+        match event {
+            Event::Apply(Object::Pod(pod)) if pod.node.as_ref() == Some(&self.node) => {
+                self.here.insert(pod.object.clone());
+            }
+            Event::Apply(Object::Pod(pod)) => drop(self.here.remove(&pod.object)),
+            Event::Delete(object) => drop(self.here.remove(object)),
+            Event::InitDone => {
+                let snapshot = self.store.snapshot();
+                self.here.retain(|pod| snapshot.pods.contains_key(pod));
+            }
+            Event::Init | Event::Apply(_) => {}
         }
     }
 
@@ -80,7 +117,7 @@ impl Known {
 #[cfg(test)]
 mod tests {
     use picket_cluster::{Attachment, Namespace};
-    use picket_policy::{NetworkName, ObjectRef};
+    use picket_policy::NetworkName;
     use picket_testing::build::pod;
 
     use super::*;

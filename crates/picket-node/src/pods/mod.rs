@@ -15,6 +15,7 @@
 mod agent;
 mod blame;
 mod closing;
+mod compiled;
 mod custom;
 mod cutting;
 mod denied;
@@ -31,6 +32,7 @@ mod sandbox;
 mod status;
 #[cfg(test)]
 mod testing;
+mod touched;
 mod trace;
 mod troubles;
 mod watching;

@@ -1,11 +1,11 @@
 //! What the policies of secondary networks say of each pod.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
-use picket_cluster::{Pod, Semantics, Snapshot};
+use picket_cluster::{Interfaces, Pod, Seen, Semantics, Snapshot};
 use picket_dataplane::{EstablishedConnections, Shortfall};
-use picket_engine::{Engine, PodRef, Program};
+use picket_engine::{PodRef, Program};
 use picket_net::AddressSet;
 use picket_nftables::custom::{self, CustomRules};
 use picket_nftables::model::{InterfaceName, Table};
@@ -15,8 +15,10 @@ use picket_source::ObjectVersion;
 use smol_str::SmolStr;
 
 use super::closing;
+use super::compiled::Compiled;
 use super::held::{Said, Substitute, Substitutes};
 use super::plugin::Plugins;
+use super::touched::Touched;
 use super::trace::Scene;
 use crate::denied::Denied;
 use crate::trace::{self, TraceQuestion};
@@ -56,22 +58,6 @@ impl Desired {
     }
 }
 
-/// Of how many objects one has to have changed before it is cheaper to compile all of them anew.
-const FRACTION: usize = 4;
-
-/// How many objects there are.
-fn objects(snapshot: &Snapshot) -> usize {
-    let Snapshot {
-        namespaces,
-        nodes,
-        pods,
-        services,
-        networks,
-        policies,
-    } = snapshot;
-    namespaces.len() + nodes.len() + pods.len() + services.len() + networks.len() + policies.len()
-}
-
 /// The networks that pods of the node are on, each as a cluster of its own with all that are on its wire.
 pub(super) struct Networks {
     semantics: Semantics,
@@ -81,6 +67,7 @@ pub(super) struct Networks {
     log_denied: Option<u16>,
     /// Those that see the same share it.
     compiled: BTreeMap<NetworkName, Arc<Compiled>>,
+    interfaces: Interfaces,
     /// How often something about them, or the custom rules, has become another.
     revision: u64,
     /// The same with policies as they were that are held back somewhere.
@@ -90,13 +77,6 @@ pub(super) struct Networks {
     versions: BTreeMap<ObjectRef, ObjectVersion>,
     /// What people may not expect of the networks that policies name.
     notes: Vec<String>,
-}
-
-pub(super) struct Compiled {
-    snapshot: Snapshot,
-    engine: Engine,
-    /// The same where custom rules are policies like others, once somebody asks.
-    judged: OnceLock<Box<(Snapshot, Engine)>>,
 }
 
 /// A network on which some policies say what they said before.
@@ -121,6 +101,7 @@ impl Networks {
             refuse_mid_stream: established == EstablishedConnections::Cut,
             log_denied,
             compiled: BTreeMap::new(),
+            interfaces: Interfaces::default(),
             revision: 0,
             former: Mutex::default(),
             custom: Vec::new(),
@@ -144,10 +125,12 @@ impl Networks {
         self.versions = versions;
     }
 
-    /// Takes in what has changed on the networks of `pods` that policies name, if their plugins are policed.
+    /// Takes in what has changed on the networks of `pods` that policies name, if their plugins are policed. Since the last time only
+    /// what is touched may be another.
     pub(super) fn update(
         &mut self,
         snapshot: &Snapshot,
+        touched: &Touched,
         pods: &[&Arc<Pod>],
         plugins: &Plugins,
         custom: Vec<CustomRules>,
@@ -179,14 +162,14 @@ impl Networks {
             // Those that share it see the same now.
             known.truncate(1);
             let compiled = match known.pop() {
-                Some(compiled) if same_custom && compiled.snapshot == seen => compiled,
-                Some(compiled) => {
-                    changed = true;
-                    self.lead(compiled, seen)
-                }
                 None => {
                     changed = true;
-                    self.compile(seen)
+                    Arc::new(self.compile(&seen))
+                }
+                Some(known) => {
+                    let (compiled, is_another) = self.lead(known, &seen, touched, same_custom);
+                    changed |= is_another;
+                    compiled
                 }
             };
             let of_each = networks
@@ -199,30 +182,30 @@ impl Networks {
         }
     }
 
-    /// What was compiled for another state, for this one.
-    fn lead(&self, mut compiled: Arc<Compiled>, snapshot: Snapshot) -> Arc<Compiled> {
-        // Another network may see what was there before.
-        let Some(now) = Arc::get_mut(&mut compiled) else {
-            return self.compile(snapshot);
+    /// What was compiled before, led to what is seen now; whether it is another.
+    fn lead(
+        &mut self,
+        mut known: Arc<Compiled>,
+        seen: &Seen<'_>,
+        touched: &Touched,
+        same_custom: bool,
+    ) -> (Arc<Compiled>, bool) {
+        let Some(events) = known.events_to(seen, touched, &mut self.interfaces) else {
+            return (Arc::new(self.compile(seen)), true);
         };
-        let events = now.snapshot.events_to(&snapshot);
-        if events.len() > objects(&snapshot) / FRACTION {
-            return self.compile(snapshot);
+        if events.is_empty() && same_custom && known.is_of(seen) {
+            return (known, false);
         }
-        for event in events {
-            now.engine.apply(event);
-        }
-        now.judged = OnceLock::new();
-        now.snapshot = snapshot;
-        compiled
+        // Another network may see what was there before.
+        let Some(own) = Arc::get_mut(&mut known) else {
+            return (Arc::new(self.compile(seen)), true);
+        };
+        own.take(seen, events);
+        (known, true)
     }
 
-    fn compile(&self, snapshot: Snapshot) -> Arc<Compiled> {
-        Arc::new(Compiled {
-            engine: Engine::compile(&snapshot, self.semantics.clone()),
-            snapshot,
-            judged: OnceLock::new(),
-        })
+    fn compile(&mut self, seen: &Seen<'_>) -> Compiled {
+        Compiled::new(seen, &mut self.interfaces, &self.semantics)
     }
 
     /// The networks, with policies as they were for which something else holds.
@@ -244,7 +227,7 @@ impl Networks {
                 return None;
             };
             let former = said.get(network);
-            (now.snapshot.policies.get(policy) != former).then(|| (policy.clone(), former.cloned()))
+            (now.program().policy(policy) != former).then(|| (policy.clone(), former.cloned()))
         });
         let policies: Vec<_> = former.collect();
         if policies.is_empty() {
@@ -257,14 +240,7 @@ impl Networks {
         if let Some(same) = same {
             return Arc::clone(&same.compiled);
         }
-        let mut snapshot = now.snapshot.clone();
-        for (policy, former) in &policies {
-            match former {
-                Some(former) => snapshot.policies.insert(policy.clone(), Arc::clone(former)),
-                None => snapshot.policies.remove(policy),
-            };
-        }
-        let compiled = self.compile(snapshot);
+        let compiled = Arc::new(now.where_others_hold(&policies));
         known.push(Former {
             now: Arc::clone(now),
             policies,
@@ -321,10 +297,10 @@ impl Networks {
         let mut attachments = pod.attachments.iter();
         let attachment = attachments.find(|attachment| logs(&attachment.interface))?;
         let (network, compiled) = self.compiled.get_key_value(&attachment.network)?;
-        let program = compiled.engine.program();
-        let own = program.pods().find(|endpoint| {
+        let program = compiled.program();
+        let own = program.endpoints_of(&pod.object).find(|endpoint| {
             let interface = endpoint.pod().interface.as_ref();
-            interface.is_some_and(|own| own.pod == pod.object && own.name == attachment.interface)
+            interface.is_some_and(|own| own.name == attachment.interface)
         })?;
         Some((network, program, own))
     }
@@ -337,8 +313,7 @@ impl Networks {
         };
         let meant = self.compiled.iter().filter(|(network, _)| is_meant(network));
         let scenes = meant.map(|(network, compiled)| {
-            let (_, engine) = self.judge(compiled);
-            let known = trace::Scene::of(engine.program(), question);
+            let known = trace::Scene::of(compiled.judged(&self.custom), question);
             Scene {
                 network: network.clone(),
                 snapshot: known.snapshot,
@@ -369,7 +344,7 @@ impl Networks {
         };
         let mut troubles = Vec::new();
         for (network, compiled) in &networks {
-            if let Err(name) = view.attach(compiled.engine.program(), network) {
+            if let Err(name) = view.attach(compiled.program(), network) {
                 let name = name.escape_debug();
                 troubles.push(format!(
                     "`{name}` in its annotation `network-status` is no name of an interface"
@@ -434,26 +409,12 @@ impl Networks {
             log_denied: self.log_denied,
         }
     }
-
-    /// A network as a cluster of its own, in which custom rules are policies like others.
-    pub(super) fn judge<'c>(&self, compiled: &'c Compiled) -> (&'c Snapshot, &'c Engine) {
-        if self.custom.is_empty() {
-            return (&compiled.snapshot, &compiled.engine);
-        }
-        let (snapshot, engine) = &**compiled.judged.get_or_init(|| {
-            let mut snapshot = compiled.snapshot.clone();
-            custom::add(&self.custom, &mut snapshot, "");
-            let engine = Engine::compile(&snapshot, self.semantics.clone());
-            Box::new((snapshot, engine))
-        });
-        (snapshot, engine)
-    }
 }
 
 /// What a policy says on each of these networks.
 fn said<'n>(networks: impl Iterator<Item = (&'n NetworkName, &'n Compiled)>, policy: &ObjectRef) -> Said {
     let on = networks.filter_map(|(network, compiled)| {
-        let policy = compiled.snapshot.policies.get(policy)?;
+        let policy = compiled.program().policy(policy)?;
         Some((network.clone(), Arc::clone(policy)))
     });
     on.collect()
@@ -536,8 +497,14 @@ mod tests {
             let (mut revision, mut before) = (0, Vec::new());
             let mut plugins = Plugins::new(&["macvlan".into()]);
             let mut custom = Vec::new();
+            let mut touched = Touched::default();
             for (event, (other, which)) in objects.map(Event::Apply).chain(events).zip(others.into_iter().cycle()) {
+                touched.note(&event);
                 store.apply(event);
+                // Who is busy looks at some of them together.
+                if which == 2 {
+                    continue;
+                }
                 match other {
                     0 => custom = rules(which),
                     1 => {
@@ -549,10 +516,10 @@ mod tests {
                 }
                 let snapshot = store.snapshot();
                 let pods: Vec<_> = snapshot.pods.values().filter(|pod| pod.is_managed()).collect();
-                let desired = |networks: &mut Networks| {
-                    networks.update(&snapshot, &pods, &plugins, custom.clone());
+                let desired = |networks: &mut Networks, touched: &Touched| {
+                    networks.update(&snapshot, touched, &pods, &plugins, custom.clone());
                     let told = networks.revision();
-                    networks.update(&snapshot, &pods, &plugins, custom.clone());
+                    networks.update(&snapshot, &Touched::default(), &pods, &plugins, custom.clone());
                     assert_eq!(networks.revision(), told, "nothing is another");
                     let desired = pods.iter().map(|pod| {
                         let desired = networks.desired(pod, &Substitutes::new());
@@ -561,8 +528,8 @@ mod tests {
                     });
                     desired.collect::<Vec<_>>()
                 };
-                let now = desired(&mut networks);
-                prop_assert_eq!(&now, &desired(&mut nothing()));
+                let now = desired(&mut networks, &std::mem::take(&mut touched));
+                prop_assert_eq!(&now, &desired(&mut nothing(), &Touched::Anything));
                 if networks.revision() == revision {
                     for (pod, desired) in &now {
                         let mut known = before.iter().filter(|(known, _)| known == pod);
@@ -590,13 +557,19 @@ mod tests {
         let mut networks = Networks::new(Semantics::default(), EstablishedConnections::Keep, None);
         let mut update = |cluster: &Snapshot| {
             let own = cluster.pod("Pod", "x", "own").unwrap();
-            networks.update(cluster, &[own], &Plugins::new(&["macvlan".into()]), Vec::new());
+            networks.update(
+                cluster,
+                &Touched::Anything,
+                &[own],
+                &Plugins::new(&["macvlan".into()]),
+                Vec::new(),
+            );
             ["a", "b", "c"].map(|network| Arc::clone(&networks.compiled[&name(network)]))
         };
         let apart = cluster(["10.1.0.3", "10.1.0.4"]);
         let [a, b, c] = update(&apart);
         assert!(Arc::ptr_eq(&a, &b) && !Arc::ptr_eq(&a, &c));
-        assert_eq!((a.snapshot.pods.len(), c.snapshot.pods.len()), (4, 1));
+        assert_eq!((a.program().pods().count(), c.program().pods().count()), (4, 1));
         let again = update(&apart);
         assert!(
             [a, b, c]
@@ -608,8 +581,8 @@ mod tests {
         let [a, b, c] = update(&cluster(["10.1.0.3", "10.1.0.3"]));
         assert!(!Arc::ptr_eq(&a, &b) && Arc::ptr_eq(&c, &again[2]));
         let addressed = |compiled: &Compiled| {
-            let pods = compiled.snapshot.pods.values();
-            pods.filter(|pod| !pod.addresses.is_empty()).count()
+            let pods = compiled.program().pods();
+            pods.filter(|pod| !pod.pod().addresses.is_empty()).count()
         };
         assert_eq!((addressed(&a), addressed(&b)), (3, 3));
     }

@@ -101,17 +101,18 @@ impl Networks {
         let networks = self.with(&desired.substitutes);
         let all = self.interfaces(pod);
         for (network, compiled) in &networks {
-            let (snapshot, engine) = self.judge(compiled);
-            for endpoint in snapshot.pods.values() {
+            let program = compiled.judged(self.custom());
+            for endpoint in program.endpoints_of(&pod.object) {
+                let endpoint = endpoint.pod();
                 let interface = endpoint.interface.as_ref();
-                let here = interface.filter(|own| own.pod == pod.object && own.network == **network);
+                let here = interface.filter(|own| own.network == **network);
                 // Of whom no address is known nothing can be demanded.
                 let Some(interface) = here.filter(|_| !endpoint.addresses.is_empty()) else {
                     continue;
                 };
                 let others = all.iter().filter(|other| **other != interface.name);
                 let demands = Demands::in_pod(
-                    engine.program(),
+                    program,
                     &endpoint.object,
                     &interface.name,
                     others.cloned().collect(),
@@ -144,13 +145,14 @@ mod tests {
 
     use super::super::held::Substitutes;
     use super::super::plugin::Plugins;
+    use super::super::touched::Touched;
     use super::*;
 
     /// The networks of a cluster, all of whose pods are on this node.
     fn networks(cluster: &Snapshot) -> Networks {
         let mut networks = Networks::new(Semantics::default(), EstablishedConnections::Cut, Some(9480));
         let pods: Vec<_> = cluster.pods.values().collect();
-        networks.update(cluster, &pods, &Plugins::new(&[]), Vec::new());
+        networks.update(cluster, &Touched::Anything, &pods, &Plugins::new(&[]), Vec::new());
         networks
     }
 

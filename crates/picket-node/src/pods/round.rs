@@ -79,6 +79,7 @@ mod kernel {
 
     use super::super::plugin::Plugins;
     use super::super::testing::{desired_of, place, selected};
+    use super::super::touched::Touched;
     use super::*;
     use crate::testing::{Log, large};
     use crate::versions::Readings;
@@ -133,7 +134,8 @@ mod kernel {
         fn follow(&mut self, policies: Vec<Policy>) {
             let (pod, cluster) = selected(policies);
             let plugins = Plugins::new(&[]);
-            self.networks.update(&cluster, &[&pod], &plugins, Vec::new());
+            self.networks
+                .update(&cluster, &Touched::Anything, &[&pod], &plugins, Vec::new());
             for place in self.places.values_mut() {
                 place.follow(&pod, &self.networks);
             }

@@ -18,6 +18,7 @@ use super::network::{Desired, Networks};
 use super::plugin::Plugins;
 use super::sandbox::Place;
 use super::status::SandboxStatus;
+use super::touched::Touched;
 use crate::metrics::Metrics;
 use crate::versions::Readings;
 
@@ -55,7 +56,13 @@ pub(super) fn desired_of(policies: Vec<Policy>) -> (Arc<Pod>, Desired, Networks)
     let count = policies.len();
     let (own, cluster) = selected(policies);
     let mut networks = Networks::new(Semantics::default(), EstablishedConnections::Keep, None);
-    networks.update(&cluster, &[&own], &Plugins::new(&[]), Vec::new());
+    networks.update(
+        &cluster,
+        &Touched::Anything,
+        &[&own],
+        &Plugins::new(&[]),
+        Vec::new(),
+    );
     let desired = networks.desired(&own, &Substitutes::new());
     assert_eq!(desired.policies.len(), count);
     (own, desired, networks)
@@ -107,8 +114,13 @@ impl Scene {
     /// From now on these policies are there, and may be held back as before.
     pub(super) fn follow(&mut self, policies: Vec<Policy>) {
         let (pod, cluster) = selected(policies);
-        self.networks
-            .update(&cluster, &[&pod], &Plugins::new(&[]), Vec::new());
+        self.networks.update(
+            &cluster,
+            &Touched::Anything,
+            &[&pod],
+            &Plugins::new(&[]),
+            Vec::new(),
+        );
         self.place.follow(&pod, &self.networks);
         self.make(None);
     }

@@ -23,9 +23,12 @@ impl Scene {
         let mut addresses: BTreeSet<IpAddr> = asked.iter().filter_map(|text| text.parse().ok()).collect();
         let is_meant = |pod: &Pod| {
             // On a secondary network the name of a pod may be that of several interfaces: who asks is told so.
-            let whole = pod.interface.as_ref().map(|interface| &interface.pod);
-            let whole = whole.map(|pod| format!("{}/{}", pod.namespace, pod.name));
-            asked.contains(&pod.id().as_str()) || whole.is_some_and(|name| asked.contains(&name.as_str()))
+            let is_whole = |name: &str| {
+                let whole = pod.whole();
+                name.split_once('/') == Some((whole.namespace.as_str(), whole.name.as_str()))
+            };
+            let is_interface = pod.interface.is_some();
+            asked.contains(&pod.id().as_str()) || is_interface && asked.iter().any(|name| is_whole(name))
         };
         for pod in program.pods().map(|pod| pod.pod()).filter(|pod| is_meant(pod)) {
             addresses.extend(pod.addresses.iter());
@@ -35,24 +38,8 @@ impl Scene {
         let pods = pods.filter(|pod| has_one(pod) || is_meant(pod));
         let named = |pod: &Arc<Pod>| (pod.object.clone(), Arc::clone(pod));
         let snapshot = Snapshot {
-            namespaces: program
-                .namespaces()
-                .map(|namespace| (namespace.name.clone(), namespace))
-                .collect(),
-            nodes: program
-                .nodes()
-                .map(|node| (node.name.clone(), node.clone()))
-                .collect(),
             pods: pods.map(named).collect(),
-            services: program
-                .services()
-                .map(|service| (service.object.clone(), service.clone()))
-                .collect(),
-            policies: program
-                .policies()
-                .map(|policy| (policy.object.clone(), Arc::clone(policy)))
-                .collect(),
-            ..Snapshot::default()
+            ..program.without_pods()
         };
         Self {
             snapshot,

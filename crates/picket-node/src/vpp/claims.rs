@@ -35,7 +35,7 @@ struct Claim {
 impl Claim {
     fn of(pod: &Pod) -> Option<Self> {
         Some(Self {
-            interface: pod.vpp_interface.clone()?,
+            interface: pod.vpp_interface.as_deref()?.into(),
             uid: pod.object.uid.clone(),
         })
     }

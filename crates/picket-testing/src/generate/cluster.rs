@@ -1,6 +1,7 @@
 //! Random namespaces, nodes and pods.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::sync::Arc;
 
 use picket_cluster::{NamedPort, Namespace, Node, Object, Owner, Pod};
 use picket_net::{Prefix, Protocol};
@@ -149,9 +150,9 @@ pub fn pod(slot: usize) -> impl Strategy<Value = Pod> {
                 declared_ports,
                 host_network,
                 finished,
-                owner: owner.map(|name| Owner {
-                    kind: "Deployment".into(),
-                    name: name.into(),
+                owner: owner.map(|name| {
+                    let (kind, name) = ("Deployment".into(), name.into());
+                    Arc::new(Owner { kind, name })
                 }),
                 attachments,
                 interface: None,

@@ -260,7 +260,7 @@ fn interfaces<'a>(
     let secondary = place.networks.iter().flat_map(|(network, snapshot, engine)| {
         let own = snapshot.pods.values().filter_map(|pod| {
             let interface = pod.interface.as_ref()?;
-            (interface.pod == place.pod.object && interface.network == *network).then(|| {
+            (*pod.whole() == place.pod.object && interface.network == *network).then(|| {
                 (
                     interface.name.to_string(),
                     snapshot,

@@ -44,9 +44,10 @@ impl PodView {
     /// # Errors
     /// The name of an interface that the kernel would not take.
     pub fn attach(&mut self, program: &Program, network: &NetworkName) -> Result<(), SmolStr> {
-        for endpoint in program.pods() {
+        let pod = self.pod.clone();
+        for endpoint in program.endpoints_of(&pod) {
             let interface = endpoint.pod().interface.as_ref();
-            let own = interface.filter(|own| own.pod == self.pod && own.network == *network);
+            let own = interface.filter(|own| own.network == *network);
             let Some(interface) = own else { continue };
             let name = InterfaceName::new(&interface.name).ok_or_else(|| interface.name.clone())?;
             let resolve = Resolve::new(program, &name);

@@ -76,7 +76,7 @@ impl Place {
         let endpoints = scene.snapshot.pods.values();
         let own = endpoints.filter_map(|endpoint| {
             let interface = endpoint.interface.as_ref();
-            let interface = interface.filter(|interface| interface.pod == pod.object)?;
+            let interface = interface.filter(|_| *endpoint.whole() == pod.object)?;
             let others = all.iter().filter(|other| **other != interface.name);
             Some(End {
                 pod: self.pod(),

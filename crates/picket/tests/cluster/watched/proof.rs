@@ -44,7 +44,7 @@ pub(crate) fn in_pods<'p>(
     for (pod, table) in tables {
         let mut endpoints = seen.pods.values().filter_map(|endpoint| {
             let interface = endpoint.interface.as_ref()?;
-            (interface.pod == *pod).then(|| (&endpoint.object, interface.name.as_str()))
+            (endpoint.whole() == pod).then(|| (&endpoint.object, interface.name.as_str()))
         });
         let (endpoint, interface) = endpoints.next().unwrap();
         let narrower = [false; 2];
