@@ -23,6 +23,10 @@ use crate::render::{log, mid_stream};
 /// Before `mangle` (-150): who gives packets a queueing priority in this hook does it after the scratch use is over.
 const PRIORITY: i32 = -200;
 
+/// Behind the kernel's load balancer (IPVS, 99), which translates in this very hook what services lead to the node itself, and
+/// sends on what they lead elsewhere. Before `nat` of the same priority where that came first.
+const RECEIVED: i32 = 100;
+
 /// The most counters in one rule; the kernel takes 128 expressions.
 const COUNTERS_PER_RULE: usize = 64;
 
@@ -76,10 +80,15 @@ fn from_itself(verdict: Verdict) -> Rule {
 }
 
 fn base(hook: Hook) -> Chain {
+    let priority = match hook {
+        Hook::Input => RECEIVED,
+        // Connection tracking looks at what the node sends at -200 of this very hook.
+        Hook::Output => PRIORITY + 1,
+        _ => PRIORITY,
+    };
     let base = Base {
         hook,
-        // Connection tracking looks at what the node sends at -200 of this very hook.
-        priority: PRIORITY + i32::from(hook == Hook::Output),
+        priority,
         policy: Policy::Accept,
     };
     Chain::base(name(hook.keyword()), base)
@@ -109,7 +118,7 @@ fn judged() -> [Rule; 6] {
 }
 
 /// Packets from own pods to this node itself, as far as administrators restrict them, and what would bring back what the cluster
-/// default denies the node. Nobody sees their priority later.
+/// default denies the node. Nobody sees their queueing priority later.
 fn input(view: &NodeView) -> Option<Chain> {
     let dispatches = dispatches(view, [Role::OwnNode, Role::AuditOwnNode]);
     let rules: Vec<_> = brought_back(view, Role::FromOwnNode).chain(dispatches).collect();

@@ -121,10 +121,7 @@ impl Cluster<'_> {
 
     /// Holds those that they deny, or that these pass where no policy is in force.
     fn denied(&self, denied: bool, when: &str) {
-        // IPVS translates on the node, after what is received there is judged.
-        let is_judged = |(_, to): &(&str, &str)| *to != "service/node" || !matches!(self.mode, Mode::Ipvs);
-        let paths: Vec<_> = self.denied.iter().copied().filter(is_judged).collect();
-        let targets = both(&paths).map(|(path, family)| (path, family, self.target(path.1, family)));
+        let targets = both(self.denied).map(|(path, family)| (path, family, self.target(path.1, family)));
         let targets: Vec<_> = targets.collect();
         // At once, since what is denied is waited for.
         thread::scope(|scope| {

@@ -216,7 +216,7 @@ fn of_vpp_it_is_its_manifest() {
 }
 
 #[test]
-fn nothing_that_is_shipped_may_write_anything_but_events() {
+fn nothing_that_runs_on_nodes_or_reflects_may_write_anything_but_events() {
     let (_server, _, api) = serve();
     let charts = ["host", "pods", "vpp", "reflector"].map(|mode| rendered(&[&format!("mode={mode}")]));
     let manifests = [MANIFEST, PODS, VPP, REFLECTOR, CLEANUP].map(str::to_owned);

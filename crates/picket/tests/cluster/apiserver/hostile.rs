@@ -309,6 +309,20 @@ fn what_is_written_to_be_misread_is_a_name_or_an_error() {
     let mut labels = spec("labels", 14, &tcp(7004));
     labels["subject"] = json!({"namespaces": {"matchLabels": {QUOTES: QUOTES}}});
     create("labels", &labels);
+    let mut tier = spec("tier", 15, &tcp(7011));
+    tier["tier"] = json!(QUOTES);
+    create("tier", &tier);
+    let mut action = spec("action", 16, &tcp(7012));
+    action["ingress"][0]["action"] = json!(QUOTES);
+    create("action", &action);
+    create(
+        "port-name",
+        &spec("port-name", 17, &json!([{"destinationNamedPort": QUOTES}])),
+    );
+    let to = json!([{"domainNames": [QUOTES, "*"]}]);
+    let rule = json!({"name": "domains", "action": "Accept", "to": to});
+    let domains = json!({"tier": "Admin", "priority": 18, "subject": subject, "egress": [rule]});
+    create("domains", &domains);
     of_older_kinds(&live);
     // A node may say of itself what it likes.
     let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "liar", "annotations": {"note": QUOTES.replace('\0', "")}}});
@@ -334,6 +348,8 @@ fn what_is_written_to_be_misread_is_a_name_or_an_error() {
         ("z/a", "x/a", 7009),
         ("z/a", "x/a", 7003),
         ("z/a", "x/a", 7004),
+        ("z/a", "x/a", 7011),
+        ("z/a", "x/a", 7012),
         ("z/a", "x/a", 90),
         ("y/a", "x/a", 7001),
     ];
@@ -344,7 +360,16 @@ fn what_is_written_to_be_misread_is_a_name_or_an_error() {
         .iter()
         .map(|finding| finding.object.as_str())
         .collect();
-    let policies = ["endless", "labels", "networks", "ports"];
+    let policies = [
+        "action",
+        "domains",
+        "endless",
+        "labels",
+        "networks",
+        "port-name",
+        "ports",
+        "tier",
+    ];
     let policies = policies.map(|name| format!("ClusterNetworkPolicy {name}"));
     let older = WRONG.map(|name| format!("AdminNetworkPolicy {name}"));
     let expected = policies.iter().chain(&older).map(String::as_str);
