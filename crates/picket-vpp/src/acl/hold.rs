@@ -69,14 +69,13 @@ impl Held {
 
     /// Our lists that no interface has after these changes.
     fn deletions(&self, changes: &Changes<'_>) -> Vec<Operation> {
-        let mut uses: BTreeMap<u32, usize> = self.idle.iter().map(|&index| (index, 0)).collect();
-        let of = |index: &u32| self.uses(*index);
+        let mut uses: FxHashMap<u32, usize> = self.idle.iter().map(|&index| (index, 0)).collect();
         for turn in changes.turns() {
             for index in turn.kept() {
-                *uses.entry(index).or_insert_with_key(of) += 1;
+                *uses.entry(index).or_insert_with(|| self.uses(index)) += 1;
             }
             for index in turn.before.indices() {
-                let uses = uses.entry(index).or_insert_with_key(of);
+                let uses = uses.entry(index).or_insert_with(|| self.uses(index));
                 *uses = uses.saturating_sub(1);
             }
         }
@@ -84,7 +83,8 @@ impl Held {
         let own = unused
             .map(|(index, _)| index)
             .filter(|&index| self.installed.is_own(index));
-        own.map(Operation::Delete).collect()
+        let own: BTreeSet<_> = own.collect();
+        own.into_iter().map(Operation::Delete).collect()
     }
 
     /// A plan has been carried out, and the lists that it made got these indices. Interfaces stay as they were where a list is

@@ -145,6 +145,8 @@ impl NodeAcls {
             self.pods.remove(number);
         }
         touched.extend(&stale);
+        touched.sort_unstable();
+        touched.dedup();
         let mut made = ToPods::default();
         for pod in touched {
             self.set(pod, stale.contains(&pod), &mut made, values);

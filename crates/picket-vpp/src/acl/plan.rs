@@ -168,12 +168,17 @@ impl<'a> Planner<'a> {
     /// Ours before those of others, which keep their order. Where others follow, what ours would let pass at last is theirs to
     /// decide.
     fn handles(&mut self, tags: &[Tag], indices: &[u32]) -> Vec<Handle> {
+        // Most stay as they are.
+        let is_there = |(tag, index): (&Tag, &u32)| self.own.get(tag) == Some(index);
+        if tags.len() == indices.len() && tags.iter().zip(indices).all(is_there) {
+            return indices.iter().copied().map(Handle::Installed).collect();
+        }
         let foreign = indices
             .iter()
             .copied()
             .filter(|&index| !self.installed.is_own(index));
         let foreign: Vec<_> = foreign.collect();
-        let mut handles = Vec::new();
+        let mut handles = Vec::with_capacity(tags.len() + foreign.len());
         for tag in tags {
             let Some(acl) = self.desired.acls.get(tag) else {
                 continue;

@@ -29,10 +29,10 @@ impl<'a> Planner<'a> {
     /// first, and what is left of them last. `uses` says how often interfaces have a list.
     pub(super) fn replace(&mut self, turns: Vec<Turn<'a>>, uses: impl Fn(u32) -> usize) -> Changes<'a> {
         // Who loses each list, and who gets which one in its stead and changes in nothing else.
-        let mut losing: BTreeMap<u32, (usize, Places)> = BTreeMap::new();
+        let mut losing: FxHashMap<u32, (usize, Places)> = FxHashMap::default();
         let mut changing: BTreeMap<(u32, &Tag), Places> = BTreeMap::new();
         // What some get as it is must stay what it is.
-        let mut wanted = BTreeSet::new();
+        let mut wanted = FxHashSet::default();
         for (place, turn) in turns.iter().enumerate() {
             wanted.extend(turn.kept());
             for index in turn.lost() {

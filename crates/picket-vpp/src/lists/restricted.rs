@@ -37,7 +37,7 @@ impl<K: Ord + Clone> Restricted<K> {
         turned: &mut Vec<(IpAddr, Turn)>,
     ) {
         let direction = self.direction;
-        let own = [before, now].map(|lists| lists.map(|lists| (&lists.addresses, lists.of(direction))));
+        let own = [before, now].map(|lists| lists.map(|lists| (lists.of(direction), &lists.addresses)));
         let [was, is] = own;
         if was == is {
             return;
