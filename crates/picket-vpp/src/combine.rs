@@ -147,19 +147,27 @@ impl<K: Ord + Hash + Clone> Combiner<K> {
         // The addresses with which pods may be allowed something else; `None` where their own list is another.
         let mut asked: Vec<(K, Option<IpAddr>)> = Vec::new();
         let mut own_turns = Vec::new();
+        // Many pods turn from one list to another.
+        let mut few_between = FxHashMap::default();
         for (pod, [_, now]) in changed {
             let own = now.as_ref().and_then(|lists| self.own(lists, direction));
             match self.enter(pod, own, &mut own_turns) {
                 Entered::Same => {}
                 Entered::Gone => touched.push(pod.clone()),
                 Entered::New => drop(fresh.insert(pod)),
-                Entered::Other(differing) => match few_within(restricted, &differing) {
-                    Some(few) => {
-                        asked.push((pod.clone(), None));
-                        asked.extend(few.into_iter().map(|address| (pod.clone(), Some(address))));
+                Entered::Other([before, now]) => {
+                    let few = few_between
+                        .entry([place(&before), place(&now)])
+                        .or_insert_with(|| few_within(restricted, &before.differing(&now)));
+                    match few {
+                        Some(few) => {
+                            asked.push((pod.clone(), None));
+                            asked.extend(few.iter().map(|&address| (pod.clone(), Some(address))));
+                        }
+                        None => drop(fresh.insert(pod)),
                     }
-                    None => drop(fresh.insert(pod)),
-                },
+                    own_turns.push((pod.clone(), [Some(before), Some(now)]));
+                }
             }
         }
         let admits = |value| value != self.floor && value != Value::NOTHING;
@@ -217,7 +225,7 @@ impl<K: Ord + Hash + Clone> Combiner<K> {
         Some((address, list))
     }
 
-    /// Takes in what a pod's own list is now, which `turns` learns of.
+    /// Takes in what a pod's own list is now, which `turns` learns of where the pod comes, goes, or has another address.
     fn enter(&mut self, pod: &K, now: Option<(IpAddr, Arc<Peers>)>, turns: &mut Vec<(K, Turn)>) -> Entered {
         match (self.pods.get_mut(pod), &now) {
             (None, None) => return Entered::Same,
@@ -226,9 +234,7 @@ impl<K: Ord + Hash + Clone> Combiner<K> {
                     return Entered::Same;
                 }
                 let before = std::mem::replace(&mut known.list, Arc::clone(list));
-                let differing = before.differing(list);
-                turns.push((pod.clone(), [Some(before), Some(Arc::clone(list))]));
-                return Entered::Other(differing);
+                return Entered::Other([before, Arc::clone(list)]);
             }
             _ => {}
         }
@@ -395,8 +401,8 @@ enum Entered {
     Same,
     Gone,
     New,
-    /// It is another, at the same address, and says the same outside of these prefixes.
-    Other(Vec<Prefix>),
+    /// It is another, at the same address: the one before, and this one.
+    Other([Arc<Peers>; 2]),
 }
 
 /// Prefixes outside of which two lists say the same, where no list is one that allows everything.

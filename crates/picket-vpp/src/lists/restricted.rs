@@ -47,8 +47,8 @@ impl<K: Ord + Clone> Restricted<K> {
             let peers = lists.peers(direction, Family::of(address));
             peers.filter(|peers| !peers.is_everything()).cloned()
         };
-        let was = before.into_iter().flat_map(|lists| &lists.addresses);
-        let is = now.into_iter().flat_map(|lists| &lists.addresses);
+        let was = before.into_iter().flat_map(|lists| &*lists.addresses);
+        let is = now.into_iter().flat_map(|lists| &*lists.addresses);
         let has_had = |address: &IpAddr| before.is_some_and(|lists| lists.addresses.contains(address));
         for &address in was.chain(is.filter(|address| !has_had(address))) {
             let turn = [before, now].map(|lists| restricting(lists, address));
