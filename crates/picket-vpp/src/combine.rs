@@ -92,12 +92,12 @@ impl<K: Ord + Hash + Clone> Combined<K> {
     }
 
     /// These pods have other lists now, or with `None` they are gone: all pods for which something else holds because of
-    /// it, those that are gone among them; and the addresses at which something else restricts pods in the other direction.
+    /// it, those that are gone among them, each once; and the addresses at which something else restricts pods in the other direction.
     pub(crate) fn advance(
         &mut self,
         changed: &Changed<K>,
         values: &mut Values,
-    ) -> (BTreeSet<K>, BTreeSet<IpAddr>) {
+    ) -> (Vec<K>, BTreeSet<IpAddr>) {
         let mut turns = Vec::new();
         for (pod, lists) in changed {
             let lists = lists.each_ref().map(Option::as_deref);
@@ -106,11 +106,13 @@ impl<K: Ord + Hash + Clone> Combined<K> {
         // Those of IPv4 come first.
         turns.sort_by_key(|(address, _)| *address);
         let (v4, v6) = turns.split_at(turns.partition_point(|(address, _)| address.is_ipv4()));
-        let mut touched = BTreeSet::new();
+        let mut touched = Vec::new();
         for (combiner, turns) in self.families.iter_mut().zip([v4, v6]) {
             let (direction, restricted) = (self.direction, &self.restricted);
             combiner.advance(changed, direction, turns, restricted, values, &mut touched);
         }
+        touched.sort_unstable();
+        touched.dedup();
         (touched, turns.into_iter().map(|(address, _)| address).collect())
     }
 
@@ -135,7 +137,7 @@ impl<K: Ord + Hash + Clone> Combiner<K> {
         turns: &[(IpAddr, Turn)],
         restricted: &Restricted<K>,
         values: &mut Values,
-        touched: &mut BTreeSet<K>,
+        touched: &mut Vec<K>,
     ) {
         if !turns.is_empty() {
             self.holders.follow(turns);
@@ -145,19 +147,27 @@ impl<K: Ord + Hash + Clone> Combiner<K> {
         // The addresses with which pods may be allowed something else; `None` where their own list is another.
         let mut asked: Vec<(K, Option<IpAddr>)> = Vec::new();
         let mut own_turns = Vec::new();
+        // Many pods turn from one list to another.
+        let mut few_between = FxHashMap::default();
         for (pod, [_, now]) in changed {
             let own = now.as_ref().and_then(|lists| self.own(lists, direction));
             match self.enter(pod, own, &mut own_turns) {
                 Entered::Same => {}
-                Entered::Gone => drop(touched.insert(pod.clone())),
+                Entered::Gone => touched.push(pod.clone()),
                 Entered::New => drop(fresh.insert(pod)),
-                Entered::Other(differing) => match few_within(restricted, &differing) {
-                    Some(few) => {
-                        asked.push((pod.clone(), None));
-                        asked.extend(few.into_iter().map(|address| (pod.clone(), Some(address))));
+                Entered::Other([before, now]) => {
+                    let few = few_between
+                        .entry([place(&before), place(&now)])
+                        .or_insert_with(|| few_within(restricted, &before.differing(&now)));
+                    match few {
+                        Some(few) => {
+                            asked.push((pod.clone(), None));
+                            asked.extend(few.iter().map(|&address| (pod.clone(), Some(address))));
+                        }
+                        None => drop(fresh.insert(pod)),
                     }
-                    None => drop(fresh.insert(pod)),
-                },
+                    own_turns.push((pod.clone(), [Some(before), Some(now)]));
+                }
             }
         }
         let admits = |value| value != self.floor && value != Value::NOTHING;
@@ -166,7 +176,7 @@ impl<K: Ord + Hash + Clone> Combiner<K> {
             let table = self.whole_table(pod, restricted, values);
             if let (Some(own), Some(table)) = (self.pods.get_mut(pod), table) {
                 own.table = table;
-                touched.insert(pod.clone());
+                touched.push(pod.clone());
             }
         }
         // The tables of those that are new have it already.
@@ -178,11 +188,20 @@ impl<K: Ord + Hash + Clone> Combiner<K> {
         asked.sort_unstable();
         asked.dedup();
         let mut done = Corrections::default();
+        // What is held to at each address.
+        let mut held: FxHashMap<IpAddr, Vec<&Peers>> = FxHashMap::default();
         for asked in asked.chunk_by(|(one, _), (other, _)| one == other) {
             let Some((pod, _)) = asked.first() else { continue };
             let Some(own) = self.pods.get(pod) else { continue };
             let each = asked.iter().filter_map(|(_, address)| *address);
-            let each = each.map(|address| (address, self.entry(own, address, restricted, values)));
+            let each = each.map(|address| {
+                let theirs = held.entry(address).or_insert_with(|| {
+                    let all = restricted.each_at(address);
+                    all.map(|(_, theirs)| &**theirs).collect()
+                });
+                let theirs = theirs.iter().map(|theirs| theirs.value(own.address));
+                (address, self.entry_of(own, address, theirs, values))
+            });
             let corrections: Vec<_> = each
                 .filter(|(address, now)| *now != own.table.entry(*address))
                 .collect();
@@ -193,7 +212,7 @@ impl<K: Ord + Hash + Clone> Combiner<K> {
                 own.table = self
                     .tables
                     .corrected(&own.table, &own.list, corrections, &mut done);
-                touched.insert(pod.clone());
+                touched.push(pod.clone());
             }
         }
     }
@@ -206,7 +225,7 @@ impl<K: Ord + Hash + Clone> Combiner<K> {
         Some((address, list))
     }
 
-    /// Takes in what a pod's own list is now, which `turns` learns of.
+    /// Takes in what a pod's own list is now, which `turns` learns of where the pod comes, goes, or has another address.
     fn enter(&mut self, pod: &K, now: Option<(IpAddr, Arc<Peers>)>, turns: &mut Vec<(K, Turn)>) -> Entered {
         match (self.pods.get_mut(pod), &now) {
             (None, None) => return Entered::Same,
@@ -215,9 +234,7 @@ impl<K: Ord + Hash + Clone> Combiner<K> {
                     return Entered::Same;
                 }
                 let before = std::mem::replace(&mut known.list, Arc::clone(list));
-                let differing = before.differing(list);
-                turns.push((pod.clone(), [Some(before), Some(Arc::clone(list))]));
-                return Entered::Other(differing);
+                return Entered::Other([before, Arc::clone(list)]);
             }
             _ => {}
         }
@@ -346,7 +363,7 @@ impl<K: Ord + Hash + Clone> Combiner<K> {
             }
             match few {
                 Some(few) => found.extend(few.into_iter().map(|pod| (pod.clone(), address))),
-                None => found.extend(self.admission.of(address).into_iter().map(|pod| (pod, address))),
+                None => found.extend(self.admission.of(address).map(|pod| (pod.clone(), address))),
             }
         }
         found
@@ -384,8 +401,8 @@ enum Entered {
     Same,
     Gone,
     New,
-    /// It is another, at the same address, and says the same outside of these prefixes.
-    Other(Vec<Prefix>),
+    /// It is another, at the same address: the one before, and this one.
+    Other([Arc<Peers>; 2]),
 }
 
 /// Prefixes outside of which two lists say the same, where no list is one that allows everything.

@@ -24,8 +24,8 @@ pub(crate) use slab::{Number, Slab};
 /// What a pod may exchange with whom, of each family that it has an address of.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lists {
-    /// Its addresses.
-    pub addresses: BTreeSet<IpAddr>,
+    /// Its addresses, ascending and each once.
+    pub addresses: Arc<[IpAddr]>,
     /// What it may receive, IPv4 and IPv6; `None` where it has no such address.
     pub ingress: [Option<Arc<Peers>>; 2],
     /// What it may send.
@@ -86,7 +86,7 @@ pub fn of_rules(
     };
     let (ingress, egress) = (lists(ingress, true), lists(egress, false));
     Lists {
-        addresses,
+        addresses: addresses.into_iter().collect(),
         ingress,
         egress,
         is_unknown: false,

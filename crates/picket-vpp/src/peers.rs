@@ -62,7 +62,7 @@ impl Peers {
         let mut levels: Vec<(Bits, Value)> = own.map(|(prefix, value)| (Bits::of(&prefix), value)).collect();
         looked_at(levels.len());
         levels.sort_by_key(|(bits, _)| (Reverse(bits.length), bits.bits));
-        let mut entries = without_redundant(without_halves(levels), family);
+        let mut entries = without_redundant(without_halves(&levels), family);
         entries.sort_by(|one, other| compare_prefixes(&one.prefix, &other.prefix));
         Self::of_compact(family, entries)
     }
@@ -179,27 +179,42 @@ impl Peers {
         Self::new(self.family, own.chain(entries))
     }
 
-    /// The same, but for some addresses. Nothing may have been said of any of them or of the other half of the prefix around it, as
-    /// that could have been joined, but what is said here of the address itself.
+    /// The same, but for some addresses of the family, ascending and each once. What was joined stays joined around them.
     #[must_use]
-    pub(crate) fn with_hosts(&self, hosts: impl IntoIterator<Item = (IpAddr, Value)>) -> Self {
-        let mut entries = self.entries.clone();
+    pub(crate) fn with_hosts(&self, hosts: impl Iterator<Item = (IpAddr, Value)> + Clone) -> Self {
+        let spliced = self.spliced(hosts.clone());
+        spliced.unwrap_or_else(|| self.with(hosts.map(|(address, value)| (Prefix::host(address), value))))
+    }
+
+    /// The same, unless what is said of an address would have to be joined with what is said of the one beside.
+    fn spliced(&self, hosts: impl Iterator<Item = (IpAddr, Value)>) -> Option<Self> {
+        let any = Prefix::all(self.family);
+        let longest = Prefix::host(any.first()).length();
+        let after = self.levels.iter().find(|(length, _)| *length < longest);
+        let after = after.map_or(self.entries.len(), |(_, begin)| *begin);
+        let (mut own, nets) = self.entries.split_at_checked(after)?;
+        let mut entries: Vec<Entry> = Vec::with_capacity(self.entries.len() + hosts.size_hint().0);
         for (address, value) in hosts {
             let prefix = Prefix::host(address);
-            let outer = match Prefix::new(address, prefix.length() - 1) {
-                Some(around) => self.value_around(&around),
-                None => Value::NOTHING,
+            let before = own.partition_point(|entry| entry.prefix.first() < address);
+            let (kept, rest) = own.split_at_checked(before)?;
+            entries.extend_from_slice(kept);
+            own = match rest {
+                [known, rest @ ..] if known.prefix == prefix => rest,
+                _ => rest,
             };
-            let entry = Entry { prefix, value, outer };
-            let at = entries.binary_search_by(|known| compare_prefixes(&known.prefix, &prefix));
-            match (at, value != outer) {
-                (Ok(at), true) => drop(entries.get_mut(at).map(|known| *known = entry)),
-                (Ok(at), false) => drop(entries.remove(at)),
-                (Err(at), true) => entries.insert(at, entry),
-                (Err(_), false) => {}
+            let outer = self.value_around(&Prefix::new(address, longest - 1)?);
+            let is_beside = |entry: &Entry| entry.value == value && entry.prefix.first() == beside(address);
+            if value != outer {
+                if entries.last().is_some_and(is_beside) || own.first().is_some_and(is_beside) {
+                    return None;
+                }
+                entries.push(Entry { prefix, value, outer });
             }
         }
-        Self::of_compact(self.family, entries)
+        entries.extend_from_slice(own);
+        entries.extend_from_slice(nets);
+        Some(Self::of_compact(self.family, entries))
     }
 
     /// What both allow.
@@ -305,33 +320,29 @@ fn decided<'a>(decisions: impl Iterator<Item = &'a (Prefix, Layer4, bool)>, rest
 }
 
 /// Joins halves that say the same. `levels` are sorted, longer prefixes first.
-fn without_halves(levels: Vec<(Bits, Value)>) -> Vec<(Bits, Value)> {
+fn without_halves(mut levels: &[(Bits, Value)]) -> Vec<(Bits, Value)> {
     let mut kept = Vec::with_capacity(levels.len());
-    let mut levels = levels.into_iter().peekable();
     let mut joined: Vec<(Bits, Value)> = Vec::new();
-    while let Some(length) = joined
-        .first()
-        .map(|(bits, _)| bits.length)
-        .max(levels.peek().map(|(bits, _)| bits.length))
-    {
-        let mut level = Vec::new();
-        while let Some(entry) = levels.next_if(|(bits, _)| bits.length == length) {
-            level.push(entry);
-        }
+    let length = |entries: &[(Bits, Value)]| entries.first().map(|(bits, _)| bits.length);
+    while let Some(length) = length(levels).max(length(&joined)) {
+        let end = levels.partition_point(|(bits, _)| bits.length == length);
+        let (here, shorter) = levels.split_at(end);
+        levels = shorter;
         // Two halves together say more than what is said about the whole.
-        level.append(&mut joined);
+        let mut level = [here, &joined].concat();
+        joined.clear();
         level.sort_by_key(|(bits, _)| bits.bits);
-        let mut entries: Vec<(Bits, Value)> = Vec::with_capacity(level.len());
-        for (bits, value) in level {
-            match entries.last_mut() {
-                Some((last, known)) if *last == bits => *known = value,
-                _ => entries.push((bits, value)),
+        level.dedup_by(|(bits, value), (known, said)| {
+            let is_same = bits == known;
+            if is_same {
+                *said = *value;
             }
-        }
-        let mut entries = entries.into_iter().peekable();
-        while let Some((bits, value)) = entries.next() {
+            is_same
+        });
+        let mut level = level.into_iter().peekable();
+        while let Some((bits, value)) = level.next() {
             let half = bits.other_half();
-            if bits.is_lower_half() && entries.next_if_eq(&(half, value)).is_some() {
+            if bits.is_lower_half() && level.next_if_eq(&(half, value)).is_some() {
                 joined.push((bits.whole(), value));
             } else {
                 kept.push((bits, value));
@@ -503,6 +514,20 @@ mod tests {
             let now = peers.with_hosts(kept.iter().copied());
             let prefixes = kept.iter().map(|&(host, value)| (Prefix::host(host), value));
             prop_assert_eq!(now, peers_of(&entries, prefixes));
+        }
+
+        #[test]
+        fn addresses_are_put_in_as_other_prefixes_are(
+            entries in entries(),
+            hosts in proptest::collection::btree_map(0..32_u8, 0..3_usize, 0..6),
+        ) {
+            let hosts = hosts.into_iter().map(|(number, value)| {
+                (IpAddr::from(Ipv4Addr::new(10, 0, 0, 8 + number)), three()[value])
+            });
+            let hosts: Vec<_> = hosts.collect();
+            let peers = Peers::new(Family::Ipv4, entries);
+            let prefixes = hosts.iter().map(|&(host, value)| (Prefix::host(host), value));
+            prop_assert_eq!(peers.with_hosts(hosts.iter().copied()), peers.with(prefixes));
         }
 
         #[test]

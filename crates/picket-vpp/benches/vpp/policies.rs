@@ -45,16 +45,17 @@ fn policy(app: usize, count: usize, port: u16) -> Policy {
     policy.build()
 }
 
-/// A node followed by both targets.
+/// A node followed by both targets, each with an engine of its own: an agent has one of the two, and no other to take the
+/// memory near the processor from it between steps.
 struct Node {
-    engine: Engine,
+    engines: [Engine; 2],
     acls: Renderer,
     rules: session::Renderer,
     vpp: Vpp,
 }
 
-/// What one event cost: the lists, and the session rules.
-type Cost = [(Sent, Duration); 2];
+/// What one event cost.
+type Cost = (Sent, Duration);
 
 impl Node {
     /// The node, with how many rules its lists have, and how long they took.
@@ -69,7 +70,7 @@ impl Node {
         let all = acls.acls().acls.values().map(|acl| acl.rules.len()).sum();
         let vpp = Vpp::with(acls.acls());
         let node = Self {
-            engine,
+            engines: [engine.clone(), engine],
             acls,
             rules,
             vpp,
@@ -77,11 +78,12 @@ impl Node {
         (all, took, node)
     }
 
-    fn step(&mut self, event: Event) -> Cost {
-        let delta = self.engine.apply(event);
+    fn step_lists(&mut self, event: Event) -> Cost {
+        let [engine, _] = &mut self.engines;
+        let delta = engine.apply(event);
         let start = Instant::now();
         self.acls.note(&delta);
-        let change = self.acls.advance(self.engine.program());
+        let change = self.acls.advance(engine.program());
         let took = start.elapsed();
         let names = change.interfaces.keys();
         let known = names.clone().all(|name| self.vpp.has(name));
@@ -89,34 +91,47 @@ impl Node {
             self.vpp.add_interfaces(self.acls.acls());
         }
         let (sent, planned) = self.vpp.follow(self.acls.acls(), &change);
-        let start = Instant::now();
-        self.rules.note(&delta);
-        let change = self.rules.advance(self.engine.program());
-        let followed = start.elapsed();
-        let (rules, planned_rules) = follow_rules(&change);
-        [(sent, took + planned), (rules, followed + planned_rules)]
+        (sent, took + planned)
     }
 
-    fn steps(&mut self, what: &str, events: impl Iterator<Item = Event>) {
-        let costs: Vec<_> = events.map(|event| self.step(event)).collect();
-        print(what, &costs);
+    fn step_rules(&mut self, event: Event) -> Cost {
+        let [_, engine] = &mut self.engines;
+        let delta = engine.apply(event);
+        let start = Instant::now();
+        self.rules.note(&delta);
+        let change = self.rules.advance(engine.program());
+        let took = start.elapsed();
+        let (sent, planned) = follow_rules(&change);
+        (sent, took + planned)
+    }
+
+    /// What each event costs: the lists, and the session rules.
+    fn costs(&mut self, events: impl Iterator<Item = Event> + Clone) -> [Vec<Cost>; 2] {
+        let lists = events.clone().map(|event| self.step_lists(event)).collect();
+        let rules = events.map(|event| self.step_rules(event)).collect();
+        [lists, rules]
+    }
+
+    fn steps(&mut self, what: &str, events: impl Iterator<Item = Event> + Clone) {
+        let [lists, rules] = self.costs(events);
+        print(what, &lists, &rules);
     }
 
     /// The same of something that comes and goes in turns, each apart.
-    fn steps_apart(&mut self, what: &str, events: impl Iterator<Item = Event>) {
-        let costs: Vec<_> = events.map(|event| self.step(event)).collect();
+    fn steps_apart(&mut self, what: &str, events: impl Iterator<Item = Event> + Clone) {
+        let costs = self.costs(events);
         for (first, verb) in ["comes", "goes"].into_iter().enumerate() {
-            let costs: Vec<_> = costs.iter().skip(first).step_by(2).copied().collect();
-            print(&format!("{what} {verb}"), &costs);
+            let [lists, rules] = costs
+                .each_ref()
+                .map(|costs| costs.iter().skip(first).step_by(2).copied().collect::<Vec<_>>());
+            print(&format!("{what} {verb}"), &lists, &rules);
         }
     }
 }
 
-fn print(what: &str, costs: &[Cost]) {
-    let lists: Vec<_> = costs.iter().map(|[lists, _]| *lists).collect();
-    line(what, &lists);
-    let rules: Vec<_> = costs.iter().map(|[_, rules]| *rules).collect();
-    line("  as session rules", &rules);
+fn print(what: &str, lists: &[Cost], rules: &[Cost]) {
+    line(what, lists);
+    line("  as session rules", rules);
 }
 
 fn comes_and_goes(new: Pod) -> [Event; 2] {
@@ -161,7 +176,7 @@ pub(crate) fn measure(count: usize) {
     );
     // With one that stays there is an identity for it.
     let first = Object::from(pod(count + 2, apps, NODE));
-    node.step(Event::Apply(first));
+    node.costs(std::iter::once(Event::Apply(first)));
     node.steps(
         "one more pod that no policy knows, here",
         (0..RUNS).flat_map(unknown),

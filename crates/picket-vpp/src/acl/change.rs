@@ -84,6 +84,8 @@ pub(super) struct Register {
     acls: Acls,
     uses: FxHashMap<Tag, usize>,
     change: Change,
+    /// The interfaces of the change, of which the last counts that is there twice.
+    interfaces: Vec<(SmolStr, Option<InterfaceLists>)>,
 }
 
 impl Register {
@@ -133,19 +135,22 @@ impl Register {
 
     /// An interface has these lists now, or with `None` it is gone.
     pub(super) fn set(&mut self, name: &SmolStr, lists: Option<InterfaceLists>) {
-        if self.acls.interfaces.get(name) == lists.as_ref() {
-            return;
+        match (self.acls.interfaces.get_mut(name), &lists) {
+            (None, None) => return,
+            (Some(known), Some(lists)) if known == lists => return,
+            (Some(known), Some(lists)) => known.clone_from(lists),
+            (None, Some(lists)) => drop(self.acls.interfaces.insert(name.clone(), lists.clone())),
+            (Some(_), None) => drop(self.acls.interfaces.remove(name)),
         }
-        match &lists {
-            Some(lists) => drop(self.acls.interfaces.insert(name.clone(), lists.clone())),
-            None => drop(self.acls.interfaces.remove(name)),
-        }
-        self.change.interfaces.insert(name.clone(), lists);
+        self.interfaces.push((name.clone(), lists));
     }
 
     /// What has changed since the last time.
     pub(super) fn take(&mut self) -> Change {
-        std::mem::take(&mut self.change)
+        Change {
+            interfaces: self.interfaces.drain(..).collect(),
+            ..std::mem::take(&mut self.change)
+        }
     }
 }
 

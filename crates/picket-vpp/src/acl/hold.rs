@@ -6,7 +6,7 @@ use rustc_hash::FxHashMap;
 use smol_str::SmolStr;
 
 use super::model::{Acl, Acls, Tag};
-use super::plan::{Handle, Installed, InstalledLists, Operation, Plan, Planner};
+use super::plan::{Changes, Handle, Installed, InstalledLists, Operation, Plan, Planner};
 
 /// The lists that a VPP has, and which of them are used how often.
 #[derive(Clone, Debug, Default)]
@@ -61,25 +61,21 @@ impl Held {
     /// What [`plan`](super::plan::plan) gives where all interfaces but these have what they should.
     pub fn plan<'n>(&self, desired: &Acls, interfaces: impl IntoIterator<Item = &'n SmolStr>) -> Plan {
         let mut planner = Planner::new(&self.installed, desired, &self.own);
-        let mut sets = planner.sets(interfaces.into_iter());
-        let mut changes = planner.replace(&mut sets, |index| self.uses(index));
-        changes.extend(sets);
+        let turns = planner.turns(interfaces.into_iter());
+        let changes = planner.replace(turns, |index| self.uses(index));
         let deletions = self.deletions(&changes);
-        planner.creations().chain(changes).chain(deletions).collect()
+        planner.operations(changes, deletions)
     }
 
-    /// Our lists that no interface has after these operations.
-    fn deletions(&self, changes: &[Operation]) -> Vec<Operation> {
-        let mut uses: BTreeMap<u32, usize> = self.idle.iter().map(|&index| (index, 0)).collect();
-        let of = |index: &u32| self.uses(*index);
-        for (interface, input, output) in changes.iter().filter_map(as_set) {
-            for handle in input.iter().chain(output) {
-                if let Handle::Installed(index) = handle {
-                    *uses.entry(*index).or_insert_with(|| of(index)) += 1;
-                }
+    /// Our lists that no interface has after these changes.
+    fn deletions(&self, changes: &Changes<'_>) -> Vec<Operation> {
+        let mut uses: FxHashMap<u32, usize> = self.idle.iter().map(|&index| (index, 0)).collect();
+        for turn in changes.turns() {
+            for index in turn.kept() {
+                *uses.entry(index).or_insert_with(|| self.uses(index)) += 1;
             }
-            for index in self.indices(interface) {
-                let uses = uses.entry(*index).or_insert_with(|| of(index));
+            for index in turn.before.indices() {
+                let uses = uses.entry(index).or_insert_with(|| self.uses(index));
                 *uses = uses.saturating_sub(1);
             }
         }
@@ -87,12 +83,8 @@ impl Held {
         let own = unused
             .map(|(index, _)| index)
             .filter(|&index| self.installed.is_own(index));
-        own.map(Operation::Delete).collect()
-    }
-
-    fn indices(&self, interface: &SmolStr) -> impl Iterator<Item = &u32> {
-        let lists = self.installed.interfaces.get(interface).into_iter();
-        lists.flat_map(|lists| lists.input.iter().chain(&lists.output))
+        let own: BTreeSet<_> = own.collect();
+        own.into_iter().map(Operation::Delete).collect()
     }
 
     /// A plan has been carried out, and the lists that it made got these indices. Interfaces stay as they were where a list is
@@ -148,7 +140,8 @@ impl Held {
         let Some((input, output)) = indices(input).zip(indices(output)) else {
             return;
         };
-        let before: Vec<_> = self.indices(interface).copied().collect();
+        let before = self.installed.interfaces.get(interface);
+        let before: Vec<_> = before.into_iter().flat_map(InstalledLists::indices).collect();
         for index in input.iter().chain(&output) {
             *self.uses.entry(*index).or_default() += 1;
             self.idle.remove(index);
@@ -163,16 +156,5 @@ impl Held {
         }
         let lists = InstalledLists { input, output };
         self.installed.interfaces.insert(interface.clone(), lists);
-    }
-}
-
-fn as_set(operation: &Operation) -> Option<(&SmolStr, &[Handle], &[Handle])> {
-    match operation {
-        Operation::Set {
-            interface,
-            input,
-            output,
-        } => Some((interface, input, output)),
-        _ => None,
     }
 }

@@ -14,7 +14,7 @@ use super::model::{Acl, Acls, InterfaceLists, Role};
 use super::render::Options;
 use super::rules::{from_pod, to_pod};
 use crate::combine::Combined;
-use crate::lists::Lists;
+use crate::lists::{Lists, Number, Slab};
 use crate::peers::Peers;
 use crate::value::{Value, Values};
 
@@ -25,8 +25,8 @@ use crate::value::{Value, Values};
 pub struct NodeAcls {
     options: Options,
     services: Vec<IpAddr>,
-    combined: Combined<ObjectRef>,
-    pods: BTreeMap<ObjectRef, OnNode>,
+    combined: Combined<Number>,
+    pods: Slab<ObjectRef, OnNode>,
     global: Global,
     register: Register,
     last: Option<ToPod>,
@@ -83,7 +83,7 @@ impl NodeAcls {
             options,
             services: Vec::new(),
             combined: Combined::new(Direction::Ingress, floor),
-            pods: BTreeMap::new(),
+            pods: Slab::default(),
             global: Global::new(),
             register: Register::default(),
             last: None,
@@ -110,27 +110,46 @@ impl NodeAcls {
     /// These pods have other interfaces or lists now, or with `None` they are gone; and with `services` these are the addresses
     /// of services. What has changed because of it.
     pub fn advance(&mut self, pods: &PodLists, services: Option<Vec<IpAddr>>, values: &mut Values) -> Change {
-        let mut changes = Vec::new();
-        let mut stale: BTreeSet<ObjectRef> = BTreeSet::new();
+        let mut changes = Vec::with_capacity(pods.len());
+        let mut stale: BTreeSet<Number> = BTreeSet::new();
+        let mut gone = Vec::new();
         for (pod, now) in pods {
-            let now = now.as_ref();
-            let before = self.pods.get(pod).map(|known| Arc::clone(&known.lists));
-            let after = now.map(|(_, lists)| Arc::clone(lists));
+            let known = self.pods.number(pod);
+            let before = known.and_then(|number| self.pods.get(number));
+            let before = before.map(|known| Arc::clone(&known.lists));
+            let after = now.as_ref().map(|(_, lists)| Arc::clone(lists));
             self.global.follow(pod, [before.as_deref(), after.as_deref()]);
-            changes.push((pod.clone(), [before, after]));
-            self.place(pod, now, &mut stale);
+            let number = match (known, now) {
+                (known, Some((interface, lists))) => {
+                    let number = self.place(pod, known, interface, lists);
+                    stale.insert(number);
+                    number
+                }
+                (Some(number), None) => {
+                    self.displace(number);
+                    gone.push(number);
+                    number
+                }
+                (None, None) => continue,
+            };
+            changes.push((number, [before, after]));
         }
         if let Some(services) = services
             && services != self.services
         {
             self.services = services;
-            stale.extend(self.pods.keys().cloned());
+            stale.extend(self.pods.numbers());
         }
         let (mut touched, _) = self.combined.advance(&changes, values);
-        touched.extend(stale.iter().cloned());
+        for number in gone {
+            self.pods.remove(number);
+        }
+        touched.extend(&stale);
+        touched.sort_unstable();
+        touched.dedup();
         let mut made = ToPods::default();
         for pod in touched {
-            self.set(&pod, stale.contains(&pod), &mut made, values);
+            self.set(pod, stale.contains(&pod), &mut made, values);
         }
         if self.global.make(&mut self.register, values) {
             self.set_uplinks();
@@ -138,42 +157,55 @@ impl NodeAcls {
         self.register.take()
     }
 
-    /// Puts a pod where it is; what is made of it alone is `stale` then.
+    /// Puts a pod where it is, which is known by this number from now on.
     fn place(
         &mut self,
         pod: &ObjectRef,
-        now: Option<&(SmolStr, Arc<Lists>)>,
-        stale: &mut BTreeSet<ObjectRef>,
-    ) {
-        let gone = |known: &OnNode| now.is_none_or(|(interface, _)| *interface != known.interface);
-        if let Some(known) = self.pods.get(pod)
-            && gone(known)
-            && !self.options.uplinks.contains(&known.interface)
-        {
-            self.register.set(&known.interface, None);
+        known: Option<Number>,
+        interface: &SmolStr,
+        lists: &Arc<Lists>,
+    ) -> Number {
+        let Some((number, known)) = known.and_then(|number| Some((number, self.pods.get_mut(number)?)))
+        else {
+            let new = OnNode {
+                interface: interface.clone(),
+                lists: Arc::clone(lists),
+                to_pod: None,
+                from_pod: None,
+            };
+            return self.pods.insert(pod.clone(), new);
+        };
+        known.lists = Arc::clone(lists);
+        if known.interface != *interface {
+            let before = std::mem::replace(&mut known.interface, interface.clone());
+            self.leave(&before);
         }
-        let Some((interface, lists)) = now else {
-            if let Some(known) = self.pods.remove(pod) {
-                self.register.replace(known.to_pod.as_ref(), None);
-                self.register.replace(known.from_pod.as_ref(), None);
-            }
+        number
+    }
+
+    /// A pod is gone, and with it what was made of it.
+    fn displace(&mut self, number: Number) {
+        let Some(known) = self.pods.get_mut(number) else {
             return;
         };
-        stale.insert(pod.clone());
-        let known = self.pods.entry(pod.clone()).or_insert_with(|| OnNode {
-            interface: interface.clone(),
-            lists: Arc::clone(lists),
-            to_pod: None,
-            from_pod: None,
-        });
-        known.interface.clone_from(interface);
-        known.lists = Arc::clone(lists);
+        self.register.replace(known.to_pod.take().as_ref(), None);
+        self.register.replace(known.from_pod.take().as_ref(), None);
+        let interface = known.interface.clone();
+        self.leave(&interface);
+    }
+
+    /// No pod is at an interface any more.
+    fn leave(&mut self, interface: &SmolStr) {
+        if !self.options.uplinks.contains(interface) {
+            self.register.set(interface, None);
+        }
     }
 
     /// Gives the interface of a pod its lists; `is_stale` when that from the pod may be another.
-    fn set(&mut self, pod: &ObjectRef, is_stale: bool, made: &mut ToPods, values: &mut Values) {
-        let received = self.combined.of(pod);
-        let Some(known) = self.pods.get_mut(pod) else {
+    fn set(&mut self, number: Number, is_stale: bool, made: &mut ToPods, values: &mut Values) {
+        let received = self.combined.of(&number);
+        let pod = self.pods.key(number).cloned();
+        let Some(known) = self.pods.get_mut(number) else {
             return;
         };
         let is_open = received.iter().flatten().all(|peers| peers.is_everything());
@@ -196,7 +228,7 @@ impl NodeAcls {
         self.register.replace(known.from_pod.as_ref(), from.as_ref());
         let tags = |acl: &Option<Arc<Acl>>| acl.iter().map(|acl| acl.tag.clone()).collect();
         let lists = InterfaceLists {
-            pod: Some(pod.clone()),
+            pod,
             input: tags(&from),
             output: tags(&to),
         };

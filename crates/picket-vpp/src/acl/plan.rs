@@ -72,6 +72,24 @@ pub enum Operation {
     Delete(u32),
 }
 
+/// An interface that gets other lists than it has.
+#[derive(Debug)]
+pub(super) struct Turn<'a> {
+    interface: &'a SmolStr,
+    pub(super) before: &'a InstalledLists,
+    pub(super) input: Vec<Handle>,
+    pub(super) output: Vec<Handle>,
+}
+
+/// What changes, in order.
+#[derive(Debug, Default)]
+pub(super) struct Changes<'a> {
+    pub(super) first: Vec<Turn<'a>>,
+    /// Lists that become others where they are, by index.
+    pub(super) replaced: Vec<(u32, Arc<Acl>)>,
+    pub(super) last: Vec<Turn<'a>>,
+}
+
 /// Operations in order.
 pub type Plan = picket_dataplane::Plan<Operation>;
 
@@ -80,12 +98,11 @@ pub type Plan = picket_dataplane::Plan<Operation>;
 pub fn plan(installed: &Installed, desired: &Acls) -> Plan {
     let own = installed.own();
     let mut planner = Planner::new(installed, desired, &own);
-    let mut sets = planner.sets(installed.interfaces.keys());
+    let turns = planner.turns(installed.interfaces.keys());
     let uses = installed.uses();
-    let mut changes = planner.replace(&mut sets, |index| uses.get(&index).copied().unwrap_or_default());
-    changes.extend(sets);
+    let changes = planner.replace(turns, |index| uses.get(&index).copied().unwrap_or_default());
     let deletions = planner.deletions(&changes);
-    planner.creations().chain(changes).chain(deletions).collect()
+    planner.operations(changes, deletions)
 }
 
 pub(super) struct Planner<'a> {
@@ -107,42 +124,61 @@ impl<'a> Planner<'a> {
     }
 
     /// Those of these interfaces that are to change, ours and those that have a list of ours and should not.
-    pub(super) fn sets<'n>(&mut self, interfaces: impl Iterator<Item = &'n SmolStr>) -> Vec<Operation> {
-        let none = InterfaceLists::default();
-        let mut sets = Vec::new();
+    pub(super) fn turns<'n>(&mut self, interfaces: impl Iterator<Item = &'n SmolStr>) -> Vec<Turn<'a>> {
+        const NONE: &InterfaceLists = &InterfaceLists {
+            pod: None,
+            input: Vec::new(),
+            output: Vec::new(),
+        };
+        let mut turns = Vec::new();
         for interface in interfaces {
-            let Some(lists) = self.installed.interfaces.get(interface) else {
+            let Some((interface, before)) = self.installed.interfaces.get_key_value(interface) else {
                 continue;
             };
             looked_at(1);
-            let wanted = self.desired.interfaces.get(interface).unwrap_or(&none);
-            let input = self.handles(&wanted.input, &lists.input);
-            let output = self.handles(&wanted.output, &lists.output);
-            if input != known(&lists.input) || output != known(&lists.output) {
-                sets.push(Operation::Set {
-                    interface: interface.clone(),
+            let wanted = self.desired.interfaces.get(interface).unwrap_or(NONE);
+            let input = self.handles(&wanted.input, &before.input);
+            let output = self.handles(&wanted.output, &before.output);
+            if !are_known(&input, &before.input) || !are_known(&output, &before.output) {
+                turns.push(Turn {
+                    interface,
+                    before,
                     input,
                     output,
                 });
             }
         }
-        sets
+        turns
     }
 
-    /// The lists to make for the interfaces asked about so far.
-    pub(super) fn creations(self) -> impl Iterator<Item = Operation> {
-        self.created.into_values().map(Operation::Create)
+    /// All operations: the lists to make for the interfaces asked about so far come first.
+    pub(super) fn operations(self, changes: Changes<'_>, deletions: Vec<Operation>) -> Plan {
+        let replaced = changes.replaced.into_iter();
+        let replaced = replaced.map(|(index, acl)| Operation::Replace { index, acl });
+        self.created
+            .into_values()
+            .map(Operation::Create)
+            .chain(changes.first.into_iter().map(Operation::from))
+            .chain(replaced)
+            .chain(changes.last.into_iter().map(Operation::from))
+            .chain(deletions)
+            .collect()
     }
 
     /// Ours before those of others, which keep their order. Where others follow, what ours would let pass at last is theirs to
     /// decide.
     fn handles(&mut self, tags: &[Tag], indices: &[u32]) -> Vec<Handle> {
+        // Most stay as they are.
+        let is_there = |(tag, index): (&Tag, &u32)| self.own.get(tag) == Some(index);
+        if tags.len() == indices.len() && tags.iter().zip(indices).all(is_there) {
+            return indices.iter().copied().map(Handle::Installed).collect();
+        }
         let foreign = indices
             .iter()
             .copied()
             .filter(|&index| !self.installed.is_own(index));
         let foreign: Vec<_> = foreign.collect();
-        let mut handles = Vec::new();
+        let mut handles = Vec::with_capacity(tags.len() + foreign.len());
         for tag in tags {
             let Some(acl) = self.desired.acls.get(tag) else {
                 continue;
@@ -155,7 +191,7 @@ impl<'a> Planner<'a> {
                 handles.push(self.handle(&acl));
             }
         }
-        handles.extend(known(&foreign));
+        handles.extend(foreign.into_iter().map(Handle::Installed));
         handles
     }
 
@@ -170,20 +206,13 @@ impl<'a> Planner<'a> {
     }
 
     /// Our lists that no interface has at the end.
-    fn deletions(&self, sets: &[Operation]) -> Vec<Operation> {
-        let mut last: BTreeMap<&SmolStr, Vec<Handle>> = BTreeMap::new();
-        for (interface, lists) in &self.installed.interfaces {
-            last.insert(interface, known(&[&*lists.input, &lists.output].concat()));
-        }
-        for set in sets {
-            if let Operation::Set {
-                interface,
-                input,
-                output,
-            } = set
-            {
-                last.insert(interface, input.iter().chain(output).cloned().collect());
-            }
+    fn deletions(&self, changes: &Changes<'_>) -> Vec<Operation> {
+        let lists = self.installed.interfaces.iter();
+        let mut last: BTreeMap<_, Vec<u32>> = lists
+            .map(|(interface, lists)| (interface, [&*lists.input, &lists.output].concat()))
+            .collect();
+        for turn in changes.turns() {
+            last.insert(turn.interface, turn.kept().collect());
         }
         let used: BTreeSet<_> = last.into_values().flatten().collect();
         let own = self
@@ -192,9 +221,48 @@ impl<'a> Planner<'a> {
             .keys()
             .copied()
             .filter(|&index| self.installed.is_own(index));
-        own.filter(|&index| !used.contains(&Handle::Installed(index)))
+        own.filter(|index| !used.contains(index))
             .map(Operation::Delete)
             .collect()
+    }
+}
+
+impl Turn<'_> {
+    /// The lists that it gets.
+    pub(super) fn handles(&self) -> impl Iterator<Item = &Handle> {
+        self.input.iter().chain(&self.output)
+    }
+
+    /// Those of them that VPP has already.
+    pub(super) fn kept(&self) -> impl Iterator<Item = u32> {
+        self.handles().filter_map(|handle| match handle {
+            Handle::Installed(index) => Some(*index),
+            Handle::Created(_) => None,
+        })
+    }
+}
+
+impl Changes<'_> {
+    /// The interfaces that get other lists.
+    pub(super) fn turns(&self) -> impl Iterator<Item = &Turn<'_>> {
+        self.first.iter().chain(&self.last)
+    }
+}
+
+impl From<Turn<'_>> for Operation {
+    fn from(turn: Turn<'_>) -> Self {
+        Self::Set {
+            interface: turn.interface.clone(),
+            input: turn.input,
+            output: turn.output,
+        }
+    }
+}
+
+impl InstalledLists {
+    /// All of them.
+    pub(super) fn indices(&self) -> impl Iterator<Item = u32> {
+        self.input.iter().chain(&self.output).copied()
     }
 }
 
@@ -208,9 +276,8 @@ impl Installed {
     /// How often interfaces have each list that some have.
     pub(super) fn uses(&self) -> FxHashMap<u32, usize> {
         let mut uses = FxHashMap::default();
-        let lists = self.interfaces.values();
-        for index in lists.flat_map(|lists| lists.input.iter().chain(&lists.output)) {
-            *uses.entry(*index).or_default() += 1;
+        for index in self.interfaces.values().flat_map(InstalledLists::indices) {
+            *uses.entry(index).or_default() += 1;
         }
         uses
     }
@@ -251,8 +318,10 @@ impl Installed {
     }
 }
 
-fn known(indices: &[u32]) -> Vec<Handle> {
-    indices.iter().copied().map(Handle::Installed).collect()
+/// Whether these are lists that VPP has, by their indices.
+fn are_known(handles: &[Handle], indices: &[u32]) -> bool {
+    let is = |(handle, index): (&Handle, &u32)| *handle == Handle::Installed(*index);
+    handles.len() == indices.len() && handles.iter().zip(indices).all(is)
 }
 
 /// Whether a list of ours has the rules that its name says.

@@ -11,108 +11,116 @@ use std::collections::{BTreeMap, BTreeSet};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::model::{AclAction, AclRule, Tag};
-use super::plan::{Handle, Operation, Planner};
+use super::plan::{Changes, Handle, Planner, Turn};
 
-/// Operations by place.
-type Places = BTreeSet<usize>;
+/// Interfaces that turn, by place, ascending.
+type Places = Vec<usize>;
 
-impl Planner<'_> {
-    /// Replaces lists where they are, which no interface has any more after these operations: what makes that so, with what of
-    /// these must come before it. What is left of these comes after it. `uses` says how often interfaces have a list.
-    pub(super) fn replace(
-        &mut self,
-        sets: &mut Vec<Operation>,
-        uses: impl Fn(u32) -> usize,
-    ) -> Vec<Operation> {
+/// A list that is to become another, with the places of those that need nothing else then, and of those that must have
+/// something else before.
+struct Chosen {
+    index: u32,
+    needless: Places,
+    before: Places,
+}
+
+impl<'a> Planner<'a> {
+    /// Replaces lists where they are, which no interface has any more after these turns: those of them that make that so come
+    /// first, and what is left of them last. `uses` says how often interfaces have a list.
+    pub(super) fn replace(&mut self, turns: Vec<Turn<'a>>, uses: impl Fn(u32) -> usize) -> Changes<'a> {
         // Who loses each list, and who gets which one in its stead and changes in nothing else.
-        let mut losing: BTreeMap<u32, (usize, Places)> = BTreeMap::new();
-        let mut changing: BTreeMap<(u32, Tag), Places> = BTreeMap::new();
+        let mut losing: FxHashMap<u32, (usize, Places)> = FxHashMap::default();
+        let mut changing: BTreeMap<(u32, &Tag), Places> = BTreeMap::new();
         // What some get as it is must stay what it is.
-        let mut wanted = BTreeSet::new();
-        for (place, set) in sets.iter().enumerate() {
-            wanted.extend(known(set));
-            for index in self.lost(set) {
+        let mut wanted = FxHashSet::default();
+        for (place, turn) in turns.iter().enumerate() {
+            wanted.extend(turn.kept());
+            for index in turn.lost() {
                 let (count, places) = losing.entry(index).or_default();
                 *count += 1;
-                places.insert(place);
+                if places.last() != Some(&place) {
+                    places.push(place);
+                }
             }
-            if let Some(change) = self.only_change(set) {
-                changing.entry(change).or_default().insert(place);
+            if let Some(change) = turn.only_change() {
+                changing.entry(change).or_default().push(place);
             }
         }
         let mut changing: Vec<_> = changing.into_iter().collect();
         changing.sort_by_key(|(_, places)| Reverse(places.len()));
         let (mut chosen, mut taken) = (BTreeMap::new(), BTreeSet::new());
-        for ((index, tag), places) in changing {
+        for ((index, tag), needless) in changing {
             let Some((_, all)) = losing.get(&index).filter(|(count, _)| *count == uses(index)) else {
                 continue;
             };
             let is_free = !wanted.contains(&index) && !taken.contains(&index);
-            if is_free && !chosen.contains_key(&tag) && self.lets_as_much_pass(index, &tag) {
+            if is_free && !chosen.contains_key(tag) && self.lets_as_much_pass(index, tag) {
                 // An interface that gets something else would have the new list meanwhile.
-                let before: Places = all.difference(&places).copied().collect();
+                let before = all.iter().copied();
+                let before = before.filter(|place| needless.binary_search(place).is_err());
+                let before = before.collect();
                 taken.insert(index);
-                chosen.insert(tag, (index, places, before));
+                chosen.insert(
+                    tag.clone(),
+                    Chosen {
+                        index,
+                        needless,
+                        before,
+                    },
+                );
             }
         }
-        self.carry_out(sets, chosen)
+        self.carry_out(turns, &chosen)
     }
 
-    /// The operations for lists that become others, each with who needs nothing else and who must have something else before.
-    fn carry_out(
-        &mut self,
-        sets: &mut Vec<Operation>,
-        chosen: BTreeMap<Tag, (u32, Places, Places)>,
-    ) -> Vec<Operation> {
-        let (mut needless, mut first, mut operations) = (Places::new(), Places::new(), Vec::new());
-        for (tag, (index, places, before)) in &chosen {
-            let mut before_it = before.iter().filter_map(|&place| sets.get(place));
-            let waits = before_it.any(|set| made(set).any(|made| chosen.contains_key(made)));
+    /// The changes where lists become others.
+    fn carry_out(&mut self, turns: Vec<Turn<'a>>, chosen: &BTreeMap<Tag, Chosen>) -> Changes<'a> {
+        let mut changes = Changes::default();
+        let (mut needless, mut first) = (BTreeSet::<usize>::new(), BTreeSet::<usize>::new());
+        for (tag, list) in chosen {
+            let mut before_it = list.before.iter().filter_map(|&place| turns.get(place));
+            let waits = before_it.any(|turn| turn.made().any(|made| chosen.contains_key(made)));
             if !waits && let Some(acl) = self.created.remove(tag) {
-                needless.extend(places);
-                first.extend(before);
-                operations.push(Operation::Replace { index: *index, acl });
+                needless.extend(&list.needless);
+                first.extend(&list.before);
+                changes.replaced.push((list.index, acl));
             }
         }
-        let (mut before, mut after) = (Vec::new(), Vec::new());
-        for (place, set) in std::mem::take(sets).into_iter().enumerate() {
+        for (place, turn) in turns.into_iter().enumerate() {
             match () {
                 () if needless.contains(&place) => {}
-                () if first.contains(&place) => before.push(set),
-                () => after.push(set),
+                () if first.contains(&place) => changes.first.push(turn),
+                () => changes.last.push(turn),
             }
         }
-        *sets = after;
-        before.extend(operations);
+        changes
+    }
+
+    /// Whether the other list lets pass whatever a list does.
+    fn lets_as_much_pass(&self, index: u32, tag: &Tag) -> bool {
+        let (before, after) = (self.installed.acls.get(&index), self.created.get(tag));
         before
+            .zip(after)
+            .is_some_and(|(before, after)| lets_as_much_pass(&before.rules, &after.rules))
+    }
+}
+
+impl Turn<'_> {
+    /// The lists that the interface does not have any more, each as often as it has it.
+    fn lost(&self) -> impl Iterator<Item = u32> {
+        let mut kept: Vec<_> = self.kept().collect();
+        kept.sort_unstable();
+        let before = self.before.indices();
+        before.filter(move |index| kept.binary_search(index).is_err())
     }
 
-    /// The lists that an interface does not have any more after an operation, each as often as it has it.
-    fn lost(&self, set: &Operation) -> impl Iterator<Item = u32> {
-        let before = match set {
-            Operation::Set { interface, .. } => self.installed.interfaces.get(interface),
-            _ => None,
-        };
-        let before = before
-            .into_iter()
-            .flat_map(|lists| lists.input.iter().chain(&lists.output));
-        let kept: BTreeSet<_> = known(set).collect();
-        before.copied().filter(move |index| !kept.contains(index))
-    }
-
-    /// The one list that an interface loses by an operation, with the one that it gets in all places of that.
-    fn only_change(&self, set: &Operation) -> Option<(u32, Tag)> {
-        let Operation::Set {
-            interface,
-            input,
-            output,
-        } = set
-        else {
-            return None;
-        };
-        let before = self.installed.interfaces.get(interface)?;
+    /// The one list that it loses, with the one that it gets in all places of that.
+    fn only_change(&self) -> Option<(u32, &Tag)> {
         let mut change = None;
-        for (before, after) in [(&before.input, input), (&before.output, output)] {
+        for (before, after) in [
+            (&self.before.input, &self.input),
+            (&self.before.output, &self.output),
+        ] {
             if before.len() != after.len() {
                 return None;
             }
@@ -126,41 +134,16 @@ impl Planner<'_> {
                 }
             }
         }
-        change.map(|(index, tag)| (index, tag.clone()))
+        change
     }
 
-    /// Whether the other list lets pass whatever a list does.
-    fn lets_as_much_pass(&self, index: u32, tag: &Tag) -> bool {
-        let (before, after) = (self.installed.acls.get(&index), self.created.get(tag));
-        before
-            .zip(after)
-            .is_some_and(|(before, after)| lets_as_much_pass(&before.rules, &after.rules))
+    /// Those of the lists that it gets that are made for it.
+    fn made(&self) -> impl Iterator<Item = &Tag> {
+        self.handles().filter_map(|handle| match handle {
+            Handle::Created(tag) => Some(tag),
+            Handle::Installed(_) => None,
+        })
     }
-}
-
-/// The lists that an interface gets by an operation.
-fn handles(set: &Operation) -> impl Iterator<Item = &Handle> {
-    let handles = match set {
-        Operation::Set { input, output, .. } => [&**input, output],
-        _ => [&[][..]; 2],
-    };
-    handles.into_iter().flatten()
-}
-
-/// Those that VPP has already.
-fn known(set: &Operation) -> impl Iterator<Item = u32> {
-    handles(set).filter_map(|handle| match handle {
-        Handle::Installed(index) => Some(*index),
-        Handle::Created(_) => None,
-    })
-}
-
-/// Those that it takes for made.
-fn made(set: &Operation) -> impl Iterator<Item = &Tag> {
-    handles(set).filter_map(|handle| match handle {
-        Handle::Created(tag) => Some(tag),
-        Handle::Installed(_) => None,
-    })
 }
 
 /// Whether other rules let pass whatever some rules do, and reflect what these reflect, as far as can be seen without looking at

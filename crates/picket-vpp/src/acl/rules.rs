@@ -37,7 +37,7 @@ pub(super) fn to_pod(
 /// What a pod may send: nothing with an address that is not its own.
 pub(super) fn from_pod(lists: &Lists, services: &[IpAddr], values: &mut Values) -> Vec<AclRule> {
     let mut rules = Vec::new();
-    for &address in &lists.addresses {
+    for &address in &*lists.addresses {
         let (own, family) = (Prefix::host(address), Family::of(address));
         let Some(peers) = lists.peers(Direction::Egress, family) else {
             continue;

@@ -25,13 +25,12 @@ impl<K: Ord + Clone> Admission<K> {
         self.0.follow(turns, |entry| admits(entry.value));
     }
 
-    /// The pods with a list of which a prefix that counts holds the address.
-    pub(super) fn of(&self, address: IpAddr) -> BTreeSet<K> {
+    /// The pods with a list of which a prefix that counts holds the address, some more than once.
+    pub(super) fn of(&self, address: IpAddr) -> impl Iterator<Item = &K> {
         let numbers: BTreeSet<_> = self.0.around(address).collect();
         let lists = numbers.into_iter().filter_map(|number| self.0.get(number));
         lists
             .inspect(|had| looked_at(had.by.len()))
-            .flat_map(|had| had.by.keys().cloned())
-            .collect()
+            .flat_map(|had| had.by.keys())
     }
 }

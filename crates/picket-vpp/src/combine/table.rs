@@ -3,7 +3,6 @@
 use std::net::IpAddr;
 use std::sync::{Arc, Weak};
 
-use picket_net::Prefix;
 use rustc_hash::FxHashMap;
 
 use crate::peers::Peers;
@@ -33,11 +32,9 @@ impl Table {
         if entries.is_empty() {
             return Self::of(Arc::clone(own));
         }
-        let hosts = entries.iter();
-        let hosts = hosts.map(|&(address, value)| (Prefix::host(address), value));
         Self {
             own: Arc::clone(own),
-            peers: Arc::new(own.with(hosts)),
+            peers: Arc::new(own.with_hosts(entries.iter().copied())),
             entries,
         }
     }

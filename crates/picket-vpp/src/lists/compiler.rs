@@ -44,6 +44,8 @@ pub(crate) struct Compiler {
 #[derive(Debug)]
 struct OwnPod {
     addresses: Addresses,
+    /// The same for its lists.
+    all_addresses: Arc<[IpAddr]>,
     subjects: [Option<SubjectId>; 2],
     /// What it is held to in each of [`DIRECTIONS`], for each family.
     keys: Keys,
@@ -201,6 +203,7 @@ impl Compiler {
                 |pod: &PodRef<'_>| pod.is_managed() && (self.node.is_none() || pod.pod().node == self.node);
             let now = program.pod(object).filter(is_here).map(|pod| OwnPod {
                 addresses: pod.pod().addresses,
+                all_addresses: pod.pod().addresses.iter().collect(),
                 subjects: Direction::BOTH.map(|direction| pod.subject(direction)),
                 keys: Default::default(),
             });
@@ -220,6 +223,7 @@ impl Compiler {
                     self.pods.remove(number);
                 } else if let (Some(known), Some(now)) = (self.pods.get_mut(number), &now) {
                     (known.addresses, known.subjects) = (now.addresses, now.subjects);
+                    known.all_addresses = Arc::clone(&now.all_addresses);
                 }
             }
             let Some(now) = now else {
@@ -388,7 +392,7 @@ impl Compiler {
             })
         });
         Some(Lists {
-            addresses: pod.addresses.iter().collect(),
+            addresses: Arc::clone(&pod.all_addresses),
             ingress,
             egress,
             is_unknown: pod.addresses.is_empty() && pod.subjects.iter().any(Option::is_some),

@@ -37,7 +37,7 @@ impl<K: Ord + Clone> Restricted<K> {
         turned: &mut Vec<(IpAddr, Turn)>,
     ) {
         let direction = self.direction;
-        let own = [before, now].map(|lists| lists.map(|lists| (&lists.addresses, lists.of(direction))));
+        let own = [before, now].map(|lists| lists.map(|lists| (lists.of(direction), &lists.addresses)));
         let [was, is] = own;
         if was == is {
             return;
@@ -47,8 +47,8 @@ impl<K: Ord + Clone> Restricted<K> {
             let peers = lists.peers(direction, Family::of(address));
             peers.filter(|peers| !peers.is_everything()).cloned()
         };
-        let was = before.into_iter().flat_map(|lists| &lists.addresses);
-        let is = now.into_iter().flat_map(|lists| &lists.addresses);
+        let was = before.into_iter().flat_map(|lists| &*lists.addresses);
+        let is = now.into_iter().flat_map(|lists| &*lists.addresses);
         let has_had = |address: &IpAddr| before.is_some_and(|lists| lists.addresses.contains(address));
         for &address in was.chain(is.filter(|address| !has_had(address))) {
             let turn = [before, now].map(|lists| restricting(lists, address));

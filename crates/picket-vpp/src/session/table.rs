@@ -257,12 +257,21 @@ impl Pieces {
         // Those of one length are in order, and none is within another.
         if !peers.has_one_length() {
             pieces.entries.sort_by_key(|(prefix, _)| *prefix);
+        }
+        if !peers.has_one_length() && pieces.are_nested() {
             pieces.find_within();
         } else if !pieces.rest.into_iter().all(Ports::is_whole) {
             let prefixes = pieces.entries.iter().map(|(prefix, _)| *prefix);
             pieces.outermost = prefixes.collect();
         }
         pieces
+    }
+
+    /// Whether any prefix is within another, where they are in order: then one is within that before it.
+    fn are_nested(&self) -> bool {
+        let following = self.entries.iter().skip(1);
+        let mut pairs = self.entries.iter().zip(following);
+        pairs.any(|((outer, _), (inner, _))| outer.contains_prefix(inner))
     }
 
     fn find_within(&mut self) {
