@@ -309,19 +309,19 @@ fn what_is_written_to_be_misread_is_a_name_or_an_error() {
     let mut labels = spec("labels", 14, &tcp(7004));
     labels["subject"] = json!({"namespaces": {"matchLabels": {QUOTES: QUOTES}}});
     create("labels", &labels);
-    let mut tier = spec("tier", 15, &tcp(7011));
+    let mut tier = spec("tier", 30, &tcp(7011));
     tier["tier"] = json!(QUOTES);
     create("tier", &tier);
-    let mut action = spec("action", 16, &tcp(7012));
+    let mut action = spec("action", 31, &tcp(7012));
     action["ingress"][0]["action"] = json!(QUOTES);
     create("action", &action);
     create(
         "port-name",
-        &spec("port-name", 17, &json!([{"destinationNamedPort": QUOTES}])),
+        &spec("port-name", 32, &json!([{"destinationNamedPort": QUOTES}])),
     );
     let to = json!([{"domainNames": [QUOTES, "*"]}]);
     let rule = json!({"name": "domains", "action": "Accept", "to": to});
-    let domains = json!({"tier": "Admin", "priority": 18, "subject": subject, "egress": [rule]});
+    let domains = json!({"tier": "Admin", "priority": 33, "subject": subject, "egress": [rule]});
     create("domains", &domains);
     of_older_kinds(&live);
     // A node may say of itself what it likes.
@@ -360,15 +360,9 @@ fn what_is_written_to_be_misread_is_a_name_or_an_error() {
         .iter()
         .map(|finding| finding.object.as_str())
         .collect();
+    // A port may be called anything; no pod has one of that name.
     let policies = [
-        "action",
-        "domains",
-        "endless",
-        "labels",
-        "networks",
-        "port-name",
-        "ports",
-        "tier",
+        "action", "domains", "endless", "labels", "networks", "ports", "tier",
     ];
     let policies = policies.map(|name| format!("ClusterNetworkPolicy {name}"));
     let older = WRONG.map(|name| format!("AdminNetworkPolicy {name}"));
