@@ -298,6 +298,7 @@ impl Agent {
         let touched = std::mem::take(&mut self.known.touched);
         self.networks
             .update(&snapshot, &touched, &all, &self.known.plugins, custom);
+        self.troubles.unpoliced(self.networks.unpoliced());
         self.networks.read_in(self.known.remarks.readings.saying());
         for place in self.places.values_mut() {
             if let Some(pod) = pod_of(&place.sandbox, &pods) {

@@ -77,6 +77,8 @@ pub(super) struct Networks {
     versions: BTreeMap<ObjectRef, ObjectVersion>,
     /// What people may not expect of the networks that policies name.
     notes: Vec<String>,
+    /// The policies that name networks on which none holds, with why that is.
+    unpoliced: BTreeMap<ObjectRef, String>,
 }
 
 /// A network on which some policies say what they said before.
@@ -107,12 +109,18 @@ impl Networks {
             custom: Vec::new(),
             versions: BTreeMap::new(),
             notes: Vec::new(),
+            unpoliced: BTreeMap::new(),
         }
     }
 
     /// What people may not expect of the networks of pods that policies name.
     pub(super) fn notes(&self) -> &[String] {
         &self.notes
+    }
+
+    /// The policies that name networks of pods on which none holds, with why that is.
+    pub(super) fn unpoliced(&self) -> &BTreeMap<ObjectRef, String> {
+        &self.unpoliced
     }
 
     /// As long as this is the same, so is what policies say of each pod.
@@ -150,6 +158,16 @@ impl Networks {
             .collect();
         let note = |network: &&NetworkName| plugins.note(network, snapshot.networks.contains_key(*network));
         self.tell(used.iter().filter_map(note).collect());
+        let unpoliced = used.iter().filter(|network| !plugins.police(network));
+        let unpoliced: BTreeMap<_, _> = unpoliced
+            .filter_map(|network| Some((*network, note(network)?)))
+            .collect();
+        let policies = snapshot.policies.values().filter_map(|policy| {
+            let mut named = policy.networks.attached().iter();
+            let why = named.find_map(|network| unpoliced.get(network))?;
+            Some((policy.object.clone(), why.clone()))
+        });
+        self.unpoliced = policies.collect();
         let policed = used.into_iter().filter(|network| plugins.police(network));
         for (networks, seen) in snapshot.on_each(policed) {
             let known = networks.iter().filter_map(|network| before.remove(*network));

@@ -1,4 +1,4 @@
-//! Pods in which not all is in force, and since when. What lasts is told as an Event.
+//! Pods in which not all is in force, and since when, and policies that hold nowhere. What lasts is told as an Event.
 
 use std::collections::BTreeMap;
 
@@ -13,6 +13,8 @@ use crate::events::{Events, Reason};
 pub(super) struct Troubles {
     events: Events,
     lasting: BTreeMap<SandboxId, Trouble>,
+    /// The policies that hold not on all networks which they name, with why that is.
+    unpoliced: BTreeMap<ObjectRef, String>,
 }
 
 struct Trouble {
@@ -27,7 +29,19 @@ impl Troubles {
         Self {
             events,
             lasting: BTreeMap::new(),
+            unpoliced: BTreeMap::new(),
         }
+    }
+
+    /// These are the policies that hold not on all networks which they name, with why that is.
+    pub(super) fn unpoliced(&mut self, now: &BTreeMap<ObjectRef, String>) {
+        for (policy, why) in now
+            .iter()
+            .filter(|(policy, why)| self.unpoliced.get(policy) != Some(*why))
+        {
+            self.events.tell(policy, Reason::Unenforceable, why);
+        }
+        self.unpoliced.clone_from(now);
     }
 
     /// This is how it goes in all sandboxes of which there is something to say; since when something is wrong is added. Where it
@@ -71,6 +85,29 @@ mod tests {
     use crate::Extent;
     use crate::metrics::Metrics;
     use crate::testing::settings;
+
+    #[test]
+    fn policies_that_hold_nowhere_are_told_once_for_each_reason() {
+        let (events, mut heard) = Events::overheard();
+        let mut troubles = Troubles::new(events);
+        let policy = |name: &str| ObjectRef::new("MultiNetworkPolicy", "x", name);
+        let of = |policies: &[(&str, &str)]| -> BTreeMap<_, _> {
+            let policies = policies.iter();
+            policies
+                .map(|(name, why)| (policy(name), (*why).to_owned()))
+                .collect()
+        };
+        for (now, told) in [
+            (&[("a", "bridge")][..], &[("a", "bridge")][..]),
+            (&[("a", "bridge"), ("b", "bridge")], &[("b", "bridge")]),
+            (&[("a", "ipvlan"), ("b", "bridge")], &[("a", "ipvlan")]),
+            (&[("b", "bridge")], &[]),
+            (&[("a", "ipvlan"), ("b", "bridge")], &[("a", "ipvlan")]),
+        ] {
+            troubles.unpoliced(&of(now));
+            assert_eq!(heard().into_iter().collect::<BTreeMap<_, _>>(), of(told));
+        }
+    }
 
     #[test]
     fn what_is_wrong_is_told_once_it_is_known_and_as_long_as_nothing_else_is() {

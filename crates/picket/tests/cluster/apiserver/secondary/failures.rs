@@ -185,7 +185,7 @@ fn what_others_do_is_heard_in_every_pod_whatever_one_of_them_does() {
 }
 
 /// An object of a list, as it is alone.
-fn object(node: &Node, api_version: &str, kind: &str, path: &str, name: &str) -> Value {
+pub(super) fn object(node: &Node, api_version: &str, kind: &str, path: &str, name: &str) -> Value {
     let mut items = node.api.list(path).into_iter();
     let mut found = items.find(|item| item["metadata"]["name"] == name).unwrap();
     found["apiVersion"] = api_version.into();

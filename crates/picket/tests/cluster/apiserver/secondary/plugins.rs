@@ -3,7 +3,10 @@
 use serde_json::json;
 
 use super::super::agent::expect_schema;
+use super::super::events::events_on;
+use super::failures::object;
 use super::{named, pod, simple};
+use crate::objects::KINDS;
 use crate::pods::{DEFINITIONS, Node, Pods, expect, table};
 
 const MACVLAN: &str = r#"{"cniVersion": "1.0.0", "plugins": [{"type": "macvlan"}, {"type": "tuning"}]}"#;
@@ -59,6 +62,15 @@ fn policies_hold_on_networks_of_the_plugins_in_the_list_and_of_those_not_known()
         text.stdout
     );
     expect_schema(&node.status(&["-o", "json"]).json());
+    let (version, kind, path) = KINDS[13];
+    let policy = object(&node, version, kind, path, "from-a");
+    node.until("an Event", |_| !events_on(&node.api, &policy).is_empty());
+    let [event] = events_on(&node.api, &policy).try_into().unwrap();
+    let told = event["message"].as_str().unwrap();
+    assert!(
+        told.contains("network default/other: no policy holds on it"),
+        "{event}"
+    );
 
     node.define("net", MACVLAN);
     let said = notes(&node);
