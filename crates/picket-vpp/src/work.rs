@@ -25,6 +25,7 @@ mod tests {
     use super::*;
     use crate::acl::hold::Held;
     use crate::acl::plan::{Installed, Operation};
+    use crate::session::plan::between;
     use crate::{acl, session};
 
     /// A pod of an application, or of none that a policy knows.
@@ -56,12 +57,15 @@ mod tests {
             .build()
     }
 
+    /// What there is, what has happened to it already, and what happens.
+    type Events = [Vec<Event>; 3];
+
     fn apply(object: impl Into<Object>) -> Event {
         Event::Apply(object.into())
     }
 
     /// Applications of two pods each, and what may happen to them.
-    fn applications(count: usize) -> (Vec<Event>, Vec<Event>) {
+    fn applications(count: usize) -> Events {
         let pods = (0..count).map(|number| apply(member(number, Some(number / 2))));
         let policies = (0..count / 2).map(|application| apply(Object::Policy(exchanges(application, 80))));
         let there = pods.chain(policies).collect();
@@ -74,11 +78,11 @@ mod tests {
             apply(member(7, Some(9))),
             apply(known),
         ];
-        (there, happens)
+        [there, Vec::new(), happens]
     }
 
     /// Pods that may each receive something else, where one comes and goes that may send nothing: each list takes in one rule.
-    fn worst(count: usize) -> (Vec<Event>, Vec<Event>) {
+    fn worst(count: usize) -> Events {
         let pods = (0..count).map(|number| apply(member(number, Some(number))));
         let policies = (0..count).map(|number| apply(Object::Policy(receives(number))));
         let silent = policy("x/silent")
@@ -88,12 +92,50 @@ mod tests {
         let there = pods.chain(policies).chain([apply(Object::Policy(silent))]);
         let who = pod("x/silent").label("app", "none").ip("10.0.200.1").build();
         let gone = Event::Delete(who.object.clone());
-        (there.collect(), vec![apply(who), gone])
+        // The first time the numbers of what each receives are more than twice those that there were, and everything is numbered anew.
+        let comes_and_goes = vec![apply(who), gone];
+        [there.collect(), comes_and_goes.clone(), comes_and_goes]
+    }
+
+    /// Pods under one policy for both directions, which let in some pods and may send to some others, and what may happen to them. What
+    /// happens to one of those others concerns all.
+    fn common(count: usize) -> Events {
+        let exchanges = |port| {
+            let with = |label: &str| accept().peer(pods_where("", label)).port(Protocol::TCP, port);
+            let policy = policy("x/common").selects("app=common");
+            let policy = policy.ingress(with("app=first")).egress(with("app=second"));
+            apply(Object::Policy(policy.build()))
+        };
+        let named = |name: &str, app: &str, address: &str| {
+            let pod = pod(&format!("x/{name}")).ip(address);
+            pod.label("app", app).build()
+        };
+        let own = |number: usize, app: &str| {
+            let address = format!("10.0.{}.{}", number / 250, number % 250 + 1);
+            named(&format!("p{number}"), app, &address)
+        };
+        let peers = [("first", "10.0.200.1"), ("second", "10.0.200.3")];
+        let there = (0..count).map(|number| apply(own(number, "common")));
+        let there = there.chain(peers.map(|(app, address)| apply(named(app, app, address))));
+        let there = there.chain([exchanges(80)]);
+        let mut happens = vec![
+            apply(own(count, "common")),
+            Event::Delete(own(count, "common").object),
+            apply(own(3, "other")),
+            apply(own(3, "common")),
+            exchanges(81),
+        ];
+        for (app, address) in [("first", "10.0.200.5"), ("second", "10.0.200.7")] {
+            let more = named("more", app, address);
+            let gone = Event::Delete(more.object.clone());
+            happens.extend([apply(more), gone]);
+        }
+        [there.collect(), Vec::new(), happens]
     }
 
     /// How much is looked at for each event that happens, by a target that follows it.
     fn counted(
-        (there, happens): (Vec<Event>, Vec<Event>),
+        [there, happened, happens]: Events,
         mut follow: impl FnMut(&mut Engine, Option<Event>),
     ) -> Vec<usize> {
         let mut engine = Engine::new(Semantics::default());
@@ -101,6 +143,9 @@ mod tests {
             engine.apply(event);
         }
         follow(&mut engine, None);
+        for event in happened {
+            follow(&mut engine, Some(event));
+        }
         let each = happens.into_iter().map(|event| {
             let before = LOOKED_AT.get();
             follow(&mut engine, Some(event));
@@ -109,7 +154,7 @@ mod tests {
         each.collect()
     }
 
-    fn with_lists(what: (Vec<Event>, Vec<Event>)) -> Vec<usize> {
+    fn with_lists(what: Events) -> Vec<usize> {
         let mut renderer = acl::Renderer::new(None, acl::Options::default());
         let mut held = Held::default();
         let mut next = 0;
@@ -138,24 +183,31 @@ mod tests {
         })
     }
 
-    fn with_rules(what: (Vec<Event>, Vec<Event>)) -> Vec<usize> {
+    fn with_rules(what: Events) -> Vec<usize> {
         let mut renderer = session::Renderer::new(None, session::Options::default());
         counted(what, |engine, event| {
             if let Some(event) = event {
                 renderer.note(&engine.apply(event));
             }
             let change = renderer.advance(engine.program());
-            for [before, now] in change.local.values().chain(change.global.values()) {
-                looked_at(before.iter().chain(now).map(|rules| rules.len()).sum());
+            for turn in change.local.values().chain(change.global.values()) {
+                let [before, now] = turn.each_ref().map(|rules| rules.as_deref().unwrap_or_default());
+                between(before, now);
             }
+            // The agent has each table with every change.
+            renderer.tables();
         })
     }
 
     /// Four times as many pods are at most six times as much work; what looks at every pod for every pod would be sixteen times.
     #[test]
     fn nothing_is_looked_at_by_every_pod_for_every_other() {
-        type Happening = fn(usize) -> (Vec<Event>, Vec<Event>);
-        for (name, happening) in [("applications", applications as Happening), ("worst", worst)] {
+        type Happening = fn(usize) -> Events;
+        for (name, happening) in [
+            ("applications", applications as Happening),
+            ("worst", worst),
+            ("common", common),
+        ] {
             for follow in [with_lists, with_rules] {
                 let [few, many] = [100, 400].map(|count| follow(happening(count)));
                 assert_eq!(few.len(), many.len());

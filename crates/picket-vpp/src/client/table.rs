@@ -321,6 +321,18 @@ mod tests {
                  `app_namespace_add_del_v3`: VPP is too old",
             ),
             (
+                "app_namespace_add_del_v4_42c1d824",
+                "app_namespace_add_del_v2_ee0755cf",
+                "VPP has no `app_namespace_add_del_v4` with CRC 42c1d824, only the older \
+                 `app_namespace_add_del_v2`: VPP is too old",
+            ),
+            (
+                "app_namespace_add_del_v4_42c1d824",
+                "app_namespace_add_del_6306aecb",
+                "VPP has no `app_namespace_add_del_v4` with CRC 42c1d824, only the older \
+                 `app_namespace_add_del`: VPP is too old",
+            ),
+            (
                 "sw_interface_event_2d3d95a7",
                 "sw_interface_event_01234567",
                 "VPP has `sw_interface_event` with CRC 01234567, and 2d3d95a7 is needed",

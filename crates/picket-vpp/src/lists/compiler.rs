@@ -18,6 +18,7 @@ use crate::changes::Changes;
 use crate::peers::{Peers, beside};
 use crate::place::{PerFamily, Places};
 use crate::value::{Value, Values};
+use crate::work::looked_at;
 
 /// Addresses that are held to all of these subjects.
 type Key = (Family, Vec<SubjectId>);
@@ -132,6 +133,7 @@ impl Compiler {
             let Some(now) = now.or_else(|| Some(self.peers(self.known.key(key)?, values))) else {
                 continue;
             };
+            looked_at(now.entries().len());
             if let Some(known) = self.known.get_mut(key)
                 && *known.peers != now
             {
@@ -142,6 +144,7 @@ impl Compiler {
         touched.sort_unstable();
         touched.dedup();
         let lists = touched.into_iter().filter_map(|pod| {
+            looked_at(1);
             let lists = self.lists(pod)?;
             Some((self.pods.key(pod)?.clone(), Some(Arc::new(lists))))
         });
@@ -170,10 +173,12 @@ impl Compiler {
         };
         if changes.identities {
             for (&id, subject) in &mut self.subjects {
+                looked_at(1);
                 refresh(id, subject);
             }
         } else {
             for &id in &changes.subjects {
+                looked_at(1);
                 self.subjects
                     .get_mut(&id)
                     .into_iter()
@@ -185,7 +190,7 @@ impl Compiler {
 
     fn keys_of(&self, subject: SubjectId) -> impl Iterator<Item = Number> {
         let subject = self.subjects.get(&subject).into_iter();
-        subject.flat_map(|subject| subject.keys.iter().copied())
+        subject.flat_map(|subject| subject.keys.iter().copied().inspect(|_| looked_at(1)))
     }
 
     /// Takes in pods that came, went or are others now; all that may be held to something else because of it, and those that are not
@@ -213,6 +218,7 @@ impl Compiler {
                 for address in addresses.iter() {
                     let others = self.at.entry(address).or_default();
                     others.remove(&number);
+                    looked_at(others.len());
                     touched.extend(others.iter().copied());
                     if others.is_empty() {
                         self.at.remove(&address);
@@ -236,6 +242,7 @@ impl Compiler {
             touched.push(number);
             for address in addresses.iter() {
                 let others = self.at.entry(address).or_default();
+                looked_at(others.len() + 1);
                 touched.extend(others.iter().copied());
                 others.insert(number);
             }
@@ -321,6 +328,7 @@ impl Compiler {
     fn key(&self, pod: &OwnPod, family: Family, direction: Direction) -> Option<Key> {
         let pods = self.at.get(&pod.addresses.of(family)?)?;
         let subjects = pods.iter().filter_map(|&pod| {
+            looked_at(1);
             let [one, other] = self.pods.get(pod)?.subjects;
             let [first, _] = Direction::BOTH;
             if direction == first { one } else { other }
@@ -345,6 +353,7 @@ impl Compiler {
         let addresses = changes.addresses.keys().copied();
         let addresses = addresses.filter(|&address| Family::of(address) == family);
         let hosts = addresses.map(|address| {
+            looked_at(1 + self.own_node.len());
             let beside = beside(address);
             let is_here = |own: IpAddr| own == address || own == beside;
             let is_region = |address| self.places.regions(family).has(&Prefix::host(address));

@@ -7,6 +7,7 @@ use rustc_hash::FxHashMap;
 
 use super::said::Said;
 use crate::place::Moves;
+use crate::work::looked_at;
 
 /// Subjects by the identities that they say something of.
 #[derive(Debug, Default)]
@@ -49,6 +50,7 @@ impl Naming {
     pub(super) fn of(&self, moves: &Moves) -> BTreeSet<SubjectId> {
         let identities = moves.iter().flat_map(|&(before, now)| [before, now]);
         let naming = identities.filter_map(|identity| self.by_identity.get(&identity));
-        naming.flatten().chain(&self.broad).copied().collect()
+        let subjects = naming.flatten().chain(&self.broad);
+        subjects.inspect(|_| looked_at(1)).copied().collect()
     }
 }

@@ -9,6 +9,7 @@ use picket_policy::Direction;
 
 use super::Lists;
 use crate::peers::Peers;
+use crate::work::looked_at;
 
 /// What an address is restricted to because of one pod: before and now. `None` where nothing restricts it.
 pub(crate) type Turn = [Option<Arc<Peers>>; 2];
@@ -37,6 +38,7 @@ impl<K: Ord + Clone> Restricted<K> {
         turned: &mut Vec<(IpAddr, Turn)>,
     ) {
         let direction = self.direction;
+        looked_at(1);
         let own = [before, now].map(|lists| lists.map(|lists| (lists.of(direction), &lists.addresses)));
         let [was, is] = own;
         if was == is {
@@ -51,6 +53,7 @@ impl<K: Ord + Clone> Restricted<K> {
         let is = now.into_iter().flat_map(|lists| &*lists.addresses);
         let has_had = |address: &IpAddr| before.is_some_and(|lists| lists.addresses.contains(address));
         for &address in was.chain(is.filter(|address| !has_had(address))) {
+            looked_at(1);
             let turn = [before, now].map(|lists| restricting(lists, address));
             let [old, new] = &turn;
             if old == new {
@@ -72,12 +75,14 @@ impl<K: Ord + Clone> Restricted<K> {
 
     /// The addresses from one to another at which something restricts somebody, ascending.
     pub(crate) fn between(&self, first: IpAddr, last: IpAddr) -> impl Iterator<Item = IpAddr> {
-        self.at.range(first..=last).map(|(&address, _)| address)
+        let between = self.at.range(first..=last).inspect(|_| looked_at(1));
+        between.map(|(&address, _)| address)
     }
 
     /// What restricts each pod that has an address.
     pub(crate) fn each_at(&self, address: IpAddr) -> impl Iterator<Item = (&K, &Arc<Peers>)> {
-        self.at.get(&address).into_iter().flatten()
+        let here = self.at.get(&address).into_iter().flatten();
+        here.inspect(|_| looked_at(1))
     }
 
     /// What restricts an address, and a pod that has it. Where several have one, all are held to the same.

@@ -11,6 +11,7 @@ use crate::layer4::Layer4;
 use crate::peers::Peers;
 use crate::place::{Moves, PerFamily, Places};
 use crate::value::{Value, Values};
+use crate::work::looked_at;
 
 /// What a subject allows with everybody, and with its own node.
 #[derive(Clone, Debug)]
@@ -46,7 +47,8 @@ impl Said {
     /// Whether something else is allowed with addresses whose identities are others now.
     pub(super) fn tells_apart(&self, moves: &Moves) -> bool {
         let entry = |identity| self.everybody.entry(identity);
-        moves.iter().any(|&(before, now)| entry(before) != entry(now))
+        let mut moves = moves.iter().inspect(|_| looked_at(1));
+        moves.any(|&(before, now)| entry(before) != entry(now))
     }
 
     /// The identities of which it says something, if these are no more than so many.
@@ -54,6 +56,7 @@ impl Said {
         let entries = self.everybody.set.entries().iter();
         let named = entries.flat_map(|(_, peers)| peers.iter());
         let named: Vec<_> = named.take(most + 1).map(Identity::from_number).collect();
+        looked_at(named.len());
         (named.len() <= most).then_some(named)
     }
 
@@ -92,7 +95,7 @@ impl Numbered {
     }
 
     fn entry(&self, identity: Identity) -> Option<usize> {
-        let mut entries = self.set.entries().iter();
+        let mut entries = self.set.entries().iter().inspect(|_| looked_at(1));
         entries.position(|(_, peers)| peers.contains(identity.number()))
     }
 
@@ -138,6 +141,7 @@ impl Numbered {
             }
         }
         found.extend(held);
+        looked_at(found.len());
         found
     }
 }

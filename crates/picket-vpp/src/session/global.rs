@@ -16,6 +16,7 @@ use super::table::{Made, Table};
 use crate::lists::{Number, Restricted};
 use crate::peers::Peers;
 use crate::value::Values;
+use crate::work::looked_at;
 
 /// The rules about each address, of which there may be no more than so many together.
 ///
@@ -91,6 +92,7 @@ impl Global {
         let mut alike = Alike::default();
         let mut known = Vec::with_capacity(changed.len());
         for &address in changed {
+            looked_at(1);
             let now = from.alone(address, self.most_rules, &mut alike);
             let rules = now.as_ref().map(|now| Arc::clone(&now.rules));
             known.push((address, [self.set(address, now), rules]));
@@ -173,6 +175,7 @@ impl Global {
         let none = (LOWEST, self.most_rules.cast_signed() - self.least.cast_signed());
         let (first, mut spare) = known.unwrap_or(none);
         for (&address, about) in self.at.range_mut(first..) {
+            looked_at(1);
             let was = before.remove(&address);
             let is_known = was.is_none() && was_crowded && about.given.spare == spare;
             if is_known && Some(address) > last {
@@ -222,6 +225,7 @@ impl Source<'_> {
         if *first == prefix {
             return Some(made.clone());
         }
+        looked_at(made.rules.len());
         let rules = made.rules.iter();
         Some(Made {
             rules: rules

@@ -21,6 +21,7 @@ use crate::combine::Combined;
 use crate::lists::{Number, Restricted, Touched};
 use crate::peers::{Peers, subtract};
 use crate::value::{Value, Values};
+use crate::work::looked_at;
 
 /// The rules of a node, kept while its pods and what they may exchange change.
 ///
@@ -76,8 +77,8 @@ impl NodeRules {
 
     /// All rules, each table as it was made.
     pub fn tables(&self) -> Tables {
-        let local = self.pods.each();
-        let global = self.global.each();
+        let local = self.pods.each().inspect(|_| looked_at(1));
+        let global = self.global.each().inspect(|_| looked_at(1));
         Tables {
             local: local
                 .filter_map(|(pod, known)| Some((pod.clone(), Arc::clone(&known.made.as_ref()?.rules))))
@@ -121,6 +122,7 @@ impl NodeRules {
         let mut changed = Vec::with_capacity(pods.len());
         let mut touched = Vec::new();
         for (pod, now) in pods {
+            looked_at(1);
             let (number, before) = match now {
                 Some(now) => {
                     let number = self.pods.enter(pod);
@@ -150,6 +152,7 @@ impl NodeRules {
         let mut local = Vec::new();
         self.alike.begin();
         for number in touched {
+            looked_at(1);
             let now = self.local_table(number, values);
             let Some(known) = self.pods.get_mut(number) else {
                 continue;
@@ -157,6 +160,11 @@ impl NodeRules {
             let before = std::mem::replace(&mut known.made, now);
             let turn = [&before, &known.made].map(|made| made.as_ref().map(|made| Arc::clone(&made.rules)));
             let [was, is] = &turn;
+            if let (Some(was), Some(is)) = (was, is)
+                && !Arc::ptr_eq(was, is)
+            {
+                looked_at(was.len().min(is.len()));
+            }
             if was != is {
                 let name = self.pods.name(number);
                 local.extend(name.map(|pod| (pod.clone(), turn)));
@@ -263,6 +271,7 @@ impl Opened {
 /// ports, which those about an address would not capture.
 fn open(rules: &mut Vec<SessionRule>, to: IpAddr) -> Option<()> {
     let to = Prefix::host(to);
+    looked_at(rules.len());
     let is_about_it = |rule: &SessionRule| match rule.remote.length() == to.length() {
         true => rule.remote == to,
         false => rule.remote.contains_prefix(&to),
@@ -303,6 +312,7 @@ impl Made {
             return None;
         }
         let mut rules = Vec::with_capacity(self.rules.len() + FEW_MORE);
+        looked_at(self.rules.len());
         rules.extend_from_slice(&self.rules);
         for &address in own {
             open(&mut rules, address)?;

@@ -17,6 +17,7 @@ use rustc_hash::FxHashSet;
 use smol_str::SmolStr;
 
 use super::model::{Action, SessionRule, Tag, Transport};
+use crate::work::looked_at;
 
 /// A rule that a table has.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -139,6 +140,7 @@ fn changes<'r>(
 
 /// What holds for everybody else in each part, in order.
 fn defaults(rules: &[SessionRule]) -> Vec<SessionRule> {
+    looked_at(rules.len());
     let defaults = rules.iter().filter(|rule| is_default(rule));
     let mut defaults: Vec<_> = defaults.copied().collect();
     defaults.sort_unstable();
@@ -150,6 +152,7 @@ fn differing(before: &[SessionRule], desired: &[SessionRule]) -> [Vec<SessionRul
     let mut found = [Vec::new(), Vec::new()];
     let [gone, come] = &mut found;
     let [mut was, mut will] = [before, desired];
+    looked_at(before.len() + desired.len());
     while !was.is_empty() || !will.is_empty() {
         let alike = was
             .iter()

@@ -6,6 +6,7 @@ use picket_policy::ObjectRef;
 use serde_json::{Value, json};
 
 use super::model::{SessionRule, SessionRules, Transport};
+use super::plan::{Operation, between};
 
 /// One table after the other, each rule as VPP's `session rule add` takes it: transport, local prefix and port, remote prefix
 /// and port, action.
@@ -25,12 +26,25 @@ pub fn text(rules: &SessionRules) -> String {
     out
 }
 
-/// As the API has it: see `docs/vpp.md`.
+/// As the API has it, the rules of each table in the order in which they are added to an empty one: see `docs/vpp.md`.
 pub fn json(rules: &SessionRules) -> Value {
-    let local = rules.local.iter();
-    let local = local.flat_map(|(pod, rules)| rules.iter().map(move |rule| rule_json(rule, Some(pod))));
-    let global = rules.global.iter().map(|rule| rule_json(rule, None));
-    json!({ "rules": local.chain(global).collect::<Vec<_>>() })
+    let local = rules.local.iter().map(|(pod, rules)| (Some(pod), rules));
+    let tables = local.chain([(None, &rules.global)]);
+    let each = tables.flat_map(|(pod, rules)| {
+        let rules = added(rules).into_iter();
+        rules.map(move |rule| rule_json(&rule, pod))
+    });
+    json!({ "rules": each.collect::<Vec<_>>() })
+}
+
+/// The rules of a table in the order in which they are added.
+fn added(rules: &[SessionRule]) -> Vec<SessionRule> {
+    let operations = between(&[], rules).into_iter().flatten();
+    let added = operations.filter_map(|operation| match operation {
+        Operation::Add(rule) => Some(rule),
+        _ => None,
+    });
+    added.collect()
 }
 
 fn rule_json(rule: &SessionRule, namespace: Option<&ObjectRef>) -> Value {

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use picket_policy::ObjectRef;
 
 use super::model::{SessionRule, SessionRules};
+use crate::work::looked_at;
 
 /// The rules of a node by what each is about. What has not changed is the same in memory as it was.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -19,6 +20,8 @@ pub struct Tables {
 
 impl From<&Tables> for SessionRules {
     fn from(tables: &Tables) -> Self {
+        let each = tables.local.values().chain(tables.global.values());
+        looked_at(each.map(|rules| rules.len()).sum());
         let local = tables.local.iter();
         Self {
             local: local.map(|(pod, rules)| (pod.clone(), rules.to_vec())).collect(),

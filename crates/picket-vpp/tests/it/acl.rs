@@ -1,19 +1,24 @@
 //! Lists of the ACL plugin mean what the reference says.
 
+use std::collections::BTreeMap;
+
 use picket_cluster::{Flow, Object, Semantics, Service, Snapshot};
 use picket_engine::{Engine, PodRef};
-use picket_net::Prefix;
+use picket_net::{Prefix, Protocol};
 use picket_policy::{Labels, ObjectRef};
 use picket_testing::build::{accept, block, pod, policy};
 use picket_testing::flows::representative_flows;
 use picket_testing::generate::{Shape, semantics, snapshot};
 use picket_vpp::acl::meaning::Packet;
 use picket_vpp::acl::verify::verify;
-use picket_vpp::acl::{Acl, AclAction, Acls, Options, render, text};
+use picket_vpp::acl::{Acl, AclAction, Acls, Options, render, render_lists, text};
+use picket_vpp::lists::of_rules;
+use picket_vpp::value::Values;
 use proptest::prelude::*;
 use proptest::sample::Index;
 use proptest::test_runner::TestCaseError;
 
+use crate::cases::rules;
 use crate::journey::{Cluster, Hop};
 
 pub(crate) const SERVICE: [&str; 2] = ["10.96.0.10", "fd00:96::a"];
@@ -170,6 +175,61 @@ fn adjacent_blocks_are_one_rule_and_both_halves_of_everything_are_none() {
             None => assert!(acls.acls.is_empty(), "{}", text(acls)),
         }
     }
+}
+
+/// The rules of a pod's list that let something in from 10.1.0.0/16, by protocol and destination ports.
+fn let_in(acls: &Acls) -> Vec<(u8, (u16, u16))> {
+    let interface = acls.interfaces.get("x/web").expect("an interface");
+    let rules = acls.rules(&interface.output);
+    let rules =
+        rules.filter(|rule| rule.action != AclAction::Deny && rule.source.to_string() == "10.1.0.0/16");
+    rules.map(|rule| (rule.protocol, rule.second)).collect()
+}
+
+#[test]
+fn adjacent_ports_of_a_protocol_are_one_rule() {
+    let (tcp, udp) = (Protocol::TCP, Protocol::UDP);
+    let expected_of = |ports: &[(Protocol, u16, u16)]| {
+        // A rule for each port, as generators write them.
+        let rules = ports.iter().map(|&(protocol, first, last)| {
+            let peer = accept().peer(block("10.1.0.0/16", &[]));
+            peer.ports(protocol, first, last)
+        });
+        let policy = rules.fold(policy("x/web"), |policy, rule| policy.ingress(rule));
+        let objects = pods_called(&["web"]).chain([Object::Policy(policy.build())]);
+        let snapshot: Snapshot = objects.collect();
+        let cluster = Cluster::new(&snapshot, &Semantics::default());
+        let mut found = let_in(&cluster.acls[&None]);
+        found.sort_unstable();
+        found
+    };
+    for (ports, expected) in [
+        (&[(tcp, 80, 80), (tcp, 81, 81)][..], &[(6, (80, 81))][..]),
+        (&[(tcp, 81, 81), (tcp, 80, 80)], &[(6, (80, 81))]),
+        (&[(tcp, 80, 90), (tcp, 91, 91), (tcp, 70, 79)], &[(6, (70, 91))]),
+        (&[(tcp, 80, 85), (tcp, 83, 90)], &[(6, (80, 90))]),
+        (&[(tcp, 80, 80), (tcp, 82, 82)], &[(6, (80, 80)), (6, (82, 82))]),
+        (&[(tcp, 80, 80), (udp, 81, 81)], &[(6, (80, 80)), (17, (81, 81))]),
+    ] {
+        assert_eq!(expected_of(ports), expected, "{ports:?}");
+    }
+}
+
+#[test]
+fn a_port_that_is_denied_parts_those_beside_it() {
+    let texts = [
+        "permit tcp 80 10.1.0.0/16 -> any",
+        "deny tcp 81 10.1.0.0/16 -> any",
+        "permit tcp 82 10.1.0.0/16 -> any",
+        "permit tcp 83 10.1.0.0/16 -> any",
+        "deny any any any -> any",
+    ];
+    let mut values = Values::default();
+    let own = "10.0.0.1".parse().expect("an address");
+    let lists = of_rules([own], &rules(&texts), &[], &mut values);
+    let pods = BTreeMap::from([(ObjectRef::new("Pod", "x", "web"), lists)]);
+    let acls = render_lists(&pods, &[], &Options::default(), &mut values);
+    assert_eq!(let_in(&acls), [(6, (80, 80)), (6, (82, 83))], "{}", text(&acls));
 }
 
 proptest! {

@@ -369,9 +369,46 @@ fn no_more_tables_change_than_those_of_the_original_did() {
 /// The interfaces that lead out of the node.
 const UPLINKS: [&str; 3] = ["GbE", "VPP-Host", "VXLAN-BVI"];
 
+/// How many lists the original put at each step, as its own tests counted that (`vpp_txn.ops` of `contiv_cases.json`: 2 and none, 3 and
+/// none, 2 and 2): those that judge, which are one for pods that are alike and one for the node, and the one that reflects.
+///
+/// A put is a request to another program, which takes a list with the interfaces that have it. VPP is asked with `acl_add_replace` for each
+/// list and with `acl_interface_set_acl_list` for each interface, so that a put is as many messages as interfaces have its list, and one:
+/// that is how `requests` of `cases.json` is worked out from the interfaces that the original names.
+///
+/// Its one list that reflects reflects whatever comes. What reflects only what is from a pod itself is a list for each pod, and what lets
+/// it answer who is outside is one for the node.
+const PUTS: [(&str, &[[usize; 2]]); 3] = [
+    ("TestEgressRulesOnePod", &[[1, 1], [0, 0]]),
+    ("TestIngressRulesOnePod", &[[2, 1], [0, 0]]),
+    ("TestEgressRulesTwoPods", &[[1, 1], [1, 1]]),
+];
+
+/// How many lists were made that judge what goes to pods or out of the node, of pods, and of what comes into the node. What
+/// is said of pods and of everybody else is one list of the node in two.
+fn made(operations: &[Operation]) -> [usize; 3] {
+    let lists = operations.iter().filter_map(|operation| match operation {
+        Operation::Create(acl) | Operation::Replace { acl, .. } => Some(acl.tag.as_str()),
+        Operation::Set { .. } | Operation::Delete(_) => None,
+    });
+    let lists: Vec<_> = lists.collect();
+    let count = |role: Role| {
+        let is_for = |tag: &&&str| tag.starts_with(&format!("picket-{role}-"));
+        lists.iter().filter(is_for).count()
+    };
+    let [judging, of_node, own, outside] =
+        [Role::ToPod, Role::Global, Role::FromPod, Role::FromOutside].map(count);
+    assert_eq!(judging + of_node + own + outside, lists.len(), "{lists:?}");
+    assert!(of_node <= 2 && outside <= 2, "{lists:?}");
+    [judging + of_node.min(1), own, outside.min(1)]
+}
+
 #[test]
 fn connections_pass_as_in_the_tests_of_the_original_with_no_more_requests() {
-    for case in cases().connections {
+    let named = cases().connections.into_iter().map(|case| case.name);
+    assert_eq!(named.collect::<Vec<_>>(), PUTS.map(|(name, _)| name));
+    for (case, (_, puts)) in cases().connections.into_iter().zip(PUTS) {
+        assert_eq!(case.steps.len(), puts.len(), "{}", case.name);
         let mut values = Values::default();
         let uplinks = UPLINKS.map(SmolStr::new).to_vec();
         let mut node = NodeAcls::of_rules(Options { uplinks });
@@ -381,10 +418,31 @@ fn connections_pass_as_in_the_tests_of_the_original_with_no_more_requests() {
             let pods = pods(&step.pods, &mut values);
             node.advance(&changed(&pods, &known), None, &mut values);
             known = pods.keys().cloned().collect();
-            let requests = put(&mut vpp, node.acls());
+            let operations = put(&mut vpp, node.acls());
             assert!(
-                requests <= step.requests,
-                "{} {number}: {requests} requests",
+                operations.len() <= step.requests,
+                "{} {number}: {operations:?}",
+                case.name
+            );
+            let ([judging, own, outside], [put, reflecting]) = (made(&operations), puts[number]);
+            assert!(judging <= put, "{} {number}: {operations:?}", case.name);
+            assert!(
+                own <= reflecting * pods.len(),
+                "{} {number}: {operations:?}",
+                case.name
+            );
+            // Who is outside is only answered by a list of its own where the node has one that judges.
+            assert!(
+                outside <= put.saturating_sub(1),
+                "{} {number}: {operations:?}",
+                case.name
+            );
+            let gone = operations
+                .iter()
+                .filter(|operation| matches!(operation, Operation::Delete(_)));
+            assert!(
+                gone.count() <= put + reflecting,
+                "{} {number}: {operations:?}",
                 case.name
             );
             for connection in &step.connections {
@@ -394,8 +452,8 @@ fn connections_pass_as_in_the_tests_of_the_original_with_no_more_requests() {
     }
 }
 
-/// Gives a VPP its lists, and says in how many requests. Interfaces of pods that are gone stay.
-fn put(vpp: &mut Held, acls: &Acls) -> usize {
+/// Gives a VPP its lists, and says with which requests. Interfaces of pods that are gone stay.
+fn put(vpp: &mut Held, acls: &Acls) -> Vec<Operation> {
     let mut interfaces = vpp.installed().interfaces.clone();
     for interface in acls.interfaces.keys() {
         interfaces.entry(interface.clone()).or_default();
@@ -417,7 +475,7 @@ fn put(vpp: &mut Held, acls: &Acls) -> usize {
         lists.collect::<BTreeSet<_>>(),
         acls.acls.keys().collect::<BTreeSet<_>>()
     );
-    plan.operations().len()
+    plan.operations().to_vec()
 }
 
 /// A connection passes or not, as it says, through every interface that leads out, and is answered.

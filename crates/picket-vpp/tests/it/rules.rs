@@ -3,19 +3,22 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
+use std::sync::{Arc, Mutex};
 
-use picket_cluster::{Semantics, Snapshot};
+use picket_cluster::{Object, Semantics, Snapshot};
 use picket_engine::Engine;
-use picket_net::{Prefix, Protocol};
+use picket_net::{Family, Prefix, Protocol};
 use picket_policy::ObjectRef;
+use picket_testing::build::{accept, block, policy};
 use picket_testing::generate::{Shape, cluster, policies, together};
 use picket_vpp::client::{Connector, Error, Feature, Label, Namespace, RuleTable};
-use picket_vpp::fake::{Connection, Dumps, Fake, Fault, Options, Packet, State, When};
+use picket_vpp::fake::{Connection, Dumps, Fake, Fault, Options, Packet, State, Transport, When};
 use picket_vpp::session::plan::plan;
 use picket_vpp::session::{self, SessionRule, SessionRules, render};
 use proptest::prelude::*;
 use proptest::test_runner::TestCaseError;
 
+use crate::acl::pods_called;
 use crate::faults::{faults, patience};
 
 /// Something that may be opened: in the namespace of a pod, or from outside.
@@ -95,6 +98,90 @@ fn installed(rules: &SessionRules, dumps: Dumps) -> Fake {
     let fake = Fake::start(Options::new(13).dumps(dumps)).expect("a VPP");
     drive(&fake, rules, None);
     fake
+}
+
+/// Every rule that decides something, of each table: that of a pod by its name, and the global one.
+fn known(state: &State) -> BTreeSet<(Option<String>, Vec<String>)> {
+    let namespaces = state
+        .namespaces()
+        .map(|(index, known)| (Some(index), Some(known.id.clone())));
+    let mut found = BTreeSet::new();
+    for (table, name) in namespaces.chain([(None, None)]) {
+        for (transport, called) in [(Transport::Tcp, "TCP"), (Transport::Udp, "UDP")] {
+            for family in Family::BOTH {
+                let rules = state.session_rules(table, transport, family).into_iter();
+                let rules = rules.filter(|rule| rule.action != u32::MAX);
+                found.extend(rules.map(|rule| {
+                    let said = [
+                        format!("TRANSPORT_PROTO_API_{called}"),
+                        rule.local.to_string(),
+                        rule.local_port.to_string(),
+                        rule.remote.to_string(),
+                        rule.remote_port.to_string(),
+                        rule.action.to_string(),
+                    ];
+                    (name.clone(), said.into())
+                }));
+            }
+        }
+    }
+    found
+}
+
+/// A pod that may receive and send something, so that its tables deny most and allow some, of TCP and of UDP.
+#[test]
+fn the_json_has_the_rules_of_each_table_in_the_order_in_which_vpp_is_told_them() {
+    let peer = |cidr: &str| accept().peer(block(cidr, &["10.1.7.0/24"]));
+    let both = policy("x/both")
+        .ingress(peer("10.1.0.0/16").port(Protocol::TCP, 80))
+        .ingress(peer("10.2.0.0/16").port(Protocol::UDP, 53))
+        .egress(peer("10.1.0.0/16").ports(Protocol::UDP, 50, 60))
+        .egress(peer("10.3.0.0/16").protocol(Protocol::TCP));
+    let pods = pods_called(&["one", "two"]);
+    let snapshot: Snapshot = pods.chain([Object::Policy(both.build())]).collect();
+    let engine = Engine::compile(&snapshot, Semantics::default());
+    let (rules, missing) = render(engine.program(), None, &session::Options::default());
+    assert!(missing.is_empty());
+    let fake = Fake::start(Options::new(5)).expect("a VPP");
+    let record = Arc::new(Mutex::new((BTreeSet::new(), Vec::new())));
+    let seen = Arc::clone(&record);
+    fake.observe(move |state, _| {
+        let (before, told) = &mut *seen.lock().expect("no panic");
+        let now = known(state);
+        told.extend(now.difference(before).cloned());
+        *before = now;
+        Ok(())
+    });
+    drive(&fake, &rules, None);
+    assert_eq!(fake.findings(), Vec::<String>::new());
+    let json = session::json(&rules);
+    let said = json["rules"].as_array().expect("rules").iter().map(|rule| {
+        let names = [
+            "transport_proto",
+            "lcl",
+            "lcl_port",
+            "rmt",
+            "rmt_port",
+            "action_index",
+        ];
+        let said = names.map(|name| match rule[name].as_str() {
+            Some(text) => text.to_owned(),
+            None => rule[name].to_string(),
+        });
+        (rule["appns"].as_str().map(str::to_owned), said.to_vec())
+    });
+    let said: Vec<_> = said.collect();
+    let (_, told) = &*record.lock().expect("no panic");
+    assert_eq!(told.len(), said.len());
+    for table in [Some("x/one".to_owned()), Some("x/two".to_owned()), None] {
+        let of_table = |all: &[(Option<String>, Vec<String>)]| -> Vec<Vec<String>> {
+            let of_table = all.iter().filter(|(name, _)| *name == table);
+            of_table.map(|(_, rule)| rule.clone()).collect()
+        };
+        let (told, said) = (of_table(told), of_table(&said));
+        assert!(told.len() > 4, "{told:?}");
+        assert_eq!(told, said, "{table:?}");
+    }
 }
 
 /// What rules can tell apart, and their neighbours.

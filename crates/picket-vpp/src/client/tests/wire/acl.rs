@@ -54,13 +54,14 @@ pub(super) fn all() -> Vec<Recorded> {
 }
 
 fn acls() -> Vec<Recorded> {
-    // tag[64]: `web` and 61 zeros; a count of four bytes: 2.
+    // §7.2 acl_add_replace and acl_details. tag[64]: `web` and 61 zeros; a count of four bytes: 2.
     let contents = [&["776562 00*61 00000002"][..], &TCP, &ICMP].concat();
     vec![
+        // §7.2 acl_plugin_get_version: no fields.
         recorded(&AclPluginGetVersion {}, &[ASKED]),
         recorded(
             &AclPluginGetVersionReply { major: 1, minor: 4 },
-            // No retval: major, minor.
+            // §7.2 acl_plugin_get_version, its reply: no retval, major, minor.
             &[ANSWERED, "00000001 00000004"],
         ),
         recorded(
@@ -69,7 +70,7 @@ fn acls() -> Vec<Recorded> {
                 tag: label("web"),
                 r: vec![tcp(), icmp()],
             },
-            // acl_index ~0 for a new one; 82 + 48 * 2 bytes.
+            // §7.2 acl_add_replace: acl_index ~0 for a new one; 82 + 48 * 2 bytes.
             &[&[ASKED, "ffffffff"][..], &contents].concat(),
         ),
         recorded(
@@ -77,11 +78,14 @@ fn acls() -> Vec<Recorded> {
                 acl_index: 5,
                 retval: -6,
             },
-            // acl_index before retval.
+            // §7.2 acl_add_replace, its reply: acl_index before retval; -6 of §7.2 errors.
             &[ANSWERED, "00000005 fffffffa"],
         ),
+        // §7.2 acl_del: acl_index.
         recorded(&AclDel { acl_index: 258 }, &[ASKED, "00000102"]),
+        // §7.2 acl_del, its reply: retval; -142 of §7.2 errors.
         recorded(&AclDelReply { retval: -142 }, &[ANSWERED, "ffffff72"]),
+        // §7.2 acl_dump: acl_index, ~0 for all.
         recorded(&AclDump { acl_index: ANY }, &[ASKED, "ffffffff"]),
         recorded(
             &AclDetails {
@@ -89,6 +93,7 @@ fn acls() -> Vec<Recorded> {
                 tag: label("web"),
                 r: vec![tcp(), icmp()],
             },
+            // §7.2 acl_details: acl_index, tag, count, rules.
             &[&[ANSWERED, "00000005"][..], &contents].concat(),
         ),
     ]
@@ -104,15 +109,19 @@ fn lists() -> Vec<Recorded> {
                 sw_if_index: 9,
                 acls: acls.clone(),
             },
+            // §7.2 acl_interface_set_acl_list: sw_if_index, count, n_input, acls.
             &[ASKED, "00000009", contents],
         ),
         recorded(
             &AclInterfaceSetAclListReply { retval: -2 },
+            // §7.2 acl_interface_set_acl_list, its reply: retval; -2 of §7.2 errors.
             &[ANSWERED, "fffffffe"],
         ),
+        // §7.2 acl_interface_list_dump: sw_if_index, ~0 for all.
         recorded(&AclInterfaceListDump { sw_if_index: ANY }, &[ASKED, "ffffffff"]),
         recorded(
             &AclInterfaceListDetails { sw_if_index: 9, acls },
+            // §7.2 acl_interface_list_details: sw_if_index, count, n_input, acls.
             &[ANSWERED, "00000009", contents],
         ),
     ]

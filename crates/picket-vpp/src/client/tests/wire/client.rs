@@ -10,7 +10,7 @@ pub(super) fn all() -> Vec<Recorded> {
                 name: label("picket"),
             },
             &[
-                // The one request that has no client index yet.
+                // §7.1 handshake, sockclnt_create: the one request that has no client index yet.
                 ANSWERED,
                 // name[64]: `picket` and 58 zeros.
                 "7069636b6574 00*58",
@@ -23,7 +23,7 @@ pub(super) fn all() -> Vec<Recorded> {
                 message_table: MessageNumbers(table),
             },
             &[
-                // The one answer that has a client index.
+                // §7.1 handshake, sockclnt_create_reply: the one answer that has a client index.
                 ASKED,
                 // response, index, count of two bytes.
                 "00000000 80000009 0002",
@@ -35,12 +35,12 @@ pub(super) fn all() -> Vec<Recorded> {
         ),
         recorded(
             &SockclntDelete { index: 0x8000_0009 },
-            // index, as the reply to the first message had it.
+            // §7.1 sockclnt_delete: index, as the reply to the first message had it.
             &[ASKED, "80000009"],
         ),
-        // response.
+        // §7.1 sockclnt_delete, its reply: response.
         recorded(&SockclntDeleteReply { retval: 0 }, &[ANSWERED, "00000000"]),
-        // No fields: ten bytes.
+        // §7.2 control_ping: no fields, ten bytes.
         recorded(&ControlPing {}, &[ASKED]),
         recorded(
             &ControlPingReply {
@@ -48,7 +48,7 @@ pub(super) fn all() -> Vec<Recorded> {
                 client_index: 3,
                 vpe_pid: 4660,
             },
-            // retval in two's complement, client_index, vpe_pid: eighteen bytes with the head.
+            // §7.2 control_ping, its reply: retval in two's complement, client_index, vpe_pid: eighteen bytes with the head.
             &[ANSWERED, "ffffffff 00000003 00001234"],
         ),
     ]

@@ -36,18 +36,20 @@ pub(super) fn all() -> Vec<Recorded> {
                 name_filter_valid: true,
                 name_filter: b"tap".to_vec(),
             },
-            // sw_if_index ~0, name_filter_valid, the length of the filter in four bytes, `tap`.
+            // §7.2 sw_interface_dump: sw_if_index ~0, name_filter_valid, the length of the filter in four bytes, `tap`.
             &[ASKED, "ffffffff 01 00000003 746170"],
         ),
-        // From 24 to 102 there is nothing that anybody looks at.
+        // §7.2 sw_interface_details, by its offsets: from 24 to 102 there is nothing that anybody looks at.
         recorded(&details(), &[&START[..], &["00*79", NAMES]].concat()),
         recorded(
             &WantInterfaceEvents {
                 enable_disable: 1,
                 pid: 258,
             },
+            // §7.2 want_interface_events: enable_disable and pid, of four bytes each.
             &[ASKED, "00000001 00000102"],
         ),
+        // §7.2 want_interface_events, its reply: retval.
         recorded(&WantInterfaceEventsReply { retval: 0 }, &[ANSWERED, "00000000"]),
         recorded(
             &SwInterfaceEvent {
@@ -59,7 +61,7 @@ pub(super) fn all() -> Vec<Recorded> {
                 },
                 deleted: true,
             },
-            // pid, sw_if_index, flags, and whether it is deleted in one byte.
+            // §7.2 sw_interface_event: pid, sw_if_index, flags, and whether it is deleted in one byte.
             &[HAPPENED, "00000102 00000003 00000002 01"],
         ),
         recorded(
@@ -68,9 +70,10 @@ pub(super) fn all() -> Vec<Recorded> {
                 sw_if_index: 3,
                 tag: label("pod"),
             },
-            // is_add, sw_if_index, tag[64].
+            // §7.2 sw_interface_tag_add_del: is_add, sw_if_index, tag[64].
             &[ASKED, "01 00000003 706f64 00*61"],
         ),
+        // §7.2 sw_interface_tag_add_del, its reply: retval; -2 of §7.2 errors.
         recorded(&SwInterfaceTagAddDelReply { retval: -2 }, &[ANSWERED, "fffffffe"]),
     ]
 }

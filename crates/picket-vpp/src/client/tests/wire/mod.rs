@@ -1,5 +1,6 @@
-//! The bytes of every message, written by hand from VPP's description of them: numbers with the highest byte first and
-//! nothing between fields, texts filled up with zeros. Message 0x0102 is for context 7, from the client 0x80000003.
+//! The bytes of every message, written by hand from the facts about VPP's API (`facts/vpp.md`, §7), of which each names the paragraph
+//! and the message: numbers with the highest byte first and nothing between fields, texts filled up with zeros. Message 0x0102 is for
+//! context 7, from the client 0x80000003.
 
 mod acl;
 mod client;
@@ -12,9 +13,9 @@ use crate::client::MESSAGES;
 use crate::client::definition::{Address, Message};
 use crate::client::value::Label;
 
-/// The head of what we ask: number, client index, context.
+/// The head of what we ask, of §7.1: number, client index, context.
 const ASKED: &str = "0102 80000003 00000007";
-/// The head of what VPP answers: number, context.
+/// The head of what VPP answers, of §7.1: number, context.
 const ANSWERED: &str = "0102 00000007";
 /// The head of an event: number, client index.
 const HAPPENED: &str = "0102 80000003";

@@ -48,16 +48,19 @@ pub(super) fn all() -> Vec<Recorded> {
         vec![
             recorded(
                 &rule(Allow, Local, true),
-                // action_index ~2, is_add, appns_index 4, scope: 2 for local, in the first byte of four.
+                // §7.2 session_rule_add_del, §7.4 for action and scope: action_index ~2, is_add, appns_index 4, scope: 2 for local, in the first byte of four.
                 &[ASKED, PROTOCOL, TUPLE, "fffffffd 01 00000004 02 00*3", TAG],
             ),
+            // §7.2 session_rule_add_del, its reply: retval; -1 of §7.2 errors.
             recorded(&SessionRuleAddDelReply { retval: -1 }, &[ANSWERED, "ffffffff"]),
+            // §7.2 session_rules_dump: no fields.
             recorded(&SessionRulesDump {}, &[ASKED]),
             recorded(
                 &details(Defer, Local),
-                // action_index ~0, appns_index 4, scope: 1 for local, the lowest byte first.
+                // §7.2 session_rules_details, §7.4 for the scope: action_index ~0, appns_index 4, scope: 1 for local, the lowest byte first.
                 &[ANSWERED, PROTOCOL, TUPLE, "ffffffff 00000004 01 00*3", TAG],
             ),
+            // §7.2 session_rules_v2_dump: no fields.
             recorded(&SessionRulesV2Dump {}, &[ASKED]),
             recorded(
                 &SessionRulesV2Details {
@@ -73,7 +76,7 @@ pub(super) fn all() -> Vec<Recorded> {
                 },
                 &[
                     ANSWERED,
-                    // TCP is 0.
+                    // §7.2 session_rules_v2_details. TCP is 0.
                     "00",
                     // lcl `::/0`, rmt `2001:db8::1/128`, lcl_port 443, rmt_port 0.
                     "01 00*16 00 01 20010db8 00*11 01 80 01bb 0000",
@@ -90,16 +93,19 @@ pub(super) fn all() -> Vec<Recorded> {
 
 fn switches() -> Vec<Recorded> {
     vec![
+        // §7.2 session_enable_disable (v1): a bool.
         recorded(&SessionEnableDisable { is_enable: true }, &[ASKED, "01"]),
+        // §7.2 session_enable_disable (v1), its reply: retval.
         recorded(&SessionEnableDisableReply { retval: 0 }, &[ANSWERED, "00000000"]),
         recorded(
             &SessionEnableDisableV2 {
                 rt_engine_type: Engine::RuleTable,
             },
-            // One byte: 1 for the rule table.
+            // §7.2 session_enable_disable_v2: one byte, 1 for the rule table.
             &[ASKED, "01"],
         ),
         recorded(
+            // §7.2 session_enable_disable_v2, its reply: retval.
             &SessionEnableDisableV2Reply { retval: 0 },
             &[ANSWERED, "00000000"],
         ),
@@ -120,7 +126,7 @@ fn namespaces() -> Vec<Recorded> {
             },
             &[
                 ASKED,
-                // secret of eight bytes, is_add, sw_if_index, ip4_fib_id, ip6_fib_id.
+                // §7.2 app_namespace_add_del_v4: secret of eight bytes, is_add, sw_if_index, ip4_fib_id, ip6_fib_id.
                 "00000000 01020304 01 ffffffff 00000001 00000002",
                 // namespace_id[64]: `pod` and 61 zeros.
                 "706f64 00*61",
@@ -133,6 +139,7 @@ fn namespaces() -> Vec<Recorded> {
                 retval: -30,
                 appns_index: 6,
             },
+            // §7.2 app_namespace_add_del_v4, its reply: retval, appns_index; -30 of §7.2 errors.
             &[ANSWERED, "ffffffe2 00000006"],
         ),
     ]
