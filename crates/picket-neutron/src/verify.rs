@@ -88,7 +88,7 @@ pub fn verify(objects: &Objects, program: &Program, options: &Options, limit: us
         options,
         limit,
         [Meaning::of(objects)].into(),
-        BTreeMap::new(),
+        Known::default(),
     );
     for pod in program.pods().filter(PodRef::is_managed) {
         let port = objects.ports.get(&pod.pod().object);
@@ -109,28 +109,34 @@ pub fn verify(objects: &Objects, program: &Program, options: &Options, limit: us
 struct End {
     address: IpAddr,
     identity: Identity,
-    /// Whether several have it.
-    is_shared: bool,
+    /// Whether less may pass with it than policies say: several have it, or a pod that is not there.
+    may_miss: bool,
 }
 
-/// Addresses that are pods' by what else is known, and which identities they have by that.
-type Known = BTreeMap<IpAddr, Identity>;
+/// What is known of addresses besides what the cluster says.
+#[derive(Debug, Default)]
+struct Known {
+    /// Those that are pods' all the same, and which identities they have by that.
+    others: BTreeMap<IpAddr, Identity>,
+    /// Those of pods that are not there.
+    absent: BTreeSet<IpAddr>,
+}
 
 /// Who has an address.
-fn identity_of(address: IpAddr, program: &Program, besides: &Known) -> Identity {
-    let known = besides.get(&address).copied();
-    known.unwrap_or_else(|| program.identity_of(address))
+fn identity_of(address: IpAddr, program: &Program, known: &Known) -> Identity {
+    let other = known.others.get(&address).copied();
+    other.unwrap_or_else(|| program.identity_of(address))
 }
 
 /// All of a family, in order.
-fn ends(program: &Program, besides: &Known, family: Family) -> Vec<End> {
+fn ends(program: &Program, known: &Known, family: Family) -> Vec<End> {
     let mut holders: BTreeMap<IpAddr, u32> = BTreeMap::new();
     let nodes = program
         .nodes()
         .map(|node| node.addresses.iter().copied().collect::<Vec<_>>());
     let pods = program.pods().filter(|pod| !pod.pod().finished);
     let pods = pods.map(|pod| pod.pod().addresses.iter().collect::<Vec<_>>());
-    for address in nodes.chain(pods).flatten().chain(besides.keys().copied()) {
+    for address in nodes.chain(pods).flatten().chain(known.others.keys().copied()) {
         *holders.entry(address).or_default() += 1;
     }
     let prefixes = program.prefixes().into_iter();
@@ -141,8 +147,8 @@ fn ends(program: &Program, besides: &Known, family: Family) -> Vec<End> {
     addresses.retain(|address| Family::of(*address) == family);
     let end = |address| End {
         address,
-        identity: identity_of(address, program, besides),
-        is_shared: holders.get(&address).is_some_and(|count| *count > 1),
+        identity: identity_of(address, program, known),
+        may_miss: holders.get(&address).is_some_and(|count| *count > 1) || known.absent.contains(&address),
     };
     addresses.into_iter().map(end).collect()
 }
@@ -174,7 +180,7 @@ struct Proof<'a> {
     options: &'a Options,
     /// What passes; or, where that is not known for sure, the most and the least that may.
     meanings: Vec<Meaning<'a>>,
-    besides: Known,
+    addresses: Known,
     ends: [Vec<End>; 2],
     nodes: BTreeMap<SmolStr, BTreeSet<IpAddr>>,
     /// What is wrong with pods that are alike: nothing, mostly.
@@ -189,14 +195,14 @@ impl<'a> Proof<'a> {
         options: &'a Options,
         limit: usize,
         meanings: Vec<Meaning<'a>>,
-        besides: Known,
+        addresses: Known,
     ) -> Self {
         Self {
             program,
             options,
             meanings,
-            ends: Family::BOTH.map(|family| ends(program, &besides, family)),
-            besides,
+            ends: Family::BOTH.map(|family| ends(program, &addresses, family)),
+            addresses,
             nodes: BTreeMap::new(),
             known: BTreeMap::new(),
             report: Report::default(),
@@ -297,7 +303,7 @@ impl<'a> Proof<'a> {
                 let mut differences: FxHashMap<(usize, bool, bool, Identity), Difference> =
                     FxHashMap::default();
                 let mut passing = Passing::of(&rules);
-                for end in passing.cut(ends, self.program, &self.besides) {
+                for end in passing.cut(ends, self.program, &self.addresses) {
                     let number = passing.at(end.address);
                     let peer = Peer {
                         identity: end.identity,
@@ -312,7 +318,7 @@ impl<'a> Proof<'a> {
                     if counts_more && !difference.more.is_empty() {
                         found.push((end.address, difference.more.clone(), true));
                     }
-                    if counts_missing && !difference.missing.is_empty() && !end.is_shared {
+                    if counts_missing && !difference.missing.is_empty() && !end.may_miss {
                         found.push((end.address, difference.missing.clone(), false));
                     }
                     self.report.pairs += usize::from(counts_more);
@@ -383,7 +389,7 @@ impl<'a> Passing<'a> {
     }
 
     /// These ends, and the addresses from which on something else passes.
-    fn cut(&self, ends: &[End], program: &Program, besides: &Known) -> Vec<End> {
+    fn cut(&self, ends: &[End], program: &Program, known: &Known) -> Vec<End> {
         let mut all = Vec::with_capacity(ends.len());
         let mut ends = ends.iter().peekable();
         for &(address, _) in self.turns.iter().rev() {
@@ -393,8 +399,8 @@ impl<'a> Passing<'a> {
             if all.last().is_none_or(|last: &End| last.address != address) {
                 all.push(End {
                     address,
-                    identity: identity_of(address, program, besides),
-                    is_shared: false,
+                    identity: identity_of(address, program, known),
+                    may_miss: false,
                 });
             }
         }

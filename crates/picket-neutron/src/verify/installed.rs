@@ -12,7 +12,7 @@ use picket_net::{AddressSet, Family};
 use picket_policy::{Direction, ObjectRef};
 use smol_str::SmolStr;
 
-use super::{Place, Proof, Report};
+use super::{Known, Place, Proof, Report};
 use crate::builder::Options;
 use crate::meaning::Meaning;
 use crate::model::{AddressGroup, Name, Objects, Port, Remote, SecurityGroup, SecurityGroupRule};
@@ -62,7 +62,7 @@ pub fn other_addresses(of: InstalledPorts<'_>, program: &Program) -> BTreeMap<Ip
 
 /// Compares what there is with what a program demands, at each port of each pod. Shows at most `limit` connections.
 ///
-/// A port at which no group counts is open, and shown as such. Of pods without a port nothing is said. All addresses of all ports
+/// A port at which no group counts is open, and shown as such. Of pods without a port nothing is said, and nobody has to let them in. All addresses of all ports
 /// of a pod are the pod's. Where several have one address, the groups may let less pass than the policies do.
 pub fn verify_installed(
     of: InstalledPorts<'_>,
@@ -79,14 +79,22 @@ pub fn verify_installed(
             .map(move |group| (group, addresses.clone()))
     });
     let meanings = vec![Meaning::of(&most).with_addresses(pairs), Meaning::of(&least)];
-    let besides = other_addresses(of, program).into_iter();
-    let besides = besides.filter_map(|(address, pod)| {
+    let others = other_addresses(of, program).into_iter();
+    let others = others.filter_map(|(address, pod)| {
         let pod = program.pod(&pod)?;
         let of_family = pod.identity(Family::of(address));
         let identity = of_family.or_else(|| Family::BOTH.into_iter().find_map(|family| pod.identity(family)));
         Some((address, identity?))
     });
-    let mut proof = Proof::new(program, options, limit, meanings, besides.collect());
+    let managed = program.pods().filter(PodRef::is_managed);
+    let absent = managed.filter(|pod| of.of(&pod.pod().object).next().is_none());
+    let known = Known {
+        others: others.collect(),
+        absent: absent
+            .flat_map(|pod| pod.pod().addresses.iter().collect::<Vec<_>>())
+            .collect(),
+    };
+    let mut proof = Proof::new(program, options, limit, meanings, known);
     for pod in program.pods().filter(PodRef::is_managed) {
         let object = &pod.pod().object;
         let own: BTreeSet<IpAddr> = of

@@ -47,8 +47,13 @@ type Damage = fn(&mut Fake);
 
 #[test]
 fn what_cannot_be_read_may_let_everything_pass_and_nothing() {
-    let cases: [(&str, Damage, &[&str]); 15] = [
+    let cases: [(&str, Damage, &[&str]); 16] = [
         ("nothing", |_| {}, &[]),
+        (
+            "a peer that is not there",
+            |fake| drop(fake.installed.ports.remove(&port("web"))),
+            &[],
+        ),
         (
             "no state",
             |fake| {

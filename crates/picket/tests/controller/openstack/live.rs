@@ -260,7 +260,9 @@ fn a_pod_without_a_port_is_named_and_without_any_nothing_is_proved() {
     let [web, _] = ports(&server);
     enforce(&folder, &server.endpoint());
     server.ask("DELETE", &format!("ports/{web}"), &Value::Null);
+    // Nobody has to let in who is not there.
     let answer = proof(&folder, &server);
+    assert_eq!(answer["proved"], json!(true), "{answer:#}");
     let said = notes(&answer);
     assert!(said.contains("nothing is proved of Pod shop/web"), "{said}");
 }
