@@ -4,6 +4,7 @@ mod killed;
 mod live;
 mod once;
 mod told;
+mod walk;
 
 use std::path::Path;
 use std::process::{Command, Stdio};
