@@ -38,7 +38,7 @@ pub use error::ControllerError;
 pub use gate::Gate;
 pub use lease::{Lease, LeaseSettings};
 pub use neutron::{
-    Done as NeutronDone, Neutron, NeutronSettings, NeutronStep, PortRule, PortRuleError,
+    Done as NeutronDone, InstalledNeutron, Neutron, NeutronSettings, NeutronStep, PortRule, PortRuleError,
     State as NeutronState,
 };
 pub use picket_node::Extent;

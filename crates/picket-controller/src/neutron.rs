@@ -3,12 +3,14 @@
 //! - [`Neutron`]: what reads, plans and does.
 //! - [`State`]: what Neutron has, kept as it is after each step.
 //! - [`NeutronStep`]: a step of a plan, with the names that it needs.
+//! - [`InstalledNeutron`]: what there is, for whoever only looks.
 //! - [`PortRule`]: by what the ports of a pod are found.
 
 mod apply;
 mod capability;
 mod cloud;
 mod failure;
+mod live;
 mod ports;
 mod state;
 mod step;
@@ -21,6 +23,7 @@ use picket_neutron::client::{self, Observer, Operation, Options, Outcome, TlsErr
 use picket_neutron::plan::ForeignGroups;
 use smol_str::SmolStr;
 
+pub use live::InstalledNeutron;
 pub use ports::{PortRule, PortRuleError};
 pub use state::{Done, State};
 pub use step::NeutronStep;

@@ -3,7 +3,7 @@
 //! everything. Neighbour discovery always passes, and so does what belongs to a connection that passed, errors about it
 //! among that.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
 use picket_net::{AddressSet, Family, TrafficSet};
@@ -36,6 +36,37 @@ impl<'a> Meaning<'a> {
                 .map(|(group, all)| (group, all.into_iter().collect()))
                 .collect(),
         }
+    }
+
+    /// The same, where ports that have a group send from other addresses too, and rules about the group mean these.
+    pub(crate) fn with_addresses(mut self, more: impl IntoIterator<Item = (&'a Name, AddressSet)>) -> Self {
+        for (group, addresses) in more {
+            let known = self.members.entry(group).or_default();
+            *known = known.union(&addresses);
+        }
+        self
+    }
+
+    /// The groups of a port by which a new connection passes to or from one address.
+    pub fn groups_that_allow(
+        &self,
+        port: &Port,
+        direction: Direction,
+        peer: IpAddr,
+        (protocol, number): (picket_net::Protocol, u16),
+    ) -> BTreeSet<Name> {
+        let holds = |rule: &SecurityGroupRule| {
+            rule.direction == direction
+                && rule.ethertype == Family::of(peer)
+                && of_rule(rule.protocol, rule.ports).contains(protocol, number)
+                && self.remote(rule).contains(peer)
+        };
+        let groups = port.security_groups.iter();
+        let groups = groups.filter(|name| {
+            let group = self.objects.security_groups.get(*name);
+            group.is_some_and(|group| group.rules.iter().any(holds))
+        });
+        groups.cloned().collect()
     }
 
     /// What a port lets pass to or from one address.

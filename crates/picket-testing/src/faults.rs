@@ -6,6 +6,8 @@ use std::net::{Shutdown, TcpListener, TcpStream};
 use std::sync::{Arc, Mutex};
 use std::thread;
 
+use serde_json::Value;
+
 /// What is done to a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Fault {
@@ -56,6 +58,10 @@ struct State {
     planned: VecDeque<(String, String, Fault)>,
     /// How many requests that change something are let through before one has a fault.
     write: Option<(usize, Fault)>,
+    /// The extensions of Neutron that there seem not to be.
+    extensions: Vec<String>,
+    /// The fields that no answer has.
+    fields: Vec<String>,
     asked: Vec<Asked>,
 }
 
@@ -98,6 +104,16 @@ impl Proxy {
     /// Plans a fault for a request that changes something, after so many of these. There is one such plan at a time.
     pub fn plan_write(&self, after: usize, fault: Fault) {
         self.state.lock().unwrap().write = Some((after, fault));
+    }
+
+    /// Makes answers from now on those of a Neutron without an extension: its list does not have it, and no object has the fields
+    /// that it adds.
+    pub fn hide_extension(&self, alias: &str, fields: &[&str]) {
+        let mut state = self.state.lock().unwrap();
+        state.extensions.push(alias.to_owned());
+        state
+            .fields
+            .extend(fields.iter().map(|field| (*field).to_owned()));
     }
 
     /// Whether the fault of a request that changes something is still to come about.
@@ -181,6 +197,11 @@ fn serve(mut client: TcpStream, state: &Mutex<State>) -> Option<()> {
         }
         _ => Some(pass(&request, port)?),
     };
+    let hidden = {
+        let state = state.lock().unwrap();
+        (state.extensions.clone(), state.fields.clone())
+    };
+    let answer = answer.map(|answer| without(answer, &hidden));
     let status = answer
         .as_ref()
         .and_then(|answer| String::from_utf8_lossy(answer.get(9..12)?).parse().ok());
@@ -211,6 +232,41 @@ fn serve(mut client: TcpStream, state: &Mutex<State>) -> Option<()> {
             client.write_all(head.as_bytes()).ok()?;
             client.write_all(body.as_bytes()).ok()
         }
+    }
+}
+
+/// An answer without some extensions in its list, and some fields.
+fn without(answer: Vec<u8>, (extensions, fields): &(Vec<String>, Vec<String>)) -> Vec<u8> {
+    if extensions.is_empty() {
+        return answer;
+    }
+    let text = String::from_utf8_lossy(&answer);
+    let parts = text.split_once("\r\n\r\n");
+    let Some((head, Ok(mut body))) = parts.map(|(head, body)| (head, serde_json::from_str::<Value>(body)))
+    else {
+        return answer;
+    };
+    if let Some(list) = body.get_mut("extensions").and_then(Value::as_array_mut) {
+        list.retain(|one| !extensions.iter().any(|alias| one["alias"] == alias.as_str()));
+    }
+    hide(&mut body, fields);
+    let body = body.to_string();
+    let lines = head
+        .split("\r\n")
+        .filter(|line| !line.to_ascii_lowercase().starts_with("content-length:"));
+    let head: Vec<_> = lines.collect();
+    let head = head.join("\r\n");
+    format!("{head}\r\ncontent-length: {}\r\n\r\n{body}", body.len()).into_bytes()
+}
+
+fn hide(value: &mut Value, fields: &[String]) {
+    match value {
+        Value::Array(items) => items.iter_mut().for_each(|item| hide(item, fields)),
+        Value::Object(object) => {
+            object.retain(|name, _| !fields.contains(name));
+            object.values_mut().for_each(|item| hide(item, fields));
+        }
+        _ => {}
     }
 }
 

@@ -1,6 +1,7 @@
 //! The `picket` command.
 
 mod arguments;
+mod cloud;
 mod command;
 mod etcd;
 mod excerpt;

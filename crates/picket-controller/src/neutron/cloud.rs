@@ -146,7 +146,12 @@ impl Cloud for Neutron {
     }
 
     fn plan(&self, state: &State, wanted: &Wanted<'_>) -> Plan<NeutronStep> {
-        let ports = ports_of(&self.settings.port_by, &state.ports, wanted);
+        let ports = ports_of(
+            &self.settings.port_by,
+            &state.ports,
+            wanted.program,
+            wanted.objects.ports.keys(),
+        );
         let owners = owners(&ports);
         let held_ports = wanted.held_pods.iter().filter_map(|pod| ports.get(pod));
         let held = Held {

@@ -5,12 +5,11 @@ use std::net::IpAddr;
 use std::str::FromStr;
 
 use picket_cluster::Pod;
+use picket_engine::Program;
 use picket_neutron::client::Port;
 use picket_neutron::plan::Id;
 use picket_policy::ObjectRef;
 use smol_str::SmolStr;
-
-use crate::cloud::Wanted;
 
 /// By what a port is found.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -113,15 +112,16 @@ impl<'a> Index<'a> {
 }
 
 /// The ports of each pod: those that the first rule finds by which any is found.
-pub(super) fn ports_of(
+pub(super) fn ports_of<'a>(
     rules: &[PortRule],
     ports: &BTreeMap<Id, Port>,
-    wanted: &Wanted<'_>,
+    program: &Program,
+    pods: impl Iterator<Item = &'a ObjectRef>,
 ) -> BTreeMap<ObjectRef, BTreeSet<Id>> {
     let index = Index::of(ports);
     let mut found = BTreeMap::new();
-    for object in wanted.objects.ports.keys().filter(|object| object.kind == "Pod") {
-        let Some(pod) = wanted.program.pod(object) else {
+    for object in pods.filter(|object| object.kind == "Pod") {
+        let Some(pod) = program.pod(object) else {
             continue;
         };
         let mut each = rules.iter().map(|rule| index.find(rule, pod.pod()));

@@ -1,6 +1,8 @@
 //! Against a real Neutron.
 
+mod extensions;
 mod faults;
+mod kuryr;
 mod policies;
 mod quota;
 mod random;

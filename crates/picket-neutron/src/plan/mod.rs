@@ -59,6 +59,7 @@
 
 mod emit;
 mod half;
+mod ids;
 mod installed;
 mod judge;
 mod keys;
@@ -73,6 +74,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use picket_policy::ObjectRef;
 use smol_str::SmolStr;
 
+pub use ids::Ids;
 pub use installed::{
     Id, Installed, InstalledAddressGroup, InstalledGroup, InstalledPort, InstalledRule, RuleFields, prefix,
 };

@@ -1,6 +1,5 @@
 //! `picket controller`: a live cluster, enforced by a cloud.
 
-mod cloud;
 mod lease;
 mod publish;
 
@@ -15,11 +14,11 @@ use picket_node::{Listen, Source, fetch_status};
 use picket_source::Directory;
 
 use crate::arguments::{FollowArguments, SemanticsArguments};
+use crate::cloud::{CloudArguments, ForeignGroups};
 use crate::etcd::EtcdArguments;
 use crate::logging::LogArguments;
 use crate::neutron::NeutronArguments;
 use crate::output::{self, Outcome};
-use cloud::CloudArguments;
 use lease::LeaseArguments;
 use publish::PublishArguments;
 
@@ -53,6 +52,16 @@ pub(crate) struct Arguments {
 
     #[command(flatten)]
     cloud: CloudArguments,
+
+    /// What becomes of groups on ports of pods that are none of picket's
+    #[arg(
+        long,
+        value_enum,
+        default_value_t,
+        value_name = "WHAT",
+        help_heading = "Cloud"
+    )]
+    foreign_groups: ForeignGroups,
 
     #[command(flatten)]
     neutron: NeutronArguments,
@@ -167,7 +176,10 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Outcome> {
     };
     let settings = arguments.settings()?;
     arguments.telling.log.start()?;
-    let connect = |gate| arguments.cloud.connect(&settings.options.cluster, gate);
+    let connect = |gate| {
+        let cluster = &settings.options.cluster;
+        arguments.cloud.connect(cluster, arguments.foreign_groups, gate)
+    };
     if let Ended::Plan(plan) = enforce(&settings, extent, connect)? {
         let mut out = output::stdout();
         out.write_all(plan.as_bytes())?;

@@ -8,6 +8,7 @@ use clap::{Args, ValueEnum};
 use picket_dataplane::Shortfall;
 
 use picket_neutron::Options;
+use picket_neutron::plan::Ids;
 use picket_nftables::print;
 use picket_policy::{Node, ObjectRef, Value as Written};
 use picket_source::Loaded;
@@ -16,6 +17,7 @@ use serde_json::Value;
 use smol_str::SmolStr;
 
 use crate::arguments::{CustomRuleArguments, Input, SemanticsArguments};
+use crate::cloud::LiveCloudArguments;
 use crate::neutron::NeutronArguments;
 use crate::output::{self, Outcome};
 use crate::ruleset::{PlaceArguments, Target};
@@ -53,6 +55,14 @@ pub(crate) struct Arguments {
 
     #[command(flatten)]
     neutron: NeutronArguments,
+
+    /// Show the ids that Neutron has given to groups and rules, with `--target neutron -o kuryrnetpolicy`; what it does not have
+    /// has the id `null`
+    #[arg(long, help_heading = "Options of Neutron")]
+    live: bool,
+
+    #[command(flatten)]
+    cloud: LiveCloudArguments,
 }
 
 const EXAMPLES: &str = "\
@@ -64,6 +74,7 @@ Examples:
   picket render -f manifests/ --target vpp-session --node worker-1 -o json
   picket render -f manifests/ --target neutron -o table
   picket render -f manifests/ --target neutron -o kuryrnetpolicy
+  picket render --kube --target neutron -o kuryrnetpolicy --live --os-cloud prod
 
 For nftables, what is printed loads in one transaction that creates or replaces exactly one table: `inet picket`
 (indexed, on the node) or `inet multi_networkpolicy` (documented, inside the pod).
@@ -118,7 +129,15 @@ impl Arguments {
             Format::Yaml | Format::Kuryrnetpolicy => {
                 bail!("`-o yaml` and `-o kuryrnetpolicy` are for `--target neutron`")
             }
-            Format::Text | Format::Json => Ok(()),
+            Format::Text | Format::Json => self.ensure_offline(),
+        }
+    }
+
+    /// Fails when it is asked what there is, where nothing that is printed depends on that.
+    fn ensure_offline(&self) -> anyhow::Result<()> {
+        match self.live {
+            true => bail!("`--live` is for `--target neutron -o kuryrnetpolicy`"),
+            false => Ok(()),
         }
     }
 }
@@ -126,6 +145,9 @@ impl Arguments {
 fn run_neutron(arguments: &Arguments) -> anyhow::Result<Outcome> {
     arguments.custom.none_for_others()?;
     arguments.place.none_for_neutron()?;
+    if !matches!(arguments.output, Format::Kuryrnetpolicy) {
+        arguments.ensure_offline()?;
+    }
     let loaded = input::load_enforced(&arguments.input)?;
     report::on_stderr(&loaded);
     input::ensure_had(&loaded)?;
@@ -138,6 +160,14 @@ fn run_neutron(arguments: &Arguments) -> anyhow::Result<Outcome> {
             .collect(),
         ..arguments.neutron.options()
     };
+    let neutron = match arguments.live {
+        true => Some(arguments.cloud.cloud.read(&options.cluster)?),
+        false => None,
+    };
+    let options = match &neutron {
+        Some(neutron) => neutron.options(&options),
+        None => options,
+    };
     let rendered = picket_neutron::render(engine.program(), &options);
     let objects = &rendered.objects;
     complain(&rendered.shortfalls, &loaded);
@@ -147,7 +177,10 @@ fn run_neutron(arguments: &Arguments) -> anyhow::Result<Outcome> {
         Format::Yaml => picket_neutron::yaml(objects),
         Format::Kuryrnetpolicy => {
             let specs = written.into_iter().map(|(policy, (_, spec))| (policy, spec));
-            let views = picket_neutron::kuryr_net_policies(&rendered, &specs.collect());
+            let ids = neutron
+                .as_ref()
+                .map(|neutron| Ids::of(neutron.installed(), objects, &options.cluster));
+            let views = picket_neutron::kuryr_net_policies(&rendered, &specs.collect(), ids.as_ref());
             let documents: Vec<_> = views.iter().map(picket_neutron::yaml_of).collect();
             documents.join("---\n")
         }

@@ -27,6 +27,7 @@ use picket_source::Loaded;
 use serde::Serialize;
 
 use crate::arguments::{CustomRuleArguments, Input, SemanticsArguments};
+use crate::cloud::LiveCloudArguments;
 use crate::neutron::NeutronArguments;
 use crate::output::{self, Outcome};
 use crate::ruleset::{Layout, Place, PlaceArguments, Target};
@@ -78,6 +79,9 @@ pub(crate) struct Arguments {
 
     #[command(flatten)]
     neutron: NeutronArguments,
+
+    #[command(flatten)]
+    cloud: LiveCloudArguments,
 }
 
 const EXAMPLES: &str = "\
@@ -87,10 +91,13 @@ Examples:
   picket verify -f manifests/ --target nftables --layout documented --pod shop/web -o json
   picket verify -f manifests/ --target vpp-acl --node worker-1
   picket verify -f manifests/ --target neutron
+  picket verify --kube --target neutron --live --os-cloud prod
   picket verify --kube --target nftables --node worker-1 --live
 
 With --live the table is that of the kernel in the network namespace of the command, and lists
-and session rules of VPP are those that it has, with those of others in the same places.
+and session rules of VPP are those that it has, with those of others in the same places. For Neutron
+every port of a pod is judged by all groups that it has, and whatever else counts there: a port with
+port security off is open. What cannot be read counts for as much, and as little, as it may let pass.
 
 Of a listing only picket's own table is verified: `inet picket` (indexed) or
 `inet multi_networkpolicy` (documented). Tables of others can drop more; they cannot let pass what

@@ -1,16 +1,18 @@
 //! Against a real Neutron.
 
 mod killed;
+mod live;
 mod once;
 mod told;
+mod walk;
 
 use std::path::Path;
 use std::process::{Command, Stdio};
 
 use picket_testing::ran::Ran;
 
-/// `picket controller` where nothing but its arguments says which cloud and which cluster.
-pub(crate) fn command(arguments: &[&str]) -> Command {
+/// `picket` where nothing but its arguments says which cloud and which cluster.
+pub(crate) fn picket(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_picket"));
     for variable in [
         "HTTPS_PROXY",
@@ -22,7 +24,14 @@ pub(crate) fn command(arguments: &[&str]) -> Command {
     ] {
         command.env_remove(variable);
     }
-    command.arg("controller").args(arguments).stdin(Stdio::null());
+    command.args(arguments).stdin(Stdio::null());
+    command
+}
+
+/// `picket controller`, the same way.
+pub(crate) fn command(arguments: &[&str]) -> Command {
+    let mut command = picket(&["controller"]);
+    command.args(arguments);
     command
 }
 

@@ -9,13 +9,15 @@ use std::time::Duration;
 
 use picket_cluster::{Endpoint, Flow, Pod, Semantics, Snapshot};
 use picket_controller::{
-    Cloud, ControllerError, Ended, Extent, Failure, Gate, Neutron, NeutronDone, NeutronSettings,
-    NeutronState, NeutronStep, Plan, Settings, Timing, Wanted, run,
+    Cloud, ControllerError, Ended, Extent, Failure, Gate, InstalledNeutron, Neutron, NeutronDone,
+    NeutronSettings, NeutronState, NeutronStep, Plan, Settings, Timing, Wanted, run,
 };
+use picket_engine::Engine;
 use picket_net::Protocol;
 use picket_neutron::client::{Backoff, Cloud as At, Options as ClientOptions};
 use picket_neutron::meaning::Meaning;
 use picket_neutron::plan::{ForeignGroups, InstalledRule, RuleFields, prefix};
+use picket_neutron::verify::Report;
 use picket_neutron::{AddressGroup, Name, Objects, Options, Port, SecurityGroup};
 use picket_node::{Listen, Source};
 use picket_policy::ObjectRef;
@@ -270,6 +272,14 @@ impl Scene {
             let said = || fs::read_to_string(self.folder.path().join("cluster.yaml")).unwrap();
             assert!(is_right, "{flow:?} passes: {passes}\n{}\n{objects:#?}", said());
         }
+    }
+
+    /// What `picket verify --live` finds.
+    pub(crate) fn verified(&self, snapshot: &Snapshot) -> Report {
+        let engine = Engine::compile(snapshot, Semantics::default());
+        let installed = InstalledNeutron::read(|gate| Ok(self.neutron(gate))).unwrap();
+        let ports = installed.ports(engine.program());
+        installed.verify(&ports, engine.program(), &Options::default(), 10)
     }
 
     /// The id of a group of this name.

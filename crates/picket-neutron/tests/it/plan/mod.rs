@@ -4,5 +4,6 @@ mod calls;
 pub(crate) mod fake;
 mod mended;
 mod random;
+mod verified;
 mod watch;
 pub(crate) mod world;

@@ -1,14 +1,18 @@
-//! Proof of what is rendered for Neutron.
+//! Proof of what is rendered for Neutron, or of what one has.
+
+use std::collections::BTreeMap;
 
 use anyhow::bail;
 use picket_analysis::directory::Directory;
-use picket_neutron::render;
-use picket_neutron::verify::{Counterexample, verify};
+use picket_controller::InstalledNeutron;
+use picket_dataplane::Shortfall;
+use picket_neutron::verify::{Counterexample, Report, other_addresses, verify};
+use picket_neutron::{Rendered, render};
 use picket_policy::Direction;
 use picket_source::Loaded;
 
 use super::Arguments;
-use super::vpp::{Answer, Ends, Fault, Found};
+use super::vpp::{Answer, Ends, Fault, Found, WrongPort};
 use crate::input;
 
 /// Neutron lets these pass whatever groups say.
@@ -20,30 +24,80 @@ const ITSELF: &str = "what a pod sends to itself meets no security group";
 pub(super) fn answer(arguments: &Arguments, loaded: &Loaded) -> anyhow::Result<Answer> {
     arguments.custom.none_for_others()?;
     arguments.place.none_for_neutron()?;
-    if arguments.live.live || arguments.rules.is_some() {
-        bail!("`--live` and `--rules` are not yet for `--target neutron`: what is rendered can be verified");
+    if arguments.rules.is_some() {
+        bail!("`--rules` is for `--target nftables` and `--target vpp-acl`");
     }
     let engine = input::compile(loaded, arguments.semantics.semantics());
     let program = engine.program();
-    let ends = Ends {
+    let mut ends = Ends {
         program,
         directory: Directory::new(&loaded.snapshot),
+        others: BTreeMap::new(),
     };
     let options = arguments.neutron.options();
+    let limit = usize::from(arguments.limit);
+    if !arguments.live.live {
+        let rendered = render(program, &options);
+        let report = verify(&rendered.objects, program, &options, limit);
+        return Ok(told(&ends, None, &report, &rendered, Vec::new()));
+    }
+    let neutron = arguments.cloud.cloud.read(&options.cluster)?;
+    let options = neutron.options(&options);
+    let ports = neutron.ports(program);
     let rendered = render(program, &options);
-    let report = verify(&rendered.objects, program, &options, usize::from(arguments.limit));
-    let examples = report.counterexamples.iter().map(|found| ends.found(found));
-    let notes = rendered
-        .shortfalls
-        .iter()
-        .map(|shortfall| format!("{}; {}", shortfall.what, shortfall.instead));
+    if ports.is_empty() && !rendered.objects.ports.is_empty() {
+        bail!("Neutron has no port of any pod: --port-by finds none");
+    }
+    ends.others = other_addresses(neutron.with(&ports), program);
+    let report = neutron.verify(&ports, program, &options, limit);
+    let remarks = neutron.remarks(&ports, &rendered, program);
+    Ok(told(&ends, Some(&neutron), &report, &rendered, remarks))
+}
+
+/// What is said of a proof.
+fn told(
+    ends: &Ends<'_>,
+    neutron: Option<&InstalledNeutron>,
+    report: &Report,
+    rendered: &Rendered,
+    mut notes: Vec<String>,
+) -> Answer {
+    let examples = report.counterexamples.iter().map(|found| {
+        let mut example = ends.found(found);
+        let groups = found.groups.iter();
+        example.groups = groups.map(|group| called(group, neutron)).collect();
+        example
+    });
+    let of_shortfall = |shortfall: &Shortfall| format!("{}; {}", shortfall.what, shortfall.instead);
+    notes.extend(rendered.shortfalls.iter().map(of_shortfall));
     let found = Found {
         target: "neutron",
         examples: examples.collect(),
         exceptions: vec![NECESSARY, ITSELF],
-        notes: notes.collect(),
+        notes,
     };
-    Ok(found.of(report.is_proof(), report.pairs, report.stopped, None))
+    let mut answer = found.of(report.is_proof(), report.pairs, report.stopped, None);
+    let wrong = report.wrong.iter().filter_map(|wrong| {
+        Some(WrongPort {
+            port: wrong.at.as_ref()?.to_string(),
+            pod: format!("{}/{}", wrong.pod.namespace, wrong.pod.name),
+            direction: wrong.direction.to_string(),
+            fault: Fault::of(wrong.passes),
+        })
+    });
+    answer.ports = wrong.collect();
+    answer
+}
+
+/// A group by its name, and where it is one that there is, its id.
+fn called(group: &str, neutron: Option<&InstalledNeutron>) -> String {
+    let Some(neutron) = neutron else {
+        return group.to_owned();
+    };
+    match neutron.installed().security_groups.get(group) {
+        Some(known) => format!("{} ({group})", known.name),
+        None => "a group that cannot be read".to_owned(),
+    }
 }
 
 impl Ends<'_> {
@@ -52,10 +106,12 @@ impl Ends<'_> {
             Direction::Ingress => (found.peer, found.own),
             Direction::Egress => (found.own, found.peer),
         };
-        let place = format!(
-            "{} of the port of {}/{}",
-            found.direction, found.pod.namespace, found.pod.name
-        );
+        let port = match &found.at {
+            Some(id) => format!("port {id}"),
+            None => "the port".to_owned(),
+        };
+        let pod = &found.pod;
+        let place = format!("{} of {port} of {}/{}", found.direction, pod.namespace, pod.name);
         let fault = Fault::of(found.passes);
         self.connection(place, ends, found.protocol, found.port, fault)
     }

@@ -36,6 +36,9 @@ pub(super) struct Answer {
     node: Option<String>,
     /// Pairs of an address and a range of addresses that were compared.
     pairs: usize,
+    /// The ports of Neutron that let more, or less, pass than they must.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(super) ports: Vec<WrongPort>,
     counterexamples: Vec<Example>,
     /// Whether there may be more counter-examples.
     stopped: bool,
@@ -61,8 +64,23 @@ pub(super) struct Example {
     #[serde(skip_serializing_if = "Option::is_none")]
     icmp_type: Option<u16>,
     fault: Fault,
+    /// The security groups that let it pass.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(super) groups: Vec<String>,
     egress: EndAnswer,
     ingress: EndAnswer,
+}
+
+/// A port of Neutron that lets more, or less, pass than it must.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct WrongPort {
+    /// Its id.
+    pub(super) port: String,
+    /// Its pod.
+    pub(super) pod: String,
+    pub(super) direction: String,
+    pub(super) fault: Fault,
 }
 
 /// How it is treated.
@@ -100,7 +118,11 @@ pub(super) fn answer(arguments: &Arguments, loaded: &mut Loaded) -> anyhow::Resu
     let engine = input::compile(loaded, arguments.semantics.semantics());
     let program = engine.program();
     let directory = Directory::new(&loaded.snapshot);
-    let ends = Ends { program, directory };
+    let ends = Ends {
+        program,
+        directory,
+        others: BTreeMap::new(),
+    };
     match arguments.place.target() {
         Target::VppSession => of_rules(arguments, &ends, node),
         Target::VppAcl | Target::Nftables | Target::Neutron => of_lists(arguments, &ends, node),
@@ -344,6 +366,7 @@ impl Found {
             target: self.target,
             node,
             pairs,
+            ports: Vec::new(),
             counterexamples: self.examples,
             stopped,
             exceptions: self.exceptions,
@@ -362,6 +385,8 @@ fn given(path: &Path) -> anyhow::Result<acl::Acls> {
 pub(super) struct Ends<'a> {
     pub(super) program: &'a Program,
     pub(super) directory: Directory<'a>,
+    /// Pods by addresses that the cluster does not know of.
+    pub(super) others: BTreeMap<IpAddr, ObjectRef>,
 }
 
 impl Ends<'_> {
@@ -387,7 +412,13 @@ impl Ends<'_> {
         let end = |address: IpAddr| match self.directory.find(&address.to_string()) {
             Ok(Party::Pod(pod)) => (pod.id(), Endpoint::Pod(pod.object.clone())),
             Ok(Party::Node { name, .. }) => (name.to_string(), Endpoint::Node { name, address }),
-            Ok(Party::External(_)) | Err(_) => (address.to_string(), Endpoint::External(address)),
+            Ok(Party::External(_)) | Err(_) => match self.others.get(&address) {
+                Some(pod) => (
+                    format!("{}/{}", pod.namespace, pod.name),
+                    Endpoint::Pod(pod.clone()),
+                ),
+                None => (address.to_string(), Endpoint::External(address)),
+            },
         };
         let (from, source) = end(ends.0);
         let (to, destination) = end(ends.1);
@@ -408,6 +439,7 @@ impl Ends<'_> {
             port,
             icmp_type: None,
             fault,
+            groups: Vec::new(),
             egress: EndAnswer::from(&judgement.egress),
             ingress: EndAnswer::from(&judgement.ingress),
         }
@@ -434,6 +466,9 @@ impl Answer {
             ),
             false => format!("refuted: the {what}{place} do not mean what the policies say\n"),
         };
+        for wrong in &self.ports {
+            text += &wrong.text();
+        }
         for example in &self.counterexamples {
             text += &example.text();
         }
@@ -486,7 +521,23 @@ impl Example {
             self.protocol,
             self.place
         );
+        if !self.groups.is_empty() {
+            text += &format!("  allowed by {}\n", self.groups.join(", "));
+        }
         text += &eval::ends("  ", &self.egress, &self.ingress);
         text
+    }
+}
+
+impl WrongPort {
+    fn text(&self) -> String {
+        let what = match self.fault {
+            Fault::Passes | Fault::Answered => "more",
+            Fault::Dropped | Fault::NoAnswer => "less",
+        };
+        format!(
+            "port {} of {}: {} lets {what} pass than the policies\n",
+            self.port, self.pod, self.direction
+        )
     }
 }

@@ -177,6 +177,27 @@ fn one_of_two_controllers_enforces_and_the_other_goes_on_when_it_is_killed() {
         .collect();
     assert_eq!((names.len(), groups.len()), (before + 2, before + 2), "{names:?}");
 
+    // So it is, as whoever only reads finds.
+    let read = |command: &[&str]| {
+        let cloud = ["--endpoint", &proxy.endpoint(), "--project", "fake_project_id"];
+        let ran = Command::new(env!("CARGO_BIN_EXE_picket"))
+            .args(command)
+            .args(["--kube", "--target", "neutron", "--live"])
+            .args(cloud)
+            .env("KUBECONFIG", server.kubeconfig())
+            .output()
+            .unwrap();
+        let said = String::from_utf8_lossy(&ran.stderr).into_owned();
+        assert!(ran.status.success(), "{said}");
+        String::from_utf8(ran.stdout).unwrap()
+    };
+    assert!(read(&["verify"]).starts_with("proved: the security groups mean what the policies say"));
+    let views = read(&["render", "-o", "kuryrnetpolicy"]);
+    assert!(
+        views.contains("    networkpolicy_uid: \"") && !views.contains("id: null"),
+        "{views}"
+    );
+
     let rights = |role: &str| granted(&applied[role]);
     let granted: BTreeSet<Right> = rights("ClusterRole").union(&rights("Role")).cloned().collect();
     let without_lists = |rights: BTreeSet<Right>| -> BTreeSet<Right> {

@@ -3,16 +3,16 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::{Args, ValueEnum};
-use picket_controller::{ControllerError, Gate, Neutron, NeutronSettings, PortRule};
+use clap::{Arg, Args, ValueEnum};
+use picket_controller::{ControllerError, Gate, InstalledNeutron, Neutron, NeutronSettings, PortRule};
 use picket_neutron::client::{self, Auth, Cloud, CloudError, Sources};
 use picket_neutron::plan;
 use smol_str::SmolStr;
 
-/// Which cloud, and how it is used.
+/// Which cloud, how it is read, and which of its ports are whose.
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Cloud")]
-pub(super) struct CloudArguments {
+pub(crate) struct CloudArguments {
     /// Which cloud of clouds.yaml [default: the environment variable OS_CLOUD, else the other variables OS_*]
     #[arg(long, value_name = "NAME", conflicts_with = "endpoint")]
     os_cloud: Option<String>,
@@ -47,18 +47,38 @@ pub(super) struct CloudArguments {
     #[arg(long, value_name = "RULE", default_values = ["tag=picket.dev/pod={namespace}/{name}", "name={namespace}/{name}", "address"])]
     port_by: Vec<PortRule>,
 
-    /// What becomes of groups on ports of pods that are none of picket's
-    #[arg(long, value_enum, default_value_t, value_name = "WHAT")]
-    foreign_groups: ForeignGroups,
-
     /// How ports are attached at which Neutron is known to enforce groups (`binding:vnic_type`); pods at others are reported
     #[arg(long, value_name = "TYPES", value_delimiter = ',', default_value = "normal")]
     enforced_vnic_types: Vec<String>,
 }
 
+/// The same where it is looked at only with `--live`.
+#[derive(Args, Clone, Debug)]
+#[command(mut_args(of_live))]
+pub(crate) struct LiveCloudArguments {
+    #[command(flatten)]
+    pub(crate) cloud: CloudArguments,
+}
+
+/// Which cloud it is means nothing without `--live`.
+fn of_live(argument: Arg) -> Arg {
+    match argument.get_id().as_str() {
+        "os_cloud"
+        | "clouds_file"
+        | "endpoint"
+        | "project"
+        | "call_timeout"
+        | "calls_at_once"
+        | "calls_per_second"
+        | "port_by"
+        | "enforced_vnic_types" => argument.requires("live"),
+        _ => argument,
+    }
+}
+
 /// What becomes of groups on ports of pods that are none of picket's.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub(super) enum ForeignGroups {
+pub(crate) enum ForeignGroups {
     /// They are taken away
     #[default]
     Remove,
@@ -68,21 +88,31 @@ pub(super) enum ForeignGroups {
 
 impl CloudArguments {
     /// How long a call may take.
-    pub(super) fn timeout(&self) -> Duration {
+    pub(crate) fn timeout(&self) -> Duration {
         Duration::from_secs(self.call_timeout.into())
     }
 
     /// How many steps are done at once.
-    pub(super) fn at_once(&self) -> usize {
+    pub(crate) fn at_once(&self) -> usize {
         self.calls_at_once.into()
     }
 
+    /// Reads what there is.
+    pub(crate) fn read(&self, cluster: &SmolStr) -> Result<InstalledNeutron, ControllerError> {
+        InstalledNeutron::read(|gate| self.connect(cluster, ForeignGroups::default(), gate))
+    }
+
     /// The cloud.
-    pub(super) fn connect(&self, cluster: &SmolStr, gate: Gate) -> Result<Neutron, ControllerError> {
+    pub(crate) fn connect(
+        &self,
+        cluster: &SmolStr,
+        foreign_groups: ForeignGroups,
+        gate: Gate,
+    ) -> Result<Neutron, ControllerError> {
         let settings = NeutronSettings {
             cluster: cluster.clone(),
             port_by: self.port_by.clone(),
-            foreign_groups: match self.foreign_groups {
+            foreign_groups: match foreign_groups {
                 ForeignGroups::Remove => plan::ForeignGroups::Remove,
                 ForeignGroups::Refuse => plan::ForeignGroups::Refuse,
             },
