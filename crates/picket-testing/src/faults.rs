@@ -197,11 +197,7 @@ fn serve(mut client: TcpStream, state: &Mutex<State>) -> Option<()> {
         }
         _ => Some(pass(&request, port)?),
     };
-    let hidden = {
-        let state = state.lock().unwrap();
-        (state.extensions.clone(), state.fields.clone())
-    };
-    let answer = answer.map(|answer| without(answer, &hidden));
+    let answer = answer.map(|answer| without(answer, &state.lock().unwrap()));
     let status = answer
         .as_ref()
         .and_then(|answer| String::from_utf8_lossy(answer.get(9..12)?).parse().ok());
@@ -236,7 +232,12 @@ fn serve(mut client: TcpStream, state: &Mutex<State>) -> Option<()> {
 }
 
 /// An answer without some extensions in its list, and some fields.
-fn without(answer: Vec<u8>, (extensions, fields): &(Vec<String>, Vec<String>)) -> Vec<u8> {
+fn without(
+    answer: Vec<u8>,
+    State {
+        extensions, fields, ..
+    }: &State,
+) -> Vec<u8> {
     if extensions.is_empty() {
         return answer;
     }

@@ -42,7 +42,8 @@ pub(crate) fn load_enforced(input: &Input) -> anyhow::Result<Loaded> {
     Ok(loaded)
 }
 
-fn forget_made_up(cluster: &mut Snapshot) {
+/// Takes away the addresses that were made up for pods that have none.
+pub(crate) fn forget_made_up(cluster: &mut Snapshot) {
     for pod in cluster.pods.values_mut() {
         let is_made_up = |own: &Attachment| own.synthetic;
         if !pod.synthetic && !pod.attachments.iter().any(is_made_up) {

@@ -148,7 +148,10 @@ fn run_neutron(arguments: &Arguments) -> anyhow::Result<Outcome> {
     if !matches!(arguments.output, Format::Kuryrnetpolicy) {
         arguments.ensure_offline()?;
     }
-    let loaded = input::load_enforced(&arguments.input)?;
+    let mut loaded = input::load_enforced(&arguments.input)?;
+    if arguments.live {
+        input::forget_made_up(&mut loaded.snapshot);
+    }
     report::on_stderr(&loaded);
     input::ensure_had(&loaded)?;
     let engine = input::compile(&loaded, arguments.semantics.semantics());

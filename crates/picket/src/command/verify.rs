@@ -119,6 +119,9 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Outcome> {
     input::ensure_one_stdin(&arguments.input, &arguments.rules, "ruleset")?;
     arguments.place.allows(&arguments.custom)?;
     let mut loaded = input::load_enforced(&arguments.input)?;
+    if arguments.live.live && arguments.place.target() == Target::Neutron {
+        input::forget_made_up(&mut loaded.snapshot);
+    }
     if arguments.output == Format::Text {
         report::on_stderr(&loaded);
     }
