@@ -19,6 +19,7 @@ mod proxy;
 mod published;
 mod random;
 mod reflectors;
+mod streams;
 mod watched;
 
 use std::path::Path;

@@ -88,6 +88,69 @@ fn every_pod_of_a_node_has_an_entry_and_so_has_the_way_out() {
     }
 }
 
+/// The entries that are no pod's: name, and how many lists for what enters and what leaves.
+fn ways_out(lists: &Value) -> Vec<(String, usize, usize)> {
+    let interfaces = lists["interfaces"].as_array().unwrap().iter();
+    let none = interfaces.filter(|entry| entry["pod"].is_null());
+    let count = |entry: &Value, way: &str| entry[way].as_array().unwrap().len();
+    let each = none.map(|entry| {
+        let name = entry["interface"].as_str().unwrap().to_owned();
+        (name, count(entry, "input"), count(entry, "output"))
+    });
+    each.collect()
+}
+
+#[test]
+fn a_way_out_that_nobody_names_is_called_uplink_and_carries_the_lists_of_the_node() {
+    let lone = "
+apiVersion: v1
+kind: Node
+metadata: {name: n3}
+status: {addresses: [{type: InternalIP, address: 10.9.0.3}]}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: over, namespace: shop}
+spec: {nodeName: n3}
+status: {podIP: 10.0.0.6, phase: Failed}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: host, namespace: shop}
+spec: {nodeName: n3, hostNetwork: true}
+status: {podIP: 10.9.0.3}
+";
+    let silent = "
+apiVersion: networking.k8s.io/v1
+kind: NetworkPolicy
+metadata: {name: silent, namespace: shop}
+spec: {podSelector: {}, policyTypes: [Egress]}
+";
+    let files = [("c.yaml", CLUSTER), ("p.yaml", POLICIES), ("lone.yaml", lone)];
+    let with_silent = [&files[..], &[("silent.yaml", silent)]].concat();
+    let of_node = |files: &[(&str, &str)], node: &str| {
+        let lists = rendered(&Manifests::new(files), &["--target", "vpp-acl", "--node", node]);
+        let interfaces = lists["interfaces"].as_array().map_or(0, Vec::len);
+        assert_valid("render-vpp-acl", std::slice::from_ref(&lists));
+        (ways_out(&lists), interfaces)
+    };
+    // A node without pods has nothing but the way out, and nothing to keep from anybody.
+    for files in [&[files[0], files[2]][..], &files, &with_silent] {
+        assert_eq!(
+            of_node(files, "n3"),
+            (vec![("uplink".to_owned(), 0, 0)], 1),
+            "{files:?}"
+        );
+    }
+    // What a pod may not send is kept from leaving its node there.
+    let (uplinks, interfaces) = of_node(&with_silent, "n1");
+    let [(name, input, output)] = &uplinks[..] else {
+        panic!("{uplinks:?}");
+    };
+    assert_eq!((name.as_str(), interfaces), ("uplink", 2));
+    assert!(*input > 0 && *output > 0, "{uplinks:?}");
+}
+
 #[test]
 fn what_is_rendered_is_proved() {
     for target in ["vpp-acl", "vpp-session"] {
@@ -187,6 +250,56 @@ spec: {podSelector: {}, policyTypes: [Ingress]}
         "{}",
         ran.stderr
     );
+}
+
+/// A policy by which pods may be reached from nowhere, and so from their node alone.
+const CLOSED: &str = "
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: web, namespace: default}
+spec: {nodeName: a}
+status: {podIPs: [{ip: 10.1.0.7}, {ip: 'fd00::7'}]}
+---
+apiVersion: networking.k8s.io/v1
+kind: NetworkPolicy
+metadata: {name: none, namespace: default}
+spec: {podSelector: {}, policyTypes: [Ingress]}
+";
+
+#[test]
+fn where_the_block_of_a_node_is_not_known_no_address_is_that_of_its_translation() {
+    for (spec, expected) in [
+        ("{}", None),
+        ("{podCIDR: 10.1.0.0/24}", Some(&["10.1.0.254"][..])),
+        ("{podCIDRs: [10.1.0.0/24]}", Some(&["10.1.0.254"])),
+    ] {
+        let node = format!(
+            "
+apiVersion: v1
+kind: Node
+metadata: {{name: a}}
+spec: {spec}
+status: {{addresses: [{{type: InternalIP, address: 10.9.0.1}}]}}
+{CLOSED}"
+        );
+        let manifests = Manifests::new(&[("p.yaml", &node)]);
+        for target in ["vpp-acl", "vpp-session"] {
+            let with =
+                |more: &[&str]| rendered(&manifests, &[&["--target", target, "--node", "a"], more].concat());
+            let (by_itself, none) = (with(&[]), with(&["--nat-loopback", "none"]));
+            match expected {
+                None => assert_eq!(by_itself, none, "{target}"),
+                Some(addresses) => {
+                    let named = addresses.iter().flat_map(|address| ["--nat-loopback", address]);
+                    assert_eq!(by_itself, with(&named.collect::<Vec<_>>()), "{target} {spec}");
+                    assert_ne!(by_itself, none, "{target} {spec}");
+                }
+            }
+            // An address that is given counts, whatever is known of the node.
+            assert_ne!(with(&["--nat-loopback", "10.1.0.77"]), none, "{target} {spec}");
+        }
+    }
 }
 
 /// The field names are VPP's own, and a promise.

@@ -108,7 +108,12 @@ fn what_others_put_into_vpp_counts() {
         text.contains("out of VPP to tap1: is dropped, and must not be"),
         "{text}"
     );
-    assert!(text.contains("note: tap1, output: "), "{text}");
+    let note = "note: tap1, output: ";
+    let note = text.lines().find(|line| line.starts_with(note));
+    assert!(
+        note.is_some_and(|note| note.ends_with(" `theirs`; they decide alone")),
+        "{text}"
+    );
     scene.vpp.change("somebody takes the lists away", |state| {
         let of_db = state.interface("tap2").unwrap();
         state.set_acl_list(of_db, &Lists::default()).unwrap();
@@ -116,6 +121,61 @@ fn what_others_put_into_vpp_counts() {
     let text = verify_lists(&scene).stdout;
     assert!(
         text.contains("out of VPP to tap2: passes, and must not"),
+        "{text}"
+    );
+}
+
+#[test]
+fn what_either_side_cannot_decide_is_noted_by_where_lists_of_others_stand() {
+    let scene = enforced(&only_from("one", "db", "web"));
+    let [before, behind, alone] = scene
+        .vpp
+        .change("somebody puts lists around those of picket", |state| {
+            let permit = |source: &str| AclRule {
+                source: source.parse().unwrap(),
+                ..AclRule::all(AclAction::Permit, picket_net::Family::Ipv4)
+            };
+            let [before, behind, alone] = [
+                ("before", "10.0.0.3/32"),
+                ("behind", "0.0.0.0/0"),
+                ("alone", "0.0.0.0/0"),
+            ]
+            .map(|(tag, source)| state.add_acl(None, tag, vec![permit(source)]).unwrap());
+            for (name, first, last) in [("tap2", Some(before), behind), ("tap1", None, alone)] {
+                let interface = state.interface(name).unwrap();
+                let Lists { input, output } = state.lists(interface);
+                let output = first.into_iter().chain(output).chain([last]).collect();
+                state.set_acl_list(interface, &Lists { input, output }).unwrap();
+            }
+            [before, behind, alone]
+        });
+    let ran = verify_lists(&scene);
+    // What stands before picket's lists lets in what they would not, and what stands behind them changes nothing.
+    assert_eq!(ran.status, 1, "{}{}", ran.stdout, ran.stderr);
+    let text = ran.stdout;
+    assert!(
+        text.contains("out of VPP to tap2: passes, and must not"),
+        "{text}"
+    );
+    let from_api = "shop/api (10.0.0.3) → shop/db (10.0.0.2)";
+    let mut pairs = text.lines().filter(|line| line.contains(" → "));
+    assert!(pairs.all(|line| line.starts_with(from_api)), "{text}");
+    let notes: Vec<_> = text
+        .lines()
+        .filter(|line| line.starts_with("note: tap"))
+        .collect();
+    assert_eq!(
+        notes,
+        [
+            format!("note: tap1, output: {alone} `alone`; they decide alone"),
+            format!(
+                "note: tap2, output: {before} `before`; they decide before picket's lists behind them, which judge only what they \
+                 leave open"
+            ),
+            format!(
+                "note: tap2, output: {behind} `behind`; they decide nothing: what picket's lists before them do not let pass is denied"
+            ),
+        ],
         "{text}"
     );
 }

@@ -48,7 +48,8 @@ pub(super) fn all() -> Vec<Recorded> {
         vec![
             recorded(
                 &rule(Allow, Local, true),
-                // §7.2 session_rule_add_del, §7.4 for action and scope: action_index ~2, is_add, appns_index 4, scope: 2 for local, in the first byte of four.
+                // §7.2 session_rule_add_del, §7.4 for action and scope: action_index ~2, is_add, appns_index 4,
+                // scope: 2 for local, in the first byte of four.
                 &[ASKED, PROTOCOL, TUPLE, "fffffffd 01 00000004 02 00*3", TAG],
             ),
             // §7.2 session_rule_add_del, its reply: retval; -1 of §7.2 errors.
@@ -57,7 +58,8 @@ pub(super) fn all() -> Vec<Recorded> {
             recorded(&SessionRulesDump {}, &[ASKED]),
             recorded(
                 &details(Defer, Local),
-                // §7.2 session_rules_details, §7.4 for the scope: action_index ~0, appns_index 4, scope: 1 for local, the lowest byte first.
+                // §7.2 session_rules_details, §7.4 for the scope: action_index ~0, appns_index 4,
+                // scope: 1 for local, the lowest byte first.
                 &[ANSWERED, PROTOCOL, TUPLE, "ffffffff 00000004 01 00*3", TAG],
             ),
             // §7.2 session_rules_v2_dump: no fields.

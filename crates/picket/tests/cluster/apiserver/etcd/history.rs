@@ -10,6 +10,7 @@ use picket_testing::etcd::Etcd as Server;
 use super::{Written, etcd, pod, policy, record, until_trouble, until_well};
 use crate::following::Following;
 use crate::proxy::Proxy;
+use crate::streams::Streams;
 
 #[test]
 fn what_etcd_forgets_while_it_is_watched_is_not_missed() {
@@ -110,4 +111,36 @@ fn what_etcd_forgets_where_nothing_changes_is_not_read_again() {
     written.until_equal(&mut following, "what was added");
     let lists = following.health.kinds()["pods"].lists;
     assert_eq!(lists, 1, "all of it came as events");
+}
+
+#[test]
+fn who_hears_late_what_was_written_says_how_far_behind_it_is() {
+    let mut written = Written::new();
+    let streams = Streams::to(written.server.port());
+    let mut following = written.follow_at(vec![format!("http://127.0.0.1:{}", streams.port)]);
+    following.until_complete();
+    // Once this is known, there is a watch.
+    written.put(&pod("web-2", "10.0.0.3", "web"));
+    written.until_equal(&mut following, "what was added");
+    let health = following.health.clone();
+    let behind = || health.freshness().map(|freshness| freshness.behind);
+    assert_eq!(behind(), Some(0));
+    // The watch says nothing any more, and who asks how far etcd is hears that.
+    streams.hold();
+    for number in 0..50 {
+        written.put(&pod("web-3", &format!("10.0.1.{number}"), "web"));
+    }
+    written.pass();
+    following.until_health(|_| behind() != Some(0));
+    assert_eq!(
+        behind(),
+        Some(51),
+        "50 revisions of an object, and one of the progress"
+    );
+    assert!(following.snapshot() != written.expected(), "what was held back");
+    streams.release();
+    written.until_equal(&mut following, "what was held back");
+    following.until_health(|_| behind() == Some(0));
+    let kinds = following.health.kinds();
+    assert_eq!((kinds["pods"].lists, kinds["etcd"].failures), (1, 0), "{kinds:?}");
 }
