@@ -79,6 +79,7 @@ mod grouping;
 mod identify;
 mod identity;
 mod judge;
+mod known;
 mod label;
 mod lowering;
 mod multimap;

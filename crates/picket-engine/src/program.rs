@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use picket_cluster::{Namespace, Node, Pod, Semantics, Service, Snapshot};
+use picket_cluster::{Namespace, Node, Pod, Semantics, Service};
 use picket_net::{AddressSet, Family, Prefix, TrafficSet};
 use picket_policy::{
     Action, Direction, Mode, NamespaceScope, Networks, ObjectRef, PodSelector, Policy, Selector, Tier,
@@ -217,53 +217,6 @@ impl Program {
     /// One pod.
     pub fn pod(&self, object: &ObjectRef) -> Option<PodRef<'_>> {
         Some(self.pod_ref(*self.pod_ids.get(object)?))
-    }
-
-    /// The endpoints that a pod is: on the cluster network itself, on another each of its interfaces there. In the order of their
-    /// objects.
-    pub fn endpoints_of(&self, pod: &ObjectRef) -> impl Iterator<Item = PodRef<'_>> {
-        // What tells them apart is the uid.
-        let first = ObjectRef::new(&pod.kind, &pod.namespace, &pod.name);
-        let called = self.pod_ids.range(first..);
-        let called = called.take_while(move |(ByObject(found), _)| {
-            let found = &found.object;
-            (&found.kind, &found.namespace, &found.name) == (&pod.kind, &pod.namespace, &pod.name)
-        });
-        let own = called.filter(move |(ByObject(found), _)| found.whole() == pod);
-        own.map(|(_, &id)| self.pod_ref(id))
-    }
-
-    /// How many objects are known.
-    pub fn object_count(&self) -> usize {
-        let policies = self.policy_ids.len() + self.services.len();
-        self.pod_ids.len() + self.node_ids.len() + self.namespaces.len() + policies
-    }
-
-    /// Everything that is known, as what it was compiled from.
-    pub fn snapshot(&self) -> Snapshot {
-        let pods = self.pods().map(|pod| Arc::clone(pod.pod()));
-        Snapshot {
-            pods: pods.map(|pod| (pod.object.clone(), pod)).collect(),
-            ..self.without_pods()
-        }
-    }
-
-    /// Everything that is known but pods.
-    pub fn without_pods(&self) -> Snapshot {
-        let policies = self.policies().cloned();
-        Snapshot {
-            namespaces: self
-                .namespaces()
-                .map(|namespace| (namespace.name.clone(), namespace))
-                .collect(),
-            nodes: self
-                .nodes()
-                .map(|node| (node.name.clone(), node.clone()))
-                .collect(),
-            services: self.services.clone(),
-            policies: policies.map(|policy| (policy.object.clone(), policy)).collect(),
-            ..Snapshot::default()
-        }
     }
 
     /// Every node, by name.

@@ -185,6 +185,17 @@ impl<K: Ord + Hash + Clone> Combiner<K> {
             let concerned = concerned.filter(|(pod, _)| !fresh.contains(pod));
             asked.extend(concerned.map(|(pod, address)| (pod, Some(address))));
         }
+        self.correct(asked, restricted, values, touched);
+    }
+
+    /// Puts into the tables of pods what may be another there: with these addresses, or their own list.
+    fn correct(
+        &mut self,
+        mut asked: Vec<(K, Option<IpAddr>)>,
+        restricted: &Restricted<K>,
+        values: &mut Values,
+        touched: &mut Vec<K>,
+    ) {
         asked.sort_unstable();
         asked.dedup();
         let mut done = Corrections::default();
