@@ -16,7 +16,7 @@ use picket_testing::machine::VARIABLE;
 use picket_testing::program::cache;
 use sha2::{Digest as _, Sha256};
 
-use crate::command::{output, run, say, search_path};
+use crate::command::{output, root, run, say, search_path};
 use crate::packages;
 
 /// What `cargo xtask machine` takes.
@@ -93,6 +93,7 @@ impl Machine {
         let words = tempfile::tempdir()?;
         let status = words.path().join("status");
         fs::write(words.path().join("begin"), BEGIN)?;
+        fs::write(words.path().join("project"), root().as_os_str().as_bytes())?;
         let mut file = File::create(words.path().join("words"))?;
         let mut word = |word: &[u8]| {
             file.write_all(word)
