@@ -156,19 +156,20 @@ impl Networks {
             .into_iter()
             .filter(|network| named.contains(network))
             .collect();
-        let note = |network: &&NetworkName| plugins.note(network, snapshot.networks.contains_key(*network));
-        self.tell(used.iter().filter_map(note).collect());
-        let unpoliced = used.iter().filter(|network| !plugins.police(network));
-        let unpoliced: BTreeMap<_, _> = unpoliced
-            .filter_map(|network| Some((*network, note(network)?)))
-            .collect();
+        let noted = |network: &&NetworkName| {
+            let note = plugins.note(network, snapshot.networks.contains_key(*network))?;
+            Some((NetworkName::clone(network), note))
+        };
+        let notes: BTreeMap<_, _> = used.iter().filter_map(noted).collect();
+        let (policed, others): (Vec<_>, Vec<_>) =
+            used.into_iter().partition(|network| plugins.police(network));
         let policies = snapshot.policies.values().filter_map(|policy| {
             let mut named = policy.networks.attached().iter();
-            let why = named.find_map(|network| unpoliced.get(network))?;
-            Some((policy.object.clone(), why.clone()))
+            let network = named.find(|network| others.contains(network))?;
+            Some((policy.object.clone(), notes.get(network)?.clone()))
         });
         self.unpoliced = policies.collect();
-        let policed = used.into_iter().filter(|network| plugins.police(network));
+        self.tell(notes.into_values().collect());
         for (networks, seen) in snapshot.on_each(policed) {
             let known = networks.iter().filter_map(|network| before.remove(*network));
             let mut known: Vec<_> = known.collect();
