@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::{Arg, Args, ValueEnum};
+use clap::{Args, ValueEnum};
 use picket_controller::{ControllerError, Gate, InstalledNeutron, Neutron, NeutronSettings, PortRule};
 use picket_neutron::client::{self, Auth, Cloud, CloudError, Sources};
 use picket_neutron::plan;
@@ -52,28 +52,12 @@ pub(crate) struct CloudArguments {
     enforced_vnic_types: Vec<String>,
 }
 
-/// The same where it is looked at only with `--live`.
+/// The same where it is looked at only with `--live`: which cloud it is means nothing without.
 #[derive(Args, Clone, Debug)]
-#[command(mut_args(of_live))]
+#[command(mut_group("CloudArguments", |group| group.requires("live")))]
 pub(crate) struct LiveCloudArguments {
     #[command(flatten)]
     pub(crate) cloud: CloudArguments,
-}
-
-/// Which cloud it is means nothing without `--live`.
-fn of_live(argument: Arg) -> Arg {
-    match argument.get_id().as_str() {
-        "os_cloud"
-        | "clouds_file"
-        | "endpoint"
-        | "project"
-        | "call_timeout"
-        | "calls_at_once"
-        | "calls_per_second"
-        | "port_by"
-        | "enforced_vnic_types" => argument.requires("live"),
-        _ => argument,
-    }
 }
 
 /// What becomes of groups on ports of pods that are none of picket's.
