@@ -162,6 +162,7 @@ impl View<'_> {
         Value::Object(shown)
     }
 }
+
 /// Whose ports by name a rule is there for: each address, with a colon as the document has it, and the namespace.
 ///
 /// Those are the pods that have the group, where the rule is about what they receive, and its other ends, where it is about what

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use picket_engine::{PodRef, Program};
 use picket_neutron::plan::{Id, Installed};
 use picket_neutron::verify::{InstalledPorts, Report, verify_installed};
-use picket_neutron::{Name, Options, Rendered};
+use picket_neutron::{Options, Rendered};
 use picket_policy::ObjectRef;
 use tokio::runtime::Builder;
 
@@ -44,11 +44,6 @@ impl InstalledNeutron {
     /// All that was read: names in rules are ids.
     pub fn installed(&self) -> &Installed {
         &self.state.installed
-    }
-
-    /// The groups of this cluster by name.
-    pub fn groups(&self) -> &BTreeMap<Name, Id> {
-        &self.state.groups
     }
 
     /// What groups depend on, where this Neutron can do less than was asked for.

@@ -62,8 +62,8 @@ pub fn other_addresses(of: InstalledPorts<'_>, program: &Program) -> BTreeMap<Ip
 
 /// Compares what there is with what a program demands, at each port of each pod. Shows at most `limit` connections.
 ///
-/// A port at which no group counts is open, and shown as such. Of pods without a port nothing is said, and nobody has to let them in. All addresses of all ports
-/// of a pod are the pod's. Where several have one address, the groups may let less pass than the policies do.
+/// A port at which no group counts is open, and shown as such. Of pods without a port nothing is said, and nobody has to let them in.
+/// All addresses of all ports of a pod are the pod's. Where several have one address, the groups may let less pass than the policies do.
 pub fn verify_installed(
     of: InstalledPorts<'_>,
     program: &Program,
