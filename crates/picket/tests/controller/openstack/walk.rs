@@ -93,7 +93,13 @@ fn named(server: &Neutron, text: &str) -> String {
         }
         None => format!("{line}\n"),
     };
-    text.lines().map(sorted).collect()
+    let mut lines: Vec<_> = text.lines().map(sorted).collect();
+    for deleted in
+        lines.chunk_by_mut(|one, next| [one, next].iter().all(|line| line.starts_with("delete group <")))
+    {
+        deleted.sort_unstable();
+    }
+    lines.concat()
 }
 
 #[test]
