@@ -325,8 +325,8 @@ impl Program {
     pub fn own_addresses(&self, node: &str) -> BTreeSet<IpAddr> {
         let own = self.node(node).into_iter();
         let own = own.flat_map(|node| node.addresses.iter().copied());
-        let pods = self.pods().map(|pod| pod.pod());
-        let pods = pods.filter(|pod| pod.host_network && !pod.finished && pod.node.as_deref() == Some(node));
+        let pods = self.pods_by_node.get(node).iter().map(|&id| &self.pods[id].pod);
+        let pods = pods.filter(|pod| pod.host_network && !pod.finished);
         own.chain(pods.flat_map(|pod| pod.addresses.iter())).collect()
     }
 

@@ -1,5 +1,6 @@
 //! The policies of a pod with their peers resolved, for targets whose objects are per policy.
 
+use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -7,8 +8,10 @@ use picket_cluster::Node;
 use picket_net::{AddressSet, TrafficSet};
 use picket_policy::{Block, Direction, List, ObjectRef, Peer, Policy, Rule};
 
-use crate::policy::{LoweredRule, PeerMatch, PolicyEntry, lower_ports};
-use crate::program::{PeerTerm, PodRef, Program};
+use crate::fold::one_port;
+use crate::group::{Group, Kind};
+use crate::policy::{LoweredRule, PeerMatch, PolicyEntry, PortName, lower_ports};
+use crate::program::{PodRef, Program};
 use crate::slab::{GroupId, TermId};
 
 /// A policy that selects a pod, with everything that its selectors mean now.
@@ -40,19 +43,93 @@ pub struct RuleView<'a> {
     pub peers: List<PeerView<'a>>,
     /// The traffic that it means with all its peers. For ingress that includes the pod's own named ports.
     pub traffic: TrafficSet,
-    /// Egress: what it means beyond that with peers whose ports have the names that it uses; sorted.
-    pub named: Vec<(TrafficSet, Vec<PodRef<'a>>)>,
+    /// The names of ports that mean what those at the other end call so.
+    names: Vec<PortName>,
+    lowered: &'a LoweredRule,
+    program: &'a Program,
 }
 
-/// One kind of other end and who that is now.
-#[derive(Clone, Debug)]
+/// One kind of other end, and who that is now.
+#[derive(Clone, Copy, Debug)]
 pub struct PeerView<'a> {
     /// As it was written. A [`Peer::Block`] says all there is to say; a [`Peer::Domain`] means nobody.
     pub peer: &'a Peer,
+    /// What a selector is found by.
+    term: Option<TermId>,
+    program: &'a Program,
+}
+
+impl<'a> RuleView<'a> {
+    /// Egress: what it means beyond [`RuleView::traffic`] with peers whose ports have the names that it uses; sorted.
+    pub fn named(&self) -> Vec<(TrafficSet, Vec<PodRef<'a>>)> {
+        let mut named = Vec::new();
+        for name in &self.names {
+            for (term, port) in self.program.port_terms(&name.name) {
+                if name.means(&port.name, port.protocol) {
+                    let pods = self.program.pods_matching(term, self.lowered.peers.as_deref());
+                    if !pods.is_empty() {
+                        named.push((one_port(port.protocol, port.port), pods));
+                    }
+                }
+            }
+        }
+        named.sort_by(|(one, _), (other, _)| one.cmp(other));
+        named
+    }
+
+    /// The managed pods that selectors of its peers mean.
+    pub fn selected(&self) -> BTreeSet<&'a ObjectRef> {
+        let peers = match &self.peers {
+            List::Absent => &[],
+            List::Items(peers) => peers.as_slice(),
+        };
+        let pods = peers.iter().flat_map(PeerView::pods);
+        pods.map(|pod| &pod.pod().object).collect()
+    }
+}
+
+impl<'a> PeerView<'a> {
     /// The managed pods that a [`Peer::Pods`] means, in the order of their objects.
-    pub pods: Vec<PodRef<'a>>,
+    pub fn pods(&self) -> Vec<PodRef<'a>> {
+        let term = self.term.into_iter();
+        let pods = term.flat_map(|term| self.program.pods_matching(term, None));
+        pods.collect()
+    }
+
     /// The nodes that a [`Peer::Nodes`] means, by name.
-    pub nodes: Vec<&'a Node>,
+    pub fn nodes(&self) -> Vec<&'a Node> {
+        let nodes = self.groups().filter_map(|group| match group.kind {
+            Kind::Node(node) => Some(&self.program.nodes[node].node),
+            Kind::External | Kind::Pods { .. } => None,
+        });
+        let mut nodes: Vec<_> = nodes.collect();
+        nodes.sort_by_key(|node| &node.name);
+        nodes
+    }
+
+    /// The addresses of these pods and nodes.
+    pub fn addresses(&self) -> impl Iterator<Item = IpAddr> + use<'a> {
+        let program = self.program;
+        self.groups().flat_map(move |group| {
+            let node = match group.kind {
+                Kind::Node(node) => Some(&program.nodes[node].node),
+                Kind::External | Kind::Pods { .. } => None,
+            };
+            let pods = group.pods.iter().map(|&id| &program.pods[id].pod);
+            let of_pods = pods.flat_map(|pod| pod.addresses.iter());
+            of_pods.chain(node.into_iter().flat_map(|node| node.addresses.iter().copied()))
+        })
+    }
+
+    fn groups(&self) -> impl Iterator<Item = &'a Group> + use<'a> {
+        let program = self.program;
+        let classes = self
+            .term
+            .into_iter()
+            .flat_map(|term| program.peers.with_term(term));
+        let members = classes.flat_map(|class| program.peers.class(class).members());
+        members.map(|&group| &program.groups[group])
+    }
 }
 
 /// Which addresses blocks hold: not those of all pods that lie in them.
@@ -168,47 +245,35 @@ impl Program {
                 List::Items(peers.collect())
             }
         };
-        let (mut traffic, names) = lower_ports(rule);
-        let mut named = Vec::new();
-        match direction {
-            Direction::Ingress => {
-                for port in group.into_iter().flat_map(|group| self.groups[group].ports()) {
-                    if names.iter().any(|name| name.means(&port.name, port.protocol)) {
-                        traffic = traffic.union(&crate::fold::one_port(port.protocol, port.port));
-                    }
+        let (mut traffic, mut names) = lower_ports(rule);
+        if direction == Direction::Ingress {
+            for port in group.into_iter().flat_map(|group| self.groups[group].ports()) {
+                if names.iter().any(|name| name.means(&port.name, port.protocol)) {
+                    traffic = traffic.union(&one_port(port.protocol, port.port));
                 }
             }
-            Direction::Egress => {
-                for name in &names {
-                    for (term, port) in self.port_terms(&name.name) {
-                        if name.means(&port.name, port.protocol) {
-                            let pods = self.pods_matching(term, lowered.peers.as_deref());
-                            if !pods.is_empty() {
-                                named.push((crate::fold::one_port(port.protocol, port.port), pods));
-                            }
-                        }
-                    }
-                }
-            }
+            names.clear();
         }
-        named.sort_by(|(one, _), (other, _)| one.cmp(other));
         RuleView {
             rule,
             peers,
             traffic,
-            named,
+            names,
+            lowered,
+            program: self,
         }
     }
 
     fn peer_view_of<'a>(&'a self, entry: &PolicyEntry, peer: &'a Peer) -> PeerView<'a> {
-        let (mut pods, mut nodes) = (Vec::new(), Vec::new());
-        if let Some(PeerMatch::Selector(term)) = self.peer_match(&entry.policy.networks, peer) {
-            match self.peer_terms[term] {
-                PeerTerm::Nodes(_) => nodes = self.nodes_of(term),
-                PeerTerm::Pods(_) | PeerTerm::Port(_) => pods = self.pods_matching(term, None),
-            }
+        let term = match self.peer_match(&entry.policy.networks, peer) {
+            Some(PeerMatch::Selector(term)) => Some(term),
+            Some(PeerMatch::Block(_)) | None => None,
+        };
+        PeerView {
+            peer,
+            term,
+            program: self,
         }
-        PeerView { peer, pods, nodes }
     }
 
     /// The managed pods that `term` matches and, when given, any of `peers` does.
@@ -231,19 +296,6 @@ impl Program {
             }
         }
         found.sort_by(|one, other| one.pod().object.cmp(&other.pod().object));
-        found
-    }
-
-    fn nodes_of(&self, term: TermId) -> Vec<&Node> {
-        let classes = self.peers.with_term(term);
-        let groups = classes.flat_map(|class| self.peers.class(class).members());
-        let mut found: Vec<_> = groups
-            .filter_map(|&group| match self.groups[group].kind {
-                crate::group::Kind::Node(node) => Some(&self.nodes[node].node),
-                crate::group::Kind::External | crate::group::Kind::Pods { .. } => None,
-            })
-            .collect();
-        found.sort_by_key(|node| &node.name);
         found
     }
 }

@@ -64,15 +64,15 @@ fn a_view_resolves_peers_and_ports_in_the_order_written() {
     let List::Items(nodes) = &views[0].egress.rules[0].peers else {
         panic!("peers")
     };
-    assert_eq!(nodes[0].nodes[0].name, "n");
+    assert_eq!(nodes[0].nodes()[0].name, "n");
 
     let ingress = &views[1].ingress;
     let List::Items(peers) = &ingress.rules[0].peers else {
         panic!("peers")
     };
     assert!(ingress.isolates);
-    assert_eq!(names(&peers[0].pods), ["x/b", "x/c"]);
-    assert!(peers[1].pods.is_empty(), "a block says all there is to say");
+    assert_eq!(names(&peers[0].pods()), ["x/b", "x/c"]);
+    assert!(peers[1].pods().is_empty(), "a block says all there is to say");
     assert_eq!(
         ingress.rules[0].traffic.to_string(),
         "TCP 80",
@@ -82,7 +82,7 @@ fn a_view_resolves_peers_and_ports_in_the_order_written() {
     let egress = &views[1].egress.rules[0];
     assert_eq!(egress.traffic.to_string(), "TCP 443");
     let named: Vec<_> = egress
-        .named
+        .named()
         .iter()
         .map(|(traffic, pods)| (traffic.to_string(), names(pods)))
         .collect();

@@ -8,7 +8,7 @@ use picket_net::AddressSet;
 use picket_nftables::custom::{self, CustomRules};
 use picket_nftables::model::{InterfaceName, Table};
 use picket_nftables::print;
-use picket_nftables::render::documented::{self, PodView};
+use picket_nftables::render::documented::{self, OtherEnds, PodView};
 use picket_nftables::render::indexed;
 use picket_policy::{NetworkName, ObjectRef};
 
@@ -119,7 +119,7 @@ impl Policies {
             Layout::Documented => {
                 let interface = InterfaceName::new(&CLUSTER_INTERFACE)
                     .ok_or_else(|| format!("`{CLUSTER_INTERFACE}` is no interface"))?;
-                PodView::of(self.cluster.program(), pod, &interface)
+                PodView::of(self.cluster.program(), &OtherEnds::default(), pod, &interface)
                     .ok_or_else(|| "the engine does not know the pod".to_owned())?
             }
         };
@@ -127,7 +127,7 @@ impl Policies {
         let networks: BTreeSet<_> = attachments.map(|attachment| &attachment.network).collect();
         for network in networks {
             let engine = self.wires.get(&topology.wire(network)).unwrap_or(&self.nowhere);
-            let attached = view.attach(engine.program(), network);
+            let attached = view.attach(engine.program(), &OtherEnds::default(), network);
             attached.map_err(|name| format!("`{name}` cannot be the name of an interface"))?;
         }
         let semantics = self.cluster.program().semantics();

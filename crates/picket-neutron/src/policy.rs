@@ -148,7 +148,7 @@ impl<'a> Builder<'a> {
             List::Absent => rules(direction, &[Remote::Anyone], &Family::BOTH, &rule.traffic),
             List::Items(peers) => self.with_peers(peers, &rule.traffic, direction),
         };
-        for (traffic, pods) in &rule.named {
+        for (traffic, pods) in &rule.named() {
             let named = self.with_named(rule, traffic, pods, direction);
             let known = self.named.entry(group.clone()).or_default();
             known.extend(named.iter().cloned());
@@ -171,13 +171,13 @@ impl<'a> Builder<'a> {
         for peer in peers {
             match peer.peer {
                 Peer::Pods(selector) => {
-                    let group = self.selected(selector, &peer.pods);
+                    let group = self.selected(selector, peer);
                     all.extend(rules(direction, &[Remote::Group(group)], &Family::BOTH, traffic));
                 }
                 Peer::Block(block) => addresses = addresses.union(&self.blocks.addresses(block)),
                 Peer::Nodes(_) => {
-                    let nodes = peer.nodes.iter().flat_map(|node| node.addresses.iter().copied());
-                    addresses = addresses.union(&nodes.collect());
+                    let nodes = peer.addresses().collect();
+                    addresses = addresses.union(&nodes);
                 }
                 Peer::Domain(_) => {}
             }
@@ -187,13 +187,13 @@ impl<'a> Builder<'a> {
     }
 
     /// The group of the pods that a selector means, which all rules with it share.
-    fn selected(&mut self, selector: &PodSelector, pods: &[PodRef<'a>]) -> Name {
+    fn selected(&mut self, selector: &PodSelector, peer: &PeerView<'a>) -> Name {
         let hash = of_selector(selector);
         let name = self.peers_name(&[&hash]);
         if self.members(&name).is_some() {
             return name;
         }
-        let pods = self.unshared(pods);
+        let pods = self.unshared(&peer.pods());
         self.peers(&[&hash], || described(selector), || pods)
     }
 
@@ -211,13 +211,9 @@ impl<'a> Builder<'a> {
         pods: &[PodRef<'a>],
         direction: Direction,
     ) -> BTreeSet<SecurityGroupRule> {
-        let is_selected = |pod: &PodRef<'_>| match &rule.peers {
-            List::Absent => true,
-            List::Items(peers) => {
-                let mut known = peers.iter().flat_map(|peer| &peer.pods);
-                known.any(|known| known.pod().object == pod.pod().object)
-            }
-        };
+        let known = rule.selected();
+        let is_selected =
+            |pod: &PodRef<'_>| matches!(rule.peers, List::Absent) || known.contains(&pod.pod().object);
         let (selected, others): (Vec<PodRef<'a>>, Vec<_>) = pods.iter().copied().partition(is_selected);
         let mut all = BTreeSet::new();
         if !selected.is_empty() {

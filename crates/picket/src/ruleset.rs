@@ -12,7 +12,7 @@ use picket_engine::{Engine, Program};
 use picket_nftables::custom::{self, CustomRules};
 
 use picket_nftables::model::{InterfaceName, Table};
-use picket_nftables::render::documented::{self, PodView};
+use picket_nftables::render::documented::{self, OtherEnds, PodView};
 use picket_nftables::render::indexed;
 use picket_policy::NetworkName;
 use picket_source::Loaded;
@@ -218,10 +218,10 @@ impl Place {
 
 impl PodPlace {
     fn table(&self, program: &Program, custom: Vec<CustomRules>) -> anyhow::Result<(Table, Vec<Shortfall>)> {
-        let mut view = PodView::of(program, &self.pod.object, &self.interface)
+        let mut view = PodView::of(program, &OtherEnds::default(), &self.pod.object, &self.interface)
             .with_context(|| format!("nothing is known of pod `{}`", self.pod.id()))?;
         for (network, _, engine) in &self.networks {
-            let attached = view.attach(engine.program(), network);
+            let attached = view.attach(engine.program(), &OtherEnds::default(), network);
             attached.map_err(|name| anyhow!("`{name}` cannot be the name of an interface"))?;
         }
         let semantics = program.semantics();

@@ -71,7 +71,13 @@ pub(crate) fn documented(count: u32, server: Ipv4Addr) -> Result<String> {
     let engine = Engine::compile(&cluster(count, server), Semantics::default());
     let interface = InterfaceName::new("eth0").context("an interface name")?;
     let server = ObjectRef::new("Pod", "bench", "server");
-    let view = documented::PodView::of(engine.program(), &server, &interface).context("no such pod")?;
+    let view = documented::PodView::of(
+        engine.program(),
+        &documented::OtherEnds::default(),
+        &server,
+        &interface,
+    )
+    .context("no such pod")?;
     let (table, _) = documented::render(&view, &documented::Options::default())?;
     Ok(print::text(&table))
 }

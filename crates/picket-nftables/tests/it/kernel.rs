@@ -114,10 +114,11 @@ fn documented() -> Table {
         let addresses = texts
             .iter()
             .map(|text| text.parse::<IpAddr>().expect("an address"))
-            .collect();
+            .collect::<AddressSet>();
+        let over_it = |addresses: AddressSet| Targets::from([(name.clone(), addresses.into())]);
         Peers::Some {
-            hosts: Targets::from([(name.clone(), addresses)]),
-            blocks: Targets::from([(name.clone(), AddressSet::all())]),
+            hosts: over_it(addresses),
+            blocks: over_it(AddressSet::all()),
         }
     };
     let eth0 = InterfaceName::new("eth0").expect("an interface name");

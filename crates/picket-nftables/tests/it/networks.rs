@@ -8,7 +8,7 @@ use picket_nftables::custom::{CustomRules, add};
 use picket_nftables::meaning::Interpreter;
 use picket_nftables::model::{InterfaceName, Table};
 use picket_nftables::print;
-use picket_nftables::render::documented::{Options, PodView, render};
+use picket_nftables::render::documented::{Options, OtherEnds, PodView, render};
 use picket_policy::{Direction, NetworkName, ObjectRef};
 use picket_testing::cases::committed;
 use picket_testing::flows::representative_flows;
@@ -68,10 +68,12 @@ fn tables(
     let managed = cluster.live_pods().filter(|pod| pod.is_managed());
     managed
         .map(|pod| {
-            let mut view = PodView::of(first.program(), &pod.object, &eth0).expect("a pod of the cluster");
+            let mut view = PodView::of(first.program(), &OtherEnds::default(), &pod.object, &eth0)
+                .expect("a pod of the cluster");
             for (name, network) in secondary {
                 let name = name.as_ref().expect("a secondary network");
-                view.attach(network.program(), name).expect("names of interfaces");
+                view.attach(network.program(), &OtherEnds::default(), name)
+                    .expect("names of interfaces");
             }
             let (table, shortfalls) = render(&view, &options).expect("a table");
             let narrower = Direction::BOTH.map(|side| shortfalls.iter().any(|one| one.direction == side));

@@ -11,7 +11,7 @@ use picket_nftables::custom::CustomRules;
 use picket_nftables::meaning::Interpreter;
 use picket_nftables::model::{InterfaceName, Table};
 use picket_nftables::print;
-use picket_nftables::render::documented::{Options, PodView, render};
+use picket_nftables::render::documented::{Options, OtherEnds, PodView, render};
 use picket_policy::{Direction, ObjectRef, Tier};
 use picket_testing::build::{
     accept, admin_policy, baseline_policy, block, deny, node, nodes_where, pod, policy,
@@ -45,7 +45,8 @@ fn tables_with(snapshot: &Snapshot, semantics: &Semantics, custom: Vec<CustomRul
     let managed = snapshot.live_pods().filter(|pod| pod.is_managed());
     managed
         .map(|pod| {
-            let view = PodView::of(engine.program(), &pod.object, &eth0).expect("a pod of the snapshot");
+            let view = PodView::of(engine.program(), &OtherEnds::default(), &pod.object, &eth0)
+                .expect("a pod of the snapshot");
             let (table, shortfalls) = render(&view, &options).expect("a table");
             (pod.object.clone(), (table, !shortfalls.is_empty()))
         })

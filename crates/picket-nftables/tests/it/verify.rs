@@ -9,7 +9,7 @@ use picket_nftables::custom::{CustomRules, add, own_addresses};
 use picket_nftables::meaning::Interpreter;
 use picket_nftables::model::{InterfaceName, Table};
 use picket_nftables::print;
-use picket_nftables::render::documented::{Options, PodView, render};
+use picket_nftables::render::documented::{Options, OtherEnds, PodView, render};
 use picket_nftables::verify::{Report, verify};
 use picket_policy::{Direction, NetworkName, ObjectRef};
 use picket_testing::generate::{Shape, semantics, snapshot};
@@ -81,7 +81,8 @@ fn pod_tables<'e>(
         log_denied: refuse_mid_stream.then_some(7),
     };
     let table = |pod: &Pod| {
-        let view = PodView::of(program, &pod.object, &eth0).expect("a pod of the snapshot");
+        let view =
+            PodView::of(program, &OtherEnds::default(), &pod.object, &eth0).expect("a pod of the snapshot");
         let (table, shortfalls) = render(&view, &options).expect("a table");
         let narrower =
             Direction::BOTH.map(|side| shortfalls.iter().any(|shortfall| shortfall.direction == side));
@@ -116,10 +117,12 @@ fn pod_on_networks(
         count_drops: true,
         log_denied: Some(7),
     };
-    let mut view = PodView::of(engines[0].program(), &pod.object, &eth0).expect("a pod of the cluster");
+    let mut view = PodView::of(engines[0].program(), &OtherEnds::default(), &pod.object, &eth0)
+        .expect("a pod of the cluster");
     for ((name, _), engine) in networks.iter().zip(engines).skip(1) {
         let name = name.as_ref().expect("a secondary network");
-        view.attach(engine.program(), name).expect("names of interfaces");
+        view.attach(engine.program(), &OtherEnds::default(), name)
+            .expect("names of interfaces");
     }
     let (table, shortfalls) = render(&view, &options).expect("a table");
     let narrower = Direction::BOTH.map(|side| shortfalls.iter().any(|shortfall| shortfall.direction == side));

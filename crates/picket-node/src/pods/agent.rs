@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use jiff::Timestamp;
 use picket_cluster::{Pod, Snapshot};
 use picket_dataplane::EstablishedConnections;
+use picket_linux::at_once;
 use picket_linux::runtime::{Sandbox, SandboxId};
 use picket_policy::ObjectRef;
 use picket_source::{Health, ObjectVersion};
@@ -300,19 +301,18 @@ impl Agent {
             .update(&snapshot, &touched, &all, &self.known.plugins, custom);
         self.troubles.unpoliced(self.networks.unpoliced());
         self.networks.read_in(self.known.remarks.readings.saying());
-        for place in self.places.values_mut() {
-            if let Some(pod) = pod_of(&place.sandbox, &pods) {
-                place.follow(pod, &self.networks);
-                place.heard(heard);
-            }
-        }
+        let places = self.places.values_mut();
+        let known = places.filter_map(|place| Some((pod_of(&place.sandbox, &pods)?, place)));
+        at_once(known.collect(), |(pod, place)| {
+            place.follow(pod, &self.networks);
+            place.heard(heard);
+        });
         let unknown = self.sandboxes.iter().flatten();
         let unknown = unknown.filter(|(_, found)| matches!(found, Found::Asked | Found::Unknown(_)));
         self.unreached = unknown
             .filter_map(|(sandbox, _)| {
-                let desired = self
-                    .networks
-                    .desired(pod_of(sandbox, &pods)?, &Substitutes::new());
+                let pod = pod_of(sandbox, &pods)?;
+                let desired = self.networks.desired(pod, &Substitutes::new(), None);
                 (!desired.policies.is_empty()).then(|| (sandbox.id.clone(), desired.policies))
             })
             .collect();

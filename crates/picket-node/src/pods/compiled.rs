@@ -6,6 +6,7 @@ use std::sync::{Arc, OnceLock};
 use picket_cluster::{Event, Interfaces, Object, Seen, Semantics};
 use picket_engine::{Engine, Program};
 use picket_nftables::custom::{self, CustomRules};
+use picket_nftables::render::documented::OtherEnds;
 use picket_policy::{NetworkName, ObjectRef, Policy};
 
 use super::touched::Touched;
@@ -17,6 +18,8 @@ const FRACTION: usize = 4;
 pub(super) struct Compiled {
     wire: BTreeSet<NetworkName>,
     engine: Engine,
+    /// Who is at the other end of rules, for all pods of the node.
+    ends: OtherEnds,
     /// The same where custom rules are policies like others, once somebody asks.
     judged: OnceLock<Box<Engine>>,
 }
@@ -34,6 +37,7 @@ impl Compiled {
         Self {
             wire,
             engine,
+            ends: OtherEnds::default(),
             judged: OnceLock::new(),
         }
     }
@@ -61,6 +65,11 @@ impl Compiled {
     /// What is known.
     pub(super) fn program(&self) -> &Program {
         self.engine.program()
+    }
+
+    /// Who is at the other end of rules, as far as anybody has asked.
+    pub(super) fn ends(&self) -> &OtherEnds {
+        &self.ends
     }
 
     /// The same in which custom rules are policies like others.
@@ -108,6 +117,7 @@ impl Compiled {
     pub(super) fn take(&mut self, seen: &Seen<'_>, events: Vec<Event>) {
         self.wire.clone_from(seen.wire());
         self.forget_judged();
+        self.ends = OtherEnds::default();
         for event in events {
             self.engine.apply(event);
         }

@@ -11,8 +11,8 @@ use picket_policy::ObjectRef;
 use picket_source::ObjectVersion;
 
 use super::blame::Suspect;
+use super::desired::Desired;
 use super::held::{Said, Substitute};
-use super::network::Desired;
 use crate::objects::Objects;
 
 /// What this agent has put in force in a sandbox, as far as it knows that it still is.

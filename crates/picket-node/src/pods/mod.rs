@@ -19,6 +19,7 @@ mod compiled;
 mod custom;
 mod cutting;
 mod denied;
+mod desired;
 mod drift;
 mod drops;
 mod held;

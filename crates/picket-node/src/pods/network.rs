@@ -4,17 +4,15 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use picket_cluster::{Interfaces, Pod, Seen, Semantics, Snapshot};
-use picket_dataplane::{EstablishedConnections, Shortfall};
+use picket_dataplane::EstablishedConnections;
 use picket_engine::{PodRef, Program};
-use picket_net::AddressSet;
 use picket_nftables::custom::{self, CustomRules};
-use picket_nftables::model::{InterfaceName, Table};
-use picket_nftables::render::documented::{self, Options, PodView};
-use picket_policy::{Direction, NetworkName, ObjectRef, Policy};
+use picket_nftables::model::InterfaceName;
+use picket_nftables::render::documented::{self, Options};
+use picket_policy::{NetworkName, ObjectRef, Policy};
 use picket_source::ObjectVersion;
 use smol_str::SmolStr;
 
-use super::closing;
 use super::compiled::Compiled;
 use super::held::{Said, Substitute, Substitutes};
 use super::plugin::Plugins;
@@ -22,41 +20,6 @@ use super::touched::Touched;
 use super::trace::Scene;
 use crate::denied::Denied;
 use crate::trace::{self, TraceQuestion};
-
-/// What is to be in force in a pod.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Desired {
-    /// The rules; none where no policy applies.
-    pub(super) table: Option<Arc<Table>>,
-    /// The policies that apply.
-    pub(super) policies: Vec<ObjectRef>,
-    /// What they say, or what holds in their place.
-    pub(super) said: BTreeMap<ObjectRef, Said>,
-    /// In which versions that was read, as far as they have any.
-    pub(super) versions: BTreeMap<ObjectRef, ObjectVersion>,
-    /// What holds in the place of policies that are held back.
-    pub(super) substitutes: Substitutes,
-    /// What cannot be enforced.
-    pub(super) trouble: Option<String>,
-    /// The policies that cannot be said or are refused; what they are about is closed instead.
-    pub(super) closed: BTreeSet<ObjectRef>,
-    /// The directions, ingress first, in which the rules may let pass less than the policies.
-    pub(super) narrower: [bool; 2],
-}
-
-impl Desired {
-    /// The policies which the rules enforce.
-    pub(super) fn enforced(&self) -> Vec<ObjectRef> {
-        let policies = self.policies.iter();
-        let enforced = policies.filter(|policy| !self.closed.contains(policy));
-        enforced.cloned().collect()
-    }
-
-    /// Whether there are no rules that could be in force, though policies apply.
-    pub(super) fn is_unsayable(&self) -> bool {
-        self.table.is_none() && !self.policies.is_empty()
-    }
-}
 
 /// The networks that pods of the node are on, each as a cluster of its own with all that are on its wire.
 pub(super) struct Networks {
@@ -72,7 +35,7 @@ pub(super) struct Networks {
     revision: u64,
     /// The same with policies as they were that are held back somewhere.
     former: Mutex<Vec<Former>>,
-    custom: Vec<CustomRules>,
+    custom: Arc<Vec<CustomRules>>,
     /// In which versions policies were read that have any.
     versions: BTreeMap<ObjectRef, ObjectVersion>,
     /// What people may not expect of the networks that policies name.
@@ -106,7 +69,7 @@ impl Networks {
             interfaces: Interfaces::default(),
             revision: 0,
             former: Mutex::default(),
-            custom: Vec::new(),
+            custom: Arc::default(),
             versions: BTreeMap::new(),
             notes: Vec::new(),
             unpoliced: BTreeMap::new(),
@@ -144,8 +107,10 @@ impl Networks {
         custom: Vec<CustomRules>,
     ) {
         self.former = Mutex::default();
-        let same_custom = self.custom == custom;
-        self.custom = custom;
+        let same_custom = *self.custom == custom;
+        if !same_custom {
+            self.custom = Arc::new(custom);
+        }
         let mut changed = !same_custom;
         let policies = snapshot.policies.values();
         let named: BTreeSet<_> = policies.flat_map(|policy| policy.networks.attached()).collect();
@@ -291,7 +256,7 @@ impl Networks {
     }
 
     /// The custom rules, in the order in which they are judged.
-    pub(super) fn custom(&self) -> &[CustomRules] {
+    pub(super) fn custom(&self) -> &Arc<Vec<CustomRules>> {
         &self.custom
     }
 
@@ -351,57 +316,6 @@ impl Networks {
         policed.map(|own| own.interface.clone()).collect()
     }
 
-    /// What is to be in force in a pod of the node, where for some policies something else holds.
-    pub(super) fn desired(&self, pod: &Pod, substitutes: &Substitutes) -> Desired {
-        let networks = self.with(substitutes);
-        let mut view = PodView {
-            pod: pod.object.clone(),
-            interfaces: Vec::new(),
-            // No kubelet reaches a pod over a secondary network.
-            own_node: AddressSet::empty(),
-            policies: Vec::new(),
-        };
-        let mut troubles = Vec::new();
-        for (network, compiled) in &networks {
-            if let Err(name) = view.attach(compiled.program(), network) {
-                let name = name.escape_debug();
-                troubles.push(format!(
-                    "`{name}` in its annotation `network-status` is no name of an interface"
-                ));
-            }
-        }
-        if view.policies.is_empty() {
-            return Desired {
-                trouble: joined(troubles),
-                ..Desired::default()
-            };
-        }
-        let policies: Vec<_> = view.policies.iter().map(|policy| policy.object.clone()).collect();
-        let is_closed = |policy: &&ObjectRef| matches!(substitutes.get(*policy), Some(Substitute::Closed));
-        let mut closed = policies.iter().filter(is_closed).cloned().collect();
-        let rendered = closing::render(&view, &self.options(), &mut closed, &mut troubles);
-        let (table, shortfalls) = rendered.unzip();
-        let shortfalls = shortfalls.unwrap_or_default();
-        let narrower = Direction::BOTH
-            .map(|side| !closed.is_empty() || shortfalls.iter().any(|one| one.direction == side));
-        troubles.extend(shortfalls.iter().map(words));
-        let networks = networks.iter();
-        let networks = networks.map(|(network, compiled)| (*network, compiled.as_ref()));
-        Desired {
-            table: table.map(Arc::new),
-            said: policies
-                .iter()
-                .map(|policy| (policy.clone(), said(networks.clone(), policy)))
-                .collect(),
-            versions: self.versions_of(&policies, substitutes),
-            substitutes: substitutes.clone(),
-            policies,
-            trouble: joined(troubles),
-            closed,
-            narrower,
-        }
-    }
-
     /// In which versions policies were read, or what holds in their place.
     pub(super) fn versions_of(
         &self,
@@ -418,11 +332,12 @@ impl Networks {
         versions.collect()
     }
 
-    fn options(&self) -> Options {
+    /// How rules are made of policies.
+    pub(super) fn options(&self) -> Options {
         Options {
             accept_icmp: self.semantics.accept_icmp,
             accept_icmpv6: self.semantics.accept_icmpv6,
-            custom: self.custom.clone(),
+            custom: Vec::clone(&self.custom),
             refuse_mid_stream: self.refuse_mid_stream,
             count_drops: true,
             log_denied: self.log_denied,
@@ -431,7 +346,10 @@ impl Networks {
 }
 
 /// What a policy says on each of these networks.
-fn said<'n>(networks: impl Iterator<Item = (&'n NetworkName, &'n Compiled)>, policy: &ObjectRef) -> Said {
+pub(super) fn said<'n>(
+    networks: impl Iterator<Item = (&'n NetworkName, &'n Compiled)>,
+    policy: &ObjectRef,
+) -> Said {
     let on = networks.filter_map(|(network, compiled)| {
         let policy = compiled.program().policy(policy)?;
         Some((network.clone(), Arc::clone(policy)))
@@ -439,31 +357,17 @@ fn said<'n>(networks: impl Iterator<Item = (&'n NetworkName, &'n Compiled)>, pol
     on.collect()
 }
 
-/// What rules cannot say, as people read it.
-fn words(shortfall: &Shortfall) -> String {
-    let Shortfall {
-        policy,
-        what,
-        instead,
-        ..
-    } = shortfall;
-    format!("{policy}: {what}; {instead}")
-}
-
-fn joined(troubles: Vec<String>) -> Option<String> {
-    (!troubles.is_empty()).then(|| troubles.join("; "))
-}
-
 #[cfg(test)]
 mod tests {
     use picket_cluster::{Attachment, Event, Object, Store};
     use picket_net::Family;
-    use picket_policy::Source;
+    use picket_policy::{Direction, Source};
     use picket_testing::build::{network, pod, policy};
     use picket_testing::generate::{self, Shape};
     use picket_testing::snapshot;
     use proptest::prelude::*;
 
+    use super::super::desired::Desired;
     use super::*;
 
     fn name(text: &str) -> NetworkName {
@@ -515,7 +419,7 @@ mod tests {
             let (mut networks, mut store) = (nothing(), Store::new());
             let (mut revision, mut before) = (0, Vec::new());
             let mut plugins = Plugins::new(&["macvlan".into()]);
-            let mut custom = Vec::new();
+            let (mut custom, mut kept) = (Vec::new(), BTreeMap::new());
             let mut touched = Touched::default();
             for (event, (other, which)) in objects.map(Event::Apply).chain(events).zip(others.into_iter().cycle()) {
                 touched.note(&event);
@@ -535,20 +439,21 @@ mod tests {
                 }
                 let snapshot = store.snapshot();
                 let pods: Vec<_> = snapshot.pods.values().filter(|pod| pod.is_managed()).collect();
-                let desired = |networks: &mut Networks, touched: &Touched| {
+                let desired = |networks: &mut Networks, touched: &Touched, kept: &mut BTreeMap<_, _>| {
                     networks.update(&snapshot, touched, &pods, &plugins, custom.clone());
                     let told = networks.revision();
                     networks.update(&snapshot, &Touched::default(), &pods, &plugins, custom.clone());
                     assert_eq!(networks.revision(), told, "nothing is another");
                     let desired = pods.iter().map(|pod| {
-                        let desired = networks.desired(pod, &Substitutes::new());
+                        let desired = networks.desired(pod, &Substitutes::new(), kept.get(&pod.object));
+                        kept.insert(pod.object.clone(), desired.clone());
                         let Desired { table, policies, said, trouble, narrower, .. } = desired;
                         (Pod::clone(pod), (table, policies, said, trouble, narrower))
                     });
                     desired.collect::<Vec<_>>()
                 };
-                let now = desired(&mut networks, &std::mem::take(&mut touched));
-                prop_assert_eq!(&now, &desired(&mut nothing(), &Touched::Anything));
+                let now = desired(&mut networks, &std::mem::take(&mut touched), &mut kept);
+                prop_assert_eq!(&now, &desired(&mut nothing(), &Touched::Anything, &mut BTreeMap::new()));
                 if networks.revision() == revision {
                     for (pod, desired) in &now {
                         let mut known = before.iter().filter(|(known, _)| known == pod);

@@ -10,7 +10,8 @@ use picket_nftables::custom::own_addresses;
 use picket_nftables::model::Table;
 use picket_nftables::verify::{Report, VerifyError, verify};
 
-use super::network::{Desired, Networks};
+use super::desired::Desired;
+use super::network::Networks;
 use super::sandbox::Place;
 use crate::metrics::Metrics;
 
@@ -169,12 +170,12 @@ mod tests {
             fewer.policies.pop_first();
             let fewer = networks(&fewer);
             for pod in cluster.pods.values() {
-                let desired = own.desired(pod, &Substitutes::new());
+                let desired = own.desired(pod, &Substitutes::new(), None);
                 let Some(table) = &desired.table else { continue };
                 let proof = own.prove(pod, &desired, table).unwrap();
                 assert!(proof.is_proof(), "{}: {}: {proof:?}", step.title, pod.id());
                 proved += 1;
-                let without = fewer.desired(pod, &Substitutes::new());
+                let without = fewer.desired(pod, &Substitutes::new(), None);
                 let Some(table) = &without.table else { continue };
                 refuted += usize::from(!own.prove(pod, &without, table).unwrap().is_proof());
             }

@@ -13,8 +13,9 @@ use picket_policy::{Direction, NetworkName, Networks as On, Policy};
 use picket_testing::build::{accept, namespace, pod, policy};
 use picket_testing::snapshot;
 
+use super::desired::Desired;
 use super::held::Substitutes;
-use super::network::{Desired, Networks};
+use super::network::Networks;
 use super::plugin::Plugins;
 use super::sandbox::Place;
 use super::status::SandboxStatus;
@@ -63,7 +64,7 @@ pub(super) fn desired_of(policies: Vec<Policy>) -> (Arc<Pod>, Desired, Networks)
         &Plugins::new(&[]),
         Vec::new(),
     );
-    let desired = networks.desired(&own, &Substitutes::new());
+    let desired = networks.desired(&own, &Substitutes::new(), None);
     assert_eq!(desired.policies.len(), count);
     (own, desired, networks)
 }

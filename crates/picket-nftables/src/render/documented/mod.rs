@@ -15,6 +15,7 @@ use picket_dataplane::Shortfall;
 use picket_policy::{Action, Direction, ObjectRef, Tier};
 
 pub use log::{log_prefix, logged_as};
+pub use resolve::OtherEnds;
 pub use view::{Interface, Peers, PodView, PolicyOnPod, ResolvedRule, ResolvedSide, Targets};
 
 use crate::custom::CustomRules;

@@ -1,10 +1,11 @@
 //! From the compiled program to what the layout needs of one pod.
 
-use std::cell::OnceCell;
+use std::collections::BTreeMap;
 use std::net::IpAddr;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use picket_engine::{Blocks, PeerView, PodRef, PolicyView, Program, RuleView, SideView};
-use picket_net::AddressSet;
+use picket_net::{AddressSet, TrafficSet};
 use picket_policy::{List, Mode, NetworkName, ObjectRef, Peer, Policy};
 use smol_str::SmolStr;
 
@@ -15,12 +16,14 @@ impl PodView {
     /// A pod on the cluster network, whose interface in the pod is `interface`. `None` when there is no such pod.
     ///
     /// Policies do not apply to hostNetwork pods and finished pods: they are pods that no policy selects.
-    pub fn of(program: &Program, pod: &ObjectRef, interface: &InterfaceName) -> Option<Self> {
+    pub fn of(
+        program: &Program,
+        ends: &OtherEnds,
+        pod: &ObjectRef,
+        interface: &InterfaceName,
+    ) -> Option<Self> {
         let found = program.pod(pod)?;
-        let resolve = Resolve::new(program, interface);
         let own_node = found.pod().node.as_deref();
-        let policies = program.policy_views(pod);
-        let policies = policies.iter().map(|policy| resolve.policy(policy));
         Some(Self {
             pod: pod.clone(),
             interfaces: vec![Interface {
@@ -32,7 +35,7 @@ impl PodView {
                 .into_iter()
                 .flat_map(|node| program.own_addresses(node))
                 .collect(),
-            policies: policies.filter(PolicyOnPod::has_chain).collect(),
+            policies: ends.policies(program, pod, interface).collect(),
         })
     }
 }
@@ -43,16 +46,20 @@ impl PodView {
     ///
     /// # Errors
     /// The name of an interface that the kernel would not take.
-    pub fn attach(&mut self, program: &Program, network: &NetworkName) -> Result<(), SmolStr> {
+    pub fn attach(
+        &mut self,
+        program: &Program,
+        ends: &OtherEnds,
+        network: &NetworkName,
+    ) -> Result<(), SmolStr> {
         let pod = self.pod.clone();
         for endpoint in program.endpoints_of(&pod) {
             let interface = endpoint.pod().interface.as_ref();
             let own = interface.filter(|own| own.network == *network);
             let Some(interface) = own else { continue };
             let name = InterfaceName::new(&interface.name).ok_or_else(|| interface.name.clone())?;
-            let resolve = Resolve::new(program, &name);
-            for policy in program.policy_views(&endpoint.pod().object) {
-                self.add(resolve.policy(&policy));
+            for policy in ends.policies(program, &endpoint.pod().object, &name) {
+                self.add(policy);
             }
             self.interfaces.push(Interface {
                 name,
@@ -65,9 +72,6 @@ impl PodView {
 
     /// Adds a policy, or what it says over another interface.
     fn add(&mut self, policy: PolicyOnPod) {
-        if !policy.has_chain() {
-            return;
-        }
         match self
             .policies
             .iter_mut()
@@ -119,104 +123,143 @@ impl ResolvedRule {
     }
 }
 
-struct Resolve<'a> {
-    program: &'a Program,
-    interface: &'a InterfaceName,
+/// Who is at the other end of the rules of a program's policies, each worked out once for all pods that it selects. Of no use once
+/// the program is another.
+#[derive(Debug, Default)]
+pub struct OtherEnds {
     /// Filled where there are blocks.
-    blocks: OnceCell<Blocks>,
+    blocks: OnceLock<Blocks>,
+    policies: Mutex<BTreeMap<ObjectRef, Arc<[Vec<RuleEnds>; 2]>>>,
 }
 
-impl<'a> Resolve<'a> {
-    fn new(program: &'a Program, interface: &'a InterfaceName) -> Self {
-        Self {
-            program,
-            interface,
-            blocks: OnceCell::new(),
-        }
-    }
+/// Who is at the other end of a rule.
+#[derive(Debug)]
+struct RuleEnds {
+    /// Pods and nodes, and blocks; `None` for anyone.
+    peers: Option<[Arc<AddressSet>; 2]>,
+    /// Of egress, those with ports by name.
+    named: Vec<(TrafficSet, Arc<AddressSet>)>,
+}
 
-    fn blocks(&self) -> &Blocks {
-        self.blocks.get_or_init(|| self.program.blocks())
-    }
-
-    fn policy(&self, view: &PolicyView<'_>) -> PolicyOnPod {
-        PolicyOnPod {
-            object: view.policy.object.clone(),
-            tier: view.policy.tier,
-            interfaces: vec![self.interface.clone()],
-            ingress: self.side(view.policy, &view.ingress),
-            egress: self.side(view.policy, &view.egress),
-        }
-    }
-
-    fn side(&self, policy: &Policy, side: &SideView<'_>) -> ResolvedSide {
-        let rules = side.rules.iter().filter(|rule| policy.counts(rule.rule));
-        ResolvedSide {
-            isolates: side.isolates && policy.mode == Mode::Enforce,
-            audits: side.isolates && policy.mode == Mode::Audit,
-            rules: rules.map(|rule| self.rule(rule)).collect(),
-        }
-    }
-
-    fn rule(&self, rule: &RuleView<'_>) -> ResolvedRule {
-        let named = rule.named.iter().map(|(traffic, pods)| {
-            let addresses = pods
-                .iter()
-                .flat_map(|pod| self.matched_addresses(*pod, &rule.peers))
-                .collect();
-            (traffic.clone(), self.over_the_interface(addresses))
+impl OtherEnds {
+    /// The policies that select a pod, over one of its interfaces, in the order in which their chains are jumped to.
+    fn policies<'a>(
+        &'a self,
+        program: &'a Program,
+        pod: &ObjectRef,
+        interface: &'a InterfaceName,
+    ) -> impl Iterator<Item = PolicyOnPod> {
+        let views = program.policy_views(pod).into_iter();
+        let policies = views.map(move |view| {
+            let ends = self.of(program, &view);
+            let [ingress, egress] = &*ends;
+            PolicyOnPod {
+                object: view.policy.object.clone(),
+                tier: view.policy.tier,
+                interfaces: vec![interface.clone()],
+                ingress: resolved(view.policy, &view.ingress, ingress, interface),
+                egress: resolved(view.policy, &view.egress, egress, interface),
+            }
         });
-        ResolvedRule {
-            index: rule.rule.index,
-            action: rule.rule.action,
-            peers: self.peers(&rule.peers),
-            traffic: rule.traffic.clone(),
-            named: named.collect(),
+        policies.filter(PolicyOnPod::has_chain)
+    }
+
+    /// Those of the rules of a policy, ingress first.
+    fn of(&self, program: &Program, view: &PolicyView<'_>) -> Arc<[Vec<RuleEnds>; 2]> {
+        let mut known = self.policies.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(ends) = known.get(&view.policy.object) {
+            return Arc::clone(ends);
         }
+        let blocks = || self.blocks.get_or_init(|| program.blocks());
+        let ends = [&view.ingress, &view.egress].map(|side| {
+            let rules = side.rules.iter();
+            rules.map(|rule| RuleEnds::of(rule, &blocks)).collect()
+        });
+        let ends = Arc::new(ends);
+        known.insert(view.policy.object.clone(), Arc::clone(&ends));
+        ends
     }
+}
 
-    fn over_the_interface(&self, addresses: AddressSet) -> Targets {
-        Targets::from([(self.interface.clone(), addresses)])
-    }
-
-    fn peers(&self, peers: &List<PeerView<'_>>) -> Peers {
-        let List::Items(peers) = peers else {
-            return Peers::Anyone;
+impl RuleEnds {
+    fn of<'b>(rule: &RuleView<'_>, blocks: &impl Fn() -> &'b Blocks) -> Self {
+        let named = rule.named();
+        let named = named.iter().map(|(traffic, pods)| {
+            let addresses = matched_addresses(pods, rule, blocks);
+            (traffic.clone(), Arc::new(addresses))
+        });
+        let named = named.collect();
+        let List::Items(peers) = &rule.peers else {
+            return Self { peers: None, named };
         };
-        let pods = peers
-            .iter()
-            .flat_map(|peer| &peer.pods)
-            .flat_map(|pod| pod.pod().addresses.iter());
-        let nodes = peers
-            .iter()
-            .flat_map(|peer| &peer.nodes)
-            .flat_map(|node| node.addresses.iter().copied());
+        let hosts = peers.iter().flat_map(PeerView::addresses).collect();
         let blocks = peers.iter().filter_map(|peer| match peer.peer {
-            Peer::Block(block) => Some(self.blocks().addresses(block)),
+            Peer::Block(block) => Some(blocks().addresses(block)),
             Peer::Pods(_) | Peer::Nodes(_) | Peer::Domain(_) => None,
         });
-        Peers::Some {
-            hosts: self.over_the_interface(pods.chain(nodes).collect()),
-            blocks: self.over_the_interface(blocks.fold(AddressSet::empty(), |all, block| all.union(&block))),
+        let blocks = blocks.fold(AddressSet::empty(), |all, block| all.union(&block));
+        Self {
+            peers: Some([hosts, blocks].map(Arc::new)),
+            named,
         }
     }
+}
 
-    /// The addresses of a pod that any of `peers` means: a block may hold only one of them.
-    fn matched_addresses(&self, pod: PodRef<'_>, peers: &List<PeerView<'_>>) -> Vec<IpAddr> {
-        let matches = |address: IpAddr| match peers {
-            List::Absent => true,
-            List::Items(peers) => peers.iter().any(|peer| match peer.peer {
-                Peer::Block(block) => self.blocks().hold(block, address),
-                Peer::Pods(_) | Peer::Nodes(_) | Peer::Domain(_) => peer
-                    .pods
+/// Those addresses of pods that any peer of a rule means: a block may hold only one of them.
+fn matched_addresses<'b>(
+    pods: &[PodRef<'_>],
+    rule: &RuleView<'_>,
+    blocks: &impl Fn() -> &'b Blocks,
+) -> AddressSet {
+    let all = pods.iter().flat_map(|pod| {
+        let object = &pod.pod().object;
+        pod.pod().addresses.iter().map(move |address| (object, address))
+    });
+    let List::Items(peers) = &rule.peers else {
+        return all.map(|(_, address)| address).collect();
+    };
+    let selected = rule.selected();
+    let is_in_block = |address: IpAddr| {
+        peers.iter().any(|peer| match peer.peer {
+            Peer::Block(block) => blocks().hold(block, address),
+            Peer::Pods(_) | Peer::Nodes(_) | Peer::Domain(_) => false,
+        })
+    };
+    let matched = all.filter(|(pod, address)| selected.contains(pod) || is_in_block(*address));
+    matched.map(|(_, address)| address).collect()
+}
+
+/// One direction of a policy over an interface.
+fn resolved(
+    policy: &Policy,
+    side: &SideView<'_>,
+    ends: &[RuleEnds],
+    interface: &InterfaceName,
+) -> ResolvedSide {
+    let over_it = |addresses: &Arc<AddressSet>| Targets::from([(interface.clone(), Arc::clone(addresses))]);
+    let rules = side.rules.iter().zip(ends);
+    let rules = rules.filter(|(view, _)| policy.counts(view.rule));
+    ResolvedSide {
+        isolates: side.isolates && policy.mode == Mode::Enforce,
+        audits: side.isolates && policy.mode == Mode::Audit,
+        rules: rules
+            .map(|(view, ends)| ResolvedRule {
+                index: view.rule.index,
+                action: view.rule.action,
+                peers: match &ends.peers {
+                    None => Peers::Anyone,
+                    Some([hosts, blocks]) => Peers::Some {
+                        hosts: over_it(hosts),
+                        blocks: over_it(blocks),
+                    },
+                },
+                traffic: view.traffic.clone(),
+                named: ends
+                    .named
                     .iter()
-                    .any(|other| other.pod().object == pod.pod().object),
-            }),
-        };
-        pod.pod()
-            .addresses
-            .iter()
-            .filter(|&address| matches(address))
-            .collect()
+                    .map(|(traffic, addresses)| (traffic.clone(), over_it(addresses)))
+                    .collect(),
+            })
+            .collect(),
     }
 }

@@ -1,4 +1,5 @@
 use std::net::IpAddr;
+use std::sync::Arc;
 
 use picket_dataplane::{Crossing, Meaning, Packet, State};
 use picket_net::{AddressSet, Family, PortRange, Prefix, Protocol, TrafficSet};
@@ -46,9 +47,12 @@ fn rule(index: u32, peers: Peers, traffic: TrafficSet) -> ResolvedRule {
 fn some(hosts: &[(&str, &[&str])], blocks: AddressSet) -> Peers {
     let addressed = hosts
         .iter()
-        .map(|(name, texts)| (interface(name), addresses(texts)))
+        .map(|(name, texts)| (interface(name), addresses(texts).into()))
         .collect();
-    let blocks = hosts.iter().map(|(name, _)| (interface(name), blocks.clone()));
+    let blocks = Arc::new(blocks);
+    let blocks = hosts
+        .iter()
+        .map(|(name, _)| (interface(name), Arc::clone(&blocks)));
     Peers::Some {
         blocks: blocks.collect(),
         hosts: addressed,
@@ -129,7 +133,7 @@ fn network_policy() -> PodView {
         .union(&tcp(8080, 8090))
         .union(&TrafficSet::from(Protocol::UDP));
     let mut egress = rule(1, some(&[("eth0", &["10.244.3.10"])], AddressSet::empty()), ports);
-    let target = |text: &str| Targets::from([(interface("eth0"), addresses(&[text]))]);
+    let target = |text: &str| Targets::from([(interface("eth0"), addresses(&[text]).into())]);
     egress.named = vec![
         (tcp(53, 53), target("10.244.3.10")),
         (tcp(5353, 5353), target("10.244.3.11")),

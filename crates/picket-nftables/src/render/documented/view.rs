@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
+use std::sync::Arc;
 
 use picket_net::{AddressSet, TrafficSet};
 use picket_policy::{Action, Direction, ObjectRef, Tier};
@@ -123,5 +124,5 @@ pub enum Peers {
     },
 }
 
-/// Addresses by the interface of the pod that leads to them: those on the interface's network.
-pub type Targets = BTreeMap<InterfaceName, AddressSet>;
+/// Addresses by the interface of the pod that leads to them: those on the interface's network. Pods that one policy selects share them.
+pub type Targets = BTreeMap<InterfaceName, Arc<AddressSet>>;

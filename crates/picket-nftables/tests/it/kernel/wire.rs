@@ -9,7 +9,7 @@ use picket_linux::NetworkNamespace;
 use picket_net::Protocol;
 use picket_nftables::model::InterfaceName;
 use picket_nftables::print;
-use picket_nftables::render::documented::{Options, PodView, render};
+use picket_nftables::render::documented::{Options, OtherEnds, PodView, render};
 use picket_testing::build::{accept, node, pod, pods_in, policy};
 use picket_testing::snapshot;
 
@@ -51,7 +51,7 @@ fn a_pod_filters_in_its_own_namespace() {
         InterfaceName::new("eth0").expect("a name"),
         at("x/web", &web).build().object,
     );
-    let view = PodView::of(engine.program(), &web_pod, &eth0).expect("the pod");
+    let view = PodView::of(engine.program(), &OtherEnds::default(), &web_pod, &eth0).expect("the pod");
     let (table, _) = render(&view, &Options::default()).expect("a table");
     run(&web.namespace, "nft", &["-f", "-"], &print::text(&table));
 

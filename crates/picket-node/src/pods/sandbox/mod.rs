@@ -26,11 +26,12 @@ use crate::objects::Objects;
 use crate::pods::blame::Search;
 use crate::pods::cutting::Order;
 use crate::pods::denied::{Listener, Logging};
+use crate::pods::desired::Desired;
 use crate::pods::drift::{Watcher, Watching};
 use crate::pods::drops;
 use crate::pods::held::Held;
 use crate::pods::in_force::InForce;
-use crate::pods::network::{Desired, Networks};
+use crate::pods::network::Networks;
 use crate::pods::proof;
 use crate::retry::Retry;
 
@@ -119,7 +120,7 @@ impl Place {
         }
         self.revision = revision;
         self.held.release_changed(|policy| networks.says(policy));
-        let desired = networks.desired(pod, &self.held.substitutes());
+        let desired = networks.desired(pod, &self.held.substitutes(), self.desired.as_ref());
         self.held.retain_applying(&desired.policies);
         self.want(pod, desired);
     }
@@ -145,19 +146,20 @@ impl Place {
         };
         // How often it was tried stays known.
         let failure = self.failure.take();
-        self.want(&pod, networks.desired(&pod, &self.held.substitutes()));
+        let desired = networks.desired(&pod, &self.held.substitutes(), self.desired.as_ref());
+        self.want(&pod, desired);
         self.failure = failure;
     }
 
     /// From now on this is to be in force.
-    pub(in crate::pods) fn want(&mut self, pod: &Arc<Pod>, desired: Desired) {
+    pub(in crate::pods) fn want(&mut self, pod: &Arc<Pod>, mut desired: Desired) {
         self.of = Some(Arc::clone(pod));
         let before = self.desired.as_ref();
         let is_same = before.is_some_and(|before| before.table == desired.table);
         if is_same {
             // The same table, not one that is equal: comparing it with what the kernel has costs nothing then.
-            let table = self.desired.take().and_then(|before| before.table);
-            self.desired = Some(Desired { table, ..desired });
+            desired.table = self.desired.take().and_then(|before| before.table);
+            self.desired = Some(desired);
             if self.settled {
                 self.note_in_force(Some(Timestamp::now()));
             }
