@@ -173,7 +173,7 @@ fn event(snapshot: &Snapshot, own: &[ObjectRef]) -> Result<()> {
     let mut engine = Engine::compile(snapshot, Semantics::default());
     sync(&mut kept, &engine, own)?;
     let mut number = PEERS;
-    repeat("picket, all pods compared", || {
+    repeat("picket", || {
         let start = Instant::now();
         engine.apply(Event::Apply(Object::from(peer(0, number))));
         let operations = sync(&mut kept, &engine, own)?;

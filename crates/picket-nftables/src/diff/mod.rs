@@ -11,6 +11,7 @@ mod references;
 mod renumber;
 mod stage;
 
+use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
 
 use picket_dataplane::{Objects, Plan};
@@ -300,11 +301,8 @@ impl<'a> Difference<'a> {
             .filter(|(name, _)| !self.leaving.containers.contains(*name));
         for (&name, old) in staying {
             match (old, self.new_containers.get(name)) {
-                // Most stay as they are, which comparing tells faster than looking each element up.
-                (Container::Set(old), Some(Container::Set(new))) if old.elements() == new.elements() => {}
                 (Container::Set(old), Some(Container::Set(new))) => {
-                    let gone: Vec<Key> = old.elements().difference(new.elements()).cloned().collect();
-                    let come: Vec<Key> = new.elements().difference(old.elements()).cloned().collect();
+                    let (gone, come) = changed(old.elements(), new.elements());
                     removed.extend((!gone.is_empty()).then(|| Operation::DeleteElements(name.clone(), gone)));
                     added.extend((!come.is_empty()).then(|| Operation::AddElements(name.clone(), come)));
                 }
@@ -325,6 +323,25 @@ impl<'a> Difference<'a> {
         }
         (removed, added)
     }
+}
+
+/// The elements of `old` alone and those of `new` alone. In one pass, for most are in both.
+fn changed(old: &BTreeSet<Key>, new: &BTreeSet<Key>) -> (Vec<Key>, Vec<Key>) {
+    let (mut gone, mut come) = (Vec::new(), Vec::new());
+    let (mut old, mut new) = (old.iter().peekable(), new.iter().peekable());
+    while let Some((before, now)) = old.peek().zip(new.peek()) {
+        match before.cmp(now) {
+            Ordering::Less => gone.extend(old.next().cloned()),
+            Ordering::Greater => come.extend(new.next().cloned()),
+            Ordering::Equal => {
+                old.next();
+                new.next();
+            }
+        }
+    }
+    gone.extend(old.cloned());
+    come.extend(new.cloned());
+    (gone, come)
 }
 
 /// Whether a chain can become another without being made anew: only its rules and its policy may change.

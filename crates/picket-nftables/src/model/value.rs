@@ -4,6 +4,7 @@ use std::fmt;
 use std::net::IpAddr;
 
 use picket_net::{AddressRange, Family, Interval, PortRange, Protocol};
+use smallvec::{SmallVec, smallvec};
 
 use super::InterfaceName;
 
@@ -190,7 +191,7 @@ impl Value {
 
 /// The key of an element: one value for each field of a concatenation.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Key(Vec<Value>);
+pub struct Key(SmallVec<[Value; 1]>);
 
 impl Key {
     /// A key of several fields.
@@ -221,6 +222,6 @@ impl Key {
 
 impl From<Value> for Key {
     fn from(value: Value) -> Self {
-        Self(vec![value])
+        Self(smallvec![value])
     }
 }
