@@ -165,6 +165,22 @@ impl Peers {
         lengths.count() <= 1
     }
 
+    /// Whether no prefix but that of everybody holds one of these, and none is within it.
+    pub(crate) fn is_apart(&self, prefix: &Prefix) -> bool {
+        if self.has_one_length() {
+            return true;
+        }
+        let ends = self.levels.iter().skip(1).map(|(_, begin)| *begin);
+        let levels = self.levels.iter().zip(ends.chain([self.entries.len()]));
+        let mut others = levels.filter(|((length, _), _)| *length > 0 && *length != prefix.length());
+        others.all(|((_, begin), end)| {
+            let level = self.entries.get(*begin..end).unwrap_or_default();
+            let at = level.partition_point(|entry| entry.prefix.last() < prefix.first());
+            let next = level.get(at).map(|entry| entry.prefix);
+            next.is_none_or(|next| !next.contains_prefix(prefix) && !prefix.contains_prefix(&next))
+        })
+    }
+
     /// Whether everything is allowed with everybody.
     pub fn is_everything(&self) -> bool {
         matches!(&*self.entries, [only] if only.prefix.length() == 0 && only.value == Value::EVERYTHING)
@@ -537,6 +553,19 @@ mod tests {
             let peers = Peers::new(Family::Ipv4, entries);
             let prefixes = hosts.iter().map(|&(host, value)| (Prefix::host(host), value));
             prop_assert_eq!(peers.with_hosts(hosts.iter().copied()), peers.with(prefixes));
+        }
+
+        #[test]
+        fn a_prefix_is_apart_where_no_other_holds_it_or_is_within_it(entries in entries()) {
+            let peers = Peers::new(Family::Ipv4, entries);
+            for entry in peers.entries() {
+                let others = peers.entries().iter().filter(|other| other.prefix != entry.prefix);
+                let mut others = others.map(|other| other.prefix);
+                let overlap = others.any(|other| {
+                    other.contains_prefix(&entry.prefix) || entry.prefix.contains_prefix(&other)
+                });
+                prop_assert_eq!(peers.is_apart(&entry.prefix), !overlap, "{}", entry.prefix);
+            }
         }
 
         #[test]

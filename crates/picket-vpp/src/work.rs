@@ -25,7 +25,6 @@ mod tests {
     use super::*;
     use crate::acl::hold::Held;
     use crate::acl::plan::{Installed, Operation};
-    use crate::session::plan::between;
     use crate::{acl, session};
 
     /// A pod of an application, or of none that a policy knows.
@@ -191,8 +190,7 @@ mod tests {
             }
             let change = renderer.advance(engine.program());
             for turn in change.local.values().chain(change.global.values()) {
-                let [before, now] = turn.each_ref().map(|rules| rules.as_deref().unwrap_or_default());
-                between(before, now);
+                turn.plan();
             }
             // The agent has each table with every change.
             renderer.tables();

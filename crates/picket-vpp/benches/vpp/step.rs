@@ -97,11 +97,7 @@ impl Sent {
 pub(crate) fn follow_rules(change: &session::Change) -> (Sent, Duration) {
     let turns: Vec<_> = change.local.values().chain(change.global.values()).collect();
     let start = Instant::now();
-    let plans = turns.iter().map(|[before, now]| {
-        let [before, now] = [before, now].map(|rules| rules.as_deref().unwrap_or_default());
-        session::plan::between(before, now)
-    });
-    let plans: Vec<_> = plans.collect();
+    let plans: Vec<_> = turns.iter().map(|turn| turn.plan()).collect();
     let took = start.elapsed();
     let calls = plans.iter().flatten().map(Vec::len).sum();
     let sent = Sent {

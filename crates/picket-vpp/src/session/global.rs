@@ -10,6 +10,7 @@ use picket_net::Prefix;
 use rustc_hash::FxHashMap;
 
 use super::change::Turn;
+use super::edit::{Draft, Edit, Editor};
 use super::model::{SessionRule, Transport};
 use super::ports::PortSets;
 use super::table::{Made, Table};
@@ -34,6 +35,8 @@ pub(super) struct Global {
 /// What is about one address.
 #[derive(Debug)]
 struct About {
+    /// What may be received there.
+    peers: Arc<Peers>,
     /// The rules if there were no others.
     alone: Made,
     given: Given,
@@ -48,6 +51,15 @@ struct Given {
     /// How much room was left for this address and those after it beyond what closes them, below zero where they cannot even be
     /// closed. It is only known while there is no room for all.
     spare: isize,
+}
+
+/// What becomes of the rules about an address.
+struct Step {
+    address: IpAddr,
+    /// The rules before and now.
+    turn: [Option<Arc<[SessionRule]>>; 2],
+    /// What changes, where those now were made from those before: perhaps nothing.
+    edit: Option<Option<Edit>>,
 }
 
 /// The rules about addresses before something changed.
@@ -89,17 +101,35 @@ impl Global {
     ) -> BTreeMap<IpAddr, Turn> {
         let was_crowded = self.is_crowded();
         let least = self.least;
-        let mut alike = Alike::default();
+        let (mut alike, mut editor) = (Alike::default(), Editor::default());
         let mut known = Vec::with_capacity(changed.len());
         for &address in changed {
             looked_at(1);
-            let now = from.alone(address, self.most_rules, &mut alike);
-            let rules = now.as_ref().map(|now| Arc::clone(&now.rules));
-            known.push((address, [self.set(address, now), rules]));
+            let peers = from.receivers.at(address).map(|(_, peers)| peers);
+            let edited = peers.and_then(|peers| self.edit(address, peers, &mut from, &mut editor));
+            known.push(edited.unwrap_or_else(|| {
+                let now = peers.map(|peers| {
+                    let alone = from.alone(address, peers, self.most_rules, &mut alike);
+                    (Arc::clone(peers), alone)
+                });
+                let rules = now.as_ref().map(|(_, now)| Arc::clone(&now.rules));
+                let turn = [self.set(address, now), rules];
+                Step {
+                    address,
+                    turn,
+                    edit: None,
+                }
+            }));
         }
         let mut turns = BTreeMap::new();
         if was_crowded || self.is_crowded() {
-            let before = known.into_iter().map(|(address, [before, _])| (address, before));
+            let before = known.into_iter().map(
+                |Step {
+                     address,
+                     turn: [before, _],
+                     ..
+                 }| (address, before),
+            );
             let mut before: Before = before.collect();
             let is_closed_as_before = least == self.least;
             self.share(
@@ -115,8 +145,49 @@ impl Global {
             }
             return turns;
         }
-        let changed = known.into_iter().filter(|(_, [before, now])| before != now);
-        changed.collect()
+        let turns = known.into_iter().filter_map(|Step { address, turn, edit }| {
+            let [before, now] = turn;
+            let turn = match edit {
+                Some(None) => None,
+                Some(Some(edit)) => Some(Turn::of_edit([before, now], edit)),
+                None => Turn::between(before, now),
+            };
+            Some((address, turn?))
+        });
+        turns.collect()
+    }
+
+    /// Makes the rules about an address those where this may be received there; `None` where they have to be made anew.
+    fn edit(
+        &mut self,
+        address: IpAddr,
+        peers: &Arc<Peers>,
+        from: &mut Source<'_>,
+        editor: &mut Editor,
+    ) -> Option<Step> {
+        let about = self.at.get_mut(&address)?;
+        let difference = editor.difference([&about.peers, peers], from.sets, from.values)?;
+        let mut draft = Draft::new();
+        draft.add(difference, Prefix::host(address), false, from.sets);
+        let draft = draft.without_kept();
+        let alone = &mut about.alone;
+        if alone.missing > 0 || !Made::fits(draft.count(alone.rules.len()), self.most_rules) {
+            return None;
+        }
+        let (needed, fewest) = (alone.needed(), least(alone));
+        if !draft.is_empty() {
+            alone.rules = editor.carry_out(&draft, &alone.rules)?;
+        }
+        self.needed = self.needed + alone.needed() - needed;
+        self.least = self.least + least(alone) - fewest;
+        about.peers = Arc::clone(peers);
+        let given = Given::all(&about.alone, about.given.spare);
+        let before = std::mem::replace(&mut about.given, given);
+        Some(Step {
+            address,
+            turn: [before.made.rules, Arc::clone(&about.alone.rules)].map(Some),
+            edit: Some(draft.finish()),
+        })
     }
 
     fn is_crowded(&self) -> bool {
@@ -124,16 +195,12 @@ impl Global {
     }
 
     /// What an address has is this, if there were no others; the rules that it had.
-    fn set(&mut self, address: IpAddr, now: Option<Made>) -> Option<Arc<[SessionRule]>> {
-        self.needed += now.as_ref().map_or(0, Made::needed);
-        self.least += now.as_ref().map_or(0, least);
-        let now = now.map(|alone| {
-            let given = Given {
-                made: alone.clone(),
-                rooms: alone.needed()..=usize::MAX,
-                spare: 0,
-            };
-            About { alone, given }
+    fn set(&mut self, address: IpAddr, now: Option<(Arc<Peers>, Made)>) -> Option<Arc<[SessionRule]>> {
+        self.needed += now.as_ref().map_or(0, |(_, now)| now.needed());
+        self.least += now.as_ref().map_or(0, |(_, now)| least(now));
+        let now = now.map(|(peers, alone)| {
+            let given = Given::all(&alone, 0);
+            About { peers, alone, given }
         });
         let before = match (self.at.entry(address), now) {
             (Entry::Occupied(mut known), Some(mut now)) => {
@@ -195,6 +262,17 @@ impl Global {
     }
 }
 
+impl Given {
+    /// All that there would be if there were no others.
+    fn all(alone: &Made, spare: isize) -> Self {
+        Self {
+            made: alone.clone(),
+            rooms: alone.needed()..=usize::MAX,
+            spare,
+        }
+    }
+}
+
 impl About {
     /// Gives it so much room; the rules that it had, if others may be made of it.
     fn give(&mut self, address: IpAddr, room: usize, from: &mut Source<'_>) -> Option<Arc<[SessionRule]>> {
@@ -203,8 +281,7 @@ impl About {
         }
         let old = Arc::clone(&self.given.made.rules);
         if self.alone.needed() <= room {
-            self.given.made = self.alone.clone();
-            self.given.rooms = self.alone.needed()..=usize::MAX;
+            self.given = Given::all(&self.alone, self.given.spare);
         } else if let Some((_, peers)) = from.receivers.at(address) {
             let table = from.about(Prefix::host(address), peers, room);
             self.given.rooms = table.rooms();
@@ -216,18 +293,17 @@ impl About {
 
 impl Source<'_> {
     /// The rules about an address if there were no others.
-    fn alone(&mut self, address: IpAddr, room: usize, alike: &mut Alike) -> Option<Made> {
-        let (_, peers) = self.receivers.at(address)?;
+    fn alone(&mut self, address: IpAddr, peers: &Arc<Peers>, room: usize, alike: &mut Alike) -> Made {
         let prefix = Prefix::host(address);
         let (first, made) = alike
             .entry(Arc::as_ptr(peers).addr())
             .or_insert_with(|| (prefix, self.about(prefix, peers, room).finish()));
         if *first == prefix {
-            return Some(made.clone());
+            return made.clone();
         }
         looked_at(made.rules.len());
         let rules = made.rules.iter();
-        Some(Made {
+        Made {
             rules: rules
                 .map(|rule| SessionRule {
                     local: prefix,
@@ -235,7 +311,7 @@ impl Source<'_> {
                 })
                 .collect(),
             ..*made
-        })
+        }
     }
 
     fn about(&mut self, address: Prefix, peers: &Peers, room: usize) -> Table {
@@ -257,9 +333,7 @@ fn note(
     now: Option<&Arc<[SessionRule]>>,
     turns: &mut BTreeMap<IpAddr, Turn>,
 ) {
-    if before.as_ref() != now {
-        turns.insert(address, [before, now.cloned()]);
-    }
+    turns.extend(Turn::between(before, now.cloned()).map(|turn| (address, turn)));
 }
 
 const LOWEST: IpAddr = IpAddr::V4(Ipv4Addr::UNSPECIFIED);

@@ -1,7 +1,9 @@
 //! Rules of VPP's session layer, for pods whose sockets are VPP's own.
 
 mod change;
+mod edit;
 mod global;
+mod local;
 pub mod meaning;
 mod model;
 mod node;

@@ -16,6 +16,7 @@ use picket_net::{Family, Prefix};
 use rustc_hash::FxHashSet;
 use smol_str::SmolStr;
 
+use super::edit::Edit;
 use super::model::{Action, SessionRule, Tag, Transport};
 use crate::work::looked_at;
 
@@ -93,15 +94,39 @@ pub fn between(before: &[SessionRule], desired: &[SessionRule]) -> Plan {
     plan
 }
 
+/// The operations that an edit of a table with these rules takes.
+pub(super) fn of_edit(edit: &Edit, before: &[SessionRule]) -> Plan {
+    let Edit {
+        gone,
+        come,
+        is_closed,
+    } = edit;
+    let mut plan = match is_closed {
+        true => guarded(gone, come).into(),
+        false => {
+            // What holds for everybody else stays.
+            let defaults = defaults(before);
+            of_changes(changes(gone, come, [&defaults, &defaults]))
+        }
+    };
+    plan.retain(|step| !step.is_empty());
+    plan
+}
+
 /// The same, with steps in which nothing is to be done.
 fn steps(before: &[SessionRule], desired: &[SessionRule]) -> Plan {
-    let mut plan: Plan = vec![Vec::new(); STEPS];
     let [gone, come] = differing(before, desired);
     if gone.is_empty() && come.is_empty() {
-        return plan;
+        return vec![Vec::new(); STEPS];
     }
-    let defaults = [before, desired].map(defaults);
-    for change in changes(&gone, &come, &defaults) {
+    let [before, desired] = [before, desired].map(defaults);
+    of_changes(changes(&gone, &come, [&before, &desired]))
+}
+
+/// What changes of each part, step by step.
+fn of_changes(changes: Vec<Change<'_>>) -> Plan {
+    let mut plan: Plan = vec![Vec::new(); STEPS];
+    for change in changes {
         for (step, operations) in plan.iter_mut().zip(change.steps()) {
             match step.is_empty() {
                 true => *step = operations,
@@ -116,7 +141,7 @@ fn steps(before: &[SessionRule], desired: &[SessionRule]) -> Plan {
 fn changes<'r>(
     mut gone: &'r [SessionRule],
     mut come: &'r [SessionRule],
-    defaults: &[Vec<SessionRule>; 2],
+    defaults: [&[SessionRule]; 2],
 ) -> Vec<Change<'r>> {
     let mut changes = Vec::new();
     // The order of rules is first that of their parts.
@@ -129,7 +154,7 @@ fn changes<'r>(
         changes.push(Change {
             gone: rules_of(&mut gone),
             come: rules_of(&mut come),
-            defaults: defaults.each_ref().map(|defaults| {
+            defaults: defaults.map(|defaults| {
                 let at = defaults.binary_search_by_key(&part, self::part).ok()?;
                 defaults.get(at).copied()
             }),
@@ -299,18 +324,29 @@ impl Change<'_> {
             .or_else(|| gone.first().or(come.first()).map(everything));
         let missing = guard.filter(|_| before.is_none());
         let superfluous = guard.filter(|_| after.is_none());
+        let [gone_allowed, gone_denied, come_denied, come_allowed] = guarded(gone, come);
         [
             adds(missing),
-            deletions(of(gone, Action::Allow)),
-            deletions(of(gone, Action::Drop)),
-            adds(of(come, Action::Drop)),
-            adds(of(come, Action::Allow)),
+            gone_allowed,
+            gone_denied,
+            come_denied,
+            come_allowed,
             match before.is_some() {
                 true => deletions(superfluous),
                 false => superfluous.into_iter().map(Operation::Delete).collect(),
             },
         ]
     }
+}
+
+/// What changes where everybody else is denied meanwhile.
+fn guarded(gone: &[SessionRule], come: &[SessionRule]) -> [Vec<Operation>; 4] {
+    [
+        deletions(of(gone, Action::Allow)),
+        deletions(of(gone, Action::Drop)),
+        adds(of(come, Action::Drop)),
+        adds(of(come, Action::Allow)),
+    ]
 }
 
 /// The rules by which something becomes of some, but not of everybody else.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use picket_policy::ObjectRef;
 
-use super::table::Made;
+use super::local::Local;
 use crate::lists::{Lists, Number, Slab};
 
 /// The pods of a node.
@@ -21,7 +21,7 @@ pub(super) struct Pods {
 pub(super) struct Known {
     pub(super) lists: Option<Arc<Lists>>,
     /// Its table.
-    pub(super) made: Option<Made>,
+    pub(super) local: Option<Local>,
 }
 
 impl Pods {

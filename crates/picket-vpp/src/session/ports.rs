@@ -23,6 +23,14 @@ impl Ports {
     }
 }
 
+/// What one transport may do.
+pub(super) fn of_transport([tcp, udp]: [Ports; 2], transport: Transport) -> Ports {
+    match transport {
+        Transport::Tcp => tcp,
+        Transport::Udp => udp,
+    }
+}
+
 /// What becomes of the ports of a transport: of most one thing, and of the fewest the opposite.
 #[derive(Debug)]
 pub(super) struct Said {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use picket_net::{Family, Prefix};
 
 use super::model::{Action, SessionRule, Transport};
-use super::ports::{PortSets, Ports, Said};
+use super::ports::{PortSets, Ports, Said, of_transport};
 use crate::peers::{Peers, subtract};
 use crate::value::Values;
 use crate::work::looked_at;
@@ -27,7 +27,7 @@ pub(super) struct Table {
     more: usize,
 }
 
-/// The rules of a table.
+/// The rules of a table, those of one part after those of another, and those of each part in their own order.
 #[derive(Clone, Debug)]
 pub(super) struct Made {
     /// In the order of addition.
@@ -37,6 +37,12 @@ pub(super) struct Made {
 }
 
 impl Made {
+    /// Whether a table would have room for everything if it had so many rules. It may be said not to where it has just enough.
+    pub(super) fn fits(count: usize, most: usize) -> bool {
+        // Of each part that is still to come one rule is kept free, whether it has any or not.
+        count + 2 * Transport::BOTH.len() <= most
+    }
+
     /// How many rules there are with those for which there was no room.
     pub(super) fn needed(&self) -> usize {
         self.rules.len() + self.missing
@@ -166,16 +172,17 @@ fn push_without_nobody(prefix: Prefix, ports: Ports, found: &mut Vec<(Prefix, Po
 
 /// What the rules about one prefix have in common.
 #[derive(Clone, Copy, Debug)]
-struct Piece {
-    transport: Transport,
-    own: Prefix,
-    remote: Prefix,
-    outwards: bool,
+pub(super) struct Piece {
+    pub(super) transport: Transport,
+    pub(super) own: Prefix,
+    pub(super) remote: Prefix,
+    /// Whether the ports at the other end count.
+    pub(super) outwards: bool,
 }
 
 impl Piece {
     /// Appends the rules about it where `default` holds by itself.
-    fn push_rules(&self, said: &Said, default: Action, rules: &mut Vec<SessionRule>) {
+    pub(super) fn push_rules(&self, said: &Said, default: Action, rules: &mut Vec<SessionRule>) {
         if said.action != default {
             rules.push(self.rule(said.action));
         }
@@ -290,13 +297,10 @@ impl Pieces {
         }
     }
 
-    /// What holds for everybody else; and disjoint prefixes, each with what one transport may do with its addresses. Only
+    /// What holds for everybody else; and disjoint prefixes in order, each with what one transport may do with its addresses. Only
     /// where there are none may the first be about some ports.
     fn of(&self, transport: Transport) -> (Ports, Vec<(Prefix, Ports)>) {
-        let of = |[tcp, udp]: [Ports; 2]| match transport {
-            Transport::Tcp => tcp,
-            Transport::Udp => udp,
-        };
+        let of = |ports| of_transport(ports, transport);
         let rest = of(self.rest);
         if self.entries.iter().all(|(_, ports)| of(*ports) == rest) {
             return (rest, Vec::new());
@@ -323,6 +327,7 @@ impl Pieces {
                 add(prefix, ports, within);
             }
         }
+        found.sort_by_key(|(prefix, _)| *prefix);
         (default, found)
     }
 }
@@ -345,7 +350,7 @@ fn without(outer: Prefix, inner: &[Prefix]) -> Vec<Prefix> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use std::net::Ipv4Addr;
 
     use picket_net::{Interval, Protocol};
@@ -356,7 +361,7 @@ mod tests {
     use crate::value::Value;
 
     /// Nothing, everything, and a port of each transport.
-    fn four(values: &mut Values) -> [Value; 4] {
+    pub(in crate::session) fn four(values: &mut Values) -> [Value; 4] {
         let [tcp, udp] = [Protocol::TCP, Protocol::UDP].map(|protocol| {
             let one = Selector::One(protocol, Interval::single(80));
             values.number(Layer4::of(&one))

@@ -331,7 +331,8 @@ fn changed_lists(change: &Change, acls: &Acls) -> usize {
 
 /// The same of tables of session rules.
 fn changed_tables(change: &session::Change) -> usize {
-    let local = change.local.values().flatten().flatten();
+    let turns = change.local.values();
+    let local = turns.flat_map(|turn| turn.before.iter().chain(&turn.now));
     let local: BTreeSet<_> = local.filter(|rules| !rules.is_empty()).collect();
     local.len() + usize::from(!change.global.is_empty())
 }

@@ -184,7 +184,10 @@ fn replace<K: Ord + Clone + std::fmt::Debug>(
     tables: &mut BTreeMap<K, Rules>,
     turns: BTreeMap<K, session::Turn>,
 ) -> Result<(), TestCaseError> {
-    for (key, [before, now]) in turns {
+    for (key, turn) in turns {
+        let [before, now] = [&turn.before, &turn.now].map(|rules| rules.as_deref().unwrap_or_default());
+        prop_assert_eq!(turn.plan(), session::plan::between(before, now), "{:?}", key);
+        let session::Turn { before, now, .. } = turn;
         prop_assert_ne!(&before, &now, "{:?}", key);
         let known = match now {
             Some(now) => tables.insert(key.clone(), now),

@@ -211,7 +211,8 @@ fn rules_of_pods_change_that_nothing_was_said_of() {
     assert!(node.rules().local.values().all(Vec::is_empty));
     let second = BTreeMap::from([(name("p2"), Some(Arc::new(closed)))]);
     let change = node.advance(&second, &mut values);
-    let Some([Some(before), Some(local)]) = change.local.get(&name("p1")) else {
+    let turn = change.local.get(&name("p1"));
+    let Some((before, local)) = turn.and_then(|turn| turn.before.as_ref().zip(turn.now.as_ref())) else {
         panic!("nothing of p1: {change:?}");
     };
     assert!(before.is_empty());
