@@ -86,6 +86,7 @@ fn address(text: &str) -> IpAddr {
 #[test]
 fn connections_of_both_families_are_told_with_their_ends_and_whether_they_were_answered() {
     let (namespace, mut netlink) = tracked("");
+    assert_eq!(netlink.connection_count().unwrap(), 0);
     let _tcp = namespace
         .run(|| {
             let listener = TcpListener::bind("127.0.0.1:80").unwrap();
@@ -104,7 +105,7 @@ fn connections_of_both_families_are_told_with_their_ends_and_whether_they_were_a
             .filter(|connection| connection.original.protocol == protocol);
         *of_protocol.next().unwrap()
     });
-    assert_eq!(found.len(), 2);
+    assert_eq!((found.len(), netlink.connection_count().unwrap()), (2, 2));
     assert!(tcp.is_answered() && !udp.is_answered());
     assert_eq!(ends(&tcp).1, "127.0.0.1:80".parse().unwrap());
     assert_eq!(
