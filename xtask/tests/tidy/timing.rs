@@ -10,7 +10,7 @@ use crate::safety::words;
 const CLOCKS: [&str; 5] = ["sleep", "Instant", "SystemTime", "elapsed", "park_timeout"];
 
 /// Files with a test that looks again and again for what nothing announces, and gives up after a bound far beyond it.
-const POLLING: [&str; 12] = [
+const POLLING: [&str; 13] = [
     // A controller says how it goes only when it is asked.
     "crates/picket-controller/tests/lease.rs",
     "crates/picket/tests/cluster/apiserver/openstack.rs",
@@ -31,6 +31,8 @@ const POLLING: [&str; 12] = [
     "crates/picket/tests/cluster/prober.rs",
     // So does this one, which also says how long a table was away.
     "crates/picket/tests/cluster/watched/flows.rs",
+    // And this one, of which a connection that is denied never answers.
+    "crates/picket/tests/cluster/watched/connections.rs",
 ];
 
 #[test]

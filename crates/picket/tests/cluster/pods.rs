@@ -2,6 +2,7 @@
 
 mod probe;
 
+use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -65,6 +66,8 @@ pub(crate) struct Node {
     pub(crate) kubeconfig: Option<PathBuf>,
     pub(crate) folder: TempDir,
     interfaces: usize,
+    /// A UDP port of each pod that is called so when it comes, `probe`.
+    pub(crate) probed: BTreeMap<&'static str, u16>,
 }
 
 /// A pod with its interfaces on secondary networks.
@@ -133,6 +136,7 @@ impl Node {
             kubeconfig: None,
             folder: tempfile::tempdir().unwrap(),
             interfaces: 0,
+            probed: BTreeMap::new(),
         }
     }
 
@@ -417,6 +421,9 @@ impl Node {
     ) -> String {
         let path = format!("/api/v1/namespaces/{namespace}/pods");
         let networks: Vec<_> = interfaces.iter().map(|interface| interface.network).collect();
+        let mut ports = vec![json!({"name": "http", "containerPort": 8080})];
+        let probed = self.probed.get(name);
+        ports.extend(probed.map(|port| json!({"name": "probe", "containerPort": port, "protocol": "UDP"})));
         let created = self.api.try_create(
             &path,
             &json!({
@@ -430,7 +437,7 @@ impl Node {
                 "spec": {
                     "nodeName": "node-1",
                     "containers": [
-                        {"name": "main", "image": "main", "ports": [{"name": "http", "containerPort": 8080}]},
+                        {"name": "main", "image": "main", "ports": ports},
                     ],
                 },
             }),

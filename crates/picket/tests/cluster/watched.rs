@@ -1,21 +1,24 @@
 //! Packets that are sent all the time while things happen, and what of them may arrive.
 
+pub(crate) mod connections;
 pub(crate) mod flows;
 pub(crate) mod oracle;
 pub(crate) mod proof;
 pub(crate) mod windows;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use jiff::Timestamp;
 use picket_cluster::Snapshot;
-use picket_net::Family;
+use picket_linux::{Carried, NetworkNamespace, Nfnetlink, Tuple};
+use picket_net::Protocol;
 use picket_policy::{Options, Policy};
 use picket_source::{Text, load_texts};
 use serde_json::Value;
 
-use self::flows::{Arrival, Flows, Passage, Way, until};
+use self::connections::{Connection, Connections, Line};
+use self::flows::{Arrival, Flows, Passage, Places, Way, until, until_none};
 use self::oracle::{Change, Oracle, Ruling};
 use self::windows::Windows;
 
@@ -27,22 +30,30 @@ pub(crate) struct Watched {
     pub(crate) oracle: Oracle,
     pub(crate) flows: Flows,
     pub(crate) windows: Windows,
+    connections: Connections,
     ways: Vec<Way>,
-    /// The port of the way that is always allowed.
+    /// The port of the ways that are always allowed.
     always: u16,
     /// With what each epoch began.
     story: Vec<String>,
-    /// How many packets came of the way that is always allowed, by the epoch in which they were sent.
-    came: BTreeMap<usize, usize>,
+    /// How many packets came of the ways that are always allowed, by the way and the epoch in which they were sent.
+    came: BTreeMap<(usize, usize), usize>,
     /// The newest epoch of which something came, by way and family.
-    newest: BTreeMap<(usize, Family), usize>,
+    newest: BTreeMap<Line, usize>,
+    /// The connections that were cut when everything was in force.
+    dead: BTreeSet<Line>,
+    /// How often a connection was cut that had carried something, and how often one went on through changes that allow it.
+    pub(crate) cut: usize,
+    pub(crate) kept: usize,
 }
 
 impl Watched {
-    /// Of ways on which packets are sent already, in a cluster in which everything is in force.
-    pub(crate) fn new(oracle: Oracle, flows: Flows, ways: Vec<Way>, always: u16) -> Self {
+    /// Begins these ways, in a cluster in which everything is in force.
+    pub(crate) fn new(oracle: Oracle, places: &impl Places, ways: Vec<Way>, always: u16) -> Self {
+        let flows = Flows::start(places, &ways);
         Self {
             oracle,
+            connections: Connections::start(places, &ways, &flows),
             flows,
             windows: Windows::default(),
             ways,
@@ -50,6 +61,9 @@ impl Watched {
             story: vec![format!("{} everything is in force", Timestamp::now())],
             came: BTreeMap::new(),
             newest: BTreeMap::new(),
+            dead: BTreeSet::new(),
+            cut: 0,
+            kept: 0,
         }
     }
 
@@ -86,8 +100,13 @@ impl Watched {
         self.next(what.to_owned());
     }
 
-    /// There are rules again: those of this table.
+    /// There are rules again: those of this table. Connection tracking may have taken connections that had been cut for others, which
+    /// their servers have opened: others follow them.
     pub(crate) fn close(&mut self, table: &str) {
+        self.connections
+            .all()
+            .keys()
+            .for_each(|line| self.connections.give_up(*line));
         self.windows.close();
         self.oracle.close();
         self.next(format!("there are rules again: {table}"));
@@ -98,12 +117,12 @@ impl Watched {
         for (passage, arrival) in self.flows.arrived() {
             let way = &self.ways[passage.way];
             if way.port == self.always {
-                *self.came.entry(passage.sent).or_default() += arrival.packets;
+                *self.came.entry((passage.way, passage.sent)).or_default() += arrival.packets;
             }
             let newest = self.newest.entry((passage.way, passage.family)).or_default();
             *newest = passage.sent.max(*newest);
             match self.oracle.rule(passage) {
-                Ruling::Allowed => {}
+                Ruling::Allowed | Ruling::Uncut => {}
                 Ruling::Window => self.windows.passed(passage, arrival),
                 Ruling::Denied => panic!("{}\n{}", self.told(passage, arrival), log()),
             }
@@ -122,6 +141,53 @@ impl Watched {
         )
     }
 
+    /// Everything is in force: waits until connections are cut that this denies, and holds that these carry nothing any more, and that
+    /// those go on which have been allowed all the time. What has once been cut is followed by another connection.
+    pub(crate) fn cut(&mut self, node: &NetworkNamespace, log: impl Fn() -> String) {
+        until_none("the end of connections that are denied", || {
+            self.check(&log);
+            let mut all = self.connections.all().into_iter();
+            let left = all.find(|((way, family), one)| {
+                let is_denied = !self.oracle.allows(*way, *family);
+                one.is_given_up || (is_denied && is_tracked(node, one))
+            });
+            left.map(|(line, one)| (line, one, self.last_told()))
+        });
+        self.oracle.cut();
+        self.next("what is denied is cut".to_owned());
+        let now = self.story.len() - 1;
+        until_none("something on every connection", || {
+            self.check(&log);
+            let mut all = self.connections.all().into_iter().filter(|(_, one)| one.stands);
+            let left = all.find(|(line, one)| {
+                let is_sent = one.is_broken || one.sent >= Some(now);
+                !is_sent || (self.is_kept(*line, one) && one.came < Some(now))
+            });
+            left.map(|(line, one)| (line, one, self.last_told()))
+        });
+        let all = self.connections.all().into_iter().filter(|(_, one)| one.stands);
+        for (line, one) in all {
+            if self.is_kept(line, &one) {
+                self.kept += usize::from(one.asked + 1 < now);
+            } else if !self.oracle.allows(line.0, line.1) && self.dead.insert(line) {
+                self.cut += usize::from(one.came.is_some());
+            } else {
+                self.dead.remove(&line);
+                self.connections.give_up(line);
+            }
+        }
+    }
+
+    /// What happened last.
+    fn last_told(&self) -> String {
+        self.story[self.story.len().saturating_sub(TOLD)..].join("\n")
+    }
+
+    /// Whether all that may have been in force since a connection was asked for has allowed it.
+    fn is_kept(&self, (way, family): Line, connection: &Connection) -> bool {
+        self.oracle.has_allowed(way, family, connection.asked)
+    }
+
     /// Waits until whatever is allowed arrives that is sent from now on.
     pub(crate) fn until_allowed_arrives(&mut self, log: impl Fn() -> String) {
         let since = self.story.len() - 1;
@@ -132,22 +198,57 @@ impl Watched {
         });
     }
 
+    /// The ways that were open all the time over one family or both, or shut.
+    pub(crate) fn steady(&self) -> BTreeSet<&Way> {
+        self.oracle.steady().map(|(way, _)| &self.ways[way]).collect()
+    }
+
     /// Nothing is sent any more.
     pub(crate) fn end(&mut self, log: impl Fn() -> String) {
         self.flows.end();
+        self.connections.end();
         self.check(log);
     }
 
     /// How many packets were sent that are always allowed, and how many of them came, where none may be lost.
     pub(crate) fn always_allowed(&self) -> (usize, usize) {
-        let mut ways = self.ways.iter();
-        let way = ways.position(|way| way.port == self.always).unwrap();
-        let count = |packets: &BTreeMap<usize, usize>| -> usize {
-            let kept = packets.iter().filter(|(epoch, _)| !self.oracle.may_lose(**epoch));
-            kept.map(|(_, packets)| packets).sum()
-        };
-        (count(&self.flows.sent(way)), count(&self.came))
+        let ways = self.ways.iter().enumerate();
+        let ways = ways.filter(|(_, way)| way.port == self.always && way.protocol == Protocol::UDP);
+        let counts = ways.map(|(index, _)| {
+            let is_kept = |epoch: usize| !self.oracle.may_lose(epoch);
+            let sent = self.flows.sent(index);
+            let sent = sent.iter().filter(|(epoch, _)| is_kept(**epoch));
+            let came = self
+                .came
+                .iter()
+                .filter(|((way, epoch), _)| *way == index && is_kept(*epoch));
+            let count = |(_, packets): (_, &usize)| *packets;
+            (
+                sent.map(|one| one.1).sum::<usize>(),
+                came.map(count).sum::<usize>(),
+            )
+        });
+        counts.fold((0, 0), |(sent, came), (more, of_these)| {
+            (sent + more, came + of_these)
+        })
     }
+}
+
+/// Whether a node tracks a connection.
+fn is_tracked(node: &NetworkNamespace, connection: &Connection) -> bool {
+    let Connection { client, server, .. } = connection;
+    let original = Tuple {
+        source: client.ip(),
+        destination: server.ip(),
+        protocol: Protocol::TCP.number(),
+        carried: Carried::Ports {
+            source: client.port(),
+            destination: server.port(),
+        },
+        zone: 0,
+    };
+    let mut tracked = Nfnetlink::open(node).unwrap();
+    tracked.connection(&original, 0).unwrap().is_some()
 }
 
 /// Objects as the specification reads them.

@@ -13,14 +13,17 @@ use picket_net::Family;
 use picket_nftables::client::{Client, Observed};
 use picket_nftables::model::{Chain, Draft, Name};
 use picket_nftables::render::indexed;
+use picket_testing::confined::where_sockets_are_small;
 use serde_json::{Value, json};
 
 use self::happenings::Happenings;
 use crate::agents::knows;
-use crate::apiserver::agent::Live;
+use crate::apiserver::agent::{Live, NODE};
 use crate::objects::network_policy;
 use crate::prober::{Ending, Prober};
 use crate::published::Versions;
+use crate::random::Random;
+use crate::watched::Watched;
 use crate::watched::flows::Way;
 
 pub(crate) const POLICIES: &str = "/apis/networking.k8s.io/v1/namespaces/x/networkpolicies";
@@ -31,8 +34,14 @@ const SEEDS: [u64; 5] = [1, 2, 3, 5, 8];
 /// How many sequences of changes each of them gives, after each of which the table is proved.
 const SEQUENCES: usize = 60;
 
-/// The port of the way that is always allowed.
+/// By what half a change is refused.
+const HALVES: [u64; 6] = [1, 2, 3, 5, 8, 13];
+
+/// The port of the ways that are always allowed.
 const ALLOWED: u16 = 9000;
+
+/// Another node, on which no agent runs.
+const OTHER: &str = "lab-2";
 
 /// The ports of those that change, but for one that nothing allows.
 const PORTS: [u16; 4] = [1000, 1001, 1002, 9001];
@@ -40,7 +49,11 @@ const PORTS: [u16; 4] = [1000, 1001, 1002, 9001];
 /// Lets pods of namespace z send to pod a of namespace x, and nobody else anybody there; up to where an agent has to know policies
 /// that knows of it.
 pub(crate) fn allow(live: &Live, protocol: &str) -> Versions {
-    let policy = network_policy("x", "allow", &allowing(protocol));
+    allow_over(live, &[protocol])
+}
+
+fn allow_over(live: &Live, protocols: &[&str]) -> Versions {
+    let policy = network_policy("x", "allow", &allowing(protocols));
     let created = live.api.create(POLICIES, &policy);
     let version = created["metadata"]["resourceVersion"].as_str().unwrap();
     [(
@@ -50,35 +63,54 @@ pub(crate) fn allow(live: &Live, protocol: &str) -> Versions {
     .into()
 }
 
-fn allowing(protocol: &str) -> Value {
+fn allowing(protocols: &[&str]) -> Value {
     let from = json!([{"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "z"}}}]);
+    let port = |protocol: &&str| json!({"port": ALLOWED, "protocol": protocol});
+    let ports: Vec<_> = protocols.iter().map(port).collect();
     json!({
         "podSelector": {"matchLabels": {"pod": "a"}},
-        "ingress": [{"from": from, "ports": [{"port": ALLOWED, "protocol": protocol}]}],
+        "ingress": [{"from": from, "ports": ports}],
     })
 }
 
-/// What is watched: pods of two namespaces that send to the pods of a third which are on the node of the agent, at ports that
-/// are sometimes allowed, and at one that always is.
+/// What is watched: pods of two namespaces and another node that send to the pods of a third which are on the node of the agent, and
+/// pods of that node that send to it and to the other, at ports that are sometimes allowed; and what always is, with what the node
+/// sends to its own pods.
 fn ways() -> Vec<Way> {
-    let way = |from: &str, to: &str, port| Way {
-        from: from.to_owned(),
-        to: to.to_owned(),
-        port,
-    };
-    let mut ways = vec![way("z/b", "x/a", ALLOWED)];
-    for from in ["y/a", "y/b", "z/a", "z/b"] {
+    let mut ways = vec![Way::udp("z/b", "x/a", ALLOWED)];
+    ways.extend(["x/a", "x/c"].map(|to| Way::udp(NODE, to, ALLOWED)));
+    for from in ["y/a", "y/b", "z/a", "z/b", OTHER] {
         for to in ["x/a", "x/c"] {
-            ways.extend(PORTS.map(|port| way(from, to, port)));
+            ways.extend(PORTS.map(|port| Way::udp(from, to, port)));
         }
     }
+    for from in ["y/b", "z/a"] {
+        ways.extend(PORTS.map(|port| Way::udp(from, OTHER, port)));
+        ways.extend([PORTS[1], PORTS[3]].map(|port| Way::udp(from, NODE, port)));
+    }
+    ways.extend(connections());
     ways
+}
+
+/// Connections among them.
+fn connections() -> [Way; 8] {
+    [
+        ("z/b", "x/a", ALLOWED),
+        (NODE, "x/a", 1000),
+        ("y/a", "x/a", 1000),
+        ("z/a", "x/a", 1001),
+        ("y/b", "x/c", 1001),
+        ("z/b", "x/c", 1000),
+        ("z/a", "x/c", 1002),
+        ("y/b", NODE, 1001),
+    ]
+    .map(|(from, to, port)| Way::tcp(from, to, port))
 }
 
 #[test]
 fn nothing_denied_passes_and_nothing_allowed_is_lost_whatever_happens() {
     let live = Live::new(None);
-    allow(&live, "UDP");
+    allow_over(&live, &["UDP", "TCP"]);
     let agent = live.agent(&[]);
     agent.until("the policy that allows", |status| {
         status.host.policies.contains(&"NetworkPolicy x/allow".to_owned())
@@ -94,20 +126,58 @@ fn nothing_denied_passes_and_nothing_allowed_is_lost_whatever_happens() {
     assert_eq!(happenings.proved, SEEDS.len() * SEQUENCES);
     let (sent, came) = happenings.watched.always_allowed();
     assert!(sent > 1000 && came == sent, "{came} of {sent}");
-    // Everything there is to happen did, and the ways were open and shut over both families: those at the three ports, and to the one
-    // of the two pods that others get the address of, at the fourth too, as nobody has it meanwhile.
+    // Everything there is to happen did, and the ways were open and shut over both families: but for those that are always allowed, and
+    // the fourth port where nobody else gets the address to which packets go, so that nobody has it meanwhile.
     let kinds = &happenings.kinds;
     assert!(
-        kinds.len() == 17 && kinds.values().all(|times| *times > 5),
+        kinds.len() == 18 && kinds.values().all(|times| *times > 5),
         "{kinds:?}"
     );
-    assert_eq!(happenings.watched.oracle.turned(), 2 * (24 + 4));
-    let windows = &happenings.watched.windows;
+    let Watched {
+        cut, kept, windows, ..
+    } = &happenings.watched;
+    println!("{cut} connections cut, {kept} times one kept");
+    assert!(*cut > 50 && *kept > 1000, "{cut} cut, {kept} kept");
+    let is_steady = |way: &&Way| {
+        let is_always = way.port == ALLOWED || way.from == NODE;
+        is_always || (way.port == PORTS[3] && ["x/a", NODE].contains(&way.to.as_str()))
+    };
+    let ways = ways();
+    assert_eq!(
+        happenings.watched.steady(),
+        ways.iter().filter(is_steady).collect()
+    );
     println!("{}", windows.report());
     assert!(
         windows.packets(true) > 0,
         "no packet passes where there are no rules"
     );
+}
+
+#[test]
+fn nothing_passes_where_the_kernel_takes_one_half_of_a_change_and_refuses_the_other() {
+    let test = concat!(
+        module_path!(),
+        "::nothing_passes_where_the_kernel_takes_one_half_of_a_change_and_refuses_the_other"
+    );
+    where_sockets_are_small(test, || {
+        let live = Live::new(None);
+        allow_over(&live, &["UDP", "TCP"]);
+        let agent = live.agent(&[]);
+        agent.until("the policy that allows", |status| {
+            status.host.policies.contains(&"NetworkPolicy x/allow".to_owned())
+        });
+        let mut happenings = Happenings::new(&live, agent);
+        for seed in HALVES {
+            happenings.random = Random(seed);
+            happenings.refuse_the_rest();
+            happenings.clear();
+        }
+        let log = || happenings.agent.log();
+        happenings.watched.end(log);
+        let (sent, came) = happenings.watched.always_allowed();
+        assert!(sent > 1000 && came == sent, "{came} of {sent}");
+    });
 }
 
 /// Takes a table as it is, so that the kernel takes no change of it from others until this is dropped.

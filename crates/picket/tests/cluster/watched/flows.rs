@@ -4,29 +4,51 @@
 //! between them.
 
 use std::collections::BTreeMap;
+use std::fmt::Debug;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use picket_lab::Lab;
+use picket_lab::{Lab, Place};
 use picket_linux::NetworkNamespace;
-use picket_net::Family;
+use picket_net::{Family, Protocol};
 
-use crate::prober::{BOUND, Ending, OF_ONE_PORT, PAUSE, TURN, address, any, namespace};
+use crate::prober::{BOUND, Ending, OF_ONE_PORT, PAUSE, TURN, address, namespace};
 
-/// From one pod to a port of another, over both families.
+/// From one pod or node to a port of another, over both families.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Way {
     pub(crate) from: String,
     pub(crate) to: String,
+    pub(crate) protocol: Protocol,
     pub(crate) port: u16,
 }
 
-/// Where pods are whose names are written as in `namespace/name`.
+impl Way {
+    /// That of packets which nobody answers.
+    pub(crate) fn udp(from: &str, to: &str, port: u16) -> Self {
+        Self {
+            from: from.to_owned(),
+            to: to.to_owned(),
+            protocol: Protocol::UDP,
+            port,
+        }
+    }
+
+    /// That of a connection.
+    pub(crate) fn tcp(from: &str, to: &str, port: u16) -> Self {
+        Self {
+            protocol: Protocol::TCP,
+            ..Self::udp(from, to, port)
+        }
+    }
+}
+
+/// Where pods are whose names are written as in `namespace/name`, and nodes.
 pub(crate) trait Places {
-    /// The network namespace of a pod.
+    /// The network namespace of a pod or a node.
     fn inside(&self, id: &str) -> &NetworkNamespace;
 
     /// Its address of a family.
@@ -35,12 +57,24 @@ pub(crate) trait Places {
 
 impl Places for Lab {
     fn inside(&self, id: &str) -> &NetworkNamespace {
-        namespace(self, id)
+        match self.topology().snapshot.nodes.contains_key(id) {
+            true => self.network().namespace(&Place::Node(id.into())).unwrap(),
+            false => namespace(self, id),
+        }
     }
 
     fn address(&self, id: &str, family: Family) -> IpAddr {
-        address(self, id, family)
+        match self.topology().snapshot.nodes.get(id) {
+            Some(node) => address_of(&node.addresses, family),
+            None => address(self, id, family),
+        }
     }
+}
+
+/// The first address of a family.
+pub(crate) fn address_of<'a>(addresses: impl IntoIterator<Item = &'a IpAddr>, family: Family) -> IpAddr {
+    let mut addresses = addresses.into_iter();
+    *addresses.find(|address| Family::of(**address) == family).unwrap()
 }
 
 /// Packets that went one way.
@@ -79,7 +113,7 @@ pub(crate) struct Arrival {
 
 /// What went where.
 #[derive(Default)]
-struct Ledger {
+pub(super) struct Ledger {
     /// How many packets were sent which way in which epoch.
     sent: Mutex<BTreeMap<(usize, usize), usize>>,
     arrived: Mutex<BTreeMap<Passage, Arrival>>,
@@ -87,8 +121,8 @@ struct Ledger {
 
 /// Sends until it is asked to end.
 pub(crate) struct Flows {
-    epoch: Arc<AtomicUsize>,
-    ledger: Arc<Ledger>,
+    pub(super) epoch: Arc<AtomicUsize>,
+    pub(super) ledger: Arc<Ledger>,
     /// How many packets were sent.
     total: Arc<AtomicUsize>,
     senders: Vec<Ending>,
@@ -99,7 +133,7 @@ pub(crate) struct Flows {
 type Target = (usize, SocketAddr);
 
 impl Flows {
-    /// Begins all these ways, in epoch 0.
+    /// Begins those of these ways on which nobody answers, in epoch 0.
     pub(crate) fn start(places: &impl Places, ways: &[Way]) -> Self {
         let mut flows = Self {
             epoch: Arc::default(),
@@ -111,7 +145,8 @@ impl Flows {
         for family in Family::BOTH {
             let mut sockets = BTreeMap::new();
             let mut targets: BTreeMap<&str, Vec<Target>> = BTreeMap::new();
-            for (index, way) in ways.iter().enumerate() {
+            let ways = ways.iter().enumerate();
+            for (index, way) in ways.filter(|(_, way)| way.protocol == Protocol::UDP) {
                 let target = SocketAddr::from((places.address(&way.to, family), way.port));
                 sockets.insert(target, &way.to);
                 targets.entry(&way.from).or_default().push((index, target));
@@ -120,7 +155,7 @@ impl Flows {
                 flows.receive(places.inside(pod), family, target);
             }
             for (pod, targets) in targets {
-                flows.send(places.inside(pod), family, targets);
+                flows.send(places.inside(pod), places.address(pod, family), targets);
             }
         }
         flows
@@ -136,7 +171,9 @@ impl Flows {
             loop {
                 let mut packet = [0; 8];
                 match socket.recv(&mut packet) {
-                    Ok(_) => ledger.received(family, packet, epoch.load(Ordering::SeqCst)),
+                    Ok(_) => {
+                        ledger.received(family, packet, epoch.load(Ordering::SeqCst));
+                    }
                     Err(_) if end.load(Ordering::SeqCst) => return,
                     Err(_) => {}
                 }
@@ -144,14 +181,15 @@ impl Flows {
         }));
     }
 
-    fn send(&mut self, from: &NetworkNamespace, family: Family, targets: Vec<Target>) {
-        let from = from.duplicate().unwrap();
+    /// Sends from an address of a namespace.
+    fn send(&mut self, inside: &NetworkNamespace, from: IpAddr, targets: Vec<Target>) {
+        let inside = inside.duplicate().unwrap();
         let (ledger, epoch) = (Arc::clone(&self.ledger), Arc::clone(&self.epoch));
         let total = Arc::clone(&self.total);
         self.senders.push(Ending::start(move |end| {
-            from.enter().unwrap();
+            inside.enter().unwrap();
             while !end.load(Ordering::SeqCst) {
-                let socket = UdpSocket::bind((any(family), 0)).unwrap();
+                let socket = UdpSocket::bind((from, 0)).unwrap();
                 for (way, target) in targets.iter().cycle().take(targets.len().max(OF_ONE_PORT)) {
                     let sent = epoch.load(Ordering::SeqCst);
                     // Nobody hears of a packet that is dropped on the way.
@@ -198,18 +236,23 @@ impl Flows {
 
 /// Waits until something holds of what arrives.
 pub(crate) fn until(what: &str, mut holds: impl FnMut() -> bool) {
+    until_none(what, || Some(()).filter(|()| !holds()));
+}
+
+/// The same until nothing is left of what is waited for.
+pub(crate) fn until_none<T: Debug>(what: &str, mut left: impl FnMut() -> Option<T>) {
     let began = Instant::now();
-    while !holds() {
+    while let Some(left) = left() {
         assert!(
             began.elapsed() < BOUND,
-            "{what} does not come about within {BOUND:?}"
+            "{what} does not come about within {BOUND:?}: {left:?}"
         );
         sleep(TURN);
     }
 }
 
 impl Ledger {
-    fn received(&self, family: Family, packet: [u8; 8], came: usize) {
+    pub(super) fn received(&self, family: Family, packet: [u8; 8], came: usize) -> Passage {
         let [a, b, c, d, e, f, g, h] = packet;
         let passage = Passage {
             way: usize::try_from(u32::from_le_bytes([a, b, c, d])).unwrap(),
@@ -224,11 +267,12 @@ impl Ledger {
             packets: arrival.packets + 1,
             last,
         };
+        passage
     }
 }
 
 /// What says which way it is sent, and when.
-fn packet(way: usize, sent: usize) -> [u8; 8] {
+pub(super) fn packet(way: usize, sent: usize) -> [u8; 8] {
     let [a, b, c, d] = u32::try_from(way).unwrap().to_le_bytes();
     let [e, f, g, h] = u32::try_from(sent).unwrap().to_le_bytes();
     [a, b, c, d, e, f, g, h]

@@ -4,20 +4,21 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use picket_cluster::{Addresses, Endpoint, Flow, Namespace, Pod, Semantics, Snapshot};
+use picket_cluster::{Addresses, Endpoint, Flow, Namespace, Node, Pod, Semantics, Snapshot};
 use picket_net::{Family, Protocol};
+use picket_nftables::custom;
 use picket_policy::{Labels, NetworkName, ObjectRef, Policy};
 use picket_reference::judge;
 
-use super::flows::{Passage, Way};
+use super::flows::{Passage, Way, address_of};
 use crate::prober::object;
 
 /// Who judges packets.
 #[derive(Clone, Debug)]
 pub(crate) enum Judge {
-    /// A node, both ends at once of those that are its pods. Whose these are their addresses say.
+    /// A node, both ends at once of those that are its pods. Whose these are their addresses say, and which are nodes.
     Node(String),
-    /// Every pod its own end on a secondary network, each as of another time.
+    /// Every pod its own end on a secondary network, each as of another time. Who is at the other its address says.
     Pods(NetworkName),
 }
 
@@ -28,24 +29,29 @@ type Ends = [bool; 2];
 #[derive(Clone, Debug)]
 pub(crate) enum Change {
     Namespace(Namespace),
+    Node(Node),
     Pod(Arc<Pod>),
     Policy(Arc<Policy>),
     NoPolicy(ObjectRef),
 }
 
 /// The kinds of objects. An agent hears of changes of one in their order, and of changes of two in any.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Kind {
     Namespaces,
+    Nodes,
     Pods,
     Policies,
     Tiers,
+    /// A file of custom rules.
+    File(ObjectRef),
 }
 
 impl Kind {
     /// That of a policy.
     fn of(policy: &ObjectRef) -> Self {
         match policy.namespace.is_empty() {
+            true if policy.kind == custom::KIND => Self::File(policy.clone()),
             true => Self::Tiers,
             false => Self::Policies,
         }
@@ -56,6 +62,7 @@ impl Change {
     fn kind(&self) -> Kind {
         match self {
             Self::Namespace(_) => Kind::Namespaces,
+            Self::Node(_) => Kind::Nodes,
             Self::Pod(_) => Kind::Pods,
             Self::Policy(policy) => Kind::of(&policy.object),
             Self::NoPolicy(policy) => Kind::of(policy),
@@ -68,6 +75,9 @@ impl Change {
                 snapshot
                     .namespaces
                     .insert(namespace.name.clone(), namespace.clone());
+            }
+            Self::Node(node) => {
+                snapshot.nodes.insert(node.name.clone(), node.clone());
             }
             Self::Pod(pod) => {
                 snapshot.pods.insert(pod.object.clone(), Arc::clone(pod));
@@ -88,8 +98,12 @@ impl Change {
 struct Epoch {
     /// Which ways some state that the rules may be those of allows.
     may: Vec<Ends>,
+    /// Which ways every such state allows.
+    must: Vec<bool>,
     /// Whether others have taken the rules away, and nobody has had the time to put them back.
     is_window: bool,
+    /// Whether there was such a time since what is denied was cut the last time.
+    was_window: bool,
     /// Whether what was allowed may be lost, since an agent found no rules, or another program makes some.
     is_closed: bool,
 }
@@ -101,6 +115,8 @@ pub(crate) enum Ruling {
     Allowed,
     /// None does, but there may have been no rules.
     Window,
+    /// None does, but there were no rules when the connection may have begun, and it may not have been cut yet.
+    Uncut,
     /// None does.
     Denied,
 }
@@ -119,8 +135,10 @@ pub(crate) struct Oracle {
     /// What is or will be asked for, and may be in force, in order.
     pending: BTreeMap<Kind, Vec<Change>>,
     may: Vec<Ends>,
+    must: Vec<bool>,
     epochs: Vec<Epoch>,
     is_window: bool,
+    was_window: bool,
     is_closed: bool,
     /// Whether any part of what is pending may be in force.
     is_in_parts: bool,
@@ -140,12 +158,15 @@ impl Oracle {
             certain: snapshot.clone(),
             pending: BTreeMap::new(),
             may: Vec::new(),
+            must: Vec::new(),
             epochs: Vec::new(),
             is_window: false,
+            was_window: false,
             is_closed: false,
             is_in_parts: false,
         };
         oracle.may = oracle.verdicts(snapshot);
+        oracle.must = oracle.may.iter().map(|ends| *ends == [true; 2]).collect();
         oracle.begin();
         oracle
     }
@@ -154,7 +175,9 @@ impl Oracle {
     fn begin(&mut self) {
         self.epochs.push(Epoch {
             may: self.may.clone(),
+            must: self.must.clone(),
             is_window: self.is_window,
+            was_window: self.was_window,
             is_closed: self.is_closed,
         });
     }
@@ -179,18 +202,25 @@ impl Oracle {
         if let Change::Policy(policy) = &change {
             self.policies.push(Arc::clone(policy));
         }
-        self.pending.entry(kind).or_default().push(change);
-        for state in self.states_with(kind) {
+        self.pending.entry(kind.clone()).or_default().push(change);
+        for state in self.states_with(&kind) {
             let said = self.verdicts(&state);
-            for (may, [leaves, enters]) in self.may.iter_mut().zip(said) {
-                *may = [may[0] || leaves, may[1] || enters];
-            }
+            self.add(&said);
         }
         self.begin();
     }
 
+    /// A state that says this may be in force too.
+    fn add(&mut self, said: &[Ends]) {
+        let ways = self.may.iter_mut().zip(&mut self.must);
+        for ((may, must), [leaves, enters]) in ways.zip(said) {
+            *may = [may[0] || *leaves, may[1] || *enters];
+            *must &= *leaves && *enters;
+        }
+    }
+
     /// Every state with all that is pending of one kind: with none of another, with the first, with the first two.
-    fn states_with(&self, kind: Kind) -> Vec<Snapshot> {
+    fn states_with(&self, kind: &Kind) -> Vec<Snapshot> {
         let mut states = vec![self.certain.clone()];
         if self.is_in_parts {
             for change in self.pending.values().flatten() {
@@ -213,7 +243,7 @@ impl Oracle {
                         change.apply(&mut next);
                         prefixes.push(next);
                     }
-                    let first = if *other == kind { changes.len() } else { 0 };
+                    let first = if other == kind { changes.len() } else { 0 };
                     prefixes.split_off(first)
                 })
                 .collect();
@@ -227,19 +257,32 @@ impl Oracle {
         self.is_in_parts = true;
     }
 
-    /// From the next epoch on, which begins, everything is in force that was asked for.
+    /// From the next epoch on, which begins, everything is in force that was asked for. Connections go on until they are cut.
     pub(crate) fn settle(&mut self) {
         let now = self.now();
-        self.may = self.verdicts(&now);
+        let said = self.verdicts(&now);
         self.certain = now;
+        let ways = self.may.iter_mut().zip(&mut self.must);
+        for ((flow, (may, must)), said) in self.flows.iter().zip(ways).zip(said) {
+            *may = [0, 1].map(|end| said[end] || (goes_on(flow) && may[end]));
+            *must = said == [true; 2];
+        }
         self.pending.clear();
         (self.is_closed, self.is_in_parts) = (false, false);
         self.begin();
     }
 
+    /// From the next epoch on, which begins, what is in force is so for connections too.
+    pub(crate) fn cut(&mut self) {
+        let now = self.now();
+        self.may = self.verdicts(&now);
+        self.was_window = false;
+        self.begin();
+    }
+
     /// From the next epoch on, which begins, there may be no rules.
     pub(crate) fn open(&mut self, by_nobody: bool) {
-        self.is_window = true;
+        (self.is_window, self.was_window) = (true, true);
         self.is_closed |= by_nobody;
         self.begin();
     }
@@ -263,6 +306,17 @@ impl Oracle {
         allowed.map(|(at, (_, flow))| (at / Family::BOTH.len(), flow.family))
     }
 
+    /// Whether everything that may be in force now allows a way.
+    pub(crate) fn allows(&self, way: usize, family: Family) -> bool {
+        self.must[place(way, family)]
+    }
+
+    /// Whether a way has been allowed from an epoch on by everything that may have been in force, and nothing of it may have been lost.
+    pub(crate) fn has_allowed(&self, way: usize, family: Family, since: usize) -> bool {
+        let mut epochs = self.epochs[since..].iter();
+        epochs.all(|epoch| epoch.must[place(way, family)] && !epoch.is_window && !epoch.is_closed)
+    }
+
     /// Whether packets of this epoch that are allowed may be lost.
     pub(crate) fn may_lose(&self, epoch: usize) -> bool {
         self.epochs[epoch].is_closed
@@ -270,29 +324,31 @@ impl Oracle {
 
     pub(crate) fn rule(&self, passage: Passage) -> Ruling {
         let epochs = &self.epochs[passage.sent..=passage.came];
-        let families = Family::BOTH.iter();
-        let family = families.take_while(|family| **family != passage.family).count();
-        let flow = passage.way * Family::BOTH.len() + family;
+        let flow = place(passage.way, passage.family);
         let may = |end: usize| epochs.iter().any(|epoch| epoch.may[flow][end]);
-        if may(0) && may(1) {
+        let is_unknown = self.flows[flow].leads_to_node && epochs.iter().any(|epoch| epoch.is_closed);
+        if may(0) && may(1) || is_unknown {
             Ruling::Allowed
         } else if epochs.iter().any(|epoch| epoch.is_window) {
             Ruling::Window
+        } else if goes_on(&self.flows[flow]) && epochs.iter().any(|epoch| epoch.was_window) {
+            Ruling::Uncut
         } else {
             Ruling::Denied
         }
     }
 
-    /// Over how many ways and families have packets been allowed in one epoch and denied in another.
-    pub(crate) fn turned(&self) -> usize {
-        let flows = 0..self.flows.len();
+    /// The ways, by their place and with the family, on which packets have been allowed in all epochs, or denied in all.
+    pub(crate) fn steady(&self) -> impl Iterator<Item = (usize, Family)> {
         let passes = |epoch: &Epoch, flow: usize| epoch.may[flow] == [true; 2];
-        let is_both = |flow: &usize| {
-            let mut epochs = self.epochs.iter().map(|epoch| passes(epoch, *flow));
+        let is_steady = move |flow: usize| {
+            let mut epochs = self.epochs.iter().map(move |epoch| passes(epoch, flow));
             let first = epochs.next();
-            epochs.any(|passes| Some(passes) != first)
+            epochs.all(|passes| Some(passes) == first)
         };
-        flows.filter(is_both).count()
+        let flows = self.flows.iter().enumerate();
+        let steady = flows.filter(move |(at, _)| is_steady(*at));
+        steady.map(|(at, flow)| (at / Family::BOTH.len(), flow.family))
     }
 
     fn verdicts(&mut self, state: &Snapshot) -> Vec<Ends> {
@@ -302,16 +358,37 @@ impl Oracle {
     }
 }
 
+/// Whether it is a connection, which goes on until it is cut.
+fn goes_on(flow: &WayOver) -> bool {
+    flow.protocol == Protocol::TCP
+}
+
+/// The place of a way over one family among all.
+fn place(way: usize, family: Family) -> usize {
+    let families = Family::BOTH.iter();
+    way * Family::BOTH.len() + families.take_while(|other| **other != family).count()
+}
+
 /// By what states differ: labels, whose addresses are whose, and the policies that there are, by their places in memory.
-type Facts = (Vec<Labels>, Vec<(Labels, Addresses)>, Vec<usize>);
+type Facts = (Vec<Labels>, Vec<(Labels, Vec<Addresses>)>, Vec<usize>);
 
 fn facts(state: &Snapshot) -> Facts {
+    let nodes = state.nodes.values().map(|node| node.labels.clone());
     let namespaces = state.namespaces.values();
     let pods = state.pods.values();
     let policies = state.policies.values();
     (
-        namespaces.map(|namespace| namespace.labels.clone()).collect(),
-        pods.map(|pod| (pod.labels.clone(), pod.addresses)).collect(),
+        nodes
+            .chain(namespaces.map(|namespace| namespace.labels.clone()))
+            .collect(),
+        pods.map(|pod| {
+            let attached = pod.attachments.iter().map(|own| own.addresses);
+            (
+                pod.labels.clone(),
+                [pod.addresses].into_iter().chain(attached).collect(),
+            )
+        })
+        .collect(),
         policies.map(|policy| Arc::as_ptr(policy).addr()).collect(),
     )
 }
@@ -319,26 +396,39 @@ fn facts(state: &Snapshot) -> Facts {
 /// A way over one family.
 struct WayOver {
     ends: [End; 2],
+    /// Whether it leads to a node. What pods send to their own one an agent that has found no rules does not forbid before it knows the
+    /// cluster.
+    leads_to_node: bool,
     family: Family,
+    protocol: Protocol,
     port: u16,
 }
 
 /// What stays the same of an end of a way.
 enum End {
-    Pod(ObjectRef),
+    /// A pod that judges, and the address of its packets.
+    Pod(ObjectRef, IpAddr),
     /// Whoever has it.
     Address(IpAddr),
 }
 
 impl Judge {
     fn over_both(&self, way: &Way, snapshot: &Snapshot) -> [WayOver; 2] {
-        let end = |id: &str, family| match self {
-            Self::Node(_) => End::Address(snapshot.pods[&object(id)].addresses.of(family).unwrap()),
-            Self::Pods(_) => End::Pod(object(id)),
+        let end = |id: &str, family| match (self, snapshot.nodes.get(id)) {
+            (Self::Node(_), Some(node)) => End::Address(address_of(&node.addresses, family)),
+            (Self::Node(_), None) => End::Address(snapshot.pods[&object(id)].addresses.of(family).unwrap()),
+            (Self::Pods(network), _) => {
+                let pod = object(id);
+                let mut attached = snapshot.pods[&pod].attachments.iter();
+                let own = attached.find(|own| own.network == *network).unwrap();
+                End::Pod(pod, own.addresses.of(family).unwrap())
+            }
         };
         Family::BOTH.map(|family| WayOver {
             ends: [&way.from, &way.to].map(|id| end(id, family)),
+            leads_to_node: snapshot.nodes.contains_key(way.to.as_str()),
             family,
+            protocol: way.protocol,
             port: way.port,
         })
     }
@@ -348,43 +438,54 @@ impl Judge {
         match self {
             Self::Node(node) => {
                 let owners = owners(state);
-                let flows = flows.iter().map(|flow| flow.with(&owners));
+                let flows = flows.iter().map(|flow| flow.seen_by(None, &owners));
                 flows.map(|flow| [passes(node, state, &flow); 2]).collect()
             }
             Self::Pods(network) => {
                 let state = state.on(network);
-                let flows = flows.iter().map(|flow| flow.with(&BTreeMap::new()));
-                flows.map(|flow| ends(&state, &flow)).collect()
+                let owners = owners(&state);
+                let said = |flow: &WayOver, end| ends(&state, &flow.seen_by(Some(end), &owners))[end];
+                let flows = flows.iter();
+                flows.map(|flow| [0, 1].map(|end| said(flow, end))).collect()
             }
         }
     }
 }
 
 impl WayOver {
-    /// Where addresses are those of these pods.
-    fn with(&self, owners: &BTreeMap<IpAddr, &ObjectRef>) -> Flow {
-        let endpoint = |end: &End| match end {
-            End::Pod(pod) => Endpoint::Pod(pod.clone()),
-            End::Address(address) => match owners.get(address) {
-                Some(pod) => Endpoint::Pod((*pod).clone()),
-                None => Endpoint::External(*address),
-            },
+    /// Where addresses are those of these; the pod at one end, if it judges for itself, knows that it is there.
+    fn seen_by(&self, end: Option<usize>, owners: &BTreeMap<IpAddr, Endpoint>) -> Flow {
+        let endpoint = |at| match &self.ends[at] {
+            End::Pod(pod, _) if end == Some(at) => Endpoint::Pod(pod.clone()),
+            End::Pod(_, address) | End::Address(address) => {
+                let owner = owners.get(address).cloned();
+                owner.unwrap_or(Endpoint::External(*address))
+            }
         };
         Flow {
-            source: endpoint(&self.ends[0]),
-            destination: endpoint(&self.ends[1]),
+            source: endpoint(0),
+            destination: endpoint(1),
             family: self.family,
-            protocol: Protocol::UDP,
+            protocol: self.protocol,
             port: self.port,
         }
     }
 }
 
 /// Whose each address is.
-fn owners(state: &Snapshot) -> BTreeMap<IpAddr, &ObjectRef> {
-    let pods = state.pods.values();
-    let owned = pods.flat_map(|pod| pod.addresses.iter().map(|address| (address, &pod.object)));
-    owned.collect()
+fn owners(state: &Snapshot) -> BTreeMap<IpAddr, Endpoint> {
+    let of_pods = state.pods.values().flat_map(|pod| {
+        let endpoint = |address| (address, Endpoint::Pod(pod.object.clone()));
+        pod.addresses.iter().map(endpoint)
+    });
+    let of_nodes = state.nodes.values().flat_map(|node| {
+        let endpoint = |address: &IpAddr| {
+            let (name, address) = (node.name.clone(), *address);
+            (address, Endpoint::Node { name, address })
+        };
+        node.addresses.iter().map(endpoint)
+    });
+    of_pods.chain(of_nodes).collect()
 }
 
 fn ends(state: &Snapshot, flow: &Flow) -> Ends {

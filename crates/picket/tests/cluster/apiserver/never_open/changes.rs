@@ -2,13 +2,14 @@
 
 use std::sync::Arc;
 
-use picket_cluster::{Addresses, Pod};
+use picket_cluster::{Addresses, Node, Pod};
 use picket_net::Family;
 use picket_policy::ObjectRef;
 use serde_json::{Value, json};
 
-use super::POLICIES;
-use super::happenings::{Happenings, NAMED, NAMESPACES, PODS, STAND_IN, TIERS, status, tier};
+use super::happenings::{Happenings, NAMED, NAMESPACES, NODES, PODS, STAND_IN, TIERS, status, tier};
+use super::{OTHER, POLICIES};
+use crate::apiserver::agent::NODE;
 use crate::objects::network_policy;
 use crate::prober::object;
 use crate::watched::oracle::Change;
@@ -26,7 +27,7 @@ const EXCHANGING: [[&str; 2]; 4] = [["y/a", "y/b"], ["y/b", "z/a"], ["z/a", "y/a
 impl Happenings<'_> {
     pub(super) fn change(&mut self) {
         self.count += 1;
-        let kind = match self.random.below(24) {
+        let kind = match self.random.below(25) {
             0..9 if self.random.below(2 * POLICIES_AT_ONCE) < self.policies.len() => self.remove_policy(),
             0..9 => self.add_policy(),
             9..13 => self.label_pod(),
@@ -35,6 +36,7 @@ impl Happenings<'_> {
             16..20 => self.add_pod(),
             20..22 if !self.policies.is_empty() => self.change_policy(),
             20..22 => self.add_policy(),
+            24 => self.label_node(),
             _ => self.exchange_addresses(),
         };
         *self.kinds.entry(kind).or_default() += 1;
@@ -67,25 +69,33 @@ impl Happenings<'_> {
         for namespace in ["y", "z"] {
             self.set_open(namespace, "no");
         }
+        for node in [NODE, OTHER] {
+            self.set_role(node, "none");
+        }
         self.settle();
     }
 
     pub(super) fn add_policy(&mut self) -> &'static str {
-        let name = format!("random-{}", self.count);
-        let (namespace, added) = match self.random.below(5) {
+        let (namespace, added) = match self.random.below(6) {
             0 => (self.random.one_of(&["y", "z"]), "policy added"),
-            1 => ("", "policy of a tier added"),
+            1 | 2 => ("", "policy of a tier added"),
             _ => ("x", "policy added"),
         };
-        let manifest = self.manifest(namespace, &name);
-        let policy = policy(&manifest);
+        let manifest = self.manifest(namespace, &format!("random-{}", self.count));
+        self.put(&manifest);
+        added
+    }
+
+    /// There is a policy more.
+    pub(super) fn put(&mut self, manifest: &Value) -> ObjectRef {
+        let policy = policy(manifest);
         let object = policy.object.clone();
         self.watched
             .begins(format!("{object}: {}", manifest["spec"]), Change::Policy(policy));
-        self.live.api.create(&path(&object), &manifest);
+        self.live.api.create(&path(&object), manifest);
         self.touched.insert(list(&object));
-        self.policies.push(object);
-        added
+        self.policies.push(object.clone());
+        object
     }
 
     /// A policy that is there says something else.
@@ -126,7 +136,7 @@ impl Happenings<'_> {
         ];
         let space = &spaces[self.random.below(3)];
         let peer = match self.random.below(3) {
-            0 => json!({"ipBlock": self.block(&["y/a", "y/b", "z/a", "z/b"])}),
+            0 => json!({"ipBlock": self.block(&["y/a", "y/b", "z/a", "z/b", OTHER, OTHER])}),
             _ => {
                 json!({"namespaceSelector": {"matchLabels": space}, "podSelector": self.pods_called(&["a", "b"])})
             }
@@ -138,11 +148,11 @@ impl Happenings<'_> {
         })
     }
 
-    /// Somebody may send only to somebody in namespace x.
+    /// Somebody may send only to somebody in namespace x, or to a node.
     fn egress(&mut self, subject: &str) -> Value {
         let space = json!({"matchLabels": {"kubernetes.io/metadata.name": "x"}});
         let peer = match self.random.below(3) {
-            0 => json!({"ipBlock": self.block(&["x/a", "x/c"])}),
+            0 => json!({"ipBlock": self.block(&["x/a", "x/c", NODE, OTHER])}),
             _ => json!({"namespaceSelector": space, "podSelector": self.pods_called(&["a", "c"])}),
         };
         json!({
@@ -152,17 +162,18 @@ impl Happenings<'_> {
         })
     }
 
-    /// Something is decided about what pod c of namespace x gets, or what pods of namespace y send; nothing about the way that
-    /// is always allowed.
+    /// Something is decided about what pod c of namespace x gets, or what pods of another namespace send, to nodes too; nothing about
+    /// what is always allowed.
     fn tier(&mut self) -> Value {
         let space = |name: &str| json!({"matchLabels": {"kubernetes.io/metadata.name": name}});
         let (tier, actions) = match self.random.below(2) {
-            0 => ("Admin", &["Accept", "Deny", "Pass"][..]),
+            0 => ("Admin", &["Accept", "Deny", "Deny", "Pass"][..]),
             _ => ("Baseline", &["Accept", "Deny"][..]),
         };
         let action = self.random.one_of(actions);
         let first = 1000 + self.random.below(2);
-        let protocols = json!([{"udp": {"destinationPort": {"range": {"start": first, "end": first + 1}}}}]);
+        let ports = json!({"destinationPort": {"range": {"start": first, "end": first + 1}}});
+        let protocols = json!([{"udp": ports}, {"tcp": ports}]);
         let pods =
             |space: Value, pods: Value| json!({"pods": {"namespaceSelector": space, "podSelector": pods}});
         let mut spec = json!({"tier": tier, "priority": self.count % 1000});
@@ -172,19 +183,21 @@ impl Happenings<'_> {
             let peer = pods(space(from), self.pods_called(&["a", "b"]));
             spec["ingress"] = json!([{"action": action, "from": [peer], "protocols": protocols}]);
         } else {
-            spec["subject"] = json!({"namespaces": space("y")});
-            let peer = match self.random.below(2) {
+            spec["subject"] = json!({"namespaces": space(self.random.one_of(&["y", "z"]))});
+            let peer = match self.random.below(4) {
                 0 => pods(space("x"), self.pods_called(&["a", "c"])),
-                _ => json!({"networks": [self.block(&["x/a", "x/c"])["cidr"]]}),
+                1 => json!({"networks": [self.block(&["x/a", "x/c", NODE, OTHER])["cidr"]]}),
+                2 => json!({"nodes": {}}),
+                _ => json!({"nodes": {"matchLabels": {"role": "red"}}}),
             };
             spec["egress"] = json!([{"action": action, "to": [peer], "protocols": protocols}]);
         }
         spec
     }
 
-    /// The address of a pod, or all others of that family.
-    fn block(&mut self, pods: &[&str]) -> Value {
-        let home = self.homes[self.random.one_of(pods)];
+    /// The address of a pod or a node, or all others of that family.
+    fn block(&mut self, places: &[&str]) -> Value {
+        let home = self.homes[self.random.one_of(places)];
         let family = [Family::Ipv4, Family::Ipv6][self.random.below(2)];
         let (length, all) = match family {
             Family::Ipv4 => (32, "0.0.0.0/0"),
@@ -207,12 +220,16 @@ impl Happenings<'_> {
     }
 
     /// One or two ports of which some are watched, or one by its name.
-    fn ports(&mut self) -> Value {
+    pub(super) fn ports(&mut self) -> Value {
         if self.random.below(4) == 0 {
-            return json!([{"port": NAMED, "protocol": "UDP"}]);
+            return json!([{"port": NAMED, "protocol": "UDP"}, {"port": NAMED, "protocol": "TCP"}]);
         }
         let first = 1000 + self.random.below(3);
-        json!([{"port": first, "endPort": first + self.random.below(2), "protocol": "UDP"}])
+        let last = first + self.random.below(2);
+        json!([
+            {"port": first, "endPort": last, "protocol": "UDP"},
+            {"port": first, "endPort": last, "protocol": "TCP"},
+        ])
     }
 
     fn remove_policy(&mut self) -> &'static str {
@@ -280,6 +297,23 @@ impl Happenings<'_> {
         let pods = format!("{NAMESPACES}/{namespace}/pods");
         self.live.api.set_status(&pods, &name, &told);
         self.touched.insert(PODS);
+    }
+
+    fn label_node(&mut self) -> &'static str {
+        let node = self.random.one_of(&[NODE, OTHER]);
+        let role = self.random.one_of(&["red", "blue"]);
+        self.set_role(node, role);
+        "node labelled"
+    }
+
+    fn set_role(&mut self, name: &str, role: &str) {
+        let mut node = Node::clone(&self.watched.oracle.now().nodes[name]);
+        node.labels = node.labels.with("role", role);
+        self.watched
+            .begins(format!("{name} has the role {role}"), Change::Node(node));
+        let labels = json!({"metadata": {"labels": {"role": role}}});
+        self.live.api.patch(NODES, name, &labels);
+        self.touched.insert(NODES);
     }
 
     fn label_namespace(&mut self) -> &'static str {

@@ -8,25 +8,26 @@ use picket_nftables::render::indexed;
 use picket_policy::ObjectRef;
 use serde_json::{Map, Value, json};
 
-use super::{ALLOWED, POLICIES, ways};
+use super::{ALLOWED, OTHER, POLICIES, ways};
 use crate::agents::Agent;
 use crate::apiserver::agent::{Live, NODE};
 use crate::objects::{KINDS, network_policy};
 use crate::prober::object;
 use crate::published::Versions;
 use crate::random::Random;
-use crate::watched::flows::Flows;
 use crate::watched::oracle::{Judge, Oracle};
 use crate::watched::proof::{installed, on_node};
 use crate::watched::{Watched, policy, snapshot as read};
 
 pub(super) const PODS: &str = "/api/v1/namespaces/y/pods";
 pub(super) const NAMESPACES: &str = "/api/v1/namespaces";
+pub(super) const NODES: &str = "/api/v1/nodes";
 pub(super) const TIERS: &str = KINDS[14].2;
 
 /// An object of each kind that is changed so that it is known how far an agent is, and what the kind is called.
-const MARKS: [(&str, &str, &str); 4] = [
+const MARKS: [(&str, &str, &str); 5] = [
     (NAMESPACES, "y", "namespaces"),
+    (NODES, OTHER, "nodes"),
     (PODS, "mark", "pods"),
     (POLICIES, "mark", "networkpolicies.networking.k8s.io"),
     (TIERS, "mark", "clusternetworkpolicies.policy.networking.k8s.io"),
@@ -47,7 +48,7 @@ pub(super) struct Happenings<'a> {
     /// What has come at random, and goes so.
     pub(super) pods: Vec<String>,
     pub(super) policies: Vec<ObjectRef>,
-    /// The addresses that pods have where nothing has happened.
+    /// The addresses that pods and nodes have where nothing has happened.
     pub(super) homes: BTreeMap<String, Addresses>,
     /// How many addresses were had only for a moment.
     pub(super) spares: usize,
@@ -67,6 +68,10 @@ pub(super) struct Happenings<'a> {
 impl<'a> Happenings<'a> {
     /// In a cluster in which everything is in force.
     pub(super) fn new(live: &'a Live, agent: Agent) -> Self {
+        // What nobody answers is soon forgotten, so that there is little to look through for connections.
+        live.node()
+            .set(&[("netfilter/nf_conntrack_udp_timeout", "1")])
+            .unwrap();
         let mark = json!({"podSelector": {"matchLabels": {"mark": "none"}}});
         live.api.create(POLICIES, &network_policy("x", "mark", &mark));
         let containers = json!([{"name": "main", "image": "main"}]);
@@ -81,7 +86,7 @@ impl<'a> Happenings<'a> {
         for (id, port) in [("x/a", 1000), ("x/c", 1001), (STAND_IN, 1002)] {
             name_a_port(live, &mut snapshot, id, port);
         }
-        let allow = policy(&network_policy("x", "allow", &super::allowing("UDP")));
+        let allow = policy(&network_policy("x", "allow", &super::allowing(&["UDP", "TCP"])));
         snapshot.policies.insert(allow.object.clone(), allow);
         let oracle = Oracle::new(Judge::Node(NODE.to_owned()), &snapshot, &ways);
         let marked = live
@@ -89,9 +94,12 @@ impl<'a> Happenings<'a> {
             .patch(PODS, "mark", &json!({"metadata": {"labels": {"count": "0"}}}));
         let version = marked["metadata"]["resourceVersion"].as_str().unwrap();
         agent.until_enforced(&[("pods".to_owned(), version.parse().unwrap())].into());
-        let homes = snapshot.pods.values().map(|pod| (pod.id(), pod.addresses));
-        let homes = homes.collect();
-        let flows = Flows::start(&live.lab, &ways);
+        let of_pods = snapshot.pods.values().map(|pod| (pod.id(), pod.addresses));
+        let of_nodes = snapshot.nodes.values().map(|node| {
+            let addresses = node.addresses.iter().copied().collect();
+            (node.name.to_string(), addresses)
+        });
+        let homes = of_pods.chain(of_nodes).collect();
         Self {
             live,
             agent,
@@ -103,7 +111,7 @@ impl<'a> Happenings<'a> {
             spares: 0,
             count: 0,
             kinds: BTreeMap::new(),
-            watched: Watched::new(oracle, flows, ways, ALLOWED),
+            watched: Watched::new(oracle, &live.lab, ways, ALLOWED),
             one_by_one: false,
             touched: BTreeSet::new(),
             marks: 0,
@@ -120,6 +128,7 @@ impl<'a> Happenings<'a> {
             self.sequence();
             self.settle();
             self.prove();
+            self.watched.cut(self.live.node(), || self.agent.log());
         }
         let table = installed(self.live.node(), indexed::table_name());
         assert!(
@@ -148,7 +157,7 @@ impl<'a> Happenings<'a> {
     }
 
     /// Everything is in force: proves that the kernel has what the API server says.
-    fn prove(&mut self) {
+    pub(super) fn prove(&mut self) {
         let table = installed(self.live.node(), indexed::table_name());
         let report = on_node(&table, &self.cluster(), NODE);
         assert!(
@@ -217,6 +226,7 @@ impl<'a> Happenings<'a> {
     /// policies say.
     pub(super) fn until_all_is_in_force(&mut self) {
         self.settle();
+        self.watched.cut(self.live.node(), || self.agent.log());
         self.watched.until_allowed_arrives(|| self.agent.log());
         let current = self.agent.status().and_then(|status| status.host.current);
         self.agent.until("a proof", |status| {
@@ -250,12 +260,17 @@ fn name_a_port(live: &Live, snapshot: &mut Snapshot, id: &str, port: u16) {
             (labels, ips.into_iter().collect())
         }
     };
-    let ports = json!([{"name": NAMED, "containerPort": port, "protocol": "UDP"}]);
+    // No container has two ports of one name.
+    let container = |name: &str, protocol: &str| {
+        let ports = json!([{"name": NAMED, "containerPort": port, "protocol": protocol}]);
+        json!({"name": name, "image": "main", "ports": ports})
+    };
+    let containers = [container("main", "UDP"), container("second", "TCP")];
     let pod = json!({
         "apiVersion": "v1",
         "kind": "Pod",
         "metadata": {"name": name, "namespace": namespace, "labels": labels},
-        "spec": {"nodeName": NODE, "containers": [{"name": "main", "image": "main", "ports": ports}]},
+        "spec": {"nodeName": NODE, "containers": containers},
         "status": status(ips),
     });
     live.api.create(&pods, &pod);

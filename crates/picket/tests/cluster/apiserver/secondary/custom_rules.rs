@@ -188,7 +188,8 @@ fn files(node: &Node, rules: &str) -> [String; 2] {
     ["v4", "v6"].map(|name| node.file(name, rules))
 }
 
-fn arguments([v4, v6]: &[String; 2]) -> [&str; 4] {
+/// The arguments of an agent that has these.
+pub(super) fn arguments([v4, v6]: &[String; 2]) -> [&str; 4] {
     [
         "--custom-v4-ingress-rule-file",
         v4,

@@ -66,11 +66,8 @@ fn standing() -> [(&'static str, Value); 2] {
 
 /// What is watched: three pods that send to two others, at ports that are sometimes allowed, and at one that always is.
 fn ways() -> Vec<Way> {
-    let way = |from: &str, to: &str, port| Way {
-        from: format!("default/{from}"),
-        to: format!("default/{to}"),
-        port,
-    };
+    let way =
+        |from: &str, to: &str, port| Way::udp(&format!("default/{from}"), &format!("default/{to}"), port);
     let mut ways = vec![way("a", "server", ALLOWED)];
     for from in ["a", "b", "c"] {
         for to in ["server", "d"] {
@@ -94,10 +91,15 @@ fn nothing_denied_passes_and_nothing_allowed_is_lost_whatever_happens() {
     // Everything there is to happen did, and the ways were open and shut.
     let kinds = &happenings.kinds;
     assert!(
-        kinds.len() == 16 && kinds.values().all(|times| *times > 2),
+        kinds.len() == 18 && kinds.values().all(|times| *times > 2),
         "{kinds:?}"
     );
-    assert_eq!(happenings.watched.oracle.turned(), 2 * 18);
+    let is_steady = |way: &&Way| [ALLOWED, PORTS[3]].contains(&way.port);
+    let ways = ways();
+    assert_eq!(
+        happenings.watched.steady(),
+        ways.iter().filter(is_steady).collect()
+    );
     let windows = &happenings.watched.windows;
     println!("{}", windows.report());
     assert!(

@@ -1,12 +1,15 @@
 //! Changes of the cluster, at random.
 
+use std::fs;
 use std::sync::Arc;
 
-use picket_cluster::Pod;
-use picket_policy::ObjectRef;
+use picket_cluster::{Addresses, Pod};
+use picket_net::Family;
+use picket_nftables::custom::CustomRules;
+use picket_policy::{Direction, ObjectRef, Source};
 use serde_json::{Value, json};
 
-use super::happenings::{Happenings, NETWORK, PODS, POLICIES};
+use super::happenings::{CUSTOM, Happenings, NETWORK, PODS, POLICIES};
 use crate::apiserver::secondary::labelled;
 use crate::pods::Interface;
 use crate::prober::object;
@@ -25,7 +28,7 @@ impl Happenings {
     }
 
     fn change(&mut self) {
-        let kind = match self.random.below(40) {
+        let kind = match self.random.below(46) {
             0..12 if self.random.below(2 * POLICIES_AT_ONCE) < self.policies.len() => self.remove_policy(),
             12..18 if !self.policies.is_empty() => self.change_policy(),
             0..18 => self.add_policy(),
@@ -33,6 +36,8 @@ impl Happenings {
             26..31 => self.label_namespace(),
             31..34 if self.others.len() > 6 => self.remove_pod(),
             39 => self.pass_by(),
+            40..43 => self.move_addresses(),
+            43..46 => self.change_rules(),
             _ => self.add_pod(),
         };
         *self.kinds.entry(kind).or_default() += 1;
@@ -56,6 +61,16 @@ impl Happenings {
             self.set_team(&pod, "none");
         }
         self.set_open("no");
+        let moved = ["b", "c"].map(|name| (name, self.spare()));
+        for (name, addresses) in moved {
+            self.set_addresses(name, addresses);
+        }
+        for name in ["b", "c"] {
+            self.set_addresses(name, self.homes[name]);
+        }
+        for family in Family::BOTH {
+            self.set_rules(family, "");
+        }
         self.settle();
     }
 
@@ -110,10 +125,14 @@ impl Happenings {
 
     /// Somebody may send to somebody.
     fn ingress(&mut self) -> Value {
-        let mut peer = json!({"podSelector": self.pods_called(&["a", "b", "c"])});
-        if self.random.below(3) == 0 {
-            peer["namespaceSelector"] = labelled("open", "yes");
-        }
+        let peer = match self.random.below(6) {
+            0 => json!({"ipBlock": self.block(&["a", "b", "c"])}),
+            1 | 2 => {
+                let pods = self.pods_called(&["a", "b", "c"]);
+                json!({"podSelector": pods, "namespaceSelector": labelled("open", "yes")})
+            }
+            _ => json!({"podSelector": self.pods_called(&["a", "b", "c"])}),
+        };
         json!({
             "podSelector": self.pods_called(&["server", "d"]),
             "policyTypes": ["Ingress"],
@@ -124,12 +143,30 @@ impl Happenings {
     /// Somebody may send only to somebody; but not the pod that is to lose nothing.
     fn egress(&mut self) -> Value {
         let subject = self.random.one_of(&["b", "c"]);
-        let peer = self.pods_called(&["server", "d"]);
+        let peer = match self.random.below(4) {
+            0 => json!({"ipBlock": self.block(&["server", "d"])}),
+            _ => json!({"podSelector": self.pods_called(&["server", "d"])}),
+        };
         json!({
             "podSelector": labelled("name", subject),
             "policyTypes": ["Egress"],
-            "egress": [{"to": [{"podSelector": peer}], "ports": self.ports()}],
+            "egress": [{"to": [peer], "ports": self.ports()}],
         })
+    }
+
+    /// The address of a pod, or all others around it.
+    fn block(&mut self, pods: &[&str]) -> Value {
+        let home = self.homes[self.random.one_of(pods)];
+        let family = [Family::Ipv4, Family::Ipv6][self.random.below(2)];
+        let (length, around) = match family {
+            Family::Ipv4 => (32, ["0.0.0.0/0", "2.2.5.0/24"]),
+            Family::Ipv6 => (128, ["::/0", "2001:db8::/64"]),
+        };
+        let one = format!("{}/{length}", home.of(family).unwrap());
+        match self.random.below(3) {
+            0 => json!({"cidr": one}),
+            wide => json!({"cidr": around[wide - 1], "except": [one]}),
+        }
     }
 
     /// Selects all pods, those of a team, or one of a name.
@@ -141,8 +178,11 @@ impl Happenings {
         }
     }
 
-    /// One or two ports of which some are watched.
+    /// One or two ports of which some are watched, or one by its name.
     fn ports(&mut self) -> Value {
+        if self.random.below(4) == 0 {
+            return json!([{"port": "probe", "protocol": "UDP"}]);
+        }
         let first = 1000 + self.random.below(3);
         json!([{"port": first, "endPort": first + self.random.below(2), "protocol": "UDP"}])
     }
@@ -172,6 +212,92 @@ impl Happenings {
             .begins(format!("{name} is of team {team}"), Change::Pod(Arc::new(pod)));
         let labels = json!({"metadata": {"labels": {"team": team}}});
         self.node.api.patch(PODS, name, &labels);
+    }
+
+    /// Two pods exchange what is told of their addresses, or one has others for a while; what they send shows those that they have.
+    fn move_addresses(&mut self) -> &'static str {
+        let [of_b, of_c] = ["b", "c"].map(|name| self.addresses(name));
+        let spare = self.spare();
+        self.set_addresses("b", spare);
+        if self.random.below(3) > 0 {
+            self.set_addresses("c", of_b);
+            self.set_addresses("b", of_c);
+        }
+        "addresses moved"
+    }
+
+    /// Addresses that nobody has had.
+    fn spare(&mut self) -> Addresses {
+        self.count += 1;
+        let (high, low) = (self.count / 200, self.count % 200 + 1);
+        let texts = [
+            format!("2.2.{}.{low}", 200 + high),
+            format!("2001:db8:2::{:x}", self.count),
+        ];
+        texts.into_iter().map(|text| text.parse().unwrap()).collect()
+    }
+
+    /// What is told of the addresses of a pod.
+    fn addresses(&self, name: &str) -> Addresses {
+        self.watched.oracle.now().pods[&object(&format!("default/{name}"))].attachments[0].addresses
+    }
+
+    fn set_addresses(&mut self, name: &str, addresses: Addresses) {
+        let now = self.watched.oracle.now();
+        let mut pod = Pod::clone(&now.pods[&object(&format!("default/{name}"))]);
+        pod.attachments[0].addresses = addresses;
+        let texts: Vec<_> = addresses.iter().map(|address| address.to_string()).collect();
+        self.watched
+            .begins(format!("{name} has {texts:?}"), Change::Pod(Arc::new(pod)));
+        let texts: Vec<_> = texts.iter().map(String::as_str).collect();
+        self.node.tell(
+            "default",
+            name,
+            &[Interface {
+                network: NETWORK,
+                name: "net1",
+                addresses: &texts,
+            }],
+        );
+    }
+
+    /// The custom rules of a family are others.
+    fn change_rules(&mut self) -> &'static str {
+        let family = [Family::Ipv4, Family::Ipv6][self.random.below(2)];
+        let source = match self.random.below(3) {
+            0 => String::new(),
+            _ => {
+                let home = self.homes[self.random.one_of(&["a", "b", "c"])];
+                let (kind, address) = (
+                    ["ip", "ip6"][usize::from(family == Family::Ipv6)],
+                    home.of(family),
+                );
+                format!("{kind} saddr {} ", address.unwrap())
+            }
+        };
+        let port = 1000 + self.random.below(3);
+        let end = self.random.one_of(&["accept", "drop"]);
+        self.set_rules(family, &format!("{source}udp dport {port} {end}\n"));
+        "custom rules changed"
+    }
+
+    /// Puts rules into the file of a family, behind one that says which they are.
+    fn set_rules(&mut self, family: Family, rules: &str) {
+        self.count += 1;
+        let mark = format!("udp dport {}", CUSTOM + self.count);
+        let text = format!("{mark} accept\n{rules}");
+        self.rules.insert(family, mark);
+        let path = self.files[usize::from(family == Family::Ipv6)].clone();
+        let source = Source::decode(&path.as_str().into(), text.as_bytes()).unwrap();
+        let file = CustomRules::read(&source, Direction::Ingress, family).unwrap();
+        let [says] = <[_; 1]>::try_from(file.policies()).unwrap();
+        let says = Arc::new(says);
+        self.custom.insert(says.object.clone(), Arc::clone(&says));
+        self.watched
+            .begins(format!("{}: {text}", says.object), Change::Policy(says));
+        // At once.
+        fs::write(format!("{path}.new"), text).unwrap();
+        fs::rename(format!("{path}.new"), &path).unwrap();
     }
 
     fn label_namespace(&mut self) -> &'static str {

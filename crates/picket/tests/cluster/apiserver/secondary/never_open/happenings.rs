@@ -1,19 +1,22 @@
 //! Pods with rules and an agent to which things happen, and what the packets that arrive meanwhile say.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
-use picket_cluster::Snapshot;
+use picket_cluster::{Addresses, Snapshot};
+use picket_net::Family;
 use picket_nftables::model::Table;
 use picket_nftables::render::documented;
-use picket_policy::{NetworkName, ObjectRef};
+use picket_policy::{NetworkName, ObjectRef, Policy};
 use serde_json::json;
 
 use super::{ALLOWED, standing, ways};
+use crate::apiserver::secondary::custom_rules::arguments;
 use crate::apiserver::secondary::simple;
 use crate::objects::KINDS;
-use crate::pods::{Node, Pods, nft};
+use crate::pods::{Node, Pods, nft, table};
 use crate::random::Random;
-use crate::watched::flows::Flows;
+use crate::watched::flows::until;
 use crate::watched::oracle::{Judge, Oracle};
 use crate::watched::proof::{in_pods, installed};
 use crate::watched::{Watched, snapshot};
@@ -22,6 +25,12 @@ pub(super) const NETWORK: &str = "default/net";
 pub(super) const PODS: &str = "/api/v1/namespaces/default/pods";
 pub(super) const POLICIES: &str = "/apis/k8s.cni.cncf.io/v1beta1/namespaces/default/multi-networkpolicies";
 
+/// Custom rules are known by a port above this one, which nobody sends to.
+pub(super) const CUSTOM: usize = 20_000;
+
+/// The port of two pods that policies name, each another.
+const PROBED: [(&str, u16); 2] = [("server", 1000), ("d", 1001)];
+
 pub(super) struct Happenings {
     pub(super) node: Node,
     pub(super) pods: Pods,
@@ -29,6 +38,13 @@ pub(super) struct Happenings {
     pub(super) holds: bool,
     pub(super) random: Random,
     pub(super) policies: Vec<String>,
+    /// The addresses that pods have.
+    pub(super) homes: BTreeMap<String, Addresses>,
+    /// The files of custom rules, one of each family.
+    pub(super) files: [String; 2],
+    /// What they say, and by which rule they are known.
+    pub(super) custom: BTreeMap<ObjectRef, Arc<Policy>>,
+    pub(super) rules: BTreeMap<Family, String>,
     /// Pods of another node that have come, and go so.
     pub(super) others: Vec<String>,
     pub(super) count: usize,
@@ -45,29 +61,40 @@ impl Happenings {
     /// On a node on which everything is in force.
     pub(super) fn new() -> Self {
         let mut node = Node::new();
+        node.probed = PROBED.into();
         let pods = simple(&mut node);
+        let homes = pods.iter().map(|(name, pod)| {
+            let addresses = pod.addresses.iter().copied();
+            (name.clone(), addresses.collect())
+        });
+        let homes = homes.collect();
+        let files = ["v4", "v6"].map(|name| node.file(name, ""));
         for (name, spec) in standing() {
             node.policy("default", name, NETWORK, &spec);
         }
         let ways = ways();
         let network = NetworkName::parse(NETWORK, "").unwrap();
         let oracle = Oracle::new(Judge::Pods(network), &cluster(&node), &ways);
-        node.start(&[]);
+        node.start(&arguments(&files));
         node.until_enforced();
-        let flows = Flows::start(&pods, &ways);
+        let watched = Watched::new(oracle, &pods, ways, ALLOWED);
         let mut happenings = Self {
             node,
             pods,
             holds: true,
             random: Random(0),
             policies: Vec::new(),
+            homes,
+            files,
+            custom: BTreeMap::new(),
+            rules: BTreeMap::new(),
             others: Vec::new(),
             count: 0,
             faults: 0,
             marks: 0,
             proved: 0,
             kinds: BTreeMap::new(),
-            watched: Watched::new(oracle, flows, ways, ALLOWED),
+            watched,
         };
         happenings.watched.until_allowed_arrives(|| happenings.node.log());
         happenings
@@ -77,7 +104,7 @@ impl Happenings {
     pub(super) fn play(&mut self, seed: u64, sequences: usize) {
         self.random = Random(seed);
         self.clear();
-        let begin = cluster(&self.node);
+        let begin = self.cluster();
         for _ in 0..sequences {
             self.sequence();
             self.settle();
@@ -109,13 +136,20 @@ impl Happenings {
     fn prove(&mut self) {
         let network = NetworkName::parse(NETWORK, "").unwrap();
         let tables = self.tables();
-        let refuted = in_pods(&tables, &cluster(&self.node), &network);
+        let refuted = in_pods(&tables, &self.cluster(), &network);
         assert!(
             refuted.is_empty(),
             "{refuted:#?}\n{tables:#?}\n{}",
             self.node.log()
         );
         self.proved += 1;
+    }
+
+    /// What the API server and the files have, as the specification reads it.
+    fn cluster(&self) -> Snapshot {
+        let mut snapshot = cluster(&self.node);
+        snapshot.policies.extend(self.custom.clone());
+        snapshot
     }
 
     /// The tables of all pods that are watched.
@@ -133,6 +167,12 @@ impl Happenings {
         self.mark();
         self.node.until_enforced();
         self.node.until("no trouble", picket_node::PodsStatus::is_well);
+        for name in ["server", "d"] {
+            until("the custom rules", || {
+                let table = table(&self.pods[name]);
+                self.rules.values().all(|mark| table.contains(mark))
+            });
+        }
         self.watched.settle(|| self.node.log());
     }
 
@@ -152,8 +192,8 @@ impl Happenings {
     /// Starts another agent, that has everything to learn.
     pub(super) fn start(&mut self, holds: bool) {
         let owner = ["everybody", "agent"][usize::from(holds)];
-        self.node
-            .start(&["--verify-interval", "3", "--table-owner", owner]);
+        let others = ["--verify-interval", "3", "--table-owner", owner];
+        self.node.start(&[&arguments(&self.files)[..], &others].concat());
         self.holds = holds;
     }
 
