@@ -1,6 +1,6 @@
 //! Session rules that are followed by what changes are those that are worked out from nothing, whatever happened before.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use super::render::Wanted;
 use super::report::Report;
 use super::session::SessionTables;
 use super::told::Told;
-use super::worker::{Synced, Tables};
+use super::worker::Tables;
 use super::{NamespaceRule, VppSettings, VppStatus, VppTarget};
 use crate::metrics::Metrics;
 use crate::status::Shared;
@@ -30,8 +30,12 @@ const NAMESPACES: u32 = 4;
 /// What happens.
 #[derive(Clone, Debug)]
 enum Step {
-    /// These are wanted, of which is told whole or in part.
-    Rules(Rules, bool),
+    /// These are wanted, of which is told whole or in part; something is done at once or with what comes next.
+    Rules {
+        rules: Rules,
+        is_whole: bool,
+        waits: bool,
+    },
     /// A file gives each of the namespaces, and one that there is not, to one of the pods or to none.
     File(Vec<Option<usize>>),
     /// Others add a rule in a namespace, about one of the ports.
@@ -109,7 +113,9 @@ fn steps(families: &'static [Family]) -> impl Strategy<Value = Vec<Step>> {
     let owner = prop::option::weighted(0.8, 0..PODS.len());
     let count = usize::try_from(NAMESPACES).unwrap() + 1;
     let step = prop_oneof![
-        8 => (rules(families), prop::bool::weighted(0.1)).prop_map(|(rules, whole)| Step::Rules(rules, whole)),
+        8 => (rules(families), prop::bool::weighted(0.1), prop::bool::weighted(0.2)).prop_map(
+            |(rules, is_whole, waits)| Step::Rules { rules, is_whole, waits },
+        ),
         1 => prop::collection::vec(owner, count).prop_map(Step::File),
         1 => (1..=NAMESPACES, prop::sample::select(vec![80, 22])).prop_map(|(of, port)| Step::Others(of, port)),
         2 => Just(Step::Read),
@@ -141,28 +147,25 @@ impl Agent {
         agent
     }
 
-    /// Learns of this and does it; what VPP refuses is tried again once everything has been read.
-    fn enforce(&mut self, told: Told<Rules>) -> usize {
-        let wanted = Wanted {
-            rules: told,
+    fn hear(&mut self, rules: Told<Rules>) {
+        self.tables.hear(&Wanted {
+            rules,
             ..Wanted::default()
-        };
-        self.tables.hear(&wanted);
-        let mut operations = 0;
+        });
+    }
+
+    /// Does what is wanted; what VPP refuses is tried again once everything has been read.
+    fn enforce(&mut self) -> usize {
+        let (wanted, mut operations) = (Wanted::default(), 0);
         loop {
-            let synced = self.sync(&wanted);
+            let synced = self.tables.sync(&mut self.vpp, &wanted).unwrap();
+            self.report.synced(&wanted, &synced, &BTreeSet::new());
             operations += synced.operations;
             if synced.troubles.is_empty() {
                 return operations;
             }
             self.tables.read(&mut self.vpp).unwrap();
         }
-    }
-
-    fn sync(&mut self, wanted: &Wanted) -> Synced {
-        let synced = self.tables.sync(&mut self.vpp, wanted).unwrap();
-        self.report.synced(wanted, &synced, &Default::default());
-        synced
     }
 
     /// What is said of what is where.
@@ -211,10 +214,11 @@ fn write(file: &std::path::Path, owners: &[Option<usize>]) {
 
 /// What has been worked out is what is worked out of what VPP has, and that is what is wanted.
 fn check(agent: &mut Agent, fake: &Fake) -> Result<(), TestCaseError> {
+    agent.enforce();
     let said = agent.said();
     let faults = fake.faults();
     agent.tables.read(&mut agent.vpp).unwrap();
-    prop_assert_eq!(agent.enforce(Told::default()), 0);
+    prop_assert_eq!(agent.enforce(), 0);
     prop_assert_eq!(agent.said(), said);
     prop_assert_eq!(fake.faults(), faults);
     Ok(())
@@ -232,17 +236,25 @@ fn follow(steps: Vec<Step>) -> Result<(), TestCaseError> {
         ..vpp_settings()
     };
     let mut agent = Agent::new(&fake, &settings);
-    agent.enforce(Told::Whole(Arc::default()));
+    agent.hear(Told::Whole(Arc::default()));
+    agent.enforce();
     let mut wanted = Rules::default();
     for step in steps {
-        let mut told = Told::default();
         match step {
-            Step::Rules(rules, is_whole) => {
-                told = match is_whole {
+            Step::Rules {
+                rules,
+                is_whole,
+                waits,
+            } => {
+                let told = match is_whole {
                     true => Told::Whole(Arc::new(rules.clone())),
                     false => Told::Changed(Arc::new(Change::between(&wanted, &rules))),
                 };
+                agent.hear(told);
                 wanted = rules;
+                if waits {
+                    continue;
+                }
             }
             Step::File(owners) => {
                 write(file.path(), &owners);
@@ -260,7 +272,7 @@ fn follow(steps: Vec<Step>) -> Result<(), TestCaseError> {
                 );
             }
         }
-        agent.enforce(told);
+        agent.enforce();
         prop_assert_eq!(fake.complaints(), Vec::<String>::new());
         prop_assert_eq!(fake.crashes(), Vec::<String>::new());
     }
