@@ -192,8 +192,7 @@ mod tests {
             for turn in change.local.values().chain(change.global.values()) {
                 turn.plan();
             }
-            // The agent has each table with every change.
-            renderer.tables();
+            renderer.missing();
         })
     }
 

@@ -13,6 +13,7 @@ use smol_str::SmolStr;
 use super::VppSettings;
 use super::places::Places;
 use super::render::Wanted;
+use super::work::looked_at;
 use super::worker::{Cleaned, Closed, Summary, Synced, Tables};
 
 /// The lists that VPP has, and whose interfaces are which.
@@ -27,8 +28,17 @@ pub(crate) struct AclTables {
     /// While nothing is wanted yet, the interfaces without lists that an agent before may have left so: those of pods that
     /// nothing restricts.
     left: Option<BTreeSet<SmolStr>>,
-    /// What was said last of what is where, and of which revision.
-    said: Option<(u64, Arc<Summary>)>,
+    said: Option<Said>,
+}
+
+/// What was said last of what is where.
+#[derive(Debug)]
+struct Said {
+    /// Of which revision of the places.
+    revision: u64,
+    summary: Arc<Summary>,
+    /// The interfaces of no known pod, which may be others since.
+    unknown: Vec<String>,
 }
 
 impl AclTables {
@@ -57,9 +67,11 @@ impl AclTables {
             doubtful.extend(changed);
         }
         let wanted = &self.places.placed().acls;
+        let all = &self.held.installed().interfaces;
+        looked_at(self.doubtful.as_ref().map_or(all.len(), BTreeSet::len));
         match &self.doubtful {
             Some(doubtful) => self.held.plan(wanted, doubtful),
-            None => self.held.plan(wanted, self.held.installed().interfaces.keys()),
+            None => self.held.plan(wanted, all.keys()),
         }
     }
 
@@ -119,27 +131,36 @@ impl AclTables {
         lists.map(|(name, _)| name.clone()).collect()
     }
 
-    /// What is where.
-    fn summary(&mut self) -> Arc<Summary> {
+    /// What is where, but for what has become of pods since that was said, and the interfaces of no known pod where these are others.
+    fn summary(&mut self) -> (Arc<Summary>, Option<Vec<String>>) {
         let revision = self.places.revision();
-        if let Some((said, summary)) = &self.said
-            && *said == revision
+        let placed = self.places.placed();
+        looked_at(placed.unknown.len());
+        let unknown: Vec<_> = placed.unknown.iter().map(SmolStr::to_string).collect();
+        if let Some(said) = &mut self.said
+            && said.revision == revision
             && !self.has_foreign
         {
-            return Arc::clone(summary);
+            let others = (said.unknown != unknown).then(|| unknown.clone());
+            said.unknown = unknown;
+            return (Arc::clone(&said.summary), others);
         }
-        let placed = self.places.placed();
+        looked_at(placed.pods.len() + placed.pending.len());
         let summary = Arc::new(Summary {
             conflicts: placed.troubles.clone(),
             interfaces: placed.pods.clone(),
             uplinks: placed.uplinks.clone(),
-            unknown: placed.unknown.iter().map(SmolStr::to_string).collect(),
+            unknown: unknown.clone(),
             pending: placed.pending.values().cloned().collect(),
             foreign: foreign(self.held.installed()),
             ..Summary::default()
         });
-        self.said = Some((revision, Arc::clone(&summary)));
-        summary
+        self.said = Some(Said {
+            revision,
+            unknown,
+            summary: Arc::clone(&summary),
+        });
+        (summary, None)
     }
 }
 
@@ -193,10 +214,13 @@ impl Tables for AclTables {
         }
         let plan = self.next_beside_others(vpp)?;
         let troubles = self.carry_out(vpp, &plan)?;
+        let (summary, unknown) = self.summary();
         Ok(Synced {
             operations: plan.operations().len(),
             troubles,
-            summary: self.summary(),
+            summary,
+            moved: self.places.take_moved(),
+            unknown,
         })
     }
 

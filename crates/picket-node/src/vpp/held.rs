@@ -5,8 +5,11 @@ use std::sync::Arc;
 
 use picket_net::{Family, Prefix};
 use picket_vpp::client::{Error, RuleReading, RuleTable, Vpp};
-use picket_vpp::session::SessionRule;
 use picket_vpp::session::plan::{InstalledRule, Operation, Plan, between, displaced, plan};
+use picket_vpp::session::{SessionRule, Turn};
+
+use super::namespace::News;
+use super::work::looked_at;
 
 /// What of the tables changes by itself: no rule concerns those of another part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -38,6 +41,7 @@ type Ipv6Rule = (RuleTable, SessionRule);
 /// The session rules of a VPP.
 #[derive(Debug, Default)]
 pub(crate) struct Held {
+    /// What parts have, but for those that have just what they were made.
     rules: BTreeMap<Part, Vec<InstalledRule>>,
     tables: BTreeSet<RuleTable>,
     /// Namespaces in other FIBs than the first.
@@ -58,7 +62,9 @@ impl Held {
     /// # Errors
     /// [`Error`].
     pub(crate) fn read(&mut self, vpp: &mut Vpp) -> Result<(), Error> {
-        self.take(vpp.read_rules()?);
+        let reading = vpp.read_rules()?;
+        looked_at(reading.tables.len());
+        self.take(reading);
         Ok(())
     }
 
@@ -125,7 +131,12 @@ impl Held {
 
     /// How many rules there are, ours and those of others.
     pub(crate) fn count(&self) -> usize {
-        self.rules.values().map(Vec::len).sum()
+        let read: usize = self.rules.values().map(Vec::len).sum();
+        let made = self
+            .made
+            .iter()
+            .filter(|(part, _)| !self.rules.contains_key(part));
+        read + made.map(|(_, rules)| rules.len()).sum::<usize>()
     }
 
     fn foreign(&self, part: Part) -> BTreeSet<SessionRule> {
@@ -139,21 +150,48 @@ impl Held {
     /// What is to be done so that each part is as it should be. Those that are not wanted are to have nothing of ours, but `kept`
     /// ones are left alone.
     pub(crate) fn plans(&self, wanted: &Parts, kept: &BTreeSet<Part>) -> Plans {
+        let known = self.rules.keys().chain(self.made.keys());
+        let parts: BTreeSet<_> = wanted.keys().chain(known).copied().collect();
+        looked_at(parts.len());
+        let plans = parts.difference(kept).copied();
+        self.each(plans.map(|part| (part, None)), wanted)
+    }
+
+    /// The same where only these parts are to be something else than they were made.
+    pub(crate) fn plans_of(&self, news: &News<'_>, wanted: &Parts) -> Plans {
+        looked_at(news.len());
+        self.each(news.iter().map(|(part, turn)| (*part, *turn)), wanted)
+    }
+
+    fn each<'t>(&self, parts: impl Iterator<Item = (Part, Option<&'t Turn>)>, wanted: &Parts) -> Plans {
         let none: Arc<[SessionRule]> = Arc::default();
-        let parts: BTreeSet<_> = wanted.keys().chain(self.rules.keys()).copied().collect();
-        let mut plans = Plans::new();
-        for part in parts.difference(kept).copied() {
+        let plans = parts.map(|(part, turn)| {
             let rules = wanted.get(&part).unwrap_or(&none);
-            let plan = match self.made.get(&part) {
-                Some(made) if Arc::ptr_eq(made, rules) => continue,
-                Some(made) if !self.shared.contains(&part) => between(made, rules),
-                _ => plan(self.installed(part), rules, &self.foreign(part)),
-            };
-            if !plan.is_empty() {
-                plans.insert(part, plan);
+            (part, self.plan(part, rules, turn))
+        });
+        plans.filter(|(_, plan)| !plan.is_empty()).collect()
+    }
+
+    /// What is to be done so that a part gets these rules, by what has changed if that is known.
+    fn plan(&self, part: Part, rules: &Arc<[SessionRule]>, turn: Option<&Turn>) -> Plan {
+        let is_made = |rules: &Arc<[SessionRule]>| {
+            let made = self.made.get(&part);
+            made.is_some_and(|made| Arc::ptr_eq(made, rules))
+        };
+        if is_made(rules) {
+            return Plan::new();
+        }
+        if self.rules.contains_key(&part) {
+            return plan(self.installed(part), rules, &self.foreign(part));
+        }
+        // It has just what it was made.
+        match turn.filter(|turn| turn.before.as_ref().is_some_and(is_made)) {
+            Some(turn) => turn.plan(),
+            None => {
+                let made = self.made.get(&part);
+                between(made.map(Arc::as_ref).unwrap_or_default(), rules)
             }
         }
-        plans
     }
 
     /// Of these plans the removals that have to be tried first: VPP does not tell whose the rule is, and another is to have its
@@ -209,15 +247,58 @@ impl Held {
         self.note_shared();
     }
 
-    /// What parts were told with these plans is so now, and they are as `wanted`.
+    /// What parts were told with these plans is so now, and they are as `wanted`, but for those that are left alone.
     pub(crate) fn advance(&mut self, plans: &Plans, wanted: &Parts) {
-        for (part, plan) in plans {
-            for operation in plan.iter().flatten() {
-                self.follow(*part, operation);
+        let known = self.made.keys().chain(plans.keys()).chain(wanted.keys());
+        let parts: BTreeSet<_> = known.copied().collect();
+        looked_at(parts.len());
+        for part in parts {
+            self.settle(part, plans.get(&part), wanted.get(&part));
+        }
+    }
+
+    /// The same where only these parts were to be something else.
+    pub(crate) fn advance_by(&mut self, news: &News<'_>, plans: &Plans, wanted: &Parts) {
+        looked_at(news.len());
+        for part in news.keys() {
+            self.settle(*part, plans.get(part), wanted.get(part));
+        }
+    }
+
+    /// A part was told with this plan to have these rules, or with `None` nothing of ours; without a plan there was nothing to do.
+    fn settle(&mut self, part: Part, plan: Option<&Plan>, wanted: Option<&Arc<[SessionRule]>>) {
+        let is_shared = self.shared.contains(&part);
+        for operation in plan.into_iter().flatten().flatten() {
+            self.note_own(part, operation);
+            if is_shared {
+                self.follow(part, operation);
             }
         }
-        self.rules.retain(|_, rules| !rules.is_empty());
-        self.made.clone_from(wanted);
+        let made = match wanted {
+            Some(rules) => self.made.insert(part, Arc::clone(rules)),
+            None => self.made.remove(&part),
+        };
+        if is_shared {
+            return;
+        }
+        if wanted.is_some() || plan.is_some() {
+            self.rules.remove(&part);
+        } else if let Some(made) = made.filter(|made| !made.is_empty()) {
+            // It is left as it is.
+            let rules = made.iter().copied().map(InstalledRule::ours);
+            self.rules.insert(part, rules.collect());
+        }
+    }
+
+    fn note_own(&mut self, part: Part, operation: &Operation) {
+        let rule = *operation.rule();
+        if rule.family() == Family::Ipv6 {
+            let rule = (part.table(), rule);
+            match operation {
+                Operation::Add(_) => drop(self.own.insert(rule)),
+                _ => drop(self.own.remove(&rule)),
+            }
+        }
     }
 
     fn follow(&mut self, part: Part, operation: &Operation) {
@@ -228,18 +309,12 @@ impl Held {
             Operation::DeleteNamed(_, tag) => rules.retain(|known| known.rule != rule || known.tag != *tag),
             Operation::Delete(_) | Operation::DeleteIfOwn(_) => rules.retain(|known| known.rule != rule),
         }
-        if rule.family() == Family::Ipv6 {
-            let rule = (part.table(), rule);
-            match operation {
-                Operation::Add(_) => drop(self.own.insert(rule)),
-                _ => drop(self.own.remove(&rule)),
-            }
-        }
     }
 
     /// What does not get its place, because others have it.
     pub(crate) fn displaced(&self, wanted: &Parts) -> Vec<(Part, SessionRule, InstalledRule)> {
         let mut found = Vec::new();
+        looked_at(self.shared.len());
         for part in &self.shared {
             let Some(rules) = wanted.get(part) else { continue };
             let displaced = displaced(self.installed(*part), rules, &self.foreign(*part));
@@ -251,6 +326,7 @@ impl Held {
     /// Rules of others: in which table, how many, one of them, and whether the same table has some of ours.
     pub(crate) fn others(&self) -> Vec<(RuleTable, usize, SessionRule, bool)> {
         let mut found: BTreeMap<RuleTable, (usize, SessionRule, bool)> = BTreeMap::new();
+        looked_at(self.shared.len());
         for part in &self.shared {
             let foreign = self.foreign.get(&part.table());
             let rules = self.installed(*part).iter();

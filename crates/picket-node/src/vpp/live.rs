@@ -161,7 +161,7 @@ pub fn installed_rules(
             .filter(|pod| own(pod).is_empty())
             .cloned()
             .collect(),
-        pending: placed.pending,
+        pending: placed.pending.into_values().collect(),
         remarks,
     })
 }

@@ -11,8 +11,8 @@
 //! ```
 //!
 //! Each target has a thread and a connection of its own, which may wait for VPP as long as they like: whatever happens to
-//! one, neither the loop nor another target notices. Of lists it is told what has changed, so that neither side looks at all
-//! of them. After every connection everything is read back, and what is not as it should be is changed; what others have put
+//! one, neither the loop nor another target notices. It is told what has changed of lists and rules, so that neither side looks
+//! at all of them. After every connection everything is read back, and what is not as it should be is changed; what others have put
 //! there stays.
 
 mod acl;
@@ -32,7 +32,14 @@ mod restrictions;
 mod rule;
 mod session;
 mod status;
+mod told;
+mod work;
 mod worker;
+
+#[cfg(test)]
+mod counted;
+#[cfg(test)]
+mod followed;
 
 use std::collections::BTreeSet;
 use std::fmt;

@@ -5,13 +5,15 @@ use std::sync::Arc;
 
 use picket_net::Prefix;
 use picket_policy::ObjectRef;
-use picket_vpp::session::Tables;
+use picket_vpp::session::{Change, SessionRule, Tables, Turn};
 
 use super::file::{Named, PodFile};
 use super::held::{Held, Part, Parts};
 use super::place::id;
 use super::rule::NamespaceRule;
 use super::status::PendingPod;
+use super::work::looked_at;
+use super::worker::Moved;
 
 /// Says which namespace is whose.
 #[derive(Debug)]
@@ -19,23 +21,60 @@ pub(crate) struct NamespaceFinder {
     /// Without one nobody says it.
     rule: Option<NamespaceRule>,
     file: PodFile,
+    /// The namespaces that are said to be those of each pod, which has no uid there.
+    named: BTreeMap<ObjectRef, Vec<u32>>,
     /// Whose each namespace was said to be last.
     owners: BTreeMap<u32, ObjectRef>,
 }
 
 /// What is wanted, by the namespaces that there are.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct PlacedRules {
     pub(crate) parts: Parts,
     /// What is left as it is.
     pub(crate) kept: BTreeSet<Part>,
     /// The namespaces of each pod.
     pub(crate) pods: BTreeMap<String, Vec<u32>>,
-    pub(crate) pending: Vec<PendingPod>,
-    /// Whether a namespace is missing that somebody's is said to be.
-    pub(crate) lacks: bool,
+    /// The pods without a namespace, or without one of several.
+    pub(crate) pending: BTreeMap<String, PendingPod>,
+    /// The pods of which a namespace is missing that is said to be theirs.
+    pub(crate) lacking: BTreeSet<String>,
     /// What does not fit together.
     pub(crate) troubles: Vec<String>,
+    /// Whether what becomes of a pod says nothing about the table of another.
+    is_plain: bool,
+}
+
+/// The parts that are to be something else, each with what has changed there where that is known.
+pub(crate) type News<'c> = BTreeMap<Part, Option<&'c Turn>>;
+
+impl PlacedRules {
+    /// A table is to have these rules, or with `None` it is nobody's any more.
+    fn set(&mut self, part: Part, rules: Option<&Arc<[SessionRule]>>) {
+        match rules {
+            Some(rules) => drop(self.parts.insert(part, Arc::clone(rules))),
+            None => drop(self.parts.remove(&part)),
+        }
+    }
+
+    /// Nothing is known of a pod any more; what there was.
+    fn leave(&mut self, name: &str) -> Moved {
+        self.lacking.remove(name);
+        Moved {
+            namespaces: self.pods.remove(name).unwrap_or_default(),
+            pending: self.pending.remove(name),
+            ..Moved::default()
+        }
+    }
+
+    /// What there is of a pod.
+    fn of(&self, name: &str) -> Moved {
+        Moved {
+            namespaces: self.pods.get(name).cloned().unwrap_or_default(),
+            pending: self.pending.get(name).cloned(),
+            ..Moved::default()
+        }
+    }
 }
 
 impl NamespaceFinder {
@@ -43,6 +82,7 @@ impl NamespaceFinder {
         Self {
             rule: rule.cloned(),
             file: PodFile::of(Named::Namespace),
+            named: BTreeMap::new(),
             owners: BTreeMap::new(),
         }
     }
@@ -57,6 +97,7 @@ impl NamespaceFinder {
 
     /// Gives every table what it is to have.
     pub(crate) fn place(&mut self, wanted: &Tables, held: &Held) -> PlacedRules {
+        looked_at(wanted.global.len() + wanted.local.len());
         let mut placed = PlacedRules {
             troubles: self.file.trouble.iter().cloned().collect(),
             ..PlacedRules::default()
@@ -65,63 +106,144 @@ impl NamespaceFinder {
         placed.parts = global
             .map(|(address, rules)| (Part::Global(Prefix::host(*address)), Arc::clone(rules)))
             .collect();
-        let named = self.named();
-        let mut found: BTreeMap<&ObjectRef, Vec<u32>> = BTreeMap::new();
+        let named: BTreeMap<u32, ObjectRef> = self.by_index().collect();
+        self.named.clear();
         for (namespace, pod) in &named {
-            found.entry(pod).or_default().push(*namespace);
+            self.named.entry(pod.clone()).or_default().push(*namespace);
         }
+        let mut there = BTreeSet::new();
         for (pod, rules) in &wanted.local {
-            let key = ObjectRef::new("Pod", &pod.namespace, &pod.name);
-            let own = found.get(&key).map(Vec::as_slice).unwrap_or_default();
-            let (there, missing): (Vec<u32>, Vec<u32>) =
-                own.iter().partition(|&&namespace| held.has(namespace));
-            let is_restricted = !rules.is_empty();
-            if let Some(why) = self.missing(own, &missing) {
-                placed.lacks |= !missing.is_empty();
-                placed.pending.push(PendingPod {
-                    pod: id(pod),
-                    restricted: is_restricted,
-                    why,
-                });
-            }
-            for &namespace in &there {
-                placed.parts.insert(Part::Local(namespace), Arc::clone(rules));
-                let is_judged = is_restricted || !wanted.global.is_empty();
-                if is_judged && held.elsewhere.contains(&namespace) {
-                    placed.troubles.push(format!(
-                        "namespace {namespace} of {} is not in the first FIB: what arrives for it the rules of another table judge",
-                        id(pod)
-                    ));
-                }
-            }
-            if !there.is_empty() {
-                placed.pods.insert(id(pod), there);
-            }
+            self.place_pod(pod, rules, held, &mut placed);
+            self.note_elsewhere(
+                pod,
+                !rules.is_empty() || !wanted.global.is_empty(),
+                held,
+                &mut placed,
+            );
+            there.insert(in_file(pod));
         }
-        placed.kept = self.kept(wanted, &named, held);
+        placed.kept = self.kept(&there, &named, held);
+        // One that a pod of old had may come back with it.
+        let is_remembered = |namespace: u32| {
+            !named.contains_key(&namespace) && (!self.is_known() || self.owners.contains_key(&namespace))
+        };
+        placed.is_plain = there.len() == wanted.local.len()
+            && held.elsewhere.is_empty()
+            && !held.namespaces().any(is_remembered);
         self.owners.extend(named);
         placed
     }
 
-    fn named(&self) -> BTreeMap<u32, ObjectRef> {
+    /// Gives the tables of which something has changed what they are to have; nothing where all have to be looked at for that.
+    pub(crate) fn follow<'c>(
+        &self,
+        change: &'c Change,
+        held: &Held,
+        placed: &mut PlacedRules,
+    ) -> Option<(News<'c>, BTreeMap<String, Moved>)> {
+        let (mut news, mut moved) = (News::new(), BTreeMap::new());
+        if !placed.is_plain {
+            return None;
+        }
+        for (address, turn) in &change.global {
+            looked_at(1);
+            let part = Part::Global(Prefix::host(*address));
+            placed.set(part, turn.now.as_ref());
+            news.insert(part, Some(turn));
+        }
+        // Of one that comes where another of its name went the last counts.
+        let (come, gone): (Vec<_>, Vec<_>) = change.local.iter().partition(|(_, turn)| turn.now.is_some());
+        for (pod, turn) in gone.into_iter().chain(come) {
+            looked_at(1);
+            let name = id(pod);
+            if turn.before.is_none()
+                && (placed.pods.contains_key(&name) || placed.pending.contains_key(&name))
+            {
+                return None;
+            }
+            let before = placed.leave(&name);
+            for &namespace in &before.namespaces {
+                placed.parts.remove(&Part::Local(namespace));
+                news.insert(Part::Local(namespace), Some(turn));
+            }
+            if let Some(rules) = &turn.now {
+                self.place_pod(pod, rules, held, placed);
+            }
+            let now = placed.of(&name);
+            for &namespace in &now.namespaces {
+                let known = news.entry(Part::Local(namespace)).or_insert(Some(turn));
+                // Another went from there.
+                *known = known.filter(|known| std::ptr::eq(*known, turn));
+            }
+            if before != now {
+                moved.insert(name, now);
+            }
+        }
+        Some((news, moved))
+    }
+
+    /// Gives the tables of a pod what they are to have.
+    fn place_pod(&self, pod: &ObjectRef, rules: &Arc<[SessionRule]>, held: &Held, placed: &mut PlacedRules) {
+        let name = id(pod);
+        let own = self.of(pod);
+        let (there, missing): (Vec<u32>, Vec<u32>) = own.iter().partition(|&&namespace| held.has(namespace));
+        if let Some(why) = self.missing(own, &missing) {
+            if !missing.is_empty() {
+                placed.lacking.insert(name.clone());
+            }
+            let pending = PendingPod {
+                pod: name.clone(),
+                restricted: !rules.is_empty(),
+                why,
+            };
+            placed.pending.insert(name.clone(), pending);
+        }
+        for &namespace in &there {
+            placed.set(Part::Local(namespace), Some(rules));
+        }
+        if !there.is_empty() {
+            placed.pods.insert(name, there);
+        }
+    }
+
+    /// Notes of which namespaces of a pod another table judges what arrives.
+    fn note_elsewhere(&self, pod: &ObjectRef, is_judged: bool, held: &Held, placed: &mut PlacedRules) {
+        let own = self.of(pod).iter().filter(|_| is_judged);
+        for namespace in own.filter(|namespace| held.has(**namespace) && held.elsewhere.contains(namespace)) {
+            placed.troubles.push(format!(
+                "namespace {namespace} of {} is not in the first FIB: what arrives for it the rules of another table judge",
+                id(pod)
+            ));
+        }
+    }
+
+    /// The namespaces that are said to be those of a pod.
+    fn of(&self, pod: &ObjectRef) -> &[u32] {
+        self.named
+            .get(&in_file(pod))
+            .map(Vec::as_slice)
+            .unwrap_or_default()
+    }
+
+    fn by_index(&self) -> impl Iterator<Item = (u32, ObjectRef)> {
         let pods = self.file.pods().iter();
         pods.filter_map(|(index, pod)| Some((index.parse().ok()?, pod.clone())))
-            .collect()
     }
 
     /// Tables that are left as they are: those of pods that are there and of which only the line is gone, as when somebody
     /// is writing the file; and all, while nobody has said whose any is.
-    fn kept(&self, wanted: &Tables, named: &BTreeMap<u32, ObjectRef>, held: &Held) -> BTreeSet<Part> {
-        let is_there = |pod: &ObjectRef| {
-            let pods = wanted.local.keys();
-            pods.into_iter().any(|known| id(known) == id(pod))
-        };
+    fn kept(
+        &self,
+        there: &BTreeSet<ObjectRef>,
+        named: &BTreeMap<u32, ObjectRef>,
+        held: &Held,
+    ) -> BTreeSet<Part> {
         let unnamed = held
             .namespaces()
             .filter(|namespace| !named.contains_key(namespace));
         let kept = unnamed.filter(|namespace| {
             let owner = self.owners.get(namespace);
-            !self.is_known() || owner.is_some_and(is_there)
+            !self.is_known() || owner.is_some_and(|owner| there.contains(owner))
         });
         kept.map(Part::Local).collect()
     }
@@ -139,4 +261,9 @@ impl NamespaceFinder {
         };
         Some(why)
     }
+}
+
+/// A pod as a file names it.
+fn in_file(pod: &ObjectRef) -> ObjectRef {
+    ObjectRef::new("Pod", &pod.namespace, &pod.name)
 }

@@ -21,7 +21,7 @@ pub(crate) struct Finder {
 }
 
 /// What is wanted, by the interfaces that there are.
-#[derive(Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Placed {
     pub(crate) acls: Acls,
     /// The interfaces of each pod.

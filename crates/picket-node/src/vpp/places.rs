@@ -11,43 +11,10 @@ use smol_str::SmolStr;
 
 use super::VppSettings;
 use super::claims::Claims;
-use super::place::{Finder, Known, Placed};
-
-/// What is told of the lists of pods.
-#[derive(Clone, Debug)]
-pub(crate) enum Told {
-    /// All of them.
-    Whole(Arc<Acls>),
-    /// What has changed since the last time.
-    Changed(Arc<Change>),
-}
-
-impl Default for Told {
-    fn default() -> Self {
-        Self::Changed(Arc::default())
-    }
-}
-
-impl Told {
-    /// This, and what was told after it.
-    pub(super) fn then(&self, later: &Self) -> Self {
-        let Self::Changed(later) = later else {
-            return later.clone();
-        };
-        match self {
-            Self::Whole(acls) => {
-                let mut acls = Arc::clone(acls);
-                Arc::make_mut(&mut acls).advance(later);
-                Self::Whole(acls)
-            }
-            Self::Changed(change) => {
-                let mut change = Arc::clone(change);
-                Arc::make_mut(&mut change).then(later);
-                Self::Changed(change)
-            }
-        }
-    }
-}
+use super::place::{Finder, Known, Placed, id};
+use super::told::Told;
+use super::work::looked_at;
+use super::worker::Moved;
 
 /// What interfaces are to have.
 #[derive(Debug)]
@@ -61,8 +28,10 @@ pub(crate) struct Places {
     placed: Placed,
     /// Whose lists have changed since they were placed; `None` where anything may have.
     news: Option<BTreeSet<SmolStr>>,
-    /// How often something but the lists has become another.
+    /// How often everything was worked out.
     revision: u64,
+    /// What has become of pods since then that nobody has asked for yet, by name.
+    moved: BTreeMap<String, Moved>,
     /// The list that lets nothing pass.
     closed: Arc<Acl>,
 }
@@ -78,6 +47,7 @@ impl Places {
             placed: Placed::default(),
             news: None,
             revision: 0,
+            moved: BTreeMap::new(),
             closed: Arc::new(Acl::closed()),
         }
     }
@@ -108,7 +78,7 @@ impl Places {
     }
 
     /// Takes in what is wanted.
-    pub(crate) fn hear(&mut self, told: &Told, claims: &Arc<Claims>) {
+    pub(crate) fn hear(&mut self, told: &Told<Acls>, claims: &Arc<Claims>) {
         match told {
             Told::Whole(acls) => {
                 self.wanted.clone_from(acls);
@@ -145,9 +115,15 @@ impl Places {
         &self.placed
     }
 
-    /// As long as this is the same, so is everything but the lists.
+    /// As long as this is the same, so is everything but the lists, what [has become of pods](Self::take_moved), and which interfaces
+    /// are those of no pod that is known.
     pub(crate) fn revision(&self) -> u64 {
         self.revision
+    }
+
+    /// What has become of pods since everything was worked out, or since this was asked, by name.
+    pub(crate) fn take_moved(&mut self) -> BTreeMap<String, Moved> {
+        std::mem::take(&mut self.moved)
     }
 
     /// Works out what interfaces are to have; those to which that is something else than before.
@@ -160,6 +136,7 @@ impl Places {
             self.news = Some(BTreeSet::new());
             return changed;
         }
+        looked_at(self.interfaces.len() + self.wanted.interfaces.len());
         self.known = self.finder.know(&self.interfaces);
         let now = self.finder.place(&self.wanted, &self.claims, &self.interfaces);
         let before = std::mem::replace(&mut self.placed, now).acls.interfaces;
@@ -169,11 +146,13 @@ impl Places {
         changed.extend(others.cloned());
         self.news = Some(BTreeSet::new());
         self.revision += 1;
+        self.moved.clear();
         changed
     }
 
     /// Gives its lists to whoever is of this name; whether that can be said without a look at all others.
     fn follow(&mut self, name: &SmolStr, changed: &mut BTreeSet<SmolStr>) -> bool {
+        looked_at(1);
         let Some(lists) = self.wanted.interfaces.get(name).cloned() else {
             return self.leave(name, changed);
         };
@@ -183,6 +162,7 @@ impl Places {
             }
             Some(pod) => self.come(pod, &lists, changed),
             None => {
+                looked_at(self.placed.uplinks.len());
                 for uplink in &self.placed.uplinks {
                     let uplink = SmolStr::new(uplink);
                     self.placed.acls.interfaces.insert(uplink.clone(), lists.clone());
@@ -237,7 +217,13 @@ impl Places {
             self.placed.unknown.remove(interface);
         }
         changed.extend(own);
-        self.revision += 1;
+        let name = id(pod);
+        let moved = Moved {
+            interfaces: self.placed.pods.get(&name).cloned().unwrap_or_default(),
+            pending: self.placed.pending.get(&name).cloned(),
+            ..Moved::default()
+        };
+        self.moved.insert(name, moved);
         true
     }
 
@@ -263,7 +249,7 @@ impl Places {
         }
         self.placed.pods.remove(name.as_str());
         self.placed.pending.remove(name.as_str());
-        self.revision += 1;
+        self.moved.insert(name.to_string(), Moved::default());
         true
     }
 
@@ -434,7 +420,13 @@ mod tests {
                 }
                 Step::Place => {
                     let before = places.placed().acls.interfaces.clone();
-                    let (revision, told) = (places.revision(), said(places.placed()));
+                    let revision = places.revision();
+                    let Placed {
+                        mut pods,
+                        mut pending,
+                        ..
+                    } = places.placed().clone();
+                    let others = said(places.placed());
                     let changed = places.advance();
                     let scratch = finder.place(&wanted, &claimed, &there);
                     prop_assert_eq!(places.placed(), &scratch);
@@ -444,7 +436,16 @@ mod tests {
                         prop_assert!(changed.contains(name), "{} of {:?}", name, changed);
                     }
                     if places.revision() == revision {
-                        prop_assert_eq!(said(places.placed()), told);
+                        for (pod, moved) in places.take_moved() {
+                            put(
+                                &mut pods,
+                                &pod,
+                                Some(moved.interfaces).filter(|own| !own.is_empty()),
+                            );
+                            put(&mut pending, &pod, moved.pending);
+                        }
+                        prop_assert_eq!(said(places.placed()), others);
+                        prop_assert_eq!((&scratch.pods, &scratch.pending), (&pods, &pending));
                     }
                 }
             }
@@ -452,12 +453,16 @@ mod tests {
         Ok(())
     }
 
-    /// What is told of them.
+    /// What is told of them but for pods.
     fn said(placed: &Placed) -> String {
-        format!(
-            "{:?} {:?} {:?} {:?} {:?}",
-            placed.pods, placed.uplinks, placed.pending, placed.troubles, placed.unknown
-        )
+        format!("{:?} {:?}", placed.uplinks, placed.troubles)
+    }
+
+    fn put<T>(known: &mut BTreeMap<String, T>, pod: &str, now: Option<T>) {
+        match now {
+            Some(now) => drop(known.insert(pod.to_owned(), now)),
+            None => drop(known.remove(pod)),
+        }
     }
 
     proptest! {

@@ -8,16 +8,17 @@ use picket_cluster::Event;
 use picket_dataplane::Shortfall;
 use picket_engine::{Delta, Program};
 use picket_policy::ObjectRef;
-use picket_vpp::acl;
+use picket_vpp::acl::{self, Acls};
 use picket_vpp::session::{self, Tables};
 use smol_str::SmolStr;
 
 use super::claims::{Claims, Judge};
 use super::findings::Found;
 use super::place::id;
-use super::places::Told;
 use super::restrictions::Restrictions;
 use super::rule::{Pattern, PodRule};
+use super::told::Told;
+use super::work::looked_at;
 use super::{VppSettings, VppTarget};
 use crate::status::{Finding, Pods};
 use crate::versions::PolicyVersions;
@@ -38,11 +39,11 @@ pub(crate) struct Known {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Wanted {
     /// The lists of each pod, and of all that leads out of the node.
-    pub(crate) lists: Told,
+    pub(crate) lists: Told<Acls>,
     /// Which interfaces pods claim, where that counts.
     pub(crate) claims: Arc<Claims>,
     /// The session rules of each pod's namespace, and of what arrives over the network.
-    pub(crate) rules: Arc<Tables>,
+    pub(crate) rules: Told<Tables>,
     /// Of which pods those allow less than the policies, as there may be no more rules.
     pub(crate) narrower: Vec<String>,
     /// How many pods of the node policies restrict.
@@ -62,6 +63,7 @@ impl Wanted {
     pub(crate) fn then(&self, later: &Self) -> Self {
         Self {
             lists: self.lists.then(&later.lists),
+            rules: self.rules.then(&later.rules),
             heard: self.heard.or(later.heard),
             changed: self.changed.union(&later.changed).cloned().collect(),
             ..later.clone()
@@ -75,7 +77,7 @@ pub(crate) struct Renderer {
     targets: BTreeSet<VppTarget>,
     /// Follows the program, where lists are wanted.
     lists: acl::Renderer,
-    /// Whether nobody has heard of any list, as all are worked out anew.
+    /// Whether nobody has heard of any list or rule, as all are worked out anew.
     is_new: bool,
     /// Which interfaces pods may claim, where that counts.
     claimable: Option<Pattern>,
@@ -85,7 +87,6 @@ pub(crate) struct Renderer {
     claims: Arc<Claims>,
     /// Follows the program, where session rules are wanted.
     sessions: session::Renderer,
-    rules: Arc<Tables>,
     restrictions: Restrictions,
     narrower: Vec<String>,
     /// What of the policies lists cannot say.
@@ -118,7 +119,6 @@ impl Renderer {
                     most_rules: settings.most_session_rules,
                 },
             ),
-            rules: Arc::default(),
             restrictions: Restrictions::new(node),
             narrower: Vec::new(),
             unsaid: acl::Shortfalls::default(),
@@ -155,7 +155,6 @@ impl Renderer {
         self.restrictions.forget();
         self.unsaid.forget();
         self.is_new = true;
-        self.rules = Arc::default();
     }
 
     /// Something changed, and was heard of then.
@@ -166,21 +165,21 @@ impl Renderer {
 
     /// What the program wants. All changes of it since the last time must have been noted.
     pub(crate) fn render(&mut self, program: &Program, known: &Known) -> Arc<Wanted> {
-        let mut lists = Told::default();
+        let (mut lists, mut rules) = (Told::default(), Told::default());
         if !self.is_current {
             if self.targets.contains(&VppTarget::Acl) {
                 lists = self.render_lists(program);
             }
             if self.targets.contains(&VppTarget::Session) {
-                self.render_rules(program);
+                rules = self.render_rules(program);
             }
-            self.is_current = true;
+            (self.is_current, self.is_new) = (true, false);
         }
         let (pods, policies) = self.restrictions.advance(program);
         Arc::new(Wanted {
             lists,
             claims: Arc::clone(&self.claims),
-            rules: Arc::clone(&self.rules),
+            rules,
             narrower: self.narrower.clone(),
             pods,
             policies,
@@ -190,21 +189,20 @@ impl Renderer {
         })
     }
 
-    fn render_lists(&mut self, program: &Program) -> Told {
+    fn render_lists(&mut self, program: &Program) -> Told<Acls> {
         let change = self.lists.advance(program);
         let shortfalls = self.unsaid.advance(program, Some(&self.node));
         self.shortfalls.insert(VppTarget::Acl, shortfalls);
-        match std::mem::take(&mut self.is_new) {
+        match self.is_new {
             true => Told::Whole(Arc::new(self.lists.acls().clone())),
             false => Told::Changed(Arc::new(change)),
         }
     }
 
-    fn render_rules(&mut self, program: &Program) {
-        if !self.sessions.advance(program).is_empty() {
-            self.rules = Arc::new(self.sessions.tables());
-        }
+    fn render_rules(&mut self, program: &Program) -> Told<Tables> {
+        let change = self.sessions.advance(program);
         let missing = self.sessions.missing();
+        looked_at(missing.len());
         let said = missing.iter().map(|missing| {
             format!(
                 "{} ({}): its table has no room for {} rules, and what they would allow is denied",
@@ -216,6 +214,14 @@ impl Renderer {
         self.narrower = said.collect();
         let shortfalls = session::shortfalls(program, &missing);
         self.shortfalls.insert(VppTarget::Session, shortfalls);
+        match self.is_new {
+            true => {
+                let tables = self.sessions.tables();
+                looked_at(tables.local.len() + tables.global.len());
+                Told::Whole(Arc::new(tables))
+            }
+            false => Told::Changed(Arc::new(change)),
+        }
     }
 
     /// What of the policies cannot be enforced, and which claims of pods do not hold.
@@ -249,11 +255,11 @@ mod tests {
     use picket_engine::Engine;
     use picket_net::Protocol;
     use picket_testing::build::{accept, block, node, pod, pods_in, policy};
-    use picket_vpp::acl::Acls;
 
     use picket_policy::{Direction, Policy};
     use picket_source::Change;
 
+    use super::super::told::Whole;
     use super::*;
     use crate::Extent;
     use crate::enforcer::in_force;
@@ -297,11 +303,11 @@ mod tests {
         ]
     }
 
-    /// The lists of which is heard.
-    fn hear(acls: &mut Acls, wanted: &Wanted) {
-        match &wanted.lists {
-            Told::Whole(whole) => acls.clone_from(whole),
-            Told::Changed(change) => acls.advance(change),
+    /// What is heard of.
+    fn hear<W: Whole>(known: &mut W, told: &Told<W>) {
+        match told {
+            Told::Whole(whole) => known.clone_from(whole),
+            Told::Changed(change) => known.advance(change),
         }
     }
 
@@ -312,7 +318,7 @@ mod tests {
         for forgetting in [usize::MAX, 3, 7, 9] {
             let mut engine = Engine::new(Semantics::default());
             let mut renderer = Renderer::new(&"n1".into(), &settings);
-            let mut acls = Acls::default();
+            let (mut acls, mut tables) = (Acls::default(), Tables::default());
             for (number, event) in events().into_iter().enumerate() {
                 let delta = engine.apply(event);
                 renderer.note(&delta);
@@ -327,11 +333,12 @@ mod tests {
                 let unsaid = acl::shortfalls(program, Some("n1"));
                 assert_eq!(renderer.shortfalls[&VppTarget::Acl], unsaid);
                 let before = acls.clone();
-                hear(&mut acls, &wanted);
+                hear(&mut acls, &wanted.lists);
+                hear(&mut tables, &wanted.rules);
                 assert_eq!(acls, acl::render(program, Some("n1"), &acl::Options::default()));
                 let options = session::Options { most_rules: 100 };
                 let (scratch, missing) = session::render(program, Some("n1"), &options);
-                assert_eq!(session::SessionRules::from(&*wanted.rules), scratch);
+                assert_eq!(session::SessionRules::from(&tables), scratch);
                 assert_eq!(wanted.narrower.len(), missing.len());
                 let findings = renderer.findings();
                 let findings = findings.iter();
@@ -419,7 +426,7 @@ mod tests {
                 let Some(program) = knowledge.whole() else {
                     continue;
                 };
-                hear(&mut acls, &renderer.render(program, &Known::default()));
+                hear(&mut acls, &renderer.render(program, &Known::default()).lists);
                 assert_eq!(acls, whole(&store), "{held_at} {released_at} {at}");
                 lists = lists.max(acls.acls.len());
                 if at == held_at {
@@ -441,7 +448,7 @@ mod tests {
                     renderer.forget();
                 }
                 let program = knowledge.whole().unwrap();
-                hear(&mut acls, &renderer.render(program, &Known::default()));
+                hear(&mut acls, &renderer.render(program, &Known::default()).lists);
                 assert_eq!(acls, whole(&store), "{held_at} {released_at} {at}");
             }
         }

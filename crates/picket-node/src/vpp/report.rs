@@ -1,6 +1,6 @@
 //! What the thread of a target tells of how it goes.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::error::Error as _;
 use std::sync::Arc;
 
@@ -12,7 +12,8 @@ use smol_str::SmolStr;
 use super::VppTarget;
 use super::render::Wanted;
 use super::status::VppStatus;
-use super::worker::{Closed, Summary, Synced};
+use super::work::looked_at;
+use super::worker::{Closed, Moved, Summary, Synced};
 use crate::metrics::{Metrics, TargetName};
 use crate::status::{Shared, Trouble};
 
@@ -144,6 +145,12 @@ impl Report {
             if is_other {
                 tell(status, summary);
             }
+            for (pod, moved) in &synced.moved {
+                tell_of(status, pod, moved);
+            }
+            if let Some(unknown) = &synced.unknown {
+                status.unknown.clone_from(unknown);
+            }
             if synced.operations > 0 || status.changed.is_none() {
                 status.changed = Some(now);
             }
@@ -169,6 +176,7 @@ impl Report {
 
 /// Says what is where.
 fn tell(status: &mut VppStatus, summary: &Summary) {
+    looked_at(summary.interfaces.len() + summary.namespaces.len() + summary.pending.len());
     status.interfaces.clone_from(&summary.interfaces);
     status.namespaces.clone_from(&summary.namespaces);
     status.narrower.clone_from(&summary.narrower);
@@ -176,6 +184,26 @@ fn tell(status: &mut VppStatus, summary: &Summary) {
     status.unknown.clone_from(&summary.unknown);
     status.pending.clone_from(&summary.pending);
     status.foreign.clone_from(&summary.foreign);
+}
+
+/// Says what there is of a pod.
+fn tell_of(status: &mut VppStatus, pod: &str, moved: &Moved) {
+    looked_at(1);
+    put(&mut status.interfaces, pod, &moved.interfaces);
+    put(&mut status.namespaces, pod, &moved.namespaces);
+    let pending = &mut status.pending;
+    let at = pending.partition_point(|known| known.pod.as_str() < pod);
+    let known = pending.get(at).filter(|known| known.pod == pod);
+    let until = at + usize::from(known.is_some());
+    pending.splice(at..until, moved.pending.clone());
+}
+
+/// What a pod has, which is not there without anything.
+fn put<T: Clone>(known: &mut BTreeMap<String, Vec<T>>, pod: &str, now: &[T]) {
+    match now {
+        [] => drop(known.remove(pod)),
+        now => drop(known.insert(pod.to_owned(), now.to_vec())),
+    }
 }
 
 /// Says why policies are not in force; whether that was said before.

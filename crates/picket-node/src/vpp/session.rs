@@ -1,18 +1,21 @@
 //! Rules of the session layer, in the namespaces that there are.
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::sync::Arc;
 use std::time::Instant;
 
 use picket_vpp::client::{Error, Feature, RuleTable, Vpp};
-use picket_vpp::session::Tables as Rules;
 use picket_vpp::session::plan::Operation;
+use picket_vpp::session::{Change, Tables as Rules};
 
 use super::VppSettings;
 use super::held::{Held, Part, Plans, by_table, count};
 use super::namespace::{NamespaceFinder, PlacedRules};
 use super::render::Wanted;
-use super::worker::{Cleaned, Summary, Synced, Tables};
+use super::told::Told;
+use super::work::looked_at;
+use super::worker::{Cleaned, Moved, Summary, Synced, Tables};
 use crate::retry::Retry;
 
 /// How often at most to plan what is to be done: first what only finds out whose rules are, then the rest, and then again
@@ -24,10 +27,16 @@ const ROUNDS: usize = 4;
 pub(crate) struct SessionTables {
     finder: NamespaceFinder,
     held: Held,
+    wanted: Rules,
+    placed: PlacedRules,
+    /// What has changed of what is wanted since VPP had all of it; `None` where anything may be different.
+    news: Option<Change>,
     /// When to look again for namespaces that there should be: VPP does not tell of new ones.
     again: Option<Retry>,
-    /// What VPP has, unless something may be different by now.
-    done: Option<(Arc<Rules>, Arc<Summary>)>,
+    /// Whether VPP has something else than it was told, though it refused nothing.
+    is_odd: bool,
+    /// What was said last of what is where.
+    said: Option<Arc<Summary>>,
 }
 
 /// What making the tables what they should be has done.
@@ -36,8 +45,8 @@ struct Made {
     operations: usize,
     /// What VPP refused.
     troubles: Vec<Error>,
-    /// Whether they are something else, though VPP refused nothing.
-    is_odd: bool,
+    /// The pods of which VPP has something else now, where that is not worked out for all.
+    moved: BTreeMap<String, Moved>,
 }
 
 impl SessionTables {
@@ -45,18 +54,62 @@ impl SessionTables {
         Self {
             finder: NamespaceFinder::new(settings.pod_namespaces.as_ref()),
             held: Held::default(),
+            wanted: Rules::default(),
+            placed: PlacedRules::default(),
+            news: None,
             again: None,
-            done: None,
+            is_odd: false,
+            said: None,
+        }
+    }
+
+    /// Makes the tables of which something has changed what they should be; nothing is done where all have to be looked at.
+    fn follow(&mut self, vpp: &mut Vpp, change: &Change) -> Result<Option<Made>, Error> {
+        let Some((news, moved)) = self.finder.follow(change, &self.held, &mut self.placed) else {
+            return Ok(None);
+        };
+        let plans = self.held.plans_of(&news, &self.placed.parts);
+        // Where it has to be found out whose rules are, that is done for all.
+        if !self.held.doubts(&plans).is_empty() {
+            return Ok(None);
+        }
+        let mut made = Made {
+            operations: count(&plans),
+            moved,
+            ..Made::default()
+        };
+        let refusals = vpp.carry_out_rules(&by_table(&plans))?;
+        if refusals.is_empty() {
+            self.held.advance_by(&news, &plans, &self.placed.parts);
+        } else {
+            self.held.read(vpp)?;
+            let refusals = refusals.into_iter().map(|(_, refusal)| refusal.into());
+            made.troubles = refusals.collect();
+        }
+        Ok(Some(made))
+    }
+
+    /// Places everything, and makes all tables what they should be.
+    fn place(&mut self, vpp: &mut Vpp) -> Result<Made, Error> {
+        self.said = None;
+        self.placed = self.finder.place(&self.wanted, &self.held);
+        match self.held.is_on() {
+            true => self.make(vpp),
+            false => Ok(Made {
+                troubles: vec![Error::NoSessionRules],
+                ..Made::default()
+            }),
         }
     }
 
     /// Makes the tables what they should be.
-    fn make(&mut self, vpp: &mut Vpp, placed: &PlacedRules) -> Result<Made, Error> {
+    fn make(&mut self, vpp: &mut Vpp) -> Result<Made, Error> {
         let mut made = Made::default();
+        self.is_odd = false;
         for _ in 0..ROUNDS {
-            let plans = self.held.plans(&placed.parts, &placed.kept);
+            let plans = self.held.plans(&self.placed.parts, &self.placed.kept);
             if plans.is_empty() {
-                self.held.advance(&plans, &placed.parts);
+                self.held.advance(&plans, &self.placed.parts);
                 return Ok(made);
             }
             let trials = self.held.trials(&plans);
@@ -65,7 +118,7 @@ impl SessionTables {
             let doubts = self.held.doubts(&plans);
             let refusals = vpp.carry_out_rules(&by_table(&plans))?;
             if refusals.is_empty() && doubts.is_empty() {
-                self.held.advance(&plans, &placed.parts);
+                self.held.advance(&plans, &self.placed.parts);
                 return Ok(made);
             }
             self.held.read(vpp)?;
@@ -76,8 +129,48 @@ impl SessionTables {
                 return Ok(made);
             }
         }
-        made.is_odd = !self.held.plans(&placed.parts, &placed.kept).is_empty();
+        self.is_odd = !self.held.plans(&self.placed.parts, &self.placed.kept).is_empty();
         Ok(made)
+    }
+
+    /// What does not fit together.
+    fn conflicts(&self) -> Vec<String> {
+        let mut conflicts = self.placed.troubles.clone();
+        if self.is_odd {
+            conflicts.push("VPP has other rules than it was told, and refused nothing".to_owned());
+        }
+        for (part, rule, other) in self.held.displaced(&self.placed.parts) {
+            conflicts.push(format!(
+                "{}: `{}` of others, with the tag `{}`, has the place of `{rule}`",
+                name_of(part),
+                other.rule,
+                other.tag
+            ));
+        }
+        conflicts
+    }
+
+    /// What is where, but for what has become of pods since that was said.
+    fn summary(&mut self, wanted: &Wanted) -> Arc<Summary> {
+        let (conflicts, foreign) = (self.conflicts(), others(&self.held));
+        if let Some(said) = &self.said
+            && said.conflicts == conflicts
+            && said.foreign == foreign
+            && said.narrower == wanted.narrower
+        {
+            return Arc::clone(said);
+        }
+        looked_at(self.placed.pods.len() + self.placed.pending.len());
+        let summary = Arc::new(Summary {
+            conflicts,
+            namespaces: self.placed.pods.clone(),
+            pending: self.placed.pending.values().cloned().collect(),
+            foreign,
+            narrower: wanted.narrower.clone(),
+            ..Summary::default()
+        });
+        self.said = Some(Arc::clone(&summary));
+        summary
     }
 }
 
@@ -105,7 +198,7 @@ impl Tables for SessionTables {
     }
 
     fn read(&mut self, vpp: &mut Vpp) -> Result<(), Error> {
-        self.done = None;
+        self.news = None;
         self.finder.look();
         self.held.read(vpp)
     }
@@ -115,60 +208,54 @@ impl Tables for SessionTables {
         let is_due = self.again.is_some_and(|again| again.at <= Instant::now());
         if is_other_file || is_due {
             // Whoever makes namespaces writes the file then, and one may have been made again under the same index.
-            self.done = None;
+            self.news = None;
             self.held.read(vpp)?;
         }
         Ok(is_other_file || is_due)
     }
 
+    fn hear(&mut self, wanted: &Wanted) {
+        match &wanted.rules {
+            Told::Whole(rules) => {
+                self.wanted.clone_from(rules);
+                self.news = None;
+            }
+            Told::Changed(change) => {
+                self.wanted.advance(change);
+                if let Some(news) = &mut self.news {
+                    news.then(change);
+                }
+            }
+        }
+    }
+
     fn sync(&mut self, vpp: &mut Vpp, wanted: &Wanted) -> Result<Synced, Error> {
-        if let Some((rules, summary)) = &self.done
-            && Arc::ptr_eq(rules, &wanted.rules)
-        {
-            return Ok(Synced {
-                summary: Arc::clone(summary),
-                ..Synced::default()
-            });
-        }
-        self.done = None;
-        let mut placed = self.finder.place(&wanted.rules, &self.held);
-        let lacks = placed.lacks.then(|| Retry::after(self.again, Instant::now()));
-        self.again = lacks;
-        let made = match self.held.is_on() {
-            true => self.make(vpp, &placed)?,
-            false => Made {
-                troubles: vec![Error::NoSessionRules],
-                ..Made::default()
-            },
+        let news = self.news.take();
+        let made = match &news {
+            Some(change) if change.is_empty() => Made::default(),
+            _ => {
+                let followed = match &news {
+                    Some(change) if !self.is_odd => self.follow(vpp, change)?,
+                    _ => None,
+                };
+                let made = match followed {
+                    Some(made) => made,
+                    None => self.place(vpp)?,
+                };
+                let lacks = !self.placed.lacking.is_empty();
+                self.again = lacks.then(|| Retry::after(self.again, Instant::now()));
+                made
+            }
         };
-        if made.is_odd {
-            placed
-                .troubles
-                .push("VPP has other rules than it was told, and refused nothing".to_owned());
-        }
-        for (part, rule, other) in self.held.displaced(&placed.parts) {
-            placed.troubles.push(format!(
-                "{}: `{}` of others, with the tag `{}`, has the place of `{rule}`",
-                name_of(part),
-                other.rule,
-                other.tag
-            ));
-        }
-        let summary = Arc::new(Summary {
-            conflicts: placed.troubles,
-            namespaces: placed.pods,
-            pending: placed.pending,
-            foreign: others(&self.held),
-            narrower: wanted.narrower.clone(),
-            ..Summary::default()
-        });
         if made.troubles.is_empty() {
-            self.done = Some((Arc::clone(&wanted.rules), Arc::clone(&summary)));
+            self.news = Some(Change::default());
         }
         Ok(Synced {
             operations: made.operations,
             troubles: made.troubles,
-            summary,
+            summary: self.summary(wanted),
+            moved: made.moved,
+            unknown: None,
         })
     }
 
@@ -176,9 +263,10 @@ impl Tables for SessionTables {
         if !self.held.is_on() {
             return Err(Error::NoSessionRules);
         }
-        let placed = self.finder.place(&wanted.rules, &self.held);
+        self.placed = self.finder.place(&self.wanted, &self.held);
+        let placed = &self.placed;
         let mut text = String::new();
-        for pending in &placed.pending {
+        for pending in placed.pending.values() {
             // Writing to a string does not fail.
             let _ = writeln!(text, "# {} has no namespace: {}", pending.pod, pending.why);
         }
@@ -191,7 +279,8 @@ impl Tables for SessionTables {
 
     fn clean(&mut self, vpp: &mut Vpp) -> Result<Cleaned, Error> {
         let before = self.held.count();
-        let made = self.make(vpp, &PlacedRules::default())?;
+        self.placed = PlacedRules::default();
+        let made = self.make(vpp)?;
         Ok(Cleaned {
             removed: before.saturating_sub(self.held.count()),
             troubles: made.troubles,

@@ -82,6 +82,18 @@ pub(crate) struct Synced {
     /// What VPP did not take.
     pub(crate) troubles: Vec<Error>,
     pub(crate) summary: Arc<Summary>,
+    /// What has become of pods since that was made, by name.
+    pub(crate) moved: BTreeMap<String, Moved>,
+    /// The interfaces of no known pod, where these are others since.
+    pub(crate) unknown: Option<Vec<String>>,
+}
+
+/// What there is of a pod now.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Moved {
+    pub(crate) interfaces: Vec<String>,
+    pub(crate) namespaces: Vec<u32>,
+    pub(crate) pending: Option<PendingPod>,
 }
 
 /// What is where.

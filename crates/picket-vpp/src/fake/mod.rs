@@ -268,6 +268,12 @@ impl Fake {
         self.shared.release();
     }
 
+    /// Waits until every connection has ended, whose clients have gone; what is held goes on, and so does what was sent and is to
+    /// be held when its turn comes. False if that takes longer than a minute.
+    pub fn let_all_end(&self) -> bool {
+        self.shared.let_all_end()
+    }
+
     /// Every message since the start, or since the record was cleared, in order.
     pub fn record(&self) -> Vec<Received> {
         self.shared.lock().record.clone()

@@ -55,6 +55,8 @@ pub(super) struct Inner {
     received: u64,
     pub(super) faults: Vec<Armed>,
     releases: u64,
+    /// How many wait for all connections to end, while nothing is held.
+    ending: usize,
     pub(super) observer: Option<Observer>,
     pub(super) findings: Vec<String>,
     pub(super) complaints: Vec<String>,
@@ -88,6 +90,7 @@ impl Shared {
             received: 0,
             faults: Vec::new(),
             releases: 0,
+            ending: 0,
             observer: None,
             findings: Vec::new(),
             complaints: Vec::new(),
@@ -166,15 +169,26 @@ impl Shared {
         receipt
     }
 
-    /// Waits for a release, or the end of the connection.
+    /// Waits for a release, or until everything is gone.
     pub(super) fn hold(&self, connection: &Connection, releases: u64) {
-        let held = |inner: &mut Inner| inner.releases == releases && inner.boot == connection.boot;
+        let held = |inner: &mut Inner| {
+            inner.ending == 0 && inner.releases == releases && inner.boot == connection.boot
+        };
         drop(self.news.wait_while(self.lock(), held));
     }
 
     pub(super) fn release(&self) {
         self.lock().releases += 1;
         self.news.notify_all();
+    }
+
+    /// Holds nothing until every connection has ended; whether they have.
+    pub(super) fn let_all_end(&self) -> bool {
+        self.lock().ending += 1;
+        self.news.notify_all();
+        let have_ended = self.wait(|inner| inner.connections.is_empty());
+        self.lock().ending -= 1;
+        have_ended
     }
 
     /// Everything is gone, and every connection ends.

@@ -9,6 +9,7 @@ use picket_policy::ObjectRef;
 use super::edit::Edit;
 use super::model::SessionRule;
 use super::plan::{Plan, between, of_edit};
+use super::tables::Tables;
 
 /// What was there, and what is there now. The two are not the same.
 #[derive(Clone, Debug)]
@@ -43,6 +44,11 @@ impl Turn {
         }
     }
 
+    /// From before this to after another that follows it; `None` where both are the same.
+    fn then(&self, later: &Self) -> Option<Self> {
+        Self::between(self.before.clone(), later.now.clone())
+    }
+
     /// The operations by which a table that has just the rules of before gets those of now.
     pub fn plan(&self) -> Plan {
         let [before, now] = [&self.before, &self.now].map(|rules| rules.as_deref().unwrap_or_default());
@@ -66,5 +72,43 @@ impl Change {
     /// Whether nothing has changed.
     pub fn is_empty(&self) -> bool {
         self.local.is_empty() && self.global.is_empty()
+    }
+
+    /// From one state to another.
+    pub fn between(before: &Tables, now: &Tables) -> Self {
+        Self {
+            local: turns(&before.local, &now.local),
+            global: turns(&before.global, &now.global),
+        }
+    }
+
+    /// This, and then another.
+    pub fn then(&mut self, later: &Self) {
+        join(&mut self.local, &later.local);
+        join(&mut self.global, &later.global);
+    }
+}
+
+/// From some tables to others.
+fn turns<K: Clone + Ord>(
+    before: &BTreeMap<K, Arc<[SessionRule]>>,
+    now: &BTreeMap<K, Arc<[SessionRule]>>,
+) -> BTreeMap<K, Turn> {
+    let keys = before.keys().chain(now.keys());
+    let turns = keys.filter_map(|key| {
+        let turn = Turn::between(before.get(key).cloned(), now.get(key).cloned());
+        Some((key.clone(), turn?))
+    });
+    turns.collect()
+}
+
+/// These turns, and then others.
+fn join<K: Clone + Ord>(turns: &mut BTreeMap<K, Turn>, later: &BTreeMap<K, Turn>) {
+    for (key, turn) in later {
+        let whole = match turns.remove(key) {
+            Some(before) => before.then(turn),
+            None => Some(turn.clone()),
+        };
+        turns.extend(whole.map(|whole| (key.clone(), whole)));
     }
 }

@@ -93,6 +93,13 @@ impl Global {
         each.map(|(&address, about)| (address, &about.given.made))
     }
 
+    /// The addresses about which there is no room for all rules.
+    pub(super) fn short(&self) -> impl Iterator<Item = (IpAddr, &Made)> {
+        let is_crowded = self.is_crowded();
+        let each = self.each().take_while(move |_| is_crowded);
+        each.filter(|(_, made)| made.missing > 0)
+    }
+
     /// At these addresses something else restricts pods now. What has changed because of it.
     pub(super) fn advance(
         &mut self,

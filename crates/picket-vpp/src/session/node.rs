@@ -29,6 +29,8 @@ pub struct NodeRules {
     combined: Combined<Number>,
     pods: Pods,
     global: Global,
+    /// The pods whose tables have no room for all that they should have.
+    short: BTreeSet<ObjectRef>,
     alike: Alike,
     sets: PortSets,
 }
@@ -41,6 +43,7 @@ impl NodeRules {
             combined: Combined::new(Direction::Egress, floor),
             pods: Pods::default(),
             global: Global::new(options.most_rules),
+            short: BTreeSet::new(),
             alike: Alike::default(),
             sets: PortSets::default(),
         }
@@ -72,8 +75,11 @@ impl NodeRules {
 
     /// The table of a pod.
     pub fn local(&self, pod: &ObjectRef) -> Option<&Arc<[SessionRule]>> {
-        let local = self.pods.get(self.pods.number(pod)?)?.local.as_ref();
-        local.map(|local| &local.made.rules)
+        self.known(pod).map(|local| &local.made.rules)
+    }
+
+    fn known(&self, pod: &ObjectRef) -> Option<&Local> {
+        self.pods.get(self.pods.number(pod)?)?.local.as_ref()
     }
 
     /// Which tables have no room for all that they should have.
@@ -85,12 +91,12 @@ impl NodeRules {
                 missing: made.missing,
             })
         };
-        let local = self.pods.each();
-        let local =
-            local.filter_map(|(pod, known)| too_many(pod, Direction::Egress, &known.local.as_ref()?.made));
+        let local = self.short.iter().inspect(|_| looked_at(1));
+        let local = local.filter_map(|pod| too_many(pod, Direction::Egress, &self.known(pod)?.made));
         // Where several have an address, all are held to the same.
-        let global = self.global.each().flat_map(|(address, made)| {
-            let pods = self.receivers().each_at(address).filter(|_| made.missing > 0);
+        let global = self.global.short().flat_map(|(address, made)| {
+            looked_at(1);
+            let pods = self.receivers().each_at(address);
             let pods = pods.filter_map(|(&number, _)| self.pods.name(number));
             let pods: BTreeSet<_> = pods.collect();
             pods.into_iter()
@@ -136,6 +142,7 @@ impl NodeRules {
         for number in touched {
             looked_at(1);
             let turn = self.turn(number, values);
+            self.note_short(number);
             let name = self.pods.name(number);
             local.extend(name.cloned().zip(turn));
         }
@@ -156,6 +163,18 @@ impl NodeRules {
     /// Who may not receive everything.
     fn receivers(&self) -> &Restricted<Number> {
         self.combined.restricted()
+    }
+
+    /// Notes whether the table of a pod has no room for all that it should have.
+    fn note_short(&mut self, number: Number) {
+        let Some(name) = self.pods.name(number) else {
+            return;
+        };
+        let local = self.pods.get(number).and_then(|known| known.local.as_ref());
+        match local.is_some_and(|local| local.made.missing > 0) {
+            true => drop(self.short.insert(name.clone())),
+            false => drop(self.short.remove(name)),
+        }
     }
 
     /// Gives a pod the table of what it may open now; what has changed because of it.

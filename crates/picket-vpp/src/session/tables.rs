@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use picket_policy::ObjectRef;
 
+use super::change::{Change, Turn};
 use super::model::{SessionRule, SessionRules};
 use crate::work::looked_at;
 
@@ -16,6 +17,24 @@ pub struct Tables {
     pub local: BTreeMap<ObjectRef, Arc<[SessionRule]>>,
     /// What the global table says about each address of a pod to which not everything may be opened; in the order of addition.
     pub global: BTreeMap<IpAddr, Arc<[SessionRule]>>,
+}
+
+impl Tables {
+    /// Takes in what has changed.
+    pub fn advance(&mut self, change: &Change) {
+        follow(&mut self.local, &change.local);
+        follow(&mut self.global, &change.global);
+    }
+}
+
+/// Takes in these turns.
+fn follow<K: Clone + Ord>(tables: &mut BTreeMap<K, Arc<[SessionRule]>>, turns: &BTreeMap<K, Turn>) {
+    for (key, turn) in turns {
+        match &turn.now {
+            Some(rules) => drop(tables.insert(key.clone(), Arc::clone(rules))),
+            None => drop(tables.remove(key)),
+        }
+    }
 }
 
 impl From<&Tables> for SessionRules {

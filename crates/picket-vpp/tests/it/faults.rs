@@ -30,10 +30,11 @@ const SHORT: Duration = Duration::from_millis(30);
 /// How long it waits otherwise: longer than any machine takes.
 const PATIENT: Duration = Duration::from_secs(120);
 
-/// How long to wait for VPP while this may go wrong, if it is still to come.
-pub(crate) fn patience(fake: &Fake, fault: Option<&Fault>) -> Duration {
+/// How long to wait for VPP this time while this may go wrong, if it is still to come. Each time it is twice as long: on a busy
+/// machine a short time may be too short for all that comes before.
+pub(crate) fn patience(fake: &Fake, fault: Option<&Fault>, time: u32) -> Duration {
     match fault {
-        Some(Fault::Hold) if fake.faults() > 0 => SHORT,
+        Some(Fault::Hold) if fake.faults() > 0 => SHORT.saturating_mul(2_u32.pow(time)).min(PATIENT),
         _ => PATIENT,
     }
 }
@@ -95,8 +96,8 @@ fn add_interfaces(fake: &Fake, acls: &Acls) {
     }
 }
 
-/// Connects and does what is to be done; whether all of it is.
-fn attempt(connector: &mut Connector, fake: &Fake, acls: &Acls, way: Followed) -> Result<bool, Error> {
+/// Connects and does what is to be done; whether all of it is. A call that has been given up is over with its connector.
+fn attempt(mut connector: Connector, fake: &Fake, acls: &Acls, way: Followed) -> Result<bool, Error> {
     let mut vpp = connector.connect(&[Feature::Acls, Feature::Interfaces])?;
     // A list of VPP's that holds nothing can be one that it did not give: it is asked again.
     let mut is_known = 0;
@@ -132,18 +133,16 @@ fn attempt(connector: &mut Connector, fake: &Fake, acls: &Acls, way: Followed) -
     Ok(is_whole)
 }
 
-/// Goes on until everything is as it should be, whatever goes wrong once. Each time it waits longer: on a busy machine a short time
-/// may be too short for all that comes before.
+/// Goes on until everything is as it should be, whatever goes wrong once.
 fn drive(fake: &Fake, acls: &Acls, way: Followed, fault: Option<&Fault>) {
-    for time in 1..=100_u32 {
-        let mut connector = Connector::new(fake.socket()).patient_for(patience(fake, fault) * time);
+    for time in 0..20 {
+        let connector = Connector::new(fake.socket()).patient_for(patience(fake, fault, time));
         // An interface is never up before its lists are there: whoever makes one again makes it so.
         add_interfaces(fake, acls);
-        if matches!(attempt(&mut connector, fake, acls, way), Ok(true)) {
+        if matches!(attempt(connector, fake, acls, way), Ok(true)) {
             return;
         }
-        fake.release();
-        assert!(fake.wait_for_connections(0), "an old connection does not end");
+        assert!(fake.let_all_end(), "an old connection does not end");
     }
     panic!("it does not come about");
 }

@@ -44,8 +44,8 @@ fn id(pod: &ObjectRef) -> String {
     format!("{}/{}", pod.namespace, pod.name)
 }
 
-/// Connects and does what is to be done; whether all of it is.
-fn attempt(connector: &mut Connector, rules: &SessionRules) -> Result<bool, Error> {
+/// Connects and does what is to be done; whether all of it is. A call that has been given up is over with its connector.
+fn attempt(mut connector: Connector, rules: &SessionRules) -> Result<bool, Error> {
     let mut vpp = connector.connect(&[Feature::Sessions])?;
     vpp.enable_sessions()?;
     let mut tables: BTreeMap<RuleTable, &[SessionRule]> =
@@ -82,14 +82,13 @@ fn attempt(connector: &mut Connector, rules: &SessionRules) -> Result<bool, Erro
 /// Goes on until everything is as it should be, whatever goes wrong once.
 fn drive(fake: &Fake, rules: &SessionRules, fault: Option<&Fault>) {
     let mut last = None;
-    for time in 1..=100_u32 {
-        let mut connector = Connector::new(fake.socket()).patient_for(patience(fake, fault) * time);
-        last = Some(attempt(&mut connector, rules));
+    for time in 0..20 {
+        let connector = Connector::new(fake.socket()).patient_for(patience(fake, fault, time));
+        last = Some(attempt(connector, rules));
         if matches!(last, Some(Ok(true))) {
             return;
         }
-        fake.release();
-        assert!(fake.wait_for_connections(0), "an old connection does not end");
+        assert!(fake.let_all_end(), "an old connection does not end");
     }
     panic!("it does not come about: {last:?}");
 }

@@ -198,6 +198,26 @@ fn what_is_held_waits_and_others_do_not() {
     assert_eq!(fake.faults(), 0);
 }
 
+/// A client that has gone cannot be waited for by who still has to let go what it sent.
+#[test]
+fn nothing_is_held_while_connections_end() {
+    let fake = fake();
+    let (mut first, mut second) = (Wire::connect(&fake), Wire::connect(&fake));
+    fake.fail(named("control_ping"), Fault::Hold);
+    first.send("control_ping_51077d14", "");
+    assert!(fake.wait_for(|record| record.len() == 3));
+    std::thread::scope(|scope| {
+        let ending = scope.spawn(|| fake.let_all_end());
+        first.receive("control_ping_reply_f6b0b8ca");
+        // It has begun, and waits for both.
+        fake.fail(named("control_ping"), Fault::Hold);
+        second.until_ping();
+        assert_eq!(fake.faults(), 0);
+        drop((first, second));
+        assert!(ending.join().unwrap());
+    });
+}
+
 #[test]
 fn what_was_held_when_vpp_started_again_is_not_handled() {
     let fake = fake();
