@@ -21,7 +21,8 @@ pub(crate) enum Part {
 }
 
 impl Part {
-    fn table(self) -> RuleTable {
+    /// The table that it is a part of.
+    pub(super) fn table(self) -> RuleTable {
         match self {
             Self::Global(_) => RuleTable::Global,
             Self::Local(namespace) => RuleTable::Local(namespace),
@@ -237,7 +238,7 @@ impl Held {
             .collect()
     }
 
-    /// VPP was told to remove these if they are ours, and everything has been read again since.
+    /// VPP was told to remove these if they are ours, refused nothing of their tables, and everything has been read again since.
     pub(crate) fn learn(&mut self, doubts: Vec<(Part, SessionRule)>) {
         for (part, rule) in doubts {
             if self.installed(part).iter().any(|known| known.rule == rule) {

@@ -115,13 +115,15 @@ impl SessionTables {
             let trials = self.held.trials(&plans);
             let plans = if trials.is_empty() { plans } else { trials };
             made.operations += count(&plans);
-            let doubts = self.held.doubts(&plans);
+            let mut doubts = self.held.doubts(&plans);
             let refusals = vpp.carry_out_rules(&by_table(&plans))?;
             if refusals.is_empty() && doubts.is_empty() {
                 self.held.advance(&plans, &self.placed.parts);
                 return Ok(made);
             }
             self.held.read(vpp)?;
+            // Of a table of which something was refused not all has been told, and what was may be what was refused.
+            doubts.retain(|(part, _)| refusals.iter().all(|(table, _)| *table != part.table()));
             self.held.learn(doubts);
             if !refusals.is_empty() {
                 let refusals = refusals.into_iter().map(|(_, refusal)| refusal.into());

@@ -92,17 +92,14 @@ impl Vpp {
             let mut asked = Vec::new();
             for (&table, plan) in plans.iter().filter(|(table, _)| !stopped.contains(*table)) {
                 let operations = plan.get(step).into_iter().flatten();
-                asked.extend(operations.map(|operation| (table, operation, request(table, operation))));
+                asked.extend(operations.map(|operation| (table, request(table, operation))));
             }
             let requests = asked
                 .iter()
-                .map(|(table, _, (change, rule))| (*change, namespace(*table), rule));
+                .map(|(table, (change, rule))| (*change, namespace(*table), rule));
             let outcomes = self.change_session_rules(requests)?;
-            for ((table, operation, _), outcome) in asked.iter().zip(outcomes) {
-                let is_harmless = matches!(operation, Operation::DeleteIfOwn(_));
-                if let Err(refusal) = outcome
-                    && !is_harmless
-                {
+            for ((table, _), outcome) in asked.iter().zip(outcomes) {
+                if let Err(refusal) = outcome {
                     stopped.insert(*table);
                     refusals.push((*table, refusal));
                 }
