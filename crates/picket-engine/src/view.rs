@@ -1,10 +1,9 @@
-//! The policies of a pod with their peers resolved, for targets whose objects are per policy.
+//! The policies of a pod, and who their peers are, for targets whose objects are per policy.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use picket_cluster::Node;
 use picket_net::{AddressSet, TrafficSet};
 use picket_policy::{Block, Direction, List, ObjectRef, Peer, Policy, Rule};
 
@@ -14,7 +13,7 @@ use crate::policy::{LoweredRule, PeerMatch, PolicyEntry, PortName, lower_ports};
 use crate::program::{PodRef, Program};
 use crate::slab::{GroupId, TermId};
 
-/// A policy that selects a pod, with everything that its selectors mean now.
+/// A policy that selects a pod. What its selectors mean now is found out when it is asked.
 #[derive(Clone, Debug)]
 pub struct PolicyView<'a> {
     /// The policy.
@@ -96,18 +95,7 @@ impl<'a> PeerView<'a> {
         pods.collect()
     }
 
-    /// The nodes that a [`Peer::Nodes`] means, by name.
-    pub fn nodes(&self) -> Vec<&'a Node> {
-        let nodes = self.groups().filter_map(|group| match group.kind {
-            Kind::Node(node) => Some(&self.program.nodes[node].node),
-            Kind::External | Kind::Pods { .. } => None,
-        });
-        let mut nodes: Vec<_> = nodes.collect();
-        nodes.sort_by_key(|node| &node.name);
-        nodes
-    }
-
-    /// The addresses of these pods and nodes.
+    /// The addresses of these pods, or of the nodes that a [`Peer::Nodes`] means.
     pub fn addresses(&self) -> impl Iterator<Item = IpAddr> + use<'a> {
         let program = self.program;
         self.groups().flat_map(move |group| {

@@ -64,7 +64,11 @@ fn a_view_resolves_peers_and_ports_in_the_order_written() {
     let List::Items(nodes) = &views[0].egress.rules[0].peers else {
         panic!("peers")
     };
-    assert_eq!(nodes[0].nodes()[0].name, "n");
+    let addresses: Vec<_> = nodes[0].addresses().map(|address| address.to_string()).collect();
+    assert_eq!(
+        (addresses, nodes[0].pods().len()),
+        (vec!["192.168.0.1".to_owned()], 0)
+    );
 
     let ingress = &views[1].ingress;
     let List::Items(peers) = &ingress.rules[0].peers else {

@@ -163,3 +163,74 @@ fn words(shortfall: &Shortfall) -> String {
 fn joined(troubles: Vec<String>) -> Option<String> {
     (!troubles.is_empty()).then(|| troubles.join("; "))
 }
+
+#[cfg(test)]
+mod tests {
+    use picket_cluster::{Attachment, Semantics, Snapshot};
+    use picket_dataplane::EstablishedConnections;
+    use picket_net::Protocol;
+    use picket_policy::Networks as On;
+    use picket_testing::build::{accept, namespace, pod, pods_in, policy};
+    use picket_testing::snapshot;
+
+    use super::super::plugin::Plugins;
+    use super::super::touched::Touched;
+    use super::*;
+
+    fn attached(name: &str, address: &str, role: &str) -> Pod {
+        let mut pod = pod(name).on("n").label("role", role).build();
+        pod.attachments.push(Attachment {
+            network: NetworkName::parse("net", "x").unwrap(),
+            interface: "net1".into(),
+            addresses: [address.parse().unwrap()].into_iter().collect(),
+            synthetic: false,
+        });
+        pod
+    }
+
+    /// Two pods, to each of which others may send that have a role of its own.
+    fn cluster() -> Snapshot {
+        let mut cluster = snapshot![
+            namespace("x"),
+            attached("x/one", "2.2.5.1", "one"),
+            attached("x/two", "2.2.5.2", "two"),
+            attached("x/a", "2.2.5.3", "of-one"),
+        ];
+        for role in ["one", "two"] {
+            let peers = accept().peer(pods_in("x", &format!("role=of-{role}")));
+            let rule = peers.port(Protocol::TCP, 80);
+            let mut policy = policy(&format!("x/{role}"))
+                .selects(&format!("role={role}"))
+                .isolates(Direction::Ingress)
+                .ingress(rule)
+                .build();
+            policy.networks = On::Attached(vec![NetworkName::parse("net", "x").unwrap()]);
+            cluster.policies.insert(policy.object.clone(), policy.into());
+        }
+        cluster
+    }
+
+    #[test]
+    fn only_a_pod_whose_rules_are_made_of_something_else_is_rendered_again() {
+        let mut networks = Networks::new(Semantics::default(), EstablishedConnections::Keep, None);
+        let mut desired = |cluster: &Snapshot, before: &[Desired]| {
+            let pods = ["one", "two"].map(|name| cluster.pod("Pod", "x", name).unwrap());
+            networks.update(cluster, &Touched::Anything, &pods, &Plugins::new(&[]), Vec::new());
+            let each = pods.iter().zip(0..);
+            let each =
+                each.map(|(pod, at)| networks.desired(pod, &Substitutes::new(), before.get::<usize>(at)));
+            each.collect::<Vec<_>>()
+        };
+        let mut cluster = cluster();
+        let before = desired(&cluster, &[]);
+        let peer = Arc::new(attached("x/b", "2.2.5.4", "of-one"));
+        cluster.pods.insert(peer.object.clone(), peer);
+        let now = desired(&cluster, &before);
+        let is_kept = |which: usize| {
+            let [before, now] = [&before, &now].map(|all| all[which].table.as_ref().unwrap());
+            Arc::ptr_eq(before, now)
+        };
+        assert!(!is_kept(0), "it has another peer");
+        assert!(is_kept(1));
+    }
+}

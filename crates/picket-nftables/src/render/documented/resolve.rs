@@ -1,6 +1,6 @@
 //! From the compiled program to what the layout needs of one pod.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
@@ -123,14 +123,17 @@ impl ResolvedRule {
     }
 }
 
-/// Who is at the other end of the rules of a program's policies, each worked out once for all pods that it selects. Of no use once
-/// the program is another.
+/// Who is at the other end of the rules of a program's policies, each worked out once for all pods that it selects. It goes with one
+/// program as it is: of another, or once that has changed, it says nothing.
 #[derive(Debug, Default)]
 pub struct OtherEnds {
     /// Filled where there are blocks.
     blocks: OnceLock<Blocks>,
-    policies: Mutex<BTreeMap<ObjectRef, Arc<[Vec<RuleEnds>; 2]>>>,
+    policies: Mutex<BTreeMap<ObjectRef, Arc<OnceLock<PolicyEnds>>>>,
 }
+
+/// Who is at the other end of each rule of a policy, ingress first.
+type PolicyEnds = [Vec<RuleEnds>; 2];
 
 /// Who is at the other end of a rule.
 #[derive(Debug)]
@@ -151,8 +154,8 @@ impl OtherEnds {
     ) -> impl Iterator<Item = PolicyOnPod> {
         let views = program.policy_views(pod).into_iter();
         let policies = views.map(move |view| {
-            let ends = self.of(program, &view);
-            let [ingress, egress] = &*ends;
+            let place = self.place_of(&view.policy.object);
+            let [ingress, egress] = place.get_or_init(|| self.of_policy(program, &view));
             PolicyOnPod {
                 object: view.policy.object.clone(),
                 tier: view.policy.tier,
@@ -164,29 +167,31 @@ impl OtherEnds {
         policies.filter(PolicyOnPod::has_chain)
     }
 
-    /// Those of the rules of a policy, ingress first.
-    fn of(&self, program: &Program, view: &PolicyView<'_>) -> Arc<[Vec<RuleEnds>; 2]> {
+    /// The place of a policy, whether filled or not. Others need not wait until it is.
+    fn place_of(&self, policy: &ObjectRef) -> Arc<OnceLock<PolicyEnds>> {
         let mut known = self.policies.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(ends) = known.get(&view.policy.object) {
-            return Arc::clone(ends);
-        }
+        Arc::clone(known.entry(policy.clone()).or_default())
+    }
+
+    fn of_policy(&self, program: &Program, view: &PolicyView<'_>) -> PolicyEnds {
         let blocks = || self.blocks.get_or_init(|| program.blocks());
-        let ends = [&view.ingress, &view.egress].map(|side| {
+        [&view.ingress, &view.egress].map(|side| {
             let rules = side.rules.iter();
             rules.map(|rule| RuleEnds::of(rule, &blocks)).collect()
-        });
-        let ends = Arc::new(ends);
-        known.insert(view.policy.object.clone(), Arc::clone(&ends));
-        ends
+        })
     }
 }
 
 impl RuleEnds {
     fn of<'b>(rule: &RuleView<'_>, blocks: &impl Fn() -> &'b Blocks) -> Self {
         let named = rule.named();
-        let named = named.iter().map(|(traffic, pods)| {
-            let addresses = matched_addresses(pods, rule, blocks);
-            (traffic.clone(), Arc::new(addresses))
+        let selected = match named.is_empty() {
+            true => BTreeSet::new(),
+            false => rule.selected(),
+        };
+        let named = named.into_iter().map(|(traffic, pods)| {
+            let addresses = matched_addresses(&pods, rule, &selected, blocks);
+            (traffic, Arc::new(addresses))
         });
         let named = named.collect();
         let List::Items(peers) = &rule.peers else {
@@ -205,10 +210,11 @@ impl RuleEnds {
     }
 }
 
-/// Those addresses of pods that any peer of a rule means: a block may hold only one of them.
+/// Those addresses of pods that any peer of a rule means: all of those that its selectors mean, while a block may hold only one.
 fn matched_addresses<'b>(
     pods: &[PodRef<'_>],
     rule: &RuleView<'_>,
+    selected: &BTreeSet<&ObjectRef>,
     blocks: &impl Fn() -> &'b Blocks,
 ) -> AddressSet {
     let all = pods.iter().flat_map(|pod| {
@@ -218,7 +224,6 @@ fn matched_addresses<'b>(
     let List::Items(peers) = &rule.peers else {
         return all.map(|(_, address)| address).collect();
     };
-    let selected = rule.selected();
     let is_in_block = |address: IpAddr| {
         peers.iter().any(|peer| match peer.peer {
             Peer::Block(block) => blocks().hold(block, address),
@@ -237,6 +242,7 @@ fn resolved(
     interface: &InterfaceName,
 ) -> ResolvedSide {
     let over_it = |addresses: &Arc<AddressSet>| Targets::from([(interface.clone(), Arc::clone(addresses))]);
+    // INVARIANT: a side has a rule for each that is written, whichever pod it is for, and so have its ends.
     let rules = side.rules.iter().zip(ends);
     let rules = rules.filter(|(view, _)| policy.counts(view.rule));
     ResolvedSide {

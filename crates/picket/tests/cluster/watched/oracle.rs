@@ -326,7 +326,7 @@ impl Oracle {
         let epochs = &self.epochs[passage.sent..=passage.came];
         let flow = place(passage.way, passage.family);
         let may = |end: usize| epochs.iter().any(|epoch| epoch.may[flow][end]);
-        let is_unknown = self.flows[flow].leads_to_node && epochs.iter().any(|epoch| epoch.is_closed);
+        let is_unknown = self.flows[flow].leads_to_own_node && epochs.iter().any(|epoch| epoch.is_closed);
         if may(0) && may(1) || is_unknown {
             Ruling::Allowed
         } else if epochs.iter().any(|epoch| epoch.is_window) {
@@ -396,9 +396,9 @@ fn facts(state: &Snapshot) -> Facts {
 /// A way over one family.
 struct WayOver {
     ends: [End; 2],
-    /// Whether it leads to a node. What pods send to their own one an agent that has found no rules does not forbid before it knows the
-    /// cluster.
-    leads_to_node: bool,
+    /// Whether it leads to the node that judges. What pods send there an agent that has found no rules does not forbid before it knows
+    /// the cluster.
+    leads_to_own_node: bool,
     family: Family,
     protocol: Protocol,
     port: u16,
@@ -426,7 +426,7 @@ impl Judge {
         };
         Family::BOTH.map(|family| WayOver {
             ends: [&way.from, &way.to].map(|id| end(id, family)),
-            leads_to_node: snapshot.nodes.contains_key(way.to.as_str()),
+            leads_to_own_node: matches!(self, Self::Node(node) if *node == way.to),
             family,
             protocol: way.protocol,
             port: way.port,

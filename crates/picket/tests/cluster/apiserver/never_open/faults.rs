@@ -191,6 +191,8 @@ impl Happenings<'_> {
         let from = manifest["spec"]["ingress"][0]["from"].as_array_mut().unwrap();
         from.push(json!({"ipBlock": {"cidr": cidr, "except": except}}));
         self.watched.oracle.divide();
+        let table = indexed::table_name();
+        let before = Client::open(self.live.node()).unwrap().read(&table).unwrap();
         self.say(&manifest, "is about pod c and many blocks");
         let title = object.to_string();
         let is_refused = |trouble: &Trouble| {
@@ -199,7 +201,7 @@ impl Happenings<'_> {
         self.agent.until("a refusal", |status| {
             status.host.trouble.as_ref().is_some_and(is_refused)
         });
-        self.is_half_made_and_undone();
+        self.is_half_made_and_undone(&before);
         let other = self.put(&other).to_string();
         self.agent
             .until("another policy", |status| status.host.policies.contains(&other));
@@ -221,13 +223,12 @@ impl Happenings<'_> {
     }
 
     /// Waits until transactions have been made, after which the table is what it was.
-    fn is_half_made_and_undone(&self) {
+    fn is_half_made_and_undone(&self, (generation, before): &(u32, Observed)) {
         let mut client = Client::open(self.live.node()).unwrap();
-        let (generation, before) = client.read(&indexed::table_name()).unwrap();
-        until("another attempt, half of which is made", || {
+        until("half of the change, and the way back", || {
             client.generation().unwrap() > generation + 1
         });
-        let is_same = || client.read(&indexed::table_name()).unwrap().1 == before;
+        let is_same = || client.read(&indexed::table_name()).unwrap().1 == *before;
         until("the table as it was", is_same);
     }
 }
