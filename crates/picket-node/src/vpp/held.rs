@@ -47,7 +47,7 @@ pub(crate) struct Held {
     tables: BTreeSet<RuleTable>,
     /// Namespaces in other FIBs than the first.
     pub(crate) elsewhere: BTreeSet<u32>,
-    /// Those of IPv6 that are others', as VPP did not remove them when it was told our names of them.
+    /// Those of IPv6 that are others': VPP refused nothing of their table when it was told our names of them, and they are still there.
     foreign: BTreeMap<RuleTable, BTreeSet<SessionRule>>,
     /// Those of IPv6 that we have added.
     own: BTreeSet<Ipv6Rule>,
