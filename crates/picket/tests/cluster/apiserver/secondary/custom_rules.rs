@@ -50,19 +50,7 @@ fn custom_rules_are_judged_first_and_read_again() {
 fn a_custom_rule_of_egress_drops_what_a_policy_allows_in_its_family_alone() {
     let mut node = Node::new();
     let mut pods = simple(&mut node);
-    for (name, family) in [("a4", Family::Ipv4), ("a6", Family::Ipv6)] {
-        let a = &pods["a"];
-        let addresses = a.addresses.iter().copied();
-        let only = Pod {
-            name: name.to_owned(),
-            sandbox: a.sandbox.clone(),
-            inside: a.inside.duplicate().unwrap(),
-            addresses: addresses
-                .filter(|address| Family::of(*address) == family)
-                .collect(),
-        };
-        pods.insert(name.to_owned(), only);
-    }
+    part(&mut pods);
     let file = node.file("v4", "tcp dport 9999 drop\n");
     node.start(&["--custom-v4-egress-rule-file", &file]);
     expect(
@@ -79,6 +67,30 @@ fn a_custom_rule_of_egress_drops_what_a_policy_allows_in_its_family_alone() {
         &pods,
         "server->a:80 server->a6:9999 a->server:9999",
         "server->a4:9999 server->b:80 server->b:9999",
+        "with a policy",
+    );
+}
+
+#[test]
+fn a_custom_rule_opens_its_family_alone() {
+    let mut node = Node::new();
+    let mut pods = simple(&mut node);
+    part(&mut pods);
+    let into = node.file("into", "tcp dport 9999 accept\n");
+    let out = node.file("out", "tcp dport 7777 accept\n");
+    node.start(&[
+        "--custom-v4-ingress-rule-file",
+        &into,
+        "--custom-v6-egress-rule-file",
+        &out,
+    ]);
+    let spec = json!({"podSelector": labelled("name", "server"), "policyTypes": ["Ingress", "Egress"]});
+    node.policy("default", "nothing", "default/net", &spec);
+    node.until_enforced();
+    holds(
+        &pods,
+        "a4->server:9999 server->a6:7777",
+        "a6->server:9999 server->a4:7777 a4->server:80 server->a6:80",
         "with a policy",
     );
 }
@@ -181,6 +193,23 @@ fn rules(pods: &Pods) -> String {
         .lines()
         .filter(|line| !line.trim_start().starts_with("packets "));
     lines.collect::<Vec<_>>().join("\n")
+}
+
+/// Pod a with the addresses of one family alone, as `a4` and `a6`.
+fn part(pods: &mut Pods) {
+    for (name, family) in [("a4", Family::Ipv4), ("a6", Family::Ipv6)] {
+        let a = &pods["a"];
+        let addresses = a.addresses.iter().copied();
+        let only = Pod {
+            name: name.to_owned(),
+            sandbox: a.sandbox.clone(),
+            inside: a.inside.duplicate().unwrap(),
+            addresses: addresses
+                .filter(|address| Family::of(*address) == family)
+                .collect(),
+        };
+        pods.insert(name.to_owned(), only);
+    }
 }
 
 /// A file for each family, both with these rules.
