@@ -50,7 +50,7 @@ fn custom_rules_are_judged_first_and_read_again() {
 fn a_custom_rule_of_egress_drops_what_a_policy_allows_in_its_family_alone() {
     let mut node = Node::new();
     let mut pods = simple(&mut node);
-    part(&mut pods);
+    part(&mut pods, "a");
     let file = node.file("v4", "tcp dport 9999 drop\n");
     node.start(&["--custom-v4-egress-rule-file", &file]);
     expect(
@@ -75,7 +75,7 @@ fn a_custom_rule_of_egress_drops_what_a_policy_allows_in_its_family_alone() {
 fn a_custom_rule_opens_its_family_alone() {
     let mut node = Node::new();
     let mut pods = simple(&mut node);
-    part(&mut pods);
+    ["a", "server"].map(|name| part(&mut pods, name));
     let into = node.file("into", "tcp dport 9999 accept\n");
     let out = node.file("out", "tcp dport 7777 accept\n");
     node.start(&[
@@ -89,8 +89,8 @@ fn a_custom_rule_opens_its_family_alone() {
     node.until_enforced();
     holds(
         &pods,
-        "a4->server:9999 server->a6:7777",
-        "a6->server:9999 server->a4:7777 a4->server:80 server->a6:80",
+        "a->server4:9999 server->a6:7777",
+        "a->server6:9999 server->a4:7777 a->server:80 server->a:80",
         "with a policy",
     );
 }
@@ -195,20 +195,20 @@ fn rules(pods: &Pods) -> String {
     lines.collect::<Vec<_>>().join("\n")
 }
 
-/// Pod a with the addresses of one family alone, as `a4` and `a6`.
-fn part(pods: &mut Pods) {
-    for (name, family) in [("a4", Family::Ipv4), ("a6", Family::Ipv6)] {
-        let a = &pods["a"];
-        let addresses = a.addresses.iter().copied();
+/// A pod with the addresses of one family alone, as one with a 4 behind its name and one with a 6.
+fn part(pods: &mut Pods, name: &str) {
+    for (number, family) in [(4, Family::Ipv4), (6, Family::Ipv6)] {
+        let (whole, name) = (&pods[name], format!("{name}{number}"));
+        let addresses = whole.addresses.iter().copied();
         let only = Pod {
-            name: name.to_owned(),
-            sandbox: a.sandbox.clone(),
-            inside: a.inside.duplicate().unwrap(),
+            name: name.clone(),
+            sandbox: whole.sandbox.clone(),
+            inside: whole.inside.duplicate().unwrap(),
             addresses: addresses
                 .filter(|address| Family::of(*address) == family)
                 .collect(),
         };
-        pods.insert(name.to_owned(), only);
+        pods.insert(name, only);
     }
 }
 
