@@ -75,7 +75,8 @@ fn a_custom_rule_of_egress_drops_what_a_policy_allows_in_its_family_alone() {
 fn a_custom_rule_opens_its_family_alone() {
     let mut node = Node::new();
     let mut pods = simple(&mut node);
-    ["a", "server"].map(|name| part(&mut pods, name));
+    part(&mut pods, "a");
+    part(&mut pods, "server");
     let into = node.file("into", "tcp dport 9999 accept\n");
     let out = node.file("out", "tcp dport 7777 accept\n");
     node.start(&[
