@@ -303,10 +303,15 @@ impl Agent {
         self.networks.read_in(self.known.remarks.readings.saying());
         let places = self.places.values_mut();
         let known = places.filter_map(|place| Some((pod_of(&place.sandbox, &pods)?, place)));
-        at_once(known.collect(), |(pod, place)| {
+        let follow = |(pod, place): (&Arc<Pod>, &mut Place)| {
             place.follow(pod, &self.networks);
             place.heard(heard);
-        });
+        };
+        // It takes no time to see that nothing has changed.
+        let (current, others): (Vec<_>, Vec<_>) =
+            known.partition(|(pod, place)| place.follows(pod, &self.networks));
+        at_once(others, follow);
+        current.into_iter().for_each(follow);
         let unknown = self.sandboxes.iter().flatten();
         let unknown = unknown.filter(|(_, found)| matches!(found, Found::Asked | Found::Unknown(_)));
         self.unreached = unknown

@@ -112,13 +112,17 @@ impl Place {
         Arc::ptr_eq(&self.namespace, namespace)
     }
 
+    /// Whether what is to be in force is what the networks say of this pod now.
+    pub(in crate::pods) fn follows(&self, pod: &Arc<Pod>, networks: &Networks) -> bool {
+        self.revision == Some(networks.revision()) && self.of.as_ref() == Some(pod)
+    }
+
     /// From now on what the networks say is to be in force, but for what is held back.
     pub(in crate::pods) fn follow(&mut self, pod: &Arc<Pod>, networks: &Networks) {
-        let revision = Some(networks.revision());
-        if self.revision == revision && self.of.as_ref() == Some(pod) {
+        if self.follows(pod, networks) {
             return self.read_in(networks);
         }
-        self.revision = revision;
+        self.revision = Some(networks.revision());
         self.held.release_changed(|policy| networks.says(policy));
         let desired = networks.desired(pod, &self.held.substitutes(), self.desired.as_ref());
         self.held.retain_applying(&desired.policies);
