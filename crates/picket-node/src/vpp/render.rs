@@ -307,7 +307,7 @@ mod tests {
     fn hear<W: Whole>(known: &mut W, told: &Told<W>) {
         match told {
             Told::Whole(whole) => known.clone_from(whole),
-            Told::Changed(change) => known.advance(change),
+            Told::Changed(change) => known.follow(change),
         }
     }
 

@@ -11,7 +11,7 @@ pub(crate) trait Whole: Clone + Debug {
     type Change: Clone + Debug + Default;
 
     /// Takes in what has changed.
-    fn advance(&mut self, change: &Self::Change);
+    fn follow(&mut self, change: &Self::Change);
 
     /// What has changed, and then something else.
     fn join(change: &mut Self::Change, later: &Self::Change);
@@ -41,7 +41,7 @@ impl<W: Whole> Told<W> {
         match self {
             Self::Whole(whole) => {
                 let mut whole = Arc::clone(whole);
-                Arc::make_mut(&mut whole).advance(later);
+                Arc::make_mut(&mut whole).follow(later);
                 Self::Whole(whole)
             }
             Self::Changed(change) => {
@@ -56,7 +56,7 @@ impl<W: Whole> Told<W> {
 impl Whole for acl::Acls {
     type Change = acl::Change;
 
-    fn advance(&mut self, change: &acl::Change) {
+    fn follow(&mut self, change: &acl::Change) {
         self.advance(change);
     }
 
@@ -68,7 +68,7 @@ impl Whole for acl::Acls {
 impl Whole for session::Tables {
     type Change = session::Change;
 
-    fn advance(&mut self, change: &session::Change) {
+    fn follow(&mut self, change: &session::Change) {
         self.advance(change);
     }
 
