@@ -107,15 +107,20 @@ fn connections() -> [Way; 8] {
     .map(|(from, to, port)| Way::tcp(from, to, port))
 }
 
-#[test]
-fn nothing_denied_passes_and_nothing_allowed_is_lost_whatever_happens() {
-    let live = Live::new(None);
-    allow_over(&live, &["UDP", "TCP"]);
+/// Everything that can happen where an agent has what is always allowed in force.
+fn begun(live: &Live) -> Happenings<'_> {
+    allow_over(live, &["UDP", "TCP"]);
     let agent = live.agent(&[]);
     agent.until("the policy that allows", |status| {
         status.host.policies.contains(&"NetworkPolicy x/allow".to_owned())
     });
-    let mut happenings = Happenings::new(&live, agent);
+    Happenings::new(live, agent)
+}
+
+#[test]
+fn nothing_denied_passes_and_nothing_allowed_is_lost_whatever_happens() {
+    let live = Live::new(None);
+    let mut happenings = begun(&live);
     for seed in SEEDS {
         println!("seed {seed}");
         happenings.play(seed, SEQUENCES);
@@ -162,12 +167,7 @@ fn nothing_passes_where_the_kernel_takes_one_half_of_a_change_and_refuses_the_ot
     );
     where_sockets_are_small(test, || {
         let live = Live::new(None);
-        allow_over(&live, &["UDP", "TCP"]);
-        let agent = live.agent(&[]);
-        agent.until("the policy that allows", |status| {
-            status.host.policies.contains(&"NetworkPolicy x/allow".to_owned())
-        });
-        let mut happenings = Happenings::new(&live, agent);
+        let mut happenings = begun(&live);
         for seed in HALVES {
             happenings.random = Random(seed);
             happenings.refuse_the_rest();

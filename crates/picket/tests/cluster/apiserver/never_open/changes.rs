@@ -336,7 +336,7 @@ impl Happenings<'_> {
     /// A pod that is no end of what is watched, on the node of the agent or on another.
     fn add_pod(&mut self) -> &'static str {
         let name = format!("random-{}", self.count);
-        let node = self.random.one_of(&["lab-1", "lab-2"]);
+        let node = self.random.one_of(&[NODE, OTHER]);
         let label = self.random.one_of(&["a", "b", "c"]);
         let pod = json!({
             "apiVersion": "v1",
