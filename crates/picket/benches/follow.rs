@@ -3,7 +3,7 @@
 //!
 //! The API server is a process of its own that makes objects up while it sends them, in the size that real ones have. All of
 //! them are in a network namespace of their own. For the agent of pods every pod is on one secondary network, and policies are for
-//! that; its node has a real runtime without a sandbox, so that it works out everything that pods need and writes nothing.
+//! that; those of its node have real sandboxes, in which it puts its rules.
 
 #![expect(
     clippy::print_stdout,
@@ -13,6 +13,7 @@
     reason = "it reports, and fails at once"
 )]
 
+use std::collections::HashMap;
 use std::env;
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, BufWriter, Write};
@@ -27,6 +28,7 @@ use std::time::{Duration, Instant};
 use futures_util::future;
 use picket_cluster::{Event, Semantics, Store};
 use picket_engine::Engine;
+use picket_linux::runtime::Runtime;
 use picket_linux::{Netlink, NetworkNamespace};
 use picket_node::{Status, ask};
 use picket_source::{Change, Health, Interest, Kube};
@@ -83,6 +85,7 @@ fn main() {
     let (server, kubeconfig) = start(&place, folder.path(), SECONDARY);
     let runtime = ContainerRuntime::start(Kind::Containerd);
     let prefix = runtime.prefix();
+    run_pods(&runtime, &prefix);
     let in_pods = [
         "--container-runtime-endpoint",
         SOCKET,
@@ -93,15 +96,53 @@ fn main() {
         &place,
         &kubeconfig,
         &in_pods,
-        &[("an agent of pods", |status| status.ready && knows_pods(status))],
+        &[("an agent of pods", |status| {
+            status.ready && has_rules_in_all(status)
+        })],
     );
     end(server);
 }
 
-/// Whether an agent of pods knows those of its node, and policies.
-fn knows_pods(status: &Status) -> bool {
-    let pods = status.pods.as_ref();
-    pods.is_some_and(|pods| pods.pods.all > 0 && !pods.read.is_empty())
+/// Runs the sandboxes of all pods of the node, each with its interface on the secondary network.
+fn run_pods(runtime: &ContainerRuntime, prefix: &Path) {
+    let mut addresses = HashMap::new();
+    for number in own_pods() {
+        let pod = on_network(number);
+        let [namespace, name, uid] =
+            ["namespace", "name", "uid"].map(|field| pod["metadata"][field].as_str().unwrap());
+        addresses.insert(runtime.run_pod(namespace, name, uid), on_secondary(number));
+    }
+    let sandboxes = Runtime::at(SOCKET, prefix).unwrap();
+    for sandbox in sandboxes.sandboxes().unwrap() {
+        let inside = sandboxes.namespace(&sandbox).unwrap();
+        ip(&inside, "link add net1 type veth peer name far");
+        for address in &addresses[sandbox.id.as_str()] {
+            ip(&inside, &format!("address add {address} dev net1"));
+        }
+        ip(&inside, "link set far up");
+        ip(&inside, "link set net1 up");
+    }
+}
+
+fn ip(place: &NetworkNamespace, arguments: &str) {
+    let mut command = Command::new("ip");
+    command.args(arguments.split(' '));
+    let status = place.run(|| command.status()).unwrap().unwrap();
+    assert!(status.success(), "ip {arguments}");
+}
+
+/// The numbers of the pods of the node.
+fn own_pods() -> impl Iterator<Item = usize> {
+    (0..PODS).filter(|number| node_name(number % NODES) == NODE)
+}
+
+/// Whether an agent of pods has put rules into the sandboxes of all of them.
+fn has_rules_in_all(status: &Status) -> bool {
+    status.pods.as_ref().is_some_and(|pods| {
+        let mut sandboxes = pods.sandboxes.iter();
+        pods.sandboxes.len() == own_pods().count()
+            && sandboxes.all(|sandbox| !sandbox.policies.is_empty() && sandbox.trouble.is_none())
+    })
 }
 
 /// Starts the API server; how to reach it.
@@ -299,18 +340,23 @@ fn definition(namespace: usize) -> Value {
 /// A pod that is on the secondary network too, as Multus says it.
 fn on_network(number: usize) -> Value {
     let mut pod = pod(number);
-    let (high, middle, low) = (number >> 16, number >> 8 & 255, number & 255);
     let network = format!("{}/net", namespace_name(0));
-    let ips = [
-        format!("11.{high}.{middle}.{low}"),
-        format!("fd01::{high:x}:{:x}", number & 0xffff),
-    ];
+    let ips = on_secondary(number);
     let status =
         json!([{"name": network, "interface": "net1", "ips": ips, "mac": "0a:58:0a:7b:00:02", "dns": {}}]);
     for (name, text) in [("networks", network), ("network-status", status.to_string())] {
         pod["metadata"]["annotations"][format!("k8s.v1.cni.cncf.io/{name}")] = text.into();
     }
     pod
+}
+
+/// The addresses of a pod on the secondary network.
+fn on_secondary(number: usize) -> [String; 2] {
+    let (high, middle, low) = (number >> 16, number >> 8 & 255, number & 255);
+    [
+        format!("11.{high}.{middle}.{low}"),
+        format!("fd01::{high:x}:{:x}", number & 0xffff),
+    ]
 }
 
 /// A policy for the secondary network.
