@@ -8,7 +8,7 @@ use rustix::net::{RecvFlags, netlink, sockopt};
 
 use crate::message::{HEADER, u16_at, u32_at};
 use crate::nfnetlink::Port;
-use crate::receive::{Datagram, receive};
+use crate::receive::{Datagram, Room, receive};
 use crate::reply::{Reply, split_message};
 use crate::{Error, NetworkNamespace, Result};
 
@@ -31,7 +31,6 @@ const SMALL_BUFFER_BYTES: usize = 128 << 10;
 #[derive(Debug)]
 pub struct Monitor {
     socket: OwnedFd,
-    buffer: Vec<u8>,
     /// The only table that matters, if that is so.
     only: Option<TableName>,
     /// What the transaction that is being told has changed so far.
@@ -105,7 +104,6 @@ impl Monitor {
         let _ = sockopt::set_socket_recv_buffer_size_force(&socket, bytes);
         Ok(Self {
             socket,
-            buffer: vec![0; 1 << 16],
             only,
             tables: BTreeSet::new(),
         })
@@ -124,9 +122,9 @@ impl Monitor {
     /// # Errors
     /// [`Error::Socket`].
     pub fn heard(&mut self, most: usize) -> Result<Notices> {
-        let mut all = Notices::default();
+        let (mut all, mut room) = (Notices::default(), Room::of_thread());
         while all.readings < most {
-            let received = receive(&self.socket, &mut self.buffer, RecvFlags::DONTWAIT);
+            let received = receive(&self.socket, &mut room, RecvFlags::DONTWAIT);
             if matches!(received, Err(Errno::AGAIN)) {
                 break;
             }
@@ -140,7 +138,7 @@ impl Monitor {
                 Ok(Datagram::Foreign) => continue,
                 Err(source) => return Err(Error::socket("hear of changes of rulesets", source)),
             };
-            let mut rest = self.buffer.get(..length).unwrap_or_default();
+            let mut rest = room.get(..length).unwrap_or_default();
             while let Some((message, after)) = split_message(rest) {
                 rest = after;
                 let notice = heard(&mut self.tables, self.only.as_ref(), message);

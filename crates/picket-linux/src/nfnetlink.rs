@@ -8,7 +8,7 @@ use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags, getsockname, netlin
 
 use crate::batch::{Batch, frame};
 use crate::message::{Acknowledgement, acknowledgement};
-use crate::receive::{Datagram, receive};
+use crate::receive::{Datagram, Room, receive};
 use crate::{Error, NetworkNamespace, Result};
 
 pub(crate) const NFNL_MSG_BATCH_BEGIN: u16 = 16;
@@ -30,7 +30,6 @@ pub struct Nfnetlink {
     sequence: u32,
     send_buffer: usize,
     receive_buffer: usize,
-    pub(crate) buffer: Vec<u8>,
 }
 
 /// What tells the sockets of one network namespace apart.
@@ -98,7 +97,6 @@ impl Nfnetlink {
             sequence: 0,
             send_buffer: 0,
             receive_buffer: 0,
-            buffer: vec![0; 1 << 16],
         })
     }
 
@@ -172,26 +170,28 @@ impl Nfnetlink {
     }
 
     /// Forgets what came for earlier requests.
-    fn discard(&mut self) {
+    fn discard(&self) {
+        let mut room = Room::of_thread();
         while matches!(
-            receive(&self.socket, &mut self.buffer, RecvFlags::DONTWAIT),
+            receive(&self.socket, &mut room, RecvFlags::DONTWAIT),
             Ok(_) | Err(Errno::NOBUFS)
         ) {}
     }
 
     /// Collects the answers to a batch whose frame begins with sequence number `first` and whose last message is the
     /// `last`th. The kernel works while it is sent to: all answers are there.
-    fn outcome(&mut self, first: u32, last: u32) -> std::result::Result<(), BatchError> {
+    fn outcome(&self, first: u32, last: u32) -> std::result::Result<(), BatchError> {
+        let mut room = Room::of_thread();
         let (mut refused, mut whole, mut acknowledged) = (Vec::new(), None, false);
         loop {
-            let length = match receive(&self.socket, &mut self.buffer, RecvFlags::DONTWAIT) {
+            let length = match receive(&self.socket, &mut room, RecvFlags::DONTWAIT) {
                 Ok(Datagram::Whole(length)) => length,
                 // More answers than there was room for: those that are there count.
                 Ok(Datagram::Cut | Datagram::Foreign) | Err(Errno::NOBUFS) => continue,
                 Err(Errno::AGAIN) => break,
                 Err(source) => return Err(BatchError::Socket(source.into())),
             };
-            let Some(answer) = acknowledgement(self.buffer.get(..length).unwrap_or_default()) else {
+            let Some(answer) = acknowledgement(room.get(..length).unwrap_or_default()) else {
                 continue;
             };
             let number = answer.sequence.wrapping_sub(first);
@@ -244,7 +244,7 @@ mod tests {
     #[test]
     fn what_is_not_answered_may_have_taken_place_or_not() {
         // Whoever may do nothing here may still ask.
-        let mut netlink = Nfnetlink::open(&NetworkNamespace::current().unwrap()).unwrap();
+        let netlink = Nfnetlink::open(&NetworkNamespace::current().unwrap()).unwrap();
         let outcome = netlink.outcome(1, 1);
         assert!(matches!(outcome, Err(BatchError::Unanswered)), "{outcome:?}");
     }

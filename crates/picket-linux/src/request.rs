@@ -8,7 +8,7 @@ use rustix::net::RecvFlags;
 
 use crate::message::{Acknowledgement, HEADER, Message, acknowledgement, u16_at, u32_at};
 use crate::nfnetlink::{Nfnetlink, refused};
-use crate::receive::{Datagram, receive};
+use crate::receive::{Datagram, Room, receive};
 use crate::reply::split_message;
 use crate::{Error, Result};
 
@@ -38,7 +38,7 @@ impl Nfnetlink {
             is_list: flags & NLM_F_DUMP == NLM_F_DUMP,
             action,
         };
-        asked.answers(&self.socket, &mut self.buffer, each)
+        asked.answers(&self.socket, &mut Room::of_thread(), each)
     }
 }
 

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use picket_cluster::Pod;
 use picket_dataplane::demand::Demands;
+use picket_linux::give_back_memory;
 use picket_linux::runtime::SandboxId;
 use picket_nftables::custom::own_addresses;
 use picket_nftables::model::Table;
@@ -59,6 +60,8 @@ impl Proofs {
         if self.waiting.is_empty() && self.next.is_none_or(|next| began >= next) {
             self.waiting = places.keys().cloned().collect();
             self.next = Some(began + self.every);
+            // As much as lists of the cluster took is taken by no proof.
+            give_back_memory();
         }
         while began.elapsed() < TURN
             && let Some(sandbox) = self.waiting.pop_front()
@@ -66,6 +69,9 @@ impl Proofs {
             if let Some(place) = places.get_mut(&sandbox) {
                 place.prove(networks, metrics);
             }
+        }
+        if self.waiting.is_empty() {
+            give_back_memory();
         }
     }
 }
