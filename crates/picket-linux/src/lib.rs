@@ -44,7 +44,7 @@ pub use monitor::{Commit, Monitor, Notice, Notices, TableName};
 pub use namespace::{NamespaceIdentity, NetworkNamespace};
 pub use netlink::{CableEnd, Netlink, Route};
 pub use nfnetlink::{BatchError, Nfnetlink, Port, Refused};
-pub use packet_log::{Heard, LogBuffer, Logged, PacketLog};
+pub use packet_log::{Heard, Logged, PacketLog};
 pub use poll::{Epoll, Interest, Readiness};
 pub use process::{die_with_parent, kill, leave_terminal, peer_user, run_with_input, user_of_process};
 pub use reply::{Attributes, Reply};

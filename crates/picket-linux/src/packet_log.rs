@@ -10,7 +10,7 @@ use rustix::net::RecvFlags;
 use crate::batch::family_header;
 use crate::message::{Message, NLM_F_ACK, NLM_F_REQUEST, u16_at};
 use crate::nfnetlink::Nfnetlink;
-use crate::receive::{Datagram, receive};
+use crate::receive::{Datagram, Room, receive};
 use crate::reply::{Reply, split_message};
 use crate::{Error, NetworkNamespace, Result, Tuple};
 
@@ -39,16 +39,6 @@ const READINGS_AT_ONCE: usize = 64;
 #[derive(Debug)]
 pub struct PacketLog {
     socket: OwnedFd,
-}
-
-/// Where packets are put until they have been read. One is enough for many logs.
-#[derive(Debug)]
-pub struct LogBuffer(Vec<u8>);
-
-impl Default for LogBuffer {
-    fn default() -> Self {
-        Self(vec![0; 1 << 16])
-    }
 }
 
 /// A packet that was logged.
@@ -99,11 +89,10 @@ impl PacketLog {
     ///
     /// # Errors
     /// [`Error::Socket`].
-    pub fn heard(&mut self, buffer: &mut LogBuffer) -> Result<Heard> {
-        let LogBuffer(buffer) = buffer;
-        let mut heard = Heard::default();
+    pub fn heard(&mut self) -> Result<Heard> {
+        let (mut heard, mut room) = (Heard::default(), Room::of_thread());
         while heard.readings < READINGS_AT_ONCE {
-            let length = match receive(&self.socket, buffer, RecvFlags::DONTWAIT) {
+            let length = match receive(&self.socket, &mut room, RecvFlags::DONTWAIT) {
                 Ok(Datagram::Whole(length)) => length,
                 Ok(Datagram::Cut) | Err(Errno::NOBUFS) => {
                     heard.losses += 1;
@@ -118,7 +107,7 @@ impl PacketLog {
                 Err(source) => return Err(Error::socket("hear logged packets", source)),
             };
             heard.readings += 1;
-            let packets = Logged::all(buffer.get(..length).unwrap_or_default());
+            let packets = Logged::all(room.get(..length).unwrap_or_default());
             heard.packets.extend(packets);
         }
         Ok(heard)

@@ -7,8 +7,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use picket_linux::{
-    Carried, Epoll, Error, Heard, Interest, LogBuffer, Logged, Netlink, NetworkNamespace, PacketLog,
-    run_with_input,
+    Carried, Epoll, Error, Heard, Interest, Logged, Netlink, NetworkNamespace, PacketLog, run_with_input,
 };
 
 const GROUP: u16 = 9480;
@@ -49,11 +48,11 @@ fn send(namespace: &NetworkNamespace, to: &str, count: usize) -> u16 {
 fn heard(log: &mut PacketLog, count: usize) -> Vec<Logged> {
     let epoll = Epoll::new().unwrap();
     epoll.add(&*log, 0, Interest::Read).unwrap();
-    let (mut packets, mut buffer) = (Vec::new(), LogBuffer::default());
+    let mut packets = Vec::new();
     while packets.len() < count {
         let ready = epoll.wait(Some(Duration::from_secs(10))).unwrap();
         assert!(!ready.is_empty(), "{packets:?}");
-        packets.extend(log.heard(&mut buffer).unwrap().packets);
+        packets.extend(log.heard().unwrap().packets);
     }
     packets
 }
@@ -104,10 +103,9 @@ fn packets_for_which_there_is_no_room_are_counted_as_losses() {
     let namespace = logging();
     let mut log = PacketLog::open(&namespace, GROUP).unwrap();
     send(&namespace, "127.0.0.1:53", 20_000);
-    let mut buffer = LogBuffer::default();
     let mut all = Heard::default();
     loop {
-        let some = log.heard(&mut buffer).unwrap();
+        let some = log.heard().unwrap();
         // However much there is, nobody reads it all at once.
         assert!(some.readings <= 64, "{}", some.readings);
         if some.readings == 0 {

@@ -10,7 +10,7 @@ use std::net::IpAddr;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use picket_linux::{Carried, LogBuffer, Logged, PacketLog, Tuple};
+use picket_linux::{Carried, Logged, PacketLog, Tuple};
 use picket_net::Protocol;
 use picket_nftables::render::indexed;
 use picket_policy::Direction;
@@ -86,13 +86,13 @@ impl Denied {
 /// Tells which packets are denied, in a thread of its own, which ends with the process.
 pub(crate) fn start(mut log: PacketLog, outbox: Outbox) -> Result<(), AgentError> {
     let readable = readable(&log)?;
-    let (mut fold, mut buffer) = (Fold::new(KNOWN), LogBuffer::default());
+    let mut fold = Fold::new(KNOWN);
     let (began, mut next) = (Instant::now(), Duration::ZERO);
     let listen = move || {
         loop {
             let wait = next.saturating_sub(began.elapsed());
             let heard = readable.wait((!fold.is_empty()).then_some(wait));
-            match heard.and_then(|_| log.heard(&mut buffer)) {
+            match heard.and_then(|_| log.heard()) {
                 Ok(heard) => {
                     fold.lose(heard.losses);
                     heard

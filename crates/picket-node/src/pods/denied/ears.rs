@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use picket_linux::runtime::SandboxId;
-use picket_linux::{Epoll, Heard, Interest, LogBuffer, PacketLog, Readiness};
+use picket_linux::{Epoll, Heard, Interest, PacketLog, Readiness};
 
 use super::share::shared;
 use super::{DeniedThere, Told};
@@ -104,11 +104,11 @@ impl Ears {
     }
 
     /// Takes in what there is.
-    pub(super) fn hear(&self, ready: &[Readiness], buffer: &mut LogBuffer) {
+    pub(super) fn hear(&self, ready: &[Readiness]) {
         let mut open = self.lock();
         for Readiness { token, .. } in ready {
             if let Some(ear) = open.ears.get_mut(token) {
-                ear.hear(&self.epoll, buffer);
+                ear.hear(&self.epoll);
             }
         }
     }
@@ -136,8 +136,8 @@ impl Ears {
 }
 
 impl Ear {
-    fn hear(&mut self, epoll: &Epoll, buffer: &mut LogBuffer) {
-        match self.log.heard(buffer) {
+    fn hear(&mut self, epoll: &Epoll) {
+        match self.log.heard() {
             Ok(heard) => self.take(&heard),
             Err(error) => self.fail(error.to_string()),
         }

@@ -15,7 +15,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use picket_linux::runtime::SandboxId;
-use picket_linux::{LogBuffer, Logged, NetworkNamespace, PacketLog};
+use picket_linux::{Logged, NetworkNamespace, PacketLog};
 use picket_nftables::render::documented::logged_as;
 use smol_str::SmolStr;
 
@@ -104,7 +104,6 @@ pub(super) fn is_possible(group: u16) -> picket_linux::Result<()> {
 }
 
 fn listen(ears: &Ears, outbox: &Outbox) {
-    let mut buffer = LogBuffer::default();
     let (began, mut next) = (Instant::now(), Duration::ZERO);
     loop {
         let wait = next.saturating_sub(began.elapsed());
@@ -112,7 +111,7 @@ fn listen(ears: &Ears, outbox: &Outbox) {
             Ok(ready) => ready,
             Err(error) => return tracing::error!(%error, "denied connections are not logged any more"),
         };
-        ears.hear(&ready, &mut buffer);
+        ears.hear(&ready);
         let now = began.elapsed();
         if now >= next {
             next = now + TURN;
