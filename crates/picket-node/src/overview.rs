@@ -46,7 +46,9 @@ impl From<&Status> for Overview {
             current: pods.current,
             waiting: waiting(
                 sandboxes().flat_map(|sandbox| &sandbox.waiting),
-                sandboxes().flat_map(|sandbox| &sandbox.policy_versions),
+                sandboxes()
+                    .flat_map(|sandbox| &sandbox.policy_versions)
+                    .chain(&pods.unreadable),
             ),
             pods: pods.pods,
             policies: policies.len(),

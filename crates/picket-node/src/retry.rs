@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 /// How long until the first attempt, and at most until any.
-const FIRST: Duration = Duration::from_millis(100);
+pub(crate) const FIRST: Duration = Duration::from_millis(100);
 const LONGEST: Duration = Duration::from_secs(30);
 
 /// When to try again.

@@ -121,8 +121,9 @@ impl Pulse {
     /// Whether it has come round lately.
     #[must_use]
     pub fn beats(&self) -> bool {
-        let since = self.began.elapsed().as_secs() - self.last.load(Ordering::Relaxed);
-        since < STUCK.as_secs()
+        // It may have come round since the time was asked for.
+        let since = self.began.elapsed().as_secs();
+        since.saturating_sub(self.last.load(Ordering::Relaxed)) < STUCK.as_secs()
     }
 }
 

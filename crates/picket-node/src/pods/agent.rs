@@ -302,7 +302,13 @@ impl Agent {
         self.troubles.unpoliced(self.networks.unpoliced());
         self.networks.read_in(self.known.remarks.readings.saying());
         let places = self.places.values_mut();
-        let known = places.filter_map(|place| Some((pod_of(&place.sandbox, &pods)?, place)));
+        let known = places.filter_map(|place| match pod_of(&place.sandbox, &pods) {
+            Some(pod) => Some((pod, place)),
+            None => {
+                place.leave();
+                None
+            }
+        });
         let follow = |(pod, place): (&Arc<Pod>, &mut Place)| {
             place.follow(pod, &self.networks);
             place.heard(heard);
@@ -416,6 +422,7 @@ impl Agent {
         if let Some(read) = read {
             pods.read = read;
         }
+        pods.unreadable = self.known.remarks.readings.unreadable();
         pods.custom_rules = self.custom.troubles();
         pods.notes = self.networks.notes().to_vec();
         pods.notes.extend(self.elsewhere.clone());

@@ -291,6 +291,34 @@ mod kernel {
     }
 
     #[test]
+    fn of_a_pod_that_is_gone_the_rules_stay_with_what_is_held_back() {
+        let test = concat!(
+            module_path!(),
+            "::of_a_pod_that_is_gone_the_rules_stay_with_what_is_held_back"
+        );
+        where_sockets_are_small(test, || {
+            let mut scene = Scene::new();
+            scene.follow(vec![small("x/a", 1), isolating(large("x/b"))]);
+            scene.check(&["a"], &["b"]);
+            // It is deleted before its sandbox is.
+            scene.networks = desired_of(Vec::new()).2;
+            scene.place.leave();
+            // It is time to try again what was refused.
+            std::thread::sleep(crate::retry::FIRST * 2);
+            for _ in 0..2 {
+                scene.make(None);
+                assert!(has(&scene, vec![small("x/a", 1), closed("x/b")]));
+                // Others flush it, and it is made again.
+                Client::open(&scene.namespace)
+                    .unwrap()
+                    .remove(&documented::table_name())
+                    .unwrap();
+            }
+            assert!(scene.place.is_ready());
+        });
+    }
+
+    #[test]
     fn of_many_policies_every_one_is_found_that_is_to_blame() {
         let test = concat!(
             module_path!(),

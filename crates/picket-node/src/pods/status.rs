@@ -31,6 +31,10 @@ pub struct PodsStatus {
     /// of files.
     #[serde(default)]
     pub read: BTreeMap<String, ObjectVersion>,
+    /// The policies of secondary networks of which nobody can tell what they say in the version that was read last, whether they
+    /// apply to a pod here or not; without those of files.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unreadable: Vec<PolicyVersions>,
     /// Why files of custom rules are not in force as they are now; what they said before is, or what stands for them.
     pub custom_rules: Vec<String>,
     /// What people may not expect of the networks of pods that policies name: on which of them policies do not hold, and of
@@ -80,12 +84,13 @@ impl PodsStatus {
     #[must_use]
     pub fn is_well(&self) -> bool {
         let mut versions = self.sandboxes.iter().flat_map(|sandbox| &sandbox.policy_versions);
-        self.is_done() && versions.all(PolicyVersions::is_current)
+        self.is_done() && self.unreadable.is_empty() && versions.all(PolicyVersions::is_current)
     }
 
     /// Whether everything is in force of which anybody can tell what it says.
     pub(crate) fn is_done(&self) -> bool {
-        let troubled = self.sandboxes.iter().any(|sandbox| sandbox.trouble.is_some());
-        self.runtime.is_none() && self.custom_rules.is_empty() && !troubled
+        let mut sandboxes = self.sandboxes.iter();
+        let is_done = sandboxes.all(|sandbox| sandbox.trouble.is_none() && sandbox.waiting.is_empty());
+        self.runtime.is_none() && self.custom_rules.is_empty() && is_done
     }
 }

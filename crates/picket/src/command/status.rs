@@ -190,6 +190,11 @@ fn sandboxes(pods: &PodsStatus, ready: bool, text: &mut String) -> std::fmt::Res
             writeln!(text, "    denied connections are not logged: {unlogged}")?;
         }
     }
+    let shown = pods.sandboxes.iter().flat_map(|sandbox| &sandbox.policy_versions);
+    let shown: Vec<_> = shown.map(|versions| versions.policy.clone()).collect();
+    for unreadable in Versions(&pods.unreadable).others(&shown) {
+        writeln!(text, "  NOT in force as it is: {unreadable}")?;
+    }
     dropped(&pods.dropped, text)
 }
 

@@ -41,12 +41,12 @@ impl Place {
 
     /// Whether nobody is held back yet because of what was refused last.
     pub(in crate::pods) fn is_unsearched(&self) -> bool {
-        self.search.is_ahead() && self.is_sayable()
+        !self.is_left && self.search.is_ahead() && self.is_sayable()
     }
 
     /// Whether it waits for its turn to find out which policies are to blame.
     pub(in crate::pods) fn is_searching(&self) -> bool {
-        !self.search.is_over() && self.failure.is_none() && self.is_sayable()
+        !self.is_left && !self.search.is_over() && self.failure.is_none() && self.is_sayable()
     }
 
     /// Since when it does: since now, if nobody has asked before.

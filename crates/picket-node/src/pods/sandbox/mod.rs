@@ -71,6 +71,8 @@ pub(in crate::pods) struct Place {
     watching: Watching,
     /// Who has changed the table, or may have, since it was looked at.
     drifted: Option<Change>,
+    /// Whether its pod is gone: what is to be in force stays.
+    is_left: bool,
 }
 
 struct Failure {
@@ -104,6 +106,7 @@ impl Place {
             log: Logging::default(),
             watching: Watching::default(),
             drifted: None,
+            is_left: false,
         }
     }
 
@@ -119,6 +122,7 @@ impl Place {
 
     /// From now on what the networks say is to be in force, but for what is held back.
     pub(in crate::pods) fn follow(&mut self, pod: &Arc<Pod>, networks: &Networks) {
+        self.is_left = false;
         if self.follows(pod, networks) {
             return self.read_in(networks);
         }
@@ -127,6 +131,12 @@ impl Place {
         let desired = networks.desired(pod, &self.held.substitutes(), self.desired.as_ref());
         self.held.retain_applying(&desired.policies);
         self.want(pod, desired);
+    }
+
+    /// Nobody knows its pod any more, which may have been deleted before its sandbox is: what is to be in force stays as it is, with
+    /// what is held back.
+    pub(in crate::pods) fn leave(&mut self) {
+        self.is_left = true;
     }
 
     /// What is to be in force is what it was; it may have been read in other versions.
@@ -145,7 +155,8 @@ impl Place {
 
     /// Works out again what is to be in force: something else is held back.
     pub(in crate::pods) fn resolve(&mut self, networks: &Networks) {
-        let Some(pod) = self.of.clone() else {
+        // Of a pod that is gone the networks say nothing, and that is not what is to be.
+        let Some(pod) = self.of.clone().filter(|_| !self.is_left) else {
             return;
         };
         // How often it was tried stays known.
@@ -182,9 +193,9 @@ impl Place {
         }
     }
 
-    /// Whether it has been as it should be once, or nobody knows what it should be.
+    /// Whether it has been as it should be once, or nobody knows what it should be, or for whom.
     pub(in crate::pods) fn is_ready(&self) -> bool {
-        self.was_made || self.desired.is_none()
+        self.was_made || self.is_left || self.desired.is_none()
     }
 
     /// What its table holds.
@@ -279,7 +290,7 @@ impl Place {
         metrics: &Metrics,
     ) -> Option<Order> {
         let now = Instant::now();
-        if self.search.is_over() && self.held.retries(now) {
+        if !self.is_left && self.search.is_over() && self.held.retries(now) {
             self.resolve(networks);
         }
         if self.search.is_ahead() || self.retry_at().is_some_and(|retry| retry > now) {

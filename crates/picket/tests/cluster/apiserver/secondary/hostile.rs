@@ -267,7 +267,11 @@ fn what_is_written_to_be_misread_is_a_name_or_an_error() {
         &json!({"metadata": {"annotations": annotations}}),
     );
     node.until_enforced();
-    assert!(node.findings().contains(&"Pod x/e".to_owned()), "{:?}", node.findings());
+    assert!(
+        node.findings().contains(&"Pod x/e".to_owned()),
+        "{:?}",
+        node.findings()
+    );
     expect(&pods, &[&allowed], true, "beside an interface without a name");
     expect(&pods, &["a->server"], false, "beside an interface without a name");
     expect_others(&pods);
