@@ -96,13 +96,18 @@ impl Happenings<'_> {
         self.watched.open("nft flush ruleset", by_nobody);
     }
 
-    /// Waits until there are rules again: they come in one transaction, so that what is there is all of them.
+    /// Waits until there are rules again: they come in one transaction, so that what is there is all of them. An empty table is there for
+    /// a moment where the kernel takes back a transaction that was to make one anew.
     fn close(&mut self) {
         let client = RefCell::new(Client::open(self.live.node()).unwrap());
         let seen = RefCell::new((0, Observed::Absent));
         self.agent.until("a table", |_| {
             *seen.borrow_mut() = client.borrow_mut().read(&indexed::table_name()).unwrap();
-            seen.borrow().1 != Observed::Absent
+            match &seen.borrow().1 {
+                Observed::Absent => false,
+                Observed::Table(table) => !table.chains().is_empty(),
+                Observed::Altered(_) => true,
+            }
         });
         let (generation, observed) = seen.into_inner();
         let Observed::Table(table) = observed else {

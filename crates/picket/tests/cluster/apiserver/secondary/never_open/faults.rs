@@ -84,7 +84,7 @@ impl Happenings {
         let mut seen = String::new();
         until("a table", || {
             seen = table(server);
-            !seen.is_empty()
+            seen.contains("chain")
         });
         self.watched.close(&seen);
     }
