@@ -3,6 +3,8 @@
 use std::env;
 use std::process::Command;
 
+use picket_net::Family;
+
 /// Says that a test runs where it is to be.
 const INSIDE: &str = "PICKET_TEST_INSIDE";
 
@@ -30,6 +32,20 @@ pub fn where_sockets_are_small(test: &str, body: impl FnOnce()) {
 /// A block of addresses, and blocks in it: a rule with the first but for the others is more than [such a
 /// socket](where_sockets_are_small) takes.
 pub fn many_blocks() -> (&'static str, Vec<String>) {
-    let except = (0..7_000).map(|number| format!("30.{}.{}.0/25", number / 256, number % 256));
-    ("30.0.0.0/8", except.collect())
+    many_blocks_of(Family::Ipv4)
+}
+
+/// The same of a family.
+pub fn many_blocks_of(family: Family) -> (&'static str, Vec<String>) {
+    let numbers = 0..7_000;
+    match family {
+        Family::Ipv4 => {
+            let block = |number: usize| format!("30.{}.{}.0/25", number / 256, number % 256);
+            ("30.0.0.0/8", numbers.map(block).collect())
+        }
+        Family::Ipv6 => {
+            let block = |number: usize| format!("fd30:{:x}::/49", number + 1);
+            ("fd30::/16", numbers.map(block).collect())
+        }
+    }
 }

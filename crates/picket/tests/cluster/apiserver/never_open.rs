@@ -3,8 +3,10 @@
 
 mod changes;
 mod faults;
+mod halves;
 mod happenings;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -16,6 +18,7 @@ use picket_nftables::render::indexed;
 use picket_testing::confined::where_sockets_are_small;
 use serde_json::{Value, json};
 
+use self::halves::Shape;
 use self::happenings::Happenings;
 use crate::agents::knows;
 use crate::apiserver::agent::{Live, NODE};
@@ -33,9 +36,6 @@ const SEEDS: [u64; 5] = [1, 2, 3, 5, 8];
 
 /// How many sequences of changes each of them gives, after each of which the table is proved.
 const SEQUENCES: usize = 60;
-
-/// By what half a change is refused.
-const HALVES: [u64; 6] = [1, 2, 3, 5, 8, 13];
 
 /// The port of the ways that are always allowed.
 const ALLOWED: u16 = 9000;
@@ -107,6 +107,14 @@ fn connections() -> [Way; 8] {
     .map(|(from, to, port)| Way::tcp(from, to, port))
 }
 
+/// Some ports, for packets and for connections.
+pub(crate) fn numbered(first: usize, last: usize) -> Value {
+    json!([
+        {"port": first, "endPort": last, "protocol": "UDP"},
+        {"port": first, "endPort": last, "protocol": "TCP"},
+    ])
+}
+
 /// Everything that can happen where an agent has what is always allowed in force.
 fn begun(live: &Live) -> Happenings<'_> {
     allow_over(live, &["UDP", "TCP"]);
@@ -168,11 +176,21 @@ fn nothing_passes_where_the_kernel_takes_one_half_of_a_change_and_refuses_the_ot
     where_sockets_are_small(test, || {
         let live = Live::new(None);
         let mut happenings = begun(&live);
-        for seed in HALVES {
-            happenings.random = Random(seed);
-            happenings.refuse_the_rest();
-            happenings.clear();
+        let mut seen = BTreeMap::new();
+        for (shape, seed) in Shape::ALL.into_iter().zip(1..) {
+            for family in Family::BOTH {
+                println!("{shape:?} {family:?}");
+                happenings.random = Random(seed);
+                seen.insert((shape, family), happenings.refuse_the_rest(shape, family));
+                happenings.clear();
+            }
         }
+        println!("{seen:?}");
+        assert!(
+            seen.values()
+                .all(|half| half.transactions > 1 && half.packets > 200),
+            "{seen:?}"
+        );
         let log = || happenings.agent.log();
         happenings.watched.end(log);
         let (sent, came) = happenings.watched.always_allowed();

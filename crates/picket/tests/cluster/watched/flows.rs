@@ -220,10 +220,15 @@ impl Flows {
         of_way.map(|((_, epoch), packets)| (*epoch, *packets)).collect()
     }
 
-    /// Waits until so many more packets were sent.
+    /// How many packets were sent, whatever way.
+    pub(crate) fn total(&self) -> usize {
+        self.total.load(Ordering::SeqCst)
+    }
+
+    /// Waits until so many more were sent.
     pub(crate) fn until_sent(&self, more: usize) {
-        let goal = self.total.load(Ordering::SeqCst) + more;
-        until("a packet", || self.total.load(Ordering::SeqCst) >= goal);
+        let goal = self.total() + more;
+        until("a packet", || self.total() >= goal);
     }
 
     /// Ends, when everything that is on its way has come.

@@ -8,7 +8,7 @@ use picket_policy::ObjectRef;
 use serde_json::{Value, json};
 
 use super::happenings::{Happenings, NAMED, NAMESPACES, NODES, PODS, STAND_IN, TIERS, status, tier};
-use super::{OTHER, POLICIES};
+use super::{OTHER, POLICIES, numbered};
 use crate::apiserver::agent::NODE;
 use crate::objects::network_policy;
 use crate::prober::object;
@@ -225,21 +225,24 @@ impl Happenings<'_> {
             return json!([{"port": NAMED, "protocol": "UDP"}, {"port": NAMED, "protocol": "TCP"}]);
         }
         let first = 1000 + self.random.below(3);
-        let last = first + self.random.below(2);
-        json!([
-            {"port": first, "endPort": last, "protocol": "UDP"},
-            {"port": first, "endPort": last, "protocol": "TCP"},
-        ])
+        numbered(first, first + self.random.below(2))
     }
 
     fn remove_policy(&mut self) -> &'static str {
         let at = self.random.below(self.policies.len());
-        let gone = self.policies.swap_remove(at);
+        let gone = self.policies[at].clone();
+        self.remove(&gone);
+        "policy removed"
+    }
+
+    /// There is a policy less.
+    pub(super) fn remove(&mut self, gone: &ObjectRef) {
+        let at = self.policies.iter().position(|policy| policy == gone).unwrap();
+        self.policies.swap_remove(at);
         self.watched
             .begins(format!("{gone} is gone"), Change::NoPolicy(gone.clone()));
-        self.live.api.delete(&path(&gone), &gone.name);
-        self.touched.insert(list(&gone));
-        "policy removed"
+        self.live.api.delete(&path(gone), &gone.name);
+        self.touched.insert(list(gone));
     }
 
     fn label_pod(&mut self) -> &'static str {
@@ -249,7 +252,7 @@ impl Happenings<'_> {
         "pod labelled"
     }
 
-    fn set_team(&mut self, id: &str, team: &str) {
+    pub(super) fn set_team(&mut self, id: &str, team: &str) {
         let mut pod = Pod::clone(&self.watched.oracle.now().pods[&object(id)]);
         pod.labels = pod.labels.with("team", team);
         let ObjectRef { namespace, name, .. } = pod.object.clone();

@@ -6,17 +6,10 @@ use std::process::Command;
 use picket_nftables::client::{Client, Observed};
 use picket_nftables::print::text;
 use picket_nftables::render::indexed;
-use picket_node::Trouble;
-use picket_testing::confined::many_blocks;
-use serde_json::{Value, json};
 
 use super::happenings::Happenings;
-use super::{POLICIES, disturb, steal};
+use super::{disturb, steal};
 use crate::agents::knows;
-use crate::objects::network_policy;
-use crate::watched::flows::until;
-use crate::watched::oracle::Change;
-use crate::watched::policy;
 
 impl Happenings<'_> {
     /// Something happens, or nothing.
@@ -52,7 +45,7 @@ impl Happenings<'_> {
     }
 
     /// An agent runs that holds its table against others, or lets them change it.
-    fn need(&mut self, holds: bool) {
+    pub(super) fn need(&mut self, holds: bool) {
         if self.holds != holds {
             self.agent.kill();
             self.start(holds);
@@ -174,66 +167,5 @@ impl Happenings<'_> {
         self.changes(2);
         disturber.end();
         "disturbed"
-    }
-
-    /// The kernel takes the first transaction of a change and refuses the next, which is too large where the agent is, whenever it is
-    /// tried; then the change is a smaller one.
-    pub(super) fn refuse_the_rest(&mut self) {
-        self.count += 1;
-        let from = |space: &str| json!([{"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": space}}}]);
-        let mut spec = |pods: Value, space: &str| json!({"podSelector": pods, "ingress": [{"from": from(space), "ports": self.ports()}]});
-        let nobody = json!({"matchLabels": {"pod": "none"}});
-        let specs = [spec(nobody, "y"), spec(json!({}), "z")];
-        let named = |name: &str, spec| network_policy("x", &format!("{name}-{}", self.count), spec);
-        let [mut manifest, other] = [named("large", &specs[0]), named("other", &specs[1])];
-        let object = self.put(&manifest);
-        self.need(false);
-
-        // The pod had a chain together with another. Its own is made first.
-        manifest["spec"]["podSelector"] = json!({"matchLabels": {"pod": "c"}});
-        let small = manifest.clone();
-        let (cidr, except) = many_blocks();
-        let from = manifest["spec"]["ingress"][0]["from"].as_array_mut().unwrap();
-        from.push(json!({"ipBlock": {"cidr": cidr, "except": except}}));
-        self.watched.oracle.divide();
-        let table = indexed::table_name();
-        let before = Client::open(self.live.node()).unwrap().read(&table).unwrap();
-        self.say(&manifest, "is about pod c and many blocks");
-        let title = object.to_string();
-        let is_refused = |trouble: &Trouble| {
-            trouble.why.contains("could not be sent") && trouble.waiting == [title.clone()]
-        };
-        self.agent.until("a refusal", |status| {
-            status.host.trouble.as_ref().is_some_and(is_refused)
-        });
-        self.is_half_made_and_undone(&before);
-        let other = self.put(&other).to_string();
-        self.agent
-            .until("another policy", |status| status.host.policies.contains(&other));
-
-        self.say(&small, "is about pod c");
-        self.until_all_is_in_force();
-        self.prove();
-    }
-
-    /// A policy that is there says this.
-    fn say(&mut self, manifest: &Value, what: &str) {
-        let says = policy(manifest);
-        let object = says.object.clone();
-        self.watched
-            .begins(format!("{object} {what}"), Change::Policy(says));
-        let operations = json!([{"op": "replace", "path": "/spec", "value": manifest["spec"]}]);
-        self.live.api.patch_by(POLICIES, &object.name, &operations);
-        self.touched.insert(POLICIES);
-    }
-
-    /// Waits until transactions have been made, after which the table is what it was.
-    fn is_half_made_and_undone(&self, (generation, before): &(u32, Observed)) {
-        let mut client = Client::open(self.live.node()).unwrap();
-        until("half of the change, and the way back", || {
-            client.generation().unwrap() > generation + 1
-        });
-        let is_same = || client.read(&indexed::table_name()).unwrap().1 == *before;
-        until("the table as it was", is_same);
     }
 }
