@@ -1,6 +1,6 @@
 //! Everything here starts an API server, an etcd that holds what one says, or what is shipped.
 
-mod agent;
+pub(crate) mod agent;
 mod alone;
 mod answers;
 mod audited;

@@ -4,6 +4,8 @@ pub(crate) mod connections;
 pub(crate) mod flows;
 pub(crate) mod oracle;
 pub(crate) mod proof;
+mod records;
+mod tally;
 pub(crate) mod windows;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -20,6 +22,7 @@ use serde_json::Value;
 use self::connections::{Connection, Connections, Line};
 use self::flows::{Arrival, Flows, Passage, Places, Way, until, until_none};
 use self::oracle::{Change, Oracle, Ruling};
+use self::tally::Tally;
 use self::windows::Windows;
 
 /// How many happenings before a wrong packet are told.
@@ -42,9 +45,10 @@ pub(crate) struct Watched {
     newest: BTreeMap<Line, usize>,
     /// The connections that were cut when everything was in force.
     dead: BTreeSet<Line>,
-    /// How often a connection was cut that had carried something, and how often one went on through changes that allow it.
-    pub(crate) cut: usize,
-    pub(crate) kept: usize,
+    /// When there began to be no rules the last time, and when there were some again, as long as what is denied has not been cut since.
+    opened: usize,
+    closed: Option<usize>,
+    pub(crate) tally: Tally,
 }
 
 impl Watched {
@@ -62,8 +66,9 @@ impl Watched {
             came: BTreeMap::new(),
             newest: BTreeMap::new(),
             dead: BTreeSet::new(),
-            cut: 0,
-            kept: 0,
+            opened: 0,
+            closed: None,
+            tally: Tally::default(),
         }
     }
 
@@ -91,7 +96,8 @@ impl Watched {
     pub(crate) fn open(&mut self, what: &str, by_nobody: bool) {
         self.oracle.open(by_nobody);
         self.next(what.to_owned());
-        self.windows.open(by_nobody, self.story.len() - 1);
+        self.opened = self.story.len() - 1;
+        self.windows.open(by_nobody, self.opened);
     }
 
     /// From now on what is allowed may be lost, until everything is in force.
@@ -101,15 +107,29 @@ impl Watched {
     }
 
     /// There are rules again: those of this table. Connection tracking may have taken connections that had been cut for others, which
-    /// their servers have opened: others follow them.
+    /// their servers have opened, and those that began meanwhile: others follow them. Those stay that everything has allowed until
+    /// there were no rules.
     pub(crate) fn close(&mut self, table: &str) {
-        self.connections
-            .all()
-            .keys()
-            .for_each(|line| self.connections.give_up(*line));
         self.windows.close();
         self.oracle.close();
         self.next(format!("there are rules again: {table}"));
+        let closed = self.story.len() - 1;
+        until_none("the end of connections that began without rules", || {
+            let all = self.connections.all().into_iter();
+            let left = all.filter(|(line, one)| one.asked < closed && !self.was_kept(*line, one));
+            let left: Vec<_> = left.map(|(line, _)| line).collect();
+            left.iter().for_each(|line| self.connections.give_up(*line));
+            left.into_iter().next()
+        });
+        self.oracle.leave();
+        self.next("connections that began without them are gone".to_owned());
+        self.closed = Some(closed);
+    }
+
+    /// Whether a connection stood when there began to be no rules, and everything had allowed it until then.
+    fn was_kept(&self, (way, family): Line, connection: &Connection) -> bool {
+        let until_then = connection.asked..self.opened;
+        connection.stands && !until_then.is_empty() && self.oracle.has_allowed(way, family, until_then)
     }
 
     /// Holds what came against what may; the log of the agent is told where it may not.
@@ -121,8 +141,12 @@ impl Watched {
             }
             let newest = self.newest.entry((passage.way, passage.family)).or_default();
             *newest = passage.sent.max(*newest);
+            if let Some(of) = passage.of {
+                self.tally.came(of.by, arrival.packets);
+            }
             match self.oracle.rule(passage) {
-                Ruling::Allowed | Ruling::Uncut => {}
+                Ruling::Allowed => {}
+                Ruling::Left => self.tally.left += arrival.packets,
                 Ruling::Window => self.windows.passed(passage, arrival),
                 Ruling::Denied => panic!("{}\n{}", self.told(passage, arrival), log()),
             }
@@ -143,14 +167,11 @@ impl Watched {
 
     /// Everything is in force: waits until connections are cut that this denies, and holds that these carry nothing any more, and that
     /// those go on which have been allowed all the time. What has once been cut is followed by another connection.
-    pub(crate) fn cut(&mut self, node: &NetworkNamespace, log: impl Fn() -> String) {
+    pub(crate) fn cut(&mut self, places: &impl Places, log: impl Fn() -> String) {
         until_none("the end of connections that are denied", || {
             self.check(&log);
             let mut all = self.connections.all().into_iter();
-            let left = all.find(|((way, family), one)| {
-                let is_denied = !self.oracle.allows(*way, *family);
-                one.is_given_up || (is_denied && is_tracked(node, one))
-            });
+            let left = all.find(|(line, one)| one.is_given_up || self.is_uncut(places, *line, one));
             left.map(|(line, one)| (line, one, self.last_told()))
         });
         self.oracle.cut();
@@ -160,22 +181,46 @@ impl Watched {
             self.check(&log);
             let mut all = self.connections.all().into_iter().filter(|(_, one)| one.stands);
             let left = all.find(|(line, one)| {
-                let is_sent = one.is_broken || one.sent >= Some(now);
-                !is_sent || (self.is_kept(*line, one) && one.came < Some(now))
+                let is_kept = self.is_kept(*line, one);
+                one.voices().any(|voice| match is_kept {
+                    true => voice.came < Some(now),
+                    // A server says nothing before it knows that the connection stands.
+                    false => !voice.is_broken && voice.sent.is_some_and(|sent| sent < now),
+                })
             });
             left.map(|(line, one)| (line, one, self.last_told()))
         });
         let all = self.connections.all().into_iter().filter(|(_, one)| one.stands);
         for (line, one) in all {
             if self.is_kept(line, &one) {
-                self.kept += usize::from(one.asked + 1 < now);
-            } else if !self.oracle.allows(line.0, line.1) && self.dead.insert(line) {
-                self.cut += usize::from(one.came.is_some());
+                self.tally.kept(one.talk, one.asked + 1 < now);
+            } else if self.is_denied(line) && self.dead.insert(line) {
+                self.tally
+                    .cut(one.talk, one.voices().any(|voice| voice.came.is_some()));
             } else {
                 self.dead.remove(&line);
                 self.connections.give_up(line);
             }
         }
+        if let Some(closed) = self.closed.take() {
+            let asked = self.connections.asked_since(closed).into_iter();
+            let denied = asked.filter(|(line, _)| self.is_denied(*line));
+            self.tally.refused += denied.map(|(_, times)| times).sum::<usize>();
+        }
+    }
+
+    /// Whether what is in force denies a way over a family.
+    fn is_denied(&self, (way, family): Line) -> bool {
+        self.oracle.allows(way, family) != [true; 2]
+    }
+
+    /// Whether connection tracking knows a connection where it is denied.
+    fn is_uncut(&self, places: &impl Places, (way, family): Line, connection: &Connection) -> bool {
+        let way_there = &self.ways[way];
+        let ends = [&way_there.from, &way_there.to].into_iter();
+        let ends = ends.zip(self.oracle.allows(way, family));
+        let mut denying = ends.filter(|(_, is_allowed)| !is_allowed);
+        denying.any(|(id, _)| is_tracked(places.judging(id), connection))
     }
 
     /// What happened last.
@@ -185,7 +230,7 @@ impl Watched {
 
     /// Whether all that may have been in force since a connection was asked for has allowed it.
     fn is_kept(&self, (way, family): Line, connection: &Connection) -> bool {
-        self.oracle.has_allowed(way, family, connection.asked)
+        self.oracle.has_allowed(way, family, connection.asked..)
     }
 
     /// Waits until whatever is allowed arrives that is sent from now on.
@@ -234,8 +279,8 @@ impl Watched {
     }
 }
 
-/// Whether a node tracks a connection.
-fn is_tracked(node: &NetworkNamespace, connection: &Connection) -> bool {
+/// Whether a network namespace tracks a connection.
+fn is_tracked(namespace: &NetworkNamespace, connection: &Connection) -> bool {
     let Connection { client, server, .. } = connection;
     let original = Tuple {
         source: client.ip(),
@@ -247,7 +292,7 @@ fn is_tracked(node: &NetworkNamespace, connection: &Connection) -> bool {
         },
         zone: 0,
     };
-    let mut tracked = Nfnetlink::open(node).unwrap();
+    let mut tracked = Nfnetlink::open(namespace).unwrap();
     tracked.connection(&original, 0).unwrap().is_some()
 }
 

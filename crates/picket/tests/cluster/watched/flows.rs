@@ -15,6 +15,9 @@ use picket_lab::{Lab, Place};
 use picket_linux::NetworkNamespace;
 use picket_net::{Family, Protocol};
 
+use super::connections::{Side, Talk};
+use super::records::Record;
+use crate::apiserver::agent::NODE;
 use crate::prober::{BOUND, Ending, OF_ONE_PORT, PAUSE, TURN, address, namespace};
 
 /// From one pod or node to a port of another, over both families.
@@ -24,6 +27,8 @@ pub(crate) struct Way {
     pub(crate) to: String,
     pub(crate) protocol: Protocol,
     pub(crate) port: u16,
+    /// Who says something on its connections, one after the other.
+    pub(crate) talks: &'static [Talk],
 }
 
 impl Way {
@@ -34,14 +39,25 @@ impl Way {
             to: to.to_owned(),
             protocol: Protocol::UDP,
             port,
+            talks: &[],
         }
     }
 
-    /// That of a connection.
+    /// That of connections.
     pub(crate) fn tcp(from: &str, to: &str, port: u16) -> Self {
         Self {
             protocol: Protocol::TCP,
+            talks: &Talk::ALL,
             ..Self::udp(from, to, port)
+        }
+    }
+
+    /// The same with silent servers: where nothing restricts either end for a while, connection tracking takes what a server sends on a
+    /// connection that has been cut for the beginning of another, which the server has opened, and so do the policies from then on.
+    pub(crate) fn tcp_to_silence(from: &str, to: &str, port: u16) -> Self {
+        Self {
+            talks: &[Talk::Client],
+            ..Self::tcp(from, to, port)
         }
     }
 }
@@ -50,6 +66,9 @@ impl Way {
 pub(crate) trait Places {
     /// The network namespace of a pod or a node.
     fn inside(&self, id: &str) -> &NetworkNamespace;
+
+    /// The network namespace in which the packets of that pod or node are judged.
+    fn judging(&self, id: &str) -> &NetworkNamespace;
 
     /// Its address of a family.
     fn address(&self, id: &str, family: Family) -> IpAddr;
@@ -61,6 +80,11 @@ impl Places for Lab {
             true => self.network().namespace(&Place::Node(id.into())).unwrap(),
             false => namespace(self, id),
         }
+    }
+
+    /// The node of the agent judges them all.
+    fn judging(&self, _: &str) -> &NetworkNamespace {
+        self.inside(NODE)
     }
 
     fn address(&self, id: &str, family: Family) -> IpAddr {
@@ -87,6 +111,16 @@ pub(crate) struct Passage {
     pub(crate) sent: usize,
     /// The epoch in which they were received.
     pub(crate) came: usize,
+    /// Of which connection they are, if they are of one.
+    pub(crate) of: Option<Spoken>,
+}
+
+/// What is said on a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Spoken {
+    pub(crate) by: Side,
+    /// The epoch in which the connection was asked for.
+    pub(crate) asked: usize,
 }
 
 /// A point in time.
@@ -171,9 +205,7 @@ impl Flows {
             loop {
                 let mut packet = [0; 8];
                 match socket.recv(&mut packet) {
-                    Ok(_) => {
-                        ledger.received(family, packet, epoch.load(Ordering::SeqCst));
-                    }
+                    Ok(_) => ledger.received(family, packet, epoch.load(Ordering::SeqCst)),
                     Err(_) if end.load(Ordering::SeqCst) => return,
                     Err(_) => {}
                 }
@@ -257,14 +289,30 @@ pub(crate) fn until_none<T: Debug>(what: &str, mut left: impl FnMut() -> Option<
 }
 
 impl Ledger {
-    pub(super) fn received(&self, family: Family, packet: [u8; 8], came: usize) -> Passage {
-        let [a, b, c, d, e, f, g, h] = packet;
-        let passage = Passage {
-            way: usize::try_from(u32::from_le_bytes([a, b, c, d])).unwrap(),
+    fn received(&self, family: Family, packet: [u8; 8], came: usize) {
+        let [way, sent] = numbers(packet.as_chunks().0);
+        self.note(Passage {
+            way,
             family,
-            sent: usize::try_from(u32::from_le_bytes([e, f, g, h])).unwrap(),
+            sent,
             came,
-        };
+            of: None,
+        });
+    }
+
+    /// A record of a connection came, which one end has said.
+    pub(super) fn heard(&self, family: Family, by: Side, record: &Record, came: usize) {
+        let Record { way, sent, asked } = *record;
+        self.note(Passage {
+            way,
+            family,
+            sent,
+            came,
+            of: Some(Spoken { by, asked }),
+        });
+    }
+
+    fn note(&self, passage: Passage) {
         let last = Moment::now();
         let mut arrived = self.arrived.lock().unwrap();
         let arrival = arrived.entry(passage).or_insert(Arrival { packets: 0, last });
@@ -272,7 +320,6 @@ impl Ledger {
             packets: arrival.packets + 1,
             last,
         };
-        passage
     }
 }
 
@@ -281,4 +328,9 @@ pub(super) fn packet(way: usize, sent: usize) -> [u8; 8] {
     let [a, b, c, d] = u32::try_from(way).unwrap().to_le_bytes();
     let [e, f, g, h] = u32::try_from(sent).unwrap().to_le_bytes();
     [a, b, c, d, e, f, g, h]
+}
+
+/// The numbers that something says.
+pub(super) fn numbers<const N: usize>(said: &[[u8; 4]]) -> [usize; N] {
+    std::array::from_fn(|at| usize::try_from(u32::from_le_bytes(said[at])).unwrap())
 }

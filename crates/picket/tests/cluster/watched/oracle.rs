@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
+use std::ops::RangeBounds;
 use std::sync::Arc;
 
 use picket_cluster::{Addresses, Endpoint, Flow, Namespace, Node, Pod, Semantics, Snapshot};
@@ -10,7 +11,7 @@ use picket_nftables::custom;
 use picket_policy::{Labels, NetworkName, ObjectRef, Policy};
 use picket_reference::judge;
 
-use super::flows::{Passage, Way, address_of};
+use super::flows::{Passage, Spoken, Way, address_of};
 use crate::prober::object;
 
 /// Who judges packets.
@@ -18,8 +19,9 @@ use crate::prober::object;
 pub(crate) enum Judge {
     /// A node, both ends at once of those that are its pods. Whose these are their addresses say, and which are nodes.
     Node(String),
-    /// Every pod its own end on a secondary network, each as of another time. Who is at the other its address says.
-    Pods(NetworkName),
+    /// Every pod its own end on a secondary network, each as of another time. Who is at the other its address says. Others take the
+    /// rules of one of them away.
+    Pods { network: NetworkName, flushed: String },
 }
 
 /// Whether packets may leave one end of a way, and whether they may enter the other.
@@ -99,11 +101,13 @@ struct Epoch {
     /// Which ways some state that the rules may be those of allows.
     may: Vec<Ends>,
     /// Which ways every such state allows.
-    must: Vec<bool>,
+    must: Vec<Ends>,
+    /// The epoch that began when what is denied was cut the last time.
+    cut: usize,
     /// Whether others have taken the rules away, and nobody has had the time to put them back.
     is_window: bool,
-    /// Whether there was such a time since what is denied was cut the last time.
-    was_window: bool,
+    /// Connections that were asked for before this epoch, when there were no rules, may be there still.
+    left: Option<usize>,
     /// Whether what was allowed may be lost, since an agent found no rules, or another program makes some.
     is_closed: bool,
 }
@@ -115,8 +119,8 @@ pub(crate) enum Ruling {
     Allowed,
     /// None does, but there may have been no rules.
     Window,
-    /// None does, but there were no rules when the connection may have begun, and it may not have been cut yet.
-    Uncut,
+    /// None does, but there were no rules when the connection may have begun, and it is not known to be gone yet.
+    Left,
     /// None does.
     Denied,
 }
@@ -135,10 +139,11 @@ pub(crate) struct Oracle {
     /// What is or will be asked for, and may be in force, in order.
     pending: BTreeMap<Kind, Vec<Change>>,
     may: Vec<Ends>,
-    must: Vec<bool>,
+    must: Vec<Ends>,
     epochs: Vec<Epoch>,
+    cut: usize,
     is_window: bool,
-    was_window: bool,
+    left: Option<usize>,
     is_closed: bool,
     /// Whether any part of what is pending may be in force.
     is_in_parts: bool,
@@ -160,13 +165,14 @@ impl Oracle {
             may: Vec::new(),
             must: Vec::new(),
             epochs: Vec::new(),
+            cut: 0,
             is_window: false,
-            was_window: false,
+            left: None,
             is_closed: false,
             is_in_parts: false,
         };
         oracle.may = oracle.verdicts(snapshot);
-        oracle.must = oracle.may.iter().map(|ends| *ends == [true; 2]).collect();
+        oracle.must = oracle.may.clone();
         oracle.begin();
         oracle
     }
@@ -176,8 +182,9 @@ impl Oracle {
         self.epochs.push(Epoch {
             may: self.may.clone(),
             must: self.must.clone(),
+            cut: self.cut,
             is_window: self.is_window,
-            was_window: self.was_window,
+            left: self.left,
             is_closed: self.is_closed,
         });
     }
@@ -215,7 +222,7 @@ impl Oracle {
         let ways = self.may.iter_mut().zip(&mut self.must);
         for ((may, must), [leaves, enters]) in ways.zip(said) {
             *may = [may[0] || *leaves, may[1] || *enters];
-            *must &= *leaves && *enters;
+            *must = [must[0] && *leaves, must[1] && *enters];
         }
     }
 
@@ -260,13 +267,9 @@ impl Oracle {
     /// From the next epoch on, which begins, everything is in force that was asked for. Connections go on until they are cut.
     pub(crate) fn settle(&mut self) {
         let now = self.now();
-        let said = self.verdicts(&now);
+        self.may = self.verdicts(&now);
+        self.must = self.may.clone();
         self.certain = now;
-        let ways = self.may.iter_mut().zip(&mut self.must);
-        for ((flow, (may, must)), said) in self.flows.iter().zip(ways).zip(said) {
-            *may = [0, 1].map(|end| said[end] || (goes_on(flow) && may[end]));
-            *must = said == [true; 2];
-        }
         self.pending.clear();
         (self.is_closed, self.is_in_parts) = (false, false);
         self.begin();
@@ -274,15 +277,13 @@ impl Oracle {
 
     /// From the next epoch on, which begins, what is in force is so for connections too.
     pub(crate) fn cut(&mut self) {
-        let now = self.now();
-        self.may = self.verdicts(&now);
-        self.was_window = false;
+        self.cut = self.epochs.len();
         self.begin();
     }
 
     /// From the next epoch on, which begins, there may be no rules.
     pub(crate) fn open(&mut self, by_nobody: bool) {
-        (self.is_window, self.was_window) = (true, true);
+        self.is_window = true;
         self.is_closed |= by_nobody;
         self.begin();
     }
@@ -296,6 +297,13 @@ impl Oracle {
     /// From the next epoch on, which begins, there are rules again.
     pub(crate) fn close(&mut self) {
         self.is_window = false;
+        self.left = Some(self.epochs.len());
+        self.begin();
+    }
+
+    /// From the next epoch on, which begins, connections are gone that there may have been without rules.
+    pub(crate) fn leave(&mut self) {
+        self.left = None;
         self.begin();
     }
 
@@ -306,15 +314,16 @@ impl Oracle {
         allowed.map(|(at, (_, flow))| (at / Family::BOTH.len(), flow.family))
     }
 
-    /// Whether everything that may be in force now allows a way.
-    pub(crate) fn allows(&self, way: usize, family: Family) -> bool {
+    /// Whether everything that may be in force now lets a way leave the one end, and enter the other.
+    pub(crate) fn allows(&self, way: usize, family: Family) -> [bool; 2] {
         self.must[place(way, family)]
     }
 
-    /// Whether a way has been allowed from an epoch on by everything that may have been in force, and nothing of it may have been lost.
-    pub(crate) fn has_allowed(&self, way: usize, family: Family, since: usize) -> bool {
-        let mut epochs = self.epochs[since..].iter();
-        epochs.all(|epoch| epoch.must[place(way, family)] && !epoch.is_window && !epoch.is_closed)
+    /// Whether a way has been allowed in some epochs by everything that may have been in force, and nothing of it may have been lost.
+    pub(crate) fn has_allowed(&self, way: usize, family: Family, epochs: impl RangeBounds<usize>) -> bool {
+        let mut epochs = self.epochs[(epochs.start_bound().cloned(), epochs.end_bound().cloned())].iter();
+        epochs
+            .all(|epoch| epoch.must[place(way, family)] == [true; 2] && !epoch.is_window && !epoch.is_closed)
     }
 
     /// Whether packets of this epoch that are allowed may be lost.
@@ -323,16 +332,22 @@ impl Oracle {
     }
 
     pub(crate) fn rule(&self, passage: Passage) -> Ruling {
-        let epochs = &self.epochs[passage.sent..=passage.came];
+        let Passage { sent, came, of, .. } = passage;
+        let epochs = &self.epochs[sent..=came];
         let flow = place(passage.way, passage.family);
-        let may = |end: usize| epochs.iter().any(|epoch| epoch.may[flow][end]);
-        let is_unknown = self.flows[flow].leads_to_own_node && epochs.iter().any(|epoch| epoch.is_closed);
+        // What a connection may goes by what has been in force since it was asked for, until what is denied is cut.
+        let since = of.map_or(sent, |of| of.asked.max(self.epochs[sent].cut));
+        let judged = &self.epochs[since..=came];
+        let may = |end: usize| judged.iter().any(|epoch| epoch.may[flow][end]);
+        let is_unknown = self.flows[flow].leads_to_own_node && judged.iter().any(|epoch| epoch.is_closed);
+        let is_open = |end: usize| self.flows[flow].is_flushed[end] || may(end);
+        let is_left = |of: Spoken| self.epochs[sent].left.is_some_and(|closed| of.asked < closed);
         if may(0) && may(1) || is_unknown {
             Ruling::Allowed
-        } else if epochs.iter().any(|epoch| epoch.is_window) {
+        } else if epochs.iter().any(|epoch| epoch.is_window) && is_open(0) && is_open(1) {
             Ruling::Window
-        } else if goes_on(&self.flows[flow]) && epochs.iter().any(|epoch| epoch.was_window) {
-            Ruling::Uncut
+        } else if of.is_some_and(is_left) {
+            Ruling::Left
         } else {
             Ruling::Denied
         }
@@ -356,11 +371,6 @@ impl Oracle {
         said.or_insert_with(|| self.judge.verdicts(&self.flows, state))
             .clone()
     }
-}
-
-/// Whether it is a connection, which goes on until it is cut.
-fn goes_on(flow: &WayOver) -> bool {
-    flow.protocol == Protocol::TCP
 }
 
 /// The place of a way over one family among all.
@@ -399,6 +409,8 @@ struct WayOver {
     /// Whether it leads to the node that judges. What pods send there an agent that has found no rules does not forbid before it knows
     /// the cluster.
     leads_to_own_node: bool,
+    /// Whose rules others take away now and then.
+    is_flushed: Ends,
     family: Family,
     protocol: Protocol,
     port: u16,
@@ -417,7 +429,7 @@ impl Judge {
         let end = |id: &str, family| match (self, snapshot.nodes.get(id)) {
             (Self::Node(_), Some(node)) => End::Address(address_of(&node.addresses, family)),
             (Self::Node(_), None) => End::Address(snapshot.pods[&object(id)].addresses.of(family).unwrap()),
-            (Self::Pods(network), _) => {
+            (Self::Pods { network, .. }, _) => {
                 let pod = object(id);
                 let mut attached = snapshot.pods[&pod].attachments.iter();
                 let own = attached.find(|own| own.network == *network).unwrap();
@@ -426,6 +438,10 @@ impl Judge {
         };
         Family::BOTH.map(|family| WayOver {
             ends: [&way.from, &way.to].map(|id| end(id, family)),
+            is_flushed: [&way.from, &way.to].map(|id| match self {
+                Self::Node(_) => true,
+                Self::Pods { flushed, .. } => flushed == id,
+            }),
             leads_to_own_node: matches!(self, Self::Node(node) if *node == way.to),
             family,
             protocol: way.protocol,
@@ -441,7 +457,7 @@ impl Judge {
                 let flows = flows.iter().map(|flow| flow.seen_by(None, &owners));
                 flows.map(|flow| [passes(node, state, &flow); 2]).collect()
             }
-            Self::Pods(network) => {
+            Self::Pods { network, .. } => {
                 let state = state.on(network);
                 let owners = owners(&state);
                 let said = |flow: &WayOver, end| ends(&state, &flow.seen_by(Some(end), &owners))[end];

@@ -128,7 +128,7 @@ impl<'a> Happenings<'a> {
             self.sequence();
             self.settle();
             self.prove();
-            self.watched.cut(self.live.node(), || self.agent.log());
+            self.watched.cut(&self.live.lab, || self.agent.log());
         }
         let table = installed(self.live.node(), indexed::table_name());
         assert!(
@@ -226,7 +226,7 @@ impl<'a> Happenings<'a> {
     /// policies say.
     pub(super) fn until_all_is_in_force(&mut self) {
         self.settle();
-        self.watched.cut(self.live.node(), || self.agent.log());
+        self.watched.cut(&self.live.lab, || self.agent.log());
         self.watched.until_allowed_arrives(|| self.agent.log());
         let current = self.agent.status().and_then(|status| status.host.current);
         self.agent.until("a proof", |status| {

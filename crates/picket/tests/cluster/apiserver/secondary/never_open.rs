@@ -37,6 +37,11 @@ impl Places for Pods {
         &self[short(id)].inside
     }
 
+    /// Each pod judges its own.
+    fn judging(&self, id: &str) -> &NetworkNamespace {
+        self.inside(id)
+    }
+
     fn address(&self, id: &str, family: Family) -> IpAddr {
         let mut addresses = self[short(id)].addresses.iter();
         *addresses.find(|address| Family::of(**address) == family).unwrap()

@@ -28,6 +28,9 @@ pub(super) const POLICIES: &str = "/apis/k8s.cni.cncf.io/v1beta1/namespaces/defa
 /// Custom rules are known by a port above this one, which nobody sends to.
 pub(super) const CUSTOM: usize = 20_000;
 
+/// The pod whose rules others change.
+pub(super) const FLUSHED: &str = "server";
+
 /// The port of two pods that policies name, each another.
 const PROBED: [(&str, u16); 2] = [("server", 1000), ("d", 1001)];
 
@@ -74,7 +77,9 @@ impl Happenings {
         }
         let ways = ways();
         let network = NetworkName::parse(NETWORK, "").unwrap();
-        let oracle = Oracle::new(Judge::Pods(network), &cluster(&node), &ways);
+        let flushed = format!("default/{FLUSHED}");
+        let judge = Judge::Pods { network, flushed };
+        let oracle = Oracle::new(judge, &cluster(&node), &ways);
         node.start(&arguments(&files));
         node.until_enforced();
         let watched = Watched::new(oracle, &pods, ways, ALLOWED);
@@ -197,9 +202,9 @@ impl Happenings {
         self.holds = holds;
     }
 
-    /// Runs nft in a pod that is watched.
+    /// Runs nft in that pod.
     pub(super) fn load(&self, script: &str) {
-        nft(&self.pods["server"], script);
+        nft(&self.pods[FLUSHED], script);
     }
 
     /// Has another program make its rules there. Packets that rules with sets judge while nft replaces them may be lost.
