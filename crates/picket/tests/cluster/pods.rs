@@ -66,7 +66,7 @@ pub(crate) struct Node {
     pub(crate) kubeconfig: Option<PathBuf>,
     pub(crate) folder: TempDir,
     interfaces: usize,
-    /// A UDP port of each pod that is called so when it comes, `probe`.
+    /// A port of each pod, of UDP and of TCP, that is called so when it comes, `probe`.
     pub(crate) probed: BTreeMap<&'static str, u16>,
 }
 
@@ -423,7 +423,14 @@ impl Node {
         let networks: Vec<_> = interfaces.iter().map(|interface| interface.network).collect();
         let mut ports = vec![json!({"name": "http", "containerPort": 8080})];
         let probed = self.probed.get(name);
-        ports.extend(probed.map(|port| json!({"name": "probe", "containerPort": port, "protocol": "UDP"})));
+        let called = |protocol| {
+            probed.map(|port| json!({"name": "probe", "containerPort": port, "protocol": protocol}))
+        };
+        ports.extend(called("UDP"));
+        let mut containers = vec![json!({"name": "main", "image": "main", "ports": ports})];
+        // No container has two ports of one name.
+        containers
+            .extend(called("TCP").map(|port| json!({"name": "second", "image": "main", "ports": [port]})));
         let created = self.api.try_create(
             &path,
             &json!({
@@ -436,9 +443,7 @@ impl Node {
                 },
                 "spec": {
                     "nodeName": "node-1",
-                    "containers": [
-                        {"name": "main", "image": "main", "ports": ports},
-                    ],
+                    "containers": containers,
                 },
             }),
         );

@@ -14,7 +14,10 @@ use serde_json::{Value, json};
 
 use self::happenings::Happenings;
 use super::{labelled, named};
+use crate::apiserver::never_open::numbered;
 use crate::pods::{Pods, table};
+use crate::random::Random;
+use crate::watched::Watched;
 use crate::watched::flows::{Places, Way};
 
 /// What happens is as these say.
@@ -22,6 +25,9 @@ const SEEDS: [u64; 4] = [1, 2, 3, 5];
 
 /// How many sequences of changes each of them gives, after each of which the tables are proved.
 const SEQUENCES: usize = 25;
+
+/// By what half a change is refused.
+const HALVES: [u64; 4] = [1, 2, 3, 5];
 
 /// How often the table of another program is taken over.
 const TAKEN: usize = 12;
@@ -55,7 +61,7 @@ fn short(id: &str) -> &str {
 
 /// What holds all the time: nobody may reach `server` and `d`, but `a` one port of `server`.
 fn standing() -> [(&'static str, Value); 2] {
-    let ports = json!([{"port": ALLOWED, "protocol": "UDP"}]);
+    let ports = numbered(ALLOWED.into(), ALLOWED.into());
     [
         (
             "allow",
@@ -69,8 +75,8 @@ fn standing() -> [(&'static str, Value); 2] {
     ]
 }
 
-/// What is watched: three pods that send to two others, at ports that are sometimes allowed, and at one that always is.
-fn ways() -> Vec<Way> {
+/// Packets that are watched: those of three pods to two others, at ports that are sometimes allowed, and at one that always is.
+fn packets() -> Vec<Way> {
     let way =
         |from: &str, to: &str, port| Way::udp(&format!("default/{from}"), &format!("default/{to}"), port);
     let mut ways = vec![way("a", "server", ALLOWED)];
@@ -82,9 +88,32 @@ fn ways() -> Vec<Way> {
     ways
 }
 
+/// What is watched: those, and connections between the same pods. Of pods to which nothing may be denied for a while, and to such, the
+/// servers are silent.
+fn ways() -> Vec<Way> {
+    let id = |name: &str| format!("default/{name}");
+    let both = [
+        ("a", "server", ALLOWED),
+        ("a", "server", 1000),
+        ("a", "server", 1001),
+        ("a", "d", 1001),
+        ("a", "d", 1002),
+    ];
+    let silent = [
+        ("b", "server", 1001),
+        ("c", "server", 1000),
+        ("b", "d", 1000),
+        ("c", "d", 1002),
+        ("server", "c", 1001),
+    ];
+    let both = both.map(|(from, to, port)| Way::tcp(&id(from), &id(to), port));
+    let silent = silent.map(|(from, to, port)| Way::tcp_to_silence(&id(from), &id(to), port));
+    packets().into_iter().chain(both).chain(silent).collect()
+}
+
 #[test]
 fn nothing_denied_passes_and_nothing_allowed_is_lost_whatever_happens() {
-    let mut happenings = Happenings::new();
+    let mut happenings = Happenings::new(ways());
     for seed in SEEDS {
         println!("seed {seed}");
         happenings.play(seed, SEQUENCES);
@@ -99,13 +128,21 @@ fn nothing_denied_passes_and_nothing_allowed_is_lost_whatever_happens() {
         kinds.len() == 18 && kinds.values().all(|times| *times > 2),
         "{kinds:?}"
     );
+    // Policies came, changed and went where the kernel refused that, and where no runtime ran.
+    let meanwhile = &happenings.meanwhile;
+    assert!(
+        meanwhile.len() == 3 && meanwhile.values().all(|times| *times > 5),
+        "{meanwhile:?}"
+    );
     let is_steady = |way: &&Way| [ALLOWED, PORTS[3]].contains(&way.port);
     let ways = ways();
     assert_eq!(
         happenings.watched.steady(),
         ways.iter().filter(is_steady).collect()
     );
-    let windows = &happenings.watched.windows;
+    let Watched { tally, windows, .. } = &happenings.watched;
+    println!("{tally:?}");
+    tally.assert_enough(5, 50);
     println!("{}", windows.report());
     assert!(
         windows.packets(true) > 0,
@@ -114,8 +151,24 @@ fn nothing_denied_passes_and_nothing_allowed_is_lost_whatever_happens() {
 }
 
 #[test]
+fn nothing_passes_where_the_kernel_takes_one_half_of_a_change_in_a_pod_and_refuses_the_other() {
+    // What may come there goes through a thousand chains: no more than a few connections, lest it be too much for the kernel.
+    let packets = Way::udp("default/b", "default/server", PORTS[2]);
+    let connections = [ALLOWED, PORTS[0], PORTS[1]].map(|port| Way::tcp("default/a", "default/server", port));
+    let mut happenings = Happenings::new([packets].into_iter().chain(connections).collect());
+    for seed in HALVES {
+        happenings.random = Random(seed);
+        happenings.refuse_the_rest();
+        happenings.until_all_is_in_force();
+    }
+    happenings.end();
+    let meanwhile = &happenings.meanwhile;
+    assert!(meanwhile.len() == 3, "{meanwhile:?}");
+}
+
+#[test]
 fn nothing_passes_while_the_rules_of_the_program_before_are_taken_over() {
-    let mut happenings = Happenings::new();
+    let mut happenings = Happenings::new(packets());
     // Nobody but `a` may reach the server over UDP by these, at no port that is watched but the one at which it always may.
     let before = format!("delete table inet multi_networkpolicy\n{}", replaced::table(11));
     for round in 0..TAKEN {

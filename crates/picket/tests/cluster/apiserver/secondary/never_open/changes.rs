@@ -10,6 +10,7 @@ use picket_policy::{Direction, ObjectRef, Source};
 use serde_json::{Value, json};
 
 use super::happenings::{CUSTOM, Happenings, NETWORK, PODS, POLICIES};
+use crate::apiserver::never_open::numbered;
 use crate::apiserver::secondary::labelled;
 use crate::pods::Interface;
 use crate::prober::object;
@@ -43,6 +44,18 @@ impl Happenings {
         *self.kinds.entry(kind).or_default() += 1;
     }
 
+    /// Three times a policy comes, says something else or goes, while something is in the way of that.
+    pub(super) fn change_policies(&mut self) {
+        for _ in 0..3 {
+            let kind = match self.random.below(3) {
+                0 if !self.policies.is_empty() => self.remove_policy(),
+                1 if !self.policies.is_empty() => self.change_policy(),
+                _ => self.add_policy(),
+            };
+            *self.meanwhile.entry(kind).or_default() += 1;
+        }
+    }
+
     /// A name that nothing has had.
     fn name(&mut self) -> String {
         self.count += 1;
@@ -74,7 +87,7 @@ impl Happenings {
         self.settle();
     }
 
-    pub(super) fn add_policy(&mut self) -> &'static str {
+    fn add_policy(&mut self) -> &'static str {
         let name = self.name();
         let spec = self.spec();
         let added = policy(&manifest(&name, &spec));
@@ -181,10 +194,10 @@ impl Happenings {
     /// One or two ports of which some are watched, or one by its name.
     fn ports(&mut self) -> Value {
         if self.random.below(4) == 0 {
-            return json!([{"port": "probe", "protocol": "UDP"}]);
+            return json!([{"port": "probe", "protocol": "UDP"}, {"port": "probe", "protocol": "TCP"}]);
         }
         let first = 1000 + self.random.below(3);
-        json!([{"port": first, "endPort": first + self.random.below(2), "protocol": "UDP"}])
+        numbered(first, first + self.random.below(2))
     }
 
     fn remove_policy(&mut self) -> &'static str {
@@ -277,7 +290,8 @@ impl Happenings {
         };
         let port = 1000 + self.random.below(3);
         let end = self.random.one_of(&["accept", "drop"]);
-        self.set_rules(family, &format!("{source}udp dport {port} {end}\n"));
+        let rules = ["udp", "tcp"].map(|protocol| format!("{source}{protocol} dport {port} {end}\n"));
+        self.set_rules(family, &rules.concat());
         "custom rules changed"
     }
 

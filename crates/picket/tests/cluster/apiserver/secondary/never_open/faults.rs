@@ -2,11 +2,13 @@
 
 use std::process::Command;
 
+use picket_nftables::client::Client;
 use picket_nftables::render::documented;
+use picket_node::SandboxStatus;
 
-use super::happenings::Happenings;
+use super::happenings::{FLUSHED, Happenings};
 use crate::apiserver::never_open::{disturb, steal};
-use crate::pods::table;
+use crate::pods::{Pod, nft, table};
 use crate::watched::flows::until;
 
 impl Happenings {
@@ -80,7 +82,7 @@ impl Happenings {
 
     /// Waits until there are rules again: they come in one transaction.
     fn close(&mut self) {
-        let server = &self.pods["server"];
+        let server = &self.pods[FLUSHED];
         let mut seen = String::new();
         until("a table", || {
             seen = table(server);
@@ -107,9 +109,7 @@ impl Happenings {
     fn end_runtime(&mut self) -> &'static str {
         self.node.runtime.kill();
         self.node.until("no runtime", |status| status.runtime.is_some());
-        for _ in 0..3 {
-            self.add_policy();
-        }
+        self.change_policies();
         self.node.runtime.restart();
         self.node.until("a runtime", |status| status.runtime.is_none());
         "runtime killed"
@@ -118,22 +118,71 @@ impl Happenings {
     /// The kernel refuses every change in one pod for a while, in which things change.
     fn refuse(&mut self) -> &'static str {
         self.need(false);
-        let thief = steal(&self.pods["server"].inside, &documented::table_name());
-        for _ in 0..3 {
-            self.add_policy();
-        }
+        self.watched.oracle.divide();
+        let thief = steal(&self.pods[FLUSHED].inside, &documented::table_name());
+        self.change_policies();
+        self.mark();
         self.node.until_enforced();
         drop(thief);
         self.settle();
         "changes refused"
     }
 
+    /// Others have put something into a table, so that it is made anew, with another beside it meanwhile. The kernel takes the other,
+    /// for which there is room, and refuses the new one, for which there is none left then.
+    pub(super) fn refuse_the_rest(&mut self) {
+        self.need(false);
+        self.watched.oracle.divide();
+        let server = &self.pods[FLUSHED];
+        leave_room_for_one(server);
+        let mut client = Client::open(&server.inside).unwrap();
+        let begin = client.generation().unwrap() + 1;
+        self.load("add chain inet multi_networkpolicy others");
+        let is_refused = |one: &SandboxStatus| {
+            let trouble = one.trouble.as_ref();
+            trouble.is_some_and(|trouble| trouble.contains("Argument list too long"))
+        };
+        self.node
+            .until("a refusal", |status| status.sandboxes.iter().any(is_refused));
+        self.change_policies();
+        until("half of a change, and the way back", || {
+            client.generation().unwrap() > begin + 1
+        });
+        self.watched.flows.until_sent(100);
+        let server = &self.pods[FLUSHED];
+        let before = table(server);
+        nft(server, "delete table inet full");
+        self.settle();
+        assert!(before.contains("chain others"), "{before}");
+        let after = table(&self.pods[FLUSHED]);
+        assert!(!after.contains("chain others"), "{after}");
+    }
+
     /// Somebody changes a table of his own all the time, so that what the agent has read is out of date when it writes.
     fn disturb(&mut self) -> &'static str {
         self.need(false);
-        let disturber = disturb(&self.pods["server"].inside);
+        let disturber = disturb(&self.pods[FLUSHED].inside);
         self.changes(2);
         disturber.end();
         "disturbed"
     }
+}
+
+/// Leaves room for one more chain that gets what comes to a pod: the kernel takes 1024 functions that do (`MAX_HOOK_COUNT`), of
+/// which connection tracking has some.
+fn leave_room_for_one(pod: &Pod) {
+    const MOST: usize = 1010;
+    let chain =
+        |number: usize| format!("add chain inet full c{number} {{ type filter hook input priority 10; }}");
+    let chains: Vec<_> = (0..MOST).map(chain).collect();
+    nft(pod, &format!("add table inet full; {}", chains.join("; ")));
+    let is_taken = |number: &usize| {
+        let mut command = Command::new("nft");
+        command.arg(chain(*number));
+        let run = || command.output().unwrap().status.success();
+        pod.inside.run(run).unwrap()
+    };
+    let taken = (MOST..=1024).take_while(is_taken).count();
+    assert!((1..=1024 - MOST).contains(&taken), "{taken} more chains");
+    nft(pod, &format!("delete chain inet full c{}", MOST + taken - 1));
 }

@@ -10,13 +10,13 @@ use picket_nftables::render::documented;
 use picket_policy::{NetworkName, ObjectRef, Policy};
 use serde_json::json;
 
-use super::{ALLOWED, standing, ways};
+use super::{ALLOWED, standing};
 use crate::apiserver::secondary::custom_rules::arguments;
 use crate::apiserver::secondary::simple;
 use crate::objects::KINDS;
 use crate::pods::{Node, Pods, nft, table};
 use crate::random::Random;
-use crate::watched::flows::until;
+use crate::watched::flows::{Way, until};
 use crate::watched::oracle::{Judge, Oracle};
 use crate::watched::proof::{in_pods, installed};
 use crate::watched::{Watched, snapshot};
@@ -33,6 +33,9 @@ pub(super) const FLUSHED: &str = "server";
 
 /// The port of two pods that policies name, each another.
 const PROBED: [(&str, u16); 2] = [("server", 1000), ("d", 1001)];
+
+/// A table with which a pod tracks connections.
+const TRACKING: &str = "table inet tracking { chain input { type filter hook input priority 0; ct state established accept; }; }";
 
 pub(super) struct Happenings {
     pub(super) node: Node,
@@ -57,12 +60,14 @@ pub(super) struct Happenings {
     pub(super) proved: usize,
     /// How often each kind of thing has happened.
     pub(super) kinds: BTreeMap<&'static str, usize>,
+    /// The same of what policies did while something was in the way of that.
+    pub(super) meanwhile: BTreeMap<&'static str, usize>,
     pub(super) watched: Watched,
 }
 
 impl Happenings {
     /// On a node on which everything is in force.
-    pub(super) fn new() -> Self {
+    pub(super) fn new(ways: Vec<Way>) -> Self {
         let mut node = Node::new();
         node.probed = PROBED.into();
         let pods = simple(&mut node);
@@ -71,11 +76,15 @@ impl Happenings {
             (name.clone(), addresses.collect())
         });
         let homes = homes.collect();
+        // What a pod has begun before its first policy it may have to say something on, or to begin again: these track connections from
+        // the beginning, as the others do by what holds all the time.
+        for name in ["a", "b", "c"] {
+            nft(&pods[name], TRACKING);
+        }
         let files = ["v4", "v6"].map(|name| node.file(name, ""));
         for (name, spec) in standing() {
             node.policy("default", name, NETWORK, &spec);
         }
-        let ways = ways();
         let network = NetworkName::parse(NETWORK, "").unwrap();
         let flushed = format!("default/{FLUSHED}");
         let judge = Judge::Pods { network, flushed };
@@ -99,6 +108,7 @@ impl Happenings {
             marks: 0,
             proved: 0,
             kinds: BTreeMap::new(),
+            meanwhile: BTreeMap::new(),
             watched,
         };
         happenings.watched.until_allowed_arrives(|| happenings.node.log());
@@ -114,6 +124,7 @@ impl Happenings {
             self.sequence();
             self.settle();
             self.prove();
+            self.watched.cut(&self.pods, || self.node.log());
         }
         let network = NetworkName::parse(NETWORK, "").unwrap();
         let tables = self.tables();
@@ -182,7 +193,7 @@ impl Happenings {
     }
 
     /// Changes an object of each kind of which others may have gone: what is gone has no version that could be waited for.
-    fn mark(&mut self) {
+    pub(super) fn mark(&mut self) {
         self.marks += 1;
         let fields = json!({"metadata": {"labels": {"count": self.marks.to_string()}}});
         self.node.api.patch(POLICIES, "closed", &fields);
@@ -218,6 +229,7 @@ impl Happenings {
     /// policies say.
     pub(super) fn until_all_is_in_force(&mut self) {
         self.settle();
+        self.watched.cut(&self.pods, || self.node.log());
         self.watched.until_allowed_arrives(|| self.node.log());
         let proved = self.node.proofs("proved");
         self.node
