@@ -8,35 +8,116 @@ use std::collections::{BTreeMap, BTreeSet};
 use picket_dataplane::Plan;
 
 use super::{Operation, References};
-use crate::model::{Name, Rule, Table};
+use crate::model::{Chain, End, Name, Rule, Table, Verdict};
 
-/// Whether a plan changes what a rule looks up that it also takes away, or more than one of the things that a rule looks up.
+/// Whether a packet may be let in by rules that were and elements that are, though neither table lets it in.
+///
+/// What rules only allow may grow or shrink with one of the sets that a rule looks up, as long as the rule stays: the packet is then
+/// judged like before or like after. What restricts, as a drop or the way to one, may not change together with anything else: what the
+/// one table denies by one such rule the other may deny by another.
 pub(crate) fn mixes(observed: &Table, plan: &Plan<Operation>) -> bool {
-    let (mut changed, mut flushed) = (BTreeSet::new(), BTreeSet::new());
-    let mut again: BTreeMap<&Name, &[Rule]> = BTreeMap::new();
-    for operation in plan.operations() {
-        match operation {
-            Operation::DeleteElements(name, _)
-            | Operation::AddElements(name, _)
-            | Operation::AddMapElements(name, _) => drop(changed.insert(name)),
-            Operation::Flush(name) => drop(flushed.insert(name)),
-            Operation::AddRules(name, rules) => drop(again.insert(name, rules)),
-            _ => {}
-        }
-    }
-    if changed.is_empty() {
+    let changes = Changes::of(observed, plan);
+    if changes.sets.is_empty() {
         return false;
     }
+    let restricting = changes.restricting(observed);
+    let is_alone = changes.sets.len() < 2 && changes.flushed.is_empty() && changes.added.is_empty();
     observed.chains().iter().any(|chain| {
-        let stays = |rule: &Rule| {
-            let again = again.get(&chain.name);
-            !flushed.contains(&chain.name) || again.is_some_and(|again| again.contains(rule))
-        };
-        chain.rules.iter().any(|rule| {
+        let new = changes.rules(chain);
+        let restricts = |rule: &&Rule| restricts(rule, &restricting);
+        let is_mixed = |rule: &Rule| {
             let looked_up = References::of(rule).containers;
-            looked_up.intersection(&changed).count() > usize::from(stays(rule))
-        })
+            let changed = looked_up.intersection(&changes.sets).count();
+            let stays = || new.contains(&rule);
+            changed > 1 || changed == 1 && (!stays() || !is_alone && restricts(&rule))
+        };
+        let old = chain.rules.iter();
+        old.clone().any(is_mixed) || !old.filter(restricts).eq(new.iter().copied().filter(restricts))
     })
+}
+
+/// What a plan changes of what is there.
+struct Changes<'a> {
+    /// Sets and maps.
+    sets: BTreeSet<&'a Name>,
+    /// Chains whose rules go.
+    flushed: BTreeSet<&'a Name>,
+    /// The rules that chains get.
+    added: BTreeMap<&'a Name, &'a [Rule]>,
+}
+
+impl<'a> Changes<'a> {
+    fn of(observed: &'a Table, plan: &'a Plan<Operation>) -> Self {
+        let mut changes = Self {
+            sets: BTreeSet::new(),
+            flushed: BTreeSet::new(),
+            added: BTreeMap::new(),
+        };
+        for operation in plan.operations() {
+            match operation {
+                Operation::DeleteElements(name, _)
+                | Operation::AddElements(name, _)
+                | Operation::AddMapElements(name, _) => drop(changes.sets.insert(name)),
+                Operation::Flush(name) => drop(changes.flushed.insert(name)),
+                Operation::AddRules(name, rules) => drop(changes.added.insert(name, rules)),
+                _ => {}
+            }
+        }
+        let chains = observed.chains().iter();
+        let looked_up = chains.flat_map(|chain| {
+            chain
+                .rules
+                .iter()
+                .flat_map(|rule| References::of(rule).containers)
+        });
+        let looked_up: BTreeSet<_> = looked_up.collect();
+        // No rule that was looks up what is new.
+        changes.sets.retain(|name| looked_up.contains(name));
+        changes
+    }
+
+    /// The rules that a chain has afterwards.
+    fn rules<'c>(&self, chain: &'c Chain) -> Vec<&'c Rule>
+    where
+        'a: 'c,
+    {
+        let stay: &[Rule] = match self.flushed.contains(&chain.name) {
+            true => &[],
+            false => &chain.rules,
+        };
+        let added = self.added.get(&chain.name).copied().unwrap_or_default();
+        stay.iter().chain(added).collect()
+    }
+
+    /// The chains in which a packet may be denied, before or afterwards.
+    fn restricting(&self, observed: &'a Table) -> BTreeSet<&'a Name> {
+        let mut found = BTreeSet::new();
+        let mut rules: Vec<(&Name, &[Rule])> =
+            self.added.iter().map(|(name, rules)| (*name, *rules)).collect();
+        rules.extend(observed.chains().iter().map(|chain| (&chain.name, &*chain.rules)));
+        loop {
+            let before = found.len();
+            for (name, rules) in &rules {
+                if rules.iter().any(|rule| restricts(rule, &found)) {
+                    found.insert(*name);
+                }
+            }
+            if found.len() == before {
+                return found;
+            }
+        }
+    }
+}
+
+/// Whether a rule may keep a packet from what would let it in.
+fn restricts(rule: &Rule, restricting: &BTreeSet<&Name>) -> bool {
+    match &rule.end {
+        End::Next | End::Verdict(Verdict::Accept) => false,
+        End::Verdict(Verdict::Jump(chain)) => restricting.contains(chain),
+        End::Verdict(Verdict::Drop | Verdict::Return | Verdict::Goto(_))
+        | End::VerdictMap { .. }
+        | End::Reject => true,
+    }
 }
 
 #[cfg(test)]
@@ -75,6 +156,58 @@ mod tests {
             let (old, new) = (table(hosts, blocks, &rule), table(more, other, &next));
             let plan = Table::difference(Some(&old), &new);
             assert_eq!(mixes(&old, &plan), expected, "{rule}: {more}, {other}, {next}");
+        }
+    }
+
+    /// A table whose pods come into a chain by the interfaces of two sets; `first` is judged before addresses are.
+    fn restricting(one: &str, other: &str, hosts: &str, first: &str) -> Table {
+        let ways = ["one", "other"].map(|set| format!("\t\tiifname @{set} jump ingress\n"));
+        let ways = match other {
+            "" => &ways[..1],
+            _ => &ways[..],
+        };
+        let sets = [("one", one), ("other", other)].map(|(name, elements)| match elements {
+            "" => String::new(),
+            _ => format!("\tset {name} {{\n\t\ttype ifname\n\t\telements = {{ {elements} }}\n\t}}\n\n"),
+        });
+        let text = format!(
+            "table inet t {{\n{}\tset hosts {{\n\t\ttype ipv4_addr\n\t\telements = {{ {hosts} }}\n\t}}\n\n\
+             \tchain input {{\n\t\ttype filter hook input priority filter; policy accept;\n{}\t}}\n\n\
+             \tchain ingress {{\n{first}\t\tip saddr @hosts accept\n\t\tdrop\n\t}}\n}}\n",
+            sets.concat(),
+            ways.concat(),
+        );
+        let listing = parse::listing(&text, "t").expect("a listing");
+        listing.table.expect("a table")
+    }
+
+    #[test]
+    fn what_restricts_changes_alone() {
+        let (both, one, hosts) = (r#""net1", "net2""#, r#""net1""#, "10.0.0.1");
+        let drop = "\t\tudp dport 9 drop\n";
+        let old = restricting(both, "", hosts, "");
+        for (what, new, expected) in [
+            ("fewer interfaces", restricting(one, "", hosts, ""), false),
+            (
+                "an interface comes in by another rule",
+                restricting(one, r#""net2""#, hosts, ""),
+                true,
+            ),
+            ("addresses", restricting(both, "", "10.0.0.2", ""), false),
+            (
+                "interfaces and addresses",
+                restricting(one, "", "10.0.0.2", ""),
+                true,
+            ),
+            ("another drop", restricting(both, "", hosts, drop), false),
+            (
+                "another drop, and addresses",
+                restricting(both, "", "10.0.0.2", drop),
+                true,
+            ),
+        ] {
+            let plan = Table::difference(Some(&old), &new);
+            assert_eq!(mixes(&old, &plan), expected, "{what}");
         }
     }
 }
