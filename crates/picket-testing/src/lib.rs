@@ -7,6 +7,7 @@
 //! - [`faults`]: what goes wrong between a client and a server over HTTP.
 //! - `runtime`: real container runtimes, each on a node of its own, with the feature `runtime`.
 //! - [`build`]: objects in one line each, as in `pod("x/web").label("app", "web").ip("10.0.0.5")`.
+//! - [`applications`]: applications that exchange something, as many as one likes.
 //! - [`generate`]: proptest strategies for random clusters, policies and event sequences.
 //! - [`cases`]: Markdown files with manifests and the verdicts they must give.
 //! - [`machine`]: the virtual machine that tests of other kernels run in.
@@ -28,6 +29,7 @@
 )]
 
 pub mod apiserver;
+pub mod applications;
 pub mod build;
 pub mod cases;
 pub mod confined;

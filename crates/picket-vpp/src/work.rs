@@ -16,36 +16,17 @@ pub(crate) fn looked_at(count: usize) {
 
 #[cfg(test)]
 mod tests {
-    use picket_cluster::{Event, Object, Pod, Semantics};
+    use picket_cluster::{Event, Object, Semantics};
     use picket_engine::Engine;
     use picket_net::Protocol;
     use picket_policy::{Direction, Policy};
+    use picket_testing::applications::{address, apply, exchanges, member};
     use picket_testing::build::{accept, pod, pods_where, policy};
 
     use super::*;
     use crate::acl::hold::Held;
     use crate::acl::plan::{Installed, Operation};
     use crate::{acl, session};
-
-    /// A pod of an application, or of none that a policy knows.
-    fn member(number: usize, application: Option<usize>) -> Pod {
-        let pod = pod(&format!("x/p{number}")).ip(&format!("10.0.{}.{}", number / 250, number % 250 + 1));
-        match application {
-            Some(application) => pod.label("app", &format!("a{application}")).build(),
-            None => pod.build(),
-        }
-    }
-
-    /// What an application may exchange: TCP to its next one, and from it.
-    fn exchanges(application: usize, port: u16) -> Policy {
-        let next = format!("app=a{}", application + 1);
-        let with = || accept().peer(pods_where("", &next)).port(Protocol::TCP, port);
-        policy(&format!("x/a{application}"))
-            .selects(&format!("app=a{application}"))
-            .ingress(with())
-            .egress(with())
-            .build()
-    }
 
     /// What a pod of its own may receive.
     fn receives(number: usize) -> Policy {
@@ -59,22 +40,18 @@ mod tests {
     /// What there is, what has happened to it already, and what happens.
     type Events = [Vec<Event>; 3];
 
-    fn apply(object: impl Into<Object>) -> Event {
-        Event::Apply(object.into())
-    }
-
     /// Applications of two pods each, and what may happen to them.
     fn applications(count: usize) -> Events {
-        let pods = (0..count).map(|number| apply(member(number, Some(number / 2))));
+        let pods = (0..count).map(|number| apply(member(number, Some(number / 2)).build()));
         let policies = (0..count / 2).map(|application| apply(Object::Policy(exchanges(application, 80))));
         let there = pods.chain(policies).collect();
-        let (known, new) = (member(7, Some(3)), member(count, Some(5)));
+        let (known, new) = (member(7, Some(3)).build(), member(count, Some(5)).build());
         let happens = vec![
             apply(Object::Policy(exchanges(3, 81))),
             apply(new.clone()),
             Event::Delete(new.object),
-            apply(member(count + 1, None)),
-            apply(member(7, Some(9))),
+            apply(member(count + 1, None).build()),
+            apply(member(7, Some(9)).build()),
             apply(known),
         ];
         [there, Vec::new(), happens]
@@ -82,7 +59,7 @@ mod tests {
 
     /// Pods that may each receive something else, where one comes and goes that may send nothing: each list takes in one rule.
     fn worst(count: usize) -> Events {
-        let pods = (0..count).map(|number| apply(member(number, Some(number))));
+        let pods = (0..count).map(|number| apply(member(number, Some(number)).build()));
         let policies = (0..count).map(|number| apply(Object::Policy(receives(number))));
         let silent = policy("x/silent")
             .selects("app=none")
@@ -109,10 +86,7 @@ mod tests {
             let pod = pod(&format!("x/{name}")).ip(address);
             pod.label("app", app).build()
         };
-        let own = |number: usize, app: &str| {
-            let address = format!("10.0.{}.{}", number / 250, number % 250 + 1);
-            named(&format!("p{number}"), app, &address)
-        };
+        let own = |number: usize, app: &str| named(&format!("p{number}"), app, &address(number));
         let peers = [("first", "10.0.200.1"), ("second", "10.0.200.3")];
         let there = (0..count).map(|number| apply(own(number, "common")));
         let there = there.chain(peers.map(|(app, address)| apply(named(app, app, address))));

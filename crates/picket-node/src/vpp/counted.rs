@@ -5,10 +5,9 @@ use std::fmt::Write as _;
 
 use picket_cluster::{Event, Object, Pod, Semantics};
 use picket_engine::Engine;
-use picket_net::Protocol;
-use picket_policy::Policy;
 use picket_source::Health;
-use picket_testing::build::{accept, node, pod, pods_where, policy};
+use picket_testing::applications::{self, apply, exchanges};
+use picket_testing::build::node;
 use picket_vpp::client::{Connector, Vpp};
 use picket_vpp::fake::{Fake, Options};
 
@@ -22,30 +21,13 @@ use crate::metrics::Metrics;
 use crate::status::Shared;
 use crate::testing::vpp_settings;
 
-/// A pod of an application, or of none that a policy knows.
+/// A pod of the node.
 fn member(number: usize, application: Option<usize>) -> Pod {
-    let address = format!("10.0.{}.{}", number / 250, number % 250 + 1);
-    let pod = pod(&name(number)).on("n").ip(&address);
-    match application {
-        Some(application) => pod.label("app", &format!("a{application}")).build(),
-        None => pod.build(),
-    }
+    applications::member(number, application).on("n").build()
 }
 
 fn name(number: usize) -> String {
     format!("x/p{number}")
-}
-
-/// What an application may exchange: TCP with its next one.
-fn exchanges(application: usize, port: u16) -> Policy {
-    let next = format!("app=a{}", application + 1);
-    let with = || accept().peer(pods_where("", &next)).port(Protocol::TCP, port);
-    let policy = policy(&format!("x/a{application}")).selects(&format!("app=a{application}"));
-    policy.ingress(with()).egress(with()).build()
-}
-
-fn apply(object: impl Into<Object>) -> Event {
-    Event::Apply(object.into())
 }
 
 /// What there is: applications of two pods each.
