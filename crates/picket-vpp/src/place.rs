@@ -37,7 +37,8 @@ impl Places {
         for (prefix, identity) in program.prefixes() {
             places.regions.of_mut(prefix.family()).set(prefix, Some(identity));
         }
-        let pods = program.pods().filter(|pod| !pod.pod().finished);
+        // Policies see the others by the address of their node, or as anybody with their address.
+        let pods = program.pods().filter(PodRef::is_managed);
         let mut addresses: Vec<_> = pods
             .flat_map(|pod: PodRef<'_>| pod.pod().addresses.iter().collect::<Vec<_>>())
             .collect();

@@ -251,6 +251,35 @@ fn who_shares_an_address_no_more_is_held_to_its_own_policies() {
     follow(&[&start[..], &[apply(elsewhere), apply(old), gone]].concat());
 }
 
+/// A pod has an address in the network of its node, which nobody has said to be the node's, when the agent starts. Policies see it as
+/// anybody with that address, also when blocks say something else of it later.
+#[test]
+fn an_address_of_the_network_of_a_node_is_anybodys_until_the_node_is_known() {
+    let apply = |policy: picket_policy::Policy| Event::Apply(Object::Policy(policy));
+    let receives = |but: &[&str]| {
+        let from = accept().peer(block("0.0.0.0/0", but));
+        apply(policy("x/receives").selects("app=own").ingress(from).build())
+    };
+    let on = |name: &str, address: &str| pod(name).on("node-0").ip(address);
+    let own = on("x/own", "10.0.0.1").label("app", "own").build();
+    let events = [
+        Event::Apply(Object::from(own)),
+        receives(&[]),
+        receives(&["10.9.0.0/16"]),
+        receives(&["10.8.0.0/16"]),
+    ];
+    let engine = || {
+        let mut engine = Engine::new(Semantics::default());
+        engine.apply(Event::Apply(Object::from(
+            on("x/host", "10.9.0.1").host_network().build(),
+        )));
+        engine
+    };
+    acls_follow(&mut engine(), &events, 1, Some("node-0")).expect("lists");
+    let options = session::Options::default();
+    rules_follow(&mut engine(), &events, 1, Some("node-0"), options).expect("rules");
+}
+
 #[test]
 fn one_pod_of_many_concerns_all_that_admit_it() {
     let object = |number: u8, app: &str| {
