@@ -10,7 +10,7 @@ use picket_net::Prefix;
 use rustc_hash::FxHashMap;
 
 use super::change::Turn;
-use super::edit::{Draft, Edit, Editor};
+use super::edit::{Draft, Editor, Takes};
 use super::model::{SessionRule, Transport};
 use super::ports::PortSets;
 use super::table::{Made, Table};
@@ -58,8 +58,8 @@ struct Step {
     address: IpAddr,
     /// The rules before and now.
     turn: [Option<Arc<[SessionRule]>>; 2],
-    /// What changes, where those now were made from those before: perhaps nothing.
-    edit: Option<Option<Edit>>,
+    /// What it took.
+    takes: Takes,
 }
 
 /// The rules about addresses before something changed.
@@ -124,7 +124,7 @@ impl Global {
                 Step {
                     address,
                     turn,
-                    edit: None,
+                    takes: Takes::Table,
                 }
             }));
         }
@@ -152,12 +152,12 @@ impl Global {
             }
             return turns;
         }
-        let turns = known.into_iter().filter_map(|Step { address, turn, edit }| {
+        let turns = known.into_iter().filter_map(|Step { address, turn, takes }| {
             let [before, now] = turn;
-            let turn = match edit {
-                Some(None) => None,
-                Some(Some(edit)) => Some(Turn::of_edit([before, now], edit)),
-                None => Turn::between(before, now),
+            let turn = match takes {
+                Takes::Nothing => None,
+                Takes::Edit(edit) => Some(Turn::of_edit([before, now], edit)),
+                Takes::Table => Turn::between(before, now),
             };
             Some((address, turn?))
         });
@@ -193,7 +193,7 @@ impl Global {
         Some(Step {
             address,
             turn: [before.made.rules, Arc::clone(&about.alone.rules)].map(Some),
-            edit: Some(draft.finish()),
+            takes: draft.finish(),
         })
     }
 

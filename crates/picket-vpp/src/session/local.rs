@@ -6,7 +6,7 @@ use std::sync::Arc;
 use picket_net::{Family, Prefix};
 use rustc_hash::FxHashMap;
 
-use super::edit::{Draft, Edit, Editor, in_table};
+use super::edit::{Draft, Editor, Takes, in_table};
 use super::model::{Action, SessionRule};
 use super::plan::is_default;
 use super::ports::PortSets;
@@ -76,13 +76,19 @@ impl Local {
         }
     }
 
-    /// Makes it the table of a pod that may open this: what changes, if anything does. `None` where it has to be made anew.
+    /// Makes it the table of a pod that may open this, unless it has to be made anew.
     pub(super) fn turn(
         &mut self,
         opened: &Opened,
         addresses: &Arc<[IpAddr]>,
         from: &mut Source<'_>,
-    ) -> Option<Option<Edit>> {
+    ) -> Takes {
+        let edited = self.edit(opened, addresses, from);
+        edited.map_or(Takes::Table, Draft::finish)
+    }
+
+    /// The same, with what has changed; `None` where it has to be made anew.
+    fn edit(&mut self, opened: &Opened, addresses: &Arc<[IpAddr]>, from: &mut Source<'_>) -> Option<Draft> {
         if self.made.missing > 0
             || self.addresses != *addresses
             || self.opened.is_unknown != opened.is_unknown
@@ -116,7 +122,7 @@ impl Local {
         }
         self.opened = opened.clone();
         self.without_own = Some(without_own);
-        Some(draft.finish())
+        Some(draft)
     }
 }
 

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use picket_policy::{Direction, ObjectRef};
 
 use super::change::{Change, Turn};
+use super::edit::Takes;
 use super::global::{self, Global};
 use super::local::{Alike, Local, Opened, Source};
 use super::model::{SessionRule, SessionRules};
@@ -196,10 +197,12 @@ impl NodeRules {
         };
         let rules = |local: &Local| Arc::clone(&local.made.rules);
         let before = known.local.as_ref().map(rules);
-        if let Some(local) = &mut known.local
-            && let Some(edit) = local.turn(&opened, &lists.addresses, &mut from)
-        {
-            return edit.map(|edit| Turn::of_edit([before, Some(rules(local))], edit));
+        if let Some(local) = &mut known.local {
+            match local.turn(&opened, &lists.addresses, &mut from) {
+                Takes::Nothing => return None,
+                Takes::Edit(edit) => return Some(Turn::of_edit([before, Some(rules(local))], edit)),
+                Takes::Table => {}
+            }
         }
         let local = Local::new(opened, &lists.addresses, from);
         let now = rules(known.local.insert(local));
