@@ -39,6 +39,8 @@ mod worker;
 #[cfg(test)]
 mod counted;
 #[cfg(test)]
+mod faults;
+#[cfg(test)]
 mod followed;
 
 use std::collections::BTreeSet;

@@ -49,6 +49,11 @@ impl Turn {
         Self::between(self.before.clone(), later.now.clone())
     }
 
+    /// Whether the one was made from the other, so that what goes and what comes is known, and all else need not be looked at.
+    pub fn is_edit(&self) -> bool {
+        self.edit.is_some()
+    }
+
     /// The operations by which a table that has just the rules of before gets those of now.
     pub fn plan(&self) -> Plan {
         let [before, now] = [&self.before, &self.now].map(|rules| rules.as_deref().unwrap_or_default());
