@@ -1,5 +1,7 @@
 //! Session rules that are followed by what changes are those that are worked out from nothing, whatever happened before.
 
+mod rendered;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::net::IpAddr;

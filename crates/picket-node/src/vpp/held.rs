@@ -9,7 +9,7 @@ use picket_vpp::session::plan::{InstalledRule, Operation, Plan, between, displac
 use picket_vpp::session::{SessionRule, Turn};
 
 use super::namespace::News;
-use super::work::looked_at;
+use super::work::{looked_at, planned_an_edit};
 
 /// What of the tables changes by itself: no rule concerns those of another part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -187,7 +187,12 @@ impl Held {
         }
         // It has just what it was made.
         match turn.filter(|turn| turn.before.as_ref().is_some_and(is_made)) {
-            Some(turn) => turn.plan(),
+            Some(turn) => {
+                if turn.is_edit() {
+                    planned_an_edit();
+                }
+                turn.plan()
+            }
             None => {
                 let made = self.made.get(&part);
                 between(made.map(Arc::as_ref).unwrap_or_default(), rules)

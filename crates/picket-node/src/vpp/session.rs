@@ -63,6 +63,12 @@ impl SessionTables {
         }
     }
 
+    /// What is wanted, as it was heard of.
+    #[cfg(test)]
+    pub(super) fn wanted(&self) -> &Rules {
+        &self.wanted
+    }
+
     /// Makes the tables of which something has changed what they should be; nothing is done where all have to be looked at.
     fn follow(&mut self, vpp: &mut Vpp, change: &Change) -> Result<Option<Made>, Error> {
         let Some((news, moved)) = self.finder.follow(change, &self.held, &mut self.placed) else {
