@@ -21,7 +21,7 @@ mod tests {
     use picket_net::Protocol;
     use picket_policy::{Direction, Policy};
     use picket_testing::applications::{address, apply, exchanges, member};
-    use picket_testing::build::{accept, pod, pods_where, policy};
+    use picket_testing::build::{PodBuilder, accept, pod, pods_where, policy};
 
     use super::*;
     use crate::acl::hold::Held;
@@ -186,6 +186,67 @@ mod tests {
                     assert!(few > 0, "{name} {event}");
                     assert!(many <= 6 * few, "{name} {event}: {few} and {many}");
                 }
+            }
+        }
+    }
+
+    /// So many pods of a node that each let in, and may send to, a hundred others elsewhere.
+    fn with_peers(count: usize) -> Vec<Event> {
+        let with = |label: &str| accept().peer(pods_where("", label)).port(Protocol::TCP, 80);
+        let policy = policy("x/own").selects("app=own");
+        let policy = policy.ingress(with("app=sender")).egress(with("app=receiver"));
+        let own = (0..count).map(|number| {
+            let pod = pod(&format!("x/own{number}")).label("app", "own").on("n");
+            apply(pod.ip(&address(number)))
+        });
+        let peers = (0..100).flat_map(|number| ["sender", "receiver"].map(|app| apply(peer(app, number))));
+        let there = own.chain(peers);
+        there.chain([apply(Object::Policy(policy.build()))]).collect()
+    }
+
+    /// A pod elsewhere, next to none of its application.
+    fn peer(app: &str, number: usize) -> PodBuilder {
+        let block = if app == "sender" { 100 } else { 200 };
+        let address = format!("10.0.{block}.{}", 2 * number);
+        pod(&format!("x/{app}{number}")).label("app", app).ip(&address)
+    }
+
+    /// One more address that may send something is a rule more about each address here, in the global table; one that may receive
+    /// something is a rule more in the table of each pod. Neither table is made anew, and the plan looks at nothing.
+    #[test]
+    fn a_rule_more_or_less_costs_each_table_one_look_at_its_rules() {
+        const COUNT: usize = 10;
+        let mut engine = Engine::new(Semantics::default());
+        for event in with_peers(COUNT) {
+            engine.apply(event);
+        }
+        let mut renderer = session::Renderer::new(Some("n"), session::Options::default());
+        renderer.advance(engine.program());
+        for (app, is_global) in [("sender", true), ("receiver", false)] {
+            let comes = peer(app, 101).build();
+            let goes = Event::Delete(comes.object.clone());
+            for event in [apply(comes), goes] {
+                let before = LOOKED_AT.get();
+                renderer.note(&engine.apply(event));
+                let change = renderer.advance(engine.program());
+                let turns: Vec<_> = match is_global {
+                    true => change.global.values().collect(),
+                    false => change.local.values().collect(),
+                };
+                assert_eq!(turns.len(), COUNT, "{app}");
+                assert_eq!(turns.len(), change.local.len() + change.global.len(), "{app}");
+                let operations = turns.iter().map(|turn| turn.plan().concat().len());
+                assert!(operations.into_iter().all(|count| count == 1), "{app}");
+                let looked_at = LOOKED_AT.get() - before;
+                assert!(turns.iter().all(|turn| turn.is_edit()), "{app}");
+                let rules = turns
+                    .iter()
+                    .flat_map(|turn| &turn.before)
+                    .map(|rules| rules.len());
+                let rules: usize = rules.sum();
+                assert!(rules > 100 * COUNT, "{app}: {rules}");
+                // And what is looked at once for all of them.
+                assert!(looked_at < 2 * rules, "{app}: {looked_at} for {rules}");
             }
         }
     }
