@@ -3,25 +3,29 @@
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use picket_net::{Interval, Prefix, Protocol};
 use picket_policy::ObjectRef;
 use picket_vpp::acl::{NodeAcls, Options, PodLists};
-use picket_vpp::lists::{Lists, of_rules};
+use picket_vpp::lists::{Lists, Touched, of_rules};
 use picket_vpp::rule::{ALL_PORTS, Action, Rule};
+use picket_vpp::session::{self, NodeRules};
 use picket_vpp::value::Values;
 
-use crate::step::{Sent, Vpp, line};
+use crate::step::{Cost, Vpp, follow_rules, lines};
 
 const RUNS: usize = 100;
 
-/// A node of pods with 21 rules in each direction: ten other pods of the node, ten blocks elsewhere, and nothing else.
+/// A node of pods with 21 rules in each direction: ten other pods of the node, ten blocks elsewhere, and nothing else. Each target has
+/// values of its own, as an agent has one of the two.
 pub(crate) struct Node {
     count: usize,
-    node: NodeAcls,
-    values: Values,
+    acls: NodeAcls,
+    of_acls: Values,
     vpp: Vpp,
+    rules: NodeRules,
+    of_rules: Values,
 }
 
 /// The rules of a pod: what it may receive, and what it may send.
@@ -74,53 +78,84 @@ impl Rules {
 }
 
 impl Node {
-    fn new(count: usize, rules: impl Fn(usize) -> Rules) -> Self {
-        let mut values = Values::default();
-        let lists = (0..count).map(|pod| {
-            let lists = rules(pod).lists(pod, &mut values);
-            (name(pod), placed(pod, lists))
-        });
-        let lists: BTreeMap<_, _> = lists.collect();
-        let mut node = NodeAcls::of_rules(Options::default());
+    fn new(count: usize, given: impl Fn(usize) -> Rules) -> Self {
+        let (mut of_acls, mut of_rules) = (Values::default(), Values::default());
+        let lists = |values: &mut Values| -> Vec<Lists> {
+            (0..count).map(|pod| given(pod).lists(pod, values)).collect()
+        };
+        let pods = lists(&mut of_acls).into_iter().enumerate();
+        let pods = pods.map(|(pod, lists)| (name(pod), placed(pod, lists)));
+        let pods: BTreeMap<_, _> = pods.collect();
+        let mut acls = NodeAcls::of_rules(Options::default());
         let start = Instant::now();
-        node.advance(&lists, None, &mut values);
+        acls.advance(&pods, None, &mut of_acls);
         let took = start.elapsed();
-        let rules: usize = node.acls().acls.values().map(|acl| acl.rules.len()).sum();
+        let made: usize = acls.acls().acls.values().map(|acl| acl.rules.len()).sum();
         println!(
-            "{count} pods, given 21 + 21 rules each: {} lists of {rules} rules, from nothing in {took:.1?}",
-            node.acls().acls.len()
+            "{count} pods, given 21 + 21 rules each: {} lists of {made} rules, from nothing in {took:.1?}",
+            acls.acls().acls.len()
         );
+        let pods = lists(&mut of_rules).into_iter().enumerate();
+        let pods = pods.map(|(pod, lists)| (name(pod), Some(Arc::new(lists))));
+        let pods: Touched = pods.collect();
+        let mut rules = NodeRules::of_rules(session::Options::default());
+        let start = Instant::now();
+        rules.advance(&pods, &mut of_rules);
+        let took = start.elapsed();
+        let made = rules.rules();
+        let made = made.global.len() + made.local.values().map(Vec::len).sum::<usize>();
+        println!("  as session rules: {made}, from nothing in {took:.1?}");
         Self {
             count,
-            vpp: Vpp::with(node.acls()),
-            node,
-            values,
+            vpp: Vpp::with(acls.acls()),
+            acls,
+            of_acls,
+            rules,
+            of_rules,
         }
     }
 
-    /// A pod gets other rules.
-    fn step(&mut self, pod: usize, rules: &Rules) -> (Sent, Duration) {
+    /// A pod gets other rules: its lists.
+    fn step_lists(&mut self, pod: usize, rules: &Rules) -> Cost {
         let start = Instant::now();
-        let lists = rules.lists(pod, &mut self.values);
+        let lists = rules.lists(pod, &mut self.of_acls);
         let pods: PodLists = [(name(pod), placed(pod, lists))].into();
-        let change = self.node.advance(&pods, None, &mut self.values);
+        let change = self.acls.advance(&pods, None, &mut self.of_acls);
         let took = start.elapsed();
-        let (sent, planned) = self.vpp.follow(self.node.acls(), &change);
+        let (sent, planned) = self.vpp.follow(self.acls.acls(), &change);
+        (sent, took + planned)
+    }
+
+    /// The same of its session rules.
+    fn step_rules(&mut self, pod: usize, rules: &Rules) -> Cost {
+        let start = Instant::now();
+        let lists = rules.lists(pod, &mut self.of_rules);
+        let pods: Touched = [(name(pod), Some(Arc::new(lists)))].into();
+        let change = self.rules.advance(&pods, &mut self.of_rules);
+        let took = start.elapsed();
+        let (sent, planned) = follow_rules(&change);
         (sent, took + planned)
     }
 
     /// Every pod in turn gets rules that differ at one place, and gets the old ones back.
     fn steps(&mut self, what: &str, change: impl Fn(&mut Rules)) {
-        let mut steps = Vec::new();
-        for run in 0..RUNS {
+        let turns = (0..RUNS).flat_map(|run| {
             let pod = run * 13 % self.count;
             let rules = Rules::of(pod, self.count);
             let mut changed = rules.clone();
             change(&mut changed);
-            steps.push(self.step(pod, &changed));
-            steps.push(self.step(pod, &rules));
-        }
-        line(what, &steps);
+            [(pod, changed), (pod, rules)]
+        });
+        let turns: Vec<_> = turns.collect();
+        let lists: Vec<_> = turns
+            .iter()
+            .map(|(pod, rules)| self.step_lists(*pod, rules))
+            .collect();
+        let rules: Vec<_> = turns
+            .iter()
+            .map(|(pod, rules)| self.step_rules(*pod, rules))
+            .collect();
+        lines(what, &lists, &rules);
     }
 }
 
@@ -159,23 +194,29 @@ fn arrival(count: usize) {
     };
     let mut node = Node::new(count, open);
     let isolated = Rules([Vec::new(), vec![Rule::everything(Action::Deny)]]);
-    let mut all = vec![(
-        name(count),
-        placed(count, isolated.lists(count, &mut node.values)),
-    )];
-    let mut steps = Vec::new();
+    let (pod, mut lists, mut rules) = (name(count), Vec::new(), Vec::new());
+    let of_acls = placed(count, isolated.lists(count, &mut node.of_acls));
+    let of_rules = Some(Arc::new(isolated.lists(count, &mut node.of_rules)));
     for _ in 0..10 {
-        let (key, lists) = all.pop().expect("a pod");
-        for now in [lists.clone(), None] {
+        for now in [of_acls.clone(), None] {
             let start = Instant::now();
-            let pods: PodLists = [(key.clone(), now)].into();
-            let change = node.node.advance(&pods, None, &mut node.values);
+            let pods: PodLists = [(pod.clone(), now)].into();
+            let change = node.acls.advance(&pods, None, &mut node.of_acls);
             let took = start.elapsed();
-            node.vpp.add_interfaces(node.node.acls());
-            let (sent, planned) = node.vpp.follow(node.node.acls(), &change);
-            steps.push((sent, took + planned));
+            node.vpp.add_interfaces(node.acls.acls());
+            let (sent, planned) = node.vpp.follow(node.acls.acls(), &change);
+            lists.push((sent, took + planned));
         }
-        all.push((key, lists));
     }
-    line("worst: who may send nothing comes and goes", &steps);
+    for _ in 0..10 {
+        for now in [of_rules.clone(), None] {
+            let start = Instant::now();
+            let pods: Touched = [(pod.clone(), now)].into();
+            let change = node.rules.advance(&pods, &mut node.of_rules);
+            let took = start.elapsed();
+            let (sent, planned) = follow_rules(&change);
+            rules.push((sent, took + planned));
+        }
+    }
+    lines("worst: who may send nothing comes and goes", &lists, &rules);
 }

@@ -10,7 +10,7 @@ use picket_testing::build::{self, accept, block, pods_where};
 use picket_vpp::acl::{Options, Renderer};
 use picket_vpp::session;
 
-use crate::step::{Sent, Vpp, follow_rules, line};
+use crate::step::{Cost, Vpp, follow_rules, lines};
 
 const RUNS: usize = 100;
 const NODE: &str = "node-0";
@@ -53,9 +53,6 @@ struct Node {
     rules: session::Renderer,
     vpp: Vpp,
 }
-
-/// What one event cost.
-type Cost = (Sent, Duration);
 
 impl Node {
     /// The node, with how many rules its lists have, and how long they took.
@@ -114,7 +111,7 @@ impl Node {
 
     fn steps(&mut self, what: &str, events: impl Iterator<Item = Event> + Clone) {
         let [lists, rules] = self.costs(events);
-        print(what, &lists, &rules);
+        lines(what, &lists, &rules);
     }
 
     /// The same of something that comes and goes in turns, each apart.
@@ -124,14 +121,9 @@ impl Node {
             let [lists, rules] = costs
                 .each_ref()
                 .map(|costs| costs.iter().skip(first).step_by(2).copied().collect::<Vec<_>>());
-            print(&format!("{what} {verb}"), &lists, &rules);
+            lines(&format!("{what} {verb}"), &lists, &rules);
         }
     }
-}
-
-fn print(what: &str, lists: &[Cost], rules: &[Cost]) {
-    line(what, lists);
-    line("  as session rules", rules);
 }
 
 fn comes_and_goes(new: Pod) -> [Event; 2] {

@@ -53,7 +53,7 @@ impl Vpp {
     }
 
     /// What the lists became by a change, for those interfaces that there are.
-    pub(crate) fn follow(&mut self, acls: &Acls, change: &Change) -> (Sent, Duration) {
+    pub(crate) fn follow(&mut self, acls: &Acls, change: &Change) -> Cost {
         let start = Instant::now();
         let plan = self.held.plan(acls, change.interfaces.keys());
         let took = start.elapsed();
@@ -94,7 +94,7 @@ impl Sent {
 
 /// What VPP is told so that it has the session rules after a change, each of which is a message, and how long that took to find
 /// out.
-pub(crate) fn follow_rules(change: &session::Change) -> (Sent, Duration) {
+pub(crate) fn follow_rules(change: &session::Change) -> Cost {
     let turns: Vec<_> = change.local.values().chain(change.global.values()).collect();
     let start = Instant::now();
     let plans: Vec<_> = turns.iter().map(|turn| turn.plan()).collect();
@@ -108,8 +108,17 @@ pub(crate) fn follow_rules(change: &session::Change) -> (Sent, Duration) {
     (sent, took)
 }
 
+/// What a step cost: what goes over the socket, and how long it took to find out.
+pub(crate) type Cost = (Sent, Duration);
+
+/// Prints the times of steps of lists, and of the same as session rules.
+pub(crate) fn lines(what: &str, lists: &[Cost], rules: &[Cost]) {
+    line(what, lists);
+    line("  as session rules", rules);
+}
+
 /// Prints the times of steps that all send about the same.
-pub(crate) fn line(what: &str, steps: &[(Sent, Duration)]) {
+fn line(what: &str, steps: &[Cost]) {
     let mut times: Vec<_> = steps.iter().map(|(_, took)| *took).collect();
     times.sort_unstable();
     let at = |percent: usize| times[(times.len() - 1) * percent / 100];
