@@ -1,8 +1,9 @@
 //! What a whole agent takes to have VPP do what a change says: `cargo bench -p picket --bench lists`, with Debian's etcd.
 //!
 //! A node with 800 pods of 400 applications, each with a policy of 20 + 20 rules, is kept in a real etcd; the agent reads it there and
-//! talks to the stand-in for VPP over its socket. Each change is one record that is written. The time is what the agent counts
-//! itself, from when it has heard of the change to when VPP has answered all that is to be done for it.
+//! talks to the stand-in for VPP over its socket: first about lists, then another about session rules. Each change is one record that
+//! is written. The time is what the agent counts itself, from when it has heard of the change to when VPP has answered all that is to
+//! be done for it.
 
 #![expect(
     clippy::print_stdout,
@@ -10,6 +11,7 @@
     reason = "it reports, and fails at once"
 )]
 
+use std::fmt::Write as _;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -17,10 +19,11 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use picket_linux::die_with_parent;
+use picket_net::Family;
 use picket_testing::etcd::Etcd;
 use picket_testing::http;
 use picket_testing::reflected::{progress, record};
-use picket_vpp::fake::{Fake, Options};
+use picket_vpp::fake::{Fake, Options, Transport};
 use serde_json::{Value, json};
 
 const PODS: usize = 800;
@@ -45,15 +48,14 @@ const CHANGES: [(&str, Change); 4] = [
     ("a pod elsewhere that no policy knows", elsewhere),
 ];
 
+/// The interface or the namespace of each pod, and that of one more, which comes and goes.
+const PLACES: usize = PODS + 1;
+
 fn main() {
     let kept = Etcd::start();
     let mut records = vec![(format!("{}progress", picket_source::Etcd::PREFIX), progress())];
-    let mut options = Options::new(7).interface("uplink0", "");
     for number in 0..PODS {
         records.push((key("pods", &name(number)), record(&pod(number, "node-1"))));
-    }
-    for number in 0..=PODS {
-        options = options.interface(&format!("tap{number}"), &format!("shop/{}", name(number)));
     }
     for application in 0..PODS / ALIKE {
         let policy = policy(application, 0);
@@ -76,15 +78,74 @@ fn main() {
             .collect();
         kept.change(&part);
     }
-    let vpp = Fake::start(options).unwrap();
+    for target in [Target::Lists, Target::SessionRules] {
+        measure(target, &kept);
+    }
+}
+
+/// What the agent keeps in VPP.
+#[derive(Clone, Copy)]
+enum Target {
+    Lists,
+    SessionRules,
+}
+
+impl Target {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Lists => "vpp-acl",
+            Self::SessionRules => "vpp-session",
+        }
+    }
+
+    /// A VPP with what pods have there.
+    fn start(self) -> Fake {
+        let options = match self {
+            Self::Lists => Options::new(7).interface("uplink0", ""),
+            Self::SessionRules => Options::new(7).session_layer(true),
+        };
+        let options = (0..PLACES).fold(options, |options, number| {
+            let pod = format!("shop/{}", name(number));
+            match self {
+                Self::Lists => options.interface(&format!("tap{number}"), &pod),
+                Self::SessionRules => options.namespace(&pod),
+            }
+        });
+        Fake::start(options).unwrap()
+    }
+
+    /// What VPP has by now.
+    fn there(self, vpp: &Fake) -> String {
+        let state = vpp.state();
+        match self {
+            Self::Lists => format!("{} lists", state.acls().count()),
+            Self::SessionRules => {
+                let tables = state.namespaces().map(|(index, _)| Some(index)).chain([None]);
+                let rules = tables.flat_map(|table| {
+                    let each = [Transport::Tcp, Transport::Udp].map(|transport| {
+                        Family::BOTH.map(|family| state.session_rules(table, transport, family))
+                    });
+                    each.into_iter().flatten().flatten()
+                });
+                // Those for everything that say nothing are always there.
+                let said = rules.filter(|rule| rule.action != u32::MAX);
+                format!("{} session rules", said.count())
+            }
+        }
+    }
+}
+
+/// What an agent takes from each change on.
+fn measure(target: Target, kept: &Etcd) {
+    let vpp = target.start();
     let folder = tempfile::tempdir().unwrap();
-    let agent = Agent::start(&kept, &vpp, folder.path());
-    let lists = agent.await_change((0.0, 0.0));
+    let agent = Agent::start(target, kept, &vpp, folder.path());
+    let whole = agent.await_change((0.0, 0.0));
     println!(
-        "{PODS} pods of {} applications, {RULES} + {RULES} rules each: {} lists in VPP after {:.0} ms",
+        "{PODS} pods of {} applications, {RULES} + {RULES} rules each: {} in VPP after {:.0} ms",
         PODS / ALIKE,
-        vpp.state().acls().count(),
-        lists * 1000.0
+        target.there(&vpp),
+        whole * 1000.0
     );
     for (what, change) in CHANGES {
         let mut took = Vec::new();
@@ -112,17 +173,24 @@ fn main() {
 
 /// An agent that ends with this.
 struct Agent {
+    target: Target,
     child: Child,
     socket: PathBuf,
 }
 
 impl Agent {
-    fn start(kept: &Etcd, vpp: &Fake, folder: &Path) -> Self {
+    fn start(target: Target, kept: &Etcd, vpp: &Fake, folder: &Path) -> Self {
         let socket = folder.join("agent.sock");
         let mut command = Command::new(env!("CARGO_BIN_EXE_picket"));
         command
-            .args(["agent", "--target", "vpp-acl", "--hostname-override", "node-1"])
-            .args(["--uplink", "uplink0", "--source", "etcd", "--etcd-endpoints"])
+            .args([
+                "agent",
+                "--target",
+                target.name(),
+                "--hostname-override",
+                "node-1",
+            ])
+            .args(["--source", "etcd", "--etcd-endpoints"])
             .arg(kept.endpoint())
             .arg("--vpp-socket")
             .arg(vpp.socket())
@@ -131,15 +199,34 @@ impl Agent {
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(Stdio::null());
+        match target {
+            Target::Lists => command.args(["--uplink", "uplink0"]),
+            Target::SessionRules => {
+                let file = folder.join("namespaces");
+                let lines = (0..PLACES).fold(String::new(), |mut lines, number| {
+                    writeln!(lines, "shop/{} {}", name(number), number + 1).unwrap();
+                    lines
+                });
+                std::fs::write(&file, lines).unwrap();
+                command
+                    .arg("--vpp-pod-namespace")
+                    .arg(format!("file={}", file.display()))
+            }
+        };
         let child = die_with_parent(&mut command).spawn().unwrap();
-        Self { child, socket }
+        Self {
+            target,
+            child,
+            socket,
+        }
     }
 
     /// How many changes were put into VPP, and how many seconds that has taken in all.
     fn told(&self) -> (f64, f64) {
         let metrics = metrics(&self.socket);
         let value = |what: &str| {
-            let name = format!("picket_event_to_target_seconds_{what}{{target=\"vpp-acl\"}} ");
+            let target = self.target.name();
+            let name = format!("picket_event_to_target_seconds_{what}{{target=\"{target}\"}} ");
             let line = metrics.lines().find_map(|line| line.strip_prefix(&name));
             line.map_or(0.0, |value| value.parse().unwrap())
         };
