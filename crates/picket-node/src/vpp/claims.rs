@@ -12,6 +12,7 @@ use smol_str::SmolStr;
 
 use super::findings::Found;
 use super::rule::Pattern;
+use super::told::Whole;
 use crate::status::Finding;
 
 /// The annotation.
@@ -22,7 +23,22 @@ pub(crate) const LOCAL: &str = "local0";
 
 /// Which interface each pod of a node names as its own.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Claims(BTreeMap<ObjectRef, Claim>);
+pub struct Claims {
+    pods: BTreeMap<ObjectRef, Claim>,
+    /// The pods that name each interface.
+    by_interface: BTreeMap<SmolStr, BTreeSet<ObjectRef>>,
+}
+
+/// What pods claim now, if anything, that claimed something else before.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Change(BTreeMap<ObjectRef, Option<Claim>>);
+
+/// The pods that may have another interface because of a change, and the interfaces that may be another pod's.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Concerned {
+    pub(crate) pods: BTreeSet<ObjectRef>,
+    pub(crate) interfaces: BTreeSet<SmolStr>,
+}
 
 /// What a pod claims.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -45,47 +61,92 @@ impl<'p> FromIterator<&'p Pod> for Claims {
     /// Those of these pods that policies can select.
     fn from_iter<I: IntoIterator<Item = &'p Pod>>(pods: I) -> Self {
         let managed = pods.into_iter().filter(|pod| pod.is_managed());
-        let claims = managed.filter_map(|pod| Some((named(&pod.object), Claim::of(pod)?)));
-        Self(claims.collect())
+        let claims = managed.filter_map(|pod| Some((named(&pod.object), Some(Claim::of(pod)?))));
+        let mut known = Self::default();
+        known.advance(&Change(claims.collect()));
+        known
+    }
+}
+
+impl Change {
+    /// Whether nobody claims anything else.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+impl Concerned {
+    /// These, and others.
+    pub(crate) fn extend(&mut self, others: Self) {
+        self.pods.extend(others.pods);
+        self.interfaces.extend(others.interfaces);
+    }
+}
+
+impl Whole for Claims {
+    type Change = Change;
+
+    fn follow(&mut self, change: &Change) {
+        self.advance(change);
+    }
+
+    fn join(change: &mut Change, later: &Change) {
+        change.0.extend(later.0.clone());
     }
 }
 
 impl Claims {
-    /// Takes in what happens to the pods of a node; whether they claim something else then.
-    pub(crate) fn note(&mut self, events: &[Event], node: &str) -> bool {
-        let mut is_other = false;
+    /// What pods of a node claim otherwise after these events.
+    pub(crate) fn change(&self, events: &[Event], node: &str) -> Change {
+        let mut now = BTreeMap::new();
         for event in events {
-            is_other |= match event {
-                Event::Init => !std::mem::take(&mut self.0).is_empty(),
+            match event {
+                Event::Init => {
+                    let known = self.pods.keys().chain(now.keys());
+                    now = known.map(|pod| (pod.clone(), None)).collect();
+                }
                 Event::Apply(Object::Pod(pod)) => {
                     let is_here = pod.node.as_deref() == Some(node) && pod.is_managed();
                     let claim = Claim::of(pod).filter(|_| is_here);
-                    self.put(&pod.object, claim)
+                    now.insert(named(&pod.object), claim);
                 }
-                Event::Delete(object) if object.kind == "Pod" => self.put(object, None),
-                Event::Apply(_) | Event::Delete(_) | Event::InitDone => false,
+                Event::Delete(object) if object.kind == "Pod" => drop(now.insert(named(object), None)),
+                Event::Apply(_) | Event::Delete(_) | Event::InitDone => {}
+            }
+        }
+        now.retain(|pod, claim| self.pods.get(pod) != claim.as_ref());
+        Change(now)
+    }
+
+    /// Takes in what pods claim otherwise; whom that concerns.
+    pub(crate) fn advance(&mut self, change: &Change) -> Concerned {
+        let mut concerned = Concerned::default();
+        for (pod, now) in &change.0 {
+            let before = match now {
+                Some(claim) => self.pods.insert(pod.clone(), claim.clone()),
+                None => self.pods.remove(pod),
             };
+            if let Some(Claim { interface, .. }) = before {
+                if let Some(pods) = self.by_interface.get_mut(&interface) {
+                    pods.remove(pod);
+                    if pods.is_empty() {
+                        self.by_interface.remove(&interface);
+                    }
+                }
+                concerned.interfaces.insert(interface);
+            }
+            if let Some(Claim { interface, .. }) = now {
+                let pods = self.by_interface.entry(interface.clone()).or_default();
+                pods.insert(pod.clone());
+                concerned.interfaces.insert(interface.clone());
+            }
+            concerned.pods.insert(pod.clone());
         }
-        is_other
-    }
-
-    fn put(&mut self, pod: &ObjectRef, claim: Option<Claim>) -> bool {
-        let pod = named(pod);
-        let before = match claim.clone() {
-            Some(claim) => self.0.insert(pod, claim),
-            None => self.0.remove(&pod),
-        };
-        before != claim
-    }
-
-    /// The interfaces that several pods name, and which pods.
-    fn contested(&self) -> BTreeMap<&SmolStr, BTreeSet<&ObjectRef>> {
-        let mut pods: BTreeMap<&SmolStr, BTreeSet<&ObjectRef>> = BTreeMap::new();
-        for (pod, claim) in &self.0 {
-            pods.entry(&claim.interface).or_default().insert(pod);
+        for interface in &concerned.interfaces {
+            let pods = self.by_interface.get(interface);
+            concerned.pods.extend(pods.into_iter().flatten().cloned());
         }
-        pods.retain(|_, pods| pods.len() > 1);
-        pods
+        concerned
     }
 }
 
@@ -96,7 +157,6 @@ pub(crate) struct Judge<'c> {
     /// Which interfaces pods may name.
     may: &'c Pattern,
     uplinks: &'c [Pattern],
-    contested: BTreeMap<&'c SmolStr, BTreeSet<&'c ObjectRef>>,
 }
 
 /// Why a pod does not have the interface that it names.
@@ -112,17 +172,12 @@ pub(crate) enum Refused<'c> {
 
 impl<'c> Judge<'c> {
     pub(crate) fn new(claims: &'c Claims, may: &'c Pattern, uplinks: &'c [Pattern]) -> Self {
-        Self {
-            claims,
-            may,
-            uplinks,
-            contested: claims.contested(),
-        }
+        Self { claims, may, uplinks }
     }
 
     /// The interface of a pod; nothing where it names none.
     pub(crate) fn interface(&self, pod: &ObjectRef) -> Option<Result<&'c SmolStr, Refused<'c>>> {
-        let (pod, claim) = self.claims.0.get_key_value(&named(pod))?;
+        let (pod, claim) = self.claims.pods.get_key_value(&named(pod))?;
         Some(self.judge(pod, &claim.interface))
     }
 
@@ -133,44 +188,43 @@ impl<'c> Judge<'c> {
         if self.uplinks.iter().any(|uplink| uplink.matches(interface)) {
             return Err(Refused::Uplink(interface));
         }
-        match self.contested.get(interface) {
-            Some(pods) => {
-                let others = pods.iter().copied().filter(|other| *other != pod);
-                Err(Refused::Contested(interface, others.collect()))
-            }
-            None => Ok(interface),
+        let pods = self.claims.by_interface.get(interface).into_iter().flatten();
+        let others: Vec<_> = pods.filter(|other| *other != pod).collect();
+        match others.as_slice() {
+            [] => Ok(interface),
+            _ => Err(Refused::Contested(interface, others)),
         }
+    }
+
+    /// Whether an interface is nobody's because several pods name it.
+    pub(crate) fn is_contested(&self, interface: &SmolStr) -> bool {
+        let known = self.claims.by_interface.get_key_value(interface);
+        known.is_some_and(|(interface, pods)| {
+            let refused = pods.first().and_then(|pod| self.judge(pod, interface).err());
+            matches!(refused, Some(Refused::Contested(..)))
+        })
     }
 
     /// The interfaces that are nobody's because several pods name them.
     pub(crate) fn contested(&self) -> impl Iterator<Item = &'c SmolStr> {
-        let names = self.contested.iter();
-        let names = names.filter_map(|(name, pods)| Some((*name, *pods.first()?)));
-        names
-            .filter(|(name, pod)| matches!(self.judge(pod, name), Err(Refused::Contested(..))))
-            .map(|(name, _)| name)
+        let names = self.claims.by_interface.keys();
+        names.filter(|name| self.is_contested(name))
     }
 
-    /// What is wrong with the claims of pods.
-    pub(crate) fn findings(&self) -> Vec<Found> {
-        let claims = self.claims.0.iter();
-        let refused = claims.filter_map(|(pod, claim)| {
-            let refused = self.judge(pod, &claim.interface).err()?;
-            Some((pod, claim, refused))
-        });
-        let found = refused.map(|(pod, claim, refused)| {
-            let mut diagnostic =
-                Diagnostic::new(codes::CLAIM, Severity::Error, format!("Forbidden: {refused}")).on(pod);
-            diagnostic.field = format!("metadata.annotations.{ANNOTATION}");
-            Found {
-                object: ObjectRef {
-                    uid: claim.uid.clone(),
-                    ..pod.clone()
-                },
-                finding: Finding::new(pod, &diagnostic),
-            }
-        });
-        found.collect()
+    /// What is wrong with the claim of a pod.
+    pub(crate) fn finding(&self, pod: &ObjectRef) -> Option<Found> {
+        let (pod, claim) = self.claims.pods.get_key_value(pod)?;
+        let refused = self.judge(pod, &claim.interface).err()?;
+        let mut diagnostic =
+            Diagnostic::new(codes::CLAIM, Severity::Error, format!("Forbidden: {refused}")).on(pod);
+        diagnostic.field = format!("metadata.annotations.{ANNOTATION}");
+        Some(Found {
+            object: ObjectRef {
+                uid: claim.uid.clone(),
+                ..pod.clone()
+            },
+            finding: Finding::new(pod, &diagnostic),
+        })
     }
 }
 
@@ -223,7 +277,7 @@ mod tests {
         let uplinks: Vec<Pattern> = uplinks.iter().map(|uplink| uplink.parse().unwrap()).collect();
         let judge = Judge::new(claims, &may, &uplinks);
         let told: Vec<_> = claims
-            .0
+            .pods
             .keys()
             .map(|pod| {
                 let found = match judge.interface(pod).unwrap() {
@@ -240,12 +294,14 @@ mod tests {
         assert_eq!(told, expected);
         let refused = expected.iter().filter(|(_, found)| found.contains(' '));
         let messages: Vec<_> = refused.map(|(_, found)| format!("Forbidden: {found}")).collect();
-        let findings = judge.findings();
+        let findings = claims.pods.keys().filter_map(|pod| judge.finding(pod));
         let found: Vec<_> = findings
-            .iter()
-            .map(|found| (found.finding.code.as_str(), found.finding.message.clone()))
+            .map(|found| (found.finding.code, found.finding.message))
             .collect();
-        let messages: Vec<_> = messages.into_iter().map(|message| ("C020", message)).collect();
+        let messages: Vec<_> = messages
+            .into_iter()
+            .map(|message| ("C020".to_owned(), message))
+            .collect();
         assert_eq!(found, messages);
     }
 
@@ -312,9 +368,10 @@ mod tests {
         let mut claims = Claims::default();
         for uid in ["1", "2"] {
             let event = Event::Apply(Object::Pod(Arc::new(claiming(uid))));
-            assert!(claims.note(&[event], "n1"));
-            let found = Judge::new(&claims, &may, &[]).findings();
-            let objects: Vec<_> = found.into_iter().map(|found| found.object).collect();
+            let concerned = claims.advance(&claims.change(&[event], "n1"));
+            let judge = Judge::new(&claims, &may, &[]);
+            let found = concerned.pods.iter().filter_map(|pod| judge.finding(pod));
+            let objects: Vec<_> = found.map(|found| found.object).collect();
             assert_eq!(objects, [claiming(uid).object]);
         }
     }
@@ -332,11 +389,12 @@ mod tests {
         };
         let mut claims = Claims::default();
         let mut note = |event: Event| {
-            let is_other = claims.note(&[event], "n1");
+            let change = claims.change(&[event], "n1");
+            claims.advance(&change);
             (
-                is_other,
+                !change.is_empty(),
                 claims
-                    .0
+                    .pods
                     .values()
                     .map(|claim| claim.interface.to_string())
                     .collect::<Vec<_>>(),

@@ -16,14 +16,17 @@ use super::render::{Known, Renderer};
 use super::report::Report;
 use super::session::SessionTables;
 use super::worker::Tables;
-use super::{NamespaceRule, VppSettings, VppStatus, VppTarget, work};
+use super::{NamespaceRule, PodRule, VppSettings, VppStatus, VppTarget, work};
 use crate::metrics::Metrics;
 use crate::status::Shared;
 use crate::testing::vpp_settings;
 
-/// A pod of the node.
+/// A pod of the node, which names an interface in case that counts.
 fn member(number: usize, application: Option<usize>) -> Pod {
-    applications::member(number, application).on("n").build()
+    Pod {
+        vpp_interface: Some(format!("tap{number}").into()),
+        ..applications::member(number, application).on("n").build()
+    }
 }
 
 fn name(number: usize) -> String {
@@ -55,6 +58,22 @@ fn happens(count: usize) -> Vec<(&'static str, Event)> {
     ]
 }
 
+/// What pods name in their annotations then: an interface that there is not, that of another, and their own again.
+fn named() -> Vec<(&'static str, Event)> {
+    let naming = |interface: &str| Pod {
+        vpp_interface: Some(interface.into()),
+        ..member(7, Some(3))
+    };
+    vec![
+        (
+            "a pod names an interface that VPP does not have",
+            apply(naming("tap7000")),
+        ),
+        ("it names that of another", apply(naming("tap9"))),
+        ("it names its own again", apply(naming("tap7"))),
+    ]
+}
+
 /// The agent with one target, without threads.
 struct Scene {
     /// What is there as long as the agent is.
@@ -70,7 +89,7 @@ struct Scene {
 }
 
 impl Scene {
-    fn new(target: VppTarget, count: usize) -> Self {
+    fn new(target: VppTarget, pod_interfaces: PodRule, count: usize) -> Self {
         let known = count + 2;
         let mut file = String::new();
         let options = (0..known).fold(Options::new(1).session_layer(true), |options, number| {
@@ -85,6 +104,7 @@ impl Scene {
         std::fs::write(named.path(), file).unwrap();
         let settings = VppSettings {
             targets: [target].into(),
+            pod_interfaces,
             pod_namespaces: Some(NamespaceRule::File(named.path().into())),
             most_session_rules: 100_000,
             ..vpp_settings()
@@ -94,7 +114,9 @@ impl Scene {
             VppTarget::Session => Box::new(SessionTables::new(&settings)),
         };
         let mut engine = Engine::new(Semantics::default());
+        let mut renderer = Renderer::new(&"n".into(), &settings);
         for event in there(count) {
+            renderer.learn(std::slice::from_ref(&event));
             engine.apply(event);
         }
         let shared = Shared::new("n", Health::default());
@@ -103,7 +125,7 @@ impl Scene {
             _fake: fake,
             _file: named,
             engine,
-            renderer: Renderer::new(&"n".into(), &settings),
+            renderer,
             tables,
             report: Report::new(target, &shared, &Metrics::default()),
             shared,
@@ -132,6 +154,7 @@ impl Scene {
     fn counted(&mut self, events: Vec<(&'static str, Event)>) -> Vec<(&'static str, usize)> {
         let each = events.into_iter().map(|(what, event)| {
             let before = work::count();
+            self.renderer.learn(std::slice::from_ref(&event));
             self.renderer.note(&self.engine.apply(event));
             self.enforce();
             let counted = work::count() - before;
@@ -168,13 +191,26 @@ impl Scene {
     }
 }
 
+fn check(target: VppTarget, pod_interfaces: &PodRule, happens: impl Fn(usize) -> Vec<(&'static str, Event)>) {
+    let [few, many] = [100, 400].map(|count| {
+        let mut scene = Scene::new(target, pod_interfaces.clone(), count);
+        scene.counted(happens(count))
+    });
+    for ((what, few), (_, many)) in few.into_iter().zip(many) {
+        assert!(few > 0, "{target}: {what}");
+        assert_eq!(few, many, "{target}: {what}");
+    }
+}
+
 #[test]
 fn an_event_costs_the_agent_nothing_for_pods_that_it_does_not_concern() {
     for target in [VppTarget::Acl, VppTarget::Session] {
-        let [few, many] = [100, 400].map(|count| Scene::new(target, count).counted(happens(count)));
-        for ((what, few), (_, many)) in few.into_iter().zip(many) {
-            assert!(few > 0, "{target}: {what}");
-            assert_eq!(few, many, "{target}: {what}");
-        }
+        check(target, &PodRule::default(), happens);
     }
+}
+
+#[test]
+fn nor_does_one_where_pods_name_their_interfaces() {
+    let rule = PodRule::Annotation("tap*".parse().unwrap());
+    check(VppTarget::Acl, &rule, |count| [happens(count), named()].concat());
 }

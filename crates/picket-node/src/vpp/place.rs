@@ -245,7 +245,8 @@ impl Placed {
         self.close(interface);
     }
 
-    fn close(&mut self, interface: &SmolStr) {
+    /// Several pods claim an interface, and nobody has it: nothing passes there.
+    pub(super) fn close(&mut self, interface: &SmolStr) {
         self.shut(interface);
         self.contested.insert(interface.clone());
     }

@@ -10,7 +10,7 @@ use picket_vpp::client::Interface;
 use smol_str::SmolStr;
 
 use super::VppSettings;
-use super::claims::Claims;
+use super::claims::{Claims, Concerned};
 use super::place::{Finder, Known, Placed, id};
 use super::told::Told;
 use super::work::looked_at;
@@ -24,16 +24,25 @@ pub(crate) struct Places {
     known: Known,
     /// The lists of pods, and of all that leads out of the node.
     wanted: Acls,
-    claims: Arc<Claims>,
+    claims: Claims,
     placed: Placed,
-    /// Whose lists have changed since they were placed; `None` where anything may have.
-    news: Option<BTreeSet<SmolStr>>,
+    /// What has changed since they were placed; `None` where anything may have.
+    news: Option<News>,
     /// How often everything was worked out.
     revision: u64,
     /// What has become of pods since then that nobody has asked for yet, by name.
     moved: BTreeMap<String, Moved>,
     /// The list that lets nothing pass.
     closed: Arc<Acl>,
+}
+
+/// What has changed since interfaces were placed.
+#[derive(Debug, Default)]
+struct News {
+    /// Whose lists are others.
+    lists: BTreeSet<SmolStr>,
+    /// Whom it concerns that pods claim other interfaces.
+    claims: Concerned,
 }
 
 impl Places {
@@ -43,7 +52,7 @@ impl Places {
             interfaces: BTreeMap::new(),
             known: Known::new(),
             wanted: Acls::default(),
-            claims: Arc::default(),
+            claims: Claims::default(),
             placed: Placed::default(),
             news: None,
             revision: 0,
@@ -78,7 +87,7 @@ impl Places {
     }
 
     /// Takes in what is wanted.
-    pub(crate) fn hear(&mut self, told: &Told<Acls>, claims: &Arc<Claims>) {
+    pub(crate) fn hear(&mut self, told: &Told<Acls>, claims: &Told<Claims>) {
         match told {
             Told::Whole(acls) => {
                 self.wanted.clone_from(acls);
@@ -88,13 +97,21 @@ impl Places {
                 self.wanted.advance(change);
                 self.placed.take_lists(change);
                 if let Some(news) = &mut self.news {
-                    news.extend(change.interfaces.keys().cloned());
+                    news.lists.extend(change.interfaces.keys().cloned());
                 }
             }
         }
-        if !Arc::ptr_eq(&self.claims, claims) {
-            self.claims = Arc::clone(claims);
-            self.news = None;
+        match claims {
+            Told::Whole(claims) => {
+                self.claims.clone_from(claims);
+                self.news = None;
+            }
+            Told::Changed(change) => {
+                let concerned = self.claims.advance(change);
+                if let Some(news) = &mut self.news {
+                    news.claims.extend(concerned);
+                }
+            }
         }
     }
 
@@ -130,10 +147,11 @@ impl Places {
     pub(crate) fn advance(&mut self) -> BTreeSet<SmolStr> {
         let mut changed = BTreeSet::new();
         if let Some(news) = self.news.take()
-            && news.iter().all(|name| self.follow(name, &mut changed))
+            && self.claim(&news.claims, &mut changed)
+            && news.lists.iter().all(|name| self.follow(name, &mut changed))
         {
             self.settle();
-            self.news = Some(BTreeSet::new());
+            self.news = Some(News::default());
             return changed;
         }
         looked_at(self.interfaces.len() + self.wanted.interfaces.len());
@@ -144,10 +162,53 @@ impl Places {
         let names = before.keys().chain(now.keys());
         let others = names.filter(|name| before.get(*name) != now.get(*name));
         changed.extend(others.cloned());
-        self.news = Some(BTreeSet::new());
+        self.news = Some(News::default());
         self.revision += 1;
         self.moved.clear();
         changed
+    }
+
+    /// Gives interfaces that pods claim otherwise to those that have them now; whether that can be said without a look at all others.
+    fn claim(&mut self, concerned: &Concerned, changed: &mut BTreeSet<SmolStr>) -> bool {
+        looked_at(concerned.pods.len() + concerned.interfaces.len());
+        // One may claim what another had.
+        for pod in &concerned.pods {
+            if !self.leave(&SmolStr::from(id(pod)), changed) {
+                return false;
+            }
+        }
+        let here = concerned.interfaces.iter().filter(|name| {
+            let found = self.interfaces.get(*name);
+            found.is_some_and(|found| self.finder.is_of_pods(name, found))
+        });
+        let here: Vec<_> = here.collect();
+        for name in &here {
+            self.placed.contested.remove(*name);
+        }
+        for pod in &concerned.pods {
+            let name: SmolStr = id(pod).into();
+            let lists = self.wanted.interfaces.get(&name).cloned();
+            if let Some(lists) = lists
+                && let Some(pod) = &lists.pod
+                && !self.come(pod, &lists, changed)
+            {
+                return false;
+            }
+        }
+        let judge = self.finder.judge(&self.claims);
+        for name in here {
+            if self.placed.owners.contains_key(name) {
+                continue;
+            }
+            changed.insert(name.clone());
+            if judge.as_ref().is_some_and(|judge| judge.is_contested(name)) {
+                self.placed.unknown.remove(name);
+                self.placed.close(name);
+            } else {
+                self.placed.abandon(name);
+            }
+        }
+        true
     }
 
     /// Gives its lists to whoever is of this name; whether that can be said without a look at all others.
@@ -197,11 +258,8 @@ impl Places {
 
     /// Places a pod that had no interface.
     fn come(&mut self, pod: &ObjectRef, lists: &InterfaceLists, changed: &mut BTreeSet<SmolStr>) -> bool {
-        // Whose an interface is by what pods claim, all their claims say.
-        if self.finder.judge(&self.claims).is_some() {
-            return false;
-        }
-        let own = self.finder.sought(pod, None);
+        let judge = self.finder.judge(&self.claims);
+        let own = self.finder.sought(pod, judge.as_ref());
         let own = own.and_then(|sought| self.known.get(&sought)).cloned();
         let own = own.unwrap_or_default();
         let is_taken = |interface: &SmolStr| {
@@ -212,7 +270,7 @@ impl Places {
             return false;
         }
         self.finder
-            .place_pod(pod, lists, &self.known, None, &mut self.placed);
+            .place_pod(pod, lists, &self.known, judge.as_ref(), &mut self.placed);
         for interface in &own {
             self.placed.unknown.remove(interface);
         }
@@ -286,7 +344,7 @@ impl Placed {
 
 #[cfg(test)]
 mod tests {
-    use picket_cluster::Pod;
+    use picket_cluster::{Event, Object, Pod};
     use picket_net::Family;
     use picket_testing::build::pod;
     use picket_vpp::acl::{Acl, AclAction, AclRule, Role};
@@ -378,12 +436,12 @@ mod tests {
         there.collect()
     }
 
-    fn claims(named: &[Option<usize>]) -> Claims {
+    fn pods(named: &[Option<usize>]) -> Vec<Pod> {
         let pods = PODS.into_iter().zip(named).map(|(name, interface)| Pod {
             vpp_interface: interface.map(|number| format!("tap{number}").into()),
-            ..pod(name).build()
+            ..pod(name).on("n").build()
         });
-        pods.collect::<Vec<_>>().iter().collect()
+        pods.collect()
     }
 
     fn settings(rule: PodRule, uplinks: &[&str]) -> VppSettings {
@@ -399,7 +457,7 @@ mod tests {
         let mut places = Places::new(settings);
         let finder = Finder::new(&settings.pod_interfaces, &settings.uplinks);
         let (mut wanted, mut there) = (Acls::default(), BTreeMap::new());
-        let mut claimed = Arc::new(Claims::default());
+        let mut claimed = Claims::default();
         for step in steps {
             match step {
                 Step::Lists(acls, is_whole) => {
@@ -408,15 +466,18 @@ mod tests {
                         false => Told::Changed(Arc::new(Change::between(&wanted, &acls))),
                     };
                     wanted = acls;
-                    places.hear(&told, &claimed);
+                    places.hear(&told, &Told::default());
                 }
                 Step::Interfaces(tags) => {
                     there = interfaces(tags);
                     places.set_interfaces(there.clone());
                 }
                 Step::Claims(named) => {
-                    claimed = Arc::new(claims(&named));
-                    places.hear(&Told::default(), &claimed);
+                    let pods = pods(&named);
+                    let events = pods.iter().cloned().map(|pod| Event::Apply(Object::from(pod)));
+                    let change = claimed.change(&events.collect::<Vec<_>>(), "n");
+                    places.hear(&Told::default(), &Told::Changed(Arc::new(change)));
+                    claimed = pods.iter().collect();
                 }
                 Step::Place => {
                     let before = places.placed().acls.interfaces.clone();
@@ -505,8 +566,8 @@ mod tests {
             change(&one, &two).then(&change(&two, &three)),
         ] {
             let mut places = Places::new(&settings(PodRule::default(), &[]));
-            places.hear(&whole(&one), &Arc::default());
-            places.hear(&told, &Arc::default());
+            places.hear(&whole(&one), &Told::default());
+            places.hear(&told, &Told::default());
             assert_eq!(places.wanted, three);
         }
     }

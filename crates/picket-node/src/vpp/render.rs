@@ -12,12 +12,12 @@ use picket_vpp::acl::{self, Acls};
 use picket_vpp::session::{self, Tables};
 use smol_str::SmolStr;
 
-use super::claims::{Claims, Judge};
+use super::claims::{self, Claims, Judge};
 use super::findings::Found;
 use super::place::id;
 use super::restrictions::Restrictions;
 use super::rule::{Pattern, PodRule};
-use super::told::Told;
+use super::told::{Told, Whole};
 use super::work::looked_at;
 use super::{VppSettings, VppTarget};
 use crate::status::{Finding, Pods};
@@ -41,7 +41,7 @@ pub(crate) struct Wanted {
     /// The lists of each pod, and of all that leads out of the node.
     pub(crate) lists: Told<Acls>,
     /// Which interfaces pods claim, where that counts.
-    pub(crate) claims: Arc<Claims>,
+    pub(crate) claims: Told<Claims>,
     /// The session rules of each pod's namespace, and of what arrives over the network.
     pub(crate) rules: Told<Tables>,
     /// Of which pods those allow less than the policies, as there may be no more rules.
@@ -63,6 +63,7 @@ impl Wanted {
     pub(crate) fn then(&self, later: &Self) -> Self {
         Self {
             lists: self.lists.then(&later.lists),
+            claims: self.claims.then(&later.claims),
             rules: self.rules.then(&later.rules),
             heard: self.heard.or(later.heard),
             changed: self.changed.union(&later.changed).cloned().collect(),
@@ -82,9 +83,11 @@ pub(crate) struct Renderer {
     /// Which interfaces pods may claim, where that counts.
     claimable: Option<Pattern>,
     uplinks: Vec<Pattern>,
-    claimed: Claims,
-    /// The same, as it is told.
-    claims: Arc<Claims>,
+    claims: Claims,
+    /// What of that nobody has heard of.
+    claimed: claims::Change,
+    /// What is wrong with them, by pod.
+    refused: BTreeMap<ObjectRef, Found>,
     /// Follows the program, where session rules are wanted.
     sessions: session::Renderer,
     restrictions: Restrictions,
@@ -111,8 +114,9 @@ impl Renderer {
                 _ => None,
             },
             uplinks: settings.uplinks.clone(),
-            claimed: Claims::default(),
-            claims: Arc::default(),
+            claims: Claims::default(),
+            claimed: claims::Change::default(),
+            refused: BTreeMap::new(),
             sessions: session::Renderer::new(
                 Some(node),
                 session::Options {
@@ -131,11 +135,21 @@ impl Renderer {
 
     /// Learns what happens to pods; whether they claim other interfaces then.
     pub(crate) fn learn(&mut self, events: &[Event]) -> bool {
-        let is_other = self.claimable.is_some() && self.claimed.note(events, &self.node);
-        if is_other {
-            self.claims = Arc::new(self.claimed.clone());
+        let Some(may) = &self.claimable else {
+            return false;
+        };
+        let change = self.claims.change(events, &self.node);
+        let concerned = self.claims.advance(&change);
+        let judge = Judge::new(&self.claims, may, &self.uplinks);
+        looked_at(concerned.pods.len());
+        for pod in concerned.pods {
+            match judge.finding(&pod) {
+                Some(found) => drop(self.refused.insert(pod, found)),
+                None => drop(self.refused.remove(&pod)),
+            }
         }
-        is_other
+        Claims::join(&mut self.claimed, &change);
+        !change.is_empty()
     }
 
     /// Learns what changed in the program.
@@ -166,6 +180,11 @@ impl Renderer {
     /// What the program wants. All changes of it since the last time must have been noted.
     pub(crate) fn render(&mut self, program: &Program, known: &Known) -> Arc<Wanted> {
         let (mut lists, mut rules) = (Told::default(), Told::default());
+        let claimed = std::mem::take(&mut self.claimed);
+        let claims = match self.is_new {
+            true => Told::Whole(Arc::new(self.claims.clone())),
+            false => Told::Changed(Arc::new(claimed)),
+        };
         if !self.is_current {
             if self.targets.contains(&VppTarget::Acl) {
                 lists = self.render_lists(program);
@@ -178,7 +197,7 @@ impl Renderer {
         let (pods, policies) = self.restrictions.advance(program);
         Arc::new(Wanted {
             lists,
-            claims: Arc::clone(&self.claims),
+            claims,
             rules,
             narrower: self.narrower.clone(),
             pods,
@@ -226,14 +245,9 @@ impl Renderer {
 
     /// What of the policies cannot be enforced, and which claims of pods do not hold.
     pub(crate) fn findings(&self) -> Vec<Found> {
-        let may = self.claimable.iter();
-        let claims = may.flat_map(|may| Judge::new(&self.claims, may, &self.uplinks).findings());
-        self.shortfalls
-            .values()
-            .flatten()
-            .map(found)
-            .chain(claims)
-            .collect()
+        let unsaid = self.shortfalls.values().flatten().map(found);
+        looked_at(self.refused.len());
+        unsaid.chain(self.refused.values().cloned()).collect()
     }
 }
 
