@@ -115,10 +115,15 @@ fn nothing_is_lost_or_done_twice_where_signals_interrupt() {
     let worker = unsafe { libc::pthread_self() };
     thread::scope(|scope| {
         scope.spawn(|| {
+            let mut sent = 0;
             while !is_done.load(Ordering::Relaxed) {
-                // SAFETY: the thread waits for this one before it ends.
-                unsafe { libc::pthread_kill(worker, libc::SIGUSR1) };
-                thread::sleep(Duration::from_micros(200));
+                // One after the other.
+                if HANDLED.load(Ordering::Relaxed) == sent {
+                    // SAFETY: the thread waits for this one before it ends.
+                    unsafe { libc::pthread_kill(worker, libc::SIGUSR1) };
+                    sent += 1;
+                }
+                thread::yield_now();
             }
         });
         // Without it the other thread would never end where this one panics.

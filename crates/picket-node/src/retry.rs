@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 /// How long until the first attempt, and at most until any.
-pub(crate) const FIRST: Duration = Duration::from_millis(100);
+const FIRST: Duration = Duration::from_millis(100);
 const LONGEST: Duration = Duration::from_secs(30);
 
 /// When to try again.
@@ -22,5 +22,11 @@ impl Retry {
             at: now + after,
             after,
         }
+    }
+
+    /// Has the time come already.
+    #[cfg(test)]
+    pub(crate) fn hurry(&mut self) {
+        self.at -= self.after;
     }
 }

@@ -303,9 +303,9 @@ mod kernel {
             // It is deleted before its sandbox is.
             scene.networks = desired_of(Vec::new()).2;
             scene.place.leave();
-            // It is time to try again what was refused.
-            std::thread::sleep(crate::retry::FIRST * 2);
             for _ in 0..2 {
+                // It is time to try again what was refused.
+                scene.place.hurry();
                 scene.make(None);
                 assert!(has(&scene, vec![small("x/a", 1), closed("x/b")]));
                 // Others flush it, and it is made again.

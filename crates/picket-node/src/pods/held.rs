@@ -109,6 +109,12 @@ impl Held {
         is_due
     }
 
+    /// Has the time come already to try again.
+    #[cfg(test)]
+    pub(super) fn hurry(&mut self) {
+        self.retry.iter_mut().for_each(Retry::hurry);
+    }
+
     /// Everything is in force but these policies.
     pub(super) fn settle(&mut self, now: Instant) {
         if self.policies.is_empty() {

@@ -139,6 +139,12 @@ impl Place {
         self.is_left = true;
     }
 
+    /// Has the time come already to try again what is held back.
+    #[cfg(test)]
+    pub(in crate::pods) fn hurry(&mut self) {
+        self.held.hurry();
+    }
+
     /// What is to be in force is what it was; it may have been read in other versions.
     fn read_in(&mut self, networks: &Networks) {
         let Some(desired) = &mut self.desired else {
