@@ -166,8 +166,8 @@ pub(crate) enum Refused<'c> {
     NoPods(&'c SmolStr, &'c Pattern),
     /// It leads out of the node.
     Uplink(&'c SmolStr),
-    /// Others name it too.
-    Contested(&'c SmolStr, Vec<&'c ObjectRef>),
+    /// Others name it too: the first of them, and how many more.
+    Contested(&'c SmolStr, &'c ObjectRef, usize),
 }
 
 impl<'c> Judge<'c> {
@@ -188,11 +188,12 @@ impl<'c> Judge<'c> {
         if self.uplinks.iter().any(|uplink| uplink.matches(interface)) {
             return Err(Refused::Uplink(interface));
         }
-        let pods = self.claims.by_interface.get(interface).into_iter().flatten();
-        let others: Vec<_> = pods.filter(|other| *other != pod).collect();
-        match others.as_slice() {
-            [] => Ok(interface),
-            _ => Err(Refused::Contested(interface, others)),
+        let Some(pods) = self.claims.by_interface.get(interface) else {
+            return Ok(interface);
+        };
+        match pods.iter().find(|other| *other != pod) {
+            Some(other) => Err(Refused::Contested(interface, other, pods.len().saturating_sub(2))),
+            None => Ok(interface),
         }
     }
 
@@ -235,13 +236,16 @@ impl fmt::Display for Refused<'_> {
                 write!(f, "no pod may have interface `{interface}`, only such as `{may}`")
             }
             Self::Uplink(interface) => write!(f, "interface `{interface}` leads out of the node"),
-            Self::Contested(interface, others) => {
-                let others: Vec<_> = others.iter().map(|other| super::place::id(other)).collect();
-                let others = others.join(", ");
+            Self::Contested(interface, other, more) => {
                 write!(
                     f,
-                    "interface `{interface}` is claimed by {others} too: nothing passes there"
-                )
+                    "interface `{interface}` is claimed by {}",
+                    super::place::id(other)
+                )?;
+                if *more > 0 {
+                    write!(f, " and {more} more pods")?;
+                }
+                write!(f, " too: nothing passes there")
             }
         }
     }

@@ -258,24 +258,6 @@ fn what_is_written_to_be_misread_is_a_name_or_an_error() {
     assert_eq!(found, wrong);
     expect_readable(&node);
 
-    // Of an interface that has no name only its pod notices.
-    let nameless = json!([{"name": "default/net", "interface": "", "ips": ["2.2.5.17"]}]).to_string();
-    let annotations = json!({"k8s.v1.cni.cncf.io/network-status": nameless});
-    node.api.patch(
-        "/api/v1/namespaces/x/pods",
-        "e",
-        &json!({"metadata": {"annotations": annotations}}),
-    );
-    node.until_enforced();
-    assert!(
-        node.findings().contains(&"Pod x/e".to_owned()),
-        "{:?}",
-        node.findings()
-    );
-    expect(&pods, &[&allowed], true, "beside an interface without a name");
-    expect(&pods, &["a->server"], false, "beside an interface without a name");
-    expect_others(&pods);
-
     // The other version of the kind says the same of all of them.
     serve_alone(&node.api, "v1beta2");
     let path = "/apis/k8s.cni.cncf.io/v1beta2/namespaces/default/multi-networkpolicies";
@@ -306,4 +288,19 @@ fn what_is_written_to_be_misread_is_a_name_or_an_error() {
     );
     expect_others(&pods);
     expect_readable(&node);
+
+    // Of an interface that has no name only its pod notices.
+    let nameless = json!([{"name": "default/net", "interface": "", "ips": ["2.2.5.17"]}]).to_string();
+    let annotations = json!({"k8s.v1.cni.cncf.io/network-status": nameless});
+    node.api.patch(
+        "/api/v1/namespaces/x/pods",
+        "e",
+        &json!({"metadata": {"annotations": annotations}}),
+    );
+    node.until("what is wrong with the pod", |_| {
+        node.findings().contains(&"Pod x/e".to_owned())
+    });
+    expect(&pods, &[&allowed], true, "beside an interface without a name");
+    expect(&pods, &["a->server"], false, "beside an interface without a name");
+    expect_others(&pods);
 }
