@@ -2,25 +2,19 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot set itself up fails")]
 
+mod numbers;
+
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use picket_linux::{
-    Attributes, Batch, BatchError, Monitor, NetworkNamespace, Nfnetlink, Notice, Port, Reply, TableName,
-};
+use picket_linux::{Batch, BatchError, Monitor, NetworkNamespace, Nfnetlink, Notice, Port, Reply, TableName};
 
-const NEWTABLE: u8 = 0;
+use numbers::{DELTABLE, GETSETELEM, INET, NEWSETELEM, NEWTABLE, count, elements, listed, set};
+
 const GETTABLE: u8 = 1;
-const DELTABLE: u8 = 2;
 const NEWCHAIN: u8 = 3;
-const NEWSET: u8 = 9;
-const NEWSETELEM: u8 = 12;
-const GETSETELEM: u8 = 13;
 const DELSETELEM: u8 = 14;
-const INET: u8 = 1;
 const NAME: u16 = 1;
-/// Elements of a list of elements, and their keys, have these numbers too.
-const ELEMENTS: u16 = 3;
 
 fn table(batch: &mut Batch, kind: u8, name: &str) {
     batch.message(kind, if kind == NEWTABLE { Batch::CREATE } else { 0 }, INET);
@@ -35,28 +29,6 @@ fn tables(names: &[&str]) -> Batch {
     batch
 }
 
-/// A set `s` of numbers in the table `t`.
-fn set(batch: &mut Batch) {
-    table(batch, NEWTABLE, "t");
-    batch.message(NEWSET, Batch::CREATE, INET);
-    batch.text(1, "t");
-    batch.text(2, "s");
-    for (attribute, number) in [(3, 0), (4, 19), (5, 4), (10, 1)] {
-        batch.number(attribute, number);
-    }
-}
-
-fn elements(batch: &mut Batch, kind: u8, numbers: impl Iterator<Item = u32>) {
-    batch.message(kind, if kind == NEWSETELEM { Batch::CREATE } else { 0 }, INET);
-    batch.text(1, "t");
-    batch.text(2, "s");
-    batch.nest(ELEMENTS, |batch| {
-        for number in numbers {
-            batch.nest(1, |batch| batch.nest(1, |batch| batch.number(1, number)));
-        }
-    });
-}
-
 fn open() -> Nfnetlink {
     Nfnetlink::open(&NetworkNamespace::create().unwrap()).unwrap()
 }
@@ -69,17 +41,6 @@ fn text(reply: &Reply) -> String {
 fn names(netlink: &mut Nfnetlink) -> Vec<String> {
     let replies = netlink.dump(GETTABLE, INET, &[], "list tables").unwrap();
     replies.iter().map(text).collect()
-}
-
-/// The elements of `s`.
-fn numbers(netlink: &mut Nfnetlink) -> usize {
-    let replies = netlink
-        .dump(GETSETELEM, INET, &[(1, b"t\0"), (2, b"s\0")], "list elements")
-        .unwrap();
-    let lists = replies
-        .iter()
-        .filter_map(|reply| reply.attributes().find(ELEMENTS));
-    lists.map(|list| Attributes::of(list).count()).sum()
 }
 
 #[test]
@@ -182,15 +143,7 @@ fn a_batch_may_have_megabytes() {
     }
     assert!(batch.length() > 3_000_000);
     netlink.commit(batch, None).unwrap();
-    assert_eq!(numbers(&mut netlink), 200_000);
-}
-
-/// How many elements a dump lists.
-fn count(replies: &[Reply]) -> usize {
-    let lists = replies
-        .iter()
-        .filter_map(|reply| reply.attributes().find(ELEMENTS));
-    lists.map(|list| Attributes::of(list).count()).sum()
+    assert_eq!(count(&mut netlink), 200_000);
 }
 
 /// How often to read what changes.
@@ -232,7 +185,7 @@ fn a_dump_is_of_one_moment() {
                 lister.list(GETSETELEM, INET, &of_set, "list", |_| true)
             });
             done.store(reading, Ordering::Relaxed);
-            counts.push(read.map(|(_, replies)| count(&replies)));
+            counts.push(read.map(|(_, replies)| listed(&replies)));
         }
     });
     for count in counts {
@@ -242,7 +195,7 @@ fn a_dump_is_of_one_moment() {
     // Each is two lists that are the same, where nothing comes between.
     assert!(lists > 2 * READINGS, "{lists} lists: no reading was disturbed");
     let undisturbed = reader.dump(GETSETELEM, INET, &of_set, "list");
-    assert_eq!(count(&undisturbed.unwrap()), 5000);
+    assert_eq!(listed(&undisturbed.unwrap()), 5000);
 }
 
 /// What a monitor has heard, in short.

@@ -2,20 +2,16 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot set itself up fails")]
 
+mod numbers;
+
 use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use picket_linux::{Attributes, Batch, Epoll, Interest, Monitor, NetworkNamespace, Nfnetlink};
+use picket_linux::{Batch, Epoll, Interest, Monitor, NetworkNamespace, Nfnetlink};
 
-const NEWTABLE: u8 = 0;
-const DELTABLE: u8 = 2;
-const NEWSET: u8 = 9;
-const NEWSETELEM: u8 = 12;
-const GETSETELEM: u8 = 13;
-const INET: u8 = 1;
-const ELEMENTS: u16 = 3;
+use numbers::{DELTABLE, INET, NEWSETELEM, count, elements, set};
 
 /// How many elements each table has, and how many tables come and go.
 const COUNT: u32 = 2_000;
@@ -41,25 +37,10 @@ fn interrupt_by(signal: libc::c_int) {
     assert_eq!(outcome, 0);
 }
 
-/// A table with a set of numbers.
 fn table_with_elements() -> Batch {
     let mut batch = Batch::default();
-    batch.message(NEWTABLE, Batch::CREATE, INET);
-    batch.text(1, "t");
-    batch.message(NEWSET, Batch::CREATE, INET);
-    batch.text(1, "t");
-    batch.text(2, "s");
-    for (attribute, number) in [(3, 0), (4, 19), (5, 4), (10, 1)] {
-        batch.number(attribute, number);
-    }
-    batch.message(NEWSETELEM, Batch::CREATE, INET);
-    batch.text(1, "t");
-    batch.text(2, "s");
-    batch.nest(ELEMENTS, |batch| {
-        for number in 0..COUNT {
-            batch.nest(1, |batch| batch.nest(1, |batch| batch.number(1, number)));
-        }
-    });
+    set(&mut batch);
+    elements(&mut batch, NEWSETELEM, 0..COUNT);
     batch
 }
 
@@ -68,15 +49,6 @@ fn no_table() -> Batch {
     batch.message(DELTABLE, 0, INET);
     batch.text(1, "t");
     batch
-}
-
-fn count(netlink: &mut Nfnetlink) -> usize {
-    let attributes: [(u16, &[u8]); 2] = [(1, b"t\0"), (2, b"s\0")];
-    let replies = netlink.dump(GETSETELEM, INET, &attributes, "list").unwrap();
-    let lists = replies
-        .iter()
-        .filter_map(|reply| reply.attributes().find(ELEMENTS));
-    lists.map(|list| Attributes::of(list).count()).sum()
 }
 
 /// Makes tables, reads them, hears of them, and removes them, and waits before and after.

@@ -2,18 +2,14 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot set itself up fails")]
 
+mod numbers;
+
 use std::env;
 use std::process::Command;
 
-use picket_linux::{Attributes, Batch, BatchError, NetworkNamespace, Nfnetlink};
+use picket_linux::{Batch, BatchError, NetworkNamespace, Nfnetlink};
 
-const NEWTABLE: u8 = 0;
-const DELTABLE: u8 = 2;
-const NEWSET: u8 = 9;
-const NEWSETELEM: u8 = 12;
-const GETSETELEM: u8 = 13;
-const INET: u8 = 1;
-const ELEMENTS: u16 = 3;
+use numbers::{DELTABLE, INET, NEWSETELEM, NEWTABLE, count, elements, set};
 
 /// Says that a test runs where it is to be.
 const INSIDE: &str = "PICKET_TEST_INSIDE";
@@ -47,15 +43,6 @@ fn refused(name: &str, count: usize) -> Batch {
     batch
 }
 
-fn count(netlink: &mut Nfnetlink) -> usize {
-    let attributes: [(u16, &[u8]); 2] = [(1, b"t\0"), (2, b"s\0")];
-    let replies = netlink.dump(GETSETELEM, INET, &attributes, "list").unwrap();
-    let lists = replies
-        .iter()
-        .filter_map(|reply| reply.attributes().find(ELEMENTS));
-    lists.map(|list| Attributes::of(list).count()).sum()
-}
-
 #[test]
 fn a_transaction_with_more_refusals_than_find_room_has_not_taken_place() {
     let test = "a_transaction_with_more_refusals_than_find_room_has_not_taken_place";
@@ -84,24 +71,11 @@ fn a_list_that_is_larger_than_the_buffer_is_whole() {
     let test = "a_list_that_is_larger_than_the_buffer_is_whole";
     where_sockets_are_small(test, |netlink| {
         let mut batch = Batch::default();
-        table(&mut batch, NEWTABLE, Batch::CREATE, "t");
-        batch.message(NEWSET, Batch::CREATE, INET);
-        batch.text(1, "t");
-        batch.text(2, "s");
-        for (attribute, number) in [(3, 0), (4, 19), (5, 4), (10, 1)] {
-            batch.number(attribute, number);
-        }
+        set(&mut batch);
         netlink.commit(batch, None).unwrap();
         for number in 0..50u32 {
             let mut batch = Batch::default();
-            batch.message(NEWSETELEM, Batch::CREATE, INET);
-            batch.text(1, "t");
-            batch.text(2, "s");
-            batch.nest(ELEMENTS, |batch| {
-                for number in 1_000 * number..1_000 * (number + 1) {
-                    batch.nest(1, |batch| batch.nest(1, |batch| batch.number(1, number)));
-                }
-            });
+            elements(&mut batch, NEWSETELEM, 1_000 * number..1_000 * (number + 1));
             netlink.commit(batch, None).unwrap();
         }
         assert_eq!(count(netlink), 50_000);
