@@ -166,8 +166,9 @@ pub(crate) enum Refused<'c> {
     NoPods(&'c SmolStr, &'c Pattern),
     /// It leads out of the node.
     Uplink(&'c SmolStr),
-    /// Others name it too: the first of them, and how many more.
-    Contested(&'c SmolStr, &'c ObjectRef, usize),
+    /// Others name it too: the first of them, and whether there are more. How many would be something else to say of each with
+    /// every one that comes.
+    Contested(&'c SmolStr, &'c ObjectRef, bool),
 }
 
 impl<'c> Judge<'c> {
@@ -192,7 +193,7 @@ impl<'c> Judge<'c> {
             return Ok(interface);
         };
         match pods.iter().find(|other| *other != pod) {
-            Some(other) => Err(Refused::Contested(interface, other, pods.len().saturating_sub(2))),
+            Some(other) => Err(Refused::Contested(interface, other, pods.len() > 2)),
             None => Ok(interface),
         }
     }
@@ -237,15 +238,11 @@ impl fmt::Display for Refused<'_> {
             }
             Self::Uplink(interface) => write!(f, "interface `{interface}` leads out of the node"),
             Self::Contested(interface, other, more) => {
+                let (other, more) = (super::place::id(other), if *more { " and others" } else { "" });
                 write!(
                     f,
-                    "interface `{interface}` is claimed by {}",
-                    super::place::id(other)
-                )?;
-                if *more > 0 {
-                    write!(f, " and {more} more pods")?;
-                }
-                write!(f, " too: nothing passes there")
+                    "interface `{interface}` is claimed by {other}{more} too: nothing passes there"
+                )
             }
         }
     }
@@ -348,6 +345,24 @@ mod tests {
                     "interface `tap1` is claimed by a/x too: nothing passes there",
                 ),
                 ("z", "tap2"),
+            ],
+        );
+        check(
+            &claims(&[("a/x", "tap1"), ("b/y", "tap1"), ("b/z", "tap1")]),
+            &[],
+            &[
+                (
+                    "x",
+                    "interface `tap1` is claimed by b/y and others too: nothing passes there",
+                ),
+                (
+                    "y",
+                    "interface `tap1` is claimed by a/x and others too: nothing passes there",
+                ),
+                (
+                    "z",
+                    "interface `tap1` is claimed by a/x and others too: nothing passes there",
+                ),
             ],
         );
         let any: Pattern = "*".parse().unwrap();
