@@ -1,6 +1,6 @@
 //! A file that says what VPP has for which pod.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
@@ -25,6 +25,8 @@ pub(crate) struct PodFile {
     written: Option<Written>,
     /// By what VPP has.
     pods: BTreeMap<SmolStr, ObjectRef>,
+    /// Whose something is of which only the line is gone.
+    left: BTreeMap<SmolStr, ObjectRef>,
     /// Why what it says now is not known.
     pub(crate) trouble: Option<String>,
 }
@@ -40,6 +42,7 @@ impl PodFile {
             text: None,
             written: None,
             pods: BTreeMap::new(),
+            left: BTreeMap::new(),
             trouble: None,
         }
     }
@@ -47,6 +50,21 @@ impl PodFile {
     /// Which pod everything is of.
     pub(crate) fn pods(&self) -> &BTreeMap<SmolStr, ObjectRef> {
         &self.pods
+    }
+
+    /// Whose it is. What a pod had stays its own when its line goes, as when somebody is writing the file.
+    pub(crate) fn owner(&self, name: &SmolStr) -> Option<&ObjectRef> {
+        self.pods.get(name).or_else(|| self.left.get(name))
+    }
+
+    /// Forgets what a pod had of which a line names something else that is there.
+    pub(crate) fn settle(&mut self, is_there: impl Fn(&SmolStr) -> bool) {
+        if self.left.is_empty() {
+            return;
+        }
+        let there = self.pods.iter().filter(|(name, _)| is_there(name));
+        let settled: BTreeSet<_> = there.map(|(_, pod)| pod).collect();
+        self.left.retain(|_, pod| !settled.contains(pod));
     }
 
     /// Whether it could be read once.
@@ -66,6 +84,8 @@ impl PodFile {
         let read = said.and_then(|text| Ok((parse(&text, self.named)?, text)));
         match read {
             Ok((pods, text)) => {
+                self.left.append(&mut self.pods);
+                self.left.retain(|name, _| !pods.contains_key(name));
                 (self.pods, self.text, self.trouble) = (pods, Some(text), None);
                 self.written = written;
                 true
@@ -218,5 +238,33 @@ mod tests {
         assert!(file.look(&folder) && file.trouble.is_some());
         assert_eq!(file.pods().len(), 1);
         fs::remove_file(&folder).unwrap();
+    }
+
+    #[test]
+    fn what_a_pod_had_stays_its_own_until_a_line_gives_it_something_that_is_there() {
+        let path = std::env::temp_dir().join(format!("picket-pod-file-left-{}", std::process::id()));
+        let mut file = PodFile::of(Named::Interface);
+        let mut says = |text: &str, there: &[&str]| {
+            fs::write(&path, text).unwrap();
+            file.look(&path);
+            file.settle(|name| there.contains(&name.as_str()));
+            ["tap3", "tap4", "tap5"].map(|name| match file.owner(&name.into()) {
+                Some(pod) => pod.name.to_string(),
+                None => String::new(),
+            })
+        };
+        let all = ["tap3", "tap4", "tap5"];
+        assert_eq!(says("a/web tap3\na/db tap4\n", &all), ["web", "db", ""]);
+        // Half of a file, and half of a line.
+        assert_eq!(says("a/web tap3\n", &all), ["web", "db", ""]);
+        assert_eq!(says("a/web ta", &all), ["web", "db", ""]);
+        assert_eq!(says("", &all), ["web", "db", ""]);
+        // Another pod has it now.
+        assert_eq!(says("a/api tap3\n", &all), ["api", "db", ""]);
+        // The pod has another, which comes after its line.
+        assert_eq!(says("a/db tap5\n", &["tap3", "tap4"]), ["api", "db", "db"]);
+        assert_eq!(says("a/db tap5\n", &all), ["api", "", "db"]);
+        assert_eq!(says("", &all), ["api", "", "db"]);
+        fs::remove_file(&path).unwrap();
     }
 }

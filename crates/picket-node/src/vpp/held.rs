@@ -130,6 +130,14 @@ impl Held {
         })
     }
 
+    /// Whether a namespace has rules of ours.
+    pub(crate) fn is_ruled(&self, namespace: u32) -> bool {
+        let part = Part::Local(namespace);
+        let foreign = self.foreign.get(&part.table());
+        self.made.get(&part).is_some_and(|rules| !rules.is_empty())
+            || self.installed(part).iter().any(|known| is_own(known, foreign))
+    }
+
     /// How many rules there are, ours and those of others.
     pub(crate) fn count(&self) -> usize {
         let read: usize = self.rules.values().map(Vec::len).sum();

@@ -41,6 +41,8 @@ pub(crate) struct PlacedRules {
     pub(crate) lacking: BTreeSet<String>,
     /// What does not fit together.
     pub(crate) troubles: Vec<String>,
+    /// Which rules stay as nobody has said whose they are.
+    pub(crate) nobodys: Option<String>,
     /// Whether what becomes of a pod says nothing about the table of another.
     is_plain: bool,
 }
@@ -123,6 +125,7 @@ impl NamespaceFinder {
             there.insert(in_file(pod));
         }
         placed.kept = self.kept(&there, &named, held);
+        placed.nobodys = self.nobodys(&placed.kept, held);
         // One that a pod of old had may come back with it.
         let is_remembered = |namespace: u32| {
             !named.contains_key(&namespace) && (!self.is_known() || self.owners.contains_key(&namespace))
@@ -217,6 +220,25 @@ impl NamespaceFinder {
         }
     }
 
+    /// Which rules stay as nobody has said whose they are.
+    fn nobodys(&self, kept: &BTreeSet<Part>, held: &Held) -> Option<String> {
+        let unnamed = kept.iter().filter_map(|part| match part {
+            Part::Local(namespace) => Some(*namespace),
+            Part::Global(_) => None,
+        });
+        let mut nobodys =
+            unnamed.filter(|namespace| !self.owners.contains_key(namespace) && held.is_ruled(*namespace));
+        let first = nobodys.next()?;
+        let others = if nobodys.next().is_some() {
+            " and others"
+        } else {
+            ""
+        };
+        Some(format!(
+            "namespace {first}{others}: those that an agent of before left, as nobody has said whose it is"
+        ))
+    }
+
     /// The namespaces that are said to be those of a pod.
     fn of(&self, pod: &ObjectRef) -> &[u32] {
         self.named
@@ -231,7 +253,8 @@ impl NamespaceFinder {
     }
 
     /// Tables that are left as they are: those of pods that are there and of which only the line is gone, as when somebody
-    /// is writing the file; and all, while nobody has said whose any is.
+    /// is writing the file; those of which nobody has ever said whose they are, as after a restart of the agent; and all, while the
+    /// file could not be read.
     fn kept(
         &self,
         there: &BTreeSet<ObjectRef>,
@@ -243,7 +266,7 @@ impl NamespaceFinder {
             .filter(|namespace| !named.contains_key(namespace));
         let kept = unnamed.filter(|namespace| {
             let owner = self.owners.get(namespace);
-            !self.is_known() || owner.is_some_and(|owner| there.contains(owner))
+            self.rule.is_some() && owner.is_none_or(|owner| !self.is_known() || there.contains(owner))
         });
         kept.map(Part::Local).collect()
     }

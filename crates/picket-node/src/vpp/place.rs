@@ -60,6 +60,11 @@ impl Finder {
         }
     }
 
+    /// Forgets what was of pods that have other interfaces now.
+    pub(super) fn settle(&mut self, interfaces: &BTreeMap<SmolStr, Interface>) {
+        self.file.settle(|name| interfaces.contains_key(name));
+    }
+
     /// Why nobody can say whose any interface is: a file that names them was never read.
     pub(crate) fn is_lost(&self) -> Option<&str> {
         let is_lost = matches!(self.rule, PodRule::File(_)) && !self.file.is_known();
@@ -145,7 +150,7 @@ impl Finder {
                 PodRule::Name(_) | PodRule::Annotation(_) => {
                     interface.name.as_str().map(|name| Sought::Text(name.into()))
                 }
-                PodRule::File(_) => self.file.pods().get(name).cloned().map(Sought::Pod),
+                PodRule::File(_) => self.file.owner(name).cloned().map(Sought::Pod),
             };
             found
                 .entry(sought.unwrap_or(Sought::Nothing))

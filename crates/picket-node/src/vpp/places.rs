@@ -155,6 +155,7 @@ impl Places {
             return changed;
         }
         looked_at(self.interfaces.len() + self.wanted.interfaces.len());
+        self.finder.settle(&self.interfaces);
         self.known = self.finder.know(&self.interfaces);
         let now = self.finder.place(&self.wanted, &self.claims, &self.interfaces);
         let before = std::mem::replace(&mut self.placed, now).acls.interfaces;

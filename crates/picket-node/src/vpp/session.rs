@@ -160,7 +160,8 @@ impl SessionTables {
 
     /// What is where, but for what has become of pods since that was said.
     fn summary(&mut self, wanted: &Wanted) -> Arc<Summary> {
-        let (conflicts, foreign) = (self.conflicts(), others(&self.held));
+        let (conflicts, mut foreign) = (self.conflicts(), others(&self.held));
+        foreign.extend(self.placed.nobodys.clone());
         if let Some(said) = &self.said
             && said.conflicts == conflicts
             && said.foreign == foreign

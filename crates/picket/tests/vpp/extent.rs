@@ -180,6 +180,14 @@ fn interfaces_are_found_by_name_and_by_file() {
     let status = agent.until_vpp(ACL, "the other", |vpp| vpp.is_well() && vpp.uplinks.len() == 3);
     assert_eq!(status.interfaces["shop/db"], ["shop_db"]);
     assert!(!scene.reaches(WORLD, ("shop_db", DB.1)));
+    // Somebody is writing it.
+    fs::write(&file, "shop/api host\n").unwrap();
+    let status = agent.until_vpp(ACL, "half of a file", |vpp| {
+        vpp.interfaces.contains_key("shop/api")
+    });
+    assert_eq!(status.interfaces["shop/db"], ["shop_db"]);
+    assert_eq!(status.uplinks, ["ge0", "shop_web"]);
+    assert!(!scene.reaches(WORLD, ("shop_db", DB.1)));
     drop(agent);
     // Who begins without the file leaves everything as it is.
     fs::remove_file(&file).unwrap();

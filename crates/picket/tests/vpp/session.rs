@@ -166,12 +166,22 @@ fn tables_go_with_their_pods_and_stay_where_nobody_knows_whose_they_are() {
     let status = agent.until_vpp(SESSION, "trouble", |vpp| vpp.trouble.is_some());
     assert!(status.trouble.unwrap().why.contains("No such file"));
     assert_eq!(sockets.changes(), 0);
+    // Half of a file: nobody has said since it began whose the others are.
     sockets.name("shop/web 1\n");
-    agent.until_in_force(SESSION, &["NetworkPolicy shop/one"]);
-    assert!(
-        sockets.opens(DB, WORLD),
-        "nobody says that the namespace is anybody's"
+    let status = agent.until_in_force(SESSION, &["NetworkPolicy shop/one"]);
+    assert!(!sockets.opens(DB, WORLD) && sockets.opens(API, WORLD));
+    assert_eq!(
+        status.foreign,
+        ["namespace 2: those that an agent of before left, as nobody has said whose it is"]
     );
+    sockets.name("shop/web 1\nshop/api 2\nshop/db 3\n");
+    agent.until_vpp(SESSION, "names", |_| {
+        sockets.opens(DB, WORLD) && !sockets.opens(API, WORLD)
+    });
+    // What a pod had goes with it.
+    sockets.scene.have(&["web", "api"]);
+    sockets.name("shop/web 1\nshop/api 2\n");
+    agent.until_vpp(SESSION, "a pod less", |_| sockets.opens(API, WORLD));
     expect_no_damage(&sockets);
 }
 
