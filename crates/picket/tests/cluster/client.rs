@@ -192,12 +192,17 @@ impl Api {
 
     /// Waits until the list at `path` is served.
     pub(crate) fn await_list(&self, path: &str) {
-        let served = || {
-            let request = Request::new(path).list(&ListParams::default()).unwrap();
-            self.runtime
-                .block_on(self.client.request::<Value>(request))
-                .is_ok()
-        };
-        while !served() {}
+        while !self.is_served(path) {}
+    }
+
+    /// Waits until the list at `path` is not served any more.
+    pub(crate) fn await_no_list(&self, path: &str) {
+        while self.is_served(path) {}
+    }
+
+    fn is_served(&self, path: &str) -> bool {
+        let request = Request::new(path).list(&ListParams::default()).unwrap();
+        let answer = self.runtime.block_on(self.client.request::<Value>(request));
+        answer.is_ok()
     }
 }

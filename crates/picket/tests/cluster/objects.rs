@@ -78,6 +78,12 @@ pub(crate) fn define(api: &Api, (_, _, path): (&str, &str, &str)) {
     api.await_list(path);
 }
 
+/// Takes a kind away with all its objects. Until the server has done so it answers about one defined anew as it did about the old one.
+pub(crate) fn undefine(api: &Api, (_, _, path): (&str, &str, &str)) {
+    api.delete(DEFINITIONS, &definition_of(path));
+    api.await_no_list(path);
+}
+
 /// Defines a kind whose objects may have any fields, which no project does: for tests of what a schema would not let be.
 pub(crate) fn define_without_schema(api: &Api, (api_version, kind, path): (&str, &str, &str)) {
     let (group, version) = api_version.split_once('/').unwrap();

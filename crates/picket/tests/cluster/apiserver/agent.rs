@@ -19,7 +19,7 @@ use crate::apiserver::deploy::role;
 use crate::apiserver::enforce::cluster;
 use crate::apiserver::refusals::grant;
 use crate::client::Api;
-use crate::objects::{DEFINITIONS, KINDS, define, define_without_schema, definition_of};
+use crate::objects::{KINDS, define, define_without_schema, definition_of, undefine};
 use crate::proxy::Proxy;
 use crate::published::{Define, Published, Versions};
 
@@ -334,7 +334,7 @@ fn a_kind_that_is_defined_while_an_agent_runs_is_enforced_until_it_is_gone() {
     let mut live = Live::new(None);
     let (api_version, kind, path) = KINDS[14];
     let definition = definition_of(path);
-    live.api.delete(DEFINITIONS, &definition);
+    undefine(&live.api, KINDS[14]);
     let agent = live.agent(&[]);
     agent.until_enforced(&live.versions);
     let is_there = |status: &Status| status.host.policies.contains(&NOBODY.to_owned());
@@ -352,7 +352,7 @@ fn a_kind_that_is_defined_while_an_agent_runs_is_enforced_until_it_is_gone() {
     live.api.create(path, &nobody);
     agent.until("a policy of the new kind", is_there);
     assert_eq!(passing(&mut live.lab), (all, 0));
-    live.api.delete(DEFINITIONS, &definition);
+    undefine(&live.api, KINDS[14]);
     agent.until("nothing of the kind", |status| !is_there(status));
     assert_eq!(passing(&mut live.lab), (all, open));
 }

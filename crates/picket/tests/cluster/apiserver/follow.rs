@@ -9,7 +9,7 @@ use crate::apiserver::refusals::grant;
 use crate::client::{Api, serve};
 use crate::following::Following;
 use crate::objects::{
-    DEFINITIONS, KINDS, define, define_all, define_all_but, definition_of, namespace, pod, policy,
+    DEFINITIONS, KINDS, define, define_all, define_all_but, definition_of, namespace, pod, policy, undefine,
 };
 
 /// Where multi-network policies are.
@@ -76,7 +76,7 @@ fn kinds_come_and_go() {
         );
         following.until_equal(&kubeconfig, "a kind that comes");
         assert_eq!(following.snapshot().policies.len(), 2);
-        api.delete(DEFINITIONS, &definition_of(MULTI.2));
+        undefine(&api, MULTI);
         following.until_health(|kinds| !kinds.contains_key("multi-networkpolicies.k8s.cni.cncf.io"));
         following.until_equal(&kubeconfig, "a kind that goes");
         assert_eq!(following.snapshot().policies.len(), 1);

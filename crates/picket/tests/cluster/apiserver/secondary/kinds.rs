@@ -6,13 +6,8 @@ use picket_testing::runtime::Kind;
 use serde_json::json;
 
 use super::{holds, labelled, named, simple};
-use crate::objects::{DEFINITIONS, KINDS, define, definition_of};
+use crate::objects::{KINDS, define, undefine};
 use crate::pods::{AGENT, Node, expect, table};
-
-/// A kind of [`KINDS`] goes, with all its objects.
-fn go(node: &Node, index: usize) {
-    node.api.delete(DEFINITIONS, &definition_of(KINDS[index].2));
-}
 
 /// Whether a note about the network says this.
 fn notes(status: &PodsStatus, what: &str) -> bool {
@@ -42,7 +37,7 @@ fn kinds_that_are_defined_while_an_agent_runs_are_enforced_until_they_are_gone()
             notes(status, "its plugin `bridge` is not in")
         });
         expect(&pods, &["b->server"], true, "on a network of another plugin");
-        go(&node, 12);
+        undefine(&node.api, KINDS[12]);
         node.until("no definition", |status| {
             notes(status, "has no NetworkAttachmentDefinition")
         });
@@ -53,7 +48,7 @@ fn kinds_that_are_defined_while_an_agent_runs_are_enforced_until_they_are_gone()
             "when the definition and its kind are gone",
         );
 
-        go(&node, 13);
+        undefine(&node.api, KINDS[13]);
         node.until("no policy", |status| {
             status.sandboxes.is_empty() && status.read.is_empty()
         });
