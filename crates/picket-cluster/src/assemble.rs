@@ -17,7 +17,7 @@ use picket_policy::{Diagnostic, ObjectRef};
 pub use synthetic::{SYNTHETIC_IPV4, SYNTHETIC_IPV6};
 
 use crate::written::{Spec, Written, WrittenPod};
-use crate::{Pod, Snapshot};
+use crate::{Extra, Pod, Snapshot};
 
 /// A pod or workload on its way into the snapshot.
 struct Candidate {
@@ -73,21 +73,24 @@ pub fn assemble(objects: Vec<Written>) -> (Snapshot, Vec<Diagnostic>) {
     for (candidate, ((addresses, synthetic), attachments)) in pods.into_iter().zip(assigned) {
         let owner = owners.top(&candidate).map(Arc::new);
         let Candidate { object, written } = candidate;
+        let extra = Extra {
+            static_uid: written.static_uid,
+            declared_ports: written.declared_ports,
+            vpp_interface: written.vpp_interface,
+        };
         let pod = Pod {
             object: object.clone(),
-            static_uid: written.static_uid,
             labels: written.labels,
             node: written.node,
             addresses,
             synthetic,
             ports: written.ports.into(),
-            declared_ports: written.declared_ports,
             host_network: written.host_network,
             finished: written.finished,
             owner,
             attachments,
             interface: None,
-            vpp_interface: written.vpp_interface,
+            extra: extra.kept(),
         };
         snapshot.pods.insert(object, Arc::new(pod));
     }

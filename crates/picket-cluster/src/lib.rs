@@ -23,7 +23,8 @@ pub use flow::{Cause, EndJudgement, Endpoint, Flow, Judgement, Reason, Semantics
 pub use names::{check_names, places};
 pub use network::{Attachment, Interface, Interfaces, Network, Seen};
 pub use object::{
-    Addresses, NAMESPACE_NAME_LABEL, NamedPort, Namespace, Node, Owner, Pod, Service, ServicePort, TargetPort,
+    Addresses, Extra, NAMESPACE_NAME_LABEL, NamedPort, Namespace, Node, Owner, Pod, Service, ServicePort,
+    TargetPort,
 };
 pub use parse::{is_cluster_kind, misnamed, parse, place};
 pub use plugin::NetworkConfig;

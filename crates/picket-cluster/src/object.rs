@@ -124,9 +124,6 @@ pub struct Owner {
 pub struct Pod {
     /// What identifies it; the kind is `Pod` or a workload kind.
     pub object: ObjectRef,
-    /// The uid by which the container runtime knows it, where that is another: the kubelet gives static pods one of its own, and
-    /// their mirrors in the API server tell it.
-    pub static_uid: Option<Box<str>>,
     /// Its labels (a workload: those of its pod template).
     pub labels: Labels,
     /// The node it runs on, once it is known.
@@ -138,9 +135,6 @@ pub struct Pod {
     pub synthetic: bool,
     /// Its named container ports, sorted, unique. Many pods have the same, and may share them.
     pub ports: Arc<[NamedPort]>,
-    /// Numbers of all declared container ports, named or not, sorted and unique. Policies cannot see them; the lab
-    /// probes them.
-    pub declared_ports: Vec<(Protocol, u16)>,
     /// Whether it shares its node's network. Policies neither select it nor match it by selector.
     pub host_network: bool,
     /// Whether it has run to its end (phase Succeeded or Failed). For policies it then does not exist.
@@ -151,15 +145,48 @@ pub struct Pod {
     pub attachments: Vec<Attachment>,
     /// The interface that this stands for, in what [`Snapshot::on`](crate::Snapshot::on) gives; `None` on the cluster network.
     pub interface: Option<Arc<Interface>>,
-    /// The interface of VPP that its annotation `picket.dev/vpp-interface` names, which its users write. Nothing that policies say
-    /// depends on it.
+    /// What few have; `None` where there is nothing of it ([`Extra::kept`]).
+    pub extra: Option<Box<Extra>>,
+}
+
+/// What few pods have, or is known of few. Nothing that policies say depends on it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Extra {
+    /// The uid by which the container runtime knows it, where that is another: the kubelet gives static pods one of its own, and
+    /// their mirrors in the API server tell it.
+    pub static_uid: Option<Box<str>>,
+    /// Numbers of all declared container ports, named or not, sorted and unique. The lab probes them.
+    pub declared_ports: Vec<(Protocol, u16)>,
+    /// The interface of VPP that its annotation `picket.dev/vpp-interface` names, which its users write.
     pub vpp_interface: Option<Box<str>>,
+}
+
+impl Extra {
+    /// As pods keep it.
+    pub fn kept(self) -> Option<Box<Self>> {
+        (self != Self::default()).then(|| Box::new(self))
+    }
 }
 
 impl Pod {
     /// Whether this stands for the pods of a workload.
     pub fn is_workload(&self) -> bool {
         self.object.kind != "Pod"
+    }
+
+    /// [`Extra::static_uid`].
+    pub fn static_uid(&self) -> Option<&str> {
+        self.extra.as_ref()?.static_uid.as_deref()
+    }
+
+    /// [`Extra::declared_ports`].
+    pub fn declared_ports(&self) -> &[(Protocol, u16)] {
+        self.extra.as_ref().map_or(&[], |extra| &extra.declared_ports)
+    }
+
+    /// [`Extra::vpp_interface`].
+    pub fn vpp_interface(&self) -> Option<&str> {
+        self.extra.as_ref()?.vpp_interface.as_deref()
     }
 
     /// Whether policies can select it and selectors can match it.

@@ -20,7 +20,7 @@ impl Ports {
         // What is allowed without being written out: every port outside the ranges.
         let mut covered: BTreeMap<Protocol, Vec<picket_net::PortRange>> = BTreeMap::new();
         for pod in snapshot.pods.values() {
-            named.extend(pod.declared_ports.iter().copied());
+            named.extend(pod.declared_ports().iter().copied());
             named.extend(pod.ports.iter().map(|port| (port.protocol, port.port)));
         }
         for policy in snapshot.policies.values() {

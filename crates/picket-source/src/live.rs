@@ -16,6 +16,7 @@ mod policies;
 mod shared;
 #[cfg(test)]
 mod tests;
+mod uid;
 #[cfg(feature = "etcd")]
 mod unreadable;
 
@@ -33,6 +34,7 @@ pub(crate) use plugin::network_config;
 pub use plugin::network_plugin;
 use pods::Pods;
 use policies::Policies;
+pub(crate) use uid::Uid;
 
 /// A kind of objects, as in `NetworkPolicy`.
 pub(crate) type Kind = &'static str;

@@ -170,19 +170,17 @@ pub fn pod(id: &str) -> PodBuilder {
     };
     PodBuilder(Pod {
         object,
-        static_uid: None,
         labels: Labels::default(),
         node: None,
         addresses: [].into_iter().collect(),
         synthetic: false,
         ports: Arc::default(),
-        declared_ports: Vec::new(),
         host_network: false,
         finished: false,
         owner: None,
         attachments: Vec::new(),
         interface: None,
-        vpp_interface: None,
+        extra: None,
     })
 }
 
@@ -228,9 +226,17 @@ impl PodBuilder {
     /// Adds a container port without a name.
     #[must_use]
     pub fn declares(mut self, protocol: Protocol, port: u16) -> Self {
-        self.0.declared_ports.push((protocol, port));
-        self.0.declared_ports.sort();
-        self.0.declared_ports.dedup();
+        let declared = &mut self.0.extra.get_or_insert_default().declared_ports;
+        declared.push((protocol, port));
+        declared.sort();
+        declared.dedup();
+        self
+    }
+
+    /// Annotates it with the interface of VPP that it has.
+    #[must_use]
+    pub fn at_vpp(mut self, interface: &str) -> Self {
+        self.0.extra.get_or_insert_default().vpp_interface = Some(interface.into());
         self
     }
 

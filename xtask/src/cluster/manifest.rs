@@ -70,7 +70,7 @@ fn of_pod(pod: &Pod) -> Value {
         .iter()
         .map(|port| json!({"name": port.name, "containerPort": port.port, "protocol": port.protocol.to_string()}))
         .collect();
-    let unnamed = pod.declared_ports.iter().filter(|(protocol, number)| {
+    let unnamed = pod.declared_ports().iter().filter(|(protocol, number)| {
         !pod.ports
             .iter()
             .any(|port| port.port == *number && port.protocol == *protocol)

@@ -338,7 +338,7 @@ pub(super) fn answer(world: &World<'_>, evaluator: &Evaluator<'_>, wrong: &Wrong
 
 /// One packet of a set; to a port that the destination declares, if there is one.
 pub(super) fn sample(traffic: &TrafficSet, to: &Member) -> Option<PortQuestion> {
-    let declared = to.pod().into_iter().flat_map(|pod| &pod.declared_ports);
+    let declared = to.pod().into_iter().flat_map(|pod| pod.declared_ports());
     let mut declared = declared.filter(|(protocol, port)| traffic.contains(*protocol, *port));
     if let Some(&(protocol, port)) = declared.next() {
         return Some(PortQuestion::Number(protocol, port));

@@ -83,7 +83,7 @@ fn one_port(
             .filter_map(|&group| cluster.group(group))
             .flat_map(|group| &group.pods)
     };
-    if pods().any(|pod| pod.declared_ports.contains(&(protocol, number))) {
+    if pods().any(|pod| pod.declared_ports().contains(&(protocol, number))) {
         return None;
     }
     let mut services = groups

@@ -8,7 +8,7 @@ use picket_policy::{NetworkName, Networks, ObjectRef, Policy, Tier};
 use smol_str::format_smolstr;
 
 use super::{Attachment, Interface};
-use crate::{Addresses, Namespace, Pod, Snapshot};
+use crate::{Addresses, Extra, Namespace, Pod, Snapshot};
 
 /// The cluster as the networks of one wire see it ([`Snapshot::on`]), object by object: who follows it needs no second snapshot.
 #[derive(Clone, Debug)]
@@ -152,19 +152,21 @@ fn endpoint(pod: &Pod, attachment: &Attachment, several: bool, interfaces: &mut 
     };
     Pod {
         object,
-        static_uid: None,
         labels: pod.labels.clone(),
         node: None,
         addresses: attachment.addresses,
         synthetic: attachment.synthetic,
         ports: pod.ports.clone(),
-        declared_ports: pod.declared_ports.clone(),
         host_network: false,
         finished: false,
         owner: pod.owner.clone(),
         attachments: Vec::new(),
         interface: Some(interface),
-        vpp_interface: None,
+        extra: Extra {
+            declared_ports: pod.declared_ports().to_vec(),
+            ..Extra::default()
+        }
+        .kept(),
     }
 }
 

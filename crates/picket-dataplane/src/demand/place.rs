@@ -2,10 +2,10 @@
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use picket_engine::{PodRef, Program, SubjectId};
-use picket_net::{AddressRange, Family, Protocol, TrafficSet, next_address};
+use picket_net::{Protocol, TrafficSet, next_address};
 use picket_policy::{Action, Direction, List, ObjectRef, Peer, Policy, PortMatch, Rule, Tier};
 use smol_str::SmolStr;
 
@@ -52,6 +52,35 @@ pub(super) enum Place {
         /// Whether TCP of no known connection is refused that may be part of one in the other direction.
         refuses_mid_stream: bool,
     },
+}
+
+/// The first addresses of ranges; there may be two for each pod of a cluster.
+#[derive(Default)]
+struct Firsts {
+    v4: Vec<u32>,
+    v6: Vec<u128>,
+}
+
+impl Firsts {
+    /// What is from one address to another is a range of its own.
+    fn cut(&mut self, first: IpAddr, last: IpAddr) {
+        for address in [Some(first), next_address(last)].into_iter().flatten() {
+            match address {
+                IpAddr::V4(address) => self.v4.push(address.to_bits()),
+                IpAddr::V6(address) => self.v6.push(address.to_bits()),
+            }
+        }
+    }
+
+    fn ascending(self) -> impl Iterator<Item = IpAddr> {
+        let Self { mut v4, mut v6 } = self;
+        v4.sort_unstable();
+        v4.dedup();
+        v6.sort_unstable();
+        v6.dedup();
+        let v4 = v4.into_iter().map(Ipv4Addr::from_bits).map(IpAddr::V4);
+        v4.chain(v6.into_iter().map(Ipv6Addr::from_bits).map(IpAddr::V6))
+    }
 }
 
 /// An address that is judged here.
@@ -209,33 +238,26 @@ impl<'a> Demands<'a> {
     /// The first addresses of ranges such that all addresses of a range have equal ends, each with what the policies see of
     /// it; ascending, each family from its lowest address on.
     pub fn ends(&self) -> impl Iterator<Item = (IpAddr, End)> + '_ {
-        let prefixes = self.program.prefixes().into_iter();
-        let ranges = prefixes.map(|(prefix, _)| prefix.range());
-        let taken = self.program.taken_addresses();
-        let own = self.own.keys().chain(self.nodes.keys());
-        let single = own.filter_map(|&address| AddressRange::new(address, address));
-        let mut found = Vec::new();
-        for range in ranges.chain(taken.ranges()).chain(single) {
-            found.push(range.first());
-            found.extend(next_address(range.last()));
+        let mut firsts = Firsts::default();
+        for (prefix, _) in self.program.prefixes() {
+            firsts.cut(prefix.first(), prefix.last());
         }
-        // Addresses that are neighbours are one range there, and have identities of their own all the same.
+        let own = self.own.keys().chain(self.nodes.keys()).copied();
+        let nodes = self
+            .program
+            .nodes()
+            .flat_map(|node| node.addresses.iter().copied());
+        for address in own.chain(nodes) {
+            firsts.cut(address, address);
+        }
         for pod in self.program.pods().filter(|pod| !pod.pod().finished) {
-            found.extend(pod.pod().addresses.iter());
+            for address in pod.pod().addresses.iter() {
+                firsts.cut(address, address);
+            }
         }
-        found.extend(
-            self.program
-                .nodes()
-                .flat_map(|node| node.addresses.iter().copied()),
-        );
-        found.sort_unstable_by_key(|address| match address {
-            IpAddr::V4(address) => (Family::Ipv4, u128::from(address.to_bits())),
-            IpAddr::V6(address) => (Family::Ipv6, address.to_bits()),
-        });
-        found.dedup();
         let mut own = self.own.iter().peekable();
         let mut nodes = self.nodes.iter().peekable();
-        found.into_iter().map(move |address| {
+        firsts.ascending().map(move |address| {
             while own.next_if(|(before, _)| **before < address).is_some() {}
             while nodes.next_if(|(before, _)| **before < address).is_some() {}
             let own = own.next_if(|(here, _)| **here == address).map(|(_, own)| own);

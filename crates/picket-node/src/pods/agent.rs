@@ -537,7 +537,7 @@ fn elsewhere<'p>(
 /// another: that of the sandbox was deleted while this still runs.
 fn pod_of<'s>(sandbox: &Sandbox, pods: &BTreeMap<&str, &'s Arc<Pod>>) -> Option<&'s Arc<Pod>> {
     let is_static = |pod: &&&Arc<Pod>| {
-        pod.static_uid.as_deref() == Some(sandbox.pod_uid.as_str())
+        pod.static_uid() == Some(sandbox.pod_uid.as_str())
             && pod.object.namespace == sandbox.namespace
             && pod.object.name == sandbox.name
     };

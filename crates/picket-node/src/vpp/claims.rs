@@ -51,7 +51,7 @@ struct Claim {
 impl Claim {
     fn of(pod: &Pod) -> Option<Self> {
         Some(Self {
-            interface: pod.vpp_interface.as_deref()?.into(),
+            interface: pod.vpp_interface()?.into(),
             uid: pod.object.uid.clone(),
         })
     }
@@ -262,10 +262,7 @@ mod tests {
     use super::*;
 
     fn claiming(name: &str, interface: &str) -> Pod {
-        Pod {
-            vpp_interface: Some(interface.into()),
-            ..on("n1", pod(name))
-        }
+        on("n1", pod(name).at_vpp(interface))
     }
 
     fn on(node: &str, pod: PodBuilder) -> Pod {
@@ -398,10 +395,7 @@ mod tests {
     #[test]
     fn claims_are_those_of_the_pods_of_the_node() {
         let apply = |pod: Pod| Event::Apply(Object::Pod(Arc::new(pod)));
-        let elsewhere = Pod {
-            vpp_interface: Some("tap1".into()),
-            ..on("n2", pod("a/x"))
-        };
+        let elsewhere = on("n2", pod("a/x").at_vpp("tap1"));
         let finished = Pod {
             finished: true,
             ..claiming("a/x", "tap1")

@@ -23,10 +23,15 @@ use crate::testing::vpp_settings;
 
 /// A pod of the node, which names an interface in case that counts.
 fn member(number: usize, application: Option<usize>) -> Pod {
-    Pod {
-        vpp_interface: Some(format!("tap{number}").into()),
-        ..applications::member(number, application).on("n").build()
-    }
+    naming(number, application, &format!("tap{number}"))
+}
+
+/// One that names this interface.
+fn naming(number: usize, application: Option<usize>, interface: &str) -> Pod {
+    applications::member(number, application)
+        .on("n")
+        .at_vpp(interface)
+        .build()
 }
 
 fn name(number: usize) -> String {
@@ -60,10 +65,7 @@ fn happens(count: usize) -> Vec<(&'static str, Event)> {
 
 /// What pods name in their annotations then: an interface that there is not, that of another, and their own again.
 fn named() -> Vec<(&'static str, Event)> {
-    let naming = |interface: &str| Pod {
-        vpp_interface: Some(interface.into()),
-        ..member(7, Some(3))
-    };
+    let naming = |interface: &str| naming(7, Some(3), interface);
     vec![
         (
             "a pod names an interface that VPP does not have",

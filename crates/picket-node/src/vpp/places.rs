@@ -438,9 +438,12 @@ mod tests {
     }
 
     fn pods(named: &[Option<usize>]) -> Vec<Pod> {
-        let pods = PODS.into_iter().zip(named).map(|(name, interface)| Pod {
-            vpp_interface: interface.map(|number| format!("tap{number}").into()),
-            ..pod(name).on("n").build()
+        let pods = PODS.into_iter().zip(named).map(|(name, interface)| {
+            let pod = pod(name).on("n");
+            match interface {
+                Some(number) => pod.at_vpp(&format!("tap{number}")).build(),
+                None => pod.build(),
+            }
         });
         pods.collect()
     }

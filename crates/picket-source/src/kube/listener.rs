@@ -8,7 +8,7 @@ use super::item::Item;
 use super::kind::{Kind, Resource};
 use super::shape::{NAME, NODE, OBJECT, POD, SERVICE, Shape};
 use crate::Text;
-use crate::live::{Changes, Facts, Found, Live, Name, Packed, PolicyText, Step};
+use crate::live::{Changes, Facts, Found, Live, Name, Packed, PolicyText, Step, Uid};
 
 /// Who takes in what becomes known of a cluster.
 pub(crate) trait Listener {
@@ -55,7 +55,7 @@ impl Found {
         let facts = if kind.is_policy() {
             let text = PolicyText {
                 plural: kind.plural,
-                uid: item.uid.as_deref().unwrap_or_default().into(),
+                uid: Uid::new(item.uid.as_deref().unwrap_or_default()),
                 version: item.object_version(),
                 object: Packed::new(&item.compact()),
             };

@@ -3,14 +3,14 @@
 use std::net::IpAddr;
 
 use picket_cluster::{
-    Addresses, Attachment, Namespace, Network, NetworkConfig, Pod, Service, Spec, Written, WrittenPod,
+    Addresses, Attachment, Extra, Namespace, Network, NetworkConfig, Pod, Service, Spec, Written, WrittenPod,
 };
 use picket_net::Prefix;
 use picket_policy::{Diagnostic, Labels, ObjectRef, Options, Policy, V1beta1};
 use serde_json::Value;
 use smol_str::SmolStr;
 
-use super::{Packed, network_config};
+use super::{Packed, Uid, network_config};
 use crate::kube::text_name;
 use crate::load::read_text;
 use crate::{ObjectVersion, Text};
@@ -52,7 +52,7 @@ pub(crate) struct PolicyText {
     /// Its kind as addresses of the API name it.
     pub(crate) plural: &'static str,
     /// Its uid.
-    pub(crate) uid: SmolStr,
+    pub(crate) uid: Uid,
     /// In which version it says so.
     pub(crate) version: ObjectVersion,
     /// The object, without spaces.
@@ -213,21 +213,24 @@ impl PodFacts {
                 .collect(),
             synthetic: false,
         });
+        let extra = Extra {
+            static_uid: written.static_uid,
+            vpp_interface: written.vpp_interface,
+            ..Extra::default()
+        };
         let pod = Pod {
             object,
-            static_uid: written.static_uid,
             labels: written.labels,
             node: written.node,
             addresses: addresses.into_iter().collect::<Addresses>(),
             synthetic: false,
             ports: written.ports.into(),
-            declared_ports: Vec::new(),
             host_network: written.host_network,
             finished: written.finished,
             owner: None,
             attachments: attachments.collect(),
             interface: None,
-            vpp_interface: written.vpp_interface,
+            extra: extra.kept(),
         };
         Self {
             pod,

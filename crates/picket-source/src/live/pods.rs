@@ -173,8 +173,7 @@ impl Pods {
     fn cut(&self, name: &Name, mut pod: Pod) -> Pod {
         if !self.is_own(&pod) {
             pod.object.uid = SmolStr::default();
-            pod.static_uid = None;
-            pod.vpp_interface = None;
+            pod.extra = None;
         }
         if pod.node.is_none() {
             pod.attachments = Vec::new();

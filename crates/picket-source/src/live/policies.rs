@@ -127,7 +127,7 @@ impl State {
 
     fn object(&self, kind: &str, name: &Name) -> ObjectRef {
         ObjectRef {
-            uid: self.text.uid.clone(),
+            uid: self.text.uid.text(),
             ..object(kind, name)
         }
     }

@@ -9,7 +9,7 @@ use proptest::option;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use super::{Changes, Facts, Found, Kind, Life, Live, Name, Packed, PolicyText, Step};
+use super::{Changes, Facts, Found, Kind, Life, Live, Name, Packed, PolicyText, Step, Uid};
 use crate::{ObjectVersion, Text};
 
 /// The kinds that the tests have.
@@ -43,7 +43,7 @@ fn found(object: &Value) -> Found {
     let facts = if kind(object) == "NetworkPolicy" {
         let text = PolicyText {
             plural: "networkpolicies",
-            uid: object["metadata"]["uid"].as_str().unwrap_or_default().into(),
+            uid: Uid::new(object["metadata"]["uid"].as_str().unwrap_or_default()),
             version: ObjectVersion {
                 generation: object["metadata"]["generation"].as_i64(),
                 ..ObjectVersion::default()
@@ -493,8 +493,8 @@ fn of_pods_of_other_nodes_no_more_is_kept_than_policies_see() {
         let known = followed.pod("x/p").expect("a pod");
         let only_own = |text: &'static str| is_own.then_some(text);
         assert_eq!(known.object.uid, only_own("u").unwrap_or_default(), "{node}");
-        assert_eq!(known.static_uid.as_deref(), only_own("h"), "{node}");
-        assert_eq!(known.vpp_interface.as_deref(), only_own("tap1"), "{node}");
+        assert_eq!(known.static_uid(), only_own("h"), "{node}");
+        assert_eq!(known.vpp_interface(), only_own("tap1"), "{node}");
         assert_eq!(known.ports.len(), 1, "{node}");
         assert_eq!(known.addresses.iter().count(), 1, "{node}");
     }

@@ -3,7 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 
-use picket_cluster::{NamedPort, Namespace, Node, Object, Owner, Pod};
+use picket_cluster::{Extra, NamedPort, Namespace, Node, Object, Owner, Pod};
 use picket_net::{Prefix, Protocol};
 use picket_policy::{Labels, ObjectRef};
 use proptest::option;
@@ -139,15 +139,17 @@ pub fn pod(slot: usize) -> impl Strategy<Value = Pod> {
             let mut declared_ports: Vec<_> = ports.iter().map(|port| (port.protocol, port.port)).collect();
             declared_ports.sort();
             declared_ports.dedup();
+            let extra = Extra {
+                declared_ports,
+                ..Extra::default()
+            };
             Pod {
                 object: pod_object(slot),
-                static_uid: None,
                 labels,
                 node: node.map(|index| NODES[index].into()),
                 addresses,
                 synthetic: matches!(network, Network::Synthetic),
                 ports: ports.into(),
-                declared_ports,
                 host_network,
                 finished,
                 owner: owner.map(|name| {
@@ -156,7 +158,7 @@ pub fn pod(slot: usize) -> impl Strategy<Value = Pod> {
                 }),
                 attachments,
                 interface: None,
-                vpp_interface: None,
+                extra: extra.kept(),
             }
         })
 }

@@ -42,7 +42,7 @@ fn spec(pod: &Pod) -> Value {
             .iter()
             .any(|port| (port.protocol, port.port) == *declared)
     };
-    let unnamed = pod.declared_ports.iter().filter(|declared| !is_named(declared));
+    let unnamed = pod.declared_ports().iter().filter(|declared| !is_named(declared));
     let unnamed =
         unnamed.map(|(protocol, port)| json!({"protocol": protocol.to_string(), "containerPort": port}));
     let containers: Vec<_> = named

@@ -7,7 +7,7 @@ use std::sync::mpsc::{Receiver, channel};
 use std::thread;
 use std::time::Duration;
 
-use picket_cluster::{Addresses, Event, Pod, Snapshot, Store};
+use picket_cluster::{Addresses, Event, Extra, Pod, Snapshot, Store};
 use picket_node::Source;
 use picket_policy::{Diagnostic, Labels, ObjectRef, Options, Position, V1beta1};
 use picket_source::{Change, Health, Interest, KindHealth, Kube, Origin, Text, load_texts};
@@ -198,7 +198,14 @@ pub(crate) fn loaded(texts: &[Text]) -> Snapshot {
 fn as_followed(pod: &Pod) -> Pod {
     let mut pod = pod.clone();
     pod.owner = None;
-    pod.declared_ports.clear();
+    pod.extra = pod.extra.and_then(|extra| {
+        let declared_ports = Vec::new();
+        Extra {
+            declared_ports,
+            ..*extra
+        }
+        .kept()
+    });
     if std::mem::take(&mut pod.synthetic) {
         pod.addresses = Addresses::default();
     }
