@@ -223,37 +223,36 @@ impl Agent {
         notes.clone_into(&mut self.shared.lock().host.notes);
     }
 
-    /// Takes in what there is to hear, and enforces it.
+    /// Takes in what there is to hear, and enforces it. Of what never ends it takes some: it is not all that there is to be done.
     fn hear(&mut self) -> Result<Option<Ended>, AgentError> {
-        loop {
-            let (mut taken, mut is_changed) = (0, false);
-            while taken < AT_ONCE
-                && let Some(news) = self.inbox.take()
-            {
-                taken += 1;
-                is_changed |= self.take(news)?;
-            }
-            if taken == 0 {
-                return Ok(None);
-            }
-            if is_changed && self.extent != Extent::Forever {
-                return self.finish().map(Some);
-            }
-            if self.knowledge.is_nowhere() {
-                self.tell_nowhere()?;
-            }
-            self.tell_vpp(is_changed);
-            if is_changed {
-                self.enforce();
-            }
-            self.tell_findings();
-            match &mut self.enforcer {
-                Some(enforcer) => enforcer.tell(&mut self.knowledge),
-                // Nobody else asks for them.
-                None => drop(self.knowledge.remarks.readings.take_news()),
-            }
-            self.pulse.beat();
+        let (mut taken, mut is_changed) = (0, false);
+        while taken < AT_ONCE
+            && let Some(news) = self.inbox.take()
+        {
+            taken += 1;
+            is_changed |= self.take(news)?;
         }
+        if taken == 0 {
+            return Ok(None);
+        }
+        self.inbox.ring();
+        if is_changed && self.extent != Extent::Forever {
+            return self.finish().map(Some);
+        }
+        if self.knowledge.is_nowhere() {
+            self.tell_nowhere()?;
+        }
+        self.tell_vpp(is_changed);
+        if is_changed {
+            self.enforce();
+        }
+        self.tell_findings();
+        match &mut self.enforcer {
+            Some(enforcer) => enforcer.tell(&mut self.knowledge),
+            // Nobody else asks for them.
+            None => drop(self.knowledge.remarks.readings.take_news()),
+        }
+        Ok(None)
     }
 
     /// Takes in one piece of news; whether something else may have to be enforced then.
@@ -468,18 +467,18 @@ async fn until(time: Option<Instant>) {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+    use std::iter;
+
     use tokio::task::yield_now;
 
     use super::*;
     use crate::testing::settings;
 
-    #[test]
-    fn an_agent_that_hears_nothing_comes_round_all_the_same() {
-        let (settings, metrics) = (settings(), Metrics::default());
-        let events = Events::start(&settings, Extent::Forever, &metrics).unwrap();
-        let (_outbox, inbox) = queue::channel();
-        let pulse = Pulse::of_busy();
-        let agent = Agent {
+    /// An agent that enforces nothing.
+    fn idle(settings: &Settings, inbox: Inbox) -> Agent {
+        let events = Events::start(settings, Extent::Forever, &Metrics::default()).unwrap();
+        Agent {
             node: settings.node.clone(),
             knowledge: Knowledge::new("n", settings.semantics.clone(), false, events),
             enforcer: None,
@@ -488,9 +487,32 @@ mod tests {
             shared: Shared::new("n", Health::default()),
             known: Known::default(),
             inbox,
-            pulse: pulse.clone(),
+            pulse: Pulse::of_busy(),
             extent: Extent::Forever,
-        };
+        }
+    }
+
+    #[test]
+    fn an_agent_to_which_others_never_stop_talking_has_time_for_more() {
+        let (_outbox, mut inbox) = queue::channel();
+        let endless = iter::repeat_with(|| News::Uplinks(BTreeSet::new()));
+        inbox.earlier.extend(endless.take(2 * AT_ONCE + 1));
+        let mut agent = idle(&settings(), inbox);
+        let runtime = Builder::new_current_thread().build().unwrap();
+        for left in [AT_ONCE + 1, 1, 0] {
+            assert!(agent.hear().unwrap().is_none());
+            assert_eq!(agent.inbox.earlier.len(), left);
+            // It hears of the rest without news.
+            runtime.block_on(agent.inbox.ready());
+        }
+    }
+
+    #[test]
+    fn an_agent_that_hears_nothing_comes_round_all_the_same() {
+        let settings = settings();
+        let (_outbox, inbox) = queue::channel();
+        let agent = idle(&settings, inbox);
+        let pulse = agent.pulse.clone();
         let comes_round = async {
             // It is time for a first proof at once.
             for _ in 0..5 {

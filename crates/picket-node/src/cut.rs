@@ -14,6 +14,7 @@ use picket_nftables::model::Table;
 use crate::AgentError;
 use crate::host::Change;
 use crate::metrics::Metrics;
+use crate::retry::longer;
 
 /// When to look again: what had passed the rules from before and was on its way becomes known a moment later.
 pub(crate) const AGAIN: Duration = Duration::from_millis(100);
@@ -46,6 +47,7 @@ impl Cutting {
             known: 0,
             table: None,
             passes: 0,
+            patience: AGAIN,
             found: None,
             metrics,
         };
@@ -97,6 +99,8 @@ struct Scissors {
     table: Option<Table>,
     /// How often to look yet.
     passes: u8,
+    /// When to look: later, the more often that was for nothing.
+    patience: Duration,
     /// What is to be cut once it is known what was in force after it was found.
     found: Option<Found>,
     metrics: Metrics,
@@ -132,9 +136,12 @@ impl Scissors {
         while self.hear(news) {
             self.pass();
         }
-        while self.passes > 0 && self.is_current() {
-            thread::sleep(AGAIN);
-            self.pass();
+        // Nobody waits for what fails again and again.
+        for _ in 0..self.passes {
+            if self.is_current() {
+                thread::sleep(AGAIN);
+                self.pass();
+            }
         }
     }
 
@@ -143,7 +150,7 @@ impl Scissors {
         let first = if self.found.is_some() || self.passes == 0 {
             news.recv().map_err(RecvTimeoutError::from)
         } else {
-            news.recv_timeout(AGAIN)
+            news.recv_timeout(self.patience)
         };
         match first {
             Ok(first) => {
@@ -192,11 +199,29 @@ impl Scissors {
         else {
             return;
         };
-        self.passes -= 1;
-        match self.cutter.denied(table) {
-            Ok(denied) => self.found = Some(Found::now(denied, self.begun.load(Ordering::SeqCst))),
-            Err(error) => fail(&error, &self.metrics),
+        let denied = self.cutter.denied(table);
+        self.looked(denied);
+    }
+
+    /// Takes in what was found. What cannot be looked at is looked at again.
+    fn looked(&mut self, denied: picket_linux::Result<Denied>) {
+        match denied {
+            Ok(denied) => {
+                self.passes -= 1;
+                self.patience = AGAIN;
+                self.found = Some(Found::now(denied, self.begun.load(Ordering::SeqCst)));
+            }
+            Err(error) => {
+                fail(&error, &self.metrics);
+                self.look_later();
+            }
         }
+    }
+
+    /// Has what is denied be looked for again, as what was found goes on.
+    fn look_later(&mut self) {
+        self.passes = self.passes.max(1);
+        self.patience = longer(self.patience);
     }
 
     /// Cuts what was found once it is known what was in force afterwards. By another table some of it may have begun; then the
@@ -212,15 +237,21 @@ impl Scissors {
             // That has been told.
             (None, true) => return,
         };
-        match denied {
+        let is_done = match denied {
             Ok(denied) => tell(&self.cutter.cut(denied), &self.metrics),
-            Err(error) => fail(&error, &self.metrics),
+            Err(error) => {
+                fail(&error, &self.metrics);
+                false
+            }
+        };
+        if !is_done {
+            self.look_later();
         }
     }
 }
 
-/// Tells what was cut.
-pub(crate) fn tell(done: &Cut, metrics: &Metrics) {
+/// Tells what was cut; whether that is all.
+pub(crate) fn tell(done: &Cut, metrics: &Metrics) -> bool {
     for connection in &done.cut {
         tracing::debug!(?connection, "cut");
     }
@@ -234,6 +265,7 @@ pub(crate) fn tell(done: &Cut, metrics: &Metrics) {
         tracing::error!(?connection, %error, "a connection that policies deny goes on");
         metrics.failed("cut");
     }
+    done.failed.is_empty()
 }
 
 /// Tells that it is not known what had to be cut.
@@ -244,7 +276,9 @@ pub(crate) fn fail(error: &dyn std::error::Error, metrics: &Metrics) {
 
 #[cfg(test)]
 mod kernel {
+    use std::fs::File;
     use std::net::UdpSocket;
+    use std::os::fd::OwnedFd;
     use std::process::Command;
 
     use picket_linux::{Carried, Connection, Nfnetlink, Which};
@@ -263,6 +297,7 @@ mod kernel {
             known: 0,
             table: None,
             passes: 0,
+            patience: AGAIN,
             found: None,
             metrics: Metrics::default(),
         }
@@ -291,6 +326,26 @@ mod kernel {
             change: Some(Change::Next(Arc::new(Plan::from_iter([])))),
         });
         assert_eq!(scissors.passes, PASSES);
+    }
+
+    #[test]
+    fn what_cannot_be_looked_at_is_looked_at_again_until_it_can_and_less_and_less_often() {
+        let begun = Arc::new(AtomicU64::new(1));
+        let mut scissors = scissors(&NetworkNamespace::create().unwrap(), &begun);
+        scissors.follow(news(1, Some(&closed(&Guard::default()).unwrap())));
+        let none = NetworkNamespace::from(OwnedFd::from(File::open("/dev/null").unwrap()));
+        for longer in [2, 4, 8] {
+            scissors.looked(Err(none.run(|| ()).unwrap_err()));
+            assert_eq!((scissors.passes, scissors.patience), (PASSES, AGAIN * longer));
+        }
+        scissors.pass();
+        assert_eq!((scissors.passes, scissors.patience), (PASSES - 1, AGAIN));
+        scissors.pass();
+        assert_eq!(scissors.passes, 0);
+        // What is found and cannot be cut is looked for once more.
+        scissors.look_later();
+        scissors.pass();
+        assert_eq!(scissors.passes, 0);
     }
 
     /// Has the node, whose address that is, reach the pod, and then have that address no more.

@@ -64,6 +64,11 @@ impl<N> Inbox<N> {
         self.bell.notified().await;
     }
 
+    /// Has [`Inbox::ready`] say so, as there may be more.
+    pub(crate) fn ring(&self) {
+        self.bell.notify_one();
+    }
+
     /// The next, if there is one.
     pub fn take(&mut self) -> Option<N> {
         self.earlier.pop_front().or_else(|| self.news.try_recv().ok())

@@ -14,10 +14,15 @@ pub(crate) struct Retry {
     after: Duration,
 }
 
+/// How long to wait once more where it was for nothing.
+pub(crate) fn longer(after: Duration) -> Duration {
+    (after * 2).min(LONGEST)
+}
+
 impl Retry {
     /// When to try again what has failed now, after twice as long as the time before if that was an attempt too.
     pub(crate) fn after(before: Option<Self>, now: Instant) -> Self {
-        let after = before.map_or(FIRST, |before| (before.after * 2).min(LONGEST));
+        let after = before.map_or(FIRST, |before| longer(before.after));
         Self {
             at: now + after,
             after,

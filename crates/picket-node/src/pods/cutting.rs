@@ -15,6 +15,7 @@ use picket_nftables::model::Table;
 use crate::AgentError;
 use crate::cut::{AGAIN, Found, fail, tell};
 use crate::metrics::Metrics;
+use crate::retry::longer;
 
 /// Who cuts connections.
 pub(super) struct Cutting {
@@ -74,13 +75,14 @@ fn run(news: &Receiver<Order>, metrics: &Metrics) {
         let latest: BTreeMap<_, _> = orders.map(|order| (order.sandbox.clone(), order)).collect();
         for order in latest.into_values() {
             let found = again.found(&order.sandbox);
-            let left = order.carry_out(found, metrics);
-            again.add(order, left, began.elapsed());
+            let outcome = order.carry_out(found, metrics);
+            again.add(order, outcome, began.elapsed());
         }
         if is_over && again.next().is_some() {
             thread::sleep(AGAIN);
         }
-        again.carry_out(began.elapsed(), metrics);
+        // Nobody waits for what fails again and again, but it is tried once more.
+        again.carry_out(if is_over { Duration::MAX } else { began.elapsed() }, metrics);
         if is_over {
             return;
         }
@@ -93,18 +95,31 @@ struct Again(BTreeMap<SandboxId, Due>);
 
 struct Due {
     when: Duration,
+    /// How long to wait then: longer, the more often it was for nothing.
+    patience: Duration,
     order: Order,
     /// What is still to be cut.
     found: Option<Found>,
 }
 
+/// What has become of an order.
+enum Outcome {
+    Done,
+    /// This cannot be cut yet.
+    Left(Found),
+    /// It is not known what is to be cut, or some of it goes on.
+    Failed,
+}
+
 impl Again {
-    fn add(&mut self, order: Order, found: Option<Found>, now: Duration) {
-        let due = Due {
+    fn add(&mut self, order: Order, outcome: Outcome, now: Duration) {
+        let mut due = Due {
             when: now + AGAIN,
-            found,
+            patience: AGAIN,
+            found: None,
             order,
         };
+        due.take(outcome, now);
         self.0.insert(due.order.sandbox.clone(), due);
     }
 
@@ -123,24 +138,44 @@ impl Again {
             if due.when > now {
                 return true;
             }
-            due.when = now + AGAIN;
-            due.found = due.order.carry_out(due.found.take(), metrics);
-            due.found.is_some()
+            let outcome = due.order.carry_out(due.found.take(), metrics);
+            let is_left = match outcome {
+                Outcome::Done => false,
+                Outcome::Left(_) => true,
+                // Where the sandbox is gone nothing goes on, and nobody else has its network.
+                Outcome::Failed => Arc::strong_count(&due.order.namespace) > 1,
+            };
+            due.take(outcome, now);
+            is_left
         });
+    }
+}
+
+impl Due {
+    /// Says when to carry it out again.
+    fn take(&mut self, outcome: Outcome, now: Duration) {
+        (self.found, self.patience) = match outcome {
+            Outcome::Done => (None, AGAIN),
+            Outcome::Left(found) => (Some(found), AGAIN),
+            Outcome::Failed => (None, longer(self.patience)),
+        };
+        self.when = now.saturating_add(self.patience);
     }
 }
 
 impl Order {
     /// Cuts what was found before, and what is found now; gives what cannot be cut yet. While a change of the table is under way
     /// nothing can: if that comes to nothing it is still to be cut, and else as far as the next table denies it, too.
-    fn carry_out(&self, found: Option<Found>, metrics: &Metrics) -> Option<Found> {
-        let table = self.table.as_ref()?;
+    fn carry_out(&self, found: Option<Found>, metrics: &Metrics) -> Outcome {
+        let Some(table) = &self.table else {
+            return Outcome::Done;
+        };
         let _pod = tracing::info_span!("in", pod = self.pod).entered();
         let left = Cutter::open(&self.namespace)
             .and_then(|mut cutter| self.cut_with(&mut cutter, table, found, metrics));
         left.unwrap_or_else(|error| {
             fail(&error, metrics);
-            None
+            Outcome::Failed
         })
     }
 
@@ -150,24 +185,25 @@ impl Order {
         table: &Table,
         found: Option<Found>,
         metrics: &Metrics,
-    ) -> picket_linux::Result<Option<Found>> {
+    ) -> picket_linux::Result<Outcome> {
+        let mut is_done = true;
         if let Some(found) = found {
             if !self.was_in_force_after(&found) {
-                return Ok(Some(found));
+                return Ok(Outcome::Left(found));
             }
             let denied = match found.is_old {
                 true => cutter.still_denied_in_pod(found.denied, table)?,
                 false => found.denied,
             };
-            tell(&cutter.cut(denied), metrics);
+            is_done = tell(&cutter.cut(denied), metrics);
         }
         let denied = cutter.denied_in_pod(table)?;
         let found = Found::now(denied, self.begun.load(Ordering::SeqCst));
         if !self.was_in_force_after(&found) {
-            return Ok(Some(found));
+            return Ok(Outcome::Left(found));
         }
-        tell(&cutter.cut(found.denied), metrics);
-        Ok(None)
+        is_done &= tell(&cutter.cut(found.denied), metrics);
+        Ok(if is_done { Outcome::Done } else { Outcome::Failed })
     }
 
     /// Whether the table was in force at some time after something was found.
@@ -178,24 +214,32 @@ impl Order {
 
 #[cfg(test)]
 mod kernel {
+    use std::fs::File;
+    use std::os::fd::OwnedFd;
+
     use picket_nftables::render::indexed::{Guard, closed};
 
     use super::*;
 
-    #[test]
-    fn a_change_that_comes_to_nothing_leaves_the_second_look_to_be_done() {
-        let begun = Arc::new(AtomicU64::new(1));
-        let order = Order {
+    fn order(begun: &Arc<AtomicU64>) -> Order {
+        Order {
             sandbox: SandboxId::read("sandbox-a").unwrap(),
             pod: "x/a".to_owned(),
             namespace: Arc::new(NetworkNamespace::create().unwrap()),
             table: Some(Arc::new(closed(&Guard::default()).unwrap())),
-            begun: Arc::clone(&begun),
+            begun: Arc::clone(begun),
             known: 1,
-        };
+        }
+    }
+
+    #[test]
+    fn a_change_that_comes_to_nothing_leaves_the_second_look_to_be_done() {
+        let begun = Arc::new(AtomicU64::new(1));
+        let order = order(&begun);
         let (mut again, metrics) = (Again::default(), Metrics::default());
-        assert!(order.carry_out(None, &metrics).is_none());
-        again.add(order, None, Duration::ZERO);
+        let outcome = order.carry_out(None, &metrics);
+        assert!(matches!(outcome, Outcome::Done));
+        again.add(order, outcome, Duration::ZERO);
         again.carry_out(AGAIN / 2, &metrics);
         assert_eq!(again.next(), Some(AGAIN), "it is not time yet");
         begun.store(2, Ordering::SeqCst);
@@ -204,5 +248,26 @@ mod kernel {
         begun.store(1, Ordering::SeqCst);
         again.carry_out(2 * AGAIN, &metrics);
         assert_eq!(again.next(), None, "it came to nothing");
+    }
+
+    #[test]
+    fn what_cannot_be_carried_out_is_tried_again_as_long_as_there_is_the_sandbox_and_less_and_less_often() {
+        let none = OwnedFd::from(File::open("/dev/null").unwrap());
+        let sandbox = Arc::new(NetworkNamespace::from(none));
+        let order = Order {
+            namespace: Arc::clone(&sandbox),
+            ..order(&Arc::default())
+        };
+        let (mut again, metrics) = (Again::default(), Metrics::default());
+        let outcome = order.carry_out(None, &metrics);
+        assert!(matches!(outcome, Outcome::Failed));
+        again.add(order, outcome, Duration::ZERO);
+        for next in [2, 6, 14, 30] {
+            assert_eq!(again.next(), Some(AGAIN * next));
+            again.carry_out(AGAIN * next, &metrics);
+        }
+        drop(sandbox);
+        again.carry_out(Duration::MAX, &metrics);
+        assert_eq!(again.next(), None, "it is gone");
     }
 }
