@@ -30,8 +30,8 @@ pub struct Lists {
     pub ingress: [Option<Arc<Peers>>; 2],
     /// What it may send.
     pub egress: [Option<Arc<Peers>>; 2],
-    /// Whether something restricts it of which no address is known.
-    pub is_unknown: bool,
+    /// Whether policies are about what it receives, and about what it sends.
+    pub isolated: [bool; 2],
 }
 
 impl Lists {
@@ -49,6 +49,18 @@ impl Lists {
             .iter()
             .flatten()
             .any(|peers| !peers.is_everything())
+    }
+
+    /// Whether it has no known address of a family, so that nobody can say what its policies allow there.
+    pub fn lacks(&self, family: Family) -> bool {
+        self.addresses
+            .iter()
+            .all(|&address| Family::of(address) != family)
+    }
+
+    /// Whether policies are about it of which nobody can say what they allow in a family.
+    pub fn is_unknown(&self) -> bool {
+        self.isolated.contains(&true) && Family::BOTH.into_iter().any(|family| self.lacks(family))
     }
 }
 
@@ -89,7 +101,7 @@ pub fn of_rules(
         addresses: addresses.into_iter().collect(),
         ingress,
         egress,
-        is_unknown: false,
+        isolated: [false; 2],
     }
 }
 

@@ -209,9 +209,11 @@ impl NodeAcls {
             return;
         };
         let is_open = received.iter().flatten().all(|peers| peers.is_everything());
-        let sends_less = known.lists.is_restricted(Direction::Egress) || known.lists.is_unknown;
+        let is_unknown = known.lists.is_unknown();
+        let sends_nothing = is_unknown && known.lists.addresses.is_empty();
+        let sends_less = known.lists.is_restricted(Direction::Egress) || sends_nothing;
         let (mut to, mut from) = (None, None);
-        if !is_open || sends_less {
+        if !is_open || sends_less || is_unknown {
             let key = (places(received), sends_less);
             let acl = made.entry(key).or_insert_with(|| {
                 let last = self.last.take().filter(|last| last.places() == key);

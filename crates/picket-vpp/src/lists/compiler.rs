@@ -404,7 +404,7 @@ impl Compiler {
             addresses: Arc::clone(&pod.all_addresses),
             ingress,
             egress,
-            is_unknown: pod.addresses.is_empty() && pod.subjects.iter().any(Option::is_some),
+            isolated: pod.subjects.each_ref().map(Option::is_some),
         })
     }
 }

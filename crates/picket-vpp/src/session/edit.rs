@@ -259,7 +259,7 @@ mod tests {
         let peers = Peers::new(Family::Ipv4, std::iter::once(everybody).chain(said));
         Opened {
             peers: [Some(Arc::new(peers)), other.clone()],
-            is_unknown: false,
+            closed: [false; 2],
         }
     }
 

@@ -29,16 +29,19 @@ pub(super) struct Local {
 #[derive(Clone, Debug)]
 pub(super) struct Opened {
     pub(super) peers: [Option<Arc<Peers>>; 2],
-    /// Whether nothing may be opened in a family of which nothing is known.
-    pub(super) is_unknown: bool,
+    /// The families in which nothing may be opened, as nobody can say what policies allow there.
+    pub(super) closed: [bool; 2],
 }
+
+/// Which pods may open the same: where in memory that is, and the families that are closed.
+type Key = ([usize; 2], [bool; 2]);
 
 /// The tables of pods that may open the same, as they are before these are told apart by their own addresses: those of this step and
 /// of the one before, since the next pod is often like the last.
 #[derive(Debug, Default)]
 pub(super) struct Alike {
-    now: FxHashMap<([usize; 2], bool), (Opened, Made)>,
-    before: FxHashMap<([usize; 2], bool), (Opened, Made)>,
+    now: FxHashMap<Key, (Opened, Made)>,
+    before: FxHashMap<Key, (Opened, Made)>,
     /// What tables are made with from those before, in this step.
     editor: Editor,
 }
@@ -89,10 +92,7 @@ impl Local {
 
     /// The same, with what has changed; `None` where it has to be made anew.
     fn edit(&mut self, opened: &Opened, addresses: &Arc<[IpAddr]>, from: &mut Source<'_>) -> Option<Draft> {
-        if self.made.missing > 0
-            || self.addresses != *addresses
-            || self.opened.is_unknown != opened.is_unknown
-        {
+        if self.made.missing > 0 || self.addresses != *addresses || self.opened.closed != opened.closed {
             return None;
         }
         let editor = &mut from.alike.editor;
@@ -149,10 +149,10 @@ impl Alike {
 
 impl Opened {
     /// Where in memory it is, which names it as long as it is there.
-    fn key(&self) -> ([usize; 2], bool) {
+    fn key(&self) -> Key {
         let peers = self.peers.each_ref();
         let peers = peers.map(|peers| peers.as_ref().map_or(0, |peers| Arc::as_ptr(peers).addr()));
-        (peers, self.is_unknown)
+        (peers, self.closed)
     }
 
     /// Whether not everything may be opened to an address.
@@ -166,17 +166,15 @@ impl Opened {
 
     /// The rules by which this may be opened, and everything to these addresses.
     fn table(&self, own: &[IpAddr], most_rules: usize, sets: &mut PortSets, values: &Values) -> Made {
-        let said = self
-            .peers
-            .iter()
-            .filter(|peers| peers.is_some() || self.is_unknown);
+        let each = self.peers.iter().zip(self.closed);
+        let said = each.filter(|(peers, is_closed)| peers.is_some() || *is_closed);
         let mut table = Table::new(most_rules, said.count());
         let own = own.iter().map(|&own| (Prefix::host(own), Value::EVERYTHING));
-        for (family, peers) in Family::BOTH.into_iter().zip(&self.peers) {
+        for ((family, peers), is_closed) in Family::BOTH.into_iter().zip(&self.peers).zip(self.closed) {
             match peers {
                 Some(peers) if own.len() == 0 => table.add(peers, Prefix::all(family), true, sets, values),
                 Some(peers) => table.add(&peers.with(own.clone()), Prefix::all(family), true, sets, values),
-                None if self.is_unknown => table.close(family),
+                None if is_closed => table.close(family),
                 None => {}
             }
         }

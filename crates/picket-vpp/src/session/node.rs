@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use picket_net::Family;
 use picket_policy::{Direction, ObjectRef};
 
 use super::change::{Change, Turn};
@@ -16,7 +17,7 @@ use super::render::{Options, TooMany};
 use super::table::Made;
 use super::tables::Tables;
 use crate::combine::Combined;
-use crate::lists::{Number, Restricted, Touched};
+use crate::lists::{Lists, Number, Restricted, Touched};
 use crate::peers::Peers;
 use crate::value::{Value, Values};
 use crate::work::looked_at;
@@ -125,7 +126,7 @@ impl NodeRules {
             // Of those that may send something else `combined` says it.
             let own = [&before, now].map(|lists| {
                 let lists = lists.as_ref();
-                lists.map(|lists| (&lists.addresses, lists.is_unknown))
+                lists.map(|lists| (&lists.addresses, lists.isolated))
             });
             let [was, is] = own;
             if was != is {
@@ -187,7 +188,7 @@ impl NodeRules {
         };
         let opened = Opened {
             peers: self.combined.of(&number).map(Option::<&Arc<Peers>>::cloned),
-            is_unknown: lists.is_unknown,
+            closed: closed(lists),
         };
         let mut from = Source {
             most_rules: self.options.most_rules,
@@ -211,4 +212,12 @@ impl NodeRules {
         }
         Turn::between(before, Some(now))
     }
+}
+
+/// The families in which a pod may open nothing, as it has no known address there and policies are about what it sends; all, where it has
+/// none at all and they are about it.
+fn closed(lists: &Lists) -> [bool; 2] {
+    let [receives, sends] = lists.isolated;
+    let is_about_it = sends || receives && lists.addresses.is_empty();
+    Family::BOTH.map(|family| is_about_it && lists.lacks(family))
 }

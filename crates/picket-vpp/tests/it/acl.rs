@@ -156,12 +156,15 @@ fn adjacent_blocks_are_one_rule_and_both_halves_of_everything_are_none() {
         (["10.1.0.0/25", "10.1.0.128/25"], Some("10.1.0.0/24")),
         (["0.0.0.0/1", "128.0.0.0/1"], None),
     ] {
+        // All of IPv6, where the pod has an address too: otherwise nobody could say what is allowed there.
         let accept = blocks
             .iter()
-            .fold(accept(), |accept, cidr| accept.peer(block(cidr, &[])));
+            .fold(accept().peer(block("::/0", &[])), |accept, cidr| {
+                accept.peer(block(cidr, &[]))
+            });
         let policy = policy("x/blocks").ingress(accept).build();
-        let pods = pods_called(&["web"]);
-        let snapshot: Snapshot = pods.chain([Object::Policy(policy)]).collect();
+        let web = pod("x/web").ip("10.0.0.1").ip("fd00::1").build();
+        let snapshot: Snapshot = [Object::from(web), Object::Policy(policy)].into_iter().collect();
         let cluster = Cluster::new(&snapshot, &Semantics::default());
         let acls = &cluster.acls[&None];
         let permitted = acls.acls.values().flat_map(|acl| &acl.rules);

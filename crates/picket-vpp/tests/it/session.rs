@@ -156,13 +156,63 @@ fn a_table_without_room_for_denials_lets_nothing_pass() {
         check(&snapshot, &Semantics::default(), &Options { most_rules }, 0).expect("never more");
     }
     let engine = Engine::compile(&snapshot, Semantics::default());
-    let (rules, missing) = render(engine.program(), None, &Options { most_rules: 400 });
+    // Its own table has two more, which close IPv6.
+    let (rules, missing) = render(engine.program(), None, &Options { most_rules: 402 });
     assert_eq!((rules.global.len(), missing.len()), (400, 0));
     let (rules, missing) = render(engine.program(), None, &Options { most_rules: 300 });
     // Those of one transport have room.
     assert_eq!(rules.global.len(), 201);
     let missing: Vec<_> = missing.iter().map(|missing| missing.missing).collect();
     assert_eq!(missing, [199, 199]);
+}
+
+/// What it sends there its policies restrict all the same, and nobody can say what they allow.
+#[test]
+fn a_pod_opens_nothing_in_a_family_of_which_policies_about_what_it_sends_know_no_address() {
+    let ipv4 = || accept().peer(block("0.0.0.0/0", &[]));
+    let everything = || ipv4().peer(block("::/0", &[]));
+    for (addresses, policy, closed) in [
+        (
+            &["10.0.0.1"][..],
+            policy("x/p").egress(ipv4()).build(),
+            &[Family::Ipv6][..],
+        ),
+        (
+            &["10.0.0.1"],
+            policy("x/p").egress(everything()).build(),
+            &[Family::Ipv6],
+        ),
+        (
+            &["fd00::1"],
+            policy("x/p").egress(everything()).build(),
+            &[Family::Ipv4],
+        ),
+        (
+            &["10.0.0.1", "fd00::1"],
+            policy("x/p").egress(everything()).build(),
+            &[],
+        ),
+        (&["10.0.0.1"], policy("x/p").ingress(ipv4()).build(), &[]),
+        (&[], policy("x/p").ingress(ipv4()).build(), &Family::BOTH),
+    ] {
+        let own = addresses
+            .iter()
+            .fold(pod("x/own"), |pod, address| pod.ip(address));
+        let snapshot = [Object::from(own.build()), Object::Policy(policy.clone())];
+        let snapshot: Snapshot = snapshot.into_iter().collect();
+        let engine = Engine::compile(&snapshot, Semantics::default());
+        let (rules, _) = render(engine.program(), None, &Options::default());
+        let local: Vec<_> = rules.local.values().flat_map(|rules| rules.iter()).collect();
+        for family in Family::BOTH {
+            let everybody = Prefix::all(family);
+            let about = local
+                .iter()
+                .filter(|rule| rule.remote == everybody && rule.action == Action::Drop);
+            let transports: BTreeSet<_> = about.map(|rule| rule.transport).collect();
+            let expected = if closed.contains(&family) { 2 } else { 0 };
+            assert_eq!(transports.len(), expected, "{addresses:?} {policy:?}: {local:?}");
+        }
+    }
 }
 
 /// The fewer of its ports and of the others, with the opposite action.
