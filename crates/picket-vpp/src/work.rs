@@ -21,11 +21,13 @@ mod tests {
     use picket_net::Protocol;
     use picket_policy::{Direction, Policy};
     use picket_testing::applications::{address, apply, exchanges, member};
-    use picket_testing::build::{PodBuilder, accept, pod, pods_where, policy};
+    use picket_testing::build::{PodBuilder, accept, block, pod, pods_where, policy};
 
     use super::*;
     use crate::acl::hold::Held;
     use crate::acl::plan::{Installed, Operation};
+    use crate::changes::Changes;
+    use crate::place::Places;
     use crate::{acl, session};
 
     /// What a pod of its own may receive.
@@ -186,6 +188,37 @@ mod tests {
                     assert!(few > 0, "{name} {event}");
                     assert!(many <= 6 * few, "{name} {event}: {few} and {many}");
                 }
+            }
+        }
+    }
+
+    /// A block and another that is excepted from it are two prefixes, one within the other; and what is in neither is not looked at.
+    #[test]
+    fn prefixes_that_change_cost_one_look_at_each_address_within_them() {
+        const WITHIN: usize = 50;
+        for outside in [100, 400] {
+            let mut engine = Engine::new(Semantics::default());
+            for number in 0..outside {
+                engine.apply(apply(member(number, None)));
+            }
+            for number in 0..WITHIN {
+                let pod = pod(&format!("x/within{number}")).ip(&format!("10.9.0.{number}"));
+                engine.apply(apply(pod));
+            }
+            let mut places = Places::of(engine.program());
+            let from = accept().peer(block("10.9.0.0/16", &["10.9.0.0/27"]));
+            let policy = policy("x/own").selects("").ingress(from).build();
+            let gone = Event::Delete(policy.object.clone());
+            for event in [apply(Object::Policy(policy)), gone] {
+                let mut changes = Changes::default();
+                changes.note(&engine.apply(event), None);
+                assert!(changes.prefixes.len() > 1 && !changes.addresses.is_empty());
+                let before = LOOKED_AT.get();
+                places.advance(&changes);
+                let looked_at = LOOKED_AT.get() - before;
+                assert_eq!(places, Places::of(engine.program()));
+                let once = WITHIN + changes.prefixes.len() + changes.addresses.len();
+                assert_eq!(looked_at, once, "{outside}");
             }
         }
     }
