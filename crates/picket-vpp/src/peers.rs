@@ -218,6 +218,7 @@ impl Peers {
         let after = self.levels.iter().find(|(length, _)| *length < longest);
         let after = after.map_or(self.entries.len(), |(_, begin)| *begin);
         let (mut own, nets) = self.entries.split_at_checked(after)?;
+        looked_at(self.entries.len());
         let mut entries: Vec<Entry> = Vec::with_capacity(self.entries.len() + hosts.size_hint().0);
         for (address, value) in hosts {
             let prefix = Prefix::host(address);
@@ -504,7 +505,7 @@ mod tests {
 
     fn three() -> [Value; 3] {
         let mut values = Values::default();
-        let some = values.number(Layer4::necessary(Family::Ipv4));
+        let some = values.number(Layer4::of(&Selector::whole(picket_net::Protocol::TCP)));
         [Value::NOTHING, Value::EVERYTHING, some]
     }
 
@@ -553,6 +554,23 @@ mod tests {
             let peers = Peers::new(Family::Ipv4, entries);
             let prefixes = hosts.iter().map(|&(host, value)| (Prefix::host(host), value));
             prop_assert_eq!(peers.with_hosts(hosts.iter().copied()), peers.with(prefixes));
+        }
+
+        #[test]
+        fn an_address_that_is_allowed_everything_is_no_entry_more(
+            entries in entries(),
+            others in prop::collection::vec(0..16_u8, 0..6),
+            last in 0..16_u8,
+        ) {
+            let [a, b, c, first] = BLOCK;
+            let host = |last: u8| Prefix::host(Ipv4Addr::new(a, b, c, first + last).into());
+            let peers = Peers::new(Family::Ipv4, entries);
+            let with = |hosts: &[u8]| peers.with(hosts.iter().map(|&last| (host(last), Value::EVERYTHING)));
+            let allows = peers.value(host(last).first()) == Value::EVERYTHING;
+            if allows {
+                let more = [&others[..], &[last]].concat();
+                prop_assert_eq!(with(&more), with(&others));
+            }
         }
 
         #[test]

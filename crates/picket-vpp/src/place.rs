@@ -9,6 +9,7 @@ use picket_engine::{Identity, PodRef, Program};
 use picket_net::{Family, Prefix};
 
 use crate::changes::Changes;
+use crate::work::looked_at;
 pub(crate) use regions::Regions;
 
 /// Addresses by what policies make of them.
@@ -53,6 +54,7 @@ impl Places {
 
     /// Follows a program, and says which identities addresses had, each with what it has now.
     pub(crate) fn advance(&mut self, changes: &Changes) -> Moves {
+        looked_at(changes.addresses.len() + changes.prefixes.len());
         let seen = |places: &Self| -> Vec<Option<Identity>> {
             let addresses = changes.addresses.keys();
             let prefixes = changes.prefixes.keys();
@@ -64,8 +66,13 @@ impl Places {
         for (&prefix, &identity) in &changes.prefixes {
             self.regions.of_mut(prefix.family()).set(prefix, identity);
         }
+        // Outer ones come before those within them, whose addresses are theirs.
+        let mut outer: Option<&Prefix> = None;
         for prefix in changes.prefixes.keys() {
-            self.look_again(prefix);
+            if outer.is_none_or(|outer| !outer.contains_prefix(prefix)) {
+                self.look_again(prefix);
+                outer = Some(prefix);
+            }
         }
         for (&address, &identity) in &changes.addresses {
             self.hold(address, identity);
@@ -127,7 +134,8 @@ impl Places {
             .held
             .of(prefix.family())
             .at
-            .range(prefix.first()..=prefix.last());
+            .range(prefix.first()..=prefix.last())
+            .inspect(|_| looked_at(1));
         let held: Vec<_> = within.map(|(&address, &(own, _))| (address, own)).collect();
         for (address, own) in held {
             self.hold(address, Some(own));

@@ -11,6 +11,7 @@ use smol_str::SmolStr;
 use crate::digest::{Digest, OWN};
 use crate::layer4::{Layer4, Selector, is_icmp};
 use crate::rule::ALL_PORTS;
+use crate::work::looked_at;
 
 /// What becomes of a packet that a rule matches; the number is the API's (`is_permit`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -191,6 +192,7 @@ pub struct Tag(SmolStr);
 impl Tag {
     /// The tag of these rules. What a list is for is part of it.
     fn of(role: Role, rules: &[AclRule]) -> Self {
+        looked_at(rules.len());
         let mut digest = Digest::with_capacity(rules.len() * RULE_BYTES);
         for rule in rules {
             rule.hash_into(&mut digest);

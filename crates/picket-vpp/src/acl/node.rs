@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use picket_net::Family;
 use picket_policy::{Direction, ObjectRef};
 use rustc_hash::FxHashMap;
 use smol_str::SmolStr;
@@ -17,6 +18,7 @@ use crate::combine::Combined;
 use crate::lists::{Lists, Number, Slab};
 use crate::peers::Peers;
 use crate::value::{Value, Values};
+use crate::work::looked_at;
 
 /// The lists of a node, kept while its pods and what they may exchange change.
 ///
@@ -24,7 +26,7 @@ use crate::value::{Value, Values};
 #[derive(Debug)]
 pub struct NodeAcls {
     options: Options,
-    services: Vec<IpAddr>,
+    services: BTreeSet<IpAddr>,
     combined: Combined<Number>,
     pods: Slab<ObjectRef, OnNode>,
     global: Global,
@@ -81,7 +83,7 @@ impl NodeAcls {
     pub(super) fn new(options: Options, floor: [Value; 2]) -> Self {
         let mut made = Self {
             options,
-            services: Vec::new(),
+            services: BTreeSet::new(),
             combined: Combined::new(Direction::Ingress, floor),
             pods: Slab::default(),
             global: Global::new(),
@@ -109,7 +111,12 @@ impl NodeAcls {
 
     /// These pods have other interfaces or lists now, or with `None` they are gone; and with `services` these are the addresses
     /// of services. What has changed because of it.
-    pub fn advance(&mut self, pods: &PodLists, services: Option<Vec<IpAddr>>, values: &mut Values) -> Change {
+    pub fn advance(
+        &mut self,
+        pods: &PodLists,
+        services: Option<BTreeSet<IpAddr>>,
+        values: &mut Values,
+    ) -> Change {
         let mut changes = Vec::with_capacity(pods.len());
         let mut stale: BTreeSet<Number> = BTreeSet::new();
         let mut gone = Vec::new();
@@ -122,7 +129,9 @@ impl NodeAcls {
             let number = match (known, now) {
                 (known, Some((interface, lists))) => {
                     let number = self.place(pod, known, interface, lists);
-                    stale.insert(number);
+                    if before.as_ref().is_none_or(|before| !sends_alike(before, lists)) {
+                        stale.insert(number);
+                    }
                     number
                 }
                 (Some(number), None) => {
@@ -134,16 +143,15 @@ impl NodeAcls {
             };
             changes.push((number, [before, after]));
         }
-        if let Some(services) = services
-            && services != self.services
-        {
+        if let Some(services) = services {
+            stale.extend(self.told_apart(&services));
             self.services = services;
-            stale.extend(self.pods.numbers());
         }
         let (mut touched, _) = self.combined.advance(&changes, values);
         for number in gone {
             self.pods.remove(number);
         }
+        touched.extend(changes.iter().map(|(number, _)| *number));
         touched.extend(&stale);
         touched.sort_unstable();
         touched.dedup();
@@ -155,6 +163,31 @@ impl NodeAcls {
             self.set_uplinks();
         }
         self.register.take()
+    }
+
+    /// The pods whose lists say something else when these are the addresses of services: those that may not send everything to an
+    /// address that comes or goes.
+    fn told_apart(&self, services: &BTreeSet<IpAddr>) -> Vec<Number> {
+        looked_at(self.services.len() + services.len());
+        let changed: Vec<_> = self.services.symmetric_difference(services).collect();
+        // Pods that are alike have one list.
+        let mut asked: FxHashMap<usize, bool> = FxHashMap::default();
+        let mut tells_apart = |peers: &Arc<Peers>| {
+            let ask = || {
+                let own = changed
+                    .iter()
+                    .filter(|address| Family::of(***address) == peers.family());
+                let mut own = own.inspect(|_| looked_at(1));
+                own.any(|address| peers.value(**address) != Value::EVERYTHING)
+            };
+            *asked.entry(Arc::as_ptr(peers).addr()).or_insert_with(ask)
+        };
+        let told_apart = self.pods.numbers().filter(|&number| {
+            looked_at(1);
+            let known = self.pods.get(number).filter(|pod| pod.from_pod.is_some());
+            known.is_some_and(|pod| pod.lists.egress.iter().flatten().any(&mut tells_apart))
+        });
+        told_apart.collect()
     }
 
     /// Puts a pod where it is, which is known by this number from now on.
@@ -246,4 +279,9 @@ impl NodeAcls {
             self.register.set(uplink, Some(lists.clone()));
         }
     }
+}
+
+/// Whether the lists from two pods are one.
+fn sends_alike(one: &Lists, other: &Lists) -> bool {
+    one.addresses == other.addresses && one.egress == other.egress
 }

@@ -56,6 +56,6 @@ pub fn render_lists(
         let interface = format!("{}/{}", pod.namespace, pod.name).into();
         (pod.clone(), Some((interface, Arc::new(lists.clone()))))
     });
-    node.advance(&each.collect(), Some(services.to_vec()), values);
+    node.advance(&each.collect(), Some(services.iter().copied().collect()), values);
     node.into_acls()
 }

@@ -1,6 +1,8 @@
 //! The lists of one node from each state of the cluster to the next: what an event changes, and nothing else, is worked out
 //! again.
 
+use std::collections::BTreeSet;
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use picket_engine::{Delta, Program};
@@ -74,15 +76,12 @@ impl Target for NodeAcls {
     }
 }
 
-/// The addresses of services, each once.
-fn services(program: &Program) -> Vec<std::net::IpAddr> {
+/// The addresses of services.
+fn services(program: &Program) -> BTreeSet<IpAddr> {
     let services = program.services();
-    let mut addresses: Vec<_> = services
+    services
         .flat_map(|service| service.addresses.iter().copied())
-        .collect();
-    addresses.sort_unstable();
-    addresses.dedup();
-    addresses
+        .collect()
 }
 
 /// Pods with the names of their interfaces.

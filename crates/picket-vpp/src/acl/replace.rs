@@ -12,6 +12,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::model::{AclAction, AclRule, Tag};
 use super::plan::{Changes, Handle, Planner, Turn};
+use crate::work::looked_at;
 
 /// Interfaces that turn, by place, ascending.
 type Places = Vec<usize>;
@@ -151,6 +152,7 @@ impl Turn<'_> {
 ///
 /// What has no ports meets rules about ports too, so that these do not keep rules apart.
 fn lets_as_much_pass(before: &[AclRule], after: &[AclRule]) -> bool {
+    looked_at(before.len() + after.len());
     let places: FxHashMap<_, _> = before.iter().zip(0_usize..).collect();
     let after: Vec<_> = after
         .iter()
@@ -164,14 +166,16 @@ fn lets_as_much_pass(before: &[AclRule], after: &[AclRule]) -> bool {
     let takes_nothing = |new: &AclRule| match new.action {
         // All of it was denied, as part of a wider rule.
         AclAction::Deny => {
-            let mut deciding = before.iter().filter(|rule| match rule.action {
+            let each = before.iter().inspect(|_| looked_at(1));
+            let mut deciding = each.filter(|rule| match rule.action {
                 AclAction::Deny => new.is_part_of(rule),
                 AclAction::Permit | AclAction::PermitReflect => rule.may_meet(new),
             });
             deciding.next().is_some_and(|rule| rule.action == AclAction::Deny)
         }
         AclAction::Permit => {
-            let mut stronger = before.iter().filter(|rule| rule.action > new.action);
+            let each = before.iter().inspect(|_| looked_at(1));
+            let mut stronger = each.filter(|rule| rule.action > new.action);
             !stronger.any(|rule| rule.may_meet(new))
         }
         AclAction::PermitReflect => true,
@@ -184,12 +188,12 @@ fn lets_as_much_pass(before: &[AclRule], after: &[AclRule]) -> bool {
     let mut gone = gone.filter(|(rule, _)| rule.action != AclAction::Deny);
     gone.all(|(rule, place)| {
         // What stood behind it may get its packets now; what is new or stood before it takes none from it.
-        let mut deciding = after
-            .iter()
-            .filter(|(other, kept)| match other.action >= rule.action {
+        let mut deciding = after.iter().inspect(|_| looked_at(1)).filter(|(other, kept)| {
+            match other.action >= rule.action {
                 true => rule.is_part_of(other),
                 false => *kept > Some(place) && rule.may_meet(other),
-            });
+            }
+        });
         deciding
             .next()
             .is_some_and(|(other, _)| other.action >= rule.action)

@@ -1,5 +1,6 @@
 //! The rules of each kind of list.
 
+use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -12,6 +13,7 @@ use crate::lists::Lists;
 use crate::peers::Peers;
 use crate::rule::Action;
 use crate::value::{Value, Values};
+use crate::work::looked_at;
 
 /// What may be sent to a pod. Where the pod may not send everything, replies need a session to pass.
 pub(super) fn to_pod(
@@ -35,7 +37,7 @@ pub(super) fn to_pod(
 }
 
 /// What a pod may send: nothing with an address that is not its own.
-pub(super) fn from_pod(lists: &Lists, services: &[IpAddr], values: &mut Values) -> Vec<AclRule> {
+pub(super) fn from_pod(lists: &Lists, services: &BTreeSet<IpAddr>, values: &mut Values) -> Vec<AclRule> {
     let mut rules = Vec::new();
     for &address in &*lists.addresses {
         let (own, family) = (Prefix::host(address), Family::of(address));
@@ -109,6 +111,7 @@ fn closed(mut rules: Vec<AclRule>) -> Vec<AclRule> {
 
 /// Adds a last rule about everything between two networks, unless that is decided.
 fn close(rules: &mut Vec<AclRule>, last: AclRule) {
+    looked_at(rules.len());
     let about = |rule: &AclRule| (rule.source, rule.destination, rule.protocol);
     if !rules.iter().any(|rule| about(rule) == about(&last)) {
         rules.push(last);
