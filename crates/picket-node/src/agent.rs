@@ -35,6 +35,9 @@ const PULSE: Duration = Duration::from_secs(10);
 /// The most changes that are taken in before what they mean is enforced.
 const AT_ONCE: usize = 10_000;
 
+/// How long changes are taken in before that: some are repairs.
+const TURN: Duration = Duration::from_secs(1);
+
 /// How far to go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Extent {
@@ -226,7 +229,9 @@ impl Agent {
     /// Takes in what there is to hear, and enforces it. Of what never ends it takes some: it is not all that there is to be done.
     fn hear(&mut self) -> Result<Option<Ended>, AgentError> {
         let (mut taken, mut is_changed) = (0, false);
+        let began = Instant::now();
         while taken < AT_ONCE
+            && began.elapsed() < TURN
             && let Some(news) = self.inbox.take()
         {
             taken += 1;

@@ -208,7 +208,6 @@ impl Scissors {
         match denied {
             Ok(denied) => {
                 self.passes -= 1;
-                self.patience = AGAIN;
                 self.found = Some(Found::now(denied, self.begun.load(Ordering::SeqCst)));
             }
             Err(error) => {
@@ -244,7 +243,9 @@ impl Scissors {
                 false
             }
         };
-        if !is_done {
+        if is_done {
+            self.patience = AGAIN;
+        } else {
             self.look_later();
         }
     }
@@ -342,10 +343,14 @@ mod kernel {
         assert_eq!((scissors.passes, scissors.patience), (PASSES - 1, AGAIN));
         scissors.pass();
         assert_eq!(scissors.passes, 0);
-        // What is found and cannot be cut is looked for once more.
-        scissors.look_later();
+        // What is found and cannot be cut is looked for again, and that it can be found helps nothing.
+        for longer in [2, 4, 8] {
+            scissors.look_later();
+            scissors.looked(Ok(Denied::default()));
+            assert_eq!((scissors.passes, scissors.patience), (0, AGAIN * longer));
+        }
         scissors.pass();
-        assert_eq!(scissors.passes, 0);
+        assert_eq!((scissors.passes, scissors.patience), (0, AGAIN));
     }
 
     /// Has the node, whose address that is, reach the pod, and then have that address no more.

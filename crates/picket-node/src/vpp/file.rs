@@ -57,11 +57,12 @@ impl PodFile {
         self.pods.get(name).or_else(|| self.left.get(name))
     }
 
-    /// Forgets what a pod had of which a line names something else that is there.
+    /// Forgets what a pod had of which a line names something else that is there, and what is not there any more.
     pub(crate) fn settle(&mut self, is_there: impl Fn(&SmolStr) -> bool) {
         if self.left.is_empty() {
             return;
         }
+        self.left.retain(|name, _| is_there(name));
         let there = self.pods.iter().filter(|(name, _)| is_there(name));
         let settled: BTreeSet<_> = there.map(|(_, pod)| pod).collect();
         self.left.retain(|_, pod| !settled.contains(pod));
@@ -136,6 +137,11 @@ impl Named {
 
 /// Lines as in `shop/web tap3`; empty ones and what follows `#` count for nothing.
 fn parse(text: &str, named: Named) -> Result<BTreeMap<SmolStr, ObjectRef>, String> {
+    // Somebody is writing it, and what is cut off may be a name that something else has.
+    if !text.is_empty() && !text.ends_with('\n') {
+        let last = text.lines().count();
+        return Err(format!("line {last} does not end: write a newline behind it"));
+    }
     let mut found = BTreeMap::new();
     for (number, line) in (1..).zip(text.lines()) {
         let line = line.split('#').next().unwrap_or_default();
@@ -181,18 +187,18 @@ mod tests {
         assert_eq!(found, ["tap3 web", "tap4 db"]);
         for (text, error) in [
             (
-                "shop/web",
+                "shop/web\n",
                 "line 1: write a pod and its interface, as in `shop/web tap3`",
             ),
             (
-                "\na/b c d",
+                "\na/b c d\n",
                 "line 2: write a pod and its interface, as in `shop/web tap3`",
             ),
             (
-                "web tap3",
+                "web tap3\n",
                 "line 1: `web` is no pod, which is written as in `shop/web`",
             ),
-            ("a/b tap3\na/c tap3", "line 2: `tap3` is already that of a/b"),
+            ("a/b tap3\na/c tap3\n", "line 2: `tap3` is already that of a/b"),
         ] {
             assert_eq!(parse(text, Named::Interface).unwrap_err(), error);
         }
@@ -204,18 +210,18 @@ mod tests {
         assert_eq!(found.keys().collect::<Vec<_>>(), ["3", "4", "5"]);
         for (text, error) in [
             (
-                "shop/web",
+                "shop/web\n",
                 "line 1: write a pod and the index of its namespace, as in `shop/web 3`",
             ),
             (
-                "shop/web x",
+                "shop/web x\n",
                 "line 1: `x` is no index: write a pod and the index of its namespace, as in `shop/web 3`",
             ),
             (
-                "shop/web 4294967295",
+                "shop/web 4294967295\n",
                 "line 1: `4294967295` is no index: write a pod and the index of its namespace, as in `shop/web 3`",
             ),
-            ("a/b 3\na/c 03", "line 2: `3` is already that of a/b"),
+            ("a/b 3\na/c 03\n", "line 2: `3` is already that of a/b"),
         ] {
             assert_eq!(parse(text, Named::Namespace).unwrap_err(), error);
         }
@@ -236,6 +242,14 @@ mod tests {
         assert!(file.look(&folder) && !file.look(&folder));
         fs::write(&folder, "a/b\n").unwrap();
         assert!(file.look(&folder) && file.trouble.is_some());
+        // A name of which the end is missing is perhaps another.
+        fs::write(&folder, "a/b tap3\na/c tap1").unwrap();
+        assert!(file.look(&folder));
+        let why = file.trouble.as_deref().unwrap();
+        assert!(
+            why.ends_with("line 2 does not end: write a newline behind it"),
+            "{why}"
+        );
         assert_eq!(file.pods().len(), 1);
         fs::remove_file(&folder).unwrap();
     }
@@ -257,7 +271,7 @@ mod tests {
         assert_eq!(says("a/web tap3\na/db tap4\n", &all), ["web", "db", ""]);
         // Half of a file, and half of a line.
         assert_eq!(says("a/web tap3\n", &all), ["web", "db", ""]);
-        assert_eq!(says("a/web ta", &all), ["web", "db", ""]);
+        assert_eq!(says("a/web ta\n", &all), ["web", "db", ""]);
         assert_eq!(says("", &all), ["web", "db", ""]);
         // Another pod has it now.
         assert_eq!(says("a/api tap3\n", &all), ["api", "db", ""]);
@@ -265,6 +279,8 @@ mod tests {
         assert_eq!(says("a/db tap5\n", &["tap3", "tap4"]), ["api", "db", "db"]);
         assert_eq!(says("a/db tap5\n", &all), ["api", "", "db"]);
         assert_eq!(says("", &all), ["api", "", "db"]);
+        // What is there again under a name of old is nobody's.
+        assert_eq!(says("", &["tap3"]), ["api", "", ""]);
         fs::remove_file(&path).unwrap();
     }
 }

@@ -113,6 +113,7 @@ impl NamespaceFinder {
         for (namespace, pod) in &named {
             self.named.entry(pod.clone()).or_default().push(*namespace);
         }
+        self.owners.retain(|namespace, _| held.has(*namespace));
         let mut there = BTreeSet::new();
         for (pod, rules) in &wanted.local {
             self.place_pod(pod, rules, held, &mut placed);

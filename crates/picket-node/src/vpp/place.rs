@@ -223,7 +223,7 @@ impl Finder {
             PodRule::Tag(template) => interface.tag.as_str().is_some_and(|tag| template.is_form_of(tag)),
             PodRule::Name(template) => template.is_form_of(name),
             PodRule::Annotation(may) => may.matches(name),
-            PodRule::File(_) => self.file.pods().contains_key(name),
+            PodRule::File(_) => self.file.owner(name).is_some(),
         }
     }
 }

@@ -10,8 +10,9 @@
 //!   services, which are translated later;
 //! - the answer to what passes gets back, and what must not pass leaves nothing on its way by which what answers it would pass.
 //!
-//! Two things are not proved, because VPP does not do them: of fragments that are not the first nothing but the protocol
-//! counts, nor of those that answer them, and what goes to an address of a service lets answers from there in before it is judged.
+//! Four things are not proved, because VPP does not do them: of fragments that are not the first nothing but the protocol
+//! counts, nor of those that answer them; what goes to an address of a service lets answers from there in before it is judged; one
+//! association of SCTP lets in every other between its ends; and what gets another source on its way to a service is no pod's.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;

@@ -188,6 +188,19 @@ fn interfaces_are_found_by_name_and_by_file() {
     assert_eq!(status.interfaces["shop/db"], ["shop_db"]);
     assert_eq!(status.uplinks, ["ge0", "shop_web"]);
     assert!(!scene.reaches(WORLD, ("shop_db", DB.1)));
+    // The pod is deleted, and what is behind its interface still runs.
+    scene.have(&["web", "api"]);
+    let status = agent.until_vpp(ACL, "a pod less", |vpp| !vpp.unknown.is_empty());
+    assert_eq!(
+        (status.unknown, status.uplinks),
+        (
+            vec!["shop_db".to_owned()],
+            vec!["ge0".to_owned(), "shop_web".to_owned()]
+        )
+    );
+    assert!(!scene.reaches(WORLD, ("shop_db", DB.1)));
+    scene.have(&["web", "db", "api"]);
+    agent.until_in_force(ACL, &["NetworkPolicy shop/one"]);
     drop(agent);
     // Who begins without the file leaves everything as it is.
     fs::remove_file(&file).unwrap();
