@@ -4,9 +4,10 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use anyhow::{Context, bail};
+use anyhow::{Context, bail, ensure};
 use clap::Args;
 use picket_cluster::{Pod, Snapshot};
+use picket_engine::Program;
 use picket_node::{NamespaceRule, Pattern, PodRule};
 use picket_vpp::{acl, loopback, session};
 
@@ -84,13 +85,25 @@ fn nat_loopback(text: &str) -> Result<NatLoopback, String> {
 }
 
 impl VppArguments {
-    pub(crate) fn acl(&self) -> acl::Options {
-        acl::Options {
+    /// How lists are rendered of a node whose VPP nobody asks: the interface of a pod is called as the pod is.
+    ///
+    /// # Errors
+    /// When one that leads out of the node is called like a pod, which would have none then.
+    pub(crate) fn acl(&self, program: &Program) -> anyhow::Result<acl::Options> {
+        for pod in program.pods() {
+            let pod = &pod.pod().object;
+            let id = format!("{}/{}", pod.namespace, pod.name);
+            ensure!(
+                !self.uplinks.contains(&id),
+                "`--uplink {id}` is what the interface of that pod is called here"
+            );
+        }
+        Ok(acl::Options {
             uplinks: match self.uplinks.as_slice() {
                 [] => vec!["uplink".into()],
                 uplinks => uplinks.iter().map(Into::into).collect(),
             },
-        }
+        })
     }
 
     /// The interfaces that lead out of a node that there is: names, where `*` stands for any text and `?` for any character.

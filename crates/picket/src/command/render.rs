@@ -256,7 +256,7 @@ fn run_vpp(arguments: &Arguments) -> anyhow::Result<Outcome> {
             }
         }
         Target::VppAcl | Target::Nftables | Target::Neutron => {
-            let acls = acl::render(program, node.as_deref(), &arguments.vpp.acl());
+            let acls = acl::render(program, node.as_deref(), &arguments.vpp.acl(program)?);
             complain(&acl::shortfalls(program, node.as_deref()), &loaded);
             match arguments.output {
                 Format::Text | Format::Yaml | Format::Kuryrnetpolicy => acl::text(&acls),

@@ -6,7 +6,7 @@ mod plugin;
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
-use std::io::{Read, Write as _};
+use std::io::{self, Read, Write as _};
 use std::net::{IpAddr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::path::Path;
 use std::thread;
@@ -145,15 +145,15 @@ impl Node {
     }
 
     /// Whom a server takes for the client, if a connection comes about. `expected` says how long to wait for it.
-    pub(crate) fn connect(&self, from: &str, to: SocketAddr, expected: bool) -> Option<IpAddr> {
+    pub(crate) fn connect(&self, from: &str, to: SocketAddr, expected: bool) -> io::Result<IpAddr> {
         let patience = if expected { PATIENCE } else { DENIED };
         let connect = || TcpStream::connect_timeout(&to, patience);
-        let stream = self.at(from).run(connect).unwrap().ok()?;
+        let stream = self.at(from).run(connect).unwrap()?;
         let client = seen_by(&stream);
         // The connection ends on both sides before the next begins.
         stream.shutdown(Shutdown::Write).unwrap();
         assert_eq!((&stream).read(&mut [0; 1]).unwrap(), 0);
-        Some(client)
+        Ok(client)
     }
 
     /// A connection that must come about, on which the server sends back what it gets.

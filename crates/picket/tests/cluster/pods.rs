@@ -20,7 +20,8 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 pub(crate) use probe::{
-    Pods, expect, forget_neighbours, ip, nft, once_free, patience, place_of, send_icmpv6, table,
+    Pods, expect, forget_neighbours, ip, nft, once_free, patience, place_of, send_fragmentation_needed,
+    send_icmpv6, table,
 };
 
 use crate::agents::{get, value};

@@ -152,6 +152,22 @@ spec: {podSelector: {}, policyTypes: [Egress]}
 }
 
 #[test]
+fn a_way_out_is_not_called_like_a_pod() {
+    let manifests = Manifests::new(&[("c.yaml", CLUSTER), ("p.yaml", POLICIES)]);
+    for command in ["render", "verify"] {
+        let arguments = ["--target", "vpp-acl", "--node", "n1", "--uplink", "shop/web"];
+        let ran = manifests.picket(command, &arguments);
+        assert_eq!(ran.status, 2, "{}", ran.stdout);
+        assert!(
+            ran.stderr
+                .contains("`--uplink shop/web` is what the interface of that pod is called here"),
+            "{}",
+            ran.stderr
+        );
+    }
+}
+
+#[test]
 fn what_is_rendered_is_proved() {
     for target in ["vpp-acl", "vpp-session"] {
         let ran = shop().picket("verify", &["--target", target, "--node", "n2", "-o", "json"]);

@@ -131,7 +131,8 @@ pub(super) fn answer(arguments: &Arguments, loaded: &mut Loaded) -> anyhow::Resu
 
 fn of_lists(arguments: &Arguments, ends: &Ends<'_>, node: Option<String>) -> anyhow::Result<Answer> {
     let program = ends.program;
-    let rendered = || acl::render(program, node.as_deref(), &arguments.vpp.acl());
+    let options = arguments.vpp.acl(program)?;
+    let rendered = || acl::render(program, node.as_deref(), &options);
     let lists = match &arguments.rules {
         Some(path) => Lists::by_name(given(path)?),
         None if arguments.live.live => Lists::installed(arguments, program, node.as_deref(), &rendered())?,

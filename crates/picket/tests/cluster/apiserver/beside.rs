@@ -112,7 +112,7 @@ impl Cluster<'_> {
     fn allowed(&self, when: &str) {
         for ((from, to, seen), family) in both(self.allowed) {
             let client = self.node.connect(from, self.target(to, family), true);
-            let client = client.unwrap_or_else(|| panic!("{from} -> {to} {family:?} {when}"));
+            let client = client.unwrap_or_else(|error| panic!("{from} -> {to} {family:?} {when}: {error}"));
             let itself = client == self.node.address(from, family) && from != "node-1";
             let expected = matches!(seen, Seen::Itself);
             assert_eq!(itself, expected, "{from} -> {to} {when}: seen as {client}");
@@ -129,7 +129,11 @@ impl Cluster<'_> {
                 let node = &self.node;
                 scope.spawn(move || {
                     let client = node.connect(from, target, !denied);
-                    assert_eq!(client.is_none(), denied, "{from} -> {to} {family:?} {when}");
+                    assert_eq!(
+                        client.is_err(),
+                        denied,
+                        "{from} -> {to} {family:?} {when}: {client:?}"
+                    );
                 });
             }
         });
@@ -149,7 +153,7 @@ impl Cluster<'_> {
     fn until_served(&self, client: &str, service: &str, kube_proxy: &KubeProxy) {
         for family in Family::BOTH {
             let target = self.target(service, family);
-            kube_proxy.until(service, || self.node.connect(client, target, false).is_some());
+            kube_proxy.until(service, || self.node.connect(client, target, false).is_ok());
         }
     }
 

@@ -1,12 +1,12 @@
 //! Packets of protocols for which the kernel need have no sockets.
 
-use std::net::{IpAddr, SocketAddr, UdpSocket};
+use std::net::{IpAddr, SocketAddr, SocketAddrV4, UdpSocket};
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::Duration;
 
 use picket_lab::wire::{Chunk, Sctp, echo_reply, echo_request, payload};
-use picket_linux::{NetworkNamespace, icmp_socket, raw_sctp};
+use picket_linux::{NetworkNamespace, icmp_socket, internet_checksum, raw_sctp};
 use picket_net::Family;
 
 use super::super::Pod;
@@ -75,4 +75,25 @@ pub(crate) fn send_icmpv6(from: &Pod, to: &Pod, kind: u8) {
     message[0] = kind;
     // The kernel fills in the checksum, and says here already when the message is not let out.
     let _ = client.send_to(&message, SocketAddr::new(*target, 0));
+}
+
+/// Tells a pod, as a router on the way does, that a datagram from one of its ports was too big for the way ahead (RFC 792, RFC 1191).
+pub(crate) fn send_fragmentation_needed(router: &Pod, from: SocketAddrV4, to: SocketAddrV4) {
+    const ICMP: [u8; 8] = [3, 4, 0, 0, 0, 0, 0x05, 0x14];
+    const UDP: u8 = 17;
+    let length = 1500_u16.to_be_bytes();
+    let mut datagram = vec![0x45, 0, length[0], length[1], 0, 0, 0x40, 0, 64, UDP, 0, 0];
+    datagram.extend(from.ip().octets());
+    datagram.extend(to.ip().octets());
+    let checksum = internet_checksum(&datagram).to_be_bytes();
+    datagram[10..12].copy_from_slice(&checksum);
+    for word in [from.port(), to.port(), 1480, 0] {
+        datagram.extend(word.to_be_bytes());
+    }
+    let mut message = [&ICMP[..], &datagram].concat();
+    let checksum = internet_checksum(&message).to_be_bytes();
+    message[2..4].copy_from_slice(&checksum);
+    let client = raw(&router.inside, any(Family::Ipv4), icmp_socket, PATIENCE);
+    let sent = client.send_to(&message, SocketAddr::new((*from.ip()).into(), 0));
+    assert_eq!(sent.unwrap(), message.len());
 }
