@@ -126,10 +126,18 @@ mod tests {
     /// Applications of two pods each beside some services, one of which comes, gets another address, and goes.
     fn services(count: usize) -> Events {
         let [mut there, ..] = applications(count);
-        there.extend((0..20).flat_map(|number| service(number, number).into_iter().take(1)));
+        there.extend(first_services(20));
         let ([comes, _], [moves, goes]) = (service(20, 20), service(20, 21));
         let happens = vec![comes, moves, goes];
         [there, Vec::new(), happens]
+    }
+
+    /// That so many services are there.
+    fn first_services(count: usize) -> impl Iterator<Item = Event> {
+        (0..count).map(|number| {
+            let [comes, _] = service(number, number);
+            comes
+        })
     }
 
     /// That a service is there, by its number and that of its address, and that it is gone. No two addresses are beside each other.
@@ -253,8 +261,7 @@ mod tests {
             let policy = policy(&format!("x/{app}")).selects(&format!("app={app}"));
             apply(Object::Policy(policy.egress(to).build()))
         });
-        let services = (0..100).flat_map(|number| service(number, number).into_iter().take(1));
-        pods.chain(policies).chain(services).collect()
+        pods.chain(policies).chain(first_services(100)).collect()
     }
 
     /// A service that comes or goes is a rule more or less in each list of a pod that may not send everything to it anyway. Such a list

@@ -55,7 +55,7 @@ pub(super) fn from_pod(lists: &Lists, services: &BTreeSet<IpAddr>, values: &mut 
             AclRule::add(&mut rules, action, (own, rule.peer), &rule.selector);
         }
     }
-    if lists.addresses.iter().any(IpAddr::is_ipv6) {
+    if !lists.lacks(Family::Ipv6) {
         // Neighbours are looked for from addresses that are not the pod's, or with none.
         let any = Prefix::all(Family::Ipv6);
         for (selector, _) in Layer4::necessary(Family::Ipv6).steps() {
