@@ -195,6 +195,12 @@ impl Atoms {
         holders.range(all_at(address)).map(|&(_, holder)| holder)
     }
 
+    /// Every address that somebody has, with each who has it.
+    pub(crate) fn held(&self) -> impl Iterator<Item = (IpAddr, Holder)> {
+        let holders = self.tree.iter().flat_map(|(_, atom)| &atom.holders);
+        holders.copied()
+    }
+
     /// Addresses that several have, ascending.
     pub(crate) fn contested(&self) -> Vec<IpAddr> {
         self.contested.iter().copied().collect()

@@ -194,6 +194,17 @@ impl Program {
             .unwrap_or_else(|| self.region_identity(View::of(self.atoms.find(address), false)))
     }
 
+    /// Every address of a managed pod or a node with its identity, in no order, and as often as somebody has it. Policies see
+    /// the other pods by the address of their node, or as anybody with their address.
+    pub fn endpoints(&self) -> impl Iterator<Item = (IpAddr, Identity)> {
+        self.atoms.held().filter_map(|(address, holder)| {
+            let shared = self.shared.get(&address).copied();
+            // Unless it is shared, all who have it have one identity.
+            let identity = shared.or_else(|| self.holder_identity(holder, address))?;
+            Some((address, identity))
+        })
+    }
+
     /// The identity of the address of a pod that is not managed, whoever else has the address: that of its node, if it is in
     /// the network of the node, else what blocks give it. If picket made it up, only blocks of every address hold it, and
     /// their exceptions count.

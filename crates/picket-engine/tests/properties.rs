@@ -320,6 +320,8 @@ proptest! {
             let delta = engine.apply(event.clone());
             let now = Accounts::of(engine.program());
             accounts.become_by(&delta, &now)?;
+            let endpoints: BTreeMap<_, _> = engine.program().endpoints().collect();
+            prop_assert_eq!(&endpoints, &now.addresses);
             accounts = now;
             let scratch = Engine::compile(&store.snapshot(), semantics.clone());
             prop_assert!(equivalent(engine.program(), scratch.program()), "after {:?}", event);

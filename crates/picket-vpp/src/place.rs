@@ -5,7 +5,7 @@ mod regions;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
-use picket_engine::{Identity, PodRef, Program};
+use picket_engine::{Identity, Program};
 use picket_net::{Family, Prefix};
 
 use crate::changes::Changes;
@@ -38,16 +38,9 @@ impl Places {
         for (prefix, identity) in program.prefixes() {
             places.regions.of_mut(prefix.family()).set(prefix, Some(identity));
         }
-        // Policies see the others by the address of their node, or as anybody with their address.
-        let pods = program.pods().filter(PodRef::is_managed);
-        let mut addresses: Vec<_> = pods
-            .flat_map(|pod: PodRef<'_>| pod.pod().addresses.iter().collect::<Vec<_>>())
-            .collect();
-        addresses.extend(program.nodes().flat_map(|node| node.addresses.iter().copied()));
-        addresses.sort_unstable();
-        addresses.dedup();
-        for address in addresses {
-            places.hold(address, Some(program.identity_of(address)));
+        let endpoints: BTreeMap<_, _> = program.endpoints().collect();
+        for (address, identity) in endpoints {
+            places.hold(address, Some(identity));
         }
         places
     }

@@ -145,7 +145,8 @@ impl Comment {
         Self::cut(text, || NameHash::of(text))
     }
 
-    fn cut(text: &str, hash: impl FnOnce() -> NameHash) -> Self {
+    /// As [`Comment::new`], with a hash that is worked out where it is needed.
+    pub fn cut(text: &str, hash: impl FnOnce() -> NameHash) -> Self {
         let safe = written_safely(text);
         if safe.len() <= Self::MAX_BYTES {
             return Self(safe.into());

@@ -168,18 +168,23 @@ impl Map {
         elements: impl IntoIterator<Item = (Key, Datum)>,
     ) -> Result<Self, ModelError> {
         check_key_type(&name, &key)?;
-        let mut map = Self {
+        let given: Vec<_> = elements.into_iter().collect();
+        let count = given.len();
+        let elements: BTreeMap<_, _> = given.into_iter().collect();
+        if elements.len() < count {
+            return Err(ModelError::Overlap { set: name });
+        }
+        check_data(&name, gives, elements.values())?;
+        check_keys(&name, &key, interval, elements.keys())?;
+        check_overlap(&name, interval, elements.keys())?;
+        Ok(Self {
             name,
             key,
             gives,
             interval,
             comment: None,
-            elements: BTreeMap::new(),
-        };
-        match map.insert(elements)? {
-            true => Ok(map),
-            false => Err(ModelError::Overlap { set: map.name }),
-        }
+            elements,
+        })
     }
 
     /// Adds elements; whether none of the keys was there. After an error or `false` it is no map that the kernel would take.
@@ -189,11 +194,7 @@ impl Map {
     ) -> Result<bool, ModelError> {
         let mut new = true;
         for (key, datum) in elements {
-            if datum.map_type() != self.gives {
-                return Err(ModelError::DatumType {
-                    map: self.name.clone(),
-                });
-            }
+            check_data(&self.name, self.gives, std::iter::once(&datum))?;
             check_keys(&self.name, &self.key, self.interval, std::iter::once(&key))?;
             new &= self.elements.insert(key, datum).is_none();
         }
@@ -280,6 +281,17 @@ fn check_keys<'a>(
         }
     }
     Ok(())
+}
+
+fn check_data<'a>(
+    map: &Name,
+    gives: MapType,
+    mut data: impl Iterator<Item = &'a Datum>,
+) -> Result<(), ModelError> {
+    match data.all(|datum| datum.map_type() == gives) {
+        true => Ok(()),
+        false => Err(ModelError::DatumType { map: map.clone() }),
+    }
 }
 
 fn check_overlap<'a>(

@@ -49,7 +49,7 @@ pub(super) struct Classes {
     pub(super) peers: BTreeMap<IpAddr, u32>,
     groups: Groups,
     /// The addresses of pods and nodes with each identity.
-    addresses: BTreeMap<u32, BTreeSet<IpAddr>>,
+    addresses: FxHashMap<u32, BTreeSet<IpAddr>>,
     /// The identities of other addresses.
     elsewhere: BTreeSet<u32>,
     /// The identities that any address has.
@@ -182,16 +182,16 @@ impl Classes {
     /// Learns which identities have addresses now: those of which everything must be found out, and those that have none
     /// any more.
     fn follow_addresses(&mut self, transition: &Transition<'_>) -> (IdentitySet, IdentitySet) {
-        let mut touched = transition.identities.clone();
+        let mut touched: Vec<_> = transition.identities.iter().copied().collect();
         for (address, now) in transition.addresses {
             if let Some(before) = transition.addresses_before.get(address) {
-                touched.insert(*before);
+                touched.push(*before);
                 if let Some(addresses) = self.addresses.get_mut(before) {
                     addresses.remove(address);
                 }
             }
             if let Some(now) = now {
-                touched.insert(*now);
+                touched.push(*now);
                 self.addresses.entry(*now).or_default().insert(*address);
             }
         }
@@ -205,6 +205,8 @@ impl Classes {
             touched.extend(self.elsewhere.symmetric_difference(&now));
             self.elsewhere = now;
         }
+        touched.sort_unstable();
+        touched.dedup();
         let (mut fresh, mut gone) = (Vec::new(), Vec::new());
         for identity in touched {
             let has_addresses = self
@@ -287,27 +289,30 @@ impl Classes {
 
     /// What sides allow follows the groups of identities.
     fn follow_groups(&mut self, moved: &Moved, changed: &mut Changed) {
-        let mut sides: BTreeMap<SideKey, [BTreeMap<u32, u32>; 2]> = BTreeMap::new();
+        let mut sides: FxHashMap<SideKey, [Vec<(u32, u32)>; 2]> = FxHashMap::default();
         for (signature, class) in &moved.before {
-            for &(side, traffic) in signature.iter() {
+            for (side, traffic) in signature.iter() {
                 let [before, _] = sides.entry(side).or_default();
-                before.insert(*class, traffic);
+                before.push((*class, traffic));
             }
         }
         for (signature, class) in &moved.after {
-            for &(side, traffic) in signature.iter() {
+            for (side, traffic) in signature.iter() {
                 let [_, after] = sides.entry(side).or_default();
-                after.insert(*class, traffic);
+                after.push((*class, traffic));
             }
         }
-        for (key, [before, after]) in sides {
+        let mut sides: Vec<_> = sides.into_iter().collect();
+        sides.sort_unstable_by_key(|&(key, _)| key);
+        for (key, lists) in sides {
             let Some(side) = self.sides.get_mut(&key) else {
                 continue;
             };
+            let [before, after] = lists.map(BTreeMap::from_iter);
             for class in before.keys() {
                 side.elements.remove(class);
             }
-            side.elements.extend(&after);
+            take_in(&mut side.elements, &after);
             changed.sides.insert(side.id.clone(), [before, after]);
         }
     }
@@ -335,21 +340,24 @@ impl Classes {
                 changed.blocks = Some(before);
             }
         }
-        let [before, after] = &mut changed.peers;
+        let (mut before, mut after) = (Vec::new(), Vec::new());
         for address in candidates {
             let identity = transition.view.endpoints.get(&address);
             let now = identity
                 .map(|&identity| self.groups.class(identity))
                 .filter(|&class| class != class_at(&self.blocks, address));
-            let old = match now {
-                Some(class) => self.peers.insert(address, class),
-                None => self.peers.remove(&address),
-            };
+            let old = self.peers.get(&address).copied();
             if old != now {
                 before.extend(old.map(|class| (address, class)));
                 after.extend(now.map(|class| (address, class)));
             }
         }
+        for (address, _) in &before {
+            self.peers.remove(address);
+        }
+        changed.peers = [before, after].map(BTreeMap::from_iter);
+        let [_, after] = &changed.peers;
+        take_in(&mut self.peers, after);
     }
 
     /// Forgets a side, which allows nothing any more.
@@ -357,6 +365,15 @@ impl Classes {
         if let Some(key) = self.keys.remove(side) {
             self.sides.remove(&key);
         }
+    }
+}
+
+/// Takes in what is new: merged where it is most of what there will be, which is faster than one by one.
+fn take_in<K: Copy + Ord>(known: &mut BTreeMap<K, u32>, new: &BTreeMap<K, u32>) {
+    if new.len() > known.len() {
+        known.append(&mut new.clone());
+    } else {
+        known.extend(new);
     }
 }
 

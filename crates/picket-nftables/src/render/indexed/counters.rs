@@ -33,7 +33,7 @@ fn named(what: &str, policy: &ObjectRef, direction: Direction) -> Name {
 pub(super) struct Counters {
     /// How many sides do.
     uses: BTreeMap<Use, usize>,
-    owners: BTreeMap<Name, Use>,
+    owners: BTreeMap<Name, (ObjectRef, Counter)>,
 }
 
 /// What a counter counts.
@@ -62,7 +62,7 @@ impl Use {
         };
         Counter {
             name: named(&self.policy, self.direction),
-            comment: Some(Comment::new(&title(&self.policy), policy_hash(&self.policy))),
+            comment: Some(Comment::cut(&title(&self.policy), || policy_hash(&self.policy))),
         }
     }
 }
@@ -79,9 +79,8 @@ impl Counters {
 
     /// All counters of the table.
     pub(super) fn all(&self) -> Vec<Counter> {
-        let owners = self.owners.values();
-        let policies = owners.map(Use::counter);
-        policies.chain([of_mid_stream()]).collect()
+        let counters = self.owners.values().map(|(_, counter)| counter.clone());
+        counters.chain([of_mid_stream()]).collect()
     }
 
     /// Counts what a side counts for; the counters that are new.
@@ -94,9 +93,9 @@ impl Counters {
                 continue;
             }
             let counter = used.counter();
-            if let Some(owner) = self.owners.insert(counter.name.clone(), used.clone()) {
-                let (one, other) = (Box::new(owner.policy), Box::new(used.policy));
-                return Err(IndexedError::Collision(one, other));
+            let owner = (used.policy.clone(), counter.clone());
+            if let Some((other, _)) = self.owners.insert(counter.name.clone(), owner) {
+                return Err(IndexedError::Collision(Box::new(other), Box::new(used.policy)));
             }
             new.push(counter);
         }

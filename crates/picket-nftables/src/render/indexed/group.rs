@@ -1,23 +1,61 @@
 //! Identities that no side tells apart, in groups.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
 use picket_engine::IdentitySet;
+use rustc_hash::{FxHashMap, FxHashSet, FxHasher};
 
 use super::class::NOBODY;
 
 /// The number of a side in signatures.
 pub(super) type SideKey = u32;
 
-/// What is allowed with some identities: at which sides, and which class of traffic. Ascending, and no side twice.
-pub(super) type Signature = Arc<[(SideKey, u32)]>;
+/// What is allowed with some identities. It may be long, and is looked up often: its hash is worked out once.
+#[derive(Clone, Debug)]
+pub(super) struct Signature {
+    hash: u64,
+    /// At which sides, and which class of traffic. Ascending, and no side twice.
+    allowed: Arc<[(SideKey, u32)]>,
+}
+
+impl Signature {
+    fn new(allowed: Vec<(SideKey, u32)>) -> Self {
+        let mut hasher = FxHasher::default();
+        allowed.hash(&mut hasher);
+        Self {
+            hash: hasher.finish(),
+            allowed: allowed.into(),
+        }
+    }
+
+    /// At which sides anything is allowed, and which class of traffic.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (SideKey, u32)> + '_ {
+        self.allowed.iter().copied()
+    }
+}
+
+impl PartialEq for Signature {
+    fn eq(&self, other: &Self) -> bool {
+        self.hash == other.hash
+            && (Arc::ptr_eq(&self.allowed, &other.allowed) || self.allowed == other.allowed)
+    }
+}
+
+impl Eq for Signature {}
+
+impl Hash for Signature {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        state.write_u64(self.hash);
+    }
+}
 
 /// All identities with which anything is allowed, in groups of the same signature.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Groups {
-    signatures: BTreeMap<u32, Signature>,
-    members: BTreeMap<Signature, BTreeSet<u32>>,
+    signatures: FxHashMap<u32, Signature>,
+    members: FxHashMap<Signature, BTreeSet<u32>>,
 }
 
 /// What changes for identities.
@@ -100,7 +138,7 @@ impl Patch {
                 .filter_map(|(side, traffic)| Some((side, traffic?)))
                 .collect();
         }
-        let kept = signature.into_iter().flat_map(|old| old.iter().copied());
+        let kept = signature.into_iter().flat_map(Signature::iter);
         let mut sides: BTreeMap<SideKey, u32> = kept.collect();
         for (side, traffic) in self.sides {
             match traffic {
@@ -126,10 +164,11 @@ impl Groups {
     /// Changes what is allowed with identities, and forgets those that are gone.
     pub(super) fn advance(&mut self, patches: Patches, gone: &IdentitySet) -> Moved {
         let mut moved = Moved::default();
-        let mut touched: BTreeMap<Signature, Option<u32>> = BTreeMap::new();
+        let mut seen: FxHashSet<Signature> = FxHashSet::default();
+        let mut touched: Vec<(Signature, Option<u32>)> = Vec::new();
         let mut touch = |groups: &Self, signature: &Signature| {
-            if !touched.contains_key(signature) {
-                touched.insert(Arc::clone(signature), groups.class_of(signature));
+            if seen.insert(signature.clone()) {
+                touched.push((signature.clone(), groups.class_of(signature)));
             }
         };
         for identity in gone.iter() {
@@ -142,7 +181,7 @@ impl Groups {
         for (identity, patch) in patches.0 {
             let before = self.signatures.get(&identity).cloned();
             let now = patch.over(before.as_ref());
-            if now.as_slice() == before.as_deref().unwrap_or_default() {
+            if now.as_slice() == before.as_ref().map_or(&[][..], |before| &before.allowed) {
                 continue;
             }
             moved.identities.insert(identity);
@@ -152,14 +191,11 @@ impl Groups {
                 self.leave(&before, identity);
             }
             if !now.is_empty() {
-                let now = Signature::from(now);
+                let now = Signature::new(now);
                 touch(self, &now);
                 let (shared, _) = self.members.get_key_value(&now).unzip();
-                let shared = shared.map_or_else(|| Arc::clone(&now), Arc::clone);
-                self.members
-                    .entry(Arc::clone(&shared))
-                    .or_default()
-                    .insert(identity);
+                let shared = shared.cloned().unwrap_or(now);
+                self.members.entry(shared.clone()).or_default().insert(identity);
                 self.signatures.insert(identity, shared);
             }
         }
@@ -175,7 +211,7 @@ impl Groups {
             }
             moved
                 .before
-                .extend(before.map(|class| (Arc::clone(&signature), class)));
+                .extend(before.map(|class| (signature.clone(), class)));
             moved.after.extend(now.map(|class| (signature, class)));
         }
         moved

@@ -1,6 +1,6 @@
 //! What a compiled cluster means for one node.
 
-use picket_engine::{PodRef, Program};
+use picket_engine::Program;
 
 use super::restrict::Restrictions;
 use super::view::{NodeView, regions};
@@ -16,12 +16,9 @@ impl NodeView {
             return view;
         }
         // Policies see the others by the address of their node, or as anybody with their address.
-        let pods = program.pods().filter(PodRef::is_managed);
-        let pods = pods.flat_map(|pod| pod.pod().addresses.iter().collect::<Vec<_>>());
-        let nodes = program.nodes().flat_map(|node| node.addresses.iter().copied());
-        view.endpoints = pods
-            .chain(nodes)
-            .map(|address| (address, program.identity_of(address).number()))
+        let endpoints = program.endpoints();
+        view.endpoints = endpoints
+            .map(|(address, identity)| (address, identity.number()))
             .collect();
         view.regions = prefix_regions(program);
         view
