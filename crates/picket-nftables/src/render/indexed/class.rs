@@ -15,7 +15,7 @@ use picket_net::{AddressRange, Family, TrafficSet};
 use rustc_hash::FxHashMap;
 
 use super::group::{Groups, Moved, Patches, SideKey};
-use super::traffic::{ANY_TRAFFIC, traffic_classes};
+use super::traffic::{ANY_TRAFFIC, distinct, traffic_classes};
 use super::view::{LocalSide, NodeView, SideId, next};
 
 /// The peer class of addresses with which no subject may exchange anything. nft prints it as `none`.
@@ -157,9 +157,9 @@ impl Classes {
     pub(super) fn advance(&mut self, transition: &Transition<'_>) -> Result<Changed, Renumbered> {
         let mut changed = Changed::default();
         if !transition.sides.is_empty() {
-            let now = traffic_classes(&transition.view.sides);
-            if now != self.traffic {
-                let before = std::mem::replace(&mut self.traffic, now);
+            let distinct = distinct(&transition.view.sides);
+            if !distinct.iter().copied().eq(self.traffic.keys()) {
+                let before = std::mem::replace(&mut self.traffic, traffic_classes(distinct));
                 if before
                     .iter()
                     .any(|(traffic, class)| self.traffic.get(traffic).is_some_and(|now| now != class))

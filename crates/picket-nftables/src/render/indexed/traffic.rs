@@ -16,14 +16,18 @@ pub(super) const TRAFFIC_BASE: u32 = 0x8000_0000;
 /// The highest number of a traffic class. nft prints the one above as `root`.
 pub(super) const TRAFFIC_LAST: u32 = 0xffff_fffe;
 
-/// Numbers that depend on the traffic alone: the same traffic has the same number on every node and after every
-/// restart, so that one more port set changes no other element.
-pub(super) fn traffic_classes(sides: &[LocalSide]) -> BTreeMap<TrafficSet, u32> {
-    let distinct: BTreeSet<&TrafficSet> = sides
+/// The traffic other than all that sides allow with anybody.
+pub(super) fn distinct(sides: &[LocalSide]) -> BTreeSet<&TrafficSet> {
+    sides
         .iter()
         .flat_map(|side| side.allowed.iter().map(|(traffic, _)| traffic))
         .filter(|traffic| !traffic.is_all())
-        .collect();
+        .collect()
+}
+
+/// Numbers that depend on the traffic alone: the same traffic has the same number on every node and after every
+/// restart, so that one more port set changes no other element.
+pub(super) fn traffic_classes(distinct: BTreeSet<&TrafficSet>) -> BTreeMap<TrafficSet, u32> {
     let mut taken = BTreeSet::from([ANY_TRAFFIC]);
     let mut classes = BTreeMap::new();
     for traffic in distinct {
