@@ -77,9 +77,9 @@ pub(crate) struct Live {
     networks: BTreeMap<Name, NetworkFacts>,
     services: BTreeMap<Name, ServiceFacts>,
     lists: BTreeMap<Kind, List>,
-    /// The objects of which nobody can tell what they are now: they are what they were before.
+    /// The objects of which nobody can tell what they are now, and what is known of them.
     #[cfg(feature = "etcd")]
-    unreadable: BTreeSet<(Kind, Name)>,
+    unreadable: BTreeMap<(Kind, Name), unreadable::Known>,
     /// The objects with which something is wrong, by their names alone.
     troubled: BTreeSet<ObjectRef>,
     changes: Changes,

@@ -12,7 +12,7 @@ use tokio::task::spawn_blocking;
 use super::error::EtcdError;
 use super::key::{Key, Keys};
 use super::message::{Header, KeyValue};
-use super::record;
+use super::record::{self, Unreadable};
 use crate::kube::kind::Kind;
 use crate::live::Found;
 
@@ -22,7 +22,7 @@ const THREADS: usize = 8;
 /// What a key and its value say.
 pub(super) enum Entry {
     /// What an object is, or why nobody can tell.
-    Object(Key, Result<Found, String>),
+    Object(Key, Result<Found, Unreadable>),
     /// How far a reflector is.
     Progress(KeyValue),
     /// It should be the key of an object, and is nobody's.
@@ -60,13 +60,18 @@ impl Terms {
         if !self.wants(key.kind()) {
             return Entry::Other;
         }
-        let found = record::read(&key, &kv.value).map(|found| {
+        let read = |found: Found| {
             let found = found.at_revision(kv.mod_revision);
             if self.every_policy {
                 found.read_ahead()
             } else {
                 found
             }
+        };
+        let found = record::read(&key, &kv.value).map(read);
+        let found = found.map_err(|unreadable| Unreadable {
+            instead: unreadable.instead.map(|found| Box::new(read(*found))),
+            ..unreadable
         });
         Entry::Object(key, found)
     }

@@ -24,6 +24,7 @@ use super::heard::Heard;
 use super::key::{Key, Keys, kinds};
 use super::message::{Event, Header, KeyValue, WatchResponse};
 use super::progress::Reflection;
+use super::record::Unreadable;
 use super::session::{Session, Watch};
 use super::snapshot::{Pages, get, get_at};
 use crate::kube::backoff::Backoff;
@@ -387,7 +388,7 @@ impl<S: FnMut(Change)> Reader<S> {
                 self.health.note(&kind.full_name(), |health| health.objects += 1);
                 match read {
                     Ok(found) => self.step(kind, step(found)),
-                    Err(why) => self.unreadable(&key, &why),
+                    Err(unreadable) => self.unreadable(&key, unreadable),
                 }
             }
             Entry::Strange(key) => {
@@ -409,7 +410,7 @@ impl<S: FnMut(Change)> Reader<S> {
         }
     }
 
-    fn unreadable(&mut self, key: &Key, why: &str) {
+    fn unreadable(&mut self, key: &Key, Unreadable { why, instead }: Unreadable) {
         let kind = key.kind();
         let object = ObjectRef::new(kind.name, &key.name.namespace, &key.name.name);
         let message = format!(
@@ -417,8 +418,18 @@ impl<S: FnMut(Change)> Reader<S> {
             shown(self.terms.keys.of(key).as_bytes())
         );
         let diagnostic = Diagnostic::new(codes::RECORD, Severity::Error, message).on(&object);
-        let diagnostic = diagnostic.note("what was known of the object holds");
-        let changes = self.objects.live.unreadable(kind.name, &key.name, diagnostic);
+        let holds = match instead {
+            Some(_) => {
+                "what was known of the policy holds; for who knew nothing it selects the same pods and allows them nothing"
+            }
+            None => "what was known of the object holds",
+        };
+        let diagnostic = diagnostic.note(holds);
+        let instead = instead.map(|found| *found);
+        let changes = self
+            .objects
+            .live
+            .unreadable(kind.name, &key.name, diagnostic, instead);
         self.note(changes);
     }
 
@@ -453,7 +464,7 @@ impl<S: FnMut(Change)> Reader<S> {
         if self.is_complete || self.known.is_none() {
             return;
         }
-        if self.objects.live.first_unreadable().is_some() {
+        if self.objects.live.first_unknown().is_some() {
             return;
         }
         self.is_complete = true;
@@ -466,7 +477,7 @@ impl<S: FnMut(Change)> Reader<S> {
         let strange =
             strange.map(|key| format!("`{}` is no key of an object: it is passed over", shown(key)));
         let unreadable = || {
-            let object = self.objects.live.first_unreadable()?;
+            let object = self.objects.live.first_unknown()?;
             Some(format!(
                 "the record of {object} cannot be read, and nothing else is known of it"
             ))

@@ -3,6 +3,8 @@
 //! A record holds what picket reads of an object and nothing that changes while that is the same, so that it is written
 //! anew only when it means something else. `docs/etcd.md` describes it.
 
+mod closed;
+
 use std::borrow::Cow;
 
 use picket_cluster::NetworkConfig;
@@ -24,6 +26,9 @@ pub(super) const VERSION: u64 = 1;
 /// The most characters of the type of a plugin that are believed.
 const LONGEST_PLUGIN: usize = 256;
 
+/// The kind of policies in whose place another stands where there is no record of them: tenants write those, as large as they like.
+const STAND_IN: &str = "NetworkPolicy";
+
 /// The most characters of what a record says that an error repeats.
 const LONGEST_WORDS: usize = 200;
 
@@ -43,7 +48,7 @@ struct Written<'a> {
     /// The wire of a secondary network, as [`Wire`](picket_cluster::Wire) writes it.
     #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
     wire: Option<Cow<'a, str>>,
-    /// Why there is no object.
+    /// Why there is no object, or another stands in its place.
     #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
     problem: Option<Cow<'a, str>>,
     #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
@@ -112,8 +117,26 @@ impl Kept for Record {
     }
 }
 
-/// What stands for an object of which no record can be written.
-pub(super) fn problem(why: &str) -> Vec<u8> {
+/// What stands for an object of which a record is too large. In the place of a policy that anybody may write is one that is about
+/// the same pods and allows them nothing, as long as that is smaller.
+pub(super) fn smaller(record: &[u8], why: &str) -> Option<Vec<u8>> {
+    let written = read_mapping::<Written<'_>>(record).ok();
+    let object = written.as_ref().and_then(|written| written.object);
+    let known = written.as_ref().and_then(|written| written.problem.as_deref());
+    let why = known.unwrap_or(why);
+    let object = object.filter(|object| {
+        let head = read_mapping::<Head<'_>>(object.get().as_bytes());
+        head.is_ok_and(|head| head.kind == STAND_IN)
+    });
+    let closed = closed::LARGEST.into_iter().filter_map(|largest| {
+        let closed = closed::policy(object?, largest)?;
+        Some(problem(why, Some(&closed)))
+    });
+    let mut all = closed.chain([problem(why, None)]);
+    all.find(|smaller| smaller.len() < record.len())
+}
+
+fn problem(why: &str, instead: Option<&RawValue>) -> Vec<u8> {
     let written = Written {
         version: VERSION,
         created: None,
@@ -121,25 +144,57 @@ pub(super) fn problem(why: &str) -> Vec<u8> {
         plugin: None,
         wire: None,
         problem: Some(Cow::Borrowed(why)),
-        object: None,
+        object: instead,
     };
     serde_json::to_vec(&written).unwrap_or_default()
+}
+
+/// Whether a record says that there is none.
+pub(super) fn is_problem(record: &[u8]) -> bool {
+    read_mapping::<Written<'_>>(record).is_ok_and(|written| written.problem.is_some())
+}
+
+/// Why nobody can tell what the object of a record is.
+#[derive(Debug)]
+pub(super) struct Unreadable {
+    /// For people.
+    pub(super) why: String,
+    /// What it is for those who know nothing of it.
+    pub(super) instead: Option<Box<Found>>,
+}
+
+impl<T: Into<String>> From<T> for Unreadable {
+    fn from(why: T) -> Self {
+        Self {
+            why: why.into(),
+            instead: None,
+        }
+    }
 }
 
 /// What the record of a key says of its object.
 ///
 /// # Errors
-/// Why nobody can tell, for people: it is as if the record were not there.
-pub(super) fn read(key: &Key, bytes: &[u8]) -> Result<Found, String> {
+/// Why nobody can tell: it is as if the record were not there, but for those who know nothing else of the object.
+pub(super) fn read(key: &Key, bytes: &[u8]) -> Result<Found, Unreadable> {
     let no_record = |error: serde_json::Error| format!("it is no record: {}", cut(&error.to_string()));
     let Version { version } = read_mapping(bytes).map_err(no_record)?;
     if version != VERSION {
-        return Err(format!("it is of version {version}, and picket reads {VERSION}"));
+        return Err(format!("it is of version {version}, and picket reads {VERSION}").into());
     }
-    let written: Written<'_> = read_mapping(bytes).map_err(no_record)?;
-    if let Some(problem) = written.problem {
-        return Err(format!("the reflector could not write it: {}", cut(&problem)));
-    }
+    let mut written: Written<'_> = read_mapping(bytes).map_err(no_record)?;
+    let Some(problem) = written.problem.take() else {
+        return Ok(object(key, written)?);
+    };
+    let instead = (key.kind().name == STAND_IN).then(|| object(key, written));
+    Err(Unreadable {
+        why: format!("the reflector could not write it: {}", cut(&problem)),
+        instead: instead.and_then(Result::ok).map(Box::new),
+    })
+}
+
+/// The object of a record.
+fn object(key: &Key, written: Written<'_>) -> Result<Found, String> {
     let object = written.object.ok_or("it holds no object")?;
     let resource = resource_of(key.kind(), object)?;
     let mut item = Item::read(&resource, object, shape(resource.kind.name));
@@ -405,8 +460,9 @@ mod tests {
             ),
         ] {
             let read = read(&key("Pod"), text.as_bytes());
-            let said = read.err().unwrap_or_default();
-            assert!(said.starts_with(why), "{text}: {said}");
+            let said = read.err().unwrap();
+            assert!(said.why.starts_with(why), "{text}: {}", said.why);
+            assert!(said.instead.is_none(), "{text}");
         }
     }
 }

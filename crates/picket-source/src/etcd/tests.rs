@@ -1,6 +1,7 @@
 //! Records say what their objects do; damaged ones are named and change nothing.
 
 mod contiv;
+mod too_large;
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;

@@ -128,12 +128,14 @@ impl Writer<'_> {
         let Some((key, Some(record))) = one.filter(|(key, _)| self.keys.is_object(key)) else {
             return Err(error);
         };
-        let why = record::problem(&format!("etcd takes no record of {} bytes", record.len()));
-        if record.len() <= why.len() {
+        let why = format!("etcd takes no record of {} bytes", record.len());
+        let Some(smaller) = record::smaller(&record, &why) else {
             return Err(error);
+        };
+        if !record::is_problem(&record) {
+            self.count.too_large += 1;
         }
-        self.count.too_large += 1;
-        parts.push(vec![(key, Some(why.into()))]);
+        parts.push(vec![(key, Some(smaller.into()))]);
         Ok(())
     }
 

@@ -25,12 +25,14 @@ pub(crate) struct Name {
 }
 
 /// An object as it is now.
+#[derive(Debug)]
 pub(crate) struct Found {
     pub(crate) name: Name,
     pub(crate) facts: Facts,
 }
 
 /// What an object says, as far as it can be said of it alone.
+#[derive(Debug)]
 pub(crate) enum Facts {
     /// A namespace.
     Namespace(Namespace),
@@ -47,7 +49,7 @@ pub(crate) enum Facts {
 }
 
 /// What a policy says, not yet read.
-#[derive(PartialEq, Eq)]
+#[derive(Debug, PartialEq, Eq)]
 pub(crate) struct PolicyText {
     /// Its kind as addresses of the API name it.
     pub(crate) plural: &'static str,
@@ -63,7 +65,7 @@ pub(crate) struct PolicyText {
 pub(crate) type ReadPolicy = (Option<Policy>, Vec<Diagnostic>);
 
 /// What a node says.
-#[derive(PartialEq, Eq)]
+#[derive(Debug, PartialEq, Eq)]
 pub(crate) struct NodeFacts {
     pub(crate) uid: SmolStr,
     pub(crate) labels: Labels,
@@ -74,7 +76,7 @@ pub(crate) struct NodeFacts {
 }
 
 /// What a service says.
-#[derive(PartialEq, Eq)]
+#[derive(Debug, PartialEq, Eq)]
 pub(crate) struct ServiceFacts {
     /// The service with its addresses.
     pub(crate) service: Service,
@@ -83,7 +85,7 @@ pub(crate) struct ServiceFacts {
 }
 
 /// What the definition of a secondary network says.
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct NetworkFacts {
     /// The network, with its wire.
     pub(crate) network: Network,
@@ -101,7 +103,7 @@ pub(crate) struct Life {
 }
 
 /// What a pod says.
-#[derive(PartialEq, Eq)]
+#[derive(Debug, PartialEq, Eq)]
 pub(crate) struct PodFacts {
     /// The pod with the addresses that it says it has.
     pub(crate) pod: Pod,

@@ -27,7 +27,7 @@ const COMMON: &str = concat!(
 );
 
 /// A text, packed. The same text is packed alike each time.
-#[derive(PartialEq, Eq)]
+#[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Packed(Box<[u8]>);
 
 impl Packed {

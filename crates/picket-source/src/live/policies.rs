@@ -33,6 +33,13 @@ impl Policies {
         self.kinds.get(kind).into_iter().flat_map(BTreeMap::keys)
     }
 
+    /// Whether a policy is known.
+    #[cfg(feature = "etcd")]
+    pub(super) fn has(&self, kind: &str, name: &Name) -> bool {
+        let policies = self.kinds.get(kind);
+        policies.is_some_and(|policies| policies.contains_key(name))
+    }
+
     /// Whether a policy is known with just this text.
     pub(super) fn knows(&self, kind: &str, name: &Name, text: &PolicyText) -> bool {
         let state = self.kinds.get(kind).and_then(|policies| policies.get(name));

@@ -3,7 +3,7 @@
 use smol_str::{SmolStr, format_smolstr};
 
 /// A uid. As API servers write it, it is the 16 bytes that it stands for; as text it would be an allocation of 64 bytes.
-#[derive(PartialEq, Eq)]
+#[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Uid {
     Number([u8; 16]),
     Other(Box<str>),

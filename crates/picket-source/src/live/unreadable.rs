@@ -2,23 +2,51 @@
 
 use picket_policy::{Diagnostic, ObjectRef};
 
-use super::{Changes, Kind, Live, Name, Step};
+use super::{Changes, Found, Kind, Live, Name, Step};
+
+/// What is known of an object of which nobody can tell what it is now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Known {
+    /// Perhaps nothing.
+    Perhaps,
+    /// What it was before.
+    Before,
+    /// What is there in its place.
+    Instead,
+}
 
 impl Live {
-    /// An object is there, in the list that comes in or as an event, and nobody can tell what it is: it is what it was before.
-    pub(crate) fn unreadable(&mut self, kind: Kind, name: &Name, why: Diagnostic) -> Changes {
+    /// An object is there, in the list that comes in or as an event, and nobody can tell what it is: it is what it was before. A
+    /// policy of which nothing is known is what is there `instead`, if anything is.
+    pub(crate) fn unreadable(
+        &mut self,
+        kind: Kind,
+        name: &Name,
+        why: Diagnostic,
+        instead: Option<Found>,
+    ) -> Changes {
         let list = self.lists.entry(kind).or_default();
         list.named.insert(name.clone());
         let object = (kind, name.clone());
-        self.unreadable.remove(&object);
+        let stood = self.unreadable.remove(&object) == Some(Known::Instead);
+        let known = match instead {
+            Some(instead) if stood || !self.policies.has(kind, name) => {
+                self.put(kind, instead);
+                Known::Instead
+            }
+            Some(_) => Known::Before,
+            None if stood => Known::Instead,
+            None => Known::Perhaps,
+        };
         self.tell(kind, name, vec![why]);
-        self.unreadable.insert(object);
+        self.unreadable.insert(object, known);
         std::mem::take(&mut self.changes)
     }
 
-    /// The first of such objects.
-    pub(crate) fn first_unreadable(&self) -> Option<ObjectRef> {
-        let (kind, name) = self.unreadable.first()?;
+    /// The first of such objects of which it may be that nothing is known.
+    pub(crate) fn first_unknown(&self) -> Option<ObjectRef> {
+        let mut unreadable = self.unreadable.iter();
+        let ((kind, name), _) = unreadable.find(|(_, known)| **known == Known::Perhaps)?;
         Some(ObjectRef::new(kind, &name.namespace, &name.name))
     }
 
@@ -28,7 +56,7 @@ impl Live {
             namespace: object.namespace.clone(),
             name: object.name.clone(),
         };
-        !self.unreadable.is_empty() && self.unreadable.contains(&(object.kind.as_str(), name()))
+        !self.unreadable.is_empty() && self.unreadable.contains_key(&(object.kind.as_str(), name()))
     }
 
     /// Whether one can tell again after this step of an object of which one could not.
@@ -46,7 +74,7 @@ impl Live {
                     let list = self.lists.get(kind);
                     list.is_some_and(|list| list.named.contains(name))
                 };
-                let of_kind = self.unreadable.iter().filter(|(of, _)| *of == kind);
+                let of_kind = self.unreadable.keys().filter(|(of, _)| *of == kind);
                 let gone = of_kind.filter(|(_, name)| is_gone || !named(name));
                 let gone: Vec<_> = gone.map(|(_, name)| name.clone()).collect();
                 for name in &gone {
@@ -58,7 +86,7 @@ impl Live {
     }
 
     fn read_again(&mut self, kind: Kind, name: &Name) -> bool {
-        let was_unreadable = self.unreadable.remove(&(kind, name.clone()));
+        let was_unreadable = self.unreadable.remove(&(kind, name.clone())).is_some();
         if was_unreadable {
             self.tell(kind, name, Vec::new());
         }

@@ -320,7 +320,7 @@ fn an_api_server_that_is_away_changes_nothing() {
 }
 
 #[test]
-fn a_record_that_etcd_does_not_take_is_named_to_readers() {
+fn a_policy_that_etcd_does_not_take_is_named_and_isolates() {
     let (_server, kubeconfig, api) = serve();
     fill(&api);
     let server = Etcd::start_with(&["--max-request-bytes=20000"]);
@@ -332,10 +332,21 @@ fn a_record_that_etcd_does_not_take_is_named_to_readers() {
     policy(&api, "shop", "long", &long);
     policy(&api, "shop", "short", &json!({"podSelector": {}}));
     following.until("both", |following| {
-        following.snapshot().policies.len() == 2 && following.diagnoses.len() == 1
+        following.snapshot().policies.len() == 3 && following.diagnoses.len() == 1
     });
     let found = following.diagnoses.values().next().unwrap();
     assert!(found[0].message.contains("etcd takes no record of"), "{found:?}");
+    // Also who begins now knows everything, and that it isolates.
+    let mut new = reader(&server);
+    new.until_complete();
+    let (known, snapshot) = (following.snapshot(), new.snapshot());
+    assert_eq!(known.policies, snapshot.policies);
+    let mut policies = snapshot.policies.iter();
+    let (_, stands) = policies.find(|(object, _)| object.name == "long").unwrap();
+    assert!(
+        stands.ingress.isolates && stands.ingress.rules.is_empty(),
+        "{stands:?}"
+    );
     assert_eq!(reflector.value("too_large_total"), Some(1), "{}", reflector.log());
     api.delete(
         "/apis/networking.k8s.io/v1/namespaces/shop/networkpolicies",
