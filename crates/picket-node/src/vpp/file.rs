@@ -25,7 +25,7 @@ pub(crate) struct PodFile {
     written: Option<Written>,
     /// By what VPP has.
     pods: BTreeMap<SmolStr, ObjectRef>,
-    /// Whose something is of which only the line is gone.
+    /// Whose an interface is of which only the line is gone. Of namespaces that is known where their tables are.
     left: BTreeMap<SmolStr, ObjectRef>,
     /// Why what it says now is not known.
     pub(crate) trouble: Option<String>,
@@ -85,8 +85,10 @@ impl PodFile {
         let read = said.and_then(|text| Ok((parse(&text, self.named)?, text)));
         match read {
             Ok((pods, text)) => {
-                self.left.append(&mut self.pods);
-                self.left.retain(|name, _| !pods.contains_key(name));
+                if self.named == Named::Interface {
+                    self.left.append(&mut self.pods);
+                    self.left.retain(|name, _| !pods.contains_key(name));
+                }
                 (self.pods, self.text, self.trouble) = (pods, Some(text), None);
                 self.written = written;
                 true
