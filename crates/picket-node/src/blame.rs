@@ -4,6 +4,8 @@
 //! First all that changed are held back, so that the table is in force with everything else, and no wider than it is to be. Then
 //! more and more of them are let in, half by half, until those are left that are to blame. That takes the more tables the more are:
 //! it goes on for a few of them at a time, and others are heard between.
+//!
+//! Where no policy is to blame, pods or namespaces are whose labels or addresses have changed: they too stay as they were.
 
 use std::collections::BTreeSet;
 
@@ -53,7 +55,7 @@ impl<'a> Blame<'a> {
         Self { knowledge, enforcer }
     }
 
-    /// Holds those policies back that may be to blame for `error`, and puts everything else into force. Whether that could be; if
+    /// Holds back what may be to blame for `error`, and puts everything else into force. Whether that could be; if
     /// not everything is as it was.
     pub(crate) fn find(&mut self, error: &HostError) -> bool {
         if !error.is_refusal() {
@@ -64,7 +66,12 @@ impl<'a> Blame<'a> {
             self.enforcer.search.open.remove(policy);
         }
         let named = self.named(error, &changed);
-        let mut suspects = [named, changed].into_iter();
+        let subjects = self.knowledge.changed_subjects();
+        let all = match changed.is_empty() || subjects.is_empty() {
+            true => Vec::new(),
+            false => [changed.clone(), subjects.clone()].concat(),
+        };
+        let mut suspects = [named, changed, subjects, all].into_iter();
         suspects.any(|suspects| self.clear(suspects, error))
     }
 
@@ -223,7 +230,7 @@ mod kernel {
     use picket_policy::{Direction, Policy};
     use picket_source::ObjectVersion;
     use picket_testing::build::{
-        PolicyBuilder, accept, admin_policy, baseline_policy, deny, pass, pod, policy,
+        PolicyBuilder, accept, admin_policy, baseline_policy, deny, namespace, pass, pod, policy,
     };
     use picket_testing::confined::where_sockets_are_small;
 
@@ -264,7 +271,7 @@ mod kernel {
             assert_eq!(told(&node), (names(&["a", "b", "c", "z"]), names(&["large"])));
             let trouble = node.shared.status().host.trouble.unwrap();
             assert!(trouble.why.contains("could not be sent"), "{trouble:?}");
-            let named = |line: &&String| line.starts_with("ERROR a policy is not in force");
+            let named = |line: &&String| line.starts_with("ERROR not in force as it is now");
             let named: Vec<_> = log.iter().filter(named).collect();
             assert!(named.len() == 1 && named[0].contains("x/large"), "{log:#?}");
             let metrics = node.metrics();
@@ -289,6 +296,97 @@ mod kernel {
                 Event::Delete(small("b", 2).object),
             ]);
             assert_eq!(told(&node), (names(&["a", "c", "large", "z"]), vec![]));
+        });
+    }
+
+    /// The pod `x/a` with a label.
+    fn labelled(team: &str) -> Event {
+        let own = pod("x/a").on("n").ip("10.0.0.1");
+        Event::Apply(own.label("team", team).into())
+    }
+
+    /// A policy that is too large where it is about anybody of a team.
+    fn large_of(team: &str) -> Policy {
+        let of_team = policy("x/large").selects(&format!("team={team}"));
+        of_team.ingress(accept().peer(large_block())).build()
+    }
+
+    #[test]
+    fn a_pod_whose_labels_make_too_much_of_a_table_stays_as_it_was() {
+        let test = concat!(
+            module_path!(),
+            "::a_pod_whose_labels_make_too_much_of_a_table_stays_as_it_was"
+        );
+        where_sockets_are_small(test, || {
+            let mut node = Node::new([small("a", 1), large_of("red")]);
+            let before = node.table();
+            node.hear(vec![labelled("red")]);
+            assert_eq!(told(&node), (names(&["a"]), vec!["Pod x/a".to_owned()]));
+            assert_eq!(node.table(), before);
+            // What comes later is in force, also what the pod could be to blame for with it.
+            for next in [small("b", 2), small("c", 3)] {
+                node.hear(vec![Event::Apply(Object::Policy(next))]);
+            }
+            assert_eq!(told(&node), (names(&["a", "b", "c"]), vec!["Pod x/a".to_owned()]));
+            node.prove();
+            assert!(node.shared.status().host.proof.unwrap().proved);
+            node.hear(vec![labelled("blue")]);
+            assert_eq!(told(&node).1, Vec::<String>::new());
+            node.hear(vec![labelled("red"), Event::Delete(large_of("red").object)]);
+            assert_eq!(told(&node), (names(&["a", "b", "c"]), vec![]));
+        });
+    }
+
+    #[test]
+    fn a_pod_and_a_policy_that_are_both_to_blame_stay_as_they_were() {
+        let test = concat!(
+            module_path!(),
+            "::a_pod_and_a_policy_that_are_both_to_blame_stay_as_they_were"
+        );
+        where_sockets_are_small(test, || {
+            let mut node = Node::new([small("a", 1), large_of("red")]);
+            node.hear(vec![
+                labelled("red"),
+                Event::Apply(Object::Policy(large("x/all"))),
+            ]);
+            let waiting = [names(&["all"]), vec!["Pod x/a".to_owned()]].concat();
+            assert_eq!(told(&node), (names(&["a"]), waiting));
+            // One that comes into a namespace is not there yet, which others may not know.
+            let new = pod("x/new").on("n").ip("10.0.0.2").label("team", "red");
+            node.hear(vec![Event::Apply(new.into())]);
+            assert!(
+                told(&node).1.contains(&"Pod x/new".to_owned()),
+                "{:?}",
+                told(&node)
+            );
+            let gone = Event::Delete(ObjectRef::new("Pod", "x", "new"));
+            node.hear(vec![gone, labelled("blue"), Event::Delete(large("x/all").object)]);
+            assert_eq!(told(&node), (names(&["a"]), vec![]));
+        });
+    }
+
+    #[test]
+    fn a_namespace_whose_labels_make_too_much_of_a_table_stays_as_it_was() {
+        let test = concat!(
+            module_path!(),
+            "::a_namespace_whose_labels_make_too_much_of_a_table_stays_as_it_was"
+        );
+        where_sockets_are_small(test, || {
+            let of_red = || {
+                let policy = admin_policy("large", 1).selects_in("team=red");
+                policy.ingress(deny().peer(large_block())).build()
+            };
+            let space = |team: &str| {
+                let space = namespace("x").label("team", team);
+                vec![Event::Apply(Object::Namespace(space.build()))]
+            };
+            let mut node = Node::new([small("a", 1), of_red()]);
+            let before = node.table();
+            node.hear(space("red"));
+            assert_eq!(told(&node), (names(&["a"]), vec!["Namespace x".to_owned()]));
+            assert_eq!(node.table(), before);
+            node.hear(space("blue"));
+            assert_eq!(told(&node), (names(&["a"]), vec![]));
         });
     }
 

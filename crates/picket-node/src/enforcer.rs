@@ -41,7 +41,7 @@ pub(crate) struct Enforcer {
     retry: Option<Retry>,
     /// Whether there was a table before this agent, and nobody has been told yet what is in force.
     found: bool,
-    /// The policies that are held back, and why.
+    /// What is held back, and why.
     held: BTreeMap<ObjectRef, String>,
     /// Those of them in whose place one is that allows nothing.
     closed: Vec<ObjectRef>,
@@ -105,20 +105,20 @@ impl Enforcer {
         is_due
     }
 
-    /// Policies are held back, because a table with all of them was refused. Which are to blame is still to be found out.
-    pub(crate) fn suspect(&mut self, policies: &[ObjectRef], error: &HostError) {
-        let held = policies.iter().map(|policy| (policy.clone(), error.to_string()));
+    /// Objects are held back, because a table with all of them was refused. Which are to blame is still to be found out.
+    pub(crate) fn suspect(&mut self, objects: &[ObjectRef], error: &HostError) {
+        let held = objects.iter().map(|object| (object.clone(), error.to_string()));
         self.held.extend(held);
     }
 
-    /// A policy is held back, because a table with it was refused.
-    pub(crate) fn hold(&mut self, policy: &ObjectRef, error: &HostError) {
+    /// An object is held back, because a table with it was refused.
+    pub(crate) fn hold(&mut self, object: &ObjectRef, error: &HostError) {
         self.metrics.failed(error.reason());
-        tracing::error!(%policy, %error, "a policy is not in force, all others are");
-        self.held.insert(policy.clone(), error.to_string());
+        tracing::error!(%object, %error, "not in force as it is now, everything else is");
+        self.held.insert(object.clone(), error.to_string());
     }
 
-    /// Everything up to these versions is in force but the policies that are held back.
+    /// Everything up to these versions is in force but what is held back.
     pub(crate) fn settle(&mut self, knowledge: &mut Knowledge) {
         let held = knowledge.held();
         self.held.retain(|policy, _| held.contains(policy));

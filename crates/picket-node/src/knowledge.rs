@@ -65,7 +65,7 @@ enum State {
 struct Compiled {
     engine: Engine,
     ledger: Ledger,
-    /// The same with every policy as it should be, since some were held back.
+    /// The same with everything as it should be, since something was held back.
     whole: Option<Engine>,
     /// Whether the kernel's is the whole one again.
     is_other: bool,
@@ -133,7 +133,12 @@ impl Knowledge {
         self.ledger().map(Ledger::changed).unwrap_or_default()
     }
 
-    /// The policies that are held back: the program has them as they were in force.
+    /// The pods and namespaces that changed since then and are not held back.
+    pub(crate) fn changed_subjects(&self) -> Vec<ObjectRef> {
+        self.ledger().map(Ledger::changed_subjects).unwrap_or_default()
+    }
+
+    /// What is held back: the program has it as it was in force.
     pub(crate) fn held(&self) -> Vec<ObjectRef> {
         self.ledger().map(Ledger::held).unwrap_or_default()
     }
@@ -143,8 +148,8 @@ impl Knowledge {
         self.ledger().map(Ledger::closed).unwrap_or_default()
     }
 
-    /// Lets the program of the kernel have policies as they were in force, and this instead of those that were not.
-    pub(crate) fn hold(&mut self, policies: &[ObjectRef], instead: Instead, note: impl FnMut(&Delta)) {
+    /// Lets the program of the kernel have objects as they were in force, and this instead of policies that were not.
+    pub(crate) fn hold(&mut self, objects: &[ObjectRef], instead: Instead, note: impl FnMut(&Delta)) {
         if let State::Complete(compiled) = &mut self.state {
             let Compiled {
                 engine,
@@ -155,14 +160,14 @@ impl Knowledge {
             if self.has_others && whole.is_none() {
                 *whole = Some(engine.clone());
             }
-            ledger.hold(policies, instead, engine, note);
+            ledger.hold(objects, instead, engine, note);
         }
     }
 
-    /// Lets it have policies that are held back as they are.
-    pub(crate) fn release(&mut self, policies: &[ObjectRef], note: impl FnMut(&Delta)) {
+    /// Lets it have those that are held back as they are.
+    pub(crate) fn release(&mut self, objects: &[ObjectRef], note: impl FnMut(&Delta)) {
         if let State::Complete(compiled) = &mut self.state {
-            compiled.ledger.release(policies, &mut compiled.engine, note);
+            compiled.ledger.release(objects, &mut compiled.engine, note);
         }
     }
 

@@ -1,9 +1,10 @@
-//! Which policies have changed, and which of them are held back as they were.
+//! What has changed, and what of it is held back as it was: policies, and whom they are about, which labels of pods and
+//! namespaces say.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use picket_cluster::{Event, Object};
+use picket_cluster::{Event, Namespace, Object, Pod};
 use picket_engine::{Delta, Engine, Program};
 use picket_policy::{Action, Direction, List, Mode, ObjectRef, Policy, Rule, Side};
 
@@ -16,64 +17,101 @@ pub(crate) enum Instead {
     Nothing,
 }
 
-/// The policies that changed since the table was last what all of them say.
+/// What changed since the table was last what all of it says.
 #[derive(Default)]
 pub(crate) struct Ledger {
-    /// What each was then; `None` where there was none.
-    before: BTreeMap<ObjectRef, Option<Arc<Policy>>>,
-    /// What each should be that the engine has as it was.
-    held: BTreeMap<ObjectRef, Option<Arc<Policy>>>,
-    /// Those of these in whose place the engine has one that allows nothing.
+    policies: Versions<Arc<Policy>>,
+    subjects: Versions<Subject>,
+    /// The policies that are held back in whose place the engine has one that allows nothing.
     closed: BTreeSet<ObjectRef>,
 }
 
+/// Objects that changed.
+struct Versions<T> {
+    /// What each was then; `None` where there was none.
+    before: BTreeMap<ObjectRef, Option<T>>,
+    /// What each should be that the engine has as it was.
+    held: BTreeMap<ObjectRef, Option<T>>,
+}
+
+/// Whom policies are about, or are the peers of.
+#[derive(Clone)]
+enum Subject {
+    Pod(Arc<Pod>),
+    Namespace(Namespace),
+}
+
 impl Ledger {
-    /// Everything is new.
+    /// Everything is new. Nobody can hold back that pods are there.
     pub(crate) fn of(program: &Program) -> Self {
         let policies = program.policies().filter(|policy| is_apart(&policy.object));
-        Self {
-            before: policies.map(|policy| (policy.object.clone(), None)).collect(),
-            held: BTreeMap::new(),
-            closed: BTreeSet::new(),
-        }
+        let mut ledger = Self::default();
+        ledger.policies.before = policies.map(|policy| (policy.object.clone(), None)).collect();
+        ledger
     }
 
     /// This event comes next.
     pub(crate) fn note(&mut self, event: &Event, program: &Program) {
-        let object = match event {
-            Event::Apply(Object::Policy(policy)) => &policy.object,
-            Event::Delete(object) => object,
-            Event::Init | Event::InitDone | Event::Apply(_) => return,
-        };
-        let is_held = self.held.remove(object).is_some();
+        match event {
+            Event::Apply(Object::Policy(policy)) => self.note_policy(&policy.object, true, program),
+            Event::Apply(Object::Pod(pod)) => {
+                self.subjects.note(&pod.object, Subject::of(&pod.object, program));
+            }
+            Event::Apply(object @ Object::Namespace(_)) => {
+                let object = object.object_ref();
+                // One that is new may be a policy too, which would be held back with it.
+                if let Some(before) = Subject::of(&object, program) {
+                    self.subjects.note(&object, Some(before));
+                }
+            }
+            // Its pods are gone before.
+            Event::Delete(object) if !is_apart(object) => self.subjects.forget(object),
+            Event::Delete(object) => {
+                let pod = Subject::of(object, program);
+                if pod.is_some() || self.subjects.holds(object) {
+                    self.subjects.note(object, pod);
+                } else {
+                    self.note_policy(object, false, program);
+                }
+            }
+            Event::Init | Event::InitDone | Event::Apply(_) => {}
+        }
+    }
+
+    fn note_policy(&mut self, object: &ObjectRef, is_there: bool, program: &Program) {
+        let is_held = self.policies.holds(object);
         let is_instead = self.closed.remove(object);
         let before = program.policy(object).filter(|_| !is_instead);
-        let is_policy = is_held || before.is_some() || matches!(event, Event::Apply(_));
-        if is_policy && is_apart(object) {
-            self.before
-                .entry(object.clone())
-                .or_insert_with(|| before.cloned());
+        if (is_held || before.is_some() || is_there) && is_apart(object) {
+            self.policies.note(object, before.cloned());
         }
     }
 
     /// All that the engine has is in force.
     pub(crate) fn settle(&mut self) {
-        self.before.clear();
+        self.policies.before.clear();
+        self.subjects.before.clear();
     }
 
-    /// Whether no policy is held back.
+    /// Whether nothing is held back.
     pub(crate) fn is_whole(&self) -> bool {
-        self.held.is_empty()
+        self.policies.held.is_empty() && self.subjects.held.is_empty()
     }
 
     /// The policies that changed and are not held back.
     pub(crate) fn changed(&self) -> Vec<ObjectRef> {
-        self.before.keys().cloned().collect()
+        self.policies.before.keys().cloned().collect()
     }
 
-    /// The policies that are held back.
+    /// The same of pods and namespaces.
+    pub(crate) fn changed_subjects(&self) -> Vec<ObjectRef> {
+        self.subjects.before.keys().cloned().collect()
+    }
+
+    /// What is held back.
     pub(crate) fn held(&self) -> Vec<ObjectRef> {
-        self.held.keys().cloned().collect()
+        let subjects = self.subjects.held.keys();
+        self.policies.held.keys().chain(subjects).cloned().collect()
     }
 
     /// The policies that are held back and were not in force, in whose place one is that allows nothing.
@@ -81,53 +119,114 @@ impl Ledger {
         self.closed.iter().cloned().collect()
     }
 
-    /// Lets policies be as they were.
+    /// Lets objects be as they were.
     pub(crate) fn hold(
         &mut self,
-        policies: &[ObjectRef],
+        objects: &[ObjectRef],
         instead: Instead,
         engine: &mut Engine,
         mut note: impl FnMut(&Delta),
     ) {
-        for policy in policies {
-            let Some(mut version) = self.before.remove(policy) else {
-                continue;
-            };
-            let says = engine.program().policy(policy).cloned();
-            if version.is_none() && instead == Instead::Closed {
-                version = says.as_deref().and_then(closed).map(Arc::new);
-                if version.is_some() {
-                    self.closed.insert(policy.clone());
-                }
+        for object in objects {
+            if let Some(version) = self.policies.before.remove(object) {
+                note(&self.hold_policy(object, version, instead, engine));
+            } else if let Some(version) = self.subjects.before.remove(object) {
+                let says = Subject::of(object, engine.program());
+                self.subjects.held.insert(object.clone(), says);
+                note(&put(object, version.map(Object::from), engine));
             }
-            self.held.insert(policy.clone(), says);
-            note(&put(policy, version.as_deref(), engine));
         }
     }
 
-    /// Lets policies that are held back be as they should.
+    fn hold_policy(
+        &mut self,
+        object: &ObjectRef,
+        mut version: Option<Arc<Policy>>,
+        instead: Instead,
+        engine: &mut Engine,
+    ) -> Delta {
+        let says = engine.program().policy(object).cloned();
+        if version.is_none() && instead == Instead::Closed {
+            version = says.as_deref().and_then(closed).map(Arc::new);
+            if version.is_some() {
+                self.closed.insert(object.clone());
+            }
+        }
+        self.policies.held.insert(object.clone(), says);
+        put(object, version.map(of_policy), engine)
+    }
+
+    /// Lets objects that are held back be as they should.
     pub(crate) fn release(
         &mut self,
-        policies: &[ObjectRef],
+        objects: &[ObjectRef],
         engine: &mut Engine,
         mut note: impl FnMut(&Delta),
     ) {
-        for policy in policies {
-            let Some(says) = self.held.remove(policy) else {
-                continue;
-            };
-            let is_instead = self.closed.remove(policy);
-            let before = engine.program().policy(policy).filter(|_| !is_instead);
-            self.before.insert(policy.clone(), before.cloned());
-            note(&put(policy, says.as_deref(), engine));
+        for object in objects {
+            if let Some(says) = self.policies.held.remove(object) {
+                let is_instead = self.closed.remove(object);
+                let before = engine.program().policy(object).filter(|_| !is_instead);
+                self.policies.before.insert(object.clone(), before.cloned());
+                note(&put(object, says.map(of_policy), engine));
+            } else if let Some(says) = self.subjects.held.remove(object) {
+                let before = Subject::of(object, engine.program());
+                self.subjects.before.insert(object.clone(), before);
+                note(&put(object, says.map(Object::from), engine));
+            }
         }
     }
 }
 
-/// Whether a policy is an object of its own. One that is a part of its namespace restricts without rules, and cannot be held
-/// back without it.
-fn is_apart(policy: &ObjectRef) -> bool {
-    policy.kind != "Namespace"
+impl<T> Default for Versions<T> {
+    fn default() -> Self {
+        Self {
+            before: BTreeMap::new(),
+            held: BTreeMap::new(),
+        }
+    }
+}
+
+impl<T> Versions<T> {
+    fn holds(&self, object: &ObjectRef) -> bool {
+        self.held.contains_key(object)
+    }
+
+    /// An object changes, which is not held back any more.
+    fn note(&mut self, object: &ObjectRef, before: Option<T>) {
+        self.held.remove(object);
+        self.before.entry(object.clone()).or_insert(before);
+    }
+
+    fn forget(&mut self, object: &ObjectRef) {
+        self.held.remove(object);
+        self.before.remove(object);
+    }
+}
+
+impl Subject {
+    /// A pod or namespace in a program.
+    fn of(object: &ObjectRef, program: &Program) -> Option<Self> {
+        match is_apart(object) {
+            true => Some(Self::Pod(Arc::clone(program.pod(object)?.pod()))),
+            false => program.namespace(&object.name).map(Self::Namespace),
+        }
+    }
+}
+
+impl From<Subject> for Object {
+    fn from(subject: Subject) -> Self {
+        match subject {
+            Subject::Pod(pod) => Self::Pod(pod),
+            Subject::Namespace(namespace) => Self::Namespace(namespace),
+        }
+    }
+}
+
+/// Whether an object is no namespace. A policy that is a part of its namespace restricts without rules, and cannot be held back
+/// without it.
+fn is_apart(object: &ObjectRef) -> bool {
+    object.kind != "Namespace"
 }
 
 /// What allows the subject of a policy nothing in each direction in which the policy can deny something, or keep policies of
@@ -163,10 +262,14 @@ fn everything_denied(policy: &Policy) -> Rule {
     }
 }
 
-/// Gives the engine a version of a policy, or none.
-fn put(policy: &ObjectRef, version: Option<&Policy>, engine: &mut Engine) -> Delta {
+fn of_policy(policy: Arc<Policy>) -> Object {
+    Object::Policy(Arc::unwrap_or_clone(policy))
+}
+
+/// Gives the engine a version of an object, or none.
+fn put(object: &ObjectRef, version: Option<Object>, engine: &mut Engine) -> Delta {
     engine.apply(match version {
-        Some(version) => Event::Apply(Object::Policy(version.clone())),
-        None => Event::Delete(policy.clone()),
+        Some(version) => Event::Apply(version),
+        None => Event::Delete(object.clone()),
     })
 }

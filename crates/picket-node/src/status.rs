@@ -220,7 +220,7 @@ pub struct Trouble {
     pub since: Timestamp,
     /// Why.
     pub why: String,
-    /// The policies that changed since the rules were last what the policies say.
+    /// The policies that changed since the rules were last what the policies say, and pods and namespaces because of which they are not.
     pub waiting: Vec<String>,
 }
 

@@ -79,11 +79,12 @@ impl Happenings<'_> {
             Some(after) => self.say(after, "is another, and about many blocks"),
             None => self.set_team("x/c", "red"),
         }
-        let title = object.to_string();
+        let title = match shape {
+            Shape::Labels => "Pod x/c".to_owned(),
+            _ => object.to_string(),
+        };
         let is_refused = |trouble: &Trouble| {
-            // Of labels no policy is to blame.
-            let is_alone = shape == Shape::Labels || trouble.waiting == [title.clone()];
-            trouble.why.contains("could not be sent") && is_alone
+            trouble.why.contains("could not be sent") && trouble.waiting == [title.clone()]
         };
         self.agent.until("a refusal", |status| {
             status.host.trouble.as_ref().is_some_and(is_refused)
@@ -91,11 +92,9 @@ impl Happenings<'_> {
         let transactions = self.half_made_and_undone(generation, &table);
         self.watched.flows.until_sent(200);
         let packets = self.watched.flows.total() - sent;
-        if shape != Shape::Labels {
-            let other = self.put(&other).to_string();
-            self.agent
-                .until("another policy", |status| status.host.policies.contains(&other));
-        }
+        let other = self.put(&other).to_string();
+        self.agent
+            .until("another policy", |status| status.host.policies.contains(&other));
 
         match shape {
             Shape::Gone => self.remove(&object),
