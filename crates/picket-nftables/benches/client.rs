@@ -255,7 +255,7 @@ fn elsewhere(client: &mut Client) {
     let foreign = Draft::new(Name::new("foreign").expect("a name"))
         .check()
         .expect("a table");
-    let plan = Plan::from_iter([Operation::Replace(Box::new(foreign))]);
+    let plan = Plan::from_iter([Operation::Replace(Arc::new(foreign))]);
     client.apply(None, &plan, None).expect("it is made");
 }
 

@@ -319,7 +319,7 @@ impl Client {
             return generation;
         };
         self.guard = Some(table.name().clone());
-        let plan = whole(&table);
+        let plan = whole(&Arc::new(table));
         match self.commit(None, &plan, Hold::Briefly, generation, self.portion) {
             Ok(next) => next,
             // It may be there.
@@ -382,7 +382,7 @@ impl Client {
     /// When the kernel refuses to say what it has.
     pub fn plan(&mut self, desired: &Table) -> picket_linux::Result<Plan<Operation>> {
         let observed = self.observe(desired)?;
-        Ok(way(&observed, desired, Some(Hold::Leave)).1)
+        Ok(way(&observed, &Arc::new(desired.clone()), Some(Hold::Leave)).1)
     }
 
     /// What the kernel has of a table that should be as it is `desired`.
@@ -448,19 +448,19 @@ pub(super) fn following(generation: u32) -> u32 {
 
 /// The table to make first where there is none and one transaction would be too large: it has nothing, so that all the
 /// rest may come as [`Stages`](crate::diff::Stages).
-fn beginning(observed: &Observed, desired: &Table, portion: usize) -> Option<Table> {
+fn beginning(observed: &Observed, desired: &Table, portion: usize) -> Option<Arc<Table>> {
     if !matches!(observed, Observed::Absent) || desired.size() <= portion {
         return None;
     }
     let mut draft = Draft::new(desired.name().clone());
     draft.comment = desired.comment().cloned();
-    draft.check().ok()
+    draft.check().ok().map(Arc::new)
 }
 
 /// The table that a plan is for, and the plan.
 fn way<'o>(
     observed: &'o Observed,
-    desired: &Table,
+    desired: &Arc<Table>,
     hold: Option<Hold>,
 ) -> (Option<&'o Table>, Plan<Operation>) {
     match observed {
@@ -472,8 +472,8 @@ fn way<'o>(
 }
 
 /// A table, made anew.
-fn whole(table: &Table) -> Plan<Operation> {
-    Plan::from_iter([Operation::Replace(Box::new(table.clone()))])
+fn whole(table: &Arc<Table>) -> Plan<Operation> {
+    Plan::from_iter([Operation::Replace(Arc::clone(table))])
 }
 
 /// The table that a plan makes anew, whatever there is in its place.

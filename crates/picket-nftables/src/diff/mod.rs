@@ -13,6 +13,7 @@ mod stage;
 
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use picket_dataplane::{Objects, Plan};
 
@@ -31,7 +32,7 @@ use crate::model::{
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Operation {
     /// Creates the table, or replaces all of it.
-    Replace(Box<Table>),
+    Replace(Arc<Table>),
     /// Removes a table.
     Delete(Name),
     /// Removes all rules of a chain.
@@ -76,7 +77,7 @@ impl Objects for Table {
     type Refusal = Refusal;
 
     fn difference(observed: Option<&Self>, desired: &Self) -> Plan<Operation> {
-        let replace = || Operation::Replace(Box::new(desired.clone()));
+        let replace = || Operation::Replace(Arc::new(desired.clone()));
         match observed {
             None => Plan::from_iter([replace()]),
             Some(old) if old.name() != desired.name() => {

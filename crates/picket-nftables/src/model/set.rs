@@ -168,9 +168,9 @@ impl Map {
         elements: impl IntoIterator<Item = (Key, Datum)>,
     ) -> Result<Self, ModelError> {
         check_key_type(&name, &key)?;
-        let given: Vec<_> = elements.into_iter().collect();
-        let count = given.len();
-        let elements: BTreeMap<_, _> = given.into_iter().collect();
+        let mut count = 0;
+        let elements = elements.into_iter().inspect(|_| count += 1);
+        let elements: BTreeMap<_, _> = elements.collect();
         if elements.len() < count {
             return Err(ModelError::Overlap { set: name });
         }

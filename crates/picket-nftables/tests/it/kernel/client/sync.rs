@@ -210,7 +210,7 @@ fn beside_others(namespace: &NetworkNamespace, work: impl FnOnce()) {
             });
             while !done.load(Ordering::Relaxed) {
                 for table in &tables {
-                    let plan = Plan::from_iter([Operation::Replace(Box::new(table.clone()))]);
+                    let plan = Plan::from_iter([Operation::Replace(std::sync::Arc::new(table.clone()))]);
                     other.apply(None, &plan, None).expect("it is made");
                 }
             }
