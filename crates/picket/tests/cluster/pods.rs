@@ -20,7 +20,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 pub(crate) use probe::{
-    Pods, expect, forget_neighbours, ip, nft, once_free, patience, place_of, send_fragmentation_needed,
+    Pods, expect, forget_neighbours, ip, nft, once_free, patience, place_of, raw, send_fragmentation_needed,
     send_icmpv6, table,
 };
 
