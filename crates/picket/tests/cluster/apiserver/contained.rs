@@ -113,7 +113,7 @@ impl Contained {
             // A filter of system calls.
             Kind::Containerd | Kind::Containerd2 => "2",
             // Without libraries in C it is built without one.
-            Kind::Crio => "0",
+            Kind::Crio | Kind::CrioWithProcesses => "0",
         };
         let of_process = |process: &DirEntry| {
             let command = fs::read(process.path().join("cmdline")).ok()?;
