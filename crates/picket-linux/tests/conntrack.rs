@@ -174,6 +174,26 @@ fn what_an_address_opened_and_what_leads_to_it_can_be_asked_for() {
     assert_eq!(ports(Which::From(address("::1"))), [0_u16; 0]);
 }
 
+/// The kernel gives those that are not asked for.
+#[test]
+fn what_an_address_of_ipv6_opened_and_what_leads_to_it_can_be_asked_for() {
+    let (namespace, mut netlink) = tracked("");
+    send(&namespace, "[::1]:1001", "[::1]:53");
+    send(&namespace, "127.0.0.1:1002", "127.0.0.2:53");
+    let mut ports = |which| -> Vec<u16> {
+        let found = list(&mut netlink, which);
+        found.iter().map(|connection| ends(connection).0.port()).collect()
+    };
+    assert_eq!(ports(Which::Ipv6), [1001]);
+    let [own, other] = ["::1", "::9"].map(address);
+    for which in [Which::From(own), Which::To(own)] {
+        assert_eq!(ports(which), [1001], "{which:?}");
+    }
+    for which in [Which::From(other), Which::To(other)] {
+        assert_eq!(ports(which), [0_u16; 0], "{which:?}");
+    }
+}
+
 #[test]
 fn exactly_one_connection_is_forgotten() {
     let (namespace, mut netlink) = tracked("");

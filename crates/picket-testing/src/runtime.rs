@@ -29,6 +29,9 @@ use message::{
     NODE, NamespaceOption, Nothing, POD, PodSandboxConfig, PodSandboxMetadata, RunPodSandboxRequest,
 };
 
+/// How long the name of a host may be.
+const HOSTNAME: usize = 63;
+
 /// Where a runtime listens, seen from its node.
 pub const SOCKET: &str = "/run/test/runtime.sock";
 
@@ -41,7 +44,13 @@ pub enum Kind {
     Containerd2,
     /// CRI-O, built from its sources: it tells events, and sandboxes have no process of their own.
     Crio,
+    /// The same CRI-O with `drop_infra_ctr = false`: sandboxes have a process.
+    CrioWithProcesses,
 }
+
+/// What CRI-O is told about processes of sandboxes, by itself and otherwise.
+const NO_PROCESSES: &str = "drop_infra_ctr = true";
+const PROCESSES: &str = "drop_infra_ctr = false";
 
 /// What stands for the programs of runtimes in the files that start them.
 const PLACES: [(&str, Program); 5] = [
@@ -53,7 +62,7 @@ const PLACES: [(&str, Program); 5] = [
 ];
 
 impl Kind {
-    /// All of them.
+    /// All of them as they are by themselves.
     pub const ALL: [Self; 3] = [Self::Containerd, Self::Containerd2, Self::Crio];
 
     /// Whether it tells when something happens to a sandbox.
@@ -73,14 +82,20 @@ impl Kind {
                 ("daemon.sh", include_str!("runtime/containerd2/daemon.sh")),
                 ("config.toml", include_str!("runtime/containerd2/config.toml")),
             ],
-            Self::Crio => &[
+            Self::Crio | Self::CrioWithProcesses => &[
                 ("daemon.sh", include_str!("runtime/crio/daemon.sh")),
                 ("config.toml", include_str!("runtime/crio/config.toml")),
                 ("policy.json", include_str!("runtime/crio/policy.json")),
+                ("runc.sh", include_str!("runtime/crio/runc.sh")),
             ],
         };
         let files = files.iter();
-        files.map(|(name, text)| (*name, with_programs(text))).collect()
+        let files = files.map(|(name, text)| (*name, with_programs(text)));
+        let with_processes = |(name, text): (&'static str, String)| match self {
+            Self::CrioWithProcesses => (name, text.replace(NO_PROCESSES, PROCESSES)),
+            Self::Containerd | Self::Containerd2 | Self::Crio => (name, text),
+        };
+        files.map(with_processes).collect()
     }
 }
 
@@ -118,7 +133,8 @@ macro_rules! with_each_runtime {
     };
 }
 
-/// The same, and with a later containerd: `containerd2::NAME`. For what depends on how a runtime tells of its sandboxes.
+/// The same, with a later containerd, and with CRI-O where sandboxes have processes: `containerd2::NAME` and `crio_with_processes::NAME`.
+/// For what depends on how a runtime tells of its sandboxes, and of what is in them.
 #[macro_export]
 macro_rules! with_every_runtime {
     ($($name:ident),+ $(,)?) => {
@@ -129,6 +145,15 @@ macro_rules! with_every_runtime {
                 #[test]
                 fn $name() {
                     super::$name($crate::runtime::Kind::Containerd2);
+                }
+            )+
+        }
+
+        mod crio_with_processes {
+            $(
+                #[test]
+                fn $name() {
+                    super::$name($crate::runtime::Kind::CrioWithProcesses);
                 }
             )+
         }
@@ -310,11 +335,12 @@ impl ContainerRuntime {
         };
         PodSandboxConfig {
             metadata: Some(metadata),
-            // Pods in the network of their node have its name too.
+            // Pods in the network of their node have its name too. A name that is too long for a host is cut as kubelets do.
             hostname: if network == NODE {
                 String::new()
             } else {
-                name.to_owned()
+                let longest = name.get(..HOSTNAME).unwrap_or(name);
+                longest.trim_end_matches(['-', '.']).to_owned()
             },
             log_directory: self.logs().to_str().unwrap().to_owned(),
             annotations: HashMap::new(),

@@ -3,7 +3,7 @@
 mod tuple;
 
 use std::fmt;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv6Addr};
 
 use rustix::io::Errno;
 
@@ -115,18 +115,34 @@ impl fmt::Display for Connection {
 pub enum Which {
     /// All.
     All,
+    /// Those of IPv6.
+    Ipv6,
     /// Those that this address has opened, whatever their source is translated to.
     From(IpAddr),
     /// Those that lead to this address, after whatever translation.
     To(IpAddr),
 }
 
+impl Which {
+    /// Whether a connection is one of them.
+    fn has(self, connection: &Connection) -> bool {
+        let (original, reply) = (&connection.original, &connection.reply);
+        match self {
+            Self::All => true,
+            Self::Ipv6 => original.source.is_ipv6(),
+            Self::From(address) => original.source == address,
+            Self::To(address) => reply.source == address,
+        }
+    }
+}
+
 impl Nfnetlink {
     /// Gives `each` the connections of this namespace, one by one. One may come more than once, and one that begins
     /// meanwhile may be missing.
     ///
-    /// The kernel does the choosing: that of single addresses costs little however many connections there are. Kernels
-    /// before 5.8 give all of them whatever is asked for.
+    /// The kernel does the choosing, but for addresses of IPv6: that of single addresses costs little however many connections
+    /// there are. Of IPv6 kernels give all but those that are asked for (`!ipv6_addr_cmp` in `ctnetlink_filter_match_tuple`, up to
+    /// Linux 6.18 at least), so that all of IPv6 are listed and chosen from. Kernels before 5.8 list all whatever is asked for.
     ///
     /// # Errors
     /// [`Error::Netlink`]. Some connections may have been given.
@@ -135,7 +151,10 @@ impl Nfnetlink {
         for _ in 0..READINGS {
             let flags = NLM_F_REQUEST | NLM_F_DUMP;
             let came_whole = self.request(list(which, flags), flags, action, |message| {
-                each(&Connection::of(message)?);
+                let connection = Connection::of(message)?;
+                if which.has(&connection) {
+                    each(&connection);
+                }
                 Some(())
             })?;
             if came_whole {
@@ -222,6 +241,9 @@ fn about(kind: u16, flags: u16, original: &Tuple, zone: u16) -> Message {
 fn list(which: Which, flags: u16) -> Message {
     let (address, tuple, filter) = match which {
         Which::All => return message(IPCTNL_MSG_CT_GET, flags, 0),
+        Which::Ipv6 | Which::From(IpAddr::V6(_)) | Which::To(IpAddr::V6(_)) => {
+            return message(IPCTNL_MSG_CT_GET, flags, family(Ipv6Addr::UNSPECIFIED.into()));
+        }
         Which::From(address) => (address, CTA_TUPLE_ORIG, CTA_FILTER_ORIG_FLAGS),
         Which::To(address) => (address, CTA_TUPLE_REPLY, CTA_FILTER_REPLY_FLAGS),
     };

@@ -103,9 +103,11 @@ fn damage_gives_no_connection_or_another_and_no_panic() {
 }
 
 #[test]
-fn only_a_single_address_is_chosen_by_the_kernel() {
-    let all = list(Which::All, 0).finish(1);
-    assert_eq!(all.len(), HEADER + FAMILY_HEADER);
+fn only_a_single_address_of_ipv4_is_chosen_by_the_kernel() {
+    let of_ipv6 = Which::From("fd00::1".parse().unwrap());
+    for which in [Which::All, Which::Ipv6, of_ipv6] {
+        assert_eq!(list(which, 0).finish(1).len(), HEADER + FAMILY_HEADER);
+    }
     let address: IpAddr = "10.0.0.1".parse().unwrap();
     let chosen = list(Which::To(address), 0).finish(1);
     let kinds: Vec<_> = Attributes::of(&chosen[HEADER + FAMILY_HEADER..])

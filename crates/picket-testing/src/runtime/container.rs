@@ -6,9 +6,9 @@ use std::process::Command;
 use serde_json::Value;
 
 use super::message::{
-    Capabilities, ContainerConfig, ContainerStatusResponse, EXITED, ExecSyncRequest, ExecSyncResponse,
-    FOLLOWING, Id, KeyValue, LinuxContainerConfig, LinuxContainerSecurityContext, NODE, Number, PRIVATE,
-    RUNTIME_DEFAULT, SecurityProfile, UNCONFINED,
+    Capabilities, ContainerConfig, ContainerStatus, ContainerStatusResponse, EXITED, ExecSyncRequest,
+    ExecSyncResponse, FOLLOWING, Id, KeyValue, LinuxContainerConfig, LinuxContainerSecurityContext, NODE,
+    Number, PRIVATE, RUNTIME_DEFAULT, SecurityProfile, UNCONFINED,
 };
 use super::{ContainerRuntime, SOCKET, named, namespaces};
 
@@ -132,12 +132,19 @@ impl ContainerRuntime {
 
     /// Waits until a container has ended by itself.
     pub fn await_end(&self, container: &str) {
-        let has_ended = || {
-            let id = container.to_owned();
-            let answer: ContainerStatusResponse = self.call("ContainerStatus", Id { id });
-            answer.status.unwrap().state == EXITED
-        };
-        while !has_ended() {}
+        while self.status(container).state != EXITED {}
+    }
+
+    /// When a container that was started did so, in nanoseconds since 1970.
+    #[must_use]
+    pub fn started(&self, container: &str) -> i64 {
+        self.status(container).started_at
+    }
+
+    fn status(&self, container: &str) -> ContainerStatus {
+        let id = container.to_owned();
+        let answer: ContainerStatusResponse = self.call("ContainerStatus", Id { id });
+        answer.status.unwrap()
     }
 
     /// What the containers have printed that were run as manifests ask.

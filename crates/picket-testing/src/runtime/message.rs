@@ -224,6 +224,9 @@ pub(super) struct ContainerStatusResponse {
 pub(super) struct ContainerStatus {
     #[prost(int32, tag = "3")]
     pub(super) state: i32,
+    /// In nanoseconds since 1970.
+    #[prost(int64, tag = "5")]
+    pub(super) started_at: i64,
 }
 
 #[derive(Clone, PartialEq, Message)]

@@ -183,6 +183,11 @@ impl Agent {
         self.ended.take().unwrap().join().unwrap()
     }
 
+    /// Waits until it ends by itself.
+    pub(crate) fn await_end(&mut self) -> ExitStatus {
+        self.ended.take().unwrap().join().unwrap()
+    }
+
     /// What it said.
     pub(crate) fn log(&self) -> String {
         fs::read_to_string(self.folder.path().join("log")).unwrap()

@@ -31,6 +31,7 @@ mod refused;
 mod secondary;
 mod sources;
 mod trace;
+mod upgrade;
 mod versions;
 mod vpp;
 mod words;

@@ -10,6 +10,7 @@
 mod agents;
 mod apiserver;
 mod client;
+mod datagrams;
 mod following;
 mod node;
 mod objects;

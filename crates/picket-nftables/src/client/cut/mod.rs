@@ -190,8 +190,11 @@ fn lists(judge: &Judge<'_>) -> Vec<Which> {
     let Some(addresses) = judge.restricted().filter(|addresses| addresses.len() <= FEW) else {
         return vec![Which::All];
     };
-    let lists = addresses
-        .iter()
+    let (v4, v6): (Vec<_>, Vec<_>) = addresses.iter().partition(|address| address.is_ipv4());
+    let of_v4 = v4
+        .into_iter()
         .flat_map(|&address| [Which::From(address), Which::To(address)]);
-    lists.collect()
+    // The kernel chooses none by an address of IPv6.
+    let of_v6 = (!v6.is_empty()).then_some(Which::Ipv6);
+    of_v4.chain(of_v6).collect()
 }

@@ -10,6 +10,7 @@ answers() {
 }
 
 load() {
+    chmod +x "$folder/runc.sh"
     mkdir /run/test/policies
     @COPYIMG@ --root /run/test/storage --runroot /run/test/runroot --storage-driver vfs \
         --signature-policy "$folder/policy.json" \

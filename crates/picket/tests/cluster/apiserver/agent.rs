@@ -94,7 +94,7 @@ impl Live {
     }
 
     /// The table that picket has there. In which order it was made is not said: that is another where it comes in portions.
-    fn table(&self) -> Table {
+    pub(crate) fn table(&self) -> Table {
         let listing = parse::listing(&self.listed(), "picket").unwrap();
         listing.table.unwrap()
     }
@@ -252,10 +252,12 @@ fn what_is_installed_is_proved_while_pods_have_no_address_yet() {
 }
 
 #[test]
-fn what_others_change_is_repaired() {
+fn what_others_change_is_repaired_because_the_kernel_tells_of_it() {
     let live = Live::new(None);
-    let agent = live.agent(&["--table-owner", "everybody"]);
+    // The table is read by itself once, and not for a day from then on.
+    let agent = live.agent(&["--table-owner", "everybody", "--verify-interval", "86400"]);
     agent.until_enforced(&live.versions);
+    agent.until("the first proof", |status| status.host.proof.is_some());
     let table = live.table();
     let changes: [&[&str]; 3] = [
         &["flush", "ruleset"],
@@ -275,7 +277,9 @@ fn what_others_change_is_repaired() {
     }
     // Tables of others are no concern of the agent.
     live.nft(&["add", "table", "inet", "other"]);
-    agent.until("the same", |status| status.host.repaired == 3);
+    let status = agent.until("the same", |status| status.host.repaired == 3);
+    let proofs = metric(&agent, "picket_verifications_total{outcome=\"proved\"}");
+    assert_eq!(proofs, 1, "{status:?}");
     assert_eq!(metric(&agent, "picket_drift_repaired_total"), 3);
     live.nft(&["delete", "table", "inet", "other"]);
 }

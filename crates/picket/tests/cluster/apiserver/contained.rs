@@ -2,6 +2,7 @@
 //! system calls that they are given, and the account of their pod.
 
 mod others;
+mod without;
 
 use std::fs::{self, DirEntry};
 use std::net::IpAddr;
@@ -78,17 +79,9 @@ impl Contained {
     }
 
     /// Runs an agent on the node, with the program of the image and what kubelets give to every container of an account.
-    fn run(node: &Node, account: &str, mut container: Container) -> Self {
-        let network = NetworkNamespace::from(OwnedFd::from(node.runtime.network()));
-        let port = port_of(&node.server.kubeconfig());
-        Proxy::from(&network, port);
-        let server = [
-            ("KUBERNETES_SERVICE_HOST", "127.0.0.1".to_owned()),
-            ("KUBERNETES_SERVICE_PORT", port.to_string()),
-        ];
-        let server = server.map(|(name, value)| (name.to_owned(), value));
-        container.environment.extend(server);
-        container.mounts.extend(own_mounts(node, account));
+    fn run(node: &Node, account: &str, container: Container) -> Self {
+        let network = network_of(node);
+        let container = with_account(node, &network, account, container);
         let runtime = &node.runtime;
         let id = runtime.run_container("kube-system", account, "uid-of-the-agent", &container);
         Self {
@@ -113,7 +106,7 @@ impl Contained {
             // A filter of system calls.
             Kind::Containerd | Kind::Containerd2 => "2",
             // Without libraries in C it is built without one.
-            Kind::Crio => "0",
+            Kind::Crio | Kind::CrioWithProcesses => "0",
         };
         let of_process = |process: &DirEntry| {
             let command = fs::read(process.path().join("cmdline")).ok()?;
@@ -168,6 +161,30 @@ impl Contained {
             assert!(status == 0 && printed.contains(part), "{status}: {printed}");
         }
     }
+}
+
+/// The network of a node.
+fn network_of(node: &Node) -> NetworkNamespace {
+    NetworkNamespace::from(OwnedFd::from(node.runtime.network()))
+}
+
+/// A container with the program of the image, and with what kubelets give to every container of an account.
+fn with_account(
+    node: &Node,
+    network: &NetworkNamespace,
+    account: &str,
+    mut container: Container,
+) -> Container {
+    let port = port_of(&node.server.kubeconfig());
+    Proxy::from(network, port);
+    let server = [
+        ("KUBERNETES_SERVICE_HOST", "127.0.0.1".to_owned()),
+        ("KUBERNETES_SERVICE_PORT", port.to_string()),
+    ];
+    let server = server.map(|(name, value)| (name.to_owned(), value));
+    container.environment.extend(server);
+    container.mounts.extend(own_mounts(node, account));
+    container
 }
 
 /// Whether a file is this namespace.

@@ -1,5 +1,7 @@
 //! What a change denies ends, also where it had begun before.
 
+mod datagrams;
+
 use std::io::{ErrorKind, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::time::Duration;

@@ -13,7 +13,7 @@ use picket_testing::http;
 use serde_json::{Value, json};
 
 use crate::agents::{Agent, lab};
-use crate::apiserver::agent::isolation;
+use crate::apiserver::agent::{Live, NODE, isolation};
 use crate::apiserver::enforce::cluster;
 use crate::client::{Api, serve};
 use crate::objects::{KINDS, unreadable};
@@ -280,4 +280,19 @@ fn a_server_that_streams_no_lists_is_asked_for_what_the_role_names_too() {
     // The last list may come before the watch behind it.
     agent.until("everything", |_| asked().is_superset(&granted));
     assert_eq!(asked(), granted);
+}
+
+#[test]
+fn without_the_only_capability_that_it_is_given_an_agent_of_nodes_ends_and_says_why() {
+    let live = Live::new(None);
+    let mut container = container(&apply(&live.api, MANIFEST));
+    let added = &mut container["securityContext"]["capabilities"]["add"];
+    assert_eq!(*added, json!(["NET_ADMIN"]));
+    *added = json!([]);
+    let kubeconfig = live.server.kubeconfig_of("agent-token");
+    let mut agent = Agent::run(&live.lab, NODE, &kubeconfig, as_container(&container));
+    assert_eq!(agent.await_end().code(), Some(2), "{}", agent.log());
+    let why = "cannot listen to the kernel: Operation not permitted";
+    assert!(agent.log().contains(why), "{}", agent.log());
+    assert_eq!(live.nft(&["list", "tables"]), "");
 }

@@ -1,5 +1,8 @@
 //! Objects that a user of the cluster makes to get at others: each is enforced or named, and all others are enforced.
 
+pub(super) mod annotations;
+pub(super) mod names;
+
 use std::collections::BTreeSet;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
 use std::time::Duration;
@@ -103,6 +106,21 @@ fn until_proved(live: &Live, agent: &Agent) {
         let proof = status.host.proof.as_ref();
         proof.is_some_and(|proof| proof.proved && proof.when > enforced)
     });
+}
+
+/// Nothing that the agent says moves a cursor or begins a line.
+fn expect_readable(live: &Live, agent: &Agent) {
+    let socket = agent.socket();
+    let ran = picket(
+        &live.server.kubeconfig(),
+        &["status", "--socket", socket.to_str().unwrap()],
+    );
+    let (_, metrics) = agent.get("/metrics");
+    for text in [ran.stdout, agent.log(), metrics] {
+        let lines = text.lines();
+        let misread = lines.filter(|line| line.contains(char::is_control) || line.starts_with("flush"));
+        assert_eq!(misread.collect::<Vec<_>>(), [""; 0], "{text}");
+    }
 }
 
 /// Creates a policy of administrators: of a kind by its place in [`KINDS`].
@@ -370,15 +388,5 @@ fn what_is_written_to_be_misread_is_a_name_or_an_error() {
     let expected: BTreeSet<_> = expected.chain(["Node liar"]).collect();
     assert_eq!(named, expected, "{:#?}", status.findings);
     // Nor does what is said of it move a cursor or begin a line.
-    let socket = agent.socket();
-    let ran = picket(
-        &live.server.kubeconfig(),
-        &["status", "--socket", socket.to_str().unwrap()],
-    );
-    let (_, metrics) = agent.get("/metrics");
-    for text in [ran.stdout, agent.log(), metrics] {
-        let lines = text.lines();
-        let misread = lines.filter(|line| line.contains(char::is_control) || line.starts_with("flush"));
-        assert_eq!(misread.collect::<Vec<_>>(), [""; 0], "{text}");
-    }
+    expect_readable(&live, &agent);
 }

@@ -45,19 +45,32 @@ fn a_connection_is_traced_through_policies_kernel_and_connection_tracking() {
     assert_eq!(packet["counters"].as_array().unwrap().len(), 1);
     assert_eq!(denied["explanation"]["verdict"], "deny");
     assert_eq!(denied["connections"], Value::Array(Vec::new()));
-    // The same becomes of it on the wire after a change, and there is a connection then.
+    // The same becomes of it on the wire after a change, and there are connections then.
     allow(&live, "TCP");
     agent.until("the policy that allows", |status| {
         status.host.policies.contains(&"NetworkPolicy x/allow".to_owned())
     });
-    let target = (address(&live.lab, "x/a", Family::Ipv4), 9000);
-    let listener = namespace(&live.lab, "x/a").run(|| TcpListener::bind(target).unwrap());
-    let client = namespace(&live.lab, "z/a").run(|| TcpStream::connect(target).unwrap());
+    let targets = Family::BOTH.map(|family| (address(&live.lab, "x/a", family), 9000));
+    let listen = |target| namespace(&live.lab, "x/a").run(|| TcpListener::bind(target).unwrap());
+    let listeners = targets.map(listen);
+    let connect = |client| {
+        let client = namespace(&live.lab, client);
+        targets.map(|target| client.run(|| TcpStream::connect(target).unwrap()))
+    };
+    let clients = ["z/a", "z/b"].map(connect);
     let (allowed, status) = traced(&agent, "z/a", "x/a");
     assert_eq!(status, 0, "{allowed}");
     assert_eq!(allowed["packets"][0]["kernel"], "accept", "{allowed}");
-    assert_eq!(allowed["connections"].as_array().unwrap().len(), 1);
-    assert_eq!(allowed["connections"][0]["answered"], true);
+    let connections = allowed["connections"].as_array().unwrap();
+    assert_eq!(connections.len(), 2, "{allowed}");
+    for (connection, family) in connections.iter().zip(Family::BOTH) {
+        assert_eq!(connection["answered"], true);
+        let client = address(&live.lab, "z/a", family).to_string();
+        assert!(
+            connection["connection"].as_str().unwrap().starts_with(&client),
+            "{allowed}"
+        );
+    }
     let text = trace(&agent, &["z/a", "x/a", "9000"]).stdout;
     for part in [
         "NetworkPolicy x/allow",
@@ -67,7 +80,7 @@ fn a_connection_is_traced_through_policies_kernel_and_connection_tracking() {
     ] {
         assert!(text.contains(part), "{part}: {text}");
     }
-    drop((listener, client));
+    drop((listeners, clients));
 }
 
 #[test]

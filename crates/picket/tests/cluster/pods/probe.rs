@@ -12,7 +12,7 @@ use std::time::Duration;
 use picket_linux::NetworkNamespace;
 use picket_net::Family;
 
-pub(crate) use raw::{send_fragmentation_needed, send_icmpv6};
+pub(crate) use raw::{raw, send_fragmentation_needed, send_icmpv6};
 
 use super::Pod;
 use crate::prober::any;

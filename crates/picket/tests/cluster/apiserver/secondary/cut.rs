@@ -7,6 +7,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::{labelled, named, simple};
+use crate::datagrams::{Flow, Kind};
 use crate::objects::KINDS;
 use crate::pods::{Node, Pod, Pods, once_free, table};
 
@@ -161,4 +162,51 @@ fn they_go_on_where_that_is_wanted() {
         assert!(connection.down(PATIENCE) && connection.up(PATIENCE));
     }
     assert_eq!(node.metric("picket_connections_cut_total"), 0);
+}
+
+/// A flow from the client for each address of the server.
+fn flows(pods: &Pods, kind: Kind, client: &str, server: &str) -> Vec<Flow> {
+    let (client, server) = (&pods[client], &pods[server]);
+    let pairs = client.addresses.iter().zip(&server.addresses);
+    let flows = pairs.map(|(from, to)| {
+        let to = SocketAddr::new(*to, PORT);
+        Flow::open(kind, (&client.inside, *from), (&server.inside, to))
+    });
+    flows.collect()
+}
+
+/// The server may begin nothing, so that what it sends is part of what clients have begun, or is denied.
+#[test]
+fn udp_and_sctp_that_a_change_denies_are_cut_and_others_are_not() {
+    let mut node = Node::new();
+    let pods = simple(&mut node);
+    node.start(&[]);
+    let nothing = json!({"podSelector": labelled("name", "server"), "policyTypes": ["Egress"]});
+    node.policy("default", "nothing", "default/net", &nothing);
+    node.policy("default", "few", "default/net", &from(&["a", "b"]));
+    node.until_enforced();
+    let mut cut = 0;
+    for kind in Kind::BOTH {
+        change(&node, &from(&["a", "b"]));
+        let denied = flows(&pods, kind, "b", "server");
+        let a = &pods["a"];
+        let others = denied.iter().zip(&a.addresses);
+        let allowed: Vec<_> = others.map(|(flow, own)| flow.beside((&a.inside, *own))).collect();
+        change(&node, &from(&["a"]));
+        cut += denied.len() as u64;
+        node.until("two cuts", |_| node.metric("picket_connections_cut_total") == cut);
+        let at = &pods["server"].inside;
+        for flow in &denied {
+            assert!(!flow.is_tracked(at));
+            flow.expect(false, false);
+            flow.expect(false, false);
+            assert!(!flow.is_tracked(at));
+        }
+        for flow in &allowed {
+            assert!(flow.is_tracked(at));
+            flow.expect(true, true);
+        }
+        let counted = node.metric("picket_connections_cut_total");
+        assert_eq!(counted, cut, "nothing else was cut");
+    }
 }

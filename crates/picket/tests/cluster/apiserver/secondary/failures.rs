@@ -70,7 +70,8 @@ fn nobody_in_a_pod_can_change_its_table() {
 fn what_others_do_to_a_table_is_undone() {
     let mut node = Node::new();
     let pods = simple(&mut node);
-    node.start(&["--table-owner", "everybody"]);
+    // Nothing is proved by itself for a day.
+    node.start(&["--table-owner", "everybody", "--verify-interval", "86400"]);
     let spec = json!({"podSelector": labelled("name", "server"), "ingress": [{"from": named(&["a"])}]});
     node.policy("default", "from-a", "default/net", &spec);
     node.until_enforced();
@@ -79,6 +80,9 @@ fn what_others_do_to_a_table_is_undone() {
         assert!(meddles(&pods["server"], command));
         let repaired = u64::try_from(times).unwrap() + 1;
         node.until("a repair", |status| status.sandboxes[0].repaired == repaired);
+        // Only the kernel tells who it was.
+        let heard = node.log().matches("program=\"nft\"").count();
+        assert_eq!(heard, times + 1, "{}", node.log());
         expect(&pods, &["b->server"], false, command);
         expect(&pods, &["a->server"], true, command);
     }

@@ -1,5 +1,6 @@
 //! Policies of secondary networks that a user makes to get at others: each is enforced or named, and all others are enforced.
 
+mod names;
 mod networks;
 
 use std::collections::BTreeSet;

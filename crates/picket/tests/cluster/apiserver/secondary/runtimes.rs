@@ -8,13 +8,13 @@ use std::process::Command;
 use picket_linux::NetworkNamespace;
 use picket_node::PodsStatus;
 use picket_testing::runtime::Kind;
-use picket_testing::with_each_runtime;
+use picket_testing::with_every_runtime;
 use serde_json::{Value, json};
 
 use super::{holds, labelled, named, simple};
 use crate::pods::{Node, Pod, expect, place_of, table};
 
-with_each_runtime!(
+with_every_runtime!(
     rules_come_when_the_runtime_tells_of_a_pod,
     a_pod_in_the_network_of_its_node_is_never_entered,
 );
@@ -197,4 +197,29 @@ fn an_agent_that_cannot_enter_a_sandbox_with_policies_is_not_ready() {
     node.until("an agent that is ready", |status| status.is_well());
     expect(&pods, &["a->server"], true, "in the end");
     expect(&pods, &["b->server"], false, "in the end");
+}
+
+/// The programs of the processes that are in the network of a pod.
+fn programs_in(pod: &Pod) -> Vec<String> {
+    let own = fs::metadata(place_of(&pod.inside)).unwrap();
+    let processes = fs::read_dir("/proc").unwrap().map(Result::unwrap);
+    let is_there = |process: &fs::DirEntry| {
+        let network = fs::metadata(process.path().join("ns/net"));
+        network.is_ok_and(|network| (network.dev(), network.ino()) == (own.dev(), own.ino()))
+    };
+    let name = |process: fs::DirEntry| fs::read_to_string(process.path().join("comm"));
+    let names = processes
+        .filter(is_there)
+        .filter_map(|process| name(process).ok());
+    names.map(|name| name.trim().to_owned()).collect()
+}
+
+#[test]
+fn sandboxes_of_crio_have_processes_where_it_is_to_keep_them_and_else_none() {
+    for (kind, programs) in [(Kind::Crio, vec![]), (Kind::CrioWithProcesses, vec!["pause"])] {
+        let mut node = Node::with(kind);
+        for pod in simple(&mut node).values() {
+            assert_eq!(programs_in(pod), programs, "{kind:?}: {}", pod.name);
+        }
+    }
 }

@@ -17,7 +17,7 @@ use crate::prober::any;
 static CONNECTION: AtomicU16 = AtomicU16::new(20_000);
 
 /// A raw socket in a pod. It takes and gives packets as one for datagrams does.
-fn raw(
+pub(crate) fn raw(
     inside: &NetworkNamespace,
     at: IpAddr,
     open: fn(IpAddr, Option<&str>) -> picket_linux::Result<OwnedFd>,
