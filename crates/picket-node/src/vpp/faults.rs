@@ -524,6 +524,35 @@ fn lists_are_right_at_each_step_and_nothing_opens_whatever_goes_wrong_at_any_mes
     check(VppTarget::Acl, 75);
 }
 
+/// An agent that goes on reads VPP back meanwhile, which changes nothing.
+#[test]
+fn an_agent_keeps_for_a_day_what_a_change_has_cut() {
+    let namespaces = tempfile::NamedTempFile::new().unwrap();
+    let course = Course::new(VppTarget::Acl, &namespaces);
+    let fake = course.start();
+    let mut agent = Agent::new(&course, &fake);
+    let told = &course.told[..3];
+    for wanted in told {
+        agent.tables.hear(wanted);
+        agent.enforce(wanted);
+    }
+    let cuts = || {
+        let state = fake.state();
+        let acls = state.acls();
+        acls.filter(|(_, acl)| acl.tag.starts_with("picket-cut-")).count()
+    };
+    assert!(cuts() > 0);
+    let hour = Duration::from_secs(60 * 60);
+    for _ in 1..24 {
+        assert!(!agent.tables.age(hour));
+        assert_eq!(agent.refresh(&told[2]), 0);
+    }
+    assert!(cuts() > 0);
+    assert!(agent.tables.age(hour));
+    agent.enforce(&told[2]);
+    assert_eq!(cuts(), 0);
+}
+
 #[test]
 fn session_rules_are_right_at_each_step_and_nothing_opens_whatever_goes_wrong_at_any_message() {
     let course = check(VppTarget::Session, 75);

@@ -66,6 +66,9 @@ const MOST_NAMED: u16 = 1024;
 /// With more rules a list is about everybody whom not more is allowed.
 const MOST_RULES: usize = 512;
 
+/// How often at most rules are made until they say what was cut. Two are enough but where there are too many.
+const ROUNDS: usize = 4;
+
 impl<'a> Passage<'a> {
     fn rules(&self) -> impl Iterator<Item = &'a AclRule> + Clone {
         self.acls.iter().flat_map(|acl| &acl.rules)
@@ -117,21 +120,21 @@ impl Cutter {
             true => Peers::everybody(family, self.values.number(tcp())),
             false => withdrawn,
         };
-        for time in 0.. {
+        // What could not be left out of the rules is cut too, so that they can be read again; more of it each time.
+        for _ in 0..ROUNDS {
             let rules = answers.rules(&cut, &mut self.values);
             let read = self.decoded(family, &rules, change.way);
-            let left = self.combined([&read, &nothing, &after], |read, _, after| read.difference(after));
-            cut = match left == cut {
-                true if rules.len() <= MOST_RULES || time > 0 => return rules,
-                // What could not be left out is cut too.
-                false if time < 2 => left,
-                _ => self.of_everybody(&cut, &after),
-            };
-            if time > 4 {
+            let read = self.combined([&read, &nothing, &after], |read, _, after| read.difference(after));
+            let is_exact = read == cut;
+            if is_exact && rules.len() <= MOST_RULES {
                 return rules;
             }
+            cut = match is_exact {
+                true => self.of_everybody(&cut, &after),
+                false => read,
+            };
         }
-        Vec::new()
+        answers.rules(&cut, &mut self.values)
     }
 
     /// The same ports from everybody, but what is allowed now.
@@ -338,4 +341,88 @@ impl Acl {
 fn is_within_connection(rule: &AclRule) -> bool {
     let is_tcp = rule.protocol == Protocol::TCP.number();
     is_tcp && rule.action != AclAction::Permit && rule.beginnings() == Beginnings::None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn answers_of_a_pod_are_told_from_what_it_asks_by_their_ports() {
+        const ALL: Ports = (0, u16::MAX);
+        const HIGH: Ports = (32_768, u16::MAX);
+        for (asked, expected) in [
+            ((80, 80), &[[(80, 80), ALL]][..]),
+            ((8000, 9000), &[[(8000, 9000), ALL]]),
+            // Somebody has named it.
+            ((50_051, 50_051), &[[(50_051, 50_051), ALL]]),
+            ((32_000, 33_000), &[[(32_000, 33_000), ALL]]),
+            ((0, u16::MAX), &[[(0, 32_767), ALL], [HIGH, HIGH]]),
+            ((81, u16::MAX), &[[(81, 32_767), ALL], [HIGH, HIGH]]),
+            ((40_000, 50_000), &[[(40_000, 50_000), HIGH]]),
+        ] {
+            let range = Interval::new(asked.0, asked.1).unwrap();
+            assert_eq!(of_answers(range), expected, "{asked:?}");
+        }
+    }
+
+    #[test]
+    fn a_list_of_what_was_cut_decides_nothing_that_begins_a_connection() {
+        let rule = AclRule {
+            protocol: Protocol::TCP.number(),
+            tcp_flags: (ACK, ACK),
+            ..AclRule::everything(AclAction::Deny, Family::Ipv4)
+        };
+        for (rule, expected) in [
+            (rule, true),
+            (
+                AclRule {
+                    tcp_flags: (0, 0),
+                    ..rule
+                },
+                false,
+            ),
+            // SYN alone, and what has neither it nor ACK.
+            (
+                AclRule {
+                    tcp_flags: (0x12, 0x02),
+                    ..rule
+                },
+                false,
+            ),
+            (
+                AclRule {
+                    tcp_flags: (0x12, 0x00),
+                    ..rule
+                },
+                true,
+            ),
+            (
+                AclRule {
+                    tcp_flags: (0x12, 0x12),
+                    ..rule
+                },
+                true,
+            ),
+            (
+                AclRule {
+                    tcp_flags: (0x01, 0x00),
+                    ..rule
+                },
+                false,
+            ),
+            (AclRule { protocol: 0, ..rule }, false),
+            (AclRule { protocol: 17, ..rule }, false),
+            (
+                AclRule {
+                    action: AclAction::Permit,
+                    ..rule
+                },
+                false,
+            ),
+        ] {
+            assert_eq!(Acl::new(Role::Cut, vec![rule]).is_cut(), expected, "{rule:?}");
+            assert!(!Acl::new(Role::FromPod, vec![rule]).is_cut());
+        }
+    }
 }

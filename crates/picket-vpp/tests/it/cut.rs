@@ -8,7 +8,8 @@ use picket_net::Protocol;
 use picket_policy::{Direction, Policy};
 use picket_testing::build::{self, PodBuilder, accept, block, ip, node, pod, pods_where};
 use picket_vpp::acl::hold::Held;
-use picket_vpp::acl::verify::verify;
+use picket_vpp::acl::plan::Installed;
+use picket_vpp::acl::verify::{Fault, Report, verify};
 use picket_vpp::acl::{ACK, Options as Rendered, SYN, render};
 use picket_vpp::client::{Connector, Feature, Vpp};
 use picket_vpp::fake::{self, Direction as Way, Fake, Lists, Options, Packet, Verdict};
@@ -134,21 +135,21 @@ impl Scene {
         );
         let again = self.held.plan(&acls, self.held.installed().interfaces.keys());
         assert!(again.is_empty(), "{again:?}");
-        self.prove();
+        let report = self.report(self.held.installed());
+        assert!(report.is_proof(), "{report:?}");
     }
 
-    /// What VPP has means the policies, whatever stands there because of earlier ones.
-    fn prove(&self) {
+    /// Whether what VPP has means the policies, whatever stands there because of earlier ones.
+    fn report(&self, installed: &Installed) -> Report {
         let program = self.engine.program();
         let pods = program.pods();
         let pods: Vec<_> = pods.map(|pod| pod.pod()).collect();
-        let mut lists = self.held.installed().lists(|name| {
+        let mut lists = installed.lists(|name| {
             let found = pods.iter().find(|pod| pod.id() == name);
             found.map(|pod| pod.object.clone())
         });
         lists.interfaces.remove("local0");
-        let report = verify(&lists, program, Some(NODE), |pod| vec![pod.pod().id().into()], 9);
-        assert!(report.is_proof(), "{report:?}");
+        verify(&lists, program, Some(NODE), |pod| vec![pod.pod().id().into()], 9)
     }
 
     /// Whether a segment with these flags gets from one end to the other.
@@ -415,6 +416,12 @@ fn a_list_that_decides_what_begins_a_connection_is_no_memory() {
         assert!(state.add_acl(Some(lists.input[0]), &acl.tag, rules).is_ok());
     });
     assert!(!scene.opens(SERVER, CLIENT));
+    let installed = scene.vpp.read().expect("what there is").installed;
+    let found = scene.report(&installed).counterexamples;
+    assert!(
+        found.iter().any(|found| found.fault == Fault::Dropped),
+        "{found:?}"
+    );
     // Read again, what this agent remembers is put back.
     let reading = scene.vpp.read().expect("what there is");
     scene.held.read_again(reading.installed);
