@@ -302,7 +302,7 @@ impl Peers {
     }
 
     /// What is allowed with the addresses of a prefix that no prefix within it holds.
-    fn value_around(&self, prefix: &Prefix) -> Value {
+    pub(crate) fn value_around(&self, prefix: &Prefix) -> Value {
         let mut end = self.entries.len();
         let mut levels = self.levels.iter().rev().peekable();
         let mut found = Value::NOTHING;

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::sync::Arc;
+use std::time::Duration;
 
 use picket_vpp::acl::hold::Held;
 use picket_vpp::acl::plan::{Handle, Installed, Operation, Plan};
@@ -97,12 +98,16 @@ impl AclTables {
 
     /// Does it; what VPP did not do.
     fn carry_out(&mut self, vpp: &mut Vpp, plan: &Plan) -> Result<Vec<Error>, Error> {
-        self.doubtful = None;
+        let doubtful = self.doubtful.take();
         let troubles = match plan.is_empty() {
             true => Vec::new(),
             false => vpp.carry_out_held(plan, self.places.interfaces(), &mut self.held)?,
         };
         if troubles.is_empty() {
+            match doubtful {
+                Some(doubtful) => self.held.settle(&doubtful),
+                None => self.held.settle_all(),
+            }
             self.doubtful = Some(BTreeSet::new());
         }
         Ok(troubles)
@@ -175,7 +180,7 @@ impl Tables for AclTables {
 
     fn read(&mut self, vpp: &mut Vpp) -> Result<(), Error> {
         let reading = vpp.read()?;
-        self.held = Held::new(reading.installed);
+        self.held.read_again(reading.installed);
         self.set_interfaces(reading.interfaces);
         self.places.look();
         Ok(())
@@ -193,6 +198,15 @@ impl Tables for AclTables {
         self.held.set_interfaces(lists);
         self.set_interfaces(interfaces);
         Ok(true)
+    }
+
+    fn age(&mut self, passed: Duration) -> bool {
+        let over = self.held.age(passed);
+        let is_due = !over.is_empty();
+        if let Some(doubtful) = &mut self.doubtful {
+            doubtful.extend(over);
+        }
+        is_due
     }
 
     fn hear(&mut self, wanted: &Wanted) {

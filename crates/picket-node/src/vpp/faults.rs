@@ -13,6 +13,7 @@ use picket_policy::Direction;
 use picket_source::Health;
 use picket_testing::applications::apply;
 use picket_testing::build::{PodBuilder, accept, block, ip, node, pod, pods_where, policy};
+use picket_vpp::acl::ACK;
 use picket_vpp::client::{Connector, Error, Vpp};
 use picket_vpp::fake::{self, Connection, Fake, Fault, Options, Packet, State, Transport, Verdict, When};
 use picket_vpp::session::Turn;
@@ -138,16 +139,40 @@ impl Attempt {
             Self::Arrived(packet) => state.accepts(packet) == Connection::Allowed,
         }
     }
+
+    /// Whether a connection of TCP that was there goes on when who answered it sends first.
+    fn is_taken_up(&self, state: &State) -> bool {
+        let Self::Sent([out, into], packet) = self else {
+            return false;
+        };
+        let mut state = state.clone();
+        let mut goes = |[from, to]: [&str; 2], packet: &Packet| {
+            let segment = Packet {
+                tcp_flags: ACK,
+                ..*packet
+            };
+            let ways = [(from, fake::Direction::In), (to, fake::Direction::Out)];
+            ways.into_iter().all(|(name, way)| {
+                let index = state.interface(name);
+                index.is_some_and(|index| state.packet(index, way, &segment) == Verdict::Passed)
+            })
+        };
+        goes([into, out], &packet.reply());
+        packet.protocol == Protocol::TCP && goes([out, into], packet)
+    }
 }
 
-/// What a VPP has, but for the numbers of lists.
+/// What a VPP has, but for the numbers of lists, and for those that only an agent makes that has seen something else before.
 fn contents(state: &State) -> BTreeSet<String> {
-    let mut found = BTreeSet::from([format!("{} lists", state.acls().count())]);
+    let is_cut = |acl: &fake::Acl| acl.tag.starts_with("picket-cut-");
+    let lists = state.acls().filter(|(_, acl)| !is_cut(acl));
+    let mut found = BTreeSet::from([format!("{} lists", lists.count())]);
     for (index, interface) in state.interfaces() {
         let known = state.lists(index);
         let [input, output] = [known.input, known.output].map(|lists| {
-            let lists = lists.into_iter().map(|list| format!("{:?}", state.acl(list)));
-            lists.collect::<Vec<_>>()
+            let lists = lists.into_iter().map(|list| state.acl(list));
+            let lists = lists.filter(|acl| !acl.is_some_and(is_cut));
+            lists.map(|acl| format!("{acl:?}")).collect::<Vec<_>>()
         });
         found.insert(format!("{}: {input:?}, {output:?}", interface.name));
     }
@@ -419,6 +444,10 @@ impl Course {
             }
             let expected = &self.expected[step];
             assert_eq!(contents(&fake.state()), expected.contents, "{step}, {wrong:?}");
+            for &number in self.expected[before].passing.difference(&expected.passing) {
+                let cut = &self.attempts[number];
+                assert!(!cut.is_taken_up(&fake.state()), "{step}, {wrong:?}: {cut:?}");
+            }
             assert_eq!(agent.status(), expected.status, "{step}, {wrong:?}");
             let sent = fake.record().len();
             assert_eq!(
@@ -493,6 +522,35 @@ fn check(target: VppTarget, least: usize) -> Course {
 #[test]
 fn lists_are_right_at_each_step_and_nothing_opens_whatever_goes_wrong_at_any_message() {
     check(VppTarget::Acl, 75);
+}
+
+/// An agent that goes on reads VPP back meanwhile, which changes nothing.
+#[test]
+fn an_agent_keeps_for_a_day_what_a_change_has_cut() {
+    let namespaces = tempfile::NamedTempFile::new().unwrap();
+    let course = Course::new(VppTarget::Acl, &namespaces);
+    let fake = course.start();
+    let mut agent = Agent::new(&course, &fake);
+    let told = &course.told[..3];
+    for wanted in told {
+        agent.tables.hear(wanted);
+        agent.enforce(wanted);
+    }
+    let cuts = || {
+        let state = fake.state();
+        let acls = state.acls();
+        acls.filter(|(_, acl)| acl.tag.starts_with("picket-cut-")).count()
+    };
+    assert!(cuts() > 0);
+    let hour = Duration::from_secs(60 * 60);
+    for _ in 1..24 {
+        assert!(!agent.tables.age(hour));
+        assert_eq!(agent.refresh(&told[2]), 0);
+    }
+    assert!(cuts() > 0);
+    assert!(agent.tables.age(hour));
+    agent.enforce(&told[2]);
+    assert_eq!(cuts(), 0);
 }
 
 #[test]

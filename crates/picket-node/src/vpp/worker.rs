@@ -41,6 +41,11 @@ pub(crate) trait Tables: Send {
         Ok(Closed::default())
     }
 
+    /// So much time has passed since the last time. Whether something is to be done because of it.
+    fn age(&mut self, _passed: Duration) -> bool {
+        false
+    }
+
     /// Learns what is wanted from now on.
     fn hear(&mut self, _wanted: &Wanted) {}
 
@@ -118,6 +123,8 @@ pub(crate) struct Worker {
     refresh: Duration,
     /// How often to look for interfaces that nobody has told of: VPP is silent about new ones until they are up.
     look: Duration,
+    /// When the tables were told last that time has passed.
+    aged: Instant,
     report: Report,
     wanted: Option<Arc<Wanted>>,
     /// The policies that have changed and are not in force.
@@ -137,6 +144,7 @@ impl Worker {
             tables,
             refresh: settings.refresh,
             look: settings.look,
+            aged: Instant::now(),
             report,
             wanted: None,
             waiting: BTreeSet::new(),
@@ -181,7 +189,7 @@ impl Worker {
         let (mut is_due, mut retry) = (true, None::<Retry>);
         loop {
             pulse.beat();
-            is_due |= self.hear(receiver);
+            is_due |= self.hear(receiver) | self.age();
             if retry.is_some_and(|retry| retry.at <= Instant::now()) {
                 // What VPP has refused may have changed something all the same.
                 self.tables.read(&mut vpp)?;
@@ -208,6 +216,13 @@ impl Worker {
                 looked = Instant::now();
             }
         }
+    }
+
+    /// Whether something is to be done because time has passed.
+    fn age(&mut self) -> bool {
+        let passed = self.aged.elapsed();
+        self.aged += passed;
+        self.tables.age(passed)
     }
 
     /// Whether something else is wanted.

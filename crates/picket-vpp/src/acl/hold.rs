@@ -1,10 +1,12 @@
 //! What a VPP has, kept while plans change it: so that a plan for a few interfaces looks at these and at nothing else.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use rustc_hash::FxHashMap;
 use smol_str::SmolStr;
 
+use super::memory::{Known, Memory};
 use super::model::{Acl, Acls, Tag};
 use super::plan::{Changes, Handle, Installed, InstalledLists, Operation, Plan, Planner};
 
@@ -18,13 +20,33 @@ pub struct Held {
     uses: FxHashMap<u32, usize>,
     /// Those of ours that none has.
     idle: BTreeSet<u32>,
+    memory: Memory,
 }
 
 impl Held {
     /// A VPP that has these lists.
     pub fn new(installed: Installed) -> Self {
+        let memory = Memory::of(&installed);
+        Self::remembering(memory, installed)
+    }
+
+    /// A VPP has these lists now; what it was known to have before is remembered.
+    pub fn read_again(&mut self, installed: Installed) {
+        if self.installed.interfaces.is_empty() {
+            // Every VPP has one.
+            *self = Self::new(installed);
+            return;
+        }
+        let mut memory = std::mem::take(&mut self.memory);
+        memory.compare((&self.installed).into(), (&installed).into());
+        memory.learn(&installed);
+        *self = Self::remembering(memory, installed);
+    }
+
+    fn remembering(memory: Memory, installed: Installed) -> Self {
         let mut held = Self {
             own: installed.own(),
+            memory,
             ..Self::default()
         };
         held.installed = installed;
@@ -32,9 +54,36 @@ impl Held {
         held
     }
 
+    /// These interfaces are as they should be: where they have no lists, everything is to pass.
+    pub fn settle<'n>(&mut self, interfaces: impl IntoIterator<Item = &'n SmolStr>) {
+        self.memory.leave(&self.installed, interfaces);
+    }
+
+    /// The same of all of them.
+    pub fn settle_all(&mut self) {
+        self.memory
+            .leave(&self.installed, self.installed.interfaces.keys());
+    }
+
+    /// So much time has passed. The interfaces of which it is over that something was cut there.
+    pub fn age(&mut self, passed: Duration) -> BTreeSet<SmolStr> {
+        self.memory.age(passed)
+    }
+
+    /// Remembers what a plan cuts.
+    pub fn note(&mut self, plan: &Plan) {
+        self.memory.note(plan, &self.installed);
+    }
+
     /// Interfaces have other lists than was known, and there may be others.
     pub fn set_interfaces(&mut self, interfaces: BTreeMap<SmolStr, InstalledLists>) {
-        self.installed.interfaces = interfaces;
+        let before = std::mem::replace(&mut self.installed.interfaces, interfaces);
+        let before = Known {
+            acls: &self.installed.acls,
+            interfaces: &before,
+        };
+        self.memory.compare(before, (&self.installed).into());
+        self.memory.learn(&self.installed);
         self.count();
     }
 
@@ -60,7 +109,7 @@ impl Held {
 
     /// What [`plan`](super::plan::plan) gives where all interfaces but these have what they should.
     pub fn plan<'n>(&self, desired: &Acls, interfaces: impl IntoIterator<Item = &'n SmolStr>) -> Plan {
-        let mut planner = Planner::new(&self.installed, desired, &self.own);
+        let mut planner = Planner::new(&self.installed, desired, &self.own, &self.memory);
         let turns = planner.turns(interfaces.into_iter());
         let changes = planner.replace(turns, |index| self.uses(index));
         let deletions = self.deletions(&changes);
@@ -90,6 +139,7 @@ impl Held {
     /// A plan has been carried out, and the lists that it made got these indices. Interfaces stay as they were where a list is
     /// not among them.
     pub fn advance(&mut self, plan: &Plan, created: &BTreeMap<Tag, u32>) {
+        self.note(plan);
         for operation in plan.operations() {
             match operation {
                 Operation::Create(acl) => {

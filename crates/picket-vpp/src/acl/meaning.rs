@@ -11,7 +11,7 @@ use std::net::IpAddr;
 use picket_net::Protocol;
 use smol_str::SmolStr;
 
-use super::model::{AclAction, AclRule, Acls, InterfaceLists};
+use super::model::{ACK, AclAction, AclRule, Acls, InterfaceLists, SYN};
 
 /// Which way a packet goes through an interface, seen from VPP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -35,6 +35,8 @@ pub struct Packet {
     pub first: u16,
     /// Its destination port, or for ICMP and ICMPv6 its code.
     pub second: u16,
+    /// The flags of a TCP segment.
+    pub tcp_flags: u8,
     /// Whether it is a fragment that is not the first: then nothing behind its protocol is there.
     pub is_later_fragment: bool,
 }
@@ -54,6 +56,10 @@ impl Packet {
             protocol,
             first,
             second,
+            tcp_flags: match protocol {
+                Protocol::TCP => SYN,
+                _ => 0,
+            },
             is_later_fragment: false,
         }
     }
@@ -78,9 +84,20 @@ impl Packet {
         Self {
             first: 0,
             second: 0,
+            tcp_flags: 0,
             is_later_fragment: true,
             ..*self
         }
+    }
+
+    /// The same within a connection of TCP that has begun.
+    #[must_use]
+    pub fn within_connection(&self) -> Self {
+        let tcp_flags = match self.protocol {
+            Protocol::TCP if !self.is_later_fragment => ACK,
+            _ => self.tcp_flags,
+        };
+        Self { tcp_flags, ..*self }
     }
 
     /// What answers it.
@@ -99,6 +116,10 @@ impl Packet {
             destination: self.source,
             first,
             second,
+            tcp_flags: match self.tcp_flags {
+                SYN => SYN | ACK,
+                flags => flags,
+            },
             ..*self
         }
     }
@@ -125,7 +146,14 @@ impl AclRule {
                 || self.protocol == packet.protocol.number()
                     && (packet.is_later_fragment
                         || !has_layer4(packet.protocol)
-                        || within(self.first, packet.first) && within(self.second, packet.second)))
+                        || within(self.first, packet.first)
+                            && within(self.second, packet.second)
+                            && self.matches_flags(packet)))
+    }
+
+    fn matches_flags(&self, packet: &Packet) -> bool {
+        let (mask, value) = self.tcp_flags;
+        packet.protocol != Protocol::TCP || packet.tcp_flags & mask == value
     }
 }
 
@@ -173,7 +201,12 @@ impl<'a> Interpreter<'a> {
             return true;
         };
         let packet = &self.as_read(packet);
-        let session = (SmolStr::new(interface), *packet);
+        // Sessions are of addresses, protocol and ports.
+        let of_session = |packet: Packet| Packet {
+            tcp_flags: 0,
+            ..packet
+        };
+        let session = (SmolStr::new(interface), of_session(*packet));
         if self.sessions.contains(&session) {
             return true;
         }
@@ -186,7 +219,7 @@ impl<'a> Interpreter<'a> {
             AclAction::Permit => true,
             AclAction::PermitReflect => {
                 if packet.makes_session() {
-                    let back = (session.0.clone(), packet.reply());
+                    let back = (session.0.clone(), of_session(packet.reply()));
                     self.sessions.extend([session, back]);
                 }
                 true

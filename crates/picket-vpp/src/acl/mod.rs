@@ -1,9 +1,11 @@
 //! Access control lists of VPP's ACL plugin.
 
 mod change;
+mod cut;
 mod global;
 pub mod hold;
 pub mod meaning;
+mod memory;
 mod model;
 mod node;
 mod parse;
@@ -18,7 +20,7 @@ mod stricter;
 pub mod verify;
 
 pub use change::Change;
-pub use model::{Acl, AclAction, AclRule, Acls, InterfaceLists, Role, Tag};
+pub use model::{ACK, Acl, AclAction, AclRule, Acls, Beginnings, InterfaceLists, Role, SYN, Tag};
 pub use node::{NodeAcls, PodLists};
 pub use parse::{ParseError, parse};
 pub use print::{json, text};

@@ -40,6 +40,25 @@ pub struct AclRule {
     pub first: (u16, u16),
     /// Destination ports, or for ICMP and ICMPv6 codes: first and last.
     pub second: (u16, u16),
+    /// Of TCP the flags that count, and what these must be. To all other protocols they do not matter.
+    pub tcp_flags: (u8, u8),
+}
+
+/// The flag of a TCP segment that begins a connection, or answers what does (RFC 9293 §3.1).
+pub const SYN: u8 = 0x02;
+
+/// The flag of every TCP segment but that which begins a connection, and some resets.
+pub const ACK: u8 = 0x10;
+
+/// Which of the packets that begin connections a rule may match.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Beginnings {
+    /// Whichever its addresses, protocol and ports match.
+    All,
+    /// Some of these, by other flags.
+    Some,
+    /// None.
+    None,
 }
 
 impl AclRule {
@@ -65,6 +84,7 @@ impl AclRule {
             protocol,
             first,
             second,
+            tcp_flags: (0, 0),
         };
         match selector {
             Selector::Any => rules.push(rule(0, ALL, ALL)),
@@ -89,6 +109,7 @@ impl AclRule {
             protocol: 0,
             first: ALL,
             second: ALL,
+            tcp_flags: (0, 0),
         }
     }
 
@@ -128,9 +149,27 @@ impl AclRule {
         }
     }
 
+    /// Which packets that begin connections it may match: of TCP those have SYN, and no ACK.
+    pub fn beginnings(&self) -> Beginnings {
+        let (mask, value) = self.tcp_flags;
+        if self.protocol != Protocol::TCP.number() {
+            return Beginnings::All;
+        }
+        let begins = SYN & mask & (SYN | ACK);
+        match () {
+            () if value & !mask != 0 || value & (SYN | ACK) != begins => Beginnings::None,
+            () if mask & !(SYN | ACK) != 0 => Beginnings::Some,
+            () => Beginnings::All,
+        }
+    }
+
     /// Everything that it says, in bytes that no other rule has.
     fn hash_into(&self, digest: &mut Digest) {
-        digest.bytes([self.action as u8, self.protocol]);
+        let action = self.action as u8;
+        match self.tcp_flags {
+            (0, 0) => digest.bytes([action, self.protocol]),
+            (mask, value) => digest.bytes([action | WITH_FLAGS, mask, value, self.protocol]),
+        }
         digest.prefix(self.source);
         digest.prefix(self.destination);
         for (first, last) in [self.first, self.second] {
@@ -146,6 +185,9 @@ impl AclRule {
 }
 
 const ALL: (u16, u16) = (0, u16::MAX);
+
+/// What tells rules apart that look at flags, when they are hashed.
+const WITH_FLAGS: u8 = 0x80;
 
 /// As many bytes as a rule is hashed as, or more.
 const RULE_BYTES: usize = 48;
@@ -211,7 +253,7 @@ impl Tag {
     }
 
     /// Whether this is the name of a list of picket's that is for this.
-    pub(super) fn is_for(&self, role: Role) -> bool {
+    pub(crate) fn is_for(&self, role: Role) -> bool {
         let rest = self.0.strip_prefix(OWN);
         rest.is_some_and(|rest| rest.starts_with(&format!("{role}-")))
     }
@@ -241,16 +283,19 @@ pub enum Role {
     FromOutside,
     /// What another is where lists of others follow, which decide what it lets pass at last.
     BeforeOthers,
+    /// What stands before the others of an interface, so that nothing takes up again what a change has cut.
+    Cut,
 }
 
 impl Role {
     /// Each of them.
-    pub const ALL: [Self; 5] = [
+    pub const ALL: [Self; 6] = [
         Self::ToPod,
         Self::FromPod,
         Self::Global,
         Self::FromOutside,
         Self::BeforeOthers,
+        Self::Cut,
     ];
 }
 
@@ -262,6 +307,7 @@ impl fmt::Display for Role {
             Self::Global => "global",
             Self::FromOutside => "from-outside",
             Self::BeforeOthers => "before-others",
+            Self::Cut => "cut",
         })
     }
 }
@@ -345,6 +391,10 @@ impl fmt::Display for AclRule {
             self.protocol,
             ports(self.first),
             ports(self.second)
-        )
+        )?;
+        match self.tcp_flags {
+            (0, 0) => Ok(()),
+            (mask, value) => write!(f, " tcpflags {value} mask {mask}"),
+        }
     }
 }

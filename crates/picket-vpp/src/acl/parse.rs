@@ -61,6 +61,10 @@ struct WrittenRule {
     srcport_or_icmptype_last: u16,
     dstport_or_icmpcode_first: u16,
     dstport_or_icmpcode_last: u16,
+    #[serde(default)]
+    tcp_flags_mask: u8,
+    #[serde(default)]
+    tcp_flags_value: u8,
 }
 
 #[derive(Deserialize)]
@@ -153,6 +157,7 @@ fn rule(written: &WrittenRule) -> Result<AclRule, String> {
             written.dstport_or_icmpcode_first,
             written.dstport_or_icmpcode_last,
         )?,
+        tcp_flags: (written.tcp_flags_mask, written.tcp_flags_value),
     };
     match rule.source.family() == rule.destination.family() {
         true => Ok(rule),

@@ -8,6 +8,8 @@
 //! would have by what was or will by what is to be: which packets may reach a pod, or leave the node, the list of the one
 //! interface that they leave VPP by decides as a whole, with what their source may send; all others on their way only
 //! stop more.
+//!
+//! Where a change denies what passed an interface, [another list](super::cut) stands before those that it gets.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -17,6 +19,9 @@ use picket_policy::ObjectRef;
 use rustc_hash::FxHashMap;
 use smol_str::SmolStr;
 
+use super::cut::{Cutter, Passage, Withdrawal};
+use super::meaning::Way;
+use super::memory::{Cuts, Memory};
 use super::model::{Acl, AclAction, AclRule, Acls, InterfaceLists, Role, Tag};
 use crate::work::looked_at;
 
@@ -97,7 +102,8 @@ pub type Plan = picket_dataplane::Plan<Operation>;
 /// they are, behind ours.
 pub fn plan(installed: &Installed, desired: &Acls) -> Plan {
     let own = installed.own();
-    let mut planner = Planner::new(installed, desired, &own);
+    let memory = Memory::of(installed);
+    let mut planner = Planner::new(installed, desired, &own, &memory);
     let turns = planner.turns(installed.interfaces.keys());
     let uses = installed.uses();
     let changes = planner.replace(turns, |index| uses.get(&index).copied().unwrap_or_default());
@@ -110,15 +116,24 @@ pub(super) struct Planner<'a> {
     desired: &'a Acls,
     /// The indices of our lists, by name.
     own: &'a FxHashMap<Tag, u32>,
+    memory: &'a Memory,
+    cutter: Cutter,
     pub(super) created: BTreeMap<Tag, Arc<Acl>>,
 }
 
 impl<'a> Planner<'a> {
-    pub(super) fn new(installed: &'a Installed, desired: &'a Acls, own: &'a FxHashMap<Tag, u32>) -> Self {
+    pub(super) fn new(
+        installed: &'a Installed,
+        desired: &'a Acls,
+        own: &'a FxHashMap<Tag, u32>,
+        memory: &'a Memory,
+    ) -> Self {
         Self {
             installed,
             desired,
             own,
+            memory,
+            cutter: Cutter::default(),
             created: BTreeMap::new(),
         }
     }
@@ -137,8 +152,9 @@ impl<'a> Planner<'a> {
             };
             looked_at(1);
             let wanted = self.desired.interfaces.get(interface).unwrap_or(NONE);
-            let input = self.handles(&wanted.input, &before.input);
-            let output = self.handles(&wanted.output, &before.output);
+            let [cut_in, cut_out] = self.cuts(interface, before, wanted);
+            let input = self.handles(cut_in, &wanted.input, &before.input);
+            let output = self.handles(cut_out, &wanted.output, &before.output);
             if !are_known(&input, &before.input) || !are_known(&output, &before.output) {
                 turns.push(Turn {
                     interface,
@@ -165,12 +181,68 @@ impl<'a> Planner<'a> {
             .collect()
     }
 
+    /// What stands before the lists of an interface, so that nothing takes up again what this change cuts, or one before it.
+    fn cuts(&mut self, interface: &SmolStr, before: &'a InstalledLists, wanted: &'a InterfaceLists) -> Cuts {
+        let known = self.memory.cuts(interface);
+        let [mut input, mut output] = [&before.input, &before.output].map(|indices| self.judging(indices));
+        if input.is_empty() && output.is_empty() {
+            [input, output] = self.memory.lost(interface);
+        }
+        let are_same = |lists: &[&Acl], tags: &[Tag]| lists.iter().map(|acl| &acl.tag).eq(tags);
+        let is_same = are_same(&input, &wanted.input) && are_same(&output, &wanted.output);
+        let leads_out = |tag: &Tag| tag.is_for(Role::Global) || tag.is_for(Role::FromOutside);
+        let mut tags = wanted.input.iter().chain(&wanted.output);
+        if known.is_none() && is_same || tags.any(leads_out) {
+            return Cuts::default();
+        }
+        let is_bare = input.is_empty() && output.is_empty();
+        let is_left = !is_bare || self.memory.is_open(interface);
+        let has_others = |indices: &[u32]| indices.iter().any(|&index| !self.installed.is_own(index));
+        let passed = |acls: Vec<&'a Acl>, indices| Passage {
+            is_open: is_left && (acls.is_empty() || has_others(indices)),
+            acls,
+        };
+        let passes = |tags: &[Tag], indices| {
+            let acls = tags.iter().filter_map(|tag| self.desired.acls.get(tag));
+            Passage {
+                acls: acls.map(AsRef::as_ref).collect(),
+                is_open: tags.is_empty() || has_others(indices),
+            }
+        };
+        let [was_in, was_out] = [passed(input, &before.input), passed(output, &before.output)];
+        let input = passes(&wanted.input, &before.input);
+        let output = passes(&wanted.output, &before.output);
+        let mut list = |way, before, [after, answers]: [&Passage<'a>; 2], known: Option<&Arc<Acl>>| {
+            self.cutter.list(&Withdrawal {
+                way,
+                before,
+                after: after.clone(),
+                answers: answers.clone(),
+                known: known.map(AsRef::as_ref),
+            })
+        };
+        let [known_in, known_out] = known
+            .map(|cuts| cuts.each_ref().map(Option::as_ref))
+            .unwrap_or_default();
+        [
+            list(Way::In, was_out, [&output, &input], known_in),
+            list(Way::Out, was_in, [&input, &output], known_out),
+        ]
+    }
+
+    /// Those of some lists that are ours and say what passes.
+    fn judging(&self, indices: &[u32]) -> Vec<&'a Acl> {
+        let own = indices.iter().filter(|index| self.installed.is_own(**index));
+        let acls = own.filter_map(|index| self.installed.acls.get(index));
+        acls.filter(|acl| !acl.tag.is_for(Role::Cut)).collect()
+    }
+
     /// Ours before those of others, which keep their order. Where others follow, what ours would let pass at last is theirs to
     /// decide.
-    fn handles(&mut self, tags: &[Tag], indices: &[u32]) -> Vec<Handle> {
+    fn handles(&mut self, cut: Option<Arc<Acl>>, tags: &[Tag], indices: &[u32]) -> Vec<Handle> {
         // Most stay as they are.
         let is_there = |(tag, index): (&Tag, &u32)| self.own.get(tag) == Some(index);
-        if tags.len() == indices.len() && tags.iter().zip(indices).all(is_there) {
+        if cut.is_none() && tags.len() == indices.len() && tags.iter().zip(indices).all(is_there) {
             return indices.iter().copied().map(Handle::Installed).collect();
         }
         let foreign = indices
@@ -178,7 +250,8 @@ impl<'a> Planner<'a> {
             .copied()
             .filter(|&index| !self.installed.is_own(index));
         let foreign: Vec<_> = foreign.collect();
-        let mut handles = Vec::with_capacity(tags.len() + foreign.len());
+        let mut handles = Vec::with_capacity(1 + tags.len() + foreign.len());
+        handles.extend(cut.map(|cut| self.handle(&cut)));
         for tag in tags {
             let Some(acl) = self.desired.acls.get(tag) else {
                 continue;
@@ -273,6 +346,11 @@ impl Installed {
         acl.is_some_and(|acl| Tag::is_own(acl.tag.as_str()))
     }
 
+    /// Our lists.
+    pub(super) fn own_lists(&self) -> impl Iterator<Item = &Acl> {
+        self.acls.values().filter(|acl| Tag::is_own(acl.tag.as_str()))
+    }
+
     /// How often interfaces have each list that some have.
     pub(super) fn uses(&self) -> FxHashMap<u32, usize> {
         let mut uses = FxHashMap::default();
@@ -330,6 +408,7 @@ fn is_as_it_says(acl: &Acl) -> bool {
     roles
         .map(|role| Acl::new(role, acl.rules.clone()).tag)
         .any(|tag| tag == acl.tag)
+        && (acl.is_cut() || !acl.tag.is_for(Role::Cut))
 }
 
 /// The same list without what lets everything of a family pass at the end of what it says of that family, wherever that is.

@@ -57,7 +57,7 @@ fn acl_json(acl: &Acl) -> Value {
 }
 
 fn rule_json(rule: &AclRule) -> Value {
-    json!({
+    let mut written = json!({
         "is_permit": rule.action as u8,
         "src_prefix": rule.source.to_string(),
         "dst_prefix": rule.destination.to_string(),
@@ -66,7 +66,16 @@ fn rule_json(rule: &AclRule) -> Value {
         "srcport_or_icmptype_last": rule.first.1,
         "dstport_or_icmpcode_first": rule.second.0,
         "dstport_or_icmpcode_last": rule.second.1,
-    })
+    });
+    // Rules that are rendered look at none.
+    if rule.tcp_flags != (0, 0)
+        && let Some(written) = written.as_object_mut()
+    {
+        let (mask, value) = rule.tcp_flags;
+        written.insert("tcp_flags_mask".into(), mask.into());
+        written.insert("tcp_flags_value".into(), value.into());
+    }
+    written
 }
 
 fn interface_json(name: &str, lists: &InterfaceLists) -> Value {

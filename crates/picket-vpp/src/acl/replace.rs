@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::model::{AclAction, AclRule, Tag};
+use super::model::{AclAction, AclRule, Role, Tag};
 use super::plan::{Changes, Handle, Planner, Turn};
 use crate::work::looked_at;
 
@@ -115,7 +115,8 @@ impl Turn<'_> {
         before.filter(move |index| kept.binary_search(index).is_err())
     }
 
-    /// The one list that it loses, with the one that it gets in all places of that.
+    /// The one list that it loses, with the one that it gets in all places of that; what was cut there is remembered of the
+    /// interface, and not of a list.
     fn only_change(&self) -> Option<(u32, &Tag)> {
         let mut change = None;
         for (before, after) in [
@@ -128,6 +129,7 @@ impl Turn<'_> {
             for (&index, handle) in before.iter().zip(after) {
                 match handle {
                     Handle::Installed(same) if *same == index => {}
+                    Handle::Created(tag) if tag.is_for(Role::Cut) => return None,
                     Handle::Created(tag) if change.is_none_or(|known| known == (index, tag)) => {
                         change = Some((index, tag));
                     }
@@ -208,6 +210,7 @@ impl AclRule {
             && other.destination.contains_prefix(&self.destination)
             && (other.protocol == 0
                 || other.protocol == self.protocol
+                    && (other.tcp_flags == (0, 0) || other.tcp_flags == self.tcp_flags)
                     && within(self.first, other.first)
                     && within(self.second, other.second))
     }
@@ -237,6 +240,7 @@ mod tests {
             protocol,
             first: (0, u16::MAX),
             second: ports,
+            tcp_flags: (0, 0),
         }
     }
 

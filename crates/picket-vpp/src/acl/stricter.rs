@@ -18,7 +18,7 @@ impl Acl {
     /// the node it denies what these pods send, and everything else stays as it is; `None` where it may just as well be left
     /// away, as it denies nothing.
     pub fn stricter(&self) -> Option<Self> {
-        if self.tag.is_for(Role::FromOutside) {
+        if self.tag.is_for(Role::FromOutside) || self.tag.is_for(Role::Cut) {
             return None;
         }
         if !self.tag.is_for(Role::Global) {

@@ -24,7 +24,7 @@ use picket_policy::Direction;
 use smol_str::SmolStr;
 
 use super::meaning::{Packet, Way};
-use super::model::{AclAction, AclRule, Acls, InterfaceLists, Tag};
+use super::model::{AclAction, AclRule, Acls, Beginnings, InterfaceLists, Tag};
 use crate::layer4::Layer4;
 use crate::peers::Peers;
 use crate::proof::{self, Walk};
@@ -166,8 +166,12 @@ impl Proof<'_> {
             let passes = rule.action != AclAction::Deny;
             let reflects = rule.action == AclAction::PermitReflect;
             let [most, least, reflected, may_reflect] = &mut decisions;
-            // A rule about some source ports holds only some of these packets.
-            let is_whole = rule.any_source_port();
+            // What no packet that begins something matches decides none of them; what it lets pass may all the same.
+            if rule.beginnings() == Beginnings::None && !passes {
+                continue;
+            }
+            // A rule about some source ports, or flags, holds only some of these packets.
+            let is_whole = rule.any_source_port() && rule.beginnings() == Beginnings::All;
             let selected = rule.selected();
             if is_whole || passes {
                 most.push((peer, selected.clone(), passes));

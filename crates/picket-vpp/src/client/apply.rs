@@ -12,7 +12,7 @@ use super::value::{Acl, Interface, InterfaceLists};
 use super::{Error, Vpp};
 use crate::acl::hold::Held;
 use crate::acl::plan::{Handle, Installed, InstalledLists, Operation, Plan};
-use crate::acl::{self, Tag};
+use crate::acl::{self, Role, Tag};
 
 /// What was read of a VPP: its lists, and its interfaces by name.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -85,6 +85,7 @@ impl Vpp {
         interfaces: &BTreeMap<SmolStr, Interface>,
         held: &mut Held,
     ) -> Result<Vec<Error>, Error> {
+        held.note(plan);
         let done = self.act(plan, interfaces, held.installed())?;
         if done.troubles.is_empty() {
             let created = done.created.iter();
@@ -93,7 +94,7 @@ impl Vpp {
         } else {
             let mut installed = held.installed().clone();
             done.apply(&mut installed);
-            *held = Held::new(installed);
+            held.read_again(installed);
         }
         Ok(done.troubles)
     }
@@ -291,10 +292,14 @@ impl<'a> Known<'a> {
         let wanted: BTreeSet<_> = bare
             .flat_map(|(_, ways)| ways.iter().copied().flatten())
             .collect();
-        let is_missing = |acl: &&Arc<acl::Acl>| {
-            !self.created.contains_key(&acl.tag) && wanted.contains(&Handle::Created(acl.tag.clone()))
-        };
+        let is_refused = |acl: &Arc<acl::Acl>| !self.created.contains_key(&acl.tag);
+        let is_missing =
+            |acl: &&Arc<acl::Acl>| is_refused(acl) && wanted.contains(&Handle::Created(acl.tag.clone()));
         let (mut needed, mut stricter) = (BTreeMap::new(), BTreeMap::new());
+        let refused = new.iter().map(|(_, acl)| acl).filter(|acl| is_refused(acl));
+        // What only drops more does not keep an interface from the rest.
+        let cut = refused.filter(|acl| acl.tag.is_for(Role::Cut));
+        stricter.extend(cut.map(|acl| (acl.tag.clone(), None)));
         for acl in new.iter().map(|(_, acl)| acl).filter(is_missing) {
             let instead = acl.stricter();
             stricter.insert(acl.tag.clone(), instead.as_ref().map(|acl| acl.tag.clone()));
@@ -351,6 +356,7 @@ impl<'a> Known<'a> {
             Handle::Created(tag) => tag,
         };
         let created = |tag: &Tag| self.created.get(tag).copied();
+        let may_stand_in = may_stand_in || tag.is_for(Role::Cut);
         match (created(tag), self.stricter.get(tag).filter(|_| may_stand_in)) {
             (Some(index), _) => Ok(Some(index)),
             (None, Some(None)) => Ok(None),

@@ -26,13 +26,12 @@ impl From<&acl::AclRule> for AclRule {
             protocol: rule.protocol,
             source_ports: rule.first,
             destination_ports: rule.second,
-            tcp_flags: (0, 0),
+            tcp_flags: rule.tcp_flags,
         }
     }
 }
 
 impl From<&AclRule> for acl::AclRule {
-    /// Flags of TCP are left out, which no rule of ours looks at.
     fn from(rule: &AclRule) -> Self {
         Self {
             action: match rule.action {
@@ -45,6 +44,7 @@ impl From<&AclRule> for acl::AclRule {
             protocol: rule.protocol,
             first: rule.source_ports,
             second: rule.destination_ports,
+            tcp_flags: rule.tcp_flags,
         }
     }
 }

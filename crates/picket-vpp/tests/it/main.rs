@@ -12,6 +12,7 @@ mod beside;
 mod cases;
 mod configured;
 mod corrected;
+mod cut;
 mod ends;
 mod faults;
 mod fragments;

@@ -7,11 +7,11 @@ use picket_net::Protocol;
 use picket_policy::Policy;
 use picket_testing::build::{self, accept, node, pod, pods_where};
 use picket_testing::generate::{Shape, cluster, policies, together};
-use picket_vpp::acl::Acls;
 use picket_vpp::acl::hold::Held;
 use picket_vpp::acl::plan::{Installed, InstalledLists, Operation, Plan};
+use picket_vpp::acl::{ACK, Acls};
 use picket_vpp::client::Connector;
-use picket_vpp::fake::Fake;
+use picket_vpp::fake::{Direction, Fake, Packet, State, Verdict};
 use proptest::prelude::*;
 use proptest::test_runner::TestCaseError;
 
@@ -159,7 +159,25 @@ fn send(fake: &Fake, sent: &[Journey]) {
     }
 }
 
-/// Lets connections begin with each of some lists in turn; those that the next deny pass no more.
+/// Whether a connection of TCP that was there goes on when who answered it sends first.
+fn is_taken_up(state: &State, (from, to, packet): &Journey) -> bool {
+    let mut state = state.clone();
+    let ends = state.interface(from).zip(state.interface(to));
+    let (from, to) = ends.expect("both interfaces");
+    let mut goes = |from, to, packet: &Packet| {
+        let segment = Packet {
+            tcp_flags: ACK,
+            ..*packet
+        };
+        state.packet(from, Direction::In, &segment) == Verdict::Passed
+            && state.packet(to, Direction::Out, &segment) == Verdict::Passed
+    };
+    goes(to, from, &packet.reply());
+    packet.protocol == Protocol::TCP && goes(from, to, packet)
+}
+
+/// Lets connections begin with each of some lists in turn; those that the next deny pass no more, nor go on when who answered
+/// sends first.
 fn check(snapshots: &[Snapshot]) -> Result<usize, TestCaseError> {
     let semantics = Semantics::default();
     let clusters: Vec<_> = snapshots
@@ -189,10 +207,19 @@ fn check(snapshots: &[Snapshot]) -> Result<usize, TestCaseError> {
                 )
             })
             .collect();
+        let bare: Vec<_> = lists.iter().map(|acls| acls.acls.is_empty()).collect();
+        let is_bare = |number: usize| bare[number];
         let (fake, mut connector) = start(lists[0], 19);
         for (number, acls) in lists.into_iter().enumerate() {
             count += replaced(&put(&mut connector, acls));
             let state = fake.state();
+            let before = number.checked_sub(1).filter(|before| !is_bare(*before));
+            for (place, journey) in sent.iter().enumerate() {
+                // Where there was no list at all, an agent that comes then cannot know that one was there.
+                let was_there = before.is_some_and(|before| afresh[&before][place]);
+                let is_cut = was_there && !afresh[&number][place];
+                prop_assert!(!is_cut || !is_taken_up(&state, journey), "{number}: {journey:?}");
+            }
             for (journey, &passes_afresh) in sent.iter().zip(&afresh[&number]) {
                 prop_assert_eq!(
                     passes(&state, journey),

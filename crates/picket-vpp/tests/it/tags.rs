@@ -1,7 +1,7 @@
 //! What is put into VPP has the same name where it says the same, and another one where it says something else.
 
 use picket_net::Prefix;
-use picket_vpp::acl::{Acl, AclAction, AclRule, Role};
+use picket_vpp::acl::{ACK, Acl, AclAction, AclRule, Role};
 use picket_vpp::session::{self, SessionRule, Transport};
 use proptest::prelude::*;
 
@@ -32,15 +32,17 @@ fn ports() -> impl Strategy<Value = (u16, u16)> {
 fn rule() -> impl Strategy<Value = AclRule> {
     let action = prop::sample::select(vec![AclAction::Deny, AclAction::Permit, AclAction::PermitReflect]);
     let protocol = prop::sample::select(vec![0, 1, 6]);
-    let parts = (action, networks(), protocol, ports(), ports());
+    let flags = prop::sample::select(vec![(0, 0), (ACK, ACK), (ACK, 0), (0, ACK)]);
+    let parts = (action, networks(), protocol, ports(), ports(), flags);
     parts.prop_map(
-        |(action, [source, destination], protocol, first, second)| AclRule {
+        |(action, [source, destination], protocol, first, second, tcp_flags)| AclRule {
             action,
             source,
             destination,
             protocol,
             first,
             second,
+            tcp_flags,
         },
     )
 }

@@ -1,0 +1,428 @@
+//! What stands before the lists of an interface after a change has denied something there, so that no connection that the
+//! change has cut is taken up again.
+//!
+//! VPP makes a session of any packet that a list reflects, also of one in the middle of a connection of TCP. So where a pod may
+//! not receive any more what it received, but may send to the same peer, its next segment within the connection would let the
+//! peer's come past the list that denies them. A list of its own, before the others in the direction of the answers, drops what
+//! answers the withdrawn: segments from the port that was withdrawn, to those from whom it was. No segment that begins a
+//! connection is among them, which has SYN and no ACK (RFC 9293 §3.5), and none that belongs to a session, as VPP looks these up
+//! before its lists.
+//!
+//! The list is all there is to remember: what it was made of can be read from it.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use picket_net::{Family, Interval, Prefix, Protocol};
+use rustc_hash::FxHashMap;
+
+use super::meaning::Way;
+use super::model::{ACK, Acl, AclAction, AclRule, Beginnings, Role};
+use crate::layer4::{Layer4, Selector};
+use crate::peers::Peers;
+use crate::rule::Action;
+use crate::value::{Value, Values};
+use crate::work::looked_at;
+
+/// What lists let pass one way through an interface.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Passage<'a> {
+    /// The lists, one after the other.
+    pub(super) acls: Vec<&'a Acl>,
+    /// Whether what none of them decides passes.
+    pub(super) is_open: bool,
+}
+
+/// Works out the lists, each of them once.
+#[derive(Debug, Default)]
+pub(super) struct Cutter {
+    values: Values,
+    made: FxHashMap<Key, Option<Arc<Acl>>>,
+}
+
+/// What a list is made of, by places in memory.
+type Key = (Way, [(Vec<usize>, bool); 3], Option<usize>);
+
+/// A change of what passes one way, with what answers it.
+pub(super) struct Withdrawal<'a> {
+    /// The way of the answers.
+    pub(super) way: Way,
+    /// What passed the other way.
+    pub(super) before: Passage<'a>,
+    /// What passes the other way from now on.
+    pub(super) after: Passage<'a>,
+    /// What may pass the way of the answers.
+    pub(super) answers: Passage<'a>,
+    /// The list that stands there because of earlier changes.
+    pub(super) known: Option<&'a Acl>,
+}
+
+/// The ports that systems open connections from by themselves begin here (Linux, `net.ipv4.ip_local_port_range`).
+const FIRST_OF_CLIENTS: u16 = 32_768;
+
+/// A range of more ports from there on is one that nobody has named.
+const MOST_NAMED: u16 = 1024;
+
+/// With more rules a list is about everybody whom not more is allowed.
+const MOST_RULES: usize = 512;
+
+/// How often at most rules are made until they say what was cut. Two are enough but where there are too many.
+const ROUNDS: usize = 4;
+
+impl<'a> Passage<'a> {
+    fn rules(&self) -> impl Iterator<Item = &'a AclRule> + Clone {
+        self.acls.iter().flat_map(|acl| &acl.rules)
+    }
+
+    fn key(&self) -> (Vec<usize>, bool) {
+        let places = self.acls.iter().map(|acl| acl.rules.as_ptr().addr());
+        (places.collect(), self.is_open)
+    }
+}
+
+impl Cutter {
+    /// The list that is to stand before others in the way of the answers, if any has to.
+    pub(super) fn list(&mut self, change: &Withdrawal<'_>) -> Option<Arc<Acl>> {
+        if change.answers.acls.is_empty() {
+            // Nothing there makes a session.
+            return None;
+        }
+        let passages = [&change.before, &change.after, &change.answers].map(Passage::key);
+        let known = change.known.map(|acl| acl.rules.as_ptr().addr());
+        let key = (change.way, passages, known);
+        if let Some(made) = self.made.get(&key) {
+            return made.clone();
+        }
+        let rules: Vec<_> = Family::BOTH
+            .into_iter()
+            .flat_map(|family| self.rules(family, change))
+            .collect();
+        let made = (!rules.is_empty()).then(|| Arc::new(Acl::new(Role::Cut, rules)));
+        self.made.insert(key, made.clone());
+        made
+    }
+
+    fn rules(&mut self, family: Family, change: &Withdrawal<'_>) -> Vec<AclRule> {
+        let judged = change.way.other();
+        let before = self.passing(family, &change.before, judged);
+        let after = self.passing(family, &change.after, judged);
+        let known = self.known(family, change.known, change.way);
+        let nothing = Peers::everybody(family, Value::NOTHING);
+        let withdrawn = self.combined([&before, &known, &after], |before, known, after| {
+            before.union(known).difference(after)
+        });
+        if withdrawn == nothing {
+            return Vec::new();
+        }
+        let answers = Answers::new(self, family, change);
+        // Where nothing passes either way, everything may be cut.
+        let mut cut = match after == nothing && answers.reflected == nothing {
+            true => Peers::everybody(family, self.values.number(tcp())),
+            false => withdrawn,
+        };
+        // What could not be left out of the rules is cut too, so that they can be read again; more of it each time.
+        for _ in 0..ROUNDS {
+            let rules = answers.rules(&cut, &mut self.values);
+            let read = self.decoded(family, &rules, change.way);
+            let read = self.combined([&read, &nothing, &after], |read, _, after| read.difference(after));
+            let is_exact = read == cut;
+            if is_exact && rules.len() <= MOST_RULES {
+                return rules;
+            }
+            cut = match is_exact {
+                true => self.of_everybody(&cut, &after),
+                false => read,
+            };
+        }
+        answers.rules(&cut, &mut self.values)
+    }
+
+    /// The same ports from everybody, but what is allowed now.
+    fn of_everybody(&mut self, cut: &Peers, after: &Peers) -> Peers {
+        let sets = cut.entries().iter().map(|entry| self.values.set(entry.value));
+        let ports = sets.fold(Layer4::empty(), |all, set| all.union(set));
+        let ports = self.values.number(ports);
+        let everybody = Peers::everybody(cut.family(), ports);
+        self.combined([&everybody, after, after], |ports, after, _| {
+            ports.difference(after)
+        })
+    }
+
+    /// What of TCP passes, by the peer; the ports are those of who receives it.
+    fn passing(&mut self, family: Family, passage: &Passage<'_>, way: Way) -> Peers {
+        let rest = match passage.is_open {
+            true => self.values.number(tcp()),
+            false => Value::NOTHING,
+        };
+        let own = passage.rules().filter(|rule| rule.family() == family);
+        let own = own.filter(|rule| rule.beginnings() != Beginnings::None);
+        let decisions = own.filter_map(|rule| {
+            let (peer, packets) = (peer(rule, way), rule.selected().intersection(&tcp()));
+            (!packets.is_empty()).then(|| (peer, packets, rule.action != AclAction::Deny))
+        });
+        let decisions: Vec<_> = decisions.collect();
+        looked_at(decisions.len());
+        Peers::of_decisions(family, &decisions, rest, &mut self.values)
+    }
+
+    /// What a list has been made of.
+    fn known(&mut self, family: Family, list: Option<&Acl>, way: Way) -> Peers {
+        let rules = list.map(|acl| acl.rules.as_slice()).unwrap_or_default();
+        self.decoded(family, rules, way)
+    }
+
+    fn decoded(&mut self, family: Family, rules: &[AclRule], way: Way) -> Peers {
+        let own = rules.iter().filter(|rule| rule.family() == family);
+        // What answers comes from the port that was asked.
+        let decisions = own.filter_map(|rule| {
+            let ports = Interval::new(rule.first.0, rule.first.1)?;
+            let packets = Layer4::of(&Selector::One(Protocol::TCP, ports));
+            Some((peer(rule, way), packets, rule.action == AclAction::Deny))
+        });
+        let decisions: Vec<_> = decisions.collect();
+        Peers::of_decisions(family, &decisions, Value::NOTHING, &mut self.values)
+    }
+
+    /// What is made of three, peer by peer.
+    fn combined(
+        &mut self,
+        each: [&Peers; 3],
+        combine: impl Fn(&Layer4, &Layer4, &Layer4) -> Layer4,
+    ) -> Peers {
+        let [one, ..] = each;
+        let prefixes = each.iter().flat_map(|peers| peers.entries());
+        let mut prefixes: Vec<_> = prefixes.map(|entry| entry.prefix).collect();
+        prefixes.push(Prefix::all(one.family()));
+        let entries: Vec<_> = prefixes
+            .into_iter()
+            .map(|prefix| {
+                let [one, two, three] = each.map(|peers| self.values.set(peers.value_around(&prefix)));
+                let set = combine(one, two, three);
+                (prefix, self.values.number(set))
+            })
+            .collect();
+        Peers::new(one.family(), entries)
+    }
+}
+
+/// What may be sent as answers, whatever they answer.
+struct Answers {
+    family: Family,
+    way: Way,
+    /// What is reflected.
+    reflected: Peers,
+    /// The addresses of who may send it.
+    own: BTreeSet<Prefix>,
+}
+
+impl Answers {
+    fn new(cutter: &mut Cutter, family: Family, change: &Withdrawal<'_>) -> Self {
+        let rules = change.answers.rules().filter(|rule| rule.family() == family);
+        let decisions = rules.clone().filter_map(|rule| {
+            let packets = rule.selected().intersection(&tcp());
+            let is_reflected = rule.action == AclAction::PermitReflect;
+            (!packets.is_empty()).then(|| (peer(rule, change.way), packets, is_reflected))
+        });
+        let decisions: Vec<_> = decisions.collect();
+        let own = match change.way {
+            Way::In => rules
+                .filter(|rule| rule.action == AclAction::PermitReflect)
+                .map(|rule| rule.source)
+                .filter(|source| Prefix::host(source.first()) == *source)
+                .collect(),
+            Way::Out => BTreeSet::from([Prefix::all(family)]),
+        };
+        Self {
+            family,
+            way: change.way,
+            reflected: Peers::of_decisions(family, &decisions, Value::NOTHING, &mut cutter.values),
+            own,
+        }
+    }
+
+    /// Whether everything of TCP is reflected that goes to all of these.
+    fn are_open(&self, peers: &Prefix, values: &Values) -> bool {
+        let inside = |prefix: &Prefix| peers.contains_prefix(prefix) && prefix != peers;
+        let mut entries = self.reflected.entries().iter();
+        let value = self.reflected.value_around(peers);
+        *values.set(value) == tcp() && !entries.any(|entry| inside(&entry.prefix))
+    }
+
+    /// The rules that drop what answers this, and nothing else where that can be said.
+    fn rules(&self, cut: &Peers, values: &mut Values) -> Vec<AclRule> {
+        let mut rules = Vec::new();
+        let any = Prefix::all(self.family);
+        for rule in cut.rules(values) {
+            match (rule.action, rule.selector) {
+                (Action::Permit, Selector::One(_, ports)) => {
+                    let ranges = of_answers(ports).into_iter();
+                    let denied = ranges.map(|ports| self.rule(AclAction::Deny, (any, rule.peer), ports));
+                    rules.extend(denied);
+                }
+                (Action::Permit, Selector::Any) => {}
+                // A list cannot leave something to the next but by doing what that would.
+                (Action::Deny, _) if self.are_open(&rule.peer, values) => {
+                    let own = self.own.iter();
+                    let reflected = own.map(|own| {
+                        self.rule(AclAction::PermitReflect, (*own, rule.peer), [(0, u16::MAX); 2])
+                    });
+                    rules.extend(reflected);
+                }
+                (Action::Deny, _) => {}
+            }
+        }
+        rules
+    }
+
+    fn rule(&self, action: AclAction, (own, peer): (Prefix, Prefix), [first, second]: [Ports; 2]) -> AclRule {
+        let (source, destination) = match self.way {
+            Way::In => (own, peer),
+            Way::Out => (peer, own),
+        };
+        AclRule {
+            action,
+            source,
+            destination,
+            protocol: Protocol::TCP.number(),
+            first,
+            second,
+            tcp_flags: (ACK, ACK),
+        }
+    }
+}
+
+/// The first and the last of some ports.
+type Ports = (u16, u16);
+
+/// Which ports answers come from and go to that answer what was sent to these. Systems open connections from high ports
+/// themselves, to low ones: those go on unless somebody has named the ports.
+fn of_answers(asked: Interval<u16>) -> Vec<[Ports; 2]> {
+    const ALL: Ports = (0, u16::MAX);
+    let (first, last) = (asked.first(), asked.last());
+    let from = first.max(FIRST_OF_CLIENTS);
+    if last < from || last - from < MOST_NAMED {
+        return vec![[(first, last), ALL]];
+    }
+    let low = (first < from).then_some([(first, from - 1), ALL]);
+    let high = [(from, last), (FIRST_OF_CLIENTS, u16::MAX)];
+    low.into_iter().chain([high]).collect()
+}
+
+fn tcp() -> Layer4 {
+    Layer4::of(&Selector::whole(Protocol::TCP))
+}
+
+/// Who is at the other end of what a rule is about.
+fn peer(rule: &AclRule, way: Way) -> Prefix {
+    match way {
+        Way::In => rule.destination,
+        Way::Out => rule.source,
+    }
+}
+
+impl Way {
+    /// That of answers.
+    pub(super) fn other(self) -> Self {
+        match self {
+            Self::In => Self::Out,
+            Self::Out => Self::In,
+        }
+    }
+}
+
+impl Acl {
+    /// Whether this is a list that stands before others because something was cut, as picket makes them: it decides nothing that
+    /// begins a connection, and nothing but TCP.
+    pub fn is_cut(&self) -> bool {
+        self.tag.is_for(Role::Cut) && self.rules.iter().all(is_within_connection)
+    }
+}
+
+fn is_within_connection(rule: &AclRule) -> bool {
+    let is_tcp = rule.protocol == Protocol::TCP.number();
+    is_tcp && rule.action != AclAction::Permit && rule.beginnings() == Beginnings::None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn answers_of_a_pod_are_told_from_what_it_asks_by_their_ports() {
+        const ALL: Ports = (0, u16::MAX);
+        const HIGH: Ports = (32_768, u16::MAX);
+        for (asked, expected) in [
+            ((80, 80), &[[(80, 80), ALL]][..]),
+            ((8000, 9000), &[[(8000, 9000), ALL]]),
+            // Somebody has named it.
+            ((50_051, 50_051), &[[(50_051, 50_051), ALL]]),
+            ((32_000, 33_000), &[[(32_000, 33_000), ALL]]),
+            ((0, u16::MAX), &[[(0, 32_767), ALL], [HIGH, HIGH]]),
+            ((81, u16::MAX), &[[(81, 32_767), ALL], [HIGH, HIGH]]),
+            ((40_000, 50_000), &[[(40_000, 50_000), HIGH]]),
+        ] {
+            let range = Interval::new(asked.0, asked.1).unwrap();
+            assert_eq!(of_answers(range), expected, "{asked:?}");
+        }
+    }
+
+    #[test]
+    fn a_list_of_what_was_cut_decides_nothing_that_begins_a_connection() {
+        let rule = AclRule {
+            protocol: Protocol::TCP.number(),
+            tcp_flags: (ACK, ACK),
+            ..AclRule::everything(AclAction::Deny, Family::Ipv4)
+        };
+        for (rule, expected) in [
+            (rule, true),
+            (
+                AclRule {
+                    tcp_flags: (0, 0),
+                    ..rule
+                },
+                false,
+            ),
+            // SYN alone, and what has neither it nor ACK.
+            (
+                AclRule {
+                    tcp_flags: (0x12, 0x02),
+                    ..rule
+                },
+                false,
+            ),
+            (
+                AclRule {
+                    tcp_flags: (0x12, 0x00),
+                    ..rule
+                },
+                true,
+            ),
+            (
+                AclRule {
+                    tcp_flags: (0x12, 0x12),
+                    ..rule
+                },
+                true,
+            ),
+            (
+                AclRule {
+                    tcp_flags: (0x01, 0x00),
+                    ..rule
+                },
+                false,
+            ),
+            (AclRule { protocol: 0, ..rule }, false),
+            (AclRule { protocol: 17, ..rule }, false),
+            (
+                AclRule {
+                    action: AclAction::Permit,
+                    ..rule
+                },
+                false,
+            ),
+        ] {
+            assert_eq!(Acl::new(Role::Cut, vec![rule]).is_cut(), expected, "{rule:?}");
+            assert!(!Acl::new(Role::FromPod, vec![rule]).is_cut());
+        }
+    }
+}
