@@ -33,7 +33,7 @@ const NAMES: usize = 20;
 pub(crate) struct Search {
     /// Policies that are held back, because a table with all of a group was refused or none has been tried.
     groups: Vec<Vec<ObjectRef>>,
-    /// Those in whose place not even one can be in force that allows nothing.
+    /// Those in whose place nothing can be in force, not even what allows nothing.
     open: BTreeSet<ObjectRef>,
 }
 
@@ -62,11 +62,11 @@ impl<'a> Blame<'a> {
             return false;
         }
         let changed = self.knowledge.changed();
-        for policy in &changed {
-            self.enforcer.search.open.remove(policy);
+        let subjects = self.knowledge.changed_subjects();
+        for object in changed.iter().chain(&subjects) {
+            self.enforcer.search.open.remove(object);
         }
         let named = self.named(error, &changed);
-        let subjects = self.knowledge.changed_subjects();
         let all = match changed.is_empty() || subjects.is_empty() {
             true => Vec::new(),
             false => [changed.clone(), subjects.clone()].concat(),
@@ -226,7 +226,7 @@ mod kernel {
     use picket_nftables::client::Client;
     use picket_nftables::diff::Operation;
     use picket_nftables::model::{Name, Rule, Verdict};
-    use picket_nftables::render::indexed::counter_name;
+    use picket_nftables::render::indexed::{counter_name, restricted_addresses};
     use picket_policy::{Direction, Policy};
     use picket_source::ObjectVersion;
     use picket_testing::build::{
@@ -351,17 +351,44 @@ mod kernel {
             ]);
             let waiting = [names(&["all"]), vec!["Pod x/a".to_owned()]].concat();
             assert_eq!(told(&node), (names(&["a"]), waiting));
-            // One that comes into a namespace is not there yet, which others may not know.
-            let new = pod("x/new").on("n").ip("10.0.0.2").label("team", "red");
-            node.hear(vec![Event::Apply(new.into())]);
-            assert!(
-                told(&node).1.contains(&"Pod x/new".to_owned()),
-                "{:?}",
-                told(&node)
-            );
-            let gone = Event::Delete(ObjectRef::new("Pod", "x", "new"));
-            node.hear(vec![gone, labelled("blue"), Event::Delete(large("x/all").object)]);
+            node.hear(vec![labelled("blue"), Event::Delete(large("x/all").object)]);
             assert_eq!(told(&node), (names(&["a"]), vec![]));
+        });
+    }
+
+    #[test]
+    fn a_new_pod_whose_labels_make_too_much_of_a_table_is_shut() {
+        let test = concat!(
+            module_path!(),
+            "::a_new_pod_whose_labels_make_too_much_of_a_table_is_shut"
+        );
+        where_sockets_are_small(test, || {
+            let new = |team: &str| {
+                let new = pod("x/new").on("n").ip("10.0.0.2").label("team", team);
+                Event::Apply(new.into())
+            };
+            let shut = |node: &Node| restricted_addresses(&node.table()).collect::<Vec<_>>();
+            let waiting = vec!["Pod x/new".to_owned()];
+            let mut node = Node::new([large_of("red")]);
+            for other in [None, Some(small("b", 2)), None] {
+                let other = other.map(|other| Event::Apply(Object::Policy(other)));
+                node.hear([new("red")].into_iter().chain(other).collect());
+                assert_eq!(told(&node).1, waiting);
+                assert!(shut(&node).contains(&"10.0.0.2".parse().unwrap()));
+                let program = node.knowledge.program().unwrap();
+                let subject = |direction| program.subject(&ObjectRef::new("Pod", "x", "new"), direction);
+                for subject in Direction::BOTH.map(|direction| subject(direction).unwrap()) {
+                    assert!(program.allow_set(subject).is_nothing());
+                }
+                node.prove();
+                assert!(node.shared.status().host.proof.unwrap().proved);
+            }
+            node.hear(vec![Event::Delete(small("b", 2).object), new("blue")]);
+            assert_eq!((told(&node), shut(&node)), ((vec![], vec![]), vec![]));
+            node.hear(vec![new("red")]);
+            node.hear(vec![Event::Delete(ObjectRef::new("Pod", "x", "new"))]);
+            assert_eq!((told(&node), shut(&node)), ((vec![], vec![]), vec![]));
+            assert_eq!(node.knowledge.program().unwrap().policies().count(), 1);
         });
     }
 

@@ -43,7 +43,7 @@ pub(crate) struct Enforcer {
     found: bool,
     /// What is held back, and why.
     held: BTreeMap<ObjectRef, String>,
-    /// Those of them in whose place one is that allows nothing.
+    /// The policies that stand in the place of others, or shut pods.
     closed: Vec<ObjectRef>,
     /// Which of them are not to blame may not be known yet.
     pub(crate) search: Search,
@@ -122,7 +122,7 @@ impl Enforcer {
     pub(crate) fn settle(&mut self, knowledge: &mut Knowledge) {
         let held = knowledge.held();
         self.held.retain(|policy, _| held.contains(policy));
-        self.closed = knowledge.closed();
+        self.closed = knowledge.instead();
         self.settled(&knowledge.remarks.versions);
         self.tell_versions(knowledge);
         self.tell_current();

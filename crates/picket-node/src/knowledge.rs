@@ -143,6 +143,11 @@ impl Knowledge {
         self.ledger().map(Ledger::held).unwrap_or_default()
     }
 
+    /// The policies that the program has in the place of others, or to shut pods.
+    pub(crate) fn instead(&self) -> Vec<ObjectRef> {
+        self.ledger().map(Ledger::instead).unwrap_or_default()
+    }
+
     /// Those of them that were not in force: the program has them without what they allow.
     pub(crate) fn closed(&self) -> Vec<ObjectRef> {
         self.ledger().map(Ledger::closed).unwrap_or_default()
@@ -241,7 +246,9 @@ impl Knowledge {
 impl Compiled {
     /// Takes in an event, as [`Knowledge::take`] does.
     fn apply(&mut self, event: Event, note: &mut impl FnMut(Whose, &Delta)) -> Option<Vec<ObjectRef>> {
-        self.ledger.note(&event, self.engine.program());
+        if let Some(gone) = self.ledger.note(&event, self.engine.program()) {
+            note(Whose::Kernel, &self.engine.apply(Event::Delete(gone)));
+        }
         let Some(whole) = &mut self.whole else {
             let delta = self.engine.apply(event);
             note(Whose::Everybody, &delta);

@@ -6,12 +6,16 @@ use std::sync::Arc;
 
 use picket_cluster::{Event, Namespace, Object, Pod};
 use picket_engine::{Delta, Engine, Program};
-use picket_policy::{Action, Direction, List, Mode, ObjectRef, Policy, Rule, Side};
+use picket_policy::{
+    Action, Direction, List, Mode, NamespaceScope, Networks, ObjectRef, PodSelector, Policy, Position,
+    Requirement, Rule, Side, Tier,
+};
 
-/// What holds in the place of policies that are held back and were not in force before.
+/// What holds in the place of what is held back and was not in force before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Instead {
-    /// One that allows the same pods nothing in the directions in which the policy can keep something from them.
+    /// Of a policy, one that allows the same pods nothing in the directions in which the policy can keep something from them; a pod
+    /// that may exchange nothing with anybody.
     Closed,
     /// Nothing.
     Nothing,
@@ -22,9 +26,12 @@ pub(crate) enum Instead {
 pub(crate) struct Ledger {
     policies: Versions<Arc<Policy>>,
     subjects: Versions<Subject>,
-    /// The policies that are held back in whose place the engine has one that allows nothing.
+    /// What is held back in whose place the engine has something that allows nothing.
     closed: BTreeSet<ObjectRef>,
 }
+
+/// The label of pods that may exchange nothing with anybody. Nobody else can give it to one: no key has a space in it.
+const SHUT: &str = "picket shut";
 
 /// Objects that changed.
 struct Versions<T> {
@@ -50,13 +57,11 @@ impl Ledger {
         ledger
     }
 
-    /// This event comes next.
-    pub(crate) fn note(&mut self, event: &Event, program: &Program) {
+    /// This event comes next. Gives what has to go with it.
+    pub(crate) fn note(&mut self, event: &Event, program: &Program) -> Option<ObjectRef> {
         match event {
             Event::Apply(Object::Policy(policy)) => self.note_policy(&policy.object, true, program),
-            Event::Apply(Object::Pod(pod)) => {
-                self.subjects.note(&pod.object, Subject::of(&pod.object, program));
-            }
+            Event::Apply(Object::Pod(pod)) => return self.note_pod(&pod.object, program),
             Event::Apply(object @ Object::Namespace(_)) => {
                 let object = object.object_ref();
                 // One that is new may be a policy too, which would be held back with it.
@@ -66,16 +71,21 @@ impl Ledger {
             }
             // Its pods are gone before.
             Event::Delete(object) if !is_apart(object) => self.subjects.forget(object),
-            Event::Delete(object) => {
-                let pod = Subject::of(object, program);
-                if pod.is_some() || self.subjects.holds(object) {
-                    self.subjects.note(object, pod);
-                } else {
-                    self.note_policy(object, false, program);
-                }
+            Event::Delete(object) if program.pod(object).is_some() || self.subjects.holds(object) => {
+                return self.note_pod(object, program);
             }
+            Event::Delete(object) => self.note_policy(object, false, program),
             Event::Init | Event::InitDone | Event::Apply(_) => {}
         }
+        None
+    }
+
+    /// Gives what shuts the pod, if something does.
+    fn note_pod(&mut self, pod: &ObjectRef, program: &Program) -> Option<ObjectRef> {
+        let is_shut = self.closed.remove(pod);
+        let before = Subject::of(pod, program).filter(|_| !is_shut);
+        self.subjects.note(pod, before);
+        is_shut.then(|| shutting(pod))
     }
 
     fn note_policy(&mut self, object: &ObjectRef, is_there: bool, program: &Program) {
@@ -114,9 +124,15 @@ impl Ledger {
         self.policies.held.keys().chain(subjects).cloned().collect()
     }
 
-    /// The policies that are held back and were not in force, in whose place one is that allows nothing.
+    /// What is held back and was not in force, in whose place something is that allows nothing.
     pub(crate) fn closed(&self) -> Vec<ObjectRef> {
         self.closed.iter().cloned().collect()
+    }
+
+    /// The policies of the program that stand in the place of others, or shut pods.
+    pub(crate) fn instead(&self) -> Vec<ObjectRef> {
+        let pods = self.closed.iter().filter(|object| self.subjects.holds(object));
+        self.closed.iter().cloned().chain(pods.map(shutting)).collect()
     }
 
     /// Lets objects be as they were.
@@ -132,8 +148,17 @@ impl Ledger {
                 note(&self.hold_policy(object, version, instead, engine));
             } else if let Some(version) = self.subjects.before.remove(object) {
                 let says = Subject::of(object, engine.program());
+                let mut version = version.map(Object::from);
+                if version.is_none()
+                    && instead == Instead::Closed
+                    && let Some(Subject::Pod(pod)) = &says
+                {
+                    version = Some(Object::from(shut(pod)));
+                    self.closed.insert(object.clone());
+                    note(&engine.apply(Event::Apply(Object::Policy(shuts(pod)))));
+                }
                 self.subjects.held.insert(object.clone(), says);
-                note(&put(object, version.map(Object::from), engine));
+                note(&put(object, version, engine));
             }
         }
     }
@@ -170,9 +195,13 @@ impl Ledger {
                 self.policies.before.insert(object.clone(), before.cloned());
                 note(&put(object, says.map(of_policy), engine));
             } else if let Some(says) = self.subjects.held.remove(object) {
-                let before = Subject::of(object, engine.program());
+                let is_shut = self.closed.remove(object);
+                let before = Subject::of(object, engine.program()).filter(|_| !is_shut);
                 self.subjects.before.insert(object.clone(), before);
                 note(&put(object, says.map(Object::from), engine));
+                if is_shut {
+                    note(&put(&shutting(object), None, engine));
+                }
             }
         }
     }
@@ -248,14 +277,56 @@ fn closed_side(policy: &Policy, direction: Direction) -> Side {
     let denies = policy.mode == Mode::Enforce && rules.any(|rule| rule.action != Action::Accept);
     Side {
         isolates: policy.isolates(direction),
-        rules: denies.then(|| everything_denied(policy)).into_iter().collect(),
+        rules: denies
+            .then(|| everything_denied(&policy.position))
+            .into_iter()
+            .collect(),
     }
 }
 
-fn everything_denied(policy: &Policy) -> Rule {
+/// A pod that may exchange nothing with anybody, as long as [`shuts`] is there. To others it is as it is.
+fn shut(pod: &Pod) -> Pod {
+    Pod {
+        labels: pod.labels.with(SHUT, &pod.object.name),
+        ..pod.clone()
+    }
+}
+
+/// The policy by which such a pod is denied everything, before any other is asked.
+fn shuts(pod: &Pod) -> Policy {
+    let name = Requirement::In(SHUT.into(), vec![pod.object.name.clone()]);
+    let denies = || Side {
+        isolates: false,
+        rules: vec![everything_denied(&Position::unknown())],
+    };
+    Policy {
+        object: shutting(&pod.object),
+        position: Position::unknown(),
+        mode: Mode::Enforce,
+        tier: Tier::Admin,
+        priority: 0,
+        networks: Networks::Cluster,
+        subject: PodSelector {
+            namespaces: NamespaceScope::Named(pod.object.namespace.clone()),
+            pods: [name].into_iter().collect(),
+        },
+        ingress: denies(),
+        egress: denies(),
+    }
+}
+
+/// What identifies it.
+fn shutting(pod: &ObjectRef) -> ObjectRef {
+    ObjectRef {
+        kind: "Shut".into(),
+        ..pod.clone()
+    }
+}
+
+fn everything_denied(position: &Position) -> Rule {
     Rule {
         index: 0,
-        position: policy.position.clone(),
+        position: position.clone(),
         action: Action::Deny,
         peers: List::Absent,
         ports: List::Absent,
