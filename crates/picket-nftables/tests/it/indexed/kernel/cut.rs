@@ -79,7 +79,7 @@ impl Scene {
         cut.cut
     }
 
-    /// Translates TCP to port 443 of a service to port 80 of the server, and every source to the node.
+    /// Translates TCP to port 443 of a service to port 80 of the server, UDP to port 5353 to port 53, and every source to the node.
     fn serve(&self) {
         let Host { v4, v6, .. } = &self.server;
         self.node.load(&format!(
@@ -87,6 +87,8 @@ impl Scene {
                chain in {{ type nat hook prerouting priority dstnat
                  ip daddr {SERVICE4} tcp dport 443 dnat ip to {v4}:80
                  ip6 daddr {SERVICE6} tcp dport 443 dnat ip6 to [{v6}]:80
+                 ip daddr {SERVICE4} udp dport 5353 dnat ip to {v4}:53
+                 ip6 daddr {SERVICE6} udp dport 5353 dnat ip6 to [{v6}]:53
                }}
                chain out {{ type nat hook postrouting priority srcnat
                  ct status dnat masquerade
@@ -201,6 +203,45 @@ fn datagrams(client: &Host, server: &Host, family: usize) -> [UdpSocket; 2] {
     one.connect(addresses[1]).expect("an address");
     other.connect(addresses[0]).expect("an address");
     [one, other]
+}
+
+/// Whether a datagram arrives of as many as are sent, and the answer to it.
+fn is_answered(client: &UdpSocket, server: &UdpSocket, sent: u32) -> bool {
+    for socket in [client, server] {
+        socket.set_read_timeout(Some(BRIEFLY)).expect("a timeout");
+    }
+    let answer = || {
+        let (_, from) = server.recv_from(&mut [0; 8]).ok()?;
+        server.send_to(b"x", from).ok()?;
+        client.recv(&mut [0; 8]).ok()
+    };
+    (0..sent).any(|_| client.send(b"x").is_ok() && answer().is_some())
+}
+
+#[test]
+fn datagrams_through_a_service_are_cut_by_where_they_lead_and_where_they_came_from() {
+    for (family, service) in [(0, SERVICE4), (1, SERVICE6)] {
+        let mut scene = Scene::new();
+        scene.serve();
+        let address = scene.server.addresses()[family];
+        let bind = || UdpSocket::bind((address, 53)).expect("a free port");
+        let server = scene.server.namespace.run(bind).expect("the namespace");
+        let [denied, allowed] = [&scene.denied, &scene.allowed].map(|host| {
+            let bind = || UdpSocket::bind((host.addresses()[family], 1000)).expect("a free port");
+            let client = host.namespace.run(bind).expect("the namespace");
+            client.connect((service, 5353)).expect("an address");
+            client
+        });
+        assert!(is_answered(&denied, &server, MANY) && is_answered(&allowed, &server, MANY));
+        let table = scene.deny();
+        assert!(is_answered(&denied, &server, MANY), "rules alone cut nothing");
+        let cut = scene.cut(&table);
+        assert_eq!(cut.len(), 1);
+        assert_eq!(cut[0].original.source, scene.denied.addresses()[family]);
+        assert_eq!(cut[0].original.destination.to_string(), service);
+        assert!(!is_answered(&denied, &server, 3), "{service}");
+        assert!(is_answered(&allowed, &server, MANY), "{service}");
+    }
 }
 
 #[test]
