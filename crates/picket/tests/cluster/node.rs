@@ -146,9 +146,13 @@ impl Node {
 
     /// Whom a server takes for the client, if a connection comes about. `expected` says how long to wait for it.
     pub(crate) fn connect(&self, from: &str, to: SocketAddr, expected: bool) -> io::Result<IpAddr> {
-        let patience = if expected { PATIENCE } else { DENIED };
-        let connect = || TcpStream::connect_timeout(&to, patience);
-        let stream = self.at(from).run(connect).unwrap()?;
+        let stream = match expected {
+            true => self.dial(from, to)?,
+            false => self
+                .at(from)
+                .run(|| TcpStream::connect_timeout(&to, DENIED))
+                .unwrap()?,
+        };
         let client = seen_by(&stream);
         // The connection ends on both sides before the next begins.
         stream.shutdown(Shutdown::Write).unwrap();
@@ -158,10 +162,17 @@ impl Node {
 
     /// A connection that must come about, on which the server sends back what it gets.
     pub(crate) fn open(&self, from: &str, to: SocketAddr) -> TcpStream {
-        let connect = || TcpStream::connect_timeout(&to, PATIENCE).unwrap();
-        let stream = self.at(from).run(connect).unwrap();
+        let stream = self.dial(from, to).unwrap();
         seen_by(&stream);
         stream
+    }
+
+    /// A connection that must come about. In the virtual machine one of many did not now and then, with the IPVS of its kernel and
+    /// nothing of ours there: another one, from another port, may.
+    fn dial(&self, from: &str, to: SocketAddr) -> io::Result<TcpStream> {
+        let connect = || TcpStream::connect_timeout(&to, PATIENCE);
+        let dial = || self.at(from).run(connect).unwrap();
+        dial().or_else(|_| dial())
     }
 
     /// What other programs have put into the tables of a node's kernel, without what has been counted.
