@@ -217,7 +217,11 @@ struct Answers {
 
 impl Answers {
     fn new(cutter: &mut Cutter, family: Family, change: &Withdrawal<'_>) -> Self {
+        // Where lists of others follow, they decide what ours let pass at last.
+        let has_others = change.answers.is_open;
+        let is_ours = |rule: &&AclRule| !has_others || !rule.is_everything() || rule.action == AclAction::Deny;
         let rules = change.answers.rules().filter(|rule| rule.family() == family);
+        let rules = rules.filter(is_ours);
         let decisions = rules.clone().filter_map(|rule| {
             let packets = rule.selected().intersection(&tcp());
             let is_reflected = rule.action == AclAction::PermitReflect;
