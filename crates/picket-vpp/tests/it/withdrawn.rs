@@ -7,7 +7,7 @@ use picket_testing::build::{accept, block, policy};
 use picket_vpp::acl::{ACK, SYN};
 use picket_vpp::fake;
 
-use crate::cut::{End, SERVER, Scene, UPLINK, at, with};
+use crate::cut::{CLIENT, End, FRIEND, SERVER, Scene, UPLINK, at, with};
 
 /// The server may send to these blocks only, each at its ports.
 fn server_sends(to: &[(&str, &[u16])]) -> Snapshot {
@@ -43,4 +43,41 @@ fn what_lists_of_others_deny_is_denied_after_something_was_cut() {
     }
     assert!(!scene.is_taken_up((UPLINK, "192.0.2.1", 80), own));
     assert!(scene.opens((UPLINK, "192.0.2.1", 9999), own));
+}
+
+/// What each pod may receive from elsewhere, at these ports: the server, and the others.
+fn pods_receive(server: &[u16], others: &[u16]) -> Snapshot {
+    let receives = |name: &str, selected: &str, ports: &[u16]| {
+        let mut rule = accept().peer(block("10.9.0.0/24", &[]));
+        for &port in ports {
+            rule = rule.port(Protocol::TCP, port);
+        }
+        policy(name).selects(selected).ingress(rule).build()
+    };
+    let mut snapshot = with(receives("x/server", "name=server", server));
+    let others = with(receives("x/others", "name!=server", others));
+    snapshot.policies.extend(others.policies);
+    snapshot
+}
+
+#[test]
+fn an_interface_gets_its_stricter_lists_though_vpp_refuses_what_remembers_the_cut() {
+    let mut scene = Scene::start(&pods_receive(&[80, 443], &[80, 443]));
+    let peer: End = (UPLINK, "10.9.0.1", 40_000);
+    for pod in [SERVER, CLIENT, FRIEND] {
+        assert!(scene.opens(peer, at(pod, 80)), "{pod:?}");
+    }
+    let after = pods_receive(&[443], &[80, 443, 8080]);
+    for _ in 0..2 {
+        assert_eq!(scene.change_refused(&after, 1).len(), 1);
+        assert_eq!(scene.fake.faults(), 0);
+        assert!(!scene.sends(at(peer, 41_000), at(SERVER, 80), SYN));
+        assert!(scene.sends(at(peer, 41_000), at(SERVER, 443), SYN));
+        for pod in [CLIENT, FRIEND] {
+            assert!(scene.opens(at(peer, 41_001), at(pod, 8080)), "{pod:?}");
+        }
+        assert_eq!(scene.cuts(), 0);
+    }
+    scene.change(&after);
+    assert!(scene.cuts() > 0);
 }
