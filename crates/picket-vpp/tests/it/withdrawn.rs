@@ -4,10 +4,12 @@ use picket_cluster::Snapshot;
 use picket_net::{Family, Prefix, Protocol};
 use picket_policy::Direction;
 use picket_testing::build::{accept, block, policy};
-use picket_vpp::acl::{ACK, SYN};
+use picket_vpp::acl::plan::Installed;
+use picket_vpp::acl::verify::Fault;
+use picket_vpp::acl::{ACK, Acl, AclAction, AclRule, Role, SYN};
 use picket_vpp::fake;
 
-use crate::cut::{CLIENT, End, FRIEND, SERVER, Scene, UPLINK, at, with};
+use crate::cut::{CLIENT, End, FRIEND, SERVER, Scene, UPLINK, at, open, with};
 
 /// The server may send to these blocks only, each at its ports.
 fn server_sends(to: &[(&str, &[u16])]) -> Snapshot {
@@ -80,4 +82,55 @@ fn an_interface_gets_its_stricter_lists_though_vpp_refuses_what_remembers_the_cu
     }
     scene.change(&after);
     assert!(scene.cuts() > 0);
+}
+
+/// The lists of a server that is open, where all that it sends is let pass one by one; with another list before these.
+fn beside_all_that_it_sends(scene: &Scene, first: Vec<AclRule>) -> Installed {
+    let everything = AclRule::everything(AclAction::Permit, Family::Ipv4);
+    let own = AclRule {
+        source: "10.0.0.1/32".parse().expect("a prefix"),
+        ..everything
+    };
+    let closed = Family::BOTH.map(|family| AclRule::everything(AclAction::Deny, family));
+    let sends = [vec![own], closed.to_vec()].concat();
+    let mut installed = scene.held.installed().clone();
+    installed.acls.insert(98, Acl::new(Role::Cut, first));
+    installed.acls.insert(99, Acl::new(Role::FromPod, sends));
+    let lists = installed.interfaces.get_mut(SERVER.0).expect("an interface");
+    lists.input = vec![98, 99];
+    installed
+}
+
+#[test]
+fn lists_that_drop_what_answers_the_allowed_are_no_proof() {
+    let scene = Scene::start(&open());
+    let dropped = AclRule {
+        protocol: Protocol::TCP.number(),
+        tcp_flags: (ACK, ACK),
+        ..AclRule::everything(AclAction::Deny, Family::Ipv4)
+    };
+    assert!(
+        scene
+            .report(&beside_all_that_it_sends(&scene, Vec::new()))
+            .is_proof()
+    );
+    for rule in [
+        dropped,
+        AclRule {
+            first: (80, 80),
+            ..dropped
+        },
+        AclRule {
+            destination: "10.0.0.2/32".parse().expect("a prefix"),
+            ..dropped
+        },
+    ] {
+        let found = scene
+            .report(&beside_all_that_it_sends(&scene, vec![rule]))
+            .counterexamples;
+        assert!(
+            found.iter().any(|found| found.fault == Fault::NoAnswer),
+            "{rule}: {found:?}"
+        );
+    }
 }
