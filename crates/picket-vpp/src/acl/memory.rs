@@ -104,9 +104,13 @@ impl Memory {
         self.lost.retain(|name, _| there.contains_key(name));
         self.cuts.retain(|name, _| there.contains_key(name));
         self.open.retain(|name| there.contains_key(name));
+        let mut shared = Shared::default();
         for (name, lists) in there {
-            let cuts = cuts(installed, lists);
-            if cuts.iter().any(Option::is_some) && !self.cuts.contains_key(name) {
+            if self.cuts.contains_key(name) {
+                continue;
+            }
+            let cuts = shared.cuts(installed, lists);
+            if cuts.iter().any(Option::is_some) {
                 self.cuts.insert(name.clone(), Kept::new(cuts));
             }
         }
@@ -131,6 +135,7 @@ impl Memory {
     /// Takes in what a plan gives to interfaces.
     pub(super) fn note(&mut self, plan: &Plan, installed: &Installed) {
         let mut created: BTreeMap<&Tag, &Arc<Acl>> = BTreeMap::new();
+        let mut shared = Shared::default();
         for operation in plan.operations() {
             match operation {
                 Operation::Create(acl) if acl.tag.is_for(Role::Cut) => {
@@ -144,7 +149,7 @@ impl Memory {
                     let lists = [input, output].map(|handles| {
                         handles.iter().find_map(|handle| match handle {
                             Handle::Created(tag) => created.get(tag).map(|acl| Arc::clone(acl)),
-                            Handle::Installed(index) => cut(installed, *index),
+                            Handle::Installed(index) => shared.cut(installed, *index),
                         })
                     });
                     self.keep(interface, lists);
@@ -200,12 +205,21 @@ impl Kept {
     }
 }
 
-/// What stands before other lists.
-fn cuts(installed: &Installed, lists: &InstalledLists) -> Cuts {
-    [&lists.input, &lists.output].map(|indices| indices.iter().find_map(|&index| cut(installed, index)))
-}
+/// Lists that stand before others, by index, and what is none of them: each is taken once, whoever has it.
+#[derive(Default)]
+struct Shared(BTreeMap<u32, Option<Arc<Acl>>>);
 
-fn cut(installed: &Installed, index: u32) -> Option<Arc<Acl>> {
-    let acl = installed.acls.get(&index).filter(|acl| acl.is_cut());
-    acl.map(|acl| Arc::new(acl.clone()))
+impl Shared {
+    fn cuts(&mut self, installed: &Installed, lists: &InstalledLists) -> Cuts {
+        [&lists.input, &lists.output]
+            .map(|indices| indices.iter().find_map(|&index| self.cut(installed, index)))
+    }
+
+    fn cut(&mut self, installed: &Installed, index: u32) -> Option<Arc<Acl>> {
+        let cut = || {
+            let acl = installed.acls.get(&index).filter(|acl| acl.is_cut());
+            acl.map(|acl| Arc::new(acl.clone()))
+        };
+        self.0.entry(index).or_insert_with(cut).clone()
+    }
 }

@@ -488,10 +488,9 @@ fn lists_of_what_was_cut_are_removed_with_all_others() {
     let mut scene = connected();
     scene.change(&server_receives(&["friend"], &[80, 443]));
     assert!(scene.cuts() > 0);
-    let plan = scene.held.plan(
-        &Acls::default(),
-        scene.held.installed().interfaces.keys(),
-    );
+    let plan = scene
+        .held
+        .plan(&Acls::default(), scene.held.installed().interfaces.keys());
     let interfaces = scene.vpp.read().expect("what there is").interfaces;
     let done = scene.vpp.carry_out_held(&plan, &interfaces, &mut scene.held);
     assert!(done.expect("answers").is_empty());
