@@ -161,11 +161,7 @@ impl Cutter {
             true => Answers::none(family, change.way),
             false => Answers::new(self, family, change),
         };
-        // Where nothing passes either way, everything may be cut.
-        let mut cut = match *after == nothing && answers.reflected == nothing {
-            true => Peers::everybody(family, self.values.number(tcp())),
-            false => part.cut.clone(),
-        };
+        let mut cut = part.cut.clone();
         // What could not be left out of the rules is cut too, so that they can be read again; more of it each time.
         for _ in 0..ROUNDS {
             let rules = answers.rules(&cut, &mut self.values);
@@ -325,7 +321,7 @@ impl Answers {
         for rule in cut.rules(values) {
             match (rule.action, rule.selector) {
                 (Action::Permit, Selector::One(_, ports)) => {
-                    let ranges = of_answers(ports).into_iter();
+                    let ranges = of_answers(ports, self.way).into_iter();
                     let denied = ranges.map(|ports| self.rule(AclAction::Deny, (any, rule.peer), ports));
                     rules.extend(denied);
                 }
@@ -365,16 +361,21 @@ impl Answers {
 type Ports = (u16, u16);
 
 /// Which ports answers come from and go to that answer what was sent to these. Systems open connections from high ports
-/// themselves, to low ones: those go on unless somebody has named the ports.
-fn of_answers(asked: Interval<u16>) -> Vec<[Ports; 2]> {
+/// themselves, to low ones: those of a pod go on, and those to it, unless somebody has named the ports.
+fn of_answers(asked: Interval<u16>, way: Way) -> Vec<[Ports; 2]> {
     const ALL: Ports = (0, u16::MAX);
+    const HIGH: Ports = (FIRST_OF_CLIENTS, u16::MAX);
     let (first, last) = (asked.first(), asked.last());
+    if way == Way::Out && last - first >= MOST_NAMED {
+        // The pod has asked, from a high port.
+        return vec![[(first, last), HIGH]];
+    }
     let from = first.max(FIRST_OF_CLIENTS);
     if last < from || last - from < MOST_NAMED {
         return vec![[(first, last), ALL]];
     }
     let low = (first < from).then_some([(first, from - 1), ALL]);
-    let high = [(from, last), (FIRST_OF_CLIENTS, u16::MAX)];
+    let high = [(from, last), HIGH];
     low.into_iter().chain([high]).collect()
 }
 
@@ -421,18 +422,20 @@ mod tests {
     fn answers_of_a_pod_are_told_from_what_it_asks_by_their_ports() {
         const ALL: Ports = (0, u16::MAX);
         const HIGH: Ports = (32_768, u16::MAX);
-        for (asked, expected) in [
-            ((80, 80), &[[(80, 80), ALL]][..]),
-            ((8000, 9000), &[[(8000, 9000), ALL]]),
+        for (asked, sent, received) in [
+            ((80, 80), &[[(80, 80), ALL]][..], ALL),
+            ((8000, 9000), &[[(8000, 9000), ALL]], ALL),
             // Somebody has named it.
-            ((50_051, 50_051), &[[(50_051, 50_051), ALL]]),
-            ((32_000, 33_000), &[[(32_000, 33_000), ALL]]),
-            ((0, u16::MAX), &[[(0, 32_767), ALL], [HIGH, HIGH]]),
-            ((81, u16::MAX), &[[(81, 32_767), ALL], [HIGH, HIGH]]),
-            ((40_000, 50_000), &[[(40_000, 50_000), HIGH]]),
+            ((50_051, 50_051), &[[(50_051, 50_051), ALL]], ALL),
+            ((32_000, 33_000), &[[(32_000, 33_000), ALL]], ALL),
+            ((0, u16::MAX), &[[(0, 32_767), ALL], [HIGH, HIGH]], HIGH),
+            ((81, u16::MAX), &[[(81, 32_767), ALL], [HIGH, HIGH]], HIGH),
+            ((1024, 30_000), &[[(1024, 30_000), ALL]], HIGH),
+            ((40_000, 50_000), &[[(40_000, 50_000), HIGH]], HIGH),
         ] {
             let range = Interval::new(asked.0, asked.1).unwrap();
-            assert_eq!(of_answers(range), expected, "{asked:?}");
+            assert_eq!(of_answers(range, Way::In), sent, "{asked:?}");
+            assert_eq!(of_answers(range, Way::Out), [[asked, received]], "{asked:?}");
         }
     }
 

@@ -10,7 +10,7 @@ use picket_testing::build::{self, PodBuilder, accept, block, ip, node, pod, pods
 use picket_vpp::acl::hold::Held;
 use picket_vpp::acl::plan::Installed;
 use picket_vpp::acl::verify::{self, Report, verify};
-use picket_vpp::acl::{ACK, Acls, Options as Rendered, SYN, render};
+use picket_vpp::acl::{ACK, Acl, Acls, Options as Rendered, SYN, render};
 use picket_vpp::client::{Connector, Error, Feature, Vpp};
 use picket_vpp::fake::{self, Direction as Way, Fake, Fault, Lists, Options, Packet, Verdict, When};
 
@@ -147,7 +147,11 @@ impl Scene {
     /// Does once what is to be done; what VPP refused of it.
     fn attempt(&mut self) -> Vec<Error> {
         let acls = self.wanted();
-        let plan = self.held.plan(&acls, self.held.installed().interfaces.keys());
+        self.carry_out(&acls)
+    }
+
+    fn carry_out(&mut self, acls: &Acls) -> Vec<Error> {
+        let plan = self.held.plan(acls, self.held.installed().interfaces.keys());
         let interfaces = self.vpp.read().expect("what there is").interfaces;
         let done = self.vpp.carry_out_held(&plan, &interfaces, &mut self.held);
         let troubles = done.expect("answers");
@@ -165,6 +169,17 @@ impl Scene {
             self.fake.fail(when, Fault::Refuse(-1));
         }
         self.attempt()
+    }
+
+    /// Nothing passes at an interface until it has its lists again.
+    pub(crate) fn close(&mut self, interface: &str) {
+        let mut acls = self.wanted();
+        let closed = Acl::closed();
+        let lists = acls.interfaces.get_mut(interface).expect("an interface");
+        lists.input = vec![closed.tag.clone()];
+        lists.output = vec![closed.tag.clone()];
+        acls.acls.insert(closed.tag.clone(), closed.into());
+        assert!(self.carry_out(&acls).is_empty());
     }
 
     /// Others put a list behind those of an interface, for what leaves VPP there.

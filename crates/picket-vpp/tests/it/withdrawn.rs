@@ -1,5 +1,7 @@
 //! What a change takes away beside lists of others, and where VPP refuses what is to remember it.
 
+use std::time::Duration;
+
 use picket_cluster::Snapshot;
 use picket_net::{Family, Prefix, Protocol};
 use picket_policy::Direction;
@@ -9,7 +11,9 @@ use picket_vpp::acl::verify::Fault;
 use picket_vpp::acl::{ACK, Acl, AclAction, AclRule, Role, SYN};
 use picket_vpp::fake;
 
-use crate::cut::{CLIENT, End, FRIEND, SERVER, Scene, UPLINK, at, open, with};
+use crate::cut::{
+    CLIENT, End, FRIEND, REMOTE, SERVER, Scene, UPLINK, at, connected, open, server_receives, with,
+};
 
 /// The server may send to these blocks only, each at its ports.
 fn server_sends(to: &[(&str, &[u16])]) -> Snapshot {
@@ -132,5 +136,53 @@ fn lists_that_drop_what_answers_the_allowed_are_no_proof() {
             found.iter().any(|found| found.fault == Fault::NoAnswer),
             "{rule}: {found:?}"
         );
+    }
+}
+
+/// What was closed for a moment knows of no more that was cut than before.
+#[test]
+fn a_pod_whose_interface_was_closed_goes_on_with_what_it_opened() {
+    let mut scene = connected();
+    let own = at(SERVER, 20_000);
+    assert!(scene.opens(own, at(CLIENT, 5432)));
+    scene.close(SERVER.0);
+    assert!(!scene.sends(CLIENT, SERVER, ACK));
+    scene.sync();
+    assert!(scene.goes_on(own, at(CLIENT, 5432)));
+    assert!(scene.goes_on(CLIENT, SERVER));
+}
+
+/// Systems open connections from high ports, and whoever opens one to the pod may do so from any.
+#[test]
+fn connections_to_a_pod_go_on_from_low_ports_when_it_may_not_send_any_more() {
+    let mut scene = Scene::start(&open());
+    let (low, own) = (at(REMOTE, 2000), at(SERVER, 50_000));
+    assert!(scene.opens(low, at(SERVER, 8080)) && scene.opens(own, at(CLIENT, 5432)));
+    scene.change(&server_sends(&[("192.0.2.0/24", &[443])]));
+    scene.change(&server_sends(&[("192.0.2.0/24", &[80])]));
+    assert!(scene.cuts() > 0);
+    assert!(scene.goes_on(low, at(SERVER, 8080)));
+    assert!(!scene.is_taken_up(at(CLIENT, 5432), own));
+}
+
+#[test]
+fn the_day_begins_anew_only_when_more_is_cut() {
+    const HALF: Duration = Duration::from_secs(12 * 60 * 60);
+    for (then, is_over) in [
+        (server_receives(&["friend"], &[443]), true),
+        (server_receives(&["friend"], &[80, 443]), true),
+        (server_receives(&[], &[]), false),
+    ] {
+        let mut scene = connected();
+        scene.change(&server_receives(&["friend"], &[443]));
+        assert!(scene.held.age(HALF).is_empty());
+        scene.change(&then);
+        assert_eq!(!scene.held.age(HALF).is_empty(), is_over);
+        // Nobody was told yet, and what is read now says nothing of the time.
+        let reading = scene.vpp.read().expect("what there is");
+        scene.held.read_again(reading.installed);
+        assert_eq!(!scene.held.age(Duration::ZERO).is_empty(), is_over);
+        scene.sync();
+        assert_eq!(scene.cuts() == 0, is_over);
     }
 }
