@@ -25,7 +25,7 @@ mod tests {
 
     use super::*;
     use crate::acl::hold::Held;
-    use crate::acl::plan::{Installed, Operation};
+    use crate::acl::plan::{Installed, InstalledLists, Operation, Plan};
     use crate::changes::Changes;
     use crate::place::Places;
     use crate::{acl, session};
@@ -189,18 +189,22 @@ mod tests {
             }
             held.set_interfaces(installed.interfaces);
             let plan = held.plan(renderer.acls(), change.interfaces.keys());
-            let created = plan.operations().iter().filter_map(|operation| match operation {
-                Operation::Create(acl) => Some(acl.tag.clone()),
-                _ => None,
-            });
-            let created: Vec<_> = created.collect();
-            let created = created.into_iter().map(|tag| {
-                next += 1;
-                (tag, next)
-            });
-            let created = created.collect();
-            held.advance(&plan, &created);
+            carry_out(&mut held, &plan, &mut next);
         })
+    }
+
+    /// As VPP does; new lists get the next indices.
+    fn carry_out(held: &mut Held, plan: &Plan, next: &mut u32) {
+        let created = plan.operations().iter().filter_map(|operation| match operation {
+            Operation::Create(acl) => Some(acl.tag.clone()),
+            _ => None,
+        });
+        let created = created.map(|tag| {
+            *next += 1;
+            (tag, *next)
+        });
+        let created = created.collect();
+        held.advance(plan, &created);
     }
 
     fn with_rules(what: Events) -> Vec<usize> {
@@ -364,6 +368,46 @@ mod tests {
         let block = if app == "sender" { 100 } else { 200 };
         let address = format!("10.0.{block}.{}", 2 * number);
         pod(&format!("x/{app}{number}")).label("app", app).ip(&address)
+    }
+
+    /// However many pods share a list: what becomes of it when one of a hundred may not send to them any more is worked out once.
+    #[test]
+    fn what_a_shared_list_denies_from_now_on_is_worked_out_once() {
+        let counts = [20, 80];
+        let [few, many] = counts.map(|count| {
+            let mut engine = Engine::new(Semantics::default());
+            for event in with_peers(count) {
+                engine.apply(event);
+            }
+            let mut renderer = acl::Renderer::new(Some("n"), acl::Options::default());
+            renderer.advance(engine.program());
+            let names = renderer.acls().interfaces.keys();
+            let interfaces = names.map(|name| (name.clone(), InstalledLists::default()));
+            let mut held = Held::new(Installed {
+                interfaces: interfaces.collect(),
+                ..Installed::default()
+            });
+            let mut next = 0;
+            let plan = held.plan(renderer.acls(), renderer.acls().interfaces.keys());
+            carry_out(&mut held, &plan, &mut next);
+            held.settle_all();
+            let gone = Event::Delete(peer("sender", 50).build().object);
+            renderer.note(&engine.apply(gone));
+            let change = renderer.advance(engine.program());
+            assert!(change.interfaces.len() >= count);
+            let before = LOOKED_AT.get();
+            let plan = held.plan(renderer.acls(), change.interfaces.keys());
+            let looked_at = LOOKED_AT.get() - before;
+            let operations = plan.operations().iter();
+            let cuts = operations.filter(|operation| match operation {
+                Operation::Create(acl) => acl.is_cut(),
+                _ => false,
+            });
+            assert_eq!(cuts.count(), 1);
+            looked_at
+        });
+        let each = many.saturating_sub(few) / (counts[1] - counts[0]);
+        assert!(each < 10, "{few} and {many}");
     }
 
     /// One more address that may send something is a rule more about each address here, in the global table; one that may receive

@@ -118,7 +118,9 @@ impl AclTables {
     fn note_left(&mut self) {
         let (installed, closed) = (self.held.installed(), Acl::closed());
         let mut acls = installed.acls.values();
-        let is_from_before = acls.any(|acl| Tag::is_own(acl.tag.as_str()) && acl.tag != closed.tag);
+        // A list of what was cut says nothing of policies that are still there.
+        let is_policy = |acl: &Acl| acl.tag != closed.tag && !acl.is_cut();
+        let is_from_before = acls.any(|acl| Tag::is_own(acl.tag.as_str()) && is_policy(acl));
         let there = installed.interfaces.keys();
         match &mut self.left {
             Some(left) if is_from_before => left.retain(|name| installed.interfaces.contains_key(name)),

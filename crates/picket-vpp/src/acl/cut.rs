@@ -37,11 +37,30 @@ pub(super) struct Passage<'a> {
 #[derive(Debug, Default)]
 pub(super) struct Cutter {
     values: Values,
-    made: FxHashMap<Key, Option<Arc<Acl>>>,
+    passing: FxHashMap<(Family, Way, Place), Arc<Peers>>,
+    withdrawn: FxHashMap<Change, Arc<Withdrawn>>,
+    made: FxHashMap<(Change, Option<Place>), Arc<Acl>>,
 }
 
-/// What a list is made of, by places in memory.
-type Key = (Way, [(Vec<usize>, bool); 3], Option<usize>);
+/// The lists of a passage, by places in memory, and whether it is open.
+type Place = (Vec<usize>, bool);
+
+/// The way of the answers, what passed before and what does now, and what was known.
+type Change = (Way, [Place; 2], Option<usize>);
+
+/// What is denied from now on, of each family of which anything is.
+#[derive(Debug)]
+struct Withdrawn {
+    parts: Vec<Part>,
+    /// Whether it can be said without leaving anything to other lists, so that these do not matter.
+    is_plain: bool,
+}
+
+#[derive(Debug)]
+struct Part {
+    cut: Peers,
+    after: Arc<Peers>,
+}
 
 /// A change of what passes one way, with what answers it.
 pub(super) struct Withdrawal<'a> {
@@ -74,7 +93,7 @@ impl<'a> Passage<'a> {
         self.acls.iter().flat_map(|acl| &acl.rules)
     }
 
-    fn key(&self) -> (Vec<usize>, bool) {
+    fn place(&self) -> Place {
         let places = self.acls.iter().map(|acl| acl.rules.as_ptr().addr());
         (places.collect(), self.is_open)
     }
@@ -87,50 +106,73 @@ impl Cutter {
             // Nothing there makes a session.
             return None;
         }
-        let passages = [&change.before, &change.after, &change.answers].map(Passage::key);
+        looked_at(1);
+        let passages = [&change.before, &change.after].map(Passage::place);
         let known = change.known.map(|acl| acl.rules.as_ptr().addr());
         let key = (change.way, passages, known);
-        if let Some(made) = self.made.get(&key) {
-            return made.clone();
+        let withdrawn = match self.withdrawn.get(&key) {
+            Some(withdrawn) => Arc::clone(withdrawn),
+            None => {
+                let withdrawn = Arc::new(self.withdrawn(change));
+                self.withdrawn.insert(key.clone(), Arc::clone(&withdrawn));
+                withdrawn
+            }
+        };
+        if withdrawn.parts.is_empty() {
+            return None;
         }
-        let rules: Vec<_> = Family::BOTH
-            .into_iter()
-            .flat_map(|family| self.rules(family, change))
-            .collect();
-        let made = (!rules.is_empty()).then(|| Arc::new(Acl::new(Role::Cut, rules)));
-        self.made.insert(key, made.clone());
-        made
+        let key = (key, (!withdrawn.is_plain).then(|| change.answers.place()));
+        if let Some(made) = self.made.get(&key) {
+            return Some(Arc::clone(made));
+        }
+        let parts = withdrawn.parts.iter();
+        let rules = parts.flat_map(|part| self.rules(part, withdrawn.is_plain, change));
+        let made = Arc::new(Acl::new(Role::Cut, rules.collect()));
+        self.made.insert(key, Arc::clone(&made));
+        Some(made)
     }
 
-    fn rules(&mut self, family: Family, change: &Withdrawal<'_>) -> Vec<AclRule> {
+    fn withdrawn(&mut self, change: &Withdrawal<'_>) -> Withdrawn {
         let judged = change.way.other();
-        let before = self.passing(family, &change.before, judged);
-        let after = self.passing(family, &change.after, judged);
-        let known = self.known(family, change.known, change.way);
-        let nothing = Peers::everybody(family, Value::NOTHING);
-        let withdrawn = self.combined([&before, &known, &after], |before, known, after| {
-            before.union(known).difference(after)
-        });
-        if withdrawn == nothing {
-            return Vec::new();
+        let (mut parts, mut is_plain) = (Vec::new(), true);
+        for family in Family::BOTH {
+            let before = self.passing(family, &change.before, judged);
+            let after = self.passing(family, &change.after, judged);
+            let known = self.known(family, change.known, change.way);
+            let cut = self.combined([&before, &known, &after], |before, known, after| {
+                before.union(known).difference(after)
+            });
+            if cut == Peers::everybody(family, Value::NOTHING) {
+                continue;
+            }
+            let rules = cut.rules(&mut self.values);
+            // Each is two rules of a list at most.
+            is_plain &=
+                2 * rules.len() <= MOST_RULES && rules.iter().all(|rule| rule.action == Action::Permit);
+            parts.push(Part { cut, after });
         }
-        let answers = Answers::new(self, family, change);
-        // Where nothing passes either way, everything may be cut.
-        let mut cut = match after == nothing && answers.reflected == nothing {
-            true => Peers::everybody(family, self.values.number(tcp())),
-            false => withdrawn,
+        Withdrawn { parts, is_plain }
+    }
+
+    fn rules(&mut self, part: &Part, is_plain: bool, change: &Withdrawal<'_>) -> Vec<AclRule> {
+        let (family, after) = (part.cut.family(), &*part.after);
+        let nothing = Peers::everybody(family, Value::NOTHING);
+        let answers = match is_plain {
+            true => Answers::none(family, change.way),
+            false => Answers::new(self, family, change),
         };
+        let mut cut = part.cut.clone();
         // What could not be left out of the rules is cut too, so that they can be read again; more of it each time.
         for _ in 0..ROUNDS {
             let rules = answers.rules(&cut, &mut self.values);
             let read = self.decoded(family, &rules, change.way);
-            let read = self.combined([&read, &nothing, &after], |read, _, after| read.difference(after));
+            let read = self.combined([&read, &nothing, after], |read, _, after| read.difference(after));
             let is_exact = read == cut;
             if is_exact && rules.len() <= MOST_RULES {
                 return rules;
             }
             cut = match is_exact {
-                true => self.of_everybody(&cut, &after),
+                true => self.of_everybody(&cut, after),
                 false => read,
             };
         }
@@ -149,7 +191,11 @@ impl Cutter {
     }
 
     /// What of TCP passes, by the peer; the ports are those of who receives it.
-    fn passing(&mut self, family: Family, passage: &Passage<'_>, way: Way) -> Peers {
+    fn passing(&mut self, family: Family, passage: &Passage<'_>, way: Way) -> Arc<Peers> {
+        let key = (family, way, passage.place());
+        if let Some(known) = self.passing.get(&key) {
+            return Arc::clone(known);
+        }
         let rest = match passage.is_open {
             true => self.values.number(tcp()),
             false => Value::NOTHING,
@@ -162,7 +208,9 @@ impl Cutter {
         });
         let decisions: Vec<_> = decisions.collect();
         looked_at(decisions.len());
-        Peers::of_decisions(family, &decisions, rest, &mut self.values)
+        let passing = Arc::new(Peers::of_decisions(family, &decisions, rest, &mut self.values));
+        self.passing.insert(key, Arc::clone(&passing));
+        passing
     }
 
     /// What a list has been made of.
@@ -180,6 +228,7 @@ impl Cutter {
             Some((peer(rule, way), packets, rule.action == AclAction::Deny))
         });
         let decisions: Vec<_> = decisions.collect();
+        looked_at(decisions.len());
         Peers::of_decisions(family, &decisions, Value::NOTHING, &mut self.values)
     }
 
@@ -193,6 +242,7 @@ impl Cutter {
         let prefixes = each.iter().flat_map(|peers| peers.entries());
         let mut prefixes: Vec<_> = prefixes.map(|entry| entry.prefix).collect();
         prefixes.push(Prefix::all(one.family()));
+        looked_at(prefixes.len());
         let entries: Vec<_> = prefixes
             .into_iter()
             .map(|prefix| {
@@ -216,14 +266,30 @@ struct Answers {
 }
 
 impl Answers {
+    /// Nothing is left to other lists.
+    fn none(family: Family, way: Way) -> Self {
+        Self {
+            family,
+            way,
+            reflected: Peers::everybody(family, Value::NOTHING),
+            own: BTreeSet::new(),
+        }
+    }
+
     fn new(cutter: &mut Cutter, family: Family, change: &Withdrawal<'_>) -> Self {
+        // Where lists of others follow, they decide what ours let pass at last.
+        let has_others = change.answers.is_open;
+        let is_ours =
+            |rule: &&AclRule| !has_others || !rule.is_everything() || rule.action == AclAction::Deny;
         let rules = change.answers.rules().filter(|rule| rule.family() == family);
+        let rules = rules.filter(is_ours);
         let decisions = rules.clone().filter_map(|rule| {
             let packets = rule.selected().intersection(&tcp());
             let is_reflected = rule.action == AclAction::PermitReflect;
             (!packets.is_empty()).then(|| (peer(rule, change.way), packets, is_reflected))
         });
         let decisions: Vec<_> = decisions.collect();
+        looked_at(decisions.len());
         let own = match change.way {
             Way::In => rules
                 .filter(|rule| rule.action == AclAction::PermitReflect)
@@ -255,7 +321,7 @@ impl Answers {
         for rule in cut.rules(values) {
             match (rule.action, rule.selector) {
                 (Action::Permit, Selector::One(_, ports)) => {
-                    let ranges = of_answers(ports).into_iter();
+                    let ranges = of_answers(ports, self.way).into_iter();
                     let denied = ranges.map(|ports| self.rule(AclAction::Deny, (any, rule.peer), ports));
                     rules.extend(denied);
                 }
@@ -295,16 +361,21 @@ impl Answers {
 type Ports = (u16, u16);
 
 /// Which ports answers come from and go to that answer what was sent to these. Systems open connections from high ports
-/// themselves, to low ones: those go on unless somebody has named the ports.
-fn of_answers(asked: Interval<u16>) -> Vec<[Ports; 2]> {
+/// themselves, to low ones: those of a pod go on, and those to it, unless somebody has named the ports.
+fn of_answers(asked: Interval<u16>, way: Way) -> Vec<[Ports; 2]> {
     const ALL: Ports = (0, u16::MAX);
+    const HIGH: Ports = (FIRST_OF_CLIENTS, u16::MAX);
     let (first, last) = (asked.first(), asked.last());
+    if way == Way::Out && last - first >= MOST_NAMED {
+        // The pod has asked, from a high port.
+        return vec![[(first, last), HIGH]];
+    }
     let from = first.max(FIRST_OF_CLIENTS);
     if last < from || last - from < MOST_NAMED {
         return vec![[(first, last), ALL]];
     }
     let low = (first < from).then_some([(first, from - 1), ALL]);
-    let high = [(from, last), (FIRST_OF_CLIENTS, u16::MAX)];
+    let high = [(from, last), HIGH];
     low.into_iter().chain([high]).collect()
 }
 
@@ -351,18 +422,20 @@ mod tests {
     fn answers_of_a_pod_are_told_from_what_it_asks_by_their_ports() {
         const ALL: Ports = (0, u16::MAX);
         const HIGH: Ports = (32_768, u16::MAX);
-        for (asked, expected) in [
-            ((80, 80), &[[(80, 80), ALL]][..]),
-            ((8000, 9000), &[[(8000, 9000), ALL]]),
+        for (asked, sent, received) in [
+            ((80, 80), &[[(80, 80), ALL]][..], ALL),
+            ((8000, 9000), &[[(8000, 9000), ALL]], ALL),
             // Somebody has named it.
-            ((50_051, 50_051), &[[(50_051, 50_051), ALL]]),
-            ((32_000, 33_000), &[[(32_000, 33_000), ALL]]),
-            ((0, u16::MAX), &[[(0, 32_767), ALL], [HIGH, HIGH]]),
-            ((81, u16::MAX), &[[(81, 32_767), ALL], [HIGH, HIGH]]),
-            ((40_000, 50_000), &[[(40_000, 50_000), HIGH]]),
+            ((50_051, 50_051), &[[(50_051, 50_051), ALL]], ALL),
+            ((32_000, 33_000), &[[(32_000, 33_000), ALL]], ALL),
+            ((0, u16::MAX), &[[(0, 32_767), ALL], [HIGH, HIGH]], HIGH),
+            ((81, u16::MAX), &[[(81, 32_767), ALL], [HIGH, HIGH]], HIGH),
+            ((1024, 30_000), &[[(1024, 30_000), ALL]], HIGH),
+            ((40_000, 50_000), &[[(40_000, 50_000), HIGH]], HIGH),
         ] {
             let range = Interval::new(asked.0, asked.1).unwrap();
-            assert_eq!(of_answers(range), expected, "{asked:?}");
+            assert_eq!(of_answers(range, Way::In), sent, "{asked:?}");
+            assert_eq!(of_answers(range, Way::Out), [[asked, received]], "{asked:?}");
         }
     }
 

@@ -4,9 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
+use rustc_hash::FxHashSet;
 use smol_str::SmolStr;
 
-use super::model::{Acl, Role, Tag};
+use super::model::{Acl, AclAction, AclRule, Role, Tag};
 use super::plan::{Handle, Installed, InstalledLists, Operation, Plan};
 
 /// How long what was cut is remembered: VPP keeps an idle session of TCP as long (`set acl-plugin session timeout tcp idle`).
@@ -104,9 +105,13 @@ impl Memory {
         self.lost.retain(|name, _| there.contains_key(name));
         self.cuts.retain(|name, _| there.contains_key(name));
         self.open.retain(|name| there.contains_key(name));
+        let mut shared = Shared::default();
         for (name, lists) in there {
-            let cuts = cuts(installed, lists);
-            if cuts.iter().any(Option::is_some) && !self.cuts.contains_key(name) {
+            if self.cuts.contains_key(name) {
+                continue;
+            }
+            let cuts = shared.cuts(installed, lists);
+            if cuts.iter().any(Option::is_some) {
                 self.cuts.insert(name.clone(), Kept::new(cuts));
             }
         }
@@ -131,6 +136,7 @@ impl Memory {
     /// Takes in what a plan gives to interfaces.
     pub(super) fn note(&mut self, plan: &Plan, installed: &Installed) {
         let mut created: BTreeMap<&Tag, &Arc<Acl>> = BTreeMap::new();
+        let mut shared = Shared::default();
         for operation in plan.operations() {
             match operation {
                 Operation::Create(acl) if acl.tag.is_for(Role::Cut) => {
@@ -144,7 +150,7 @@ impl Memory {
                     let lists = [input, output].map(|handles| {
                         handles.iter().find_map(|handle| match handle {
                             Handle::Created(tag) => created.get(tag).map(|acl| Arc::clone(acl)),
-                            Handle::Installed(index) => cut(installed, *index),
+                            Handle::Installed(index) => shared.cut(installed, *index),
                         })
                     });
                     self.keep(interface, lists);
@@ -158,23 +164,29 @@ impl Memory {
     fn keep(&mut self, interface: &SmolStr, lists: Cuts) {
         if lists.iter().all(Option::is_none) {
             self.cuts.remove(interface);
-        } else if self.cuts.get(interface).is_none_or(|kept| kept.lists != lists) {
-            self.cuts.insert(interface.clone(), Kept::new(lists));
+            return;
+        }
+        // What only says less is still from the day when it was cut.
+        let kept = self.cuts.get_mut(interface);
+        match kept.filter(|kept| !kept.is_over() && !cuts_more(&kept.lists, &lists)) {
+            Some(kept) => kept.lists = lists,
+            None => drop(self.cuts.insert(interface.clone(), Kept::new(lists))),
         }
     }
 
-    /// So much time has passed. Forgets what was cut too long ago; the interfaces where that was.
+    /// So much time has passed; the interfaces where something was cut too long ago, until others are put there.
     pub(super) fn age(&mut self, passed: Duration) -> BTreeSet<SmolStr> {
         for kept in self.cuts.values_mut() {
             kept.left = kept.left.saturating_sub(passed);
         }
-        let over = self.cuts.extract_if(.., |_, kept| kept.left.is_zero());
-        over.map(|(name, _)| name).collect()
+        let over = self.cuts.iter().filter(|(_, kept)| kept.is_over());
+        over.map(|(name, _)| name.clone()).collect()
     }
 
-    /// What stands before the lists of an interface.
+    /// What stands before the lists of an interface, and is not over.
     pub(super) fn cuts(&self, interface: &SmolStr) -> Option<&Cuts> {
-        self.cuts.get(interface).map(|kept| &kept.lists)
+        let kept = self.cuts.get(interface).filter(|kept| !kept.is_over());
+        kept.map(|kept| &kept.lists)
     }
 
     /// The lists that an interface had which has none now.
@@ -198,14 +210,54 @@ impl Kept {
     fn new(lists: Cuts) -> Self {
         Self { lists, left: KEPT }
     }
+
+    fn is_over(&self) -> bool {
+        self.left.is_zero()
+    }
 }
 
-/// What stands before other lists.
-fn cuts(installed: &Installed, lists: &InstalledLists) -> Cuts {
-    [&lists.input, &lists.output].map(|indices| indices.iter().find_map(|&index| cut(installed, index)))
+/// Whether some lists may drop what others did not.
+fn cuts_more(before: &Cuts, after: &Cuts) -> bool {
+    let more = |before: &Acl, after: &Acl| {
+        if before.tag == after.tag {
+            return false;
+        }
+        let denials = |acl: &Acl| -> FxHashSet<AclRule> {
+            let denials = acl.rules.iter().filter(|rule| rule.action == AclAction::Deny);
+            denials.copied().collect()
+        };
+        let (known, kept): (_, FxHashSet<_>) = (denials(before), after.rules.iter().collect());
+        let is_kept = |rule: &AclRule| rule.action == AclAction::Deny || kept.contains(rule);
+        let is_known = |rule: &AclRule| {
+            let mut denied = before.rules.iter().filter(|rule| rule.action == AclAction::Deny);
+            known.contains(rule) || denied.any(|known| rule.is_part_of(known))
+        };
+        let mut denied = after.rules.iter().filter(|rule| rule.action == AclAction::Deny);
+        !before.rules.iter().all(is_kept) || !denied.all(is_known)
+    };
+    let mut ways = before.iter().zip(after);
+    ways.any(|way| match way {
+        (_, None) => false,
+        (None, Some(_)) => true,
+        (Some(before), Some(after)) => more(before, after),
+    })
 }
 
-fn cut(installed: &Installed, index: u32) -> Option<Arc<Acl>> {
-    let acl = installed.acls.get(&index).filter(|acl| acl.is_cut());
-    acl.map(|acl| Arc::new(acl.clone()))
+/// Lists that stand before others, by index, and what is none of them: each is taken once, whoever has it.
+#[derive(Default)]
+struct Shared(BTreeMap<u32, Option<Arc<Acl>>>);
+
+impl Shared {
+    fn cuts(&mut self, installed: &Installed, lists: &InstalledLists) -> Cuts {
+        [&lists.input, &lists.output]
+            .map(|indices| indices.iter().find_map(|&index| self.cut(installed, index)))
+    }
+
+    fn cut(&mut self, installed: &Installed, index: u32) -> Option<Arc<Acl>> {
+        let cut = || {
+            let acl = installed.acls.get(&index).filter(|acl| acl.is_cut());
+            acl.map(|acl| Arc::new(acl.clone()))
+        };
+        self.0.entry(index).or_insert_with(cut).clone()
+    }
 }

@@ -163,6 +163,20 @@ impl AclRule {
         }
     }
 
+    /// What of TCP it may drop the answers of, by the ports of who answers, or lets pass for certain; and whether it does that.
+    pub(super) fn answers(&self) -> Option<(Layer4, bool)> {
+        let tcp = Layer4::of(&Selector::whole(Protocol::TCP));
+        let passes = self.action != AclAction::Deny;
+        if self.beginnings() == Beginnings::None {
+            let is_whole = self.second == ALL && self.tcp_flags == (ACK, ACK);
+            let ports = picket_net::Interval::new(self.first.0, self.first.1)?;
+            let answers = Layer4::of(&Selector::One(Protocol::TCP, ports));
+            return (!passes || is_whole).then_some((answers, passes));
+        }
+        let is_whole = self.any_source_port() && self.beginnings() == Beginnings::All;
+        (passes && is_whole && self.selected().contains_all(&tcp)).then_some((tcp, true))
+    }
+
     /// Everything that it says, in bytes that no other rule has.
     fn hash_into(&self, digest: &mut Digest) {
         let action = self.action as u8;

@@ -189,10 +189,11 @@ impl<'a> Planner<'a> {
             [input, output] = self.memory.lost(interface);
         }
         let are_same = |lists: &[&Acl], tags: &[Tag]| lists.iter().map(|acl| &acl.tag).eq(tags);
-        let is_same = are_same(&input, &wanted.input) && are_same(&output, &wanted.output);
+        // What passes one way is cut by what stands in the other.
+        let is_same = [are_same(&output, &wanted.output), are_same(&input, &wanted.input)];
         let leads_out = |tag: &Tag| tag.is_for(Role::Global) || tag.is_for(Role::FromOutside);
         let mut tags = wanted.input.iter().chain(&wanted.output);
-        if known.is_none() && is_same || tags.any(leads_out) {
+        if known.is_none() && is_same == [true; 2] || tags.any(leads_out) {
             return Cuts::default();
         }
         let is_bare = input.is_empty() && output.is_empty();
@@ -213,6 +214,14 @@ impl<'a> Planner<'a> {
         let input = passes(&wanted.input, &before.input);
         let output = passes(&wanted.output, &before.output);
         let mut list = |way, before, [after, answers]: [&Passage<'a>; 2], known: Option<&Arc<Acl>>| {
+            let [same_in, same_out] = is_same;
+            let is_same = match way {
+                Way::In => same_in,
+                Way::Out => same_out,
+            };
+            if known.is_none() && is_same {
+                return None;
+            }
             self.cutter.list(&Withdrawal {
                 way,
                 before,

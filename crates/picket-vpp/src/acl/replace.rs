@@ -204,7 +204,7 @@ fn lets_as_much_pass(before: &[AclRule], after: &[AclRule]) -> bool {
 
 impl AclRule {
     /// Whether everything that it matches another matches too.
-    fn is_part_of(&self, other: &Self) -> bool {
+    pub(super) fn is_part_of(&self, other: &Self) -> bool {
         let within = |(first, last): (u16, u16), outer: (u16, u16)| outer.0 <= first && last <= outer.1;
         other.source.contains_prefix(&self.source)
             && other.destination.contains_prefix(&self.destination)

@@ -106,6 +106,8 @@ struct Passage {
     reflected: Peers,
     /// All that may pass and leave a session for its answers.
     may_reflect: Peers,
+    /// What of TCP drops what answers it and has no session: its ports are those of who answers.
+    unanswered: Peers,
     /// Whether there is no list at all.
     is_open: bool,
     /// Whether the pod is the source, and the other end the destination.
@@ -155,6 +157,7 @@ impl Proof<'_> {
             Value::NOTHING
         };
         let mut decisions = [const { Vec::new() }; 4];
+        let mut answers = Vec::new();
         for rule in self.acls.rules(tags) {
             let (own, peer) = match is_source {
                 true => (rule.source, rule.destination),
@@ -166,6 +169,7 @@ impl Proof<'_> {
             let passes = rule.action != AclAction::Deny;
             let reflects = rule.action == AclAction::PermitReflect;
             let [most, least, reflected, may_reflect] = &mut decisions;
+            answers.extend(rule.answers().map(|(ports, passes)| (peer, ports, !passes)));
             // What no packet that begins something matches decides none of them; what it lets pass may all the same.
             if rule.beginnings() == Beginnings::None && !passes {
                 continue;
@@ -193,6 +197,7 @@ impl Proof<'_> {
             // Where there is no list, nothing makes a session.
             reflected: peers(reflected, Value::NOTHING),
             may_reflect: peers(may_reflect, Value::NOTHING),
+            unanswered: peers(&answers, Value::NOTHING),
             is_open: tags.is_empty(),
             is_source,
         }
@@ -227,6 +232,7 @@ impl Proof<'_> {
                 &passage.least,
                 &passage.reflected,
                 &passage.may_reflect,
+                &passage.unanswered,
             ]
         });
         let entries = peers.flat_map(|peers| peers.entries());
@@ -250,9 +256,7 @@ impl Proof<'_> {
         let allowed = Layer4::allowed(&allowed, Family::of(own));
         let ends = (peer, own);
         self.compare(name, Way::Out, ends, &ways.to_pod, &allowed);
-        // An answer passes on the way from the pod because of a session, or because everything does.
-        let answers = self.values.set(ways.from_pod.least.value(peer)).is_all();
-        if !answers {
+        if !self.all_answers(&ways.from_pod, peer, &allowed) {
             self.reflects(name, Way::Out, ends, &ways.to_pod, &allowed);
         }
         if self.walk.local.contains(&peer) {
@@ -260,7 +264,7 @@ impl Proof<'_> {
         }
         for (uplink, leaves, enters) in &ways.outside {
             self.dropped(uplink, Way::In, ends, enters, &allowed);
-            if !self.values.set(leaves.least.value(peer)).is_all() {
+            if !self.all_answers(leaves, peer, &allowed) {
                 self.reflects(uplink, Way::In, ends, enters, &allowed);
                 // Nothing has judged it yet.
                 let most = self.values.set(enters.may_reflect.value(peer)).clone();
@@ -290,17 +294,24 @@ impl Proof<'_> {
             let most = self.values.set(ways.from_pod.most.value(peer)).clone();
             self.found(name, Way::In, ends, &most.difference(&egress), Fault::Passes);
         }
-        if !self.values.set(ways.to_pod.least.value(peer)).is_all() {
+        if !self.all_answers(&ways.to_pod, peer, &allowed) {
             self.reflects(name, Way::In, ends, &ways.from_pod, &allowed);
         }
         if !self.walk.local.contains(&peer) {
             for (uplink, leaves, enters) in &ways.outside {
                 self.compare(uplink, Way::Out, ends, leaves, &allowed);
-                if !self.values.set(enters.least.value(peer)).is_all() {
+                if !self.all_answers(enters, peer, &allowed) {
                     self.reflects(uplink, Way::Out, ends, leaves, &allowed);
                 }
             }
         }
+    }
+
+    /// Whether what answers the allowed passes without a session, as everything does there.
+    fn all_answers(&self, passage: &Passage, peer: IpAddr, allowed: &Layer4) -> bool {
+        let unanswered = self.values.set(passage.unanswered.value(peer));
+        let is_all = self.values.set(passage.least.value(peer)).is_all();
+        is_all && unanswered.intersection(allowed).is_empty()
     }
 
     /// What the policies of a pod alone let it send.

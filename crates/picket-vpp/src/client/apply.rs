@@ -296,10 +296,6 @@ impl<'a> Known<'a> {
         let is_missing =
             |acl: &&Arc<acl::Acl>| is_refused(acl) && wanted.contains(&Handle::Created(acl.tag.clone()));
         let (mut needed, mut stricter) = (BTreeMap::new(), BTreeMap::new());
-        let refused = new.iter().map(|(_, acl)| acl).filter(|acl| is_refused(acl));
-        // What only drops more does not keep an interface from the rest.
-        let cut = refused.filter(|acl| acl.tag.is_for(Role::Cut));
-        stricter.extend(cut.map(|acl| (acl.tag.clone(), None)));
         for acl in new.iter().map(|(_, acl)| acl).filter(is_missing) {
             let instead = acl.stricter();
             stricter.insert(acl.tag.clone(), instead.as_ref().map(|acl| acl.tag.clone()));
@@ -356,7 +352,10 @@ impl<'a> Known<'a> {
             Handle::Created(tag) => tag,
         };
         let created = |tag: &Tag| self.created.get(tag).copied();
-        let may_stand_in = may_stand_in || tag.is_for(Role::Cut);
+        if tag.is_for(Role::Cut) {
+            // What only drops more does not keep an interface from the rest.
+            return Ok(created(tag));
+        }
         match (created(tag), self.stricter.get(tag).filter(|_| may_stand_in)) {
             (Some(index), _) => Ok(Some(index)),
             (None, Some(None)) => Ok(None),

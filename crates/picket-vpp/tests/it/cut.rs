@@ -9,25 +9,25 @@ use picket_policy::{Direction, Policy};
 use picket_testing::build::{self, PodBuilder, accept, block, ip, node, pod, pods_where};
 use picket_vpp::acl::hold::Held;
 use picket_vpp::acl::plan::Installed;
-use picket_vpp::acl::verify::{Fault, Report, verify};
-use picket_vpp::acl::{ACK, Options as Rendered, SYN, render};
-use picket_vpp::client::{Connector, Feature, Vpp};
-use picket_vpp::fake::{self, Direction as Way, Fake, Lists, Options, Packet, Verdict};
+use picket_vpp::acl::verify::{self, Report, verify};
+use picket_vpp::acl::{ACK, Acl, Acls, Options as Rendered, SYN, render};
+use picket_vpp::client::{Connector, Error, Feature, Vpp};
+use picket_vpp::fake::{self, Direction as Way, Fake, Fault, Lists, Options, Packet, Verdict, When};
 
-const NODE: &str = "n1";
-const UPLINK: &str = "uplink";
+pub(crate) const NODE: &str = "n1";
+pub(crate) const UPLINK: &str = "uplink";
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// A pod's port: its interface, its address and the number.
-type End = (&'static str, &'static str, u16);
+pub(crate) type End = (&'static str, &'static str, u16);
 
-const SERVER: End = ("x/server", "10.0.0.1", 80);
-const CLIENT: End = ("x/client", "10.0.0.2", 40_000);
-const FRIEND: End = ("x/friend", "10.0.0.3", 40_000);
-const REMOTE: End = (UPLINK, "10.0.1.1", 40_000);
+pub(crate) const SERVER: End = ("x/server", "10.0.0.1", 80);
+pub(crate) const CLIENT: End = ("x/client", "10.0.0.2", 40_000);
+pub(crate) const FRIEND: End = ("x/friend", "10.0.0.3", 40_000);
+pub(crate) const REMOTE: End = (UPLINK, "10.0.1.1", 40_000);
 
 /// The same pod with another port.
-fn at((interface, address, _): End, port: u16) -> End {
+pub(crate) fn at((interface, address, _): End, port: u16) -> End {
     (interface, address, port)
 }
 
@@ -52,7 +52,7 @@ fn labelled(name: &str, address: &str, label: &str) -> Object {
 }
 
 /// Those pods and a policy.
-fn with(policy: Policy) -> Snapshot {
+pub(crate) fn with(policy: Policy) -> Snapshot {
     objects(policy).into_iter().collect()
 }
 
@@ -61,7 +61,7 @@ fn objects(policy: Policy) -> Vec<Object> {
 }
 
 /// The server may receive only from these at these ports.
-fn server_receives(from: &[&str], ports: &[u16]) -> Snapshot {
+pub(crate) fn server_receives(from: &[&str], ports: &[u16]) -> Snapshot {
     server_receives_of(from, ports).into_iter().collect()
 }
 
@@ -80,20 +80,21 @@ fn server_receives_of(from: &[&str], ports: &[u16]) -> Vec<Object> {
 }
 
 /// Nothing is restricted.
-fn open() -> Snapshot {
+pub(crate) fn open() -> Snapshot {
     pods().into_iter().collect()
 }
 
 /// A VPP and the agent that makes it what snapshots ask for.
-struct Scene {
-    fake: Fake,
-    vpp: Vpp,
-    held: Held,
+pub(crate) struct Scene {
+    pub(crate) fake: Fake,
+    pub(crate) vpp: Vpp,
+    pub(crate) held: Held,
     engine: Engine,
+    has_others: bool,
 }
 
 impl Scene {
-    fn start(snapshot: &Snapshot) -> Self {
+    pub(crate) fn start(snapshot: &Snapshot) -> Self {
         let fake = Fake::start(Options::new(7)).expect("a VPP");
         for name in [SERVER.0, CLIENT.0, FRIEND.0, UPLINK] {
             let index = fake.add_interface(name, "");
@@ -106,41 +107,98 @@ impl Scene {
             vpp,
             held,
             engine,
+            has_others: false,
         };
         scene.change(snapshot);
         scene
     }
 
     /// The agent is started again.
-    fn restart(&mut self) {
+    pub(crate) fn restart(&mut self) {
         (self.vpp, self.held) = connect(&self.fake);
     }
 
     /// The policies or pods are these from now on.
-    fn change(&mut self, snapshot: &Snapshot) {
+    pub(crate) fn change(&mut self, snapshot: &Snapshot) {
         self.engine = Engine::compile(snapshot, Semantics::default());
         self.sync();
     }
 
-    fn sync(&mut self) {
-        let acls = render(self.engine.program(), Some(NODE), &Rendered::default());
-        let plan = self.held.plan(&acls, self.held.installed().interfaces.keys());
-        let interfaces = self.vpp.read().expect("what there is").interfaces;
-        let done = self.vpp.carry_out_held(&plan, &interfaces, &mut self.held);
-        assert!(done.expect("answers").is_empty());
-        self.held.settle_all();
+    pub(crate) fn sync(&mut self) {
+        assert!(self.attempt().is_empty());
+        let acls = self.wanted();
         assert_eq!(
             self.vpp.read().expect("what there is").installed,
             *self.held.installed()
         );
         let again = self.held.plan(&acls, self.held.installed().interfaces.keys());
         assert!(again.is_empty(), "{again:?}");
-        let report = self.report(self.held.installed());
-        assert!(report.is_proof(), "{report:?}");
+        // Nothing is proved where lists of others stand.
+        if !self.has_others {
+            let report = self.report(self.held.installed());
+            assert!(report.is_proof(), "{report:?}");
+        }
+    }
+
+    fn wanted(&self) -> Acls {
+        render(self.engine.program(), Some(NODE), &Rendered::default())
+    }
+
+    /// Does once what is to be done; what VPP refused of it.
+    fn attempt(&mut self) -> Vec<Error> {
+        let acls = self.wanted();
+        self.carry_out(&acls)
+    }
+
+    fn carry_out(&mut self, acls: &Acls) -> Vec<Error> {
+        let plan = self.held.plan(acls, self.held.installed().interfaces.keys());
+        let interfaces = self.vpp.read().expect("what there is").interfaces;
+        let done = self.vpp.carry_out_held(&plan, &interfaces, &mut self.held);
+        let troubles = done.expect("answers");
+        if troubles.is_empty() {
+            self.held.settle_all();
+        }
+        troubles
+    }
+
+    /// The same, while VPP refuses so many lists; what it refused.
+    pub(crate) fn change_refused(&mut self, snapshot: &Snapshot, lists: usize) -> Vec<Error> {
+        self.engine = Engine::compile(snapshot, Semantics::default());
+        for before in 0..lists {
+            let when = When::Named("acl_add_replace".to_owned(), before);
+            self.fake.fail(when, Fault::Refuse(-1));
+        }
+        self.attempt()
+    }
+
+    /// Nothing passes at an interface until it has its lists again.
+    pub(crate) fn close(&mut self, interface: &str) {
+        let mut acls = self.wanted();
+        let closed = Acl::closed();
+        let lists = acls.interfaces.get_mut(interface).expect("an interface");
+        lists.input = vec![closed.tag.clone()];
+        lists.output = vec![closed.tag.clone()];
+        acls.acls.insert(closed.tag.clone(), closed.into());
+        assert!(self.carry_out(&acls).is_empty());
+    }
+
+    /// Others put a list behind those of an interface, for what leaves VPP there.
+    pub(crate) fn put_behind(&mut self, interface: &str, rules: Vec<fake::AclRule>) {
+        self.has_others = true;
+        let index = self.fake.state().interface(interface).expect("an interface");
+        self.fake.change("others put a list there", |state| {
+            let theirs = state.add_acl(None, "theirs", rules).expect("a list");
+            let mut lists = state.lists(index);
+            lists.output.push(theirs);
+            state.set_acl_list(index, &lists).expect("lists");
+        });
+        let reading = self.vpp.read().expect("what there is");
+        self.held.read_again(reading.installed);
+        self.sync();
     }
 
     /// Whether what VPP has means the policies, whatever stands there because of earlier ones.
-    fn report(&self, installed: &Installed) -> Report {
+    pub(crate) fn report(&self, installed: &Installed) -> Report {
         let program = self.engine.program();
         let pods = program.pods();
         let pods: Vec<_> = pods.map(|pod| pod.pod()).collect();
@@ -153,7 +211,7 @@ impl Scene {
     }
 
     /// Whether a segment with these flags gets from one end to the other.
-    fn sends(&self, from: End, to: End, flags: u8) -> bool {
+    pub(crate) fn sends(&self, from: End, to: End, flags: u8) -> bool {
         let packet = Packet {
             tcp_flags: flags,
             ..Packet::new(Protocol::TCP, (ip(from.1), from.2), (ip(to.1), to.2))
@@ -166,23 +224,23 @@ impl Scene {
     }
 
     /// Whether a connection begins.
-    fn opens(&self, from: End, to: End) -> bool {
+    pub(crate) fn opens(&self, from: End, to: End) -> bool {
         self.sends(from, to, SYN) && self.sends(to, from, SYN | ACK) && self.sends(from, to, ACK)
     }
 
     /// Whether segments of a connection get to both ends, one of which sends first.
-    fn goes_on(&self, first: End, second: End) -> bool {
+    pub(crate) fn goes_on(&self, first: End, second: End) -> bool {
         self.sends(first, second, ACK) && self.sends(second, first, ACK)
     }
 
     /// Whether segments of a connection get to either end, whoever sends, and however often.
-    fn is_taken_up(&self, one: End, other: End) -> bool {
+    pub(crate) fn is_taken_up(&self, one: End, other: End) -> bool {
         let sent = [(one, other), (other, one), (one, other), (other, one)];
         sent.map(|(from, to)| self.sends(from, to, ACK)).contains(&true)
     }
 
     /// How many rules stand before the lists of pods because something was cut.
-    fn cuts(&self) -> usize {
+    pub(crate) fn cuts(&self) -> usize {
         let acls = self.held.installed().acls.values();
         let cuts = acls.filter(|acl| acl.tag.as_str().starts_with("picket-cut-"));
         cuts.map(|acl| acl.rules.len()).sum()
@@ -197,7 +255,7 @@ fn connect(fake: &Fake) -> (Vpp, Held) {
 }
 
 /// The server may receive from the client and the friend, whose connections are there.
-fn connected() -> Scene {
+pub(crate) fn connected() -> Scene {
     let scene = Scene::start(&server_receives(&["client", "friend"], &[80, 443]));
     for client in [CLIENT, FRIEND, REMOTE] {
         assert!(scene.opens(client, SERVER), "{client:?}");
@@ -419,7 +477,7 @@ fn a_list_that_decides_what_begins_a_connection_is_no_memory() {
     let installed = scene.vpp.read().expect("what there is").installed;
     let found = scene.report(&installed).counterexamples;
     assert!(
-        found.iter().any(|found| found.fault == Fault::Dropped),
+        found.iter().any(|found| found.fault == verify::Fault::Dropped),
         "{found:?}"
     );
     // Read again, what this agent remembers is put back.
@@ -445,10 +503,9 @@ fn lists_of_what_was_cut_are_removed_with_all_others() {
     let mut scene = connected();
     scene.change(&server_receives(&["friend"], &[80, 443]));
     assert!(scene.cuts() > 0);
-    let plan = scene.held.plan(
-        &picket_vpp::acl::Acls::default(),
-        scene.held.installed().interfaces.keys(),
-    );
+    let plan = scene
+        .held
+        .plan(&Acls::default(), scene.held.installed().interfaces.keys());
     let interfaces = scene.vpp.read().expect("what there is").interfaces;
     let done = scene.vpp.carry_out_held(&plan, &interfaces, &mut scene.held);
     assert!(done.expect("answers").is_empty());

@@ -57,8 +57,19 @@ pub(crate) fn faults() -> [Fault; 8] {
 /// At most so many packets are sent after each change of the state.
 const MOST: usize = 40;
 
-/// Packets that pass two interfaces of a node.
-pub(crate) fn journeys(cluster: &Cluster<'_>, snapshot: &Snapshot, node: Option<&SmolStr>) -> Vec<Journey> {
+/// The first port from which who asks does, whoever that is.
+pub(crate) const ANY: u16 = 1024;
+
+/// The first that systems give to connections themselves.
+pub(crate) const OF_CLIENTS: u16 = 32_768;
+
+/// Packets that pass two interfaces of a node, from ports that begin there.
+pub(crate) fn journeys(
+    cluster: &Cluster<'_>,
+    snapshot: &Snapshot,
+    node: Option<&SmolStr>,
+    first: u16,
+) -> Vec<Journey> {
     let mut found = Vec::new();
     for (number, flow) in (0..).zip(representative_flows(snapshot)) {
         if !flow.protocol.has_ports() || flow.source == flow.destination {
@@ -70,8 +81,7 @@ pub(crate) fn journeys(cluster: &Cluster<'_>, snapshot: &Snapshot, node: Option<
             continue;
         };
         let ends = [&flow.source, &flow.destination].map(|end| cluster.address(end, &flow));
-        // Ports as systems give them to connections.
-        let port = 32_768 + u16::try_from(number % 28_000).expect("a port");
+        let port = first + u16::try_from(number % 28_000).expect("a port");
         let packet = Packet::new(flow.protocol, (ends[0], port), (ends[1], flow.port));
         found.push((from.clone(), to.clone(), packet));
     }
@@ -203,9 +213,9 @@ fn check_all(before: &Snapshot, after: &Snapshot, faults: &[Fault]) -> Result<()
     };
     let new_acls = &new.acls[node];
     let [first, last] = [old_acls, new_acls].map(|acls| installed(acls).state());
-    let sent = journeys(&new, after, node.as_ref())
+    let sent = journeys(&new, after, node.as_ref(), ANY)
         .into_iter()
-        .chain(journeys(&old, before, node.as_ref()));
+        .chain(journeys(&old, before, node.as_ref(), ANY));
     let judged = sent.map(|journey| {
         let (before, after) = (passes(&first, &journey), passes(&last, &journey));
         (journey, before, after)

@@ -30,3 +30,4 @@ mod selected;
 mod session;
 mod sessions;
 mod tags;
+mod withdrawn;

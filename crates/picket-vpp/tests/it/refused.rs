@@ -8,7 +8,7 @@ use picket_vpp::fake::{Fake, Fault, When};
 use proptest::prelude::*;
 use proptest::test_runner::TestCaseError;
 
-use crate::faults::{Journey, journeys, passes};
+use crate::faults::{ANY, Journey, journeys, passes};
 use crate::installed::{carry_out, lists_beside_cuts, start};
 use crate::journey::Cluster;
 
@@ -47,7 +47,7 @@ fn check(snapshot: &Snapshot) -> Result<(), TestCaseError> {
     let semantics = Semantics::default();
     let cluster = Cluster::new(snapshot, &semantics);
     for (node, acls) in &cluster.acls {
-        let sent = journeys(&cluster, snapshot, node.as_ref());
+        let sent = journeys(&cluster, snapshot, node.as_ref(), ANY);
         for before in 0.. {
             if !refuse(acls, &sent, before)? {
                 break;

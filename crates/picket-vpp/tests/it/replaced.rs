@@ -15,7 +15,7 @@ use picket_vpp::fake::{Direction, Fake, Packet, State, Verdict};
 use proptest::prelude::*;
 use proptest::test_runner::TestCaseError;
 
-use crate::faults::{Journey, journeys, passes};
+use crate::faults::{Journey, OF_CLIENTS, journeys, passes};
 use crate::installed::{carry_out, start};
 use crate::journey::Cluster;
 
@@ -190,7 +190,7 @@ fn check(snapshots: &[Snapshot]) -> Result<usize, TestCaseError> {
         let sent: Vec<Journey> = clusters
             .iter()
             .zip(snapshots)
-            .flat_map(|(cluster, snapshot)| journeys(cluster, snapshot, node.as_ref()))
+            .flat_map(|(cluster, snapshot)| journeys(cluster, snapshot, node.as_ref(), OF_CLIENTS))
             .collect();
         let afresh: BTreeMap<usize, Vec<bool>> = lists
             .iter()
