@@ -5,9 +5,10 @@ use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
 use picket_engine::IdentitySet;
-use rustc_hash::{FxHashMap, FxHashSet, FxHasher};
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::class::NOBODY;
+use super::restrict::hash_of;
 
 /// The number of a side in signatures.
 pub(super) type SideKey = u32;
@@ -22,10 +23,8 @@ pub(super) struct Signature {
 
 impl Signature {
     fn new(allowed: Vec<(SideKey, u32)>) -> Self {
-        let mut hasher = FxHasher::default();
-        allowed.hash(&mut hasher);
         Self {
-            hash: hasher.finish(),
+            hash: hash_of(&allowed),
             allowed: allowed.into(),
         }
     }

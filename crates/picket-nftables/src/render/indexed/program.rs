@@ -15,7 +15,6 @@ impl NodeView {
         if view.sides.is_empty() {
             return view;
         }
-        // Policies see the others by the address of their node, or as anybody with their address.
         let endpoints = program.endpoints();
         view.endpoints = endpoints
             .map(|(address, identity)| (address, identity.number()))

@@ -148,7 +148,8 @@ impl Denying {
     }
 }
 
-fn hash_of(value: &impl Hash) -> u64 {
+/// Equal for equal values.
+pub(super) fn hash_of(value: &impl Hash) -> u64 {
     let mut hasher = FxHasher::default();
     value.hash(&mut hasher);
     hasher.finish()
