@@ -44,7 +44,7 @@ pub(crate) struct Enforcer {
     /// What is held back, and why.
     held: BTreeMap<ObjectRef, String>,
     /// The policies that stand in the place of others, or shut pods.
-    closed: Vec<ObjectRef>,
+    instead: Vec<ObjectRef>,
     /// Which of them are not to blame may not be known yet.
     pub(crate) search: Search,
     /// When to try again to have them in force.
@@ -73,7 +73,7 @@ impl Enforcer {
             told: BTreeSet::new(),
             retry: None,
             held: BTreeMap::new(),
-            closed: Vec::new(),
+            instead: Vec::new(),
             search: Search::default(),
             retry_held: None,
         }
@@ -122,14 +122,14 @@ impl Enforcer {
     pub(crate) fn settle(&mut self, knowledge: &mut Knowledge) {
         let held = knowledge.held();
         self.held.retain(|policy, _| held.contains(policy));
-        self.closed = knowledge.instead();
+        self.instead = knowledge.instead();
         self.settled(&knowledge.remarks.versions);
         self.tell_versions(knowledge);
         self.tell_current();
     }
 
     fn settled(&mut self, versions: &Versions) {
-        let is_instead = |name: &String| self.closed.iter().any(|policy| policy.to_string() == *name);
+        let is_instead = |name: &String| self.instead.iter().any(|policy| policy.to_string() == *name);
         self.shared
             .lock()
             .host

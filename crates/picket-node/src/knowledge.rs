@@ -143,14 +143,14 @@ impl Knowledge {
         self.ledger().map(Ledger::held).unwrap_or_default()
     }
 
-    /// The policies that the program has in the place of others, or to shut pods.
-    pub(crate) fn instead(&self) -> Vec<ObjectRef> {
-        self.ledger().map(Ledger::instead).unwrap_or_default()
-    }
-
     /// Those of them that were not in force: the program has them without what they allow.
     pub(crate) fn closed(&self) -> Vec<ObjectRef> {
         self.ledger().map(Ledger::closed).unwrap_or_default()
+    }
+
+    /// The policies that the program has in the place of others, or to shut pods.
+    pub(crate) fn instead(&self) -> Vec<ObjectRef> {
+        self.ledger().map(Ledger::instead).unwrap_or_default()
     }
 
     /// Lets the program of the kernel have objects as they were in force, and this instead of policies that were not.

@@ -147,18 +147,7 @@ impl Ledger {
             if let Some(version) = self.policies.before.remove(object) {
                 note(&self.hold_policy(object, version, instead, engine));
             } else if let Some(version) = self.subjects.before.remove(object) {
-                let says = Subject::of(object, engine.program());
-                let mut version = version.map(Object::from);
-                if version.is_none()
-                    && instead == Instead::Closed
-                    && let Some(Subject::Pod(pod)) = &says
-                {
-                    version = Some(Object::from(shut(pod)));
-                    self.closed.insert(object.clone());
-                    note(&engine.apply(Event::Apply(Object::Policy(shuts(pod)))));
-                }
-                self.subjects.held.insert(object.clone(), says);
-                note(&put(object, version, engine));
+                self.hold_subject(object, version, instead, engine, &mut note);
             }
         }
     }
@@ -179,6 +168,28 @@ impl Ledger {
         }
         self.policies.held.insert(object.clone(), says);
         put(object, version.map(of_policy), engine)
+    }
+
+    fn hold_subject(
+        &mut self,
+        object: &ObjectRef,
+        version: Option<Subject>,
+        instead: Instead,
+        engine: &mut Engine,
+        mut note: impl FnMut(&Delta),
+    ) {
+        let says = Subject::of(object, engine.program());
+        let mut version = version.map(Object::from);
+        if version.is_none()
+            && instead == Instead::Closed
+            && let Some(Subject::Pod(pod)) = &says
+        {
+            version = Some(Object::from(shut(pod)));
+            self.closed.insert(object.clone());
+            note(&engine.apply(Event::Apply(Object::Policy(shuts(pod)))));
+        }
+        self.subjects.held.insert(object.clone(), says);
+        note(&put(object, version, engine));
     }
 
     /// Lets objects that are held back be as they should.
