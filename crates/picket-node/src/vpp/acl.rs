@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use picket_vpp::acl::hold::Held;
 use picket_vpp::acl::plan::{Handle, Installed, Operation, Plan};
-use picket_vpp::acl::{Acl, AclAction, AclRule, Acls, Tag};
+use picket_vpp::acl::{Acl, AclAction, AclRule, Acls};
 use picket_vpp::client::{Error, Feature, Interface, Vpp};
 use smol_str::SmolStr;
 
@@ -116,11 +116,8 @@ impl AclTables {
     /// Notes which interfaces without lists may be as an agent before has left them. Those that come later are not among them, and
     /// none is where no agent has put a policy into VPP since that began.
     fn note_left(&mut self) {
-        let (installed, closed) = (self.held.installed(), Acl::closed());
-        let mut acls = installed.acls.values();
-        // A list of what was cut says nothing of policies that are still there.
-        let is_policy = |acl: &Acl| acl.tag != closed.tag && !acl.is_cut();
-        let is_from_before = acls.any(|acl| Tag::is_own(acl.tag.as_str()) && is_policy(acl));
+        let installed = self.held.installed();
+        let is_from_before = installed.has_policies();
         let there = installed.interfaces.keys();
         match &mut self.left {
             Some(left) if is_from_before => left.retain(|name| installed.interfaces.contains_key(name)),
@@ -251,7 +248,7 @@ impl Tables for AclTables {
             let lists = installed.interfaces.get(name).into_iter();
             let mut indices = lists.flat_map(|lists| lists.input.iter().chain(&lists.output));
             let is_left = self.left.as_ref().is_some_and(|left| left.contains(name));
-            is_left || indices.any(|&index| is_own(installed, index))
+            is_left || indices.any(|&index| installed.is_own(index))
         });
         let plan = self.held.plan(&closed, closed.interfaces.keys());
         // Lists that nothing has may be those that are wanted next.
@@ -324,11 +321,11 @@ fn sorted<'i>(interfaces: impl Iterator<Item = &'i Interface>) -> impl Iterator<
 pub(super) fn foreign(installed: &Installed) -> Vec<String> {
     let mut found = Vec::new();
     for (interface, lists) in &installed.interfaces {
-        let own = lists.input.iter().filter(|index| is_own(installed, **index));
+        let own = lists.input.iter().filter(|index| installed.is_own(**index));
         let is_held = own.into_iter().any(|&index| keeps_answers(installed, index));
         for (way, indices) in [("input", &lists.input), ("output", &lists.output)] {
             let others = indices.iter().enumerate();
-            let others = others.filter(|(_, index)| !is_own(installed, **index));
+            let others = others.filter(|(_, index)| !installed.is_own(**index));
             let said: Vec<_> = others
                 .map(|(at, &index)| {
                     let meaning = match meaning(installed, indices, at) {
@@ -362,7 +359,7 @@ const OPEN_UNANSWERED: &str = "they decide what picket's lists before them leave
 /// What a list of others at this place among those of an interface means.
 fn meaning(installed: &Installed, indices: &[u32], at: usize) -> &'static str {
     let (before, behind) = indices.split_at_checked(at).unwrap_or_default();
-    let is_own = |index: &&u32| is_own(installed, **index);
+    let is_own = |index: &&u32| installed.is_own(**index);
     match () {
         () if !indices.iter().any(|index| is_own(&index)) => ALONE,
         () if before
@@ -405,13 +402,6 @@ fn keeps_answers(installed: &Installed, index: u32) -> bool {
     let own: BTreeSet<_> = passing.clone().map(|rule| rule.source).collect();
     let open: BTreeSet<_> = passing.filter(everywhere).map(|rule| rule.source).collect();
     decides_all(installed, index) && (own.is_empty() || own != open)
-}
-
-fn is_own(installed: &Installed, index: u32) -> bool {
-    installed
-        .acls
-        .get(&index)
-        .is_some_and(|acl| Tag::is_own(acl.tag.as_str()))
 }
 
 fn name(installed: &Installed, index: u32) -> String {
@@ -481,6 +471,7 @@ mod tests {
     use picket_net::{Family, Protocol};
     use picket_policy::Direction;
     use picket_testing::build::{PodBuilder, ip, pod, policy};
+    use picket_vpp::acl::Tag;
     use picket_vpp::acl::meaning::{Interpreter, Packet, Way};
     use picket_vpp::acl::plan::InstalledLists;
     use picket_vpp::acl::{Acl, Options, Role, render};

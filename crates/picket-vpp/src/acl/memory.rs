@@ -66,9 +66,7 @@ impl Memory {
     /// What a VPP says itself. Where it has lists of ours, what has none is as an agent has left it.
     pub(super) fn of(installed: &Installed) -> Self {
         let mut memory = Self::default();
-        let closed = Acl::closed();
-        let mut own = installed.own_lists();
-        if own.any(|acl| acl.tag != closed.tag && !acl.tag.is_for(Role::Cut)) {
+        if installed.has_policies() {
             memory.leave(installed, installed.interfaces.keys());
         }
         memory.learn(installed);
@@ -222,18 +220,12 @@ fn cuts_more(before: &Cuts, after: &Cuts) -> bool {
         if before.tag == after.tag {
             return false;
         }
-        let denials = |acl: &Acl| -> FxHashSet<AclRule> {
-            let denials = acl.rules.iter().filter(|rule| rule.action == AclAction::Deny);
-            denials.copied().collect()
-        };
-        let (known, kept): (_, FxHashSet<_>) = (denials(before), after.rules.iter().collect());
+        let (denied, kept): (FxHashSet<_>, FxHashSet<_>) =
+            (denials(before).collect(), after.rules.iter().collect());
         let is_kept = |rule: &AclRule| rule.action == AclAction::Deny || kept.contains(rule);
-        let is_known = |rule: &AclRule| {
-            let mut denied = before.rules.iter().filter(|rule| rule.action == AclAction::Deny);
-            known.contains(rule) || denied.any(|known| rule.is_part_of(known))
-        };
-        let mut denied = after.rules.iter().filter(|rule| rule.action == AclAction::Deny);
-        !before.rules.iter().all(is_kept) || !denied.all(is_known)
+        let is_denied =
+            |rule: &AclRule| denied.contains(rule) || denials(before).any(|known| rule.is_part_of(known));
+        !before.rules.iter().all(is_kept) || !denials(after).all(is_denied)
     };
     let mut ways = before.iter().zip(after);
     ways.any(|way| match way {
@@ -241,6 +233,10 @@ fn cuts_more(before: &Cuts, after: &Cuts) -> bool {
         (None, Some(_)) => true,
         (Some(before), Some(after)) => more(before, after),
     })
+}
+
+fn denials(acl: &Acl) -> impl Iterator<Item = &AclRule> {
+    acl.rules.iter().filter(|rule| rule.action == AclAction::Deny)
 }
 
 /// Lists that stand before others, by index, and what is none of them: each is taken once, whoever has it.

@@ -189,11 +189,10 @@ impl<'a> Planner<'a> {
             [input, output] = self.memory.lost(interface);
         }
         let are_same = |lists: &[&Acl], tags: &[Tag]| lists.iter().map(|acl| &acl.tag).eq(tags);
-        // What passes one way is cut by what stands in the other.
-        let is_same = [are_same(&output, &wanted.output), are_same(&input, &wanted.input)];
+        let [same_in, same_out] = [are_same(&input, &wanted.input), are_same(&output, &wanted.output)];
         let leads_out = |tag: &Tag| tag.is_for(Role::Global) || tag.is_for(Role::FromOutside);
         let mut tags = wanted.input.iter().chain(&wanted.output);
-        if known.is_none() && is_same == [true; 2] || tags.any(leads_out) {
+        if known.is_none() && same_in && same_out || tags.any(leads_out) {
             return Cuts::default();
         }
         let is_bare = input.is_empty() && output.is_empty();
@@ -213,30 +212,29 @@ impl<'a> Planner<'a> {
         let [was_in, was_out] = [passed(input, &before.input), passed(output, &before.output)];
         let input = passes(&wanted.input, &before.input);
         let output = passes(&wanted.output, &before.output);
-        let mut list = |way, before, [after, answers]: [&Passage<'a>; 2], known: Option<&Arc<Acl>>| {
-            let [same_in, same_out] = is_same;
-            let is_same = match way {
-                Way::In => same_in,
-                Way::Out => same_out,
-            };
-            if known.is_none() && is_same {
-                return None;
-            }
-            self.cutter.list(&Withdrawal {
-                way,
-                before,
-                after: after.clone(),
-                answers: answers.clone(),
-                known: known.map(AsRef::as_ref),
-            })
-        };
         let [known_in, known_out] = known
-            .map(|cuts| cuts.each_ref().map(Option::as_ref))
+            .map(|cuts| cuts.each_ref().map(Option::as_deref))
             .unwrap_or_default();
-        [
-            list(Way::In, was_out, [&output, &input], known_in),
-            list(Way::Out, was_in, [&input, &output], known_out),
-        ]
+        let mut list = |is_same: bool, change: &Withdrawal<'_>| match is_same && change.known.is_none() {
+            true => None,
+            false => self.cutter.list(change),
+        };
+        // What passes one way is cut by what stands in the other.
+        let in_answers = Withdrawal {
+            way: Way::In,
+            before: was_out,
+            after: output.clone(),
+            answers: input.clone(),
+            known: known_in,
+        };
+        let out_answers = Withdrawal {
+            way: Way::Out,
+            before: was_in,
+            after: input,
+            answers: output,
+            known: known_out,
+        };
+        [list(same_out, &in_answers), list(same_in, &out_answers)]
     }
 
     /// Those of some lists that are ours and say what passes.
@@ -350,14 +348,16 @@ impl InstalledLists {
 
 impl Installed {
     /// Whether a list is ours.
-    pub(crate) fn is_own(&self, index: u32) -> bool {
+    pub fn is_own(&self, index: u32) -> bool {
         let acl = self.acls.get(&index);
         acl.is_some_and(|acl| Tag::is_own(acl.tag.as_str()))
     }
 
-    /// Our lists.
-    pub(super) fn own_lists(&self) -> impl Iterator<Item = &Acl> {
-        self.acls.values().filter(|acl| Tag::is_own(acl.tag.as_str()))
+    /// Whether an agent has put a policy there: a list of ours that neither shuts an interface nor only keeps cut what was.
+    pub fn has_policies(&self) -> bool {
+        let closed = Acl::closed();
+        let mut own = self.acls.values().filter(|acl| Tag::is_own(acl.tag.as_str()));
+        own.any(|acl| acl.tag != closed.tag && !acl.tag.is_for(Role::Cut))
     }
 
     /// How often interfaces have each list that some have.
