@@ -261,7 +261,8 @@ fn pods_say_which_version_of_a_policy_is_in_force_in_each() {
                 let mut sandboxes = status.sandboxes.iter();
                 let sandbox = sandboxes.find(|sandbox| sandbox.pod == format!("default/{pod}"));
                 let known = of(sandbox.map_or(&[], |sandbox| &sandbox.policy_versions), &path);
-                (known.0.as_deref(), known.1.as_deref()) == (Some(read), Some(in_force))
+                let told = !known.2.starts_with("nobody has told yet");
+                told && (known.0.as_deref(), known.1.as_deref()) == (Some(read), Some(in_force))
             })
         });
         let mut sandboxes = status.sandboxes.into_iter();
