@@ -75,8 +75,11 @@ impl ProtocolSet {
     pub const EMPTY: Self = Self { low: 0, high: 0 };
 
     /// Every protocol that has no ports.
-    pub fn all() -> Self {
-        (0..=u8::MAX).map(Protocol).collect()
+    pub const fn all() -> Self {
+        Self {
+            low: !(1 << Protocol::TCP.0 | 1 << Protocol::UDP.0),
+            high: !(1 << (Protocol::SCTP.0 - 128)),
+        }
     }
 
     /// Whether no protocol is a member.
