@@ -320,7 +320,7 @@ impl Peers {
 }
 
 /// Both without what they begin and end with alike.
-fn without_ends<'e, T: PartialEq>(ours: &'e [T], theirs: &'e [T]) -> [&'e [T]; 2] {
+pub(crate) fn without_ends<'e, T: PartialEq>(ours: &'e [T], theirs: &'e [T]) -> [&'e [T]; 2] {
     let alike = ours.iter().zip(theirs);
     let alike = alike.take_while(|(one, other)| one == other).count();
     let both = [ours, theirs].map(|entries| entries.get(alike..).unwrap_or_default());

@@ -10,16 +10,18 @@
 //!
 //! The list is all there is to remember: what it was made of can be read from it.
 
+use std::cmp::Reverse;
 use std::collections::BTreeSet;
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use picket_net::{Family, Interval, Prefix, Protocol};
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::meaning::Way;
-use super::model::{ACK, Acl, AclAction, AclRule, Beginnings, Role};
+use super::model::{ACK, Acl, AclAction, AclRule, Beginnings, Role, Tag};
 use crate::layer4::{Layer4, Selector};
-use crate::peers::Peers;
+use crate::peers::{Peers, without_ends};
 use crate::rule::Action;
 use crate::value::{Value, Values};
 use crate::work::looked_at;
@@ -37,9 +39,10 @@ pub(super) struct Passage<'a> {
 #[derive(Debug, Default)]
 pub(super) struct Cutter {
     values: Values,
-    passing: FxHashMap<(Family, Way, Place), Arc<Peers>>,
     withdrawn: FxHashMap<Change, Arc<Withdrawn>>,
     made: FxHashMap<(Change, Option<Place>), Arc<Acl>>,
+    /// Those that were made, by their rules.
+    lists: FxHashMap<Vec<AclRule>, Arc<Acl>>,
 }
 
 /// The lists of a passage, by places in memory, and whether it is open.
@@ -59,8 +62,12 @@ struct Withdrawn {
 #[derive(Debug)]
 struct Part {
     cut: Peers,
-    after: Arc<Peers>,
+    /// What passes now, at least of whom something is cut; where it cannot be said plainly, of everybody.
+    after: Peers,
 }
+
+/// Addresses of one family, as ascending ranges apart from each other.
+struct Addresses(Vec<(IpAddr, IpAddr)>);
 
 /// A change of what passes one way, with what answers it.
 pub(super) struct Withdrawal<'a> {
@@ -73,7 +80,7 @@ pub(super) struct Withdrawal<'a> {
     /// What may pass the way of the answers.
     pub(super) answers: Passage<'a>,
     /// The list that stands there because of earlier changes.
-    pub(super) known: Option<&'a Acl>,
+    pub(super) known: Option<&'a Arc<Acl>>,
 }
 
 /// The ports that systems open connections from by themselves begin here (Linux, `net.ipv4.ip_local_port_range`).
@@ -89,8 +96,25 @@ const MOST_RULES: usize = 512;
 const ROUNDS: usize = 4;
 
 impl<'a> Passage<'a> {
+    /// Those of some lists that are ours and judge what begins; without any everything passes.
+    pub(super) fn of(acls: impl Iterator<Item = &'a Acl>) -> Self {
+        let judging = acls.filter(|acl| Tag::is_own(acl.tag.as_str()) && !acl.tag.is_for(Role::Cut));
+        let acls: Vec<_> = judging.collect();
+        Self {
+            is_open: acls.is_empty(),
+            acls,
+        }
+    }
+
     fn rules(&self) -> impl Iterator<Item = &'a AclRule> + Clone {
         self.acls.iter().flat_map(|acl| &acl.rules)
+    }
+
+    /// Those that decide which connections of TCP begin.
+    fn deciding(&self) -> impl Iterator<Item = &'a AclRule> {
+        self.rules().filter(|rule| {
+            rule.beginnings() != Beginnings::None && [0, Protocol::TCP.number()].contains(&rule.protocol)
+        })
     }
 
     fn place(&self) -> Place {
@@ -105,6 +129,9 @@ impl Cutter {
         if change.answers.acls.is_empty() {
             // Nothing there makes a session.
             return None;
+        }
+        if change.is_none() {
+            return change.known.cloned();
         }
         looked_at(1);
         let passages = [&change.before, &change.after].map(Passage::place);
@@ -127,18 +154,35 @@ impl Cutter {
         }
         let parts = withdrawn.parts.iter();
         let rules = parts.flat_map(|part| self.rules(part, withdrawn.is_plain, change));
-        let made = Arc::new(Acl::new(Role::Cut, rules.collect()));
+        let rules = rules.collect();
+        let made = self.named(rules);
         self.made.insert(key, Arc::clone(&made));
         Some(made)
     }
 
+    /// The list with these rules. Its name costs more than to look whether it has one.
+    fn named(&mut self, rules: Vec<AclRule>) -> Arc<Acl> {
+        if let Some(known) = self.lists.get(&rules) {
+            return Arc::clone(known);
+        }
+        let list = Arc::new(Acl::new(Role::Cut, rules.clone()));
+        self.lists.insert(rules, Arc::clone(&list));
+        list
+    }
+
     fn withdrawn(&mut self, change: &Withdrawal<'_>) -> Withdrawn {
-        let judged = change.way.other();
         let (mut parts, mut is_plain) = (Vec::new(), true);
+        let withdrawing = change.withdrawing();
         for family in Family::BOTH {
-            let before = self.passing(family, &change.before, judged);
-            let after = self.passing(family, &change.after, judged);
-            let known = self.known(family, change.known, change.way);
+            let known = change.known.iter().flat_map(|acl| &acl.rules);
+            let known = known.map(|rule| peer(rule, change.way));
+            let about = Addresses::of(family, known.chain(withdrawing.iter().copied()));
+            if about.0.is_empty() {
+                continue;
+            }
+            let before = self.passing(family, &change.before, change.judged(), &about);
+            let after = self.passing(family, &change.after, change.judged(), &about);
+            let known = self.known(family, change.known.map(AsRef::as_ref), change.way);
             let cut = self.combined([&before, &known, &after], |before, known, after| {
                 before.union(known).difference(after)
             });
@@ -151,11 +195,17 @@ impl Cutter {
                 2 * rules.len() <= MOST_RULES && rules.iter().all(|rule| rule.action == Action::Permit);
             parts.push(Part { cut, after });
         }
+        if !is_plain {
+            for part in &mut parts {
+                let family = part.cut.family();
+                part.after = self.passing(family, &change.after, change.judged(), &Addresses::all(family));
+            }
+        }
         Withdrawn { parts, is_plain }
     }
 
     fn rules(&mut self, part: &Part, is_plain: bool, change: &Withdrawal<'_>) -> Vec<AclRule> {
-        let (family, after) = (part.cut.family(), &*part.after);
+        let (family, after) = (part.cut.family(), &part.after);
         let nothing = Peers::everybody(family, Value::NOTHING);
         let answers = match is_plain {
             true => Answers::none(family, change.way),
@@ -190,27 +240,21 @@ impl Cutter {
         })
     }
 
-    /// What of TCP passes, by the peer; the ports are those of who receives it.
-    fn passing(&mut self, family: Family, passage: &Passage<'_>, way: Way) -> Arc<Peers> {
-        let key = (family, way, passage.place());
-        if let Some(known) = self.passing.get(&key) {
-            return Arc::clone(known);
-        }
+    /// What of TCP passes, by the peer, where that is one of those asked `about`; the ports are those of who receives it.
+    fn passing(&mut self, family: Family, passage: &Passage<'_>, way: Way, about: &Addresses) -> Peers {
         let rest = match passage.is_open {
             true => self.values.number(tcp()),
             false => Value::NOTHING,
         };
-        let own = passage.rules().filter(|rule| rule.family() == family);
-        let own = own.filter(|rule| rule.beginnings() != Beginnings::None);
-        let decisions = own.filter_map(|rule| {
-            let (peer, packets) = (peer(rule, way), rule.selected().intersection(&tcp()));
-            (!packets.is_empty()).then(|| (peer, packets, rule.action != AclAction::Deny))
+        let own = passage.deciding().filter(|rule| rule.family() == family);
+        let own = own.filter(|rule| about.meet(&peer(rule, way)));
+        let decisions = own.map(|rule| {
+            let packets = rule.selected().intersection(&tcp());
+            (peer(rule, way), packets, rule.action != AclAction::Deny)
         });
         let decisions: Vec<_> = decisions.collect();
         looked_at(decisions.len());
-        let passing = Arc::new(Peers::of_decisions(family, &decisions, rest, &mut self.values));
-        self.passing.insert(key, Arc::clone(&passing));
-        passing
+        Peers::of_decisions(family, &decisions, rest, &mut self.values)
     }
 
     /// What a list has been made of.
@@ -253,6 +297,106 @@ impl Cutter {
             .collect();
         Peers::new(one.family(), entries)
     }
+}
+
+impl<'a> Withdrawal<'a> {
+    /// Of an interface, both ways: of what entered VPP there and what left, what does now, and the lists that stand there because
+    /// of earlier changes. What passes one way is cut by what stands in the other.
+    pub(super) fn both(
+        [was_in, was_out]: [Passage<'a>; 2],
+        [input, output]: [Passage<'a>; 2],
+        [known_in, known_out]: [Option<&'a Arc<Acl>>; 2],
+    ) -> [Self; 2] {
+        let in_answers = Self {
+            way: Way::In,
+            before: was_out,
+            after: output.clone(),
+            answers: input.clone(),
+            known: known_in,
+        };
+        let out_answers = Self {
+            way: Way::Out,
+            before: was_in,
+            after: input,
+            answers: output,
+            known: known_out,
+        };
+        [in_answers, out_answers]
+    }
+
+    /// The way of what is answered.
+    fn judged(&self) -> Way {
+        self.way.other()
+    }
+
+    /// Whether the same passes as before, by the same lists.
+    fn is_none(&self) -> bool {
+        let [before, after] =
+            [&self.before, &self.after].map(|passage| passage.acls.iter().map(|acl| &acl.tag));
+        self.before.is_open == self.after.is_open && before.eq(after)
+    }
+
+    /// Whether something may pass no more.
+    pub(super) fn takes(&self) -> bool {
+        !self.is_none() && !self.withdrawing().is_empty()
+    }
+
+    /// To or from whom, at most, something passes no more. What did was let pass by a rule that is gone, or is denied by a new
+    /// one: rules that are there before and after, in the same order, decide between each other as before.
+    fn withdrawing(&self) -> Vec<Prefix> {
+        let all = || Family::BOTH.map(Prefix::all).to_vec();
+        if self.before.is_open && !self.after.is_open {
+            return all();
+        }
+        let [was, is] = [&self.before, &self.after].map(|passage| passage.deciding().collect::<Vec<_>>());
+        looked_at(was.len() + is.len());
+        let [was, is] = without_ends(&was, &is);
+        let places: FxHashMap<_, _> = is.iter().zip(0_usize..).collect();
+        let kept = was.iter().filter_map(|rule| places.get(rule));
+        if places.len() < is.len() || !kept.is_sorted() {
+            return all();
+        }
+        let known: FxHashSet<_> = was.iter().collect();
+        let gone = was.iter().filter(|rule| !places.contains_key(*rule));
+        let gone = gone.filter(|rule| rule.action != AclAction::Deny);
+        let new = is.iter().filter(|rule| !known.contains(*rule));
+        let new = new.filter(|rule| rule.action == AclAction::Deny);
+        gone.chain(new).map(|rule| peer(rule, self.judged())).collect()
+    }
+}
+
+impl Addresses {
+    fn of(family: Family, prefixes: impl Iterator<Item = Prefix>) -> Self {
+        let own = prefixes.filter(|prefix| prefix.family() == family);
+        let mut ranges: Vec<_> = own.map(|prefix| (prefix.first(), prefix.last())).collect();
+        ranges.sort_unstable_by_key(|&(first, last)| (first, Reverse(last)));
+        // Of two prefixes that have addresses in common one holds the other.
+        ranges.dedup_by(|(_, last), (_, outer)| last <= outer);
+        Self(ranges)
+    }
+
+    fn all(family: Family) -> Self {
+        Self::of(family, [Prefix::all(family)].into_iter())
+    }
+
+    /// Whether a prefix holds some of them.
+    fn meet(&self, prefix: &Prefix) -> bool {
+        let at = self.0.partition_point(|(_, last)| *last < prefix.first());
+        self.0.get(at).is_some_and(|(first, _)| *first <= prefix.last())
+    }
+}
+
+/// Whether a list may drop what another did not.
+pub(super) fn cuts_more(before: &Acl, after: &Acl) -> bool {
+    if before.tag == after.tag {
+        return false;
+    }
+    let is_denial = |rule: &&AclRule| rule.action == AclAction::Deny;
+    let denials = || before.rules.iter().filter(is_denial);
+    let (denied, kept): (FxHashSet<_>, FxHashSet<_>) = (denials().collect(), after.rules.iter().collect());
+    let is_kept = |rule: &AclRule| is_denial(&rule) || kept.contains(rule);
+    let is_denied = |rule: &AclRule| denied.contains(rule) || denials().any(|known| rule.is_part_of(known));
+    !before.rules.iter().all(is_kept) || !after.rules.iter().filter(is_denial).all(is_denied)
 }
 
 /// What may be sent as answers, whatever they answer.
@@ -402,6 +546,11 @@ impl Way {
 }
 
 impl Acl {
+    /// A list that stands before others where nothing is cut any more.
+    pub(super) fn cut_nothing() -> Self {
+        Self::new(Role::Cut, Vec::new())
+    }
+
     /// Whether this is a list that stands before others because something was cut, as picket makes them: it decides nothing that
     /// begins a connection, and nothing but TCP.
     pub fn is_cut(&self) -> bool {

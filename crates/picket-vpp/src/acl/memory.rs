@@ -4,10 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use rustc_hash::FxHashSet;
 use smol_str::SmolStr;
 
-use super::model::{Acl, AclAction, AclRule, Role, Tag};
+use super::cut::{Cutter, Passage, Withdrawal};
+use super::model::{Acl, Role, Tag};
 use super::plan::{Handle, Installed, InstalledLists, Operation, Plan};
 
 /// How long what was cut is remembered: VPP keeps an idle session of TCP as long (`set acl-plugin session timeout tcp idle`).
@@ -133,13 +133,11 @@ impl Memory {
 
     /// Takes in what a plan gives to interfaces.
     pub(super) fn note(&mut self, plan: &Plan, installed: &Installed) {
-        let mut created: BTreeMap<&Tag, &Arc<Acl>> = BTreeMap::new();
-        let mut shared = Shared::default();
+        let mut made: BTreeMap<&Tag, &Arc<Acl>> = BTreeMap::new();
+        let (mut shared, mut cutter) = (Shared::default(), Cutter::default());
         for operation in plan.operations() {
             match operation {
-                Operation::Create(acl) if acl.tag.is_for(Role::Cut) => {
-                    created.insert(&acl.tag, acl);
-                }
+                Operation::Create(acl) => drop(made.insert(&acl.tag, acl)),
                 Operation::Set {
                     interface,
                     input,
@@ -147,26 +145,63 @@ impl Memory {
                 } => {
                     let lists = [input, output].map(|handles| {
                         handles.iter().find_map(|handle| match handle {
-                            Handle::Created(tag) => created.get(tag).map(|acl| Arc::clone(acl)),
+                            Handle::Created(tag) => {
+                                let acl = made.get(tag).filter(|acl| acl.tag.is_for(Role::Cut));
+                                acl.map(|acl| Arc::clone(acl))
+                            }
                             Handle::Installed(index) => shared.cut(installed, *index),
                         })
                     });
-                    self.keep(interface, lists);
+                    let own = |handle: &Handle| match handle {
+                        Handle::Created(tag) => made.get(tag).map(AsRef::as_ref),
+                        Handle::Installed(index) => installed.acls.get(index),
+                    };
+                    let takes = || {
+                        let none = InstalledLists::default();
+                        let before = installed.interfaces.get(interface).unwrap_or(&none);
+                        let before = [&before.input, &before.output].map(|indices| {
+                            Passage::of(indices.iter().filter_map(|index| installed.acls.get(index)))
+                        });
+                        let after =
+                            [input, output].map(|handles| Passage::of(handles.iter().filter_map(own)));
+                        let mut ways = Withdrawal::both(before, after, [None; 2]).into_iter();
+                        ways.any(|way| way.takes() && cutter.list(&way).is_some())
+                    };
+                    self.keep(interface, lists, takes);
                     self.lost.remove(interface);
                 }
-                Operation::Create(_) | Operation::Replace { .. } | Operation::Delete(_) => {}
+                Operation::Replace { index, acl } => {
+                    made.insert(&acl.tag, acl);
+                    let before = installed.acls.get(index);
+                    if let Some(before) = before.filter(|_| acl.tag.is_for(Role::Cut)) {
+                        self.shorten(&before.tag, acl);
+                    }
+                }
+                Operation::Delete(_) => {}
             }
         }
     }
 
-    fn keep(&mut self, interface: &SmolStr, lists: Cuts) {
+    /// A list that stands before those of interfaces has become another that drops less.
+    fn shorten(&mut self, before: &Tag, now: &Arc<Acl>) {
+        for kept in self.cuts.values_mut() {
+            for list in &mut kept.lists {
+                if list.as_ref().is_some_and(|list| list.tag == *before) {
+                    *list = Some(Arc::clone(now)).filter(|now| !now.rules.is_empty());
+                }
+            }
+        }
+        self.cuts.retain(|_, kept| kept.lists.iter().any(Option::is_some));
+    }
+
+    fn keep(&mut self, interface: &SmolStr, lists: Cuts, takes: impl FnOnce() -> bool) {
         if lists.iter().all(Option::is_none) {
             self.cuts.remove(interface);
             return;
         }
-        // What only says less is still from the day when it was cut.
+        // Where nothing more is cut it is still from the day when it was.
         let kept = self.cuts.get_mut(interface);
-        match kept.filter(|kept| !kept.is_over() && !cuts_more(&kept.lists, &lists)) {
+        match kept.filter(|kept| !kept.is_over() && !takes()) {
             Some(kept) => kept.lists = lists,
             None => drop(self.cuts.insert(interface.clone(), Kept::new(lists))),
         }
@@ -214,31 +249,6 @@ impl Kept {
     }
 }
 
-/// Whether some lists may drop what others did not.
-fn cuts_more(before: &Cuts, after: &Cuts) -> bool {
-    let more = |before: &Acl, after: &Acl| {
-        if before.tag == after.tag {
-            return false;
-        }
-        let (denied, kept): (FxHashSet<_>, FxHashSet<_>) =
-            (denials(before).collect(), after.rules.iter().collect());
-        let is_kept = |rule: &AclRule| rule.action == AclAction::Deny || kept.contains(rule);
-        let is_denied =
-            |rule: &AclRule| denied.contains(rule) || denials(before).any(|known| rule.is_part_of(known));
-        !before.rules.iter().all(is_kept) || !denials(after).all(is_denied)
-    };
-    let mut ways = before.iter().zip(after);
-    ways.any(|way| match way {
-        (_, None) => false,
-        (None, Some(_)) => true,
-        (Some(before), Some(after)) => more(before, after),
-    })
-}
-
-fn denials(acl: &Acl) -> impl Iterator<Item = &AclRule> {
-    acl.rules.iter().filter(|rule| rule.action == AclAction::Deny)
-}
-
 /// Lists that stand before others, by index, and what is none of them: each is taken once, whoever has it.
 #[derive(Default)]
 struct Shared(BTreeMap<u32, Option<Arc<Acl>>>);
@@ -251,7 +261,8 @@ impl Shared {
 
     fn cut(&mut self, installed: &Installed, index: u32) -> Option<Arc<Acl>> {
         let cut = || {
-            let acl = installed.acls.get(&index).filter(|acl| acl.is_cut());
+            let acl = installed.acls.get(&index);
+            let acl = acl.filter(|acl| acl.is_cut() && !acl.rules.is_empty());
             acl.map(|acl| Arc::new(acl.clone()))
         };
         self.0.entry(index).or_insert_with(cut).clone()

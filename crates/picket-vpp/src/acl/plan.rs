@@ -20,8 +20,7 @@ use rustc_hash::FxHashMap;
 use smol_str::SmolStr;
 
 use super::cut::{Cutter, Passage, Withdrawal};
-use super::meaning::Way;
-use super::memory::{Cuts, Memory};
+use super::memory::Memory;
 use super::model::{Acl, AclAction, AclRule, Acls, InterfaceLists, Role, Tag};
 use crate::work::looked_at;
 
@@ -140,18 +139,13 @@ impl<'a> Planner<'a> {
 
     /// Those of these interfaces that are to change, ours and those that have a list of ours and should not.
     pub(super) fn turns<'n>(&mut self, interfaces: impl Iterator<Item = &'n SmolStr>) -> Vec<Turn<'a>> {
-        const NONE: &InterfaceLists = &InterfaceLists {
-            pod: None,
-            input: Vec::new(),
-            output: Vec::new(),
-        };
         let mut turns = Vec::new();
         for interface in interfaces {
             let Some((interface, before)) = self.installed.interfaces.get_key_value(interface) else {
                 continue;
             };
             looked_at(1);
-            let wanted = self.desired.interfaces.get(interface).unwrap_or(NONE);
+            let wanted = self.wanted(interface);
             let [cut_in, cut_out] = self.cuts(interface, before, wanted);
             let input = self.handles(cut_in, &wanted.input, &before.input);
             let output = self.handles(cut_out, &wanted.output, &before.output);
@@ -165,6 +159,16 @@ impl<'a> Planner<'a> {
             }
         }
         turns
+    }
+
+    /// The lists that an interface should have.
+    fn wanted(&self, interface: &SmolStr) -> &'a InterfaceLists {
+        const NONE: &InterfaceLists = &InterfaceLists {
+            pod: None,
+            input: Vec::new(),
+            output: Vec::new(),
+        };
+        self.desired.interfaces.get(interface).unwrap_or(NONE)
     }
 
     /// All operations: the lists to make for the interfaces asked about so far come first.
@@ -181,72 +185,113 @@ impl<'a> Planner<'a> {
             .collect()
     }
 
-    /// What stands before the lists of an interface, so that nothing takes up again what this change cuts, or one before it.
-    fn cuts(&mut self, interface: &SmolStr, before: &'a InstalledLists, wanted: &'a InterfaceLists) -> Cuts {
-        let known = self.memory.cuts(interface);
-        let [mut input, mut output] = [&before.input, &before.output].map(|indices| self.judging(indices));
-        if input.is_empty() && output.is_empty() {
-            [input, output] = self.memory.lost(interface);
+    /// What stands before the lists of an interface, so that nothing takes up again what this change cuts, or one before it. A list
+    /// that is there and may go has another in its place that drops nothing: VPP can make it that one and keep the sessions of
+    /// the interface.
+    fn cuts(
+        &mut self,
+        interface: &SmolStr,
+        before: &'a InstalledLists,
+        wanted: &'a InterfaceLists,
+    ) -> [Option<Handle>; 2] {
+        let there = [&before.input, &before.output].map(|indices| self.cut_there(indices));
+        let is_remembered = self.memory.cuts(interface).is_some() || there.iter().any(Option::is_some);
+        if !is_remembered && self.judges_as(before, wanted) {
+            return [None, None];
         }
-        let are_same = |lists: &[&Acl], tags: &[Tag]| lists.iter().map(|acl| &acl.tag).eq(tags);
-        let [same_in, same_out] = [are_same(&input, &wanted.input), are_same(&output, &wanted.output)];
-        let leads_out = |tag: &Tag| tag.is_for(Role::Global) || tag.is_for(Role::FromOutside);
-        let mut tags = wanted.input.iter().chain(&wanted.output);
-        if known.is_none() && same_in && same_out || tags.any(leads_out) {
-            return Cuts::default();
-        }
-        let is_bare = input.is_empty() && output.is_empty();
-        let is_left = !is_bare || self.memory.is_open(interface);
-        let has_others = |indices: &[u32]| indices.iter().any(|&index| !self.installed.is_own(index));
-        let passed = |acls: Vec<&'a Acl>, indices| Passage {
-            is_open: is_left && (acls.is_empty() || has_others(indices)),
-            acls,
+        let Some(ways) = self.withdrawals(interface, before, wanted) else {
+            return [None, None];
         };
-        let passes = |tags: &[Tag], indices| {
-            let acls = tags.iter().filter_map(|tag| self.desired.acls.get(tag));
-            Passage {
-                acls: acls.map(AsRef::as_ref).collect(),
-                is_open: tags.is_empty() || has_others(indices),
-            }
+        let mut ways = ways.into_iter().zip(there).map(|(way, there)| {
+            let needed = self.cutter.list(&way);
+            let there = there.filter(|_| !way.answers.acls.is_empty());
+            let needed = needed.or_else(|| there.map(|_| Arc::new(Acl::cut_nothing())));
+            needed.map(|list| self.handle(&list))
+        });
+        [ways.next().flatten(), ways.next().flatten()]
+    }
+
+    /// An interface that gets other lists anyway needs none that drops nothing.
+    pub(super) fn shorten(&self, turn: &mut Turn<'a>) {
+        let nothing = Acl::cut_nothing().tag;
+        let index = self.own.get(&nothing);
+        let is_needed = |handle: &Handle| match handle {
+            Handle::Installed(known) => Some(known) != index,
+            Handle::Created(tag) => *tag != nothing,
         };
-        let [was_in, was_out] = [passed(input, &before.input), passed(output, &before.output)];
-        let input = passes(&wanted.input, &before.input);
-        let output = passes(&wanted.output, &before.output);
-        let [known_in, known_out] = known
-            .map(|cuts| cuts.each_ref().map(Option::as_deref))
-            .unwrap_or_default();
-        let mut list = |is_same: bool, change: &Withdrawal<'_>| match is_same && change.known.is_none() {
-            true => None,
-            false => self.cutter.list(change),
-        };
-        // What passes one way is cut by what stands in the other.
-        let in_answers = Withdrawal {
-            way: Way::In,
-            before: was_out,
-            after: output.clone(),
-            answers: input.clone(),
-            known: known_in,
-        };
-        let out_answers = Withdrawal {
-            way: Way::Out,
-            before: was_in,
-            after: input,
-            answers: output,
-            known: known_out,
-        };
-        [list(same_out, &in_answers), list(same_in, &out_answers)]
+        turn.input.retain(is_needed);
+        turn.output.retain(is_needed);
+    }
+
+    /// The list of ours among some that stands before others because something was cut.
+    fn cut_there(&self, indices: &[u32]) -> Option<(u32, &'a Acl)> {
+        let mut acls = indices
+            .iter()
+            .filter_map(|&index| Some((index, self.installed.acls.get(&index)?)));
+        acls.find(|(index, acl)| acl.tag.is_for(Role::Cut) && self.own.get(&acl.tag) == Some(index))
+    }
+
+    /// Whether the lists of an interface that judge what begins are those wanted.
+    fn judges_as(&self, before: &InstalledLists, wanted: &InterfaceLists) -> bool {
+        let ways = [(&before.input, &wanted.input), (&before.output, &wanted.output)];
+        ways.iter()
+            .all(|(indices, tags)| self.judging(indices).map(|acl| &acl.tag).eq(*tags))
     }
 
     /// Those of some lists that are ours and say what passes.
-    fn judging(&self, indices: &[u32]) -> Vec<&'a Acl> {
-        let own = indices.iter().filter(|index| self.installed.is_own(**index));
-        let acls = own.filter_map(|index| self.installed.acls.get(index));
-        acls.filter(|acl| !acl.tag.is_for(Role::Cut)).collect()
+    fn judging(&self, indices: &[u32]) -> impl Iterator<Item = &'a Acl> {
+        let acls = indices.iter().filter_map(|index| self.installed.acls.get(index));
+        acls.filter(|acl| Tag::is_own(acl.tag.as_str()) && !acl.tag.is_for(Role::Cut))
+    }
+
+    /// What changes of what passes an interface; `None` for one that leads out of the node.
+    fn withdrawals(
+        &self,
+        interface: &SmolStr,
+        before: &'a InstalledLists,
+        wanted: &'a InterfaceLists,
+    ) -> Option<[Withdrawal<'a>; 2]> {
+        let leads_out = |tag: &Tag| tag.is_for(Role::Global) || tag.is_for(Role::FromOutside);
+        let mut tags = wanted.input.iter().chain(&wanted.output);
+        if tags.any(leads_out) {
+            return None;
+        }
+        let indices = [&before.input, &before.output];
+        let mut was = indices.map(|indices| self.judging(indices).collect::<Vec<_>>());
+        if was.iter().all(Vec::is_empty) {
+            was = self.memory.lost(interface);
+        }
+        let is_bare = was.iter().all(Vec::is_empty);
+        let is_left = !is_bare || self.memory.is_open(interface);
+        let others = indices.map(|indices| indices.iter().any(|&index| !self.installed.is_own(index)));
+        let [others_in, others_out] = others;
+        let [was_in, was_out] = was;
+        let passed = |acls: Vec<&'a Acl>, has_others| Passage {
+            is_open: is_left && (acls.is_empty() || has_others),
+            acls,
+        };
+        let passes = |tags: &'a [Tag], has_others| {
+            let acls = tags.iter().filter_map(|tag| self.desired.acls.get(tag));
+            Passage {
+                acls: acls.map(AsRef::as_ref).collect(),
+                is_open: tags.is_empty() || has_others,
+            }
+        };
+        let known = self.memory.cuts(interface);
+        let known = known.map(|cuts| cuts.each_ref().map(Option::as_ref));
+        Some(Withdrawal::both(
+            [passed(was_in, others_in), passed(was_out, others_out)],
+            [
+                passes(&wanted.input, others_in),
+                passes(&wanted.output, others_out),
+            ],
+            known.unwrap_or_default(),
+        ))
     }
 
     /// Ours before those of others, which keep their order. Where others follow, what ours would let pass at last is theirs to
     /// decide.
-    fn handles(&mut self, cut: Option<Arc<Acl>>, tags: &[Tag], indices: &[u32]) -> Vec<Handle> {
+    fn handles(&mut self, cut: Option<Handle>, tags: &[Tag], indices: &[u32]) -> Vec<Handle> {
         // Most stay as they are.
         let is_there = |(tag, index): (&Tag, &u32)| self.own.get(tag) == Some(index);
         if cut.is_none() && tags.len() == indices.len() && tags.iter().zip(indices).all(is_there) {
@@ -258,7 +303,7 @@ impl<'a> Planner<'a> {
             .filter(|&index| !self.installed.is_own(index));
         let foreign: Vec<_> = foreign.collect();
         let mut handles = Vec::with_capacity(1 + tags.len() + foreign.len());
-        handles.extend(cut.map(|cut| self.handle(&cut)));
+        handles.extend(cut);
         for tag in tags {
             let Some(acl) = self.desired.acls.get(tag) else {
                 continue;

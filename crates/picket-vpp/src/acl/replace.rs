@@ -10,28 +10,61 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::model::{AclAction, AclRule, Role, Tag};
+use super::cut::cuts_more;
+use super::model::{Acl, AclAction, AclRule, Tag};
 use super::plan::{Changes, Handle, Planner, Turn};
 use crate::work::looked_at;
 
 /// Interfaces that turn, by place, ascending.
 type Places = Vec<usize>;
 
-/// A list that is to become another, with the places of those that need nothing else then, and of those that must have
-/// something else before.
-struct Chosen {
-    index: u32,
-    needless: Places,
-    before: Places,
+/// The lists that are to become others, by the names of these.
+type Chosen<'t> = BTreeMap<&'t Tag, u32>;
+
+/// Which lists interfaces lose as they turn, and which may become others where they are.
+struct Candidates<'t, 'a> {
+    turns: &'t [Turn<'a>],
+    /// How often each list is lost, and in which turns.
+    losing: FxHashMap<u32, (usize, Places)>,
+    /// Of each turn, the lists that would have to become others so that nothing else is needed; none where that cannot be.
+    becoming: Vec<Vec<(u32, &'t Tag)>>,
 }
 
 impl<'a> Planner<'a> {
     /// Replaces lists where they are, which no interface has any more after these turns: those of them that make that so come
     /// first, and what is left of them last. `uses` says how often interfaces have a list.
     pub(super) fn replace(&mut self, turns: Vec<Turn<'a>>, uses: impl Fn(u32) -> usize) -> Changes<'a> {
-        // Who loses each list, and who gets which one in its stead and changes in nothing else.
+        let candidates = self.candidates(&turns, uses);
+        let chosen = candidates.chosen();
+        let places = 0..turns.len();
+        let needless: BTreeSet<_> = places
+            .filter(|place| candidates.is_needless(*place, &chosen))
+            .collect();
+        let before = chosen
+            .values()
+            .flat_map(|index| candidates.before(*index, &chosen));
+        let first: BTreeSet<_> = before.collect();
+        let chosen = chosen.into_iter().map(|(tag, index)| (tag.clone(), index));
+        let chosen: Vec<_> = chosen.collect();
+        let mut changes = Changes::default();
+        for (tag, index) in chosen {
+            let acl = self.created.remove(&tag);
+            changes.replaced.extend(acl.map(|acl| (index, acl)));
+        }
+        self.created.remove(&Acl::cut_nothing().tag);
+        let turns = turns.into_iter().enumerate();
+        for (place, mut turn) in turns.filter(|(place, _)| !needless.contains(place)) {
+            self.shorten(&mut turn);
+            match first.contains(&place) {
+                true => changes.first.push(turn),
+                false => changes.last.push(turn),
+            }
+        }
+        changes
+    }
+
+    fn candidates<'t>(&self, turns: &'t [Turn<'a>], uses: impl Fn(u32) -> usize) -> Candidates<'t, 'a> {
         let mut losing: FxHashMap<u32, (usize, Places)> = FxHashMap::default();
-        let mut changing: BTreeMap<(u32, &Tag), Places> = BTreeMap::new();
         // What some get as it is must stay what it is.
         let mut wanted = FxHashSet::default();
         for (place, turn) in turns.iter().enumerate() {
@@ -43,58 +76,24 @@ impl<'a> Planner<'a> {
                     places.push(place);
                 }
             }
-            if let Some(change) = turn.only_change() {
-                changing.entry(change).or_default().push(place);
-            }
         }
-        let mut changing: Vec<_> = changing.into_iter().collect();
-        changing.sort_by_key(|(_, places)| Reverse(places.len()));
-        let (mut chosen, mut taken) = (BTreeMap::new(), BTreeSet::new());
-        for ((index, tag), needless) in changing {
-            let Some((_, all)) = losing.get(&index).filter(|(count, _)| *count == uses(index)) else {
-                continue;
-            };
-            let is_free = !wanted.contains(&index) && !taken.contains(&index);
-            if is_free && !chosen.contains_key(tag) && self.lets_as_much_pass(index, tag) {
-                // An interface that gets something else would have the new list meanwhile.
-                let before = all.iter().copied();
-                let before = before.filter(|place| needless.binary_search(place).is_err());
-                let before = before.collect();
-                taken.insert(index);
-                chosen.insert(
-                    tag.clone(),
-                    Chosen {
-                        index,
-                        needless,
-                        before,
-                    },
-                );
-            }
+        let is_able = |&(index, tag): &(u32, &Tag)| {
+            let lost = losing.get(&index).map(|(count, _)| *count);
+            lost == Some(uses(index)) && !wanted.contains(&index) && self.lets_as_much_pass(index, tag)
+        };
+        let mut able: FxHashMap<(u32, &Tag), bool> = FxHashMap::default();
+        let becoming = turns.iter().map(|turn| {
+            let all = turn.becoming();
+            let mut each = all.iter();
+            let are_able = each.all(|change| *able.entry(*change).or_insert_with(|| is_able(change)));
+            if are_able { all } else { Vec::new() }
+        });
+        let becoming = becoming.collect();
+        Candidates {
+            turns,
+            losing,
+            becoming,
         }
-        self.carry_out(turns, &chosen)
-    }
-
-    /// The changes where lists become others.
-    fn carry_out(&mut self, turns: Vec<Turn<'a>>, chosen: &BTreeMap<Tag, Chosen>) -> Changes<'a> {
-        let mut changes = Changes::default();
-        let (mut needless, mut first) = (BTreeSet::<usize>::new(), BTreeSet::<usize>::new());
-        for (tag, list) in chosen {
-            let mut before_it = list.before.iter().filter_map(|&place| turns.get(place));
-            let waits = before_it.any(|turn| turn.made().any(|made| chosen.contains_key(made)));
-            if !waits && let Some(acl) = self.created.remove(tag) {
-                needless.extend(&list.needless);
-                first.extend(&list.before);
-                changes.replaced.push((list.index, acl));
-            }
-        }
-        for (place, turn) in turns.into_iter().enumerate() {
-            match () {
-                () if needless.contains(&place) => {}
-                () if first.contains(&place) => changes.first.push(turn),
-                () => changes.last.push(turn),
-            }
-        }
-        changes
     }
 
     /// Whether the other list lets pass whatever a list does.
@@ -102,7 +101,65 @@ impl<'a> Planner<'a> {
         let (before, after) = (self.installed.acls.get(&index), self.created.get(tag));
         before
             .zip(after)
-            .is_some_and(|(before, after)| lets_as_much_pass(&before.rules, &after.rules))
+            .is_some_and(|(before, after)| match before.is_cut() && after.is_cut() {
+                true => !cuts_more(before, after),
+                false => lets_as_much_pass(&before.rules, &after.rules),
+            })
+    }
+}
+
+impl<'t> Candidates<'t, '_> {
+    /// Those that most need, each as one other; without those that would have to wait.
+    fn chosen(&self) -> Chosen<'t> {
+        let mut changing: BTreeMap<(u32, &Tag), usize> = BTreeMap::new();
+        for change in self.becoming.iter().flatten() {
+            *changing.entry(*change).or_default() += 1;
+        }
+        let mut changing: Vec<_> = changing.into_iter().collect();
+        changing.sort_by_key(|(_, count)| Reverse(*count));
+        let (mut chosen, mut taken) = (Chosen::new(), BTreeSet::new());
+        for ((index, tag), _) in changing {
+            if !chosen.contains_key(tag) && taken.insert(index) {
+                chosen.insert(tag, index);
+            }
+        }
+        loop {
+            let own = chosen
+                .iter()
+                .filter(|(tag, index)| self.waits(**index, &chosen, |made| made == **tag));
+            let mut waiting: BTreeSet<_> = own.map(|(_, index)| *index).collect();
+            if waiting.is_empty() {
+                // Only those that can become others are waited for.
+                let others = chosen.values().copied();
+                let others =
+                    others.filter(|index| self.waits(*index, &chosen, |made| chosen.contains_key(made)));
+                waiting = others.collect();
+            }
+            if waiting.is_empty() {
+                return chosen;
+            }
+            chosen.retain(|_, index| !waiting.contains(index));
+        }
+    }
+
+    /// Whether an interface needs nothing else then.
+    fn is_needless(&self, place: usize, chosen: &Chosen<'_>) -> bool {
+        let becoming = self.becoming.get(place).filter(|becoming| !becoming.is_empty());
+        becoming.is_some_and(|all| all.iter().all(|(index, tag)| chosen.get(tag) == Some(index)))
+    }
+
+    /// The interfaces that get something else in the place of a list: they would have what it becomes, unless they turn before.
+    fn before(&self, index: u32, chosen: &Chosen<'_>) -> Places {
+        let places = self.losing.get(&index).map(|(_, places)| places.iter());
+        let others = places.into_iter().flatten().copied();
+        others.filter(|place| !self.is_needless(*place, chosen)).collect()
+    }
+
+    /// Whether one of these gets such a list.
+    fn waits(&self, index: u32, chosen: &Chosen<'_>, is_such: impl Fn(&Tag) -> bool) -> bool {
+        let places = self.before(index, chosen);
+        let mut turns = places.iter().filter_map(|&place| self.turns.get(place));
+        turns.any(|turn| turn.made().any(&is_such))
     }
 }
 
@@ -115,29 +172,31 @@ impl Turn<'_> {
         before.filter(move |index| kept.binary_search(index).is_err())
     }
 
-    /// The one list that it loses, with the one that it gets in all places of that; what was cut there is remembered of the
-    /// interface, and not of a list.
-    fn only_change(&self) -> Option<(u32, &Tag)> {
-        let mut change = None;
-        for (before, after) in [
+    /// The lists that it loses, each with the one that it gets in all places of that; none where it gets them in other places.
+    fn becoming(&self) -> Vec<(u32, &Tag)> {
+        let ways = [
             (&self.before.input, &self.input),
             (&self.before.output, &self.output),
-        ] {
-            if before.len() != after.len() {
-                return None;
-            }
-            for (&index, handle) in before.iter().zip(after) {
-                match handle {
-                    Handle::Installed(same) if *same == index => {}
-                    Handle::Created(tag) if tag.is_for(Role::Cut) => return None,
-                    Handle::Created(tag) if change.is_none_or(|known| known == (index, tag)) => {
-                        change = Some((index, tag));
-                    }
-                    _ => return None,
+        ];
+        if ways.iter().any(|(before, after)| before.len() != after.len()) {
+            return Vec::new();
+        }
+        let mut changes: Vec<(u32, &Tag)> = Vec::new();
+        for (&index, handle) in ways.iter().flat_map(|(before, after)| before.iter().zip(*after)) {
+            match handle {
+                Handle::Installed(same) if *same == index => {}
+                Handle::Created(tag) if changes.contains(&(index, tag)) => {}
+                Handle::Created(tag)
+                    if !changes
+                        .iter()
+                        .any(|(known, other)| *known == index || *other == tag) =>
+                {
+                    changes.push((index, tag));
                 }
+                _ => return Vec::new(),
             }
         }
-        change
+        changes
     }
 
     /// Those of the lists that it gets that are made for it.

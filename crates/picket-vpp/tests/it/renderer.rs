@@ -104,7 +104,8 @@ impl Kept {
         self.held.advance(&plan_now, &created);
         let again = plan(self.held.installed(), acls);
         prop_assert!(again.is_empty(), "{again:?} after {plan_now:?}");
-        prop_assert!(self.held.plan(acls, acls.interfaces.keys()).is_empty());
+        let again = self.held.plan(acls, acls.interfaces.keys());
+        prop_assert!(again.is_empty(), "{again:?} after {plan_now:?}");
         prop_assert_eq!(beside_cuts(self.held.installed()), acls.acls.len());
         self.held.settle_all();
         Ok(())
