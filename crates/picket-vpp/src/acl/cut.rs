@@ -386,17 +386,24 @@ impl Addresses {
     }
 }
 
-/// Whether a list may drop what another did not.
-pub(super) fn cuts_more(before: &Acl, after: &Acl) -> bool {
-    if before.tag == after.tag {
-        return false;
-    }
+/// Whether a list drops nothing but what another does. What this one lets pass itself, the lists behind it do too.
+pub(super) fn drops_no_more(before: &Acl, after: &Acl) -> bool {
     let is_denial = |rule: &&AclRule| rule.action == AclAction::Deny;
-    let denials = || before.rules.iter().filter(is_denial);
-    let (denied, kept): (FxHashSet<_>, FxHashSet<_>) = (denials().collect(), after.rules.iter().collect());
-    let is_kept = |rule: &AclRule| is_denial(&rule) || kept.contains(rule);
-    let is_denied = |rule: &AclRule| denied.contains(rule) || denials().any(|known| rule.is_part_of(known));
-    !before.rules.iter().all(is_kept) || !after.rules.iter().filter(is_denial).all(is_denied)
+    let denials = |acl: &'_ Acl| acl.rules.iter().filter(is_denial).copied().collect::<Vec<_>>();
+    let [was, is] = [denials(before), denials(after)];
+    let is_narrow = |rule: &AclRule| rule.second != ALL;
+    let mut all = was.iter().chain(&is);
+    let way = match all.all(|rule| rule.source == Prefix::all(rule.family())) {
+        true => Way::In,
+        false => Way::Out,
+    };
+    let mut cutter = Cutter::default();
+    let is_less = |family| {
+        let [was, is] = [before, after].map(|acl| cutter.decoded(family, &acl.rules, way));
+        let more = cutter.combined([&is, &was, &was], |is, was, _| is.difference(was));
+        more == Peers::everybody(family, Value::NOTHING)
+    };
+    (!was.iter().any(is_narrow) || is.iter().all(is_narrow)) && Family::BOTH.into_iter().all(is_less)
 }
 
 /// What may be sent as answers, whatever they answer.
@@ -504,10 +511,11 @@ impl Answers {
 /// The first and the last of some ports.
 type Ports = (u16, u16);
 
+const ALL: Ports = (0, u16::MAX);
+
 /// Which ports answers come from and go to that answer what was sent to these. Systems open connections from high ports
 /// themselves, to low ones: those of a pod go on, and those to it, unless somebody has named the ports.
 fn of_answers(asked: Interval<u16>, way: Way) -> Vec<[Ports; 2]> {
-    const ALL: Ports = (0, u16::MAX);
     const HIGH: Ports = (FIRST_OF_CLIENTS, u16::MAX);
     let (first, last) = (asked.first(), asked.last());
     if way == Way::Out && last - first >= MOST_NAMED {
@@ -569,7 +577,6 @@ mod tests {
 
     #[test]
     fn answers_of_a_pod_are_told_from_what_it_asks_by_their_ports() {
-        const ALL: Ports = (0, u16::MAX);
         const HIGH: Ports = (32_768, u16::MAX);
         for (asked, sent, received) in [
             ((80, 80), &[[(80, 80), ALL]][..], ALL),

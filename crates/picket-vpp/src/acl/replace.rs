@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::cut::cuts_more;
+use super::cut::drops_no_more;
 use super::model::{Acl, AclAction, AclRule, Tag};
 use super::plan::{Changes, Handle, Planner, Turn};
 use crate::work::looked_at;
@@ -102,7 +102,7 @@ impl<'a> Planner<'a> {
         before
             .zip(after)
             .is_some_and(|(before, after)| match before.is_cut() && after.is_cut() {
-                true => !cuts_more(before, after),
+                true => drops_no_more(before, after),
                 false => lets_as_much_pass(&before.rules, &after.rules),
             })
     }

@@ -8,7 +8,7 @@ use picket_net::Protocol;
 use picket_policy::{Direction, Policy};
 use picket_testing::build::{self, PodBuilder, accept, block, ip, node, pod, pods_where};
 use picket_vpp::acl::hold::Held;
-use picket_vpp::acl::plan::Installed;
+use picket_vpp::acl::plan::{Installed, Plan};
 use picket_vpp::acl::verify::{self, Report, verify};
 use picket_vpp::acl::{ACK, Acl, Acls, Options as Rendered, SYN, render};
 use picket_vpp::client::{Connector, Error, Feature, Vpp};
@@ -122,6 +122,16 @@ impl Scene {
     pub(crate) fn change(&mut self, snapshot: &Snapshot) {
         self.engine = Engine::compile(snapshot, Semantics::default());
         self.sync();
+    }
+
+    /// The same; what is done for that.
+    pub(crate) fn change_by(&mut self, snapshot: &Snapshot) -> Plan {
+        self.engine = Engine::compile(snapshot, Semantics::default());
+        let plan = self
+            .held
+            .plan(&self.wanted(), self.held.installed().interfaces.keys());
+        self.sync();
+        plan
     }
 
     pub(crate) fn sync(&mut self) {

@@ -6,7 +6,7 @@ use picket_cluster::Snapshot;
 use picket_net::{Family, Prefix, Protocol};
 use picket_policy::Direction;
 use picket_testing::build::{accept, block, policy};
-use picket_vpp::acl::plan::Installed;
+use picket_vpp::acl::plan::{Installed, Operation, Plan};
 use picket_vpp::acl::verify::Fault;
 use picket_vpp::acl::{ACK, Acl, AclAction, AclRule, Role, SYN};
 use picket_vpp::fake;
@@ -163,6 +163,48 @@ fn connections_to_a_pod_go_on_from_low_ports_when_it_may_not_send_any_more() {
     assert!(scene.cuts() > 0);
     assert!(scene.goes_on(low, at(SERVER, 8080)));
     assert!(!scene.is_taken_up(at(CLIENT, 5432), own));
+}
+
+/// An interface that gets other lists has no sessions any more; a list that becomes another leaves them.
+#[test]
+fn what_is_allowed_again_makes_no_interface_forget_its_sessions() {
+    let sets = |plan: &Plan| {
+        let operations = plan.operations().iter();
+        let sets = operations.filter(|operation| matches!(operation, Operation::Set { .. }));
+        sets.count()
+    };
+    let all = server_receives(&["client", "friend"], &[80, 443]);
+    let less = server_receives(&["client", "friend"], &[443]);
+    for (again, is_all) in [(&less, false), (&all, true)] {
+        let mut scene = connected();
+        assert!(sets(&scene.change_by(&server_receives(&["friend"], &[443]))) > 0);
+        let before = scene.cuts();
+        assert_eq!(sets(&scene.change_by(again)), 0);
+        assert!(scene.cuts() < before, "{before}");
+        assert!(scene.goes_on(at(SERVER, 443), CLIENT));
+        assert_eq!(scene.is_taken_up(SERVER, CLIENT), is_all);
+        // What drops nothing any more goes with the next lists that an interface gets.
+        scene.change(&server_receives(&[], &[]));
+        scene.restart();
+        scene.change(&open());
+        assert_eq!(scene.cuts(), 0);
+    }
+}
+
+#[test]
+fn the_day_begins_anew_when_what_was_allowed_again_is_cut() {
+    const HALF: Duration = Duration::from_secs(12 * 60 * 60);
+    let friend = server_receives(&["friend"], &[80, 443]);
+    let mut scene = connected();
+    scene.change(&friend);
+    assert!(scene.held.age(HALF).is_empty());
+    scene.change(&server_receives(&["client", "friend"], &[80, 443]));
+    assert!(scene.opens(CLIENT, SERVER));
+    scene.change(&friend);
+    assert!(scene.held.age(HALF).is_empty());
+    scene.sync();
+    assert!(!scene.is_taken_up(SERVER, CLIENT));
+    assert_eq!(scene.held.age(HALF).len(), 1);
 }
 
 #[test]
