@@ -13,7 +13,7 @@
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
 use std::net::IpAddr;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use picket_net::{Family, Interval, Prefix, Protocol};
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -82,6 +82,10 @@ pub(super) struct Withdrawal<'a> {
     /// The list that stands there because of earlier changes.
     pub(super) known: Option<&'a Arc<Acl>>,
 }
+
+/// The list that stands before others where nothing is cut any more.
+pub(super) static CUT_NOTHING: LazyLock<Arc<Acl>> =
+    LazyLock::new(|| Arc::new(Acl::new(Role::Cut, Vec::new())));
 
 /// The ports that systems open connections from by themselves begin here (Linux, `net.ipv4.ip_local_port_range`).
 const FIRST_OF_CLIENTS: u16 = 32_768;
@@ -554,11 +558,6 @@ impl Way {
 }
 
 impl Acl {
-    /// A list that stands before others where nothing is cut any more.
-    pub(super) fn cut_nothing() -> Self {
-        Self::new(Role::Cut, Vec::new())
-    }
-
     /// Whether this is a list that stands before others because something was cut, as picket makes them: it decides nothing that
     /// begins a connection, and nothing but TCP.
     pub fn is_cut(&self) -> bool {

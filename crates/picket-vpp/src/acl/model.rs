@@ -269,7 +269,8 @@ impl Tag {
     /// Whether this is the name of a list of picket's that is for this.
     pub(crate) fn is_for(&self, role: Role) -> bool {
         let rest = self.0.strip_prefix(OWN);
-        rest.is_some_and(|rest| rest.starts_with(&format!("{role}-")))
+        let rest = rest.and_then(|rest| rest.strip_prefix(role.name()));
+        rest.is_some_and(|rest| rest.starts_with('-'))
     }
 
     /// The name.
@@ -311,18 +312,22 @@ impl Role {
         Self::BeforeOthers,
         Self::Cut,
     ];
-}
 
-impl fmt::Display for Role {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
+    fn name(self) -> &'static str {
+        match self {
             Self::ToPod => "to-pod",
             Self::FromPod => "from-pod",
             Self::Global => "global",
             Self::FromOutside => "from-outside",
             Self::BeforeOthers => "before-others",
             Self::Cut => "cut",
-        })
+        }
+    }
+}
+
+impl fmt::Display for Role {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
     }
 }
 

@@ -19,7 +19,7 @@ use picket_policy::ObjectRef;
 use rustc_hash::FxHashMap;
 use smol_str::SmolStr;
 
-use super::cut::{Cutter, Passage, Withdrawal};
+use super::cut::{CUT_NOTHING, Cutter, Passage, Withdrawal};
 use super::memory::Memory;
 use super::model::{Acl, AclAction, AclRule, Acls, InterfaceLists, Role, Tag};
 use crate::work::looked_at;
@@ -205,7 +205,7 @@ impl<'a> Planner<'a> {
         let mut ways = ways.into_iter().zip(there).map(|(way, there)| {
             let needed = self.cutter.list(&way);
             let there = there.filter(|_| !way.answers.acls.is_empty());
-            let needed = needed.or_else(|| there.map(|_| Arc::new(Acl::cut_nothing())));
+            let needed = needed.or_else(|| there.map(|_| Arc::clone(&CUT_NOTHING)));
             needed.map(|list| self.handle(&list))
         });
         [ways.next().flatten(), ways.next().flatten()]
@@ -213,11 +213,11 @@ impl<'a> Planner<'a> {
 
     /// An interface that gets other lists anyway needs none that drops nothing.
     pub(super) fn shorten(&self, turn: &mut Turn<'a>) {
-        let nothing = Acl::cut_nothing().tag;
-        let index = self.own.get(&nothing);
+        let nothing = &CUT_NOTHING.tag;
+        let index = self.own.get(nothing);
         let is_needed = |handle: &Handle| match handle {
             Handle::Installed(known) => Some(known) != index,
-            Handle::Created(tag) => *tag != nothing,
+            Handle::Created(tag) => tag != nothing,
         };
         turn.input.retain(is_needed);
         turn.output.retain(is_needed);

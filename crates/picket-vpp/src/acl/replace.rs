@@ -10,9 +10,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::cut::drops_no_more;
-use super::model::{Acl, AclAction, AclRule, Tag};
+use super::cut::{CUT_NOTHING, drops_no_more};
+use super::model::{AclAction, AclRule, Tag};
 use super::plan::{Changes, Handle, Planner, Turn};
+use crate::peers::without_ends;
 use crate::work::looked_at;
 
 /// Interfaces that turn, by place, ascending.
@@ -51,7 +52,7 @@ impl<'a> Planner<'a> {
             let acl = self.created.remove(&tag);
             changes.replaced.extend(acl.map(|acl| (index, acl)));
         }
-        self.created.remove(&Acl::cut_nothing().tag);
+        self.created.remove(&CUT_NOTHING.tag);
         let turns = turns.into_iter().enumerate();
         for (place, mut turn) in turns.filter(|(place, _)| !needless.contains(place)) {
             self.shorten(&mut turn);
@@ -214,13 +215,22 @@ impl Turn<'_> {
 /// What has no ports meets rules about ports too, so that these do not keep rules apart.
 fn lets_as_much_pass(before: &[AclRule], after: &[AclRule]) -> bool {
     looked_at(before.len() + after.len());
-    let places: FxHashMap<_, _> = before.iter().zip(0_usize..).collect();
-    let after: Vec<_> = after
+    // Most rules stand at the ends, as they did.
+    let first = before
         .iter()
-        .map(|rule| (rule, places.get(rule).copied()))
-        .collect();
+        .zip(after)
+        .take_while(|(one, other)| one == other)
+        .count();
+    let [was, is] = without_ends(before, after);
+    let last = after.len() - first - is.len();
+    let places: FxHashMap<_, _> = was.iter().zip(first..).collect();
+    let places = (0..first)
+        .map(Some)
+        .chain(is.iter().map(|rule| places.get(rule).copied()))
+        .chain((before.len() - last..before.len()).map(Some));
+    let after: Vec<_> = after.iter().zip(places).collect();
     let kept = || after.iter().filter_map(|(_, place)| *place);
-    if places.len() < before.len() || !kept().is_sorted() {
+    if !kept().is_sorted() {
         return false;
     }
     let mut new = after.iter().filter(|(_, place)| place.is_none());
