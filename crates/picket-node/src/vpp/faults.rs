@@ -539,7 +539,8 @@ fn an_agent_keeps_for_a_day_what_a_change_has_cut() {
     let cuts = || {
         let state = fake.state();
         let acls = state.acls();
-        acls.filter(|(_, acl)| acl.tag.starts_with("picket-cut-")).count()
+        let cuts = acls.filter(|(_, acl)| acl.tag.starts_with("picket-cut-"));
+        cuts.map(|(_, acl)| acl.rules.len()).sum::<usize>()
     };
     assert!(cuts() > 0);
     let hour = Duration::from_secs(60 * 60);
