@@ -43,7 +43,8 @@ pub(crate) struct CloudArguments {
     calls_per_second: u32,
 
     /// By what the ports of a pod are found, in this order: `tag=PATTERN` or `name=PATTERN`, in which {namespace}, {name} and {uid}
-    /// stand for those of the pod; or `address`, any of its own that no other port has. Can be given several times
+    /// stand for those of the pod; `annotation`, the ids that its annotation `picket.dev/neutron-ports` names; or `address`, any of
+    /// its own that no other port has. Can be given several times
     #[arg(long, value_name = "RULE", default_values = ["tag=picket.dev/pod={namespace}/{name}", "name={namespace}/{name}", "address"])]
     port_by: Vec<PortRule>,
 
