@@ -25,8 +25,8 @@ pub(crate) struct Arguments {
 /// Where results are kept.
 const PAGE: &str = "docs/benchmarks.md";
 
-/// The benchmarks that run API servers and container runtimes.
-const WITH_PROGRAMS: [&str; 2] = ["follow", "pods"];
+/// The benchmarks that run API servers, container runtimes and Neutron.
+const WITH_PROGRAMS: [&str; 3] = ["follow", "neutron", "pods"];
 
 /// Runs the benchmarks one after the other.
 pub(crate) fn bench(arguments: &Arguments) -> Result<()> {
@@ -159,9 +159,12 @@ mod tests {
         let files = benches.flatten().map(|file| file.unwrap().path());
         let uses_programs = files.filter(|file| {
             let text = fs::read_to_string(file).unwrap_or_default();
-            ["picket_testing::runtime", "picket_testing::apiserver"]
-                .iter()
-                .any(|what| text.contains(what))
+            let programs = [
+                "picket_testing::runtime",
+                "picket_testing::apiserver",
+                "tests/neutron",
+            ];
+            programs.iter().any(|what| text.contains(what))
         });
         let mut names: Vec<_> = uses_programs
             .map(|file| file.file_stem().unwrap().to_owned())

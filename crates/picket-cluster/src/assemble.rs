@@ -77,6 +77,7 @@ pub fn assemble(objects: Vec<Written>) -> (Snapshot, Vec<Diagnostic>) {
             static_uid: written.static_uid,
             declared_ports: written.declared_ports,
             vpp_interface: written.vpp_interface,
+            neutron_ports: written.neutron_ports,
         };
         let pod = Pod {
             object: object.clone(),

@@ -159,6 +159,9 @@ pub struct Extra {
     pub declared_ports: Vec<(Protocol, u16)>,
     /// The interface of VPP that its annotation `picket.dev/vpp-interface` names, which its users write.
     pub vpp_interface: Option<Box<str>>,
+    /// The ids of the ports of Neutron that its annotation `picket.dev/neutron-ports` names, which its users write, sorted and
+    /// unique.
+    pub neutron_ports: Vec<SmolStr>,
 }
 
 impl Extra {
@@ -187,6 +190,11 @@ impl Pod {
     /// [`Extra::vpp_interface`].
     pub fn vpp_interface(&self) -> Option<&str> {
         self.extra.as_ref()?.vpp_interface.as_deref()
+    }
+
+    /// [`Extra::neutron_ports`].
+    pub fn neutron_ports(&self) -> &[SmolStr] {
+        self.extra.as_ref().map_or(&[], |extra| &extra.neutron_ports)
     }
 
     /// Whether policies can select it and selectors can match it.

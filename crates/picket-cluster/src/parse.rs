@@ -9,6 +9,7 @@ mod field;
 mod kind;
 mod labels;
 mod namespace;
+mod neutron;
 mod node;
 mod pod;
 mod service;
@@ -85,6 +86,7 @@ fn read<'a>(
         pod.attachments = attachment::parse(reader, &metadata, &object.namespace);
         pod.static_uid = pod::static_uid(reader, &metadata);
         pod.vpp_interface = vpp::interface(reader, &metadata);
+        pod.neutron_ports = neutron::ports(reader, &metadata);
     }
     if let Spec::Pod(pod) = &mut spec {
         pod.owners = controller_first(owners);

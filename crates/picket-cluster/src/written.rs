@@ -108,6 +108,8 @@ pub struct WrittenPod {
     pub attachments: Vec<WrittenAttachment>,
     /// The interface of VPP that its annotation `picket.dev/vpp-interface` names.
     pub vpp_interface: Option<Box<str>>,
+    /// The ids of the ports of Neutron that its annotation `picket.dev/neutron-ports` names, sorted and unique.
+    pub neutron_ports: Vec<SmolStr>,
     /// Whether a workload asks for no pods: `replicas` is 0.
     pub scaled_to_zero: bool,
 }

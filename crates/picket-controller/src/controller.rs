@@ -123,6 +123,11 @@ impl<C: Cloud> Controller<C> {
                     if self.knowledge.take(change) {
                         self.sync.changed(heard, self.clock.now());
                     }
+                    let moved = self.knowledge.take_moved();
+                    // Where nothing is known of the cloud all ports will be read.
+                    if self.state.is_some() {
+                        self.sync.moved.extend(moved);
+                    }
                 }
                 Some(News::Failed(error)) => return Err(error),
                 None => break,
@@ -193,11 +198,12 @@ impl<C: Cloud> Controller<C> {
     }
 
     async fn find(&mut self) {
-        let Some(state) = &mut self.state else {
+        let (Some(state), Some(program)) = (&mut self.state, self.knowledge.program()) else {
             return;
         };
+        let pods = self.sync.searched();
         let found = tokio::select! {
-            found = self.cloud.find(state, &self.sync.pending) => found,
+            found = self.cloud.find(state, &pods, program) => found,
             () = self.stop.asked() => return,
         };
         let now = self.clock.now();

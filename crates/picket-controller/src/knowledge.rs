@@ -1,8 +1,8 @@
 //! What is known of the cluster, and what it compiles to.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use picket_cluster::{Event, Semantics, Store};
+use picket_cluster::{Event, Object, Semantics, Store};
 use picket_engine::{Engine, Program};
 use picket_node::Finding;
 use picket_policy::{Diagnostic, ObjectRef};
@@ -16,6 +16,8 @@ pub(crate) struct Knowledge {
     diagnoses: BTreeMap<ObjectRef, Vec<Diagnostic>>,
     /// In which version each policy was read.
     versions: BTreeMap<ObjectRef, ObjectVersion>,
+    /// The pods that have other addresses than when this was last asked for.
+    moved: BTreeSet<ObjectRef>,
 }
 
 enum State {
@@ -30,6 +32,7 @@ impl Knowledge {
             state: State::Incomplete(Store::new()),
             diagnoses: BTreeMap::new(),
             versions: BTreeMap::new(),
+            moved: BTreeSet::new(),
         }
     }
 
@@ -51,6 +54,12 @@ impl Knowledge {
     /// What of `metadata.generation` a policy had when it was read.
     pub(crate) fn generation(&self, policy: &ObjectRef) -> Option<i64> {
         self.versions.get(policy)?.generation
+    }
+
+    /// The pods that have other addresses than when this was last called, and those that are new: a port that was found for one
+    /// may be that of one before it.
+    pub(crate) fn take_moved(&mut self) -> BTreeSet<ObjectRef> {
+        std::mem::take(&mut self.moved)
     }
 
     /// Takes in a change; whether something else may have to be enforced then.
@@ -92,7 +101,11 @@ impl Knowledge {
 
     fn apply(&mut self, event: Event) -> bool {
         match &mut self.state {
-            State::Complete(engine) => !engine.apply(event).is_empty(),
+            State::Complete(engine) => {
+                let renames = names_other_ports(engine.program(), &event);
+                self.moved.extend(moved(engine.program(), &event));
+                !engine.apply(event).is_empty() || renames
+            }
             State::Incomplete(store) => {
                 let is_everything = matches!(event, Event::InitDone);
                 store.apply(event);
@@ -103,6 +116,50 @@ impl Knowledge {
                 }
                 is_everything
             }
+        }
+    }
+}
+
+/// The pod that has other addresses than it is known to have, if this says so of one.
+fn moved(program: &Program, event: &Event) -> Option<ObjectRef> {
+    let Event::Apply(Object::Pod(pod)) = event else {
+        return None;
+    };
+    let known = program.pod(&pod.object);
+    let is_here = known.is_some_and(|known| {
+        let known = known.pod();
+        known.addresses == pod.addresses && known.object.uid == pod.object.uid
+    });
+    let has_address = pod.addresses.iter().next().is_some();
+    (pod.is_managed() && has_address && !is_here).then(|| pod.object.clone())
+}
+
+/// Whether a pod that is known is said to have other ports: no policy sees that.
+fn names_other_ports(program: &Program, event: &Event) -> bool {
+    let Event::Apply(Object::Pod(pod)) = event else {
+        return false;
+    };
+    let known = program.pod(&pod.object);
+    known.is_some_and(|known| known.pod().neutron_ports() != pod.neutron_ports())
+}
+
+#[cfg(test)]
+mod tests {
+    use picket_testing::build::pod;
+
+    use super::*;
+
+    #[test]
+    fn that_a_pod_names_other_ports_is_a_change() {
+        let mut knowledge = Knowledge::new(Semantics::default());
+        let named = |ports: &[&str]| {
+            let pod = pod("x/web").ip("10.0.0.1").at_neutron(ports);
+            Event::Apply(pod.into())
+        };
+        let mut changes = |events| knowledge.take(Change::Events(events));
+        assert!(changes(vec![Event::Init, named(&[]), Event::InitDone]));
+        for (ports, expected) in [(&["a"][..], true), (&["a"], false), (&["b"], true), (&[], true)] {
+            assert_eq!(changes(vec![named(ports)]), expected, "{ports:?}");
         }
     }
 }

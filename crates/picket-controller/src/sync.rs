@@ -88,6 +88,8 @@ pub(crate) struct Sync<S> {
     pub(crate) notes: Vec<String>,
     pub(crate) pending: BTreeSet<ObjectRef>,
     pub(crate) unenforced: BTreeMap<ObjectRef, String>,
+    /// The pods that have other addresses since it was last looked for ports.
+    pub(crate) moved: BTreeSet<ObjectRef>,
     /// When to look for ports of pods that have none.
     look: Option<Retry>,
     looks_now: bool,
@@ -123,6 +125,7 @@ impl<S: Step> Sync<S> {
             notes: Vec::new(),
             pending: BTreeSet::new(),
             unenforced: BTreeMap::new(),
+            moved: BTreeSet::new(),
             look: None,
             looks_now: false,
         }
@@ -215,6 +218,7 @@ impl<S: Step> Sync<S> {
         };
         self.read_at = now + next;
         self.replan = true;
+        self.moved.clear();
     }
 
     /// Reading has failed, or something after which everything is to be read.
@@ -227,9 +231,15 @@ impl<S: Step> Sync<S> {
         }
     }
 
+    /// The pods whose ports are to be looked for.
+    pub(crate) fn searched(&self) -> BTreeSet<ObjectRef> {
+        self.pending.union(&self.moved).cloned().collect()
+    }
+
     /// Ports were looked for.
     pub(crate) fn was_found(&mut self, now: Duration) {
         self.looks_now = false;
+        self.moved.clear();
         let retry = Retry::after(self.look, now, &mut self.jitter);
         self.look = Some(retry.by(now + self.jitter.lengthen(LOOK)));
         self.replan = true;
@@ -274,6 +284,7 @@ impl<S: Step> Sync<S> {
         if plan.pending.is_empty() {
             (self.look, self.looks_now) = (None, false);
         }
+        self.looks_now |= !self.moved.is_empty();
         for note in plan.notes.iter().filter(|note| !self.notes.contains(note)) {
             tracing::warn!("{note}");
         }

@@ -1,6 +1,6 @@
 //! The groups of policies that isolate: one for each direction, and for each meaning of the port names that it uses.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -148,7 +148,12 @@ impl<'a> Builder<'a> {
             List::Absent => rules(direction, &[Remote::Anyone], &Family::BOTH, &rule.traffic),
             List::Items(peers) => self.with_peers(peers, &rule.traffic, direction),
         };
-        for (traffic, pods) in &rule.named() {
+        // Several names may be one number: who has it by one of them is let in by the same group.
+        let mut by_traffic: BTreeMap<TrafficSet, Vec<PodRef<'a>>> = BTreeMap::new();
+        for (traffic, pods) in rule.named() {
+            by_traffic.entry(traffic).or_default().extend(pods);
+        }
+        for (traffic, pods) in &by_traffic {
             let named = self.with_named(rule, traffic, pods, direction);
             let known = self.named.entry(group.clone()).or_default();
             known.extend(named.iter().cloned());

@@ -240,6 +240,14 @@ impl PodBuilder {
         self
     }
 
+    /// Annotates it with the ids of ports of Neutron.
+    #[must_use]
+    pub fn at_neutron(mut self, ports: &[&str]) -> Self {
+        let ports = ports.iter().map(|id| SmolStr::from(*id));
+        self.0.extra.get_or_insert_default().neutron_ports = ports.collect();
+        self
+    }
+
     /// Puts it on a node.
     #[must_use]
     pub fn on(mut self, node: &str) -> Self {

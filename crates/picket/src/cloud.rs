@@ -4,7 +4,9 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
-use picket_controller::{ControllerError, Gate, InstalledNeutron, Neutron, NeutronSettings, PortRule};
+use picket_controller::{
+    ControllerError, Gate, InstalledNeutron, Neutron, NeutronSettings, PoolTag, PortRule,
+};
 use picket_neutron::client::{self, Auth, Cloud, CloudError, Sources};
 use picket_neutron::plan;
 use smol_str::SmolStr;
@@ -43,9 +45,15 @@ pub(crate) struct CloudArguments {
     calls_per_second: u32,
 
     /// By what the ports of a pod are found, in this order: `tag=PATTERN` or `name=PATTERN`, in which {namespace}, {name} and {uid}
-    /// stand for those of the pod; or `address`, any of its own that no other port has. Can be given several times
+    /// stand for those of the pod; `annotation`, the ids that its annotation `picket.dev/neutron-ports` names; or `address`, any of
+    /// its own that no other port has. Can be given several times
     #[arg(long, value_name = "RULE", default_values = ["tag=picket.dev/pod={namespace}/{name}", "name={namespace}/{name}", "address"])]
     port_by: Vec<PortRule>,
+
+    /// The tag of ports that others keep ready for pods to come: TAG, or TAG= and what tells their groups. Such a port keeps
+    /// picket's groups as long as some pod has just these
+    #[arg(long, value_name = "TAG")]
+    pool_tag: Option<PoolTag>,
 
     /// How ports are attached at which Neutron is known to enforce groups (`binding:vnic_type`); pods at others are reported
     #[arg(long, value_name = "TYPES", value_delimiter = ',', default_value = "normal")]
@@ -100,6 +108,7 @@ impl CloudArguments {
                 ForeignGroups::Remove => plan::ForeignGroups::Remove,
                 ForeignGroups::Refuse => plan::ForeignGroups::Refuse,
             },
+            pool: self.pool_tag.clone(),
             enforced_vnic_types: self.enforced_vnic_types.iter().map(SmolStr::from).collect(),
             options: client::Options {
                 timeout: self.timeout(),

@@ -485,3 +485,28 @@ fn services_lead_from_their_ports_to_those_of_pods() {
         Some("web")
     );
 }
+
+#[test]
+fn the_ports_of_neutron_that_a_pod_names_are_known_by_their_ids() {
+    let (one, other) = (
+        "1b671a64-40d5-491e-99b0-da01ff1f3341",
+        "2b671a64-40d5-491e-99b0-da01ff1f3341",
+    );
+    let both = format!("{other}, {},{one}", other.to_uppercase());
+    for (text, expected) in [
+        (one, &[one][..]),
+        (&both, &[one, other]),
+        ("", &[]),
+        ("10.0.0.1", &[]),
+        (&format!("{one},x"), &[]),
+        ("1b671a64-40d5-491e-99b0-da01ff1f334", &[]),
+        ("1b671a64.40d5-491e-99b0-da01ff1f3341", &[]),
+    ] {
+        let (pod, problems) = pod(&format!(
+            "  annotations:\n    picket.dev/neutron-ports: {text:?}\n"
+        ));
+        assert_eq!(pod.neutron_ports, expected, "{text}");
+        let is_wrong = expected.is_empty() && !text.is_empty();
+        assert_eq!(!problems.is_empty(), is_wrong, "{problems:?}");
+    }
+}

@@ -370,6 +370,24 @@ fn a_pod_without_a_port_is_pending_and_looked_for() {
 }
 
 #[test]
+fn a_pod_that_has_another_address_is_looked_for_though_a_port_is_known() {
+    let mut scene = Scene::new();
+    scene.goes_on(MOMENT);
+    scene.asked();
+    scene.happens(vec![scene.new_pod("b", "10.0.0.9")]);
+    scene.goes_on(MOMENT);
+    assert_eq!(scene.asked(), ["find"]);
+    let relabelled = pod("x/b")
+        .label("app", "b")
+        .label("n", "1")
+        .ip("10.0.0.9")
+        .build();
+    scene.happens(vec![Event::Apply(Object::from(relabelled))]);
+    scene.goes_on(MOMENT);
+    assert_eq!(scene.asked(), Vec::<String>::new());
+}
+
+#[test]
 fn who_does_not_lead_asks_nothing() {
     let mut scene = Scene::with(Lease::of_nobody);
     scene.fill();

@@ -6,10 +6,12 @@ use std::str::FromStr;
 
 use picket_cluster::Pod;
 use picket_engine::Program;
-use picket_neutron::client::Port;
+use picket_neutron::client::{Filter, Port};
 use picket_neutron::plan::Id;
 use picket_policy::ObjectRef;
 use smol_str::SmolStr;
+
+use super::cloud::IDS;
 
 /// By what a port is found.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -18,6 +20,8 @@ pub enum PortRule {
     Tag(String),
     /// Its name, with the same in it.
     Name(String),
+    /// Its id, which the annotation `picket.dev/neutron-ports` of the pod names, and of no other pod.
+    Annotation,
     /// A fixed address of it, which is one of the pod's, and of no other port.
     Address,
 }
@@ -29,7 +33,7 @@ pub enum PortRuleError {
     #[error("the pattern is the same for several pods: write {{uid}}, or {{namespace}} and {{name}}")]
     Ambiguous,
     /// It is written otherwise.
-    #[error("write `tag=PATTERN`, `name=PATTERN` or `address`")]
+    #[error("write `tag=PATTERN`, `name=PATTERN`, `annotation` or `address`")]
     Unknown,
 }
 
@@ -39,6 +43,7 @@ impl FromStr for PortRule {
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         match text.split_once('=') {
             None if text == "address" => Ok(Self::Address),
+            None if text == "annotation" => Ok(Self::Annotation),
             Some(("tag", pattern)) if names_a_pod(pattern) => Ok(Self::Tag(pattern.to_owned())),
             Some(("name", pattern)) if names_a_pod(pattern) => Ok(Self::Name(pattern.to_owned())),
             Some(("tag" | "name", _)) => Err(PortRuleError::Ambiguous),
@@ -64,6 +69,7 @@ fn written(pattern: &str, pod: &ObjectRef) -> Option<String> {
 
 /// The ports there are, by what they are found by.
 struct Index<'a> {
+    all: &'a BTreeMap<Id, Port>,
     by_tag: BTreeMap<&'a str, BTreeSet<&'a Id>>,
     by_name: BTreeMap<&'a str, BTreeSet<&'a Id>>,
     by_address: BTreeMap<IpAddr, BTreeSet<&'a Id>>,
@@ -72,6 +78,7 @@ struct Index<'a> {
 impl<'a> Index<'a> {
     fn of(ports: &'a BTreeMap<Id, Port>) -> Self {
         let mut index = Self {
+            all: ports,
             by_tag: BTreeMap::new(),
             by_name: BTreeMap::new(),
             by_address: BTreeMap::new(),
@@ -100,6 +107,10 @@ impl<'a> Index<'a> {
                 let name = written(pattern, &pod.object);
                 all(name.and_then(|name| self.by_name.get(name.as_str())))
             }
+            PortRule::Annotation => {
+                let named = pod.neutron_ports().iter();
+                named.filter(|id| self.all.contains_key(*id)).cloned().collect()
+            }
             // Of two networks with one address nobody knows which the pod is in.
             PortRule::Address if !pod.synthetic => {
                 let found = pod.addresses.iter().filter_map(|ip| self.by_address.get(&ip));
@@ -119,17 +130,145 @@ pub(super) fn ports_of<'a>(
     pods: impl Iterator<Item = &'a ObjectRef>,
 ) -> BTreeMap<ObjectRef, BTreeSet<Id>> {
     let index = Index::of(ports);
+    let pods = pods.filter(|object| object.kind == "Pod");
+    let pods: Vec<&Pod> = pods
+        .filter_map(|object| Some(&**program.pod(object)?.pod()))
+        .collect();
+    let claims = match rules.contains(&PortRule::Annotation) {
+        true => Claims::of(rules, &index, &pods),
+        false => Claims::default(),
+    };
     let mut found = BTreeMap::new();
-    for object in pods.filter(|object| object.kind == "Pod") {
-        let Some(pod) = program.pod(object) else {
-            continue;
-        };
-        let mut each = rules.iter().map(|rule| index.find(rule, pod.pod()));
+    for pod in pods {
+        let mut each = rules.iter().map(|rule| match rule {
+            PortRule::Annotation => claims.granted(pod, index.find(rule, pod)),
+            rule => index.find(rule, pod),
+        });
         if let Some(ports) = each.find(|ports| !ports.is_empty()) {
-            found.insert(object.clone(), ports);
+            found.insert(pod.object.clone(), ports);
         }
     }
     found
+}
+
+/// Whose ports are by what pods say, and by what Neutron says. Users write annotations: nobody gets the port of another by one.
+#[derive(Default)]
+struct Claims<'a> {
+    /// How many pods name a port.
+    named: BTreeMap<&'a Id, usize>,
+    /// The pods that have a port by another rule.
+    others: BTreeMap<Id, BTreeSet<&'a ObjectRef>>,
+}
+
+impl<'a> Claims<'a> {
+    fn of(rules: &[PortRule], index: &Index<'_>, pods: &[&'a Pod]) -> Self {
+        let mut claims = Self::default();
+        for pod in pods {
+            for id in pod.neutron_ports() {
+                *claims.named.entry(id).or_default() += 1;
+            }
+            for rule in rules.iter().filter(|rule| **rule != PortRule::Annotation) {
+                for id in index.find(rule, pod) {
+                    claims.others.entry(id).or_default().insert(&pod.object);
+                }
+            }
+        }
+        claims
+    }
+
+    /// Those of the ports that a pod names that no other pod names or has.
+    fn granted(&self, pod: &Pod, mut ports: BTreeSet<Id>) -> BTreeSet<Id> {
+        let is_own = |id: &Id| {
+            let others = self.others.get(id).into_iter().flatten();
+            self.named.get(id) == Some(&1) && others.into_iter().all(|other| **other == pod.object)
+        };
+        ports.retain(is_own);
+        ports
+    }
+}
+
+/// The most pods of which ports are searched for: the address of a longer search is too long for servers.
+const SEARCHED: usize = 20;
+
+/// What is asked for to find the ports of some pods by one rule.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Search {
+    Tags(BTreeSet<SmolStr>),
+    Names(BTreeSet<String>),
+    Ids(BTreeSet<Id>),
+    Addresses(BTreeSet<IpAddr>),
+}
+
+impl Search {
+    fn of(rule: &PortRule, pods: &[&Pod]) -> Self {
+        let texts = |pattern: &str| -> BTreeSet<String> {
+            let texts = pods.iter().filter_map(|pod| written(pattern, &pod.object));
+            texts.collect()
+        };
+        match rule {
+            PortRule::Tag(pattern) => Self::Tags(texts(pattern).into_iter().map(SmolStr::from).collect()),
+            PortRule::Name(pattern) => Self::Names(texts(pattern)),
+            PortRule::Annotation => {
+                let named = pods.iter().flat_map(|pod| pod.neutron_ports());
+                Self::Ids(named.cloned().collect())
+            }
+            PortRule::Address => {
+                let real = pods.iter().filter(|pod| !pod.synthetic);
+                Self::Addresses(real.flat_map(|pod| pod.addresses.iter()).collect())
+            }
+        }
+    }
+
+    /// Whether there is anything to search for.
+    fn is_empty(&self) -> bool {
+        match self {
+            Self::Tags(tags) => tags.is_empty(),
+            Self::Names(names) => names.is_empty(),
+            Self::Ids(ids) => ids.is_empty(),
+            Self::Addresses(addresses) => addresses.is_empty(),
+        }
+    }
+
+    /// Whether Neutron can be asked: in its lists of tags a comma parts one from the next, and many ids are too long.
+    fn can_be_asked(&self) -> bool {
+        match self {
+            Self::Tags(tags) => tags.iter().all(|tag| !tag.contains(',')),
+            Self::Ids(ids) => ids.len() <= IDS,
+            Self::Names(_) | Self::Addresses(_) => true,
+        }
+    }
+
+    /// Whether a port is one that is searched for.
+    pub(super) fn finds(&self, port: &Port) -> bool {
+        match self {
+            Self::Tags(tags) => !port.tags.is_disjoint(tags),
+            Self::Names(names) => names.contains(port.name.as_str()),
+            Self::Ids(ids) => ids.contains(&port.id),
+            Self::Addresses(addresses) => !port.fixed_ips.is_disjoint(addresses),
+        }
+    }
+
+    /// The same as a list is asked for.
+    pub(super) fn filter(&self, among: &Filter) -> Filter {
+        let mut filter = among.clone();
+        match self {
+            Self::Tags(tags) => filter.tags_any = tags.iter().cloned().collect(),
+            Self::Names(names) => filter.names = names.iter().cloned().collect(),
+            Self::Ids(ids) => filter.ids = ids.iter().cloned().collect(),
+            Self::Addresses(addresses) => filter.addresses = addresses.iter().copied().collect(),
+        }
+        filter
+    }
+}
+
+/// What to search for to find the ports of some pods: one thing for each rule. `None` where everything has to be read.
+pub(super) fn searches(rules: &[PortRule], pods: &[&Pod]) -> Option<Vec<Search>> {
+    if pods.len() > SEARCHED {
+        return None;
+    }
+    let searches = rules.iter().map(|rule| Search::of(rule, pods));
+    let searches: Vec<_> = searches.filter(|search| !search.is_empty()).collect();
+    searches.iter().all(Search::can_be_asked).then_some(searches)
 }
 
 /// The pod of each port. A port of two pods is the first one's.
@@ -151,6 +290,8 @@ mod tests {
     fn ports_are_found_by_what_is_another_for_every_pod() {
         for (text, expected) in [
             ("address", Ok(PortRule::Address)),
+            ("annotation", Ok(PortRule::Annotation)),
+            ("annotation=x", Err(PortRuleError::Unknown)),
             ("tag={uid}", Ok(PortRule::Tag("{uid}".to_owned()))),
             (
                 "name={namespace}/{name}",

@@ -4,6 +4,7 @@ mod extensions;
 mod faults;
 mod kuryr;
 mod policies;
+mod pool;
 mod quota;
 mod random;
 mod scene;

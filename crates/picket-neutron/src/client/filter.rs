@@ -1,5 +1,7 @@
 //! Which objects a list is to have.
 
+use std::net::IpAddr;
+
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use smol_str::SmolStr;
 
@@ -15,14 +17,16 @@ pub struct Filter {
     pub tags: Vec<SmolStr>,
     /// Those that have one of these, if there are any.
     pub tags_any: Vec<SmolStr>,
-    /// Those that are called so.
-    pub name: Option<String>,
+    /// Those that are called one of these, if there are any.
+    pub names: Vec<String>,
     /// Those with one of these ids, if there are any.
     pub ids: Vec<SmolStr>,
     /// Ports on a network.
     pub network: Option<SmolStr>,
     /// Ports that have this security group.
     pub security_group: Option<SmolStr>,
+    /// Ports that have one of these fixed addresses, if there are any.
+    pub addresses: Vec<IpAddr>,
 }
 
 impl Filter {
@@ -44,7 +48,6 @@ impl Filter {
         }
         for (key, value) in [
             ("project_id", self.project.as_deref()),
-            ("name", self.name.as_deref()),
             ("network_id", self.network.as_deref()),
             ("security_groups", self.security_group.as_deref()),
         ] {
@@ -52,8 +55,14 @@ impl Filter {
                 add(key, &escaped(value));
             }
         }
+        for name in &self.names {
+            add("name", &escaped(name));
+        }
         for id in &self.ids {
             add("id", &escaped(id));
+        }
+        for address in &self.addresses {
+            add("fixed_ips", &escaped(&format!("ip_address={address}")));
         }
         query
     }
@@ -84,11 +93,13 @@ mod tests {
         let filter = Filter {
             project: Some("p".into()),
             tags: vec!["a&b".into(), "c/../d".into()],
-            name: Some("é".to_owned()),
+            names: vec!["é".to_owned(), "e".to_owned()],
             ids: vec!["1".into(), "2".into()],
+            addresses: vec!["fd00::1".parse().unwrap()],
             ..Filter::default()
         };
-        let expected = "tags=a%26b,c%2F%2E%2E%2Fd&project_id=p&name=%C3%A9&id=1&id=2";
+        let expected = "tags=a%26b,c%2F%2E%2E%2Fd&project_id=p&name=%C3%A9&name=e&id=1&id=2\
+                        &fixed_ips=ip_address%3Dfd00%3A%3A1";
         assert_eq!(filter.query(), expected);
         assert_eq!(Filter::default().query(), "");
     }

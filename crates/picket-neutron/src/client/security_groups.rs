@@ -179,7 +179,7 @@ impl Neutron {
     pub(super) async fn called(&self, name: &str) -> Result<Filter, Error> {
         Ok(Filter {
             project: self.project().await?,
-            name: Some(name.to_owned()),
+            names: vec![name.to_owned()],
             ..Filter::default()
         })
     }

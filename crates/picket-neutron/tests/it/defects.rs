@@ -177,6 +177,26 @@ fn b09_a_port_by_name_is_that_of_each_pod_alone() {
 }
 
 #[test]
+fn peers_with_one_number_by_several_names_are_all_let_in() {
+    let lets_out = accept().named("dns", Protocol::UDP).named("alt", Protocol::UDP);
+    let found = rendered(
+        snapshot![
+            role("client", 1),
+            role("one", 2).port("dns", Protocol::UDP, 80),
+            role("other", 3).port("alt", Protocol::UDP, 80),
+            role("third", 4).port("else", Protocol::UDP, 80),
+            policy("x/p").selects("role=client").egress(lets_out),
+        ],
+        &Options::default(),
+    );
+    let is_let_in = |peer: &str| found.passes("x/client", peer, Protocol::UDP, 80);
+    assert_eq!(
+        ["x/one", "x/other", "x/third"].map(is_let_in),
+        [true, true, false]
+    );
+}
+
+#[test]
 fn b10_a_port_by_name_without_peers_is_for_everybody() {
     let found = rendered(
         snapshot![

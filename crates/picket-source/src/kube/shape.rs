@@ -64,6 +64,7 @@ pub(crate) const POD: Shape = Only(&[
                     ("k8s.v1.cni.cncf.io/network-status", Whole),
                     ("k8s.v1.cni.cncf.io/networks-status", Whole),
                     ("picket.dev/vpp-interface", Whole),
+                    ("picket.dev/neutron-ports", Whole),
                 ]),
             ),
         ]),
@@ -260,8 +261,8 @@ mod tests {
             ),
             (
                 POD,
-                r#"{"metadata":{"annotations":{"a":"b","picket.dev/vpp-interface":"tap1"}},"spec":{"containers":[{"image":"a","ports":[{"name":"b"}]},3]},"status":7}"#,
-                r#"{"metadata":{"annotations":{"picket.dev/vpp-interface":"tap1"}},"spec":{"containers":[{"ports":[{"name":"b"}]},3]},"status":7}"#,
+                r#"{"metadata":{"annotations":{"a":"b","picket.dev/vpp-interface":"tap1","picket.dev/neutron-ports":"1"}},"spec":{"containers":[{"image":"a","ports":[{"name":"b"}]},3]},"status":7}"#,
+                r#"{"metadata":{"annotations":{"picket.dev/vpp-interface":"tap1","picket.dev/neutron-ports":"1"}},"spec":{"containers":[{"ports":[{"name":"b"}]},3]},"status":7}"#,
             ),
             (
                 POD,

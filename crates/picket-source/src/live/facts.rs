@@ -218,6 +218,7 @@ impl PodFacts {
         let extra = Extra {
             static_uid: written.static_uid,
             vpp_interface: written.vpp_interface,
+            neutron_ports: written.neutron_ports,
             ..Extra::default()
         };
         let pod = Pod {

@@ -10,8 +10,12 @@ use super::{fields, labels, metadata, network_name, object};
 pub(super) fn manifest(pod: &Pod, style: &mut Style) -> Value {
     let mut own = metadata(&pod.object);
     let mut written = json!({"labels": labels(&pod.labels)});
-    if let Some((annotation, value)) = attachments(pod, style) {
-        written["annotations"] = fields([(annotation, json!(value))]);
+    let ports = pod.neutron_ports();
+    let ports = (!ports.is_empty()).then(|| ("picket.dev/neutron-ports", json!(ports.join(","))));
+    let annotations = attachments(pod, style).map(|(annotation, value)| (annotation, json!(value)));
+    let annotations: Vec<_> = annotations.into_iter().chain(ports).collect();
+    if !annotations.is_empty() {
+        written["annotations"] = fields(annotations);
     }
     let spec = spec(pod);
     if pod.object.kind != "Pod" {

@@ -136,16 +136,16 @@ fn a_fault_at_any_call_is_repaired_and_opens_nothing() {
     let (mut number, mut over) = (0, 0);
     while over < 2 {
         let fault = &faults[number % faults.len()];
-        scene.attempts = if number % 3 == 0 { 5 } else { 1 };
+        scene.neutron.options.attempts = if number % 3 == 0 { 5 } else { 1 };
         let is_silent = matches!(fault, Fault::Silence | Fault::SilenceAfter);
-        scene.call = Duration::from_secs(if is_silent { 5 } else { 60 });
+        scene.neutron.options.timeout = Duration::from_secs(if is_silent { 5 } else { 60 });
         let came = goes(&scene, sides[0], sides[1], number, fault);
         over = if came { 0 } else { over + 1 };
         sides.swap(0, 1);
         number += 1;
     }
     assert!(number > 10, "{number}");
-    scene.attempts = 5;
+    scene.neutron.options.attempts = 5;
     scene.goes_to(sides[0]);
 }
 

@@ -1,5 +1,7 @@
 //! Policies come, change and go, and so do pods.
 
+use std::sync::Arc;
+
 use picket_cluster::{Object, Snapshot};
 use picket_net::Protocol;
 use picket_policy::Direction;
@@ -7,6 +9,7 @@ use picket_testing::build::{
     PodBuilder, accept, admin_policy, baseline_policy, block, deny, namespace, node, pod, pods_in,
     pods_where, policy,
 };
+use serde_json::{Value, json};
 
 use super::scene::Scene;
 
@@ -122,4 +125,94 @@ fn events_take_the_calls_that_they_should() {
     // A pod goes, and with it its port.
     let calls = scene.goes_to(&cluster([lets_in().into()]));
     assert_eq!(calls, Vec::<String>::new());
+}
+
+/// As many pods that a policy lets in.
+fn peers(count: u8) -> Snapshot {
+    let pods = (1..=count).map(|number| role(&format!("web{number}"), "web", 10 + number).into());
+    let lets_in = policy("x/p")
+        .selects("role=db")
+        .ingress(accept().peer(pods_in("x", "role=web")));
+    cluster(pods.chain([lets_in.into()]))
+}
+
+#[test]
+fn a_port_that_comes_later_is_searched_for_by_what_its_pod_has() {
+    let mut scene = Scene::new();
+    scene.neutron.options.page = 2;
+    scene.neutron.port_by = vec![
+        "tag=picket.dev/pod={uid}".parse().unwrap(),
+        "name={namespace}-{name}".parse().unwrap(),
+        "address".parse().unwrap(),
+    ];
+    scene.give_ports(&scene.written(&peers(6)));
+    scene.sync().unwrap();
+    let snapshot = scene.written(&peers(7));
+    scene.late.replace(Some(snapshot.clone()));
+    let _ = scene.proxy.asked();
+    scene.sync().unwrap();
+    let asked = scene.proxy.asked();
+    let asks = |what: &str| asked.iter().filter(|one| one.path.contains(what)).count();
+    assert_eq!(asks("ports?name=x-web7&"), 1, "{asked:?}");
+    assert_eq!(
+        asks("ports?fixed_ips=ip_address%3D10%2E0%2E0%2E17&fixed_ips=ip_address%3Dfd00%3A%3A17&"),
+        1,
+        "{asked:?}"
+    );
+    let writes: Vec<_> = asked.iter().filter(|one| one.method != "GET").collect();
+    assert_eq!(writes.len(), 1, "{writes:?}");
+    scene.expect(&snapshot);
+    assert_eq!(scene.sync().unwrap().steps, Vec::<String>::new());
+}
+
+#[test]
+fn the_ports_that_a_pod_names_are_its_own_if_no_other_has_them() {
+    let mut scene = Scene::new();
+    scene.neutron.port_by = ["annotation", "name={namespace}/{name}"]
+        .map(|rule| rule.parse().unwrap())
+        .into();
+    let lets_in = || {
+        policy("x/p")
+            .selects("role=db")
+            .ingress(accept().peer(pods_in("x", "role=web")))
+    };
+    let mut snapshot = cluster([lets_in().into()]);
+    scene.give_ports(&scene.written(&snapshot));
+    // The ports of two pods are called otherwise, and only the pods say which they are.
+    let [db, web] = ["x/db", "x/web"].map(|name| {
+        let id = scene.port(name);
+        let body = json!({"port": {"name": "a port"}});
+        scene.server.ask("PUT", &format!("ports/{id}"), &body);
+        id
+    });
+    let names = |snapshot: &mut Snapshot, at: PodBuilder| {
+        let pod = at.build();
+        snapshot.pods.insert(pod.object.clone(), Arc::new(pod));
+    };
+    let at_db = || role("db", "db", 1).on("n1").at_neutron(&[&db]);
+    names(&mut snapshot, at_db());
+    names(&mut snapshot, role("web", "web", 2).at_neutron(&[&web]));
+    let groups = |id: &str| {
+        let port = scene.server.ask("GET", &format!("ports/{id}"), &Value::Null);
+        port["port"]["security_groups"].as_array().unwrap().len()
+    };
+    scene.written(&snapshot);
+    scene.sync().unwrap();
+    assert!(scene.verified(&scene.written(&snapshot)).is_proof());
+    assert!(groups(&db) > 0 && groups(&web) > 0);
+    // A pod that names the ports of others gets none of them, whether they have them by this rule or by another.
+    let other = scene.port("x/other");
+    let far = pod("y/far")
+        .label("role", "far")
+        .ip("10.0.1.1")
+        .at_neutron(&[&other]);
+    let mut taken = snapshot;
+    names(&mut taken, far);
+    scene.written(&taken);
+    assert_eq!(scene.sync().unwrap().steps, Vec::<String>::new());
+    // Where nobody can tell whose a port is, it has none of our groups.
+    names(&mut taken, role("other", "other", 3).at_neutron(&[&db]));
+    scene.written(&taken);
+    scene.sync().unwrap();
+    assert_eq!(groups(&db), 0);
 }

@@ -4,6 +4,7 @@ use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::net::IpAddr;
+use std::path::Path;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,7 +14,7 @@ use picket_controller::{
     Cloud, ControllerError, Ended, Extent, Failure, Gate, InstalledNeutron, Neutron, NeutronDone,
     NeutronSettings, NeutronState, NeutronStep, Plan, Settings, Timing, Wanted, run,
 };
-use picket_engine::Engine;
+use picket_engine::{Engine, Program};
 use picket_net::Protocol;
 use picket_neutron::client::{Backoff, Cloud as At, Options as ClientOptions};
 use picket_neutron::meaning::Meaning;
@@ -36,16 +37,18 @@ const CALL: Duration = Duration::from_secs(60);
 /// How many flows are looked at.
 const MOST: usize = 500;
 
+/// How many ports are made by one call.
+const AT_ONCE: usize = 100;
+
 /// A Neutron, a folder of manifests, and what is between.
 pub(crate) struct Scene {
     pub(crate) server: Rc<Server>,
     pub(crate) proxy: Proxy,
-    pub(crate) call: Duration,
-    /// How often the client makes a call that may go well in a moment.
-    pub(crate) attempts: u32,
-    pub(crate) foreign_groups: ForeignGroups,
+    pub(crate) neutron: NeutronSettings,
+    /// Of what cluster pods get ports before these are looked for again.
+    pub(crate) late: RefCell<Option<Snapshot>>,
     networks: [String; 2],
-    folder: TempDir,
+    pub(crate) folder: TempDir,
 }
 
 /// What passed while a controller was at it.
@@ -69,9 +72,8 @@ impl Scene {
         Self {
             proxy: Proxy::to(server.port()),
             server: Rc::new(server),
-            call: CALL,
-            attempts: 5,
-            foreign_groups: ForeignGroups::Remove,
+            neutron: neutron_settings(),
+            late: RefCell::default(),
             networks,
             folder: tempfile::tempdir().unwrap(),
         }
@@ -80,7 +82,10 @@ impl Scene {
     /// The cluster as manifests say it.
     pub(crate) fn written(&self, snapshot: &Snapshot) -> Snapshot {
         let text = manifest::file(snapshot, &mut Style::new(1));
-        fs::write(self.folder.path().join("cluster.yaml"), &text).unwrap();
+        // Nobody reads half of it.
+        let unfinished = self.folder.path().join("unfinished");
+        fs::write(&unfinished, &text).unwrap();
+        fs::rename(&unfinished, self.folder.path().join("cluster.yaml")).unwrap();
         let text = Text {
             name: "cluster.yaml".into(),
             bytes: text.into_bytes(),
@@ -89,39 +94,49 @@ impl Scene {
         load_texts(&[text], picket_policy::Options::default()).snapshot
     }
 
-    /// Gives a port to each pod that has none, and takes those of pods that are gone.
+    /// Gives a port without groups to each pod that has none, and takes those of pods that are gone.
     pub(crate) fn give_ports(&self, snapshot: &Snapshot) {
-        let mut wanted: BTreeMap<String, BTreeSet<IpAddr>> = BTreeMap::new();
+        self.give_ports_with(snapshot, |_| Vec::new());
+    }
+
+    /// The same, and each new port has the groups of these ids.
+    pub(crate) fn give_ports_with(&self, snapshot: &Snapshot, groups: impl Fn(&ObjectRef) -> Vec<String>) {
+        let mut wanted = BTreeMap::new();
         for pod in snapshot.live_pods().filter(|pod| has_port(pod)) {
             let name = format!("{}/{}", pod.object.namespace, pod.object.name);
-            wanted.insert(name, pod.addresses.iter().collect());
+            let addresses: BTreeSet<IpAddr> = pod.addresses.iter().collect();
+            wanted.insert(name, (addresses, &pod.object));
         }
         for port in self.server.list("ports") {
             let name = port["name"].as_str().unwrap();
             let addresses = addresses(&port);
-            if wanted.get(name) == Some(&addresses) {
+            if wanted.get(name).is_some_and(|(wanted, _)| *wanted == addresses) {
                 wanted.remove(name);
             } else {
                 let id = port["id"].as_str().unwrap();
                 self.server.ask("DELETE", &format!("ports/{id}"), &Value::Null);
             }
         }
-        for (name, addresses) in wanted {
-            self.give_port(&name, &addresses);
+        let wanted: Vec<_> = wanted.into_iter().collect();
+        let ports = |network: &str, of: &[(String, (BTreeSet<IpAddr>, &ObjectRef))]| -> Vec<Value> {
+            let ports = of.iter().map(|(name, (addresses, pod))| {
+                let fixed: Vec<_> = addresses.iter().map(|ip| json!({"ip_address": ip})).collect();
+                json!({"network_id": network, "name": name, "fixed_ips": fixed, "security_groups": groups(pod)})
+            });
+            ports.collect()
+        };
+        let give = |network: &str, of: &[_]| {
+            let ports = json!({"ports": ports(network, of)});
+            self.server.try_ask("POST", "ports", &ports).status == 201
+        };
+        let [first, second] = &self.networks;
+        for some in wanted.chunks(AT_ONCE) {
+            // Of several with one address in one call none is made.
+            let each =
+                |one| give(first, std::slice::from_ref(one)) || give(second, std::slice::from_ref(one));
+            let is_done = give(first, some) || some.iter().all(each);
+            assert!(is_done, "no port for one of {some:?}: {}", self.server.log());
         }
-    }
-
-    fn give_port(&self, name: &str, addresses: &BTreeSet<IpAddr>) {
-        let fixed: Vec<_> = addresses.iter().map(|ip| json!({"ip_address": ip})).collect();
-        for network in &self.networks {
-            let port = json!({"port": {
-                "network_id": network, "name": name, "fixed_ips": fixed, "security_groups": [],
-            }});
-            if self.server.try_ask("POST", "ports", &port).status == 201 {
-                return;
-            }
-        }
-        panic!("no port for {name} at {addresses:?}: {}", self.server.log());
     }
 
     /// Lets a controller make Neutron what a cluster says, once.
@@ -132,30 +147,12 @@ impl Scene {
     /// The same, and looks after each step which of these flows pass.
     pub(crate) fn sync_seen(&self, flows: &[Flow], snapshot: &Snapshot) -> Result<Seen, ControllerError> {
         let seen = Rc::<RefCell<Seen>>::default();
-        let settings = Settings {
-            source: Source::Directory(Directory {
-                paths: vec![self.folder.path().to_owned()],
-                interval: Duration::from_secs(1),
-            }),
-            name: "test".to_owned(),
-            lease: None,
-            semantics: Semantics::default(),
-            options: Options::default(),
-            timing: Timing {
-                call: self.call,
-                ..Timing::default()
-            },
-            at_once: if flows.is_empty() { 8 } else { 1 },
-            publish: None,
-            discover_every: Duration::from_secs(600),
-            listen: Listen {
-                address: None,
-                socket: self.folder.path().join("socket"),
-            },
-        };
+        let at_once = if flows.is_empty() { 8 } else { 1 };
+        let settings = settings(self.folder.path(), self.neutron.options.timeout, at_once);
         let connect = |gate| {
             Ok(Watched {
-                neutron: self.neutron(gate),
+                neutron: self.connect(gate),
+                scene: self,
                 look: Box::new(|| match flows.is_empty() {
                     true => Passing::new(),
                     false => passing(&self.objects(), flows, snapshot),
@@ -168,27 +165,8 @@ impl Scene {
         Ok(Rc::try_unwrap(seen).unwrap().into_inner())
     }
 
-    fn neutron(&self, gate: Gate) -> Neutron {
-        let settings = NeutronSettings {
-            cluster: "picket".into(),
-            port_by: vec![
-                "name={namespace}/{name}".parse().unwrap(),
-                "address".parse().unwrap(),
-            ],
-            foreign_groups: self.foreign_groups,
-            enforced_vnic_types: ["normal".into()].into(),
-            options: ClientOptions {
-                timeout: self.call,
-                attempts: self.attempts,
-                backoff: Backoff {
-                    first: Duration::from_millis(5),
-                    longest: Duration::from_millis(50),
-                },
-                per_second: 10_000,
-                ..ClientOptions::default()
-            },
-        };
-        Neutron::new(At::open(&self.proxy.endpoint()), settings, gate).unwrap()
+    fn connect(&self, gate: Gate) -> Neutron {
+        Neutron::new(At::open(&self.proxy.endpoint()), self.neutron.clone(), gate).unwrap()
     }
 
     /// The calls that changed something since they were asked for last, as `PUT ports 200`.
@@ -285,7 +263,7 @@ impl Scene {
             Arc::make_mut(pod).addresses = Addresses::default();
         }
         let engine = Engine::compile(&snapshot, Semantics::default());
-        let installed = InstalledNeutron::read(|gate| Ok(self.neutron(gate))).unwrap();
+        let installed = InstalledNeutron::read(|gate| Ok(self.connect(gate))).unwrap();
         let ports = installed.ports(engine.program());
         installed.verify(&ports, engine.program(), &Options::default(), 10)
     }
@@ -405,9 +383,59 @@ pub(crate) fn passing(objects: &Objects, flows: &[Flow], snapshot: &Snapshot) ->
     passing.map(|(at, _)| at).collect()
 }
 
+/// A controller that reads manifests in a folder.
+pub(crate) fn settings(folder: &Path, call: Duration, at_once: usize) -> Settings {
+    Settings {
+        source: Source::Directory(Directory {
+            paths: vec![folder.to_owned()],
+            interval: Duration::from_secs(1),
+        }),
+        name: "test".to_owned(),
+        lease: None,
+        semantics: Semantics::default(),
+        options: Options::default(),
+        timing: Timing {
+            call,
+            ..Timing::default()
+        },
+        at_once,
+        publish: None,
+        discover_every: Duration::from_secs(600),
+        listen: Listen {
+            address: None,
+            socket: folder.join("socket"),
+        },
+    }
+}
+
+/// How it uses Neutron.
+pub(crate) fn neutron_settings() -> NeutronSettings {
+    NeutronSettings {
+        cluster: "picket".into(),
+        port_by: vec![
+            "name={namespace}/{name}".parse().unwrap(),
+            "address".parse().unwrap(),
+        ],
+        foreign_groups: ForeignGroups::Remove,
+        pool: None,
+        enforced_vnic_types: ["normal".into()].into(),
+        options: ClientOptions {
+            timeout: CALL,
+            attempts: 5,
+            backoff: Backoff {
+                first: Duration::from_millis(5),
+                longest: Duration::from_millis(50),
+            },
+            per_second: 10_000,
+            ..ClientOptions::default()
+        },
+    }
+}
+
 /// A Neutron at which somebody looks after each step.
 struct Watched<'a> {
     neutron: Neutron,
+    scene: &'a Scene,
     look: Box<dyn Fn() -> Passing + 'a>,
     seen: Rc<RefCell<Seen>>,
 }
@@ -421,8 +449,16 @@ impl Cloud for Watched<'_> {
         self.neutron.read().await
     }
 
-    async fn find(&self, state: &mut NeutronState, pods: &BTreeSet<ObjectRef>) -> Result<(), Failure> {
-        self.neutron.find(state, pods).await
+    async fn find(
+        &self,
+        state: &mut NeutronState,
+        pods: &BTreeSet<ObjectRef>,
+        program: &Program,
+    ) -> Result<(), Failure> {
+        if let Some(snapshot) = self.scene.late.take() {
+            self.scene.give_ports(&snapshot);
+        }
+        self.neutron.find(state, pods, program).await
     }
 
     fn options(&self, state: &NeutronState, options: &Options) -> Options {

@@ -1,0 +1,43 @@
+//! The ports of Neutron that the annotation of a pod names.
+
+use picket_policy::{Reader, Severity};
+use smol_str::SmolStr;
+
+use super::field::{Field, Fields};
+use crate::codes;
+
+/// The annotation.
+const KEY: &str = "picket.dev/neutron-ports";
+
+/// The ids of ports that the annotation in this metadata names, sorted and unique; none where one of them can be no id.
+pub(super) fn ports<'a>(reader: &mut Reader<'a>, metadata: &Field<'a>) -> Vec<SmolStr> {
+    let annotations = reader.field(metadata, "annotations");
+    let annotations = annotations.filter(|field| field.fields(reader).is_ok());
+    let Some(field) = reader.field(&annotations, KEY) else {
+        return Vec::new();
+    };
+    // A value that is no text has been reported with the other annotations.
+    let Some(text) = field.node().as_str() else {
+        return Vec::new();
+    };
+    let ids = text.split(',').map(str::trim).filter(|id| !id.is_empty());
+    let mut ids: Vec<_> = ids.map(str::to_ascii_lowercase).collect();
+    if let Some(wrong) = ids.iter().find(|id| !is_id(id)) {
+        let message = format!("Invalid value: {wrong:?}: no port of Neutron has such an id");
+        let diagnostic = reader.report(codes::NEUTRON_PORT, Severity::Error, &field, message);
+        diagnostic.notes.push("the annotation is left out".to_owned());
+        return Vec::new();
+    }
+    ids.sort();
+    ids.dedup();
+    ids.into_iter().map(SmolStr::from).collect()
+}
+
+/// Whether a text is written as a UUID is, in lower case.
+fn is_id(text: &str) -> bool {
+    let is_right = |(at, char): (usize, char)| match at {
+        8 | 13 | 18 | 23 => char == '-',
+        _ => char.is_ascii_hexdigit(),
+    };
+    text.len() == 36 && text.chars().enumerate().all(is_right)
+}
