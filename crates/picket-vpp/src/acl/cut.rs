@@ -12,8 +12,8 @@
 
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
-use std::net::IpAddr;
-use std::sync::{Arc, LazyLock};
+use std::net::{IpAddr, Ipv4Addr};
+use std::sync::Arc;
 
 use picket_net::{Family, Interval, Prefix, Protocol};
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -83,10 +83,6 @@ pub(super) struct Withdrawal<'a> {
     pub(super) known: Option<&'a Arc<Acl>>,
 }
 
-/// The list that stands before others where nothing is cut any more.
-pub(super) static CUT_NOTHING: LazyLock<Arc<Acl>> =
-    LazyLock::new(|| Arc::new(Acl::new(Role::Cut, Vec::new())));
-
 /// The ports that systems open connections from by themselves begin here (Linux, `net.ipv4.ip_local_port_range`).
 const FIRST_OF_CLIENTS: u16 = 32_768;
 
@@ -134,8 +130,8 @@ impl Cutter {
             // Nothing there makes a session.
             return None;
         }
-        if change.is_none() {
-            return change.known.cloned();
+        if change.known.is_none() && change.is_by_same_lists() {
+            return None;
         }
         looked_at(1);
         let passages = [&change.before, &change.after].map(Passage::place);
@@ -186,10 +182,15 @@ impl Cutter {
             }
             let before = self.passing(family, &change.before, change.judged(), &about);
             let after = self.passing(family, &change.after, change.judged(), &about);
-            let known = self.known(family, change.known.map(AsRef::as_ref), change.way);
-            let cut = self.combined([&before, &known, &after], |before, known, after| {
-                before.union(known).difference(after)
-            });
+            let cut = match change.known {
+                None => self.combined([&before, &after], |[before, after]| before.difference(after)),
+                Some(known) => {
+                    let known = self.decoded(family, &known.rules, change.way);
+                    self.combined([&before, &known, &after], |[before, known, after]| {
+                        before.union(known).difference(after)
+                    })
+                }
+            };
             if cut == Peers::everybody(family, Value::NOTHING) {
                 continue;
             }
@@ -210,17 +211,16 @@ impl Cutter {
 
     fn rules(&mut self, part: &Part, is_plain: bool, change: &Withdrawal<'_>) -> Vec<AclRule> {
         let (family, after) = (part.cut.family(), &part.after);
-        let nothing = Peers::everybody(family, Value::NOTHING);
-        let answers = match is_plain {
-            true => Answers::none(family, change.way),
-            false => Answers::new(self, family, change),
-        };
+        if is_plain {
+            return Answers::none(family, change.way).rules(&part.cut, &mut self.values);
+        }
+        let answers = Answers::new(self, family, change);
         let mut cut = part.cut.clone();
         // What could not be left out of the rules is cut too, so that they can be read again; more of it each time.
         for _ in 0..ROUNDS {
             let rules = answers.rules(&cut, &mut self.values);
             let read = self.decoded(family, &rules, change.way);
-            let read = self.combined([&read, &nothing, after], |read, _, after| read.difference(after));
+            let read = self.combined([&read, after], |[read, after]| read.difference(after));
             let is_exact = read == cut;
             if is_exact && rules.len() <= MOST_RULES {
                 return rules;
@@ -239,9 +239,7 @@ impl Cutter {
         let ports = sets.fold(Layer4::empty(), |all, set| all.union(set));
         let ports = self.values.number(ports);
         let everybody = Peers::everybody(cut.family(), ports);
-        self.combined([&everybody, after, after], |ports, after, _| {
-            ports.difference(after)
-        })
+        self.combined([&everybody, after], |[ports, after]| ports.difference(after))
     }
 
     /// What of TCP passes, by the peer, where that is one of those asked `about`; the ports are those of who receives it.
@@ -261,12 +259,7 @@ impl Cutter {
         Peers::of_decisions(family, &decisions, rest, &mut self.values)
     }
 
-    /// What a list has been made of.
-    fn known(&mut self, family: Family, list: Option<&Acl>, way: Way) -> Peers {
-        let rules = list.map(|acl| acl.rules.as_slice()).unwrap_or_default();
-        self.decoded(family, rules, way)
-    }
-
+    /// What a list with these rules has been made of.
     fn decoded(&mut self, family: Family, rules: &[AclRule], way: Way) -> Peers {
         let own = rules.iter().filter(|rule| rule.family() == family);
         // What answers comes from the port that was asked.
@@ -280,26 +273,25 @@ impl Cutter {
         Peers::of_decisions(family, &decisions, Value::NOTHING, &mut self.values)
     }
 
-    /// What is made of three, peer by peer.
-    fn combined(
+    /// What is made of several, peer by peer; all are of the family of the last.
+    fn combined<const COUNT: usize>(
         &mut self,
-        each: [&Peers; 3],
-        combine: impl Fn(&Layer4, &Layer4, &Layer4) -> Layer4,
+        each: [&Peers; COUNT],
+        combine: impl Fn([&Layer4; COUNT]) -> Layer4,
     ) -> Peers {
-        let [one, ..] = each;
+        let family = each.last().map_or(Family::Ipv4, |peers| peers.family());
         let prefixes = each.iter().flat_map(|peers| peers.entries());
         let mut prefixes: Vec<_> = prefixes.map(|entry| entry.prefix).collect();
-        prefixes.push(Prefix::all(one.family()));
+        prefixes.push(Prefix::all(family));
         looked_at(prefixes.len());
         let entries: Vec<_> = prefixes
             .into_iter()
             .map(|prefix| {
-                let [one, two, three] = each.map(|peers| self.values.set(peers.value_around(&prefix)));
-                let set = combine(one, two, three);
+                let set = combine(each.map(|peers| self.values.set(peers.value_around(&prefix))));
                 (prefix, self.values.number(set))
             })
             .collect();
-        Peers::new(one.family(), entries)
+        Peers::new(family, entries)
     }
 }
 
@@ -334,7 +326,7 @@ impl<'a> Withdrawal<'a> {
     }
 
     /// Whether the same passes as before, by the same lists.
-    fn is_none(&self) -> bool {
+    fn is_by_same_lists(&self) -> bool {
         let [before, after] =
             [&self.before, &self.after].map(|passage| passage.acls.iter().map(|acl| &acl.tag));
         self.before.is_open == self.after.is_open && before.eq(after)
@@ -342,13 +334,16 @@ impl<'a> Withdrawal<'a> {
 
     /// Whether something may pass no more.
     pub(super) fn takes(&self) -> bool {
-        !self.is_none() && !self.withdrawing().is_empty()
+        !self.withdrawing().is_empty()
     }
 
     /// To or from whom, at most, something passes no more. What did was let pass by a rule that is gone, or is denied by a new
     /// one: rules that are there before and after, in the same order, decide between each other as before.
     fn withdrawing(&self) -> Vec<Prefix> {
         let all = || Family::BOTH.map(Prefix::all).to_vec();
+        if self.is_by_same_lists() {
+            return Vec::new();
+        }
         if self.before.is_open && !self.after.is_open {
             return all();
         }
@@ -392,19 +387,22 @@ impl Addresses {
 
 /// Whether a list drops nothing but what another does. What this one lets pass itself, the lists behind it do too.
 pub(super) fn drops_no_more(before: &Acl, after: &Acl) -> bool {
+    if after.is_spent() {
+        return true;
+    }
     let is_denial = |rule: &&AclRule| rule.action == AclAction::Deny;
     let denials = |acl: &'_ Acl| acl.rules.iter().filter(is_denial).copied().collect::<Vec<_>>();
     let [was, is] = [denials(before), denials(after)];
     let is_narrow = |rule: &AclRule| rule.second != ALL;
-    let mut all = was.iter().chain(&is);
-    let way = match all.all(|rule| rule.source == Prefix::all(rule.family())) {
-        true => Way::In,
-        false => Way::Out,
+    let mut all = before.rules.iter().chain(&after.rules);
+    let way = match all.all(|rule| rule.destination == Prefix::all(rule.family())) {
+        true => Way::Out,
+        false => Way::In,
     };
     let mut cutter = Cutter::default();
     let is_less = |family| {
         let [was, is] = [before, after].map(|acl| cutter.decoded(family, &acl.rules, way));
-        let more = cutter.combined([&is, &was, &was], |is, was, _| is.difference(was));
+        let more = cutter.combined([&is, &was], |[is, was]| is.difference(was));
         more == Peers::everybody(family, Value::NOTHING)
     };
     (!was.iter().any(is_narrow) || is.iter().all(is_narrow)) && Family::BOTH.into_iter().all(is_less)
@@ -558,6 +556,31 @@ impl Way {
 }
 
 impl Acl {
+    /// What a list that stands before others becomes where nothing is cut any more: it drops what nobody sends. Lists that are
+    /// there have indices, and get no name that another has.
+    pub(super) fn spent(index: u32) -> Self {
+        let nobody = Prefix::host(Ipv4Addr::UNSPECIFIED.into());
+        let [first, second] =
+            [index >> 16, index & 0xffff].map(|half| u16::try_from(half).unwrap_or_default());
+        let rule = AclRule {
+            action: AclAction::Deny,
+            source: nobody,
+            destination: nobody,
+            protocol: Protocol::TCP.number(),
+            first: (first, first),
+            second: (second, second),
+            tcp_flags: (ACK, ACK),
+        };
+        Self::new(Role::Cut, vec![rule])
+    }
+
+    /// Whether this is such a list.
+    pub(super) fn is_spent(&self) -> bool {
+        let nobody = Prefix::host(Ipv4Addr::UNSPECIFIED.into());
+        let is_of_nobody = |rule: &AclRule| rule.source == nobody && rule.destination == nobody;
+        self.is_cut() && self.rules.iter().all(is_of_nobody)
+    }
+
     /// Whether this is a list that stands before others because something was cut, as picket makes them: it decides nothing that
     /// begins a connection, and nothing but TCP.
     pub fn is_cut(&self) -> bool {

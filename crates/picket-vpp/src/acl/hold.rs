@@ -149,6 +149,9 @@ impl Held {
                     }
                 }
                 Operation::Replace { index, acl } => {
+                    if acl.is_cut() {
+                        self.memory.shorten(&self.installed, *index, acl);
+                    }
                     self.remove(*index);
                     self.add(*index, acl);
                 }

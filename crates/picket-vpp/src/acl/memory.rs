@@ -170,24 +170,20 @@ impl Memory {
                     self.keep(interface, lists, takes);
                     self.lost.remove(interface);
                 }
-                Operation::Replace { index, acl } => {
-                    made.insert(&acl.tag, acl);
-                    let before = installed.acls.get(index);
-                    if let Some(before) = before.filter(|_| acl.tag.is_for(Role::Cut)) {
-                        self.shorten(&before.tag, acl);
-                    }
-                }
+                Operation::Replace { acl, .. } => drop(made.insert(&acl.tag, acl)),
                 Operation::Delete(_) => {}
             }
         }
     }
 
-    /// A list that stands before those of interfaces has become another that drops less.
-    fn shorten(&mut self, before: &Tag, now: &Arc<Acl>) {
-        for kept in self.cuts.values_mut() {
-            for list in &mut kept.lists {
-                if list.as_ref().is_some_and(|list| list.tag == *before) {
-                    *list = Some(Arc::clone(now)).filter(|now| !now.rules.is_empty());
+    /// The list with this index, which stands before those of some interfaces, has become another that drops less.
+    pub(super) fn shorten(&mut self, installed: &Installed, index: u32, now: &Arc<Acl>) {
+        for (name, kept) in &mut self.cuts {
+            let lists = installed.interfaces.get(name);
+            let ways = lists.map(|lists| [&lists.input, &lists.output]);
+            for (indices, list) in ways.into_iter().flatten().zip(&mut kept.lists) {
+                if indices.contains(&index) {
+                    *list = Some(Arc::clone(now)).filter(|now| !now.is_spent());
                 }
             }
         }
@@ -262,7 +258,7 @@ impl Shared {
     fn cut(&mut self, installed: &Installed, index: u32) -> Option<Arc<Acl>> {
         let cut = || {
             let acl = installed.acls.get(&index);
-            let acl = acl.filter(|acl| acl.is_cut() && !acl.rules.is_empty());
+            let acl = acl.filter(|acl| acl.is_cut() && !acl.is_spent());
             acl.map(|acl| Arc::new(acl.clone()))
         };
         self.0.entry(index).or_insert_with(cut).clone()

@@ -2,7 +2,7 @@
 //!
 //! The name of a list says its rules. New ones are made first, of which nothing knows; then each interface gets all of its lists
 //! in one message; at last those that no interface has any more go. Some become others [where they are](super::replace) instead, at
-//! all interfaces that have them then and of which nothing else changes.
+//! all interfaces that have them then, where all that these get can come to them so.
 //!
 //! Where several interfaces change, a packet may meet some as they were and some as they will be. It passes no more than it
 //! would have by what was or will by what is to be: which packets may reach a pod, or leave the node, the list of the one
@@ -19,7 +19,7 @@ use picket_policy::ObjectRef;
 use rustc_hash::FxHashMap;
 use smol_str::SmolStr;
 
-use super::cut::{CUT_NOTHING, Cutter, Passage, Withdrawal};
+use super::cut::{Cutter, Passage, Withdrawal};
 use super::memory::Memory;
 use super::model::{Acl, AclAction, AclRule, Acls, InterfaceLists, Role, Tag};
 use crate::work::looked_at;
@@ -205,19 +205,21 @@ impl<'a> Planner<'a> {
         let mut ways = ways.into_iter().zip(there).map(|(way, there)| {
             let needed = self.cutter.list(&way);
             let there = there.filter(|_| !way.answers.acls.is_empty());
-            let needed = needed.or_else(|| there.map(|_| Arc::clone(&CUT_NOTHING)));
-            needed.map(|list| self.handle(&list))
+            match (needed, there) {
+                (Some(needed), _) => Some(self.handle(&needed)),
+                (None, Some((index, acl))) if acl.is_spent() => Some(Handle::Installed(index)),
+                (None, Some((index, _))) => Some(self.handle(&Arc::new(Acl::spent(index)))),
+                (None, None) => None,
+            }
         });
         [ways.next().flatten(), ways.next().flatten()]
     }
 
-    /// An interface that gets other lists anyway needs none that drops nothing.
-    pub(super) fn shorten(&self, turn: &mut Turn<'a>) {
-        let nothing = &CUT_NOTHING.tag;
-        let index = self.own.get(nothing);
+    /// An interface that gets other lists anyway needs none that drops nothing, of which those to be made are `spent`.
+    pub(super) fn leave_out_spent(&self, turn: &mut Turn<'a>, spent: &BTreeSet<Tag>) {
         let is_needed = |handle: &Handle| match handle {
-            Handle::Installed(known) => Some(known) != index,
-            Handle::Created(tag) => tag != nothing,
+            Handle::Installed(index) => self.installed.acls.get(index).is_none_or(|acl| !acl.is_spent()),
+            Handle::Created(tag) => !spent.contains(tag),
         };
         turn.input.retain(is_needed);
         turn.output.retain(is_needed);

@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::cut::{CUT_NOTHING, drops_no_more};
+use super::cut::drops_no_more;
 use super::model::{AclAction, AclRule, Tag};
 use super::plan::{Changes, Handle, Planner, Turn};
 use crate::peers::without_ends;
@@ -29,6 +29,8 @@ struct Candidates<'t, 'a> {
     losing: FxHashMap<u32, (usize, Places)>,
     /// Of each turn, the lists that would have to become others so that nothing else is needed; none where that cannot be.
     becoming: Vec<Vec<(u32, &'t Tag)>>,
+    /// Lists that no interface gets that is given its lists anew.
+    spent: BTreeSet<Tag>,
 }
 
 impl<'a> Planner<'a> {
@@ -47,20 +49,21 @@ impl<'a> Planner<'a> {
         let first: BTreeSet<_> = before.collect();
         let chosen = chosen.into_iter().map(|(tag, index)| (tag.clone(), index));
         let chosen: Vec<_> = chosen.collect();
+        let spent = candidates.spent;
         let mut changes = Changes::default();
         for (tag, index) in chosen {
             let acl = self.created.remove(&tag);
             changes.replaced.extend(acl.map(|acl| (index, acl)));
         }
-        self.created.remove(&CUT_NOTHING.tag);
         let turns = turns.into_iter().enumerate();
         for (place, mut turn) in turns.filter(|(place, _)| !needless.contains(place)) {
-            self.shorten(&mut turn);
+            self.leave_out_spent(&mut turn, &spent);
             match first.contains(&place) {
                 true => changes.first.push(turn),
                 false => changes.last.push(turn),
             }
         }
+        self.created.retain(|tag, _| !spent.contains(tag));
         changes
     }
 
@@ -90,10 +93,12 @@ impl<'a> Planner<'a> {
             if are_able { all } else { Vec::new() }
         });
         let becoming = becoming.collect();
+        let spent = self.created.values().filter(|acl| acl.is_spent());
         Candidates {
             turns,
             losing,
             becoming,
+            spent: spent.map(|acl| acl.tag.clone()).collect(),
         }
     }
 
@@ -125,9 +130,12 @@ impl<'t> Candidates<'t, '_> {
             }
         }
         loop {
-            let own = chosen
-                .iter()
-                .filter(|(tag, index)| self.waits(**index, &chosen, |made| made == **tag));
+            let needless = (0..self.turns.len()).filter(|place| self.is_needless(*place, &chosen));
+            let needless = needless.flat_map(|place| self.becoming.get(place).into_iter().flatten());
+            let useful: BTreeSet<_> = needless.map(|(index, _)| *index).collect();
+            let own = chosen.iter().filter(|(tag, index)| {
+                !useful.contains(index) || self.waits(**index, &chosen, |made| made == **tag)
+            });
             let mut waiting: BTreeSet<_> = own.map(|(_, index)| *index).collect();
             if waiting.is_empty() {
                 // Only those that can become others are waited for.
@@ -160,7 +168,10 @@ impl<'t> Candidates<'t, '_> {
     fn waits(&self, index: u32, chosen: &Chosen<'_>, is_such: impl Fn(&Tag) -> bool) -> bool {
         let places = self.before(index, chosen);
         let mut turns = places.iter().filter_map(|&place| self.turns.get(place));
-        turns.any(|turn| turn.made().any(&is_such))
+        turns.any(|turn| {
+            turn.made()
+                .any(|made| is_such(made) && !self.spent.contains(made))
+        })
     }
 }
 

@@ -131,9 +131,26 @@ impl Vpp {
         let (kept, others): (Vec<_>, Vec<_>) = others
             .into_iter()
             .partition(|(index, _)| index.is_some_and(|index| kept.contains(&index)));
+        // What keeps something cut drops less only where everything else has been done.
+        let (cuts, others): (Vec<_>, Vec<_>) =
+            others.into_iter().partition(|(_, acl)| acl.tag.is_for(Role::Cut));
         self.create(&others, &mut done)?;
+        let (cuts, left) = match done.troubles.is_empty() {
+            true => (cuts, Vec::new()),
+            false => (Vec::new(), cuts),
+        };
+        self.create(&cuts, &mut done)?;
+        // Other interfaces need some of them all the same.
+        let are_wanted = |tag: &Tag| {
+            let mut handles = sets.iter().flat_map(|(_, ways)| ways.iter().copied().flatten());
+            handles.any(|handle| *handle == Handle::Created(tag.clone()))
+        };
+        let left = left.into_iter().chain(kept.iter().cloned());
+        let left = left.filter(|(_, acl)| acl.tag.is_for(Role::Cut) && are_wanted(&acl.tag));
+        let left: Vec<New> = left.map(|(_, acl)| (None, acl)).collect();
+        self.create(&left, &mut done)?;
         known.learn(&done);
-        let all = [new, others, kept].concat();
+        let all = [new, others, cuts, left, kept].concat();
         if done.created.len() < all.len() {
             let needed = known.needed(&all, &sets);
             self.create(&needed, &mut done)?;

@@ -258,6 +258,11 @@ impl Fake {
         self.shared.lock().faults.push(Armed::new(when, fault));
     }
 
+    /// Takes back what still waits for its message.
+    pub fn forget_faults(&self) {
+        self.shared.lock().faults.clear();
+    }
+
     /// How many faults still wait for their message.
     pub fn faults(&self) -> usize {
         self.shared.lock().faults.len()

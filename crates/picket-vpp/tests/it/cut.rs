@@ -253,7 +253,9 @@ impl Scene {
     pub(crate) fn cuts(&self) -> usize {
         let acls = self.held.installed().acls.values();
         let cuts = acls.filter(|acl| acl.tag.as_str().starts_with("picket-cut-"));
-        cuts.map(|acl| acl.rules.len()).sum()
+        // A list of which nothing is left has a rule that is about nobody.
+        let rules = cuts.flat_map(|acl| &acl.rules);
+        rules.filter(|rule| rule.source != rule.destination).count()
     }
 }
 

@@ -165,14 +165,15 @@ fn connections_to_a_pod_go_on_from_low_ports_when_it_may_not_send_any_more() {
     assert!(!scene.is_taken_up(at(CLIENT, 5432), own));
 }
 
+fn sets(plan: &Plan) -> usize {
+    let operations = plan.operations().iter();
+    let sets = operations.filter(|operation| matches!(operation, Operation::Set { .. }));
+    sets.count()
+}
+
 /// An interface that gets other lists has no sessions any more; a list that becomes another leaves them.
 #[test]
 fn what_is_allowed_again_makes_no_interface_forget_its_sessions() {
-    let sets = |plan: &Plan| {
-        let operations = plan.operations().iter();
-        let sets = operations.filter(|operation| matches!(operation, Operation::Set { .. }));
-        sets.count()
-    };
     let all = server_receives(&["client", "friend"], &[80, 443]);
     let less = server_receives(&["client", "friend"], &[443]);
     for (again, is_all) in [(&less, false), (&all, true)] {
@@ -189,6 +190,110 @@ fn what_is_allowed_again_makes_no_interface_forget_its_sessions() {
         scene.change(&open());
         assert_eq!(scene.cuts(), 0);
     }
+}
+
+/// What the server may receive from and send to one outside, and beside that at port 80 of everybody in one of the directions.
+fn server_exchanges(from: Option<&str>, to: Option<&str>, [in_beside, out_beside]: [bool; 2]) -> Snapshot {
+    let mut policy = policy("x/server").selects("name=server");
+    policy = policy.isolates(Direction::Ingress).isolates(Direction::Egress);
+    let beside = || accept().peer(block("0.0.0.0/0", &[])).port(Protocol::TCP, 80);
+    for rule in from
+        .map(|peer| accept().peer(block(peer, &[])))
+        .into_iter()
+        .chain(in_beside.then(beside))
+    {
+        policy = policy.ingress(rule);
+    }
+    for rule in to
+        .map(|peer| accept().peer(block(peer, &[])))
+        .into_iter()
+        .chain(out_beside.then(beside))
+    {
+        policy = policy.egress(rule);
+    }
+    with(policy.build())
+}
+
+/// Who was left out when something was cut from everybody else is not left out when he is denied too.
+#[test]
+fn whom_a_list_left_out_it_cuts_once_he_is_denied() {
+    let one = Some("192.0.2.9/32");
+    let peer: End = (UPLINK, "192.0.2.9", 40_000);
+    for is_ingress in [true, false] {
+        let ends = match is_ingress {
+            true => [peer, at(SERVER, 22)],
+            false => [at(SERVER, 50_000), at(peer, 5432)],
+        };
+        let mut scene = Scene::start(&server_exchanges(one, one, [!is_ingress, is_ingress]));
+        assert!(scene.opens(ends[0], ends[1]));
+        scene.change(&server_exchanges(one, one, [false, false]));
+        assert!(scene.cuts() > 0);
+        assert!(scene.goes_on(ends[1], ends[0]));
+        let (from, to) = if is_ingress { (None, one) } else { (one, None) };
+        scene.change(&server_exchanges(from, to, [false, false]));
+        assert!(!scene.is_taken_up(ends[0], ends[1]), "{is_ingress}");
+    }
+}
+
+#[test]
+fn lists_of_both_ways_become_less_where_they_are() {
+    let one = Some("192.0.2.9/32");
+    let all = server_exchanges(one, one, [true, true]);
+    let mut scene = Scene::start(&all);
+    scene.change(&server_exchanges(one, one, [false, false]));
+    assert!(scene.cuts() > 0);
+    let other: End = (UPLINK, "192.0.2.10", 40_000);
+    assert!(!scene.opens(other, SERVER));
+    assert_eq!(sets(&scene.change_by(&all)), 0);
+    assert!(scene.opens(other, SERVER) && scene.opens(at(SERVER, 50_000), at(other, 80)));
+}
+
+/// Whatever VPP refuses of what is allowed again, or of what is cut.
+#[test]
+fn what_vpp_refuses_neither_keeps_out_the_allowed_nor_lets_in_the_cut() {
+    let [all, friend] =
+        [&["client", "friend"][..], &["friend"]].map(|from| server_receives(from, &[80, 443]));
+    for refused in 1..3 {
+        let mut scene = connected();
+        scene.change(&friend);
+        assert!(!scene.change_refused(&all, refused).is_empty());
+        scene.fake.forget_faults();
+        scene.change(&friend);
+        assert!(!scene.is_taken_up(SERVER, CLIENT), "{refused}");
+
+        let mut scene = connected();
+        scene.change(&friend);
+        assert!(!scene.change_refused(&all, refused).is_empty());
+        scene.fake.forget_faults();
+        scene.sync();
+        assert!(scene.opens(at(CLIENT, 41_000), SERVER), "{refused}");
+
+        let mut scene = connected();
+        assert!(!scene.change_refused(&friend, refused).is_empty());
+        scene.fake.forget_faults();
+        scene.change(&all);
+        assert!(scene.opens(at(CLIENT, 41_000), SERVER), "{refused}");
+        assert!(scene.goes_on(CLIENT, SERVER), "{refused}");
+    }
+}
+
+/// Of interfaces that share a list of what was cut, one is let in again while more is cut from others.
+#[test]
+fn a_shared_list_becomes_less_for_one_and_more_for_others() {
+    let mut scene = Scene::start(&pods_receive(&[80, 443], &[80, 443]));
+    let peer: End = (UPLINK, "10.9.0.1", 40_000);
+    for pod in [SERVER, CLIENT, FRIEND] {
+        assert!(scene.opens(peer, at(pod, 80)) && scene.opens(peer, at(pod, 443)));
+    }
+    scene.change(&pods_receive(&[443], &[443]));
+    scene.change(&pods_receive(&[80, 443], &[8080]));
+    scene.sync();
+    for pod in [CLIENT, FRIEND] {
+        for port in [80, 443] {
+            assert!(!scene.is_taken_up(at(pod, port), peer), "{pod:?} {port}");
+        }
+    }
+    assert!(scene.opens(at(peer, 41_000), SERVER));
 }
 
 #[test]
