@@ -4,17 +4,16 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use picket_engine::Program;
 use picket_neutron::client::{Error, Filter, Port};
-use picket_neutron::plan::pool::is_ready;
 use picket_neutron::plan::{self, Finding, Held, Installed};
 use picket_neutron::{Name, Options, Remote};
 use picket_policy::ObjectRef;
 use smol_str::SmolStr;
 
+use super::Neutron;
 use super::capability::{self, ADDRESS_GROUPS, QUOTA_DETAILS};
 use super::ports::{owners, ports_of, searches};
 use super::state::{Done, State};
 use super::step::{NeutronStep, steps};
-use super::{Neutron, PoolTag};
 use crate::cloud::{Cloud, Failure, Plan, Wanted};
 
 /// How many objects are asked for by their ids at once: a longer address is too long for servers.
@@ -185,7 +184,6 @@ impl Cloud for Neutron {
                 cluster: &self.settings.cluster,
                 foreign_groups: self.settings.foreign_groups,
                 enforced_vnic_types: &self.settings.enforced_vnic_types,
-                pool: self.pool(),
                 held: &held,
             },
         );
@@ -224,12 +222,7 @@ impl Cloud for Neutron {
 }
 
 impl Neutron {
-    /// The tag of ports that are kept ready.
-    pub(super) fn pool(&self) -> Option<&str> {
-        self.settings.pool.as_ref().map(PoolTag::as_str)
-    }
-
-    /// What a plan depends on: of ports those that are a pod's, have a group of ours, or are kept ready.
+    /// What a plan depends on: of ports those that are a pod's, or have a group of ours.
     fn concerned(&self, state: &State, owners: &BTreeMap<SmolStr, ObjectRef>) -> Installed {
         let groups = &state.installed.security_groups;
         let is_ours = |id: &SmolStr| {
@@ -237,10 +230,9 @@ impl Neutron {
             group.is_some_and(|group| group.belongs_to(&self.settings.cluster))
         };
         let mut installed = state.installed.clone();
-        installed.ports.retain(|id, port| {
-            let is_ready = self.pool().is_some_and(|tag| is_ready(port, tag));
-            is_ready || owners.contains_key(id) || port.security_groups.iter().any(is_ours)
-        });
+        installed
+            .ports
+            .retain(|id, port| owners.contains_key(id) || port.security_groups.iter().any(is_ours));
         installed
     }
 }

@@ -139,14 +139,6 @@ impl State {
                     group.rules.retain(|id, _| !rules.contains(id));
                 }
             }
-            Step::TellGroups { port, tag, others } => {
-                let of_port = self.ports.get_mut(port).map(|port| &mut port.tags);
-                let of_installed = self.installed.ports.get_mut(port).map(|port| &mut port.tags);
-                for tags in of_port.into_iter().chain(of_installed) {
-                    tags.retain(|own| !others.contains(own));
-                    tags.insert(tag.clone());
-                }
-            }
             Step::DeleteGroup(id) => {
                 self.installed.security_groups.remove(id);
                 // Neutron deletes the rules about it too.

@@ -417,7 +417,6 @@ pub(crate) fn neutron_settings() -> NeutronSettings {
             "address".parse().unwrap(),
         ],
         foreign_groups: ForeignGroups::Remove,
-        pool: None,
         enforced_vnic_types: ["normal".into()].into(),
         options: ClientOptions {
             timeout: CALL,
