@@ -2,7 +2,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use picket_engine::Program;
 use picket_neutron::client::{Error, Filter, Port};
 use picket_neutron::plan::{self, Finding, Held, Installed};
 use picket_neutron::{Name, Options, Remote};
@@ -11,13 +10,13 @@ use smol_str::SmolStr;
 
 use super::Neutron;
 use super::capability::{self, ADDRESS_GROUPS, QUOTA_DETAILS};
-use super::ports::{owners, ports_of, searches};
+use super::ports::{owners, ports_of};
 use super::state::{Done, State};
 use super::step::{NeutronStep, steps};
 use crate::cloud::{Cloud, Failure, Plan, Wanted};
 
 /// How many objects are asked for by their ids at once: a longer address is too long for servers.
-pub(super) const IDS: usize = 50;
+const IDS: usize = 50;
 
 impl Neutron {
     /// Reads the groups that ports have and the address groups that rules are about, of which nothing is known yet.
@@ -131,26 +130,10 @@ impl Cloud for Neutron {
         Ok(state)
     }
 
-    async fn find(
-        &self,
-        state: &mut State,
-        pods: &BTreeSet<ObjectRef>,
-        program: &Program,
-    ) -> Result<(), Failure> {
-        let of_project = self.of_project().await?;
-        let pages = state.ports.len() / self.settings.options.page.max(1) + 1;
-        let pods = pods.iter().filter_map(|pod| program.pod(pod));
-        let pods: Vec<_> = pods.map(|pod| &**pod.pod()).collect();
-        match searches(&self.settings.port_by, &pods) {
-            // Of few pods among many ports it takes less to ask by what each rule goes.
-            Some(searches) if searches.len() < pages => {
-                for search in searches {
-                    let ports = self.client.ports(&search.filter(&of_project)).await?;
-                    state.refresh(|port| search.finds(port), ports);
-                }
-            }
-            _ => Self::take_ports(state, self.client.ports(&of_project).await?),
-        }
+    async fn find(&self, state: &mut State, _: &BTreeSet<ObjectRef>) -> Result<(), Failure> {
+        let filter = self.of_project().await?;
+        let ports = self.client.ports(&filter).await?;
+        Self::take_ports(state, ports);
         self.complete(state).await?;
         Ok(())
     }

@@ -6,12 +6,10 @@ use std::str::FromStr;
 
 use picket_cluster::Pod;
 use picket_engine::Program;
-use picket_neutron::client::{Filter, Port};
+use picket_neutron::client::Port;
 use picket_neutron::plan::Id;
 use picket_policy::ObjectRef;
 use smol_str::SmolStr;
-
-use super::cloud::IDS;
 
 /// By what a port is found.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -185,90 +183,6 @@ impl<'a> Claims<'a> {
         ports.retain(is_own);
         ports
     }
-}
-
-/// The most pods of which ports are searched for: the address of a longer search is too long for servers.
-const SEARCHED: usize = 20;
-
-/// What is asked for to find the ports of some pods by one rule.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) enum Search {
-    Tags(BTreeSet<SmolStr>),
-    Names(BTreeSet<String>),
-    Ids(BTreeSet<Id>),
-    Addresses(BTreeSet<IpAddr>),
-}
-
-impl Search {
-    fn of(rule: &PortRule, pods: &[&Pod]) -> Self {
-        let texts = |pattern: &str| -> BTreeSet<String> {
-            let texts = pods.iter().filter_map(|pod| written(pattern, &pod.object));
-            texts.collect()
-        };
-        match rule {
-            PortRule::Tag(pattern) => Self::Tags(texts(pattern).into_iter().map(SmolStr::from).collect()),
-            PortRule::Name(pattern) => Self::Names(texts(pattern)),
-            PortRule::Annotation => {
-                let named = pods.iter().flat_map(|pod| pod.neutron_ports());
-                Self::Ids(named.cloned().collect())
-            }
-            PortRule::Address => {
-                let real = pods.iter().filter(|pod| !pod.synthetic);
-                Self::Addresses(real.flat_map(|pod| pod.addresses.iter()).collect())
-            }
-        }
-    }
-
-    /// Whether there is anything to search for.
-    fn is_empty(&self) -> bool {
-        match self {
-            Self::Tags(tags) => tags.is_empty(),
-            Self::Names(names) => names.is_empty(),
-            Self::Ids(ids) => ids.is_empty(),
-            Self::Addresses(addresses) => addresses.is_empty(),
-        }
-    }
-
-    /// Whether Neutron can be asked: in its lists of tags a comma parts one from the next, and many ids are too long.
-    fn can_be_asked(&self) -> bool {
-        match self {
-            Self::Tags(tags) => tags.iter().all(|tag| !tag.contains(',')),
-            Self::Ids(ids) => ids.len() <= IDS,
-            Self::Names(_) | Self::Addresses(_) => true,
-        }
-    }
-
-    /// Whether a port is one that is searched for.
-    pub(super) fn finds(&self, port: &Port) -> bool {
-        match self {
-            Self::Tags(tags) => !port.tags.is_disjoint(tags),
-            Self::Names(names) => names.contains(port.name.as_str()),
-            Self::Ids(ids) => ids.contains(&port.id),
-            Self::Addresses(addresses) => !port.fixed_ips.is_disjoint(addresses),
-        }
-    }
-
-    /// The same as a list is asked for.
-    pub(super) fn filter(&self, among: &Filter) -> Filter {
-        let mut filter = among.clone();
-        match self {
-            Self::Tags(tags) => filter.tags_any = tags.iter().cloned().collect(),
-            Self::Names(names) => filter.names = names.iter().cloned().collect(),
-            Self::Ids(ids) => filter.ids = ids.iter().cloned().collect(),
-            Self::Addresses(addresses) => filter.addresses = addresses.iter().copied().collect(),
-        }
-        filter
-    }
-}
-
-/// What to search for to find the ports of some pods: one thing for each rule. `None` where everything has to be read.
-pub(super) fn searches(rules: &[PortRule], pods: &[&Pod]) -> Option<Vec<Search>> {
-    if pods.len() > SEARCHED {
-        return None;
-    }
-    let searches = rules.iter().map(|rule| Search::of(rule, pods));
-    let searches: Vec<_> = searches.filter(|search| !search.is_empty()).collect();
-    searches.iter().all(Search::can_be_asked).then_some(searches)
 }
 
 /// The pod of each port. A port of two pods is the first one's.
