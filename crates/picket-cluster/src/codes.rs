@@ -62,7 +62,7 @@ picket_policy::codes! {
         "The annotation `picket.dev/vpp-interface` names an interface that no pod may have by the rule of the agent (`--vpp-pod-interface annotation=PATTERN`), one that leads out of the node (`--uplink`), or one that another pod on the node names too. The pod has none then. Through an interface that two pods name nothing passes until only one does: nobody can tell whose it is."
 
     NEUTRON_PORT "C021" "A port of Neutron that cannot be"
-        "The annotation `picket.dev/neutron-ports` of a pod names its ports in OpenStack Neutron by their ids, separated by commas, for a controller that is told to go by it (`--port-by annotation`). An id is a UUID, as in `1b671a64-40d5-491e-99b0-da01ff1f3341`. Where one is not, the annotation is read as if it were left out."
+        "The annotation `picket.dev/neutron-ports` of a pod names its ports in OpenStack Neutron by their ids, separated by commas, for a controller that is told to go by it (`--port-by annotation`). An id is a UUID, as in `1b671a64-40d5-491e-99b0-da01ff1f3341`, and there are at most 16. Where one is not, or there are more, the annotation is read as if it were left out."
 }
 
 #[cfg(test)]

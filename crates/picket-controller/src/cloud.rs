@@ -25,7 +25,7 @@ pub trait Cloud {
     /// When not all of it is had.
     fn read(&self) -> impl Future<Output = Result<Self::State, Failure>>;
 
-    /// Reads again what concerns the ports of some pods of a program, which had none.
+    /// Reads again what concerns the ports of some pods, which had none, or may have others now.
     ///
     /// # Errors
     /// When it is not had.
@@ -33,7 +33,6 @@ pub trait Cloud {
         &self,
         state: &mut Self::State,
         pods: &BTreeSet<ObjectRef>,
-        program: &Program,
     ) -> impl Future<Output = Result<(), Failure>>;
 
     /// What groups depend on, where the cloud can do less than was asked for.

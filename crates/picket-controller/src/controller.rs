@@ -198,12 +198,12 @@ impl<C: Cloud> Controller<C> {
     }
 
     async fn find(&mut self) {
-        let (Some(state), Some(program)) = (&mut self.state, self.knowledge.program()) else {
+        let Some(state) = &mut self.state else {
             return;
         };
         let pods = self.sync.searched();
         let found = tokio::select! {
-            found = self.cloud.find(state, &pods, program) => found,
+            found = self.cloud.find(state, &pods) => found,
             () = self.stop.asked() => return,
         };
         let now = self.clock.now();

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use picket_cluster::{Event, Object, Semantics, Store};
+use picket_cluster::{Event, Object, Pod, Semantics, Store};
 use picket_engine::{Engine, Program};
 use picket_node::Finding;
 use picket_policy::{Diagnostic, ObjectRef};
@@ -16,7 +16,7 @@ pub(crate) struct Knowledge {
     diagnoses: BTreeMap<ObjectRef, Vec<Diagnostic>>,
     /// In which version each policy was read.
     versions: BTreeMap<ObjectRef, ObjectVersion>,
-    /// The pods that have other addresses than when this was last asked for.
+    /// The pods that have other addresses, or name other ports, than when this was last asked for.
     moved: BTreeSet<ObjectRef>,
 }
 
@@ -56,8 +56,8 @@ impl Knowledge {
         self.versions.get(policy)?.generation
     }
 
-    /// The pods that have other addresses than when this was last called, and those that are new: a port that was found for one
-    /// may be that of one before it.
+    /// The pods that have other addresses or name other ports than when this was last called, and those that are new: a port that
+    /// was found for one may be that of one before it, and others may not have been read yet.
     pub(crate) fn take_moved(&mut self) -> BTreeSet<ObjectRef> {
         std::mem::take(&mut self.moved)
     }
@@ -102,9 +102,11 @@ impl Knowledge {
     fn apply(&mut self, event: Event) -> bool {
         match &mut self.state {
             State::Complete(engine) => {
-                let renames = names_other_ports(engine.program(), &event);
-                self.moved.extend(moved(engine.program(), &event));
-                !engine.apply(event).is_empty() || renames
+                let moved = moved(engine.program(), &event);
+                let is_moved = moved.is_some();
+                self.moved.extend(moved);
+                // No policy sees which ports a pod names.
+                !engine.apply(event).is_empty() || is_moved
             }
             State::Incomplete(store) => {
                 let is_everything = matches!(event, Event::InitDone);
@@ -120,46 +122,92 @@ impl Knowledge {
     }
 }
 
-/// The pod that has other addresses than it is known to have, if this says so of one.
+/// The pod that has other addresses than it is known to have, or names other ports, if this says so of one.
 fn moved(program: &Program, event: &Event) -> Option<ObjectRef> {
     let Event::Apply(Object::Pod(pod)) = event else {
         return None;
     };
     let known = program.pod(&pod.object);
-    let is_here = known.is_some_and(|known| {
-        let known = known.pod();
-        known.addresses == pod.addresses && known.object.uid == pod.object.uid
-    });
+    let known = known.map(|known| &**known.pod());
+    let is_here =
+        known.is_some_and(|known| known.addresses == pod.addresses && known.object.uid == pod.object.uid);
     let has_address = pod.addresses.iter().next().is_some();
-    (pod.is_managed() && has_address && !is_here).then(|| pod.object.clone())
-}
-
-/// Whether a pod that is known is said to have other ports: no policy sees that.
-fn names_other_ports(program: &Program, event: &Event) -> bool {
-    let Event::Apply(Object::Pod(pod)) = event else {
-        return false;
-    };
-    let known = program.pod(&pod.object);
-    known.is_some_and(|known| known.pod().neutron_ports() != pod.neutron_ports())
+    let named = known.map_or(&[][..], Pod::neutron_ports);
+    let is_moved = has_address && !is_here || named != pod.neutron_ports();
+    (pod.is_managed() && is_moved).then(|| pod.object.clone())
 }
 
 #[cfg(test)]
 mod tests {
-    use picket_testing::build::pod;
+    use picket_testing::build::{PodBuilder, pod};
 
     use super::*;
 
-    #[test]
-    fn that_a_pod_names_other_ports_is_a_change() {
+    /// What is known where nothing is but some pods.
+    fn knows(pods: Vec<PodBuilder>) -> Knowledge {
         let mut knowledge = Knowledge::new(Semantics::default());
-        let named = |ports: &[&str]| {
-            let pod = pod("x/web").ip("10.0.0.1").at_neutron(ports);
-            Event::Apply(pod.into())
-        };
-        let mut changes = |events| knowledge.take(Change::Events(events));
-        assert!(changes(vec![Event::Init, named(&[]), Event::InitDone]));
-        for (ports, expected) in [(&["a"][..], true), (&["a"], false), (&["b"], true), (&[], true)] {
-            assert_eq!(changes(vec![named(ports)]), expected, "{ports:?}");
+        let pods = pods.into_iter().map(applied);
+        let events = [Event::Init].into_iter().chain(pods).chain([Event::InitDone]);
+        assert!(knowledge.take(Change::Events(events.collect())));
+        assert_eq!(knowledge.take_moved(), BTreeSet::new());
+        knowledge
+    }
+
+    fn applied(pod: PodBuilder) -> Event {
+        Event::Apply(pod.into())
+    }
+
+    /// Whether something may have to be enforced when a pod becomes so, and the names of those that have moved then.
+    fn becomes(knowledge: &mut Knowledge, pod: PodBuilder) -> (bool, Vec<String>) {
+        let is_changed = knowledge.take(Change::Events(vec![applied(pod)]));
+        let moved = knowledge.take_moved().into_iter();
+        (is_changed, moved.map(|pod| pod.name.to_string()).collect())
+    }
+
+    #[test]
+    fn ports_are_looked_for_of_a_pod_that_names_others() {
+        let web = || pod("x/web").ip("10.0.0.1");
+        let mut knowledge = knows(vec![web()]);
+        for (ports, is_other) in [
+            (&["a"][..], true),
+            (&["a"], false),
+            // The first is known: it is the second that has to be looked for.
+            (&["a", "b"], true),
+            (&["b"], true),
+            (&[], true),
+            (&[], false),
+        ] {
+            let moved = is_other.then(|| "web".to_owned());
+            assert_eq!(
+                becomes(&mut knowledge, web().at_neutron(ports)),
+                (is_other, moved.into_iter().collect()),
+                "{ports:?}"
+            );
         }
+    }
+
+    #[test]
+    fn ports_are_looked_for_of_a_pod_without_an_address_that_names_them() {
+        let mut knowledge = knows(Vec::new());
+        let web = || pod("x/web");
+        assert_eq!(becomes(&mut knowledge, web()).1, Vec::<String>::new());
+        assert_eq!(
+            becomes(&mut knowledge, web().at_neutron(&["a"])),
+            (true, vec!["web".to_owned()])
+        );
+        let other = pod("x/other").at_neutron(&["b"]);
+        assert_eq!(becomes(&mut knowledge, other).1, ["other"]);
+    }
+
+    #[test]
+    fn ports_are_looked_for_of_a_pod_that_is_new_or_has_other_addresses() {
+        let mut knowledge = knows(vec![pod("x/web").ip("10.0.0.1")]);
+        let mut moved = |pod| becomes(&mut knowledge, pod).1;
+        let none = Vec::<String>::new();
+        assert_eq!(moved(pod("x/web").ip("10.0.0.1").label("app", "web")), none);
+        assert_eq!(moved(pod("x/web").ip("10.0.0.2")), ["web"]);
+        assert_eq!(moved(pod("x/db").ip("10.0.0.1")), ["db"]);
+        assert_eq!(moved(pod("x/db").ip("10.0.0.1")), none);
+        assert_eq!(moved(pod("x/host").ip("10.0.0.3").host_network()), none);
     }
 }

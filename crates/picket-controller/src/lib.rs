@@ -38,8 +38,8 @@ pub use error::ControllerError;
 pub use gate::Gate;
 pub use lease::{Lease, LeaseSettings};
 pub use neutron::{
-    Done as NeutronDone, InstalledNeutron, Neutron, NeutronSettings, NeutronStep, PoolTag, PoolTagError,
-    PortRule, PortRuleError, State as NeutronState,
+    Done as NeutronDone, InstalledNeutron, Neutron, NeutronSettings, NeutronStep, PortRule, PortRuleError,
+    State as NeutronState,
 };
 pub use picket_node::Extent;
 pub use publish::PublishSettings;

@@ -5,14 +5,12 @@
 //! - [`NeutronStep`]: a step of a plan, with the names that it needs.
 //! - [`InstalledNeutron`]: what there is, for whoever only looks.
 //! - [`PortRule`]: by what the ports of a pod are found.
-//! - [`PoolTag`]: by what ports that are kept ready for pods are known.
 
 mod apply;
 mod capability;
 mod cloud;
 mod failure;
 mod live;
-mod pool;
 mod ports;
 mod state;
 mod step;
@@ -26,7 +24,6 @@ use picket_neutron::plan::ForeignGroups;
 use smol_str::SmolStr;
 
 pub use live::InstalledNeutron;
-pub use pool::{PoolTag, PoolTagError};
 pub use ports::{PortRule, PortRuleError};
 pub use state::{Done, State};
 pub use step::NeutronStep;
@@ -42,8 +39,6 @@ pub struct NeutronSettings {
     pub port_by: Vec<PortRule>,
     /// What becomes of groups of others on ports of pods.
     pub foreign_groups: ForeignGroups,
-    /// The tag of ports that others keep ready for pods to come, if there are any.
-    pub pool: Option<PoolTag>,
     /// How ports are attached at which groups are known to be enforced.
     pub enforced_vnic_types: BTreeSet<SmolStr>,
     /// How it is called.

@@ -88,7 +88,7 @@ pub(crate) struct Sync<S> {
     pub(crate) notes: Vec<String>,
     pub(crate) pending: BTreeSet<ObjectRef>,
     pub(crate) unenforced: BTreeMap<ObjectRef, String>,
-    /// The pods that have other addresses since it was last looked for ports.
+    /// The pods that have other addresses, or name other ports, since it was last looked for ports.
     pub(crate) moved: BTreeSet<ObjectRef>,
     /// When to look for ports of pods that have none.
     look: Option<Retry>,

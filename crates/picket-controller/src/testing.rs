@@ -6,7 +6,6 @@ use std::fmt;
 use std::rc::Rc;
 use std::time::Duration;
 
-use picket_engine::Program;
 use picket_neutron::{Name, Objects, SecurityGroup};
 use picket_policy::ObjectRef;
 
@@ -122,7 +121,7 @@ impl Cloud for Fake {
         }
     }
 
-    async fn find(&self, state: &mut Has, pods: &BTreeSet<ObjectRef>, _: &Program) -> Result<(), Failure> {
+    async fn find(&self, state: &mut Has, pods: &BTreeSet<ObjectRef>) -> Result<(), Failure> {
         let mut world = self.world.borrow_mut();
         world.asked.push("find".to_owned());
         let found = pods

@@ -24,7 +24,6 @@ use picket_cluster::Semantics;
 use picket_controller::{
     Cloud, Extent, Failure, Gate, LeaseSettings, Plan, Reason, Settings, Status, Step, Timing, Wanted, run,
 };
-use picket_engine::Program;
 use picket_neutron::{Name, Options};
 use picket_node::{Listen, Source, fetch_status};
 use picket_policy::ObjectRef;
@@ -100,7 +99,7 @@ impl Cloud for Log {
         Ok(())
     }
 
-    async fn find(&self, (): &mut (), _: &BTreeSet<ObjectRef>, _: &Program) -> Result<(), Failure> {
+    async fn find(&self, (): &mut (), _: &BTreeSet<ObjectRef>) -> Result<(), Failure> {
         Ok(())
     }
 

@@ -12,7 +12,6 @@ use picket_cluster::Semantics;
 use picket_controller::{
     Cloud, Extent, Failure, LeaseSettings, Plan, PublishSettings, Settings, Step, Timing, Wanted, run,
 };
-use picket_engine::Program;
 use picket_neutron::{Name, Options};
 use picket_node::{Listen, Source};
 use picket_policy::ObjectRef;
@@ -65,7 +64,7 @@ impl Cloud for Perfect {
         Ok(())
     }
 
-    async fn find(&self, (): &mut (), _: &BTreeSet<ObjectRef>, _: &Program) -> Result<(), Failure> {
+    async fn find(&self, (): &mut (), _: &BTreeSet<ObjectRef>) -> Result<(), Failure> {
         Ok(())
     }
 

@@ -33,23 +33,14 @@ impl Digest {
 
     /// 64 bits of it, in 16 digits.
     pub(crate) fn digits(self) -> String {
-        digits(self.0)
+        let digit = |number: u8| char::from_digit(number.into(), 16).unwrap_or_default();
+        let bytes = self.0.finalize();
+        let digits = bytes
+            .iter()
+            .take(8)
+            .flat_map(|byte| [digit(byte >> 4), digit(byte & 15)]);
+        digits.collect()
     }
-}
-
-/// The first 16 digits of the SHA-256 of a text, as `sha256sum` prints it.
-pub(crate) fn of_text(text: &str) -> String {
-    digits(Sha256::new().chain_update(text))
-}
-
-fn digits(hash: Sha256) -> String {
-    let digit = |number: u8| char::from_digit(number.into(), 16).unwrap_or_default();
-    let bytes = hash.finalize();
-    let digits = bytes
-        .iter()
-        .take(8)
-        .flat_map(|byte| [digit(byte >> 4), digit(byte & 15)]);
-    digits.collect()
 }
 
 #[cfg(test)]

@@ -4,9 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
-use picket_controller::{
-    ControllerError, Gate, InstalledNeutron, Neutron, NeutronSettings, PoolTag, PortRule,
-};
+use picket_controller::{ControllerError, Gate, InstalledNeutron, Neutron, NeutronSettings, PortRule};
 use picket_neutron::client::{self, Auth, Cloud, CloudError, Sources};
 use picket_neutron::plan;
 use smol_str::SmolStr;
@@ -49,11 +47,6 @@ pub(crate) struct CloudArguments {
     /// its own that no other port has. Can be given several times
     #[arg(long, value_name = "RULE", default_values = ["tag=picket.dev/pod={namespace}/{name}", "name={namespace}/{name}", "address"])]
     port_by: Vec<PortRule>,
-
-    /// The tag of ports that others keep ready for pods to come: TAG, or TAG= and what tells their groups. Such a port keeps
-    /// picket's groups as long as some pod has just these
-    #[arg(long, value_name = "TAG")]
-    pool_tag: Option<PoolTag>,
 
     /// How ports are attached at which Neutron is known to enforce groups (`binding:vnic_type`); pods at others are reported
     #[arg(long, value_name = "TYPES", value_delimiter = ',', default_value = "normal")]
@@ -108,7 +101,6 @@ impl CloudArguments {
                 ForeignGroups::Remove => plan::ForeignGroups::Remove,
                 ForeignGroups::Refuse => plan::ForeignGroups::Refuse,
             },
-            pool: self.pool_tag.clone(),
             enforced_vnic_types: self.enforced_vnic_types.iter().map(SmolStr::from).collect(),
             options: client::Options {
                 timeout: self.timeout(),

@@ -9,7 +9,11 @@ use crate::codes;
 /// The annotation.
 const KEY: &str = "picket.dev/neutron-ports";
 
-/// The ids of ports that the annotation in this metadata names, sorted and unique; none where one of them can be no id.
+/// The most ids that one annotation may name.
+const MOST: usize = 16;
+
+/// The ids of ports that the annotation in this metadata names, sorted and unique; none where one of them can be no id, or there
+/// are too many.
 pub(super) fn ports<'a>(reader: &mut Reader<'a>, metadata: &Field<'a>) -> Vec<SmolStr> {
     let annotations = reader.field(metadata, "annotations");
     let annotations = annotations.filter(|field| field.fields(reader).is_ok());
@@ -22,14 +26,20 @@ pub(super) fn ports<'a>(reader: &mut Reader<'a>, metadata: &Field<'a>) -> Vec<Sm
     };
     let ids = text.split(',').map(str::trim).filter(|id| !id.is_empty());
     let mut ids: Vec<_> = ids.map(str::to_ascii_lowercase).collect();
-    if let Some(wrong) = ids.iter().find(|id| !is_id(id)) {
-        let message = format!("Invalid value: {wrong:?}: no port of Neutron has such an id");
+    ids.sort();
+    ids.dedup();
+    let wrong = match ids.iter().find(|id| !is_id(id)) {
+        Some(wrong) => Some(format!(
+            "Invalid value: {wrong:?}: no port of Neutron has such an id"
+        )),
+        None if ids.len() > MOST => Some(format!("Too many: {}: must have at most {MOST} ids", ids.len())),
+        None => None,
+    };
+    if let Some(message) = wrong {
         let diagnostic = reader.report(codes::NEUTRON_PORT, Severity::Error, &field, message);
         diagnostic.notes.push("the annotation is left out".to_owned());
         return Vec::new();
     }
-    ids.sort();
-    ids.dedup();
     ids.into_iter().map(SmolStr::from).collect()
 }
 

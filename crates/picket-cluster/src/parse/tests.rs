@@ -493,9 +493,15 @@ fn the_ports_of_neutron_that_a_pod_names_are_known_by_their_ids() {
         "2b671a64-40d5-491e-99b0-da01ff1f3341",
     );
     let both = format!("{other}, {},{one}", other.to_uppercase());
+    let many: Vec<_> = (10..26)
+        .map(|number| format!("1b671a64-40d5-491e-99b0-da01ff1f33{number}"))
+        .collect();
+    let many: Vec<_> = many.iter().map(String::as_str).collect();
     for (text, expected) in [
         (one, &[one][..]),
         (&both, &[one, other]),
+        (&many.join(","), &many),
+        (&format!("{},{one}", many.join(",")), &[]),
         ("", &[]),
         ("10.0.0.1", &[]),
         (&format!("{one},x"), &[]),

@@ -370,21 +370,24 @@ fn a_pod_without_a_port_is_pending_and_looked_for() {
 }
 
 #[test]
-fn a_pod_that_has_another_address_is_looked_for_though_a_port_is_known() {
+fn a_pod_that_has_another_address_or_names_other_ports_is_looked_for_though_a_port_is_known() {
     let mut scene = Scene::new();
     scene.goes_on(MOMENT);
     scene.asked();
     scene.happens(vec![scene.new_pod("b", "10.0.0.9")]);
     scene.goes_on(MOMENT);
     assert_eq!(scene.asked(), ["find"]);
-    let relabelled = pod("x/b")
-        .label("app", "b")
-        .label("n", "1")
-        .ip("10.0.0.9")
-        .build();
-    scene.happens(vec![Event::Apply(Object::from(relabelled))]);
+    let relabelled = || {
+        let pod = pod("x/b").label("app", "b").label("n", "1");
+        pod.ip("10.0.0.9")
+    };
+    scene.happens(vec![Event::Apply(relabelled().into())]);
     scene.goes_on(MOMENT);
     assert_eq!(scene.asked(), Vec::<String>::new());
+    let names_more = relabelled().at_neutron(&["a", "b"]);
+    scene.happens(vec![Event::Apply(names_more.into())]);
+    scene.goes_on(MOMENT);
+    assert_eq!(scene.asked(), ["find"]);
 }
 
 #[test]

@@ -62,14 +62,6 @@ impl Neutron {
                     .collect::<Result<_, _>>()?;
                 Done::Port(Box::new(client.update_port_groups(known, &groups).await?))
             }
-            Step::TellGroups { port, tag, others } => {
-                // So that it is never without a tag that says that it is kept ready.
-                client.add_tag(Tagged::Port, port, tag).await?;
-                for other in others {
-                    client.remove_tag(Tagged::Port, port, other).await?;
-                }
-                Done::Nothing
-            }
             Step::DeleteGroup(group) => {
                 client.delete_security_group(group).await?;
                 Done::Nothing

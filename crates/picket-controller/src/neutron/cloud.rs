@@ -2,23 +2,21 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use picket_engine::Program;
 use picket_neutron::client::{Error, Filter, Port};
-use picket_neutron::plan::pool::is_ready;
 use picket_neutron::plan::{self, Finding, Held, Installed};
 use picket_neutron::{Name, Options, Remote};
 use picket_policy::ObjectRef;
 use smol_str::SmolStr;
 
+use super::Neutron;
 use super::capability::{self, ADDRESS_GROUPS, QUOTA_DETAILS};
-use super::ports::{owners, ports_of, searches};
+use super::ports::{owners, ports_of};
 use super::state::{Done, State};
 use super::step::{NeutronStep, steps};
-use super::{Neutron, PoolTag};
 use crate::cloud::{Cloud, Failure, Plan, Wanted};
 
 /// How many objects are asked for by their ids at once: a longer address is too long for servers.
-pub(super) const IDS: usize = 50;
+const IDS: usize = 50;
 
 impl Neutron {
     /// Reads the groups that ports have and the address groups that rules are about, of which nothing is known yet.
@@ -132,26 +130,10 @@ impl Cloud for Neutron {
         Ok(state)
     }
 
-    async fn find(
-        &self,
-        state: &mut State,
-        pods: &BTreeSet<ObjectRef>,
-        program: &Program,
-    ) -> Result<(), Failure> {
-        let of_project = self.of_project().await?;
-        let pages = state.ports.len() / self.settings.options.page.max(1) + 1;
-        let pods = pods.iter().filter_map(|pod| program.pod(pod));
-        let pods: Vec<_> = pods.map(|pod| &**pod.pod()).collect();
-        match searches(&self.settings.port_by, &pods) {
-            // Of few pods among many ports it takes less to ask by what each rule goes.
-            Some(searches) if searches.len() < pages => {
-                for search in searches {
-                    let ports = self.client.ports(&search.filter(&of_project)).await?;
-                    state.refresh(|port| search.finds(port), ports);
-                }
-            }
-            _ => Self::take_ports(state, self.client.ports(&of_project).await?),
-        }
+    async fn find(&self, state: &mut State, _: &BTreeSet<ObjectRef>) -> Result<(), Failure> {
+        let filter = self.of_project().await?;
+        let ports = self.client.ports(&filter).await?;
+        Self::take_ports(state, ports);
         self.complete(state).await?;
         Ok(())
     }
@@ -185,7 +167,6 @@ impl Cloud for Neutron {
                 cluster: &self.settings.cluster,
                 foreign_groups: self.settings.foreign_groups,
                 enforced_vnic_types: &self.settings.enforced_vnic_types,
-                pool: self.pool(),
                 held: &held,
             },
         );
@@ -224,12 +205,7 @@ impl Cloud for Neutron {
 }
 
 impl Neutron {
-    /// The tag of ports that are kept ready.
-    pub(super) fn pool(&self) -> Option<&str> {
-        self.settings.pool.as_ref().map(PoolTag::as_str)
-    }
-
-    /// What a plan depends on: of ports those that are a pod's, have a group of ours, or are kept ready.
+    /// What a plan depends on: of ports those that are a pod's, or have a group of ours.
     fn concerned(&self, state: &State, owners: &BTreeMap<SmolStr, ObjectRef>) -> Installed {
         let groups = &state.installed.security_groups;
         let is_ours = |id: &SmolStr| {
@@ -237,10 +213,9 @@ impl Neutron {
             group.is_some_and(|group| group.belongs_to(&self.settings.cluster))
         };
         let mut installed = state.installed.clone();
-        installed.ports.retain(|id, port| {
-            let is_ready = self.pool().is_some_and(|tag| is_ready(port, tag));
-            is_ready || owners.contains_key(id) || port.security_groups.iter().any(is_ours)
-        });
+        installed
+            .ports
+            .retain(|id, port| owners.contains_key(id) || port.security_groups.iter().any(is_ours));
         installed
     }
 }

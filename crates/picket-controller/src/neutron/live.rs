@@ -3,7 +3,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use picket_engine::{PodRef, Program};
-use picket_neutron::plan::pool::is_ready;
 use picket_neutron::plan::{Id, Installed};
 use picket_neutron::verify::{InstalledPorts, Report, verify_installed};
 use picket_neutron::{Options, Rendered};
@@ -65,7 +64,6 @@ impl InstalledNeutron {
             installed: &self.state.installed,
             ports,
             enforced_vnic_types: &self.neutron.settings.enforced_vnic_types,
-            pool: self.neutron.pool(),
         }
     }
 
@@ -102,20 +100,7 @@ impl InstalledNeutron {
         pending
             .chain(plan.unenforced.into_values())
             .chain(self.unread(ports))
-            .chain(self.ready(ports))
             .collect()
-    }
-
-    /// That there are ports which are kept ready, if there are.
-    fn ready(&self, ports: &BTreeMap<ObjectRef, BTreeSet<Id>>) -> Option<String> {
-        let tag = self.neutron.pool()?;
-        let owned: BTreeSet<&Id> = ports.values().flatten().collect();
-        let all = self.state.installed.ports.iter();
-        let ready = all.filter(|(id, port)| is_ready(port, tag) && !owned.contains(id));
-        let count = ready.count();
-        let said =
-            || format!("ports that are kept ready for pods to come, whose addresses nobody has: {count}");
-        (count > 0).then(said)
     }
 
     /// What of groups on ports of pods cannot be read.

@@ -6,12 +6,10 @@ use std::str::FromStr;
 
 use picket_cluster::Pod;
 use picket_engine::Program;
-use picket_neutron::client::{Filter, Port};
+use picket_neutron::client::Port;
 use picket_neutron::plan::Id;
 use picket_policy::ObjectRef;
 use smol_str::SmolStr;
-
-use super::cloud::IDS;
 
 /// By what a port is found.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -20,7 +18,8 @@ pub enum PortRule {
     Tag(String),
     /// Its name, with the same in it.
     Name(String),
-    /// Its id, which the annotation `picket.dev/neutron-ports` of the pod names, and of no other pod.
+    /// Its id, which the annotation `picket.dev/neutron-ports` of the pod names, and of no other pod. A port of the network itself,
+    /// as that of a router, is nobody's by that.
     Annotation,
     /// A fixed address of it, which is one of the pod's, and of no other port.
     Address,
@@ -109,7 +108,8 @@ impl<'a> Index<'a> {
             }
             PortRule::Annotation => {
                 let named = pod.neutron_ports().iter();
-                named.filter(|id| self.all.contains_key(*id)).cloned().collect()
+                let may_be_its = |id: &&Id| self.all.get(*id).is_some_and(|port| !is_of_network(port));
+                named.filter(may_be_its).cloned().collect()
             }
             // Of two networks with one address nobody knows which the pod is in.
             PortRule::Address if !pod.synthetic => {
@@ -120,6 +120,11 @@ impl<'a> Index<'a> {
             PortRule::Address => BTreeSet::new(),
         }
     }
+}
+
+/// Whether a port is one of the network itself, as that of a router or of what gives addresses: never that of a pod that only says so.
+fn is_of_network(port: &Port) -> bool {
+    port.device_owner.starts_with("network:")
 }
 
 /// The ports of each pod: those that the first rule finds by which any is found.
@@ -187,90 +192,6 @@ impl<'a> Claims<'a> {
     }
 }
 
-/// The most pods of which ports are searched for: the address of a longer search is too long for servers.
-const SEARCHED: usize = 20;
-
-/// What is asked for to find the ports of some pods by one rule.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) enum Search {
-    Tags(BTreeSet<SmolStr>),
-    Names(BTreeSet<String>),
-    Ids(BTreeSet<Id>),
-    Addresses(BTreeSet<IpAddr>),
-}
-
-impl Search {
-    fn of(rule: &PortRule, pods: &[&Pod]) -> Self {
-        let texts = |pattern: &str| -> BTreeSet<String> {
-            let texts = pods.iter().filter_map(|pod| written(pattern, &pod.object));
-            texts.collect()
-        };
-        match rule {
-            PortRule::Tag(pattern) => Self::Tags(texts(pattern).into_iter().map(SmolStr::from).collect()),
-            PortRule::Name(pattern) => Self::Names(texts(pattern)),
-            PortRule::Annotation => {
-                let named = pods.iter().flat_map(|pod| pod.neutron_ports());
-                Self::Ids(named.cloned().collect())
-            }
-            PortRule::Address => {
-                let real = pods.iter().filter(|pod| !pod.synthetic);
-                Self::Addresses(real.flat_map(|pod| pod.addresses.iter()).collect())
-            }
-        }
-    }
-
-    /// Whether there is anything to search for.
-    fn is_empty(&self) -> bool {
-        match self {
-            Self::Tags(tags) => tags.is_empty(),
-            Self::Names(names) => names.is_empty(),
-            Self::Ids(ids) => ids.is_empty(),
-            Self::Addresses(addresses) => addresses.is_empty(),
-        }
-    }
-
-    /// Whether Neutron can be asked: in its lists of tags a comma parts one from the next, and many ids are too long.
-    fn can_be_asked(&self) -> bool {
-        match self {
-            Self::Tags(tags) => tags.iter().all(|tag| !tag.contains(',')),
-            Self::Ids(ids) => ids.len() <= IDS,
-            Self::Names(_) | Self::Addresses(_) => true,
-        }
-    }
-
-    /// Whether a port is one that is searched for.
-    pub(super) fn finds(&self, port: &Port) -> bool {
-        match self {
-            Self::Tags(tags) => !port.tags.is_disjoint(tags),
-            Self::Names(names) => names.contains(port.name.as_str()),
-            Self::Ids(ids) => ids.contains(&port.id),
-            Self::Addresses(addresses) => !port.fixed_ips.is_disjoint(addresses),
-        }
-    }
-
-    /// The same as a list is asked for.
-    pub(super) fn filter(&self, among: &Filter) -> Filter {
-        let mut filter = among.clone();
-        match self {
-            Self::Tags(tags) => filter.tags_any = tags.iter().cloned().collect(),
-            Self::Names(names) => filter.names = names.iter().cloned().collect(),
-            Self::Ids(ids) => filter.ids = ids.iter().cloned().collect(),
-            Self::Addresses(addresses) => filter.addresses = addresses.iter().copied().collect(),
-        }
-        filter
-    }
-}
-
-/// What to search for to find the ports of some pods: one thing for each rule. `None` where everything has to be read.
-pub(super) fn searches(rules: &[PortRule], pods: &[&Pod]) -> Option<Vec<Search>> {
-    if pods.len() > SEARCHED {
-        return None;
-    }
-    let searches = rules.iter().map(|rule| Search::of(rule, pods));
-    let searches: Vec<_> = searches.filter(|search| !search.is_empty()).collect();
-    searches.iter().all(Search::can_be_asked).then_some(searches)
-}
-
 /// The pod of each port. A port of two pods is the first one's.
 pub(super) fn owners(ports: &BTreeMap<ObjectRef, BTreeSet<Id>>) -> BTreeMap<SmolStr, ObjectRef> {
     let mut owners = BTreeMap::new();
@@ -284,7 +205,70 @@ pub(super) fn owners(ports: &BTreeMap<ObjectRef, BTreeSet<Id>>) -> BTreeMap<Smol
 
 #[cfg(test)]
 mod tests {
+    use picket_cluster::Semantics;
+    use picket_engine::Engine;
+    use picket_testing::build::pod;
+    use picket_testing::snapshot;
+
     use super::*;
+
+    /// A port by its id, and what it is for.
+    fn port(id: &str, owner: &str) -> (Id, Port) {
+        let port = Port {
+            id: id.into(),
+            project: SmolStr::default(),
+            name: format!("x/{id}").into(),
+            description: String::new(),
+            network_id: SmolStr::default(),
+            device_owner: owner.into(),
+            device_id: SmolStr::default(),
+            fixed_ips: BTreeSet::new(),
+            allowed_address_pairs: BTreeSet::new(),
+            security_groups: BTreeSet::new(),
+            port_security_enabled: true,
+            vnic_type: "normal".into(),
+            status: SmolStr::default(),
+            tags: BTreeSet::new(),
+            revision_number: None,
+        };
+        (port.id.clone(), port)
+    }
+
+    #[test]
+    fn the_ports_that_a_pod_names_are_its_own_if_nothing_speaks_against_it() {
+        let ports: BTreeMap<_, _> = [
+            port("own", "compute:kuryr"),
+            port("other-own", ""),
+            port("shared", "compute:kuryr"),
+            port("named", "compute:kuryr"),
+            port("router", "network:router_interface"),
+            port("dhcp", "network:dhcp"),
+        ]
+        .into();
+        let snapshot = snapshot![
+            pod("x/web").at_neutron(&["own", "other-own", "shared", "named", "router", "dhcp", "gone"]),
+            pod("x/other").at_neutron(&["shared"]),
+            // By its name.
+            pod("x/named"),
+            pod("x/router").at_neutron(&["router"]),
+        ];
+        let engine = Engine::compile(&snapshot, Semantics::default());
+        let found = |rules: &[&str]| {
+            let rules: Vec<_> = rules.iter().map(|rule| rule.parse().unwrap()).collect();
+            let found = ports_of(&rules, &ports, engine.program(), snapshot.pods.keys());
+            let texts = found.iter().map(|(pod, ports)| {
+                let ports: Vec<_> = ports.iter().map(SmolStr::as_str).collect();
+                format!("{}: {}", pod.name, ports.join(" "))
+            });
+            texts.collect::<Vec<_>>()
+        };
+        assert_eq!(found(&["annotation"]), ["web: named other-own own"]);
+        // Whoever makes ports may give a pod any by its name.
+        assert_eq!(
+            found(&["annotation", "name={namespace}/{name}"]),
+            ["named: named", "router: router", "web: other-own own"]
+        );
+    }
 
     #[test]
     fn ports_are_found_by_what_is_another_for_every_pod() {

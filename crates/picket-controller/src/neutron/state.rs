@@ -80,17 +80,6 @@ impl State {
         self.ports.insert(port.id.clone(), port);
     }
 
-    /// Takes in some ports, which are all that `finds` now: others that it found before are gone, or are others' by now.
-    pub(super) fn refresh(&mut self, finds: impl Fn(&Port) -> bool, ports: Vec<Port>) {
-        self.ports.retain(|_, port| !finds(port));
-        let known = &self.ports;
-        self.installed.ports.retain(|id, _| known.contains_key(id));
-        for port in ports {
-            self.add_port(port);
-        }
-        self.name_groups();
-    }
-
     /// Works out again which groups of ours there are.
     pub(super) fn name_groups(&mut self) {
         self.groups = self.installed.groups_of(&self.cluster);
@@ -137,14 +126,6 @@ impl State {
             Step::DeleteRules { group, rules } => {
                 if let Some(group) = self.installed.security_groups.get_mut(group) {
                     group.rules.retain(|id, _| !rules.contains(id));
-                }
-            }
-            Step::TellGroups { port, tag, others } => {
-                let of_port = self.ports.get_mut(port).map(|port| &mut port.tags);
-                let of_installed = self.installed.ports.get_mut(port).map(|port| &mut port.tags);
-                for tags in of_port.into_iter().chain(of_installed) {
-                    tags.retain(|own| !others.contains(own));
-                    tags.insert(tag.clone());
                 }
             }
             Step::DeleteGroup(id) => {

@@ -43,10 +43,7 @@ impl NeutronStep {
             | Step::DeleteRules { group, .. }
             | Step::AddAddresses { group, .. }
             | Step::RemoveAddresses { group, .. } => named(group),
-            Step::UpdatePort { .. }
-            | Step::TellGroups { .. }
-            | Step::DeleteGroup(_)
-            | Step::DeleteAddressGroup(_) => None,
+            Step::UpdatePort { .. } | Step::DeleteGroup(_) | Step::DeleteAddressGroup(_) => None,
         };
         let pod = match &step {
             Step::UpdatePort { port, .. } => owners.get(port).cloned(),

@@ -4,7 +4,6 @@ mod extensions;
 mod faults;
 mod kuryr;
 mod policies;
-mod pool;
 mod quota;
 mod random;
 mod scene;

@@ -46,15 +46,11 @@ pub enum Operation {
     UpdatePort,
     /// Gives something its tags.
     ReplaceTags,
-    /// Gives something a tag more.
-    AddTag,
-    /// Takes a tag away.
-    RemoveTag,
 }
 
 impl Operation {
     /// All of them, in order.
-    pub const ALL: [Self; 22] = [
+    pub const ALL: [Self; 20] = [
         Self::Authenticate,
         Self::ListExtensions,
         Self::ShowQuotas,
@@ -75,8 +71,6 @@ impl Operation {
         Self::ShowPort,
         Self::UpdatePort,
         Self::ReplaceTags,
-        Self::AddTag,
-        Self::RemoveTag,
     ];
 
     /// In one word, as labels of metrics have it.
@@ -124,8 +118,6 @@ impl Operation {
             Self::ShowPort => ("GET", "show_port", "show port"),
             Self::UpdatePort => ("PUT", "update_port", "update the security groups of port"),
             Self::ReplaceTags => ("PUT", "replace_tags", "replace the tags of"),
-            Self::AddTag => ("PUT", "add_tag", "add a tag to"),
-            Self::RemoveTag => ("DELETE", "remove_tag", "remove the tag"),
         }
     }
 }

@@ -1,7 +1,5 @@
 //! Which objects a list is to have.
 
-use std::net::IpAddr;
-
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use smol_str::SmolStr;
 
@@ -17,16 +15,14 @@ pub struct Filter {
     pub tags: Vec<SmolStr>,
     /// Those that have one of these, if there are any.
     pub tags_any: Vec<SmolStr>,
-    /// Those that are called one of these, if there are any.
-    pub names: Vec<String>,
+    /// Those that are called so.
+    pub name: Option<String>,
     /// Those with one of these ids, if there are any.
     pub ids: Vec<SmolStr>,
     /// Ports on a network.
     pub network: Option<SmolStr>,
     /// Ports that have this security group.
     pub security_group: Option<SmolStr>,
-    /// Ports that have one of these fixed addresses, if there are any.
-    pub addresses: Vec<IpAddr>,
 }
 
 impl Filter {
@@ -48,6 +44,7 @@ impl Filter {
         }
         for (key, value) in [
             ("project_id", self.project.as_deref()),
+            ("name", self.name.as_deref()),
             ("network_id", self.network.as_deref()),
             ("security_groups", self.security_group.as_deref()),
         ] {
@@ -55,14 +52,8 @@ impl Filter {
                 add(key, &escaped(value));
             }
         }
-        for name in &self.names {
-            add("name", &escaped(name));
-        }
         for id in &self.ids {
             add("id", &escaped(id));
-        }
-        for address in &self.addresses {
-            add("fixed_ips", &escaped(&format!("ip_address={address}")));
         }
         query
     }
@@ -93,13 +84,11 @@ mod tests {
         let filter = Filter {
             project: Some("p".into()),
             tags: vec!["a&b".into(), "c/../d".into()],
-            names: vec!["é".to_owned(), "e".to_owned()],
+            name: Some("é".to_owned()),
             ids: vec!["1".into(), "2".into()],
-            addresses: vec!["fd00::1".parse().unwrap()],
             ..Filter::default()
         };
-        let expected = "tags=a%26b,c%2F%2E%2E%2Fd&project_id=p&name=%C3%A9&name=e&id=1&id=2\
-                        &fixed_ips=ip_address%3Dfd00%3A%3A1";
+        let expected = "tags=a%26b,c%2F%2E%2E%2Fd&project_id=p&name=%C3%A9&id=1&id=2";
         assert_eq!(filter.query(), expected);
         assert_eq!(Filter::default().query(), "");
     }

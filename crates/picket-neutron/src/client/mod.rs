@@ -229,32 +229,6 @@ impl Neutron {
     }
 }
 
-impl Neutron {
-    /// Gives an object a tag more, which it may have already. A tag with a slash cannot be added so.
-    ///
-    /// # Errors
-    /// When it does not have it then, or nobody knows.
-    pub async fn add_tag(&self, of: Tagged, id: &str, tag: &str) -> Result<(), Error> {
-        let path = format!(
-            "{}/{}/tags/{}",
-            of.path(),
-            filter::escaped(id),
-            filter::escaped(tag)
-        );
-        let request = Request::new(Operation::AddTag, id, &path);
-        self.repeated(&request).await.map(drop)
-    }
-
-    /// Takes a tag away from an object, and leaves its others; whether it had it.
-    ///
-    /// # Errors
-    /// When nobody knows.
-    pub async fn remove_tag(&self, of: Tagged, id: &str, tag: &str) -> Result<bool, Error> {
-        let path = format!("{}/{}/tags", of.path(), filter::escaped(id));
-        self.delete(Operation::RemoveTag, &path, tag).await
-    }
-}
-
 /// What has tags.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Tagged {

@@ -179,7 +179,7 @@ impl Neutron {
     pub(super) async fn called(&self, name: &str) -> Result<Filter, Error> {
         Ok(Filter {
             project: self.project().await?,
-            names: vec![name.to_owned()],
+            name: Some(name.to_owned()),
             ..Filter::default()
         })
     }

@@ -9,7 +9,6 @@ use super::installed::{Id, Installed, InstalledRule};
 use super::judge::plain;
 use super::keys::Keys;
 use super::order::{Order, When};
-use super::pool;
 use super::step::{Handle, MOST_RULES, Step};
 use super::transition::{Sides, Transition};
 use crate::model::{Name, Remote, SecurityGroupRule};
@@ -57,7 +56,6 @@ impl<'t> Emitter<'t> {
         self.groups(&mut order);
         self.address_groups(&mut order);
         self.ports(&mut order);
-        self.ready();
         self.deletions();
         self.steps.into_values().collect()
     }
@@ -228,38 +226,6 @@ impl<'t> Emitter<'t> {
         }
         for steps in self.steps.values_mut() {
             steps.sort();
-        }
-    }
-
-    /// Says of ports that are kept ready which groups they have.
-    fn ready(&mut self) {
-        let Some(tag) = self.wanted.pool else {
-            return;
-        };
-        let (transition, installed) = (self.transition, self.installed);
-        for class in &transition.classes {
-            let groups: BTreeSet<Id> = class
-                .groups
-                .after
-                .iter()
-                .filter_map(|name| match self.keys.handle(name) {
-                    Handle::Installed(id) => Some(id),
-                    Handle::Created(_) => None,
-                })
-                .collect();
-            let tag_now = pool::tag_of(tag, &groups);
-            let ready = class.ports.iter().filter(|id| transition.ready.contains(*id));
-            let known = ready.filter_map(|id| installed.ports.get_key_value(id));
-            for (port, known) in known {
-                let others = known.tags.iter();
-                let others = others.filter(|own| pool::tells_groups(own, tag) && **own != tag_now);
-                let others: BTreeSet<_> = others.cloned().collect();
-                if others.is_empty() && known.tags.contains(&tag_now) {
-                    continue;
-                }
-                let (port, tag) = (port.clone(), tag_now.clone());
-                self.add(Stage::Tidy, Step::TellGroups { port, tag, others });
-            }
         }
     }
 

@@ -23,7 +23,6 @@ impl<'a> Ids<'a> {
             cluster,
             foreign_groups: ForeignGroups::default(),
             enforced_vnic_types: &BTreeSet::new(),
-            pool: None,
             held: &Held::default(),
         };
         let keys = Keys::of(installed, &wanted);

@@ -64,7 +64,6 @@ mod installed;
 mod judge;
 mod keys;
 mod order;
-pub mod pool;
 mod print;
 mod step;
 mod transition;
@@ -101,8 +100,6 @@ pub struct Wanted<'a> {
     pub foreign_groups: ForeignGroups,
     /// By what ports must be attached so that their groups count.
     pub enforced_vnic_types: &'a BTreeSet<SmolStr>,
-    /// The tag of ports that others keep ready for pods to come, if there are any.
-    pub pool: Option<&'a str>,
     /// What cannot be changed now.
     pub held: &'a Held,
 }

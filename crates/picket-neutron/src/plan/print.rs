@@ -65,7 +65,6 @@ fn line(step: &Step) -> String {
             let groups: Vec<_> = groups.iter().map(called).collect();
             format!("set groups of port {port} to {}", joined(&groups))
         }
-        Step::TellGroups { port, tag, .. } => format!("tag port {port}, which is kept ready, with {tag}"),
         Step::DeleteGroup(group) => format!("delete group {group}"),
         Step::DeleteAddressGroup(group) => format!("delete address group {group}"),
     }

@@ -91,15 +91,6 @@ pub enum Step {
         /// The revision that the port must still have. `None` for the one that the step before on this port led to.
         revision: Option<u64>,
     },
-    /// Says by a tag of a port that is kept ready which groups it has.
-    TellGroups {
-        /// Which.
-        port: Id,
-        /// The tag.
-        tag: SmolStr,
-        /// Those that say something else, and go.
-        others: BTreeSet<SmolStr>,
-    },
     /// Deletes a group that no port has.
     DeleteGroup(Id),
     /// Deletes an address group that no rule is about.
@@ -211,7 +202,6 @@ impl Step {
             Self::AddAddresses { .. } => "add_addresses",
             Self::RemoveAddresses { .. } => "remove_addresses",
             Self::UpdatePort { .. } => "update_port",
-            Self::TellGroups { .. } => "tell_groups",
             Self::DeleteGroup(_) => "delete_group",
             Self::DeleteAddressGroup(_) => "delete_address_group",
         }
@@ -222,7 +212,6 @@ impl Step {
         match self {
             Self::CreateGroup { tags, .. } => 3 + usize::from(!tags.is_empty()),
             Self::DeleteRules { rules, .. } => rules.len(),
-            Self::TellGroups { others, .. } => 1 + others.len(),
             _ => 1,
         }
     }

@@ -8,7 +8,7 @@ use picket_policy::ObjectRef;
 use super::installed::{Id, Installed, InstalledPort, InstalledRule};
 use super::keys::Keys;
 use super::step::Finding;
-use super::{ForeignGroups, Wanted, pool};
+use super::{ForeignGroups, Wanted};
 use crate::model::{Name, Remote};
 
 /// When.
@@ -98,19 +98,12 @@ pub(super) struct Transition {
     pub(super) held: Sides<BTreeSet<Name>>,
     /// The address groups that rules of those are about.
     pub(super) meant: Sides<BTreeSet<Name>>,
-    /// The ports that are kept ready, and no pod's.
-    pub(super) ready: BTreeSet<Id>,
-    /// The groups that ports of pods are to have, where some may be kept ready with them.
-    in_use: BTreeSet<BTreeSet<Name>>,
     pub(super) findings: Vec<Finding>,
 }
 
 impl Transition {
     pub(super) fn of(installed: &Installed, wanted: &Wanted<'_>, keys: &Keys) -> Self {
-        let mut transition = Self {
-            in_use: pool::in_use(wanted),
-            ..Self::default()
-        };
+        let mut transition = Self::default();
         transition.fill_groups(installed, wanted, keys);
         transition.fill_classes(installed, wanted, keys);
         transition.settle();
@@ -192,9 +185,6 @@ impl Transition {
         }
         let after = match pod {
             _ if !port.port_security_enabled || wanted.held.ports.contains(id) => before.clone(),
-            None if pool::waits(port, pod, wanted) && self.has_groups_in_use(&before, &foreign, keys) => {
-                before.clone()
-            }
             None => kept().collect(),
             Some(pod) => {
                 let known = |name: &&Name| wanted.objects.security_groups.contains_key(*name);
@@ -208,19 +198,8 @@ impl Transition {
         };
         if let Some(pod) = pod {
             self.look_at((id, port), pod, wanted, foreign);
-        } else if pool::waits(port, pod, wanted) {
-            self.ready.insert(id.clone());
         }
         Sides { before, after }
-    }
-
-    /// Whether these groups, but for those of others, are all that some port of a pod is to have.
-    fn has_groups_in_use(&self, groups: &BTreeSet<Name>, foreign: &BTreeSet<Id>, keys: &Keys) -> bool {
-        let mut own = groups.clone();
-        for id in foreign {
-            own.remove(&keys.group(id));
-        }
-        self.in_use.contains(&own)
     }
 
     fn look_at(

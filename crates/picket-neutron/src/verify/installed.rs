@@ -16,7 +16,6 @@ use super::{Known, Place, Proof, Report};
 use crate::builder::Options;
 use crate::meaning::Meaning;
 use crate::model::{AddressGroup, Name, Objects, Port, Remote, SecurityGroup, SecurityGroupRule};
-use crate::plan::pool::is_ready;
 use crate::plan::{Id, Installed, InstalledGroup, InstalledPort, InstalledRule};
 
 /// Stands for a group that cannot be read. No id is written so.
@@ -31,24 +30,12 @@ pub struct InstalledPorts<'a> {
     pub ports: &'a BTreeMap<ObjectRef, BTreeSet<Id>>,
     /// By what ports must be attached so that their groups count.
     pub enforced_vnic_types: &'a BTreeSet<SmolStr>,
-    /// The tag of ports that are kept ready for pods to come, if there are any. As long as one is no pod's, nobody has its addresses.
-    pub pool: Option<&'a str>,
 }
 
 impl<'a> InstalledPorts<'a> {
     fn of(&self, pod: &ObjectRef) -> impl Iterator<Item = (&'a Id, &'a InstalledPort)> {
         let (ports, all) = (self.ports.get(pod), &self.installed.ports);
         ports.into_iter().flatten().filter_map(|id| all.get_key_value(id))
-    }
-
-    /// The ports whose addresses somebody has.
-    fn in_use(&self) -> BTreeMap<&'a Id, &'a InstalledPort> {
-        let owned: BTreeSet<&Id> = self.ports.values().flatten().collect();
-        let is_ready = |port: &InstalledPort| self.pool.is_some_and(|tag| is_ready(port, tag));
-        let ports = self.installed.ports.iter();
-        ports
-            .filter(|(id, port)| owned.contains(id) || !is_ready(port))
-            .collect()
     }
 
     /// Whether groups count at a port.
@@ -83,9 +70,8 @@ pub fn verify_installed(
     options: &Options,
     limit: usize,
 ) -> Report {
-    let in_use = of.in_use();
-    let [most, least] = [Bound::Most, Bound::Least].map(|bound| objects(of.installed, &in_use, bound));
-    let pairs = in_use.values().flat_map(|port| {
+    let [most, least] = [Bound::Most, Bound::Least].map(|bound| objects(of.installed, bound));
+    let pairs = of.installed.ports.values().flat_map(|port| {
         let pairs = port.allowed_address_pairs.iter();
         let addresses: AddressSet = pairs.map(|prefix| prefix.range()).collect();
         port.security_groups
@@ -144,7 +130,7 @@ fn key(port: &Id) -> ObjectRef {
 }
 
 /// What there is, with ids for names.
-fn objects(installed: &Installed, ports: &BTreeMap<&Id, &InstalledPort>, bound: Bound) -> Objects {
+fn objects(installed: &Installed, bound: Bound) -> Objects {
     let groups = installed.security_groups.iter();
     let groups = groups.map(|(id, group)| (id.clone(), of_group(group, installed, bound)));
     let unread = SecurityGroup {
@@ -159,7 +145,7 @@ fn objects(installed: &Installed, ports: &BTreeMap<&Id, &InstalledPort>, bound: 
         let addresses = group.addresses.clone();
         (id.clone(), AddressGroup { addresses })
     });
-    let ports = ports.iter().map(|(id, port)| {
+    let ports = installed.ports.iter().map(|(id, port)| {
         let mut groups = port.security_groups.clone();
         if groups
             .iter()

@@ -14,7 +14,7 @@ use picket_controller::{
     Cloud, ControllerError, Ended, Extent, Failure, Gate, InstalledNeutron, Neutron, NeutronDone,
     NeutronSettings, NeutronState, NeutronStep, Plan, Settings, Timing, Wanted, run,
 };
-use picket_engine::{Engine, Program};
+use picket_engine::Engine;
 use picket_net::Protocol;
 use picket_neutron::client::{Backoff, Cloud as At, Options as ClientOptions};
 use picket_neutron::meaning::Meaning;
@@ -417,7 +417,6 @@ pub(crate) fn neutron_settings() -> NeutronSettings {
             "address".parse().unwrap(),
         ],
         foreign_groups: ForeignGroups::Remove,
-        pool: None,
         enforced_vnic_types: ["normal".into()].into(),
         options: ClientOptions {
             timeout: CALL,
@@ -449,16 +448,11 @@ impl Cloud for Watched<'_> {
         self.neutron.read().await
     }
 
-    async fn find(
-        &self,
-        state: &mut NeutronState,
-        pods: &BTreeSet<ObjectRef>,
-        program: &Program,
-    ) -> Result<(), Failure> {
+    async fn find(&self, state: &mut NeutronState, pods: &BTreeSet<ObjectRef>) -> Result<(), Failure> {
         if let Some(snapshot) = self.scene.late.take() {
             self.scene.give_ports(&snapshot);
         }
-        self.neutron.find(state, pods, program).await
+        self.neutron.find(state, pods).await
     }
 
     fn options(&self, state: &NeutronState, options: &Options) -> Options {

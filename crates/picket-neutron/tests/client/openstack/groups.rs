@@ -193,7 +193,7 @@ fn lists_of_several_pages_are_whole_and_only_what_fits_is_in_them() {
         };
         assert_eq!(listed(any).await.len(), 7);
         let named = Filter {
-            names: vec!["g3".to_owned()],
+            name: Some("g3".to_owned()),
             ids: all.iter().map(|group| group.id.clone()).collect(),
             ..Filter::default()
         };

@@ -123,7 +123,6 @@ impl Fake {
             cluster: "picket",
             foreign_groups,
             enforced_vnic_types: &["normal".into()].into(),
-            pool: None,
             held: &Held::default(),
         };
         plan(&self.installed, &wanted)
@@ -220,12 +219,6 @@ impl Fake {
                 assert!(revision.is_none_or(|revision| revision == port.revision));
                 assert_ne!(port.security_groups, groups, "nothing changes");
                 (port.security_groups, port.revision) = (groups, port.revision + 1);
-            }
-            Step::TellGroups { port, tag, others } => {
-                let known = self.installed.ports.get_mut(port).expect("a port");
-                let tags = &mut known.tags;
-                tags.retain(|own| !others.contains(own));
-                tags.insert(tag.clone());
             }
             Step::DeleteGroup(id) => self.delete_group(id),
             Step::DeleteAddressGroup(id) => {

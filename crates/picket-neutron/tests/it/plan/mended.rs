@@ -159,7 +159,6 @@ fn a_pod_without_a_port_is_pending() {
         cluster: "picket",
         foreign_groups: ForeignGroups::Remove,
         enforced_vnic_types: &["normal".into()].into(),
-        pool: None,
         held: &Held::default(),
     };
     let pending = plan(&fake.installed, &wanted).findings;
@@ -183,7 +182,6 @@ fn all_ports_of_a_pod_get_its_groups() {
         cluster: "picket",
         foreign_groups: ForeignGroups::Remove,
         enforced_vnic_types: &["normal".into()].into(),
-        pool: None,
         held: &Held::default(),
     };
     let plan = plan(&fake.installed, &wanted);

@@ -23,7 +23,6 @@ fn verified(fake: &Fake) -> Report {
         installed: &fake.installed,
         ports: &ports,
         enforced_vnic_types: &["normal".into()].into(),
-        pool: None,
     };
     verify_installed(installed, engine.program(), &Options::default(), 1)
 }
