@@ -20,6 +20,14 @@ pub(super) trait Fields<'a> {
     /// A field that must be a mapping when it is there.
     fn mapping(&mut self, parent: &Field<'a>, key: &'static str) -> Field<'a>;
 
+    /// The annotation `key` in some metadata, with its text. One that is no text has been reported with the others.
+    fn annotation(&mut self, metadata: &Field<'a>, key: &'static str) -> Option<(Cursor<'a>, &'a str)> {
+        let annotations = self.mapping(metadata, "annotations");
+        let field = self.field(&annotations, key)?;
+        let text = field.node().as_str()?;
+        Some((field, text))
+    }
+
     /// The items of a field that must be a list when it is there. Null items are left out.
     fn items(&mut self, parent: &Field<'a>, key: &'static str) -> Vec<Cursor<'a>>;
 

@@ -15,13 +15,7 @@ const MOST: usize = 16;
 /// The ids of ports that the annotation in this metadata names, sorted and unique; none where one of them can be no id, or there
 /// are too many.
 pub(super) fn ports<'a>(reader: &mut Reader<'a>, metadata: &Field<'a>) -> Vec<SmolStr> {
-    let annotations = reader.field(metadata, "annotations");
-    let annotations = annotations.filter(|field| field.fields(reader).is_ok());
-    let Some(field) = reader.field(&annotations, KEY) else {
-        return Vec::new();
-    };
-    // A value that is no text has been reported with the other annotations.
-    let Some(text) = field.node().as_str() else {
+    let Some((field, text)) = reader.annotation(metadata, KEY) else {
         return Vec::new();
     };
     let ids = text.split(',').map(str::trim).filter(|id| !id.is_empty());

@@ -28,11 +28,7 @@ pub(super) fn parse<'a>(reader: &mut Reader<'a>, root: &Field<'a>, labels: Label
 
 /// The uid that the kubelet gave a static pod, as the annotations of its mirror have it.
 pub(super) fn static_uid<'a>(reader: &mut Reader<'a>, metadata: &Field<'a>) -> Option<Box<str>> {
-    let annotations = reader.field(metadata, "annotations");
-    // What is no text has been reported with the other annotations.
-    let annotations = annotations.filter(|field| field.fields(reader).is_ok());
-    let field = reader.field(&annotations, "kubernetes.io/config.hash")?;
-    let uid: &str = field.node().as_str()?;
+    let (_, uid) = reader.annotation(metadata, "kubernetes.io/config.hash")?;
     (!uid.is_empty()).then(|| uid.into())
 }
 

@@ -13,11 +13,8 @@ const LONGEST: usize = 63;
 
 /// The interface that the annotation in this metadata names; `None` without one, and where no interface can be called so.
 pub(super) fn interface<'a>(reader: &mut Reader<'a>, metadata: &Field<'a>) -> Option<Box<str>> {
-    let annotations = reader.field(metadata, "annotations");
-    let annotations = annotations.filter(|field| field.fields(reader).is_ok());
-    let field = reader.field(&annotations, KEY)?;
-    // A value that is no text has been reported with the other annotations.
-    let name = field.node().as_str()?.trim();
+    let (field, name) = reader.annotation(metadata, KEY)?;
+    let name = name.trim();
     if !name.is_empty() && name.len() <= LONGEST && name.chars().all(|char| char.is_ascii_graphic()) {
         return Some(name.into());
     }
