@@ -321,12 +321,17 @@ impl Peers {
 
 /// Both without what they begin and end with alike.
 pub(crate) fn without_ends<'e, T: PartialEq>(ours: &'e [T], theirs: &'e [T]) -> [&'e [T]; 2] {
+    let [first, last] = alike_ends(ours, theirs);
+    [ours, theirs].map(|entries| entries.get(first..entries.len() - last).unwrap_or_default())
+}
+
+/// How many both begin with alike, and with how many of what is left they end so.
+pub(crate) fn alike_ends<T: PartialEq>(ours: &[T], theirs: &[T]) -> [usize; 2] {
     let alike = ours.iter().zip(theirs);
-    let alike = alike.take_while(|(one, other)| one == other).count();
-    let both = [ours, theirs].map(|entries| entries.get(alike..).unwrap_or_default());
-    let [ours, theirs] = both.map(|entries| entries.iter().rev());
-    let alike = ours.zip(theirs).take_while(|(one, other)| one == other).count();
-    both.map(|entries| entries.get(..entries.len() - alike).unwrap_or_default())
+    let first = alike.take_while(|(one, other)| one == other).count();
+    let [ours, theirs] = [ours, theirs].map(|entries| entries.iter().skip(first).rev());
+    let last = ours.zip(theirs).take_while(|(one, other)| one == other).count();
+    [first, last]
 }
 
 /// What decisions allow of the packets that all of them are about, where they leave `rest` undecided.

@@ -13,7 +13,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use super::cut::drops_no_more;
 use super::model::{AclAction, AclRule, Tag};
 use super::plan::{Changes, Handle, Planner, Turn};
-use crate::peers::without_ends;
+use crate::peers::alike_ends;
 use crate::work::looked_at;
 
 /// Interfaces that turn, by place, ascending.
@@ -227,13 +227,8 @@ impl Turn<'_> {
 fn lets_as_much_pass(before: &[AclRule], after: &[AclRule]) -> bool {
     looked_at(before.len() + after.len());
     // Most rules stand at the ends, as they did.
-    let first = before
-        .iter()
-        .zip(after)
-        .take_while(|(one, other)| one == other)
-        .count();
-    let [was, is] = without_ends(before, after);
-    let last = after.len() - first - is.len();
+    let [first, last] = alike_ends(before, after);
+    let [was, is] = [before, after].map(|rules| rules.get(first..rules.len() - last).unwrap_or_default());
     let places: FxHashMap<_, _> = was.iter().zip(first..).collect();
     let places = (0..first)
         .map(Some)
