@@ -19,7 +19,7 @@ use picket_net::{Family, Interval, Prefix, Protocol};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::meaning::Way;
-use super::model::{ACK, Acl, AclAction, AclRule, Beginnings, Role, Tag};
+use super::model::{ACK, Acl, AclAction, AclRule, Beginnings, Role};
 use crate::layer4::{Layer4, Selector};
 use crate::peers::{Peers, without_ends};
 use crate::rule::Action;
@@ -98,8 +98,7 @@ const ROUNDS: usize = 4;
 impl<'a> Passage<'a> {
     /// Those of some lists that are ours and judge what begins; without any everything passes.
     pub(super) fn of(acls: impl Iterator<Item = &'a Acl>) -> Self {
-        let judging = acls.filter(|acl| Tag::is_own(acl.tag.as_str()) && !acl.tag.is_for(Role::Cut));
-        let acls: Vec<_> = judging.collect();
+        let acls: Vec<_> = acls.filter(|acl| acl.judges()).collect();
         Self {
             is_open: acls.is_empty(),
             acls,
@@ -332,11 +331,6 @@ impl<'a> Withdrawal<'a> {
         self.before.is_open == self.after.is_open && before.eq(after)
     }
 
-    /// Whether something may pass no more.
-    pub(super) fn takes(&self) -> bool {
-        !self.withdrawing().is_empty()
-    }
-
     /// To or from whom, at most, something passes no more. What did was let pass by a rule that is gone, or is denied by a new
     /// one: rules that are there before and after, in the same order, decide between each other as before.
     fn withdrawing(&self) -> Vec<Prefix> {
@@ -390,9 +384,6 @@ pub(super) fn drops_no_more(before: &Acl, after: &Acl) -> bool {
     if after.is_spent() {
         return true;
     }
-    let is_denial = |rule: &&AclRule| rule.action == AclAction::Deny;
-    let denials = |acl: &'_ Acl| acl.rules.iter().filter(is_denial).copied().collect::<Vec<_>>();
-    let [was, is] = [denials(before), denials(after)];
     let is_narrow = |rule: &AclRule| rule.second != ALL;
     let mut all = before.rules.iter().chain(&after.rules);
     let way = match all.all(|rule| rule.destination == Prefix::all(rule.family())) {
@@ -405,7 +396,8 @@ pub(super) fn drops_no_more(before: &Acl, after: &Acl) -> bool {
         let more = cutter.combined([&is, &was], |[is, was]| is.difference(was));
         more == Peers::everybody(family, Value::NOTHING)
     };
-    (!was.iter().any(is_narrow) || is.iter().all(is_narrow)) && Family::BOTH.into_iter().all(is_less)
+    let (mut was, mut is) = (before.denials(), after.denials());
+    (!was.any(is_narrow) || is.all(is_narrow)) && Family::BOTH.into_iter().all(is_less)
 }
 
 /// What may be sent as answers, whatever they answer.
@@ -572,6 +564,10 @@ impl Acl {
             tcp_flags: (ACK, ACK),
         };
         Self::new(Role::Cut, vec![rule])
+    }
+
+    fn denials(&self) -> impl Iterator<Item = &AclRule> {
+        self.rules.iter().filter(|rule| rule.action == AclAction::Deny)
     }
 
     /// Whether this is such a list.

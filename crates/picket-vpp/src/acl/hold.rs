@@ -140,6 +140,11 @@ impl Held {
     /// not among them.
     pub fn advance(&mut self, plan: &Plan, created: &BTreeMap<Tag, u32>) {
         self.note(plan);
+        self.advance_noted(plan, created);
+    }
+
+    /// The same for a plan of which is remembered what it cuts.
+    pub(crate) fn advance_noted(&mut self, plan: &Plan, created: &BTreeMap<Tag, u32>) {
         for operation in plan.operations() {
             match operation {
                 Operation::Create(acl) => {

@@ -35,8 +35,7 @@ pub(super) struct Known<'a> {
 
 impl<'a> Known<'a> {
     fn own(&self, index: u32) -> Option<&'a Acl> {
-        let acl = self.acls.get(&index);
-        acl.filter(|acl| Tag::is_own(acl.tag.as_str()))
+        self.acls.get(&index).filter(|acl| acl.is_own())
     }
 
     fn has_own(&self, lists: &InstalledLists) -> bool {
@@ -85,7 +84,7 @@ impl Memory {
                 let own = indices
                     .iter()
                     .filter_map(|index| Some((*index, before.own(*index)?)));
-                let judging = own.filter(|(_, acl)| !acl.tag.is_for(Role::Cut));
+                let judging = own.filter(|(_, acl)| acl.judges());
                 let share = |(index, acl): (u32, &Acl)| {
                     let acl = shared.entry(index).or_insert_with(|| Arc::new(acl.clone()));
                     Arc::clone(acl)
@@ -165,7 +164,7 @@ impl Memory {
                         let after =
                             [input, output].map(|handles| Passage::of(handles.iter().filter_map(own)));
                         let mut ways = Withdrawal::both(before, after, [None; 2]).into_iter();
-                        ways.any(|way| way.takes() && cutter.list(&way).is_some())
+                        ways.any(|way| cutter.list(&way).is_some())
                     };
                     self.keep(interface, lists, takes);
                     self.lost.remove(interface);

@@ -341,6 +341,16 @@ pub struct Acl {
 }
 
 impl Acl {
+    /// Whether it is one of picket's.
+    pub(super) fn is_own(&self) -> bool {
+        Tag::is_own(self.tag.as_str())
+    }
+
+    /// Whether it is, and judges what begins, where others only keep cut what a change has cut.
+    pub(super) fn judges(&self) -> bool {
+        self.is_own() && !self.tag.is_for(Role::Cut)
+    }
+
     /// The list of these rules.
     pub fn new(role: Role, rules: Vec<AclRule>) -> Self {
         Self {

@@ -243,7 +243,7 @@ impl<'a> Planner<'a> {
     /// Those of some lists that are ours and say what passes.
     fn judging(&self, indices: &[u32]) -> impl Iterator<Item = &'a Acl> {
         let acls = indices.iter().filter_map(|index| self.installed.acls.get(index));
-        acls.filter(|acl| Tag::is_own(acl.tag.as_str()) && !acl.tag.is_for(Role::Cut))
+        acls.filter(|acl| acl.judges())
     }
 
     /// What changes of what passes an interface; `None` for one that leads out of the node.
@@ -396,15 +396,14 @@ impl InstalledLists {
 impl Installed {
     /// Whether a list is ours.
     pub fn is_own(&self, index: u32) -> bool {
-        let acl = self.acls.get(&index);
-        acl.is_some_and(|acl| Tag::is_own(acl.tag.as_str()))
+        self.acls.get(&index).is_some_and(Acl::is_own)
     }
 
     /// Whether an agent has put a policy there: a list of ours that neither shuts an interface nor only keeps cut what was.
     pub fn has_policies(&self) -> bool {
         let closed = Acl::closed();
-        let mut own = self.acls.values().filter(|acl| Tag::is_own(acl.tag.as_str()));
-        own.any(|acl| acl.tag != closed.tag && !acl.tag.is_for(Role::Cut))
+        let mut judging = self.acls.values().filter(|acl| acl.judges());
+        judging.any(|acl| acl.tag != closed.tag)
     }
 
     /// How often interfaces have each list that some have.

@@ -90,7 +90,7 @@ impl Vpp {
         if done.troubles.is_empty() {
             let created = done.created.iter();
             let created = created.map(|(acl, index)| (acl.tag.clone(), *index));
-            held.advance(plan, &created.collect());
+            held.advance_noted(plan, &created.collect());
         } else {
             let mut installed = held.installed().clone();
             done.apply(&mut installed);
