@@ -35,6 +35,9 @@ fn written(connection: &Connection) -> Vec<u8> {
     ];
     let master = connection.master.as_ref();
     attributes.extend(master.map(|master| attribute(14, &written_tuple(master))));
+    if connection.is_taken_up {
+        attributes.push(attribute(4, &attribute(1, &attribute(4, &[8, 0]))));
+    }
     attributes.concat()
 }
 

@@ -25,6 +25,7 @@ const IPCTNL_MSG_CT_GET_STATS: u16 = 5;
 const CTA_TUPLE_ORIG: u16 = 1;
 const CTA_TUPLE_REPLY: u16 = 2;
 const CTA_STATUS: u16 = 3;
+const CTA_PROTOINFO: u16 = 4;
 const CTA_ID: u16 = 12;
 const CTA_TUPLE_MASTER: u16 = 14;
 const CTA_ZONE: u16 = 18;
@@ -34,6 +35,11 @@ const CTA_FILTER_REPLY_FLAGS: u16 = 2;
 /// That sources are compared.
 const CTA_FILTER_F_CTA_IP_SRC: u32 = 1;
 const NLA_F_NESTED: u16 = 0x8000;
+
+const CTA_PROTOINFO_TCP: u16 = 1;
+const CTA_PROTOINFO_TCP_FLAGS_ORIGINAL: u16 = 4;
+/// That sequence numbers are not looked at closely (`IP_CT_TCP_FLAG_BE_LIBERAL`).
+const LIBERAL: u8 = 1 << 3;
 
 const CTA_STATS_GLOBAL_ENTRIES: u16 = 1;
 
@@ -60,6 +66,9 @@ pub struct Connection {
     pub status: u32,
     /// The connection of which a helper of the kernel expected it, as its data connection for example.
     pub master: Option<Tuple>,
+    /// Whether connection tracking did not see it begin: TCP that it met in the middle (`nf_conntrack_tcp_loose`) and takes for opened
+    /// by whoever sent what it met. The kernel says of these that it is liberal with them (`tcp_new` in `nf_conntrack_proto_tcp.c`).
+    pub is_taken_up: bool,
 }
 
 impl Connection {
@@ -76,7 +85,7 @@ impl Connection {
     /// What the attributes of a message say; `None` when they are those of no connection.
     pub fn read(attributes: Attributes<'_>) -> Option<Self> {
         let (mut original, mut reply, mut master) = (None, None, None);
-        let (mut zone, mut id, mut status) = (0, None, 0);
+        let (mut zone, mut id, mut status, mut is_taken_up) = (0, None, 0, false);
         for (kind, bytes) in attributes {
             match kind {
                 CTA_TUPLE_ORIG => original = Some(Tuple::read(bytes)?),
@@ -84,6 +93,7 @@ impl Connection {
                 CTA_TUPLE_MASTER => master = Some(Tuple::read(bytes)?),
                 CTA_ZONE => zone = u16::from_be_bytes(bytes.try_into().ok()?),
                 CTA_ID => id = Some(u32::from_be_bytes(bytes.try_into().ok()?)),
+                CTA_PROTOINFO => is_taken_up = is_liberal(bytes),
                 CTA_STATUS => status = u32::from_be_bytes(bytes.try_into().ok()?),
                 _ => {}
             }
@@ -95,8 +105,19 @@ impl Connection {
             id: id?,
             status,
             master,
+            is_taken_up,
         })
     }
+}
+
+/// Whether what a message says of the protocol of a connection is that the kernel is liberal with its TCP.
+fn is_liberal(bytes: &[u8]) -> bool {
+    let tcp = Attributes::of(bytes).find(CTA_PROTOINFO_TCP);
+    let flags = tcp.and_then(|tcp| Attributes::of(tcp).find(CTA_PROTOINFO_TCP_FLAGS_ORIGINAL));
+    // The flags, and which of them count.
+    flags
+        .and_then(<[u8]>::first)
+        .is_some_and(|flags| flags & LIBERAL != 0)
 }
 
 impl fmt::Display for Connection {

@@ -28,10 +28,21 @@ fn attributes(connection: &Connection) -> Vec<u8> {
         Some(master) => master.write(message, CTA_TUPLE_MASTER, Part::Whole),
         None => message,
     };
+    let message = match connection.is_taken_up {
+        true => {
+            let (message, of_protocol) = message.open(CTA_PROTOINFO | NLA_F_NESTED, &[]);
+            let (message, of_tcp) = message.open(CTA_PROTOINFO_TCP | NLA_F_NESTED, &[]);
+            message
+                .attribute(CTA_PROTOINFO_TCP_FLAGS_ORIGINAL, &[LIBERAL | 1, 0])
+                .close(&of_tcp)
+                .close(&of_protocol)
+        }
+        false => message,
+    };
     message.finish(1).split_off(HEADER + FAMILY_HEADER)
 }
 
-fn examples() -> [Connection; 4] {
+fn examples() -> [Connection; 5] {
     let of = |original, reply| Connection {
         original,
         reply,
@@ -39,6 +50,7 @@ fn examples() -> [Connection; 4] {
         id: 7,
         status: IPS_SEEN_REPLY,
         master: None,
+        is_taken_up: false,
     };
     let service = of(
         tuple("10.0.0.1", "10.96.0.1", 6, ports(40_000, 80)),
@@ -65,7 +77,11 @@ fn examples() -> [Connection; 4] {
             tuple("10.0.0.1", "10.0.0.2", 17, ports(2, 1)),
         )
     };
-    [service, ping, tunnel, expected]
+    let taken_up = Connection {
+        is_taken_up: true,
+        ..service
+    };
+    [service, ping, tunnel, expected, taken_up]
 }
 
 #[test]
@@ -82,6 +98,7 @@ fn damage_gives_no_connection_or_another_and_no_panic() {
         // The identifier, without which there is no connection, then comes last.
         let alone = attributes(&Connection {
             master: None,
+            is_taken_up: false,
             ..connection
         });
         for end in 0..alone.len() {

@@ -29,7 +29,7 @@ use picket_linux::{BatchError, NetworkNamespace, Nfnetlink, Port};
 
 pub use attributes::Oddity;
 pub use counters::Counters;
-pub use cut::{Cut, Cutter, Denied};
+pub use cut::{Cut, Cutter, Denied, Severed};
 pub use encode::Object;
 use encode::{Origin, Transaction, Unknown, encode};
 use hold::{HELD, Hold};

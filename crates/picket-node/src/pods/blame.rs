@@ -21,12 +21,31 @@ const ATTEMPTS: usize = 50;
 /// How many policies or groups of them are tried before others get their turn.
 const AT_ONCE: usize = 8;
 
-/// A policy that came or changed, and what would hold in its place.
+/// A policy, and what would hold in its place.
 #[derive(Clone)]
 pub(super) struct Suspect {
     pub(super) policy: ObjectRef,
     pub(super) says: Said,
     pub(super) substitute: Substitute,
+}
+
+impl Suspect {
+    /// Nothing is to be allowed in its place.
+    fn closed(self) -> Self {
+        Self {
+            substitute: Substitute::Closed,
+            ..self
+        }
+    }
+}
+
+/// Who may be to blame in a pod.
+#[derive(Default)]
+pub(super) struct Suspects {
+    /// The policies that came or say something else.
+    pub(super) changed: Vec<Suspect>,
+    /// Those that say what they said, to which pods or addresses came.
+    pub(super) others: Vec<Suspect>,
 }
 
 /// What is not known yet of who is to blame in a pod.
@@ -136,19 +155,17 @@ impl<'a> Blame<'a> {
         let Some(error) = self.place.search.refused.take() else {
             return Ok(());
         };
-        let suspects = match &error {
-            SyncError::Apply(_) => self.place.suspects(),
-            _ => Vec::new(),
-        };
-        if suspects.is_empty() {
+        if !matches!(error, SyncError::Apply(_)) {
             return Err(error);
         }
-        self.hold(&suspects, &error);
-        if self.attempt().is_err() {
-            self.release(&suspects);
+        let Suspects { changed, others } = self.place.suspects();
+        let all = [changed.as_slice(), &others].concat();
+        let closed = all.iter().cloned().map(Suspect::closed).collect();
+        let mut rounds = [changed, all, closed].into_iter();
+        let Some(suspects) = rounds.find(|suspects| self.helps(suspects, &error)) else {
             self.place.resolve(self.networks);
             return Err(error);
-        }
+        };
         let search = &mut self.place.search;
         search.attempts = ATTEMPTS;
         for group in &mut search.groups {
@@ -156,6 +173,20 @@ impl<'a> Blame<'a> {
         }
         self.divide(suspects, &error);
         Ok(())
+    }
+
+    /// Holds policies back. Whether the kernel takes everything else; if not, who was held back before is again.
+    fn helps(&mut self, suspects: &[Suspect], error: &SyncError) -> bool {
+        if suspects.is_empty() {
+            return false;
+        }
+        let held = self.place.held();
+        self.hold(suspects, error);
+        let is_taken = self.attempt().is_ok();
+        if !is_taken {
+            self.place.hold_again(held);
+        }
+        is_taken
     }
 
     /// Tries a table with a group.
@@ -204,15 +235,21 @@ impl<'a> Blame<'a> {
 
 #[cfg(test)]
 mod kernel {
+    use std::net::Ipv4Addr;
+    use std::sync::Arc;
+
     use picket_net::Protocol;
     use picket_nftables::client::Client;
     use picket_nftables::render::documented;
     use picket_policy::{Direction, Policy};
-    use picket_testing::build::{accept, policy};
+    use picket_testing::build::{accept, pod, pods_in, policy};
     use picket_testing::confined::where_sockets_are_small;
 
-    use super::super::testing::{Scene, desired_of};
+    use super::super::testing::{Scene, attached, desired_of, selected};
     use crate::testing::{Log, large};
+
+    /// More addresses than the kernel takes where sockets are small.
+    const MANY: u32 = 40_000;
 
     fn small(name: &str, port: u16) -> Policy {
         let policy = policy(name).isolates(Direction::Ingress);
@@ -339,6 +376,63 @@ mod kernel {
             let bad: Vec<_> = bad.iter().map(String::as_str).collect();
             let good: Vec<_> = good.iter().map(String::as_str).collect();
             scene.check(&good, &bad);
+        });
+    }
+
+    #[test]
+    fn a_policy_to_which_too_many_addresses_came_is_closed_and_keeps_no_other_out() {
+        let test = concat!(
+            module_path!(),
+            "::a_policy_to_which_too_many_addresses_came_is_closed_and_keeps_no_other_out"
+        );
+        where_sockets_are_small(test, || {
+            let mut scene = Scene::new();
+            let from = |name, peer: &str| {
+                let rule = accept().peer(pods_in("x", &format!("is={peer}")));
+                policy(name).isolates(Direction::Ingress).ingress(rule).build()
+            };
+            let policies = |port| vec![small("x/a", port), from("x/b", "many"), from("x/c", "few")];
+            let with = |policies, count: u32| {
+                let (own, mut cluster) = selected(policies);
+                let many = (0..count).map(|number| ("many", number));
+                for (name, number) in many.chain([("few", MANY)]) {
+                    let address = Ipv4Addr::from((10 << 24) + 2 * number).into();
+                    let peer = pod(&format!("x/{name}-{number}")).label("is", name);
+                    let peer = attached(peer, address);
+                    cluster.pods.insert(peer.object.clone(), Arc::new(peer));
+                }
+                (own, cluster)
+            };
+            scene.learn(with(policies(1), 1));
+            scene.check(&["a", "b", "c"], &[]);
+
+            // Nobody said anything else, and another policy comes to apply with it.
+            for port in [1, 2] {
+                scene.learn(with(policies(port), MANY));
+                scene.check(&["a", "c"], &["b"]);
+                let why = scene.status().trouble.unwrap();
+                assert!(why.starts_with("MultiNetworkPolicy x/b: "), "{why}");
+            }
+
+            // One that is held back as it was is closed once that is too much, too.
+            scene.learn(with(policies(2), 1));
+            scene.place.hurry();
+            scene.make(None);
+            let too_large = || {
+                let mut policies = policies(2);
+                policies[1] = isolating(large("x/b"));
+                policies
+            };
+            scene.learn(with(too_large(), 1));
+            scene.check(&["a", "b", "c"], &["b"]);
+            scene.learn(with(too_large(), MANY));
+            scene.check(&["a", "c"], &["b"]);
+
+            scene.learn(with(policies(2), 1));
+            scene.place.hurry();
+            scene.make(None);
+            scene.check(&["a", "b", "c"], &[]);
+            assert_eq!(scene.status().trouble, None);
         });
     }
 

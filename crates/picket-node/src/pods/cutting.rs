@@ -1,15 +1,15 @@
 //! The thread that cuts connections of pods which the rules in force there would not let begin.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::{Arc, Weak};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use picket_linux::NetworkNamespace;
 use picket_linux::runtime::SandboxId;
-use picket_nftables::client::Cutter;
+use picket_nftables::client::{Cutter, Severed};
 use picket_nftables::model::Table;
 
 use crate::AgentError;
@@ -64,6 +64,7 @@ impl Cutting {
 
 fn run(news: &Receiver<Order>, metrics: &Metrics) {
     let (mut again, began) = (Again::default(), Instant::now());
+    let mut severed = AllSevered::default();
     loop {
         let next = match again.next() {
             None => news.recv().map_err(|_| RecvTimeoutError::Disconnected),
@@ -75,17 +76,41 @@ fn run(news: &Receiver<Order>, metrics: &Metrics) {
         let latest: BTreeMap<_, _> = orders.map(|order| (order.sandbox.clone(), order)).collect();
         for order in latest.into_values() {
             let found = again.found(&order.sandbox);
-            let outcome = order.carry_out(found, metrics);
+            let outcome = order.carry_out(found, &mut severed, metrics);
             again.add(order, outcome, began.elapsed());
         }
         if is_over && again.next().is_some() {
             thread::sleep(AGAIN);
         }
         // Nobody waits for what fails again and again, but it is tried once more.
-        again.carry_out(if is_over { Duration::MAX } else { began.elapsed() }, metrics);
+        let now = if is_over { Duration::MAX } else { began.elapsed() };
+        again.carry_out(now, &mut severed, metrics);
         if is_over {
             return;
         }
+        severed.forget_gone();
+    }
+}
+
+/// What was cut in each sandbox that is there.
+#[derive(Default)]
+struct AllSevered(BTreeMap<SandboxId, (Weak<NetworkNamespace>, Severed)>);
+
+impl AllSevered {
+    fn take(&mut self, sandbox: &SandboxId) -> Severed {
+        let known = self.0.remove(sandbox);
+        known.map(|(_, severed)| severed).unwrap_or_default()
+    }
+
+    fn keep(&mut self, order: &Order, severed: Severed) {
+        if !severed.is_empty() {
+            let namespace = Arc::downgrade(&order.namespace);
+            self.0.insert(order.sandbox.clone(), (namespace, severed));
+        }
+    }
+
+    fn forget_gone(&mut self) {
+        self.0.retain(|_, (namespace, _)| namespace.strong_count() > 0);
     }
 }
 
@@ -133,12 +158,12 @@ impl Again {
         found.map(Found::outdated)
     }
 
-    fn carry_out(&mut self, now: Duration, metrics: &Metrics) {
+    fn carry_out(&mut self, now: Duration, severed: &mut AllSevered, metrics: &Metrics) {
         self.0.retain(|_, due| {
             if due.when > now {
                 return true;
             }
-            let outcome = due.order.carry_out(due.found.take(), metrics);
+            let outcome = due.order.carry_out(due.found.take(), severed, metrics);
             let is_left = match outcome {
                 Outcome::Done => false,
                 Outcome::Left(_) => true,
@@ -166,13 +191,17 @@ impl Due {
 impl Order {
     /// Cuts what was found before, and what is found now; gives what cannot be cut yet. While a change of the table is under way
     /// nothing can: if that comes to nothing it is still to be cut, and else as far as the next table denies it, too.
-    fn carry_out(&self, found: Option<Found>, metrics: &Metrics) -> Outcome {
+    fn carry_out(&self, found: Option<Found>, severed: &mut AllSevered, metrics: &Metrics) -> Outcome {
         let Some(table) = &self.table else {
             return Outcome::Done;
         };
         let _pod = tracing::info_span!("in", pod = self.pod).entered();
-        let left = Cutter::open(&self.namespace)
-            .and_then(|mut cutter| self.cut_with(&mut cutter, table, found, metrics));
+        let left = Cutter::open(&self.namespace).and_then(|cutter| {
+            let mut cutter = cutter.after(severed.take(&self.sandbox));
+            let left = self.cut_with(&mut cutter, table, found, metrics);
+            severed.keep(self, cutter.into_severed());
+            left
+        });
         left.unwrap_or_else(|error| {
             fail(&error, metrics);
             Outcome::Failed
@@ -237,16 +266,16 @@ mod kernel {
         let begun = Arc::new(AtomicU64::new(1));
         let order = order(&begun);
         let (mut again, metrics) = (Again::default(), Metrics::default());
-        let outcome = order.carry_out(None, &metrics);
+        let outcome = order.carry_out(None, &mut AllSevered::default(), &metrics);
         assert!(matches!(outcome, Outcome::Done));
         again.add(order, outcome, Duration::ZERO);
-        again.carry_out(AGAIN / 2, &metrics);
+        again.carry_out(AGAIN / 2, &mut AllSevered::default(), &metrics);
         assert_eq!(again.next(), Some(AGAIN), "it is not time yet");
         begun.store(2, Ordering::SeqCst);
-        again.carry_out(AGAIN, &metrics);
+        again.carry_out(AGAIN, &mut AllSevered::default(), &metrics);
         assert_eq!(again.next(), Some(2 * AGAIN), "another table is being written");
         begun.store(1, Ordering::SeqCst);
-        again.carry_out(2 * AGAIN, &metrics);
+        again.carry_out(2 * AGAIN, &mut AllSevered::default(), &metrics);
         assert_eq!(again.next(), None, "it came to nothing");
     }
 
@@ -259,15 +288,15 @@ mod kernel {
             ..order(&Arc::default())
         };
         let (mut again, metrics) = (Again::default(), Metrics::default());
-        let outcome = order.carry_out(None, &metrics);
+        let outcome = order.carry_out(None, &mut AllSevered::default(), &metrics);
         assert!(matches!(outcome, Outcome::Failed));
         again.add(order, outcome, Duration::ZERO);
         for next in [2, 6, 14, 30] {
             assert_eq!(again.next(), Some(AGAIN * next));
-            again.carry_out(AGAIN * next, &metrics);
+            again.carry_out(AGAIN * next, &mut AllSevered::default(), &metrics);
         }
         drop(sandbox);
-        again.carry_out(Duration::MAX, &metrics);
+        again.carry_out(Duration::MAX, &mut AllSevered::default(), &metrics);
         assert_eq!(again.next(), None, "it is gone");
     }
 }

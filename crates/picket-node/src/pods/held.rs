@@ -8,6 +8,7 @@ use picket_nftables::client::SyncError;
 use picket_policy::{NetworkName, ObjectRef, Policy};
 use picket_source::ObjectVersion;
 
+use super::blame::Suspect;
 use crate::retry::Retry;
 
 /// What a policy says on each network.
@@ -26,13 +27,14 @@ pub(super) enum Substitute {
 }
 
 /// The policies that are held back.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(super) struct Held {
     policies: BTreeMap<ObjectRef, HeldBack>,
     /// When to try again to have them in force.
     retry: Option<Retry>,
 }
 
+#[derive(Clone)]
 struct HeldBack {
     /// What it says, which was refused.
     says: Said,
@@ -70,6 +72,17 @@ impl Held {
         let held = self.policies.iter();
         held.map(|(policy, held)| (policy.clone(), held.substitute.clone()))
             .collect()
+    }
+
+    /// The policies that are as they were, as suspects themselves.
+    pub(super) fn as_before(&self) -> impl Iterator<Item = Suspect> {
+        let held = self.policies.iter();
+        let former = held.filter(|(_, held)| matches!(held.substitute, Substitute::Former(..)));
+        former.map(|(policy, held)| Suspect {
+            policy: policy.clone(),
+            says: held.says.clone(),
+            substitute: Substitute::Closed,
+        })
     }
 
     /// Holds a policy back that says what was refused.

@@ -10,7 +10,7 @@ use picket_nftables::render::documented::{self, policy_hash};
 use picket_policy::ObjectRef;
 use picket_source::ObjectVersion;
 
-use super::blame::Suspect;
+use super::blame::{Suspect, Suspects};
 use super::desired::Desired;
 use super::held::{Said, Substitute};
 use crate::objects::Objects;
@@ -74,22 +74,39 @@ impl InForce {
         }
     }
 
-    /// What is to be in force and says something else, or was not in force.
-    pub(super) fn suspects(&self, desired: &Desired) -> Vec<Suspect> {
-        let said = desired.said.iter();
-        let changed = said.filter(|(policy, says)| {
-            let is_settled = desired.substitutes.contains_key(*policy) || desired.closed.contains(*policy);
-            !is_settled && self.said.get(*policy) != Some(*says)
-        });
-        let suspects = changed.map(|(policy, says)| Suspect {
-            policy: policy.clone(),
-            says: says.clone(),
-            substitute: match self.said.get(policy) {
-                Some(said) => Substitute::Former(said.clone(), self.versions.get(policy).cloned()),
-                None => Substitute::Closed,
-            },
-        });
-        suspects.collect()
+    /// What is to be in force and is not so yet. In the place of a policy that says what it said nothing else can hold than that it
+    /// allows nothing: whom it was about is not known any more.
+    pub(super) fn suspects(&self, desired: &Desired) -> Suspects {
+        let mut suspects = Suspects::default();
+        for (policy, says) in &desired.said {
+            if desired.substitutes.contains_key(policy) || desired.closed.contains(policy) {
+                continue;
+            }
+            let suspect = |substitute| Suspect {
+                policy: policy.clone(),
+                says: says.clone(),
+                substitute,
+            };
+            match self.said.get(policy) {
+                None => suspects.changed.push(suspect(Substitute::Closed)),
+                Some(said) if said != says => {
+                    let version = self.versions.get(policy).cloned();
+                    suspects
+                        .changed
+                        .push(suspect(Substitute::Former(said.clone(), version)));
+                }
+                Some(_) if self.differs(policy, desired) => {
+                    suspects.others.push(suspect(Substitute::Closed));
+                }
+                Some(_) => (),
+            }
+        }
+        suspects
+    }
+
+    /// Whether the rules of a policy are others than what is desired.
+    pub(super) fn differs(&self, policy: &ObjectRef, desired: &Desired) -> bool {
+        Parts::of(self.table.as_deref(), policy) != Parts::of(desired.table.as_deref(), policy)
     }
 
     /// The policies which are not what is desired, sorted: those that came, went or changed.
@@ -102,7 +119,7 @@ impl InForce {
             let is_wanted = desired.policies.contains(policy);
             self.policies.contains(policy) != is_wanted
                 || (is_wanted && is_unsaid(policy))
-                || Parts::of(self.table.as_deref(), policy) != Parts::of(desired.table.as_deref(), policy)
+                || self.differs(policy, desired)
         });
         all
     }

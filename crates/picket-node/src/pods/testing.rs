@@ -1,5 +1,6 @@
 //! What tests of one sandbox share.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use picket_cluster::{Attachment, Pod, Semantics, Snapshot};
@@ -10,7 +11,7 @@ use picket_net::Protocol;
 use picket_nftables::client::Client;
 use picket_nftables::model::Table;
 use picket_policy::{Direction, NetworkName, Networks as On, Policy};
-use picket_testing::build::{accept, namespace, pod, policy};
+use picket_testing::build::{PodBuilder, accept, namespace, pod, policy};
 use picket_testing::snapshot;
 
 use super::desired::Desired;
@@ -33,16 +34,27 @@ pub(super) fn desired(policies: &[(&str, u16)]) -> (Arc<Pod>, Desired, Networks)
     desired_of(policies.collect())
 }
 
-/// A pod that these policies select, on its network.
-pub(super) fn selected(policies: Vec<Policy>) -> (Arc<Pod>, Snapshot) {
-    let network = NetworkName::parse("net", "x").unwrap();
-    let mut own = pod("x/a").on("n").build();
-    own.attachments.push(Attachment {
-        network: network.clone(),
+/// The network of the pods.
+fn network() -> NetworkName {
+    NetworkName::parse("net", "x").unwrap()
+}
+
+/// A pod with an address on the network.
+pub(super) fn attached(pod: PodBuilder, address: IpAddr) -> Pod {
+    let mut pod = pod.build();
+    pod.attachments.push(Attachment {
+        network: network(),
         interface: "net1".into(),
-        addresses: ["2.2.5.1".parse().unwrap()].into_iter().collect(),
+        addresses: [address].into_iter().collect(),
         synthetic: false,
     });
+    pod
+}
+
+/// A pod that these policies select, on its network.
+pub(super) fn selected(policies: Vec<Policy>) -> (Arc<Pod>, Snapshot) {
+    let network = network();
+    let own = attached(pod("x/a").on("n"), "2.2.5.1".parse().unwrap());
     let mut cluster: Snapshot = snapshot![namespace("x"), own.clone()];
     for mut policy in policies {
         policy.object.kind = "MultiNetworkPolicy".into();
@@ -114,7 +126,11 @@ impl Scene {
 
     /// From now on these policies are there, and may be held back as before.
     pub(super) fn follow(&mut self, policies: Vec<Policy>) {
-        let (pod, cluster) = selected(policies);
+        self.learn(selected(policies));
+    }
+
+    /// From now on this is the cluster, and policies may be held back as before.
+    pub(super) fn learn(&mut self, (pod, cluster): (Arc<Pod>, Snapshot)) {
         self.networks.update(
             &cluster,
             &Touched::Anything,

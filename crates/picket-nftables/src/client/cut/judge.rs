@@ -10,6 +10,7 @@ use picket_linux::{Carried, Connection, InterfaceAddress};
 use picket_net::Protocol;
 use rustc_hash::FxHashMap;
 
+use super::Severed;
 use crate::meaning::Interpreter;
 use crate::model::Table;
 use crate::render::indexed;
@@ -63,6 +64,15 @@ impl Beginning {
                 Carried::Ports { .. } | Carried::Nothing => None,
             },
         }
+    }
+
+    /// That of the same connection if the other end has opened it.
+    fn other_way(connection: &Connection) -> Self {
+        Self::of(&Connection {
+            original: connection.reply,
+            reply: connection.original,
+            ..*connection
+        })
     }
 
     /// How the packet crosses a node.
@@ -124,9 +134,13 @@ impl<'t> Judge<'t> {
             .is_none_or(|restricted| ends.iter().any(|end| restricted.contains(end)))
     }
 
-    /// Whether a connection could not begin now.
-    pub(super) fn denies(&mut self, connection: &Connection) -> bool {
-        let beginning = Beginning::of(connection);
+    /// Whether a connection could not begin now; one that was severed and is taken up, from either end.
+    pub(super) fn denies(&mut self, connection: &Connection, severed: &Severed) -> bool {
+        let is_denied = self.denies_beginning(Beginning::of(connection));
+        is_denied || (severed.has(connection) && self.denies_beginning(Beginning::other_way(connection)))
+    }
+
+    fn denies_beginning(&mut self, beginning: Beginning) -> bool {
         if let Some(&known) = self.known.get(&beginning) {
             return known;
         }

@@ -5,11 +5,13 @@
 //! connection: TCP does not get past the chain `mid-stream`, and everything else is judged as new.
 
 mod judge;
+mod severed;
 
 use picket_linux::{Connection, Netlink, NetworkNamespace, Nfnetlink, Which};
 
 use crate::model::Table;
 use judge::Judge;
+pub use severed::Severed;
 
 /// Up to how many addresses the kernel is asked for the connections of each: a list of those from or to one address takes it
 /// about a tenth of the time that one of all takes.
@@ -23,6 +25,7 @@ const EXPECTED: usize = 4;
 pub struct Cutter {
     tracked: Nfnetlink,
     links: Netlink,
+    severed: Severed,
 }
 
 /// Connections that a table would not let begin.
@@ -53,7 +56,19 @@ impl Cutter {
         Ok(Self {
             tracked: Nfnetlink::open(namespace)?,
             links: Netlink::open(namespace)?,
+            severed: Severed::default(),
         })
+    }
+
+    /// One that knows what another has cut in the same namespace.
+    #[must_use]
+    pub fn after(self, severed: Severed) -> Self {
+        Self { severed, ..self }
+    }
+
+    /// What it has cut, for [`Cutter::after`].
+    pub fn into_severed(self) -> Severed {
+        self.severed
     }
 
     /// Finds every connection that `table`, which is one of the indexed layout and in force, would not let begin now.
@@ -61,7 +76,8 @@ impl Cutter {
     /// What is judged is what the rules saw when a connection began: its source before it was translated, and its
     /// destination and port after that. The direction of replies is not judged. What the node itself exchanges with pods is
     /// judged as such, by the addresses that the node has. A connection that a helper of the kernel expected, such as one
-    /// for the data of FTP, passed as a part of another, and is judged as that.
+    /// for the data of FTP, passed as a part of another, and is judged as that. TCP that was cut before, and taken up again when it
+    /// might be, counts as opened by either end: both must let it begin.
     ///
     /// A packet that passed the rules from before may become known to connection tracking a moment after this has looked: do
     /// it once more soon after.
@@ -99,14 +115,14 @@ impl Cutter {
                 match connection.master {
                     _ if !judge.touches(connection) => {}
                     Some(_) => expected.push(*connection),
-                    None if judge.denies(connection) => found.connections.push(*connection),
+                    None if judge.denies(connection, &self.severed) => found.connections.push(*connection),
                     None => {}
                 }
             })?;
         }
         for connection in expected {
             match self.cause(connection) {
-                Ok(cause) if judge.denies(&cause) => found.connections.push(connection),
+                Ok(cause) if judge.denies(&cause, &self.severed) => found.connections.push(connection),
                 Ok(_) => {}
                 Err(error) => found.unknown.push((connection, error)),
             }
@@ -143,7 +159,7 @@ impl Cutter {
                 continue;
             }
             match self.cause(connection) {
-                Ok(cause) if judge.denies(&cause) => still.connections.push(connection),
+                Ok(cause) if judge.denies(&cause, &self.severed) => still.connections.push(connection),
                 Ok(_) => {}
                 Err(error) => still.unknown.push((connection, error)),
             }
@@ -162,6 +178,7 @@ impl Cutter {
             failed: denied.unknown,
         };
         for connection in denied.connections {
+            self.severed.note(&connection);
             match self.tracked.forget(&connection) {
                 Ok(true) => done.cut.push(connection),
                 Ok(false) => {}

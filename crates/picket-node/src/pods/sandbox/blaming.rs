@@ -9,8 +9,9 @@ use picket_policy::ObjectRef;
 use super::Place;
 use crate::error::reason;
 use crate::metrics::Metrics;
-use crate::pods::blame::{Blame, Suspect};
+use crate::pods::blame::{Blame, Suspect, Suspects};
 use crate::pods::cutting::Order;
+use crate::pods::held::Held;
 use crate::pods::network::Networks;
 
 impl Place {
@@ -73,12 +74,28 @@ impl Place {
         self.ended(gone_on, metrics)
     }
 
-    /// The policies that came or changed since the kernel took the rules last.
-    pub(in crate::pods) fn suspects(&mut self) -> Vec<Suspect> {
+    /// The policies that came, or have other rules, since the kernel took the rules last.
+    pub(in crate::pods) fn suspects(&mut self) -> Suspects {
         self.confirm();
         let in_force = self.in_force.clone().unwrap_or_default();
-        let desired = self.desired.as_ref();
-        desired.map_or_else(Vec::new, |desired| in_force.suspects(desired))
+        let Some(desired) = &self.desired else {
+            return Suspects::default();
+        };
+        let mut suspects = in_force.suspects(desired);
+        let as_before = self.held.as_before();
+        let others = as_before.filter(|suspect| in_force.differs(&suspect.policy, desired));
+        suspects.others.extend(others);
+        suspects
+    }
+
+    /// Who is held back, for [`Place::hold_again`].
+    pub(in crate::pods) fn held(&self) -> Held {
+        self.held.clone()
+    }
+
+    /// Holds those back again that were, and nobody else.
+    pub(in crate::pods) fn hold_again(&mut self, held: Held) {
+        self.held = held;
     }
 
     /// Holds a policy back, until something else is said.

@@ -231,13 +231,13 @@ fn answers_about_a_cluster_are_those_about_its_dump() {
             assert_eq!(proof["proved"], true, "{input:?}: {proof:#}");
         }
     }
-    contexts_are_told_apart(&kubeconfig, &matrix, folder.path());
+    contexts_are_told_apart(&kubeconfig, &matrix, dumped);
     policies_are_found_wanting(&kubeconfig, dumped);
     changes_are_compared(&kubeconfig, dumped, folder.path());
 }
 
 /// The context that is named is asked, and not the one that the kubeconfig prefers.
-fn contexts_are_told_apart(kubeconfig: &Path, matrix: &Value, folder: &Path) {
+fn contexts_are_told_apart(kubeconfig: &Path, matrix: &Value, dumped: &str) {
     let text = fs::read_to_string(kubeconfig).unwrap();
     let text = text.replace("current-context: test", "current-context: away");
     let away = "contexts: [{name: away, context: {cluster: away, user: admin}}, ";
@@ -246,15 +246,31 @@ fn contexts_are_told_apart(kubeconfig: &Path, matrix: &Value, folder: &Path) {
         text.contains(away) && text.contains("current-context: away"),
         "{text}"
     );
-    let several = folder.join("several");
+    let folder = tempfile::tempdir().unwrap();
+    let several = folder.path().join("several");
     fs::write(&several, text).unwrap();
-    let ask = |more: &[&str]| picket(&several, &[&["matrix", "-o", "json", "--kube"], more].concat());
-    let named = ask(&["--context", "test"]);
+    let named = picket(&several, &["matrix", "-o", "json", "--kube", "--context", "test"]);
     assert_eq!(without_places(named.json()), *matrix);
-    for (more, name) in [(&[][..], "away"), (&["--context", "nobody"][..], "nobody")] {
-        let ran = ask(more);
-        assert_eq!(ran.status, 2, "{}", ran.stdout);
-        assert!(ran.stderr.contains(name), "{}", ran.stderr);
+    let question = ["--from", "shop/web", "--to", "shop/api", "--port", "http"];
+    let commands = [
+        vec!["matrix"],
+        [&["eval"][..], &question].concat(),
+        [&["explain"][..], &question].concat(),
+        vec!["check"],
+        vec!["diff", "-f", dumped],
+        vec!["verify", "--target", "nftables"],
+    ];
+    for command in commands {
+        for (more, name) in [(&[][..], "away"), (&["--context", "nobody"][..], "nobody")] {
+            let ran = picket(&several, &[&command, &["--kube"][..], more].concat());
+            assert_eq!(ran.status, 2, "{command:?}: {}", ran.stdout);
+            assert!(ran.stderr.contains(name), "{command:?}: {}", ran.stderr);
+        }
+        let ran = picket(
+            &several,
+            &[&command, &["--kube", "--context", "test"][..]].concat(),
+        );
+        assert_ne!(ran.status, 2, "{command:?}: {}", ran.stderr);
     }
 }
 

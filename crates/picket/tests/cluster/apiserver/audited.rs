@@ -8,6 +8,7 @@ use crate::agents::denied;
 use crate::apiserver::agent::{Live, metric};
 use crate::apiserver::cut::Connection;
 use crate::apiserver::never_open::POLICIES;
+use crate::objects::KINDS;
 
 fn set_mode(live: &Live, mode: &str) {
     let fields = json!({"metadata": {"annotations": {"picket.dev/mode": mode}}});
@@ -18,6 +19,59 @@ fn counter(what: &str) -> String {
     format!(
         "picket_{what}_packets_total{{kind=\"NetworkPolicy\",namespace=\"x\",name=\"deny-ingress\",direction=\"ingress\"}}"
     )
+}
+
+#[test]
+fn what_an_administrator_only_audits_of_what_is_sent_passes_and_is_told_of() {
+    let live = Live::new(None);
+    let (api_version, kind, path) = KINDS[14];
+    let deny = json!({"action": "Deny", "to": [{"namespaces": {"matchLabels": {"kubernetes.io/metadata.name": "z"}}}]});
+    let spec = json!({
+        "tier": "Admin",
+        "priority": 5,
+        "subject": {"namespaces": {"matchLabels": {"kubernetes.io/metadata.name": "x"}}},
+        "egress": [deny],
+    });
+    let metadata = json!({"name": "watch", "annotations": {"picket.dev/mode": "audit"}});
+    let policy = json!({"apiVersion": api_version, "kind": kind, "metadata": metadata, "spec": spec});
+    live.api.create(path, &policy);
+    let agent = live.agent(&["--log-format", "json"]);
+    let nothing = Drop {
+        policy: "ClusterNetworkPolicy watch".to_owned(),
+        direction: "egress".to_owned(),
+        packets: 0,
+    };
+    agent.until("an audited policy", |status| {
+        status.ready && status.host.dropped.audited.contains(&nothing)
+    });
+    let connect = |family| Connection::between(&live, "x/a", "z/a", 9000, family);
+    let mut connections = Family::BOTH.map(connect);
+    for connection in &mut connections {
+        connection.expect(true);
+    }
+    let counted = "picket_audited_packets_total{kind=\"ClusterNetworkPolicy\",namespace=\"\",name=\"watch\",direction=\"egress\"}";
+    assert_eq!(metric(&agent, counted), 2);
+    agent.until("two lines", |_| denied(&agent.log()).len() == 2);
+    for fields in denied(&agent.log()) {
+        for (field, expected) in [
+            ("message", json!("audited, else denied")),
+            ("from", json!("x/a")),
+            ("to", json!("z/a")),
+            ("direction", json!("egress")),
+            ("policies", json!("ClusterNetworkPolicy watch")),
+        ] {
+            assert_eq!(fields[field], expected, "{fields}");
+        }
+    }
+    live.api.patch(
+        path,
+        "watch",
+        &json!({"metadata": {"annotations": {"picket.dev/mode": "enforce"}}}),
+    );
+    agent.until("two cuts", |_| metric(&agent, "picket_connections_cut_total") > 1);
+    for connection in &mut connections {
+        connection.expect(false);
+    }
 }
 
 #[test]

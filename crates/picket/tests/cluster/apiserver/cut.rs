@@ -33,7 +33,8 @@ impl Connection {
         Self::between(live, "z/a", "x/a", 9000, family)
     }
 
-    fn between(live: &Live, from: &str, to: &str, port: u16, family: Family) -> Self {
+    /// From one pod to another.
+    pub(super) fn between(live: &Live, from: &str, to: &str, port: u16, family: Family) -> Self {
         let target = (address(&live.lab, to, family), port);
         let listener = namespace(&live.lab, to).run(|| TcpListener::bind(target).unwrap());
         let client = namespace(&live.lab, from).run(|| TcpStream::connect(target).unwrap());

@@ -52,7 +52,7 @@ pub(crate) fn allow(live: &Live, protocol: &str) -> Versions {
     allow_over(live, &[protocol])
 }
 
-fn allow_over(live: &Live, protocols: &[&str]) -> Versions {
+pub(crate) fn allow_over(live: &Live, protocols: &[&str]) -> Versions {
     let policy = network_policy("x", "allow", &allowing(protocols));
     let created = live.api.create(POLICIES, &policy);
     let version = created["metadata"]["resourceVersion"].as_str().unwrap();

@@ -5,7 +5,8 @@ use std::fs;
 use picket_net::Family;
 
 use super::agent::Live;
-use super::never_open::allow;
+use super::cut::Connection;
+use super::never_open::allow_over;
 use crate::agents::Agent;
 use crate::prober::Prober;
 
@@ -71,7 +72,7 @@ fn until_in_force(agent: &Agent) {
 #[test]
 fn nothing_denied_passes_while_the_table_of_another_version_is_replaced() {
     let live = Live::new(None);
-    allow(&live, "UDP");
+    allow_over(&live, &["UDP", "TCP"]);
     let mut agent = live.agent(&[]);
     until_in_force(&agent);
     let expected = live.table();
@@ -80,6 +81,7 @@ fn nothing_denied_passes_while_the_table_of_another_version_is_replaced() {
     for (what, other) in of_other_versions(&own) {
         let start =
             |(from, to, port)| Family::BOTH.map(|family| Prober::start(&live.lab, family, from, to, port));
+        let mut connections = Family::BOTH.map(|family| Connection::open(&live, family));
         load(&live, &other);
         let (denied, allowed) = (DENIED.map(start), start(ALLOWED));
         let mut agent = live.agent(&[]);
@@ -90,7 +92,10 @@ fn nothing_denied_passes_while_the_table_of_another_version_is_replaced() {
         }
         for prober in allowed {
             let (sent, received) = prober.end_after(SENT);
-            assert!(received > 0, "{what}: of {sent}");
+            assert_eq!(received, sent, "{what}");
+        }
+        for connection in &mut connections {
+            connection.expect(true);
         }
         assert_eq!(live.table(), expected, "{what}");
         assert!(agent.stop().success());

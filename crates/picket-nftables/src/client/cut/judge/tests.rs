@@ -30,6 +30,7 @@ fn tracked(original: Tuple, reply: Tuple) -> Connection {
         id: 1,
         status: 0,
         master: None,
+        is_taken_up: false,
     }
 }
 
@@ -72,7 +73,9 @@ fn denied(cluster: &Snapshot, own: &[&str], connection: &Connection) -> Option<b
     let table = indexed::render(engine.program(), None).unwrap();
     let own = own.iter().map(|text| address(text)).collect();
     let mut judge = Judge::on_node(&table, own);
-    judge.touches(connection).then(|| judge.denies(connection))
+    judge
+        .touches(connection)
+        .then(|| judge.denies(connection, &Severed::default()))
 }
 
 #[test]
@@ -158,7 +161,7 @@ proptest! {
             for &destination in ends.iter().filter(|end| end.is_ipv4() == source.is_ipv4()) {
                 for (protocol, port) in [(6, 80), (17, 53), (132, 80), (1, 0), (58, 0), (47, 7)] {
                     let connection = plain(source, destination, protocol, port);
-                    let denied = judge.touches(&connection) && judge.denies(&connection);
+                    let denied = judge.touches(&connection) && judge.denies(&connection, &Severed::default());
                     let packet = Beginning::of(&connection);
                     let packet = packet.packet(packet.crossing(|address| own.contains(&address)));
                     let required = demands.required(&packet);

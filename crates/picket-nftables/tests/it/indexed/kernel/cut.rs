@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv6Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::sync::Arc;
 
 use picket_cluster::{Object, Semantics, Snapshot};
-use picket_linux::Connection;
+use picket_linux::{Carried, Connection, Nfnetlink, Which};
 use picket_net::Protocol;
 use picket_nftables::client::{Client, Cutter};
 use picket_nftables::model::Table;
@@ -65,6 +65,31 @@ impl Scene {
         let table = Arc::new(table(&cluster, None));
         self.client.sync(&table).expect("the table is made");
         table
+    }
+
+    /// Nothing restricts anybody. Somebody else has connections be tracked, as kube-proxy does.
+    fn open(&mut self) {
+        let table = Arc::new(table(&Snapshot::default(), None));
+        self.client.sync(&table).expect("the table is made");
+        self.node.load(
+            "table inet proxy {
+               chain c { type filter hook forward priority 0
+                 ct state invalid counter
+               }
+             }",
+        );
+    }
+
+    /// Who has opened what connection tracking has not seen begin, as far as it can tell.
+    fn taken_up(&self) -> Vec<IpAddr> {
+        let mut found = Vec::new();
+        let note = |connection: &Connection| match connection.original.carried {
+            Carried::Ports { .. } if connection.is_taken_up => found.push(connection.original.source),
+            _ => {}
+        };
+        let mut netlink = Nfnetlink::open(&self.node.namespace).expect("netlink");
+        netlink.connections(Which::All, note).expect("a list");
+        found
     }
 
     /// Denies what is to be denied, without cutting anything.
@@ -129,6 +154,33 @@ fn a_server_that_sends_to_a_silent_client_is_cut_off_and_neighbours_are_not() {
         assert!(is_alive(&mut outgoing), "egress of the server is open");
         assert!(scene.cut(&table).is_empty(), "there is nothing left");
         assert!(is_dead(&mut denied) && is_alive(&mut allowed), "{to}");
+    }
+}
+
+#[test]
+fn what_was_cut_and_is_taken_up_while_it_is_allowed_is_cut_again_whoever_sent_first() {
+    for family in [0, 1] {
+        for first in [0, 1] {
+            let mut scene = Scene::new();
+            let to = scene.server.addresses()[family];
+            let mut denied = connection(&scene.denied, &scene.server, to);
+            let mut allowed = connection(&scene.allowed, &scene.server, to);
+            let table = scene.deny();
+            assert_eq!(scene.cut(&table).len(), 1);
+            // Until then neither end has sent anything, which it would repeat.
+            scene.open();
+            denied.rotate_left(first);
+            assert!(is_alive(&mut denied), "it is allowed");
+            assert!(is_alive(&mut allowed));
+            let taken_up = scene.taken_up();
+            let first = denied[1].local_addr().expect("an address");
+            assert_eq!(taken_up, [first.ip().to_canonical()]);
+            let table = scene.deny();
+            assert_eq!(scene.cut(&table).len(), 1, "{to}");
+            assert!(is_dead(&mut denied), "{to}");
+            assert!(is_alive(&mut allowed), "{to}");
+            assert!(scene.cut(&table).is_empty());
+        }
     }
 }
 

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::{labelled, named, simple};
 use crate::datagrams::{Flow, Kind};
 use crate::objects::KINDS;
-use crate::pods::{Node, Pod, Pods, once_free, table};
+use crate::pods::{Node, Pod, Pods, nft, once_free, table};
 
 /// How long a packet that is denied may not arrive.
 const DENIED: Duration = Duration::from_millis(500);
@@ -27,9 +27,15 @@ struct Connection {
 
 impl Connection {
     fn open(client: &Pod, server: &Pod, address: IpAddr) -> Self {
+        Self::open_by(PORT, client, server, address)
+    }
+
+    /// By another port than that of the server, which the server's namespace translates.
+    fn open_by(port: u16, client: &Pod, server: &Pod, address: IpAddr) -> Self {
         let at = SocketAddr::new(address, PORT);
         let listener = once_free(|| server.inside.run(|| TcpListener::bind(at)).unwrap());
-        let client = client.inside.run(|| TcpStream::connect(at)).unwrap();
+        let connect = || TcpStream::connect(SocketAddr::new(address, port));
+        let client = client.inside.run(connect).unwrap();
         Self {
             client: client.unwrap(),
             server: listener.accept().unwrap().0,
@@ -66,13 +72,28 @@ fn connections(pods: &Pods, client: &str, server: &str) -> Vec<Connection> {
         .collect()
 }
 
+const TRANSLATED: u16 = 9100;
+
+/// The same by a port that leads to that of the server.
+fn translated(pods: &Pods, client: &str, server: &str) -> Vec<Connection> {
+    let (client, server) = (&pods[client], &pods[server]);
+    let addresses = server.addresses.iter();
+    addresses
+        .map(|address| Connection::open_by(TRANSLATED, client, server, *address))
+        .collect()
+}
+
 fn from(names: &[&str]) -> Value {
     json!({"podSelector": labelled("name", "server"), "policyTypes": ["Ingress"], "ingress": [{"from": named(names)}]})
 }
 
+/// Where policies of the namespace are.
+fn policies() -> String {
+    KINDS[13].2.replace("/v1beta1/", "/v1beta1/namespaces/default/")
+}
+
 fn change(node: &Node, spec: &Value) {
-    let policies = KINDS[13].2.replace("/v1beta1/", "/v1beta1/namespaces/default/");
-    node.api.patch(&policies, "few", &json!({"spec": spec}));
+    node.api.patch(&policies(), "few", &json!({"spec": spec}));
     node.until_enforced();
 }
 
@@ -97,6 +118,78 @@ fn connections_that_a_change_denies_are_cut_and_others_are_not() {
         assert!(!connection.down(DENIED), "{}", table(&pods["server"]));
     }
     for connection in allowed.iter_mut().chain(&mut own) {
+        assert!(connection.down(PATIENCE) && connection.up(PATIENCE));
+    }
+    assert_eq!(
+        node.metric("picket_connections_cut_total"),
+        denied.len() as u64,
+        "nothing else was cut"
+    );
+}
+
+/// While nothing restricts what the server receives, it takes up what was cut, as if it had opened that, which it may.
+#[test]
+fn what_was_cut_and_is_taken_up_while_it_is_allowed_is_cut_again() {
+    let mut node = Node::new();
+    let pods = simple(&mut node);
+    node.start(&[]);
+    let outgoing =
+        json!({"podSelector": labelled("name", "server"), "policyTypes": ["Egress"], "egress": [{}]});
+    node.policy("default", "outgoing", "default/net", &outgoing);
+    node.policy("default", "few", "default/net", &from(&["a", "b"]));
+    node.until_enforced();
+    let mut denied = connections(&pods, "b", "server");
+    let mut allowed = connections(&pods, "a", "server");
+    let cut = denied.len() as u64;
+    change(&node, &from(&["a"]));
+    node.until("two cuts", |_| node.metric("picket_connections_cut_total") == cut);
+    for connection in &mut denied {
+        assert!(!connection.down(DENIED));
+    }
+    node.api.delete(&policies(), "few");
+    node.until_enforced();
+    for connection in &mut denied {
+        assert!(connection.down(PATIENCE) && connection.up(PATIENCE));
+    }
+    node.policy("default", "few", "default/net", &from(&["a"]));
+    node.until_enforced();
+    node.until("two more", |_| {
+        node.metric("picket_connections_cut_total") == 2 * cut
+    });
+    for connection in &mut denied {
+        assert!(!connection.down(DENIED) && !connection.up(DENIED) && !connection.down(DENIED));
+    }
+    for connection in &mut allowed {
+        assert!(connection.down(PATIENCE) && connection.up(PATIENCE));
+    }
+    assert_eq!(node.metric("picket_connections_cut_total"), 2 * cut);
+}
+
+#[test]
+fn connections_that_a_pod_translates_are_cut_by_where_they_lead() {
+    let mut node = Node::new();
+    let pods = simple(&mut node);
+    let rules = format!(
+        "table inet translated {{
+           chain c {{ type nat hook prerouting priority dstnat
+             tcp dport {TRANSLATED} redirect to :{PORT}
+           }}
+         }}"
+    );
+    nft(&pods["server"], &rules);
+    node.start(&[]);
+    node.policy("default", "few", "default/net", &from(&["a", "b"]));
+    node.until_enforced();
+    let mut denied = translated(&pods, "b", "server");
+    let mut allowed = translated(&pods, "a", "server");
+    change(&node, &from(&["a"]));
+    node.until("two cuts", |_| {
+        node.metric("picket_connections_cut_total") == denied.len() as u64
+    });
+    for connection in &mut denied {
+        assert!(!connection.down(DENIED) && !connection.up(DENIED) && !connection.down(DENIED));
+    }
+    for connection in &mut allowed {
         assert!(connection.down(PATIENCE) && connection.up(PATIENCE));
     }
     assert_eq!(

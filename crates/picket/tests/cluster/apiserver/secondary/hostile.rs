@@ -118,6 +118,23 @@ fn what_is_huge_is_enforced() {
         &json!({"k8s.v1.cni.cncf.io/policy-for": ",".repeat(ANNOTATIONS - 1000)}),
         &server_from("b", &[7005]),
     );
+    // A megabyte the server itself refuses, by name.
+    let policies = "/apis/k8s.cni.cncf.io/v1beta1/namespaces/default/multi-networkpolicies";
+    let million = json!({
+        "apiVersion": "k8s.cni.cncf.io/v1beta1",
+        "kind": "MultiNetworkPolicy",
+        "metadata": {"name": "million", "annotations": {"k8s.v1.cni.cncf.io/policy-for": "n,".repeat(500_000)}},
+        "spec": server_from("b", &[7006]),
+    });
+    let refused = node.api.try_create(policies, &million).unwrap_err();
+    assert!(refused.message.contains("metadata.annotations"), "{refused:?}");
+    let status = json!([{"name": "default/net", "interface": "n".repeat(1_000_000), "ips": []}]).to_string();
+    let status = json!({"metadata": {"annotations": {"k8s.v1.cni.cncf.io/network-status": status}}});
+    let refused = node
+        .api
+        .try_patch("/api/v1/namespaces/default/pods", "d", None, &status);
+    let refused = refused.unwrap_err();
+    assert!(refused.message.contains("metadata.annotations"), "{refused:?}");
     until_proved(&node);
     expect(
         &pods,
