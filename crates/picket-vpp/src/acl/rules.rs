@@ -11,7 +11,7 @@ use super::beside::Beside;
 use super::model::{AclAction, AclRule};
 use crate::layer4::{Layer4, Selector};
 use crate::lists::Lists;
-use crate::peers::Peers;
+use crate::peers::{Peers, subtract};
 use crate::rule::Action;
 use crate::value::{Value, Values};
 use crate::work::looked_at;
@@ -86,6 +86,31 @@ pub(super) fn own_addresses(lists: &Lists) -> Vec<AclRule> {
         AclRule::of(AclAction::Permit, own, any, &Selector::Any)
     });
     closed(own.chain(neighbours()).collect())
+}
+
+/// Where rules are those of [`own_addresses`], others that deny what these do and decide nothing else but neighbours.
+pub(super) fn foreign_addresses(rules: &[AclRule]) -> Option<Vec<AclRule>> {
+    let is_own = |rule: &&AclRule| {
+        let is_whole = rule.protocol == 0 && rule.destination.length() == 0;
+        is_whole && rule.source.length() > 0 && rule.action == AclAction::Permit
+    };
+    let own: Vec<_> = rules.iter().filter(is_own).collect();
+    let is_closed = |rule: &AclRule| rule.is_everything() && rule.action == AclAction::Deny;
+    let neighbours = neighbours();
+    let is_known = |rule: &AclRule| is_closed(rule) || is_own(&rule) || neighbours.contains(rule);
+    if own.is_empty() || !rules.iter().all(is_known) {
+        return None;
+    }
+    let denied = Family::BOTH.into_iter().flat_map(|family| {
+        let any = Prefix::all(family);
+        let all = own.iter().fold(vec![any], |rest, rule| {
+            let without = rest.iter().flat_map(|prefix| subtract(prefix, &rule.source));
+            without.collect()
+        });
+        let each = all.into_iter();
+        each.flat_map(move |source| AclRule::of(AclAction::Deny, source, any, &Selector::Any))
+    });
+    Some(neighbours.iter().copied().chain(denied).collect())
 }
 
 /// Neighbours are looked for from addresses that are not the pod's, or with none.

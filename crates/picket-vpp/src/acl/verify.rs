@@ -29,7 +29,7 @@ use smol_str::SmolStr;
 use super::meaning::{Packet, Way};
 use super::model::{AclAction, AclRule, Acls, Beginnings, InterfaceLists, Tag};
 use crate::layer4::Layer4;
-use crate::peers::{Peers, beside};
+use crate::peers::{Peers, beside, subtract};
 use crate::proof::{self, Walk};
 use crate::value::{Value, Values};
 
@@ -443,22 +443,33 @@ impl Proof<'_> {
     fn foreign_sources(&mut self, pod: PodRef<'_>, name: &SmolStr, lists: &InterfaceLists) {
         let own: BTreeSet<_> = pod.pod().addresses.iter().map(Prefix::host).collect();
         let rules: Vec<AclRule> = self.acls.rules(&lists.input).copied().collect();
-        let mut closed = BTreeSet::new();
+        // What nothing has denied yet, whoever sends it.
+        let mut open = Family::BOTH.map(Prefix::all).to_vec();
+        let without = |from: &[Prefix], prefix: &Prefix| -> Vec<Prefix> {
+            from.iter().flat_map(|outer| subtract(outer, prefix)).collect()
+        };
         for rule in rules {
-            let family = rule.family();
-            let is_about_all =
-                rule.source.length() == 0 && rule.destination.length() == 0 && rule.protocol == 0;
             if rule.action == AclAction::Deny {
-                closed.extend(is_about_all.then_some(family));
+                if rule.destination.length() == 0 && rule.protocol == 0 {
+                    open = without(&open, &rule.source);
+                }
                 continue;
             }
-            let selected = rule.selected().difference(&Layer4::necessary(family));
-            if closed.contains(&family) || own.contains(&rule.source) || selected.is_empty() {
+            let selected = rule.selected().difference(&Layer4::necessary(rule.family()));
+            if selected.is_empty() {
                 continue;
             }
-            let foreign = match own.contains(&Prefix::host(rule.source.first())) {
-                true => rule.source.last(),
-                false => rule.source.first(),
+            let here = open
+                .iter()
+                .filter_map(|open| match open.contains_prefix(&rule.source) {
+                    true => Some(rule.source),
+                    false => rule.source.contains_prefix(open).then_some(*open),
+                });
+            let here = own
+                .iter()
+                .fold(here.collect(), |here: Vec<_>, own| without(&here, own));
+            let Some(foreign) = here.first().map(Prefix::first) else {
+                continue;
             };
             let ends = (foreign, rule.destination.first());
             self.found(name, Way::In, ends, &selected, Fault::Passes);

@@ -2,12 +2,15 @@
 
 use picket_cluster::{Event, Object, Semantics, Snapshot};
 use picket_engine::Engine;
-use picket_net::Protocol;
+use picket_net::{Prefix, Protocol};
 use picket_policy::Direction;
 use picket_testing::build::{accept, block, node, pod, policy};
+use picket_vpp::acl::hold::Held;
 use picket_vpp::acl::meaning::{Interpreter, Packet, Way};
+use picket_vpp::acl::plan::{Installed, InstalledLists, Operation};
 use picket_vpp::acl::verify::{Fault, Report, verify};
-use picket_vpp::acl::{Acls, Options, Renderer, render};
+use picket_vpp::acl::{Acl, AclAction, AclRule, Acls, Options, Renderer, Tag, render};
+use picket_vpp::layer4::Selector;
 
 const NODE: &str = "10.9.0.1";
 const DB: &str = "10.0.0.2";
@@ -89,6 +92,59 @@ fn what_lets_a_pod_forge_addresses_beside_a_closed_one_is_no_proof() {
             (found.interface.as_str(), found.way, found.fault),
             ("x/web", Way::In, Fault::Passes)
         );
+    }
+}
+
+/// Lists of others are behind ours, where they decide what they did of a pod that nothing restricts.
+#[test]
+fn lists_of_others_decide_what_a_pod_sends_with_its_own_address() {
+    let (engine, acls) = rendered();
+    let rule = |action, destination: &str| {
+        let destination: Prefix = destination.parse().expect("a prefix");
+        AclRule::of(
+            action,
+            Prefix::all(destination.family()),
+            destination,
+            &Selector::Any,
+        )
+    };
+    let open = [
+        rule(AclAction::Permit, "0.0.0.0/0"),
+        rule(AclAction::Permit, "::/0"),
+    ]
+    .concat();
+    let closed = [rule(AclAction::Deny, "192.0.2.1/32"), open.clone()].concat();
+    for (theirs, decides) in [(open, true), (closed, false)] {
+        let mut installed = Installed::default();
+        let theirs = Acl {
+            tag: Tag::installed("theirs"),
+            rules: theirs,
+        };
+        installed.acls.insert(0, theirs);
+        for name in acls.interfaces.keys() {
+            let lists = InstalledLists {
+                input: if name == "x/web" { vec![0] } else { Vec::new() },
+                output: Vec::new(),
+            };
+            installed.interfaces.insert(name.clone(), lists);
+        }
+        let mut held = Held::new(installed);
+        let plan = held.plan(&acls, acls.interfaces.keys());
+        let created = plan.operations().iter().filter_map(|operation| match operation {
+            Operation::Create(acl) => Some(acl.tag.clone()),
+            _ => None,
+        });
+        held.advance(&plan, &created.zip(1..).collect());
+        let pod = |name: &str| acls.interfaces.get(name)?.pod.clone();
+        let there = held.installed().lists(pod);
+        assert_eq!(there.interfaces["x/web"].input.len(), 2);
+        for source in [NODE, "172.16.0.1", DB] {
+            assert!(!passes(&there, source, DB), "{source}");
+        }
+        assert_eq!(passes(&there, "10.0.0.1", "192.0.2.1"), decides);
+        assert!(passes(&there, "10.0.0.1", "192.0.2.2") && passes(&there, "fd00::1", "2001:db8::1"));
+        assert_eq!(proved(&engine, &there).is_proof(), decides);
+        assert!(held.plan(&acls, acls.interfaces.keys()).is_empty());
     }
 }
 
