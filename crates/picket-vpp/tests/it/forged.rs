@@ -81,8 +81,7 @@ fn a_pod_that_nothing_restricts_reaches_no_closed_pod_with_the_address_of_its_no
 
 #[test]
 fn what_lets_a_pod_forge_addresses_beside_a_closed_one_is_no_proof() {
-    let (engine, acls) = rendered();
-    let mut open = acls.clone();
+    let (engine, mut open) = rendered();
     let lists = open.interfaces.get_mut("x/web").expect("a pod");
     lists.input.clear();
     let report = proved(&engine, &open);
