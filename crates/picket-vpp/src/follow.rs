@@ -1,14 +1,17 @@
 //! From what a program is to what a target has of it, and from there on what each event changes.
 
+use std::collections::BTreeMap;
 use std::fmt::Debug;
+use std::net::IpAddr;
 
-use picket_engine::{Delta, Program};
+use picket_engine::{Delta, Identity, Program};
 use picket_net::Family;
 use smol_str::SmolStr;
 
 use crate::changes::Changes;
 use crate::layer4::Layer4;
 use crate::lists::{Compiler, Touched};
+use crate::place::Places;
 use crate::value::{Value, Values};
 
 /// What a target has of a node.
@@ -21,14 +24,21 @@ pub(crate) trait Target: Debug {
     /// Of a node without pods. No list of a pod allows less than `floor` of its family.
     fn empty(options: &Self::Options, floor: [Value; 2]) -> Self;
 
-    /// These pods have other lists now, and with `has_services` services other addresses. What has changed because of it.
-    fn follow(
-        &mut self,
-        program: &Program,
-        touched: Touched,
-        has_services: bool,
-        values: &mut Values,
-    ) -> Self::Change;
+    /// Takes in what has happened. What has changed because of it.
+    fn follow(&mut self, program: &Program, news: News<'_>, values: &mut Values) -> Self::Change;
+}
+
+/// What has happened to a program, as targets need it.
+#[derive(Debug)]
+pub(crate) struct News<'a> {
+    /// Pods with other lists.
+    pub(crate) touched: Touched,
+    /// Whether services have other addresses.
+    pub(crate) has_services: bool,
+    /// Addresses that pods and nodes may have had, or may have now.
+    pub(crate) moved: &'a BTreeMap<IpAddr, Option<Identity>>,
+    /// Where pods and nodes are now.
+    pub(crate) places: &'a Places,
 }
 
 /// Follows the program of one node.
@@ -109,7 +119,13 @@ impl<T: Target> Follower<T> {
         let floor = Family::BOTH.map(|family| values.number(Layer4::necessary(family)));
         let (compiler, touched) = Compiler::new(program, self.node.as_deref(), &mut values);
         let mut made = T::empty(&self.options, floor);
-        let change = made.follow(program, touched, true, &mut values);
+        let news = News {
+            touched,
+            has_services: true,
+            moved: &BTreeMap::new(),
+            places: compiler.places(),
+        };
+        let change = made.follow(program, news, &mut values);
         self.state = Some(State {
             most_values: values.most(),
             values,
@@ -123,7 +139,12 @@ impl<T: Target> Follower<T> {
 impl<T: Target> State<T> {
     fn advance(&mut self, program: &Program, changes: &Changes) -> T::Change {
         let touched = self.compiler.advance(program, changes, &mut self.values);
-        self.made
-            .follow(program, touched, changes.services, &mut self.values)
+        let news = News {
+            touched,
+            has_services: changes.services,
+            moved: &changes.addresses,
+            places: self.compiler.places(),
+        };
+        self.made.follow(program, news, &mut self.values)
     }
 }

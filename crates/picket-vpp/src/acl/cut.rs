@@ -247,7 +247,13 @@ impl Cutter {
             true => self.values.number(tcp()),
             false => Value::NOTHING,
         };
+        // What a pod may not send with addresses of others says nothing of what it sends with its own.
+        let is_about_others = |rule: &AclRule| {
+            let is_whole = rule.protocol == 0 && rule.destination.length() == 0;
+            way == Way::In && is_whole && rule.source.length() > 0 && rule.action == AclAction::Deny
+        };
         let own = passage.deciding().filter(|rule| rule.family() == family);
+        let own = own.filter(|rule| !is_about_others(rule));
         let own = own.filter(|rule| about.meet(&peer(rule, way)));
         let decisions = own.map(|rule| {
             let packets = rule.selected().intersection(&tcp());

@@ -1,5 +1,6 @@
 //! Access control lists of VPP's ACL plugin.
 
+mod beside;
 mod change;
 mod cut;
 mod global;

@@ -13,8 +13,8 @@ use super::change::{Change, Register};
 use super::global::Global;
 use super::model::{Acl, Acls, InterfaceLists, Role};
 use super::render::Options;
-use super::rules::{from_pod, to_pod};
-use crate::combine::Combined;
+use super::rules::{from_pod, own_addresses, to_pod};
+use crate::combine::{Changed, Combined};
 use crate::lists::{Lists, Number, Slab};
 use crate::peers::Peers;
 use crate::value::{Value, Values};
@@ -26,8 +26,18 @@ use crate::work::looked_at;
 #[derive(Debug)]
 pub struct NodeAcls {
     options: Options,
+    /// The addresses that services say are theirs.
+    named_by_services: BTreeSet<IpAddr>,
+    /// Those of them that nobody else has.
     services: BTreeSet<IpAddr>,
+    /// What pods may receive, with what others of the node may send.
     combined: Combined<Number>,
+    /// What pods may send, with what others of the node may receive: of those that something restricts, or of all.
+    sent: Combined<Number>,
+    /// Whether all pods are in `sent`, as something restricts what a pod may send and so what others may receive.
+    all_send: bool,
+    /// Whether something restricts what a pod may receive, so that every pod is held to its own addresses.
+    holds_all: bool,
     pods: Slab<ObjectRef, OnNode>,
     global: Global,
     register: Register,
@@ -42,7 +52,16 @@ struct OnNode {
     interface: SmolStr,
     lists: Arc<Lists>,
     to_pod: Option<Arc<Acl>>,
-    from_pod: Option<Arc<Acl>>,
+    from_pod: Option<(HeldTo, Arc<Acl>)>,
+}
+
+/// What the list from a pod holds it to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum HeldTo {
+    /// What it may send.
+    Policies,
+    /// Its own addresses, and nothing else.
+    Addresses,
 }
 
 /// The lists to pods that were made, by the places in memory of what they are made of.
@@ -83,8 +102,12 @@ impl NodeAcls {
     pub(super) fn new(options: Options, floor: [Value; 2]) -> Self {
         let mut made = Self {
             options,
+            named_by_services: BTreeSet::new(),
             services: BTreeSet::new(),
             combined: Combined::new(Direction::Ingress, floor),
+            sent: Combined::new(Direction::Egress, floor),
+            all_send: false,
+            holds_all: false,
             pods: Slab::default(),
             global: Global::new(),
             register: Register::default(),
@@ -107,6 +130,24 @@ impl NodeAcls {
     /// The same, for good.
     pub fn into_acls(self) -> Acls {
         self.register.into_acls()
+    }
+
+    /// The addresses of services, where they may be others: services name these now, or others have come to addresses or left
+    /// them. Whoever may create a service chooses some of its addresses, so that one that a pod or a node has is not its.
+    pub(super) fn services_of(
+        &mut self,
+        named: Option<BTreeSet<IpAddr>>,
+        mut moved: impl Iterator<Item = IpAddr>,
+        is_held: impl Fn(IpAddr) -> bool,
+    ) -> Option<BTreeSet<IpAddr>> {
+        let is_other = named.is_some() || moved.any(|address| self.named_by_services.contains(&address));
+        if let Some(named) = named {
+            self.named_by_services = named;
+        }
+        is_other.then(|| {
+            let named = self.named_by_services.iter().inspect(|_| looked_at(1)).copied();
+            named.filter(|&address| !is_held(address)).collect()
+        })
     }
 
     /// These pods have other interfaces or lists now, or with `None` they are gone; and with `services` these are the addresses
@@ -148,6 +189,14 @@ impl NodeAcls {
             self.services = services;
         }
         let (mut touched, _) = self.combined.advance(&changes, values);
+        let senders = self.senders(&changes);
+        let (sending, _) = self.sent.advance(&senders, values);
+        touched.extend(&sending);
+        let holds_all = !self.sent.restricted().is_empty();
+        if holds_all != self.holds_all {
+            self.holds_all = holds_all;
+            touched.extend(self.pods.numbers().inspect(|_| looked_at(1)));
+        }
         for number in gone {
             self.pods.remove(number);
         }
@@ -157,12 +206,37 @@ impl NodeAcls {
         touched.dedup();
         let mut made = ToPods::default();
         for pod in touched {
-            self.set(pod, stale.contains(&pod), &mut made, values);
+            let is_stale = stale.contains(&pod) || sending.binary_search(&pod).is_ok();
+            self.set(pod, is_stale, &mut made, values);
         }
         if self.global.make(&mut self.register, values) {
             self.set_uplinks();
         }
         self.register.take()
+    }
+
+    /// Of these changes of pods, those of what they may send: a pod that may exchange everything, with everybody of its node too, has no
+    /// list to which it matters what others receive.
+    fn senders(&mut self, changes: &Changed<Number>) -> Vec<(Number, [Option<Arc<Lists>>; 2])> {
+        let all_send = !self.combined.restricted().is_empty();
+        let is_other = std::mem::replace(&mut self.all_send, all_send) != all_send;
+        let sends = |lists: &Arc<Lists>| {
+            let mut each = Direction::BOTH.into_iter();
+            all_send || each.any(|direction| lists.is_restricted(direction))
+        };
+        let changes = changes.iter();
+        let mut found: BTreeMap<_, _> = changes
+            .map(|(number, [before, now])| (*number, [before.clone(), now.clone().filter(sends)]))
+            .collect();
+        if is_other {
+            for number in self.pods.numbers() {
+                looked_at(1);
+                let lists = self.pods.get(number).map(|pod| Arc::clone(&pod.lists));
+                let now = lists.clone().filter(sends);
+                found.entry(number).or_insert([lists, now]);
+            }
+        }
+        found.into_iter().collect()
     }
 
     /// The pods whose lists say something else when these are the addresses of services: those that may not send everything to an
@@ -222,7 +296,8 @@ impl NodeAcls {
             return;
         };
         self.register.replace(known.to_pod.take().as_ref(), None);
-        self.register.replace(known.from_pod.take().as_ref(), None);
+        let from_pod = known.from_pod.take().map(|(_, acl)| acl);
+        self.register.replace(from_pod.as_ref(), None);
         let interface = known.interface.clone();
         self.leave(&interface);
     }
@@ -245,29 +320,40 @@ impl NodeAcls {
         let is_unknown = known.lists.is_unknown();
         let sends_nothing = is_unknown && known.lists.addresses.is_empty();
         let sends_less = known.lists.is_restricted(Direction::Egress) || sends_nothing;
-        let (mut to, mut from) = (None, None);
-        if !is_open || sends_less || is_unknown {
+        let held = match !is_open || sends_less || is_unknown {
+            true => Some(HeldTo::Policies),
+            false => self.holds_all.then_some(HeldTo::Addresses),
+        };
+        let to = (held == Some(HeldTo::Policies)).then(|| {
             let key = (places(received), sends_less);
             let acl = made.entry(key).or_insert_with(|| {
                 let last = self.last.take().filter(|last| last.places() == key);
                 let last = last.unwrap_or_else(|| ToPod::of(received, sends_less, values));
                 Arc::clone(&self.last.insert(last).acl)
             });
-            to = Some(Arc::clone(acl));
-            from = known.from_pod.clone().filter(|_| !is_stale).or_else(|| {
-                let rules = from_pod(&known.lists, &self.services, values);
-                Some(Arc::new(Acl::new(Role::FromPod, rules)))
-            });
-        }
+            Arc::clone(acl)
+        });
+        let same = known
+            .from_pod
+            .as_ref()
+            .filter(|(before, _)| !is_stale && held == Some(*before));
+        let from = same.map(|(_, acl)| Arc::clone(acl)).or_else(|| {
+            let rules = match held? {
+                HeldTo::Policies => from_pod(&known.lists, self.sent.beside(&number), &self.services, values),
+                HeldTo::Addresses => own_addresses(&known.lists),
+            };
+            Some(Arc::new(Acl::new(Role::FromPod, rules)))
+        });
+        let before = known.from_pod.as_ref().map(|(_, acl)| acl);
         self.register.replace(known.to_pod.as_ref(), to.as_ref());
-        self.register.replace(known.from_pod.as_ref(), from.as_ref());
+        self.register.replace(before, from.as_ref());
         let tags = |acl: &Option<Arc<Acl>>| acl.iter().map(|acl| acl.tag.clone()).collect();
         let lists = InterfaceLists {
             pod,
             input: tags(&from),
             output: tags(&to),
         };
-        (known.to_pod, known.from_pod) = (to, from);
+        (known.to_pod, known.from_pod) = (to, held.zip(from));
         if !self.options.uplinks.contains(&known.interface) {
             self.register.set(&known.interface, Some(lists));
         }

@@ -22,6 +22,7 @@ use smol_str::SmolStr;
 use super::cut::{Cutter, Passage, Withdrawal};
 use super::memory::Memory;
 use super::model::{Acl, AclAction, AclRule, Acls, InterfaceLists, Role, Tag};
+use super::rules::foreign_addresses;
 use crate::work::looked_at;
 
 /// The lists that a VPP has, ours and those of others.
@@ -312,7 +313,7 @@ impl<'a> Planner<'a> {
             };
             let acl = match foreign.is_empty() {
                 true => Arc::clone(acl),
-                false => without_last_permissions(acl),
+                false => before_others(acl),
             };
             if !acl.rules.is_empty() {
                 handles.push(self.handle(&acl));
@@ -464,6 +465,14 @@ fn is_as_it_says(acl: &Acl) -> bool {
         .map(|role| Acl::new(role, acl.rules.clone()).tag)
         .any(|tag| tag == acl.tag)
         && (acl.is_cut() || !acl.tag.is_for(Role::Cut))
+}
+
+/// A list of ours as it stands before those of others: what it lets pass at last is theirs to decide.
+fn before_others(acl: &Arc<Acl>) -> Arc<Acl> {
+    match foreign_addresses(&acl.rules) {
+        Some(denied) => Arc::new(Acl::new(Role::BeforeOthers, denied)),
+        None => without_last_permissions(acl),
+    }
 }
 
 /// The same list without what lets everything of a family pass at the end of what it says of that family, wherever that is.

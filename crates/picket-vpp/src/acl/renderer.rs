@@ -13,9 +13,10 @@ use super::change::Change;
 use super::model::Acls;
 use super::node::NodeAcls;
 use super::render::Options;
-use crate::follow::{Follower, Target};
+use crate::follow::{Follower, News, Target};
 use crate::lists::Touched;
 use crate::value::{Value, Values};
+use crate::work::looked_at;
 
 /// Renders the lists of one node again and again.
 #[derive(Debug)]
@@ -64,20 +65,17 @@ impl Target for NodeAcls {
         Self::new(options.clone(), floor)
     }
 
-    fn follow(
-        &mut self,
-        program: &Program,
-        touched: Touched,
-        has_services: bool,
-        values: &mut Values,
-    ) -> Change {
-        let services = has_services.then(|| services(program));
-        self.advance(&named(program, touched), services, values)
+    fn follow(&mut self, program: &Program, news: News<'_>, values: &mut Values) -> Change {
+        let named_anew = news.has_services.then(|| named_by_services(program));
+        let is_held = |address: IpAddr| news.places.held(address).is_some();
+        let moved = news.moved.keys().inspect(|_| looked_at(1)).copied();
+        let services = self.services_of(named_anew, moved, is_held);
+        self.advance(&named(program, news.touched), services, values)
     }
 }
 
-/// The addresses of services.
-fn services(program: &Program) -> BTreeSet<IpAddr> {
+/// The addresses that services say are theirs.
+fn named_by_services(program: &Program) -> BTreeSet<IpAddr> {
     let services = program.services();
     services
         .flat_map(|service| service.addresses.iter().copied())

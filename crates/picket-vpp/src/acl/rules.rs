@@ -7,10 +7,11 @@ use std::sync::Arc;
 use picket_net::{Family, Prefix};
 use picket_policy::Direction;
 
+use super::beside::Beside;
 use super::model::{AclAction, AclRule};
 use crate::layer4::{Layer4, Selector};
 use crate::lists::Lists;
-use crate::peers::Peers;
+use crate::peers::{Peers, subtract};
 use crate::rule::Action;
 use crate::value::{Value, Values};
 use crate::work::looked_at;
@@ -36,18 +37,34 @@ pub(super) fn to_pod(
     closed(rules)
 }
 
-/// What a pod may send: nothing with an address that is not its own.
-pub(super) fn from_pod(lists: &Lists, services: &BTreeSet<IpAddr>, values: &mut Values) -> Vec<AclRule> {
+/// What a pod may send: nothing with an address that is not its own. With pods of its node at these addresses it may exchange
+/// only this, so that nothing else leaves a session.
+pub(super) fn from_pod(
+    lists: &Lists,
+    beside: [&[(IpAddr, Value)]; 2],
+    services: &BTreeSet<IpAddr>,
+    values: &mut Values,
+) -> Vec<AclRule> {
+    let [beside_v4, beside_v6] = beside;
     let mut rules = Vec::new();
     for &address in &*lists.addresses {
         let (own, family) = (Prefix::host(address), Family::of(address));
         let Some(peers) = lists.peers(Direction::Egress, family) else {
             continue;
         };
+        let beside = match family {
+            Family::Ipv4 => beside_v4,
+            Family::Ipv6 => beside_v6,
+        };
+        let is_judged = |other: &IpAddr| *other != address && !services.contains(other);
+        let beside = beside.iter().filter(|(other, _)| is_judged(other));
+        let beside = Beside::new(peers, beside, values);
+        beside.add(&mut rules, own);
         let through = services.iter().chain([&address]);
         let through = through.map(|&address| (Prefix::host(address), Value::EVERYTHING));
         let with_services = peers.with(through);
-        for rule in with_services.rules(values) {
+        let others = with_services.rules(values).into_iter();
+        for rule in others.filter(|rule| !beside.holds(&rule.peer)) {
             let action = match rule.action {
                 Action::Permit => AclAction::PermitReflect,
                 Action::Deny => AclAction::Deny,
@@ -56,13 +73,53 @@ pub(super) fn from_pod(lists: &Lists, services: &BTreeSet<IpAddr>, values: &mut 
         }
     }
     if !lists.lacks(Family::Ipv6) {
-        // Neighbours are looked for from addresses that are not the pod's, or with none.
-        let any = Prefix::all(Family::Ipv6);
-        for (selector, _) in Layer4::necessary(Family::Ipv6).steps() {
-            rules.extend(AclRule::of(AclAction::Permit, any, any, &selector));
-        }
+        rules.extend(neighbours());
     }
     closed(rules)
+}
+
+/// What a pod sends that may exchange everything, as long as others of its node may not: nothing with an address that is not its
+/// own. Nothing that comes back needs a session.
+pub(super) fn own_addresses(lists: &Lists) -> Vec<AclRule> {
+    let own = lists.addresses.iter().flat_map(|&address| {
+        let (own, any) = (Prefix::host(address), Prefix::all(Family::of(address)));
+        AclRule::of(AclAction::Permit, own, any, &Selector::Any)
+    });
+    closed(own.chain(neighbours()).collect())
+}
+
+/// Where rules are those of [`own_addresses`], others that deny what these do and decide nothing else but neighbours.
+pub(super) fn foreign_addresses(rules: &[AclRule]) -> Option<Vec<AclRule>> {
+    let is_own = |rule: &&AclRule| {
+        let is_whole = rule.protocol == 0 && rule.destination.length() == 0;
+        is_whole && rule.source.length() > 0 && rule.action == AclAction::Permit
+    };
+    let own: Vec<_> = rules.iter().filter(is_own).collect();
+    let is_closed = |rule: &AclRule| rule.is_everything() && rule.action == AclAction::Deny;
+    let neighbours = neighbours();
+    let is_known = |rule: &AclRule| is_closed(rule) || is_own(&rule) || neighbours.contains(rule);
+    if own.is_empty() || !rules.iter().all(is_known) {
+        return None;
+    }
+    let denied = Family::BOTH.into_iter().flat_map(|family| {
+        let any = Prefix::all(family);
+        let all = own.iter().fold(vec![any], |rest, rule| {
+            let without = rest.iter().flat_map(|prefix| subtract(prefix, &rule.source));
+            without.collect()
+        });
+        let each = all.into_iter();
+        each.flat_map(move |source| AclRule::of(AclAction::Deny, source, any, &Selector::Any))
+    });
+    Some(neighbours.iter().copied().chain(denied).collect())
+}
+
+/// Neighbours are looked for from addresses that are not the pod's, or with none.
+fn neighbours() -> Vec<AclRule> {
+    let any = Prefix::all(Family::Ipv6);
+    let steps = Layer4::necessary(Family::Ipv6).steps().into_iter();
+    steps
+        .flat_map(|(selector, _)| AclRule::of(AclAction::Permit, any, any, &selector))
+        .collect()
 }
 
 /// What may be sent from an address out of the node.

@@ -8,11 +8,14 @@
 //! - what leaves the node from it is exactly what it may send there;
 //! - it sends nothing with addresses of others, and what passes on the way from it is what it may send, but for addresses of
 //!   services, which are translated later;
-//! - the answer to what passes gets back, and what must not pass leaves nothing on its way by which what answers it would pass.
+//! - the answer to what passes gets back, and what must not pass leaves nothing on its way through the node by which what answers it
+//!   would pass;
+//! - where a pod of the node may not receive everything, every pod sends only with its own addresses.
 //!
-//! Four things are not proved, because VPP does not do them: of fragments that are not the first nothing but the protocol
+//! Five things are not proved, because VPP does not do them: of fragments that are not the first nothing but the protocol
 //! counts, nor of those that answer them; what goes to an address of a service lets answers from there in before it is judged; one
-//! association of SCTP lets in every other between its ends; and what gets another source on its way to a service is no pod's.
+//! association of SCTP lets in every other between its ends; what gets another source on its way to a service is no pod's; and what
+//! leaves the node lets answers in before it is judged on another node.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -26,7 +29,7 @@ use smol_str::SmolStr;
 use super::meaning::{Packet, Way};
 use super::model::{AclAction, AclRule, Acls, Beginnings, InterfaceLists, Tag};
 use crate::layer4::Layer4;
-use crate::peers::Peers;
+use crate::peers::{Peers, beside, subtract};
 use crate::proof::{self, Walk};
 use crate::value::{Value, Values};
 
@@ -68,21 +71,32 @@ pub fn verify(
     interfaces: impl Fn(PodRef<'_>) -> Vec<SmolStr>,
     limit: usize,
 ) -> Report {
-    let services = program
-        .services()
-        .flat_map(|service| service.addresses.iter().copied());
+    let services = program.services().flat_map(|service| &service.addresses);
+    let mut services: BTreeSet<_> = services.copied().collect();
+    if !services.is_empty() {
+        // An address that somebody has is his, whatever services say.
+        for (address, _) in program.endpoints() {
+            services.remove(&address);
+        }
+    }
     let mut proof = Proof {
         acls,
         program,
         walk: Walk::new(program, node),
-        services: services.collect(),
+        services,
+        closed: None,
         values: Values::default(),
         report: Report::up_to(limit),
     };
-    for pod in proof::pods(program, node) {
-        for name in interfaces(pod) {
-            proof.pod(pod, &name);
+    let pods = proof::pods(program, node);
+    let each: Vec<_> = pods.into_iter().map(|pod| (pod, interfaces(pod))).collect();
+    for (pod, names) in &each {
+        for name in names {
+            proof.pod(*pod, name);
         }
+    }
+    for name in each.iter().flat_map(|(_, names)| names) {
+        proof.without_list(name);
     }
     proof.report
 }
@@ -92,6 +106,8 @@ struct Proof<'a> {
     program: &'a Program,
     walk: Walk<'a>,
     services: BTreeSet<IpAddr>,
+    /// An address of a pod that may not receive everything.
+    closed: Option<IpAddr>,
     values: Values,
     report: Report,
 }
@@ -254,6 +270,9 @@ impl Proof<'_> {
             return;
         };
         let allowed = Layer4::allowed(&allowed, Family::of(own));
+        if !allowed.is_all() && !self.walk.local.contains(&peer) {
+            self.closed.get_or_insert(own);
+        }
         let ends = (peer, own);
         self.compare(name, Way::Out, ends, &ways.to_pod, &allowed);
         if !self.all_answers(&ways.from_pod, peer, &allowed) {
@@ -296,6 +315,11 @@ impl Proof<'_> {
         }
         if !self.all_answers(&ways.to_pod, peer, &allowed) {
             self.reflects(name, Way::In, ends, &ways.from_pod, &allowed);
+            if self.walk.local.contains(&peer) {
+                // The list to the other pod has not judged it yet.
+                let most = self.values.set(ways.from_pod.may_reflect.value(peer)).clone();
+                self.found(name, Way::In, ends, &most.difference(&allowed), Fault::Answered);
+            }
         }
         if !self.walk.local.contains(&peer) {
             for (uplink, leaves, enters) in &ways.outside {
@@ -399,26 +423,53 @@ impl Proof<'_> {
         });
     }
 
+    /// Where no list holds a pod to its own addresses, it reaches those that may not receive everything by that of their node.
+    fn without_list(&mut self, name: &SmolStr) {
+        let lists = self.acls.interfaces.get(name);
+        let Some(closed) = self
+            .closed
+            .filter(|_| lists.is_none_or(|lists| lists.input.is_empty()))
+        else {
+            return;
+        };
+        let family = Family::of(closed);
+        let mut of_node = self.walk.own_node.iter().copied();
+        let of_node = of_node.find(|&address| Family::of(address) == family);
+        let source = of_node.unwrap_or_else(|| beside(closed));
+        self.found(name, Way::In, (source, closed), &Layer4::all(), Fault::Passes);
+    }
+
     /// What lets packets pass from a pod with addresses that are not its own.
     fn foreign_sources(&mut self, pod: PodRef<'_>, name: &SmolStr, lists: &InterfaceLists) {
         let own: BTreeSet<_> = pod.pod().addresses.iter().map(Prefix::host).collect();
         let rules: Vec<AclRule> = self.acls.rules(&lists.input).copied().collect();
-        let mut closed = BTreeSet::new();
+        // What nothing has denied yet, whoever sends it.
+        let mut open = Family::BOTH.map(Prefix::all).to_vec();
+        let without = |from: &[Prefix], prefix: &Prefix| -> Vec<Prefix> {
+            from.iter().flat_map(|outer| subtract(outer, prefix)).collect()
+        };
         for rule in rules {
-            let family = rule.family();
-            let is_about_all =
-                rule.source.length() == 0 && rule.destination.length() == 0 && rule.protocol == 0;
             if rule.action == AclAction::Deny {
-                closed.extend(is_about_all.then_some(family));
+                if rule.destination.length() == 0 && rule.protocol == 0 {
+                    open = without(&open, &rule.source);
+                }
                 continue;
             }
-            let selected = rule.selected().difference(&Layer4::necessary(family));
-            if closed.contains(&family) || own.contains(&rule.source) || selected.is_empty() {
+            let selected = rule.selected().difference(&Layer4::necessary(rule.family()));
+            if selected.is_empty() {
                 continue;
             }
-            let foreign = match own.contains(&Prefix::host(rule.source.first())) {
-                true => rule.source.last(),
-                false => rule.source.first(),
+            let here = open
+                .iter()
+                .filter_map(|open| match open.contains_prefix(&rule.source) {
+                    true => Some(rule.source),
+                    false => rule.source.contains_prefix(open).then_some(*open),
+                });
+            let here = own
+                .iter()
+                .fold(here.collect(), |here: Vec<_>, own| without(&here, own));
+            let Some(foreign) = here.first().map(Prefix::first) else {
+                continue;
             };
             let ends = (foreign, rule.destination.first());
             self.found(name, Way::In, ends, &selected, Fault::Passes);

@@ -151,6 +151,11 @@ impl Compiler {
         gone.into_iter().map(|pod| (pod, None)).chain(lists).collect()
     }
 
+    /// Where pods and nodes are.
+    pub(crate) fn places(&self) -> &Places {
+        &self.places
+    }
+
     fn addresses_of_node(&self, program: &Program) -> Vec<(IpAddr, Identity)> {
         let node = self.node.as_ref().and_then(|node| program.node(node));
         let addresses = node.into_iter().flat_map(|node| &node.addresses);

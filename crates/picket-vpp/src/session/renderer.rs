@@ -8,8 +8,7 @@ use super::model::SessionRules;
 use super::node::NodeRules;
 use super::render::{Options, TooMany};
 use super::tables::Tables;
-use crate::follow::{Follower, Target};
-use crate::lists::Touched;
+use crate::follow::{Follower, News, Target};
 use crate::value::{Value, Values};
 
 /// Renders the rules of one node again and again.
@@ -62,7 +61,7 @@ impl Target for NodeRules {
         Self::new(*options, floor)
     }
 
-    fn follow(&mut self, _: &Program, touched: Touched, _: bool, values: &mut Values) -> Change {
-        self.advance(&touched, values)
+    fn follow(&mut self, _: &Program, news: News<'_>, values: &mut Values) -> Change {
+        self.advance(&news.touched, values)
     }
 }

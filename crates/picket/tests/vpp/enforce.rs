@@ -36,6 +36,34 @@ fn policies_are_in_force_as_they_change() {
     assert_eq!(scene.vpp.complaints(), Vec::<String>::new());
 }
 
+/// Every pod lets its node in, so that the address of the node would be a key to all of them.
+#[test]
+fn a_pod_that_nothing_restricts_reaches_no_other_with_the_address_of_its_node() {
+    let scene = Scene::new(&only_from("one", "db", "web"));
+    let agent = Agent::start(scene.manifests(), &scene.arguments());
+    agent.until_in_force(ACL, &["NetworkPolicy shop/one"]);
+    // That of the node, that of its translation, and that of who may.
+    for source in ["10.9.0.1", "10.0.0.254", WEB.1] {
+        assert!(!scene.reaches((API.0, source), DB), "{source}");
+    }
+    // It keeps all that is its own.
+    assert!(scene.reaches(API, WORLD) && scene.reaches(API, WEB) && scene.reaches(WORLD, API));
+    assert!(scene.reaches(WEB, API) && scene.reaches(WEB, DB));
+    // What another pod may receive changes nothing of its own.
+    scene.put(&only_from("two", "db", "api"));
+    agent.until_in_force(ACL, &["NetworkPolicy shop/two"]);
+    let lists = |interface: &str| {
+        let state = scene.vpp.state();
+        state.lists(state.interface(interface).unwrap())
+    };
+    assert!(scene.reaches(API, DB) && !scene.reaches((API.0, WEB.1), WORLD));
+    assert_eq!((lists(API.0).input.len(), lists(API.0).output.len()), (1, 0));
+    scene.put("");
+    agent.until_in_force(ACL, &[]);
+    assert!(lists(API.0).input.is_empty());
+    assert_eq!(scene.vpp.complaints(), Vec::<String>::new());
+}
+
 #[test]
 fn nothing_is_taken_away_on_a_node_that_the_cluster_does_not_know() {
     let scene = Scene::new(&only_from("one", "db", "web"));

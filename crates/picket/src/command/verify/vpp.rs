@@ -109,7 +109,15 @@ const SCTP: &str = "of SCTP VPP reads no ports: while an association that may be
 /// Lists on the way out are behind the translation of sources.
 const SOURCES: &str = "what leaves the node with another source than the pod's is judged by what the pod may send only where it was sent \
                        to no service: VPP translates sources before the lists on the way out, so give other sources only to what goes \
-                       to addresses that are no pods'";
+                       to addresses that are no pods'. Who may create services with external addresses opens these to every pod where \
+                       that is not so";
+/// A list reflects before the other node has judged.
+const BETWEEN_NODES: &str = "what a pod sends to a pod of another node may be answered before it is judged there: two pods on different \
+                             nodes that may send to each other, and receive nothing, exchange what both send between the same two \
+                             ports";
+/// A table of what is opened knows nothing of what the other node lets arrive.
+const OPENED_BY_BOTH: &str = "what a pod opens to a pod of another node is judged there when it arrives: what the other opens between the \
+                              same two ports meanwhile belongs to what this one has opened, and is not judged";
 
 pub(super) fn answer(arguments: &Arguments, loaded: &mut Loaded) -> anyhow::Result<Answer> {
     arguments.custom.none_for_others()?;
@@ -160,7 +168,7 @@ fn of_lists(arguments: &Arguments, ends: &Ends<'_>, node: Option<String>) -> any
     let found = Found {
         target: "vpp-acl",
         examples: examples.collect(),
-        exceptions: vec![FRAGMENTS, SERVICES, SCTP, SOURCES],
+        exceptions: vec![FRAGMENTS, SERVICES, SCTP, SOURCES, BETWEEN_NODES],
         notes: lists.notes.into_iter().chain(notes).collect(),
     };
     Ok(found.answer(&report, node))
@@ -278,7 +286,7 @@ fn of_rules(arguments: &Arguments, ends: &Ends<'_>, node: Option<String>) -> any
     let found = Found {
         target: "vpp-session",
         examples: examples.collect(),
-        exceptions: Vec::new(),
+        exceptions: vec![OPENED_BY_BOTH],
         notes: rules.notes.iter().cloned().chain(notes).collect(),
     };
     Ok(found.answer(&report, node))
