@@ -66,6 +66,7 @@ mod keys;
 mod order;
 mod print;
 mod step;
+mod stuck;
 mod transition;
 mod withhold;
 
@@ -110,7 +111,7 @@ pub struct Held {
     /// The groups and address groups that cannot be made, or to which nothing can be added. What they have and should not have still
     /// goes.
     pub groups: BTreeSet<Name>,
-    /// The ports that keep the groups that they have.
+    /// The ports that keep the groups that they have. What would let more pass because of that waits.
     pub ports: BTreeSet<Id>,
 }
 
@@ -127,12 +128,13 @@ pub enum ForeignGroups {
 /// What is to be done so that there is what is wanted.
 pub fn plan(installed: &Installed, wanted: &Wanted<'_>) -> Plan {
     let keys = Keys::of(installed, wanted);
-    let possible = withhold::possible(installed, wanted, &keys);
+    let mut possible = withhold::possible(installed, wanted, &keys);
+    let waiting = stuck::wait(installed, wanted, &keys, &mut possible);
     let wanted = &Wanted {
         objects: &possible,
         ..*wanted
     };
-    let transition = Transition::of(installed, wanted, &keys);
+    let transition = Transition::of(installed, wanted, &keys, &waiting);
     let emitter = Emitter::new(installed, wanted, &keys, &transition);
     let stages = emitter.stages();
     let mut findings = transition.findings;
@@ -142,5 +144,6 @@ pub fn plan(installed: &Installed, wanted: &Wanted<'_>) -> Plan {
         groups: keys.groups,
         address_groups: keys.address_groups,
         findings,
+        waiting: waiting.groups,
     }
 }

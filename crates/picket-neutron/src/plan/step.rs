@@ -153,6 +153,9 @@ pub struct Plan {
     pub address_groups: BTreeMap<Name, Id>,
     /// What is not as it was asked for.
     pub findings: Vec<Finding>,
+    /// The groups and address groups of which something is not done as long as some port cannot be changed: not all of their rules or
+    /// addresses are made, or not all ports get them that should.
+    pub waiting: BTreeSet<Name>,
 }
 
 impl Plan {

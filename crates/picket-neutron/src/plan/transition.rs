@@ -8,6 +8,7 @@ use picket_policy::ObjectRef;
 use super::installed::{Id, Installed, InstalledPort, InstalledRule};
 use super::keys::Keys;
 use super::step::Finding;
+use super::stuck::Waiting;
 use super::{ForeignGroups, Wanted};
 use crate::model::{Name, Remote};
 
@@ -102,11 +103,21 @@ pub(super) struct Transition {
 }
 
 impl Transition {
-    pub(super) fn of(installed: &Installed, wanted: &Wanted<'_>, keys: &Keys) -> Self {
+    pub(super) fn of(installed: &Installed, wanted: &Wanted<'_>, keys: &Keys, waiting: &Waiting) -> Self {
+        let mut transition = Self::filled(installed, wanted, keys, waiting);
+        transition.settle();
+        transition
+    }
+
+    /// The same, where also what counts for nothing is on either side as it is there.
+    pub(super) fn unsettled(installed: &Installed, wanted: &Wanted<'_>, keys: &Keys) -> Self {
+        Self::filled(installed, wanted, keys, &Waiting::default())
+    }
+
+    fn filled(installed: &Installed, wanted: &Wanted<'_>, keys: &Keys, waiting: &Waiting) -> Self {
         let mut transition = Self::default();
         transition.fill_groups(installed, wanted, keys);
-        transition.fill_classes(installed, wanted, keys);
-        transition.settle();
+        transition.fill_classes(installed, wanted, keys, waiting);
         transition
     }
 
@@ -135,7 +146,7 @@ impl Transition {
         }
     }
 
-    fn fill_classes(&mut self, installed: &Installed, wanted: &Wanted<'_>, keys: &Keys) {
+    fn fill_classes(&mut self, installed: &Installed, wanted: &Wanted<'_>, keys: &Keys, waiting: &Waiting) {
         let mut owners: BTreeMap<&Id, &ObjectRef> = BTreeMap::new();
         for pod in wanted.objects.ports.keys() {
             let ports = wanted.ports.get(pod).into_iter().flatten();
@@ -149,17 +160,14 @@ impl Transition {
         }
         let mut classes: BTreeMap<Sides<BTreeSet<Name>>, Class> = BTreeMap::new();
         for (id, port) in &installed.ports {
-            let groups = self.groups_of((id, port), owners.get(id).copied(), wanted, keys);
+            let mut groups = self.groups_of((id, port), owners.get(id).copied(), wanted, keys);
+            if let Some(instead) = waiting.ports.get(id) {
+                groups.after.clone_from(instead);
+            }
             let class = classes.entry(groups.clone()).or_default();
             class.groups = groups;
             class.ports.push(id.clone());
-            let pairs: AddressSet = port
-                .allowed_address_pairs
-                .iter()
-                .map(|prefix| prefix.range())
-                .collect();
-            let addresses = pairs.union(&port.fixed_ips.iter().copied().collect());
-            class.addresses = class.addresses.union(&addresses);
+            class.addresses = class.addresses.union(&addresses_of(port));
         }
         self.classes = classes.into_values().collect();
     }
@@ -266,4 +274,11 @@ impl Transition {
         });
         meant.collect()
     }
+}
+
+/// What rules about the groups of a port mean: also what it may send from besides its own.
+pub(super) fn addresses_of(port: &InstalledPort) -> AddressSet {
+    let pairs = port.allowed_address_pairs.iter();
+    let pairs: AddressSet = pairs.map(|prefix| prefix.range()).collect();
+    pairs.union(&port.fixed_ips.iter().copied().collect())
 }
