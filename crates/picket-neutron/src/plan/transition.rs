@@ -7,6 +7,7 @@ use picket_policy::ObjectRef;
 
 use super::installed::{Id, Installed, InstalledPort, InstalledRule};
 use super::keys::Keys;
+use super::lending::{Lending, strangers};
 use super::step::Finding;
 use super::stuck::Waiting;
 use super::{ForeignGroups, Wanted};
@@ -158,9 +159,10 @@ impl Transition {
                 owners.entry(port).or_insert(pod);
             }
         }
+        let lending = Lending::of(installed, wanted, &owners);
         let mut classes: BTreeMap<Sides<BTreeSet<Name>>, Class> = BTreeMap::new();
         for (id, port) in &installed.ports {
-            let mut groups = self.groups_of((id, port), owners.get(id).copied(), wanted, keys);
+            let mut groups = self.groups_of((id, port), owners.get(id).copied(), keys, &lending, wanted);
             if let Some(instead) = waiting.ports.get(id) {
                 groups.after.clone_from(instead);
             }
@@ -176,8 +178,9 @@ impl Transition {
         &mut self,
         (id, port): (&Id, &InstalledPort),
         pod: Option<&ObjectRef>,
-        wanted: &Wanted<'_>,
         keys: &Keys,
+        lending: &Lending<'_>,
+        wanted: &Wanted<'_>,
     ) -> Sides<BTreeSet<Name>> {
         let before: BTreeSet<_> = port.security_groups.iter().map(|id| keys.group(id)).collect();
         let is_foreign = |id: &&Id| !keys.orphans.contains(*id) && !keys.groups.contains_key(&keys.group(id));
@@ -198,6 +201,12 @@ impl Transition {
                 let known = |name: &&Name| wanted.objects.security_groups.contains_key(*name);
                 let groups = wanted.objects.ports.get(pod).map(|port| &port.security_groups);
                 let mut after: BTreeSet<_> = groups.into_iter().flatten().filter(known).cloned().collect();
+                let addresses = lending.take_from(&mut after, pod, port);
+                if !addresses.is_empty() {
+                    let (pod, port) = (pod.clone(), id.clone());
+                    let found = Finding::SharedAddresses { pod, port, addresses };
+                    self.findings.push(found);
+                }
                 if wanted.foreign_groups == ForeignGroups::Refuse {
                     after.extend(kept());
                 }
@@ -222,10 +231,9 @@ impl Transition {
             self.findings.push(Finding::PortSecurityOff { pod, port });
             return;
         }
-        // Whoever may send from anywhere is whoever it wants to be, for rules about its groups.
-        let own = |prefix: &&Prefix| of.fixed_ips.iter().any(|ip| **prefix == Prefix::host(*ip));
-        if of.allowed_address_pairs.iter().any(|prefix| !own(&prefix)) {
-            let (pod, port, pairs) = (pod.clone(), port.clone(), of.allowed_address_pairs.clone());
+        let pairs: BTreeSet<_> = strangers(of).copied().collect();
+        if !pairs.is_empty() {
+            let (pod, port) = (pod.clone(), port.clone());
             self.findings.push(Finding::AddressPairs { pod, port, pairs });
         }
         if !wanted.enforced_vnic_types.contains(&of.vnic_type) {

@@ -16,6 +16,8 @@ pub(crate) struct Fake {
     pub(crate) installed: Installed,
     /// What rules that picket never writes mean, by id.
     pub(crate) hidden: BTreeMap<Id, SecurityGroupRule>,
+    /// The addresses of nodes.
+    pub(crate) nodes: BTreeSet<IpAddr>,
     /// The ids of the groups that the steps of a plan created, by name.
     created: BTreeMap<SmolStr, Id>,
     next: u32,
@@ -133,6 +135,7 @@ impl Fake {
             cluster: "picket",
             foreign_groups,
             enforced_vnic_types: &["normal".into()].into(),
+            nodes: &self.nodes,
             held,
         };
         plan(&self.installed, &wanted)

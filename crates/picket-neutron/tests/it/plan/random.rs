@@ -273,6 +273,7 @@ impl Stuck {
         Held {
             ports: some(&self.ports, &ports),
             groups: some(&self.groups, &groups),
+            ..Held::default()
         }
     }
 }

@@ -3,7 +3,7 @@
 use picket_cluster::{Object, Snapshot};
 use picket_net::Protocol;
 use picket_neutron::Remote;
-use picket_neutron::plan::{ForeignGroups, Held, text};
+use picket_neutron::plan::{ForeignGroups, Held, Step, text};
 use picket_policy::Direction;
 use picket_testing::build::{accept, block, ip, pods_in, policy};
 
@@ -146,4 +146,28 @@ fn what_concerns_no_port_that_cannot_be_changed_is_done() {
             .any(|name| name == "picket/policy/x/q/ingress")
     );
     assert_eq!(groups_of(&fake, "db"), groups_of(&with(&after), "db"));
+}
+
+#[test]
+fn a_group_that_no_port_has_and_that_keeps_too_much_is_left_alone() {
+    let mut fake = with(&and([]));
+    let name = "picket/policy/x/q/ingress";
+    let id = fake.add_group(name, &["picket"]);
+    fake.add_rule(&id, everything(Direction::Ingress, Remote::Anyone));
+    let used = "picket/policy/x/p/ingress";
+    let of_used = super::world::id_of(&fake, used);
+    fake.add_rule(&of_used, everything(Direction::Ingress, Remote::Anyone));
+    let objects = wanted(&and([only("q", "other", "web", 81).into()]));
+    let held = Held {
+        removals: [name.into(), used.into()].into(),
+        ..Held::default()
+    };
+    let plan = fake.plan_without(&objects, ForeignGroups::Remove, &held);
+    fake.carry_out_all(&plan);
+    assert_eq!(fake.group(&id).rules.len(), 1);
+    let groups = groups_of(&fake, "other");
+    assert_eq!(groups, ["picket/open/egress"], "{groups:?}");
+    // From what ports have it is taken: what comes later waits for that.
+    let takes = |step: &Step| matches!(step, Step::DeleteRules { group, .. } if *group == of_used);
+    assert!(plan.steps().any(takes));
 }
