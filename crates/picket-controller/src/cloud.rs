@@ -6,6 +6,7 @@ use std::fmt;
 use picket_engine::Program;
 use picket_neutron::{Name, Objects, Options};
 use picket_policy::ObjectRef;
+use smol_str::SmolStr;
 
 /// A cloud that enforces for the ports of pods, and how it is spoken to.
 ///
@@ -72,6 +73,11 @@ pub trait Step: Clone + fmt::Display {
     /// The pod whose port it is about, if it is about one.
     fn pod(&self) -> Option<ObjectRef>;
 
+    /// The port that it is about, if it is about one that is no pod's.
+    fn port(&self) -> Option<SmolStr> {
+        None
+    }
+
     /// Whether it takes something away. Where that cannot be done, nothing that comes after it may be.
     fn removes(&self) -> bool;
 }
@@ -85,8 +91,12 @@ pub struct Wanted<'a> {
     pub program: &'a Program,
     /// The groups that cannot be made, or to which nothing can be added now: nothing is to depend on that, and no step is to do it.
     pub held_groups: &'a BTreeSet<Name>,
+    /// The groups from which something cannot be taken away now. One that no port has is to be left alone, and no port to get it.
+    pub held_removals: &'a BTreeSet<Name>,
     /// The pods whose ports cannot be changed now: they keep what they have, and no step is to be about them.
     pub held_pods: &'a BTreeSet<ObjectRef>,
+    /// The ports of no pod that cannot be changed now: the same.
+    pub held_ports: &'a BTreeSet<SmolStr>,
 }
 
 /// What is to be done.
@@ -100,6 +110,8 @@ pub struct Plan<S> {
     pub unenforced: BTreeMap<ObjectRef, String>,
     /// What else people should know.
     pub notes: Vec<String>,
+    /// The groups of which something is not done as long as some port cannot be changed, since it would open something.
+    pub waiting: BTreeSet<Name>,
 }
 
 impl<S> Default for Plan<S> {
@@ -109,6 +121,7 @@ impl<S> Default for Plan<S> {
             pending: BTreeSet::new(),
             unenforced: BTreeMap::new(),
             notes: Vec::new(),
+            waiting: BTreeSet::new(),
         }
     }
 }

@@ -21,7 +21,7 @@ use crate::progress::{Troubles, states};
 use crate::publish::{Desired, Outlet};
 use crate::status::{FailureStatus, Shared, UnenforcedPort};
 use crate::stop::Stop;
-use crate::sync::{Due, Sync};
+use crate::sync::{Due, Key, Sync};
 
 /// The most changes that are taken in before what they mean is enforced.
 const AT_ONCE: usize = 10_000;
@@ -229,12 +229,14 @@ impl<C: Cloud> Controller<C> {
     pub(crate) fn worked_out(&self) -> Option<(Rendered, Plan<C::Step>)> {
         let (state, program) = (self.state.as_ref()?, self.knowledge.program()?);
         let rendered = render(program, &self.cloud.options(state, &self.options));
-        let (held_groups, held_pods) = self.sync.left_alone();
+        let alone = self.sync.left_alone();
         let wanted = Wanted {
             objects: &rendered.objects,
             program,
-            held_groups: &held_groups,
-            held_pods: &held_pods,
+            held_groups: &alone.groups,
+            held_removals: &alone.removals,
+            held_pods: &alone.pods,
+            held_ports: &alone.ports,
         };
         let mut plan = self.cloud.plan(state, &wanted);
         let shortfalls = rendered.shortfalls.iter().map(|shortfall| {
@@ -370,15 +372,22 @@ impl<C: Cloud> Controller<C> {
         }
     }
 
-    /// What the groups of each pod are called in the cloud, where it has all of them.
+    /// What the groups of each pod are called in the cloud, where it has all of them but those that cannot be made, or not be what they
+    /// should: no new port is to get these, and what was written before may let more pass.
     fn groups(&self, state: &C::State) -> BTreeMap<ObjectRef, String> {
         let ports = self.rendered.objects.ports.iter();
+        let held = self.sync.held();
         let groups = ports.filter_map(|(pod, port)| {
-            let ids = port
-                .security_groups
-                .iter()
-                .map(|name| self.cloud.id_of(state, name));
-            let mut ids: Vec<_> = ids.collect::<Option<_>>()?;
+            let mut ids = Vec::new();
+            for name in &port.security_groups {
+                match self.cloud.id_of(state, name) {
+                    // It may let more pass than it should.
+                    Some(_) if held.contains_key(&Key::Removal(name.clone())) => {}
+                    Some(id) => ids.push(id),
+                    None if held.contains_key(&Key::Group(name.clone())) => {}
+                    None => return None,
+                }
+            }
             ids.sort();
             Some((pod.clone(), ids.join(",")))
         });

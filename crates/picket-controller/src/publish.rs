@@ -68,7 +68,7 @@ impl Outlet {
         self.bell.notify_one();
     }
 
-    fn take(&self) -> Option<Desired> {
+    pub(crate) fn take(&self) -> Option<Desired> {
         self.desired.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 }

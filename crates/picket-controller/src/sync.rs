@@ -6,6 +6,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use picket_neutron::Name;
 use picket_policy::ObjectRef;
+use smol_str::SmolStr;
 
 use crate::backoff::{Jitter, Retry};
 use crate::cloud::{Plan, Step};
@@ -24,18 +25,22 @@ pub(crate) enum Key {
     Group(Name),
     /// What a group has and should not have.
     Removal(Name),
-    Port(ObjectRef),
+    /// The ports of a pod.
+    Pod(ObjectRef),
+    /// A port of no pod.
+    Port(SmolStr),
     /// Something else, by what is said of it.
     Other(String),
 }
 
 impl Key {
     pub(crate) fn of(step: &impl Step) -> Self {
-        match (step.pod(), step.group()) {
-            (Some(pod), _) => Self::Port(pod),
-            (None, Some(group)) if step.removes() => Self::Removal(group),
-            (None, Some(group)) => Self::Group(group),
-            (None, None) => Self::Other(step.to_string()),
+        match (step.pod(), step.port(), step.group()) {
+            (Some(pod), ..) => Self::Pod(pod),
+            (None, Some(port), _) => Self::Port(port),
+            (None, None, Some(group)) if step.removes() => Self::Removal(group),
+            (None, None, Some(group)) => Self::Group(group),
+            (None, None, None) => Self::Other(step.to_string()),
         }
     }
 
@@ -43,10 +48,22 @@ impl Key {
     pub(crate) fn name(&self) -> String {
         match self {
             Self::Group(name) | Self::Removal(name) => format!("group {name}"),
-            Self::Port(pod) => pod.to_string(),
+            Self::Pod(pod) => pod.to_string(),
+            Self::Port(id) => format!("port {id}, which is no pod's"),
             Self::Other(name) => name.clone(),
         }
     }
+}
+
+/// What is left alone for now.
+#[derive(Debug, Default)]
+pub(crate) struct LeftAlone {
+    pub(crate) groups: BTreeSet<Name>,
+    /// Those from which nothing is taken away.
+    pub(crate) removals: BTreeSet<Name>,
+    pub(crate) pods: BTreeSet<ObjectRef>,
+    /// Those of no pod.
+    pub(crate) ports: BTreeSet<SmolStr>,
 }
 
 /// Something that could not be changed.
@@ -88,6 +105,8 @@ pub(crate) struct Sync<S> {
     pub(crate) notes: Vec<String>,
     pub(crate) pending: BTreeSet<ObjectRef>,
     pub(crate) unenforced: BTreeMap<ObjectRef, String>,
+    /// The groups of which something waits for ports that cannot be changed.
+    waiting: BTreeSet<Name>,
     /// The pods that have other addresses, or name other ports, since it was last looked for ports.
     pub(crate) moved: BTreeSet<ObjectRef>,
     /// When to look for ports of pods that have none.
@@ -125,6 +144,7 @@ impl<S: Step> Sync<S> {
             notes: Vec::new(),
             pending: BTreeSet::new(),
             unenforced: BTreeMap::new(),
+            waiting: BTreeSet::new(),
             moved: BTreeSet::new(),
             look: None,
             looks_now: false,
@@ -245,17 +265,19 @@ impl<S: Step> Sync<S> {
         self.replan = true;
     }
 
-    /// The groups and the pods that are left alone for now.
-    pub(crate) fn left_alone(&self) -> (BTreeSet<Name>, BTreeSet<ObjectRef>) {
-        let (mut groups, mut pods) = (BTreeSet::new(), BTreeSet::new());
+    /// The groups and the ports that are left alone for now.
+    pub(crate) fn left_alone(&self) -> LeftAlone {
+        let mut alone = LeftAlone::default();
         for (key, _) in self.held.iter().filter(|(_, held)| held.waits) {
             match key {
-                Key::Group(name) => _ = groups.insert(name.clone()),
-                Key::Port(pod) => _ = pods.insert(pod.clone()),
-                Key::Removal(_) | Key::Other(_) => {}
+                Key::Group(name) => _ = alone.groups.insert(name.clone()),
+                Key::Pod(pod) => _ = alone.pods.insert(pod.clone()),
+                Key::Port(id) => _ = alone.ports.insert(id.clone()),
+                Key::Removal(name) => _ = alone.removals.insert(name.clone()),
+                Key::Other(_) => {}
             }
         }
-        (groups, pods)
+        alone
     }
 
     /// This is to be done from now on, and nothing else.
@@ -289,6 +311,7 @@ impl<S: Step> Sync<S> {
             tracing::warn!("{note}");
         }
         self.notes = plan.notes;
+        self.waiting = plan.waiting;
         (self.pending, self.unenforced) = (plan.pending, plan.unenforced);
         (self.dirty, self.replan) = (None, false);
         (self.begun, self.broken) = (false, false);
@@ -372,12 +395,16 @@ impl<S: Step> Sync<S> {
             .map(|(key, held)| (key.clone(), held.why.clone()));
         let steps = self.stages.iter().flatten();
         let steps = steps.map(|step| (Key::of(step), "is still to be changed".to_owned()));
+        for name in &self.waiting {
+            let why = "waits for a port that cannot be changed, as it would open something there";
+            troubles.groups.insert(name.clone(), why.to_owned());
+        }
         // What has failed comes last, and counts.
         for (key, why) in steps.chain(held) {
             match key {
                 Key::Group(name) | Key::Removal(name) => _ = troubles.groups.insert(name, why),
-                Key::Port(pod) => _ = troubles.pods.insert(pod, why),
-                Key::Other(_) => {}
+                Key::Pod(pod) => _ = troubles.pods.insert(pod, why),
+                Key::Port(_) | Key::Other(_) => {}
             }
         }
         troubles

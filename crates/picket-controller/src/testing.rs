@@ -42,6 +42,8 @@ pub(crate) struct World {
     /// What becomes of steps about what is named so.
     pub(crate) failing: BTreeMap<String, Reason>,
     pub(crate) is_away: bool,
+    /// The pods at a port of which no group counts, and why.
+    pub(crate) unenforced: BTreeMap<ObjectRef, String>,
     /// What it was asked, in order.
     pub(crate) asked: Vec<String>,
 }
@@ -55,6 +57,8 @@ pub(crate) struct Fake {
 #[derive(Clone, Debug)]
 pub(crate) enum Act {
     Put(Name, SecurityGroup),
+    /// Takes from a group what it should not have.
+    Take(Name, SecurityGroup),
     Port(ObjectRef, BTreeSet<Name>),
     Drop(Name),
 }
@@ -63,6 +67,7 @@ impl fmt::Display for Act {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Put(name, _) => write!(f, "put {name}"),
+            Self::Take(name, _) => write!(f, "take from {name}"),
             Self::Port(pod, groups) => write!(f, "port {pod}: {}", groups.len()),
             Self::Drop(name) => write!(f, "drop {name}"),
         }
@@ -73,6 +78,7 @@ impl Step for Act {
     fn kind(&self) -> &'static str {
         match self {
             Self::Put(..) => "put_group",
+            Self::Take(..) => "delete_rules",
             Self::Port(..) => "update_port",
             Self::Drop(_) => "delete_group",
         }
@@ -80,7 +86,7 @@ impl Step for Act {
 
     fn group(&self) -> Option<Name> {
         match self {
-            Self::Put(name, _) | Self::Drop(name) => Some(name.clone()),
+            Self::Put(name, _) | Self::Take(name, _) | Self::Drop(name) => Some(name.clone()),
             Self::Port(..) => None,
         }
     }
@@ -93,14 +99,14 @@ impl Step for Act {
     }
 
     fn removes(&self) -> bool {
-        matches!(self, Self::Drop(_))
+        matches!(self, Self::Take(..) | Self::Drop(_))
     }
 }
 
 impl Act {
     fn carry_out(&self, has: &mut Has) {
         match self.clone() {
-            Self::Put(name, group) => _ = has.groups.insert(name, group),
+            Self::Put(name, group) | Self::Take(name, group) => _ = has.groups.insert(name, group),
             Self::Port(pod, groups) => _ = has.ports.insert(pod, groups),
             Self::Drop(name) => _ = has.groups.remove(&name),
         }
@@ -133,11 +139,19 @@ impl Cloud for Fake {
 
     fn plan(&self, state: &Has, wanted: &Wanted<'_>) -> Plan<Act> {
         let groups = &wanted.objects.security_groups;
-        let is_free = |name: &Name| !wanted.held_groups.contains(name);
+        let is_used = |name: &Name| state.ports.values().any(|port| port.contains(name));
+        let is_left = |name: &Name| wanted.held_removals.contains(name) && !is_used(name);
+        let is_free = |name: &Name| !wanted.held_groups.contains(name) && !is_left(name);
         let puts = groups
             .iter()
             .filter(|(name, group)| is_free(name) && state.groups.get(*name) != Some(*group));
-        let puts = puts.map(|(name, group)| Act::Put(name.clone(), group.clone()));
+        let puts = puts.map(|(name, group)| {
+            let known = state.groups.get(name);
+            match known.is_some_and(|known| !known.rules.is_subset(&group.rules)) {
+                true => Act::Take(name.clone(), group.clone()),
+                false => Act::Put(name.clone(), group.clone()),
+            }
+        });
         let (mut ports, mut pending) = (Vec::new(), BTreeSet::new());
         for (pod, port) in &wanted.objects.ports {
             let Some(has) = state.ports.get(pod) else {
@@ -147,7 +161,7 @@ impl Cloud for Fake {
             let gets = port
                 .security_groups
                 .iter()
-                .filter(|name| is_free(name) || state.groups.contains_key(*name));
+                .filter(|name| is_free(name) || state.groups.contains_key(*name) && !is_left(name));
             let gets: BTreeSet<_> = gets.cloned().collect();
             if *has != gets && !wanted.held_pods.contains(pod) {
                 ports.push(Act::Port(pod.clone(), gets));
@@ -161,8 +175,8 @@ impl Cloud for Fake {
         Plan {
             stages: stages.into_iter().filter(|stage| !stage.is_empty()).collect(),
             pending,
-            unenforced: BTreeMap::new(),
-            notes: Vec::new(),
+            unenforced: self.world.borrow().unenforced.clone(),
+            ..Plan::default()
         }
     }
 
@@ -174,7 +188,7 @@ impl Cloud for Fake {
         world.asked.push(step.to_string());
         let name = match step {
             Act::Port(pod, _) => pod.name.to_string(),
-            Act::Put(name, _) | Act::Drop(name) => name.to_string(),
+            Act::Put(name, _) | Act::Take(name, _) | Act::Drop(name) => name.to_string(),
         };
         match world.failing.get(&name) {
             Some(reason) => Err(Failure::new(*reason, "no")),

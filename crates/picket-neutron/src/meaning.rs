@@ -1,6 +1,6 @@
 //! What Neutron makes of groups: a port lets a new connection pass, and what answers it, if any rule of any of its groups
 //! holds it; the rest is dropped. A connection passes where both of its ends let it, and an end that is no port lets
-//! everything. Neighbour discovery always passes, and so does what belongs to a connection that passed, errors about it
+//! everything. Neighbour discovery and DHCP always pass, and so does what belongs to a connection that passed, errors about it
 //! among that.
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -56,6 +56,8 @@ struct State {
     port: u16,
     /// What is done to the first request with this method and part of a path, in order.
     planned: VecDeque<(String, String, Fault)>,
+    /// What is done to each request with this method and part of a path.
+    lasting: Vec<(String, String, Fault)>,
     /// How many requests that change something are let through before one has a fault.
     write: Option<(usize, Fault)>,
     /// The extensions of Neutron that there seem not to be.
@@ -99,6 +101,17 @@ impl Proxy {
     pub fn plan(&self, method: &str, path: &str, fault: Fault) {
         let planned = (method.to_owned(), path.to_owned(), fault);
         self.state.lock().unwrap().planned.push_back(planned);
+    }
+
+    /// Has every request with this method, and this in its path, go wrong from now on.
+    pub fn plan_always(&self, method: &str, path: &str, fault: Fault) {
+        let lasting = (method.to_owned(), path.to_owned(), fault);
+        self.state.lock().unwrap().lasting.push(lasting);
+    }
+
+    /// Ends what every request met.
+    pub fn end_always(&self) {
+        self.state.lock().unwrap().lasting.clear();
     }
 
     /// Plans a fault for a request that changes something, after so many of these. There is one such plan at a time.
@@ -184,7 +197,9 @@ fn serve(mut client: TcpStream, state: &Mutex<State>) -> Option<()> {
             }
             _ => None,
         };
-        (fault.or(of_write), state.port)
+        let lasting = state.lasting.iter().find(|planned| fits(planned));
+        let lasting = lasting.map(|(_, _, fault)| fault.clone());
+        (fault.or(of_write).or(lasting), state.port)
     };
     let answer = match &fault {
         Some(Fault::HangUp | Fault::Silence | Fault::Answer(..)) => None,

@@ -5,8 +5,10 @@ use std::collections::BTreeSet;
 use std::rc::Rc;
 
 use picket_cluster::{Event, Object, Semantics};
+use picket_net::Family;
+use picket_neutron::{Remote, SecurityGroup, SecurityGroupRule};
 use picket_node::{Outbox, channel};
-use picket_policy::ObjectRef;
+use picket_policy::{Direction, ObjectRef};
 use picket_source::{Health, ObjectVersion};
 use picket_testing::build::{accept, namespace, pod, pods_in, policy};
 use tokio::runtime::{Builder, Runtime};
@@ -147,6 +149,16 @@ impl Scene {
         let rendered = render(program, &Options::default());
         let world = self.world.borrow();
         assert!(world.has.is(&rendered.objects), "{:#?}", world.has.ports);
+    }
+}
+
+fn everybody() -> SecurityGroupRule {
+    SecurityGroupRule {
+        direction: Direction::Ingress,
+        ethertype: Family::Ipv4,
+        protocol: None,
+        ports: None,
+        remote: Remote::Anyone,
     }
 }
 
@@ -315,6 +327,51 @@ fn a_group_that_a_quota_forbids_keeps_nothing_else_from_being_made() {
 }
 
 #[test]
+fn a_group_that_no_port_has_and_that_keeps_too_much_keeps_nothing_else_from_being_made() {
+    let mut scene = Scene::new();
+    let own = "picket/policy/x/web/ingress";
+    {
+        let mut world = scene.world.borrow_mut();
+        let open = SecurityGroup {
+            rules: [everybody()].into(),
+            ..SecurityGroup::default()
+        };
+        world.has.groups.insert(own.into(), open);
+        world.failing.insert(own.to_owned(), Reason::Refused);
+    }
+    scene.goes_on(MOMENT);
+    let status = scene.controller.shared.lock().clone();
+    assert_eq!(status.failures[0].object, format!("group {own}"));
+    // The pod has all of its groups but this.
+    let groups = scene.world.borrow().has.ports[&of("a")].clone();
+    assert!(!groups.contains("default") && !groups.contains(own), "{groups:?}");
+    assert!(groups.contains("picket/open/egress"), "{groups:?}");
+    scene.world.borrow_mut().failing.clear();
+    scene.goes_on(Duration::from_secs(600));
+    scene.expect_enforced();
+}
+
+/// Otherwise a new port of the pod would get what it had before.
+#[test]
+fn a_pod_is_told_its_groups_without_those_that_cannot_be_made() {
+    let mut scene = Scene::new();
+    let outlet = Outlet::default();
+    scene.controller.outlet = Some(outlet.clone());
+    let own = "picket/policy/x/web/ingress";
+    scene
+        .world
+        .borrow_mut()
+        .failing
+        .insert(own.to_owned(), Reason::Refused);
+    scene.goes_on(MOMENT);
+    let told = || outlet.take().unwrap().groups[&of("a")].clone();
+    assert_eq!(told(), "id of picket/open/egress");
+    scene.world.borrow_mut().failing.clear();
+    scene.goes_on(Duration::from_secs(600));
+    assert_eq!(told(), format!("id of picket/open/egress,id of {own}"));
+}
+
+#[test]
 fn a_cloud_that_is_away_is_asked_more_and_more_seldom_and_then_made_right() {
     let mut scene = Scene::new();
     scene.world.borrow_mut().is_away = true;
@@ -388,6 +445,23 @@ fn a_pod_that_has_another_address_or_names_other_ports_is_looked_for_though_a_po
     scene.happens(vec![Event::Apply(names_more.into())]);
     scene.goes_on(MOMENT);
     assert_eq!(scene.asked(), ["find"]);
+}
+
+#[test]
+fn a_port_at_which_no_group_counts_is_in_the_status_and_counted() {
+    let mut scene = Scene::new();
+    let why = "port 7 has port security off".to_owned();
+    scene.world.borrow_mut().unenforced.insert(of("a"), why.clone());
+    scene.goes_on(MOMENT);
+    let status = scene.controller.shared.lock().clone();
+    let [unenforced] = status.unenforced.as_slice() else {
+        panic!("{:?}", status.unenforced);
+    };
+    assert_eq!((unenforced.pod.as_str(), &unenforced.why), ("Pod x/a", &why));
+    assert!(!status.policies[0].ready && status.policies[0].failures[0].contains(&why));
+    let status = scene.controller.shared.status();
+    let text = scene.controller.metrics.text(&status).unwrap();
+    assert!(text.contains("picket_controller_ports_unenforced 1\n"), "{text}");
 }
 
 #[test]

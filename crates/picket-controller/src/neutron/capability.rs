@@ -15,8 +15,8 @@ const NEEDED: [(&str, &str); 2] = [
     ("standard-attr-tag", "its groups are known by their tags"),
 ];
 
-/// The extension by which many addresses are one rule.
-pub(super) const ADDRESS_GROUPS: &str = "address-group";
+/// The extensions by which many addresses are one rule: that there are groups of them, and that rules may be about these.
+const ADDRESS_GROUPS: [&str; 2] = ["address-group", "security-groups-remote-address-group"];
 
 /// The extension that tells how much of a quota is used.
 pub(super) const QUOTA_DETAILS: &str = "quota_details";
@@ -31,6 +31,11 @@ pub(super) fn check(extensions: &BTreeSet<SmolStr>) -> Result<(), Failure> {
             format!("Neutron has no extension `{alias}`, which picket needs: {why}"),
         )),
     }
+}
+
+/// Whether rules may be about groups of addresses.
+pub(super) fn has_address_groups(extensions: &BTreeSet<SmolStr>) -> bool {
+    ADDRESS_GROUPS.iter().all(|alias| extensions.contains(*alias))
 }
 
 /// What does not fit into the quotas of the project, for people.

@@ -1,7 +1,9 @@
 //! Reading, planning and doing, as the controller asks for it.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
 
+use picket_engine::Program;
 use picket_neutron::client::{Error, Filter, Port};
 use picket_neutron::plan::{self, Finding, Held, Installed};
 use picket_neutron::{Name, Options, Remote};
@@ -9,7 +11,7 @@ use picket_policy::ObjectRef;
 use smol_str::SmolStr;
 
 use super::Neutron;
-use super::capability::{self, ADDRESS_GROUPS, QUOTA_DETAILS};
+use super::capability::{self, QUOTA_DETAILS};
 use super::ports::{owners, ports_of};
 use super::state::{Done, State};
 use super::step::{NeutronStep, steps};
@@ -88,7 +90,7 @@ impl Cloud for Neutron {
         let extensions = self.client.extensions().await?;
         capability::check(&extensions)?;
         let filter = self.of_project().await?;
-        let has_address_groups = extensions.contains(ADDRESS_GROUPS);
+        let has_address_groups = capability::has_address_groups(&extensions);
         let quotas = async {
             match &filter.project {
                 Some(project) if extensions.contains(QUOTA_DETAILS) => self.client.quotas(project).await,
@@ -154,9 +156,11 @@ impl Cloud for Neutron {
         );
         let owners = owners(&ports);
         let held_ports = wanted.held_pods.iter().filter_map(|pod| ports.get(pod));
+        let held_ports = held_ports.flatten().chain(wanted.held_ports);
         let held = Held {
             groups: wanted.held_groups.clone(),
-            ports: held_ports.flatten().cloned().collect(),
+            removals: wanted.held_removals.clone(),
+            ports: held_ports.cloned().collect(),
         };
         let installed = self.concerned(state, &owners);
         let planned = plan::plan(
@@ -167,11 +171,13 @@ impl Cloud for Neutron {
                 cluster: &self.settings.cluster,
                 foreign_groups: self.settings.foreign_groups,
                 enforced_vnic_types: &self.settings.enforced_vnic_types,
+                nodes: &of_nodes(wanted.program),
                 held: &held,
             },
         );
         let mut plan = Plan {
             notes: capability::shortages(state, wanted.objects),
+            waiting: planned.waiting.clone(),
             ..Plan::default()
         };
         for finding in &planned.findings {
@@ -202,6 +208,16 @@ impl Cloud for Neutron {
     fn id_of(&self, state: &State, group: &Name) -> Option<String> {
         state.groups.get(group).map(ToString::to_string)
     }
+}
+
+/// The addresses of nodes, and of pods that have those of their node.
+fn of_nodes(program: &Program) -> BTreeSet<IpAddr> {
+    let pods = program
+        .pods()
+        .filter(|pod| !pod.is_managed() && !pod.pod().finished);
+    let pods = pods.flat_map(|pod| pod.pod().addresses.iter());
+    let nodes = program.nodes().flat_map(|node| node.addresses.iter().copied());
+    pods.chain(nodes).collect()
 }
 
 impl Neutron {

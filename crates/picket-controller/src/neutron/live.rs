@@ -85,14 +85,16 @@ impl InstalledNeutron {
         rendered: &Rendered,
         program: &Program,
     ) -> Vec<String> {
-        let (held_groups, held_pods) = (BTreeSet::new(), BTreeSet::new());
+        let (held_groups, held_pods, held_ports) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
         let plan = self.neutron.plan(
             &self.state,
             &Wanted {
                 objects: &rendered.objects,
                 program,
                 held_groups: &held_groups,
+                held_removals: &held_groups,
                 held_pods: &held_pods,
+                held_ports: &held_ports,
             },
         );
         let pending = plan.pending.iter();

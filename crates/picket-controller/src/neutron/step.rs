@@ -7,6 +7,7 @@ use std::sync::Arc;
 use picket_neutron::Name;
 use picket_neutron::plan::{self, Handle, Id, Plan, Step};
 use picket_policy::ObjectRef;
+use smol_str::SmolStr;
 
 /// A step of a plan.
 #[derive(Clone, Debug)]
@@ -108,6 +109,13 @@ impl crate::cloud::Step for NeutronStep {
 
     fn pod(&self) -> Option<ObjectRef> {
         self.pod.clone()
+    }
+
+    fn port(&self) -> Option<SmolStr> {
+        match (&self.step, &self.pod) {
+            (Step::UpdatePort { port, .. }, None) => Some(port.clone()),
+            _ => None,
+        }
     }
 
     fn removes(&self) -> bool {

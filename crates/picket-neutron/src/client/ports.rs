@@ -51,11 +51,11 @@ impl Neutron {
         self.show(Operation::ShowPort, PATH, id).await
     }
 
-    /// Gives a port exactly these security groups, if it has those that are known of it still; the port as it is then. What else has
-    /// become of it makes no difference.
+    /// Gives a port exactly these security groups, if it has those that are known of it still, and is still what it was by its name,
+    /// tags, addresses and device; the port as it is then. What else has become of it makes no difference.
     ///
     /// # Errors
-    /// When it has others by now ([`Error::Changed`]), or does not have these then, or nobody knows.
+    /// When it has others by now, or may be another pod's ([`Error::Changed`]), or does not have these then, or nobody knows.
     pub async fn update_port_groups(&self, port: &Port, groups: &BTreeSet<SmolStr>) -> Result<Port, Error> {
         let path = format!("{PATH}/{}", escaped(&port.id));
         let body = json!({"port": {"security_groups": groups}});
@@ -81,14 +81,24 @@ impl Neutron {
             self.wait(failures, error).await?;
             // Also where it is only not known whether the call was done.
             if let Some(now) = self.port(&port.id).await? {
-                if now.security_groups == *groups {
-                    return Ok(now);
-                }
-                if now.security_groups != port.security_groups {
+                let is_done = now.security_groups == *groups;
+                let is_as_known = is_done || now.security_groups == port.security_groups;
+                if !is_as_known || !is_same(&now, port) {
                     return Err(Error::Changed { call: request.call });
+                }
+                if is_done {
+                    return Ok(now);
                 }
                 revision = now.revision_number;
             }
         }
     }
+}
+
+/// Whether nothing has changed by which it is known whose a port is.
+fn is_same(now: &Port, known: &Port) -> bool {
+    now.name == known.name
+        && now.tags == known.tags
+        && now.fixed_ips == known.fixed_ips
+        && now.device_id == known.device_id
 }

@@ -23,6 +23,7 @@ impl<'a> Ids<'a> {
             cluster,
             foreign_groups: ForeignGroups::default(),
             enforced_vnic_types: &BTreeSet::new(),
+            nodes: &BTreeSet::new(),
             held: &Held::default(),
         };
         let keys = Keys::of(installed, &wanted);

@@ -56,6 +56,9 @@
 //! In the last case what it may do before and after by different groups is cut between its calls; so is what a rule that changes
 //! lets pass by two rules of which neither covers the other. And ports that leave a group of others by whose rules about
 //! itself they reach each other leave it one after another. Nothing else is cut.
+//!
+//! Ports that cannot be changed keep what they should lose. What is new and would meet that is taken out of what is wanted before
+//! (`stuck`), so that the end of the plan is within what passes before and by the policies.
 
 mod emit;
 mod half;
@@ -63,13 +66,16 @@ mod ids;
 mod installed;
 mod judge;
 mod keys;
+mod lending;
 mod order;
 mod print;
 mod step;
+mod stuck;
 mod transition;
 mod withhold;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
 
 use picket_policy::ObjectRef;
 use smol_str::SmolStr;
@@ -100,6 +106,8 @@ pub struct Wanted<'a> {
     pub foreign_groups: ForeignGroups,
     /// By what ports must be attached so that their groups count.
     pub enforced_vnic_types: &'a BTreeSet<SmolStr>,
+    /// The addresses of nodes, and of pods that have those of their node.
+    pub nodes: &'a BTreeSet<IpAddr>,
     /// What cannot be changed now.
     pub held: &'a Held,
 }
@@ -110,7 +118,10 @@ pub struct Held {
     /// The groups and address groups that cannot be made, or to which nothing can be added. What they have and should not have still
     /// goes.
     pub groups: BTreeSet<Name>,
-    /// The ports that keep the groups that they have.
+    /// The groups and address groups from which something cannot be taken away. One that no port has, and that no rule of such a
+    /// group is about, is left as it is, and nothing gets to depend on it.
+    pub removals: BTreeSet<Name>,
+    /// The ports that keep the groups that they have. What would let more pass because of that waits.
     pub ports: BTreeSet<Id>,
 }
 
@@ -127,12 +138,13 @@ pub enum ForeignGroups {
 /// What is to be done so that there is what is wanted.
 pub fn plan(installed: &Installed, wanted: &Wanted<'_>) -> Plan {
     let keys = Keys::of(installed, wanted);
-    let possible = withhold::possible(installed, wanted, &keys);
+    let mut possible = withhold::possible(installed, wanted, &keys);
+    let waiting = stuck::wait(installed, wanted, &keys, &mut possible);
     let wanted = &Wanted {
         objects: &possible,
         ..*wanted
     };
-    let transition = Transition::of(installed, wanted, &keys);
+    let transition = Transition::of(installed, wanted, &keys, &waiting);
     let emitter = Emitter::new(installed, wanted, &keys, &transition);
     let stages = emitter.stages();
     let mut findings = transition.findings;
@@ -142,5 +154,6 @@ pub fn plan(installed: &Installed, wanted: &Wanted<'_>) -> Plan {
         groups: keys.groups,
         address_groups: keys.address_groups,
         findings,
+        waiting: waiting.groups,
     }
 }

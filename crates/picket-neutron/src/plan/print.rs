@@ -81,8 +81,15 @@ fn found(finding: &Finding) -> String {
         }
         Finding::AddressPairs { pod, port, pairs } => {
             format!(
-                "port {port} of {pod} may send from other addresses, which count as its own: {}",
+                "port {port} of {pod} may send from other addresses, so that nobody lets it in as a peer: {}",
                 joined(pairs)
+            )
+        }
+        Finding::SharedAddresses { pod, port, addresses } => {
+            format!(
+                "port {port} of {pod} has addresses that others have too, so that nobody lets it in as a peer who does not let \
+                 in all of them: {}",
+                joined(addresses)
             )
         }
         Finding::VnicType { pod, port, vnic_type } => {

@@ -1,6 +1,7 @@
 //! Calls to Neutron, and plans of them.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
 
 use picket_net::Prefix;
 use picket_policy::ObjectRef;
@@ -121,7 +122,7 @@ pub enum Finding {
         /// The port.
         port: Id,
     },
-    /// A port may send from addresses besides its own, so that rules that mean it by its groups mean these too.
+    /// A port may send from addresses besides its own. It gets no group by which rules mean it, as they would mean these too.
     AddressPairs {
         /// Its pod.
         pod: ObjectRef,
@@ -129,6 +130,15 @@ pub enum Finding {
         port: Id,
         /// Those addresses.
         pairs: BTreeSet<Prefix>,
+    },
+    /// A port has addresses that others have too. It gets no group by which rules mean it, where they do not mean all of these.
+    SharedAddresses {
+        /// Its pod.
+        pod: ObjectRef,
+        /// The port.
+        port: Id,
+        /// Those addresses.
+        addresses: BTreeSet<IpAddr>,
     },
     /// What a port is attached by is not known to enforce groups.
     VnicType {
@@ -153,6 +163,9 @@ pub struct Plan {
     pub address_groups: BTreeMap<Name, Id>,
     /// What is not as it was asked for.
     pub findings: Vec<Finding>,
+    /// The groups and address groups of which something is not done as long as some port cannot be changed: not all of their rules or
+    /// addresses are made, or not all ports get them that should.
+    pub waiting: BTreeSet<Name>,
 }
 
 impl Plan {
@@ -184,6 +197,7 @@ impl Finding {
             | Self::ForeignGroups { pod, .. }
             | Self::PortSecurityOff { pod, .. }
             | Self::AddressPairs { pod, .. }
+            | Self::SharedAddresses { pod, .. }
             | Self::VnicType { pod, .. } => pod,
         }
     }

@@ -7,7 +7,9 @@ use picket_policy::ObjectRef;
 
 use super::installed::{Id, Installed, InstalledPort, InstalledRule};
 use super::keys::Keys;
+use super::lending::{Lending, strangers};
 use super::step::Finding;
+use super::stuck::Waiting;
 use super::{ForeignGroups, Wanted};
 use crate::model::{Name, Remote};
 
@@ -102,11 +104,21 @@ pub(super) struct Transition {
 }
 
 impl Transition {
-    pub(super) fn of(installed: &Installed, wanted: &Wanted<'_>, keys: &Keys) -> Self {
+    pub(super) fn of(installed: &Installed, wanted: &Wanted<'_>, keys: &Keys, waiting: &Waiting) -> Self {
+        let mut transition = Self::filled(installed, wanted, keys, waiting);
+        transition.settle();
+        transition
+    }
+
+    /// The same, where also what counts for nothing is on either side as it is there.
+    pub(super) fn unsettled(installed: &Installed, wanted: &Wanted<'_>, keys: &Keys) -> Self {
+        Self::filled(installed, wanted, keys, &Waiting::default())
+    }
+
+    fn filled(installed: &Installed, wanted: &Wanted<'_>, keys: &Keys, waiting: &Waiting) -> Self {
         let mut transition = Self::default();
         transition.fill_groups(installed, wanted, keys);
-        transition.fill_classes(installed, wanted, keys);
-        transition.settle();
+        transition.fill_classes(installed, wanted, keys, waiting);
         transition
     }
 
@@ -135,7 +147,7 @@ impl Transition {
         }
     }
 
-    fn fill_classes(&mut self, installed: &Installed, wanted: &Wanted<'_>, keys: &Keys) {
+    fn fill_classes(&mut self, installed: &Installed, wanted: &Wanted<'_>, keys: &Keys, waiting: &Waiting) {
         let mut owners: BTreeMap<&Id, &ObjectRef> = BTreeMap::new();
         for pod in wanted.objects.ports.keys() {
             let ports = wanted.ports.get(pod).into_iter().flatten();
@@ -147,19 +159,17 @@ impl Transition {
                 owners.entry(port).or_insert(pod);
             }
         }
+        let lending = Lending::of(installed, wanted, &owners);
         let mut classes: BTreeMap<Sides<BTreeSet<Name>>, Class> = BTreeMap::new();
         for (id, port) in &installed.ports {
-            let groups = self.groups_of((id, port), owners.get(id).copied(), wanted, keys);
+            let mut groups = self.groups_of((id, port), owners.get(id).copied(), keys, &lending, wanted);
+            if let Some(instead) = waiting.ports.get(id) {
+                groups.after.clone_from(instead);
+            }
             let class = classes.entry(groups.clone()).or_default();
             class.groups = groups;
             class.ports.push(id.clone());
-            let pairs: AddressSet = port
-                .allowed_address_pairs
-                .iter()
-                .map(|prefix| prefix.range())
-                .collect();
-            let addresses = pairs.union(&port.fixed_ips.iter().copied().collect());
-            class.addresses = class.addresses.union(&addresses);
+            class.addresses = class.addresses.union(&addresses_of(port));
         }
         self.classes = classes.into_values().collect();
     }
@@ -168,8 +178,9 @@ impl Transition {
         &mut self,
         (id, port): (&Id, &InstalledPort),
         pod: Option<&ObjectRef>,
-        wanted: &Wanted<'_>,
         keys: &Keys,
+        lending: &Lending<'_>,
+        wanted: &Wanted<'_>,
     ) -> Sides<BTreeSet<Name>> {
         let before: BTreeSet<_> = port.security_groups.iter().map(|id| keys.group(id)).collect();
         let is_foreign = |id: &&Id| !keys.orphans.contains(*id) && !keys.groups.contains_key(&keys.group(id));
@@ -190,6 +201,12 @@ impl Transition {
                 let known = |name: &&Name| wanted.objects.security_groups.contains_key(*name);
                 let groups = wanted.objects.ports.get(pod).map(|port| &port.security_groups);
                 let mut after: BTreeSet<_> = groups.into_iter().flatten().filter(known).cloned().collect();
+                let addresses = lending.take_from(&mut after, pod, port);
+                if !addresses.is_empty() {
+                    let (pod, port) = (pod.clone(), id.clone());
+                    let found = Finding::SharedAddresses { pod, port, addresses };
+                    self.findings.push(found);
+                }
                 if wanted.foreign_groups == ForeignGroups::Refuse {
                     after.extend(kept());
                 }
@@ -214,10 +231,9 @@ impl Transition {
             self.findings.push(Finding::PortSecurityOff { pod, port });
             return;
         }
-        // Whoever may send from anywhere is whoever it wants to be, for rules about its groups.
-        let own = |prefix: &&Prefix| of.fixed_ips.iter().any(|ip| **prefix == Prefix::host(*ip));
-        if of.allowed_address_pairs.iter().any(|prefix| !own(&prefix)) {
-            let (pod, port, pairs) = (pod.clone(), port.clone(), of.allowed_address_pairs.clone());
+        let pairs: BTreeSet<_> = strangers(of).copied().collect();
+        if !pairs.is_empty() {
+            let (pod, port) = (pod.clone(), port.clone());
             self.findings.push(Finding::AddressPairs { pod, port, pairs });
         }
         if !wanted.enforced_vnic_types.contains(&of.vnic_type) {
@@ -266,4 +282,11 @@ impl Transition {
         });
         meant.collect()
     }
+}
+
+/// What rules about the groups of a port mean: also what it may send from besides its own.
+pub(super) fn addresses_of(port: &InstalledPort) -> AddressSet {
+    let pairs = port.allowed_address_pairs.iter();
+    let pairs: AddressSet = pairs.map(|prefix| prefix.range()).collect();
+    pairs.union(&port.fixed_ips.iter().copied().collect())
 }

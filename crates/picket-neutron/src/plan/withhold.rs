@@ -11,12 +11,16 @@ use crate::model::{Name, Objects, Remote};
 /// What is wanted, without what cannot be made: of groups that are there, what they have.
 pub(super) fn possible<'w>(installed: &Installed, wanted: &Wanted<'w>, keys: &Keys) -> Cow<'w, Objects> {
     let held = &wanted.held.groups;
-    if held.is_empty() {
+    if held.is_empty() && wanted.held.removals.is_empty() {
         return Cow::Borrowed(wanted.objects);
     }
     let is_missing =
         |name: &&Name| !keys.groups.contains_key(*name) && !keys.address_groups.contains_key(*name);
-    let missing = held.iter().filter(is_missing).cloned().collect();
+    let mut missing: BTreeSet<Name> = held.iter().filter(is_missing).cloned().collect();
+    if !wanted.held.removals.is_empty() {
+        let used = used(installed, keys);
+        missing.extend(wanted.held.removals.difference(&used).cloned());
+    }
     let mut possible = without(wanted.objects, &missing);
     for name in held {
         let id = keys.groups.get(name);
@@ -36,6 +40,25 @@ pub(super) fn possible<'w>(installed: &Installed, wanted: &Wanted<'w>, keys: &Ke
         }
     }
     Cow::Owned(possible)
+}
+
+/// The groups that ports have, and those and the address groups that rules of these are about.
+fn used(installed: &Installed, keys: &Keys) -> BTreeSet<Name> {
+    let groups = installed.ports.values().flat_map(|port| &port.security_groups);
+    let groups: BTreeSet<_> = groups.collect();
+    let mut used = BTreeSet::new();
+    for id in groups {
+        used.insert(keys.group(id));
+        let group = installed.security_groups.get(id);
+        for rule in group.into_iter().flat_map(|group| group.rules.values()) {
+            if let InstalledRule::Known(rule) = keys.rule(rule)
+                && let Remote::Group(name) | Remote::AddressGroup(name) = rule.remote
+            {
+                used.insert(name);
+            }
+        }
+    }
+    used
 }
 
 /// `wanted` without some groups and address groups, as those that a quota forbids: ports do not get them, and no rule is

@@ -70,6 +70,23 @@ fn without_address_groups_and_with_another_name_it_means_the_same() {
 }
 
 #[test]
+fn what_passes_whatever_groups_say_is_named() {
+    let ran = shop().picket("verify", &["--target", "neutron"]);
+    assert_eq!(ran.status, 0, "{} {}", ran.stdout, ran.stderr);
+    for what in [
+        "what IPv6 does not work without",
+        "(DHCP)",
+        "what a pod sends to itself",
+    ] {
+        let named = ran
+            .stdout
+            .lines()
+            .filter(|line| line.starts_with("exception: ") && line.contains(what));
+        assert_eq!(named.count(), 1, "{what}: {}", ran.stdout);
+    }
+}
+
+#[test]
 fn policies_are_shown_as_the_document_writes_them() {
     const POLICY: &str = "
 apiVersion: v1

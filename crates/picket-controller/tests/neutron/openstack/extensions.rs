@@ -44,15 +44,18 @@ fn enforced_without(alias: &str, fields: &[&str]) -> (Scene, Vec<Asked>) {
 
 #[test]
 fn without_address_groups_each_prefix_has_rules_of_its_own() {
-    let (scene, asked) = enforced_without("address-group", &["remote_address_group_id"]);
-    assert!(asked.iter().all(|one| !one.path.contains("address-groups")));
-    assert!(scene.server.list("address-groups").is_empty());
-    let group = scene.group("picket/policy/x/db/ingress");
-    let rules = scene
-        .server
-        .list(&format!("security-group-rules?security_group_id={group}"));
-    let prefixes = rules.iter().filter(|rule| rule["remote_ip_prefix"].is_string());
-    assert_eq!(prefixes.count(), 15, "{rules:?}");
+    // Either of them: groups of addresses are of no use where no rule can be about one.
+    for alias in ["address-group", "security-groups-remote-address-group"] {
+        let (scene, asked) = enforced_without(alias, &["remote_address_group_id"]);
+        assert!(asked.iter().all(|one| !one.path.contains("address-groups")));
+        assert!(scene.server.list("address-groups").is_empty());
+        let group = scene.group("picket/policy/x/db/ingress");
+        let rules = scene
+            .server
+            .list(&format!("security-group-rules?security_group_id={group}"));
+        let prefixes = rules.iter().filter(|rule| rule["remote_ip_prefix"].is_string());
+        assert_eq!(prefixes.count(), 15, "{rules:?}");
+    }
     // Where they are there later, one group takes the place of the prefixes.
     let with = Scene::new();
     with.goes_to(&cluster(80, Vec::new()));

@@ -149,6 +149,64 @@ fn a_fault_at_any_call_is_repaired_and_opens_nothing() {
     scene.goes_to(sides[0]);
 }
 
+/// A pod that other rules mean from now on, and the same where its port is that of nobody.
+#[test]
+fn what_a_port_that_cannot_be_changed_keeps_lets_nothing_new_pass() {
+    let lets_in = |name: &str, of: &str, port: u16| {
+        let web = accept().peer(pods_in("x", "role=web")).port(Protocol::TCP, port);
+        policy(&format!("x/{name}"))
+            .selects(&format!("role={of}"))
+            .ingress(web)
+    };
+    let cluster = |web: Option<&str>, more: Option<picket_cluster::Object>| -> Snapshot {
+        let pods = [role("a", "db", 1).into(), role("c", "other", 3).into()];
+        let web = web.map(|label| role("b", label, 2).into());
+        let policies = [
+            policy("x/closed")
+                .selects("role=db")
+                .isolates(Direction::Ingress)
+                .into(),
+            lets_in("known", "other", 80).into(),
+        ];
+        let all = [namespace("x").into()].into_iter().chain(pods).chain(web);
+        all.chain(policies).chain(more).collect()
+    };
+    for label in [Some("gone"), None] {
+        let scene = Scene::new();
+        let before = cluster(Some("web"), None);
+        scene.goes_to(&before);
+        let put = format!("ports/{}", scene.port("x/b"));
+        let refusal = r#"{"NeutronError": {"type": "PolicyNotAuthorized", "message": "no", "detail": ""}}"#;
+        let fault = Fault::Answer(403, "", refusal.to_owned());
+        scene.proxy.plan_always("PUT", &put, fault);
+        let more = || Some(lets_in("new", "db", 81).into());
+        let after = scene.written(&cluster(label, more()));
+        // Who is no pod is none that a policy means.
+        let judged = cluster(Some("gone"), more());
+        let flows = some(&judged, MOST);
+        let either: Passing = allowed(&flows, &before)
+            .union(&allowed(&flows, &judged))
+            .copied()
+            .collect();
+        let (seen, result) = scene.sync_watched(&flows, &judged);
+        for (step, passing) in &seen.moments {
+            let opened: Vec<_> = passing.difference(&either).map(|at| &flows[*at]).collect();
+            assert!(
+                opened.is_empty(),
+                "{label:?}: {step} opened {opened:?}\n{:#?}",
+                seen.steps
+            );
+        }
+        let Err(ControllerError::Failed(failed)) = result else {
+            panic!("{label:?}: {:#?}", seen.steps);
+        };
+        assert_eq!(failed.len(), 1, "{failed:?}");
+        scene.proxy.end_always();
+        scene.sync().unwrap();
+        scene.expect(&after);
+    }
+}
+
 /// What somebody else does, and what it is called.
 type Damage<'a> = (&'static str, Box<dyn Fn() + 'a>);
 

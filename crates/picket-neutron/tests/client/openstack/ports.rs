@@ -76,6 +76,38 @@ fn ports_are_listed_with_what_picket_needs() {
 }
 
 #[test]
+fn a_port_that_may_be_another_pods_by_now_gets_no_groups() {
+    let server = Neutron::start();
+    let (neutron, _) = client(&server.endpoint(), options());
+    let network = server.create_network(&["10.0.0.0/24"]);
+    wait(async {
+        let group = group(&neutron, "a").await;
+        let change = |id: &str, kind: &str| match kind {
+            "tags" => server.ask("PUT", &format!("ports/{id}/tags"), &json!({"tags": ["y"]})),
+            "fixed_ips" => {
+                let addresses = json!([{"ip_address": "10.0.0.200"}]);
+                let body = json!({"port": {"fixed_ips": addresses}});
+                server.ask("PUT", &format!("ports/{id}"), &body)
+            }
+            field => server.ask("PUT", &format!("ports/{id}"), &json!({"port": {field: "y"}})),
+        };
+        for kind in ["name", "device_id", "fixed_ips", "tags"] {
+            let id = server.create_port(&network, "x");
+            let port = neutron.port(&id).await.unwrap().unwrap();
+            change(&id, kind);
+            let error = neutron
+                .update_port_groups(&port, &[group.clone()].into())
+                .await
+                .unwrap_err();
+            assert!(matches!(error, Error::Changed { .. }), "{kind}: {error}");
+            let now = neutron.port(&id).await.unwrap().unwrap();
+            assert_eq!(now.security_groups, port.security_groups, "{kind}");
+            server.ask("DELETE", &format!("ports/{id}"), &json!(null));
+        }
+    });
+}
+
+#[test]
 fn a_port_gets_its_groups_unless_somebody_else_has_changed_them() {
     let server = Neutron::start();
     let (neutron, calls) = client(&server.endpoint(), options());
@@ -93,12 +125,16 @@ fn a_port_gets_its_groups_unless_somebody_else_has_changed_them() {
         assert_eq!(calls.words(), ["update_port done"]);
 
         // What else somebody changes makes no difference.
-        server.ask("PUT", &format!("ports/{id}"), &json!({"port": {"name": "y"}}));
+        server.ask(
+            "PUT",
+            &format!("ports/{id}"),
+            &json!({"port": {"description": "y"}}),
+        );
         let now = neutron
             .update_port_groups(&now, &[a.clone(), b.clone()].into())
             .await
             .unwrap();
-        assert_eq!(now.name, "y");
+        assert_eq!(now.description, "y");
         assert_eq!(
             calls.words(),
             ["update_port stale", "show_port done", "update_port done"]

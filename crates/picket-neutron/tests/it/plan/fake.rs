@@ -16,6 +16,8 @@ pub(crate) struct Fake {
     pub(crate) installed: Installed,
     /// What rules that picket never writes mean, by id.
     pub(crate) hidden: BTreeMap<Id, SecurityGroupRule>,
+    /// The addresses of nodes.
+    pub(crate) nodes: BTreeSet<IpAddr>,
     /// The ids of the groups that the steps of a plan created, by name.
     created: BTreeMap<SmolStr, Id>,
     next: u32,
@@ -112,6 +114,16 @@ impl Fake {
 
     /// Looks at what there is, and plans.
     pub(crate) fn plan(&mut self, objects: &Objects, foreign_groups: ForeignGroups) -> Plan {
+        self.plan_without(objects, foreign_groups, &Held::default())
+    }
+
+    /// The same where some things cannot be changed.
+    pub(crate) fn plan_without(
+        &mut self,
+        objects: &Objects,
+        foreign_groups: ForeignGroups,
+        held: &Held,
+    ) -> Plan {
         let ports = objects
             .ports
             .keys()
@@ -123,9 +135,17 @@ impl Fake {
             cluster: "picket",
             foreign_groups,
             enforced_vnic_types: &["normal".into()].into(),
-            held: &Held::default(),
+            nodes: &self.nodes,
+            held,
         };
         plan(&self.installed, &wanted)
+    }
+
+    /// Carries out all of a plan.
+    pub(crate) fn carry_out_all(&mut self, plan: &Plan) {
+        for step in plan.steps() {
+            self.carry_out(plan, step);
+        }
     }
 
     fn resolve(&self, handle: &Handle) -> Id {

@@ -1,6 +1,6 @@
 //! What others did to groups and ports, and what is reported.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use picket_neutron::Remote;
 use picket_neutron::plan::{Finding, ForeignGroups, Handle, Held, Step, Wanted, plan, text};
@@ -159,6 +159,7 @@ fn a_pod_without_a_port_is_pending() {
         cluster: "picket",
         foreign_groups: ForeignGroups::Remove,
         enforced_vnic_types: &["normal".into()].into(),
+        nodes: &BTreeSet::new(),
         held: &Held::default(),
     };
     let pending = plan(&fake.installed, &wanted).findings;
@@ -182,6 +183,7 @@ fn all_ports_of_a_pod_get_its_groups() {
         cluster: "picket",
         foreign_groups: ForeignGroups::Remove,
         enforced_vnic_types: &["normal".into()].into(),
+        nodes: &BTreeSet::new(),
         held: &Held::default(),
     };
     let plan = plan(&fake.installed, &wanted);
@@ -191,6 +193,95 @@ fn all_ports_of_a_pod_get_its_groups() {
     }
     let [one, other] = [&port("db"), "second"].map(|id| &fake.installed.ports[id].security_groups);
     assert_eq!(one, other);
+}
+
+/// Whom rules mean they mean by address: it would be whoever it wants to be.
+#[test]
+fn a_port_that_may_send_from_other_addresses_is_nobodys_peer() {
+    let mut fake = with(&and([]));
+    let all = groups_of(&fake, "web");
+    let pairs = ["10.0.0.2/32", "10.0.0.9/32"].map(|text| text.parse().expect("a prefix"));
+    let of = fake.installed.ports.get_mut(&port("web")).expect("a port");
+    of.allowed_address_pairs = pairs.into();
+    let (plan, _) = to(&mut fake, &and([]));
+    assert_eq!(plan.calls(), [("update_port", 1)].into());
+    let left = groups_of(&fake, "web");
+    let gone: Vec<_> = all.iter().filter(|group| !left.contains(group)).collect();
+    assert!(
+        gone.len() == 1 && gone[0].starts_with("picket/peers/"),
+        "{gone:?}"
+    );
+    let reported = Finding::AddressPairs {
+        pod: ObjectRef::new("Pod", "x", "web"),
+        port: port("web"),
+        pairs: [pairs[1]].into(),
+    };
+    assert_eq!(plan.findings, [reported]);
+    // Its own address it has anyway.
+    let of = fake.installed.ports.get_mut(&port("web")).expect("a port");
+    of.allowed_address_pairs = [pairs[0]].into();
+    let (plan, _) = to(&mut fake, &and([]));
+    assert_eq!(plan.findings, []);
+    assert_eq!(groups_of(&fake, "web"), all);
+}
+
+/// In another network, whose addresses are the same.
+#[test]
+fn a_port_with_an_address_of_another_pod_or_of_a_node_is_nobodys_peer() {
+    for (address, is_shared) in [
+        ("10.0.0.3", true),
+        ("10.0.0.100", true),
+        ("10.0.0.2", false),
+        ("10.7.0.1", false),
+    ] {
+        let mut fake = with(&and([]));
+        fake.nodes = [ip("10.0.0.100")].into();
+        fake.add_port(&"second".into(), [ip(address)].into(), &[]);
+        let objects = wanted(&and([]));
+        let ports = objects.ports.keys().map(|pod| {
+            let second = (pod.name == "web").then(|| "second".into());
+            (pod.clone(), [port_of(pod)].into_iter().chain(second).collect())
+        });
+        let wanted = Wanted {
+            objects: &objects,
+            ports: &ports.collect(),
+            cluster: "picket",
+            foreign_groups: ForeignGroups::Remove,
+            enforced_vnic_types: &["normal".into()].into(),
+            nodes: &fake.nodes,
+            held: &Held::default(),
+        };
+        let plan = plan(&fake.installed, &wanted);
+        fake.carry_out_all(&plan);
+        let is_peer = |id: &str| {
+            let groups = fake.installed.ports[id].security_groups.iter();
+            let mut names = groups.map(|id| fake.installed.security_groups[id].name.as_str());
+            names.any(|name| name.starts_with("picket/peers/"))
+        };
+        assert_eq!(is_peer("second"), !is_shared, "{address}");
+        assert!(is_peer(&port("web")), "{address}");
+        let reported = Finding::SharedAddresses {
+            pod: ObjectRef::new("Pod", "x", "web"),
+            port: "second".into(),
+            addresses: [ip(address)].into(),
+        };
+        assert_eq!(plan.findings.contains(&reported), is_shared, "{address}");
+    }
+}
+
+/// Otherwise the other would be let in as the first.
+#[test]
+fn a_pod_whose_address_a_port_of_another_has_too_is_nobodys_peer() {
+    let mut fake = with(&and([]));
+    let of = fake.installed.ports.get_mut(&port("other")).expect("a port");
+    of.fixed_ips.insert(ip("10.0.0.2"));
+    let plan = fake.plan(&wanted(&and([])), ForeignGroups::Remove);
+    fake.carry_out_all(&plan);
+    let groups = groups_of(&fake, "web");
+    assert!(
+        !groups.iter().any(|name| name.starts_with("picket/peers/")),
+        "{groups:?}"
+    );
 }
 
 #[test]

@@ -4,6 +4,7 @@ mod calls;
 pub(crate) mod fake;
 mod mended;
 mod random;
+mod stuck;
 mod verified;
 mod watch;
 pub(crate) mod world;

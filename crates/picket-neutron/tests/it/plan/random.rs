@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use picket_cluster::{Event, Object, Semantics, Snapshot, Store};
 use picket_engine::Engine;
 use picket_net::{Family, PortRange, Protocol};
-use picket_neutron::plan::{ForeignGroups, Id, InstalledRule, text};
+use picket_neutron::plan::{ForeignGroups, Held, Id, InstalledRule, text};
 use picket_neutron::{Objects, Options, Remote, SecurityGroupRule, render};
 use picket_policy::Direction;
 use picket_testing::flows::external_addresses;
@@ -17,7 +17,7 @@ use proptest::sample::Index;
 use proptest::test_runner::TestCaseError;
 
 use super::fake::{Fake, port_of};
-use super::watch::watch;
+use super::watch::{watch, watch_to};
 
 fn rendered(snapshot: &Snapshot, address_groups: bool) -> Objects {
     let options = Options {
@@ -216,7 +216,80 @@ fn go(fake: &mut Fake, objects: &Objects, outside: &[IpAddr], seed: u64) -> Resu
     Ok(seen.cut)
 }
 
-fn check(before: &Snapshot, after: &Snapshot, damage: &[Damage], seed: u64) -> Result<(), TestCaseError> {
+/// Does what can be done where some ports and groups cannot be changed, and looks: what the policies say counts, not where this leads.
+fn go_without(
+    fake: &mut Fake,
+    objects: &Objects,
+    stuck: &Stuck,
+    outside: &[IpAddr],
+    seed: u64,
+) -> Result<(), TestCaseError> {
+    let held = stuck.held(fake, objects);
+    let mut end = fake.clone();
+    let whole = end.plan(objects, ForeignGroups::Remove);
+    end.carry_out_all(&whole);
+    let plan = fake.plan_without(objects, ForeignGroups::Remove, &held);
+    let ports: Vec<_> = held
+        .ports
+        .iter()
+        .map(|id| (id, fake.installed.ports[id].clone()))
+        .collect();
+    let installed = format!("{:#?}", fake.installed);
+    let seen = watch_to(fake, &plan, &end.objects(), &held.ports, outside, seed);
+    prop_assert!(
+        seen.opened.is_empty(),
+        "{:#?}\n{}\n{:#?}\nwhole:\n{}\n{}",
+        &seen.opened[..1],
+        text(&plan),
+        held,
+        text(&whole),
+        installed
+    );
+    for (id, port) in ports {
+        prop_assert_eq!(&fake.installed.ports[id], &port);
+    }
+    Ok(())
+}
+
+/// Which ports and groups cannot be changed for a while.
+#[derive(Clone, Debug, Default)]
+struct Stuck {
+    ports: Vec<Index>,
+    groups: Vec<Index>,
+}
+
+impl Stuck {
+    fn held(&self, fake: &Fake, objects: &Objects) -> Held {
+        let ports: Vec<Id> = fake.installed.ports.keys().cloned().collect();
+        let groups = objects
+            .security_groups
+            .keys()
+            .chain(objects.address_groups.keys());
+        let groups: Vec<_> = groups.cloned().collect();
+        let some = |indices: &[Index], of: &[Id]| {
+            let some = indices.iter().filter(|_| !of.is_empty());
+            some.map(|index| index.get(of).clone()).collect()
+        };
+        Held {
+            ports: some(&self.ports, &ports),
+            groups: some(&self.groups, &groups),
+            ..Held::default()
+        }
+    }
+}
+
+fn stuck() -> impl Strategy<Value = Stuck> {
+    let stuck = (vec(any::<Index>(), 0..3), vec(any::<Index>(), 0..2));
+    stuck.prop_map(|(ports, groups)| Stuck { ports, groups })
+}
+
+fn check(
+    before: &Snapshot,
+    after: &Snapshot,
+    damage: &[Damage],
+    stuck: &Stuck,
+    seed: u64,
+) -> Result<(), TestCaseError> {
     let outside = external_addresses(after);
     let outside: Vec<_> = outside
         .iter()
@@ -233,6 +306,7 @@ fn check(before: &Snapshot, after: &Snapshot, damage: &[Damage], seed: u64) -> R
     }
     let objects = rendered(after, address_groups);
     give_ports(&mut fake, &objects, &default);
+    go_without(&mut fake, &objects, stuck, &outside, seed)?;
     go(&mut fake, &objects, &outside, seed)?;
     Ok(())
 }
@@ -247,9 +321,10 @@ proptest! {
     #[test]
     fn other_policies_never_open(
         (cluster, before, after) in shape().prop_flat_map(|shape| (cluster(), policies(shape, 4), policies(shape, 4))),
+        stuck in stuck(),
         seed: u64,
     ) {
-        check(&together(&cluster, before), &together(&cluster, after), &[], seed)?;
+        check(&together(&cluster, before), &together(&cluster, after), &[], &stuck, seed)?;
     }
 
     #[test]
@@ -259,15 +334,17 @@ proptest! {
             (cluster(), policies(shape, 4)),
         )),
         damage in vec(damage(), 0..3),
+        stuck in stuck(),
         seed: u64,
     ) {
-        check(&together(&before.0, before.1), &together(&after.0, after.1), &damage, seed)?;
+        check(&together(&before.0, before.1), &together(&after.0, after.1), &damage, &stuck, seed)?;
     }
 
     #[test]
     fn events_and_damage_never_open(
         (cluster, before, events) in shape().prop_flat_map(|shape| (cluster(), policies(shape, 4), events(shape, 4))),
         damage in vec(damage(), 0..6),
+        stuck in stuck(),
         seed: u64,
     ) {
         let mut store = Store::new();
@@ -279,6 +356,6 @@ proptest! {
             store.apply(event);
         }
         let after = store.snapshot();
-        check(&before, &after, &damage, seed)?;
+        check(&before, &after, &damage, &stuck, seed)?;
     }
 }

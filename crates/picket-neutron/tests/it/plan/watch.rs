@@ -52,6 +52,11 @@ impl Packets {
 
     /// Which pass. A packet between addresses of one port, or of none, is not looked at.
     pub(crate) fn passing(&self, objects: &Objects) -> Passing {
+        self.passing_unless(objects, &|_, _| false)
+    }
+
+    /// The same, where an end lets everything pass to and from another if it is `free` towards that one.
+    fn passing_unless(&self, objects: &Objects, free: &dyn Fn(&Id, Option<&Id>) -> bool) -> Passing {
         let meaning = Meaning::of(objects);
         let mut lets: BTreeMap<(usize, Direction), Vec<u32>> = BTreeMap::new();
         for (at, (address, port)) in self.ends.iter().enumerate() {
@@ -79,7 +84,11 @@ impl Packets {
                 if source_port == destination_port || source.is_ipv4() != destination.is_ipv4() {
                     continue;
                 }
-                let at = |end, direction, peer: usize| lets.get(&(end, direction)).map(|lets| lets[peer]);
+                let at = |end: usize, direction, peer: usize| {
+                    let (port, other) = (self.ends[end].1.as_ref(), self.ends[peer].1.as_ref());
+                    let lets = lets.get(&(end, direction)).map(|lets| lets[peer]);
+                    lets.filter(|_| !port.is_some_and(|port| free(port, other)))
+                };
                 let sent = at(from, Direction::Egress, to).unwrap_or(u32::MAX);
                 let received = at(to, Direction::Ingress, from).unwrap_or(u32::MAX);
                 passing.insert((from, to), sent & received);
@@ -99,14 +108,30 @@ pub(crate) struct Seen {
 }
 
 /// Carries out a plan, and looks after each step, and at some other choices of the steps of each stage. `seed` chooses these.
-pub(crate) fn watch(fake: &mut Fake, plan: &Plan, outside: &[IpAddr], mut seed: u64) -> Seen {
+pub(crate) fn watch(fake: &mut Fake, plan: &Plan, outside: &[IpAddr], seed: u64) -> Seen {
     let mut end = fake.clone();
-    for step in plan.steps() {
-        end.carry_out(plan, step);
-    }
-    let (before, after) = (fake.objects(), end.objects());
-    let packets = Packets::of(&[&before, &after], outside);
-    let (before, after) = (packets.passing(&before), packets.passing(&after));
+    end.carry_out_all(plan);
+    watch_to(fake, plan, &end.objects(), &BTreeSet::new(), outside, seed)
+}
+
+/// The same where the plan does not lead to `after`, as what the policies say, since some ports are `stuck`.
+///
+/// Of a port without groups nothing says before what it may exchange with those: that is theirs to say.
+pub(crate) fn watch_to(
+    fake: &mut Fake,
+    plan: &Plan,
+    after: &Objects,
+    stuck: &BTreeSet<Id>,
+    outside: &[IpAddr],
+    mut seed: u64,
+) -> Seen {
+    let mut end = fake.clone();
+    end.carry_out_all(plan);
+    let before = fake.objects();
+    let packets = Packets::of(&[&before, after, &end.objects()], outside);
+    let is_new = |port: &Id| fake.installed.ports[port].security_groups.is_empty() && !stuck.contains(port);
+    let free = |port: &Id, other: Option<&Id>| is_new(port) && other.is_some_and(|port| stuck.contains(port));
+    let (before, after) = (packets.passing_unless(&before, &free), packets.passing(after));
     let mut seen = Seen::default();
     let mut look = |state: &Fake, at: &dyn Fn() -> String| {
         for (pair, now) in packets.passing(&state.objects()) {

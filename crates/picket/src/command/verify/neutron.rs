@@ -18,6 +18,9 @@ use crate::input;
 /// Neutron lets these pass whatever groups say.
 const NECESSARY: &str =
     "what IPv6 does not work without, and errors about connections that passed, Neutron lets pass by itself";
+/// What gives ports addresses: 68 to 67 and 546 to 547 out, and 67 to 68 and 547 to 546 in, both UDP.
+const ADDRESSING: &str =
+    "what asks for addresses and gives them (DHCP), Neutron lets pass whatever groups say";
 /// It never reaches the port.
 const ITSELF: &str = "what a pod sends to itself meets no security group";
 
@@ -73,7 +76,7 @@ fn told(
     let found = Found {
         target: "neutron",
         examples: examples.collect(),
-        exceptions: vec![NECESSARY, ITSELF],
+        exceptions: vec![NECESSARY, ADDRESSING, ITSELF],
         notes,
     };
     let mut answer = found.of(report.is_proof(), report.pairs, report.stopped, None);
