@@ -372,8 +372,9 @@ impl<C: Cloud> Controller<C> {
         }
     }
 
-    /// What the groups of each pod are called in the cloud, where it has all of them but those that cannot be made, or not be what they
-    /// should: no new port is to get these, and what was written before may let more pass.
+    /// What the groups of each pod are called in the cloud, where it has all of them but some that no new port is to get: those that cannot be
+    /// made, those that cannot be made less, and those that wait because of a port that cannot be changed. What was written before may let more
+    /// pass.
     fn groups(&self, state: &C::State) -> BTreeMap<ObjectRef, String> {
         let ports = self.rendered.objects.ports.iter();
         let held = self.sync.held();
@@ -383,6 +384,7 @@ impl<C: Cloud> Controller<C> {
                 match self.cloud.id_of(state, name) {
                     // It may let more pass than it should.
                     Some(_) if held.contains_key(&Key::Removal(name.clone())) => {}
+                    Some(_) if self.sync.is_waiting(name) => {}
                     Some(id) => ids.push(id),
                     None if held.contains_key(&Key::Group(name.clone())) => {}
                     None => return None,

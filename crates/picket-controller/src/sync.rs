@@ -382,6 +382,11 @@ impl<S: Step> Sync<S> {
         &self.held
     }
 
+    /// Whether a group waits because of a port that cannot be changed.
+    pub(crate) fn is_waiting(&self, group: &Name) -> bool {
+        self.waiting.contains(group)
+    }
+
     /// What is not as it should be: what failed, and what is still to be done.
     pub(crate) fn troubles(&self) -> Troubles {
         let mut troubles = Troubles {

@@ -123,14 +123,6 @@ impl<K: Ord + Hash + Clone> Combined<K> {
             .map(|combiner| combiner.pods.get(pod).map(|own| own.table.peers()))
     }
 
-    /// What a pod is allowed with other pods of the node where that is not what its own list says, by address, of each family.
-    pub(crate) fn beside(&self, pod: &K) -> [&[(IpAddr, Value)]; 2] {
-        self.families.each_ref().map(|combiner| {
-            let own = combiner.pods.get(pod);
-            own.map(|own| own.table.entries()).unwrap_or_default()
-        })
-    }
-
     /// The pods that something restricts in the other direction.
     pub(crate) fn restricted(&self) -> &Restricted<K> {
         &self.restricted

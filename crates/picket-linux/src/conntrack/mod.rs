@@ -66,8 +66,9 @@ pub struct Connection {
     pub status: u32,
     /// The connection of which a helper of the kernel expected it, as its data connection for example.
     pub master: Option<Tuple>,
-    /// Whether connection tracking did not see it begin: TCP that it met in the middle (`nf_conntrack_tcp_loose`) and takes for opened
-    /// by whoever sent what it met. The kernel says of these that it is liberal with them (`tcp_new` in `nf_conntrack_proto_tcp.c`).
+    /// Whether connection tracking may not have seen it begin: TCP that it met in the middle (`nf_conntrack_tcp_loose`) it takes for opened
+    /// by whoever sent what it met. The kernel says of these that it is liberal with them (`tcp_new` in `nf_conntrack_proto_tcp.c`), as
+    /// of those that go past it, through Open vSwitch or a flow table, whoever has opened them.
     pub is_taken_up: bool,
 }
 

@@ -95,10 +95,12 @@ impl Neutron {
     }
 }
 
-/// Whether nothing has changed by which it is known whose a port is.
+/// Whether nothing has changed by which it is known whose a port is, and which groups it may have.
 fn is_same(now: &Port, known: &Port) -> bool {
     now.name == known.name
         && now.tags == known.tags
         && now.fixed_ips == known.fixed_ips
-        && now.device_id == known.device_id
+        && now.device_owner == known.device_owner
+        && now.allowed_address_pairs == known.allowed_address_pairs
+        && now.port_security_enabled == known.port_security_enabled
 }

@@ -235,7 +235,8 @@ impl<'t> Emitter<'t> {
         let groups = self.installed.security_groups.iter();
         // What is about an address group in a group of others is not ours to delete.
         let others = groups.filter(|(id, _)| {
-            kept.contains(id) || !doomed.contains(id) && !self.keys.groups.contains_key(&self.keys.group(id))
+            let wanted = &self.wanted.objects.security_groups;
+            kept.contains(id) || !doomed.contains(id) && !wanted.contains_key(&self.keys.group(id))
         });
         let rules = others.flat_map(|(_, group)| group.rules.values().filter_map(plain));
         let meant: BTreeSet<_> = rules.map(|rule| &rule.remote).collect();

@@ -90,7 +90,7 @@ impl<'a> Lending<'a> {
             let port = self.wanted.objects.ports.get(*other);
             *other != pod && !port.is_some_and(|port| port.security_groups.contains(group))
         };
-        !is_own && self.wanted.nodes.contains(&address) || others.any(lacks)
+        self.wanted.nodes.contains(&address) || others.any(lacks)
     }
 }
 

@@ -220,10 +220,10 @@ impl Scene {
                     if is_alone || self.is_new(other) || others.intersection(&changing).is_empty() {
                         continue;
                     }
-                    let theirs = self.changing(other, opposite(direction));
+                    let theirs = self.changing(other, direction.opposite());
                     if !theirs.intersection(addresses).is_empty() {
                         self.crosses(at, direction, others);
-                        self.crosses(other, opposite(direction), addresses);
+                        self.crosses(other, direction.opposite(), addresses);
                     }
                 }
             }
@@ -492,12 +492,5 @@ impl State {
             rules.map(move |rule| (name, rule))
         });
         rules.filter(|(_, rule)| plain(rule).is_none()).collect()
-    }
-}
-
-fn opposite(direction: Direction) -> Direction {
-    match direction {
-        Direction::Ingress => Direction::Egress,
-        Direction::Egress => Direction::Ingress,
     }
 }

@@ -42,7 +42,8 @@ pub(super) fn possible<'w>(installed: &Installed, wanted: &Wanted<'w>, keys: &Ke
     Cow::Owned(possible)
 }
 
-/// The groups that ports have, and those and the address groups that rules of these are about.
+/// The groups that ports have, and the address groups that rules of these are about. A group that no port has may go out of the rules of others:
+/// nobody is in it.
 fn used(installed: &Installed, keys: &Keys) -> BTreeSet<Name> {
     let groups = installed.ports.values().flat_map(|port| &port.security_groups);
     let groups: BTreeSet<_> = groups.collect();
@@ -52,7 +53,7 @@ fn used(installed: &Installed, keys: &Keys) -> BTreeSet<Name> {
         let group = installed.security_groups.get(id);
         for rule in group.into_iter().flat_map(|group| group.rules.values()) {
             if let InstalledRule::Known(rule) = keys.rule(rule)
-                && let Remote::Group(name) | Remote::AddressGroup(name) = rule.remote
+                && let Remote::AddressGroup(name) = rule.remote
             {
                 used.insert(name);
             }

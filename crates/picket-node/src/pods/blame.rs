@@ -27,13 +27,19 @@ pub(super) struct Suspect {
     pub(super) policy: ObjectRef,
     pub(super) says: Said,
     pub(super) substitute: Substitute,
+    /// What holds in its place already, if it is held back for another reason.
+    pub(super) before: Option<Substitute>,
+    /// What might hold in its place if it turns out to be to blame, though not together with all others.
+    pub(super) former: Option<Substitute>,
 }
 
 impl Suspect {
-    /// Nothing is to be allowed in its place.
+    /// Nothing is to be allowed in its place, as far as is known.
     fn closed(self) -> Self {
+        let former = matches!(self.substitute, Substitute::Former(..)).then(|| self.substitute.clone());
         Self {
             substitute: Substitute::Closed,
+            former: former.or(self.former),
             ..self
         }
     }
@@ -59,6 +65,10 @@ pub(super) struct Search {
     attempts: usize,
     /// When somebody first asked for turns while there was something to find out.
     since: Option<Instant>,
+    /// Whether policies are closed that were in force and say nothing else: perhaps for nothing.
+    spares: bool,
+    /// What is in force, where nothing is cut by it yet.
+    later: Option<Order>,
 }
 
 impl Search {
@@ -70,6 +80,16 @@ impl Search {
     /// What there was to find out has been found out.
     pub(super) fn end(&mut self) {
         self.since = None;
+        self.spares = false;
+    }
+
+    /// By what is in force now connections may be cut: not by what is perhaps in force for nothing, until that is known.
+    pub(super) fn cutting_by(&mut self, order: Option<Order>) -> Option<Order> {
+        self.later = order.or(self.later.take());
+        match self.spares && !self.is_over() {
+            true => None,
+            false => self.later.take(),
+        }
     }
 
     /// What was refused is not to be in force any more.
@@ -160,11 +180,20 @@ impl<'a> Blame<'a> {
         }
         let Suspects { changed, others } = self.place.suspects();
         let all = [changed.as_slice(), &others].concat();
-        let closed = all.iter().cloned().map(Suspect::closed).collect();
-        let mut rounds = [changed, all, closed].into_iter();
-        let Some(suspects) = rounds.find(|suspects| self.helps(suspects, &error)) else {
-            self.place.resolve(self.networks);
-            return Err(error);
+        let suspects = if self.helps(&changed, &error) {
+            changed
+        } else if !others.is_empty() && self.helps(&all, &error) {
+            self.place.search.spares = true;
+            all
+        } else {
+            // What was in force may be too much by now, too.
+            let closed: Vec<_> = all.into_iter().map(Suspect::closed).collect();
+            if !self.helps(&closed, &error) {
+                self.place.resolve(self.networks);
+                return Err(error);
+            }
+            self.place.search.spares = true;
+            closed
         };
         let search = &mut self.place.search;
         search.attempts = ATTEMPTS;
@@ -207,7 +236,16 @@ impl<'a> Blame<'a> {
     }
 
     fn divide(&mut self, suspects: Vec<Suspect>, error: &SyncError) {
-        for suspect in self.place.search.divide(suspects, error) {
+        for mut suspect in self.place.search.divide(suspects, error) {
+            if let Some(former) = suspect.former.take() {
+                self.place.hold_as(&suspect.policy, former.clone());
+                if self.attempt().is_ok() {
+                    suspect.substitute = former;
+                } else {
+                    self.place.hold_as(&suspect.policy, Substitute::Closed);
+                    self.place.resolve(self.networks);
+                }
+            }
             self.place.blame(&suspect, error, self.metrics);
         }
     }
@@ -228,7 +266,10 @@ impl<'a> Blame<'a> {
 
     fn release(&mut self, suspects: &[Suspect]) {
         for suspect in suspects {
-            self.place.let_go(&suspect.policy);
+            match &suspect.before {
+                Some(before) => self.place.hold_as(&suspect.policy, before.clone()),
+                None => self.place.let_go(&suspect.policy),
+            }
         }
     }
 }
@@ -392,10 +433,11 @@ mod kernel {
                 policy(name).isolates(Direction::Ingress).ingress(rule).build()
             };
             let policies = |port| vec![small("x/a", port), from("x/b", "many"), from("x/c", "few")];
-            let with = |policies, count: u32| {
+            let with = |policies, count: u32, few: u32| {
                 let (own, mut cluster) = selected(policies);
                 let many = (0..count).map(|number| ("many", number));
-                for (name, number) in many.chain([("few", MANY)]) {
+                let few = (0..few).map(|number| ("few", MANY + number));
+                for (name, number) in many.chain(few) {
                     let address = Ipv4Addr::from((10 << 24) + 2 * number).into();
                     let peer = pod(&format!("x/{name}-{number}")).label("is", name);
                     let peer = attached(peer, address);
@@ -403,19 +445,19 @@ mod kernel {
                 }
                 (own, cluster)
             };
-            scene.learn(with(policies(1), 1));
+            scene.learn(with(policies(1), 1, 1));
             scene.check(&["a", "b", "c"], &[]);
 
-            // Nobody said anything else, and another policy comes to apply with it.
-            for port in [1, 2] {
-                scene.learn(with(policies(port), MANY));
+            // Nobody said anything else; then somebody does, and both policies have other peers.
+            for (port, few) in [(1, 2), (2, 3)] {
+                scene.learn(with(policies(port), MANY, few));
                 scene.check(&["a", "c"], &["b"]);
                 let why = scene.status().trouble.unwrap();
                 assert!(why.starts_with("MultiNetworkPolicy x/b: "), "{why}");
             }
 
             // One that is held back as it was is closed once that is too much, too.
-            scene.learn(with(policies(2), 1));
+            scene.learn(with(policies(2), 1, 1));
             scene.place.hurry();
             scene.make(None);
             let too_large = || {
@@ -423,12 +465,20 @@ mod kernel {
                 policies[1] = isolating(large("x/b"));
                 policies
             };
-            scene.learn(with(too_large(), 1));
+            scene.learn(with(too_large(), 1, 1));
             scene.check(&["a", "b", "c"], &["b"]);
-            scene.learn(with(too_large(), MANY));
+            scene.learn(with(too_large(), MANY, 1));
+            scene.check(&["a", "c"], &["b"]);
+            scene.place.hurry();
+            scene.make(None);
+            scene.check(&["a", "c"], &["b"]);
+            // As it was it is not too much any more.
+            scene.learn(with(too_large(), 1, 1));
+            scene.place.hurry();
+            scene.make(None);
             scene.check(&["a", "c"], &["b"]);
 
-            scene.learn(with(policies(2), 1));
+            scene.learn(with(policies(2), 1, 1));
             scene.place.hurry();
             scene.make(None);
             scene.check(&["a", "b", "c"], &[]);

@@ -17,6 +17,9 @@ use crate::cut::{AGAIN, Found, fail, tell};
 use crate::metrics::Metrics;
 use crate::retry::longer;
 
+/// How many connections that were cut are known of each sandbox at least.
+const SEVERED: usize = 1024;
+
 /// Who cuts connections.
 pub(super) struct Cutting {
     orders: Sender<Order>,
@@ -99,7 +102,7 @@ struct AllSevered(BTreeMap<SandboxId, (Weak<NetworkNamespace>, Severed)>);
 impl AllSevered {
     fn take(&mut self, sandbox: &SandboxId) -> Severed {
         let known = self.0.remove(sandbox);
-        known.map(|(_, severed)| severed).unwrap_or_default()
+        known.map_or_else(|| Severed::up_to(SEVERED), |(_, severed)| severed)
     }
 
     fn keep(&mut self, order: &Order, severed: Severed) {

@@ -82,7 +82,16 @@ impl Held {
             policy: policy.clone(),
             says: held.says.clone(),
             substitute: Substitute::Closed,
+            before: Some(held.substitute.clone()),
+            former: None,
         })
+    }
+
+    /// Lets something else hold in the place of a policy that is held back.
+    pub(super) fn hold_as(&mut self, policy: &ObjectRef, substitute: Substitute) {
+        if let Some(held) = self.policies.get_mut(policy) {
+            held.substitute = substitute;
+        }
     }
 
     /// Holds a policy back that says what was refused.

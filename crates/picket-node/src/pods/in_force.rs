@@ -86,6 +86,8 @@ impl InForce {
                 policy: policy.clone(),
                 says: says.clone(),
                 substitute,
+                before: None,
+                former: None,
             };
             match self.said.get(policy) {
                 None => suspects.changed.push(suspect(Substitute::Closed)),

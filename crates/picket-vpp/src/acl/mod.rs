@@ -1,6 +1,5 @@
 //! Access control lists of VPP's ACL plugin.
 
-mod beside;
 mod change;
 mod cut;
 mod global;

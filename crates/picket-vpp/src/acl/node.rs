@@ -14,7 +14,7 @@ use super::global::Global;
 use super::model::{Acl, Acls, InterfaceLists, Role};
 use super::render::Options;
 use super::rules::{from_pod, own_addresses, to_pod};
-use crate::combine::{Changed, Combined};
+use crate::combine::Combined;
 use crate::lists::{Lists, Number, Slab};
 use crate::peers::Peers;
 use crate::value::{Value, Values};
@@ -32,12 +32,8 @@ pub struct NodeAcls {
     services: BTreeSet<IpAddr>,
     /// What pods may receive, with what others of the node may send.
     combined: Combined<Number>,
-    /// What pods may send, with what others of the node may receive: of those that something restricts, or of all.
-    sent: Combined<Number>,
-    /// Whether all pods are in `sent`, as something restricts what a pod may send and so what others may receive.
-    all_send: bool,
-    /// Whether something restricts what a pod may receive, so that every pod is held to its own addresses.
-    holds_all: bool,
+    /// How many pods may not receive everything: where there is one, every pod is held to its own addresses.
+    closed: usize,
     pods: Slab<ObjectRef, OnNode>,
     global: Global,
     register: Register,
@@ -105,9 +101,7 @@ impl NodeAcls {
             named_by_services: BTreeSet::new(),
             services: BTreeSet::new(),
             combined: Combined::new(Direction::Ingress, floor),
-            sent: Combined::new(Direction::Egress, floor),
-            all_send: false,
-            holds_all: false,
+            closed: 0,
             pods: Slab::default(),
             global: Global::new(),
             register: Register::default(),
@@ -189,12 +183,15 @@ impl NodeAcls {
             self.services = services;
         }
         let (mut touched, _) = self.combined.advance(&changes, values);
-        let senders = self.senders(&changes);
-        let (sending, _) = self.sent.advance(&senders, values);
-        touched.extend(&sending);
-        let holds_all = !self.sent.restricted().is_empty();
-        if holds_all != self.holds_all {
-            self.holds_all = holds_all;
+        let held_all = self.holds_all();
+        for (_, [before, now]) in &changes {
+            let is_closed = |lists: &Option<Arc<Lists>>| {
+                let lists = lists.as_ref();
+                usize::from(lists.is_some_and(|lists| lists.is_restricted(Direction::Ingress)))
+            };
+            self.closed = self.closed + is_closed(now) - is_closed(before);
+        }
+        if self.holds_all() != held_all {
             touched.extend(self.pods.numbers().inspect(|_| looked_at(1)));
         }
         for number in gone {
@@ -206,37 +203,12 @@ impl NodeAcls {
         touched.dedup();
         let mut made = ToPods::default();
         for pod in touched {
-            let is_stale = stale.contains(&pod) || sending.binary_search(&pod).is_ok();
-            self.set(pod, is_stale, &mut made, values);
+            self.set(pod, stale.contains(&pod), &mut made, values);
         }
         if self.global.make(&mut self.register, values) {
             self.set_uplinks();
         }
         self.register.take()
-    }
-
-    /// Of these changes of pods, those of what they may send: a pod that may exchange everything, with everybody of its node too, has no
-    /// list to which it matters what others receive.
-    fn senders(&mut self, changes: &Changed<Number>) -> Vec<(Number, [Option<Arc<Lists>>; 2])> {
-        let all_send = !self.combined.restricted().is_empty();
-        let is_other = std::mem::replace(&mut self.all_send, all_send) != all_send;
-        let sends = |lists: &Arc<Lists>| {
-            let mut each = Direction::BOTH.into_iter();
-            all_send || each.any(|direction| lists.is_restricted(direction))
-        };
-        let changes = changes.iter();
-        let mut found: BTreeMap<_, _> = changes
-            .map(|(number, [before, now])| (*number, [before.clone(), now.clone().filter(sends)]))
-            .collect();
-        if is_other {
-            for number in self.pods.numbers() {
-                looked_at(1);
-                let lists = self.pods.get(number).map(|pod| Arc::clone(&pod.lists));
-                let now = lists.clone().filter(sends);
-                found.entry(number).or_insert([lists, now]);
-            }
-        }
-        found.into_iter().collect()
     }
 
     /// The pods whose lists say something else when these are the addresses of services: those that may not send everything to an
@@ -262,6 +234,11 @@ impl NodeAcls {
             known.is_some_and(|pod| pod.lists.egress.iter().flatten().any(&mut tells_apart))
         });
         told_apart.collect()
+    }
+
+    /// Whether every pod is held to its own addresses.
+    fn holds_all(&self) -> bool {
+        self.closed > 0
     }
 
     /// Puts a pod where it is, which is known by this number from now on.
@@ -311,7 +288,7 @@ impl NodeAcls {
 
     /// Gives the interface of a pod its lists; `is_stale` when that from the pod may be another.
     fn set(&mut self, number: Number, is_stale: bool, made: &mut ToPods, values: &mut Values) {
-        let received = self.combined.of(&number);
+        let (received, holds_all) = (self.combined.of(&number), self.holds_all());
         let pod = self.pods.key(number).cloned();
         let Some(known) = self.pods.get_mut(number) else {
             return;
@@ -322,7 +299,7 @@ impl NodeAcls {
         let sends_less = known.lists.is_restricted(Direction::Egress) || sends_nothing;
         let held = match !is_open || sends_less || is_unknown {
             true => Some(HeldTo::Policies),
-            false => self.holds_all.then_some(HeldTo::Addresses),
+            false => holds_all.then_some(HeldTo::Addresses),
         };
         let to = (held == Some(HeldTo::Policies)).then(|| {
             let key = (places(received), sends_less);
@@ -339,7 +316,7 @@ impl NodeAcls {
             .filter(|(before, _)| !is_stale && held == Some(*before));
         let from = same.map(|(_, acl)| Arc::clone(acl)).or_else(|| {
             let rules = match held? {
-                HeldTo::Policies => from_pod(&known.lists, self.sent.beside(&number), &self.services, values),
+                HeldTo::Policies => from_pod(&known.lists, &self.services, values),
                 HeldTo::Addresses => own_addresses(&known.lists),
             };
             Some(Arc::new(Acl::new(Role::FromPod, rules)))

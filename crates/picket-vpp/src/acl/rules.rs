@@ -7,7 +7,6 @@ use std::sync::Arc;
 use picket_net::{Family, Prefix};
 use picket_policy::Direction;
 
-use super::beside::Beside;
 use super::model::{AclAction, AclRule};
 use crate::layer4::{Layer4, Selector};
 use crate::lists::Lists;
@@ -37,34 +36,18 @@ pub(super) fn to_pod(
     closed(rules)
 }
 
-/// What a pod may send: nothing with an address that is not its own. With pods of its node at these addresses it may exchange
-/// only this, so that nothing else leaves a session.
-pub(super) fn from_pod(
-    lists: &Lists,
-    beside: [&[(IpAddr, Value)]; 2],
-    services: &BTreeSet<IpAddr>,
-    values: &mut Values,
-) -> Vec<AclRule> {
-    let [beside_v4, beside_v6] = beside;
+/// What a pod may send: nothing with an address that is not its own.
+pub(super) fn from_pod(lists: &Lists, services: &BTreeSet<IpAddr>, values: &mut Values) -> Vec<AclRule> {
     let mut rules = Vec::new();
     for &address in &*lists.addresses {
         let (own, family) = (Prefix::host(address), Family::of(address));
         let Some(peers) = lists.peers(Direction::Egress, family) else {
             continue;
         };
-        let beside = match family {
-            Family::Ipv4 => beside_v4,
-            Family::Ipv6 => beside_v6,
-        };
-        let is_judged = |other: &IpAddr| *other != address && !services.contains(other);
-        let beside = beside.iter().filter(|(other, _)| is_judged(other));
-        let beside = Beside::new(peers, beside, values);
-        beside.add(&mut rules, own);
         let through = services.iter().chain([&address]);
         let through = through.map(|&address| (Prefix::host(address), Value::EVERYTHING));
         let with_services = peers.with(through);
-        let others = with_services.rules(values).into_iter();
-        for rule in others.filter(|rule| !beside.holds(&rule.peer)) {
+        for rule in with_services.rules(values) {
             let action = match rule.action {
                 Action::Permit => AclAction::PermitReflect,
                 Action::Deny => AclAction::Deny,

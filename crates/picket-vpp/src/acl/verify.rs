@@ -8,14 +8,14 @@
 //! - what leaves the node from it is exactly what it may send there;
 //! - it sends nothing with addresses of others, and what passes on the way from it is what it may send, but for addresses of
 //!   services, which are translated later;
-//! - the answer to what passes gets back, and what must not pass leaves nothing on its way through the node by which what answers it
-//!   would pass;
+//! - the answer to what passes gets back, and what must not pass at the list that judges it first leaves nothing by which what answers
+//!   it would pass;
 //! - where a pod of the node may not receive everything, every pod sends only with its own addresses.
 //!
 //! Five things are not proved, because VPP does not do them: of fragments that are not the first nothing but the protocol
 //! counts, nor of those that answer them; what goes to an address of a service lets answers from there in before it is judged; one
 //! association of SCTP lets in every other between its ends; what gets another source on its way to a service is no pod's; and what
-//! leaves the node lets answers in before it is judged on another node.
+//! a pod sends lets answers in before another pod has judged it.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -142,6 +142,10 @@ impl Proof<'_> {
     fn pod(&mut self, pod: PodRef<'_>, name: &SmolStr) {
         let none = InterfaceLists::default();
         let lists = self.acls.interfaces.get(name).unwrap_or(&none);
+        let receives = pod.subject(Direction::Ingress);
+        if receives.is_some_and(|subject| !self.program.allow_set(subject).is_everything()) {
+            self.closed = self.closed.or_else(|| pod.pod().addresses.iter().next());
+        }
         for address in pod.pod().addresses.iter() {
             let uplinks = self
                 .acls
@@ -270,9 +274,6 @@ impl Proof<'_> {
             return;
         };
         let allowed = Layer4::allowed(&allowed, Family::of(own));
-        if !allowed.is_all() && !self.walk.local.contains(&peer) {
-            self.closed.get_or_insert(own);
-        }
         let ends = (peer, own);
         self.compare(name, Way::Out, ends, &ways.to_pod, &allowed);
         if !self.all_answers(&ways.from_pod, peer, &allowed) {
@@ -315,11 +316,6 @@ impl Proof<'_> {
         }
         if !self.all_answers(&ways.to_pod, peer, &allowed) {
             self.reflects(name, Way::In, ends, &ways.from_pod, &allowed);
-            if self.walk.local.contains(&peer) {
-                // The list to the other pod has not judged it yet.
-                let most = self.values.set(ways.from_pod.may_reflect.value(peer)).clone();
-                self.found(name, Way::In, ends, &most.difference(&allowed), Fault::Answered);
-            }
         }
         if !self.walk.local.contains(&peer) {
             for (uplink, leaves, enters) in &ways.outside {

@@ -49,11 +49,6 @@ impl Table {
         &self.peers
     }
 
-    /// What is otherwise with other pods of the node, by address, ascending.
-    pub(super) fn entries(&self) -> &[(IpAddr, Value)] {
-        &self.entries
-    }
-
     /// What is otherwise with an address.
     pub(super) fn entry(&self, address: IpAddr) -> Option<Value> {
         let at = self.entries.binary_search_by_key(&address, |(known, _)| *known);

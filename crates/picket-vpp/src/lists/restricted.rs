@@ -73,11 +73,6 @@ impl<K: Ord + Clone> Restricted<K> {
         }
     }
 
-    /// Whether nothing restricts anybody.
-    pub(crate) fn is_empty(&self) -> bool {
-        self.at.is_empty()
-    }
-
     /// The addresses from one to another at which something restricts somebody, ascending.
     pub(crate) fn between(&self, first: IpAddr, last: IpAddr) -> impl Iterator<Item = IpAddr> {
         let between = self.at.range(first..=last).inspect(|_| looked_at(1));

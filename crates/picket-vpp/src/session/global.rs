@@ -291,7 +291,9 @@ impl About {
             self.given = Given::all(&self.alone, self.given.spare);
         } else if let Some((_, peers)) = from.receivers.at(address) {
             let table = from.about(Prefix::host(address), peers, room);
-            self.given.rooms = table.rooms();
+            let rooms = table.rooms();
+            // Where there is room for all of it, it has all.
+            self.given.rooms = *rooms.start()..=(*rooms.end()).min(self.alone.needed() - 1);
             self.given.made = table.finish();
         }
         Some(old)

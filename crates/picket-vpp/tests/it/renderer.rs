@@ -163,7 +163,12 @@ pub(crate) fn rules_follow(
         }
         let change = renderer.advance(engine.program());
         let (scratch, missing) = session::render(engine.program(), node, &options);
-        prop_assert!(renderer.rules() == scratch, "after {events:?}");
+        let rules = renderer.rules();
+        for (pod, table) in &rules.local {
+            prop_assert_eq!(Some(table), scratch.local.get(pod), "{} after {:?}", pod, events);
+        }
+        prop_assert_eq!(&rules.global, &scratch.global, "after {:?}", events);
+        prop_assert!(rules == scratch, "after {events:?}");
         prop_assert_eq!(renderer.missing(), missing);
         replace(&mut local, change.local)?;
         replace(&mut global, change.global)?;

@@ -189,7 +189,7 @@ fn what_is_rendered_is_proved() {
                 "of SCTP VPP reads no ports",
                 "what leaves the node with another source than the pod's is judged by what the pod may send only where it was sent \
                  to no service",
-                "what a pod sends to a pod of another node may be answered before it is judged there",
+                "what a pod sends to another may be answered before it is judged there",
             ],
             _ => &["what a pod opens to a pod of another node is judged there when it arrives"],
         };

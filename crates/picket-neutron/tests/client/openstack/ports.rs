@@ -89,9 +89,20 @@ fn a_port_that_may_be_another_pods_by_now_gets_no_groups() {
                 let body = json!({"port": {"fixed_ips": addresses}});
                 server.ask("PUT", &format!("ports/{id}"), &body)
             }
+            "allowed_address_pairs" => {
+                let pairs = json!([{"ip_address": "10.0.0.201"}]);
+                let body = json!({"port": {"allowed_address_pairs": pairs}});
+                server.ask("PUT", &format!("ports/{id}"), &body)
+            }
             field => server.ask("PUT", &format!("ports/{id}"), &json!({"port": {field: "y"}})),
         };
-        for kind in ["name", "device_id", "fixed_ips", "tags"] {
+        for kind in [
+            "name",
+            "device_owner",
+            "fixed_ips",
+            "allowed_address_pairs",
+            "tags",
+        ] {
             let id = server.create_port(&network, "x");
             let port = neutron.port(&id).await.unwrap().unwrap();
             change(&id, kind);

@@ -134,10 +134,12 @@ impl<'t> Judge<'t> {
             .is_none_or(|restricted| ends.iter().any(|end| restricted.contains(end)))
     }
 
-    /// Whether a connection could not begin now; one that was severed and is taken up, from either end.
+    /// Whether a connection could not begin now. One that was severed is judged by who had opened it.
     pub(super) fn denies(&mut self, connection: &Connection, severed: &Severed) -> bool {
-        let is_denied = self.denies_beginning(Beginning::of(connection));
-        is_denied || (severed.has(connection) && self.denies_beginning(Beginning::other_way(connection)))
+        self.denies_beginning(match severed.has_turned(connection) {
+            true => Beginning::other_way(connection),
+            false => Beginning::of(connection),
+        })
     }
 
     fn denies_beginning(&mut self, beginning: Beginning) -> bool {

@@ -76,8 +76,8 @@ impl Cutter {
     /// What is judged is what the rules saw when a connection began: its source before it was translated, and its
     /// destination and port after that. The direction of replies is not judged. What the node itself exchanges with pods is
     /// judged as such, by the addresses that the node has. A connection that a helper of the kernel expected, such as one
-    /// for the data of FTP, passed as a part of another, and is judged as that. TCP that was cut before, and taken up again when it
-    /// might be, counts as opened by either end: both must let it begin.
+    /// for the data of FTP, passed as a part of another, and is judged as that. TCP that was cut before, and taken up when it might
+    /// be, is judged by who had opened it, whoever has sent first since.
     ///
     /// A packet that passed the rules from before may become known to connection tracking a moment after this has looked: do
     /// it once more soon after.
@@ -178,9 +178,11 @@ impl Cutter {
             failed: denied.unknown,
         };
         for connection in denied.connections {
-            self.severed.note(&connection);
             match self.tracked.forget(&connection) {
-                Ok(true) => done.cut.push(connection),
+                Ok(true) => {
+                    self.severed.note(&connection);
+                    done.cut.push(connection);
+                }
                 Ok(false) => {}
                 Err(error) => done.failed.push((connection, error)),
             }

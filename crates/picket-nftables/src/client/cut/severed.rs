@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 
 use picket_linux::{Carried, Connection, Tuple};
-use rustc_hash::FxHashSet;
+use rustc_hash::FxHashMap;
 
 /// How many connections are known at least, if there were as many.
 const AT_LEAST: usize = 8192;
@@ -13,18 +13,36 @@ const TCP: u8 = 6;
 /// The TCP connections in one network namespace that were cut last.
 ///
 /// Where nothing restricts either end for a while, or others take the rules away, connection tracking takes up what was cut, and as
-/// opened by whichever end sends first. By this it is told from what that end has opened.
-#[derive(Debug, Default)]
+/// opened by whichever end sends first. By this it is known who has opened it.
+#[derive(Debug)]
 pub struct Severed {
-    /// When this is full it becomes `earlier`, whatever that was.
-    latest: FxHashSet<Ends>,
-    earlier: FxHashSet<Ends>,
+    /// When there are as many in this it becomes `earlier`, whatever that was.
+    most: usize,
+    latest: FxHashMap<Ends, End>,
+    earlier: FxHashMap<Ends, End>,
 }
 
-/// Both ends of a connection, the lower first: nothing tells who has opened it.
-type Ends = [(IpAddr, u16); 2];
+type End = (IpAddr, u16);
+
+/// Both ends of a connection, the lower first, and its zone.
+type Ends = ([End; 2], u16);
+
+impl Default for Severed {
+    fn default() -> Self {
+        Self::up_to(AT_LEAST)
+    }
+}
 
 impl Severed {
+    /// Of which at least the last so many are known.
+    pub fn up_to(most: usize) -> Self {
+        Self {
+            most,
+            latest: FxHashMap::default(),
+            earlier: FxHashMap::default(),
+        }
+    }
+
     /// Whether nothing was cut.
     pub fn is_empty(&self) -> bool {
         self.latest.is_empty() && self.earlier.is_empty()
@@ -33,31 +51,45 @@ impl Severed {
     /// A connection was cut.
     pub(super) fn note(&mut self, connection: &Connection) {
         // Once it is cut nobody translates what the end answers that was reached.
-        let Some(ends) = ends(&connection.reply) else {
+        let Some([reached, opener]) = ends(&connection.reply) else {
             return;
         };
-        if self.latest.len() >= AT_LEAST {
+        let key = key([reached, opener], connection.zone);
+        let opener = self.known(connection, &key).unwrap_or(opener);
+        if self.latest.len() >= self.most {
             self.earlier = std::mem::take(&mut self.latest);
         }
-        self.latest.insert(ends);
+        self.latest.insert(key, opener);
     }
 
-    /// Whether a connection is what connection tracking has taken up of one that was cut.
-    pub(super) fn has(&self, connection: &Connection) -> bool {
-        let is_known = |ends| self.latest.contains(&ends) || self.earlier.contains(&ends);
-        connection.is_taken_up && ends(&connection.original).is_some_and(is_known)
+    /// Whether a connection is one that was cut, of which connection tracking says that the other end has opened it.
+    pub(super) fn has_turned(&self, connection: &Connection) -> bool {
+        ends(&connection.original).is_some_and(|[from, to]| {
+            let opener = self.known(connection, &key([from, to], connection.zone));
+            opener.is_some_and(|opener| opener != from)
+        })
+    }
+
+    /// Who has opened a connection that was cut and is taken up.
+    fn known(&self, connection: &Connection, key: &Ends) -> Option<End> {
+        let opener = self.latest.get(key).or_else(|| self.earlier.get(key));
+        opener.filter(|_| connection.is_taken_up).copied()
     }
 }
 
-fn ends(tuple: &Tuple) -> Option<Ends> {
+/// Where the packets of one direction of a TCP connection come from and go to.
+fn ends(tuple: &Tuple) -> Option<[End; 2]> {
     match tuple.carried {
         Carried::Ports { source, destination } if tuple.protocol == TCP => {
-            let mut ends = [(tuple.source, source), (tuple.destination, destination)];
-            ends.sort_unstable();
-            Some(ends)
+            Some([(tuple.source, source), (tuple.destination, destination)])
         }
         Carried::Ports { .. } | Carried::Icmp { .. } | Carried::Nothing => None,
     }
+}
+
+fn key(mut ends: [End; 2], zone: u16) -> Ends {
+    ends.sort_unstable();
+    (ends, zone)
 }
 
 #[cfg(test)]
@@ -106,17 +138,31 @@ mod tests {
     }
 
     #[test]
-    fn what_was_cut_is_known_from_either_end_and_only_when_it_is_taken_up() {
+    fn who_has_opened_what_was_cut_is_known_whoever_takes_it_up_and_however_often() {
         let mut severed = Severed::default();
-        let cut = connection(tuple(40_000, 80));
-        severed.note(&cut);
-        assert!(severed.has(&cut) && severed.has(&connection(turned(cut.original))));
-        assert!(!severed.has(&connection(tuple(40_001, 80))));
         let begun = Connection {
             is_taken_up: false,
-            ..cut
+            ..connection(tuple(40_000, 80))
         };
-        assert!(!severed.has(&begun), "it has begun, so that it is another");
+        severed.note(&begun);
+        let turned = connection(self::turned(begun.original));
+        for _ in 0..2 {
+            assert!(!severed.has_turned(&connection(begun.original)));
+            assert!(severed.has_turned(&turned));
+            // It is cut again.
+            severed.note(&turned);
+        }
+        assert!(!severed.has_turned(&connection(self::turned(tuple(40_001, 80)))));
+        let another = Connection {
+            is_taken_up: false,
+            ..turned
+        };
+        assert!(!severed.has_turned(&another), "connection tracking saw it begin");
+        severed.note(&another);
+        assert!(!severed.has_turned(&turned));
+        let elsewhere = Connection { zone: 1, ..turned };
+        severed.note(&begun);
+        assert!(severed.has_turned(&turned) && !severed.has_turned(&elsewhere));
     }
 
     #[test]
@@ -125,24 +171,24 @@ mod tests {
         let answered = tuple(8080, 40_000);
         severed.note(&Connection {
             reply: answered,
+            is_taken_up: false,
             ..connection(tuple(40_000, 80))
         });
-        assert!(severed.has(&connection(answered)));
-        assert!(!severed.has(&connection(tuple(40_000, 80))));
+        assert!(severed.has_turned(&connection(answered)));
+        assert!(!severed.has_turned(&connection(turned(tuple(40_000, 80)))));
     }
 
     #[test]
     fn the_last_are_known_however_many_there_were() {
-        let mut severed = Severed::default();
+        let mut severed = Severed::up_to(100);
         assert!(severed.is_empty());
-        let all = u32::try_from(5 * AT_LEAST).unwrap();
-        for number in 0..all {
+        for number in 0..550 {
             severed.note(&connection(tuple(number, 80)));
         }
-        let is_known = |number: &u32| severed.has(&connection(tuple(*number, 80)));
-        let known = (0..all).filter(is_known).count();
-        assert!((AT_LEAST..=2 * AT_LEAST).contains(&known), "{known}");
-        assert!((all - u32::try_from(AT_LEAST).unwrap()..all).all(|number| is_known(&number)));
+        let is_known = |number: &u32| severed.has_turned(&connection(turned(tuple(*number, 80))));
+        let known = (0..550).filter(is_known).count();
+        assert!((100..=200).contains(&known), "{known}");
+        assert!((450..550).all(|number| is_known(&number)));
     }
 
     #[test]

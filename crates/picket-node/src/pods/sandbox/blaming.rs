@@ -11,7 +11,7 @@ use crate::error::reason;
 use crate::metrics::Metrics;
 use crate::pods::blame::{Blame, Suspect, Suspects};
 use crate::pods::cutting::Order;
-use crate::pods::held::Held;
+use crate::pods::held::{Held, Substitute};
 use crate::pods::network::Networks;
 
 impl Place {
@@ -104,6 +104,7 @@ impl Place {
             policy,
             says,
             substitute,
+            ..
         } = suspect.clone();
         self.held.hold(policy, says, substitute, error);
     }
@@ -119,6 +120,11 @@ impl Place {
         let (pod, policy) = (self.pod(), &suspect.policy);
         tracing::error!(pod, %policy, %error, "a policy of a pod is not in force, because the kernel refuses it");
         self.hold_back(suspect, error);
+    }
+
+    /// Lets something else hold in the place of a policy that is held back.
+    pub(in crate::pods) fn hold_as(&mut self, policy: &ObjectRef, substitute: Substitute) {
+        self.held.hold_as(policy, substitute);
     }
 
     /// Lets a policy be as it should.

@@ -322,10 +322,11 @@ impl Place {
             self.search.end();
             self.held.settle(Instant::now());
         }
-        made.unwrap_or_else(|error| {
+        let order = made.unwrap_or_else(|error| {
             self.failed(&error, metrics);
             None
-        })
+        });
+        self.search.cutting_by(order)
     }
 
     /// Sees to it that the rules are there which were in force last, as long as those that should be are refused.

@@ -111,10 +111,9 @@ const SOURCES: &str = "what leaves the node with another source than the pod's i
                        to no service: VPP translates sources before the lists on the way out, so give other sources only to what goes \
                        to addresses that are no pods'. Who may create services with external addresses opens these to every pod where \
                        that is not so";
-/// A list reflects before the other node has judged.
-const BETWEEN_NODES: &str = "what a pod sends to a pod of another node may be answered before it is judged there: two pods on different \
-                             nodes that may send to each other, and receive nothing, exchange what both send between the same two \
-                             ports";
+/// A list reflects before the list to another pod has judged.
+const BOTH_SEND: &str = "what a pod sends to another may be answered before it is judged there: two pods that may send to each other, and \
+                         receive nothing, exchange what both send between the same two ports";
 /// A table of what is opened knows nothing of what the other node lets arrive.
 const OPENED_BY_BOTH: &str = "what a pod opens to a pod of another node is judged there when it arrives: what the other opens between the \
                               same two ports meanwhile belongs to what this one has opened, and is not judged";
@@ -168,7 +167,7 @@ fn of_lists(arguments: &Arguments, ends: &Ends<'_>, node: Option<String>) -> any
     let found = Found {
         target: "vpp-acl",
         examples: examples.collect(),
-        exceptions: vec![FRAGMENTS, SERVICES, SCTP, SOURCES, BETWEEN_NODES],
+        exceptions: vec![FRAGMENTS, SERVICES, SCTP, SOURCES, BOTH_SEND],
         notes: lists.notes.into_iter().chain(notes).collect(),
     };
     Ok(found.answer(&report, node))

@@ -142,10 +142,8 @@ fn what_was_cut_and_is_taken_up_while_it_is_allowed_is_cut_again() {
     let mut allowed = connections(&pods, "a", "server");
     let cut = denied.len() as u64;
     change(&node, &from(&["a"]));
+    // Neither end sends anything now, which would arrive later.
     node.until("two cuts", |_| node.metric("picket_connections_cut_total") == cut);
-    for connection in &mut denied {
-        assert!(!connection.down(DENIED));
-    }
     node.api.delete(&policies(), "few");
     node.until_enforced();
     for connection in &mut denied {
