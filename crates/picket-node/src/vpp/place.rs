@@ -125,7 +125,8 @@ impl Finder {
         let Some(own) = sought.and_then(|sought| known.get(&sought)) else {
             let pending = PendingPod {
                 pod: name.clone(),
-                restricted: !lists.input.is_empty(),
+                // Others have a list of their addresses at most.
+                restricted: !lists.output.is_empty(),
                 why: self.missing(pod, judge),
             };
             placed.pending.insert(name, pending);

@@ -469,7 +469,8 @@ fn is_as_it_says(acl: &Acl) -> bool {
 
 /// A list of ours as it stands before those of others: what it lets pass at last is theirs to decide.
 fn before_others(acl: &Arc<Acl>) -> Arc<Acl> {
-    match foreign_addresses(&acl.rules) {
+    let is_from_pod = acl.tag.is_for(Role::FromPod);
+    match foreign_addresses(&acl.rules).filter(|_| is_from_pod) {
         Some(denied) => Arc::new(Acl::new(Role::BeforeOthers, denied)),
         None => without_last_permissions(acl),
     }
