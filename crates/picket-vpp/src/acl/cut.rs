@@ -249,7 +249,7 @@ impl Cutter {
         };
         // What a pod may not send with addresses of others says nothing of what it sends with its own.
         let is_about_others = |rule: &AclRule| {
-            let is_whole = rule.protocol == 0 && rule.destination.length() == 0;
+            let is_whole = rule.is_about_all_from_its_source();
             way == Way::In && is_whole && rule.source.length() > 0 && rule.action == AclAction::Deny
         };
         let own = passage.deciding().filter(|rule| rule.family() == family);

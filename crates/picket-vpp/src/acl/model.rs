@@ -113,6 +113,11 @@ impl AclRule {
         }
     }
 
+    /// Whether it is about all that its source sends.
+    pub(super) fn is_about_all_from_its_source(&self) -> bool {
+        self.protocol == 0 && self.destination.length() == 0
+    }
+
     /// Whether it is about everything of its family.
     pub fn is_everything(&self) -> bool {
         (self.source.length(), self.destination.length(), self.protocol) == (0, 0, 0)

@@ -470,7 +470,7 @@ fn is_as_it_says(acl: &Acl) -> bool {
 /// A list of ours as it stands before those of others: what it lets pass at last is theirs to decide.
 fn before_others(acl: &Arc<Acl>) -> Arc<Acl> {
     let is_from_pod = acl.tag.is_for(Role::FromPod);
-    match foreign_addresses(&acl.rules).filter(|_| is_from_pod) {
+    match is_from_pod.then(|| foreign_addresses(&acl.rules)).flatten() {
         Some(denied) => Arc::new(Acl::new(Role::BeforeOthers, denied)),
         None => without_last_permissions(acl),
     }

@@ -74,7 +74,7 @@ pub(super) fn own_addresses(lists: &Lists) -> Vec<AclRule> {
 /// Where rules are those of [`own_addresses`], others that deny what these do and decide nothing else but neighbours.
 pub(super) fn foreign_addresses(rules: &[AclRule]) -> Option<Vec<AclRule>> {
     let is_own = |rule: &&AclRule| {
-        let is_whole = rule.protocol == 0 && rule.destination.length() == 0;
+        let is_whole = rule.is_about_all_from_its_source();
         is_whole && rule.source.length() > 0 && rule.action == AclAction::Permit
     };
     let own: Vec<_> = rules.iter().filter(is_own).collect();

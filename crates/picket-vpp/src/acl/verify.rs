@@ -446,7 +446,7 @@ impl Proof<'_> {
         };
         for rule in rules {
             if rule.action == AclAction::Deny {
-                if rule.destination.length() == 0 && rule.protocol == 0 {
+                if rule.is_about_all_from_its_source() {
                     open = without(&open, &rule.source);
                 }
                 continue;
