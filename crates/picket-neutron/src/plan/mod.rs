@@ -118,8 +118,8 @@ pub struct Held {
     /// The groups and address groups that cannot be made, or to which nothing can be added. What they have and should not have still
     /// goes.
     pub groups: BTreeSet<Name>,
-    /// The groups and address groups from which something cannot be taken away. One that no port has, and that no rule of such a
-    /// group is about, is left as it is, and nothing gets to depend on it.
+    /// The groups and address groups from which something cannot be taken away. A group that no port has, and an address group that no
+    /// rule of a group of a port is about, is left as it is, and nothing gets to depend on it.
     pub removals: BTreeSet<Name>,
     /// The ports that keep the groups that they have. What would let more pass because of that waits.
     pub ports: BTreeSet<Id>,
