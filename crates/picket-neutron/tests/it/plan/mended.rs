@@ -3,11 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use picket_neutron::Remote;
-use picket_neutron::plan::{Finding, ForeignGroups, Handle, Held, Step, Wanted, plan, text};
+use picket_neutron::plan::{Finding, ForeignGroups, Handle, Held, Plan, Step, Wanted, plan, text};
 use picket_policy::{Direction, ObjectRef};
 use picket_testing::build::{ip, policy};
 
-use super::fake::port_of;
+use super::fake::{Fake, port_of};
 use super::world::{and, everything, groups_of, id_of, port, role, to, wanted, with};
 
 #[test]
@@ -168,14 +168,15 @@ fn a_pod_without_a_port_is_pending() {
     assert!(pending.contains(&Finding::Pending { pod: late }));
 }
 
-#[test]
-fn all_ports_of_a_pod_get_its_groups() {
-    let mut fake = with(&and([]));
-    fake.add_port(&"second".into(), [ip("10.1.0.1")].into(), &[]);
+/// The plan where a pod has a second port.
+fn plan_with_second(fake: &Fake, pod: &str) -> Plan {
     let objects = wanted(&and([]));
-    let ports = objects.ports.keys().map(|pod| {
-        let second = (pod.name == "db").then(|| "second".into());
-        (pod.clone(), [port_of(pod)].into_iter().chain(second).collect())
+    let ports = objects.ports.keys().map(|known| {
+        let second = (known.name == pod).then(|| "second".into());
+        (
+            known.clone(),
+            [port_of(known)].into_iter().chain(second).collect(),
+        )
     });
     let wanted = Wanted {
         objects: &objects,
@@ -183,10 +184,17 @@ fn all_ports_of_a_pod_get_its_groups() {
         cluster: "picket",
         foreign_groups: ForeignGroups::Remove,
         enforced_vnic_types: &["normal".into()].into(),
-        nodes: &BTreeSet::new(),
+        nodes: &fake.nodes,
         held: &Held::default(),
     };
-    let plan = plan(&fake.installed, &wanted);
+    plan(&fake.installed, &wanted)
+}
+
+#[test]
+fn all_ports_of_a_pod_get_its_groups() {
+    let mut fake = with(&and([]));
+    fake.add_port(&"second".into(), [ip("10.1.0.1")].into(), &[]);
+    let plan = plan_with_second(&fake, "db");
     assert_eq!(plan.calls(), [("update_port", 1)].into());
     for step in plan.steps() {
         fake.carry_out(&plan, step);
@@ -237,21 +245,7 @@ fn a_port_with_an_address_of_another_pod_or_of_a_node_is_nobodys_peer() {
         let mut fake = with(&and([]));
         fake.nodes = [ip("10.0.0.100")].into();
         fake.add_port(&"second".into(), [ip(address)].into(), &[]);
-        let objects = wanted(&and([]));
-        let ports = objects.ports.keys().map(|pod| {
-            let second = (pod.name == "web").then(|| "second".into());
-            (pod.clone(), [port_of(pod)].into_iter().chain(second).collect())
-        });
-        let wanted = Wanted {
-            objects: &objects,
-            ports: &ports.collect(),
-            cluster: "picket",
-            foreign_groups: ForeignGroups::Remove,
-            enforced_vnic_types: &["normal".into()].into(),
-            nodes: &fake.nodes,
-            held: &Held::default(),
-        };
-        let plan = plan(&fake.installed, &wanted);
+        let plan = plan_with_second(&fake, "web");
         fake.carry_out_all(&plan);
         let is_peer = |id: &str| {
             let groups = fake.installed.ports[id].security_groups.iter();
