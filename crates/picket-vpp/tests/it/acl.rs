@@ -73,6 +73,7 @@ fn mutated(acls: &Acls, list: Index, rule: Index, mutation: u8) -> Acls {
         2 => rules[at].action = AclAction::Permit,
         3 => rules[at].source = Prefix::all(rules[at].family()),
         4 => rules[at].destination = Prefix::all(rules[at].family()),
+        5 => rules[at].action = AclAction::PermitReflect,
         _ => rules[at].second.1 = rules[at].second.0,
     }
     let changed = Acl {
@@ -258,7 +259,7 @@ proptest! {
         snapshot in snapshot(Shape::Dialects, 5),
         list: Index,
         rule: Index,
-        mutation in 0..6u8,
+        mutation in 0..7u8,
     ) {
         let engine = Engine::compile(&snapshot, Semantics::default());
         let mut cluster = Cluster::new(&snapshot, &Semantics::default());

@@ -66,6 +66,12 @@ fn check(
         let Some(answered) = sessions.is_answered(&flow) else {
             continue;
         };
+        // Whoever may ask hears the answer.
+        prop_assert!(
+            answered || !allowed || outcome.narrower,
+            "{flow:?}\n{}",
+            sessions.text()
+        );
         let back = Flow {
             source: flow.destination.clone(),
             destination: flow.source.clone(),
