@@ -2,6 +2,7 @@
 
 mod members;
 
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::Command;
 
@@ -9,6 +10,7 @@ use picket_node::Source;
 use picket_testing::etcd::Etcd;
 use serde_json::{Value, json};
 
+use crate::apiserver::agent::expect_schema_of;
 use crate::apiserver::changes::Changes;
 use crate::apiserver::deploy::{account, apply, audited, expect_rights};
 use crate::apiserver::etcd::etcd;
@@ -83,6 +85,23 @@ fn after_each_change_what_is_read_is_what_is_there() {
     );
     let difference = ["reflect", "--dry-run", "--etcd-endpoints", &server.endpoint()];
     printed(&kubeconfig, &difference, "");
+    expect_schemas(&server);
+}
+
+/// Holds everything that a reflector wrote against the schemas of `docs/schema`.
+fn expect_schemas(server: &Etcd) {
+    let all = server.all(PREFIX);
+    let parsed = |text: &String| -> Value { serde_json::from_str(text).unwrap() };
+    expect_schema_of("etcd-progress", &parsed(&all[&format!("{PREFIX}progress")]));
+    let objects = format!("{PREFIX}objects/");
+    let records: Vec<_> = all.iter().filter(|(key, _)| key.starts_with(&objects)).collect();
+    let mut kinds = BTreeSet::new();
+    for (_, record) in records {
+        let record = parsed(record);
+        expect_schema_of("etcd-record", &record);
+        kinds.insert(record["object"]["kind"].to_string());
+    }
+    assert!(kinds.len() > 4, "{kinds:?}");
 }
 
 #[test]
