@@ -168,8 +168,9 @@ fn nothing_passes_where_the_kernel_takes_one_half_of_a_change_in_a_pod_and_refus
 
 #[test]
 fn nothing_passes_while_the_rules_of_the_program_before_are_taken_over() {
-    let mut happenings = Happenings::new(packets());
-    // Nobody but `a` may reach the server over UDP by these, at no port that is watched but the one at which it always may.
+    let connections = ["default/b", "default/c"].map(|from| Way::tcp(from, "default/server", PORTS[3]));
+    let mut happenings = Happenings::new(packets().into_iter().chain(connections).collect());
+    // Nobody but `a` may reach the server by these at a port that is watched: at the one at which it always may.
     let before = format!("delete table inet multi_networkpolicy\n{}", replaced::table(11));
     for round in 0..TAKEN {
         happenings.kill();
