@@ -9,7 +9,7 @@ use std::fs::{self, File};
 use std::io::Write as _;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, bail, ensure};
 use picket_testing::machine::VARIABLE;
@@ -44,7 +44,7 @@ const MEMORY: &str = "6G";
 
 /// Runs what the arguments say.
 pub(crate) fn machine(arguments: &Arguments) -> Result<()> {
-    Machine::prepare()?.run(&arguments.command, &[], &env::current_dir()?)
+    Machine::prepare()?.run(&arguments.command, &[], &env::current_dir()?, Stdio::inherit())
 }
 
 /// What is needed to start one.
@@ -83,12 +83,14 @@ impl Machine {
         })
     }
 
-    /// Runs a command there in a folder, with environment variables besides those of this process. Fails unless it succeeds.
+    /// Runs a command there in a folder, with environment variables besides those of this process, and where to print. Fails
+    /// unless it succeeds.
     pub(crate) fn run(
         &self,
         command: &[OsString],
         variables: &[(&str, PathBuf)],
         folder: &Path,
+        printed: Stdio,
     ) -> Result<()> {
         let words = tempfile::tempdir()?;
         let status = words.path().join("status");
@@ -116,7 +118,7 @@ impl Machine {
         let command = command.join(OsStr::new(" "));
         let command = command.to_string_lossy();
         say(&format!("with {} in a virtual machine:", self.release));
-        run(&mut self.start(words.path(), &status))?;
+        run(self.start(words.path(), &status).stdout(printed))?;
         let ended = fs::read_to_string(&status).unwrap_or_default();
         match ended.trim() {
             "0" => Ok(()),

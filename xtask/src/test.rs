@@ -1,6 +1,7 @@
 //! `cargo xtask test`: everything that must hold before a change lands.
 
 use std::env;
+use std::fs::{self, File};
 use std::num::NonZero;
 use std::path::PathBuf;
 use std::process::Command;
@@ -48,23 +49,18 @@ pub(crate) fn check(arguments: &Arguments) -> Result<()> {
         prepare_for_kernel_tests()?
     };
     run(&mut cargo("fmt --all --check"))?;
-    run(&mut cargo(
-        "clippy --workspace --all-targets --locked -- --deny warnings",
-    ))?;
-    run(
-        cargo("doc --workspace --no-deps --document-private-items --locked").env(
-            "RUSTDOCFLAGS",
-            "--deny warnings --allow rustdoc::private-intra-doc-links",
-        ),
-    )?;
     if arguments.quick {
+        check_code(cargo)?;
         return run_quick_tests();
     }
-    wasm::build()?;
     let programs = programs::build_all()?;
     let alone = alone::for_tests()?;
     let others: Vec<_> = programs.into_iter().chain([alone]).collect();
-    with_another_kernel(&others)?;
+    meanwhile(&KernelTests::prepare(&others)?, || {
+        check_code(patient)?;
+        wasm::build()?;
+        run(&mut patient("test --workspace --locked --no-run"))
+    })?;
     let mut tests = cargo(&format!(
         "test --workspace --locked --no-fail-fast -- --skip {MACHINE_MODULE}"
     ));
@@ -78,22 +74,76 @@ pub(crate) fn check(arguments: &Arguments) -> Result<()> {
     run(&mut tests)
 }
 
-/// The tests that need more of a kernel than that of this machine may have.
-fn with_another_kernel(others: &[(&'static str, PathBuf)]) -> Result<()> {
-    let machine = Machine::prepare()?;
-    let program = test_program("picket", "cluster")?;
-    let arguments = [MACHINE_MODULE, "--test-threads=1"].map(Into::into);
-    machine.run(
-        &[&[program.into_os_string()], &arguments[..]].concat(),
-        others,
-        &root().join("crates/picket"),
+/// Lints and documentation.
+fn check_code(cargo: fn(&str) -> Command) -> Result<()> {
+    run(&mut cargo(
+        "clippy --workspace --all-targets --locked -- --deny warnings",
+    ))?;
+    run(
+        cargo("doc --workspace --no-deps --document-private-items --locked").env(
+            "RUSTDOCFLAGS",
+            "--deny warnings --allow rustdoc::private-intra-doc-links",
+        ),
     )
 }
 
-/// The program that runs a file of integration tests, built now.
-fn test_program(package: &str, name: &str) -> Result<PathBuf> {
+/// `cargo` that leaves the processors to others that want them.
+fn patient(arguments: &str) -> Command {
+    let cargo = cargo(arguments);
+    let mut command = Command::new("nice");
+    command.arg(cargo.get_program()).args(cargo.get_args());
+    command.current_dir(root());
+    command
+}
+
+/// The tests that need more of a kernel than that of this machine may have.
+struct KernelTests<'a> {
+    machine: Machine,
+    program: PathBuf,
+    others: &'a [(&'static str, PathBuf)],
+}
+
+impl<'a> KernelTests<'a> {
+    fn prepare(others: &'a [(&'static str, PathBuf)]) -> Result<Self> {
+        Ok(Self {
+            machine: Machine::prepare()?,
+            program: test_program("cluster")?,
+            others,
+        })
+    }
+
+    fn run(&self, log: &File) -> Result<()> {
+        let arguments = [MACHINE_MODULE, "--test-threads=1"].map(Into::into);
+        let program = self.program.clone().into_os_string();
+        self.machine.run(
+            &[&[program], &arguments[..]].concat(),
+            self.others,
+            &root().join("crates/picket"),
+            log.try_clone()?.into(),
+        )
+    }
+}
+
+/// Does something else while a virtual machine runs tests one after the other, which leaves a processor free. What they printed
+/// is shown in the end.
+fn meanwhile(tests: &KernelTests<'_>, work: impl FnOnce() -> Result<()>) -> Result<()> {
+    let log = tempfile::NamedTempFile::new()?;
+    thread::scope(|scope| {
+        let tests = scope.spawn(|| tests.run(log.as_file()));
+        let worked = work();
+        let passed = tests
+            .join()
+            .unwrap_or_else(|_| bail!("the thread of the virtual machine panicked"));
+        say(&String::from_utf8_lossy(&fs::read(log.path())?));
+        passed.and(worked)
+    })
+}
+
+/// The program that runs a file of integration tests, built now. For the whole workspace, so that nothing is compiled again for
+/// the other tests.
+fn test_program(name: &str) -> Result<PathBuf> {
     let mut build = cargo(&format!(
-        "test --package {package} --test {name} --locked --no-run --message-format json-render-diagnostics"
+        "test --workspace --test {name} --locked --no-run --message-format json-render-diagnostics"
     ));
     let told = output(&mut build)?;
     let messages = told.lines().map(serde_json::from_str::<Value>);
@@ -104,7 +154,7 @@ fn test_program(package: &str, name: &str) -> Result<PathBuf> {
             return Ok(program.into());
         }
     }
-    bail!("cargo built no tests `{name}` of {package}")
+    bail!("cargo built no tests `{name}`")
 }
 
 /// How many tests are to run at once. Those that wait for packets that must not arrive, or for servers, leave processors to
