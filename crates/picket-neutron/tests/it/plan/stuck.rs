@@ -5,7 +5,7 @@ use picket_net::Protocol;
 use picket_neutron::Remote;
 use picket_neutron::plan::{ForeignGroups, Held, Step, text};
 use picket_policy::Direction;
-use picket_testing::build::{accept, block, ip, pods_in, policy};
+use picket_testing::build::{accept, block, ip, pods_in, policy, prefix};
 
 use super::fake::Fake;
 use super::watch::watch_to;
@@ -170,4 +170,34 @@ fn a_group_that_no_port_has_and_that_keeps_too_much_is_left_alone() {
     // From what ports have it is taken: what comes later waits for that.
     let takes = |step: &Step| matches!(step, Step::DeleteRules { group, .. } if *group == of_used);
     assert!(plan.steps().any(takes));
+}
+
+/// Somebody added to a group that no port has, and a policy about no pod means it.
+#[test]
+fn a_retry_of_what_cannot_be_taken_away_changes_nothing_else() {
+    let none = policy("x/q").selects("role=none");
+    let blocks = accept().peer(block("192.0.2.0/24", &["192.0.2.7/32"]));
+    let all = and([none.ingress(blocks).into()]);
+    let mut fake = with(&all);
+    let (id, name) = {
+        let mut groups = fake.installed.address_groups.iter_mut();
+        let (id, group) = groups.next().expect("an address group");
+        group.addresses.insert(prefix("10.9.0.0/16"));
+        (id.clone(), group.name.clone())
+    };
+    let objects = wanted(&all);
+    let held = Held {
+        removals: [name].into(),
+        ..Held::default()
+    };
+    let without = fake.plan_without(&objects, ForeignGroups::Remove, &held);
+    fake.carry_out_all(&without);
+    let retry = fake.plan(&objects, ForeignGroups::Remove);
+    let removed = Step::RemoveAddresses {
+        group: id,
+        addresses: [prefix("10.9.0.0/16")].into(),
+    };
+    assert_eq!(retry.stages.first(), Some(&vec![removed]), "{}", text(&retry));
+    let again = fake.plan_without(&objects, ForeignGroups::Remove, &held);
+    assert!(again.is_empty(), "{}", text(&again));
 }
