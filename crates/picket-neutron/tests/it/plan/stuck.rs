@@ -3,7 +3,7 @@
 use picket_cluster::{Object, Snapshot};
 use picket_net::Protocol;
 use picket_neutron::Remote;
-use picket_neutron::plan::{ForeignGroups, Held, Step, text};
+use picket_neutron::plan::{ForeignGroups, Held, Plan, Step, text};
 use picket_policy::Direction;
 use picket_testing::build::{accept, block, ip, pods_in, policy, prefix};
 
@@ -200,4 +200,61 @@ fn a_retry_of_what_cannot_be_taken_away_changes_nothing_else() {
     assert_eq!(retry.stages.first(), Some(&vec![removed]), "{}", text(&retry));
     let again = fake.plan_without(&objects, ForeignGroups::Remove, &held);
     assert!(again.is_empty(), "{}", text(&again));
+}
+
+#[test]
+fn groups_of_a_pod_without_a_port_wait_that_let_it_meet_what_a_port_keeps() {
+    // `db` lets in whoever is `web`, and may not be told otherwise; `late` is to let in `web` alone, and to be nobody's peer.
+    let lets_in = || only("q", "late", "web", 81).into();
+    let mut fake = with(&and([lets_in()]));
+    let late = role("late", "late", 9).into();
+    let after = and([lets_in(), role("web", "none", 2).into(), late]);
+    let held = Held {
+        ports: [port("web")].into(),
+        ..Held::default()
+    };
+    let plan = fake.plan_without(&wanted(&after), ForeignGroups::Remove, &held);
+    let waits = |plan: &Plan, name: &str| plan.waiting.iter().any(|group| group.starts_with(name));
+    assert!(waits(&plan, "picket/policy/x/q/ingress"), "{:?}", plan.waiting);
+    // Nobody asks for that of a policy about other pods.
+    assert!(!waits(&plan, "picket/open/"), "{:?}", plan.waiting);
+    let free = fake.plan(&wanted(&after), ForeignGroups::Remove);
+    assert_eq!(free.waiting, [].into());
+
+    // What a port keeps lets in others: a new one is none of them.
+    let mut fake = with(&and([]));
+    let late = role("late", "web", 9).into();
+    let after = and([role("db", "none", 1).into(), late]);
+    let held = Held {
+        ports: [port("db")].into(),
+        ..Held::default()
+    };
+    let plan = fake.plan_without(&wanted(&after), ForeignGroups::Remove, &held);
+    assert!(waits(&plan, "picket/peers/"), "{:?}", plan.waiting);
+}
+
+/// It has none because of what another keeps: what is to wait for that would not.
+#[test]
+fn a_port_that_lost_all_groups_is_not_that_of_a_new_pod() {
+    let still = |role: &str| {
+        let policy = policy("x/still").selects(&format!("role={role}"));
+        policy.isolates(Direction::Ingress).isolates(Direction::Egress)
+    };
+    let mut fake = with(&and([still("other").into()]));
+    let objects = wanted(&and([still("web").into()]));
+    let mut held = Held {
+        ports: [port("web")].into(),
+        ..Held::default()
+    };
+    let first = fake.plan_without(&objects, ForeignGroups::Remove, &held);
+    fake.carry_out_all(&first);
+    assert!(groups_of(&fake, "other").is_empty());
+    assert_eq!(first.emptied, [port("other")].into());
+    held.emptied.clone_from(&first.emptied);
+    let second = fake.plan_without(&objects, ForeignGroups::Remove, &held);
+    assert!(second.is_empty(), "{}", text(&second));
+    assert_eq!(second.emptied, first.emptied);
+    let whole = fake.plan(&objects, ForeignGroups::Remove);
+    fake.carry_out_all(&whole);
+    assert_eq!(groups_of(&fake, "other").len(), 2);
 }
