@@ -97,6 +97,8 @@ pub struct Wanted<'a> {
     pub held_pods: &'a BTreeSet<ObjectRef>,
     /// The ports of no pod that cannot be changed now: the same.
     pub held_ports: &'a BTreeSet<SmolStr>,
+    /// The ports that earlier plans took all groups from ([`Plan::emptied`]): they are not those of new pods.
+    pub emptied: &'a BTreeSet<SmolStr>,
 }
 
 /// What is to be done.
@@ -112,6 +114,8 @@ pub struct Plan<S> {
     pub notes: Vec<String>,
     /// The groups of which something is not done as long as some port cannot be changed, since it would open something.
     pub waiting: BTreeSet<Name>,
+    /// The ports that lose all groups, and get others only when ports can be changed that cannot be now.
+    pub emptied: BTreeSet<SmolStr>,
 }
 
 impl<S> Default for Plan<S> {
@@ -122,6 +126,7 @@ impl<S> Default for Plan<S> {
             unenforced: BTreeMap::new(),
             notes: Vec::new(),
             waiting: BTreeSet::new(),
+            emptied: BTreeSet::new(),
         }
     }
 }

@@ -237,6 +237,7 @@ impl<C: Cloud> Controller<C> {
             held_removals: &alone.removals,
             held_pods: &alone.pods,
             held_ports: &alone.ports,
+            emptied: &self.sync.emptied,
         };
         let mut plan = self.cloud.plan(state, &wanted);
         let shortfalls = rendered.shortfalls.iter().map(|shortfall| {

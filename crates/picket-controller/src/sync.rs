@@ -107,6 +107,8 @@ pub(crate) struct Sync<S> {
     pub(crate) unenforced: BTreeMap<ObjectRef, String>,
     /// The groups of which something waits for ports that cannot be changed.
     waiting: BTreeSet<Name>,
+    /// The ports that have no groups because of such ports, as long as there may be any.
+    pub(crate) emptied: BTreeSet<SmolStr>,
     /// The pods that have other addresses, or name other ports, since it was last looked for ports.
     pub(crate) moved: BTreeSet<ObjectRef>,
     /// When to look for ports of pods that have none.
@@ -145,6 +147,7 @@ impl<S: Step> Sync<S> {
             pending: BTreeSet::new(),
             unenforced: BTreeMap::new(),
             waiting: BTreeSet::new(),
+            emptied: BTreeSet::new(),
             moved: BTreeSet::new(),
             look: None,
             looks_now: false,
@@ -155,6 +158,7 @@ impl<S: Step> Sync<S> {
     pub(crate) fn begin(&mut self, at: Duration) {
         self.stages.clear();
         self.held.clear();
+        self.emptied.clear();
         // What was heard while another led is in force by what that one did.
         self.heard.clear();
         (self.dirty, self.begun) = (None, false);
@@ -312,6 +316,8 @@ impl<S: Step> Sync<S> {
         }
         self.notes = plan.notes;
         self.waiting = plan.waiting;
+        // An attempt that holds nothing names none, and may be in vain.
+        self.emptied.extend(plan.emptied);
         (self.pending, self.unenforced) = (plan.pending, plan.unenforced);
         (self.dirty, self.replan) = (None, false);
         (self.begun, self.broken) = (false, false);
@@ -368,6 +374,7 @@ impl<S: Step> Sync<S> {
         }
         (self.settled, self.repairs) = (true, false);
         self.read_retry = None;
+        self.emptied.clear();
         let heard = std::mem::take(&mut self.heard).into_iter();
         Some(heard.map(|heard| now.saturating_sub(heard)).collect())
     }

@@ -31,4 +31,5 @@ pub mod verify;
 pub use builder::{Options, Rendered, render};
 pub use kuryr::kuryr_net_policies;
 pub use model::{AddressGroup, Name, Objects, Port, Remote, SecurityGroup, SecurityGroupRule};
+pub use node::node_addresses;
 pub use print::{json, table, yaml, yaml_of};

@@ -1,15 +1,25 @@
-//! What a pod exchanges with its own node.
+//! Nodes: their addresses, and what a pod exchanges with its own one.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
-use picket_engine::{PodRef, SubjectId};
+use picket_engine::{PodRef, Program, SubjectId};
 use picket_net::{AddressSet, TrafficSet};
 use picket_policy::Direction;
 
 use crate::builder::Builder;
 use crate::digest::Digest;
 use crate::model::{Name, SecurityGroup};
+
+/// The addresses of nodes, and of pods that have those of their node.
+pub fn node_addresses(program: &Program) -> impl Iterator<Item = IpAddr> {
+    let pods = program
+        .pods()
+        .filter(|pod| !pod.is_managed() && !pod.pod().finished);
+    let pods = pods.flat_map(|pod| pod.pod().addresses.iter());
+    let nodes = program.nodes().flat_map(|node| node.addresses.iter().copied());
+    pods.chain(nodes)
+}
 
 impl<'a> Builder<'a> {
     /// The group of what an isolated pod exchanges with its own node all the same; none where that is nothing.

@@ -13,6 +13,7 @@ use crate::builder::{Builder, rules};
 use crate::digest::Digest;
 use crate::model::{Name, Remote, SecurityGroup, SecurityGroupRule};
 use crate::name::tag;
+use crate::node::node_addresses;
 use crate::traffic::is_expressible;
 
 /// What Neutron takes: a group has at most 50 tags, and one says whose it is.
@@ -112,17 +113,7 @@ impl<'a> Builder<'a> {
                 more.extend(own.into_iter().filter(|&address| is_meant(address)));
             }
         }
-        let nodes = self
-            .program
-            .pods()
-            .filter(|pod| !pod.is_managed() && !pod.pod().finished);
-        let nodes = nodes.flat_map(|pod| pod.pod().addresses.iter().collect::<Vec<_>>());
-        let nodes = nodes.chain(
-            self.program
-                .nodes()
-                .flat_map(|node| node.addresses.iter().copied()),
-        );
-        more.extend(nodes.filter(|&address| is_meant(address)));
+        more.extend(node_addresses(self.program).filter(|&address| is_meant(address)));
         Peers {
             addresses: addresses.union(&more.into_iter().collect()),
             pods,

@@ -1,12 +1,10 @@
 //! Reading, planning and doing, as the controller asks for it.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::IpAddr;
 
-use picket_engine::Program;
 use picket_neutron::client::{Error, Filter, Port};
 use picket_neutron::plan::{self, Finding, Held, Installed};
-use picket_neutron::{Name, Options, Remote};
+use picket_neutron::{Name, Options, Remote, node_addresses};
 use picket_policy::ObjectRef;
 use smol_str::SmolStr;
 
@@ -161,6 +159,7 @@ impl Cloud for Neutron {
             groups: wanted.held_groups.clone(),
             removals: wanted.held_removals.clone(),
             ports: held_ports.cloned().collect(),
+            emptied: wanted.emptied.clone(),
         };
         let installed = self.concerned(state, &owners);
         let planned = plan::plan(
@@ -171,13 +170,14 @@ impl Cloud for Neutron {
                 cluster: &self.settings.cluster,
                 foreign_groups: self.settings.foreign_groups,
                 enforced_vnic_types: &self.settings.enforced_vnic_types,
-                nodes: &of_nodes(wanted.program),
+                nodes: &node_addresses(wanted.program).collect(),
                 held: &held,
             },
         );
         let mut plan = Plan {
             notes: capability::shortages(state, wanted.objects),
             waiting: planned.waiting.clone(),
+            emptied: planned.emptied.clone(),
             ..Plan::default()
         };
         for finding in &planned.findings {
@@ -208,16 +208,6 @@ impl Cloud for Neutron {
     fn id_of(&self, state: &State, group: &Name) -> Option<String> {
         state.groups.get(group).map(ToString::to_string)
     }
-}
-
-/// The addresses of nodes, and of pods that have those of their node.
-fn of_nodes(program: &Program) -> BTreeSet<IpAddr> {
-    let pods = program
-        .pods()
-        .filter(|pod| !pod.is_managed() && !pod.pod().finished);
-    let pods = pods.flat_map(|pod| pod.pod().addresses.iter());
-    let nodes = program.nodes().flat_map(|node| node.addresses.iter().copied());
-    pods.chain(nodes).collect()
 }
 
 impl Neutron {

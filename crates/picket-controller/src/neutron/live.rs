@@ -95,6 +95,7 @@ impl InstalledNeutron {
                 held_removals: &held_groups,
                 held_pods: &held_pods,
                 held_ports: &held_ports,
+                emptied: &held_ports,
             },
         );
         let pending = plan.pending.iter();

@@ -18,6 +18,8 @@ use crate::model::{Name, Remote, SecurityGroupRule};
 enum Stage {
     /// Groups are made.
     Create,
+    /// What those that no port has should not have goes. Where that cannot be done, nothing else is begun.
+    Clear,
     /// Those that no port has are filled.
     Fill,
     Phase(When),
@@ -111,9 +113,8 @@ impl<'t> Emitter<'t> {
             before: ids.keys().cloned().collect(),
             after: wanted.map(InstalledRule::Known).collect(),
         };
-        let stage = self.outside(&self.transition.held, name);
         let transition = self.transition;
-        let changes = sides.by_time(|rule, comes| match stage {
+        let changes = sides.by_time(|rule, comes| match outside(&transition.held, name, comes) {
             Some(stage) => stage,
             None => {
                 let rules = transition.groups.get(name);
@@ -136,14 +137,6 @@ impl<'t> Emitter<'t> {
         if let Some(id) = id {
             self.delete_rules(Stage::Tidy, id, twice);
         }
-    }
-
-    /// Where the rules of a group, or the addresses of an address group, change if what uses them does so on one side only.
-    fn outside(&self, used: &Sides<BTreeSet<Name>>, name: &Name) -> Option<Stage> {
-        if !used.before.contains(name) {
-            return Some(Stage::Fill);
-        }
-        (!used.after.contains(name)).then_some(Stage::Tidy)
     }
 
     fn create_rules<'r>(
@@ -191,14 +184,14 @@ impl<'t> Emitter<'t> {
         sides: &Sides<BTreeSet<Prefix>>,
         order: &mut Order<'t>,
     ) {
-        let outside = self.outside(&self.transition.meant, name);
         let come: BTreeSet<_> = sides.added().copied().collect();
         let go: BTreeSet<_> = sides.removed().copied().collect();
         for (prefixes, comes) in [(come, true), (go, false)] {
             if prefixes.is_empty() {
                 continue;
             }
-            let stage = outside.unwrap_or_else(|| Stage::Phase(order.addresses(name, &prefixes, comes)));
+            let stage = outside(&self.transition.meant, name, comes);
+            let stage = stage.unwrap_or_else(|| Stage::Phase(order.addresses(name, &prefixes, comes)));
             let (group, addresses) = (id.clone(), prefixes);
             let step = match comes {
                 true => Step::AddAddresses { group, addresses },
@@ -251,5 +244,15 @@ impl<'t> Emitter<'t> {
         for step in addresses {
             self.add(Stage::DeleteAddressGroups, step);
         }
+    }
+}
+
+/// Where the rules of a group, or the addresses of an address group, come or go if what uses them does so on one side only.
+fn outside(used: &Sides<BTreeSet<Name>>, name: &Name, comes: bool) -> Option<Stage> {
+    match (used.before.contains(name), used.after.contains(name)) {
+        (false, _) if comes => Some(Stage::Fill),
+        (false, _) => Some(Stage::Clear),
+        (true, false) => Some(Stage::Tidy),
+        (true, true) => None,
     }
 }

@@ -22,7 +22,7 @@ pub(super) struct Lending<'a> {
     peers: String,
     /// As the cluster says.
     known: Pods<'a>,
-    /// Those that ports of pods have besides.
+    /// Those that ports of pods have besides, and those of others that they may send from.
     more: Pods<'a>,
 }
 
@@ -51,7 +51,23 @@ impl<'a> Lending<'a> {
                 }
             }
         }
+        lending.add_pairs(installed, owners);
         lending
+    }
+
+    /// Whoever may send from an address that somebody has is let in where that one is.
+    fn add_pairs(&mut self, installed: &Installed, owners: &BTreeMap<&'a Id, &'a ObjectRef>) {
+        let addresses: BTreeSet<IpAddr> = self.known.keys().chain(self.more.keys()).copied().collect();
+        for (id, pod) in owners {
+            let port = installed.ports.get(*id);
+            for prefix in port.into_iter().flat_map(|port| &port.allowed_address_pairs) {
+                for address in addresses.range(prefix.first()..=prefix.last()) {
+                    if !self.is_own(*address, pod) {
+                        self.more.entry(*address).or_default().insert(pod);
+                    }
+                }
+            }
+        }
     }
 
     /// Takes the groups that stand for pods from those that a port of a pod is to have, where it would lend them addresses of others;
@@ -62,18 +78,37 @@ impl<'a> Lending<'a> {
         pod: &ObjectRef,
         port: &InstalledPort,
     ) -> BTreeSet<IpAddr> {
-        let may_be_anyone = strangers(port).next().is_some();
+        let may_be_anyone = self.strangers(port, pod).next().is_some();
         let mut shared = BTreeSet::new();
         groups.retain(|group| {
             if !group.starts_with(&self.peers) {
                 return true;
             }
-            let own = port.fixed_ips.iter().copied();
+            let pairs = port.allowed_address_pairs.iter().map(Prefix::first);
+            // Pairs are looked at where each of them is an address of the pod.
+            let own = port
+                .fixed_ips
+                .iter()
+                .copied()
+                .chain(pairs.filter(|_| !may_be_anyone));
             let lent: Vec<_> = own.filter(|address| self.lends(*address, pod, group)).collect();
             shared.extend(lent.iter().copied());
             !may_be_anyone && lent.is_empty()
         });
         shared
+    }
+
+    /// What a port of a pod may send from besides its own addresses and those of the pod.
+    pub(super) fn strangers<'p>(
+        &'p self,
+        port: &'p InstalledPort,
+        pod: &'p ObjectRef,
+    ) -> impl Iterator<Item = &'p Prefix> {
+        let is_known = move |address| port.fixed_ips.contains(&address) || self.is_own(address, pod);
+        let is_own =
+            move |prefix: &Prefix| *prefix == Prefix::host(prefix.first()) && is_known(prefix.first());
+        let pairs = port.allowed_address_pairs.iter();
+        pairs.filter(move |prefix| !is_own(prefix))
     }
 
     fn is_own(&self, address: IpAddr, pod: &ObjectRef) -> bool {
@@ -92,11 +127,4 @@ impl<'a> Lending<'a> {
         };
         self.wanted.nodes.contains(&address) || others.any(lacks)
     }
-}
-
-/// What a port may send from besides its own addresses.
-pub(super) fn strangers(port: &InstalledPort) -> impl Iterator<Item = &Prefix> {
-    let own = |prefix: &Prefix| port.fixed_ips.iter().any(|ip| *prefix == Prefix::host(*ip));
-    let pairs = port.allowed_address_pairs.iter();
-    pairs.filter(move |prefix| !own(prefix))
 }

@@ -118,11 +118,13 @@ pub struct Held {
     /// The groups and address groups that cannot be made, or to which nothing can be added. What they have and should not have still
     /// goes.
     pub groups: BTreeSet<Name>,
-    /// The groups and address groups from which something cannot be taken away. A group that no port has, and an address group that no
-    /// rule of a group of a port is about, is left as it is, and nothing gets to depend on it.
+    /// The groups and address groups from which something cannot be taken away. A group that no port has and keeps, and an address group
+    /// that no rule of such a group is about, is left as it is, and nothing gets to depend on it.
     pub removals: BTreeSet<Name>,
     /// The ports that keep the groups that they have. What would let more pass because of that waits.
     pub ports: BTreeSet<Id>,
+    /// The ports that had groups and lost them ([`Plan::emptied`]): they are not taken for those of new pods.
+    pub emptied: BTreeSet<Id>,
 }
 
 /// What becomes of groups of others on ports of pods.
@@ -155,5 +157,6 @@ pub fn plan(installed: &Installed, wanted: &Wanted<'_>) -> Plan {
         address_groups: keys.address_groups,
         findings,
         waiting: waiting.groups,
+        emptied: waiting.emptied,
     }
 }

@@ -166,6 +166,9 @@ pub struct Plan {
     /// The groups and address groups of which something is not done as long as some port cannot be changed: not all of their rules or
     /// addresses are made, or not all ports get them that should.
     pub waiting: BTreeSet<Name>,
+    /// The ports that lose all groups and get no other as long as some port cannot be changed. As long as that is so, later plans have
+    /// to know of them ([`Held::emptied`](super::Held::emptied)).
+    pub emptied: BTreeSet<Id>,
 }
 
 impl Plan {

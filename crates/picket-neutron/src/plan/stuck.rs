@@ -21,7 +21,7 @@ use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
 use picket_net::{AddressSet, Prefix, TrafficSet};
-use picket_policy::Direction;
+use picket_policy::{Direction, ObjectRef};
 
 use super::half::Half;
 use super::installed::{Id, Installed, InstalledRule};
@@ -39,6 +39,8 @@ pub(super) struct Waiting {
     pub(super) ports: BTreeMap<Id, BTreeSet<Name>>,
     /// The groups of which something is missing, and those that a port should have and does not get.
     pub(super) groups: BTreeSet<Name>,
+    /// The ports that had groups and get none.
+    pub(super) emptied: BTreeSet<Id>,
 }
 
 /// Of what something is asked.
@@ -67,6 +69,8 @@ struct End {
     ports: Vec<Id>,
     addresses: AddressSet,
     is_stuck: bool,
+    /// Whether it never had groups.
+    is_new: bool,
 }
 
 /// Something that a rule of a group lets an end do.
@@ -112,10 +116,22 @@ pub(super) fn wait(
     if stale.is_empty() {
         return Waiting::default();
     }
-    scene.cross(&stale);
-    scene.withhold();
-    scene.keep();
-    scene.told(possible.to_mut())
+    let unfit = scene.unfit(&stale, pending(installed, wanted, possible));
+    scene.settle(&stale);
+    let mut waiting = scene.told(possible.to_mut());
+    waiting.groups.extend(unfit);
+    waiting
+}
+
+/// The groups of pods that have no port yet.
+fn pending(installed: &Installed, wanted: &Wanted<'_>, objects: &Objects) -> BTreeSet<Name> {
+    let is_pending = |pod: &ObjectRef| {
+        let mut ports = wanted.ports.get(pod).into_iter().flatten();
+        !ports.any(|id| installed.ports.contains_key(id))
+    };
+    let pods = objects.ports.iter().filter(|(pod, _)| is_pending(pod));
+    pods.flat_map(|(_, port)| port.security_groups.iter().cloned())
+        .collect()
 }
 
 impl Scene {
@@ -129,9 +145,12 @@ impl Scene {
         let sides = Transition::unsettled(installed, &all, keys);
         let (mut ends, mut before, mut after) = (Vec::new(), State::default(), State::default());
         for class in &sides.classes {
-            let is_held = |id: &&Id| wanted.held.ports.contains(*id);
-            let (stuck, free): (Vec<_>, Vec<_>) = class.ports.iter().partition(is_held);
-            for (ports, is_stuck) in [(stuck, true), (free, false)] {
+            let (held, has_none) = (wanted.held, class.groups.before.is_empty());
+            let (stuck, free): (Vec<_>, Vec<_>) = class.ports.iter().partition(|id| held.ports.contains(*id));
+            let is_new = |id: &&Id| has_none && !held.emptied.contains(*id);
+            let (new, free): (Vec<_>, Vec<_>) = free.into_iter().partition(is_new);
+            for (ports, is_stuck, is_new) in [(stuck, true, false), (free, false, false), (new, false, true)]
+            {
                 let known = ports.iter().filter_map(|id| installed.ports.get(*id));
                 let addresses = known.fold(AddressSet::empty(), |all, port| all.union(&addresses_of(port)));
                 if ports.is_empty() {
@@ -141,6 +160,7 @@ impl Scene {
                     ports: ports.into_iter().cloned().collect(),
                     addresses,
                     is_stuck,
+                    is_new,
                 });
                 before.ends.push(class.groups.before.clone());
                 after.ends.push(class.groups.after.clone());
@@ -174,8 +194,68 @@ impl Scene {
 
     /// Whether an end has a group that it should not have.
     fn loses(&self, at: usize) -> bool {
-        let mut before = self.before.of(at);
-        before.any(|group| !self.wanted.has(at, group))
+        self.lost(at).next().is_some()
+    }
+
+    /// The groups that an end has and should not have.
+    fn lost(&self, at: usize) -> impl Iterator<Item = &Name> {
+        let before = self.before.of(at);
+        before.filter(move |group| !self.wanted.has(at, group))
+    }
+
+    /// Works out what is done, and what can be done from there, until that is nothing more. What passes at the end of each round passes
+    /// before it or by the policies, and so it does before the first one.
+    fn settle(&mut self, stale: &BTreeSet<usize>) {
+        let all = self.now.clone();
+        let mut left = usize::MAX;
+        loop {
+            self.cross(stale);
+            self.withhold();
+            self.keep();
+            let still = self.left();
+            // What is there may stay, so a round never leaves more than the one before.
+            if still == 0 || still >= left {
+                return;
+            }
+            left = still;
+            self.before = std::mem::replace(&mut self.now, all.clone());
+            self.halves.clear();
+            self.crossing.clear();
+        }
+    }
+
+    /// How much of what is wanted is not done.
+    fn left(&self) -> usize {
+        let (now, wanted) = (&self.now, &self.wanted);
+        let ends = now.ends.iter().zip(&wanted.ends).zip(&self.ends);
+        let ends = ends.filter(|(_, end)| !end.is_stuck);
+        let groups = ends.map(|((now, wanted), _)| now.symmetric_difference(wanted).count());
+        let rules = wanted.rules.iter().map(|(name, rules)| {
+            let now = now.rules.get(name);
+            let is_now = |rule: &&InstalledRule| now.is_some_and(|now| now.contains(*rule));
+            rules.iter().filter(|rule| !is_now(rule)).count()
+        });
+        let addresses = wanted.addresses.iter().map(|(name, addresses)| {
+            let now = now.addresses.get(name);
+            let is_now = |prefix: &&Prefix| now.is_some_and(|now| now.contains(*prefix));
+            addresses.iter().filter(|prefix| !is_now(prefix)).count()
+        });
+        groups.chain(rules).chain(addresses).sum()
+    }
+
+    /// Of the groups of new ports those by which these would exchange something with a port that keeps what it should lose: groups that
+    /// mean what it keeps, and groups that this means.
+    fn unfit(&self, stale: &BTreeSet<usize>, pending: BTreeSet<Name>) -> BTreeSet<Name> {
+        let kept: BTreeSet<_> = stale.iter().flat_map(|at| self.lost(*at)).collect();
+        let meant: BTreeSet<_> = kept.iter().flat_map(|name| self.about(name)).collect();
+        let mut unfit = pending;
+        unfit.retain(|name| meant.contains(name) || self.about(name).any(|group| kept.contains(group)));
+        unfit
+    }
+
+    /// The groups that rules of a group are about, or are to be.
+    fn about(&self, name: &Name) -> impl Iterator<Item = &Name> {
+        self.before.about(name).chain(self.now.about(name))
     }
 
     /// What an end lets pass.
@@ -236,8 +316,7 @@ impl Scene {
     }
 
     fn is_new(&self, at: usize) -> bool {
-        let is_stuck = self.ends.get(at).is_some_and(|end| end.is_stuck);
-        !is_stuck && self.before.of(at).next().is_none()
+        self.ends.get(at).is_some_and(|end| end.is_new)
     }
 
     /// Whether an end may let all of this pass.
@@ -351,12 +430,7 @@ impl Scene {
             if is_stuck || now.ends.get(at) == self.wanted.ends.get(at) {
                 continue;
             }
-            let lost: BTreeSet<Name> = self
-                .before
-                .of(at)
-                .filter(|name| !self.wanted.has(at, name))
-                .cloned()
-                .collect();
+            let lost: BTreeSet<Name> = self.lost(at).cloned().collect();
             for name in lost.difference(&meant) {
                 if self.is_harmless(at, name, &now)
                     && let Some(groups) = self.now.ends.get_mut(at)
@@ -367,18 +441,19 @@ impl Scene {
         }
     }
 
-    /// Whether all that the rules of a group let an end do is what it may do before and by the policies.
+    /// Whether the rules of a group let an end do something, and all of that is what it may do before and by the policies.
     fn is_harmless(&mut self, at: usize, name: &Name, now: &State) -> bool {
         let rules = now.rules.get(name);
-        let all_read =
-            rules.is_some_and(|rules| !rules.is_empty() && rules.iter().all(|rule| plain(rule).is_some()));
+        let all_read = rules.is_some_and(|rules| rules.iter().all(|rule| plain(rule).is_some()));
         let each = Direction::BOTH.into_iter().flat_map(|direction| {
             let grants = now.granted(name, direction);
             grants.map(move |grant| (direction, grant))
         });
-        let mut each = each.collect::<Vec<_>>().into_iter();
+        // A rule about a group that no port has does nothing, and goes with that group.
+        let each: Vec<_> = each.filter(|(_, grant)| !grant.addresses.is_empty()).collect();
         all_read
-            && each.all(|(direction, grant)| {
+            && !each.is_empty()
+            && each.into_iter().all(|(direction, grant)| {
                 [At::Before, At::Wanted].into_iter().all(|side| {
                     let half = self.half(at, direction, side);
                     half.covers(&grant.addresses, &grant.traffic)
@@ -416,6 +491,9 @@ impl Scene {
                 continue;
             }
             waiting.groups.extend(wanted.difference(&now).cloned());
+            if now.is_empty() && !end.is_new {
+                waiting.emptied.extend(end.ports.iter().cloned());
+            }
             for port in end.ports {
                 waiting.ports.insert(port, now.clone());
             }
@@ -477,12 +555,17 @@ impl State {
 
     /// The groups that rules are about.
     fn meant(&self) -> BTreeSet<Name> {
-        let rules = self.rules.values().flatten().filter_map(plain);
-        let meant = rules.filter_map(|rule| match &rule.remote {
-            Remote::Group(name) => Some(name.clone()),
+        let names = self.rules.keys();
+        names.flat_map(|name| self.about(name)).cloned().collect()
+    }
+
+    /// The groups that rules of a group are about.
+    fn about(&self, name: &Name) -> impl Iterator<Item = &Name> {
+        let rules = self.rules.get(name).into_iter().flatten().filter_map(plain);
+        rules.filter_map(|rule| match &rule.remote {
+            Remote::Group(name) => Some(name),
             _ => None,
-        });
-        meant.collect()
+        })
     }
 
     /// The rules of an end that nobody can read.

@@ -7,7 +7,7 @@ use picket_policy::ObjectRef;
 
 use super::installed::{Id, Installed, InstalledPort, InstalledRule};
 use super::keys::Keys;
-use super::lending::{Lending, strangers};
+use super::lending::Lending;
 use super::step::Finding;
 use super::stuck::Waiting;
 use super::{ForeignGroups, Wanted};
@@ -214,7 +214,7 @@ impl Transition {
             }
         };
         if let Some(pod) = pod {
-            self.look_at((id, port), pod, wanted, foreign);
+            self.look_at((id, port), pod, (wanted, lending), foreign);
         }
         Sides { before, after }
     }
@@ -223,15 +223,15 @@ impl Transition {
         &mut self,
         (id, of): (&Id, &InstalledPort),
         pod: &ObjectRef,
-        wanted: &Wanted<'_>,
+        (wanted, lending): (&Wanted<'_>, &Lending<'_>),
         groups: BTreeSet<Id>,
     ) {
+        let pairs: BTreeSet<_> = lending.strangers(of, pod).copied().collect();
         let (pod, port) = (pod.clone(), id.clone());
         if !of.port_security_enabled {
             self.findings.push(Finding::PortSecurityOff { pod, port });
             return;
         }
-        let pairs: BTreeSet<_> = strangers(of).copied().collect();
         if !pairs.is_empty() {
             let (pod, port) = (pod.clone(), port.clone());
             self.findings.push(Finding::AddressPairs { pod, port, pairs });

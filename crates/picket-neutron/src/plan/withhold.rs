@@ -5,7 +5,9 @@ use std::collections::BTreeSet;
 
 use super::Wanted;
 use super::installed::{Installed, InstalledRule};
+use super::judge::plain;
 use super::keys::Keys;
+use super::transition::Transition;
 use crate::model::{Name, Objects, Remote};
 
 /// What is wanted, without what cannot be made: of groups that are there, what they have.
@@ -18,7 +20,7 @@ pub(super) fn possible<'w>(installed: &Installed, wanted: &Wanted<'w>, keys: &Ke
         |name: &&Name| !keys.groups.contains_key(*name) && !keys.address_groups.contains_key(*name);
     let mut missing: BTreeSet<Name> = held.iter().filter(is_missing).cloned().collect();
     if !wanted.held.removals.is_empty() {
-        let used = used(installed, keys);
+        let used = used(installed, wanted, keys);
         missing.extend(wanted.held.removals.difference(&used).cloned());
     }
     let mut possible = without(wanted.objects, &missing);
@@ -42,23 +44,21 @@ pub(super) fn possible<'w>(installed: &Installed, wanted: &Wanted<'w>, keys: &Ke
     Cow::Owned(possible)
 }
 
-/// The groups that ports have, and the address groups that rules of these are about. A group that no port has may go out of the rules of others:
-/// nobody is in it.
-fn used(installed: &Installed, keys: &Keys) -> BTreeSet<Name> {
-    let groups = installed.ports.values().flat_map(|port| &port.security_groups);
-    let groups: BTreeSet<_> = groups.collect();
-    let mut used = BTreeSet::new();
-    for id in groups {
-        used.insert(keys.group(id));
-        let group = installed.security_groups.get(id);
-        for rule in group.into_iter().flat_map(|group| group.rules.values()) {
-            if let InstalledRule::Known(rule) = keys.rule(rule)
-                && let Remote::AddressGroup(name) = rule.remote
-            {
-                used.insert(name);
-            }
-        }
-    }
+/// The groups that ports have and go on having, and the address groups that rules of these are and will be about. A group that no port
+/// has may go out of the rules of others: nobody is in it.
+fn used(installed: &Installed, wanted: &Wanted<'_>, keys: &Keys) -> BTreeSet<Name> {
+    let sides = Transition::unsettled(installed, wanted, keys);
+    let classes = sides.classes.iter().map(|class| &class.groups);
+    let kept = classes.flat_map(|groups| groups.before.intersection(&groups.after));
+    let mut used: BTreeSet<Name> = kept.cloned().collect();
+    let rules = used.iter().filter_map(|name| sides.groups.get(name));
+    let rules = rules.flat_map(|rules| rules.before.intersection(&rules.after));
+    let meant = rules.filter_map(plain).filter_map(|rule| match &rule.remote {
+        Remote::AddressGroup(name) => Some(name.clone()),
+        _ => None,
+    });
+    let meant: BTreeSet<_> = meant.collect();
+    used.extend(meant);
     used
 }
 

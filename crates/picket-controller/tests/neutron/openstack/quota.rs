@@ -52,6 +52,14 @@ fn policies_that_fit_into_the_quota_are_in_force_and_the_others_are_named() {
     for line in &failed {
         assert!(line.contains("group picket/") && line.contains("quota"), "{line}");
     }
+    // By its group each policy is named that has none, and no other.
+    let there = scene.server.list("security-groups");
+    for number in 1..=12 {
+        let group = format!("picket/policy/x/p{number}/ingress");
+        let is_there = there.iter().any(|known| known["name"] == group.as_str());
+        let is_named = failed.iter().any(|line| line.contains(&group));
+        assert_eq!(is_named, !is_there, "{group}: {failed:?}");
+    }
     // Less passes, never more, and what fits does.
     let flows = flows(&snapshot);
     let passing = passing(&scene.objects(), &flows, &snapshot);

@@ -278,6 +278,69 @@ fn a_pod_whose_address_a_port_of_another_has_too_is_nobodys_peer() {
     );
 }
 
+/// It would be let in as the pod whose address that is.
+#[test]
+fn a_pod_from_whose_address_another_may_send_is_nobodys_peer() {
+    for (pair, is_shared) in [
+        ("10.0.0.2/32", true),
+        ("10.0.0.0/24", true),
+        ("0.0.0.0/0", true),
+        ("10.0.0.9/32", false),
+        ("10.0.0.3/32", false),
+        ("10.0.1.0/24", false),
+        ("::/0", false),
+    ] {
+        let mut fake = with(&and([]));
+        let of = fake.installed.ports.get_mut(&port("other")).expect("a port");
+        of.allowed_address_pairs = [pair.parse().expect("a prefix")].into();
+        let plan = fake.plan(&wanted(&and([])), ForeignGroups::Remove);
+        fake.carry_out_all(&plan);
+        let groups = groups_of(&fake, "web");
+        let is_peer = groups.iter().any(|name| name.starts_with("picket/peers/"));
+        assert_eq!(is_peer, !is_shared, "{pair}");
+        let reported = Finding::SharedAddresses {
+            pod: ObjectRef::new("Pod", "x", "web"),
+            port: port("web"),
+            addresses: [ip("10.0.0.2")].into(),
+        };
+        assert_eq!(plan.findings.contains(&reported), is_shared, "{pair}");
+    }
+}
+
+/// Rules mean it as a peer all the same.
+#[test]
+fn who_may_send_from_an_address_of_the_same_peer_takes_nothing_from_it() {
+    let twin = || role("twin", "web", 4).into();
+    let mut fake = with(&and([twin()]));
+    let of = fake.installed.ports.get_mut(&port("twin")).expect("a port");
+    of.allowed_address_pairs = ["10.0.0.2/32".parse().expect("a prefix")].into();
+    let plan = fake.plan(&wanted(&and([twin()])), ForeignGroups::Remove);
+    fake.carry_out_all(&plan);
+    let is_peer = |name: &str| {
+        let groups = groups_of(&fake, name);
+        groups.iter().any(|name| name.starts_with("picket/peers/"))
+    };
+    assert!(is_peer("web") && !is_peer("twin"));
+}
+
+#[test]
+fn a_port_may_send_from_all_addresses_of_its_pod() {
+    let both = || role("web", "web", 2).ip("fd00::2").into();
+    let mut fake = with(&and([both()]));
+    let all = groups_of(&fake, "web");
+    let of = fake.installed.ports.get_mut(&port("web")).expect("a port");
+    of.fixed_ips = [ip("10.0.0.2")].into();
+    of.allowed_address_pairs = ["fd00::2/128".parse().expect("a prefix")].into();
+    let (plan, _) = to(&mut fake, &and([both()]));
+    assert!(plan.is_empty() && plan.findings.is_empty(), "{}", text(&plan));
+    assert_eq!(groups_of(&fake, "web"), all);
+    // But not where another has one of them too.
+    fake.nodes = [ip("fd00::2")].into();
+    let (plan, _) = to(&mut fake, &and([both()]));
+    assert_eq!(plan.findings.len(), 1, "{}", text(&plan));
+    assert!(groups_of(&fake, "web").len() < all.len());
+}
+
 #[test]
 fn a_port_where_nothing_is_enforced_is_reported() {
     let mut fake = with(&and([]));

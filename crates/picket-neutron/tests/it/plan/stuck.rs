@@ -3,9 +3,9 @@
 use picket_cluster::{Object, Snapshot};
 use picket_net::Protocol;
 use picket_neutron::Remote;
-use picket_neutron::plan::{ForeignGroups, Held, Step, text};
+use picket_neutron::plan::{ForeignGroups, Held, Plan, Step, text};
 use picket_policy::Direction;
-use picket_testing::build::{accept, block, ip, pods_in, policy};
+use picket_testing::build::{accept, block, ip, pods_in, policy, prefix};
 
 use super::fake::Fake;
 use super::watch::watch_to;
@@ -170,4 +170,91 @@ fn a_group_that_no_port_has_and_that_keeps_too_much_is_left_alone() {
     // From what ports have it is taken: what comes later waits for that.
     let takes = |step: &Step| matches!(step, Step::DeleteRules { group, .. } if *group == of_used);
     assert!(plan.steps().any(takes));
+}
+
+/// Somebody added to a group that no port has, and a policy about no pod means it.
+#[test]
+fn a_retry_of_what_cannot_be_taken_away_changes_nothing_else() {
+    let none = policy("x/q").selects("role=none");
+    let blocks = accept().peer(block("192.0.2.0/24", &["192.0.2.7/32"]));
+    let all = and([none.ingress(blocks).into()]);
+    let mut fake = with(&all);
+    let (id, name) = {
+        let mut groups = fake.installed.address_groups.iter_mut();
+        let (id, group) = groups.next().expect("an address group");
+        group.addresses.insert(prefix("10.9.0.0/16"));
+        (id.clone(), group.name.clone())
+    };
+    let objects = wanted(&all);
+    let held = Held {
+        removals: [name].into(),
+        ..Held::default()
+    };
+    let without = fake.plan_without(&objects, ForeignGroups::Remove, &held);
+    fake.carry_out_all(&without);
+    let retry = fake.plan(&objects, ForeignGroups::Remove);
+    let removed = Step::RemoveAddresses {
+        group: id,
+        addresses: [prefix("10.9.0.0/16")].into(),
+    };
+    assert_eq!(retry.stages.first(), Some(&vec![removed]), "{}", text(&retry));
+    let again = fake.plan_without(&objects, ForeignGroups::Remove, &held);
+    assert!(again.is_empty(), "{}", text(&again));
+}
+
+#[test]
+fn groups_of_a_pod_without_a_port_wait_that_let_it_meet_what_a_port_keeps() {
+    // `db` lets in whoever is `web`, and may not be told otherwise; `late` is to let in `web` alone, and to be nobody's peer.
+    let lets_in = || only("q", "late", "web", 81).into();
+    let mut fake = with(&and([lets_in()]));
+    let late = role("late", "late", 9).into();
+    let after = and([lets_in(), role("web", "none", 2).into(), late]);
+    let held = Held {
+        ports: [port("web")].into(),
+        ..Held::default()
+    };
+    let plan = fake.plan_without(&wanted(&after), ForeignGroups::Remove, &held);
+    let waits = |plan: &Plan, name: &str| plan.waiting.iter().any(|group| group.starts_with(name));
+    assert!(waits(&plan, "picket/policy/x/q/ingress"), "{:?}", plan.waiting);
+    // Nobody asks for that of a policy about other pods.
+    assert!(!waits(&plan, "picket/open/"), "{:?}", plan.waiting);
+    let free = fake.plan(&wanted(&after), ForeignGroups::Remove);
+    assert_eq!(free.waiting, [].into());
+
+    // What a port keeps lets in others: a new one is none of them.
+    let mut fake = with(&and([]));
+    let late = role("late", "web", 9).into();
+    let after = and([role("db", "none", 1).into(), late]);
+    let held = Held {
+        ports: [port("db")].into(),
+        ..Held::default()
+    };
+    let plan = fake.plan_without(&wanted(&after), ForeignGroups::Remove, &held);
+    assert!(waits(&plan, "picket/peers/"), "{:?}", plan.waiting);
+}
+
+/// It has none because of what another keeps: what is to wait for that would not.
+#[test]
+fn a_port_that_lost_all_groups_is_not_that_of_a_new_pod() {
+    let still = |role: &str| {
+        let policy = policy("x/still").selects(&format!("role={role}"));
+        policy.isolates(Direction::Ingress).isolates(Direction::Egress)
+    };
+    let mut fake = with(&and([still("other").into()]));
+    let objects = wanted(&and([still("web").into()]));
+    let mut held = Held {
+        ports: [port("web")].into(),
+        ..Held::default()
+    };
+    let first = fake.plan_without(&objects, ForeignGroups::Remove, &held);
+    fake.carry_out_all(&first);
+    assert!(groups_of(&fake, "other").is_empty());
+    assert_eq!(first.emptied, [port("other")].into());
+    held.emptied.clone_from(&first.emptied);
+    let second = fake.plan_without(&objects, ForeignGroups::Remove, &held);
+    assert!(second.is_empty(), "{}", text(&second));
+    assert_eq!(second.emptied, first.emptied);
+    let whole = fake.plan(&objects, ForeignGroups::Remove);
+    fake.carry_out_all(&whole);
+    assert_eq!(groups_of(&fake, "other").len(), 2);
 }
