@@ -55,16 +55,16 @@ impl<'a> Lending<'a> {
         lending
     }
 
-    /// Whoever may send from an address that somebody has is let in where that one is.
+    /// Whoever may send from an address that somebody has is let in where that one is. A range of addresses says as little about
+    /// whose they are as a port without port security does: it is reported, and takes nothing from all others.
     fn add_pairs(&mut self, installed: &Installed, owners: &BTreeMap<&'a Id, &'a ObjectRef>) {
-        let addresses: BTreeSet<IpAddr> = self.known.keys().chain(self.more.keys()).copied().collect();
         for (id, pod) in owners {
             let port = installed.ports.get(*id);
-            for prefix in port.into_iter().flat_map(|port| &port.allowed_address_pairs) {
-                for address in addresses.range(prefix.first()..=prefix.last()) {
-                    if !self.is_own(*address, pod) {
-                        self.more.entry(*address).or_default().insert(pod);
-                    }
+            let pairs = port.into_iter().flat_map(|port| &port.allowed_address_pairs);
+            for prefix in pairs {
+                let address = prefix.first();
+                if *prefix == Prefix::host(address) && !self.is_own(address, pod) {
+                    self.more.entry(address).or_default().insert(pod);
                 }
             }
         }

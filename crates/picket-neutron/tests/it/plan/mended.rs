@@ -283,8 +283,8 @@ fn a_pod_whose_address_a_port_of_another_has_too_is_nobodys_peer() {
 fn a_pod_from_whose_address_another_may_send_is_nobodys_peer() {
     for (pair, is_shared) in [
         ("10.0.0.2/32", true),
-        ("10.0.0.0/24", true),
-        ("0.0.0.0/0", true),
+        ("10.0.0.0/24", false),
+        ("0.0.0.0/0", false),
         ("10.0.0.9/32", false),
         ("10.0.0.3/32", false),
         ("10.0.1.0/24", false),
