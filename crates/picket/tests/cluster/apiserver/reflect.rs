@@ -94,9 +94,8 @@ fn expect_schemas(server: &Etcd) {
     let parsed = |text: &String| -> Value { serde_json::from_str(text).unwrap() };
     expect_schema_of("etcd-progress", &parsed(&all[&format!("{PREFIX}progress")]));
     let objects = format!("{PREFIX}objects/");
-    let records: Vec<_> = all.iter().filter(|(key, _)| key.starts_with(&objects)).collect();
     let mut kinds = BTreeSet::new();
-    for (_, record) in records {
+    for (_, record) in all.iter().filter(|(key, _)| key.starts_with(&objects)) {
         let record = parsed(record);
         expect_schema_of("etcd-record", &record);
         kinds.insert(record["object"]["kind"].to_string());
