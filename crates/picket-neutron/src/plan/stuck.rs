@@ -230,17 +230,9 @@ impl Scene {
         let ends = now.ends.iter().zip(&wanted.ends).zip(&self.ends);
         let ends = ends.filter(|(_, end)| !end.is_stuck);
         let groups = ends.map(|((now, wanted), _)| now.symmetric_difference(wanted).count());
-        let rules = wanted.rules.iter().map(|(name, rules)| {
-            let now = now.rules.get(name);
-            let is_now = |rule: &&InstalledRule| now.is_some_and(|now| now.contains(*rule));
-            rules.iter().filter(|rule| !is_now(rule)).count()
-        });
-        let addresses = wanted.addresses.iter().map(|(name, addresses)| {
-            let now = now.addresses.get(name);
-            let is_now = |prefix: &&Prefix| now.is_some_and(|now| now.contains(*prefix));
-            addresses.iter().filter(|prefix| !is_now(prefix)).count()
-        });
-        groups.chain(rules).chain(addresses).sum()
+        groups.sum::<usize>()
+            + missing(&wanted.rules, &now.rules)
+            + missing(&wanted.addresses, &now.addresses)
     }
 
     /// Of the groups of new ports those by which these would exchange something with a port that keeps what it should lose: groups that
@@ -576,4 +568,13 @@ impl State {
         });
         rules.filter(|(_, rule)| plain(rule).is_none()).collect()
     }
+}
+
+/// How much of what groups are to have they do not have.
+fn missing<T: Ord>(wanted: &BTreeMap<Name, BTreeSet<T>>, now: &BTreeMap<Name, BTreeSet<T>>) -> usize {
+    let of_each = wanted.iter().map(|(name, wanted)| match now.get(name) {
+        Some(now) => wanted.difference(now).count(),
+        None => wanted.len(),
+    });
+    of_each.sum()
 }
