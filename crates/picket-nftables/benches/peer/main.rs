@@ -2,12 +2,13 @@
 //! `cargo bench -p picket-nftables --bench peer`.
 //!
 //! A node with 110 pods, each in a network namespace of its own. A policy isolates all of them, and eleven admit a hundred peers
-//! to ten pods each. At last 10,000 addresses come to the table of a node, change and go. Each line is the best, the median and the worst of several runs.
+//! to ten pods each. Then a policy admits 10,000 peers to one pod. At last 10,000 addresses come to the table of a node, change and go. Each line is the best, the median and the worst of several runs.
 #![expect(clippy::print_stdout, reason = "a benchmark prints")]
 
 mod host;
 mod steps;
 
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -80,8 +81,13 @@ fn name(group: usize) -> String {
 }
 
 fn peer(group: usize, number: usize) -> Pod {
+    peer_at(group, number, number)
+}
+
+/// A peer at the address with this number.
+fn peer_at(group: usize, number: usize, place: usize) -> Pod {
     let peer = pod(&format!("bench/peer-{group}-{number}")).label("peer", &group.to_string());
-    peer.ip(&address(1 + group, number)).build()
+    peer.ip(&address(1 + group, place)).build()
 }
 
 fn own_pods(count: usize) -> Vec<ObjectRef> {
@@ -203,15 +209,28 @@ fn resync<'a>(places: impl Iterator<Item = &'a NetworkNamespace> + Clone, policy
     Ok(())
 }
 
-/// A policy with many addresses in one pod: brought in, and one address more.
+/// A policy with many addresses in one pod: brought in, one address more, and all of them others.
 fn many() -> Result<()> {
     let own = own_pods(1);
     let mut engine = Engine::compile(&cluster(1, MANY), Semantics::default());
+    let admitting = |places: Range<usize>| {
+        let addresses = places.map(|place| address(1, place));
+        Policy::new(&name(0), addresses.collect())
+    };
     println!("a policy with {MANY} addresses in one pod, brought in");
     repeat("picket", || {
         let mut places = places(1)?;
         let start = Instant::now();
         sync(&mut places, &engine, &own)?;
+        Ok(start.elapsed())
+    })?;
+    let policy = admitting(0..MANY);
+    repeat("one nft for each step", || {
+        let places = places(1)?;
+        let start = Instant::now();
+        for place in &places {
+            Steps::of(&place.namespace).first(&policy)?;
+        }
         Ok(start.elapsed())
     })?;
     println!("one address more");
@@ -226,8 +245,25 @@ fn many() -> Result<()> {
         Ok(start.elapsed())
     })?;
     let place = places(1)?;
-    let policy = Policy::new(&name(0), (0..=MANY).map(|number| address(1, number)).collect());
-    resync(place.iter().map(|place| &place.namespace), &policy)
+    resync(place.iter().map(|place| &place.namespace), &admitting(0..MANY + 1))?;
+    println!("{MANY} addresses become others");
+    let mut is_moved = false;
+    repeat("picket, from the events", || {
+        is_moved = !is_moved;
+        let first = if is_moved { 2 * MANY } else { 0 };
+        let events: Vec<_> = (0..MANY)
+            .map(|number| Event::Apply(Object::from(peer_at(0, number, first + number))))
+            .collect();
+        let start = Instant::now();
+        for event in events {
+            engine.apply(event);
+        }
+        let operations = sync(&mut kept, &engine, &own)?;
+        anyhow::ensure!(operations > 0);
+        Ok(start.elapsed())
+    })?;
+    let place = places(1)?;
+    resync(place.iter().map(|place| &place.namespace), &admitting(2 * MANY..3 * MANY))
 }
 
 /// Prints the times of several runs.
