@@ -126,7 +126,8 @@ impl Kube {
     ///
     /// The first change is [`Event::Init`]. When every kind of interest that the cluster serves has been listed, [`Event::InitDone`]
     /// follows, and never again: from then on there are only objects that change or go. As long as one kind cannot be
-    /// listed, whatever the reason, it does not come; `health` says why. Later a server that is away, refuses, or answers
+    /// listed, whatever the reason, it does not come; `health` says why. A kind that the server does not name is taken for undefined
+    /// only where there is no list of it either. Later a server that is away, refuses, or answers
     /// garbage changes nothing: what was known holds. A kind is only taken to be gone, with all its objects, when the
     /// server says so of its list and names it no more among its kinds.
     ///

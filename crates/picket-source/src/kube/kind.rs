@@ -162,11 +162,33 @@ pub(super) async fn served(
     }
     for kind in custom {
         match choose(kind, &offered) {
-            Ok(resource) => resources.extend(resource),
+            Ok(Some(resource)) => resources.push(resource),
+            Ok(None) => match unnamed(session, kind).await? {
+                Ok(resource) => resources.extend(resource),
+                Err(lacks) => missing.push(lacks),
+            },
             Err(lacks) => missing.push(lacks),
         }
     }
     Ok((resources, missing))
+}
+
+/// The version in which a kind is served although the cluster does not name it, if there is one: a server that has just started may
+/// not name all that it serves yet, and whoever took that for all would enforce nothing of the rest. Of a list that may not be
+/// read, nobody learns whether it is there; there the names are believed.
+async fn unnamed(
+    session: &Session,
+    kind: &'static Kind,
+) -> Result<Result<Option<Resource>, Missing>, KubeError> {
+    for version in kind.versions {
+        let resource = Resource { kind, version };
+        match session.has_list(&resource).await? {
+            Ok(()) => return Ok(Ok(Some(resource))),
+            Err(refusal) if matches!(refusal.code, 403 | 404) => {}
+            Err(refusal) => return Ok(Err(refusal.of(kind.full_name()))),
+        }
+    }
+    Ok(Ok(None))
 }
 
 /// A kind that the cluster serves in a version.

@@ -9,7 +9,7 @@ use ::kube::core::{Request, Status};
 use http::StatusCode;
 use http_body_util::{BodyExt, Limited};
 use serde::Deserialize;
-use serde::de::DeserializeOwned;
+use serde::de::{DeserializeOwned, IgnoredAny};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
@@ -176,6 +176,14 @@ impl Session {
                 texts.push(text(resource, item, texts.len()));
             }
         }
+    }
+
+    /// Whether there is a list of a kind in all namespaces; else what the server says.
+    pub(super) async fn has_list(&self, resource: &Resource) -> Answer<()> {
+        let one = ListParams::default().limit(1);
+        let what = format!("list {}", resource.kind.full_name());
+        let answer = self.get::<IgnoredAny>(&resource.path(), &one, &what).await?;
+        Ok(answer.map(|_| ()))
     }
 
     /// The groups of the API with each of their versions.

@@ -1,4 +1,4 @@
-//! What is known, and when, of a server that serves kinds in versions that nobody reads.
+//! What is known, and when, of a server that does not name all kinds, or serves them in versions that nobody reads.
 
 use std::pin::pin;
 
@@ -33,8 +33,19 @@ fn server(served: Served) -> Scripted {
                 None => refuses("403 Forbidden"),
             };
         }
-        events(&[end_of_list("1")]).and_stalls()
+        lists(request, "404 Not Found")
     })
+}
+
+/// What is said of lists: that there is nothing in those that are watched, and to whoever only asks whether there is one, this.
+fn lists(request: &str, is_there: &'static str) -> Reply {
+    if request.ends_with("&limit=1") {
+        return match is_there {
+            "200 OK" => says(json!({"items": []})),
+            status => refuses(status),
+        };
+    }
+    events(&[end_of_list("1")]).and_stalls()
 }
 
 /// Whether everything that is of interest is known at last, or else why not.
@@ -65,6 +76,35 @@ fn is_complete(server: &Scripted, cluster_network: bool, secondary_networks: boo
             _ => panic!("nothing becomes of it"),
         }
     })
+}
+
+#[test]
+fn a_kind_that_is_not_named_and_still_served_is_followed() {
+    let watched = |is_there: &'static str| {
+        let server = Scripted::new(move |request| match request.starts_with("/apis?") {
+            true => says(json!({"groups": []})),
+            false => lists(request, is_there),
+        });
+        let outcome = is_complete(&server, true, true);
+        let asked = server.asked();
+        let of_custom = |kind: &Kind| {
+            let list = format!("/{}?", kind.plural);
+            asked
+                .iter()
+                .any(|request| request.contains(&list) && request.contains("watch=true"))
+        };
+        (outcome, kind::CUSTOM.iter().filter(|kind| of_custom(kind)).count())
+    };
+    assert_eq!(watched("404 Not Found"), (Ok(()), 0));
+    // Nobody learns whether there is one.
+    assert_eq!(watched("403 Forbidden"), (Ok(()), 0));
+    assert_eq!(watched("200 OK"), (Ok(()), kind::CUSTOM.len()));
+    let (outcome, watched) = watched("503 Service Unavailable");
+    assert!(
+        outcome.is_err_and(|why| why.contains("cannot be read")),
+        "nobody knows what there is"
+    );
+    assert_eq!(watched, 0);
 }
 
 #[test]
