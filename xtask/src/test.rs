@@ -134,7 +134,12 @@ fn meanwhile(tests: &KernelTests<'_>, work: impl FnOnce() -> Result<()>) -> Resu
         let passed = tests
             .join()
             .unwrap_or_else(|_| bail!("the thread of the virtual machine panicked"));
-        say(&String::from_utf8_lossy(&fs::read(log.path())?));
+        let printed = fs::read(log.path())?;
+        let printed = String::from_utf8_lossy(&printed);
+        say(&printed);
+        if passed.is_ok() && printed.contains("ok. 0 passed") {
+            bail!("the virtual machine ran no test");
+        }
         passed.and(worked)
     })
 }

@@ -18,7 +18,7 @@ use crate::bridges::Bridges;
 use crate::enforcer::Enforcer;
 use crate::error::HostError;
 use crate::events::Events;
-use crate::inbox::{Inbox, News, Outbox};
+use crate::inbox::{Inbox, News, Outbox, Patience};
 use crate::kernel::Kernel;
 use crate::knowledge::{Knowledge, Whose};
 use crate::metrics::Metrics;
@@ -37,6 +37,12 @@ const AT_ONCE: usize = 10_000;
 
 /// How long changes are taken in before that: some are repairs.
 const TURN: Duration = Duration::from_secs(1);
+
+/// How long a proof may take, for which everything waits but what others do to the table.
+const PROOF: Patience = Patience {
+    alone: Duration::from_secs(30),
+    waited_for: Duration::from_secs(5),
+};
 
 /// How far to go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -345,9 +351,11 @@ impl Agent {
             return;
         };
         // On a large node that takes a while.
-        let proof = self
-            .inbox
-            .meanwhile(|| observation.prove(program), |changes| enforcer.repair(&changes));
+        let proof = self.inbox.meanwhile(
+            PROOF,
+            |goes_on| observation.prove(program, goes_on),
+            |changes| enforcer.repair(&changes),
+        );
         enforcer.proved(proof, program, &self.knowledge.remarks.versions);
         give_back_memory();
     }

@@ -7,6 +7,7 @@ use jiff::Timestamp;
 use picket_engine::{Delta, Program};
 use picket_nftables::client::{Change, SyncError};
 use picket_nftables::model::InterfaceName;
+use picket_nftables::verify::Report;
 use picket_policy::{Direction, ObjectRef};
 
 use crate::blame::Search;
@@ -391,11 +392,14 @@ impl Enforcer {
 
     /// Tells how a proof went, and makes the table anew where it does not mean what the policies say.
     pub(crate) fn proved(&mut self, proof: Proof, program: &Program, versions: &Versions) {
-        let proved = proof
-            .outcome
-            .as_ref()
-            .is_ok_and(picket_nftables::verify::Report::is_proof);
-        self.metrics.proved(proved, proof.took);
+        self.metrics.proved(&proof.outcome, proof.took);
+        if proof.outcome.as_ref().is_ok_and(Report::is_open) {
+            return tracing::warn!(
+                took = ?proof.took,
+                "the proof that the rules mean what the policies say was given up, since it took too long; the rules stay"
+            );
+        }
+        let proved = proof.outcome.as_ref().is_ok_and(Report::is_proof);
         self.shared.lock().host.proof = Some(status::Proof {
             when: Timestamp::now(),
             proved,

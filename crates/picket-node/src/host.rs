@@ -14,7 +14,7 @@ use picket_nftables::model::{InterfaceName, Table};
 use picket_nftables::render::indexed::{
     self, Guard, IndexedError, Options, Renderer, Step, closed, until_known, with_uplinks,
 };
-use picket_nftables::verify::{self, VerifyError, verify};
+use picket_nftables::verify::{self, VerifyError, verify_while};
 
 use crate::error::HostError;
 use crate::{AgentError, Settings};
@@ -94,8 +94,8 @@ pub(crate) struct Observation {
 }
 
 impl Observation {
-    /// Proves that it means what the policies say.
-    pub(crate) fn prove(&self, program: &Program) -> Proof {
+    /// Proves that it means what the policies say, for as long as it is to.
+    pub(crate) fn prove(&self, program: &Program, goes_on: &dyn Fn() -> bool) -> Proof {
         let outcome = match &self.observed {
             Observed::Table(table) => {
                 let demands = Demands::on_node(program, Some(&self.node));
@@ -104,7 +104,7 @@ impl Observation {
                     true => demands.against_spoofing(uplinks.collect()),
                     false => demands,
                 };
-                verify(table, &demands, "", EXAMPLES)
+                verify_while(table, &demands, "", EXAMPLES, goes_on)
             }
             // What others have put there is no table of ours, whatever it means.
             Observed::Absent | Observed::Altered(_) => Ok(verify::Report {

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::os::fd::AsFd;
 use std::panic::resume_unwind;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::RecvTimeoutError;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -21,6 +22,15 @@ const GLANCE: Duration = Duration::from_millis(10);
 
 /// What the thread of a proof has for its stack: as much as the first thread of a process.
 const STACK: usize = 8 << 20;
+
+/// For how long something may be worked out.
+#[derive(Clone, Copy)]
+pub(crate) struct Patience {
+    /// While nobody has anything else to say.
+    pub(crate) alone: Duration,
+    /// Since it began, where somebody has.
+    pub(crate) waited_for: Duration,
+}
 
 /// Something to hear.
 pub(crate) enum News {
@@ -79,21 +89,34 @@ pub(crate) fn readable(what: impl AsFd) -> picket_linux::Result<Epoll> {
 
 impl Inbox {
     /// Works something out in a thread of its own, and meanwhile hands over what others have done to the table. Everything else
-    /// waits.
+    /// waits. What works is told whether to go on.
     pub(crate) fn meanwhile<T: Send>(
         &mut self,
-        work: impl Fn() -> T + Sync,
+        patience: Patience,
+        work: impl Fn(&dyn Fn() -> bool) -> T + Sync,
         mut repair: impl FnMut(Vec<client::Change>),
     ) -> T {
+        let (began, is_waited_for) = (Instant::now(), AtomicBool::new(!self.earlier.is_empty()));
+        let goes_on = || {
+            let longest = match is_waited_for.load(Ordering::Relaxed) {
+                true => patience.waited_for,
+                false => patience.alone,
+            };
+            began.elapsed() < longest
+        };
         thread::scope(|scope| {
             let thread = thread::Builder::new().name("picket-proof".to_owned());
-            let Ok(working) = thread.stack_size(STACK).spawn_scoped(scope, &work) else {
-                return work();
+            let working = thread.stack_size(STACK).spawn_scoped(scope, || work(&goes_on));
+            let Ok(working) = working else {
+                return work(&goes_on);
             };
             while !working.is_finished() {
                 match self.news.recv_timeout(GLANCE) {
                     Ok(News::Table(changes)) => repair(changes),
-                    Ok(news) => self.earlier.push_back(news),
+                    Ok(news) => {
+                        self.earlier.push_back(news);
+                        is_waited_for.store(true, Ordering::Relaxed);
+                    }
                     Err(RecvTimeoutError::Timeout) => {}
                     // Nobody has anything to say any more.
                     Err(RecvTimeoutError::Disconnected) => break,
@@ -112,6 +135,12 @@ mod tests {
     use super::*;
     use crate::queue::channel;
 
+    /// As long as there is.
+    const PATIENCE: Patience = Patience {
+        alone: Duration::MAX,
+        waited_for: Duration::MAX,
+    };
+
     #[test]
     fn what_others_do_to_the_table_is_heard_while_something_is_worked_out_and_the_rest_after_it() {
         let (outbox, mut inbox) = channel();
@@ -120,11 +149,29 @@ mod tests {
         let (repaired, until_repaired) = unbounded();
         let until_repaired = Mutex::new(until_repaired);
         let worked = inbox.meanwhile(
-            || until_repaired.lock().unwrap().recv().unwrap(),
+            PATIENCE,
+            |_| until_repaired.lock().unwrap().recv().unwrap(),
             |changes| repaired.send(changes).unwrap(),
         );
         assert_eq!(worked, [client::Change::Perhaps]);
         assert!(matches!(inbox.take(), Some(News::Uplinks(_))));
         assert!(inbox.take().is_none());
+    }
+
+    #[test]
+    fn nobody_waits_for_what_is_worked_out_for_longer_than_he_has_patience() {
+        let (outbox, mut inbox) = channel();
+        let none = Patience {
+            waited_for: Duration::ZERO,
+            ..PATIENCE
+        };
+        let is_told = |inbox: &mut Inbox, patience| inbox.meanwhile(patience, |goes_on| !goes_on(), |_| {});
+        assert!(!is_told(&mut inbox, none), "nobody waits");
+        outbox.tell(News::Uplinks(BTreeSet::new()));
+        // It is heard at some time.
+        inbox.meanwhile(none, |goes_on| while goes_on() {}, |_| {});
+        assert!(is_told(&mut inbox, none), "somebody has waited since before");
+        assert!(!is_told(&mut inbox, PATIENCE));
+        assert!(matches!(inbox.take(), Some(News::Uplinks(_))));
     }
 }

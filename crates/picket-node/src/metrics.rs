@@ -4,6 +4,7 @@ use std::fmt;
 use std::time::Duration;
 
 use picket_linux::runtime::Learned;
+use picket_nftables::verify::{Report, VerifyError};
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::encoding::text::encode;
 use prometheus_client::metrics::counter::Counter;
@@ -70,6 +71,7 @@ struct Shown {
     restricted: Gauge,
     policies: Gauge,
     custom_rules: Gauge,
+    bypassed_bridges: Gauge,
     findings: Gauge,
     target_ready: Family<VppName, Gauge>,
     target_connected: Family<VppName, Gauge>,
@@ -298,6 +300,7 @@ impl Shown {
         self.restricted.set(number(overview.pods.restricted));
         self.policies.set(number(overview.policies));
         self.custom_rules.set(number(overview.custom_rules));
+        self.bypassed_bridges.set(number(status.host.notes.len()));
         self.findings.set(number(status.findings.len()));
         for (target, vpp) in &status.vpp {
             let name = || VppName {
@@ -346,6 +349,11 @@ impl Shown {
                 "custom_rules_waiting",
                 "files of custom rules that are not in force as they now are",
                 &self.custom_rules,
+            ),
+            (
+                "bypassed_bridges",
+                "bridges at which pods of the node reach each other past all policies, by version of IP",
+                &self.bypassed_bridges,
             ),
             (
                 "findings",
@@ -411,9 +419,13 @@ impl Metrics {
         self.events.get_or_create(&Outcome { outcome }).inc();
     }
 
-    /// Counts a proof, whether it succeeded and how long it took.
-    pub(crate) fn proved(&self, proved: bool, took: Duration) {
-        let outcome = if proved { "proved" } else { "refuted" };
+    /// Counts a proof, what came of it and how long it took.
+    pub(crate) fn proved(&self, outcome: &Result<Report, VerifyError>, took: Duration) {
+        let outcome = match outcome {
+            Ok(report) if report.is_proof() => "proved",
+            Ok(report) if report.is_open() => "given up",
+            _ => "refuted",
+        };
         self.proofs.get_or_create(&Outcome { outcome }).inc();
         Self::took(&self.proving, took);
     }

@@ -143,10 +143,12 @@ pub struct HostStatus {
 }
 
 impl HostStatus {
-    /// Whether every policy is in force as it was read last.
+    /// Whether every policy is in force as it was read last, and no bridge leads past all of them.
     #[must_use]
     pub fn is_well(&self) -> bool {
-        self.trouble.is_none() && self.policy_versions.iter().all(PolicyVersions::is_current)
+        self.trouble.is_none()
+            && self.notes.is_empty()
+            && self.policy_versions.iter().all(PolicyVersions::is_current)
     }
 }
 

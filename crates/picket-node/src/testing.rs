@@ -143,7 +143,7 @@ impl Node {
     /// Holds the table against the policies.
     pub(crate) fn prove(&mut self) {
         let program = self.knowledge.program().unwrap();
-        let proof = self.enforcer.observe().unwrap().prove(program);
+        let proof = self.enforcer.observe().unwrap().prove(program, &|| true);
         self.enforcer
             .proved(proof, program, &self.knowledge.remarks.versions);
     }

@@ -245,7 +245,10 @@ fn many() -> Result<()> {
         Ok(start.elapsed())
     })?;
     let place = places(1)?;
-    resync(place.iter().map(|place| &place.namespace), &admitting(0..MANY + 1))?;
+    resync(
+        place.iter().map(|place| &place.namespace),
+        &admitting(0..MANY + 1),
+    )?;
     println!("{MANY} addresses become others");
     let mut is_moved = false;
     repeat("picket, from the events", || {
@@ -263,7 +266,10 @@ fn many() -> Result<()> {
         Ok(start.elapsed())
     })?;
     let place = places(1)?;
-    resync(place.iter().map(|place| &place.namespace), &admitting(2 * MANY..3 * MANY))
+    resync(
+        place.iter().map(|place| &place.namespace),
+        &admitting(2 * MANY..3 * MANY),
+    )
 }
 
 /// Prints the times of several runs.

@@ -52,12 +52,19 @@ pub struct Report {
     pub counterexamples: Vec<Counterexample>,
     /// Whether there may be more, because enough were found.
     pub stopped: bool,
+    /// Whether there may be any, because not everything was looked at.
+    pub given_up: bool,
 }
 
 impl Report {
     /// Whether the ruleset means what the policies mean.
     pub fn is_proof(&self) -> bool {
-        self.counterexamples.is_empty() && !self.stopped
+        self.counterexamples.is_empty() && !self.stopped && !self.given_up
+    }
+
+    /// Whether it neither proves nor refutes anything.
+    pub fn is_open(&self) -> bool {
+        self.counterexamples.is_empty() && !self.stopped && self.given_up
     }
 }
 
@@ -99,6 +106,20 @@ pub fn verify(
     interface: &str,
     limit: usize,
 ) -> Result<Report, VerifyError> {
+    verify_while(table, demands, interface, limit, &|| true)
+}
+
+/// The same for as long as `goes_on` says so, which is asked again and again.
+///
+/// # Errors
+/// As [`verify`].
+pub fn verify_while(
+    table: &Table,
+    demands: &Demands<'_>,
+    interface: &str,
+    limit: usize,
+    goes_on: &dyn Fn() -> bool,
+) -> Result<Report, VerifyError> {
     let atoms = Atoms::of(demands);
     let interpreter = Interpreter::new(table);
     let mut report = Report::default();
@@ -119,6 +140,7 @@ pub fn verify(
                 interpreter: &interpreter,
                 report,
                 limit,
+                goes_on,
                 known: FxHashMap::default(),
                 ends: Ends::new(demands, tables.classes(family).ends()),
                 wrong: None,
@@ -128,7 +150,7 @@ pub fn verify(
                 return Err(VerifyError { packet });
             }
             report = check.report;
-            if report.stopped {
+            if report.stopped || report.given_up {
                 return Ok(report);
             }
         }
@@ -173,6 +195,7 @@ struct Check<'c, 'a, 'd> {
     interpreter: &'c Interpreter<'c>,
     report: Report,
     limit: usize,
+    goes_on: &'c dyn Fn() -> bool,
     /// What is demanded between lists of classes.
     known: FxHashMap<(Crossing, List, List), Demanded>,
     /// The ends of the classes.
@@ -184,6 +207,11 @@ struct Check<'c, 'a, 'd> {
 type Demanded = Rc<[(Demand, u32, u32)]>;
 
 impl Sink for Check<'_, '_, '_> {
+    fn goes_on(&mut self) -> bool {
+        self.report.given_up = !(self.goes_on)();
+        !self.report.given_up
+    }
+
     fn ended(&mut self, cell: &Cell, pass: bool) -> bool {
         self.report.cells += 1;
         for passing in self.passings(cell) {

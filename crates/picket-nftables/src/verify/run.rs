@@ -18,6 +18,11 @@ use picket_dataplane::demand::ABSENT_FLAGS;
 pub(super) trait Sink {
     /// All of `cell` passes, or none of it; says whether to go on.
     fn ended(&mut self, cell: &Cell, pass: bool) -> bool;
+
+    /// Whether to go on; asked before each rule, and before each end.
+    fn goes_on(&mut self) -> bool {
+        true
+    }
 }
 
 /// What became of the cells that entered a chain and were not dropped there.
@@ -77,7 +82,7 @@ impl<'t, 'a, 'd, S: Sink> Run<'t, 'a, 'd, S> {
 
     fn end(&mut self, cells: Vec<Cell>, pass: bool) {
         for cell in cells {
-            if self.stopped {
+            if !self.goes_on() {
                 return;
             }
             // What writable fields hold in the end matters to nobody; what they held first may be any of these.
@@ -94,6 +99,11 @@ impl<'t, 'a, 'd, S: Sink> Run<'t, 'a, 'd, S> {
         }
     }
 
+    fn goes_on(&mut self) -> bool {
+        self.stopped = self.stopped || !self.sink.goes_on();
+        !self.stopped
+    }
+
     fn chain(&mut self, position: Position, chain: usize, cells: Vec<Cell>) -> Left {
         let mut left = Left::default();
         let tables = self.tables;
@@ -104,7 +114,7 @@ impl<'t, 'a, 'd, S: Sink> Run<'t, 'a, 'd, S> {
             .map_or(&[][..], |body| &body.rules);
         let mut arriving = cells;
         for rule in rules {
-            if arriving.is_empty() || self.stopped {
+            if arriving.is_empty() || !self.goes_on() {
                 break;
             }
             arriving = self.rule(position, rule, arriving, &mut left);

@@ -1,17 +1,20 @@
 //! Rendered rulesets are proved, and wrong ones refuted.
 
+use std::cell::Cell;
 use std::collections::BTreeSet;
 
-use picket_cluster::{Pod, Semantics, Snapshot};
+use picket_cluster::{Object, Pod, Semantics, Snapshot};
 use picket_dataplane::demand::Demands;
 use picket_engine::Engine;
+use picket_net::Protocol;
 use picket_nftables::custom::{CustomRules, add, own_addresses};
 use picket_nftables::meaning::Interpreter;
 use picket_nftables::model::{InterfaceName, Table};
 use picket_nftables::print;
 use picket_nftables::render::documented::{Options, OtherEnds, PodView, render};
-use picket_nftables::verify::{Report, verify};
+use picket_nftables::verify::{Report, verify, verify_while};
 use picket_policy::{Direction, NetworkName, ObjectRef};
+use picket_testing::build::{accept, pod, pods_in, policy};
 use picket_testing::generate::{Shape, semantics, snapshot};
 use proptest::prelude::*;
 use smol_str::SmolStr;
@@ -188,6 +191,32 @@ fn check_pods(snapshot: &Snapshot, semantics: &Semantics, custom: &[CustomRules]
             assert!(report.is_proof(), "{pod} {report:#?}\n{}", print::block(&table));
         }
     }
+}
+
+#[test]
+fn a_proof_that_is_given_up_proves_and_refutes_nothing() {
+    let admit = accept().peer(pods_in("a", "app=x")).port(Protocol::TCP, 80);
+    let snapshot: Snapshot = [
+        Object::from(pod("a/x").label("app", "x").ip("10.0.0.1")),
+        Object::from(pod("a/y").ip("10.0.0.2")),
+        Object::from(policy("a/admit").selects("").ingress(admit)),
+    ]
+    .into_iter()
+    .collect();
+    let semantics = Semantics::default();
+    let engine = Engine::compile(&snapshot, semantics.clone());
+    let table = crate::indexed::table_with(&snapshot, &semantics, None);
+    let demands = Demands::on_node(engine.program(), None);
+    let after = |questions: usize| {
+        let left = Cell::new(questions);
+        let goes_on = || left.replace(left.get().saturating_sub(1)) > 0;
+        verify_while(&table, &demands, "", 1, &goes_on).unwrap()
+    };
+    let open = (0..).take_while(|&questions| after(questions).is_open()).count();
+    assert!(open > 10, "it is asked again and again");
+    let report = after(open);
+    assert!(report.is_proof() && !report.is_open());
+    assert!(!after(open - 1).is_proof());
 }
 
 proptest! {

@@ -9,7 +9,7 @@ use picket_linux::give_back_memory;
 use picket_linux::runtime::SandboxId;
 use picket_nftables::custom::own_addresses;
 use picket_nftables::model::Table;
-use picket_nftables::verify::{Report, VerifyError, verify};
+use picket_nftables::verify::{Report, VerifyError, verify_while};
 
 use super::desired::Desired;
 use super::network::Networks;
@@ -21,6 +21,9 @@ const EXAMPLES: usize = 3;
 
 /// How long to prove before others get their turn.
 const TURN: Duration = Duration::from_millis(100);
+
+/// How long the proof of one pod may take, for which all others wait.
+pub(super) const LONGEST: Duration = Duration::from_secs(5);
 
 /// Which sandboxes are proved when.
 pub(super) struct Proofs {
@@ -83,10 +86,17 @@ pub(super) fn tell(
     pod: &str,
     metrics: &Metrics,
 ) -> bool {
-    let proved = outcome.as_ref().is_ok_and(Report::is_proof);
-    metrics.proved(proved, took);
+    metrics.proved(&outcome, took);
+    let may_stay = outcome
+        .as_ref()
+        .is_ok_and(|report| report.is_proof() || report.is_open());
     match outcome {
-        Ok(_) if proved => {}
+        Ok(report) if report.is_open() => tracing::warn!(
+            pod,
+            ?took,
+            "the proof that the rules of a pod mean what the policies say was given up, since it took too long; they stay"
+        ),
+        Ok(_) if may_stay => {}
         Ok(report) => tracing::error!(
             pod,
             packets = ?report.counterexamples,
@@ -94,15 +104,21 @@ pub(super) fn tell(
         ),
         Err(error) => tracing::error!(pod, %error, "the proof itself is wrong"),
     }
-    proved
+    may_stay
 }
 
 impl Networks {
-    /// Holds the table of a pod against what its networks demand.
+    /// Holds the table of a pod against what its networks demand, for as long as `goes_on` says so.
     ///
     /// # Errors
     /// When the proof itself is at fault.
-    pub(super) fn prove(&self, pod: &Pod, desired: &Desired, table: &Table) -> Result<Report, VerifyError> {
+    pub(super) fn prove(
+        &self,
+        pod: &Pod,
+        desired: &Desired,
+        table: &Table,
+        goes_on: &dyn Fn() -> bool,
+    ) -> Result<Report, VerifyError> {
         let mut report = Report::default();
         let own = own_addresses(self.custom());
         let networks = self.with(&desired.substitutes);
@@ -131,11 +147,12 @@ impl Networks {
                     demands = demands.without_mid_stream();
                 }
                 let left = EXAMPLES.saturating_sub(report.counterexamples.len());
-                let one = verify(table, &demands, &interface.name, left)?;
+                let one = verify_while(table, &demands, &interface.name, left, goes_on)?;
                 report.cells += one.cells;
                 report.counterexamples.extend(one.counterexamples);
                 report.stopped |= one.stopped;
-                if report.stopped {
+                report.given_up |= one.given_up;
+                if report.stopped || report.given_up {
                     return Ok(report);
                 }
             }
@@ -178,12 +195,12 @@ mod tests {
             for pod in cluster.pods.values() {
                 let desired = own.desired(pod, &Substitutes::new(), None);
                 let Some(table) = &desired.table else { continue };
-                let proof = own.prove(pod, &desired, table).unwrap();
+                let proof = own.prove(pod, &desired, table, &|| true).unwrap();
                 assert!(proof.is_proof(), "{}: {}: {proof:?}", step.title, pod.id());
                 proved += 1;
                 let without = fewer.desired(pod, &Substitutes::new(), None);
                 let Some(table) = &without.table else { continue };
-                refuted += usize::from(!own.prove(pod, &without, table).unwrap().is_proof());
+                refuted += usize::from(!own.prove(pod, &without, table, &|| true).unwrap().is_proof());
             }
         }
         assert!(proved > 0 && refuted > 0, "{proved} proved, {refuted} refuted");

@@ -283,7 +283,7 @@ fn host(host: &HostStatus, ready: bool, text: &mut String) -> std::fmt::Result {
         writeln!(text, "  changed by others and repaired {} times", host.repaired)?;
     }
     for note in &host.notes {
-        writeln!(text, "  note: {note}")?;
+        writeln!(text, "  TROUBLE: {note}")?;
     }
     let versions = Versions(&host.policy_versions);
     for policy in &host.policies {

@@ -422,7 +422,9 @@ impl Place {
             Err(error) => return self.failed(&error, metrics),
         };
         let outcome = match &observed {
-            Observed::Table(table) => networks.prove(&pod, &desired, table),
+            Observed::Table(table) => {
+                networks.prove(&pod, &desired, table, &|| began.elapsed() < proof::LONGEST)
+            }
             // What others have put there is no table of ours, whatever it means.
             Observed::Absent | Observed::Altered(_) => Ok(Report {
                 stopped: true,

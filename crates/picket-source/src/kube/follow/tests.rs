@@ -93,7 +93,10 @@ fn a_kind_that_is_not_named_and_still_served_is_followed() {
                 .iter()
                 .any(|request| request.contains(&list) && request.contains("watch=true"))
         };
-        (outcome, kind::CUSTOM.iter().filter(|kind| of_custom(kind)).count())
+        (
+            outcome,
+            kind::CUSTOM.iter().filter(|kind| of_custom(kind)).count(),
+        )
     };
     assert_eq!(watched("404 Not Found"), (Ok(()), 0));
     // Nobody learns whether there is one.

@@ -416,8 +416,12 @@ fn a_bridge_that_leads_past_all_rules_is_named() {
     let agent = Agent::run_in(node.at("node-1"), "node-1", &kubeconfig, command);
     let status = agent.until("notes", |status| status.host.notes.len() == 2);
     assert!(status.host.notes[0].contains("`cni0`"), "{status:?}");
+    let told = || agent.get("/metrics").1;
+    assert!(told().contains("picket_bypassed_bridges 2\n"));
+    assert!(!status.host.is_well());
     set("1");
     agent.until("no notes", |status| status.host.notes.is_empty());
+    assert!(told().contains("picket_bypassed_bridges 0\n"));
 }
 
 #[test]
