@@ -254,10 +254,11 @@ impl Agent {
             self.tell_nowhere()?;
         }
         self.tell_vpp(is_changed);
+        // Whoever sees that a version is in force is to see what is wrong with it too.
+        self.tell_findings();
         if is_changed {
             self.enforce();
         }
-        self.tell_findings();
         match &mut self.enforcer {
             Some(enforcer) => enforcer.tell(&mut self.knowledge),
             // Nobody else asks for them.
@@ -380,6 +381,7 @@ impl Agent {
         {
             vpp.forget();
             self.tell_vpp(true);
+            self.tell_findings();
         }
         if proves {
             self.prove();
