@@ -19,7 +19,7 @@ pub(crate) struct NeutronArguments {
     /// A network of nodes with which isolated pods exchange everything, besides their own node; can be given several times
     #[arg(
         long = "node-subnet",
-        alias = "node-subnets",
+        visible_alias = "node-subnets",
         value_name = "CIDR",
         value_delimiter = ','
     )]

@@ -1,6 +1,6 @@
 //! Real packets through a table of the indexed layout.
 
-use std::net::{Ipv6Addr, SocketAddr, UdpSocket};
+use std::net::{IpAddr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::time::Duration;
 
 use picket_cluster::Snapshot;
@@ -268,20 +268,25 @@ fn a_pod_learns_a_narrower_path_although_nobody_may_speak_to_it() {
             .create_cable("far", 99, "near", &far.namespace)
             .expect("a cable");
         netlink.set_up("far").expect("a link");
-        netlink
-            .add_address("far", "fd00:0:0:9::1".parse().expect("ip"), 64)
-            .expect("an address");
+        for (address, length) in [("fd00:0:0:9::1", 64), ("10.0.9.1", 24)] {
+            netlink
+                .add_address("far", address.parse().expect("ip"), length)
+                .expect("an address");
+        }
     }
     let server = far.host(2);
     for arguments in [
         "address add fd00:0:0:9::2/64 dev near nodad",
+        "address add 10.0.9.2/24 dev near",
         "link set near up",
         "link set host2 mtu 1300",
         "-6 route add fd00:0:0:1::/64 via fd00:0:0:9::1",
+        "route add 10.0.1.0/24 via 10.0.9.1",
     ] {
         far.ip(&arguments.split(' ').collect::<Vec<_>>());
     }
     node.ip(&["-6", "route", "add", "fd00:0:0:2::/64", "via", "fd00:0:0:9::2"]);
+    node.ip(&["route", "add", "10.0.2.0/24", "via", "10.0.9.2"]);
     let cluster = snapshot![
         pod_at("x/a", &a),
         policy("x/p")
@@ -289,30 +294,30 @@ fn a_pod_learns_a_narrower_path_although_nobody_may_speak_to_it() {
             .egress(accept().protocol(Protocol::UDP)),
     ];
     install(&node, &cluster);
-    let receiver = server
-        .namespace
-        .run(|| UdpSocket::bind((Ipv6Addr::UNSPECIFIED, 9000)))
-        .expect("the namespace")
-        .expect("a socket");
-    receiver
-        .set_read_timeout(Some(Duration::from_millis(100)))
-        .expect("a timeout");
-    let sender = a
-        .namespace
-        .run(|| UdpSocket::bind((a.v6, 0)))
-        .expect("the namespace")
-        .expect("a socket");
-    let mut buffer = [0; 2000];
-    sender.send_to(b"small", (server.v6, 9000)).expect("a packet");
-    assert!(
-        receiver.recv(&mut buffer).is_ok(),
-        "{}",
-        node.nft(&["list", "ruleset"])
-    );
-    let arrived = (0..20).any(|_| {
-        // The first is lost on the way; what follows is cut to fit once the error has come back.
-        let _ = sender.send_to(&[0; 1400], (server.v6, 9000));
-        receiver.recv(&mut buffer).is_ok()
-    });
-    assert!(arrived);
+    for (from, to) in [
+        (IpAddr::from(a.v6), IpAddr::from(server.v6)),
+        (a.v4.into(), server.v4.into()),
+    ] {
+        let bound = |host: &Host, address: IpAddr, port| {
+            let bound = host.namespace.run(|| UdpSocket::bind((address, port)));
+            bound.expect("the namespace").expect("a socket")
+        };
+        let (receiver, sender) = (bound(&server, to, 9000), bound(&a, from, 0));
+        receiver
+            .set_read_timeout(Some(Duration::from_millis(100)))
+            .expect("a timeout");
+        let mut buffer = [0; 2000];
+        sender.send_to(b"small", (to, 9000)).expect("a packet");
+        assert!(
+            receiver.recv(&mut buffer).is_ok(),
+            "{}",
+            node.nft(&["list", "ruleset"])
+        );
+        let arrived = (0..20).any(|_| {
+            // The first is lost on the way; what follows is cut to fit once the error has come back.
+            let _ = sender.send_to(&[0; 1400], (to, 9000));
+            receiver.recv(&mut buffer).is_ok()
+        });
+        assert!(arrived, "{to}");
+    }
 }
