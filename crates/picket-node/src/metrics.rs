@@ -364,6 +364,16 @@ impl Shown {
         for (name, help, gauge) in gauges {
             registry.register(name, help, gauge.clone());
         }
+        self.register_targets(registry);
+        registry.register(
+            "policy_waiting",
+            "a policy that changed and is not in force; not of each where there are many",
+            self.waiting_policies.clone(),
+        );
+        self.kinds.register(registry);
+    }
+
+    fn register_targets(&self, registry: &mut Registry) {
         for (name, help, family) in [
             (
                 "target_ready",
@@ -384,12 +394,6 @@ impl Shown {
         ] {
             registry.register(name, help, family.clone());
         }
-        registry.register(
-            "policy_waiting",
-            "a policy that changed and is not in force; not of each where there are many",
-            self.waiting_policies.clone(),
-        );
-        self.kinds.register(registry);
     }
 }
 
