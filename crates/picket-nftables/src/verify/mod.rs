@@ -64,7 +64,7 @@ impl Report {
 
     /// Whether it neither proves nor refutes anything.
     pub fn is_open(&self) -> bool {
-        self.counterexamples.is_empty() && !self.stopped && self.given_up
+        self.given_up && self.counterexamples.is_empty()
     }
 }
 

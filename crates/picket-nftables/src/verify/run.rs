@@ -20,9 +20,7 @@ pub(super) trait Sink {
     fn ended(&mut self, cell: &Cell, pass: bool) -> bool;
 
     /// Whether to go on; asked before each rule, and before each end.
-    fn goes_on(&mut self) -> bool {
-        true
-    }
+    fn goes_on(&mut self) -> bool;
 }
 
 /// What became of the cells that entered a chain and were not dropped there.
