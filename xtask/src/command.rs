@@ -3,7 +3,7 @@
 use std::env;
 use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Child, Command};
 
 use anyhow::{Context, Result, bail};
 
@@ -23,11 +23,25 @@ pub(crate) fn cargo(arguments: &str) -> Command {
 
 /// Runs `command` with its output shown, after a line that says so. Fails unless it succeeds.
 pub(crate) fn run(command: &mut Command) -> Result<()> {
+    let (line, mut child) = start(command)?;
+    ended(&line, &mut child)
+}
+
+/// Starts `command` after a line that says so, which is returned too.
+pub(crate) fn start(command: &mut Command) -> Result<(String, Child)> {
     let line = shown(command);
     say(&format!("$ {line}"));
-    let status = command
-        .status()
+    let child = command
+        .spawn()
         .with_context(|| format!("cannot start `{line}`"))?;
+    Ok((line, child))
+}
+
+/// Waits until the command of this line has ended. Fails unless it succeeds.
+pub(crate) fn ended(line: &str, child: &mut Child) -> Result<()> {
+    let status = child
+        .wait()
+        .with_context(|| format!("cannot wait for `{line}`"))?;
     if !status.success() {
         bail!("`{line}` failed ({status})");
     }

@@ -10,6 +10,7 @@ mod cluster;
 mod codegen;
 mod command;
 mod demo;
+mod failures;
 mod machine;
 mod packages;
 mod picture;

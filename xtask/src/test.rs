@@ -11,6 +11,7 @@ use anyhow::{Context, Result, bail};
 use serde_json::Value;
 
 use crate::command::{cargo, is_installed, is_root, output, root, run, say, search_path};
+use crate::failures::{Failures, run_tests};
 use crate::machine::Machine;
 use crate::{alone, packages, programs, wasm};
 
@@ -71,7 +72,7 @@ pub(crate) fn check(arguments: &Arguments) -> Result<()> {
         .env("PATH", env::join_paths(search_path())?)
         .envs(others)
         .envs(runner);
-    run(&mut tests)
+    run_tests(&mut tests)
 }
 
 /// Lints and documentation.
@@ -137,6 +138,9 @@ fn meanwhile(tests: &KernelTests<'_>, work: impl FnOnce() -> Result<()>) -> Resu
         let printed = fs::read(log.path())?;
         let printed = String::from_utf8_lossy(&printed);
         say(&printed);
+        let mut failures = Failures::default();
+        printed.lines().for_each(|line| failures.read(line));
+        failures.tell();
         if passed.is_ok() && printed.contains("ok. 0 passed") {
             bail!("the virtual machine ran no test");
         }

@@ -261,7 +261,7 @@ impl Scene {
         fs::create_dir(&manifests).unwrap();
         let namespace = "{apiVersion: v1, kind: Namespace, metadata: {name: x}}";
         fs::write(manifests.join("all.yaml"), namespace).unwrap();
-        let server = Server::start(&[]);
+        let server = Server::start();
         Self { server, folder }
     }
 
@@ -336,7 +336,7 @@ fn a_server_that_is_away() {
     let [length, call] = [LENGTH, CALL].map(|time| u64::try_from(time.as_millis()).unwrap());
     assert!(last + call <= killed + length, "{killed} and {last}");
     let calls = leader.calls();
-    scene.server.restart(&[]);
+    scene.server.restart();
     leader.until_it_calls(3);
     // It begins anew, as if it had never led.
     let resumed = leader.began("call")[calls];

@@ -207,7 +207,7 @@ mod apiserver {
 
     #[test]
     fn pods_have_their_groups_and_policies_their_states() {
-        let server = Server::start(&[]);
+        let server = Server::start();
         let folder = tempfile::tempdir().unwrap();
         let mut kube = Kube::new(None, Duration::from_secs(5));
         kube.kubeconfig = Some(server.kubeconfig());

@@ -279,7 +279,12 @@ impl Enforcer {
             let change = made.as_ref().ok().map(|made| &made.change);
             cutting.ended(change.filter(|change| !change.is_nothing()).cloned());
         }
-        self.made(program, &made?);
+        let made = made?;
+        // Others had changed it, of whom nobody has heard yet.
+        if made.report.was_another || (made.change.is_nothing() && made.report.operations > 0) {
+            self.repaired(&[Change::Perhaps]);
+        }
+        self.made(program, &made);
         Ok(())
     }
 
@@ -356,27 +361,31 @@ impl Enforcer {
     pub(crate) fn repair(&mut self, changes: &[Change]) {
         match self.host.repair() {
             Ok(report) if report.operations > 0 => {
-                // What began while the table was another is denied by this one.
-                if let Some(cutting) = &self.cutting {
-                    cutting.again();
-                }
-                for change in changes {
-                    match change {
-                        Change::By { thread, program } => {
-                            tracing::warn!(thread, program, "others changed the table; it is repaired");
-                        }
-                        Change::Perhaps => tracing::warn!("the table was changed; it is repaired"),
-                    }
-                }
-                self.metrics.repaired.inc();
                 self.metrics.changed(report.operations);
-                let mut status = self.shared.lock();
-                status.host.repaired += 1;
-                status.host.changed = Some(Timestamp::now());
+                self.repaired(changes);
             }
             Ok(_) => {}
             Err(error) => self.failed(&error.into()),
         }
+    }
+
+    /// The table is again what it is to be, and was another: cuts what began meanwhile and is denied, and says who changed it.
+    fn repaired(&self, changes: &[Change]) {
+        if let Some(cutting) = &self.cutting {
+            cutting.again();
+        }
+        for change in changes {
+            match change {
+                Change::By { thread, program } => {
+                    tracing::warn!(thread, program, "others changed the table; it is repaired");
+                }
+                Change::Perhaps => tracing::warn!("the table was changed; it is repaired"),
+            }
+        }
+        self.metrics.repaired.inc();
+        let mut status = self.shared.lock();
+        status.host.repaired += 1;
+        status.host.changed = Some(Timestamp::now());
     }
 
     /// What the kernel has, to be held against the policies.
@@ -467,6 +476,7 @@ mod kernel {
     use picket_linux::NetworkNamespace;
     use picket_net::Protocol;
     use picket_nftables::client::Client;
+    use picket_nftables::model::{Draft, Name};
     use picket_nftables::render::indexed::{Guard, closed};
     use picket_policy::Policy;
     use picket_testing::build::{accept, policy};
@@ -540,6 +550,40 @@ mod kernel {
             }
         };
         namespace.run(proving).unwrap();
+    }
+
+    #[test]
+    fn what_others_did_is_told_whoever_is_heard_first() {
+        let namespace = NetworkNamespace::create().unwrap();
+        let changing = || {
+            let [a, b] = [("x/a", 1), ("x/b", 2)]
+                .map(|(name, port)| policy(name).ingress(accept().port(Protocol::TCP, port)).build());
+            let mut node = Node::new([a.clone()]);
+            let mut other = Client::open(&node.namespace).unwrap();
+            let (table, own) = (node.table(), Arc::new(closed(&Guard::default()).unwrap()));
+            let draft = Draft::new(Name::new("other").unwrap());
+            let apply = |policy: &Policy| vec![Event::Apply(Object::Policy(policy.clone()))];
+            let hear = |node: &mut Node, events: Vec<Event>, told: &[&str]| {
+                let log = Log::of(|| node.hear(events));
+                let warnings: Vec<_> = log.iter().filter(|line| line.starts_with("WARN")).collect();
+                assert_eq!(warnings.len(), told.len(), "{log:#?}");
+                for (line, part) in warnings.iter().zip(told) {
+                    assert!(line.contains(part), "{log:#?}");
+                }
+            };
+            // Tables of others concern nobody.
+            other.sync(&Arc::new(draft.check().unwrap())).unwrap();
+            hear(&mut node, apply(&b), &[]);
+            assert_eq!(node.shared.status().host.repaired, 0);
+            const CHANGED: &str = "the table was changed; it is repaired";
+            other.sync(&own).unwrap();
+            hear(&mut node, apply(&b), &[CHANGED]);
+            assert!(other.remove(table.name()).unwrap());
+            hear(&mut node, vec![Event::Delete(b.object.clone())], &[CHANGED]);
+            assert_eq!(node.shared.status().host.repaired, 2);
+            assert_eq!(node.table(), table);
+        };
+        namespace.run(changing).unwrap();
     }
 
     #[test]

@@ -124,7 +124,7 @@ impl Host {
     /// While it lives it holds the table against others, if wanted and if the kernel can.
     pub(crate) fn open(settings: &Settings) -> picket_linux::Result<Self> {
         let namespace = NetworkNamespace::current()?;
-        let client = Client::open(&namespace)?;
+        let client = Client::open(&namespace)?.in_portions_of(settings.portion);
         let guard = Guard {
             anti_spoof: settings.anti_spoof,
             ..Guard::default()

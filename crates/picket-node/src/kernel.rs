@@ -97,15 +97,16 @@ impl Kernel {
         Arc::new(move |question| tracer.answer(question))
     }
 
-    /// Begins: pods that rules do not know are shut out where that is wanted, and what concerns the table is listened to.
+    /// Begins: pods that rules do not know are shut out where that is wanted, and what concerns the table is listened to. Who ends before
+    /// the cluster is known shuts out nobody, whom nobody would let in again.
     ///
     /// # Errors
     /// When the table cannot be written, or a thread cannot begin.
     pub(crate) fn start(mut self, settings: &Settings, extent: Extent) -> Result<Enforcer, AgentError> {
-        if extent != Extent::DryRun && settings.until_synced == UntilSynced::Deny {
-            self.enforcer.close()?;
-        }
         if extent == Extent::Forever {
+            if settings.until_synced == UntilSynced::Deny {
+                self.enforcer.close()?;
+            }
             let Listeners {
                 watch,
                 port,

@@ -31,6 +31,8 @@ pub struct Settings {
     pub established: EstablishedConnections,
     /// Whether to keep others from changing the table, where the kernel can.
     pub hold: bool,
+    /// How many objects, rules and elements one transaction makes at most, of those that nothing leads to yet.
+    pub portion: usize,
     /// How often to prove that what the kernel has is what the policies say.
     pub verify_every: Duration,
     /// How often to ask which kinds of objects the cluster serves.

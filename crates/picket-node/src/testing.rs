@@ -10,6 +10,7 @@ use picket_dataplane::EstablishedConnections;
 use picket_engine::Delta;
 use picket_linux::NetworkNamespace;
 use picket_nftables::client::{Client, Observed};
+use picket_nftables::diff::PORTION;
 use picket_nftables::model::Table;
 use picket_nftables::render::indexed;
 use picket_policy::{ObjectRef, Peer, Policy};
@@ -59,6 +60,7 @@ pub(crate) fn settings() -> Settings {
         anti_spoof: false,
         established: EstablishedConnections::Keep,
         hold: false,
+        portion: PORTION,
         verify_every: Duration::from_secs(300),
         discover_every: Duration::from_secs(300),
         log_denied: None,

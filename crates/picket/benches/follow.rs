@@ -19,6 +19,7 @@ use std::fs::{self, File};
 use std::io::{BufRead, BufReader, BufWriter, Write};
 use std::net::{TcpListener, TcpStream};
 use std::ops::Range;
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::pin::pin;
 use std::process::{self, Child, Command, Stdio};
@@ -32,6 +33,7 @@ use picket_linux::runtime::Runtime;
 use picket_linux::{Netlink, NetworkNamespace};
 use picket_node::{Status, ask};
 use picket_source::{Change, Health, Interest, Kube};
+use picket_testing::http;
 use picket_testing::runtime::{ContainerRuntime, Kind, SOCKET};
 use serde_json::{Value, json};
 use tokio::runtime::Builder;
@@ -71,13 +73,13 @@ fn main() {
     report("before", process::id(), Instant::now());
     place.run(|| follow(&kube)).unwrap();
     // It is told before what that took is given back.
-    let is_proved = |status: &Status| status.host.proof.as_ref().is_some_and(|proof| proof.proved);
+    let is_proved = |status: &Status, _: &Path| status.host.proof.as_ref().is_some_and(|proof| proof.proved);
     enforce(
         &place,
         &kubeconfig,
         &[],
         &[
-            ("an agent enforces", |status| status.ready),
+            ("an agent enforces", |status, _| status.ready),
             ("and has proved it", is_proved),
         ],
     );
@@ -96,9 +98,14 @@ fn main() {
         &place,
         &kubeconfig,
         &in_pods,
-        &[("an agent of pods", |status| {
-            status.ready && has_rules_in_all(status)
-        })],
+        &[
+            ("an agent of pods", |status, _| {
+                status.ready && has_rules_in_all(status)
+            }),
+            ("and has proved all", |_, socket| {
+                proved(socket) >= own_pods().count()
+            }),
+        ],
     );
     end(server);
 }
@@ -143,6 +150,14 @@ fn has_rules_in_all(status: &Status) -> bool {
         pods.sandboxes.len() == own_pods().count()
             && sandboxes.all(|sandbox| !sandbox.policies.is_empty() && sandbox.trouble.is_none())
     })
+}
+
+/// How many tables an agent has proved.
+fn proved(socket: &Path) -> usize {
+    let (_, metrics) = http::get(UnixStream::connect(socket).unwrap(), "/metrics").unwrap();
+    let mut lines = metrics.lines();
+    let counted = lines.find_map(|line| line.strip_prefix("picket_verifications_total{outcome=\"proved\"} "));
+    counted.map_or(0, |number| number.parse().unwrap())
 }
 
 /// Starts the API server; how to reach it.
@@ -212,8 +227,8 @@ fn follow(kube: &Kube) {
     drop(engine);
 }
 
-/// Something that is to come about.
-type Holds = fn(&Status) -> bool;
+/// Something that is to come about, of an agent that answers at a socket.
+type Holds = fn(&Status, &Path) -> bool;
 
 /// Has an agent enforce it all on the node, until each of these holds.
 fn enforce(place: &NetworkNamespace, kubeconfig: &Path, more: &[&str], steps: &[(&str, Holds)]) {
@@ -233,7 +248,7 @@ fn enforce(place: &NetworkNamespace, kubeconfig: &Path, more: &[&str], steps: &[
         .stderr(File::create(&log).unwrap());
     let mut agent = place.spawn(&mut command).unwrap();
     for (what, holds) in steps {
-        while !ask(&socket).is_ok_and(|status| holds(&status)) {
+        while !ask(&socket).is_ok_and(|status| holds(&status, &socket)) {
             if agent.try_wait().unwrap().is_some() || began.elapsed() > BOUND {
                 panic!("{}", fs::read_to_string(&log).unwrap());
             }

@@ -11,6 +11,7 @@ mod input;
 mod logging;
 mod neutron;
 mod output;
+mod panics;
 mod predecessor;
 mod report;
 mod ruleset;

@@ -41,6 +41,9 @@ pub struct Report {
     pub readings: usize,
     /// What others had put into the table and is gone, as far as picket cannot have written it.
     pub foreign: Vec<Foreign>,
+    /// Whether the table was another than the one that this client had made last. Others had changed it, unless it is not known
+    /// what became of a transaction.
+    pub was_another: bool,
 }
 
 /// Why a table is as it was.
@@ -200,7 +203,7 @@ impl Client {
     fn read_and_make(
         &mut self,
         desired: &Arc<Table>,
-        before: Option<&Table>,
+        mut before: Option<&Table>,
         mut report: Report,
     ) -> Result<Report, SyncError> {
         let extent = self.extent(desired, before);
@@ -213,6 +216,9 @@ impl Client {
             let holder = listing.as_ref().map(|listing| Holder::of(&listing.objects));
             let hold = self.hold(holder.unwrap_or(Holder::All))?;
             let observed = listing.map(|listing| listing.decode(desired.name()));
+            if let (Some(observed), Some(before)) = (&observed, before.take()) {
+                report.was_another = !matches!(observed, Observed::Table(table) if table == before);
+            }
             let portion = self.portion_of(attempt);
             let beginning = observed
                 .as_ref()

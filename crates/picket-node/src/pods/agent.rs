@@ -279,8 +279,14 @@ impl Agent {
                 continue;
             };
             let known = before.remove(&sandbox.id).filter(|place| place.is(namespace));
-            let place = known
-                .unwrap_or_else(|| Place::new(sandbox.clone(), Arc::clone(namespace), self.settings.hold));
+            let place = known.unwrap_or_else(|| {
+                Place::new(
+                    sandbox.clone(),
+                    Arc::clone(namespace),
+                    self.settings.hold,
+                    self.settings.portion,
+                )
+            });
             self.places.insert(sandbox.id.clone(), place);
         }
     }

@@ -20,7 +20,7 @@ use crate::metrics::Metrics;
 const EXAMPLES: usize = 3;
 
 /// How long to prove before others get their turn.
-const TURN: Duration = Duration::from_millis(100);
+const TURN: Duration = Duration::from_millis(10);
 
 /// How long the proof of one pod may take, for which all others wait.
 pub(super) const LONGEST: Duration = Duration::from_secs(5);

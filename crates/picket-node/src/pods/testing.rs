@@ -9,6 +9,7 @@ use picket_linux::NetworkNamespace;
 use picket_linux::runtime::{Sandbox, SandboxId};
 use picket_net::Protocol;
 use picket_nftables::client::Client;
+use picket_nftables::diff::PORTION;
 use picket_nftables::model::Table;
 use picket_policy::{Direction, NetworkName, Networks as On, Policy};
 use picket_testing::build::{PodBuilder, accept, namespace, pod, policy};
@@ -90,7 +91,7 @@ pub(super) fn place(name: &str, namespace: &Arc<NetworkNamespace>) -> Place {
         name: name.to_owned(),
         created: 0,
     };
-    Place::new(sandbox, Arc::clone(namespace), false)
+    Place::new(sandbox, Arc::clone(namespace), false, PORTION)
 }
 
 pub(super) struct Scene {

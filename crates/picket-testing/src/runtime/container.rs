@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::message::{
     Capabilities, ContainerConfig, ContainerStatus, ContainerStatusResponse, EXITED, ExecSyncRequest,
     ExecSyncResponse, FOLLOWING, Id, KeyValue, LinuxContainerConfig, LinuxContainerSecurityContext, NODE,
-    Number, PRIVATE, RUNTIME_DEFAULT, SecurityProfile, UNCONFINED,
+    Nothing, Number, PRIVATE, RUNTIME_DEFAULT, SecurityProfile, StopContainerRequest, UNCONFINED,
 };
 use super::{ContainerRuntime, SOCKET, named, namespaces};
 
@@ -139,6 +139,16 @@ impl ContainerRuntime {
     #[must_use]
     pub fn started(&self, container: &str) -> i64 {
         self.status(container).started_at
+    }
+
+    /// Asks a container to end, as kubelets do, and waits until it has; how it ended.
+    pub fn stop_container(&self, id: &str) -> i32 {
+        let request = StopContainerRequest {
+            container: id.to_owned(),
+            timeout: 30,
+        };
+        let _: Nothing = self.call("StopContainer", request);
+        self.status(id).exit_code
     }
 
     fn status(&self, container: &str) -> ContainerStatus {

@@ -227,6 +227,17 @@ pub(super) struct ContainerStatus {
     /// In nanoseconds since 1970.
     #[prost(int64, tag = "5")]
     pub(super) started_at: i64,
+    #[prost(int32, tag = "7")]
+    pub(super) exit_code: i32,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct StopContainerRequest {
+    #[prost(string, tag = "1")]
+    pub(super) container: String,
+    /// In seconds, after which it is killed.
+    #[prost(int64, tag = "2")]
+    pub(super) timeout: i64,
 }
 
 #[derive(Clone, PartialEq, Message)]

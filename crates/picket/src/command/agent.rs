@@ -5,12 +5,14 @@ mod vpp;
 use std::env;
 use std::io::Write;
 use std::net::SocketAddr;
+use std::num::NonZero;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
 use clap::{Args, ValueEnum};
 use picket_dataplane::EstablishedConnections;
+use picket_nftables::diff::PORTION;
 use picket_node::pods::{self, CustomFile};
 use picket_node::{
     AgentError, CleanUp, Ended, Extent, Listen, PodSettings, Settings, Source, UntilSynced, VppTarget,
@@ -22,6 +24,7 @@ use crate::arguments::{CustomRuleArguments, FollowArguments, SemanticsArguments}
 use crate::etcd::EtcdArguments;
 use crate::logging::LogArguments;
 use crate::output::{self, Outcome};
+use crate::panics;
 use vpp::VppArguments;
 
 /// What makes an agent enforce in pods. What concerns the table of the node alone does not go with it.
@@ -43,7 +46,7 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "NAME")]
     hostname_override: Option<String>,
 
-    /// What pods may do until the cluster is known that the rules on the node do not know
+    /// What pods may do until the cluster is known that the rules on the node do not know, where the agent runs on and on
     #[arg(long, value_enum, default_value_t, value_name = "VERDICT", conflicts_with = PODS)]
     until_synced: UntilSyncedArgument,
 
@@ -59,6 +62,10 @@ pub(crate) struct Arguments {
     /// Who may change the table while the agent runs
     #[arg(long, value_enum, default_value_t, value_name = "WHO")]
     table_owner: TableOwner,
+
+    /// How much one transaction of the kernel makes at most, of what nothing leads to yet
+    #[arg(long, hide = true, value_name = "OBJECTS")]
+    portion: Option<NonZero<usize>>,
 
     /// How often to prove that the rules in the kernel mean what the policies say, and to read back what VPP has, in seconds
     #[arg(long, default_value_t = 300, value_name = "SECONDS",
@@ -263,6 +270,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Outcome> {
     };
     let settings = arguments.settings()?;
     arguments.telling.log.start()?;
+    panics::end_the_process();
     let ended = match pods {
         Some(pods) => pods::run(&settings, &pods, extent)?,
         None => enforce(&settings, extent)?,
@@ -364,6 +372,7 @@ impl Arguments {
             anti_spoof: self.anti_spoof == AntiSpoof::Strict,
             established: self.established()?,
             hold: self.table_owner == TableOwner::Agent,
+            portion: self.portion.map_or(PORTION, NonZero::get),
             verify_every: Duration::from_secs(self.verify_interval.into()),
             discover_every: self.cluster.discovery(),
             log_denied: (self.telling.log_denied == Switch::On).then_some(self.telling.log_denied_group),

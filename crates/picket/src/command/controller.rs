@@ -19,6 +19,7 @@ use crate::etcd::EtcdArguments;
 use crate::logging::LogArguments;
 use crate::neutron::NeutronArguments;
 use crate::output::{self, Outcome};
+use crate::panics;
 use lease::LeaseArguments;
 use publish::PublishArguments;
 
@@ -176,6 +177,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Outcome> {
     };
     let settings = arguments.settings()?;
     arguments.telling.log.start()?;
+    panics::end_the_process();
     let connect = |gate| {
         let cluster = &settings.options.cluster;
         arguments.cloud.connect(cluster, arguments.foreign_groups, gate)

@@ -12,6 +12,7 @@ use crate::arguments::FollowArguments;
 use crate::etcd::EtcdArguments;
 use crate::logging::LogArguments;
 use crate::output::{self, Outcome};
+use crate::panics;
 
 /// Keep in etcd what policies see of a cluster, for agents that read it there
 #[derive(Args, Debug)]
@@ -78,6 +79,7 @@ Exit status: 0 it did what it was asked, 2 it could not.";
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Outcome> {
     let reflector = arguments.reflector()?;
     arguments.log.start()?;
+    panics::end_the_process();
     match arguments.extent {
         ExtentArguments { once: true, .. } => print(&reflect_once(&reflector)?)?,
         ExtentArguments { dry_run: true, .. } => print(&reflect_difference(&reflector)?)?,

@@ -177,10 +177,15 @@ impl Agent {
 
     /// Asks it to end, and waits until it has.
     pub(crate) fn stop(&mut self) -> ExitStatus {
+        self.signal("-TERM");
+        self.await_end()
+    }
+
+    /// Has it stand still (`-STOP`), go on (`-CONT`), or sends it another signal.
+    pub(crate) fn signal(&self, signal: &str) {
         let process = self.process.to_string();
-        let kill = Command::new("kill").arg(process).status().unwrap();
-        assert!(kill.success());
-        self.ended.take().unwrap().join().unwrap()
+        let kill = Command::new("kill").args([signal, &process]).status();
+        assert!(kill.unwrap().success());
     }
 
     /// Waits until it ends by itself.

@@ -17,7 +17,7 @@ pub(crate) struct Api {
 
 /// A server that has nothing but what every cluster has, and a client of an administrator.
 pub(crate) fn serve() -> (Server, PathBuf, Api) {
-    let server = Server::start(&[]);
+    let server = Server::start();
     let kubeconfig = server.kubeconfig();
     let api = Api::new(&kubeconfig);
     (server, kubeconfig, api)

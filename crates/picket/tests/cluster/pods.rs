@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use picket_linux::runtime::Runtime;
 use picket_linux::{NetworkNamespace, die_with_parent};
 use picket_node::{PodsStatus, Status, ask};
-use picket_testing::apiserver::Server;
+use picket_testing::apiserver::{AGENT, Server};
 use picket_testing::ran::Ran;
 use picket_testing::runtime::{ContainerRuntime, Kind, SOCKET};
 use serde_json::{Value, json};
@@ -40,9 +40,6 @@ const DEFINED: [usize; 2] = [12, 13];
 /// The definitions of networks in the namespace `default`.
 pub(crate) const DEFINITIONS: &str =
     "/apis/k8s.cni.cncf.io/v1/namespaces/default/network-attachment-definitions";
-
-/// The token of the agent, and its name.
-pub(crate) const AGENT: (&str, &str) = ("agent", "agent");
 
 /// The definitions of networks in a namespace.
 pub(crate) fn definitions(namespace: &str) -> String {
@@ -95,7 +92,7 @@ impl Node {
 
     /// A node without an agent.
     pub(crate) fn with(runtime: Kind) -> Self {
-        Self::of(Server::start(&[AGENT]), runtime)
+        Self::of(Server::start(), runtime)
     }
 
     /// The same in the cluster of this server, which has to know the [agent](AGENT).

@@ -45,6 +45,8 @@ pub(in crate::pods) struct Place {
     client: Option<Client>,
     /// Whether others are kept from changing the table.
     hold: bool,
+    /// How much one transaction makes at most.
+    portion: usize,
     /// What is to be in force, once that is known, and in which pod.
     desired: Option<Desired>,
     of: Option<Arc<Pod>>,
@@ -82,13 +84,20 @@ struct Failure {
 }
 
 impl Place {
-    /// A sandbox of which nothing is known yet. Whether others are kept from changing its table is up to `hold`.
-    pub(in crate::pods) fn new(sandbox: Sandbox, namespace: Arc<NetworkNamespace>, hold: bool) -> Self {
+    /// A sandbox of which nothing is known yet. Whether others are kept from changing its table is up to `hold`, and how much one
+    /// transaction makes at most is up to `portion`.
+    pub(in crate::pods) fn new(
+        sandbox: Sandbox,
+        namespace: Arc<NetworkNamespace>,
+        hold: bool,
+        portion: usize,
+    ) -> Self {
         Self {
             sandbox,
             namespace,
             client: None,
             hold,
+            portion,
             desired: None,
             of: None,
             revision: None,
@@ -300,8 +309,8 @@ impl Place {
             self.resolve(networks);
         }
         if self.search.is_ahead() || self.retry_at().is_some_and(|retry| retry > now) {
-            self.restore(metrics);
-            return None;
+            let order = self.restore(metrics)?;
+            return self.search.cutting_by(Some(order));
         }
         if self.desired.as_ref()?.is_unsayable() {
             return None;
@@ -329,13 +338,13 @@ impl Place {
         self.search.cutting_by(order)
     }
 
-    /// Sees to it that the rules are there which were in force last, as long as those that should be are refused.
-    fn restore(&mut self, metrics: &Metrics) {
-        let Some(client) = &mut self.client else {
-            return;
-        };
+    /// Sees to it that the rules are there which were in force last, as long as those that should be are refused. What began while
+    /// they were others is to be cut.
+    fn restore(&mut self, metrics: &Metrics) -> Option<Order> {
+        let client = self.client.as_mut()?;
         match client.advance(&Plan::from_iter([])) {
             Ok(Some(report)) if report.operations > 0 => {
+                let table = client.table().cloned();
                 self.repaired += 1;
                 metrics.repaired.inc();
                 metrics.changed(report.operations);
@@ -345,9 +354,25 @@ impl Place {
                     operations,
                     "others had changed the rules of a pod; those that were in force last are repaired"
                 );
+                Some(self.order(table))
             }
-            Ok(_) => {}
-            Err(error) => metrics.failed(reason(&error)),
+            Ok(_) => None,
+            Err(error) => {
+                metrics.failed(reason(&error));
+                None
+            }
+        }
+    }
+
+    /// That what this table denies, which is in force now, is to be cut.
+    fn order(&self, table: Option<Arc<Table>>) -> Order {
+        Order {
+            sandbox: self.sandbox.id.clone(),
+            pod: self.pod(),
+            namespace: Arc::clone(&self.namespace),
+            table,
+            known: self.begun.load(Ordering::SeqCst),
+            begun: Arc::clone(&self.begun),
         }
     }
 
@@ -385,14 +410,7 @@ impl Place {
         }
         self.made(operations, (!found).then(Timestamp::now), metrics);
         let is_new = !was_settled || operations > 0;
-        Ok(is_new.then(|| Order {
-            sandbox: self.sandbox.id.clone(),
-            pod: self.pod(),
-            namespace: Arc::clone(&self.namespace),
-            table,
-            known: begun.load(Ordering::SeqCst),
-            begun,
-        }))
+        Ok(is_new.then(|| self.order(table)))
     }
 
     fn carry_out(&mut self, table: Option<&Arc<Table>>) -> Result<usize, SyncError> {
@@ -442,8 +460,10 @@ impl Place {
     fn client(&mut self) -> Result<&mut Client, SyncError> {
         let client = match self.client.take() {
             Some(client) => client,
-            None if self.hold => Client::open(&self.namespace)?.wary().holding(),
-            None => Client::open(&self.namespace)?.wary(),
+            None => {
+                let client = Client::open(&self.namespace)?.wary().in_portions_of(self.portion);
+                if self.hold { client.holding() } else { client }
+            }
         };
         Ok(self.client.insert(client))
     }
@@ -620,9 +640,11 @@ mod kernel {
         assert!(other.remove(table.name()).unwrap());
         // It is not yet time to try what is refused again.
         let networks = Networks::new(Semantics::default(), EstablishedConnections::Keep, None);
-        assert!(place.make(&networks, None, &metrics).is_none());
+        let order = place.make(&networks, None, &metrics).unwrap();
+        assert_eq!(order.table.unwrap(), table);
         assert!(other.exists(table.name()).unwrap());
         assert_eq!(place.repaired, 1);
+        assert!(place.make(&networks, None, &metrics).is_none());
     }
 
     #[test]

@@ -48,7 +48,7 @@ impl Live {
     }
 
     fn defined_by(define: Define, without: Option<&str>) -> Self {
-        let server = Server::start(&[("agent-token", "agent")]);
+        let server = Server::start();
         let api = Api::new(&server.kubeconfig());
         let step = isolation();
         let (lab, proxies) = lab_behind(&cluster(&step), &server.kubeconfig());
@@ -127,7 +127,7 @@ fn an_agent_that_is_told_a_wrong_name_changes_nothing_until_there_is_such_a_node
     };
     let open = ["--until-synced", "allow"];
     let mut once = named(&["--once", "--hostname-override", WRONG, "--kubeconfig"]);
-    let ran = live.run(once.arg(&kubeconfig).args(open));
+    let ran = live.run(once.arg(&kubeconfig));
     assert_eq!(ran.status, 2, "{}", ran.stderr);
     assert!(
         ran.stderr.contains("the cluster knows no node `elsewhere`"),

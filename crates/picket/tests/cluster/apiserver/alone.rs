@@ -77,7 +77,7 @@ fn it_needs_no_other_file() {
 #[test]
 fn a_server_whose_name_is_not_known_is_named_and_waited_for() {
     let root = root();
-    let server = Server::start(&[]);
+    let server = Server::start();
     let kubeconfig = fs::read_to_string(server.kubeconfig()).unwrap();
     fs::copy(server.authority(), root.path().join("ca.crt")).unwrap();
     let renamed = kubeconfig

@@ -190,7 +190,7 @@ fn assert_same(kubeconfig: &Path, dump: &str, command: &str, arguments: &[&str])
 
 #[test]
 fn answers_about_a_cluster_are_those_about_its_dump() {
-    let server = Server::start(&[]);
+    let server = Server::start();
     let api = Api::new(&server.kubeconfig());
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("dump.json");
@@ -337,7 +337,7 @@ spec: {podSelector: {matchLabels: {app: api}}, ingress: [{}]}
 
 #[test]
 fn lists_of_several_pages_are_read_whole() {
-    let server = Server::start(&[]);
+    let server = Server::start();
     let api = Api::new(&server.kubeconfig());
     let count = 501;
     for number in 0..count {

@@ -38,7 +38,7 @@ fn is_refused(answer: Answer) {
 
 #[test]
 fn an_annotation_that_agents_believe_can_be_left_to_the_plugin() {
-    let server = Server::start(&[("user-token", "user"), ("plugin-token", PLUGIN)]);
+    let server = Server::start_with(&[("user-token", "user"), ("plugin-token", PLUGIN)], &[]);
     let admin = Api::new(&server.kubeconfig());
     let subjects = ["user", PLUGIN];
     let subjects =

@@ -11,6 +11,7 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
 use picket_linux::NetworkNamespace;
+use picket_testing::apiserver::AGENT;
 use picket_testing::machine;
 use picket_testing::runtime::{Container, Kind, Mount, SOCKET};
 use picket_testing::with_each_runtime;
@@ -24,7 +25,7 @@ use crate::apiserver::deploy::{
 };
 use crate::apiserver::secondary::simple;
 use crate::objects::{KINDS, define, pod, policy};
-use crate::pods::{AGENT, Node, Pod, Pods, expect, ip, place_of, table};
+use crate::pods::{Node, Pod, Pods, expect, ip, place_of, table};
 use crate::proxy::Proxy;
 
 with_each_runtime!(
@@ -91,8 +92,9 @@ impl Contained {
         }
     }
 
-    /// Ends it, and has the next one do one thing, as the init container of `deploy/cleanup.yaml`; until it has printed what.
+    /// Asks it to end, as kubelets do, and has the next one do one thing, as the init container of `deploy/cleanup.yaml`; until it has printed what.
     fn replace(mut self, node: &Node, argument: &str, told: &str) {
+        assert_eq!(node.runtime.stop_container(&self.id), 0);
         node.runtime.remove_container(&self.id);
         self.container.command.push(argument.to_owned());
         let runtime = &node.runtime;
@@ -354,6 +356,9 @@ pub(super) fn on_a_node_what_is_shipped_is_enough(kind: Kind) {
     );
     assert!(!node.runtime.printed().is_empty());
     expect_calm(&node);
+    assert_eq!(node.runtime.stop_container(&agent.id), 0);
+    expect(&pods, &["b->c"], false, "when the agent has ended");
+    expect(&pods, &["a->c c->a c->b"], true, "when the agent has ended");
 }
 
 /// Holds that the agent complains of nothing, in JSON.

@@ -60,7 +60,7 @@ struct Played {
 
 /// Plays all cases of some files, or as many as are wanted of each.
 fn play_all(files: &[&str], of_each: usize) -> Played {
-    let server = Server::start(&[("agent-token", "agent")]);
+    let server = Server::start();
     let api = Api::new(&server.kubeconfig());
     grant(&api, &role(), "agent", None);
     let mut published = Published::new(&api);

@@ -206,7 +206,7 @@ fn a_server_that_takes_none_or_is_away_holds_up_nothing_and_gets_it_later() {
     assert_eq!(counted(&agent, "created"), 0);
     live.server.kill();
     drop((asking, silent));
-    live.server.restart(&[("agent-token", "agent")]);
+    live.server.restart();
     live.api = Api::new(&live.server.kubeconfig());
     live.api.delete(hooks, "silent");
     until_counted(&agent, "created", 1);

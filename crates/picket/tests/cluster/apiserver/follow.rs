@@ -122,7 +122,7 @@ fn a_kind_that_is_served_in_another_version_is_followed_on() {
 
 #[test]
 fn nothing_is_complete_before_every_kind_may_be_listed() {
-    let server = Server::start(&[("follower-token", "follower")]);
+    let server = Server::start_with(&[("follower-token", "follower")], &[]);
     let api = Api::new(&server.kubeconfig());
     define_all(&api);
     fill(&api);

@@ -56,7 +56,7 @@ fn a_server_that_starts_again_is_followed_on() {
     server.kill();
     following.until_health(|kinds| kinds.values().all(|kind| kind.trouble.is_some()));
     assert_eq!(following.snapshot(), before);
-    server.restart(&[]);
+    server.restart();
     let api = Api::new(&kubeconfig);
     pod(&api, "shop", "new", "10.0.0.2", &json!({}));
     following.until_equal(&kubeconfig, "what was added");
@@ -103,7 +103,7 @@ fn policies_hold_while_the_server_is_away_for_minutes_and_it_is_soon_followed_on
         "{status:?}"
     );
     let before: Vec<u64> = failures(&status.source);
-    live.server.restart(&[("agent-token", "agent")]);
+    live.server.restart();
     let api = Api::new(&live.server.kubeconfig());
     policy(
         &api,
@@ -265,7 +265,7 @@ fn nonsense_changes_nothing() {
 
 #[test]
 fn a_token_that_is_replaced_is_used() {
-    let mut server = Server::start(&[("first", "admin-1,system:masters")]);
+    let mut server = Server::start_with(&[("first", "admin-1,system:masters")], &[]);
     let kubeconfig = server.kubeconfig();
     let api = Api::new(&kubeconfig);
     fill(&api);
@@ -281,7 +281,7 @@ fn a_token_that_is_replaced_is_used() {
     fs::write(&own, format!("{rest}{users}")).unwrap();
     let mut following = Following::complete(&own, None);
     server.kill();
-    server.restart(&[("second", "admin-1,system:masters")]);
+    server.restart_with(&[("second", "admin-1,system:masters")]);
     following.until_health(|kinds| {
         let trouble = kinds["pods"].trouble.as_deref();
         trouble.is_some_and(|trouble| trouble.contains("401"))

@@ -330,7 +330,7 @@ fn an_api_server_that_is_away_changes_nothing() {
     another.until("it answers", |reflector| {
         reflector.get("/readyz").is_some_and(|(status, _)| status == 503)
     });
-    server.restart(&[]);
+    server.restart();
     let api = Api::new(&kubeconfig);
     pod(&api, "shop", "new", "10.0.0.2", &json!({}));
     until_equal(&mut readers, &kubeconfig, "what was added");

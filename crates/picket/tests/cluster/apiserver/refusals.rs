@@ -19,7 +19,7 @@ const EVAL: [&str; 8] = [
 
 /// A server with two pods of which neither may reach the other.
 fn server() -> (Server, Api) {
-    let server = Server::start(&[("reader-token", "reader"), ("partial-token", "partial")]);
+    let server = Server::start_with(&[("reader-token", "reader"), ("partial-token", "partial")], &[]);
     let api = Api::new(&server.kubeconfig());
     namespace(&api, "shop");
     pod(&api, "shop", "web", "10.0.0.1", &json!({}));

@@ -108,7 +108,7 @@ fn expect_services(api: &Api, vpp: &Fake, agent: &Agent) {
 
 #[test]
 fn services_of_an_api_server_are_known_to_who_may_list_them() {
-    let server = Server::start(&[("other-token", "other"), ("agent-token", "agent")]);
+    let server = Server::start_with(&[("other-token", "other"), ("agent-token", "agent")], &[]);
     let api = Api::new(&server.kubeconfig());
     let vpp = cluster(&api);
     grant(&api, &role(), "other", None);

@@ -21,7 +21,7 @@ fn problems(list: &Value) -> BTreeSet<(String, String)> {
 
 #[test]
 fn a_bad_policy_is_refused_in_the_same_words() {
-    let server = Server::start(&[]);
+    let server = Server::start();
     let api = Api::new(&server.kubeconfig());
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("policy.json");

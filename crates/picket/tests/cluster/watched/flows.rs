@@ -8,7 +8,7 @@ use std::fmt::Debug;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
-use std::thread::sleep;
+use std::thread::{sleep, yield_now};
 use std::time::{Duration, Instant};
 
 use picket_lab::{Lab, Place};
@@ -261,6 +261,14 @@ impl Flows {
     pub(crate) fn until_sent(&self, more: usize) {
         let goal = self.total() + more;
         until("a packet", || self.total() >= goal);
+    }
+
+    /// Waits until so many more were sent, and no longer.
+    pub(crate) fn just_sent(&self, more: usize) {
+        let goal = self.total() + more;
+        while self.total() < goal {
+            yield_now();
+        }
     }
 
     /// Ends, when everything that is on its way has come.

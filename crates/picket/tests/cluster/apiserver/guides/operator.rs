@@ -33,7 +33,7 @@ pub(super) struct Operator {
 impl Operator {
     /// In a cluster of two nodes with a pod that guides ask about.
     pub(super) fn new() -> Self {
-        let server = Server::start(&[]);
+        let server = Server::start();
         let api = Api::new(&server.kubeconfig());
         api.create("/api/v1/namespaces", &json!({"metadata": {"name": "shop"}}));
         let db = json!({

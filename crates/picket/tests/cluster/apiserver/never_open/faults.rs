@@ -33,9 +33,16 @@ impl Happenings<'_> {
         }
     }
 
+    /// Some milliseconds pass, or none: whatever the agent does may be what is interrupted then.
+    fn pass_a_moment(&mut self) {
+        let most = [60, 600][self.moments.below(2)];
+        self.watched.flows.just_sent(self.moments.below(most));
+    }
+
     /// Agents end, and others start, perhaps before those have learnt anything.
     fn kill(&mut self) -> &'static str {
         for _ in 0..=self.random.below(2) {
+            self.pass_a_moment();
             self.agent.kill();
             let holds = self.random.below(3) > 0;
             self.start(holds);
@@ -89,8 +96,8 @@ impl Happenings<'_> {
         self.watched.open("nft flush ruleset", by_nobody);
     }
 
-    /// Waits until there are rules again: they come in one transaction, so that what is there is all of them. An empty table is there for
-    /// a moment where the kernel takes back a transaction that was to make one anew.
+    /// Waits until there are rules again: what packets enter comes in one transaction and leads to all of them. An empty table is there
+    /// for a moment where the kernel takes back a transaction that was to make one anew.
     fn close(&mut self) {
         let client = RefCell::new(Client::open(self.live.node()).unwrap());
         let seen = RefCell::new((0, Observed::Absent));
@@ -98,7 +105,7 @@ impl Happenings<'_> {
             *seen.borrow_mut() = client.borrow_mut().read(&indexed::table_name()).unwrap();
             match &seen.borrow().1 {
                 Observed::Absent => false,
-                Observed::Table(table) => !table.chains().is_empty(),
+                Observed::Table(table) => table.chains().iter().any(|chain| chain.base.is_some()),
                 Observed::Altered(_) => true,
             }
         });

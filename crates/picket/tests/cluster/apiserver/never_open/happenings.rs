@@ -45,6 +45,8 @@ pub(super) struct Happenings<'a> {
     /// Whether it keeps others from changing the table.
     pub(super) holds: bool,
     pub(super) random: Random,
+    /// Says when an agent is killed, which changes nothing of what else happens.
+    pub(super) moments: Random,
     /// What has come at random, and goes so.
     pub(super) pods: Vec<String>,
     pub(super) policies: Vec<ObjectRef>,
@@ -105,6 +107,7 @@ impl<'a> Happenings<'a> {
             agent,
             holds: true,
             random: Random(0),
+            moments: Random(0),
             pods: Vec::new(),
             policies: Vec::new(),
             homes,
@@ -215,9 +218,16 @@ impl<'a> Happenings<'a> {
     /// Starts another agent, that has everything to learn.
     pub(super) fn start(&mut self, holds: bool) {
         let owner = ["everybody", "agent"][usize::from(holds)];
-        self.agent = self
-            .live
-            .agent(&["--verify-interval", "3", "--table-owner", owner]);
+        // As little as there is to write comes in several transactions where each may make only so much.
+        let portion = ["4", "32768"][self.moments.below(2)];
+        self.agent = self.live.agent(&[
+            "--verify-interval",
+            "3",
+            "--table-owner",
+            owner,
+            "--portion",
+            portion,
+        ]);
         self.holds = holds;
         self.touched = MARKS.into_iter().map(|(path, _, _)| path).collect();
     }

@@ -4,13 +4,14 @@
 use std::path::PathBuf;
 
 use picket_node::Status;
+use picket_testing::apiserver::AGENT;
 use serde_json::{Value, json};
 
 use super::super::outages::copy;
 use super::{holds, labelled, named, pod, simple};
 use crate::agents::port_of;
 use crate::objects::{KINDS, newest};
-use crate::pods::{AGENT, DEFINITIONS, Node, Pods, expect};
+use crate::pods::{DEFINITIONS, Node, Pods, expect};
 use crate::prober::Prober;
 use crate::proxy::{Proxy, nonsense};
 

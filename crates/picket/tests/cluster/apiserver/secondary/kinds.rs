@@ -7,7 +7,7 @@ use serde_json::json;
 
 use super::{holds, labelled, named, simple};
 use crate::objects::{KINDS, define, undefine};
-use crate::pods::{AGENT, Node, expect, table};
+use crate::pods::{Node, expect, table};
 
 /// Whether a note about the network says this.
 fn notes(status: &PodsStatus, what: &str) -> bool {
@@ -16,7 +16,7 @@ fn notes(status: &PodsStatus, what: &str) -> bool {
 
 #[test]
 fn kinds_that_are_defined_while_an_agent_runs_are_enforced_until_they_are_gone() {
-    let mut node = Node::without_kinds(Server::start(&[AGENT]), Kind::Containerd);
+    let mut node = Node::without_kinds(Server::start(), Kind::Containerd);
     let pods = simple(&mut node);
     node.start(&[]);
     expect(&pods, &["b->server"], true, "without the kind");

@@ -131,7 +131,7 @@ fn session_rules_follow_an_api_server_whoever_was_away() {
     // Whoever comes next finds what was left, and learns what has changed since.
     agent.kill();
     assert!(!layer.opens("web", "db"));
-    server.restart(&[]);
+    server.restart();
     let api = Api::new(&kubeconfig);
     only_from(&api, "web", "web", "db");
     let agent = layer.start(&kubeconfig, &[]);

@@ -10,7 +10,7 @@ use super::super::{labelled, named, simple};
 use super::{create, expect_readable, until_proved};
 use crate::apiserver::hostile::QUOTES;
 use crate::objects::define_all_but;
-use crate::pods::{AGENT, DEFINITIONS, Interface, Node, Pods, expect};
+use crate::pods::{DEFINITIONS, Interface, Node, Pods, expect};
 
 /// How many bytes etcd takes at once, and a few less.
 const LARGEST: usize = 1_500_000;
@@ -131,7 +131,7 @@ fn strange(node: &mut Node, pods: &mut Pods) -> [String; 2] {
 #[test]
 fn policies_hold_whatever_a_definition_says_and_others_notice_nothing() {
     // With its schema the server takes texts alone.
-    let mut node = Node::without_kinds(Server::start(&[AGENT]), Kind::Containerd);
+    let mut node = Node::without_kinds(Server::start(), Kind::Containerd);
     define_all_but(&node.api, "NetworkAttachmentDefinition");
     let mut pods = simple(&mut node);
     let names = strange(&mut node, &mut pods);

@@ -32,6 +32,8 @@ impl Happenings {
 
     /// The agent ends, things change, and another one starts.
     fn end_agent(&mut self) -> &'static str {
+        // Some milliseconds after what has changed last: whatever the agent does may be what is interrupted then.
+        self.watched.flows.just_sent(self.moments.below(600));
         self.kill();
         self.changes(0);
         let holds = self.random.below(3) > 0;
@@ -80,13 +82,13 @@ impl Happenings {
         "flushed while no agent ran"
     }
 
-    /// Waits until there are rules again: they come in one transaction.
+    /// Waits until there are rules again: what packets enter comes in one transaction.
     fn close(&mut self) {
         let server = &self.pods[FLUSHED];
         let mut seen = String::new();
         until("a table", || {
             seen = table(server);
-            seen.contains("chain")
+            seen.contains("hook")
         });
         self.watched.close(&seen);
     }

@@ -43,6 +43,8 @@ pub(super) struct Happenings {
     /// Whether the agent keeps others from changing the tables.
     pub(super) holds: bool,
     pub(super) random: Random,
+    /// Says when an agent is killed, which changes nothing of what else happens.
+    pub(super) moments: Random,
     pub(super) policies: Vec<String>,
     /// The addresses that pods have.
     pub(super) homes: BTreeMap<String, Addresses>,
@@ -97,6 +99,7 @@ impl Happenings {
             pods,
             holds: true,
             random: Random(0),
+            moments: Random(0),
             policies: Vec::new(),
             homes,
             files,
@@ -208,7 +211,16 @@ impl Happenings {
     /// Starts another agent, that has everything to learn.
     pub(super) fn start(&mut self, holds: bool) {
         let owner = ["everybody", "agent"][usize::from(holds)];
-        let others = ["--verify-interval", "3", "--table-owner", owner];
+        // As little as there is to write comes in several transactions where each may make only so much.
+        let portion = ["4", "32768"][self.moments.below(2)];
+        let others = [
+            "--verify-interval",
+            "3",
+            "--table-owner",
+            owner,
+            "--portion",
+            portion,
+        ];
         self.node.start(&[&arguments(&self.files)[..], &others].concat());
         self.holds = holds;
     }
