@@ -558,7 +558,7 @@ mod kernel {
         let changing = || {
             let [a, b] = [("x/a", 1), ("x/b", 2)]
                 .map(|(name, port)| policy(name).ingress(accept().port(Protocol::TCP, port)).build());
-            let mut node = Node::new([a.clone()]);
+            let mut node = Node::new([a]);
             let mut other = Client::open(&node.namespace).unwrap();
             let (table, own) = (node.table(), Arc::new(closed(&Guard::default()).unwrap()));
             let draft = Draft::new(Name::new("other").unwrap());
@@ -579,7 +579,7 @@ mod kernel {
             other.sync(&own).unwrap();
             hear(&mut node, apply(&b), &[CHANGED]);
             assert!(other.remove(table.name()).unwrap());
-            hear(&mut node, vec![Event::Delete(b.object.clone())], &[CHANGED]);
+            hear(&mut node, vec![Event::Delete(b.object)], &[CHANGED]);
             assert_eq!(node.shared.status().host.repaired, 2);
             assert_eq!(node.table(), table);
         };
