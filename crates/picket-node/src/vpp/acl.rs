@@ -113,12 +113,12 @@ impl AclTables {
         Ok(troubles)
     }
 
-    /// Notes which interfaces without lists may be as an agent before has left them. Those that come later are not among them, and
+    /// Notes which interfaces without lists of ours may be as an agent before has left them. Those that come later are not among them, and
     /// none is where no agent has put a policy into VPP since that began.
     fn note_left(&mut self) {
         let installed = self.held.installed();
         let is_from_before = installed.has_policies();
-        let there = installed.interfaces.keys();
+        let there = installed.interfaces.keys().filter(|name| !installed.has_own(name));
         match &mut self.left {
             Some(left) if is_from_before => left.retain(|name| installed.interfaces.contains_key(name)),
             None if is_from_before => self.left = Some(there.cloned().collect()),
@@ -238,17 +238,19 @@ impl Tables for AclTables {
     }
 
     fn close(&mut self, vpp: &mut Vpp) -> Result<Closed, Error> {
-        if self.places.is_lost().is_some() {
-            return Ok(Closed::default());
+        if let Some(why) = self.places.is_lost() {
+            // Nobody says which interface is a pod's.
+            return Ok(Closed {
+                unsaid: Some(why.to_owned()),
+                ..Closed::default()
+            });
         }
         self.note_left();
         self.read_lists(vpp)?;
         let installed = self.held.installed();
         let closed = self.places.closed(|name| {
-            let lists = installed.interfaces.get(name).into_iter();
-            let mut indices = lists.flat_map(|lists| lists.input.iter().chain(&lists.output));
             let is_left = self.left.as_ref().is_some_and(|left| left.contains(name));
-            is_left || indices.any(|&index| installed.is_own(index))
+            is_left || installed.judges_pods(name)
         });
         let plan = self.held.plan(&closed, closed.interfaces.keys());
         // Lists that nothing has may be those that are wanted next.
@@ -260,6 +262,7 @@ impl Tables for AclTables {
         Ok(Closed {
             operations: plan.operations().len(),
             interfaces: self.closed(),
+            unsaid: None,
             troubles,
         })
     }

@@ -78,7 +78,8 @@ impl Report {
     /// Nothing passes at these interfaces until the cluster is known, but for what went wrong.
     pub(crate) fn closed(&self, closed: &Closed) {
         self.asked(closed.operations);
-        let whys: Vec<_> = closed.troubles.iter().map(said).collect();
+        let whys = closed.troubles.iter().map(said).chain(closed.unsaid.clone());
+        let whys: Vec<_> = whys.collect();
         let why = (!whys.is_empty()).then(|| whys.join("; "));
         let names = closed.interfaces.iter().map(SmolStr::to_string);
         let names: Vec<_> = names.collect();

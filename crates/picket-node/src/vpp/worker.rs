@@ -75,6 +75,8 @@ pub(crate) struct Closed {
     pub(crate) operations: usize,
     /// The interfaces at which nothing passes.
     pub(crate) interfaces: Vec<SmolStr>,
+    /// Why it is not known which interfaces are those of pods, if it is not.
+    pub(crate) unsaid: Option<String>,
     /// What VPP did not do.
     pub(crate) troubles: Vec<Error>,
 }

@@ -278,6 +278,13 @@ impl Tag {
         rest.is_some_and(|rest| rest.starts_with('-'))
     }
 
+    /// Whether this is the name of a list of picket's for where a node is connected with the rest.
+    pub(crate) fn is_of_uplink(&self) -> bool {
+        [Role::Global, Role::FromOutside]
+            .into_iter()
+            .any(|role| self.is_for(role))
+    }
+
     /// The name.
     pub fn as_str(&self) -> &str {
         &self.0
@@ -354,6 +361,11 @@ impl Acl {
     /// Whether it is, and judges what begins, where others only keep cut what a change has cut.
     pub(super) fn judges(&self) -> bool {
         self.is_own() && !self.tag.is_for(Role::Cut)
+    }
+
+    /// Whether it is, and judges what a pod sends or receives there, where others judge what crosses the bounds of the node.
+    pub(super) fn judges_pods(&self) -> bool {
+        self.judges() && !self.tag.is_of_uplink()
     }
 
     /// The list of these rules.

@@ -400,10 +400,31 @@ impl Installed {
         self.acls.get(&index).is_some_and(Acl::is_own)
     }
 
-    /// Whether an agent has put a policy there: a list of ours that neither shuts an interface nor only keeps cut what was.
+    /// Whether an interface has a list of ours that judges what a pod sends or receives there. What was taken for a connection with
+    /// the rest has others.
+    pub fn judges_pods(&self, interface: &str) -> bool {
+        self.has(interface, Acl::judges_pods)
+    }
+
+    /// Whether an interface has a list of ours.
+    pub fn has_own(&self, interface: &str) -> bool {
+        self.has(interface, Acl::is_own)
+    }
+
+    fn has(&self, interface: &str, is_one: impl Fn(&Acl) -> bool) -> bool {
+        let lists = self.interfaces.get(interface).into_iter();
+        let mut indices = lists.flat_map(InstalledLists::indices);
+        indices.any(|index| self.acls.get(&index).is_some_and(&is_one))
+    }
+
+    /// Whether an agent has put a policy into force there: an interface has a list of ours that neither shuts it nor only keeps cut
+    /// what was. One that no interface has may be of an agent that went no further.
     pub fn has_policies(&self) -> bool {
         let closed = Acl::closed();
-        let mut judging = self.acls.values().filter(|acl| acl.judges());
+        let indices = self.interfaces.values().flat_map(InstalledLists::indices);
+        let mut judging = indices
+            .filter_map(|index| self.acls.get(&index))
+            .filter(|acl| acl.judges());
         judging.any(|acl| acl.tag != closed.tag)
     }
 

@@ -305,7 +305,7 @@ impl<'a> Known<'a> {
 
     /// What is to be made to stand in for those of these lists that were refused, for interfaces that would be open otherwise.
     fn needed(&mut self, new: &[New], sets: &[Wanted<'_>]) -> Vec<New> {
-        let bare = sets.iter().filter(|(interface, _)| self.is_bare(interface));
+        let bare = sets.iter().filter(|wanted| self.is_bare(wanted));
         let wanted: BTreeSet<_> = bare
             .flat_map(|(_, ways)| ways.iter().copied().flatten())
             .collect();
@@ -328,31 +328,40 @@ impl<'a> Known<'a> {
         needed.into_values().map(|acl| (None, acl)).collect()
     }
 
-    /// Whether an interface has no list of ours.
-    fn is_bare(&self, interface: &SmolStr) -> bool {
-        let lists = self.installed.interfaces.get(interface).into_iter();
-        let mut indices = lists.flat_map(|lists| lists.input.iter().chain(&lists.output));
-        !indices.any(|&index| self.installed.is_own(index))
+    /// Whether an interface has no list of ours, or is to have those of a pod and has none of a pod: until its tag was set it may have
+    /// been taken for a connection with the rest.
+    fn is_bare(&self, (interface, ways): &Wanted<'_>) -> bool {
+        let is_of_pod = |handle: &Handle| match handle {
+            Handle::Created(tag) => !tag.is_of_uplink(),
+            Handle::Installed(index) => {
+                let acl = self.installed.acls.get(index);
+                acl.is_some_and(|acl| !acl.tag.is_of_uplink())
+            }
+        };
+        if ways.iter().copied().flatten().any(is_of_pod) {
+            return !self.installed.judges_pods(interface);
+        }
+        !self.installed.has_own(interface)
     }
 
     /// The lists that these interfaces get, but for those that stay as they are.
     fn all<'p>(&self, sets: impl IntoIterator<Item = Wanted<'p>>) -> Vec<(&'p SmolStr, InstalledLists)> {
         let lists = sets
             .into_iter()
-            .filter_map(|(name, ways)| Some((name, self.lists(name, ways)?)));
+            .filter_map(|wanted| Some((wanted.0, self.lists(&wanted)?)));
         lists.collect()
     }
 
     /// The lists that an interface gets; nothing where it stays as it is.
-    fn lists(&self, interface: &SmolStr, ways: [&[Handle]; 2]) -> Option<InstalledLists> {
-        let is_bare = self.is_bare(interface);
+    fn lists(&self, wanted: &Wanted<'_>) -> Option<InstalledLists> {
+        let is_bare = self.is_bare(wanted);
         let indices = |handles: &[Handle]| -> Option<Vec<u32>> {
             let each = handles
                 .iter()
                 .filter_map(|handle| self.index(handle, is_bare).transpose());
             each.map(|index| index.ok()).collect()
         };
-        let [input, output] = ways.map(indices);
+        let [input, output] = wanted.1.map(indices);
         Some(InstalledLists {
             input: input?,
             output: output?,

@@ -186,6 +186,15 @@ impl Fake {
         })
     }
 
+    /// Gives an interface another tag, of which nobody is told; whether it is there.
+    pub fn set_tag(&self, sw_if_index: u32, tag: &str) -> bool {
+        self.shared.change("a tag is set", |state| {
+            let interface = state.interfaces.get_mut(sw_if_index);
+            let tagged = interface.map(|interface| tag.clone_into(&mut interface.tag));
+            (tagged.is_some(), None)
+        })
+    }
+
     /// Sets an interface up or down and tells who wanted to know; whether it is there.
     pub fn set_up(&self, sw_if_index: u32, up: bool) -> bool {
         self.shared.change("an interface is set", |state| {

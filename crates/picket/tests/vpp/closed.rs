@@ -1,7 +1,7 @@
 //! Interfaces of pods of which nobody knows yet, or any more, what may pass there: nothing does.
 
 use picket_node::VppStatus;
-use picket_vpp::fake::Options;
+use picket_vpp::fake::{Lists, Options};
 
 use crate::agent::Agent;
 use crate::enforce::expect_schema;
@@ -134,6 +134,57 @@ fn what_is_in_force_from_before_holds_until_the_cluster_is_known() {
     scene.put(&only_from("one", "db", "web"));
     second.until_in_force(ACL, &["NetworkPolicy shop/one"]);
     assert!(scene.reaches(API, WORLD) && scene.reaches(WEB, DB) && !scene.reaches(WORLD, DB));
+}
+
+/// As an agent leaves it that has made its lists and ends before interfaces have them, or where those that had them have gone.
+#[test]
+fn lists_that_no_interface_has_leave_none_open_until_the_cluster_is_known() {
+    let scene = Scene::new(&only_to("one", "web", "api"));
+    let mut first = Agent::start(scene.manifests(), &scene.arguments());
+    first.until_in_force(ACL, &["NetworkPolicy shop/one"]);
+    first.kill();
+    let left = scene.vpp.change("interfaces lose their lists", |state| {
+        for number in 0..state.interfaces().count() {
+            state
+                .set_acl_list(u32::try_from(number).unwrap(), &Lists::default())
+                .unwrap();
+        }
+        state.acls().count()
+    });
+    assert!(left > 0);
+    scene.put(DAMAGED);
+    let second = Agent::start(scene.manifests(), &scene.arguments());
+    until_closed(&second, &["tap1", "tap2", "tap3"]);
+    assert!(!scene.reaches(API, WORLD) && !scene.reaches(WORLD, API) && !scene.reaches(WEB, WORLD));
+}
+
+/// An agent that was killed had taken an interface for one that leads out: its tag was set while none ran.
+#[test]
+fn what_had_the_lists_of_an_uplink_is_closed_until_the_cluster_is_known() {
+    let scene = Scene::new(&only_to("one", "web", "api"));
+    let index = scene.vpp.add_interface(LATER.0, "");
+    assert!(scene.vpp.set_up(index, true));
+    let mut first = Agent::start(scene.manifests(), &scene.arguments());
+    first.until_in_force(ACL, &["NetworkPolicy shop/one"]);
+    first.kill();
+    assert!(!scene.vpp.state().lists(index).input.is_empty());
+    assert!(scene.vpp.set_tag(index, "shop/later"));
+    scene.put(DAMAGED);
+    let second = Agent::start(scene.manifests(), &scene.arguments());
+    until_closed(&second, &[LATER.0]);
+    assert!(!scene.reaches(LATER, WORLD) && !scene.reaches(WORLD, LATER));
+}
+
+#[test]
+fn that_nobody_says_which_interfaces_are_those_of_pods_is_trouble_from_the_beginning() {
+    let scene = Scene::new(DAMAGED);
+    let file = scene.manifests().join("interfaces.later");
+    let rule = format!("file={}", file.display());
+    let arguments = [&scene.arguments()[..], &["--vpp-pod-interface", &rule]].concat();
+    let agent = Agent::start(scene.manifests(), &arguments);
+    let status = agent.until_vpp(ACL, "trouble", |vpp| vpp.connected && vpp.trouble.is_some());
+    let why = status.trouble.unwrap().why;
+    assert!(why.contains("interfaces.later"), "{why}");
 }
 
 #[test]

@@ -6,7 +6,7 @@ use picket_vpp::client::Backoff;
 use picket_vpp::fake::{Fault, When};
 
 use crate::agent::Agent;
-use crate::scene::{ACL, API, DB, Scene, WEB, WORLD, only_from};
+use crate::scene::{ACL, API, DB, Scene, WEB, WORLD, only_from, only_to};
 
 #[test]
 fn a_vpp_that_was_started_again_gets_everything_again() {
@@ -111,6 +111,41 @@ fn a_vpp_that_is_too_old_is_named() {
         ),
         "{why}"
     );
+}
+
+/// The tag is set after the interface was made, as docs/vpp.md has it.
+#[test]
+fn an_interface_that_was_taken_for_an_uplink_is_closed_while_vpp_refuses_its_lists() {
+    let options = picket_vpp::fake::Options::new(3);
+    let options = options.interface("ge0", "").interface("tap1", "shop/web");
+    let policies = format!(
+        "{}---\n{}",
+        only_from("one", "db", "web"),
+        only_to("two", "web", "db")
+    );
+    let scene = Scene::with(&policies, options);
+    let both = ["NetworkPolicy shop/one", "NetworkPolicy shop/two"];
+    let agent = Agent::start(scene.manifests(), &scene.arguments());
+    agent.until_in_force(ACL, &both);
+    let index = scene.vpp.add_interface("tap2", "");
+    assert!(scene.vpp.set_up(index, true));
+    agent.until_vpp(ACL, "another uplink", |vpp| vpp.uplinks == ["ge0", "tap2"]);
+    agent.until_in_force(ACL, &both);
+    assert!(!scene.vpp.state().lists(index).input.is_empty());
+    // What keeps cut what it had let pass as another interface, and the lists of the pod.
+    for behind in 0..4 {
+        let message = "acl_add_replace".to_owned();
+        scene.vpp.fail(When::Named(message, behind), Fault::Refuse(-1));
+    }
+    scene.vpp.fail(When::Named("acl_dump".to_owned(), 0), Fault::Hold);
+    assert!(scene.vpp.set_tag(index, "shop/db"));
+    assert!(scene.vpp.set_up(index, true));
+    agent.until_vpp(ACL, "trouble", |vpp| vpp.trouble.is_some());
+    assert!(!scene.reaches(WORLD, DB) && !scene.reaches(WEB, DB) && !scene.reaches(DB, WORLD));
+    scene.vpp.release();
+    agent.until_in_force(ACL, &both);
+    assert!(scene.reaches(WEB, DB) && scene.reaches(DB, WORLD) && !scene.reaches(WORLD, DB));
+    assert_eq!(scene.vpp.complaints(), Vec::<String>::new());
 }
 
 #[test]
