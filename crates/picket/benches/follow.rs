@@ -304,7 +304,11 @@ fn answer(network: Network, client: &TcpStream) -> Option<()> {
     let mut out = BufWriter::new(client);
     let mut words = request.split([' ', '?']);
     let (method, path) = (words.next()?, words.next()?);
-    let code = if method == "POST" { "201 Created" } else { "200 OK" };
+    let code = match method {
+        "POST" => "201 Created",
+        _ if is_served(network, path) => "200 OK",
+        _ => "404 Not Found",
+    };
     write!(
         out,
         "HTTP/1.1 {code}\r\ncontent-type: application/json\r\nconnection: close\r\n\r\n"
@@ -312,6 +316,10 @@ fn answer(network: Network, client: &TcpStream) -> Option<()> {
     .ok()?;
     if method == "POST" {
         return write!(out, "{{}}").ok();
+    }
+    if !is_served(network, path) {
+        let failure = json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "NotFound", "code": 404});
+        return write!(out, "{failure}").ok();
     }
     match path {
         "/apis" if network == Network::Secondary => write!(out, "{}", groups()).ok()?,
@@ -329,6 +337,14 @@ fn answer(network: Network, client: &TcpStream) -> Option<()> {
         _ => list(&mut out, 0..POLICIES, policy)?,
     }
     Some(())
+}
+
+/// Whether there is such a list, or such names of kinds. What a cluster does not name may be asked for all the same.
+fn is_served(network: Network, path: &str) -> bool {
+    let of_secondary = path.starts_with("/apis/k8s.cni.cncf.io/");
+    let is_of_network = network == Network::Secondary && of_secondary;
+    let others = ["/apis", "/apis/networking.k8s.io/v1/networkpolicies"];
+    is_of_network || others.contains(&path) || path.starts_with("/api/v1/")
 }
 
 /// The groups of secondary networks.

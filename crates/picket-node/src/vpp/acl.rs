@@ -118,7 +118,10 @@ impl AclTables {
     fn note_left(&mut self) {
         let installed = self.held.installed();
         let is_from_before = installed.has_policies();
-        let there = installed.interfaces.keys().filter(|name| !installed.has_own(name));
+        let there = installed
+            .interfaces
+            .keys()
+            .filter(|name| !installed.has_own(name));
         match &mut self.left {
             Some(left) if is_from_before => left.retain(|name| installed.interfaces.contains_key(name)),
             None if is_from_before => self.left = Some(there.cloned().collect()),

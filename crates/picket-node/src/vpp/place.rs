@@ -78,8 +78,9 @@ impl Finder {
         claims: &Claims,
         interfaces: &BTreeMap<SmolStr, Interface>,
     ) -> Placed {
+        let troubles = self.file.trouble.iter().cloned();
         let mut placed = Placed {
-            troubles: self.file.trouble.iter().cloned().collect(),
+            troubles: troubles.chain(self.unmatched(interfaces)).collect(),
             ..Placed::default()
         };
         placed.acls.acls.clone_from(&wanted.acls);
@@ -204,6 +205,15 @@ impl Finder {
             PodRule::Name(template) => ("name", template),
         };
         format!("no interface has the {what} `{}`", template.of(pod))
+    }
+
+    /// What is wrong with patterns of uplinks that no interface matches: where the node is connected with the rest nothing is judged.
+    fn unmatched(&self, interfaces: &BTreeMap<SmolStr, Interface>) -> impl Iterator<Item = String> {
+        let is_there = |pattern: &&Pattern| interfaces.keys().any(|name| pattern.matches(name));
+        let unmatched = self.uplinks.iter().filter(move |pattern| !is_there(pattern));
+        unmatched.map(|pattern| {
+            format!("no interface is called `{pattern}`, as `--uplink` says: nothing is judged where the node is connected with the rest")
+        })
     }
 
     /// Whether an interface that is no pod's connects the node with the rest of the world.

@@ -144,7 +144,8 @@ enum SourceArgument {
 /// What pods may do until the cluster is known.
 #[derive(Clone, Copy, Debug, Default, ValueEnum)]
 enum UntilSyncedArgument {
-    /// Nothing new is forwarded from or to them, on a node without rules nothing at all; connections that are established go on
+    /// Nothing new is forwarded from or to them, on a node without rules nothing at all; connections that are established go on.
+    /// With VPP nothing passes at their interfaces that have no lists; its session layer has nothing of the kind, and lets them
     #[default]
     Deny,
     /// Everything

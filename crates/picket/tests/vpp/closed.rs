@@ -188,6 +188,25 @@ fn that_nobody_says_which_interfaces_are_those_of_pods_is_trouble_from_the_begin
 }
 
 #[test]
+fn an_uplink_that_is_not_there_is_named_until_it_comes() {
+    let scene = Scene::new(&only_to("one", "web", "api"));
+    let arguments = [&scene.arguments()[..], &["--uplink", "ge*", "--uplink", "memif*"]].concat();
+    let agent = Agent::start(scene.manifests(), &arguments);
+    let status = agent.until_vpp(ACL, "trouble", |vpp| vpp.trouble.is_some());
+    let why = status.trouble.unwrap().why;
+    assert!(
+        why.contains("no interface is called `memif*`") && !why.contains("ge*"),
+        "{why}"
+    );
+    let index = scene.vpp.add_interface("memif0/0", "");
+    assert!(scene.vpp.set_up(index, true));
+    let status = agent.until_in_force(ACL, &["NetworkPolicy shop/one"]);
+    assert_eq!(status.uplinks, ["ge0", "memif0/0"]);
+    assert!(scene.vpp.remove_interface(index));
+    agent.until_vpp(ACL, "trouble again", |vpp| vpp.trouble.is_some());
+}
+
+#[test]
 fn nothing_is_closed_where_everything_may_pass_until_then() {
     let scene = Scene::new(DAMAGED);
     scene

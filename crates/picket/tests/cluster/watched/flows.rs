@@ -14,11 +14,15 @@ use std::time::{Duration, Instant};
 use picket_lab::{Lab, Place};
 use picket_linux::NetworkNamespace;
 use picket_net::{Family, Protocol};
+use rustix::net::sockopt::set_socket_recv_buffer_size_force;
 
 use super::connections::{Side, Talk};
 use super::records::Record;
 use crate::apiserver::agent::NODE;
 use crate::prober::{BOUND, Ending, OF_ONE_PORT, PAUSE, TURN, address, namespace};
+
+/// How many bytes may wait for a receiver, with what the kernel needs for each packet: some thousands of packets.
+const ROOM: usize = 8 << 20;
 
 /// From one pod or node to a port of another, over both families.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -198,6 +202,9 @@ impl Flows {
     fn receive(&mut self, to: &NetworkNamespace, family: Family, target: SocketAddr) {
         let bind = || UdpSocket::bind(target).unwrap();
         let socket = to.run(bind).unwrap();
+        // Of what is always allowed nothing may be lost, however long the receiver waits for a processor. Where sockets are to be small,
+        // they are.
+        let _ = set_socket_recv_buffer_size_force(&socket, ROOM);
         socket.set_read_timeout(Some(TURN)).unwrap();
         let (ledger, epoch) = (Arc::clone(&self.ledger), Arc::clone(&self.epoch));
         // What is on its way when it is to end still counts.
