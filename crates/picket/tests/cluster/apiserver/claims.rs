@@ -51,9 +51,16 @@ fn an_annotation_that_agents_believe_can_be_left_to_the_plugin() {
         "subjects": subjects,
     });
     admin.create("/apis/rbac.authorization.k8s.io/v1/clusterrolebindings", &binding);
+    // It takes the server a while.
+    let may = |name: &&str| {
+        let review = json!({"apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview",
+            "spec": {"user": name, "resourceAttributes": {"resource": "namespaces", "verb": "list"}}});
+        let reviewed = admin.create("/apis/authorization.k8s.io/v1/subjectaccessreviews", &review);
+        reviewed["status"]["allowed"] == true
+    };
+    while !["user", PLUGIN].iter().all(may) {}
     let [user, plugin] = ["user-token", "plugin-token"].map(|token| Api::new(&server.kubeconfig_of(token)));
     apply(&admin, MANIFEST);
-    // It takes the server a while.
     while user.try_create(PODS, &pod("early", Some("tap9"))).is_ok() {
         user.delete(PODS, "early");
     }
