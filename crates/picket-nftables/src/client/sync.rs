@@ -46,6 +46,15 @@ pub struct Report {
     pub was_another: bool,
 }
 
+impl Report {
+    /// Compares what is there, the first time that this is known, with what this client had made last.
+    fn compare(&mut self, observed: Option<&Observed>, before: &mut Option<&Table>) {
+        if let (Some(observed), Some(before)) = (observed, observed.and(before.take())) {
+            self.was_another = !matches!(observed, Observed::Table(table) if table == before);
+        }
+    }
+}
+
 /// Why a table is as it was.
 #[derive(Debug, thiserror::Error)]
 pub enum SyncError {
@@ -216,9 +225,7 @@ impl Client {
             let holder = listing.as_ref().map(|listing| Holder::of(&listing.objects));
             let hold = self.hold(holder.unwrap_or(Holder::All))?;
             let observed = listing.map(|listing| listing.decode(desired.name()));
-            if let (Some(observed), Some(before)) = (&observed, before.take()) {
-                report.was_another = !matches!(observed, Observed::Table(table) if table == before);
-            }
+            report.compare(observed.as_ref(), &mut before);
             let portion = self.portion_of(attempt);
             let beginning = observed
                 .as_ref()
