@@ -49,7 +49,9 @@ pub struct Report {
 impl Report {
     /// Compares what is there, the first time that this is known, with what this client had made last.
     fn compare(&mut self, observed: Option<&Observed>, before: &mut Option<&Table>) {
-        if let (Some(observed), Some(before)) = (observed, observed.and(before.take())) {
+        if let Some(observed) = observed
+            && let Some(before) = before.take()
+        {
             self.was_another = !matches!(observed, Observed::Table(table) if table == before);
         }
     }
