@@ -12,6 +12,7 @@ use std::thread::panicking;
 use tempfile::TempDir;
 
 use crate::program::API_SERVER;
+use crate::signal::signal;
 
 /// What everybody is who asks for nothing else: the tokens, each with its user.
 pub const AGENT: (&str, &str) = ("agent-token", "agent");
@@ -107,10 +108,9 @@ impl Server {
         self.process().folder.path().join("certs").join("ca.crt")
     }
 
-    /// The process.
-    #[must_use]
-    pub fn id(&self) -> u32 {
-        self.process().child.id()
+    /// Has it stand still (`STOP`), or go on (`CONT`).
+    pub fn signal(&self, name: &str) {
+        signal(self.process().child.id(), name);
     }
 }
 

@@ -175,9 +175,7 @@ impl Etcd {
 
     /// Stops it (`STOP`), and lets it go on (`CONT`).
     pub fn signal(&self, signal: &str) {
-        let id = self.child.as_ref().unwrap().id().to_string();
-        let sent = Command::new("kill").args(["-s", signal, &id]).status();
-        assert!(sent.unwrap().success());
+        crate::signal::signal(self.child.as_ref().unwrap().id(), signal);
     }
 
     /// Starts it again with TLS: it shows a certificate, and wants one. The files are `ca.pem`, `client.pem` and

@@ -47,4 +47,5 @@ pub mod reflected;
 pub mod replaced;
 #[cfg(feature = "runtime")]
 pub mod runtime;
+pub mod signal;
 pub mod synthetic;

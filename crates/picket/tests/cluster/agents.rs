@@ -17,6 +17,7 @@ use picket_node::{Status, ask};
 use picket_policy::NetworkName;
 use picket_testing::http;
 use picket_testing::ran::Ran;
+use picket_testing::signal::signal;
 use serde_json::Value;
 use smol_str::SmolStr;
 use tempfile::TempDir;
@@ -177,15 +178,13 @@ impl Agent {
 
     /// Asks it to end, and waits until it has.
     pub(crate) fn stop(&mut self) -> ExitStatus {
-        self.signal("-TERM");
+        self.signal("TERM");
         self.await_end()
     }
 
-    /// Has it stand still (`-STOP`), go on (`-CONT`), or sends it another signal.
-    pub(crate) fn signal(&self, signal: &str) {
-        let process = self.process.to_string();
-        let kill = Command::new("kill").args([signal, &process]).status();
-        assert!(kill.unwrap().success());
+    /// Has it stand still (`STOP`), go on (`CONT`), or sends it another signal.
+    pub(crate) fn signal(&self, name: &str) {
+        signal(self.process, name);
     }
 
     /// Waits until it ends by itself.

@@ -16,6 +16,7 @@ use picket_node::{PodsStatus, Status, ask};
 use picket_testing::apiserver::{AGENT, Server};
 use picket_testing::ran::Ran;
 use picket_testing::runtime::{ContainerRuntime, Kind, SOCKET};
+use picket_testing::signal::signal;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -218,8 +219,7 @@ impl Node {
     /// Asks the agent to end, which it does in order.
     pub(crate) fn stop_agent(&mut self) {
         let mut agent = self.agent.take().unwrap();
-        let kill = Command::new("kill").arg(agent.id().to_string()).status().unwrap();
-        assert!(kill.success());
+        signal(agent.id(), "TERM");
         let status = agent.wait().unwrap();
         assert_eq!(status.code(), Some(0), "{}", self.log());
     }

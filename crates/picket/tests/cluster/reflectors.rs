@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use picket_linux::die_with_parent;
 use picket_testing::etcd::Etcd;
 use picket_testing::http;
+use picket_testing::signal::signal;
 use tempfile::TempDir;
 
 /// How long anything may take before a test fails.
@@ -79,10 +80,8 @@ impl Reflector {
     }
 
     /// Stops it (`STOP`), lets it go on (`CONT`), or asks it to end (`TERM`).
-    pub(crate) fn signal(&self, signal: &str) {
-        let id = self.child.id().to_string();
-        let sent = Command::new("kill").args(["-s", signal, &id]).status();
-        assert!(sent.unwrap().success());
+    pub(crate) fn signal(&self, name: &str) {
+        signal(self.child.id(), name);
     }
 
     /// Asks it to end, and waits until it has.

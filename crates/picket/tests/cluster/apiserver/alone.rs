@@ -9,6 +9,7 @@ use std::process::{Command, Stdio};
 use picket_linux::NetworkNamespace;
 use picket_testing::apiserver::Server;
 use picket_testing::ran::Ran;
+use picket_testing::signal::signal;
 use tempfile::TempDir;
 
 /// Where `cargo xtask static` has put it.
@@ -101,8 +102,7 @@ fn a_server_whose_name_is_not_known_is_named_and_waited_for() {
         let mut lines = lines.map(Result::unwrap);
         let why = "the API server at https://api.example.invalid";
         assert!(lines.any(|line| line.contains(why)), "{extent}");
-        let ended = Command::new("kill").arg(child.id().to_string()).status();
-        assert!(ended.unwrap().success());
+        signal(child.id(), "TERM");
         child.wait().unwrap();
     }
 }

@@ -142,7 +142,7 @@ fn what_began_while_others_had_taken_the_rules_away_is_cut() {
     // Connections are known while picket has no table.
     live.nft(&["add table inet other; add chain inet other known { type filter hook forward priority 0; }; add rule inet other known ct state new counter"]);
     let (agent, mut others) = connected(&live, &["--table-owner", "everybody"]);
-    agent.signal("-STOP");
+    agent.signal("STOP");
     live.nft(&["delete", "table", "inet", "picket"]);
     let mut denied = Family::BOTH.map(|family| Connection::between(&live, "y/a", "x/a", 9000, family));
     expect(&mut denied, true);
@@ -151,7 +151,7 @@ fn what_began_while_others_had_taken_the_rules_away_is_cut() {
         "none",
         &json!({"podSelector": {"matchLabels": {"pod": "nobody"}}}),
     );
-    agent.signal("-CONT");
+    agent.signal("CONT");
     agent.until("a repair and two cuts", |status| {
         status.host.repaired == 1 && metric(&agent, "picket_connections_cut_total") == 2
     });

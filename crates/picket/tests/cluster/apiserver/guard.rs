@@ -147,18 +147,6 @@ fn interfaces_that_lead_away_are_followed() {
     assert_eq!(metric(&agent, "picket_drift_repaired_total"), 0);
 }
 
-/// Sends a signal to the API server.
-fn signal(live: &Live, name: &str) {
-    let server = live.server.id().to_string();
-    assert!(
-        Command::new("kill")
-            .args([name, &server])
-            .status()
-            .unwrap()
-            .success()
-    );
-}
-
 /// Removes a pod from the cluster, and gives what puts it back.
 fn removed(live: &Live, id: &str) -> impl Fn() {
     let (namespace, name) = id.split_once('/').unwrap();
@@ -216,7 +204,7 @@ impl Unheard {
         agent.kill();
         put_back();
         drop(put_back);
-        signal(&live, "-STOP");
+        live.server.signal("STOP");
         let undisturbed = undisturbed.into_iter().flatten().collect();
         Self {
             live,
@@ -227,7 +215,7 @@ impl Unheard {
 
     /// Has the API server go on.
     fn go_on(&self) {
-        signal(&self.live, "-CONT");
+        self.live.server.signal("CONT");
     }
 }
 

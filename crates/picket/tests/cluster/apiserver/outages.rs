@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::time::Duration;
 
 use picket_node::{KindStatus, Source, Status};
@@ -132,19 +131,9 @@ fn a_server_that_is_silent_is_followed_on() {
     let (server, kubeconfig, api) = serve();
     fill(&api);
     let mut following = Following::complete(&kubeconfig, None);
-    let signal = |signal: &str| {
-        let id = server.id().to_string();
-        assert!(
-            Command::new("kill")
-                .args([signal, &id])
-                .status()
-                .unwrap()
-                .success()
-        );
-    };
-    signal("-STOP");
+    server.signal("STOP");
     following.until_health(|kinds| kinds["/apis"].trouble.is_some());
-    signal("-CONT");
+    server.signal("CONT");
     pod(&api, "shop", "new", "10.0.0.2", &json!({}));
     following.until_equal(&kubeconfig, "what was added");
     assert!(!following.has_lost(), "{:#?}", following.events);

@@ -1,7 +1,6 @@
 //! Servers that refuse, are silent or are not there.
 
 use std::fs;
-use std::process::Command;
 
 use picket_testing::apiserver::Server;
 use serde_json::json;
@@ -119,13 +118,8 @@ fn a_kind_that_is_served_in_unknown_versions_only_is_missing() {
 #[test]
 fn a_server_that_is_silent_or_gone_is_told() {
     let (server, _) = server();
-    let signal = |name: &str| {
-        let id = server.id().to_string();
-        let status = Command::new("kill").args([name, &id]).status().unwrap();
-        assert!(status.success());
-    };
     let patient = [&EVAL[..], &["--request-timeout", "600"]].concat();
-    signal("-STOP");
+    server.signal("STOP");
     let ran = picket(
         &server.kubeconfig(),
         &[&EVAL[..], &["--request-timeout", "1"]].concat(),
@@ -133,7 +127,7 @@ fn a_server_that_is_silent_or_gone_is_told() {
     assert_eq!((ran.status, ran.stdout.as_str()), (2, ""));
     let expected = "did not answer within 1 s when asked to get /apis";
     assert!(ran.stderr.contains(expected), "{}", ran.stderr);
-    signal("-CONT");
+    server.signal("CONT");
     let ran = picket(&server.kubeconfig(), &patient);
     assert_eq!(ran.status, 1, "{}", ran.stderr);
 

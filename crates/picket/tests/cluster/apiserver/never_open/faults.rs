@@ -1,7 +1,6 @@
 //! What happens to the agent, to its rules, and to its way to the API server.
 
 use std::cell::RefCell;
-use std::process::Command;
 
 use picket_nftables::client::{Client, Observed};
 use picket_nftables::print::text;
@@ -119,18 +118,13 @@ impl Happenings<'_> {
 
     /// The API server says nothing for a while, perhaps to a new agent, and things change as soon as it does again.
     fn stop_server(&mut self) -> &'static str {
-        let server = self.live.server.id().to_string();
-        let signal = |name: &str| {
-            let kill = Command::new("kill").args([name, &server]).status();
-            assert!(kill.unwrap().success());
-        };
-        signal("-STOP");
+        self.live.server.signal("STOP");
         if self.random.below(2) == 0 {
             self.agent.kill();
             self.start(true);
         }
         self.watched.flows.until_sent(100);
-        signal("-CONT");
+        self.live.server.signal("CONT");
         self.changes(1);
         "server stopped"
     }

@@ -95,14 +95,9 @@ impl Happenings {
 
     /// The API server says nothing for a while, and things change as soon as it does again.
     fn stop_server(&mut self) -> &'static str {
-        let server = self.node.server.id().to_string();
-        let signal = |name: &str| {
-            let kill = Command::new("kill").args([name, &server]).status();
-            assert!(kill.unwrap().success());
-        };
-        signal("-STOP");
+        self.node.server.signal("STOP");
         self.watched.flows.until_sent(100);
-        signal("-CONT");
+        self.node.server.signal("CONT");
         self.changes(1);
         "server stopped"
     }
