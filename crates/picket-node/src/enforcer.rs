@@ -518,12 +518,17 @@ mod kernel {
         });
     }
 
+    /// Policies that allow a port each.
+    fn two() -> [Policy; 2] {
+        [("x/a", 1), ("x/b", 2)]
+            .map(|(name, port)| policy(name).ingress(accept().port(Protocol::TCP, port)).build())
+    }
+
     #[test]
     fn a_table_that_a_proof_refutes_is_made_anew() {
         let namespace = NetworkNamespace::create().unwrap();
         let proving = || {
-            let [a, b] = [("x/a", 1), ("x/b", 2)]
-                .map(|(name, port)| policy(name).ingress(accept().port(Protocol::TCP, port)).build());
+            let [a, b] = two();
             let wider = Node::new([a.clone(), b]).table();
             let mut node = Node::new([a]);
             let right = node.table();
@@ -556,8 +561,7 @@ mod kernel {
     fn what_others_did_is_told_whoever_is_heard_first() {
         let namespace = NetworkNamespace::create().unwrap();
         let changing = || {
-            let [a, b] = [("x/a", 1), ("x/b", 2)]
-                .map(|(name, port)| policy(name).ingress(accept().port(Protocol::TCP, port)).build());
+            let [a, b] = two();
             let mut node = Node::new([a]);
             let mut other = Client::open(&node.namespace).unwrap();
             let (table, own) = (node.table(), Arc::new(closed(&Guard::default()).unwrap()));
@@ -590,8 +594,7 @@ mod kernel {
     fn since_when_what_was_there_before_is_in_force_nobody_knows() {
         let namespace = NetworkNamespace::create().unwrap();
         let asking = || {
-            let [a, b] = [("x/a", 1), ("x/b", 2)]
-                .map(|(name, port)| policy(name).ingress(accept().port(Protocol::TCP, port)).build());
+            let [a, b] = two();
             let hear = |node: &mut Node, policy: &Policy| {
                 node.read(&policy.object, Some(1));
                 node.hear(vec![Event::Apply(Object::Policy(policy.clone()))]);

@@ -201,6 +201,11 @@ fn nothing_passes_where_the_kernel_takes_one_half_of_a_change_and_refuses_the_ot
     });
 }
 
+/// How much an agent may make in one transaction: as much as by itself, or so little that nearly every change comes in several.
+pub(crate) fn portion(moments: &mut Random) -> &'static str {
+    moments.one_of(&["4", "32768"])
+}
+
 /// Takes a table as it is, so that the kernel takes no change of it from others until this is dropped.
 pub(crate) fn steal(namespace: &NetworkNamespace, name: &Name) -> Client {
     let mut thief = Client::open(namespace).unwrap().holding();

@@ -8,7 +8,7 @@ use picket_nftables::render::indexed;
 use picket_policy::ObjectRef;
 use serde_json::{Map, Value, json};
 
-use super::{ALLOWED, OTHER, POLICIES, ways};
+use super::{ALLOWED, OTHER, POLICIES, portion, ways};
 use crate::agents::Agent;
 use crate::apiserver::agent::{Live, NODE};
 use crate::objects::{KINDS, network_policy};
@@ -218,8 +218,7 @@ impl<'a> Happenings<'a> {
     /// Starts another agent, that has everything to learn.
     pub(super) fn start(&mut self, holds: bool) {
         let owner = ["everybody", "agent"][usize::from(holds)];
-        // As little as there is to write comes in several transactions where each may make only so much.
-        let portion = ["4", "32768"][self.moments.below(2)];
+        let portion = portion(&mut self.moments);
         self.agent = self.live.agent(&[
             "--verify-interval",
             "3",

@@ -11,6 +11,7 @@ use picket_policy::{NetworkName, ObjectRef, Policy};
 use serde_json::json;
 
 use super::{ALLOWED, standing};
+use crate::apiserver::never_open::portion;
 use crate::apiserver::secondary::custom_rules::arguments;
 use crate::apiserver::secondary::simple;
 use crate::objects::KINDS;
@@ -211,8 +212,7 @@ impl Happenings {
     /// Starts another agent, that has everything to learn.
     pub(super) fn start(&mut self, holds: bool) {
         let owner = ["everybody", "agent"][usize::from(holds)];
-        // As little as there is to write comes in several transactions where each may make only so much.
-        let portion = ["4", "32768"][self.moments.below(2)];
+        let portion = portion(&mut self.moments);
         let others = [
             "--verify-interval",
             "3",
