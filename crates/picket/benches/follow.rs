@@ -304,47 +304,48 @@ fn answer(network: Network, client: &TcpStream) -> Option<()> {
     let mut out = BufWriter::new(client);
     let mut words = request.split([' ', '?']);
     let (method, path) = (words.next()?, words.next()?);
-    let code = match method {
-        "POST" => "201 Created",
-        _ if is_served(network, path) => "200 OK",
-        _ => "404 Not Found",
+    type Body = fn(&mut BufWriter<&TcpStream>) -> Option<()>;
+    let body: Option<Body> = match (network, path) {
+        _ if method == "POST" => Some(|out| write!(out, "{{}}").ok()),
+        (Network::Secondary, "/apis") => Some(|out| write!(out, "{}", groups()).ok()),
+        (Network::Cluster, "/apis") => Some(|out| write!(out, "{}", json!({"groups": []})).ok()),
+        (Network::Secondary, "/apis/k8s.cni.cncf.io/v1") => {
+            Some(|out| write!(out, "{}", kinds("NetworkAttachmentDefinition")).ok())
+        }
+        (Network::Secondary, "/apis/k8s.cni.cncf.io/v1beta1") => {
+            Some(|out| write!(out, "{}", kinds("MultiNetworkPolicy")).ok())
+        }
+        (Network::Secondary, "/apis/k8s.cni.cncf.io/v1/network-attachment-definitions") => {
+            Some(|out| list(out, 0..1, definition))
+        }
+        (Network::Secondary, "/apis/k8s.cni.cncf.io/v1beta1/multi-networkpolicies") => {
+            Some(|out| list(out, 0..POLICIES, of_network))
+        }
+        (Network::Secondary, "/api/v1/pods") => Some(|out| list(out, 0..PODS, on_network)),
+        (Network::Cluster, "/api/v1/pods") => Some(|out| list(out, 0..PODS, pod)),
+        (_, "/api/v1/nodes") => Some(|out| list(out, 0..NODES, node)),
+        (_, "/api/v1/namespaces") => Some(|out| list(out, 0..NAMESPACES, namespace)),
+        (_, "/apis/networking.k8s.io/v1/networkpolicies") => Some(|out| list(out, 0..POLICIES, policy)),
+        // What a cluster does not name may be asked for all the same.
+        _ => None,
+    };
+    let code = match (method, &body) {
+        ("POST", _) => "201 Created",
+        (_, Some(_)) => "200 OK",
+        (_, None) => "404 Not Found",
     };
     write!(
         out,
         "HTTP/1.1 {code}\r\ncontent-type: application/json\r\nconnection: close\r\n\r\n"
     )
     .ok()?;
-    if method == "POST" {
-        return write!(out, "{{}}").ok();
-    }
-    if !is_served(network, path) {
-        let failure = json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "NotFound", "code": 404});
-        return write!(out, "{failure}").ok();
-    }
-    match path {
-        "/apis" if network == Network::Secondary => write!(out, "{}", groups()).ok()?,
-        "/apis" => write!(out, "{}", json!({"groups": []})).ok()?,
-        "/apis/k8s.cni.cncf.io/v1" => {
-            write!(out, "{}", kinds("NetworkAttachmentDefinition")).ok()?;
+    match body {
+        Some(body) => body(&mut out),
+        None => {
+            let failure = json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "NotFound", "code": 404});
+            write!(out, "{failure}").ok()
         }
-        "/apis/k8s.cni.cncf.io/v1beta1" => write!(out, "{}", kinds("MultiNetworkPolicy")).ok()?,
-        "/apis/k8s.cni.cncf.io/v1/network-attachment-definitions" => list(&mut out, 0..1, definition)?,
-        "/apis/k8s.cni.cncf.io/v1beta1/multi-networkpolicies" => list(&mut out, 0..POLICIES, of_network)?,
-        "/api/v1/pods" if network == Network::Secondary => list(&mut out, 0..PODS, on_network)?,
-        "/api/v1/pods" => list(&mut out, 0..PODS, pod)?,
-        "/api/v1/nodes" => list(&mut out, 0..NODES, node)?,
-        "/api/v1/namespaces" => list(&mut out, 0..NAMESPACES, namespace)?,
-        _ => list(&mut out, 0..POLICIES, policy)?,
     }
-    Some(())
-}
-
-/// Whether there is such a list, or such names of kinds. What a cluster does not name may be asked for all the same.
-fn is_served(network: Network, path: &str) -> bool {
-    let of_secondary = path.starts_with("/apis/k8s.cni.cncf.io/");
-    let is_of_network = network == Network::Secondary && of_secondary;
-    let others = ["/apis", "/apis/networking.k8s.io/v1/networkpolicies"];
-    is_of_network || others.contains(&path) || path.starts_with("/api/v1/")
 }
 
 /// The groups of secondary networks.
