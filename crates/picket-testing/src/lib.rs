@@ -38,6 +38,7 @@ pub mod faults;
 pub mod flows;
 pub mod generate;
 pub mod http;
+pub mod lost;
 pub mod machine;
 pub mod manifest;
 pub mod neutron;

@@ -47,6 +47,13 @@ pub struct Report {
 }
 
 impl Report {
+    /// What a transaction does of which there is no answer is counted: it is not there to be done when the table is read again.
+    fn may_have_done(&mut self, plan: &Plan<Operation>, error: &ApplyError) {
+        if is_unanswered(error) {
+            self.operations = self.operations.max(plan.operations().len());
+        }
+    }
+
     /// Compares what is there, the first time that this is known, with what this client had made last.
     fn compare(&mut self, observed: Option<&Observed>, before: &mut Option<&Table>) {
         if let Some(observed) = observed
@@ -221,7 +228,10 @@ impl Client {
         let own = self.port();
         let mut has_begun = false;
         for attempt in 0..ATTEMPTS {
-            self.unguard().map_err(SyncError::Apply)?;
+            match self.unguard() {
+                Err(error) if is_passing(&error) => continue,
+                unguarded => unguarded.map_err(SyncError::Apply)?,
+            };
             report.readings += 1;
             let (generation, listing) = self.look(desired.name(), &extent)?.unzip();
             let holder = listing.as_ref().map(|listing| Holder::of(&listing.objects));
@@ -258,7 +268,10 @@ impl Client {
                     continue;
                 }
                 Ok(next) => next,
-                Err(error) if is_passing(&error) => continue,
+                Err(error) if is_passing(&error) => {
+                    report.may_have_done(&plan, &error);
+                    continue;
+                }
                 Err(error) if hold != Hold::Leave && is_unsupported(&error) => {
                     self.holds = false;
                     continue;
@@ -271,12 +284,14 @@ impl Client {
                     return Err(SyncError::Apply(error));
                 }
             };
-            report.operations = plan.operations().len();
+            report.operations = report.operations.max(plan.operations().len());
             if let Some(Observed::Altered(foreign)) = observed {
                 report.foreign = foreign;
             }
-            self.settle(desired, next)?;
-            return Ok(report);
+            match self.settle(desired, next) {
+                Err(error) if is_passing(&error) => {}
+                settled => return settled.map(|()| report).map_err(SyncError::Apply),
+            }
         }
         self.unguard().map_err(SyncError::Apply)?;
         Err(SyncError::Unsettled)
@@ -302,8 +317,8 @@ impl Client {
     }
 
     /// The kernel has this table now, in the generation `next` if that is known, and nothing needs to stand in for it any more.
-    fn settle(&mut self, table: &Arc<Table>, next: Option<u32>) -> Result<(), SyncError> {
-        let was_guarded = self.unguard().map_err(SyncError::Apply)?;
+    fn settle(&mut self, table: &Arc<Table>, next: Option<u32>) -> Result<(), ApplyError> {
+        let was_guarded = self.unguard()?;
         let next = if was_guarded { next.map(following) } else { next };
         let generation = if self.holds { None } else { next.or(Some(NEVER)) };
         self.know(generation, table);
@@ -338,7 +353,7 @@ impl Client {
         match self.commit(None, &plan, Hold::Briefly, generation, self.portion) {
             Ok(next) => next,
             // It may be there.
-            Err(ApplyError::Transaction(BatchError::Unanswered)) => generation,
+            Err(error) if is_unanswered(&error) => generation,
             Err(_) => {
                 self.guard = None;
                 generation
@@ -540,10 +555,12 @@ fn is_refused(error: &ApplyError, code: i32) -> bool {
 
 /// Whether a transaction may succeed when what is there is read again.
 fn is_passing(error: &ApplyError) -> bool {
-    matches!(
-        error,
-        ApplyError::Stale | ApplyError::Transaction(BatchError::Unanswered)
-    )
+    matches!(error, ApplyError::Stale) || is_unanswered(error)
+}
+
+/// Whether it is not known if a transaction took place.
+fn is_unanswered(error: &ApplyError) -> bool {
+    matches!(error, ApplyError::Transaction(BatchError::Unanswered))
 }
 
 #[cfg(test)]

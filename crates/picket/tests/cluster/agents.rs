@@ -16,6 +16,7 @@ use picket_net::Family;
 use picket_node::{Status, ask};
 use picket_policy::NetworkName;
 use picket_testing::http;
+use picket_testing::lost::{LostAnswers, Share};
 use picket_testing::ran::Ran;
 use picket_testing::signal::signal;
 use serde_json::Value;
@@ -195,6 +196,11 @@ impl Agent {
     /// What it said.
     pub(crate) fn log(&self) -> String {
         fs::read_to_string(self.folder.path().join("log")).unwrap()
+    }
+
+    /// Until this is dropped it does not hear of half of what the kernel has done for it.
+    pub(crate) fn lose_answers(&self) -> LostAnswers {
+        LostAnswers::of(self.process, Share::Half)
     }
 
     /// Ends it without order. What it enforces stays.

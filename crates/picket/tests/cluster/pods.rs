@@ -14,6 +14,7 @@ use picket_linux::runtime::Runtime;
 use picket_linux::{NetworkNamespace, die_with_parent};
 use picket_node::{PodsStatus, Status, ask};
 use picket_testing::apiserver::{AGENT, Server};
+use picket_testing::lost::{LostAnswers, Share};
 use picket_testing::ran::Ran;
 use picket_testing::runtime::{ContainerRuntime, Kind, SOCKET};
 use picket_testing::signal::signal;
@@ -206,6 +207,11 @@ impl Node {
         let errors = String::from_utf8_lossy(&output.stderr);
         assert_eq!(output.status.code(), Some(2), "{arguments:?}: {errors}");
         errors.into_owned()
+    }
+
+    /// Until this is dropped the agent does not hear of half of what the kernel has done for it.
+    pub(crate) fn lose_answers(&self) -> LostAnswers {
+        LostAnswers::of(self.agent.as_ref().unwrap().id(), Share::Half)
     }
 
     /// Ends the agent without order.

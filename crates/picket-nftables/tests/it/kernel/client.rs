@@ -5,6 +5,7 @@ mod contents;
 mod foreign;
 mod forms;
 mod hold;
+mod lost;
 mod refusal;
 mod sync;
 mod wary;
@@ -135,6 +136,13 @@ fn forget_handles(json: &mut Json) {
         Json::Array(items) => items.iter_mut().for_each(forget_handles),
         _ => {}
     }
+}
+
+/// Asserts that the kernel has this table.
+fn assert_there(namespace: &NetworkNamespace, table: &Table) {
+    let mut other = Client::open(namespace).expect("a client");
+    let (_, observed) = other.read(table.name()).expect("a list");
+    assert_eq!(observed, Observed::Table(canonical(table)));
 }
 
 fn runner() -> TestRunner {

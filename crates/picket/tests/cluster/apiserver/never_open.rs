@@ -148,7 +148,7 @@ fn nothing_denied_passes_and_nothing_allowed_is_lost_whatever_happens() {
     // the fourth port where nobody else gets the address to which packets go, so that nobody has it meanwhile.
     let kinds = &happenings.kinds;
     assert!(
-        kinds.len() == 18 && kinds.values().all(|times| *times > 5),
+        kinds.len() == 19 && kinds.values().all(|times| *times > 5),
         "{kinds:?}"
     );
     let Watched { tally, windows, .. } = &happenings.watched;

@@ -10,7 +10,7 @@ use picket_cluster::Semantics;
 use picket_dataplane::Plan;
 use picket_linux::{Monitor, NetworkNamespace, Notice};
 use picket_net::{Interval, Protocol};
-use picket_nftables::client::{ApplyError, Client, Object, Observed, Place, Report, SyncError, canonical};
+use picket_nftables::client::{ApplyError, Client, Object, Observed, Place, Report, SyncError};
 use picket_nftables::diff::Operation;
 use picket_nftables::model::*;
 use picket_nftables::render::indexed::closed;
@@ -18,7 +18,7 @@ use picket_testing::build;
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 
-use super::runner;
+use super::{assert_there, runner};
 use crate::arbitrary;
 use crate::indexed::kernel::hosts::run;
 use crate::indexed::{guard, table_with};
@@ -28,13 +28,6 @@ fn open() -> (NetworkNamespace, Client) {
     let namespace = NetworkNamespace::create().expect("a namespace");
     let client = Client::open(&namespace).expect("a client");
     (namespace, client)
-}
-
-/// Asserts that the kernel has this table.
-fn assert_there(namespace: &NetworkNamespace, table: &Table) {
-    let mut other = Client::open(namespace).expect("a client");
-    let (_, observed) = other.read(table.name()).expect("a list");
-    assert_eq!(observed, Observed::Table(canonical(table)));
 }
 
 #[test]

@@ -22,6 +22,7 @@ impl Happenings<'_> {
             6 => self.cut_off(),
             7 => self.refuse(),
             8 => self.disturb(),
+            9 => self.lose_answers(),
             _ => return None,
         })
     }
@@ -168,5 +169,14 @@ impl Happenings<'_> {
         self.changes(2);
         disturber.end();
         "disturbed"
+    }
+
+    /// The agent does not hear that the kernel has done what it was asked.
+    fn lose_answers(&mut self) -> &'static str {
+        let lost = self.agent.lose_answers();
+        self.changes(2);
+        self.watched.flows.until_sent(20);
+        drop(lost);
+        "answers lost"
     }
 }

@@ -125,7 +125,7 @@ fn nothing_denied_passes_and_nothing_allowed_is_lost_whatever_happens() {
     // Everything there is to happen did, and the ways were open and shut.
     let kinds = &happenings.kinds;
     assert!(
-        kinds.len() == 18 && kinds.values().all(|times| *times > 2),
+        kinds.len() == 19 && kinds.values().all(|times| *times > 2),
         "{kinds:?}"
     );
     // Policies came, changed and went where the kernel refused that, and where no runtime ran.

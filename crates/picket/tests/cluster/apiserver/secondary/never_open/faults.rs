@@ -18,7 +18,7 @@ impl Happenings {
             return None;
         }
         self.faults += 1;
-        Some(match self.faults % 8 {
+        Some(match self.faults % 9 {
             0 => self.end_agent(),
             1 => self.flush_what_is_held(),
             2 => self.flush_what_is_not_held(),
@@ -26,6 +26,7 @@ impl Happenings {
             4 => self.stop_server(),
             5 => self.end_runtime(),
             6 => self.refuse(),
+            7 => self.lose_answers(),
             _ => self.disturb(),
         })
     }
@@ -162,6 +163,15 @@ impl Happenings {
         self.changes(2);
         disturber.end();
         "disturbed"
+    }
+
+    /// The agent does not hear that the kernel has done what it was asked.
+    fn lose_answers(&mut self) -> &'static str {
+        let lost = self.node.lose_answers();
+        self.changes(2);
+        self.watched.flows.until_sent(20);
+        drop(lost);
+        "answers lost"
     }
 }
 
