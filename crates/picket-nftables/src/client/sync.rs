@@ -94,6 +94,18 @@ pub(super) struct Known {
     table: Arc<Table>,
 }
 
+/// A table that is being made, whatever the kernel has.
+struct Making<'a> {
+    desired: &'a Arc<Table>,
+    /// How much of it is read.
+    extent: Extent,
+    /// What the kernel had, until that has been compared with what it has.
+    before: Option<&'a Table>,
+    report: Report,
+    /// Whether a part of it has been made to which nothing leads yet.
+    has_begun: bool,
+}
+
 impl Client {
     /// Makes the table in the kernel as it is `desired`: what differs from what is there, nothing where nothing does. One
     /// transaction puts it into force; what packets do not meet before that may come in others ([`crate::diff::Stages`]). Where others have put something into the table that picket cannot have written it is replaced whole.
@@ -221,80 +233,94 @@ impl Client {
     fn read_and_make(
         &mut self,
         desired: &Arc<Table>,
-        mut before: Option<&Table>,
-        mut report: Report,
+        before: Option<&Table>,
+        report: Report,
     ) -> Result<Report, SyncError> {
-        let extent = self.extent(desired, before);
-        let own = self.port();
-        let mut has_begun = false;
+        let mut making = Making {
+            desired,
+            extent: self.extent(desired, before),
+            before,
+            report,
+            has_begun: false,
+        };
         for attempt in 0..ATTEMPTS {
-            match self.unguard() {
-                Err(error) if is_passing(&error) => continue,
-                unguarded => unguarded.map_err(SyncError::Apply)?,
-            };
-            report.readings += 1;
-            let (generation, listing) = self.look(desired.name(), &extent)?.unzip();
-            let holder = listing.as_ref().map(|listing| Holder::of(&listing.objects));
-            let hold = self.hold(holder.unwrap_or(Holder::All))?;
-            let observed = listing.map(|listing| listing.decode(desired.name()));
-            report.compare(observed.as_ref(), &mut before);
-            let portion = self.portion_of(attempt);
-            let beginning = observed
-                .as_ref()
-                .and_then(|observed| beginning(observed, desired, portion));
-            let (table, plan) = match &observed {
-                Some(observed) if attempt + 1 < ATTEMPTS => {
-                    way(observed, beginning.as_ref().unwrap_or(desired), hold)
-                }
-                _ => (None, whole(desired)),
-            };
-            if let Some(Holder::Socket(socket)) = holder.filter(|holder| holder.is_another(own))
-                && self.is_wary
-                && !plan.is_empty()
-            {
-                return Err(SyncError::Held { socket });
-            }
-            // Nobody else can change what this client holds already, and what is made anew goes whatever it is: the others
-            // may have their turns meanwhile.
-            let is_certain = hold == Some(Hold::Keep) || (attempt > 0 && made_anew(&plan).is_some());
-            let hold = hold.unwrap_or(if self.holds { Hold::Keep } else { Hold::Leave });
-            let mut expected = generation.filter(|_| !is_certain);
-            if observed != Some(Observed::Absent) {
-                expected = self.guard(table, &plan, expected);
-            }
-            let next = match self.carry_out(table, &plan, hold, expected, portion) {
-                Ok(_) if beginning.is_some() => {
-                    has_begun = true;
-                    continue;
-                }
-                Ok(next) => next,
-                Err(error) if is_passing(&error) => {
-                    report.may_have_done(&plan, &error);
-                    continue;
-                }
-                Err(error) if hold != Hold::Leave && is_unsupported(&error) => {
-                    self.holds = false;
-                    continue;
-                }
-                Err(error) => {
-                    self.unguard().map_err(SyncError::Apply)?;
-                    if has_begun {
-                        self.remove(desired.name())?;
-                    }
-                    return Err(SyncError::Apply(error));
-                }
-            };
-            report.operations = report.operations.max(plan.operations().len());
-            if let Some(Observed::Altered(foreign)) = observed {
-                report.foreign = foreign;
-            }
-            match self.settle(desired, next) {
-                Err(error) if is_passing(&error) => {}
-                settled => return settled.map(|()| report).map_err(SyncError::Apply),
+            match self.attempt(attempt, &mut making) {
+                Ok(true) => return Ok(making.report),
+                Ok(false) => {}
+                Err(SyncError::Apply(error)) if is_passing(&error) => {}
+                Err(error) => return Err(error),
             }
         }
         self.unguard().map_err(SyncError::Apply)?;
         Err(SyncError::Unsettled)
+    }
+
+    /// Reads the table, and makes it what it should be or comes closer to that; whether it is.
+    fn attempt(&mut self, attempt: usize, making: &mut Making<'_>) -> Result<bool, SyncError> {
+        let desired = making.desired;
+        self.unguard().map_err(SyncError::Apply)?;
+        making.report.readings += 1;
+        let (generation, listing) = self.look(desired.name(), &making.extent)?.unzip();
+        let holder = listing.as_ref().map(|listing| Holder::of(&listing.objects));
+        let hold = self.hold(holder.unwrap_or(Holder::All))?;
+        let observed = listing.map(|listing| listing.decode(desired.name()));
+        making.report.compare(observed.as_ref(), &mut making.before);
+        let portion = self.portion_of(attempt);
+        let beginning = observed
+            .as_ref()
+            .and_then(|observed| beginning(observed, desired, portion));
+        let (table, plan) = match &observed {
+            Some(observed) if attempt + 1 < ATTEMPTS => {
+                way(observed, beginning.as_ref().unwrap_or(desired), hold)
+            }
+            _ => (None, whole(desired)),
+        };
+        if let Some(Holder::Socket(socket)) = holder.filter(|holder| holder.is_another(self.port()))
+            && self.is_wary
+            && !plan.is_empty()
+        {
+            return Err(SyncError::Held { socket });
+        }
+        // Nobody else can change what this client holds already, and what is made anew goes whatever it is: the others
+        // may have their turns meanwhile.
+        let is_certain = hold == Some(Hold::Keep) || (attempt > 0 && made_anew(&plan).is_some());
+        let hold = hold.unwrap_or(if self.holds { Hold::Keep } else { Hold::Leave });
+        let mut expected = generation.filter(|_| !is_certain);
+        if observed != Some(Observed::Absent) {
+            expected = self.guard(table, &plan, expected);
+        }
+        let next = match self.carry_out(table, &plan, hold, expected, portion) {
+            Ok(_) if beginning.is_some() => {
+                making.has_begun = true;
+                return Ok(false);
+            }
+            Ok(next) => next,
+            Err(error) => {
+                making.report.may_have_done(&plan, &error);
+                return self.failed(error, hold, making);
+            }
+        };
+        making.report.operations = making.report.operations.max(plan.operations().len());
+        if let Some(Observed::Altered(foreign)) = observed {
+            making.report.foreign = foreign;
+        }
+        self.settle(desired, next).map_err(SyncError::Apply)?;
+        Ok(true)
+    }
+
+    /// What follows where a transaction of an attempt was not carried out: another attempt may succeed, or nothing of it stays.
+    fn failed(&mut self, error: ApplyError, hold: Hold, making: &Making<'_>) -> Result<bool, SyncError> {
+        if hold != Hold::Leave && is_unsupported(&error) {
+            self.holds = false;
+            return Ok(false);
+        }
+        if !is_passing(&error) {
+            self.unguard().map_err(SyncError::Apply)?;
+            if making.has_begun {
+                self.remove(making.desired.name())?;
+            }
+        }
+        Err(SyncError::Apply(error))
     }
 
     /// What the kernel has of a table, and the generation of the rulesets then; `None` where these change all the time.
