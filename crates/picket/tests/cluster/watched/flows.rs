@@ -19,7 +19,11 @@ use rustix::net::sockopt::set_socket_recv_buffer_size_force;
 use super::connections::{Side, Talk};
 use super::records::Record;
 use crate::apiserver::agent::NODE;
-use crate::prober::{BOUND, Ending, OF_ONE_PORT, PAUSE, TURN, address, namespace};
+use crate::prober::{BOUND, Ending, OF_ONE_PORT, TURN, address, namespace};
+
+/// How long a sender waits before the next packet. There are a dozen of them and more, so that some packet is sent every few hundred
+/// microseconds, and processors are left to others.
+const PAUSE: Duration = Duration::from_millis(3);
 
 /// How many bytes may wait for a receiver, with what the kernel needs for each packet: some thousands of packets.
 const ROOM: usize = 8 << 20;

@@ -35,7 +35,7 @@ impl Happenings<'_> {
 
     /// Some milliseconds pass, or none: whatever the agent does may be what is interrupted then.
     fn pass_a_moment(&mut self) {
-        let most = [60, 600][self.moments.below(2)];
+        let most = [20, 200][self.moments.below(2)];
         self.watched.flows.just_sent(self.moments.below(most));
     }
 

@@ -292,7 +292,9 @@ fn what_is_written_to_be_misread_is_a_name_or_an_error() {
     );
     wrong.insert("MultiNetworkPolicy default/second".to_owned());
     node.until("the other version", |status| {
-        status.read.contains_key("MultiNetworkPolicy default/second")
+        let is_read = status.read.contains_key("MultiNetworkPolicy default/second");
+        let found = node.findings();
+        is_read && wrong.iter().all(|object| found.contains(object))
     });
     let found = node.findings().into_iter();
     let found: BTreeSet<_> = found.filter(|object| object.starts_with("Multi")).collect();

@@ -34,7 +34,7 @@ impl Happenings {
     /// The agent ends, things change, and another one starts.
     fn end_agent(&mut self) -> &'static str {
         // Some milliseconds after what has changed last: whatever the agent does may be what is interrupted then.
-        self.watched.flows.just_sent(self.moments.below(600));
+        self.watched.flows.just_sent(self.moments.below(200));
         self.kill();
         self.changes(0);
         let holds = self.random.below(3) > 0;
