@@ -1,7 +1,7 @@
 //! Whether calls may begin.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use crate::lease::Lease;
@@ -14,6 +14,8 @@ pub struct Gate {
     metrics: Metrics,
     /// The term in which was read what calls go by; 0 for none.
     term: Arc<AtomicU64>,
+    /// Whether no term begins any more.
+    ended: Arc<AtomicBool>,
 }
 
 impl Gate {
@@ -23,6 +25,7 @@ impl Gate {
             lease,
             metrics,
             term: Arc::default(),
+            ended: Arc::default(),
         }
     }
 
@@ -34,6 +37,17 @@ impl Gate {
     /// Lets nothing pass any more.
     pub(crate) fn close(&self) {
         self.term.store(0, Ordering::SeqCst);
+    }
+
+    /// Lets nothing pass any more, and no call be made again.
+    pub(crate) fn end(&self) {
+        self.ended.store(true, Ordering::SeqCst);
+        self.close();
+    }
+
+    /// Whether a call that has failed is to be made again.
+    pub fn is_patient(&self) -> bool {
+        !self.ended.load(Ordering::SeqCst)
     }
 
     /// Whether a call may begin now that ends within `limit`: only if this controller has the Lease for longer, and has had it since

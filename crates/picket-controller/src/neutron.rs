@@ -70,4 +70,8 @@ impl Observer for Gate {
     fn permits(&self, _: Operation, limit: Duration) -> bool {
         Gate::permits(self, limit)
     }
+
+    fn is_patient(&self) -> bool {
+        Gate::is_patient(self)
+    }
 }

@@ -17,14 +17,14 @@ pub(crate) struct Stop {
 }
 
 impl Stop {
-    /// Hears SIGTERM and SIGINT, and lets no call begin from then on. What is under way goes on.
+    /// Hears SIGTERM and SIGINT, and lets no call begin from then on, nor be made again. What is under way goes on.
     pub(crate) fn listen(&self, gate: Gate) -> Result<(), ControllerError> {
         let hear = |kind| signal(kind).map_err(ControllerError::Start);
         let (mut terminate, mut interrupt) = (hear(SignalKind::terminate())?, hear(SignalKind::interrupt())?);
         let stop = self.clone();
         tokio::task::spawn_local(async move {
             either(&mut terminate, &mut interrupt).await;
-            gate.close();
+            gate.end();
             stop.is_asked.store(true, Ordering::SeqCst);
             stop.bell.notify_one();
         });

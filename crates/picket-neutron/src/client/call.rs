@@ -238,6 +238,11 @@ pub trait Observer: Send + Sync {
         let _ = (operation, limit);
         true
     }
+
+    /// Whether a call is to be made again that has failed, after a while. It is asked again and again in that while.
+    fn is_patient(&self) -> bool {
+        true
+    }
 }
 
 /// Sees nothing, permits everything.

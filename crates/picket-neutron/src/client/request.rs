@@ -15,6 +15,9 @@ use super::session::{Access, Identity, Issued};
 use super::transport::{Answer, Failure};
 use super::{Inner, Neutron};
 
+/// How often to look whether to wait on.
+const LOOK: Duration = Duration::from_millis(200);
+
 /// What Neutron is asked.
 pub(super) struct Request {
     pub(super) call: Call,
@@ -92,7 +95,15 @@ impl Neutron {
         }
         let asked = error.refusal().and_then(|refusal| refusal.retry_after);
         let wait = options.backoff.after(failures, fastrand::f64());
-        sleep(asked.unwrap_or_default().min(options.longest_wait).max(wait)).await;
+        let mut left = asked.unwrap_or_default().min(options.longest_wait).max(wait);
+        while !left.is_zero() {
+            if !self.0.observer.is_patient() {
+                return Err(error);
+            }
+            let part = left.min(LOOK);
+            sleep(part).await;
+            left -= part;
+        }
         Ok(())
     }
 
