@@ -28,6 +28,10 @@ pub(super) struct Elector {
     length: Duration,
     /// The version of the Lease that was seen last, and when it was first.
     seen: Option<(String, Duration)>,
+    /// Whether there was one when it was last looked for, or has been written since.
+    is_known: bool,
+    /// Since when there has been none where there was one.
+    gone: Option<Duration>,
     /// What it has itself.
     held: Option<Held>,
     /// How many times it has begun to lead.
@@ -87,6 +91,8 @@ impl Elector {
             identity: identity.to_owned(),
             length: Duration::from_secs(length.as_secs().max(1)),
             seen: None,
+            is_known: false,
+            gone: None,
             held: None,
             terms: 0,
         }
@@ -106,13 +112,25 @@ impl Elector {
     /// What to do about a Lease that was found, or about none.
     pub(super) fn attempt(&mut self, now: Duration, found: Option<&Value>, time: &str) -> Attempt {
         let Some(object) = found else {
+            let is_own = self.holds(now);
             (self.seen, self.held) = (None, None);
+            // Who had it may not hear that it is gone, and counts on it to its end.
+            if std::mem::take(&mut self.is_known) && !is_own {
+                self.gone = Some(now);
+            }
+            let until = self.gone.map(|since| since + self.length);
+            if let Some(until) = until
+                && now < until
+            {
+                return Attempt::Wait(until - now);
+            }
             return Attempt::Create(Write {
                 object: Record::of(&Value::Null).taken(&self.identity, self.length, time),
                 // Whoever had it may not know yet that it is gone.
                 begins: Some(Beginning::Taken),
             });
         };
+        (self.is_known, self.gone) = (true, None);
         let (record, version) = (Record::of(object), version(object));
         let since = match &self.seen {
             Some((seen, since)) if *seen == version => *since,
@@ -145,6 +163,7 @@ impl Elector {
     pub(super) fn written(&mut self, sent: Duration, write: &Write, object: Value) -> Term {
         let until = sent + self.length - self.length / DRIFT;
         self.terms += u64::from(write.begins.is_some());
+        (self.is_known, self.gone) = (true, None);
         self.held = Some(Held { object, until });
         Term {
             number: self.terms,
