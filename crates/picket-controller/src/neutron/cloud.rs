@@ -10,7 +10,7 @@ use smol_str::SmolStr;
 
 use super::Neutron;
 use super::capability::{self, QUOTA_DETAILS};
-use super::ports::{owners, ports_of};
+use super::ports::Ports;
 use super::state::{Done, State};
 use super::step::{NeutronStep, steps};
 use crate::cloud::{Cloud, Failure, Plan, Wanted};
@@ -146,13 +146,13 @@ impl Cloud for Neutron {
     }
 
     fn plan(&self, state: &State, wanted: &Wanted<'_>) -> Plan<NeutronStep> {
-        let ports = ports_of(
+        let found = Ports::find(
             &self.settings.port_by,
             &state.ports,
             wanted.program,
             wanted.objects.ports.keys(),
         );
-        let owners = owners(&ports);
+        let (owners, ports) = (found.owners(), &found.of);
         let held_ports = wanted.held_pods.iter().filter_map(|pod| ports.get(pod));
         let held_ports = held_ports.flatten().chain(wanted.held_ports);
         let held = Held {
@@ -166,7 +166,7 @@ impl Cloud for Neutron {
             &installed,
             &plan::Wanted {
                 objects: wanted.objects,
-                ports: &ports,
+                ports,
                 cluster: &self.settings.cluster,
                 foreign_groups: self.settings.foreign_groups,
                 enforced_vnic_types: &self.settings.enforced_vnic_types,
@@ -175,7 +175,10 @@ impl Cloud for Neutron {
             },
         );
         let mut plan = Plan {
-            notes: capability::shortages(state, wanted.objects),
+            notes: capability::shortages(state, wanted.objects)
+                .into_iter()
+                .chain(found.disputes())
+                .collect(),
             waiting: planned.waiting.clone(),
             emptied: planned.emptied.clone(),
             ..Plan::default()

@@ -10,7 +10,7 @@ use picket_policy::ObjectRef;
 use tokio::runtime::Builder;
 
 use super::Neutron;
-use super::ports::ports_of;
+use super::ports::Ports;
 use super::state::State;
 use crate::ControllerError;
 use crate::clock::Clock;
@@ -55,7 +55,7 @@ impl InstalledNeutron {
     pub fn ports(&self, program: &Program) -> BTreeMap<ObjectRef, BTreeSet<Id>> {
         let pods = program.pods().filter(PodRef::is_managed);
         let pods = pods.map(|pod| &pod.pod().object);
-        ports_of(&self.neutron.settings.port_by, &self.state.ports, program, pods)
+        Ports::find(&self.neutron.settings.port_by, &self.state.ports, program, pods).of
     }
 
     /// Those ports among everything there is.

@@ -29,7 +29,10 @@ pub enum PortRule {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PortRuleError {
     /// Several pods would have the port.
-    #[error("the pattern is the same for several pods: write {{uid}}, or {{namespace}} and {{name}}")]
+    #[error(
+        "the pattern is the same for several pods: write {{uid}}, or {{namespace}} and {{name}} with something between them that \
+         is in no name of either, as `/`"
+    )]
     Ambiguous,
     /// It is written otherwise.
     #[error("write `tag=PATTERN`, `name=PATTERN`, `annotation` or `address`")]
@@ -51,9 +54,22 @@ impl FromStr for PortRule {
     }
 }
 
-/// Whether a pattern is another one for every pod.
+/// Whether a pattern is another one for every pod. Letters, digits and `-` may be in the names of namespaces and of pods, and a dot in
+/// those of pods alone, so that it tells where that of the namespace ends.
 fn names_a_pod(pattern: &str) -> bool {
-    pattern.contains("{uid}") || pattern.contains("{namespace}") && pattern.contains("{name}")
+    const NAMESPACE: &str = "{namespace}";
+    const NAME: &str = "{name}";
+    let ends = |between: &str| {
+        let may_be_in_both = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
+        !between.contains(['{', '}']) && !between.bytes().all(may_be_in_both)
+    };
+    let is_divided = |first: &str, second: &str| {
+        pattern.match_indices(first).any(|(at, _)| {
+            let rest = pattern.get(at + first.len()..).unwrap_or_default();
+            rest.split_once(second).is_some_and(|(between, _)| ends(between))
+        })
+    };
+    pattern.contains("{uid}") || is_divided(NAMESPACE, NAME) || is_divided(NAME, NAMESPACE)
 }
 
 /// What is written for a pod; nothing where it has no uid and one is asked for.
@@ -127,33 +143,80 @@ fn is_of_network(port: &Port) -> bool {
     port.device_owner.starts_with("network:")
 }
 
-/// The ports of each pod: those that the first rule finds by which any is found.
-pub(super) fn ports_of<'a>(
-    rules: &[PortRule],
-    ports: &BTreeMap<Id, Port>,
-    program: &Program,
-    pods: impl Iterator<Item = &'a ObjectRef>,
-) -> BTreeMap<ObjectRef, BTreeSet<Id>> {
-    let index = Index::of(ports);
-    let pods = pods.filter(|object| object.kind == "Pod");
-    let pods: Vec<&Pod> = pods
-        .filter_map(|object| Some(&**program.pod(object)?.pod()))
-        .collect();
-    let claims = match rules.contains(&PortRule::Annotation) {
-        true => Claims::of(rules, &index, &pods),
-        false => Claims::default(),
-    };
-    let mut found = BTreeMap::new();
-    for pod in pods {
-        let mut each = rules.iter().map(|rule| match rule {
-            PortRule::Annotation => claims.granted(pod, index.find(rule, pod)),
-            rule => index.find(rule, pod),
-        });
-        if let Some(ports) = each.find(|ports| !ports.is_empty()) {
-            found.insert(pod.object.clone(), ports);
+/// Whose the ports are.
+#[derive(Debug, Default)]
+pub(super) struct Ports {
+    /// The ports of each pod: those that the first rule finds by which any is found.
+    pub(super) of: BTreeMap<ObjectRef, BTreeSet<Id>>,
+    /// Those that several pods would have, and that are nobody's: one of these would get what another may do.
+    pub(super) disputed: BTreeMap<Id, Vec<ObjectRef>>,
+}
+
+impl Ports {
+    /// Finds those of these pods.
+    pub(super) fn find<'a>(
+        rules: &[PortRule],
+        ports: &BTreeMap<Id, Port>,
+        program: &Program,
+        pods: impl Iterator<Item = &'a ObjectRef>,
+    ) -> Self {
+        let index = Index::of(ports);
+        let pods = pods.filter(|object| object.kind == "Pod");
+        let pods: Vec<&Pod> = pods
+            .filter_map(|object| Some(&**program.pod(object)?.pod()))
+            .collect();
+        let claims = match rules.contains(&PortRule::Annotation) {
+            true => Claims::of(rules, &index, &pods),
+            false => Claims::default(),
+        };
+        // The pods of each port, and whether each has it by more than an address, which may have been another's.
+        let mut holders: BTreeMap<Id, Vec<(&ObjectRef, bool)>> = BTreeMap::new();
+        for pod in pods {
+            let mut each = rules.iter().map(|rule| match rule {
+                PortRule::Annotation => (rule, claims.granted(pod, index.find(rule, pod))),
+                rule => (rule, index.find(rule, pod)),
+            });
+            if let Some((rule, ports)) = each.find(|(_, ports)| !ports.is_empty()) {
+                for id in ports {
+                    let holder = (&pod.object, *rule != PortRule::Address);
+                    holders.entry(id).or_default().push(holder);
+                }
+            }
         }
+        let mut found = Self::default();
+        for (id, holders) in holders {
+            let surer = holders.iter().any(|(_, is_sure)| *is_sure);
+            let holders: Vec<_> = holders
+                .into_iter()
+                .filter_map(|(pod, is_sure)| (is_sure == surer).then(|| pod.clone()))
+                .collect();
+            match <[ObjectRef; 1]>::try_from(holders) {
+                Ok([pod]) => _ = found.of.entry(pod).or_default().insert(id),
+                Err(holders) => _ = found.disputed.insert(id, holders),
+            }
+        }
+        found
     }
-    found
+
+    /// The pod of each port.
+    pub(super) fn owners(&self) -> BTreeMap<SmolStr, ObjectRef> {
+        let each = |(pod, ports): (&ObjectRef, &BTreeSet<Id>)| {
+            let owned = ports.iter().map(|port| (port.clone(), pod.clone()));
+            owned.collect::<Vec<_>>()
+        };
+        self.of.iter().flat_map(each).collect()
+    }
+
+    /// What is wrong with those that several would have.
+    pub(super) fn disputes(&self) -> impl Iterator<Item = String> {
+        self.disputed.iter().map(|(id, pods)| {
+            let pods: Vec<_> = pods.iter().map(ToString::to_string).collect();
+            format!(
+                "port {id} would be that of {} by --port-by, and is nobody's while that is so",
+                pods.join(" and of ")
+            )
+        })
+    }
 }
 
 /// Whose ports are by what pods say, and by what Neutron says. Users write annotations: nobody gets the port of another by one.
@@ -190,17 +253,6 @@ impl<'a> Claims<'a> {
         ports.retain(is_own);
         ports
     }
-}
-
-/// The pod of each port. A port of two pods is the first one's.
-pub(super) fn owners(ports: &BTreeMap<ObjectRef, BTreeSet<Id>>) -> BTreeMap<SmolStr, ObjectRef> {
-    let mut owners = BTreeMap::new();
-    for (pod, ports) in ports {
-        for port in ports {
-            owners.entry(port.clone()).or_insert_with(|| pod.clone());
-        }
-    }
-    owners
 }
 
 #[cfg(test)]
@@ -255,8 +307,8 @@ mod tests {
         let engine = Engine::compile(&snapshot, Semantics::default());
         let found = |rules: &[&str]| {
             let rules: Vec<_> = rules.iter().map(|rule| rule.parse().unwrap()).collect();
-            let found = ports_of(&rules, &ports, engine.program(), snapshot.pods.keys());
-            let texts = found.iter().map(|(pod, ports)| {
+            let found = Ports::find(&rules, &ports, engine.program(), snapshot.pods.keys());
+            let texts = found.of.iter().map(|(pod, ports)| {
                 let ports: Vec<_> = ports.iter().map(SmolStr::as_str).collect();
                 format!("{}: {}", pod.name, ports.join(" "))
             });
@@ -267,6 +319,45 @@ mod tests {
         assert_eq!(
             found(&["annotation", "name={namespace}/{name}"]),
             ["named: named", "router: router", "web: other-own own"]
+        );
+    }
+
+    #[test]
+    fn a_port_that_two_pods_would_have_is_nobodys_unless_one_has_it_by_more_than_an_address() {
+        let at = |id: &str, address: &str, tag: &str| {
+            let (id, mut port) = port(id, "compute:kuryr");
+            port.fixed_ips.insert(address.parse().unwrap());
+            port.tags.insert(tag.into());
+            (id, port)
+        };
+        let ports: BTreeMap<_, _> = [
+            at("shared", "10.0.0.1", ""),
+            at("said", "fd00::2", "x/now"),
+            at("own", "10.0.0.3", ""),
+        ]
+        .into();
+        // Of a node that is lost, whose addresses others have by now.
+        let snapshot = snapshot![
+            pod("x/before").ip("10.0.0.1").ip("fd00::2"),
+            pod("x/after").ip("10.0.0.1"),
+            pod("x/now").ip("fd00::2"),
+            pod("x/own").ip("10.0.0.3"),
+        ];
+        let engine = Engine::compile(&snapshot, Semantics::default());
+        let rules = ["tag={namespace}/{name}", "address"].map(|rule| rule.parse().unwrap());
+        let found = Ports::find(&rules, &ports, engine.program(), snapshot.pods.keys());
+        let owners = found.owners();
+        let owner = |id: &str| owners.get(id).map(|pod| pod.name.as_str());
+        assert_eq!(
+            ["shared", "said", "own"].map(owner),
+            [None, Some("now"), Some("own")]
+        );
+        let disputes: Vec<_> = found.disputes().collect();
+        assert_eq!(
+            disputes,
+            [
+                "port shared would be that of Pod x/after and of Pod x/before by --port-by, and is nobody's while that is so"
+            ]
         );
     }
 
@@ -283,6 +374,17 @@ mod tests {
             ),
             ("tag=pod", Err(PortRuleError::Ambiguous)),
             ("name={name}", Err(PortRuleError::Ambiguous)),
+            ("name={namespace}-{name}", Err(PortRuleError::Ambiguous)),
+            ("tag={name}{namespace}", Err(PortRuleError::Ambiguous)),
+            ("tag={namespace}-pod-{name}", Err(PortRuleError::Ambiguous)),
+            (
+                "tag={name}.{namespace}",
+                Ok(PortRule::Tag("{name}.{namespace}".to_owned())),
+            ),
+            (
+                "name=k8s-{namespace}_{name}",
+                Ok(PortRule::Name("k8s-{namespace}_{name}".to_owned())),
+            ),
             ("address=10.0.0.1", Err(PortRuleError::Unknown)),
             ("", Err(PortRuleError::Unknown)),
         ] {
