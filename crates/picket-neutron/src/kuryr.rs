@@ -10,8 +10,8 @@ use crate::model::{Name, Remote, SecurityGroupRule};
 use crate::plan::Ids;
 use crate::print::{ethertype, protocol};
 
-/// What Kuryr's rules say of themselves.
-const DESCRIPTION: &str = "picket";
+/// What picket's rules say of themselves.
+const DESCRIPTION: &str = "";
 /// The groups of a policy but for the first: their names, or their ids, parted by commas.
 const OTHERS: &str = "picket.dev/security-groups";
 

@@ -10,6 +10,7 @@ use picket_policy::Direction;
 use crate::builder::Builder;
 use crate::digest::Digest;
 use crate::model::{Name, SecurityGroup};
+use crate::traffic::is_expressible;
 
 /// The addresses of nodes, and of pods that have those of their node.
 pub fn node_addresses(program: &Program) -> impl Iterator<Item = IpAddr> {
@@ -38,6 +39,9 @@ impl<'a> Builder<'a> {
         let mut by_traffic: BTreeMap<TrafficSet, Vec<IpAddr>> = BTreeMap::new();
         for address in addresses {
             if let Some(traffic) = allowed.traffic(program.identity_of(address)) {
+                if !is_expressible(traffic) {
+                    self.note(subject, direction);
+                }
                 by_traffic.entry(traffic.clone()).or_default().push(address);
             }
         }

@@ -62,7 +62,8 @@ impl<'a> Builder<'a> {
         })
     }
 
-    fn note(&mut self, subject: SubjectId, direction: Direction) {
+    /// Notes that less passes than the policies of a subject say.
+    pub(crate) fn note(&mut self, subject: SubjectId, direction: Direction) {
         let policies = self.program.denying_policies(subject);
         self.shortfalls
             .extend(policies.map(|policy| (policy.object.clone(), direction)));
