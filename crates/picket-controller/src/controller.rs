@@ -17,7 +17,7 @@ use crate::gate::Gate;
 use crate::knowledge::Knowledge;
 use crate::lease::{Beginning, Lease};
 use crate::metrics::Metrics;
-use crate::progress::{Troubles, states};
+use crate::progress::{Extent, Troubles, extents, states};
 use crate::publish::{Desired, Outlet};
 use crate::status::{FailureStatus, Shared, UnenforcedPort};
 use crate::stop::Stop;
@@ -74,6 +74,8 @@ pub(crate) struct Controller<C: Cloud> {
     pub(crate) state: Option<C::State>,
     /// What was planned for last.
     pub(crate) rendered: Rendered,
+    /// What each policy was about then; nothing where nothing has been planned in this term.
+    pub(crate) extents: Option<BTreeMap<ObjectRef, Extent>>,
     /// How many calls in a row have gone without an answer.
     pub(crate) unanswered: u32,
     /// When it was said last how it goes.
@@ -144,7 +146,7 @@ impl<C: Cloud> Controller<C> {
             return;
         }
         self.term = term;
-        self.state = None;
+        (self.state, self.extents) = (None, None);
         self.gate.close();
         self.shared.lock().ready = false;
         let Some((term, begins)) = beginning else {
@@ -221,6 +223,7 @@ impl<C: Cloud> Controller<C> {
                 tracing::debug!(steps, stages, repairs = self.sync.repairs, "planned");
             }
             self.sync.planned(plan);
+            self.extents = self.known_extents();
             self.settle();
         }
     }
@@ -310,7 +313,7 @@ impl<C: Cloud> Controller<C> {
         self.sync.failed(step, &failure.why, now, refused);
     }
 
-    /// Notes that everything is in force, if it is.
+    /// Notes that everything is in force, but for what cannot be changed, if it is.
     fn settle(&mut self) {
         if self.state.is_none() {
             return;
@@ -321,10 +324,16 @@ impl<C: Cloud> Controller<C> {
         waited
             .into_iter()
             .for_each(|waited| self.metrics.enforced(waited));
+        let failing = self.sync.held().len();
         let mut status = self.shared.lock();
-        status.current = Some(Timestamp::now());
+        if failing == 0 {
+            status.current = Some(Timestamp::now());
+        }
         if !std::mem::replace(&mut status.ready, true) {
-            tracing::info!("the policies are in force");
+            tracing::info!(
+                failing,
+                "the policies are in force, but for what cannot be changed"
+            );
         }
     }
 
@@ -339,14 +348,31 @@ impl<C: Cloud> Controller<C> {
         troubles
     }
 
+    /// What each policy is about by now.
+    fn known_extents(&self) -> Option<BTreeMap<ObjectRef, Extent>> {
+        let generation = |policy: &_| self.knowledge.generation(policy);
+        Some(extents(self.knowledge.program()?, generation))
+    }
+
     /// Says how it goes.
     fn tell(&mut self) {
-        let Some(program) = self.knowledge.program() else {
+        // What is heard of and not planned for yet is not in force, of whatever generation it is.
+        let is_planned = self.extents.is_some();
+        if !is_planned || !self.sync.is_behind() {
+            self.extents = self.known_extents();
+        }
+        let mut troubles = self.troubles();
+        if !is_planned {
+            let unplanned = || "what is to be done is not known yet".to_owned();
+            troubles.everything.get_or_insert_with(unplanned);
+        }
+        let Some(extents) = &self.extents else {
             return;
         };
-        let troubles = self.troubles();
-        let generation = |policy: &_| self.knowledge.generation(policy);
-        let states = states(program, &self.rendered, &troubles, generation);
+        let states = states(extents, &self.rendered, &troubles);
+        if !is_planned {
+            self.extents = None;
+        }
         let failures = self.sync.held().iter().map(|(key, held)| FailureStatus {
             object: key.name(),
             since: held.since,
@@ -365,9 +391,10 @@ impl<C: Cloud> Controller<C> {
         status.notes.clone_from(&self.sync.notes);
         status.findings = self.knowledge.findings();
         drop(status);
-        if let (Some(outlet), Some(state)) = (&self.outlet, &self.state) {
+        if let (true, Some(outlet), Some(state)) = (is_planned, &self.outlet, &self.state) {
             outlet.put(Desired {
                 groups: self.groups(state),
+                unenforced: self.sync.unenforced.clone(),
                 states,
             });
         }

@@ -21,49 +21,65 @@ pub(crate) struct Troubles {
     pub(crate) everything: Option<String>,
 }
 
-/// The pods that each policy has a say about.
-pub(crate) fn covered(program: &Program) -> BTreeMap<ObjectRef, BTreeSet<ObjectRef>> {
-    let mut covered: BTreeMap<_, BTreeSet<_>> = program
+/// What a policy is about.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Extent {
+    /// The pods that it has a say about.
+    pods: BTreeSet<ObjectRef>,
+    /// What of `metadata.generation` it has.
+    generation: Option<i64>,
+}
+
+/// What each policy is about.
+pub(crate) fn extents(
+    program: &Program,
+    generation: impl Fn(&ObjectRef) -> Option<i64>,
+) -> BTreeMap<ObjectRef, Extent> {
+    let new = |policy: &ObjectRef| Extent {
+        pods: BTreeSet::new(),
+        generation: generation(policy),
+    };
+    let mut extents: BTreeMap<_, _> = program
         .policies()
-        .map(|policy| (policy.object.clone(), BTreeSet::new()))
+        .map(|policy| (policy.object.clone(), new(&policy.object)))
         .collect();
     for pod in program.pods().filter(PodRef::is_managed) {
         let subjects = Direction::BOTH
             .into_iter()
             .filter_map(|direction| pod.subject(direction));
         for policy in subjects.flat_map(|subject| program.deciding_policies(subject)) {
-            covered
+            let extent = extents
                 .entry(policy.object.clone())
-                .or_default()
-                .insert(pod.pod().object.clone());
+                .or_insert_with(|| new(&policy.object));
+            extent.pods.insert(pod.pod().object.clone());
         }
     }
-    covered
+    extents
 }
 
 /// How far each policy is in force.
 pub(crate) fn states(
-    program: &Program,
+    extents: &BTreeMap<ObjectRef, Extent>,
     rendered: &Rendered,
     troubles: &Troubles,
-    generation: impl Fn(&ObjectRef) -> Option<i64>,
 ) -> BTreeMap<ObjectRef, PolicyState> {
-    let of_policy = |(policy, pods): (ObjectRef, BTreeSet<ObjectRef>)| {
+    let of_policy = |(policy, extent): (&ObjectRef, &Extent)| {
+        let pods = &extent.pods;
         let failures = match &troubles.everything {
             Some(why) => vec![why.clone()],
-            None => failures(&policy, &pods, rendered, troubles),
+            None => failures(policy, pods, rendered, troubles),
         };
         let state = PolicyState {
             policy: policy.to_string(),
-            observed_generation: generation(&policy),
+            observed_generation: extent.generation,
             ready: failures.is_empty(),
             pods: pods.len(),
             pending: pods.intersection(&troubles.pending).count(),
             failures,
         };
-        (policy, state)
+        (policy.clone(), state)
     };
-    covered(program).into_iter().map(of_policy).collect()
+    extents.iter().map(of_policy).collect()
 }
 
 /// Why a policy is not in force for all pods that it has a say about.

@@ -5,6 +5,7 @@
 //! because who begins to lead reads what is there.
 
 mod annotations;
+mod refusals;
 mod states;
 
 use std::collections::BTreeMap;
@@ -20,17 +21,21 @@ use tokio::sync::Notify;
 use tokio::time::sleep;
 
 use crate::ControllerError;
+use crate::clock::Clock;
 use crate::lease::Lease;
 use crate::metrics::Metrics;
 use crate::status::PolicyState;
-use annotations::Annotations;
+use annotations::{Annotations, Said};
 use states::States;
 
 /// How soon after something was written it is looked for more.
 const PACE: Duration = Duration::from_millis(500);
 
-/// How long to wait after something could not be written.
+/// How long to wait where the API server cannot be asked.
 const PAUSE: Duration = Duration::from_secs(10);
+
+/// How often to read what there is, as others may have changed it.
+const READING: Duration = Duration::from_secs(600);
 
 /// How many objects are listed at once.
 const PAGE: u32 = 500;
@@ -40,7 +45,8 @@ const PAGE: u32 = 500;
 pub struct PublishSettings {
     /// The cluster.
     pub kube: Kube,
-    /// The annotation of each pod with what the cloud calls its groups, if any.
+    /// The annotation of each pod with what the cloud calls its groups, if any; with it, why policies are not enforced on a pod is written
+    /// into another.
     pub annotation: Option<String>,
     /// Whether to write a `NetworkPolicyStatus` for each NetworkPolicy.
     pub states: bool,
@@ -51,7 +57,24 @@ pub struct PublishSettings {
 pub(crate) struct Desired {
     /// What the cloud calls the groups of each pod.
     pub(crate) groups: BTreeMap<ObjectRef, String>,
+    /// Why policies are not enforced on pods.
+    pub(crate) unenforced: BTreeMap<ObjectRef, String>,
     pub(crate) states: BTreeMap<ObjectRef, PolicyState>,
+}
+
+impl Desired {
+    /// What is said of each pod.
+    fn said(&self) -> BTreeMap<ObjectRef, Said> {
+        let pods = self.groups.keys().chain(self.unenforced.keys());
+        let said = pods.map(|pod| {
+            let said = Said {
+                groups: self.groups.get(pod).cloned(),
+                not_enforced: self.unenforced.get(pod).cloned(),
+            };
+            (pod.clone(), said)
+        });
+        said.collect()
+    }
 }
 
 /// Where to say what there is to be. Clones are the same.
@@ -90,8 +113,9 @@ pub(crate) struct Publisher {
     metrics: Metrics,
     annotations: Option<Annotations>,
     states: Option<States>,
-    /// The term in which was read what there is.
-    term: Option<u64>,
+    /// The term in which was read what there is, and when.
+    read: Option<(u64, Duration)>,
+    clock: Clock,
     trouble: Option<String>,
 }
 
@@ -99,20 +123,23 @@ impl Publisher {
     /// Begins to write, in a thread of its own that ends with the process.
     pub(crate) fn start(
         settings: &PublishSettings,
+        identity: &str,
         lease: &Lease,
         metrics: &Metrics,
     ) -> Result<Outlet, ControllerError> {
         let runtime = Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(ControllerError::Start)?;
-        let outlet = Outlet::default();
+        let (outlet, clock) = (Outlet::default(), Clock::of_machine());
+        let new = |name| Annotations::new(name, clock.clone(), identity);
         let publisher = Self {
             server: runtime.block_on(ApiServer::open(&settings.kube))?,
             outlet: outlet.clone(),
             lease: lease.clone(),
             metrics: metrics.clone(),
-            annotations: settings.annotation.clone().map(Annotations::new),
-            states: settings.states.then(States::default),
-            term: None,
+            annotations: settings.annotation.clone().map(new),
+            states: settings.states.then(|| States::new(clock.clone(), identity)),
+            read: None,
+            clock,
             trouble: None,
         };
         let thread = thread::Builder::new().name("picket-publish".to_owned());
@@ -124,44 +151,80 @@ impl Publisher {
     async fn run(mut self) {
         let mut last = None;
         loop {
-            let Some(desired) = self.outlet.take().or_else(|| last.take()) else {
+            let term = self.lease.term();
+            if let Some(desired) = self.outlet.take() {
+                last = Some((term, desired));
+            }
+            // What was desired while another led, or before that, says nothing.
+            let Some((_, desired)) = last.as_ref().filter(|(of, _)| *of == term) else {
                 self.outlet.bell.notified().await;
                 continue;
             };
-            match self.write(&desired).await {
+            let wait = match self.write(desired).await {
                 Ok(()) => {
-                    if self.trouble.take().is_some() {
-                        tracing::info!("the cluster can be told again what is in force");
-                    }
+                    self.tell(self.refused());
                     sleep(PACE).await;
+                    self.next()
                 }
                 Err(error) => {
-                    let why = error.to_string();
-                    if self.trouble.as_ref() != Some(&why) {
-                        tracing::warn!(why, "the cluster cannot be told what is in force");
-                    }
-                    self.trouble = Some(why);
+                    self.tell(Some(error.to_string()));
                     // What is there is read anew.
-                    self.term = None;
-                    last = Some(desired);
+                    self.read = None;
                     sleep(PAUSE).await;
+                    Duration::ZERO
                 }
+            };
+            tokio::select! {
+                () = self.outlet.bell.notified() => {}
+                () = sleep(wait) => {}
             }
         }
     }
 
-    async fn write(&mut self, desired: &Desired) -> Result<(), PublishError> {
-        let term = self.lease.term();
-        if term.is_none() {
-            return Ok(());
+    /// Says what cannot be written, where that is another than it was.
+    fn tell(&mut self, trouble: Option<String>) {
+        match &trouble {
+            Some(why) if self.trouble != trouble => {
+                tracing::warn!(why, "the cluster cannot be told all of what is in force");
+            }
+            None if self.trouble.is_some() => {
+                tracing::info!("the cluster can be told again what is in force");
+            }
+            _ => {}
         }
-        let is_new = self.term != term;
+        self.trouble = trouble;
+    }
+
+    /// What the API server does not let be written.
+    fn refused(&self) -> Option<String> {
+        let annotations = self.annotations.as_ref();
+        let states = || self.states.as_ref()?.refusals.trouble();
+        annotations
+            .and_then(|annotations| annotations.refusals.trouble())
+            .or_else(states)
+    }
+
+    /// How long nothing is to be done until something else is desired.
+    fn next(&self) -> Duration {
+        let annotations = self.annotations.as_ref();
+        let annotations = annotations.and_then(|annotations| annotations.refusals.next());
+        let states = self.states.as_ref().and_then(|states| states.refusals.next());
+        annotations.into_iter().chain(states).fold(READING, Duration::min)
+    }
+
+    async fn write(&mut self, desired: &Desired) -> Result<(), PublishError> {
+        let Some(term) = self.lease.term() else {
+            return Ok(());
+        };
+        let now = self.clock.now();
+        let is_read = |(of, at): (u64, Duration)| of == term && now.saturating_sub(at) < READING;
+        let is_new = !self.read.is_some_and(is_read);
         if let Some(annotations) = &mut self.annotations {
             if is_new {
                 annotations.read(&self.server).await?;
             }
             annotations
-                .write(&self.server, &desired.groups, &self.lease, &self.metrics)
+                .write(&self.server, &desired.said(), &self.lease, &self.metrics)
                 .await?;
         }
         if let Some(states) = &mut self.states {
@@ -172,7 +235,9 @@ impl Publisher {
                 .write(&self.server, &desired.states, &self.lease, &self.metrics)
                 .await?;
         }
-        self.term = term;
+        if is_new {
+            self.read = Some((term, now));
+        }
         Ok(())
     }
 }

@@ -73,7 +73,7 @@ pub fn run<C: Cloud>(
     }
     let publish = settings.publish.as_ref().filter(|_| extent == Extent::Forever);
     let outlet = publish
-        .map(|publish| Publisher::start(publish, &lease, &metrics))
+        .map(|publish| Publisher::start(publish, &identity, &lease, &metrics))
         .transpose()?;
     let inbox = listen(settings, &health, &clock)?;
     let keeper = shares
@@ -97,6 +97,7 @@ pub fn run<C: Cloud>(
         is_wary: false,
         state: None,
         rendered: Rendered::default(),
+        extents: None,
         unanswered: 0,
         told: None,
         stop: Stop::default(),

@@ -20,7 +20,8 @@ pub struct Status {
     pub identity: String,
     /// When it started.
     pub started: Timestamp,
-    /// Whether the policies have been in force once since it leads; of one that waits, whether it could take over.
+    /// Whether the policies have been in force once since it leads, but for what cannot be changed; of one that waits, whether it could
+    /// take over.
     pub ready: bool,
     /// Who leads.
     pub lease: LeaseStatus,

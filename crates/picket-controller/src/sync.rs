@@ -234,8 +234,9 @@ impl<S: Step> Sync<S> {
 
     /// Everything was read. With `again`, it is to be read again as long after as a call may take.
     pub(crate) fn was_read(&mut self, now: Duration, again: bool) {
-        // What others have changed is only told from what was to be changed where nothing was.
-        self.repairs = self.settled && self.dirty.is_none() && self.held.is_empty();
+        // What others have changed is only told from what was to be changed where nothing is, or is left alone.
+        let is_alone = self.held.values().all(|held| held.waits);
+        self.repairs = self.settled && self.dirty.is_none() && is_alone;
         let next = match again {
             true => self.timing.call,
             false => self.jitter.lengthen(self.timing.resync),
@@ -366,17 +367,24 @@ impl<S: Step> Sync<S> {
         self.held.insert(key, held);
     }
 
-    /// If everything that was planned is done: how long ago each change was heard that is in force by that.
+    /// If everything that was planned is done, but for what has failed and is left alone: how long ago each change was heard that is in
+    /// force by that.
     pub(crate) fn settle(&mut self, now: Duration) -> Option<Vec<Duration>> {
-        let is_done = self.is_over() && self.held.is_empty();
-        if !is_done {
+        if !self.is_over() || self.held.values().any(|held| !held.waits) {
             return None;
         }
         (self.settled, self.repairs) = (true, false);
         self.read_retry = None;
-        self.emptied.clear();
+        if self.held.is_empty() {
+            self.emptied.clear();
+        }
         let heard = std::mem::take(&mut self.heard).into_iter();
         Some(heard.map(|heard| now.saturating_sub(heard)).collect())
+    }
+
+    /// Whether something was heard of for which nothing is planned yet.
+    pub(crate) fn is_behind(&self) -> bool {
+        self.dirty.is_some()
     }
 
     /// Whether nothing is left to be done but what has failed.

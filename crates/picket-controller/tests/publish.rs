@@ -21,6 +21,7 @@ use serde_json::{Value, json};
 use tokio::runtime::{Builder, Runtime};
 
 const ANNOTATION: &str = "picket.dev/security-groups";
+const NOT_ENFORCED: &str = "picket.dev/not-enforced";
 const STATES: &str = "/apis/picket.dev/v1alpha1/namespaces/default/networkpolicystatuses";
 const POLICIES: &str = "/apis/networking.k8s.io/v1/namespaces/default/networkpolicies";
 const PODS: &str = "/api/v1/namespaces/default/pods";
@@ -68,8 +69,15 @@ impl Cloud for Perfect {
         Ok(())
     }
 
-    fn plan(&self, (): &(), _: &Wanted<'_>) -> Plan<Nothing> {
-        Plan::default()
+    /// Nothing counts at the port of a pod that is called so.
+    fn plan(&self, (): &(), wanted: &Wanted<'_>) -> Plan<Nothing> {
+        let bare = wanted.objects.ports.keys().filter(|pod| pod.name == "bare");
+        Plan {
+            unenforced: bare
+                .map(|pod| (pod.clone(), "no group counts".to_owned()))
+                .collect(),
+            ..Plan::default()
+        }
     }
 
     async fn apply(&self, (): &(), step: &Nothing) -> Result<(), Failure> {
@@ -124,10 +132,17 @@ struct Admin {
 }
 
 impl Admin {
-    fn new(kube: &Kube) -> Self {
+    /// Of a server at which the kind of states is defined; and how to get there.
+    fn of(server: &Server) -> (Self, Kube) {
+        let mut kube = Kube::new(None, Duration::from_secs(5));
+        kube.kubeconfig = Some(server.kubeconfig());
         let runtime = Builder::new_current_thread().enable_all().build().unwrap();
-        let server = runtime.block_on(ApiServer::open(kube)).unwrap();
-        Self { runtime, server }
+        let server = runtime.block_on(ApiServer::open(&kube)).unwrap();
+        let admin = Self { runtime, server };
+        let definitions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+        admin.create(definitions, &definition());
+        admin.until(STATES, |list| list.is_ok());
+        (admin, kube)
     }
 
     fn get(&self, path: &str) -> Result<Value, Refused> {
@@ -165,6 +180,25 @@ impl Admin {
         }
     }
 
+    /// Isolates the pod of this name.
+    fn policy(&self, name: &str) -> Value {
+        let policy = json!({
+            "apiVersion": "networking.k8s.io/v1",
+            "kind": "NetworkPolicy",
+            "metadata": {"name": name},
+            "spec": {"podSelector": {"matchLabels": {"app": name}}},
+        });
+        self.create(POLICIES, &policy)
+    }
+
+    /// Waits until a pod says this of itself.
+    fn until_says(&self, pod: &str, annotation: &str, text: Option<&str>) {
+        self.until(&format!("{PODS}/{pod}"), |pod| {
+            let annotations = pod.ok().and_then(|pod| pod.pointer("/metadata/annotations"));
+            annotations.and_then(|all| all.get(annotation)?.as_str()) == text
+        });
+    }
+
     fn pod(&self, name: &str, address: &str) {
         let object = json!({
             "apiVersion": "v1",
@@ -198,32 +232,16 @@ fn definition() -> Value {
     })
 }
 
-fn annotation(pod: &Value) -> Option<&str> {
-    pod.pointer("/metadata/annotations")?.get(ANNOTATION)?.as_str()
-}
-
 mod apiserver {
     use super::*;
 
     #[test]
     fn pods_have_their_groups_and_policies_their_states() {
         let server = Server::start();
+        let (admin, kube) = Admin::of(&server);
         let folder = tempfile::tempdir().unwrap();
-        let mut kube = Kube::new(None, Duration::from_secs(5));
-        kube.kubeconfig = Some(server.kubeconfig());
-        let admin = Admin::new(&kube);
-        let definitions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
-        admin.create(definitions, &definition());
-        admin.until(STATES, |list| list.is_ok());
         admin.pod("web", "10.0.0.1");
-        let spec = json!({"podSelector": {"matchLabels": {"app": "web"}}});
-        let policy = json!({
-            "apiVersion": "networking.k8s.io/v1",
-            "kind": "NetworkPolicy",
-            "metadata": {"name": "web"},
-            "spec": spec,
-        });
-        let created = admin.create(POLICIES, &policy);
+        let created = admin.policy("web");
         // Of a policy that is gone.
         let orphan = json!({
             "apiVersion": "picket.dev/v1alpha1",
@@ -235,7 +253,7 @@ mod apiserver {
 
         let groups = "open/egress,policy/default/web/ingress";
         let web = format!("{PODS}/web");
-        admin.until(&web, |pod| pod.is_ok_and(|pod| annotation(pod) == Some(groups)));
+        admin.until_says("web", ANNOTATION, Some(groups));
         let state = format!("{STATES}/web");
         let expected =
             json!({"observedGeneration": 1, "ready": true, "pods": 1, "pending": 0, "failures": []});
@@ -252,8 +270,7 @@ mod apiserver {
         let before = admin.get(&web).unwrap();
         admin.pod("other", "10.0.0.2");
         let open = "open/egress,open/ingress";
-        let other = format!("{PODS}/other");
-        admin.until(&other, |pod| pod.is_ok_and(|pod| annotation(pod) == Some(open)));
+        admin.until_says("other", ANNOTATION, Some(open));
         assert_eq!(version(&admin.get(&web).unwrap()), version(&before));
         assert_eq!(version(&admin.get(&state).unwrap()), version(&written));
 
@@ -262,9 +279,7 @@ mod apiserver {
             json!({"spec": {"podSelector": {"matchLabels": null}, "policyTypes": ["Ingress", "Egress"]}});
         admin.merge(&format!("{POLICIES}/web"), &both);
         let isolated = "policy/default/web/egress,policy/default/web/ingress";
-        admin.until(&other, |pod| {
-            pod.is_ok_and(|pod| annotation(pod) == Some(isolated))
-        });
+        admin.until_says("other", ANNOTATION, Some(isolated));
         let expected =
             json!({"observedGeneration": 2, "ready": true, "pods": 2, "pending": 0, "failures": []});
         admin.until(&state, |state| {
@@ -272,6 +287,56 @@ mod apiserver {
         });
         admin.delete(&format!("{POLICIES}/web"));
         admin.until(&state, |state| state == Err(404));
-        admin.until(&web, |pod| pod.is_ok_and(|pod| annotation(pod) == Some(open)));
+        admin.until_says("web", ANNOTATION, Some(open));
+    }
+
+    #[test]
+    fn a_pod_says_why_its_policies_are_not_enforced() {
+        let server = Server::start();
+        let (admin, kube) = Admin::of(&server);
+        let folder = tempfile::tempdir().unwrap();
+        admin.pod("bare", "10.0.0.1");
+        admin.pod("web", "10.0.0.2");
+        // As an annotation of long ago says.
+        let before = json!({"metadata": {"annotations": {NOT_ENFORCED: "something else"}}});
+        for pod in ["bare", "web"] {
+            admin.merge(&format!("{PODS}/{pod}"), &before);
+        }
+        start(&kube, folder.path());
+        admin.until_says("bare", NOT_ENFORCED, Some("no group counts"));
+        admin.until_says("web", NOT_ENFORCED, None);
+    }
+
+    #[test]
+    fn what_the_server_lets_nobody_write_keeps_nothing_else_from_being_written() {
+        let server = Server::start();
+        let (admin, kube) = Admin::of(&server);
+        let folder = tempfile::tempdir().unwrap();
+        // The first has room for what is written now, and for no byte of what is written later.
+        let (first, later) = (
+            "open/egress,open/ingress",
+            "open/egress,policy/default/a-full/ingress",
+        );
+        let room = (256 << 10) - "filled".len() - ANNOTATION.len() - first.len();
+        for (name, address) in [("a-full", "10.0.0.1"), ("web", "10.0.0.2")] {
+            admin.pod(name, address);
+        }
+        let filled = json!({"metadata": {"annotations": {"filled": "x".repeat(room)}}});
+        admin.merge(&format!("{PODS}/a-full"), &filled);
+        start(&kube, folder.path());
+        admin.until_says("a-full", ANNOTATION, Some(first));
+        admin.policy("a-full");
+        admin.policy("web");
+        admin.until_says("web", ANNOTATION, Some("open/egress,policy/default/web/ingress"));
+        for policy in ["a-full", "web"] {
+            admin.until(&format!("{STATES}/{policy}"), |state| state.is_ok());
+        }
+        admin.until_says("a-full", ANNOTATION, Some(first));
+        // Once there is room again it is written without anything else.
+        admin.merge(
+            &format!("{PODS}/a-full"),
+            &json!({"metadata": {"annotations": {"filled": null}}}),
+        );
+        admin.until_says("a-full", ANNOTATION, Some(later));
     }
 }

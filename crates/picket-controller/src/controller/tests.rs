@@ -70,6 +70,7 @@ impl Scene {
             is_wary: false,
             state: None,
             rendered: Rendered::default(),
+            extents: None,
             unanswered: 0,
             told: None,
             stop: Stop::default(),
@@ -265,6 +266,55 @@ fn what_others_change_is_found_and_repaired_at_the_next_reading() {
 }
 
 #[test]
+fn what_others_change_is_told_also_while_something_cannot_be_changed() {
+    let mut scene = Scene::new();
+    scene
+        .world
+        .borrow_mut()
+        .failing
+        .insert("b".to_owned(), Reason::Refused);
+    scene.goes_on(MOMENT);
+    let before = scene.controller.shared.lock().repaired;
+    scene
+        .world
+        .borrow_mut()
+        .has
+        .ports
+        .insert(of("a"), BTreeSet::new());
+    // One reading in ten minutes: another may fall together with another attempt.
+    scene.goes_on(Duration::from_secs(2400));
+    let status = scene.controller.shared.lock().clone();
+    assert_eq!((before, status.repaired), (0, 1), "{:?}", status.failures);
+    assert!(!scene.world.borrow().has.ports[&of("a")].is_empty());
+}
+
+#[test]
+fn a_policy_is_not_said_to_be_in_force_before_it_is_planned_for() {
+    let mut scene = Scene::new();
+    scene.goes_on(MOMENT);
+    let states = |scene: &Scene| {
+        let policies = scene.controller.shared.lock().policies.clone();
+        let said = policies
+            .iter()
+            .map(|one| (one.policy.clone(), one.ready, one.pods));
+        said.collect::<Vec<_>>()
+    };
+    let before = states(&scene);
+    assert!(before.len() == 1 && before[0].1, "{before:?}");
+    // It is heard of, and not looked at for a while in which more may come.
+    let other = policy("x/other").selects("app=b").build();
+    scene.happens(vec![Event::Apply(Object::Policy(other))]);
+    scene.go();
+    assert_eq!(states(&scene), before);
+    scene.goes_on(MOMENT);
+    let after = states(&scene);
+    assert!(
+        after.len() == 2 && after.iter().all(|(_, ready, _)| *ready),
+        "{after:?}"
+    );
+}
+
+#[test]
 fn what_cannot_be_changed_is_reported_and_tried_again_while_others_go_on() {
     for reason in [Reason::Refused, Reason::Stale, Reason::Unknown] {
         let mut scene = Scene::new();
@@ -273,6 +323,8 @@ fn what_cannot_be_changed_is_reported_and_tried_again_while_others_go_on() {
         let status = scene.controller.shared.lock().clone();
         assert_eq!(status.failures[0].object, "Pod x/a", "{reason:?}");
         assert!(!status.policies[0].ready, "{:?}", status.policies);
+        // The others are in force, so that it could be told from it that a new one has taken over.
+        assert!(status.ready && status.current.is_none(), "{reason:?}");
         // The other port has its groups.
         assert!(!scene.world.borrow().has.ports[&of("b")].contains("default"));
         scene.world.borrow_mut().failing.clear();

@@ -3,11 +3,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use picket_policy::ObjectRef;
-use picket_source::ApiServer;
+use picket_source::{ApiServer, KubeError, Refused};
 use serde_json::{Value, json};
 use smol_str::SmolStr;
 
+use super::refusals::Refusals;
 use super::{PublishError, list, text};
+use crate::clock::Clock;
 use crate::lease::Lease;
 use crate::metrics::Metrics;
 use crate::status::PolicyState;
@@ -22,14 +24,24 @@ const MANAGER: &str = "picket-controller";
 /// The most failures that a state names.
 const MOST_FAILURES: usize = 20;
 
+/// The namespace and the name of a policy, and of its state.
+type Key = (SmolStr, SmolStr);
+
 /// The states that there are.
-#[derive(Default)]
 pub(super) struct States {
-    /// By namespace and name: the uid of the policy, and what is said of it.
-    known: BTreeMap<(SmolStr, SmolStr), (SmolStr, Value)>,
+    /// The uid of the policy, and what is said of it.
+    known: BTreeMap<Key, (SmolStr, Value)>,
+    pub(super) refusals: Refusals<Key>,
 }
 
 impl States {
+    pub(super) fn new(clock: Clock, identity: &str) -> Self {
+        Self {
+            known: BTreeMap::new(),
+            refusals: Refusals::new(clock, identity),
+        }
+    }
+
     /// Reads what there is.
     pub(super) async fn read(&mut self, server: &ApiServer) -> Result<(), PublishError> {
         let mut known = BTreeMap::new();
@@ -60,13 +72,26 @@ impl States {
             let key = (policy.namespace.clone(), policy.name.clone());
             there.insert(key.clone());
             let said = (policy.uid.clone(), said(state));
-            if self.known.get(&key) == Some(&said) || lease.term().is_none() {
+            if self.known.get(&key) == Some(&said) || lease.term().is_none() || self.refusals.wait(&key) {
                 continue;
             }
             let has_other_owner = self.known.get(&key).is_none_or(|(uid, _)| *uid != policy.uid);
-            put(server, policy, &said.1, has_other_owner, metrics).await?;
-            self.known.insert(key, said);
+            match put(server, policy, &said.1, has_other_owner).await? {
+                Ok(outcome) => {
+                    metrics.written("state", outcome);
+                    self.refusals.done(&key);
+                    self.known.insert(key, said);
+                }
+                Err(why) => {
+                    metrics.written("state", "refused");
+                    let what = format!("the state of {policy} cannot be written");
+                    self.refusals.refused(key, what, why);
+                }
+            }
         }
+        let known = &self.known;
+        self.refusals
+            .retain(|key| there.contains(key) || known.contains_key(key));
         let gone: Vec<_> = self
             .known
             .keys()
@@ -77,28 +102,36 @@ impl States {
             if lease.term().is_none() {
                 break;
             }
+            if self.refusals.wait(&key) {
+                continue;
+            }
             let deleted = server.delete(&path(&key.0, &key.1)).await?;
             if let Err(why) = deleted
                 && why.code != 404
             {
                 metrics.written("state", "refused");
-                let what = "the state of a policy that is gone cannot be deleted";
-                return Err(PublishError::Refused { what, why });
+                let what = format!(
+                    "the state {}/{}, of no policy any more, cannot be deleted",
+                    key.0, key.1
+                );
+                self.refusals.refused(key, what, why);
+                continue;
             }
             metrics.written("state", "deleted");
+            self.refusals.done(&key);
             self.known.remove(&key);
         }
         Ok(())
     }
 }
 
+/// What became of it.
 async fn put(
     server: &ApiServer,
     policy: &ObjectRef,
     said: &Value,
     is_new: bool,
-    metrics: &Metrics,
-) -> Result<(), PublishError> {
+) -> Result<Result<&'static str, Refused>, KubeError> {
     let path = path(&policy.namespace, &policy.name);
     let mut requests = Vec::new();
     if is_new {
@@ -119,17 +152,13 @@ async fn put(
             object.insert("kind".to_owned(), "NetworkPolicyStatus".into());
         }
         match server.apply(&path, MANAGER, &object).await? {
-            Ok(_) => metrics.written("state", "done"),
-            // Its namespace is going.
-            Err(refused) if refused.code == 404 => metrics.written("state", "gone"),
-            Err(why) => {
-                metrics.written("state", "refused");
-                let what = "the state of a policy cannot be written";
-                return Err(PublishError::Refused { what, why });
-            }
+            Ok(_) => {}
+            // Its namespace is gone.
+            Err(refused) if refused.code == 404 => return Ok(Ok("gone")),
+            Err(why) => return Ok(Err(why)),
         }
     }
-    Ok(())
+    Ok(Ok("done"))
 }
 
 fn path(namespace: &str, name: &str) -> String {

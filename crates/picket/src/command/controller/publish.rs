@@ -9,7 +9,7 @@ use picket_source::Kube;
 #[command(next_help_heading = "Telling the cluster")]
 pub(super) struct PublishArguments {
     /// The annotation of each pod with the ids of its groups, parted by commas, for whoever creates its port; none if it is
-    /// empty
+    /// empty. With it picket.dev/not-enforced says why policies are not enforced on a pod, where that is so
     #[arg(long, default_value = "picket.dev/security-groups", value_name = "NAME")]
     annotation: String,
 
