@@ -188,7 +188,8 @@ impl Ports {
             let surer = holders.iter().any(|(_, is_sure)| *is_sure);
             let holders: Vec<_> = holders
                 .into_iter()
-                .filter_map(|(pod, is_sure)| (is_sure == surer).then(|| pod.clone()))
+                .filter(|(_, is_sure)| *is_sure == surer)
+                .map(|(pod, _)| pod.clone())
                 .collect();
             match <[ObjectRef; 1]>::try_from(holders) {
                 Ok([pod]) => _ = found.of.entry(pod).or_default().insert(id),

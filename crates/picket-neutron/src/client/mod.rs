@@ -30,7 +30,7 @@ mod transport;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use smol_str::SmolStr;
 
@@ -102,6 +102,7 @@ struct Inner {
     session: Session,
     pace: Pace,
     observer: Arc<dyn Observer>,
+    began: Instant,
     /// Which no error may show.
     secrets: Vec<Secret>,
 }
@@ -128,6 +129,7 @@ impl Neutron {
             session: Session::new(cloud),
             pace: Pace::new(options.at_once, options.per_second),
             observer,
+            began: Instant::now(),
         })))
     }
 

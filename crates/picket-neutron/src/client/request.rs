@@ -275,4 +275,8 @@ impl Identity for Inner {
         let why = self.hidden(why.to_owned(), None);
         Error::garbage(&Call::new(Operation::Authenticate, ""), &why)
     }
+
+    fn now(&self) -> Duration {
+        self.began.elapsed()
+    }
 }

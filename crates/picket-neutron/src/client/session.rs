@@ -9,7 +9,6 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use smol_str::SmolStr;
 use tokio::sync::Mutex;
-use tokio::time::Instant;
 
 use super::answer;
 use super::cloud::{Auth, Cloud, Domain, Project, User};
@@ -30,8 +29,9 @@ pub(super) struct Access {
     pub(super) project: Option<SmolStr>,
     /// `None` where nobody asks for one.
     pub(super) token: Option<Secret>,
-    renew_at: Option<Instant>,
-    ends_at: Option<Instant>,
+    /// When to renew it and when it ends, as [`Identity::now`] says.
+    renew_at: Option<Duration>,
+    ends_at: Option<Duration>,
 }
 
 /// What Keystone answers to who asks for a token.
@@ -47,6 +47,9 @@ pub(super) trait Identity {
 
     /// What an answer that is none is called.
     fn garbage(&self, why: &str) -> Error;
+
+    /// How long it is since some moment.
+    fn now(&self) -> Duration;
 }
 
 /// Keeps a token that counts.
@@ -66,7 +69,7 @@ impl Session {
     /// What counts now, gotten anew where its time is nearly over. Whoever asks meanwhile waits for the same.
     pub(super) async fn access(&self, identity: &impl Identity) -> Result<Arc<Access>, Error> {
         let mut access = self.access.lock().await;
-        let now = Instant::now();
+        let now = identity.now();
         if let Some(known) = &*access {
             if known.renew_at.is_none_or(|at| now < at) {
                 return Ok(Arc::clone(known));
@@ -108,7 +111,7 @@ impl Session {
         let Auth::Keystone { url, user, project } = &self.cloud.auth else {
             return Ok(self.open());
         };
-        let asked = Instant::now();
+        let asked = identity.now();
         let url = format!("{}/v3/auth/tokens", without_version(url));
         let issued = identity.issue(&url, &question(user, project.as_ref())).await?;
         let token: Answer =
@@ -277,7 +280,7 @@ fn with_version(url: &str) -> String {
 mod tests {
     use std::cell::Cell;
 
-    use tokio::time::advance;
+    use tokio::runtime::Builder;
 
     use super::*;
     use crate::client::call::{Call, Operation};
@@ -299,11 +302,28 @@ mod tests {
         }
     }
 
-    /// A Keystone that answers what it is told, and counts how often it is asked.
+    /// A Keystone that answers what it is told, and counts how often it is asked. Time passes when it is told to.
     struct Fake {
         seconds: u32,
         is_away: Cell<bool>,
         asked: Cell<u32>,
+        now: Cell<Duration>,
+    }
+
+    impl Fake {
+        /// One whose tokens last so many seconds.
+        fn lasting(seconds: u32) -> Self {
+            Self {
+                seconds,
+                is_away: Cell::new(false),
+                asked: Cell::new(0),
+                now: Cell::new(Duration::ZERO),
+            }
+        }
+
+        fn pass(&self, seconds: u64) {
+            self.now.set(self.now.get() + Duration::from_secs(seconds));
+        }
     }
 
     impl Identity for Fake {
@@ -330,6 +350,10 @@ mod tests {
         fn garbage(&self, why: &str) -> Error {
             Error::garbage(&Call::new(Operation::Authenticate, ""), why)
         }
+
+        fn now(&self) -> Duration {
+            self.now.get()
+        }
     }
 
     fn session() -> Session {
@@ -348,27 +372,17 @@ mod tests {
         })
     }
 
-    /// Runs where time passes only when it is told to.
-    fn without_time(test: impl Future<Output = ()>) {
-        let mut builder = tokio::runtime::Builder::new_current_thread();
-        let runtime = builder.enable_time().start_paused(true).build();
-        runtime.unwrap().block_on(test);
+    fn run(test: impl Future<Output = ()>) {
+        Builder::new_current_thread().build().unwrap().block_on(test);
     }
 
     #[test]
     fn a_token_is_had_anew_before_it_ends() {
-        without_time(async {
-            let (session, keystone) = (
-                session(),
-                Fake {
-                    seconds: 1000,
-                    is_away: Cell::new(false),
-                    asked: Cell::new(0),
-                },
-            );
+        run(async {
+            let (session, keystone) = (session(), Fake::lasting(1000));
             // A quarter of its time before.
             for (seconds, asked) in [(0, 1), (749, 1), (2, 2), (700, 2), (60, 3)] {
-                advance(Duration::from_secs(seconds)).await;
+                keystone.pass(seconds);
                 let access = session.access(&keystone).await.ok().unwrap();
                 assert_eq!(keystone.asked.get(), asked);
                 assert_eq!(access.token, Some(Secret::new(asked.to_string())));
@@ -387,19 +401,12 @@ mod tests {
 
     #[test]
     fn a_token_that_cannot_be_renewed_counts_as_long_as_it_lasts() {
-        without_time(async {
-            let (session, keystone) = (
-                session(),
-                Fake {
-                    seconds: 100,
-                    is_away: Cell::new(false),
-                    asked: Cell::new(0),
-                },
-            );
+        run(async {
+            let (session, keystone) = (session(), Fake::lasting(100));
             session.access(&keystone).await.ok().unwrap();
             keystone.is_away.set(true);
             for (seconds, asked, counts) in [(76, 2, true), (5, 2, true), (5, 3, true), (10, 4, false)] {
-                advance(Duration::from_secs(seconds)).await;
+                keystone.pass(seconds);
                 let access = session.access(&keystone).await;
                 assert_eq!(keystone.asked.get(), asked);
                 let token = access.ok().and_then(|access| access.token.clone());
