@@ -54,7 +54,7 @@ pub(crate) fn generate(arguments: &Arguments) -> Result<()> {
 
 /// Builds the command line; the folder of its program.
 fn build_picket() -> Result<PathBuf> {
-    run(&mut cargo("build --quiet --package picket --locked"))?;
+    run(&mut cargo("build --quiet --bin picket --locked"))?;
     let metadata = output(&mut cargo("metadata --no-deps --format-version 1 --locked"))?;
     let metadata: Value = serde_json::from_str(&metadata).context("`cargo metadata` prints JSON")?;
     let target = metadata

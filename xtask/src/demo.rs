@@ -11,8 +11,8 @@ const ARGUMENTS: &str = "lab run -f examples/shop examples/shop/expectations.txt
 /// Builds picket, then turns the shop into network namespaces and probes every pair with real packets.
 pub(crate) fn demo() -> Result<()> {
     packages::install_missing(&packages::KERNEL)?;
-    run(&mut cargo("build --package picket --locked"))?;
+    run(&mut cargo("build --bin picket --locked"))?;
     run(&mut cargo(&format!(
-        "run --quiet --package picket --locked -- {ARGUMENTS}"
+        "run --quiet --bin picket --locked -- {ARGUMENTS}"
     )))
 }

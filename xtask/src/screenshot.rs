@@ -22,7 +22,7 @@ const PICTURES: [(&str, &str); 2] = [
 pub(crate) fn screenshot() -> Result<()> {
     packages::install_missing(&packages::BROWSER)?;
     let page = output(&mut cargo(
-        "run --quiet --package picket --locked -- matrix -f examples/shop -o html",
+        "run --quiet --bin picket --locked -- matrix -f examples/shop -o html",
     ))?;
     let folder = root().join("target/screenshot");
     fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;

@@ -1,6 +1,7 @@
 //! Which crate may use which: the layers of `ARCHITECTURE.md`.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::process::Command;
 
 use crate::assert_none;
 use crate::tree::{METADATA, packages, read, text};
@@ -166,6 +167,7 @@ const LAYERS: [Layer; 18] = [
             "picket-cluster",
             "picket-dataplane",
             "picket-analysis",
+            "picket-vpp",
             "picket-testing",
         ],
         &[],
@@ -222,6 +224,39 @@ fn the_code_map_names_every_crate() {
         .filter(|name| !map.contains(&format!("`{name}`")));
     let findings: Vec<_> = unnamed.map(str::to_owned).collect();
     assert_none("crates missing in ARCHITECTURE.md", &findings);
+}
+
+/// Each crate that is compiled for what these arguments of `cargo tree` select, with its features.
+fn made_of(arguments: &[&str]) -> BTreeSet<String> {
+    let mut command = Command::new(env!("CARGO"));
+    command.args(["tree", "--locked", "--prefix", "none", "--format", "{p} {f}"]);
+    let listed = command.args(arguments).output().expect("cargo runs");
+    assert!(
+        listed.status.success(),
+        "{}",
+        String::from_utf8_lossy(&listed.stderr)
+    );
+    let listed = String::from_utf8(listed.stdout).expect("text");
+    let crates = listed.lines().map(|line| line.trim_end_matches(" (*)"));
+    crates.map(|line| line.replace(" (proc-macro)", "")).collect()
+}
+
+#[test]
+fn programs_are_made_of_what_tests_are_made_of() {
+    let tests = made_of(&["--workspace", "--edges", "all"]);
+    let programs = made_of(&[
+        "--package",
+        "picket",
+        "--package",
+        "xtask",
+        "--edges",
+        "normal,build",
+    ]);
+    let others: Vec<_> = programs.difference(&tests).cloned().collect();
+    assert_none(
+        "compiled once more for programs, with other features (xtask/Cargo.toml says how to avoid it)",
+        &others,
+    );
 }
 
 #[test]
