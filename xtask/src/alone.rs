@@ -29,14 +29,16 @@ pub(crate) fn for_tests() -> Result<(&'static str, PathBuf)> {
     Ok((VARIABLE, build(false)?))
 }
 
-/// The arguments of cargo. Only the program is linked in another way. Without `--package` what it is made of has the features that tests
-/// need too, so that it is compiled once for both; what is shipped has those alone that it needs.
+/// The arguments of cargo. Only the program is linked in another way, and what it is made of for tests has the features that these need too,
+/// so that it is compiled once for both.
 fn arguments(release: bool) -> String {
-    let (profile, package) = match release {
-        true => ("--release ", "--package picket "),
-        false => ("", ""),
+    let (profile, features) = match release {
+        true => ("--release ", ""),
+        false => ("", "--features as-tests "),
     };
-    format!("rustc {profile}--locked {package}--bin picket -- --codegen target-feature=+crt-static")
+    format!(
+        "rustc {profile}--locked --package picket {features}--bin picket -- --codegen target-feature=+crt-static"
+    )
 }
 
 fn build(release: bool) -> Result<PathBuf> {
@@ -65,9 +67,7 @@ mod tests {
         let image = fs::read_to_string(root().join("deploy/Containerfile")).unwrap();
         let command = format!("\nRUN cargo {}\n", arguments(true));
         assert!(image.contains(&command), "{command}{image}");
-        let tested = arguments(true)
-            .replace("--release ", "")
-            .replace("--package picket ", "");
-        assert_eq!(tested, arguments(false));
+        let tested = arguments(false).replace("--features as-tests ", "");
+        assert_eq!(arguments(true).replace("--release ", ""), tested);
     }
 }
