@@ -14,10 +14,19 @@ pub(crate) fn root() -> PathBuf {
 }
 
 /// `cargo` with `arguments` (separated by blanks), in the root of the workspace.
+///
+/// It hears nothing of what cargo says to the programs that it runs, as this one: build scripts that ask for that, like the one of `ring`, would run
+/// again, and everything above would be compiled again.
 pub(crate) fn cargo(arguments: &str) -> Command {
     let program = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut command = Command::new(program);
     command.args(arguments.split_whitespace()).current_dir(root());
+    let said = env::vars_os().map(|(name, _)| name);
+    let said = said.filter(|name| {
+        let name = name.to_string_lossy();
+        name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_")
+    });
+    said.for_each(|name| _ = command.env_remove(name));
     command
 }
 

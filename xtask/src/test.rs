@@ -93,6 +93,12 @@ fn patient(arguments: &str) -> Command {
     let cargo = cargo(arguments);
     let mut command = Command::new("nice");
     command.arg(cargo.get_program()).args(cargo.get_args());
+    for (name, value) in cargo.get_envs() {
+        match value {
+            Some(value) => command.env(name, value),
+            None => command.env_remove(name),
+        };
+    }
     command.current_dir(root());
     command
 }
