@@ -1,11 +1,34 @@
 //! Servers that talk nonsense, repeat secrets, or never come to an end.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use picket_neutron::client::{Auth, Cloud, Domain, Error, Filter, Options, Person, Project, Secret, User};
+use picket_neutron::client::{
+    Auth, Cloud, Domain, Error, Filter, Neutron, Observer, Options, Person, Project, Secret, User,
+};
 use picket_testing::faults::{Fault, Proxy};
 
 use crate::support::{client, client_of, options, wait};
+
+/// Whoever asks is to end.
+struct Ending;
+
+impl Observer for Ending {
+    fn is_patient(&self) -> bool {
+        false
+    }
+}
+
+#[test]
+fn no_call_is_made_again_for_who_is_to_end() {
+    let proxy = server();
+    let busy = Fault::Answer(503, "Retry-After: 60\r\n", String::new());
+    proxy.plan_always("GET", "ports", busy);
+    let neutron = Neutron::new(Cloud::open(&proxy.endpoint()), options(), Arc::new(Ending)).unwrap();
+    let error = wait(neutron.ports(&Filter::default())).unwrap_err();
+    assert_eq!(error.refusal().unwrap().status, 503);
+    assert_eq!(proxy.asked().len(), 1);
+}
 
 /// A server that nothing is behind.
 fn server() -> Proxy {

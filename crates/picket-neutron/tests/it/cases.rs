@@ -10,7 +10,8 @@ use picket_neutron::verify::verify;
 use picket_neutron::{Objects, Options, Remote, SecurityGroupRule, render, table};
 use picket_policy::{Direction, ObjectRef};
 use picket_testing::build::{
-    PodBuilder, accept, admin_policy, block, deny, ip, namespace, node, pod, pods_in, pods_where, policy,
+    PodBuilder, accept, admin_policy, block, deny, ip, namespace, node, nodes_where, pod, pods_in,
+    pods_where, policy,
 };
 use picket_testing::snapshot;
 
@@ -192,6 +193,31 @@ fn one_address_of_a_node_may_be_denied_to_some_of_its_pods() {
     );
     assert!(!found.tcp("x/db", "192.168.0.1", 80) && found.tcp("x/db", "192.168.0.2", 80));
     assert!(found.tcp("x/web", "192.168.0.1", 80) && found.tcp("x/web", "192.168.0.2", 80));
+}
+
+#[test]
+fn what_no_rule_can_be_about_is_told_of_a_pod_and_its_node_too() {
+    let kubelet = deny().peer(nodes_where("role=worker")).port(Protocol::TCP, 10250);
+    let snapshot = snapshot![
+        node("a").ip("192.168.0.1").label("role", "worker"),
+        role("db", 1).on("a"),
+        policy("x/p").isolates(Direction::Egress),
+        admin_policy("deny", 1).rule(Direction::Egress, kubelet),
+    ];
+    let engine = Engine::compile(&snapshot, Semantics::default());
+    let rendered = render(engine.program(), &Options::default());
+    let told: Vec<_> = rendered
+        .shortfalls
+        .iter()
+        .map(|one| one.policy.to_string())
+        .collect();
+    // Both deny something there.
+    assert_eq!(told, ["ClusterNetworkPolicy deny", "NetworkPolicy x/p"]);
+    let found = Rendered {
+        snapshot,
+        objects: rendered.objects,
+    };
+    assert!(found.tcp("x/db", "192.168.0.1", 80) && !found.tcp("x/db", "192.168.0.1", 10250));
 }
 
 #[test]
