@@ -49,6 +49,8 @@ impl Chromium {
             .args(["-c", "exec chromium \"$@\" 3<&0 4>&1 </dev/null >/dev/null", "sh"])
             .args(FLAGS)
             .arg(format!("--user-data-dir={}", profile.path().display()))
+            // It leaves a folder for its socket behind when it is killed.
+            .env("TMPDIR", profile.path())
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
