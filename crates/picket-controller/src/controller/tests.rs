@@ -113,6 +113,11 @@ impl Scene {
         self.outbox.tell(News::Cluster(heard, Change::Events(events)));
     }
 
+    /// What is about this cannot be done from now on.
+    fn fails(&self, name: &str, reason: Reason) {
+        self.world.borrow_mut().failing.insert(name.to_owned(), reason);
+    }
+
     /// Turns until there is nothing to do now; until when then.
     fn go(&mut self) -> Option<Duration> {
         for _ in 0..1000 {
@@ -268,11 +273,7 @@ fn what_others_change_is_found_and_repaired_at_the_next_reading() {
 #[test]
 fn what_others_change_is_told_also_while_something_cannot_be_changed() {
     let mut scene = Scene::new();
-    scene
-        .world
-        .borrow_mut()
-        .failing
-        .insert("b".to_owned(), Reason::Refused);
+    scene.fails("b", Reason::Refused);
     scene.goes_on(MOMENT);
     let before = scene.controller.shared.lock().repaired;
     scene
@@ -318,7 +319,7 @@ fn a_policy_is_not_said_to_be_in_force_before_it_is_planned_for() {
 fn what_cannot_be_changed_is_reported_and_tried_again_while_others_go_on() {
     for reason in [Reason::Refused, Reason::Stale, Reason::Unknown] {
         let mut scene = Scene::new();
-        scene.world.borrow_mut().failing.insert("a".to_owned(), reason);
+        scene.fails("a", reason);
         scene.goes_on(MOMENT);
         let status = scene.controller.shared.lock().clone();
         assert_eq!(status.failures[0].object, "Pod x/a", "{reason:?}");
@@ -341,11 +342,7 @@ fn what_cannot_be_changed_is_reported_and_tried_again_while_others_go_on() {
 #[test]
 fn of_what_is_refused_again_and_again_attempts_become_few() {
     let mut scene = Scene::new();
-    scene
-        .world
-        .borrow_mut()
-        .failing
-        .insert("a".to_owned(), Reason::Refused);
+    scene.fails("a", Reason::Refused);
     scene.goes_on(Duration::from_secs(590));
     let attempts = scene
         .asked()
@@ -359,11 +356,7 @@ fn of_what_is_refused_again_and_again_attempts_become_few() {
 fn a_group_that_a_quota_forbids_keeps_nothing_else_from_being_made() {
     let mut scene = Scene::new();
     let own = "picket/policy/x/web/ingress";
-    scene
-        .world
-        .borrow_mut()
-        .failing
-        .insert(own.to_owned(), Reason::Refused);
+    scene.fails(own, Reason::Refused);
     scene.goes_on(MOMENT);
     let status = scene.controller.shared.lock().clone();
     assert_eq!(status.failures[0].object, format!("group {own}"));
@@ -410,11 +403,7 @@ fn a_pod_is_told_its_groups_without_those_that_cannot_be_made() {
     let outlet = Outlet::default();
     scene.controller.outlet = Some(outlet.clone());
     let own = "picket/policy/x/web/ingress";
-    scene
-        .world
-        .borrow_mut()
-        .failing
-        .insert(own.to_owned(), Reason::Refused);
+    scene.fails(own, Reason::Refused);
     scene.goes_on(MOMENT);
     let told = || outlet.take().unwrap().groups[&of("a")].clone();
     assert_eq!(told(), "id of picket/open/egress");
