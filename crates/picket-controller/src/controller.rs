@@ -344,6 +344,8 @@ impl<C: Cloud> Controller<C> {
             let trouble = self.shared.lock().trouble.clone();
             let unread = || "what the cloud has is not known yet".to_owned();
             troubles.everything = Some(trouble.unwrap_or_else(unread));
+        } else if self.extents.is_none() {
+            troubles.everything = Some("what is to be done is not known yet".to_owned());
         }
         troubles
     }
@@ -358,21 +360,15 @@ impl<C: Cloud> Controller<C> {
     fn tell(&mut self) {
         // What is heard of and not planned for yet is not in force, of whatever generation it is.
         let is_planned = self.extents.is_some();
-        if !is_planned || !self.sync.is_behind() {
+        if is_planned && !self.sync.is_behind() {
             self.extents = self.known_extents();
         }
-        let mut troubles = self.troubles();
-        if !is_planned {
-            let unplanned = || "what is to be done is not known yet".to_owned();
-            troubles.everything.get_or_insert_with(unplanned);
-        }
-        let Some(extents) = &self.extents else {
+        let troubles = self.troubles();
+        let unplanned = if is_planned { None } else { self.known_extents() };
+        let Some(extents) = self.extents.as_ref().or(unplanned.as_ref()) else {
             return;
         };
         let states = states(extents, &self.rendered, &troubles);
-        if !is_planned {
-            self.extents = None;
-        }
         let failures = self.sync.held().iter().map(|(key, held)| FailureStatus {
             object: key.name(),
             since: held.since,

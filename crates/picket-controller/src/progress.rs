@@ -22,7 +22,7 @@ pub(crate) struct Troubles {
 }
 
 /// What a policy is about.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub(crate) struct Extent {
     /// The pods that it has a say about.
     pods: BTreeSet<ObjectRef>,
@@ -35,23 +35,22 @@ pub(crate) fn extents(
     program: &Program,
     generation: impl Fn(&ObjectRef) -> Option<i64>,
 ) -> BTreeMap<ObjectRef, Extent> {
-    let new = |policy: &ObjectRef| Extent {
-        pods: BTreeSet::new(),
-        generation: generation(policy),
-    };
-    let mut extents: BTreeMap<_, _> = program
-        .policies()
-        .map(|policy| (policy.object.clone(), new(&policy.object)))
-        .collect();
+    let of_nothing = program.policies().map(|policy| {
+        let extent = Extent {
+            pods: BTreeSet::new(),
+            generation: generation(&policy.object),
+        };
+        (policy.object.clone(), extent)
+    });
+    let mut extents: BTreeMap<_, _> = of_nothing.collect();
     for pod in program.pods().filter(PodRef::is_managed) {
         let subjects = Direction::BOTH
             .into_iter()
             .filter_map(|direction| pod.subject(direction));
         for policy in subjects.flat_map(|subject| program.deciding_policies(subject)) {
-            let extent = extents
-                .entry(policy.object.clone())
-                .or_insert_with(|| new(&policy.object));
-            extent.pods.insert(pod.pod().object.clone());
+            if let Some(extent) = extents.get_mut(&policy.object) {
+                extent.pods.insert(pod.pod().object.clone());
+            }
         }
     }
     extents
