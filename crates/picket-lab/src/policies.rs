@@ -128,7 +128,8 @@ impl Policies {
         for network in networks {
             let engine = self.wires.get(&topology.wire(network)).unwrap_or(&self.nowhere);
             let attached = view.attach(engine.program(), &OtherEnds::default(), network);
-            attached.map_err(|name| format!("`{name}` cannot be the name of an interface"))?;
+            attached
+                .map_err(|names| format!("`{}` cannot be the name of an interface", names.join("`, `")))?;
         }
         let semantics = self.cluster.program().semantics();
         let options = documented::Options {

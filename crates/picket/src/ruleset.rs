@@ -222,7 +222,8 @@ impl PodPlace {
             .with_context(|| format!("nothing is known of pod `{}`", self.pod.id()))?;
         for (network, _, engine) in &self.networks {
             let attached = view.attach(engine.program(), &OtherEnds::default(), network);
-            attached.map_err(|name| anyhow!("`{name}` cannot be the name of an interface"))?;
+            attached
+                .map_err(|names| anyhow!("`{}` cannot be the name of an interface", names.join("`, `")))?;
         }
         let semantics = program.semantics();
         let options = documented::Options {

@@ -137,6 +137,11 @@ fn what_cannot_be_read_is_left_out_with_an_error() {
             r#"Invalid value: "": no interface on Linux has such a name"#,
         ),
         (
+            r#"{"name": "a", "interface": 7}"#,
+            vec![left],
+            "Invalid value: no network: invalid type: integer `7`, expected a string at line 1 column 29",
+        ),
+        (
             r#"{"name": "a", "interface": "net1", "ips": ["ten"]}"#,
             vec!["shop/web net1 shop/a ?", left],
             "`ten` is no IP address",
@@ -161,6 +166,34 @@ fn what_cannot_be_read_is_left_out_with_an_error() {
         &[left],
         &[r#"Duplicate value: "net2": the pod has this interface already"#],
     );
+}
+
+#[test]
+fn where_not_all_of_the_status_can_be_read_what_was_asked_for_is_there_too() {
+    let read = r#"{"name": "shop/a", "interface": "net1", "ips": ["10.1.0.1"]}"#;
+    let done = "shop/web net1 shop/a 10.1.0.1";
+    for (status, expected) in [
+        (
+            "[{]".to_owned(),
+            &["shop/web net1 shop/a ?", "shop/web data0 shop/b ?"],
+        ),
+        (
+            format!(r#"[{read}, {{"name": "shop/b", "interface": 7}}]"#),
+            &[done, "shop/web data0 shop/b ?"],
+        ),
+        (
+            format!(r#"[{read}, {{"name": "shop/b", "interface": "a b"}}]"#),
+            &[done, "shop/web data0 shop/b ?"],
+        ),
+    ] {
+        let both = pod("web", "network-status", &status).replace(
+            "  annotations:\n",
+            "  annotations:\n    k8s.v1.cni.cncf.io/networks: a, b@data0\n",
+        );
+        let (snapshot, diagnostics) = snapshot(&both);
+        assert_eq!(attachments(&snapshot), expected, "{status}");
+        assert_eq!(diagnostics.len(), 1, "{diagnostics:?}");
+    }
 }
 
 #[test]

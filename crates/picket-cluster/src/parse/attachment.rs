@@ -8,6 +8,7 @@ use std::net::IpAddr;
 use picket_net::parse_address;
 use picket_policy::{Cursor, NetworkName, Reader, Severity};
 use serde::Deserialize;
+use serde_json::value::RawValue;
 use smol_str::{SmolStr, format_smolstr};
 
 use super::field::{Field, Fields};
@@ -40,18 +41,22 @@ pub(super) fn parse<'a>(
     };
     let status = STATUS.into_iter().find_map(&mut text);
     let asked = text(NETWORKS);
-    let mut reading = Reading {
-        reader,
-        namespace,
-        found: Vec::new(),
-    };
-    match (status, asked) {
-        (Some((at, text)), _) => reading.status(&at, &text),
-        (None, Some((at, text))) if text.starts_with('[') => reading.selections(&at, &text),
-        (None, Some((at, text))) => reading.list(&at, &text),
-        (None, None) => {}
+    let mut done = Reading::new(reader, namespace);
+    let is_known = status.is_some_and(|(at, text)| done.status(&at, &text));
+    let mut found = done.found;
+    // Where not all of what was done can be read, what was asked for says of more interfaces that they are restricted.
+    if !is_known && let Some((at, text)) = asked {
+        let mut asked = Reading::new(reader, namespace);
+        if text.starts_with('[') {
+            asked.selections(&at, &text);
+        } else {
+            asked.list(&at, &text);
+        }
+        let is_new = |one: &WrittenAttachment| found.iter().all(|other| other.interface != one.interface);
+        let more: Vec<_> = asked.found.into_iter().filter(is_new).collect();
+        found.extend(more);
     }
-    reading.found
+    found
 }
 
 /// An item of `network-status`.
@@ -86,20 +91,40 @@ struct Reading<'r, 'a> {
     found: Vec<WrittenAttachment>,
 }
 
-impl<'a> Reading<'_, 'a> {
-    fn status(&mut self, at: &Cursor<'a>, text: &str) {
-        let items = self.json::<Status>(at, text);
-        for item in items.into_iter().filter(|item| !item.default) {
-            let Some(network) = self.network(at, &item.name) else {
-                continue;
-            };
-            let interface = item.interface.unwrap_or_default();
-            self.attach(at, network, &interface, &item.ips.unwrap_or_default());
+impl<'r, 'a> Reading<'r, 'a> {
+    fn new(reader: &'r mut Reader<'a>, namespace: &'r str) -> Self {
+        Self {
+            reader,
+            namespace,
+            found: Vec::new(),
         }
     }
 
+    /// Whether all of it could be read.
+    fn status(&mut self, at: &Cursor<'a>, text: &str) -> bool {
+        let Some(items) = self.json::<Status>(at, text) else {
+            return false;
+        };
+        let mut all = true;
+        for item in items {
+            let Some(item) = item else {
+                all = false;
+                continue;
+            };
+            let Some(network) = (!item.default).then(|| self.network(at, &item.name)) else {
+                continue;
+            };
+            let interface = item.interface.unwrap_or_default();
+            all &= network
+                .is_some_and(|network| self.attach(at, network, &interface, &item.ips.unwrap_or_default()));
+        }
+        all
+    }
+
     fn selections(&mut self, at: &Cursor<'a>, text: &str) {
-        for (item, number) in self.json::<Selection>(at, text).into_iter().zip(1..) {
+        let items = self.json::<Selection>(at, text).unwrap_or_default();
+        for (item, number) in items.into_iter().zip(1..) {
+            let Some(item) = item else { continue };
             let name = match item.namespace.filter(|namespace| !namespace.is_empty()) {
                 Some(namespace) => format!("{namespace}/{}", item.name),
                 None => item.name,
@@ -124,11 +149,17 @@ impl<'a> Reading<'_, 'a> {
         }
     }
 
-    fn json<T: for<'de> Deserialize<'de>>(&mut self, at: &Cursor<'a>, text: &str) -> Vec<T> {
-        serde_json::from_str(text).unwrap_or_else(|error| {
-            self.error(at, format!("Invalid value: no list of networks as JSON: {error}"));
-            Vec::new()
-        })
+    /// The items of a list, in order. One that cannot be read leaves the others.
+    fn json<T: for<'de> Deserialize<'de>>(&mut self, at: &Cursor<'a>, text: &str) -> Option<Vec<Option<T>>> {
+        let items: Vec<&RawValue> = serde_json::from_str(text)
+            .map_err(|error| self.error(at, format!("Invalid value: no list of networks as JSON: {error}")))
+            .ok()?;
+        let items = items.into_iter().map(|item| {
+            serde_json::from_str(item.get())
+                .map_err(|error| self.error(at, format!("Invalid value: no network: {error}")))
+                .ok()
+        });
+        Some(items.collect())
     }
 
     fn network(&mut self, at: &Cursor<'a>, name: &str) -> Option<NetworkName> {
@@ -142,18 +173,25 @@ impl<'a> Reading<'_, 'a> {
         network
     }
 
-    fn attach(&mut self, at: &Cursor<'a>, network: NetworkName, interface: &str, addresses: &[String]) {
+    /// Adds an interface, if it is one.
+    fn attach(
+        &mut self,
+        at: &Cursor<'a>,
+        network: NetworkName,
+        interface: &str,
+        addresses: &[String],
+    ) -> bool {
         if !is_interface_name(interface) {
             let message = format!("Invalid value: {interface:?}: no interface on Linux has such a name");
             self.error(at, message);
-            return;
+            return false;
         }
         if self.found.iter().any(|other| other.interface == interface) {
             self.error(
                 at,
                 format!("Duplicate value: {interface:?}: the pod has this interface already"),
             );
-            return;
+            return false;
         }
         let span = self.reader.source().span(at.node().range.clone());
         let mut known = Vec::new();
@@ -171,6 +209,7 @@ impl<'a> Reading<'_, 'a> {
             interface: interface.into(),
             addresses: known,
         });
+        true
     }
 
     fn error(&mut self, at: &Cursor<'a>, message: String) {

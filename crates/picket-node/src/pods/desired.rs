@@ -103,12 +103,11 @@ impl Networks {
         };
         let mut troubles = Vec::new();
         for (network, compiled) in networks {
-            if let Err(name) = view.attach(compiled.program(), compiled.ends(), network) {
+            let attached = view.attach(compiled.program(), compiled.ends(), network);
+            troubles.extend(attached.err().into_iter().flatten().map(|name| {
                 let name = name.escape_debug();
-                troubles.push(format!(
-                    "`{name}` in its annotation `network-status` is no name of an interface"
-                ));
-            }
+                format!("no rule can name the interface `{name}` of its annotation `network-status`: it is not restricted")
+            }));
         }
         let policies = view.policies.iter().map(|policy| &policy.object);
         let closed = policies.filter(|policy| matches!(substitutes.get(*policy), Some(Substitute::Closed)));

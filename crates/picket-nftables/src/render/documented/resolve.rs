@@ -45,19 +45,23 @@ impl PodView {
     /// sees the same. Nothing, when the pod has no interface on the network itself.
     ///
     /// # Errors
-    /// The name of an interface that the kernel would not take.
+    /// The names of interfaces that no ruleset can have. All others are added nevertheless.
     pub fn attach(
         &mut self,
         program: &Program,
         ends: &OtherEnds,
         network: &NetworkName,
-    ) -> Result<(), SmolStr> {
+    ) -> Result<(), Vec<SmolStr>> {
         let pod = self.pod.clone();
+        let mut strange = Vec::new();
         for endpoint in program.endpoints_of(&pod) {
             let interface = endpoint.pod().interface.as_ref();
             let own = interface.filter(|own| own.network == *network);
             let Some(interface) = own else { continue };
-            let name = InterfaceName::new(&interface.name).ok_or_else(|| interface.name.clone())?;
+            let Some(name) = InterfaceName::new(&interface.name) else {
+                strange.push(interface.name.clone());
+                continue;
+            };
             for policy in ends.policies(program, &endpoint.pod().object, &name) {
                 self.add(policy);
             }
@@ -67,7 +71,7 @@ impl PodView {
                 cluster: false,
             });
         }
-        Ok(())
+        if strange.is_empty() { Ok(()) } else { Err(strange) }
     }
 
     /// Adds a policy, or what it says over another interface.

@@ -87,6 +87,7 @@ fn rules_stay_where_another_pod_has_the_name() {
     holds(&pods, "a->server", "b->server", "at first");
     let server = pods["server"].sandbox.clone();
     let path = "/api/v1/namespaces/default/pods";
+    let uid = uid_of_server(&node);
     node.api.delete(path, "server");
     let interfaces = [SERVER];
     node.ask_for("default", "server", &json!({"name": "heir"}), &interfaces);
@@ -100,17 +101,23 @@ fn rules_stay_where_another_pod_has_the_name() {
         "{status:?}"
     );
     // A user who says of that pod that it is the static one of the sandbox says it of another.
-    let hash = json!({"metadata": {"annotations": {"kubernetes.io/config.hash": "no uid of any sandbox"}}});
-    node.api.patch(path, "server", &hash);
-    node.policy("default", "another-mark", "default/net", &from_a());
-    node.until_enforced();
-    holds(
-        &pods,
-        "a->server",
-        "b->server",
-        "while another has the name and a hash",
-    );
+    for hash in ["no uid of any sandbox", &uid] {
+        let annotations = json!({"kubernetes.io/config.hash": hash});
+        node.api
+            .patch(path, "server", &json!({"metadata": {"annotations": annotations}}));
+        node.until_enforced();
+        let about = format!("while another has the name and the hash {hash}");
+        holds(&pods, "a->server", "b->server", &about);
+    }
     pods.clear();
+}
+
+/// The uid of the pod `server`.
+fn uid_of_server(node: &Node) -> String {
+    let listed = node.api.list("/api/v1/pods");
+    let mut listed = listed.iter();
+    let server = listed.find(|pod| pod["metadata"]["name"] == "server");
+    server.unwrap()["metadata"]["uid"].as_str().unwrap().to_owned()
 }
 
 /// A pod has these interfaces from now on, as Multus says it.
@@ -244,13 +251,7 @@ fn made_anew(kind: Kind, told: impl Fn(&str) -> String) {
     holds(&pods, "a->server", "b->server", "at first");
     let server = pods.remove("server").unwrap();
     node.stop(&server);
-    let listed = node.api.list("/api/v1/pods");
-    let of_server = listed
-        .iter()
-        .find(|pod| pod["metadata"]["name"] == "server")
-        .unwrap();
-    let uid = of_server["metadata"]["uid"].as_str().unwrap();
-    let uid = told(uid);
+    let uid = told(&uid_of_server(&node));
     if uid == HASH {
         let annotations = json!({"kubernetes.io/config.hash": HASH});
         let path = "/api/v1/namespaces/default/pods";
