@@ -389,7 +389,7 @@ impl From<Turn<'_>> for Operation {
 
 impl InstalledLists {
     /// All of them.
-    pub(super) fn indices(&self) -> impl Iterator<Item = u32> {
+    pub(crate) fn indices(&self) -> impl Iterator<Item = u32> {
         self.input.iter().chain(&self.output).copied()
     }
 }

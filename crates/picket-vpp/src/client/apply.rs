@@ -65,7 +65,7 @@ impl Vpp {
 
     /// Carries out a plan that was made for what was read, which then says what VPP has. What VPP refused of the plan is given
     /// back: then interfaces that it concerns have the lists that they had, or where none of ours was there
-    /// [stricter ones](acl::Acl::stricter); nothing is removed, and a plan for what is known then does the rest.
+    /// [stricter ones](acl::Acl::stricter); nothing is removed that one has, and a plan for what is known then does the rest.
     ///
     /// # Errors
     /// [`Error`]. Nobody knows then how far it came; it must be read again.
@@ -135,10 +135,10 @@ impl Vpp {
         let (cuts, others): (Vec<_>, Vec<_>) =
             others.into_iter().partition(|(_, acl)| acl.tag.is_for(Role::Cut));
         self.create(&others, &mut done)?;
-        let (cuts, left) = match done.troubles.is_empty() {
-            true => (cuts, Vec::new()),
-            false => (Vec::new(), cuts),
-        };
+        let behind = done.behind([&new, &others], [&first, &sets], installed);
+        let (cuts, left): (Vec<_>, Vec<_>) = cuts
+            .into_iter()
+            .partition(|(index, _)| index.is_some_and(|index| !behind.contains(&index)));
         self.create(&cuts, &mut done)?;
         // Other interfaces need some of them all the same.
         let are_wanted = |tag: &Tag| {
@@ -157,13 +157,12 @@ impl Vpp {
             known.learn(&done);
         }
         self.set(known.all(sets), interfaces, &mut done)?;
-        if done.troubles.is_empty() {
-            let outcomes = self.delete_acls(gone.iter().copied())?;
-            for (index, outcome) in gone.into_iter().zip(outcomes) {
-                match outcome {
-                    Ok(()) => done.deleted.push(index),
-                    Err(refusal) => done.troubles.push(refusal.into()),
-                }
+        done.spare(&mut gone, installed);
+        let outcomes = self.delete_acls(gone.iter().copied())?;
+        for (index, outcome) in gone.into_iter().zip(outcomes) {
+            match outcome {
+                Ok(()) => done.deleted.push(index),
+                Err(refusal) => done.troubles.push(refusal.into()),
             }
         }
         Ok(done)
@@ -260,9 +259,55 @@ impl Done<'_> {
         let done: BTreeSet<_> = self.set.iter().map(|(name, _)| *name).collect();
         let left = sets.iter().filter(|(name, _)| !done.contains(name));
         let lists = left.filter_map(|(name, _)| installed.interfaces.get(*name));
-        lists
-            .flat_map(|lists| lists.input.iter().chain(&lists.output).copied())
-            .collect()
+        lists.flat_map(InstalledLists::indices).collect()
+    }
+
+    /// The lists of interfaces that are behind what they should be by now: whose own lists were refused, or one that they have as
+    /// another.
+    fn behind(&self, lists: [&[New]; 2], sets: [&[Wanted<'_>]; 2], installed: &Installed) -> BTreeSet<u32> {
+        if self.troubles.is_empty() {
+            return BTreeSet::new();
+        }
+        let made: BTreeSet<_> = self.created.iter().map(|(acl, _)| &acl.tag).collect();
+        let refused = lists.into_iter().flatten();
+        let refused = refused.filter(|(_, acl)| !made.contains(&acl.tag));
+        let (mut indices, mut tags) = (BTreeSet::new(), BTreeSet::new());
+        for (index, acl) in refused {
+            indices.extend(*index);
+            tags.insert(&acl.tag);
+        }
+        let [first, _] = sets;
+        let is_refused = |handle: &Handle| match handle {
+            Handle::Created(tag) => tags.contains(tag),
+            Handle::Installed(index) => indices.contains(index),
+        };
+        let waits = |(_, ways): &&Wanted<'_>| ways.iter().copied().flatten().any(is_refused);
+        let waiting = sets.into_iter().flatten().filter(waits);
+        let mut waiting: BTreeSet<&SmolStr> = waiting.map(|(name, _)| *name).collect();
+        let done: BTreeSet<_> = self.set.iter().map(|(name, _)| *name).collect();
+        waiting.extend(
+            first
+                .iter()
+                .map(|(name, _)| *name)
+                .filter(|name| !done.contains(name)),
+        );
+        let all = installed.interfaces.iter();
+        let behind = all.filter(|(name, lists)| {
+            waiting.contains(name) || lists.indices().any(|index| indices.contains(&index))
+        });
+        behind.flat_map(|(_, lists)| lists.indices()).collect()
+    }
+
+    /// Leaves away those lists that interfaces have all the same, where something was refused.
+    fn spare(&self, gone: &mut Vec<u32>, installed: &Installed) {
+        if self.troubles.is_empty() {
+            return;
+        }
+        let set: BTreeMap<_, _> = self.set.iter().map(|(name, lists)| (*name, lists)).collect();
+        let all = installed.interfaces.iter();
+        let lists = all.flat_map(|(name, lists)| set.get(name).copied().unwrap_or(lists).indices());
+        let used: BTreeSet<u32> = lists.collect();
+        gone.retain(|index| !used.contains(index));
     }
 
     fn apply(&self, installed: &mut Installed) {

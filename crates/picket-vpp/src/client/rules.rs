@@ -7,7 +7,7 @@ use smol_str::SmolStr;
 
 use super::value::{Label, SessionAction, SessionRule, SessionScope, Transport};
 use super::{Change, Error, Refusal, Vpp};
-use crate::session::plan::{InstalledRule, Operation, Plan};
+use crate::session::plan::{InstalledRule, Operation, Plan, part};
 use crate::session::{self, Action};
 
 /// A table of session rules.
@@ -76,8 +76,8 @@ impl Vpp {
         Ok(reading)
     }
 
-    /// Carries out plans, step by step. Where VPP refuses something of a table no later step of that table is begun, so that it is
-    /// left no more open than it was or will be. What was refused, by table.
+    /// Carries out plans, step by step. Where VPP refuses something of a [part](session::plan::Part) of a table no later step of that part is
+    /// begun, so that it is left no more open than it was or will be; all others go on. What was refused, by table.
     ///
     /// # Errors
     /// [`Error`]. Nobody knows then how far it came; it must be read again.
@@ -90,18 +90,20 @@ impl Vpp {
         let steps = plans.values().map(Vec::len).max().unwrap_or_default();
         for step in 0..steps {
             let mut asked = Vec::new();
-            for (&table, plan) in plans.iter().filter(|(table, _)| !stopped.contains(*table)) {
+            for (&table, plan) in plans {
                 let operations = plan.get(step).into_iter().flatten();
-                asked.extend(operations.map(|operation| (table, request(table, operation))));
+                let each = operations.map(|operation| ((table, part(operation.rule())), operation));
+                let each = each.filter(|(part, _)| !stopped.contains(part));
+                asked.extend(each.map(|(part, operation)| (part, request(table, operation))));
             }
             let requests = asked
                 .iter()
-                .map(|(table, (change, rule))| (*change, namespace(*table), rule));
+                .map(|((table, _), (change, rule))| (*change, namespace(*table), rule));
             let outcomes = self.change_session_rules(requests)?;
-            for ((table, _), outcome) in asked.iter().zip(outcomes) {
+            for ((part, _), outcome) in asked.iter().zip(outcomes) {
                 if let Err(refusal) = outcome {
-                    stopped.insert(*table);
-                    refusals.push((*table, refusal));
+                    stopped.insert(*part);
+                    refusals.push((part.0, refusal));
                 }
             }
         }

@@ -56,7 +56,7 @@ pub enum Operation {
 pub type Plan = Vec<Vec<Operation>>;
 
 /// A part of a table in which rules do not concern those of other parts: one transport, and what is at this end.
-type Part = (Transport, Prefix);
+pub type Part = (Transport, Prefix);
 
 /// The operations that give a table the rules of `desired`, none of which is there twice. Of rules of IPv6 those in `foreign` are not ours.
 /// Rules of others stay, and none of ours takes the place of one: what it would have said is [`displaced`].
@@ -290,7 +290,7 @@ impl Operation {
     }
 }
 
-fn part(rule: &SessionRule) -> Part {
+pub(crate) fn part(rule: &SessionRule) -> Part {
     (rule.transport, rule.local)
 }
 

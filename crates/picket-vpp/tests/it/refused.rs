@@ -1,6 +1,10 @@
 //! What VPP refuses on interfaces that have nothing yet: they are closed until it can be had.
 
-use picket_cluster::{Semantics, Snapshot};
+use std::collections::BTreeSet;
+
+use picket_cluster::{Object, Semantics, Snapshot};
+use picket_net::Protocol;
+use picket_testing::build::{accept, policy};
 use picket_testing::generate::{Shape, snapshot};
 use picket_vpp::acl::Acls;
 use picket_vpp::client::Connector;
@@ -8,6 +12,7 @@ use picket_vpp::fake::{Fake, Fault, When};
 use proptest::prelude::*;
 use proptest::test_runner::TestCaseError;
 
+use crate::acl::pods_called;
 use crate::faults::{ANY, Journey, journeys, passes};
 use crate::installed::{carry_out, lists_beside_cuts, start};
 use crate::journey::Cluster;
@@ -55,6 +60,52 @@ fn check(snapshot: &Snapshot) -> Result<(), TestCaseError> {
         }
     }
     Ok(())
+}
+
+/// Everybody may reach these ports of two pods.
+fn open_at(ports: [u16; 2]) -> Acls {
+    let lets_in = |name: &str, port| {
+        let policy = policy(&format!("x/{name}")).selects(&format!("name={name}"));
+        Object::Policy(policy.ingress(accept().port(Protocol::TCP, port)).build())
+    };
+    let policies = ["one", "two"].into_iter().zip(ports);
+    let policies = policies.map(|(name, port)| lets_in(name, port));
+    let snapshot: Snapshot = pods_called(&["one", "two"]).chain(policies).collect();
+    let semantics = Semantics::default();
+    let mut acls = Cluster::new(&snapshot, &semantics).acls.into_values();
+    acls.next().expect("lists")
+}
+
+/// Whichever list is refused, those that no interface has any more go.
+#[test]
+fn lists_that_nothing_has_go_also_while_vpp_refuses_another() {
+    let (old, new) = (open_at([80, 80]), open_at([81, 82]));
+    let mut refused = 0;
+    for before in 0.. {
+        let (fake, mut connector) = start(&old, 17);
+        assert!(!put(&mut connector, &old));
+        let create = When::Named("acl_add_replace".to_owned(), before);
+        fake.fail(create, Fault::Refuse(-1));
+        if !put(&mut connector, &new) {
+            break;
+        }
+        refused += 1;
+        let state = fake.state();
+        let lists = state.interfaces().map(|(index, _)| state.lists(index));
+        let used: BTreeSet<u32> = lists
+            .flat_map(|lists| [lists.input, lists.output].concat())
+            .collect();
+        let known = |acls: &Acls, tag: &str| acls.acls.keys().any(|known| known.as_str() == tag);
+        let idle: Vec<_> = state
+            .acls()
+            .filter(|(index, acl)| !used.contains(index) && !known(&new, &acl.tag))
+            .collect();
+        assert!(idle.is_empty(), "{before}: {idle:?}");
+        let is_new = |tag: &str| known(&new, tag) && !known(&old, tag);
+        let gone = state.acls().filter(|(_, acl)| is_new(&acl.tag)).count();
+        assert!(gone > 0, "nothing has changed");
+    }
+    assert!(refused > 2, "{refused}");
 }
 
 proptest! {

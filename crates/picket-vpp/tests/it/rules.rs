@@ -11,7 +11,7 @@ use picket_net::{Family, Prefix, Protocol};
 use picket_policy::ObjectRef;
 use picket_testing::build::{accept, block, policy};
 use picket_testing::generate::{Shape, cluster, policies, together};
-use picket_vpp::client::{Connector, Error, Feature, Label, Namespace, RuleTable};
+use picket_vpp::client::{self, Connector, Error, Feature, Label, Namespace, RuleTable};
 use picket_vpp::fake::{Connection, Dumps, Fake, Fault, Options, Packet, State, Transport, When};
 use picket_vpp::session::plan::plan;
 use picket_vpp::session::{self, SessionRule, SessionRules, render};
@@ -320,6 +320,57 @@ proptest! {
             }
         }
     }
+}
+
+/// Everybody may reach these ports of two pods.
+fn open_at(ports: [u16; 2]) -> SessionRules {
+    let lets_in = |name: &str, port| {
+        let rule = accept().port(Protocol::TCP, port);
+        let policy = policy(&format!("x/{name}")).selects(&format!("name={name}"));
+        Object::Policy(policy.ingress(rule).build())
+    };
+    let pods = pods_called(&["one", "two"]);
+    let policies = ["one", "two"].into_iter().zip(ports);
+    rules(
+        &pods
+            .chain(policies.map(|(name, port)| lets_in(name, port)))
+            .collect(),
+    )
+}
+
+/// Somebody removes a rule of one pod by its addresses, so that VPP never takes it again.
+#[test]
+fn what_vpp_refuses_for_ever_of_one_pod_keeps_nothing_of_others_from_changing() {
+    let (old, new) = (open_at([80, 80]), open_at([81, 81]));
+    let fake = installed(&old, Dumps::Both);
+    let mut vpp = Connector::new(fake.socket())
+        .connect(&[Feature::Sessions])
+        .expect("a connection");
+    let is_the_first = |rule: &&client::SessionRule| {
+        let one: Prefix = "10.0.0.1/32".parse().expect("a prefix");
+        rule.local == one && rule.remote.length() == 0 && rule.local_port == 0
+    };
+    let known = vpp.session_rules().expect("what there is");
+    let mut lost = known
+        .iter()
+        .map(|told| &told.rule)
+        .find(is_the_first)
+        .expect("a rule")
+        .clone();
+    lost.tag = Label::new("of nobody").expect("a short name");
+    vpp.change_session_rule(client::Change::Delete, 0, &lost)
+        .expect("it is there");
+    drop(vpp);
+    for _ in 0..3 {
+        assert!(matches!(attempt(Connector::new(fake.socket()), &new), Ok(false)));
+        assert!(fake.let_all_end(), "an old connection does not end");
+    }
+    let arrives = |pod: [u8; 4], port| {
+        let packet = Packet::new(Protocol::TCP, ([9, 9, 9, 9].into(), 40_000), (pod.into(), port));
+        fake.state().accepts(&packet) == Connection::Allowed
+    };
+    let two = [10, 0, 0, 2];
+    assert_eq!([80, 81].map(|port| arrives(two, port)), [false, true]);
 }
 
 /// What a table says about a prefix: cut in halves, or whole with some ports otherwise.

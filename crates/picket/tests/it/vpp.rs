@@ -191,7 +191,10 @@ fn what_is_rendered_is_proved() {
                  to no service",
                 "what a pod sends to another may be answered before it is judged there",
             ],
-            _ => &["what a pod opens to a pod of another node is judged there when it arrives"],
+            _ => &[
+                "what a pod opens to a pod of another node is judged there when it arrives",
+                "what a pod opens is judged by the address that its application names",
+            ],
         };
         assert_eq!(
             exceptions.filter_map(begin).collect::<Vec<_>>(),

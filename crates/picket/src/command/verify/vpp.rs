@@ -117,6 +117,9 @@ const BOTH_SEND: &str = "what a pod sends to another may be answered before it i
 /// A table of what is opened knows nothing of what the other node lets arrive.
 const OPENED_BY_BOTH: &str = "what a pod opens to a pod of another node is judged there when it arrives: what the other opens between the \
                               same two ports meanwhile belongs to what this one has opened, and is not judged";
+/// Tables of what is opened have the address that an application names.
+const TRANSLATED: &str = "what a pod opens is judged by the address that its application names: that of a service is one outside the cluster, \
+                          whoever is behind it, and what that pod may receive it judges itself";
 
 pub(super) fn answer(arguments: &Arguments, loaded: &mut Loaded) -> anyhow::Result<Answer> {
     arguments.custom.none_for_others()?;
@@ -285,7 +288,7 @@ fn of_rules(arguments: &Arguments, ends: &Ends<'_>, node: Option<String>) -> any
     let found = Found {
         target: "vpp-session",
         examples: examples.collect(),
-        exceptions: vec![OPENED_BY_BOTH],
+        exceptions: vec![OPENED_BY_BOTH, TRANSLATED],
         notes: rules.notes.iter().cloned().chain(notes).collect(),
     };
     Ok(found.answer(&report, node))
