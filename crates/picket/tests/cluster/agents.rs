@@ -30,7 +30,7 @@ use crate::published::Versions;
 const BOUND: Duration = Duration::from_secs(240);
 
 /// How long to wait until an agent is asked again.
-const PAUSE: Duration = Duration::from_millis(5);
+const PAUSE: Duration = Duration::from_millis(10);
 
 /// The lab enforces nothing: agents do. It knows what they should.
 struct ByAgents(Box<dyn Enforcement>);

@@ -34,7 +34,7 @@ use crate::objects::{KINDS, define, newest};
 const BOUND: Duration = Duration::from_secs(240);
 
 /// How long to wait until it is asked again.
-const PAUSE: Duration = Duration::from_millis(5);
+const PAUSE: Duration = Duration::from_millis(10);
 
 /// The kinds of secondary networks in [`KINDS`].
 const DEFINED: [usize; 2] = [12, 13];

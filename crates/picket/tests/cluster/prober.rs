@@ -15,7 +15,7 @@ use picket_policy::ObjectRef;
 pub(crate) const TURN: Duration = Duration::from_millis(20);
 
 /// How long the sender waits between packets.
-pub(crate) const PAUSE: Duration = Duration::from_millis(1);
+pub(crate) const PAUSE: Duration = Duration::from_millis(3);
 
 /// Within which time a sender must have sent what is asked for.
 pub(crate) const BOUND: Duration = Duration::from_secs(240);

@@ -13,6 +13,7 @@ use crate::agents::Agent;
 use crate::apiserver::agent::{Live, metric};
 use crate::apiserver::never_open::{POLICIES, allow};
 use crate::objects::network_policy;
+use crate::pods::once_free;
 use crate::prober::{address, namespace};
 
 /// How long what must arrive may take: longer than until TCP repeats what was lost.
@@ -36,9 +37,10 @@ impl Connection {
     /// From one pod to another.
     pub(super) fn between(live: &Live, from: &str, to: &str, port: u16, family: Family) -> Self {
         let target = (address(&live.lab, to, family), port);
-        let listener = namespace(&live.lab, to).run(|| TcpListener::bind(target).unwrap());
+        let inside = namespace(&live.lab, to);
+        let listener = once_free(|| inside.run(|| TcpListener::bind(target)).unwrap());
         let client = namespace(&live.lab, from).run(|| TcpStream::connect(target).unwrap());
-        let (server, _) = listener.unwrap().accept().unwrap();
+        let (server, _) = listener.accept().unwrap();
         Self {
             client: client.unwrap(),
             server,

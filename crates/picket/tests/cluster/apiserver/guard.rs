@@ -13,6 +13,7 @@ use crate::agents::Agent;
 use crate::apiserver::agent::{Live, expect_schema, metric};
 use crate::apiserver::never_open::{POLICIES, allow};
 use crate::objects::network_policy;
+use crate::pods::once_free;
 use crate::prober::{Prober, address, namespace};
 
 /// What counts packets that came from elsewhere than they say, and those of pods that nobody knows yet.
@@ -43,9 +44,8 @@ fn pod_of_y(live: &Live, is_here: bool) -> String {
 /// Whether a packet that one pod sends with any address arrives at pod a of namespace x. `expected` says how long to wait for it.
 fn arrives(live: &Live, from: &str, source: IpAddr, expected: bool) -> bool {
     let to = SocketAddr::new(address(&live.lab, "x/a", Family::of(source)), 9000);
-    let receiver = namespace(&live.lab, "x/a")
-        .run(|| UdpSocket::bind(to).unwrap())
-        .unwrap();
+    let inside = namespace(&live.lab, "x/a");
+    let receiver = once_free(|| inside.run(|| UdpSocket::bind(to)).unwrap());
     let patience = if expected { PATIENCE } else { DROPPED };
     receiver.set_read_timeout(Some(patience)).unwrap();
     let inside = namespace(&live.lab, from);
@@ -319,9 +319,8 @@ fn a_pod_that_came_while_no_agent_ran_begins_nothing_until_the_cluster_is_known(
 /// Whether what the node sends arrives at a pod.
 fn passes_from_node(live: &Live, to: &str, family: Family) -> bool {
     let target = SocketAddr::new(address(&live.lab, to, family), 9004);
-    let receiver = namespace(&live.lab, to)
-        .run(|| UdpSocket::bind(target).unwrap())
-        .unwrap();
+    let inside = namespace(&live.lab, to);
+    let receiver = once_free(|| inside.run(|| UdpSocket::bind(target)).unwrap());
     receiver.set_read_timeout(Some(PATIENCE)).unwrap();
     let any = crate::prober::any(family);
     let sender = live.node().run(|| UdpSocket::bind((any, 0)).unwrap()).unwrap();
