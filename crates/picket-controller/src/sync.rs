@@ -104,6 +104,8 @@ pub(crate) struct Sync<S> {
     held: BTreeMap<Key, Held>,
     pub(crate) notes: Vec<String>,
     pub(crate) pending: BTreeSet<ObjectRef>,
+    /// Those of them for whose ports it is looked again and again.
+    awaited: BTreeSet<ObjectRef>,
     pub(crate) unenforced: BTreeMap<ObjectRef, String>,
     /// The groups of which something waits for ports that cannot be changed.
     waiting: BTreeSet<Name>,
@@ -145,6 +147,7 @@ impl<S: Step> Sync<S> {
             held: BTreeMap::new(),
             notes: Vec::new(),
             pending: BTreeSet::new(),
+            awaited: BTreeSet::new(),
             unenforced: BTreeMap::new(),
             waiting: BTreeSet::new(),
             emptied: BTreeSet::new(),
@@ -218,7 +221,7 @@ impl<S: Step> Sync<S> {
         }
         let look_at = self
             .look
-            .filter(|_| !self.pending.is_empty())
+            .filter(|_| !self.awaited.is_empty())
             .map(|retry| retry.at);
         if self.looks_now || look_at.is_some_and(|at| at <= now) {
             return Due::Find;
@@ -258,7 +261,7 @@ impl<S: Step> Sync<S> {
 
     /// The pods whose ports are to be looked for.
     pub(crate) fn searched(&self) -> BTreeSet<ObjectRef> {
-        self.pending.union(&self.moved).cloned().collect()
+        self.awaited.union(&self.moved).cloned().collect()
     }
 
     /// Ports were looked for.
@@ -305,10 +308,10 @@ impl<S: Step> Sync<S> {
         }
         let planned: BTreeSet<_> = self.stages.iter().flatten().map(Key::of).collect();
         self.held.retain(|key, held| held.waits || planned.contains(key));
-        if plan.pending.difference(&self.pending).next().is_some() {
+        if plan.awaited.difference(&self.awaited).next().is_some() {
             (self.look, self.looks_now) = (None, true);
         }
-        if plan.pending.is_empty() {
+        if plan.awaited.is_empty() {
             (self.look, self.looks_now) = (None, false);
         }
         self.looks_now |= !self.moved.is_empty();
@@ -319,7 +322,8 @@ impl<S: Step> Sync<S> {
         self.waiting = plan.waiting;
         // An attempt that holds nothing names none, and may be in vain.
         self.emptied.extend(plan.emptied);
-        (self.pending, self.unenforced) = (plan.pending, plan.unenforced);
+        (self.pending, self.awaited) = (plan.pending, plan.awaited);
+        self.unenforced = plan.unenforced;
         (self.dirty, self.replan) = (None, false);
         (self.begun, self.broken) = (false, false);
     }

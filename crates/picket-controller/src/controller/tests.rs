@@ -467,6 +467,22 @@ fn a_pod_without_a_port_is_pending_and_looked_for() {
     assert_eq!(scene.controller.shared.lock().pending, Vec::<String>::new());
 }
 
+/// Nothing gives a port to a pod that no node can run, and all ports need not be read for it.
+#[test]
+fn a_pod_without_a_node_is_not_looked_for_until_it_has_one() {
+    let mut scene = Scene::new();
+    scene.goes_on(MOMENT);
+    scene.asked();
+    let late = || pod("x/late").label("app", "late");
+    scene.happens(vec![Event::Apply(late().into())]);
+    scene.goes_on(Duration::from_secs(60));
+    assert_eq!(scene.controller.shared.lock().pending, ["Pod x/late"]);
+    assert!(!scene.asked().contains(&"find".to_owned()));
+    scene.happens(vec![Event::Apply(late().on("n").into())]);
+    scene.goes_on(MOMENT);
+    assert_eq!(scene.asked(), ["find"]);
+}
+
 #[test]
 fn a_pod_that_has_another_address_or_names_other_ports_is_looked_for_though_a_port_is_known() {
     let mut scene = Scene::new();

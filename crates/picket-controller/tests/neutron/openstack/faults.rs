@@ -149,6 +149,23 @@ fn a_fault_at_any_call_is_repaired_and_opens_nothing() {
     scene.goes_to(sides[0]);
 }
 
+/// As when it ends in the midst of a plan: another is had, and the call made again.
+#[test]
+fn a_token_that_counts_no_longer_keeps_nothing_from_being_done() {
+    let scene = Scene::with_keystone();
+    let [one, other] = clusters();
+    scene.goes_to(&one);
+    for (after, to) in [(0, &other), (3, &one)] {
+        let to = scene.written(to);
+        let unauthorized = Fault::Answer(401, "", String::new());
+        scene.proxy.plan_write(after, unauthorized);
+        let seen = scene.sync().unwrap();
+        assert!(scene.proxy.take_write(), "{:?}", seen.steps);
+        scene.expect(&to);
+        assert_eq!(scene.sync().unwrap().steps, Vec::<String>::new());
+    }
+}
+
 /// A pod that other rules mean from now on, and the same where its port is that of nobody.
 #[test]
 fn what_a_port_that_cannot_be_changed_keeps_lets_nothing_new_pass() {

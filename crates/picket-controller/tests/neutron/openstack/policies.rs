@@ -6,7 +6,7 @@ use picket_cluster::{Object, Snapshot};
 use picket_net::Protocol;
 use picket_policy::Direction;
 use picket_testing::build::{
-    PodBuilder, accept, admin_policy, baseline_policy, block, deny, namespace, node, pod, pods_in,
+    PodBuilder, accept, admin_policy, baseline_policy, block, deny, namespace, node, pass, pod, pods_in,
     pods_where, policy,
 };
 use serde_json::{Value, json};
@@ -101,6 +101,39 @@ fn every_kind_of_policy_comes_changes_and_goes() {
     // Of both families open groups, and nothing of any policy.
     assert_eq!(ours.count(), 2, "{left:?}");
     assert!(scene.server.list("address-groups").is_empty());
+}
+
+/// Each rule of the tier has a say, and what it passes on the policy of the namespace decides.
+#[test]
+fn a_cluster_network_policy_denies_passes_and_accepts_as_it_comes_changes_and_goes() {
+    let scene = Scene::new();
+    let lets_in = || {
+        policy("x/q")
+            .selects("role=db")
+            .ingress(accept().peer(pods_in("x", "role=web")).port(Protocol::TCP, 80))
+            .into()
+    };
+    let admin = || admin_policy("a", 5).selects("role=db");
+    let web = || pods_in("x", "role=web");
+    let other = || pods_in("x", "role=other");
+    let far = || pods_where("team=y", "");
+    scene.goes_to(&cluster([lets_in()]));
+    let accepted = admin().ingress(accept().peer(other()).port(Protocol::TCP, 81));
+    scene.goes_to(&cluster([lets_in(), accepted.into()]));
+    let all = admin()
+        .ingress(pass().peer(web()).port(Protocol::TCP, 80))
+        .ingress(deny().peer(web()))
+        .ingress(accept().peer(far()).port(Protocol::TCP, 82))
+        .egress(deny().peer(other()));
+    scene.goes_to(&cluster([lets_in(), all.into()]));
+    let denied = admin()
+        .ingress(deny().peer(web()))
+        .ingress(accept().peer(other()));
+    scene.goes_to(&cluster([lets_in(), denied.into()]));
+    scene.goes_to(&cluster([lets_in()]));
+    let names = scene.server.list("security-groups");
+    let mut names = names.iter().filter_map(|group| group["name"].as_str());
+    assert!(!names.any(|name| name.starts_with("picket/pods/")));
 }
 
 #[test]

@@ -16,7 +16,9 @@ use picket_controller::{
 };
 use picket_engine::Engine;
 use picket_net::Protocol;
-use picket_neutron::client::{Backoff, Cloud as At, Options as ClientOptions};
+use picket_neutron::client::{
+    Auth, Backoff, Cloud as At, Domain, Options as ClientOptions, Person, Project, Secret, User,
+};
 use picket_neutron::meaning::Meaning;
 use picket_neutron::plan::{ForeignGroups, InstalledRule, RuleFields, prefix};
 use picket_neutron::verify::Report;
@@ -45,6 +47,8 @@ pub(crate) struct Scene {
     pub(crate) server: Rc<Server>,
     pub(crate) proxy: Proxy,
     pub(crate) neutron: NeutronSettings,
+    /// What is asked through the proxy.
+    cloud: At,
     /// Of what cluster pods get ports before these are looked for again.
     pub(crate) late: RefCell<Option<Snapshot>>,
     networks: [String; 2],
@@ -65,12 +69,45 @@ pub(crate) type Passing = BTreeSet<usize>;
 
 impl Scene {
     pub(crate) fn new() -> Self {
-        let server = Server::start();
+        Self::of(Server::start(), At::open)
+    }
+
+    /// The same, where Neutron wants tokens of a Keystone.
+    pub(crate) fn with_keystone() -> Self {
+        let server = Server::start_with_keystone(3600);
+        let url = server.identity();
+        let name = || "admin".to_owned();
+        let domain = || Domain::Name("Default".to_owned());
+        let (user, project) = (
+            Person::Name {
+                name: name(),
+                domain: domain(),
+            },
+            Project::Name {
+                name: name(),
+                domain: domain(),
+            },
+        );
+        let password = Secret::new("secret");
+        Self::of(server, |endpoint| At {
+            auth: Auth::Keystone {
+                url,
+                user: User::Password { user, password },
+                project: Some(project),
+            },
+            endpoint: Some(endpoint.to_owned()),
+            ..At::open("")
+        })
+    }
+
+    fn of(server: Server, cloud: impl FnOnce(&str) -> At) -> Self {
+        let proxy = Proxy::to(server.port());
         let subnets = ["10.0.0.0/8", "fd00::/16"];
         // Where two ports have one address, they are in two networks.
         let networks = [(); 2].map(|()| server.create_network(&subnets));
         Self {
-            proxy: Proxy::to(server.port()),
+            cloud: cloud(&proxy.endpoint()),
+            proxy,
             server: Rc::new(server),
             neutron: neutron_settings(),
             late: RefCell::default(),
@@ -176,7 +213,7 @@ impl Scene {
     }
 
     fn connect(&self, gate: Gate) -> Neutron {
-        Neutron::new(At::open(&self.proxy.endpoint()), self.neutron.clone(), gate).unwrap()
+        Neutron::new(self.cloud.clone(), self.neutron.clone(), gate).unwrap()
     }
 
     /// The calls that changed something since they were asked for last, as `PUT ports 200`.
