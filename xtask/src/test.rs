@@ -63,7 +63,7 @@ pub(crate) fn check(arguments: &Arguments) -> Result<()> {
         |log| machine.run(log),
         || {
             check_code(patient)?;
-            wasm::build()?;
+            wasm::check()?;
             run(&mut patient("test --workspace --locked --no-run"))
         },
     )?;
@@ -225,7 +225,7 @@ fn run_quick_tests() -> Result<()> {
         "--quick left out the tests that need root, some of them container runtimes: the integration tests of {}, and every `{KERNEL_MODULE}` module; \
          those that need Chromium: the `{BROWSER_MODULE}` module of picket; those that need a Kubernetes API server: \
          the `{CLUSTER_MODULE}` module of picket; those that need Neutron and Keystone: the `{OPENSTACK_MODULE}` module of \
-         picket-neutron; and the WebAssembly build. \
+         picket-neutron; and what the compiler says for WebAssembly. \
          `cargo xtask test` runs them.",
         KERNEL_CRATES.join(" and ")
     ));

@@ -1,4 +1,4 @@
-//! The analysis and the rulesets as WebAssembly: they compile, so that a page or an editor can have them.
+//! The analysis and the rulesets as WebAssembly: the compiler takes them, so that a page or an editor can have them.
 
 use anyhow::{Context, Result};
 
@@ -6,9 +6,9 @@ use crate::command::{cargo, output, run, say};
 
 const TARGET: &str = "wasm32-unknown-unknown";
 
-/// Builds `picket-analysis` and `picket-nftables` without its client, and with them every crate below, for WebAssembly;
+/// Checks `picket-analysis` and `picket-nftables` without its client, and with them every crate below, for WebAssembly;
 /// installs the target first where it is missing.
-pub(crate) fn build() -> Result<()> {
+pub(crate) fn check() -> Result<()> {
     if !is_installed()? {
         say(&format!("installing the standard library for {TARGET}"));
         let mut rustup = std::process::Command::new("rustup");
@@ -17,9 +17,9 @@ pub(crate) fn build() -> Result<()> {
             format!("the WebAssembly build needs the standard library for {TARGET}: install it as Rust was installed")
         })?;
     }
-    let build =
-        format!("build --package picket-analysis --package picket-nftables --lib --target {TARGET} --locked");
-    run(&mut cargo(&build))
+    let check =
+        format!("check --package picket-analysis --package picket-nftables --lib --target {TARGET} --locked");
+    run(&mut cargo(&check))
 }
 
 /// Whether rustc has the target's standard library.
