@@ -4,6 +4,7 @@
 //! picket; `apiserver::contained` runs it.
 
 mod operator;
+mod questions;
 
 use serde_json::json;
 
