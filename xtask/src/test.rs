@@ -7,10 +7,10 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::thread;
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, bail};
 use serde_json::Value;
 
-use crate::command::{cargo, is_installed, is_root, output, print, root, run, say, search_path};
+use crate::command::{cargo, is_installed, is_root, output, root, run, say, search_path};
 use crate::failures::{Failures, run_tests};
 use crate::machine::Machine;
 use crate::{alone, packages, programs, wasm};
@@ -57,46 +57,22 @@ pub(crate) fn check(arguments: &Arguments) -> Result<()> {
     let programs = programs::build_all()?;
     let alone = alone::for_tests()?;
     let others: Vec<_> = programs.into_iter().chain([alone]).collect();
-    let machine = KernelTests::prepare(&others)?;
-    // A virtual machine runs tests one after the other, which leaves a processor free.
-    let printed = meanwhile(
-        |log| machine.run(log),
-        || {
-            check_code(patient)?;
-            wasm::check()?;
-            run(&mut patient("test --workspace --locked --no-run"))
-        },
-    )?;
-    ensure!(
-        !printed.contains("ok. 0 passed"),
-        "the virtual machine ran no test"
-    );
-    let tests = |arguments: &str| tests(arguments, &others, runner.as_ref());
-    let mut of_clusters = tests(&format!("--tests -- {CLUSTER_MODULE} --skip {MACHINE_MODULE}"))?;
-    let mut of_others = tests(&format!("-- --skip {CLUSTER_MODULE}"))?;
-    // With an API server they wait for it, for packets, and to see that nothing comes: the others run meanwhile.
-    meanwhile(
-        |log| run_into(&mut of_clusters, log),
-        || run_tests(&mut of_others),
-    )
-    .map(drop)
-}
-
-/// `cargo test` of the workspace, with these arguments behind its own.
-fn tests(
-    arguments: &str,
-    others: &[(&'static str, PathBuf)],
-    runner: Option<&(String, &'static str)>,
-) -> Result<Command> {
-    let mut tests = cargo(&format!("test --workspace --locked --no-fail-fast {arguments}"));
+    meanwhile(&KernelTests::prepare(&others)?, || {
+        check_code(patient)?;
+        wasm::check()?;
+        run(&mut patient("test --workspace --locked --no-run"))
+    })?;
+    let mut tests = cargo(&format!(
+        "test --workspace --locked --no-fail-fast -- --skip {MACHINE_MODULE}"
+    ));
     if env::var_os(THREADS).is_none() {
         tests.env(THREADS, threads().to_string());
     }
     tests
         .env("PATH", env::join_paths(search_path())?)
-        .envs(others.iter().map(|(name, path)| (name, path)))
-        .envs(runner.map(|(name, value)| (name, value)));
-    Ok(tests)
+        .envs(others)
+        .envs(runner);
+    run_tests(&mut tests)
 }
 
 /// Lints and documentation.
@@ -155,32 +131,27 @@ impl<'a> KernelTests<'a> {
     }
 }
 
-/// Does something else while tests run beside it. What they printed is shown in the end, and returned.
-fn meanwhile(
-    tests: impl FnOnce(&File) -> Result<()> + Send,
-    work: impl FnOnce() -> Result<()>,
-) -> Result<String> {
+/// Does something else while a virtual machine runs tests one after the other, which leaves a processor free. What they printed
+/// is shown in the end.
+fn meanwhile(tests: &KernelTests<'_>, work: impl FnOnce() -> Result<()>) -> Result<()> {
     let log = tempfile::NamedTempFile::new()?;
     thread::scope(|scope| {
-        let tests = scope.spawn(|| tests(log.as_file()));
+        let tests = scope.spawn(|| tests.run(log.as_file()));
         let worked = work();
         let passed = tests
             .join()
-            .unwrap_or_else(|_| bail!("the thread that ran tests panicked"));
+            .unwrap_or_else(|_| bail!("the thread of the virtual machine panicked"));
         let printed = fs::read(log.path())?;
-        let printed = String::from_utf8_lossy(&printed).into_owned();
-        print(&printed)?;
+        let printed = String::from_utf8_lossy(&printed);
+        say(&printed);
         let mut failures = Failures::default();
         printed.lines().for_each(|line| failures.read(line));
         failures.tell();
-        passed.and(worked)?;
-        Ok(printed)
+        if passed.is_ok() && printed.contains("ok. 0 passed") {
+            bail!("the virtual machine ran no test");
+        }
+        passed.and(worked)
     })
-}
-
-/// Runs tests, which print into a file.
-fn run_into(tests: &mut Command, log: &File) -> Result<()> {
-    run(tests.stdout(log.try_clone()?).stderr(log.try_clone()?))
 }
 
 /// The program that runs a file of integration tests, built now. For the whole workspace, so that nothing is compiled again for
