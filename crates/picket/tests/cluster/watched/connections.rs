@@ -191,9 +191,10 @@ impl Connections {
             while !is_last {
                 is_last = end.load(Ordering::SeqCst);
                 while let Ok((stream, peer)) = listener.accept() {
-                    // No other way leads from there to this port, so that the client has given up the one before.
-                    inbound.retain(|before| before.peer.ip() != peer.ip());
-                    inbound.push(shared.accept((callers[&peer.ip()], family), peer, stream));
+                    let line = (callers[&peer.ip()], family);
+                    // The client has given up all but the last, which may have come about before one that was asked for earlier.
+                    inbound.retain(|before| before.line != line || shared.is_last(line, before.peer));
+                    inbound.push(shared.accept(line, peer, stream));
                 }
                 inbound.retain_mut(|one| shared.answer(one));
                 sleep(PAUSE);
@@ -307,6 +308,12 @@ impl Shared {
             drop(connections);
             sleep(PAUSE);
         }
+    }
+
+    /// Whether the client has asked for this one and for none since.
+    fn is_last(&self, line: Line, peer: SocketAddr) -> bool {
+        let connections = self.connections.lock().unwrap();
+        connections.get(&line).is_some_and(|one| one.client == peer)
     }
 
     /// A server has a connection. Where the client has given it up already the server says nothing.

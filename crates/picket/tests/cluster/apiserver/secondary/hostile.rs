@@ -276,6 +276,26 @@ fn what_is_written_to_be_misread_is_a_name_or_an_error() {
     assert_eq!(found, wrong);
     expect_readable(&node);
 
+    // What is no interface beside its own takes nothing from a pod, and of others nobody notices; whatever it asked for.
+    let strange = [
+        json!({"name": "default/net", "interface": ""}),
+        json!({"name": "default/net", "interface": 7}),
+        json!({"name": "default/net", "interface": "\"net0"}),
+    ];
+    for strange in strange {
+        let own = json!({"name": "default/net", "interface": "net1", "ips": ["2.2.5.16", "2001:db8::16"]});
+        let status = json!([&strange, own, json!({"name": 7})]).to_string();
+        let annotations = json!({"k8s.v1.cni.cncf.io/network-status": status});
+        let annotations = json!({"metadata": {"annotations": annotations}});
+        node.api.patch("/api/v1/namespaces/x/pods", "e", &annotations);
+        node.until_enforced();
+        let about = format!("beside {strange}");
+        expect(&pods, &[&allowed], true, &about);
+        expect(&pods, &["a->server d->x/e"], false, &about);
+        expect_others(&pods);
+    }
+    assert!(node.findings().contains(&"Pod x/e".to_owned()));
+
     // The other version of the kind says the same of all of them.
     serve_alone(&node.api, "v1beta2");
     let path = "/apis/k8s.cni.cncf.io/v1beta2/namespaces/default/multi-networkpolicies";
@@ -308,24 +328,4 @@ fn what_is_written_to_be_misread_is_a_name_or_an_error() {
     );
     expect_others(&pods);
     expect_readable(&node);
-
-    // What is no interface beside its own takes nothing from a pod, and of others nobody notices; whatever it asked for.
-    let strange = [
-        json!({"name": "default/net", "interface": ""}),
-        json!({"name": "default/net", "interface": 7}),
-        json!({"name": "default/net", "interface": "\"net0"}),
-    ];
-    for strange in strange {
-        let own = json!({"name": "default/net", "interface": "net1", "ips": ["2.2.5.16", "2001:db8::16"]});
-        let status = json!([&strange, own, json!({"name": 7})]).to_string();
-        let annotations = json!({"k8s.v1.cni.cncf.io/network-status": status});
-        let annotations = json!({"metadata": {"annotations": annotations}});
-        node.api.patch("/api/v1/namespaces/x/pods", "e", &annotations);
-        node.until_enforced();
-        let about = format!("beside {strange}");
-        expect(&pods, &[&allowed], true, &about);
-        expect(&pods, &["a->server d->x/e"], false, &about);
-        expect_others(&pods);
-    }
-    assert!(node.findings().contains(&"Pod x/e".to_owned()));
 }
