@@ -38,7 +38,7 @@ picket_policy::codes! {
         "`status.phase` is Pending, Running, Succeeded, Failed or Unknown. A pod in any other phase is treated as running."
 
     NETWORKS "C013" "An annotation of networks that cannot be read"
-        "The annotations `k8s.v1.cni.cncf.io/network-status` and, before the pod runs, `k8s.v1.cni.cncf.io/networks` say which secondary networks a pod is on, through which interface, and with which addresses. What cannot be read is left out: on that network the pod is then neither selected nor matched."
+        "The annotations `k8s.v1.cni.cncf.io/network-status` and, before the pod runs, `k8s.v1.cni.cncf.io/networks` say which secondary networks a pod is on, through which interface, and with which addresses. What cannot be read is left out: through that interface the pod is then neither selected nor matched. Where it is something of the status, interfaces that `networks` asks for beside those of the status count as well."
 
     UNKNOWN_NETWORK "C014" "A network that the input does not have"
         "A MultiNetworkPolicy is about a secondary network of which the input has neither a NetworkAttachmentDefinition nor a pod with an interface on it. Nothing there is selected."

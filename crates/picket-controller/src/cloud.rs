@@ -108,8 +108,6 @@ pub struct Plan<S> {
     pub stages: Vec<Vec<S>>,
     /// The pods that have no port yet.
     pub pending: BTreeSet<ObjectRef>,
-    /// Those of them that have a node or an address, so that a port may come at any time.
-    pub awaited: BTreeSet<ObjectRef>,
     /// The pods at some port of which no group counts, or groups of others do, and why.
     pub unenforced: BTreeMap<ObjectRef, String>,
     /// What else people should know.
@@ -125,22 +123,11 @@ impl<S> Default for Plan<S> {
         Self {
             stages: Vec::new(),
             pending: BTreeSet::new(),
-            awaited: BTreeSet::new(),
             unenforced: BTreeMap::new(),
             notes: Vec::new(),
             waiting: BTreeSet::new(),
             emptied: BTreeSet::new(),
         }
-    }
-}
-
-impl Wanted<'_> {
-    /// Whether a pod has a node or an address: only then somebody may give it a port.
-    pub(crate) fn may_get_a_port(&self, pod: &ObjectRef) -> bool {
-        self.program.pod(pod).is_some_and(|known| {
-            let pod = known.pod();
-            pod.node.is_some() || !pod.synthetic && pod.addresses.iter().next().is_some()
-        })
     }
 }
 

@@ -222,7 +222,8 @@ impl<C: Cloud> Controller<C> {
             if steps > 0 {
                 tracing::debug!(steps, stages, repairs = self.sync.repairs, "planned");
             }
-            self.sync.planned(plan);
+            let awaited = self.knowledge.may_get_ports(&plan.pending);
+            self.sync.planned(plan, awaited);
             self.extents = self.known_extents();
             self.settle();
         }

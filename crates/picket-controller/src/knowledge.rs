@@ -62,6 +62,18 @@ impl Knowledge {
         std::mem::take(&mut self.moved)
     }
 
+    /// Those of these pods that have a node or an address: only such a one somebody gives a port.
+    pub(crate) fn may_get_ports(&self, pods: &BTreeSet<ObjectRef>) -> BTreeSet<ObjectRef> {
+        let may_get_one = |object: &&ObjectRef| {
+            let known = self.program().and_then(|program| program.pod(object));
+            known.is_some_and(|known| {
+                let pod = known.pod();
+                pod.node.is_some() || !pod.synthetic && pod.addresses.iter().next().is_some()
+            })
+        };
+        pods.iter().filter(may_get_one).cloned().collect()
+    }
+
     /// Takes in a change; whether something else may have to be enforced then.
     pub(crate) fn take(&mut self, change: Change) -> bool {
         match change {

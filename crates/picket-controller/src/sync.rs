@@ -288,8 +288,8 @@ impl<S: Step> Sync<S> {
         alone
     }
 
-    /// This is to be done from now on, and nothing else.
-    pub(crate) fn planned(&mut self, plan: Plan<S>) {
+    /// This is to be done from now on, and nothing else. `awaited` are those of the pods without a port that may get one at any time.
+    pub(crate) fn planned(&mut self, plan: Plan<S>, awaited: BTreeSet<ObjectRef>) {
         let waits = |held: &BTreeMap<Key, Held>, step: &S| {
             let held = held.get(&Key::of(step));
             held.is_some_and(|held| held.waits)
@@ -308,10 +308,10 @@ impl<S: Step> Sync<S> {
         }
         let planned: BTreeSet<_> = self.stages.iter().flatten().map(Key::of).collect();
         self.held.retain(|key, held| held.waits || planned.contains(key));
-        if plan.awaited.difference(&self.awaited).next().is_some() {
+        if awaited.difference(&self.awaited).next().is_some() {
             (self.look, self.looks_now) = (None, true);
         }
-        if plan.awaited.is_empty() {
+        if awaited.is_empty() {
             (self.look, self.looks_now) = (None, false);
         }
         self.looks_now |= !self.moved.is_empty();
@@ -322,7 +322,7 @@ impl<S: Step> Sync<S> {
         self.waiting = plan.waiting;
         // An attempt that holds nothing names none, and may be in vain.
         self.emptied.extend(plan.emptied);
-        (self.pending, self.awaited) = (plan.pending, plan.awaited);
+        (self.pending, self.awaited) = (plan.pending, awaited);
         self.unenforced = plan.unenforced;
         (self.dirty, self.replan) = (None, false);
         (self.begun, self.broken) = (false, false);

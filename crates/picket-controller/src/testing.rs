@@ -174,11 +174,6 @@ impl Cloud for Fake {
         let stages = [puts.collect(), ports, drops.cloned().map(Act::Drop).collect()];
         Plan {
             stages: stages.into_iter().filter(|stage| !stage.is_empty()).collect(),
-            awaited: pending
-                .iter()
-                .filter(|pod| wanted.may_get_a_port(pod))
-                .cloned()
-                .collect(),
             pending,
             unenforced: self.world.borrow().unenforced.clone(),
             ..Plan::default()

@@ -139,7 +139,7 @@ fn what_cannot_be_read_is_left_out_with_an_error() {
         (
             r#"{"name": "a", "interface": 7}"#,
             vec![left],
-            "Invalid value: no network: invalid type: integer `7`, expected a string at line 1 column 28",
+            "Invalid value: item 0 is no network: invalid type: integer `7`, expected a string at line 1 column 28",
         ),
         (
             r#"{"name": "a", "interface": "net1", "ips": ["ten"]}"#,

@@ -1,7 +1,7 @@
 //! Interfaces on secondary networks, as the annotations of pods have them.
 //!
 //! `network-status` is what Multus says it did, `networks` what was asked for (Kubernetes Network Custom Resource
-//! Definition De-facto Standard, version 1.3). The status counts where there is one.
+//! Definition De-facto Standard, version 1.3). The status counts where there is one, and both where not all of it can be read.
 
 use std::net::IpAddr;
 
@@ -154,9 +154,11 @@ impl<'r, 'a> Reading<'r, 'a> {
         let items: Vec<&RawValue> = serde_json::from_str(text)
             .map_err(|error| self.error(at, format!("Invalid value: no list of networks as JSON: {error}")))
             .ok()?;
-        let items = items.into_iter().map(|item| {
+        let items = items.into_iter().enumerate().map(|(number, item)| {
             serde_json::from_str(item.get())
-                .map_err(|error| self.error(at, format!("Invalid value: no network: {error}")))
+                .map_err(|error| {
+                    self.error(at, format!("Invalid value: item {number} is no network: {error}"))
+                })
                 .ok()
         });
         Some(items.collect())
@@ -173,7 +175,7 @@ impl<'r, 'a> Reading<'r, 'a> {
         network
     }
 
-    /// Adds an interface, if it is one.
+    /// Adds an interface; whether it is one.
     fn attach(
         &mut self,
         at: &Cursor<'a>,

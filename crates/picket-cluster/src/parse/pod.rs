@@ -26,11 +26,10 @@ pub(super) fn parse<'a>(reader: &mut Reader<'a>, root: &Field<'a>, labels: Label
     }
 }
 
-/// The uid that the kubelet gave a static pod, as the annotations of its mirror have it: a digest. With hyphens it would be one that the API
-/// server gave to another pod, and whoever writes the annotation does not become that one.
+/// The uid that the kubelet gave a static pod, as the annotations of its mirror have it.
 pub(super) fn static_uid<'a>(reader: &mut Reader<'a>, metadata: &Field<'a>) -> Option<Box<str>> {
     let (_, uid) = reader.annotation(metadata, "kubernetes.io/config.hash")?;
-    (!uid.is_empty() && !uid.contains('-')).then(|| uid.into())
+    (!uid.is_empty()).then(|| uid.into())
 }
 
 fn is_finished<'a>(reader: &mut Reader<'a>, status: &Field<'a>) -> bool {

@@ -186,12 +186,7 @@ impl Cloud for Neutron {
         for finding in &planned.findings {
             let pod = finding.pod().clone();
             match finding {
-                Finding::Pending { .. } => {
-                    if wanted.may_get_a_port(&pod) {
-                        plan.awaited.insert(pod.clone());
-                    }
-                    plan.pending.insert(pod);
-                }
+                Finding::Pending { .. } => _ = plan.pending.insert(pod),
                 finding => {
                     let why: &mut String = plan.unenforced.entry(pod).or_default();
                     if !why.is_empty() {

@@ -106,7 +106,7 @@ impl Networks {
             let attached = view.attach(compiled.program(), compiled.ends(), network);
             troubles.extend(attached.err().into_iter().flatten().map(|name| {
                 let name = name.escape_debug();
-                format!("no rule can name the interface `{name}` of its annotation `network-status`: it is not restricted")
+                format!("no rule can name the interface `{name}` of its annotations: it is not restricted")
             }));
         }
         let policies = view.policies.iter().map(|policy| &policy.object);

@@ -28,6 +28,14 @@ impl Part {
             Self::Local(namespace) => RuleTable::Local(namespace),
         }
     }
+
+    /// Whether a rule of this table belongs to it that has this at this end.
+    pub(super) fn is_of(self, (table, end): (RuleTable, Prefix)) -> bool {
+        match self {
+            Self::Global(own) => table == RuleTable::Global && own == end,
+            Self::Local(namespace) => table == RuleTable::Local(namespace),
+        }
+    }
 }
 
 /// What a part is to have: shared, so that what is the same in memory has not changed.
@@ -251,7 +259,7 @@ impl Held {
             .collect()
     }
 
-    /// VPP was told to remove these if they are ours, refused nothing of their tables, and everything has been read again since.
+    /// VPP was told to remove these if they are ours, refused nothing of their parts, and everything has been read again since.
     pub(crate) fn learn(&mut self, doubts: Vec<(Part, SessionRule)>) {
         for (part, rule) in doubts {
             if self.installed(part).iter().any(|known| known.rule == rule) {

@@ -128,8 +128,8 @@ impl SessionTables {
                 return Ok(made);
             }
             self.held.read(vpp)?;
-            // Of a table of which something was refused not all has been told, and what was may be what was refused.
-            doubts.retain(|(part, _)| refusals.iter().all(|(table, _)| *table != part.table()));
+            // Of a part of which something was refused not all has been told, and what was may be what was refused.
+            doubts.retain(|(part, _)| refusals.iter().all(|(refused, _)| !part.is_of(*refused)));
             self.held.learn(doubts);
             if !refusals.is_empty() {
                 let refusals = refusals.into_iter().map(|(_, refusal)| refusal.into());

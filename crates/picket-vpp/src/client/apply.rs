@@ -135,10 +135,10 @@ impl Vpp {
         let (cuts, others): (Vec<_>, Vec<_>) =
             others.into_iter().partition(|(_, acl)| acl.tag.is_for(Role::Cut));
         self.create(&others, &mut done)?;
-        let behind = done.behind([&new, &others], [&first, &sets], installed);
-        let (cuts, left): (Vec<_>, Vec<_>) = cuts
-            .into_iter()
-            .partition(|(index, _)| index.is_some_and(|index| !behind.contains(&index)));
+        let (cuts, left) = match done.troubles.is_empty() {
+            true => (cuts, Vec::new()),
+            false => (Vec::new(), cuts),
+        };
         self.create(&cuts, &mut done)?;
         // Other interfaces need some of them all the same.
         let are_wanted = |tag: &Tag| {
@@ -260,42 +260,6 @@ impl Done<'_> {
         let left = sets.iter().filter(|(name, _)| !done.contains(name));
         let lists = left.filter_map(|(name, _)| installed.interfaces.get(*name));
         lists.flat_map(InstalledLists::indices).collect()
-    }
-
-    /// The lists of interfaces that are behind what they should be by now: whose own lists were refused, or one that they have as
-    /// another.
-    fn behind(&self, lists: [&[New]; 2], sets: [&[Wanted<'_>]; 2], installed: &Installed) -> BTreeSet<u32> {
-        if self.troubles.is_empty() {
-            return BTreeSet::new();
-        }
-        let made: BTreeSet<_> = self.created.iter().map(|(acl, _)| &acl.tag).collect();
-        let refused = lists.into_iter().flatten();
-        let refused = refused.filter(|(_, acl)| !made.contains(&acl.tag));
-        let (mut indices, mut tags) = (BTreeSet::new(), BTreeSet::new());
-        for (index, acl) in refused {
-            indices.extend(*index);
-            tags.insert(&acl.tag);
-        }
-        let [first, _] = sets;
-        let is_refused = |handle: &Handle| match handle {
-            Handle::Created(tag) => tags.contains(tag),
-            Handle::Installed(index) => indices.contains(index),
-        };
-        let waits = |(_, ways): &&Wanted<'_>| ways.iter().copied().flatten().any(is_refused);
-        let waiting = sets.into_iter().flatten().filter(waits);
-        let mut waiting: BTreeSet<&SmolStr> = waiting.map(|(name, _)| *name).collect();
-        let done: BTreeSet<_> = self.set.iter().map(|(name, _)| *name).collect();
-        waiting.extend(
-            first
-                .iter()
-                .map(|(name, _)| *name)
-                .filter(|name| !done.contains(name)),
-        );
-        let all = installed.interfaces.iter();
-        let behind = all.filter(|(name, lists)| {
-            waiting.contains(name) || lists.indices().any(|index| indices.contains(&index))
-        });
-        behind.flat_map(|(_, lists)| lists.indices()).collect()
     }
 
     /// Leaves away those lists that interfaces have all the same, where something was refused.

@@ -77,15 +77,16 @@ impl Vpp {
     }
 
     /// Carries out plans, step by step. Where VPP refuses something of a [part](session::plan::Part) of a table no later step of that part is
-    /// begun, so that it is left no more open than it was or will be; all others go on. What was refused, by table.
+    /// begun, so that it is left no more open than it was or will be; all others go on. What was refused, with the table and what the rule
+    /// has at this end.
     ///
     /// # Errors
     /// [`Error`]. Nobody knows then how far it came; it must be read again.
     pub fn carry_out_rules(
         &mut self,
         plans: &BTreeMap<RuleTable, Plan>,
-    ) -> Result<Vec<(RuleTable, Refusal)>, Error> {
-        let mut refusals: Vec<(RuleTable, Refusal)> = Vec::new();
+    ) -> Result<Vec<((RuleTable, Prefix), Refusal)>, Error> {
+        let mut refusals = Vec::new();
         let mut stopped = BTreeSet::new();
         let steps = plans.values().map(Vec::len).max().unwrap_or_default();
         for step in 0..steps {
@@ -103,7 +104,8 @@ impl Vpp {
             for ((part, _), outcome) in asked.iter().zip(outcomes) {
                 if let Err(refusal) = outcome {
                     stopped.insert(*part);
-                    refusals.push((part.0, refusal));
+                    let (table, (_, end)) = *part;
+                    refusals.push(((table, end), refusal));
                 }
             }
         }

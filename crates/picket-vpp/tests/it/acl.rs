@@ -31,6 +31,18 @@ pub(crate) fn pods_called(names: &[&str]) -> impl Iterator<Item = Object> {
     })
 }
 
+/// Two pods, `x/one` and `x/two`, of which everybody may reach these ports.
+pub(crate) fn open_at(ports: [u16; 2]) -> Snapshot {
+    let names = ["one", "two"];
+    let lets_in = |(name, port): (&str, u16)| {
+        let policy = policy(&format!("x/{name}")).selects(&format!("name={name}"));
+        Object::Policy(policy.ingress(accept().port(Protocol::TCP, port)).build())
+    };
+    pods_called(&names)
+        .chain(names.into_iter().zip(ports).map(lets_in))
+        .collect()
+}
+
 /// What a flow passes; nothing where a pod speaks to itself, which it does within itself.
 fn hops(cluster: &Cluster<'_>, flow: &Flow) -> Option<Vec<Hop>> {
     cluster.hops(flow).filter(|_| flow.source != flow.destination)

@@ -18,7 +18,7 @@ use picket_vpp::session::{self, SessionRule, SessionRules, render};
 use proptest::prelude::*;
 use proptest::test_runner::TestCaseError;
 
-use crate::acl::pods_called;
+use crate::acl::{open_at, pods_called};
 use crate::faults::{faults, patience};
 
 /// Something that may be opened: in the namespace of a pod, or from outside.
@@ -322,26 +322,10 @@ proptest! {
     }
 }
 
-/// Everybody may reach these ports of two pods.
-fn open_at(ports: [u16; 2]) -> SessionRules {
-    let lets_in = |name: &str, port| {
-        let rule = accept().port(Protocol::TCP, port);
-        let policy = policy(&format!("x/{name}")).selects(&format!("name={name}"));
-        Object::Policy(policy.ingress(rule).build())
-    };
-    let pods = pods_called(&["one", "two"]);
-    let policies = ["one", "two"].into_iter().zip(ports);
-    rules(
-        &pods
-            .chain(policies.map(|(name, port)| lets_in(name, port)))
-            .collect(),
-    )
-}
-
 /// Somebody removes a rule of one pod by its addresses, so that VPP never takes it again.
 #[test]
 fn what_vpp_refuses_for_ever_of_one_pod_keeps_nothing_of_others_from_changing() {
-    let (old, new) = (open_at([80, 80]), open_at([81, 81]));
+    let [old, new] = [80, 81].map(|port| rules(&open_at([port; 2])));
     let fake = installed(&old, Dumps::Both);
     let mut vpp = Connector::new(fake.socket())
         .connect(&[Feature::Sessions])
