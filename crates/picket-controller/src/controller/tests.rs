@@ -480,7 +480,7 @@ fn a_pod_without_a_node_is_not_looked_for_until_it_has_one() {
     assert!(!scene.asked().contains(&"find".to_owned()));
     scene.happens(vec![Event::Apply(late().on("n").into())]);
     scene.goes_on(MOMENT);
-    assert_eq!(scene.asked(), ["find"]);
+    assert!(scene.asked().contains(&"find".to_owned()));
 }
 
 #[test]
