@@ -1,7 +1,7 @@
 //! Questions about a live cluster, as a shell on one of its nodes runs what the guide says.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use picket_linux::NetworkNamespace;
@@ -10,8 +10,11 @@ use picket_testing::ran::Ran;
 use serde_json::json;
 
 use super::blocks;
+use crate::agents::port_of;
 use crate::client::Api;
 use crate::objects::{define_all, namespace, network_policy, policy};
+use crate::pods::ip;
+use crate::proxy::Proxy;
 
 const CLUSTER: &str = include_str!("../../../../../../docs/cluster.md");
 
@@ -19,7 +22,7 @@ const CLUSTER: &str = include_str!("../../../../../../docs/cluster.md");
 struct Shell {
     inside: NetworkNamespace,
     folder: tempfile::TempDir,
-    kubeconfig: std::path::PathBuf,
+    kubeconfig: PathBuf,
 }
 
 impl Shell {
@@ -79,6 +82,8 @@ fn a_cluster_is_asked_as_the_guide_says() {
     let changed = network_policy("shop", "db", &spec("nobody")).to_string();
     fs::write(folder.path().join("policies/db.yaml"), changed).unwrap();
     let inside = NetworkNamespace::create().unwrap();
+    ip(&inside, "link set lo up");
+    let _proxy = Proxy::from(&inside, port_of(&kubeconfig));
     let shell = Shell {
         inside,
         folder,
