@@ -151,15 +151,19 @@ impl<'r, 'a> Reading<'r, 'a> {
 
     /// The items of a list, in order. One that cannot be read leaves the others.
     fn json<T: for<'de> Deserialize<'de>>(&mut self, at: &Cursor<'a>, text: &str) -> Option<Vec<Option<T>>> {
-        let items: Vec<&RawValue> = serde_json::from_str(text)
-            .map_err(|error| self.error(at, format!("Invalid value: no list of networks as JSON: {error}")))
-            .ok()?;
+        let items: Vec<&RawValue> = match serde_json::from_str(text) {
+            Ok(items) => items,
+            Err(error) => {
+                self.error(at, format!("Invalid value: no list of networks as JSON: {error}"));
+                return None;
+            }
+        };
         let items = items.into_iter().enumerate().map(|(number, item)| {
-            serde_json::from_str(item.get())
-                .map_err(|error| {
-                    self.error(at, format!("Invalid value: item {number} is no network: {error}"))
-                })
-                .ok()
+            let read = serde_json::from_str(item.get());
+            if let Err(error) = &read {
+                self.error(at, format!("Invalid value: item {number} is no network: {error}"));
+            }
+            read.ok()
         });
         Some(items.collect())
     }
