@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use picket_net::{Family, Prefix};
-use picket_vpp::client::{Error, RuleReading, RuleTable, Vpp};
+use picket_vpp::client::{Error, Place, RuleReading, RuleTable, Vpp};
 use picket_vpp::session::plan::{InstalledRule, Operation, Plan, between, displaced, plan};
 use picket_vpp::session::{SessionRule, Turn};
 
@@ -29,8 +29,8 @@ impl Part {
         }
     }
 
-    /// Whether a rule of this table belongs to it that has this at this end.
-    pub(super) fn is_of(self, (table, end): (RuleTable, Prefix)) -> bool {
+    /// Whether the rules of a place belong to it.
+    pub(super) fn is_of(self, (table, end): Place) -> bool {
         match self {
             Self::Global(own) => table == RuleTable::Global && own == end,
             Self::Local(namespace) => table == RuleTable::Local(namespace),

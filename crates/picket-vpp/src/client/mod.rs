@@ -35,7 +35,7 @@ pub use error::{Error, Malformed, Problem};
 pub use message::MESSAGES;
 pub use refusal::{Refusal, Subject};
 pub use request::Change;
-pub use rules::{RuleReading, RuleTable};
+pub use rules::{Place, RuleReading, RuleTable};
 pub use stream::Frame;
 pub use table::{Feature, Found, Incompatible};
 pub use value::{

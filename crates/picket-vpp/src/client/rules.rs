@@ -19,6 +19,9 @@ pub enum RuleTable {
     Local(u32),
 }
 
+/// Whose rules a plan is about: the table, and what they have at this end.
+pub type Place = (RuleTable, Prefix);
+
 /// The namespace that there always is, in the first FIB.
 const DEFAULT_NAMESPACE: u32 = 0;
 
@@ -77,15 +80,14 @@ impl Vpp {
     }
 
     /// Carries out plans, step by step. Where VPP refuses something of a [part](session::plan::Part) of a table no later step of that part is
-    /// begun, so that it is left no more open than it was or will be; all others go on. What was refused, with the table and what the rule
-    /// has at this end.
+    /// begun, so that it is left no more open than it was or will be; all others go on. What was refused, and where.
     ///
     /// # Errors
     /// [`Error`]. Nobody knows then how far it came; it must be read again.
     pub fn carry_out_rules(
         &mut self,
         plans: &BTreeMap<RuleTable, Plan>,
-    ) -> Result<Vec<((RuleTable, Prefix), Refusal)>, Error> {
+    ) -> Result<Vec<(Place, Refusal)>, Error> {
         let mut refusals = Vec::new();
         let mut stopped = BTreeSet::new();
         let steps = plans.values().map(Vec::len).max().unwrap_or_default();
