@@ -114,8 +114,8 @@ fn a_cluster_network_policy_denies_passes_and_accepts_as_it_comes_changes_and_go
             .into()
     };
     let admin = || admin_policy("a", 5).selects("role=db");
-    let web = || pods_in("x", "role=web");
-    let other = || pods_in("x", "role=other");
+    let web = || pods_where("team=x", "role=web");
+    let other = || pods_where("team=x", "role=other");
     let far = || pods_where("team=y", "");
     scene.goes_to(&cluster([lets_in()]));
     let accepted = admin().ingress(accept().peer(other()).port(Protocol::TCP, 81));
