@@ -221,6 +221,10 @@ impl Chromium {
 
 impl Drop for Chromium {
     fn drop(&mut self) {
+        // It ends its other processes before itself, so that none writes into its folder when that is removed.
+        let close = json!({"id": self.last + 1, "method": "Browser.close"});
+        let _ = self.requests.write_all(format!("{close}\0").as_bytes());
+        while self.answers.recv_timeout(PATIENCE).is_ok() {}
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
