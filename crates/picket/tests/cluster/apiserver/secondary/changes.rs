@@ -102,18 +102,15 @@ fn rules_stay_where_another_pod_has_the_name() {
     // A user who says of that pod that it is the static one of the sandbox says it of another.
     let hash = json!({"metadata": {"annotations": {"kubernetes.io/config.hash": "no uid of any sandbox"}}});
     node.api.patch(path, "server", &hash);
+    node.policy("default", "another-mark", "default/net", &from_a());
     node.until_enforced();
-    let about = "while another has the name and a hash";
-    holds(&pods, "a->server", "b->server", about);
+    holds(
+        &pods,
+        "a->server",
+        "b->server",
+        "while another has the name and a hash",
+    );
     pods.clear();
-}
-
-/// The uid of the pod `server`.
-fn uid_of_server(node: &Node) -> String {
-    let listed = node.api.list("/api/v1/pods");
-    let mut listed = listed.iter();
-    let server = listed.find(|pod| pod["metadata"]["name"] == "server");
-    server.unwrap()["metadata"]["uid"].as_str().unwrap().to_owned()
 }
 
 /// A pod has these interfaces from now on, as Multus says it.
@@ -247,7 +244,13 @@ fn made_anew(kind: Kind, told: impl Fn(&str) -> String) {
     holds(&pods, "a->server", "b->server", "at first");
     let server = pods.remove("server").unwrap();
     node.stop(&server);
-    let uid = told(&uid_of_server(&node));
+    let listed = node.api.list("/api/v1/pods");
+    let of_server = listed
+        .iter()
+        .find(|pod| pod["metadata"]["name"] == "server")
+        .unwrap();
+    let uid = of_server["metadata"]["uid"].as_str().unwrap();
+    let uid = told(uid);
     if uid == HASH {
         let annotations = json!({"kubernetes.io/config.hash": HASH});
         let path = "/api/v1/namespaces/default/pods";
