@@ -1,6 +1,7 @@
 //! An agent from its first moment to its last, and what it says meanwhile.
 
 use std::fs;
+use std::net::Ipv4Addr;
 use std::process::Command;
 
 use picket_cluster::Verdict;
@@ -281,6 +282,36 @@ fn what_others_change_is_repaired_because_the_kernel_tells_of_it() {
     let proofs = metric(&agent, "picket_verifications_total{outcome=\"proved\"}");
     assert_eq!(proofs, 1, "{status:?}");
     assert_eq!(metric(&agent, "picket_drift_repaired_total"), 3);
+    live.nft(&["delete", "table", "inet", "other"]);
+}
+
+#[test]
+fn what_others_change_is_repaired_though_the_kernel_had_too_much_to_tell() {
+    let live = Live::new(None);
+    let agent = live.agent(&["--table-owner", "everybody", "--verify-interval", "86400"]);
+    agent.until_enforced(&live.versions);
+    agent.until("the first proof", |status| status.host.proof.is_some());
+    let table = live.table();
+    // Of what happens after so much, an agent that does not listen is told nothing.
+    let elements: Vec<_> = (0..200_000u32)
+        .map(|number| Ipv4Addr::from_bits(0x0a00_0000 + number).to_string())
+        .collect();
+    let flood = live.server.kubeconfig().with_file_name("flood.nft");
+    let set = "add table inet other\nadd set inet other addresses { type ipv4_addr; }\n";
+    let elements = elements.join(", ");
+    fs::write(
+        &flood,
+        format!("{set}add element inet other addresses {{ {elements} }}\n"),
+    )
+    .unwrap();
+    agent.signal("STOP");
+    live.nft(&["-f", flood.to_str().unwrap()]);
+    live.nft(&["insert", "rule", "inet", "picket", "forward", "accept"]);
+    agent.signal("CONT");
+    agent.until("a repair", |status| status.host.repaired == 1);
+    assert_eq!(live.table(), table);
+    let log = agent.log();
+    assert!(!log.contains("program=\"nft\""), "it was told: {log}");
     live.nft(&["delete", "table", "inet", "other"]);
 }
 

@@ -61,25 +61,45 @@ fn a_server_without_streaming_lists_is_asked_for_pages() {
     following.until_equal(&kubeconfig, "what was added");
 }
 
+/// An object of a kind that clusters do not have by themselves.
+fn object_of((api_version, kind, _): (&str, &str, &str)) -> Value {
+    let every = json!({"namespaces": {}});
+    let spec = match kind {
+        "NetworkAttachmentDefinition" => json!({"config": r#"{"cniVersion": "1.0.0", "type": "macvlan"}"#}),
+        "MultiNetworkPolicy" => json!({"podSelector": {}}),
+        "ClusterNetworkPolicy" => json!({"tier": "Admin", "priority": 5, "subject": every}),
+        "AdminNetworkPolicy" => json!({"priority": 5, "subject": every}),
+        _ => json!({"subject": every}),
+    };
+    // Of baselines there is only the default one.
+    json!({"apiVersion": api_version, "kind": kind, "metadata": {"name": "default"}, "spec": spec})
+}
+
 #[test]
 fn kinds_come_and_go() {
     let (_server, kubeconfig, api) = serve();
     namespace(&api, "shop");
     policy(&api, "shop", "stays", &json!({"podSelector": {}}));
     let mut following = Following::complete(&kubeconfig, None);
-    for _ in 0..2 {
-        define(&api, MULTI);
-        let spec = json!({"podSelector": {}});
-        api.create(
-            &multi_network_policies("shop"),
-            &multi_network_policy("comes", &spec),
-        );
-        following.until_equal(&kubeconfig, "a kind that comes");
-        assert_eq!(following.snapshot().policies.len(), 2);
-        undefine(&api, MULTI);
-        following.until_health(|kinds| !kinds.contains_key("multi-networkpolicies.k8s.cni.cncf.io"));
-        following.until_equal(&kubeconfig, "a kind that goes");
-        assert_eq!(following.snapshot().policies.len(), 1);
+    for kind in [&KINDS[12..], &[MULTI]].concat() {
+        define(&api, kind);
+        let (version, plural) = kind.2.rsplit_once('/').unwrap();
+        let within = if kind.0.starts_with("k8s.cni") {
+            "/namespaces/shop"
+        } else {
+            ""
+        };
+        api.create(&format!("{version}{within}/{plural}"), &object_of(kind));
+        following.until_equal(&kubeconfig, kind.1);
+        let count = |following: &Following| {
+            let snapshot = following.snapshot();
+            snapshot.policies.len() + snapshot.networks.len()
+        };
+        assert_eq!(count(&following), 2, "{}", kind.1);
+        undefine(&api, kind);
+        following.until_health(|kinds| !kinds.contains_key(&definition_of(kind.2)));
+        following.until_equal(&kubeconfig, kind.1);
+        assert_eq!(count(&following), 1, "{}", kind.1);
     }
 }
 

@@ -235,6 +235,20 @@ fn what_is_written_to_be_misread_is_a_name_or_an_error() {
         wrong.insert(format!("MultiNetworkPolicy default/{name}"));
         allowed += &format!("b->server:{port} ");
     }
+    for ((name, mut rule), port) in rules().into_iter().zip(7300..) {
+        if let Some(peers) = rule["from"].as_array().cloned() {
+            rule = json!({"to": peers});
+        }
+        let to = json!({"to": named(&["b"]), "ports": [{"port": port}]});
+        let spec = json!({"podSelector": labelled("name", "server"), "policyTypes": ["Egress"], "egress": [rule, to]});
+        node.policy("default", &format!("{name}-egress"), "default/net", &spec);
+        wrong.insert(format!("MultiNetworkPolicy default/{name}-egress"));
+        allowed += &format!("server->b:{port} ");
+    }
+    // A direction that nobody knows may be any.
+    let types = json!({"podSelector": labelled("name", "server"), "policyTypes": [QUOTES], "egress": [{}], "ingress": [{}]});
+    node.policy("default", "types", "default/net", &types);
+    wrong.insert("MultiNetworkPolicy default/types".to_owned());
     // Whom these are about nobody can say: whoever may be meant is isolated, and nobody elsewhere.
     for (name, selector) in [
         ("whose-key", json!({"matchLabels": {QUOTES: "e"}})),
@@ -265,6 +279,7 @@ fn what_is_written_to_be_misread_is_a_name_or_an_error() {
         &pods,
         &[
             "a->server b->server a->server:7000 b->server:80 d->server:80 c->server:7000 b->server:7100 d->x/e",
+            "server->a server->b server->a:7300 server->b:80 server->d:7300",
         ],
         false,
         "with all that is misread",
@@ -278,6 +293,7 @@ fn what_is_written_to_be_misread_is_a_name_or_an_error() {
 
     // What is no interface beside its own takes nothing from a pod, and of others nobody notices; whatever it asked for.
     let strange = [
+        json!({"name": QUOTES, "interface": "net7", "ips": ["2.2.5.12"]}),
         json!({"name": "default/net", "interface": ""}),
         json!({"name": "default/net", "interface": 7}),
         json!({"name": "default/net", "interface": "\"net0"}),
@@ -285,7 +301,8 @@ fn what_is_written_to_be_misread_is_a_name_or_an_error() {
     for strange in strange {
         let own = json!({"name": "default/net", "interface": "net1", "ips": ["2.2.5.16", "2001:db8::16"]});
         let status = json!([&strange, own, json!({"name": 7})]).to_string();
-        let annotations = json!({"k8s.v1.cni.cncf.io/network-status": status});
+        let annotations =
+            json!({"k8s.v1.cni.cncf.io/network-status": status, "k8s.v1.cni.cncf.io/networks": QUOTES});
         let annotations = json!({"metadata": {"annotations": annotations}});
         node.api.patch("/api/v1/namespaces/x/pods", "e", &annotations);
         node.until_enforced();
