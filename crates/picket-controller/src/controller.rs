@@ -17,9 +17,9 @@ use crate::gate::Gate;
 use crate::knowledge::Knowledge;
 use crate::lease::{Beginning, Lease};
 use crate::metrics::Metrics;
-use crate::progress::{Extent, Troubles, extents, states};
+use crate::progress::{Extent, Troubles, extents, states, users};
 use crate::publish::{Desired, Outlet};
-use crate::status::{FailureStatus, Shared, UnenforcedPort};
+use crate::status::{FailureStatus, Shared, SharedGroup, UnenforcedPort};
 use crate::stop::Stop;
 use crate::sync::{Due, Key, Sync};
 
@@ -379,12 +379,18 @@ impl<C: Cloud> Controller<C> {
             pod: pod.to_string(),
             why: why.clone(),
         });
+        let shared = users(extents, &self.rendered).into_iter();
+        let shared = shared.map(|(group, users)| SharedGroup {
+            group: group.into(),
+            users: users.iter().map(ToString::to_string).collect(),
+        });
         let mut status = self.shared.lock();
         status.steps = self.sync.steps_left();
         status.failures = failures.collect();
         status.pending = self.sync.pending.iter().map(ToString::to_string).collect();
         status.unenforced = unenforced.collect();
         status.policies = states.values().cloned().collect();
+        status.shared = shared.collect();
         status.notes.clone_from(&self.sync.notes);
         status.findings = self.knowledge.findings();
         drop(status);

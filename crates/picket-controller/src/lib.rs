@@ -45,4 +45,4 @@ pub use picket_node::Extent;
 pub use publish::PublishSettings;
 pub use run::{Ended, run};
 pub use settings::{Settings, Timing};
-pub use status::{FailureStatus, LeaseStatus, PolicyState, Status, UnenforcedPort};
+pub use status::{FailureStatus, LeaseStatus, PolicyState, SharedGroup, Status, UnenforcedPort};

@@ -89,11 +89,7 @@ fn failures(
     troubles: &Troubles,
 ) -> Vec<String> {
     let own = rendered.policies.get(policy).into_iter().flatten();
-    let of_pods = pods
-        .iter()
-        .filter_map(|pod| rendered.objects.ports.get(pod))
-        .flat_map(|port| &port.security_groups);
-    let groups: BTreeSet<_> = own.chain(of_pods).collect();
+    let groups: BTreeSet<_> = own.chain(groups_of(pods, rendered)).collect();
     let meant: BTreeSet<_> = groups
         .iter()
         .flat_map(|name| meant_by(&rendered.objects, name))
@@ -107,6 +103,34 @@ fn failures(
         Some(format!("{pod}: {why}"))
     });
     groups.chain(pods).collect()
+}
+
+/// The groups of pods.
+fn groups_of<'a>(pods: &'a BTreeSet<ObjectRef>, rendered: &'a Rendered) -> impl Iterator<Item = &'a Name> {
+    let ports = pods.iter().filter_map(|pod| rendered.objects.ports.get(pod));
+    ports.flat_map(|port| &port.security_groups)
+}
+
+/// The policies that each group of peers or of addresses is there for: those whose own groups are about it, and those that have a say about
+/// pods with a group for all of their policies together that is.
+pub(crate) fn users(
+    extents: &BTreeMap<ObjectRef, Extent>,
+    rendered: &Rendered,
+) -> BTreeMap<Name, BTreeSet<ObjectRef>> {
+    let of_one: BTreeSet<_> = rendered.policies.values().flatten().collect();
+    let mut users: BTreeMap<_, BTreeSet<_>> = BTreeMap::new();
+    for (policy, extent) in extents {
+        let own = rendered.policies.get(policy).into_iter().flatten();
+        let together = groups_of(&extent.pods, rendered).filter(|name| !of_one.contains(name));
+        let groups: BTreeSet<_> = own.chain(together).collect();
+        for name in groups
+            .into_iter()
+            .flat_map(|group| meant_by(&rendered.objects, group))
+        {
+            users.entry(name.clone()).or_default().insert(policy.clone());
+        }
+    }
+    users
 }
 
 /// The groups that rules of a group are about.

@@ -96,6 +96,24 @@ impl Outlet {
     }
 }
 
+/// While it lasts this controller writes, and no other.
+struct Turn<'a> {
+    lease: &'a Lease,
+    term: u64,
+    /// How long a call may take.
+    call: Duration,
+}
+
+impl Turn<'_> {
+    /// To be asked before a call that writes: whether it ends before another controller can have the Lease.
+    fn begin(&self) -> Result<(), PublishError> {
+        match self.lease.permits(self.term, self.call) {
+            true => Ok(()),
+            false => Err(PublishError::Late),
+        }
+    }
+}
+
 /// Why something could not be written.
 #[derive(Debug, thiserror::Error)]
 enum PublishError {
@@ -103,6 +121,8 @@ enum PublishError {
     Kube(#[from] KubeError),
     #[error("{what}: {why}")]
     Refused { what: &'static str, why: Refused },
+    #[error("the Lease ends too soon for another call")]
+    Late,
 }
 
 /// What writes it.
@@ -110,6 +130,8 @@ pub(crate) struct Publisher {
     server: ApiServer,
     outlet: Outlet,
     lease: Lease,
+    /// How long a call may take.
+    call: Duration,
     metrics: Metrics,
     annotations: Option<Annotations>,
     states: Option<States>,
@@ -120,10 +142,11 @@ pub(crate) struct Publisher {
 }
 
 impl Publisher {
-    /// Begins to write, in a thread of its own that ends with the process.
+    /// Begins to write, in a thread of its own that ends with the process. No call takes longer than `call`.
     pub(crate) fn start(
         settings: &PublishSettings,
         identity: &str,
+        call: Duration,
         lease: &Lease,
         metrics: &Metrics,
     ) -> Result<Outlet, ControllerError> {
@@ -131,8 +154,11 @@ impl Publisher {
         let runtime = runtime.map_err(ControllerError::Start)?;
         let (outlet, clock) = (Outlet::default(), Clock::of_machine());
         let new = |name| Annotations::new(name, clock.clone(), identity);
+        let mut kube = settings.kube.clone();
+        kube.timeout = kube.timeout.min(call);
         let publisher = Self {
-            server: runtime.block_on(ApiServer::open(&settings.kube))?,
+            call: kube.timeout,
+            server: runtime.block_on(ApiServer::open(&kube))?,
             outlet: outlet.clone(),
             lease: lease.clone(),
             metrics: metrics.clone(),
@@ -216,6 +242,11 @@ impl Publisher {
         let Some(term) = self.lease.term() else {
             return Ok(());
         };
+        let turn = Turn {
+            lease: &self.lease,
+            term,
+            call: self.call,
+        };
         let now = self.clock.now();
         let is_read = |(of, at): (u64, Duration)| of == term && now.saturating_sub(at) < READING;
         let is_new = !self.read.is_some_and(is_read);
@@ -224,7 +255,7 @@ impl Publisher {
                 annotations.read(&self.server).await?;
             }
             annotations
-                .write(&self.server, &desired.said(), &self.lease, &self.metrics)
+                .write(&self.server, &desired.said(), &turn, &self.metrics)
                 .await?;
         }
         if let Some(states) = &mut self.states {
@@ -232,7 +263,7 @@ impl Publisher {
                 states.read(&self.server).await?;
             }
             states
-                .write(&self.server, &desired.states, &self.lease, &self.metrics)
+                .write(&self.server, &desired.states, &turn, &self.metrics)
                 .await?;
         }
         if is_new {
@@ -268,4 +299,29 @@ fn text<'a>(object: &'a Value, pointer: &str) -> &'a str {
         .pointer(pointer)
         .and_then(Value::as_str)
         .unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clock::Hands;
+    use crate::lease::Beginning;
+
+    #[test]
+    fn nothing_is_written_that_could_outlast_the_lease() {
+        let hands = Hands::default();
+        let lease = Lease::of_nobody(hands.clock());
+        let call = Duration::from_secs(15);
+        let may_begin = |term| {
+            let lease = &lease;
+            Turn { lease, term, call }.begin().is_ok()
+        };
+        assert!(!may_begin(1));
+        lease.begin_for_test("test", 1, 2 * call, Beginning::Taken);
+        assert!(may_begin(1) && !may_begin(2));
+        hands.forward(call);
+        assert!(!may_begin(1));
+        lease.begin_for_test("test", 1, 2 * call, Beginning::Taken);
+        assert!(may_begin(1));
+    }
 }

@@ -73,7 +73,7 @@ pub fn run<C: Cloud>(
     }
     let publish = settings.publish.as_ref().filter(|_| extent == Extent::Forever);
     let outlet = publish
-        .map(|publish| Publisher::start(publish, &identity, &lease, &metrics))
+        .map(|publish| Publisher::start(publish, &identity, settings.timing.call, &lease, &metrics))
         .transpose()?;
     let inbox = listen(settings, &health, &clock)?;
     let keeper = shares

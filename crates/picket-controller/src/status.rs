@@ -48,6 +48,9 @@ pub struct Status {
     pub notes: Vec<String>,
     /// Every policy.
     pub policies: Vec<PolicyState>,
+    /// Every group of peers or of addresses, which policies share.
+    #[serde(default)]
+    pub shared: Vec<SharedGroup>,
     /// What is wrong with objects of the cluster.
     pub findings: Vec<Finding>,
 }
@@ -104,6 +107,16 @@ pub struct PolicyState {
     pub pending: usize,
     /// Why it is not in force, or not for all.
     pub failures: Vec<String>,
+}
+
+/// A group that stands for peers or addresses, and whom it is there for.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct SharedGroup {
+    /// What it is called in the cloud.
+    pub group: String,
+    /// The policies that are about it, as in `NetworkPolicy shop/web`.
+    pub users: Vec<String>,
 }
 
 /// The status of a running controller, which its threads share.

@@ -10,7 +10,7 @@ use picket_neutron::{Remote, SecurityGroup, SecurityGroupRule};
 use picket_node::{Outbox, channel};
 use picket_policy::{Direction, ObjectRef};
 use picket_source::{Health, ObjectVersion};
-use picket_testing::build::{accept, namespace, pod, pods_in, policy};
+use picket_testing::build::{accept, admin_policy, namespace, pod, pods_in, policy};
 use tokio::runtime::{Builder, Runtime};
 
 use super::*;
@@ -519,6 +519,35 @@ fn a_port_at_which_no_group_counts_is_in_the_status_and_counted() {
     let status = scene.controller.shared.status();
     let text = scene.controller.metrics.text(&status).unwrap();
     assert!(text.contains("picket_controller_ports_unenforced 1\n"), "{text}");
+}
+
+#[test]
+fn whom_each_group_of_peers_is_there_for_is_in_the_status() {
+    let mut scene = Scene::new();
+    let lets_in = |app| accept().peer(pods_in("x", app));
+    let same = policy("x/same").selects("app=b").ingress(lets_in("app=b"));
+    scene.happens(vec![Event::Apply(Object::Policy(same.build()))]);
+    scene.goes_on(MOMENT);
+    let users = |scene: &Scene| {
+        let status = scene.controller.shared.lock().clone();
+        let groups = status.shared.into_iter();
+        let groups: BTreeMap<_, _> = groups.map(|shared| (shared.group, shared.users)).collect();
+        for name in groups.keys() {
+            assert!(
+                scene.world.borrow().has.groups.contains_key(name.as_str()),
+                "{name}"
+            );
+        }
+        groups.into_values().collect::<Vec<_>>()
+    };
+    assert_eq!(users(&scene), [["NetworkPolicy x/same", "NetworkPolicy x/web"]]);
+    // What an administrator says first, a group for all policies of a pod together has to say.
+    let first = admin_policy("first", 1).ingress(lets_in("app=c"));
+    scene.happens(vec![Event::Apply(Object::Policy(first.build()))]);
+    scene.goes_on(MOMENT);
+    let together = ["ClusterNetworkPolicy first", "NetworkPolicy x/web"].map(str::to_owned);
+    let users = users(&scene);
+    assert!(users.iter().any(|users| *users == together), "{users:?}");
 }
 
 #[test]

@@ -9,9 +9,8 @@ use serde_json::{Map, Value, json};
 use smol_str::SmolStr;
 
 use super::refusals::Refusals;
-use super::{PublishError, list, text};
+use super::{PublishError, Turn, list, text};
 use crate::clock::Clock;
-use crate::lease::Lease;
 use crate::metrics::Metrics;
 
 /// The annotation with why policies are not enforced on a pod.
@@ -82,7 +81,7 @@ impl Annotations {
         &mut self,
         server: &ApiServer,
         all: &BTreeMap<ObjectRef, Said>,
-        lease: &Lease,
+        turn: &Turn<'_>,
         metrics: &Metrics,
     ) -> Result<(), PublishError> {
         let there: BTreeSet<_> = all.keys().map(|pod| &pod.uid).collect();
@@ -97,9 +96,7 @@ impl Annotations {
             if self.refusals.wait(&pod.uid) {
                 continue;
             }
-            if lease.term().is_none() {
-                break;
-            }
+            turn.begin()?;
             let path = format!("/api/v1/namespaces/{}/pods/{}", pod.namespace, pod.name);
             // With its uid, so that one of the same name that has come since does not get it.
             let fields = json!({"metadata": {"uid": pod.uid, "annotations": changed}});

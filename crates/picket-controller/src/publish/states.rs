@@ -3,14 +3,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use picket_policy::ObjectRef;
-use picket_source::{ApiServer, KubeError, Refused};
+use picket_source::{ApiServer, Refused};
 use serde_json::{Value, json};
 use smol_str::SmolStr;
 
 use super::refusals::Refusals;
-use super::{PublishError, list, text};
+use super::{PublishError, Turn, list, text};
 use crate::clock::Clock;
-use crate::lease::Lease;
 use crate::metrics::Metrics;
 use crate::status::PolicyState;
 
@@ -63,7 +62,7 @@ impl States {
         &mut self,
         server: &ApiServer,
         states: &BTreeMap<ObjectRef, PolicyState>,
-        lease: &Lease,
+        turn: &Turn<'_>,
         metrics: &Metrics,
     ) -> Result<(), PublishError> {
         let of_policies = states.iter().filter(|(policy, _)| policy.kind == "NetworkPolicy");
@@ -72,11 +71,11 @@ impl States {
             let key = (policy.namespace.clone(), policy.name.clone());
             there.insert(key.clone());
             let said = (policy.uid.clone(), said(state));
-            if self.known.get(&key) == Some(&said) || lease.term().is_none() || self.refusals.wait(&key) {
+            if self.known.get(&key) == Some(&said) || self.refusals.wait(&key) {
                 continue;
             }
             let has_other_owner = self.known.get(&key).is_none_or(|(uid, _)| *uid != policy.uid);
-            match put(server, policy, &said.1, has_other_owner).await? {
+            match put(server, policy, &said.1, has_other_owner, turn).await? {
                 Ok(outcome) => {
                     metrics.written("state", outcome);
                     self.refusals.done(&key);
@@ -99,12 +98,10 @@ impl States {
             .cloned()
             .collect();
         for key in gone {
-            if lease.term().is_none() {
-                break;
-            }
             if self.refusals.wait(&key) {
                 continue;
             }
+            turn.begin()?;
             let deleted = server.delete(&path(&key.0, &key.1)).await?;
             if let Err(why) = deleted
                 && why.code != 404
@@ -131,7 +128,8 @@ async fn put(
     policy: &ObjectRef,
     said: &Value,
     is_new: bool,
-) -> Result<Result<&'static str, Refused>, KubeError> {
+    turn: &Turn<'_>,
+) -> Result<Result<&'static str, Refused>, PublishError> {
     let path = path(&policy.namespace, &policy.name);
     let mut requests = Vec::new();
     if is_new {
@@ -147,6 +145,7 @@ async fn put(
     let status = json!({"metadata": {"name": policy.name}, "status": said});
     requests.push((format!("{path}/status"), status));
     for (path, mut object) in requests {
+        turn.begin()?;
         if let Some(object) = object.as_object_mut() {
             object.insert("apiVersion".to_owned(), VERSION.into());
             object.insert("kind".to_owned(), "NetworkPolicyStatus".into());

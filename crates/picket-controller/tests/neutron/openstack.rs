@@ -4,6 +4,7 @@ mod extensions;
 mod faults;
 mod kuryr;
 mod policies;
+mod ports;
 mod quota;
 mod random;
 mod scene;

@@ -1,7 +1,5 @@
 //! Policies come, change and go, and so do pods.
 
-use std::sync::Arc;
-
 use picket_cluster::{Object, Snapshot};
 use picket_net::Protocol;
 use picket_policy::Direction;
@@ -9,18 +7,17 @@ use picket_testing::build::{
     PodBuilder, accept, admin_policy, baseline_policy, block, deny, namespace, node, pass, pod, pods_in,
     pods_where, policy,
 };
-use serde_json::{Value, json};
 
 use super::scene::Scene;
 
-fn role(name: &str, role: &str, last: u8) -> PodBuilder {
+pub(super) fn role(name: &str, role: &str, last: u8) -> PodBuilder {
     pod(&format!("x/{name}"))
         .label("role", role)
         .ip(&format!("10.0.0.{last}"))
         .ip(&format!("fd00::{last}"))
 }
 
-fn cluster(more: impl IntoIterator<Item = Object>) -> Snapshot {
+pub(super) fn cluster(more: impl IntoIterator<Item = Object>) -> Snapshot {
     let some: Vec<Object> = vec![
         namespace("x").label("team", "x").into(),
         namespace("y").label("team", "y").into(),
@@ -161,75 +158,10 @@ fn events_take_the_calls_that_they_should() {
 }
 
 /// As many pods that a policy lets in.
-fn peers(count: u8) -> Snapshot {
+pub(super) fn peers(count: u8) -> Snapshot {
     let pods = (1..=count).map(|number| role(&format!("web{number}"), "web", 10 + number).into());
     let lets_in = policy("x/p")
         .selects("role=db")
         .ingress(accept().peer(pods_in("x", "role=web")));
     cluster(pods.chain([lets_in.into()]))
-}
-
-#[test]
-fn a_port_that_comes_later_is_found() {
-    let mut scene = Scene::new();
-    scene.neutron.options.page = 2;
-    scene.give_ports(&scene.written(&peers(6)));
-    scene.sync().unwrap();
-    let snapshot = scene.written(&peers(7));
-    scene.late.replace(Some(snapshot.clone()));
-    assert_eq!(scene.sync().unwrap().steps.len(), 1);
-    scene.expect(&snapshot);
-    assert_eq!(scene.sync().unwrap().steps, Vec::<String>::new());
-}
-
-#[test]
-fn the_ports_that_a_pod_names_are_its_own_if_no_other_has_them() {
-    let mut scene = Scene::new();
-    scene.neutron.port_by = ["annotation", "name={namespace}/{name}"]
-        .map(|rule| rule.parse().unwrap())
-        .into();
-    let lets_in = || {
-        policy("x/p")
-            .selects("role=db")
-            .ingress(accept().peer(pods_in("x", "role=web")))
-    };
-    let mut snapshot = cluster([lets_in().into()]);
-    scene.give_ports(&scene.written(&snapshot));
-    // The ports of two pods are called otherwise, and only the pods say which they are.
-    let [db, web] = ["x/db", "x/web"].map(|name| {
-        let id = scene.port(name);
-        let body = json!({"port": {"name": "a port"}});
-        scene.server.ask("PUT", &format!("ports/{id}"), &body);
-        id
-    });
-    let names = |snapshot: &mut Snapshot, at: PodBuilder| {
-        let pod = at.build();
-        snapshot.pods.insert(pod.object.clone(), Arc::new(pod));
-    };
-    let at_db = || role("db", "db", 1).on("n1").at_neutron(&[&db]);
-    names(&mut snapshot, at_db());
-    names(&mut snapshot, role("web", "web", 2).at_neutron(&[&web]));
-    let groups = |id: &str| {
-        let port = scene.server.ask("GET", &format!("ports/{id}"), &Value::Null);
-        port["port"]["security_groups"].as_array().unwrap().len()
-    };
-    scene.written(&snapshot);
-    scene.sync().unwrap();
-    assert!(scene.verified(&scene.written(&snapshot)).is_proof());
-    assert!(groups(&db) > 0 && groups(&web) > 0);
-    // A pod that names the ports of others gets none of them, whether they have them by this rule or by another.
-    let other = scene.port("x/other");
-    let far = pod("y/far")
-        .label("role", "far")
-        .ip("10.0.1.1")
-        .at_neutron(&[&other]);
-    let mut taken = snapshot;
-    names(&mut taken, far);
-    scene.written(&taken);
-    assert_eq!(scene.sync().unwrap().steps, Vec::<String>::new());
-    // Where nobody can tell whose a port is, it has none of our groups.
-    names(&mut taken, role("other", "other", 3).at_neutron(&[&db]));
-    scene.written(&taken);
-    scene.sync().unwrap();
-    assert_eq!(groups(&db), 0);
 }

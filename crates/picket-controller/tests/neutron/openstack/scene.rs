@@ -116,6 +116,30 @@ impl Scene {
         }
     }
 
+    /// Another cluster with the same Neutron.
+    pub(crate) fn beside(&self, cluster: &str) -> Self {
+        let proxy = Proxy::to(self.server.port());
+        let mut neutron = neutron_settings();
+        neutron.cluster = cluster.into();
+        Self {
+            cloud: At::open(&proxy.endpoint()),
+            proxy,
+            server: Rc::clone(&self.server),
+            neutron,
+            late: RefCell::default(),
+            networks: self.networks.clone(),
+            folder: tempfile::tempdir().unwrap(),
+        }
+    }
+
+    /// What groups depend on besides the policies.
+    fn options(&self) -> Options {
+        Options {
+            cluster: self.neutron.cluster.clone(),
+            ..Options::default()
+        }
+    }
+
     /// The cluster as manifests say it.
     pub(crate) fn written(&self, snapshot: &Snapshot) -> Snapshot {
         let text = manifest::file(snapshot, &mut Style::new(1));
@@ -195,7 +219,8 @@ impl Scene {
     ) -> (Seen, Result<(), ControllerError>) {
         let seen = Rc::<RefCell<Seen>>::default();
         let at_once = if flows.is_empty() { 8 } else { 1 };
-        let settings = settings(self.folder.path(), self.neutron.options.timeout, at_once);
+        let mut settings = settings(self.folder.path(), self.neutron.options.timeout, at_once);
+        settings.options = self.options();
         let connect = |gate| {
             Ok(Watched {
                 neutron: self.connect(gate),
@@ -312,7 +337,7 @@ impl Scene {
         let engine = Engine::compile(&snapshot, Semantics::default());
         let installed = InstalledNeutron::read(|gate| Ok(self.connect(gate))).unwrap();
         let ports = installed.ports(engine.program());
-        installed.verify(&ports, engine.program(), &Options::default(), 10)
+        installed.verify(&ports, engine.program(), &self.options(), 10)
     }
 
     /// The id of a group of this name.
