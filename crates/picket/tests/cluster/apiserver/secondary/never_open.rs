@@ -182,5 +182,5 @@ fn nothing_passes_while_the_rules_of_the_program_before_are_taken_over() {
         assert!(is_left == [false; 3] && made.contains("net1"), "{made}");
     }
     let (sent, came) = happenings.end();
-    assert!(sent > 150 && came == sent, "{came} of {sent}");
+    assert!(sent > 5 * TAKEN && came == sent, "{came} of {sent}");
 }
