@@ -177,10 +177,12 @@ fn nothing_passes_while_the_rules_of_the_program_before_are_taken_over() {
         happenings.load_others(&before);
         happenings.start(round % 2 == 0);
         happenings.settle();
+        // What is always allowed is one of two dozen ways: as many as are asked for in the end, however soon all is taken over.
+        happenings.watched.flows.until_sent(1000);
         let made = table(&happenings.pods["server"]);
         let is_left = ["ed8bb13bfee4ee31", "e0b2779ddce9a117", "9999"].map(|name| made.contains(name));
         assert!(is_left == [false; 3] && made.contains("net1"), "{made}");
     }
     let (sent, came) = happenings.end();
-    assert!(sent > 5 * TAKEN && came == sent, "{came} of {sent}");
+    assert!(sent > 500 && came == sent, "{came} of {sent}");
 }
