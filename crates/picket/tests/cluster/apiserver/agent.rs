@@ -68,6 +68,15 @@ impl Live {
         Agent::start_with(&self.lab, NODE, &self.server.kubeconfig_of("agent-token"), more)
     }
 
+    /// An agent that lets others change its table, and the table: it is read by itself once, and not for a day from then on.
+    fn agent_that_listens(&self) -> (Agent, Table) {
+        let agent = self.agent(&["--table-owner", "everybody", "--verify-interval", "86400"]);
+        agent.until_enforced(&self.versions);
+        agent.until("the first proof", |status| status.host.proof.is_some());
+        let table = self.table();
+        (agent, table)
+    }
+
     /// The network namespace of the node.
     pub(crate) fn node(&self) -> &NetworkNamespace {
         self.lab.network().namespace(&Place::Node(NODE.into())).unwrap()
@@ -255,11 +264,7 @@ fn what_is_installed_is_proved_while_pods_have_no_address_yet() {
 #[test]
 fn what_others_change_is_repaired_because_the_kernel_tells_of_it() {
     let live = Live::new(None);
-    // The table is read by itself once, and not for a day from then on.
-    let agent = live.agent(&["--table-owner", "everybody", "--verify-interval", "86400"]);
-    agent.until_enforced(&live.versions);
-    agent.until("the first proof", |status| status.host.proof.is_some());
-    let table = live.table();
+    let (agent, table) = live.agent_that_listens();
     let changes: [&[&str]; 3] = [
         &["flush", "ruleset"],
         &["insert", "rule", "inet", "picket", "forward", "accept"],
@@ -288,10 +293,7 @@ fn what_others_change_is_repaired_because_the_kernel_tells_of_it() {
 #[test]
 fn what_others_change_is_repaired_though_the_kernel_had_too_much_to_tell() {
     let live = Live::new(None);
-    let agent = live.agent(&["--table-owner", "everybody", "--verify-interval", "86400"]);
-    agent.until_enforced(&live.versions);
-    agent.until("the first proof", |status| status.host.proof.is_some());
-    let table = live.table();
+    let (agent, table) = live.agent_that_listens();
     // Of what happens after so much, an agent that does not listen is told nothing.
     let elements: Vec<_> = (0..200_000u32)
         .map(|number| Ipv4Addr::from_bits(0x0a00_0000 + number).to_string())

@@ -63,16 +63,17 @@ fn a_server_without_streaming_lists_is_asked_for_pages() {
 
 /// An object of a kind that clusters do not have by themselves.
 fn object_of((api_version, kind, _): (&str, &str, &str)) -> Value {
+    // Of baselines there is only the default one.
+    let name = "default";
     let every = json!({"namespaces": {}});
     let spec = match kind {
         "NetworkAttachmentDefinition" => json!({"config": r#"{"cniVersion": "1.0.0", "type": "macvlan"}"#}),
-        "MultiNetworkPolicy" => json!({"podSelector": {}}),
+        "MultiNetworkPolicy" => return multi_network_policy(name, &json!({"podSelector": {}})),
         "ClusterNetworkPolicy" => json!({"tier": "Admin", "priority": 5, "subject": every}),
         "AdminNetworkPolicy" => json!({"priority": 5, "subject": every}),
         _ => json!({"subject": every}),
     };
-    // Of baselines there is only the default one.
-    json!({"apiVersion": api_version, "kind": kind, "metadata": {"name": "default"}, "spec": spec})
+    json!({"apiVersion": api_version, "kind": kind, "metadata": {"name": name}, "spec": spec})
 }
 
 #[test]
