@@ -4,8 +4,8 @@ use picket_cluster::{Object, Snapshot};
 use picket_net::Protocol;
 use picket_policy::Direction;
 use picket_testing::build::{
-    PodBuilder, accept, admin_policy, baseline_policy, block, deny, namespace, node, pass, pod, pods_in,
-    pods_where, policy,
+    PodBuilder, PolicyBuilder, accept, admin_policy, baseline_policy, block, deny, namespace, node, pass,
+    pod, pods_in, pods_where, policy,
 };
 
 use super::scene::Scene;
@@ -31,6 +31,13 @@ pub(super) fn cluster(more: impl IntoIterator<Item = Object>) -> Snapshot {
         pod("y/far").label("role", "far").ip("10.0.1.1").into(),
     ];
     some.into_iter().chain(more).collect()
+}
+
+/// The database may be reached from the web.
+pub(super) fn lets_in() -> PolicyBuilder {
+    policy("x/p")
+        .selects("role=db")
+        .ingress(accept().peer(pods_in("x", "role=web")))
 }
 
 #[test]
@@ -136,11 +143,6 @@ fn a_cluster_network_policy_denies_passes_and_accepts_as_it_comes_changes_and_go
 #[test]
 fn events_take_the_calls_that_they_should() {
     let scene = Scene::new();
-    let lets_in = || {
-        policy("x/p")
-            .selects("role=db")
-            .ingress(accept().peer(pods_in("x", "role=web")))
-    };
     scene.goes_to(&cluster([lets_in().into()]));
     let peer = || role("web2", "web", 4);
     // A pod that known rules are about.
@@ -160,8 +162,5 @@ fn events_take_the_calls_that_they_should() {
 /// As many pods that a policy lets in.
 pub(super) fn peers(count: u8) -> Snapshot {
     let pods = (1..=count).map(|number| role(&format!("web{number}"), "web", 10 + number).into());
-    let lets_in = policy("x/p")
-        .selects("role=db")
-        .ingress(accept().peer(pods_in("x", "role=web")));
-    cluster(pods.chain([lets_in.into()]))
+    cluster(pods.chain([lets_in().into()]))
 }

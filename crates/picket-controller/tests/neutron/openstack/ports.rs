@@ -5,18 +5,11 @@ use std::sync::Arc;
 use picket_cluster::{Object, Snapshot};
 use picket_neutron::plan::ForeignGroups;
 use picket_policy::Direction;
-use picket_testing::build::{PodBuilder, PolicyBuilder, accept, namespace, pod, pods_in, policy};
+use picket_testing::build::{PodBuilder, accept, namespace, pod, pods_in, policy};
 use serde_json::{Value, json};
 
-use super::policies::{cluster, peers, role};
+use super::policies::{cluster, lets_in, peers, role};
 use super::scene::Scene;
-
-/// The database may be reached from the web.
-fn lets_in() -> PolicyBuilder {
-    policy("x/p")
-        .selects("role=db")
-        .ingress(accept().peer(pods_in("x", "role=web")))
-}
 
 /// Takes the name of a port away; its id.
 fn unnamed(scene: &Scene, name: &str) -> String {

@@ -101,33 +101,28 @@ impl Scene {
     }
 
     fn of(server: Server, cloud: impl FnOnce(&str) -> At) -> Self {
-        let proxy = Proxy::to(server.port());
         let subnets = ["10.0.0.0/8", "fd00::/16"];
         // Where two ports have one address, they are in two networks.
         let networks = [(); 2].map(|()| server.create_network(&subnets));
-        Self {
-            cloud: cloud(&proxy.endpoint()),
-            proxy,
-            server: Rc::new(server),
-            neutron: neutron_settings(),
-            late: RefCell::default(),
-            networks,
-            folder: tempfile::tempdir().unwrap(),
-        }
+        Self::with(Rc::new(server), networks, cloud)
     }
 
     /// Another cluster with the same Neutron.
     pub(crate) fn beside(&self, cluster: &str) -> Self {
-        let proxy = Proxy::to(self.server.port());
-        let mut neutron = neutron_settings();
-        neutron.cluster = cluster.into();
+        let mut other = Self::with(Rc::clone(&self.server), self.networks.clone(), At::open);
+        other.neutron.cluster = cluster.into();
+        other
+    }
+
+    fn with(server: Rc<Server>, networks: [String; 2], cloud: impl FnOnce(&str) -> At) -> Self {
+        let proxy = Proxy::to(server.port());
         Self {
-            cloud: At::open(&proxy.endpoint()),
+            cloud: cloud(&proxy.endpoint()),
             proxy,
-            server: Rc::clone(&self.server),
-            neutron,
+            server,
+            neutron: neutron_settings(),
             late: RefCell::default(),
-            networks: self.networks.clone(),
+            networks,
             folder: tempfile::tempdir().unwrap(),
         }
     }
