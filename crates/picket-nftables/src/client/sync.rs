@@ -168,7 +168,7 @@ impl Client {
                 report
             }));
         }
-        let Some(desired) = carried(Arc::clone(&table), plan) else {
+        let Ok(desired) = Table::applied(Some(&table), plan).map(Arc::new) else {
             self.doubt(table);
             return Ok(None);
         };
@@ -489,7 +489,7 @@ impl Client {
     }
 }
 
-/// The table to which a plan leads, if it does.
+/// The table that the kernel has after a plan, if that was for this one.
 fn carried(table: Arc<Table>, plan: &Plan<Operation>) -> Option<Arc<Table>> {
     if plan.is_empty() {
         return Some(table);

@@ -2,8 +2,8 @@
 
 use picket_dataplane::Plan;
 
-use super::{Operation, References};
-use crate::model::{Chain, Datum, Draft, Key, Map, ModelError, Name, Rule, Set, Table};
+use super::{Operation, Reference};
+use crate::model::{Chain, Datum, Draft, Key, Map, ModelError, Name, Set, Table};
 
 /// Why the kernel would refuse an operation; it then refuses the whole transaction.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -27,24 +27,28 @@ pub enum Refusal {
 
 pub(super) fn applied(observed: Option<&Table>, plan: &Plan<Operation>) -> Result<Table, Refusal> {
     let mut table = observed.cloned().map(Table::into_draft);
-    carry_out(&mut table, plan)?;
+    carry_out(&mut table, plan, check)?;
     Ok(table.ok_or(Refusal::NoTable)?.check()?)
 }
 
 impl Table {
-    /// The table after a plan that leads from it to a table, as those of renderers do: each operation is checked, and what
-    /// comes of all of them is not.
+    /// The table after a plan that the kernel has carried out on it. What it has seen to is not checked again: that names which
+    /// are used exist, and that nothing uses what goes.
     ///
     /// # Errors
-    /// When the kernel would refuse an operation.
+    /// When the plan changes what is not there, so that it was another table.
     pub fn carried(self, plan: &Plan<Operation>) -> Result<Self, Refusal> {
         let mut table = Some(self.into_draft());
-        carry_out(&mut table, plan)?;
+        carry_out(&mut table, plan, |_, _| Ok(()))?;
         table.map(Draft::part).ok_or(Refusal::NoTable)
     }
 }
 
-fn carry_out(table: &mut Option<Draft>, plan: &Plan<Operation>) -> Result<(), Refusal> {
+fn carry_out(
+    table: &mut Option<Draft>,
+    plan: &Plan<Operation>,
+    check: impl Fn(&Draft, &Operation) -> Result<(), Refusal>,
+) -> Result<(), Refusal> {
     for operation in plan.operations() {
         match (operation, &mut *table) {
             (Operation::Replace(new), table) => *table = Some(Table::clone(new).into_draft()),
@@ -54,115 +58,68 @@ fn carry_out(table: &mut Option<Draft>, plan: &Plan<Operation>) -> Result<(), Re
                 }
             }
             (_, None) => return Err(Refusal::NoTable),
-            (operation, Some(table)) => apply(table, operation)?,
+            (operation, Some(table)) => {
+                check(table, operation)?;
+                apply(table, operation)?;
+            }
         }
     }
     Ok(())
+}
+
+/// Refuses what cannot be because of the other objects of the table.
+fn check(table: &Draft, operation: &Operation) -> Result<(), Refusal> {
+    match operation {
+        Operation::DeleteMap(name) | Operation::DeleteSet(name) => unused(table, Reference::Container(name)),
+        Operation::DeleteChain(name) => unused(table, Reference::Chain(name)),
+        Operation::DeleteCounter(name) => unused(table, Reference::Counter(name)),
+        Operation::AddCounter(counter) => absent(&table.counters, &counter.name, |one| &one.name),
+        Operation::AddChain { name, .. } => absent(&table.chains, name, |one| &one.name),
+        Operation::AddSet(set) => no_container(table, set.name()),
+        Operation::AddMap(map) => {
+            no_container(table, map.name())?;
+            targets_exist(table, map.elements().values())
+        }
+        Operation::AddMapElements(_, added) => targets_exist(table, added.iter().map(|(_, datum)| datum)),
+        Operation::AddRules(_, rules) => all_exist(table, rules.iter().flat_map(Reference::of)),
+        _ => Ok(()),
+    }
 }
 
 fn apply(table: &mut Draft, operation: &Operation) -> Result<(), Refusal> {
     match operation {
         // INVARIANT: handled where there may be no table.
-        Operation::Replace(_) | Operation::Delete(_) => Ok(()),
-        Operation::Flush(_)
-        | Operation::DeleteElements(..)
-        | Operation::DeleteMap(_)
-        | Operation::DeleteSet(_)
-        | Operation::DeleteChain(_)
-        | Operation::DeleteCounter(_) => remove(table, operation),
-        _ => add(table, operation),
-    }
-}
-
-fn remove(table: &mut Draft, operation: &Operation) -> Result<(), Refusal> {
-    let containers = |name| References {
-        containers: [name].into(),
-        ..References::default()
-    };
-    match operation {
+        Operation::Replace(_) | Operation::Delete(_) => {}
         Operation::Flush(name) => chain(table, name)?.rules.clear(),
         Operation::DeleteElements(name, keys) => delete_elements(table, name, keys)?,
-        Operation::DeleteMap(name) => {
-            unused(table, &containers(name), name)?;
-            take(&mut table.maps, name, Map::name)?;
-        }
-        Operation::DeleteSet(name) => {
-            unused(table, &containers(name), name)?;
-            take(&mut table.sets, name, Set::name)?;
-        }
+        Operation::DeleteMap(name) => drop(take(&mut table.maps, name, Map::name)?),
+        Operation::DeleteSet(name) => drop(take(&mut table.sets, name, Set::name)?),
         Operation::DeleteChain(name) => {
-            unused(
-                table,
-                &References {
-                    chains: [name].into(),
-                    ..References::default()
-                },
-                name,
-            )?;
-            if !take(&mut table.chains, name, |chain| &chain.name)?
-                .rules
-                .is_empty()
-            {
+            let gone = take(&mut table.chains, name, |chain| &chain.name)?;
+            if !gone.rules.is_empty() {
                 return Err(Refusal::Busy(name.clone()));
             }
         }
-        Operation::DeleteCounter(name) => {
-            unused(
-                table,
-                &References {
-                    counters: [name].into(),
-                    ..References::default()
-                },
-                name,
-            )?;
-            take(&mut table.counters, name, |counter| &counter.name)?;
-        }
-        _ => {}
-    }
-    Ok(())
-}
-
-fn add(table: &mut Draft, operation: &Operation) -> Result<(), Refusal> {
-    match operation {
-        Operation::AddCounter(counter) => {
-            absent(&table.counters, &counter.name, |one| &one.name)?;
-            table.counters.push(counter.clone());
-        }
-        Operation::AddChain { name, base, comment } => {
-            absent(&table.chains, name, |one| &one.name)?;
-            table.chains.push(Chain {
-                name: name.clone(),
-                base: *base,
-                comment: comment.clone(),
-                rules: Vec::new(),
-            });
-        }
+        Operation::DeleteCounter(name) => drop(take(&mut table.counters, name, |counter| &counter.name)?),
+        Operation::AddCounter(counter) => table.counters.push(counter.clone()),
+        Operation::AddChain { name, base, comment } => table.chains.push(Chain {
+            name: name.clone(),
+            base: *base,
+            comment: comment.clone(),
+            rules: Vec::new(),
+        }),
         Operation::SetPolicy(name, base) => chain(table, name)?.base = Some(*base),
-        Operation::AddSet(set) => {
-            absent(&table.sets, set.name(), Set::name)?;
-            absent(&table.maps, set.name(), Map::name)?;
-            table.sets.push(set.clone());
-        }
-        Operation::AddMap(map) => {
-            absent(&table.sets, map.name(), Set::name)?;
-            absent(&table.maps, map.name(), Map::name)?;
-            targets_exist(table, map.elements().values())?;
-            table.maps.push(map.clone());
-        }
+        Operation::AddSet(set) => table.sets.push(set.clone()),
+        Operation::AddMap(map) => table.maps.push(map.clone()),
         Operation::AddElements(name, keys) => {
             let are_new = find(&mut table.sets, name, Set::name)?.insert(keys)?;
             new(are_new, name)?;
         }
         Operation::AddMapElements(name, added) => {
-            targets_exist(table, added.iter().map(|(_, datum)| datum))?;
             let are_new = find(&mut table.maps, name, Map::name)?.insert(added.iter().cloned())?;
             new(are_new, name)?;
         }
-        Operation::AddRules(name, rules) => {
-            rules.iter().try_for_each(|rule| names_exist(table, rule))?;
-            chain(table, name)?.rules.extend(rules.iter().cloned());
-        }
-        _ => {}
+        Operation::AddRules(name, rules) => chain(table, name)?.rules.extend(rules.iter().cloned()),
     }
     Ok(())
 }
@@ -205,58 +162,37 @@ fn absent<T>(objects: &[T], name: &Name, of: impl Fn(&T) -> &Name) -> Result<(),
     Ok(())
 }
 
-fn unused(table: &Draft, objects: &References<'_>, name: &Name) -> Result<(), Refusal> {
-    let by_rule = table
-        .chains
-        .iter()
-        .flat_map(|chain| &chain.rules)
-        .any(|rule| objects.used_by(rule));
-    let by_element = table
-        .maps
-        .iter()
-        .flat_map(|map| map.elements().values())
-        .any(|datum| objects.targeted_by(datum));
-    if by_rule || by_element {
-        Err(Refusal::Busy(name.clone()))
-    } else {
-        Ok(())
+fn unused(table: &Draft, object: Reference<'_>) -> Result<(), Refusal> {
+    let mut rules = table.chains.iter().flat_map(|chain| &chain.rules);
+    let mut data = table.maps.iter().flat_map(|map| map.elements().values());
+    let is_used = rules.any(|rule| Reference::of(rule).any(|used| used == object))
+        || data.any(|datum| Reference::led_to(datum) == Some(object));
+    match is_used {
+        true => Err(Refusal::Busy(object.name().clone())),
+        false => Ok(()),
     }
 }
 
-fn targets_exist<'d>(table: &Draft, data: impl Iterator<Item = &'d Datum>) -> Result<(), Refusal> {
-    for datum in data {
-        if let Datum::Verdict(verdict) = datum
-            && let Some(target) = verdict.target()
-            && !table.chains.iter().any(|chain| chain.name == *target)
-        {
-            return Err(Refusal::Missing(target.clone()));
-        }
-    }
-    Ok(())
+fn targets_exist<'d>(table: &Draft, data: impl IntoIterator<Item = &'d Datum>) -> Result<(), Refusal> {
+    all_exist(table, data.into_iter().filter_map(Reference::led_to))
 }
 
-fn names_exist(table: &Draft, rule: &Rule) -> Result<(), Refusal> {
-    let used = References::of(rule);
-    let container = |name: &Name| {
-        table.sets.iter().any(|set| set.name() == name) || table.maps.iter().any(|map| map.name() == name)
-    };
-    let missing = |name: &Name| Err(Refusal::Missing(name.clone()));
-    if let Some(name) = used
-        .chains
-        .iter()
-        .find(|name| !table.chains.iter().any(|chain| chain.name == ***name))
-    {
-        return missing(name);
+fn all_exist<'d>(table: &Draft, mut used: impl Iterator<Item = Reference<'d>>) -> Result<(), Refusal> {
+    let missing = used.find(|used| match used {
+        Reference::Chain(name) => table.chains.iter().all(|chain| chain.name != **name),
+        Reference::Container(name) => !has_container(table, name),
+        Reference::Counter(name) => table.counters.iter().all(|counter| counter.name != **name),
+    });
+    missing.map_or(Ok(()), |used| Err(Refusal::Missing(used.name().clone())))
+}
+
+fn has_container(table: &Draft, name: &Name) -> bool {
+    table.sets.iter().any(|set| set.name() == name) || table.maps.iter().any(|map| map.name() == name)
+}
+
+fn no_container(table: &Draft, name: &Name) -> Result<(), Refusal> {
+    match has_container(table, name) {
+        true => Err(Refusal::Exists(name.clone())),
+        false => Ok(()),
     }
-    if let Some(name) = used.containers.iter().find(|name| !container(name)) {
-        return missing(name);
-    }
-    if let Some(name) = used
-        .counters
-        .iter()
-        .find(|name| !table.counters.iter().any(|one| one.name == ***name))
-    {
-        return missing(name);
-    }
-    Ok(())
 }

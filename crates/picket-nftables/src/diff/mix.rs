@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use picket_dataplane::Plan;
 
-use super::{Operation, References};
+use super::{Operation, Reference};
 use crate::model::{Chain, End, Name, Rule, Table, Verdict};
 
 /// Whether a packet may be let in by rules that were and elements that are, though neither table lets it in.
@@ -26,13 +26,21 @@ pub(crate) fn mixes(observed: &Table, plan: &Plan<Operation>) -> bool {
         let new = changes.rules(chain);
         let restricts = |rule: &&Rule| restricts(rule, &restricting);
         let is_mixed = |rule: &Rule| {
-            let looked_up = References::of(rule).containers;
+            let looked_up: BTreeSet<_> = looked_up(rule).collect();
             let changed = looked_up.intersection(&changes.sets).count();
             let stays = || new.contains(&rule);
             changed > 1 || changed == 1 && (!stays() || !is_alone && restricts(&rule))
         };
         let old = chain.rules.iter();
         old.clone().any(is_mixed) || !old.filter(restricts).eq(new.iter().copied().filter(restricts))
+    })
+}
+
+/// The sets and maps that a rule looks up.
+fn looked_up(rule: &Rule) -> impl Iterator<Item = &Name> {
+    Reference::of(rule).filter_map(|used| match used {
+        Reference::Container(name) => Some(name),
+        Reference::Chain(_) | Reference::Counter(_) => None,
     })
 }
 
@@ -64,13 +72,9 @@ impl<'a> Changes<'a> {
             }
         }
         let chains = observed.chains().iter();
-        let looked_up = chains.flat_map(|chain| {
-            chain
-                .rules
-                .iter()
-                .flat_map(|rule| References::of(rule).containers)
-        });
-        let looked_up: BTreeSet<_> = looked_up.collect();
+        let looked_up: BTreeSet<_> = chains
+            .flat_map(|chain| chain.rules.iter().flat_map(looked_up))
+            .collect();
         // No rule that was looks up what is new.
         changes.sets.retain(|name| looked_up.contains(name));
         changes

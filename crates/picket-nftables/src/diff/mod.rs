@@ -21,7 +21,7 @@ pub use apply::Refusal;
 #[cfg(feature = "client")]
 pub(crate) use mix::mixes;
 pub use portion::PORTION;
-use references::References;
+use references::{Reference, References};
 pub use stage::Stages;
 
 use crate::model::{

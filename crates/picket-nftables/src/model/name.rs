@@ -1,5 +1,6 @@
 //! Names, interface names and comments that nft takes as they are.
 
+use std::borrow::Cow;
 use std::fmt;
 
 use sha2::{Digest, Sha256};
@@ -183,13 +184,16 @@ impl LogPrefix {
     }
 }
 
-fn written_safely(text: &str) -> String {
+fn written_safely(text: &str) -> Cow<'_, str> {
     let safe = |character: char| match character {
         '"' => '\'',
         control if control.is_control() => ' ',
         other => other,
     };
-    text.chars().map(safe).collect()
+    match text.chars().all(|character| safe(character) == character) {
+        true => text.into(),
+        false => text.chars().map(safe).collect(),
+    }
 }
 
 /// The longest beginning of `text` of at most `bytes` bytes.

@@ -15,7 +15,7 @@ use crate::model::Name;
 pub fn policies_behind(program: &Program, node: Option<&str>, name: &Name) -> BTreeSet<ObjectRef> {
     let sides = Restrictions::default().update(program, node, None);
     let behind = sides.iter().flat_map(|side| {
-        if side.name() == name.as_str() {
+        if side.name == *name {
             return deciding(program, node, side);
         }
         let counted = Use::of(side).filter(|used| used.counter().name == *name);

@@ -266,7 +266,7 @@ pub(super) fn subject(side: &LocalSide, allows: bool, options: &Options) -> Chai
         ));
         let traffic = Assigned::Map {
             key: vec![Field::Priority],
-            map: name(&side.name()),
+            map: side.name.clone(),
         };
         rules.push(Rule::of([Statement::Set(Slot::Priority, traffic)], End::Next));
         rules.extend(lookups(&side.allowed).into_iter().map(|found| {
@@ -279,7 +279,7 @@ pub(super) fn subject(side: &LocalSide, allows: bool, options: &Options) -> Chai
     }
     rules.extend(options.log_denied.map(|group| logged(side, group)));
     rules.extend(deny(side));
-    Chain::regular(name(&side.name())).with_rules(rules)
+    Chain::regular(side.name.clone()).with_rules(rules)
 }
 
 /// What a side looks packets up in: whether some traffic is all there is, and the sets of the others.

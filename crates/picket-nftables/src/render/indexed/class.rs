@@ -15,7 +15,7 @@ use picket_net::{AddressRange, Family, TrafficSet};
 use rustc_hash::FxHashMap;
 
 use super::group::{Groups, Moved, Patches, SideKey};
-use super::traffic::{ANY_TRAFFIC, distinct, traffic_classes};
+use super::traffic::{ANY_TRAFFIC, Uses, traffic_classes};
 use super::view::{LocalSide, NodeView, SideId, next};
 
 /// The peer class of addresses with which no subject may exchange anything. nft prints it as `none`.
@@ -38,6 +38,7 @@ struct SideClasses {
 pub(super) struct Classes {
     /// Classes of traffic other than all.
     pub(super) traffic: BTreeMap<TrafficSet, u32>,
+    uses: Uses,
     /// Those of each side.
     sides: BTreeMap<SideKey, SideClasses>,
     keys: BTreeMap<SideId, SideKey>,
@@ -156,18 +157,16 @@ impl Classes {
     /// Follows the node. After an error nothing of it is of use.
     pub(super) fn advance(&mut self, transition: &Transition<'_>) -> Result<Changed, Renumbered> {
         let mut changed = Changed::default();
-        if !transition.sides.is_empty() {
-            let distinct = distinct(&transition.view.sides);
-            if !distinct.iter().copied().eq(self.traffic.keys()) {
-                let before = std::mem::replace(&mut self.traffic, traffic_classes(distinct));
-                if before
-                    .iter()
-                    .any(|(traffic, class)| self.traffic.get(traffic).is_some_and(|now| now != class))
-                {
-                    return Err(Renumbered);
-                }
-                changed.traffic = Some(before);
+        self.uses.follow(transition.sides);
+        if !self.uses.traffic().eq(self.traffic.keys()) {
+            let before = std::mem::replace(&mut self.traffic, traffic_classes(self.uses.traffic()));
+            if before
+                .iter()
+                .any(|(traffic, class)| self.traffic.get(traffic).is_some_and(|now| now != class))
+            {
+                return Err(Renumbered);
             }
+            changed.traffic = Some(before);
         }
         let (fresh, gone) = self.follow_addresses(transition);
         let mut patches = Patches::default();

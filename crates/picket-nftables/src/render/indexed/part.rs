@@ -77,10 +77,10 @@ impl Part {
                 continue;
             };
             if allowed {
-                self.before.maps.push(sets::side_map(&side.name(), old)?);
+                self.before.maps.push(sets::side_map(&side.name, old)?);
             }
             if allows {
-                self.now.maps.push(sets::side_map(&side.name(), new)?);
+                self.now.maps.push(sets::side_map(&side.name, new)?);
             }
         }
         Ok(())

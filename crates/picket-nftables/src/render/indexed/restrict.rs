@@ -8,10 +8,11 @@ use std::sync::Arc;
 use picket_engine::{AllowSet, IdentitySet, PodRef, Program, SubjectId};
 use picket_net::TrafficSet;
 use picket_policy::ObjectRef;
-use rustc_hash::FxHasher;
+use rustc_hash::{FxHashMap, FxHasher};
 
 use super::renderer::Changes;
-use super::view::{LocalSide, Role, same};
+use super::view::{LocalSide, Role, same, side_name};
+use crate::model::Name;
 
 /// Pods to which all of these subjects apply, in one role.
 type Subjects = (Role, Vec<SubjectId>);
@@ -19,9 +20,19 @@ type Subjects = (Role, Vec<SubjectId>);
 /// What restricts the pods of a node, and what that was worked out from.
 #[derive(Debug, Default)]
 pub(super) struct Restrictions {
-    /// The addresses of the pods that something may restrict.
-    alike: BTreeMap<Subjects, Arc<BTreeSet<IpAddr>>>,
-    known: BTreeMap<Subjects, Known>,
+    alike: BTreeMap<Subjects, Alike>,
+}
+
+/// Pods that something may restrict, and to which the same subjects apply.
+#[derive(Debug)]
+struct Alike {
+    addresses: Arc<BTreeSet<IpAddr>>,
+    /// The numbers of the subjects.
+    numbers: Arc<[u32]>,
+    /// The name of a side of them alone.
+    name: Name,
+    /// `None` until it is worked out.
+    known: Option<Known>,
 }
 
 /// What some subjects together mean.
@@ -59,22 +70,23 @@ impl Restrictions {
         changes: Option<&Changes>,
     ) -> Vec<LocalSide> {
         if changes.is_none_or(|changes| changes.own_pods) {
-            self.alike = alike(program, node);
-            let alike = &self.alike;
-            self.known.retain(|subjects, _| alike.contains_key(subjects));
+            let before = std::mem::replace(&mut self.alike, alike(program, node));
+            for (subjects, alike) in before {
+                if let Some(now) = self.alike.get_mut(&subjects) {
+                    now.known = alike.known;
+                }
+            }
         }
-        for subjects in self.alike.keys() {
-            let known = self.known.get(subjects);
+        for (subjects, alike) in &mut self.alike {
             let touched = changes.is_none_or(|changes| {
                 let mut own = subjects.1.iter();
                 own.any(|subject| changes.subjects.contains(subject))
             });
-            let is_current = known.zip(changes).is_some_and(|(known, changes)| {
+            let is_current = alike.known.as_ref().zip(changes).is_some_and(|(known, changes)| {
                 !touched && (changes.identities.is_empty() || known.is_current(program, subjects))
             });
             if !is_current {
-                let now = Known::of(program, subjects, known, touched);
-                self.known.insert(subjects.clone(), now);
+                alike.known = Some(Known::of(program, subjects, alike.known.as_ref(), touched));
             }
         }
         self.sides()
@@ -82,31 +94,32 @@ impl Restrictions {
 
     /// Puts pods that are restricted alike together.
     fn sides(&self) -> Vec<LocalSide> {
-        let mut sides: Vec<LocalSide> = Vec::new();
-        let mut equal: BTreeMap<(Role, u64), Vec<usize>> = BTreeMap::new();
-        for (subjects, addresses) in &self.alike {
-            let Some(content) = self.known.get(subjects).and_then(|known| known.content.as_ref()) else {
+        let mut sides: Vec<LocalSide> = Vec::with_capacity(self.alike.len());
+        let mut places: FxHashMap<(Role, u64), usize> = FxHashMap::default();
+        places.reserve(self.alike.len());
+        for ((role, _), alike) in &self.alike {
+            let Some(content) = alike.known.as_ref().and_then(|known| known.content.as_ref()) else {
                 continue;
             };
-            let (role, subjects) = subjects;
             let side = LocalSide {
+                name: alike.name.clone(),
                 role: *role,
-                subject: subjects.iter().map(|subject| subject.number()).collect(),
-                addresses: Arc::clone(addresses),
+                subject: Arc::clone(&alike.numbers),
+                addresses: Arc::clone(&alike.addresses),
                 allowed: Arc::clone(&content.allowed),
                 denying: Arc::clone(&content.denying.policies),
             };
-            let candidates = equal.entry((*role, content.hash)).or_default();
-            let first = candidates
-                .iter()
-                .copied()
-                .find(|&at| sides.get(at).is_some_and(|first| first.says_as(&side)));
-            match first.and_then(|at| sides.get_mut(at)) {
-                Some(first) => Arc::make_mut(&mut first.addresses).extend(&*side.addresses),
-                None => {
-                    candidates.push(sides.len());
-                    sides.push(side);
+            // Of other contents with the same hash each has the next place that is free.
+            for hash in std::iter::successors(Some(content.hash), |hash| Some(hash.wrapping_add(1))) {
+                let at = *places.entry((*role, hash)).or_insert(sides.len());
+                match sides.get_mut(at) {
+                    None => sides.push(side),
+                    Some(first) if first.says_as(&side) => {
+                        Arc::make_mut(&mut first.addresses).extend(&*side.addresses);
+                    }
+                    Some(_) => continue,
                 }
+                break;
             }
         }
         sides
@@ -179,7 +192,7 @@ impl Content {
 }
 
 /// Which own pods something may restrict, and what.
-fn alike(program: &Program, node: Option<&str>) -> BTreeMap<Subjects, Arc<BTreeSet<IpAddr>>> {
+fn alike(program: &Program, node: Option<&str>) -> BTreeMap<Subjects, Alike> {
     let mut subjects: BTreeMap<(Role, IpAddr), BTreeSet<SubjectId>> = BTreeMap::new();
     for pod in own_pods(program, node) {
         for role in Role::ALL {
@@ -196,10 +209,17 @@ fn alike(program: &Program, node: Option<&str>) -> BTreeMap<Subjects, Arc<BTreeS
         let subjects = (role, subjects.into_iter().collect());
         alike.entry(subjects).or_default().insert(address);
     }
-    alike
-        .into_iter()
-        .map(|(subjects, addresses)| (subjects, Arc::new(addresses)))
-        .collect()
+    let alike = alike.into_iter().map(|(subjects, addresses)| {
+        let numbers: Arc<[u32]> = subjects.1.iter().map(|subject| subject.number()).collect();
+        let alike = Alike {
+            addresses: Arc::new(addresses),
+            name: side_name(subjects.0, &numbers),
+            numbers,
+            known: None,
+        };
+        (subjects, alike)
+    });
+    alike.collect()
 }
 
 /// The addresses of the pods of `node`, or with `None` of all that policies can apply to.

@@ -8,7 +8,7 @@ use picket_net::{AddressRange, Family, PortRange, PortSet, Protocol, TrafficSet}
 use super::class::Classes;
 use super::name;
 use super::view::{LocalSide, NodeView, Role};
-use crate::model::{Comment, Datatype, Datum, Key, Map, MapType, ModelError, Set, Value, Verdict};
+use crate::model::{Comment, Datatype, Datum, Key, Map, MapType, ModelError, Name, Set, Value, Verdict};
 
 /// ICMPv6 that always passes.
 pub(super) const ALWAYS: &str = "icmpv6-always";
@@ -215,19 +215,19 @@ pub(super) fn maps(view: &NodeView, classes: &Classes) -> Result<Vec<Map>, Model
     for side in &view.sides {
         let elements = classes.of_side(side);
         if !elements.is_empty() {
-            maps.push(side_map(&side.name(), elements)?);
+            maps.push(side_map(&side.name, elements)?);
         }
     }
     Ok(maps)
 }
 
 /// What a side allows.
-pub(super) fn side_map(side: &str, elements: &BTreeMap<u32, u32>) -> Result<Map, ModelError> {
+pub(super) fn side_map(side: &Name, elements: &BTreeMap<u32, u32>) -> Result<Map, ModelError> {
     let elements = elements
         .iter()
         .map(|(&peer, &traffic)| (Key::from(Value::priority(peer)), Datum::Priority(traffic)));
     let map = Map::new(
-        name(side),
+        side.clone(),
         vec![Datatype::Priority],
         MapType::Priority,
         false,
@@ -244,7 +244,7 @@ pub(super) fn subjects_map<'s>(
 ) -> Result<Map, ModelError> {
     let sides = sides.into_iter().filter(|side| side.role == role);
     let elements = sides.flat_map(|side| {
-        let chain = Datum::Verdict(Verdict::Jump(name(&side.name())));
+        let chain = Datum::Verdict(Verdict::Jump(side.name.clone()));
         addresses(side, family).map(move |address| (Key::from(Value::address(address)), chain.clone()))
     });
     let map = Map::new(

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use picket_dataplane::{Crossing, Meaning, Outcome, Packet, State};
 use picket_net::{AddressRange, PortRange, Protocol, TrafficSet};
 
-use super::view::{LocalSide, Role};
+use super::view::{LocalSide, Role, side_name};
 use super::*;
 use crate::meaning::Interpreter;
 
@@ -16,8 +16,9 @@ fn ports(protocol: Protocol, first: u16, last: u16) -> TrafficSet {
 
 fn side(role: Role, subject: u32, addresses: &[&str], allowed: &[(TrafficSet, &[u32])]) -> LocalSide {
     LocalSide {
+        name: side_name(role, &[subject]),
         role,
-        subject: vec![subject],
+        subject: [subject].into(),
         addresses: Arc::new(addresses.iter().map(|text| text.parse().unwrap()).collect()),
         allowed: allowed
             .iter()

@@ -10,6 +10,8 @@ use picket_net::{AddressRange, Prefix, TrafficSet};
 use picket_policy::{Direction, ObjectRef};
 
 use super::chains::looked_up;
+use super::name;
+use crate::model::Name;
 
 /// A node's own pods that something restricts, and everybody at the other end.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -84,11 +86,13 @@ impl fmt::Display for Role {
 /// What restricts some pods in one role.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct LocalSide {
+    /// The name of its chain, and of its map from peer classes to traffic classes: [`side_name`].
+    pub(super) name: Name,
     /// Which packets are judged.
     pub(super) role: Role,
     /// The number of the engine's subject, the lowest when several are restricted alike; several numbers where pods of
     /// several subjects have one address.
-    pub(super) subject: Vec<u32>,
+    pub(super) subject: Arc<[u32]>,
     /// The pods' addresses.
     pub(super) addresses: Arc<BTreeSet<IpAddr>>,
     /// What is allowed, and with which identities. An identity stands in one entry at most, and no traffic is empty.
@@ -98,12 +102,12 @@ pub(super) struct LocalSide {
 }
 
 /// What tells the sides of a node apart.
-pub(super) type SideId = (Role, Vec<u32>);
+pub(super) type SideId = (Role, Arc<[u32]>);
 
 impl LocalSide {
     /// What tells it from the other sides of its node.
     pub(super) fn id(&self) -> SideId {
-        (self.role, self.subject.clone())
+        (self.role, Arc::clone(&self.subject))
     }
 
     /// Whether both allow the same, and count for the same policies.
@@ -120,12 +124,12 @@ impl LocalSide {
                 && traffic.all(|((one, _), (other, _))| one == other)
                 || looked_up(&self.allowed) == looked_up(&other.allowed))
     }
+}
 
-    /// The name of its chain, and of its map from peer classes to traffic classes.
-    pub(super) fn name(&self) -> String {
-        let numbers: Vec<_> = self.subject.iter().map(u32::to_string).collect();
-        format!("{}-{}", self.role, numbers.join("."))
-    }
+/// How a side is named, whose pods these subjects apply to.
+pub(super) fn side_name(role: Role, subject: &[u32]) -> Name {
+    let numbers: Vec<_> = subject.iter().map(u32::to_string).collect();
+    name(&format!("{role}-{}", numbers.join(".")))
 }
 
 /// Whether both are equal; mostly they are the same.

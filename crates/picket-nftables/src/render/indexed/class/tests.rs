@@ -1,5 +1,5 @@
 use super::super::traffic::{TRAFFIC_BASE, TRAFFIC_LAST};
-use super::super::view::{LocalSide, Role};
+use super::super::view::{LocalSide, Role, side_name};
 use super::*;
 use picket_net::{PortRange, Protocol};
 
@@ -13,8 +13,9 @@ fn range(first: &str, last: &str) -> AddressRange {
 
 fn side(subject: u32, allowed: &[(TrafficSet, &[u32])]) -> LocalSide {
     LocalSide {
+        name: side_name(Role::Ingress, &[subject]),
         role: Role::Ingress,
-        subject: vec![subject],
+        subject: [subject].into(),
         addresses: Arc::default(),
         allowed: allowed
             .iter()
