@@ -18,8 +18,8 @@ pub fn policies_behind(program: &Program, node: Option<&str>, name: &Name) -> BT
         if side.name == *name {
             return deciding(program, node, side);
         }
-        let counted = Use::of(side).filter(|used| used.counter().name == *name);
-        counted.map(|used| used.policy).collect()
+        let counted = Use::all(side).filter(|used| used.counter().name == *name);
+        counted.map(|used| used.policy.clone()).collect()
     });
     behind.collect()
 }

@@ -8,7 +8,7 @@ use picket_net::{Family, TrafficSet};
 use picket_policy::Direction;
 
 use super::class::{Classes, NOBODY};
-use super::counters::{audit_counter_name, counter_name};
+use super::counters::Counters;
 use super::sets::{self, Exact};
 use super::traffic::ANY_TRAFFIC;
 use super::view::{LocalSide, NodeView, Role};
@@ -43,7 +43,12 @@ const MID_STREAM: &str = "mid-stream";
 const FROM_ITSELF: &str = "from-itself";
 
 /// The table's chains, callers first.
-pub(super) fn chains(view: &NodeView, classes: &Classes, options: &Options) -> Vec<Chain> {
+pub(super) fn chains(
+    view: &NodeView,
+    classes: &Classes,
+    counters: &Counters,
+    options: &Options,
+) -> Vec<Chain> {
     let mut chains = vec![forward()];
     chains.extend(input(view));
     chains.extend(output(view));
@@ -52,7 +57,7 @@ pub(super) fn chains(view: &NodeView, classes: &Classes, options: &Options) -> V
     chains.push(judge(view));
     chains.extend([classify_destination(), classify_source()]);
     let sides = view.sides.iter();
-    chains.extend(sides.map(|side| subject(side, !classes.of_side(side).is_empty(), options)));
+    chains.extend(sides.map(|side| subject(side, !classes.of_side(side).is_empty(), counters, options)));
     chains
 }
 
@@ -257,7 +262,7 @@ fn classify(peer: fn(Family) -> Field) -> Vec<Rule> {
 
 /// Returns what one subject is allowed, so that the other end of the connection can be judged too; drops the rest, or only
 /// tells of it.
-pub(super) fn subject(side: &LocalSide, allows: bool, options: &Options) -> Chain {
+pub(super) fn subject(side: &LocalSide, allows: bool, counters: &Counters, options: &Options) -> Chain {
     let mut rules = Vec::new();
     if allows {
         rules.push(Rule::of(
@@ -278,7 +283,7 @@ pub(super) fn subject(side: &LocalSide, allows: bool, options: &Options) -> Chai
         }));
     }
     rules.extend(options.log_denied.map(|group| logged(side, group)));
-    rules.extend(deny(side));
+    rules.extend(deny(side, counters));
     Chain::regular(side.name.clone()).with_rules(rules)
 }
 
@@ -317,16 +322,9 @@ fn logged(side: &LocalSide, group: u16) -> Rule {
 }
 
 /// Counts the packet for every policy that may be why, and drops it if it is not only audited.
-fn deny(side: &LocalSide) -> Vec<Rule> {
-    let counter = match side.role.audits() {
-        true => audit_counter_name,
-        false => counter_name,
-    };
-    let counts: Vec<_> = side
-        .denying
-        .iter()
-        .map(|policy| Statement::Count(counter(policy, side.role.direction())))
-        .collect();
+fn deny(side: &LocalSide, counters: &Counters) -> Vec<Rule> {
+    let names = counters.of_side(side).into_iter();
+    let counts: Vec<_> = names.map(Statement::Count).collect();
     let mut rules: Vec<_> = counts
         .chunks(COUNTERS_PER_RULE)
         .map(|chunk| Rule::of(chunk.iter().cloned(), End::Next))

@@ -318,7 +318,7 @@ impl Classes {
 
     /// What addresses are follows the classes of identities.
     fn follow_classes(&mut self, transition: &Transition<'_>, moved: &Moved, changed: &mut Changed) {
-        let mut candidates: BTreeSet<IpAddr> = transition.addresses.keys().copied().collect();
+        let mut candidates: Vec<IpAddr> = transition.addresses.keys().copied().collect();
         for identity in &moved.identities {
             candidates.extend(self.addresses.get(identity).into_iter().flatten());
         }
@@ -339,6 +339,8 @@ impl Classes {
                 changed.blocks = Some(before);
             }
         }
+        candidates.sort_unstable();
+        candidates.dedup();
         let (mut before, mut after) = (Vec::new(), Vec::new());
         for address in candidates {
             let identity = transition.view.endpoints.get(&address);

@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 
 use picket_policy::{Direction, ObjectRef};
+use rustc_hash::FxHashMap;
 
 use super::view::LocalSide;
 use super::{IndexedError, guard, name};
@@ -31,38 +32,46 @@ fn named(what: &str, policy: &ObjectRef, direction: Direction) -> Name {
 /// The policies that sides count for.
 #[derive(Debug, Default)]
 pub(super) struct Counters {
-    /// How many sides do.
-    uses: BTreeMap<Use, usize>,
-    owners: BTreeMap<Name, (ObjectRef, Counter)>,
+    counted: FxHashMap<Kind, FxHashMap<ObjectRef, Counted>>,
+    owners: BTreeMap<Name, ObjectRef>,
+}
+
+/// The direction of what a counter counts, and whether the packets pass because the policy is only audited.
+type Kind = (Direction, bool);
+
+/// A counter, and how many sides count with it.
+#[derive(Debug)]
+struct Counted {
+    sides: usize,
+    counter: Counter,
 }
 
 /// What a counter counts.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Use {
-    direction: Direction,
-    /// Whether the packets pass.
-    audited: bool,
-    pub(super) policy: ObjectRef,
+pub(super) struct Use<'a> {
+    kind: Kind,
+    pub(super) policy: &'a ObjectRef,
 }
 
-impl Use {
+impl<'a> Use<'a> {
+    fn of(side: &LocalSide, policy: &'a ObjectRef) -> Self {
+        let kind = kind(side);
+        Self { kind, policy }
+    }
+
     /// Those of a side.
-    pub(super) fn of(side: &LocalSide) -> impl Iterator<Item = Self> + '_ {
-        side.denying.iter().map(|policy| Self {
-            direction: side.role.direction(),
-            audited: side.role.audits(),
-            policy: policy.clone(),
-        })
+    pub(super) fn all(side: &'a LocalSide) -> impl Iterator<Item = Self> {
+        side.denying.iter().map(|policy| Self::of(side, policy))
     }
 
     pub(super) fn counter(&self) -> Counter {
-        let named = match self.audited {
+        let (direction, audited) = self.kind;
+        let named = match audited {
             true => audit_counter_name,
             false => counter_name,
         };
         Counter {
-            name: named(&self.policy, self.direction),
-            comment: Some(Comment::cut(&title(&self.policy), || policy_hash(&self.policy))),
+            name: named(self.policy, direction),
+            comment: Some(Comment::cut(&title(self.policy), || policy_hash(self.policy))),
         }
     }
 }
@@ -79,25 +88,41 @@ impl Counters {
 
     /// All counters of the table.
     pub(super) fn all(&self) -> Vec<Counter> {
-        let counters = self.owners.values().map(|(_, counter)| counter.clone());
-        counters.chain([of_mid_stream()]).collect()
+        let counted = self.counted.values().flat_map(FxHashMap::values);
+        let mut counters: Vec<_> = counted.map(|counted| counted.counter.clone()).collect();
+        counters.sort_unstable_by(|one, other| one.name.cmp(&other.name));
+        counters.push(of_mid_stream());
+        counters
+    }
+
+    /// The names of the counters of a side.
+    pub(super) fn of_side(&self, side: &LocalSide) -> Vec<Name> {
+        let known = self.counted.get(&kind(side));
+        let names = side.denying.iter().map(|policy| {
+            let counted = known.and_then(|known| known.get(policy));
+            counted.map_or_else(
+                || Use::of(side, policy).counter().name,
+                |counted| counted.counter.name.clone(),
+            )
+        });
+        names.collect()
     }
 
     /// Counts what a side counts for; the counters that are new.
     pub(super) fn enter(&mut self, side: &LocalSide) -> Result<Vec<Counter>, IndexedError> {
         let mut new = Vec::new();
-        for used in Use::of(side) {
-            let uses = self.uses.entry(used.clone()).or_default();
-            *uses += 1;
-            if *uses > 1 {
+        let known = self.counted.entry(kind(side)).or_default();
+        for policy in &*side.denying {
+            if let Some(counted) = known.get_mut(policy) {
+                counted.sides += 1;
                 continue;
             }
-            let counter = used.counter();
-            let owner = (used.policy.clone(), counter.clone());
-            if let Some((other, _)) = self.owners.insert(counter.name.clone(), owner) {
-                return Err(IndexedError::Collision(Box::new(other), Box::new(used.policy)));
+            let counter = Use::of(side, policy).counter();
+            if let Some(other) = self.owners.insert(counter.name.clone(), policy.clone()) {
+                return Err(IndexedError::Collision(Box::new(other), Box::new(policy.clone())));
             }
-            new.push(counter);
+            new.push(counter.clone());
+            known.insert(policy.clone(), Counted { sides: 1, counter });
         }
         Ok(new)
     }
@@ -105,20 +130,27 @@ impl Counters {
     /// Counts no more what a side counted for; the counters that are gone.
     pub(super) fn leave(&mut self, side: &LocalSide) -> Vec<Counter> {
         let mut gone = Vec::new();
-        for used in Use::of(side) {
-            let Some(uses) = self.uses.get_mut(&used) else {
+        let Some(known) = self.counted.get_mut(&kind(side)) else {
+            return gone;
+        };
+        for policy in &*side.denying {
+            let Some(counted) = known.get_mut(policy) else {
                 continue;
             };
-            *uses -= 1;
-            if *uses == 0 {
-                self.uses.remove(&used);
-                let counter = used.counter();
-                self.owners.remove(&counter.name);
-                gone.push(counter);
+            counted.sides -= 1;
+            if counted.sides == 0 {
+                gone.extend(known.remove(policy).map(|counted| counted.counter));
             }
+        }
+        for counter in &gone {
+            self.owners.remove(&counter.name);
         }
         gone
     }
+}
+
+fn kind(side: &LocalSide) -> Kind {
+    (side.role.direction(), side.role.audits())
 }
 
 /// The counter of packets from and to pods that rules from before do not know, which were dropped. It is there as long as

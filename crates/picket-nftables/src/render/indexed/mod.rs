@@ -154,7 +154,7 @@ impl Made {
             draft.counters = counters.all();
             draft.sets = sets::sets(view, &classes)?;
             draft.maps = sets::maps(view, &classes)?;
-            draft.chains = chains(view, &classes, options);
+            draft.chains = chains(view, &classes, &counters, options);
         }
         if let Some(guard) = &options.guard {
             guard.add(&mut draft)?;

@@ -46,12 +46,13 @@ impl Part {
         Ok(())
     }
 
-    /// The chains of sides, and what they allow.
+    /// The chains of sides, what they allow, and what they count with.
     pub(super) fn sides(
         &mut self,
         pairs: &[Pair<'_>],
         sides: &[LocalSide],
         classes: &Classes,
+        counters: &Counters,
         changed: &Changed,
         options: &Options,
     ) -> Result<(), IndexedError> {
@@ -68,7 +69,7 @@ impl Part {
             let is_same = before.zip(now).is_some_and(|(before, now)| before.acts_as(now));
             if !is_same || allowed != allows {
                 let chain = |side: Option<&LocalSide>, allows| {
-                    side.map(|side| chains::subject(side, allows, options))
+                    side.map(|side| chains::subject(side, allows, counters, options))
                 };
                 self.before.chains.extend(chain(before, allowed));
                 self.now.chains.extend(chain(now, allows));
@@ -152,22 +153,29 @@ impl Part {
         Ok(())
     }
 
-    /// The counters of policies.
-    pub(super) fn counters(
+    /// The counters of policies that sides count for now, and did not before.
+    pub(super) fn new_counters(
         &mut self,
         pairs: &[Pair<'_>],
         counters: &mut Counters,
     ) -> Result<(), IndexedError> {
-        let differing: Vec<_> = pairs
-            .iter()
-            .filter(|(before, now)| before.map(|side| &side.denying) != now.map(|side| &side.denying))
-            .collect();
-        for side in differing.iter().filter_map(|(before, _)| *before) {
-            self.before.counters.extend(counters.leave(side));
-        }
-        for side in differing.iter().filter_map(|(_, now)| *now) {
+        for side in counting_otherwise(pairs).filter_map(|(_, now)| *now) {
             self.now.counters.extend(counters.enter(side)?);
         }
         Ok(())
     }
+
+    /// The counters of policies that sides counted for, and do not any more; after the new ones.
+    pub(super) fn old_counters(&mut self, pairs: &[Pair<'_>], counters: &mut Counters) {
+        for side in counting_otherwise(pairs).filter_map(|(before, _)| *before) {
+            self.before.counters.extend(counters.leave(side));
+        }
+    }
+}
+
+/// The sides that do not count for the policies for which they did.
+fn counting_otherwise<'p, 's>(pairs: &'p [Pair<'s>]) -> impl Iterator<Item = &'p Pair<'s>> {
+    let counts_otherwise =
+        |(before, now): &&Pair<'_>| before.map(|side| &side.denying) != now.map(|side| &side.denying);
+    pairs.iter().filter(counts_otherwise)
 }

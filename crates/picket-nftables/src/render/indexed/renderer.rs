@@ -215,10 +215,18 @@ impl State {
         let Ok(changed) = self.classes.advance(&transition) else {
             return Ok(None);
         };
-        part.sides(&pairs, &self.view.sides, &self.classes, &changed, options)?;
+        part.new_counters(&pairs, &mut self.counters)?;
+        part.sides(
+            &pairs,
+            &self.view.sides,
+            &self.classes,
+            &self.counters,
+            &changed,
+            options,
+        )?;
         part.own_pods(&pairs, &before, &self.view.sides)?;
         part.classes(&self.classes, &changed)?;
-        part.counters(&pairs, &mut self.counters)?;
+        part.old_counters(&pairs, &mut self.counters);
         for (before, after) in pairs {
             if let (Some(gone), None) = (before, after) {
                 self.classes.leave(&gone.id());
