@@ -3,7 +3,7 @@
 use picket_dataplane::Plan;
 
 use super::{Operation, Reference};
-use crate::model::{Chain, Datum, Draft, Key, Map, ModelError, Name, Set, Table};
+use crate::model::{Chain, Draft, Key, Map, ModelError, Name, Set, Table};
 
 /// Why the kernel would refuse an operation; it then refuses the whole transaction.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -78,9 +78,12 @@ fn check(table: &Draft, operation: &Operation) -> Result<(), Refusal> {
         Operation::AddSet(set) => no_container(table, set.name()),
         Operation::AddMap(map) => {
             no_container(table, map.name())?;
-            targets_exist(table, map.elements().values())
+            all_exist(table, map.elements().values().filter_map(Reference::led_to))
         }
-        Operation::AddMapElements(_, added) => targets_exist(table, added.iter().map(|(_, datum)| datum)),
+        Operation::AddMapElements(_, added) => all_exist(
+            table,
+            added.iter().filter_map(|(_, datum)| Reference::led_to(datum)),
+        ),
         Operation::AddRules(_, rules) => all_exist(table, rules.iter().flat_map(Reference::of)),
         _ => Ok(()),
     }
@@ -171,10 +174,6 @@ fn unused(table: &Draft, object: Reference<'_>) -> Result<(), Refusal> {
         true => Err(Refusal::Busy(object.name().clone())),
         false => Ok(()),
     }
-}
-
-fn targets_exist<'d>(table: &Draft, data: impl IntoIterator<Item = &'d Datum>) -> Result<(), Refusal> {
-    all_exist(table, data.into_iter().filter_map(Reference::led_to))
 }
 
 fn all_exist<'d>(table: &Draft, mut used: impl Iterator<Item = Reference<'d>>) -> Result<(), Refusal> {

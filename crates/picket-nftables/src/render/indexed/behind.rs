@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use picket_engine::Program;
 use picket_policy::ObjectRef;
 
-use super::counters::Use;
+use super::counters::counter_of;
 use super::restrict::{Restrictions, own_pods};
 use super::view::LocalSide;
 use crate::model::Name;
@@ -18,8 +18,11 @@ pub fn policies_behind(program: &Program, node: Option<&str>, name: &Name) -> BT
         if side.name == *name {
             return deciding(program, node, side);
         }
-        let counted = Use::all(side).filter(|used| used.counter().name == *name);
-        counted.map(|used| used.policy.clone()).collect()
+        let counted = side
+            .denying
+            .iter()
+            .filter(|policy| counter_of(side, policy).name == *name);
+        counted.cloned().collect()
     });
     behind.collect()
 }

@@ -46,33 +46,15 @@ struct Counted {
     counter: Counter,
 }
 
-/// What a counter counts.
-pub(super) struct Use<'a> {
-    kind: Kind,
-    pub(super) policy: &'a ObjectRef,
-}
-
-impl<'a> Use<'a> {
-    fn of(side: &LocalSide, policy: &'a ObjectRef) -> Self {
-        let kind = kind(side);
-        Self { kind, policy }
-    }
-
-    /// Those of a side.
-    pub(super) fn all(side: &'a LocalSide) -> impl Iterator<Item = Self> {
-        side.denying.iter().map(|policy| Self::of(side, policy))
-    }
-
-    pub(super) fn counter(&self) -> Counter {
-        let (direction, audited) = self.kind;
-        let named = match audited {
-            true => audit_counter_name,
-            false => counter_name,
-        };
-        Counter {
-            name: named(self.policy, direction),
-            comment: Some(Comment::cut(&title(self.policy), || policy_hash(self.policy))),
-        }
+/// The counter with which a side counts for a policy.
+pub(super) fn counter_of(side: &LocalSide, policy: &ObjectRef) -> Counter {
+    let named = match side.role.audits() {
+        true => audit_counter_name,
+        false => counter_name,
+    };
+    Counter {
+        name: named(policy, side.role.direction()),
+        comment: Some(Comment::cut(&title(policy), || policy_hash(policy))),
     }
 }
 
@@ -101,7 +83,7 @@ impl Counters {
         let names = side.denying.iter().map(|policy| {
             let counted = known.and_then(|known| known.get(policy));
             counted.map_or_else(
-                || Use::of(side, policy).counter().name,
+                || counter_of(side, policy).name,
                 |counted| counted.counter.name.clone(),
             )
         });
@@ -117,7 +99,7 @@ impl Counters {
                 counted.sides += 1;
                 continue;
             }
-            let counter = Use::of(side, policy).counter();
+            let counter = counter_of(side, policy);
             if let Some(other) = self.owners.insert(counter.name.clone(), policy.clone()) {
                 return Err(IndexedError::Collision(Box::new(other), Box::new(policy.clone())));
             }
@@ -139,11 +121,9 @@ impl Counters {
             };
             counted.sides -= 1;
             if counted.sides == 0 {
+                self.owners.remove(&counted.counter.name);
                 gone.extend(known.remove(policy).map(|counted| counted.counter));
             }
-        }
-        for counter in &gone {
-            self.owners.remove(&counter.name);
         }
         gone
     }

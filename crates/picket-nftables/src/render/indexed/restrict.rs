@@ -70,12 +70,15 @@ impl Restrictions {
         changes: Option<&Changes>,
     ) -> Vec<LocalSide> {
         if changes.is_none_or(|changes| changes.own_pods) {
-            let before = std::mem::replace(&mut self.alike, alike(program, node));
-            for (subjects, alike) in before {
-                if let Some(now) = self.alike.get_mut(&subjects) {
-                    now.known = alike.known;
-                }
-            }
+            let mut before = std::mem::take(&mut self.alike);
+            let now = alike(program, node).into_iter().map(|(subjects, addresses)| {
+                let mut alike = before
+                    .remove(&subjects)
+                    .unwrap_or_else(|| Alike::unknown(&subjects));
+                alike.addresses = Arc::new(addresses);
+                (subjects, alike)
+            });
+            self.alike = now.collect();
         }
         for (subjects, alike) in &mut self.alike {
             let touched = changes.is_none_or(|changes| {
@@ -123,6 +126,19 @@ impl Restrictions {
             }
         }
         sides
+    }
+}
+
+impl Alike {
+    /// No pods yet, to which these subjects apply.
+    fn unknown((role, subjects): &Subjects) -> Self {
+        let numbers: Arc<[u32]> = subjects.iter().map(|subject| subject.number()).collect();
+        Self {
+            addresses: Arc::default(),
+            name: side_name(*role, &numbers),
+            numbers,
+            known: None,
+        }
     }
 }
 
@@ -192,7 +208,7 @@ impl Content {
 }
 
 /// Which own pods something may restrict, and what.
-fn alike(program: &Program, node: Option<&str>) -> BTreeMap<Subjects, Alike> {
+fn alike(program: &Program, node: Option<&str>) -> BTreeMap<Subjects, BTreeSet<IpAddr>> {
     let mut subjects: BTreeMap<(Role, IpAddr), BTreeSet<SubjectId>> = BTreeMap::new();
     for pod in own_pods(program, node) {
         for role in Role::ALL {
@@ -209,17 +225,7 @@ fn alike(program: &Program, node: Option<&str>) -> BTreeMap<Subjects, Alike> {
         let subjects = (role, subjects.into_iter().collect());
         alike.entry(subjects).or_default().insert(address);
     }
-    let alike = alike.into_iter().map(|(subjects, addresses)| {
-        let numbers: Arc<[u32]> = subjects.1.iter().map(|subject| subject.number()).collect();
-        let alike = Alike {
-            addresses: Arc::new(addresses),
-            name: side_name(subjects.0, &numbers),
-            numbers,
-            known: None,
-        };
-        (subjects, alike)
-    });
-    alike.collect()
+    alike
 }
 
 /// The addresses of the pods of `node`, or with `None` of all that policies can apply to.
