@@ -1,10 +1,11 @@
 //! What a table does with packets, worked out from nftables' own semantics (`nft(8)`; where that is silent, the
 //! kernel's `net/netfilter/nf_tables_core.c` and the expressions beside it).
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
 
 use picket_dataplane::{Crossing, Meaning, Outcome, Packet, State};
-use picket_net::{Bound, Family, Interval, Protocol};
+use picket_net::{Family, Interval, Protocol};
 
 use crate::model::{
     Assigned, Base, Chain, Datum, End, Field, Hook, InterfaceName, Key, Map, Match, Name, Policy, Relation,
@@ -14,11 +15,19 @@ use crate::model::{
 /// Runs packets through a table.
 #[derive(Clone, Debug)]
 pub struct Interpreter<'a> {
-    sets: BTreeMap<&'a Name, &'a Set>,
-    maps: BTreeMap<&'a Name, &'a Map>,
+    containers: Containers<'a>,
+    /// Where another table comes into force meanwhile: after how many lookups, and what can be looked up then.
+    overtaken: Option<(usize, Containers<'a>)>,
     chains: BTreeMap<&'a Name, &'a Chain>,
     /// Base chains by hook and priority; those of equal priority in the order in which they were made.
     hooks: Vec<(Base, &'a Chain)>,
+}
+
+/// What can be looked up.
+#[derive(Clone, Debug)]
+struct Containers<'a> {
+    sets: BTreeMap<&'a Name, &'a Set>,
+    maps: BTreeMap<&'a Name, &'a Map>,
 }
 
 /// What happened to a packet.
@@ -92,11 +101,24 @@ impl<'a> Interpreter<'a> {
             .collect();
         hooks.sort_by_key(|(base, _)| (base.hook, base.priority));
         Self {
-            sets: table.sets().iter().map(|set| (set.name(), set)).collect(),
-            maps: table.maps().iter().map(|map| (map.name(), map)).collect(),
+            containers: Containers::of(table),
+            overtaken: None,
             chains: table.chains().iter().map(|chain| (&chain.name, chain)).collect(),
             hooks,
         }
+    }
+
+    /// An interpreter of what `table` does with packets that are on their way while the kernel puts `after` in its place, in one
+    /// transaction: they go on by the rules of before, and find in sets and maps what is in them, for so many `lookups` what was.
+    /// A set that goes is as it was to them, and a map is empty. What is made anew under the same name is taken for what was there.
+    pub fn overtaken(table: &'a Table, after: &'a Table, lookups: usize) -> Self {
+        let mut interpreter = Self::new(table);
+        let mut now = Containers::of(after);
+        for (name, set) in &interpreter.containers.sets {
+            now.sets.entry(name).or_insert(set);
+        }
+        interpreter.overtaken = Some((lookups, now));
+        interpreter
     }
 
     /// Runs one packet through every hook that it passes.
@@ -110,6 +132,7 @@ impl<'a> Interpreter<'a> {
             tables: self,
             packet: packet.clone(),
             counted: Vec::new(),
+            lookups: Cell::new(0),
         };
         for hook in path {
             for (base, chain) in self.hooks.iter().filter(|(base, _)| base.hook == *hook) {
@@ -127,55 +150,23 @@ impl<'a> Interpreter<'a> {
         }
         run.ended(Outcome::Accept)
     }
+}
+
+impl<'a> Containers<'a> {
+    fn of(table: &'a Table) -> Self {
+        Self {
+            sets: table.sets().iter().map(|set| (set.name(), set)).collect(),
+            maps: table.maps().iter().map(|map| (map.name(), map)).collect(),
+        }
+    }
 
     fn in_set(&self, set: &Name, key: Vec<Value>) -> bool {
-        self.sets.get(set).is_some_and(|set| {
-            let key = Key::of(key);
-            match (set.interval(), above(&key)) {
-                (false, _) => set.elements().contains(&key),
-                (true, Some(above)) => set
-                    .elements()
-                    .range(..=above)
-                    .next_back()
-                    .is_some_and(|one| one.overlaps(&key)),
-                (true, None) => set.elements().iter().any(|one| one.overlaps(&key)),
-            }
-        })
+        self.sets.get(set).is_some_and(|set| set.holds(&Key::of(key)))
     }
 
     fn in_map(&self, map: &Name, key: Vec<Value>) -> Option<&'a Datum> {
-        let (map, key) = (*self.maps.get(map)?, Key::of(key));
-        let found = match (map.interval(), above(&key)) {
-            (false, _) => return map.elements().get(&key),
-            (true, Some(above)) => map
-                .elements()
-                .range(..=above)
-                .next_back()
-                .filter(|(one, _)| one.overlaps(&key)),
-            (true, None) => map.elements().iter().find(|(one, _)| one.overlaps(&key)),
-        };
-        found.map(|(_, datum)| datum)
+        self.maps.get(map)?.get(&Key::of(key))
     }
-}
-
-/// For a key of one field, a key that sorts after every interval beginning at or below its value and before all
-/// others. Intervals of one field are disjoint, so that only the last of those can hold the value.
-fn above(key: &Key) -> Option<Key> {
-    fn open<T: Bound>(interval: Interval<T>) -> Interval<T> {
-        Interval::new(interval.first(), T::MAX).unwrap_or(interval)
-    }
-    let [value] = key.values() else { return None };
-    Some(Key::from(match value.clone() {
-        Value::Ipv4(one) => Value::Ipv4(open(one)),
-        Value::Ipv6(one) => Value::Ipv6(open(one)),
-        Value::Mark(one) => Value::Mark(open(one)),
-        Value::Priority(one) => Value::Priority(open(one)),
-        Value::Protocol(one) => Value::Protocol(open(one)),
-        Value::Port(one) => Value::Port(open(one)),
-        Value::IcmpType(one) => Value::IcmpType(open(one)),
-        Value::Icmpv6Type(one) => Value::Icmpv6Type(open(one)),
-        other @ (Value::Interface(_) | Value::Family(_)) => other,
-    }))
 }
 
 impl Meaning for Interpreter<'_> {
@@ -189,6 +180,8 @@ struct Run<'i, 'a> {
     tables: &'i Interpreter<'a>,
     packet: Packet,
     counted: Vec<Name>,
+    /// How often something was looked up.
+    lookups: Cell<usize>,
 }
 
 impl<'a> Run<'_, 'a> {
@@ -197,6 +190,15 @@ impl<'a> Run<'_, 'a> {
             outcome,
             packet: self.packet,
             counted: self.counted,
+        }
+    }
+
+    /// What can be looked up now.
+    fn containers(&self) -> &Containers<'a> {
+        let before = self.lookups.replace(self.lookups.get() + 1);
+        match &self.tables.overtaken {
+            Some((lookups, now)) if before >= *lookups => now,
+            _ => &self.tables.containers,
         }
     }
 
@@ -249,7 +251,7 @@ impl<'a> Run<'_, 'a> {
             End::Next => None,
             End::Reject => Some(&Verdict::Drop),
             End::Verdict(verdict) => Some(verdict),
-            End::VerdictMap { key, map } => match self.tables.in_map(map, self.key(position, key)?)? {
+            End::VerdictMap { key, map } => match self.containers().in_map(map, self.key(position, key)?)? {
                 Datum::Verdict(verdict) => Some(verdict),
                 Datum::Mark(_) | Datum::Priority(_) => None,
             },
@@ -291,7 +293,7 @@ impl<'a> Run<'_, 'a> {
                 }
                 let found = self
                     .key(position, key)
-                    .is_some_and(|key| self.tables.in_set(set, key));
+                    .is_some_and(|key| self.containers().in_set(set, key));
                 found == (*relation == Relation::Is)
             }
             Match::State(states) => states.contains(&position.state(&self.packet)),
@@ -317,7 +319,7 @@ impl<'a> Run<'_, 'a> {
                 Read::Value(Value::Mark(value) | Value::Priority(value)) => value.first(),
                 Read::Value(_) | Read::Break | Read::Unlike => return None,
             },
-            Assigned::Map { key, map } => match self.tables.in_map(map, self.key(position, key)?)? {
+            Assigned::Map { key, map } => match self.containers().in_map(map, self.key(position, key)?)? {
                 Datum::Mark(value) | Datum::Priority(value) => *value,
                 Datum::Verdict(_) => return None,
             },

@@ -10,7 +10,9 @@ use super::container::{Handle, Header, Shape, create, elements};
 use super::hold::Hold;
 use super::rule;
 use super::scope::{Known, Scope, map_shape, set_shape};
-use super::uapi::{NFPROTO_INET, chain, message, object, rule as rule_attribute, set, table, userdata};
+use super::uapi::{
+    NFPROTO_INET, chain, element, message, object, rule as rule_attribute, set, table, userdata,
+};
 use crate::diff::Operation;
 use crate::model::{
     Assigned, Base, Comment, Counter, Datum, End, Hook, Key, Map, Match, Name, Policy, Rule, Set, Statement,
@@ -147,12 +149,14 @@ impl<'a> Writer<'a> {
                 let keys = keys.iter().map(|key| (key, None));
                 self.elements(message::DELSETELEM, name, known, keys)?;
             }
-            Operation::DeleteMap(name) | Operation::DeleteSet(name) => {
-                self.begin(message::DELSET, 0, Object::Container(name.clone()));
-                self.batch.text(set::TABLE, table.as_str());
-                self.batch.text(set::NAME, name.as_str());
-                self.scope.remove(name);
+            Operation::DeleteMap(name) => {
+                // Before Linux 6.9 packets that are on their way would still find its elements, by numbers that mean something else now.
+                self.begin(message::DELSETELEM, 0, Object::Container(name.clone()));
+                self.batch.text(element::TABLE, table.as_str());
+                self.batch.text(element::SET, name.as_str());
+                self.delete_container(table, name);
             }
+            Operation::DeleteSet(name) => self.delete_container(table, name),
             Operation::DeleteChain(name) => {
                 self.begin(message::DELCHAIN, 0, Object::Chain(name.clone()));
                 self.batch.text(chain::TABLE, table.as_str());
@@ -352,6 +356,13 @@ impl<'a> Writer<'a> {
         elements(&mut self.batch, kind, table, handle, &known.shape, pairs);
         self.note(Object::Elements(name.clone()));
         Ok(())
+    }
+
+    fn delete_container(&mut self, table: &Name, name: &Name) {
+        self.begin(message::DELSET, 0, Object::Container(name.clone()));
+        self.batch.text(set::TABLE, table.as_str());
+        self.batch.text(set::NAME, name.as_str());
+        self.scope.remove(name);
     }
 
     fn add_rules(&mut self, chain: &Name, rules: &[Rule]) -> Result<(), Unknown> {

@@ -4,6 +4,9 @@
 //! Since nothing holds before the transaction is committed, a rewritten chain is never seen empty.
 
 mod apply;
+mod course;
+mod detour;
+mod linger;
 #[cfg(feature = "client")]
 mod mix;
 mod portion;

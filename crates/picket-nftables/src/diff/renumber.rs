@@ -2,15 +2,15 @@
 //!
 //! One map gives a packet a number, by an address, and the next says what that number means. Where a transaction comes into force
 //! between the two lookups the packet has the number of before, with what it means now. That is what the packet is judged by
-//! now, as long as its address keeps the number. One whose address gets another number would be judged as somebody else.
-//! Therefore it first gets, in a transaction of its own, a number that means the same and that nobody else has.
+//! now, as long as its address keeps the number. One whose address gets another number would be judged as somebody else, also where
+//! it had that of a block and gets one of its own. Therefore it first gets, in a transaction of its own, a number that means the same
+//! and that nobody else has.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use picket_dataplane::Plan;
-
 use super::Operation;
-use crate::model::{Datatype, Datum, Key, Map, MapType, Name, Table, Value};
+use super::course::{Course, number};
+use crate::model::{Datum, Key, Map, Name};
 
 /// The highest number that is given in between.
 const LAST: u32 = 0x7fff_fffe;
@@ -21,128 +21,155 @@ pub(super) struct Renumbering {
     pub(super) there: Vec<Operation>,
     pub(super) back: Vec<Operation>,
     pub(super) clean: Vec<Operation>,
+    /// What takes away the numbers that are there only meanwhile, before others take their place.
+    pub(super) freed: Vec<Operation>,
+    /// The number that stands for another meanwhile.
+    numbers: BTreeMap<u32, u32>,
 }
 
 /// Keys that a number is given to, by map.
 type Leaving<'a> = BTreeMap<&'a Name, Vec<(&'a Key, u32)>>;
 
 impl Renumbering {
-    /// What a plan needs for a table.
-    pub(super) fn of(observed: &Table, plan: &Plan<Operation>) -> Self {
-        let maps: BTreeMap<&Name, &Map> = observed.maps().iter().map(|map| (map.name(), map)).collect();
-        let changed = changed(&maps, plan);
+    /// What a plan needs.
+    pub(super) fn of(course: &Course<'_>) -> Self {
+        let changed = changed(course);
         if changed.is_empty() {
             return Self::default();
         }
-        let leaving = leaving(&maps, plan, &changed);
-        let meanings: Vec<&Map> = maps.into_values().filter(|map| tells_meaning(map)).collect();
-        let numbers = in_between(&meanings, &changed, &leaving);
-        let mut renumbering = Self::default();
+        let (leaving, parting) = (leaving(course, &changed), parting(course, &changed));
+        let left = leaving.values().chain(parting.values()).flatten();
+        let mut renumbering = Self {
+            numbers: in_between(course, &changed, left.map(|(_, given)| *given).collect()),
+            ..Self::default()
+        };
         for (name, keys) in leaving {
-            let pairs = |number: &dyn Fn(u32) -> u32| {
-                let pair = |(key, old): &(&Key, u32)| (Key::clone(key), Datum::Priority(number(*old)));
-                keys.iter().map(pair).collect()
-            };
-            let moved: Vec<Key> = keys.iter().map(|(key, _)| Key::clone(key)).collect();
-            let other = |old: u32| numbers.get(&old).copied().unwrap_or(old);
-            renumbering.there.extend([
-                Operation::DeleteElements(name.clone(), moved.clone()),
-                Operation::AddMapElements(name.clone(), pairs(&other)),
-            ]);
-            renumbering.back.extend([
-                Operation::DeleteElements(name.clone(), moved),
-                Operation::AddMapElements(name.clone(), pairs(&|old| old)),
-            ]);
+            renumbering.replace(name, &keys);
         }
-        renumbering.mean(&meanings, &numbers, plan);
+        for (name, keys) in parting {
+            renumbering.give(name, &keys);
+        }
+        renumbering.mean(course);
         renumbering
     }
 
-    /// The numbers in between mean what those mean for which they stand.
-    fn mean(&mut self, meanings: &[&Map], numbers: &BTreeMap<u32, u32>, plan: &Plan<Operation>) {
-        let gone: BTreeSet<&Name> = plan
-            .operations()
+    /// A map with another name that says the same of every number, and of those that stand for others meanwhile.
+    pub(super) fn copied(&self, map: &Map, name: Name) -> Map {
+        map.renamed(name, self.meant(map))
+    }
+
+    /// Gives keys of a map the numbers that stand for what they have.
+    fn replace(&mut self, map: &Name, keys: &[(&Key, u32)]) {
+        let own = keys.iter().map(|&(key, old)| (key.clone(), Datum::Priority(old)));
+        let own = Operation::AddMapElements(map.clone(), own.collect());
+        let [meanwhile, gone] = self.meanwhile(map, keys);
+        self.there.extend([gone.clone(), meanwhile]);
+        self.back.extend([gone, own]);
+    }
+
+    /// Gives keys that have no number in a map those that stand for what they have by another.
+    fn give(&mut self, map: &Name, keys: &[(&Key, u32)]) {
+        let [meanwhile, gone] = self.meanwhile(map, keys);
+        self.there.push(meanwhile);
+        self.back.push(gone.clone());
+        self.freed.push(gone);
+    }
+
+    /// What gives keys the numbers that stand for these, and what takes away what they have.
+    fn meanwhile(&self, map: &Name, keys: &[(&Key, u32)]) -> [Operation; 2] {
+        let other = |old: &u32| self.numbers.get(old).copied().unwrap_or(*old);
+        let others = keys
             .iter()
-            .filter_map(|operation| match operation {
-                Operation::DeleteMap(name) => Some(name),
-                _ => None,
-            })
-            .collect();
-        for map in meanings {
-            let meaning = |(old, number): (&u32, &u32)| {
-                let datum = map.elements().get(&Key::from(Value::priority(*old)))?;
-                Some((Key::from(Value::priority(*number)), datum.clone()))
-            };
-            let pairs: Vec<_> = numbers.iter().filter_map(meaning).collect();
+            .map(|(key, old)| (Key::clone(key), Datum::Priority(other(old))));
+        let gone = keys.iter().map(|&(key, _)| key.clone()).collect();
+        [
+            Operation::AddMapElements(map.clone(), others.collect()),
+            Operation::DeleteElements(map.clone(), gone),
+        ]
+    }
+
+    /// The numbers in between mean what those mean for which they stand.
+    fn mean(&mut self, course: &Course<'_>) {
+        for map in course.meanings.values() {
+            let pairs: Vec<_> = self.meant(map).collect();
             if pairs.is_empty() {
                 continue;
             }
-            let keys: Vec<Key> = pairs.iter().map(|(key, _)| key.clone()).collect();
+            let keys = pairs.iter().map(|(key, _)| key.clone()).collect();
             let clean = Operation::DeleteElements(map.name().clone(), keys);
             self.there
                 .push(Operation::AddMapElements(map.name().clone(), pairs));
             self.back.push(clean.clone());
-            self.clean.extend((!gone.contains(map.name())).then_some(clean));
+            self.clean.extend((!course.goes(map.name())).then_some(clean));
         }
+    }
+
+    /// What a map says of the numbers that stand for others.
+    fn meant(&self, map: &Map) -> impl Iterator<Item = (Key, Datum)> {
+        self.numbers.iter().filter_map(|(old, other)| {
+            let datum = map.elements().get(&number(*old))?;
+            Some((number(*other), datum.clone()))
+        })
     }
 }
 
-/// Whether a map says what numbers mean.
-fn tells_meaning(map: &Map) -> bool {
-    map.key() == [Datatype::Priority] && map.gives() == MapType::Priority
-}
-
 /// The numbers that will mean something where they meant nothing or something else.
-fn changed<'a>(maps: &BTreeMap<&Name, &'a Map>, plan: &'a Plan<Operation>) -> BTreeSet<&'a Key> {
+fn changed<'a>(course: &Course<'a>) -> BTreeSet<&'a Key> {
     let mut changed = BTreeSet::new();
-    for operation in plan.operations() {
-        let Operation::AddMapElements(name, pairs) = operation else {
-            continue;
-        };
-        if let Some(map) = maps.get(name).filter(|map| tells_meaning(map)) {
-            let differs = pairs
-                .iter()
-                .filter(|(key, datum)| map.elements().get(key) != Some(datum));
-            changed.extend(differs.map(|(key, _)| key));
-        }
+    for (name, map) in &course.meanings {
+        let differs = course
+            .added(name)
+            .filter(|(key, datum)| map.elements().get(key) != Some(datum));
+        changed.extend(differs.map(|(key, _)| key));
     }
     changed
 }
 
 /// What will not have such a number any more.
-fn leaving<'a>(
-    maps: &BTreeMap<&Name, &'a Map>,
-    plan: &'a Plan<Operation>,
-    changed: &BTreeSet<&Key>,
-) -> Leaving<'a> {
+fn leaving<'a>(course: &Course<'a>, changed: &BTreeSet<&Key>) -> Leaving<'a> {
     let mut leaving = Leaving::new();
-    for operation in plan.operations() {
-        let Operation::DeleteElements(name, keys) = operation else {
-            continue;
-        };
-        let Some(map) = maps.get(name).filter(|map| !tells_meaning(map)) else {
-            continue;
-        };
-        let numbered = keys.iter().filter_map(|key| match map.elements().get(key) {
-            Some(Datum::Priority(number)) => Some((key, *number)),
-            _ => None,
-        });
+    for (name, map) in &course.numbering {
+        let numbered = course
+            .removed(name)
+            .filter_map(|key| match map.elements().get(key) {
+                Some(Datum::Priority(given)) => Some((key, *given)),
+                _ => None,
+            });
         let found: Vec<_> = numbered
-            .filter(|(_, number)| changed.contains(&Key::from(Value::priority(*number))))
+            .filter(|(_, given)| changed.contains(&number(*given)))
             .collect();
         if !found.is_empty() {
-            leaving.entry(name).or_default().extend(found);
+            leaving.insert(name, found);
         }
     }
     leaving
 }
 
-/// A number that means nothing, before and after, for each that is left.
-fn in_between(meanings: &[&Map], changed: &BTreeSet<&Key>, leaving: &Leaving<'_>) -> BTreeMap<u32, u32> {
-    let left: BTreeSet<u32> = leaving.values().flatten().map(|(_, number)| *number).collect();
-    let means_nothing = |number: &u32| {
-        let key = Key::from(Value::priority(*number));
-        !changed.contains(&key) && meanings.iter().all(|map| !map.elements().contains_key(&key))
+/// What has such a number as a part of something, and will have one of its own.
+fn parting<'a>(course: &Course<'a>, changed: &BTreeSet<&Key>) -> Leaving<'a> {
+    let mut parting = Leaving::new();
+    for (name, map) in &course.numbering {
+        let new = course
+            .added(name)
+            .filter(|(key, _)| !map.elements().contains_key(*key));
+        let found = new.filter_map(|(key, _)| match course.in_block(map, key) {
+            Some(Datum::Priority(given)) if changed.contains(&number(*given)) => Some((key, *given)),
+            _ => None,
+        });
+        let found: Vec<_> = found.collect();
+        if !found.is_empty() {
+            parting.insert(name, found);
+        }
+    }
+    parting
+}
+
+/// A number that means nothing, before and after, for each of these.
+fn in_between(course: &Course<'_>, changed: &BTreeSet<&Key>, left: BTreeSet<u32>) -> BTreeMap<u32, u32> {
+    let means_nothing = |given: &u32| {
+        let key = number(*given);
+        let mut maps = course.meanings.values();
+        !changed.contains(&key) && maps.all(|map| !map.elements().contains_key(&key))
     };
     left.into_iter()
         .zip((0..=LAST).rev().filter(means_nothing))

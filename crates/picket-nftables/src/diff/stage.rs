@@ -4,12 +4,16 @@
 //! finds in sets and maps the elements that are. An element that leads to a chain which came with it leads that packet to a
 //! chain which was not, and so has no rules: it falls off the end, and passes. Therefore chains that something old will
 //! lead to are made first, with their rules and with what these use, in a transaction of their own. So are the numbers that keep a
-//! packet from being taken for somebody else's between two lookups (`renumber.rs`).
+//! packet from being taken for somebody else's between two lookups (`renumber.rs`), and the chains that keep it from being judged by
+//! what is then said of others (`detour.rs`).
 //!
 //! What is made first and is much comes in several transactions (`portion.rs`).
 
 use picket_dataplane::Plan;
 
+use super::course::Course;
+use super::detour::Detours;
+use super::linger::Lingering;
 use super::portion::{portions, weight};
 use super::renumber::Renumbering;
 use super::{Operation, References};
@@ -32,30 +36,39 @@ impl Stages {
     /// The stages of a plan for a table that is as `observed`; `None` where one transaction does it. Those of the first stage
     /// make at most `portion` objects, rules and elements each, such as [`super::PORTION`].
     pub fn of(observed: Option<&Table>, plan: &Plan<Operation>, portion: usize) -> Option<Self> {
-        let numbers = observed.map_or_else(Renumbering::default, |table| Renumbering::of(table, plan));
+        let course = observed.map_or_else(Course::default, |table| Course::of(table, plan));
+        let (numbers, lingering) = (Renumbering::of(&course), Lingering::of(&course));
+        let detours = observed.map(|table| Detours::of(table, plan, &course, &numbers));
+        let detours = detours.unwrap_or_default();
         let early = early(plan);
         let operations = plan.operations();
         let makes = |operation: &&Operation| is_early(&early, operation);
         let comes_first = operations.iter().any(|operation| leads_in(&early, operation))
             || operations.iter().filter(makes).map(weight).sum::<usize>() > portion;
-        if !comes_first && numbers.there.is_empty() {
+        if !comes_first && numbers.there.is_empty() && detours.made.is_empty() && lingering.kept.is_empty() {
             return None;
         }
         let (first, rest): (Vec<_>, Vec<_>) = operations
             .iter()
             .cloned()
             .partition(|operation| comes_first && is_early(&early, operation));
-        let mut first = portions(first.into_iter(), portion);
-        if !numbers.there.is_empty() {
-            let last = first.pop();
+        let leads_around = !detours.made.is_empty();
+        let mut first = portions(first.into_iter().chain(detours.made), portion);
+        let there = numbers.there.into_iter().chain(detours.there);
+        let mut there = there.peekable();
+        if there.peek().is_some() {
+            // What leads to a chain comes after it.
+            let last = first.pop_if(|_| !leads_around);
             let last = last.iter().flat_map(|plan| plan.operations().iter().cloned());
-            first.push(last.chain(numbers.there).collect());
+            first.push(last.chain(there).collect());
         }
+        let rest = numbers.freed.into_iter().chain(detours.emptied).chain(rest);
+        let rest = rest.chain(lingering.kept).chain(detours.gone);
         Some(Self {
             first,
-            rest: rest.into_iter().collect(),
-            last: numbers.clean.into_iter().collect(),
-            back: numbers.back,
+            rest: rest.collect(),
+            last: numbers.clean.into_iter().chain(lingering.clean).collect(),
+            back: [numbers.back, detours.back].concat(),
         })
     }
 

@@ -88,6 +88,16 @@ impl Verdict {
             Self::Accept | Self::Drop | Self::Return => None,
         }
     }
+
+    /// The same way to another chain; what leads to none is what it was.
+    #[must_use]
+    pub(crate) fn towards(&self, other: Name) -> Self {
+        match self {
+            Self::Jump(_) => Self::Jump(other),
+            Self::Goto(_) => Self::Goto(other),
+            Self::Accept | Self::Drop | Self::Return => self.clone(),
+        }
+    }
 }
 
 /// Something that a packet carries.

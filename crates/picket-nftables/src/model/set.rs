@@ -96,6 +96,20 @@ impl Set {
         self.comment.as_ref()
     }
 
+    /// Whether an element holds a key of single values.
+    pub fn holds(&self, key: &Key) -> bool {
+        if !self.interval {
+            return self.elements.contains(key);
+        }
+        match key.above() {
+            Some(above) => {
+                let last = self.elements.range(..=above).next_back();
+                last.is_some_and(|one| one.overlaps(key))
+            }
+            None => self.elements.iter().any(|one| one.overlaps(key)),
+        }
+    }
+
     /// Its elements, ascending.
     pub fn elements(&self) -> &BTreeSet<Key> {
         &self.elements
@@ -214,6 +228,13 @@ impl Map {
         (self, rest.into_iter().flatten().collect())
     }
 
+    /// The same map with another name, and elements more, whose keys no other has.
+    pub(crate) fn renamed(&self, name: Name, more: impl IntoIterator<Item = (Key, Datum)>) -> Self {
+        let mut other = Self { name, ..self.clone() };
+        other.elements.extend(more);
+        other
+    }
+
     /// The same map with a comment.
     #[must_use]
     pub fn commented(self, comment: Comment) -> Self {
@@ -246,6 +267,25 @@ impl Map {
     /// Its comment.
     pub fn comment(&self) -> Option<&Comment> {
         self.comment.as_ref()
+    }
+
+    /// What is found for a key of single values: what the element gives that holds it.
+    pub fn get(&self, key: &Key) -> Option<&Datum> {
+        self.holding(key).map(|(_, datum)| datum)
+    }
+
+    /// The element that holds a key of single values.
+    pub(crate) fn holding(&self, key: &Key) -> Option<(&Key, &Datum)> {
+        if !self.interval {
+            return self.elements.get_key_value(key);
+        }
+        match key.above() {
+            Some(above) => {
+                let last = self.elements.range(..=above).next_back();
+                last.filter(|(one, _)| one.overlaps(key))
+            }
+            None => self.elements.iter().find(|(one, _)| one.overlaps(key)),
+        }
     }
 
     /// Its elements, ascending by key.

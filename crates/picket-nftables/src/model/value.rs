@@ -3,7 +3,7 @@
 use std::fmt;
 use std::net::IpAddr;
 
-use picket_net::{AddressRange, Family, Interval, PortRange, Protocol};
+use picket_net::{AddressRange, Bound, Family, Interval, PortRange, Protocol};
 use smallvec::{SmallVec, smallvec};
 
 use super::InterfaceName;
@@ -207,6 +207,26 @@ impl Key {
     /// Whether every field is one value.
     pub fn is_single(&self) -> bool {
         self.0.iter().all(Value::is_single)
+    }
+
+    /// For a key of one field, a key that sorts after every interval beginning at or below its value and before all
+    /// others. Intervals of one field are disjoint, so that only the last of those can hold the value.
+    pub(super) fn above(&self) -> Option<Self> {
+        fn open<T: Bound>(interval: Interval<T>) -> Interval<T> {
+            Interval::new(interval.first(), T::MAX).unwrap_or(interval)
+        }
+        let [value] = self.values() else { return None };
+        Some(Self::from(match value.clone() {
+            Value::Ipv4(one) => Value::Ipv4(open(one)),
+            Value::Ipv6(one) => Value::Ipv6(open(one)),
+            Value::Mark(one) => Value::Mark(open(one)),
+            Value::Priority(one) => Value::Priority(open(one)),
+            Value::Protocol(one) => Value::Protocol(open(one)),
+            Value::Port(one) => Value::Port(open(one)),
+            Value::IcmpType(one) => Value::IcmpType(open(one)),
+            Value::Icmpv6Type(one) => Value::Icmpv6Type(open(one)),
+            other @ (Value::Interface(_) | Value::Family(_)) => other,
+        }))
     }
 
     /// Whether some packet could match both.

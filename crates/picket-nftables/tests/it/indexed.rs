@@ -1,5 +1,6 @@
 //! The indexed layout: against the reference, and in the kernel.
 
+mod in_transit;
 pub(crate) mod kernel;
 pub(crate) mod meaning;
 mod renderer;

@@ -1,0 +1,372 @@
+//! Packets that are on their way while one table takes the place of another: who may pass by neither does not pass in between.
+
+use std::collections::BTreeSet;
+use std::net::{IpAddr, Ipv4Addr};
+
+use picket_cluster::{Endpoint, Event, Object, Semantics, Snapshot};
+use picket_dataplane::{Crossing, Objects, Packet, Plan};
+use picket_engine::{Engine, Program};
+use picket_net::{AddressRange, Protocol};
+use picket_nftables::diff::{Operation, PORTION, Stages};
+use picket_nftables::meaning::Interpreter;
+use picket_nftables::model::*;
+use picket_nftables::print;
+use picket_nftables::render::indexed;
+use picket_policy::{Direction, Peer};
+use picket_testing::build::{
+    RuleBuilder, accept, admin_policy, baseline_policy, block, deny, pass, pod, pods_in, policy,
+};
+use picket_testing::flows::representative_flows;
+use proptest::prelude::*;
+use proptest::test_runner::TestCaseError;
+
+use crate::sample::name;
+
+/// No packet asks the sets and maps of a table more often.
+const LOOKUPS: usize = 28;
+
+const NAMES: [&str; 8] = ["a", "b", "c", "d", "e", "f", "g", "h"];
+
+const ADDRESSES: [&str; 8] = [
+    "10.0.0.1", "10.0.0.2", "10.0.0.3", "10.0.0.4", "10.0.0.5", "10.0.0.6", "10.0.0.7", "10.0.0.8",
+];
+
+/// Addresses of nobody.
+const OUTSIDE: [&str; 2] = ["192.0.2.1", "192.0.2.2"];
+
+/// At most so many packets are sent over each transaction.
+const PACKETS: usize = 150;
+
+/// The maps that lead packets from own pods, and those that lead packets to them, to the chains of these.
+const ENDS: [[&str; 4]; 2] = [
+    ["egress4", "egress6", "audit-egress4", "audit-egress6"],
+    ["ingress4", "ingress6", "audit-ingress4", "audit-ingress6"],
+];
+
+/// A table that judges one end of a packet alone: the policies of its source as they were and those of its destination as they are
+/// may meet.
+fn without(maps: [&str; 4], table: &Table) -> Table {
+    let mut draft = table.clone().into_draft();
+    for map in draft
+        .maps
+        .iter_mut()
+        .filter(|map| maps.contains(&map.name().as_str()))
+    {
+        let nothing = Map::new(
+            map.name().clone(),
+            map.key().to_vec(),
+            map.gives(),
+            map.interval(),
+            [],
+        );
+        *map = nothing.expect("a map");
+    }
+    draft.check().expect("a table")
+}
+
+/// Packets that pods, nodes and others would begin connections with.
+fn packets(clusters: [&Snapshot; 2]) -> Vec<Packet> {
+    let mut packets = BTreeSet::new();
+    for cluster in clusters {
+        let address = |end: &Endpoint, family| match end {
+            Endpoint::Node { address, .. } | Endpoint::External(address) => Some(*address),
+            Endpoint::Pod(object) => cluster.pods.get(object)?.addresses.of(family),
+        };
+        for flow in representative_flows(cluster) {
+            let ends: [Option<IpAddr>; 2] =
+                [&flow.source, &flow.destination].map(|end| address(end, flow.family));
+            if let [Some(source), Some(destination)] = ends {
+                let crossing = Crossing::Forward {
+                    input: "one".into(),
+                    output: "other".into(),
+                };
+                packets.insert(Packet::opening(
+                    crossing,
+                    source,
+                    destination,
+                    flow.protocol,
+                    flow.port,
+                ));
+            }
+        }
+    }
+    let step = packets.len().div_ceil(PACKETS).max(1);
+    packets.into_iter().step_by(step).collect()
+}
+
+/// The tables on the way from one to another.
+fn way(old: &Table, new: &Table) -> Vec<(Table, Plan<Operation>)> {
+    let plan = Table::difference(Some(old), new);
+    let stages = Stages::of(Some(old), &plan, PORTION);
+    let transactions: Vec<_> = match &stages {
+        Some(stages) => stages.all().cloned().collect(),
+        None => vec![plan],
+    };
+    let mut now = old.clone();
+    let after = |transaction: Plan<Operation>| {
+        now = Table::applied(Some(&now), &transaction).expect("the kernel takes it");
+        (now.clone(), transaction)
+    };
+    transactions.into_iter().map(after).collect()
+}
+
+/// Nobody passes on the way from one table to another who does not before or after it.
+fn nobody_slips_through(old: &Table, new: &Table, packets: &[Packet]) -> Result<(), TestCaseError> {
+    let way = way(old, new);
+    for maps in ENDS {
+        let first = without(maps, old);
+        let mut tables = vec![first];
+        tables.extend(way.iter().map(|(table, _)| without(maps, table)));
+        let passes = |table: &Table, packet| Interpreter::new(table).pass(packet).outcome.is_accept();
+        for packet in packets {
+            let (before, after) = (
+                passes(&tables[0], packet),
+                passes(&tables[tables.len() - 1], packet),
+            );
+            if before && after {
+                continue;
+            }
+            for (at, pair) in tables.windows(2).enumerate() {
+                for lookups in 0..LOOKUPS {
+                    let between = Interpreter::overtaken(&pair[0], &pair[1], lookups).pass(packet);
+                    prop_assert!(
+                        !between.outcome.is_accept() || before || after,
+                        "after {} lookups of transaction {} without {:?}, {:?}:\n{}\nbefore:\n{}",
+                        lookups,
+                        at,
+                        maps,
+                        packet,
+                        print::commands(old.name(), &way[at].1),
+                        print::text(&tables[at])
+                    );
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+fn table(program: &Program, node: Option<&str>) -> Table {
+    indexed::render(program, node).expect("a table")
+}
+
+/// Several events in one step, and at last an agent that begins anew where that many more have happened.
+fn follow(
+    events: &[Event],
+    at_once: usize,
+    semantics: &Semantics,
+    node: Option<&str>,
+) -> Result<(), TestCaseError> {
+    let mut engine = Engine::new(semantics.clone());
+    let mut before = (table(engine.program(), node), engine.program().snapshot());
+    for events in events.chunks(at_once) {
+        for event in events {
+            engine.apply(event.clone());
+        }
+        let now = (table(engine.program(), node), engine.program().snapshot());
+        let fresh = Engine::compile(&now.1, semantics.clone());
+        let packets = packets([&before.1, &now.1]);
+        for new in [&now.0, &table(fresh.program(), node)] {
+            nobody_slips_through(&before.0, new, &packets)?;
+        }
+        before = now;
+    }
+    Ok(())
+}
+
+/// A pod with one of two teams and one of some addresses, on one of two nodes.
+fn some_pod() -> impl Strategy<Value = Object> {
+    (0..NAMES.len(), any::<bool>(), 0..12_usize, 0..4_usize).prop_map(|(name, is_red, address, node)| {
+        let team = if is_red { "red" } else { "blue" };
+        let at = ADDRESSES[if address < 8 {
+            name
+        } else {
+            address % ADDRESSES.len()
+        }];
+        let node = if node == 0 { "node-1" } else { "node-0" };
+        let id = format!("x/{}", NAMES[name]);
+        pod(&id)
+            .label("name", NAMES[name])
+            .label("team", team)
+            .ip(at)
+            .on(node)
+            .into()
+    })
+}
+
+/// All pods, a team, or one pod.
+fn some_pods() -> impl Strategy<Value = String> {
+    prop_oneof![
+        Just(String::new()),
+        Just("team=red".to_owned()),
+        (0..NAMES.len()).prop_map(|name| format!("name={}", NAMES[name])),
+    ]
+}
+
+fn some_peer() -> impl Strategy<Value = Peer> {
+    let address = 0..ADDRESSES.len() + OUTSIDE.len();
+    let place = |at: usize| {
+        ADDRESSES
+            .iter()
+            .chain(&OUTSIDE)
+            .nth(at)
+            .map(|address| format!("{address}/32"))
+    };
+    let place = move |at| place(at).expect("an address");
+    prop_oneof![
+        some_pods().prop_map(|pods| pods_in("x", &pods)),
+        address.clone().prop_map(move |at| block(&place(at), &[])),
+        address.prop_map(move |at| block("0.0.0.0/0", &[&place(at)])),
+        Just(block("10.0.0.0/29", &[])),
+    ]
+}
+
+fn some_rules() -> impl Strategy<Value = Vec<(usize, Peer, u16)>> {
+    prop::collection::vec((0..4_usize, some_peer(), 79..82_u16), 0..3)
+}
+
+/// A rule of a policy that can do what `kinds` say.
+fn rule(kinds: [fn() -> RuleBuilder; 4], (kind, peer, last): (usize, Peer, u16)) -> RuleBuilder {
+    let rule = kinds[kind]().peer(peer);
+    match last {
+        79 => rule,
+        last => rule.ports(Protocol::UDP, 80, last),
+    }
+}
+
+/// One of a few policies, as it may be at one time.
+fn some_policy() -> impl Strategy<Value = Object> {
+    (0..6_usize, some_pods(), any::<bool>(), some_rules()).prop_map(|(name, pods, is_egress, rules)| {
+        let direction = if is_egress {
+            Direction::Egress
+        } else {
+            Direction::Ingress
+        };
+        let policy = match name {
+            0 => admin_policy("admin", 7).selects_in("").selects(&pods),
+            1 => baseline_policy("baseline", 7).selects_in("").selects(&pods),
+            _ => policy(&format!("x/p{name}")).selects(&pods).isolates(direction),
+        };
+        let kinds: [fn() -> RuleBuilder; 4] = if name < 2 {
+            [accept, accept, deny, pass]
+        } else {
+            [accept; 4]
+        };
+        let rules = rules.into_iter().map(|one| rule(kinds, one));
+        rules
+            .fold(policy, |policy, rule| policy.rule(direction, rule))
+            .into()
+    })
+}
+
+fn some_events() -> impl Strategy<Value = Vec<Event>> {
+    let change = prop_oneof![
+        2 => some_pod().prop_map(Event::Apply),
+        4 => some_policy().prop_map(Event::Apply),
+        2 => some_policy().prop_map(|policy| Event::Delete(policy.object_ref())),
+    ];
+    let begin = prop::collection::vec(some_pod(), 12).prop_map(|pods| pods.into_iter().map(Event::Apply));
+    (begin, prop::collection::vec(change, 1..40)).prop_map(|(begin, changes)| begin.chain(changes).collect())
+}
+
+/// The numbers of three blocks of two addresses, those of the six addresses, and what each number means; 0 is none, and nothing.
+type Numbers = ([u32; 3], [u32; 6], [u32; 5]);
+
+fn some_numbers() -> impl Strategy<Value = Numbers> {
+    let number = 0..6_u32;
+    let means = prop::array::uniform5(0..3_u32);
+    (
+        prop::array::uniform3(number.clone()),
+        prop::array::uniform6(number),
+        means,
+    )
+}
+
+/// A table that lets pass what has a number which means 1.
+fn numbered((blocks, singles, means): &Numbers) -> Table {
+    let address = |host: u32| Ipv4Addr::from_bits(0x0a00_0000 + host).into();
+    let block = |first: u32| AddressRange::new(address(first), address(first + 1)).expect("a range");
+    let given = |key: Value, number: u32| (number > 0).then(|| (Key::from(key), Datum::Priority(number)));
+    let blocks = (0..)
+        .zip(blocks)
+        .filter_map(|(at, number)| given(Value::addresses(block(2 * at)), *number));
+    let singles = (0..)
+        .zip(singles)
+        .filter_map(|(host, number)| given(Value::address(address(host)), *number));
+    let means = (1..)
+        .zip(means)
+        .filter(|(_, meaning)| **meaning > 0)
+        .map(|(number, meaning)| {
+            (
+                Key::from(Value::priority(number)),
+                Datum::Priority(0x8000_0000 + meaning),
+            )
+        });
+    let map = |text, of, is_interval, elements: Vec<_>| {
+        Map::new(name(text), vec![of], MapType::Priority, is_interval, elements).expect("a map")
+    };
+    let mut draft = Draft::new(name("numbered"));
+    draft.maps = vec![
+        map("blocks", Datatype::Ipv4Address, true, blocks.collect()),
+        map("singles", Datatype::Ipv4Address, false, singles.collect()),
+        map("means", Datatype::Priority, false, means.collect()),
+    ];
+    let ask = |map: &str, key| {
+        let found = Assigned::Map {
+            key: vec![key],
+            map: name(map),
+        };
+        Rule::of([Statement::Set(Slot::Priority, found)], End::Next)
+    };
+    let base = Base {
+        hook: Hook::Forward,
+        priority: 0,
+        policy: Policy::Drop,
+    };
+    let rules = [
+        ask("blocks", Field::Ipv4Destination),
+        ask("singles", Field::Ipv4Destination),
+        ask("means", Field::Priority),
+        Rule::when(
+            [Match::is(Field::Priority, Value::priority(0x8000_0001))],
+            Verdict::Accept,
+        ),
+    ];
+    draft.chains = vec![Chain::base(name("forward"), base).with_rules(rules)];
+    draft.check().expect("a table")
+}
+
+fn to_numbered() -> Vec<Packet> {
+    let to = |host: u8| {
+        let crossing = Crossing::Forward {
+            input: "one".into(),
+            output: "other".into(),
+        };
+        Packet::opening(
+            crossing,
+            [10, 0, 0, 9].into(),
+            [10, 0, 0, host].into(),
+            Protocol::UDP,
+            80,
+        )
+    };
+    (0..6).map(to).collect()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 1000, ..ProptestConfig::default() })]
+
+    #[test]
+    fn nobody_is_judged_by_a_number_of_others(old in some_numbers(), new in some_numbers()) {
+        nobody_slips_through(&numbered(&old), &numbered(&new), &to_numbered())?;
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 24, ..ProptestConfig::default() })]
+
+    #[test]
+    fn nobody_passes_in_between(events in some_events(), at_once in 1..8_usize) {
+        follow(&events, at_once, &Semantics::default(), Some("node-0"))?;
+    }
+}
