@@ -14,7 +14,8 @@ use picket_nftables::print;
 use picket_nftables::render::indexed;
 use picket_policy::{Direction, Peer};
 use picket_testing::build::{
-    RuleBuilder, accept, admin_policy, baseline_policy, block, deny, pass, pod, pods_in, policy,
+    RuleBuilder, accept, admin_policy, baseline_policy, block, deny, node, nodes_where, pass, pod, pods_in,
+    policy,
 };
 use picket_testing::flows::representative_flows;
 use proptest::prelude::*;
@@ -30,6 +31,9 @@ const NAMES: [&str; 8] = ["a", "b", "c", "d", "e", "f", "g", "h"];
 const ADDRESSES: [&str; 8] = [
     "10.0.0.1", "10.0.0.2", "10.0.0.3", "10.0.0.4", "10.0.0.5", "10.0.0.6", "10.0.0.7", "10.0.0.8",
 ];
+
+/// That of the tables, and another.
+const NODES: [(&str, &str); 2] = [("node-0", "10.0.1.1"), ("node-1", "10.0.1.2")];
 
 /// Addresses of nobody.
 const OUTSIDE: [&str; 2] = ["192.0.2.1", "192.0.2.2"];
@@ -76,12 +80,8 @@ fn packets(clusters: [&Snapshot; 2]) -> Vec<Packet> {
             let ends: [Option<IpAddr>; 2] =
                 [&flow.source, &flow.destination].map(|end| address(end, flow.family));
             if let [Some(source), Some(destination)] = ends {
-                let crossing = Crossing::Forward {
-                    input: "one".into(),
-                    output: "other".into(),
-                };
                 packets.insert(Packet::opening(
-                    crossing,
+                    crossing(source, destination),
                     source,
                     destination,
                     flow.protocol,
@@ -92,6 +92,17 @@ fn packets(clusters: [&Snapshot; 2]) -> Vec<Packet> {
     }
     let step = packets.len().div_ceil(PACKETS).max(1);
     packets.into_iter().step_by(step).collect()
+}
+
+/// How a packet crosses the node.
+fn crossing(source: IpAddr, destination: IpAddr) -> Crossing {
+    let node: IpAddr = NODES[0].1.parse().expect("an address");
+    let (input, output) = ("one".into(), "other".into());
+    match (source == node, destination == node) {
+        (true, _) => Crossing::Send { output },
+        (_, true) => Crossing::Receive { input },
+        _ => Crossing::Forward { input, output },
+    }
 }
 
 /// The tables on the way from one to another.
@@ -218,6 +229,7 @@ fn some_peer() -> impl Strategy<Value = Peer> {
         address.clone().prop_map(move |at| block(&place(at), &[])),
         address.prop_map(move |at| block("0.0.0.0/0", &[&place(at)])),
         Just(block("10.0.0.0/29", &[])),
+        Just(nodes_where("")),
     ]
 }
 
@@ -265,8 +277,11 @@ fn some_events() -> impl Strategy<Value = Vec<Event>> {
         4 => some_policy().prop_map(Event::Apply),
         2 => some_policy().prop_map(|policy| Event::Delete(policy.object_ref())),
     ];
-    let begin = prop::collection::vec(some_pod(), 12).prop_map(|pods| pods.into_iter().map(Event::Apply));
-    (begin, prop::collection::vec(change, 1..40)).prop_map(|(begin, changes)| begin.chain(changes).collect())
+    let nodes = NODES.map(|(name, address)| Event::Apply(node(name).ip(address).into()));
+    let begin = prop::collection::vec(some_pod().prop_map(Event::Apply), 12);
+    let changes = prop::collection::vec(change, 1..40);
+    (begin, changes)
+        .prop_map(move |(begin, changes)| nodes.iter().cloned().chain(begin).chain(changes).collect())
 }
 
 /// The numbers of three blocks of two addresses, those of the six addresses, and what each number means; 0 is none, and nothing.
@@ -338,14 +353,11 @@ fn numbered((blocks, singles, means): &Numbers) -> Table {
 
 fn to_numbered() -> Vec<Packet> {
     let to = |host: u8| {
-        let crossing = Crossing::Forward {
-            input: "one".into(),
-            output: "other".into(),
-        };
+        let (source, destination) = ([10, 0, 0, 9].into(), [10, 0, 0, host].into());
         Packet::opening(
-            crossing,
-            [10, 0, 0, 9].into(),
-            [10, 0, 0, host].into(),
+            crossing(source, destination),
+            source,
+            destination,
             Protocol::UDP,
             80,
         )
