@@ -43,7 +43,7 @@ struct Candidate {
 pub fn assemble(objects: Vec<Written>) -> (Snapshot, Vec<Diagnostic>) {
     let mut diagnostics = Vec::new();
     let mut snapshot = Snapshot::default();
-    let (mut nodes, mut pods) = (Vec::new(), Vec::new());
+    let (mut nodes, mut pods, mut policies) = (Vec::new(), Vec::new(), Vec::new());
     for Written { object, spec, .. } in duplicate::unique(objects, &mut diagnostics) {
         namespace::imply(&object, &mut snapshot);
         match spec {
@@ -59,10 +59,12 @@ pub fn assemble(objects: Vec<Written>) -> (Snapshot, Vec<Diagnostic>) {
                 snapshot.services.insert(object, service);
             }
             Spec::Policy(policy) => {
-                snapshot.policies.insert(object, Arc::new(policy));
+                policies.push((object, Arc::new(policy)));
             }
         }
     }
+    // Sorted once, a tree is made at once.
+    snapshot.policies = policies.into_iter().collect();
     pods.sort_by(|one, other| one.object.cmp(&other.object));
     let owners = owner::Owners::of(&pods);
     pods.retain(|pod| owners.has_endpoint(pod));
@@ -70,30 +72,34 @@ pub fn assemble(objects: Vec<Written>) -> (Snapshot, Vec<Diagnostic>) {
     let addresses = address::assign(&pods, &snapshot.nodes, &mut diagnostics);
     let attachments = attachment::assign(&pods, &addresses, &snapshot.nodes, &mut diagnostics);
     let assigned = addresses.into_iter().zip(attachments);
-    for (candidate, ((addresses, synthetic), attachments)) in pods.into_iter().zip(assigned) {
-        let owner = owners.top(&candidate).map(Arc::new);
-        let Candidate { object, written } = candidate;
-        let extra = Extra {
-            static_uid: written.static_uid,
-            declared_ports: written.declared_ports,
-            vpp_interface: written.vpp_interface,
-            neutron_ports: written.neutron_ports,
-        };
-        let pod = Pod {
-            object: object.clone(),
-            labels: written.labels,
-            node: written.node,
-            addresses,
-            synthetic,
-            ports: written.ports.into(),
-            host_network: written.host_network,
-            finished: written.finished,
-            owner,
-            attachments,
-            interface: None,
-            extra: extra.kept(),
-        };
-        snapshot.pods.insert(object, Arc::new(pod));
-    }
+    let pods = pods
+        .into_iter()
+        .zip(assigned)
+        .map(|(candidate, ((addresses, synthetic), attachments))| {
+            let owner = owners.top(&candidate).map(Arc::new);
+            let Candidate { object, written } = candidate;
+            let extra = Extra {
+                static_uid: written.static_uid,
+                declared_ports: written.declared_ports,
+                vpp_interface: written.vpp_interface,
+                neutron_ports: written.neutron_ports,
+            };
+            let pod = Pod {
+                object: object.clone(),
+                labels: written.labels,
+                node: written.node,
+                addresses,
+                synthetic,
+                ports: written.ports.into(),
+                host_network: written.host_network,
+                finished: written.finished,
+                owner,
+                attachments,
+                interface: None,
+                extra: extra.kept(),
+            };
+            (object, Arc::new(pod))
+        });
+    snapshot.pods = pods.collect();
     (snapshot, diagnostics)
 }

@@ -119,7 +119,9 @@ fn named(tier: Tier, direction: Direction, rule: &Rule) -> Vec<Named<'_>> {
     let mut found = Vec::new();
     if let List::Items(items) = &rule.peers {
         for (at, peer) in items.iter().enumerate() {
-            if let Peer::Pods(pods) = peer {
+            if let Peer::Pods(pods) = peer
+                && matches!(pods.namespaces, NamespaceScope::Matching(_))
+            {
                 found.push(Named {
                     field: field(format!("{peers}[{at}].namespaceSelector")),
                     peers,

@@ -141,8 +141,14 @@ pub(crate) fn stages_lead_to(old: &Table, new: &Table) -> Result<(), TestCaseErr
         );
         prop_assert!(old.sets().iter().all(|set| between.sets().contains(set)));
         let mut still = meant(&between, &between);
-        still.retain(|(_, _, map), _| old.maps().iter().any(|known| known.name() == *map));
-        prop_assert_eq!(meant(old, old), still);
+        still.retain(|(_, _, map), _| map_of(old, map).is_some());
+        // What has a number of its own only meanwhile means what its block meant.
+        for (&(map, key, meaning), datum) in &still {
+            let was = means_in(old, map, key, meaning);
+            prop_assert_eq!(was, Some(*datum), "{:?} by {:?} in {:?}", key, map, meaning);
+        }
+        let was = meant(old, old);
+        prop_assert!(was.keys().all(|of| still.contains_key(of)));
         tables.push(between);
         let undone = Table::applied(tables.last(), &stages.undo(tables.len() - 1));
         prop_assert_eq!(undone, Ok(old.clone()));
@@ -246,6 +252,24 @@ fn meant<'t>(gives: &'t Table, means: &'t Table) -> BTreeMap<(&'t Name, &'t Key,
         }
     }
     meant
+}
+
+/// What a number that a map gives to a key means in another; where it gives none, that of the block around the key does.
+fn means_in<'t>(table: &'t Table, map: &Name, key: &Key, meaning: &Name) -> Option<&'t Datum> {
+    let map = map_of(table, map)?;
+    let blocks = table
+        .maps()
+        .iter()
+        .filter(|other| other.interval() && other.key() == map.key());
+    let mut given = [map].into_iter().chain(blocks).filter_map(|map| map.get(key));
+    let Datum::Priority(number) = given.next()? else {
+        return None;
+    };
+    map_of(table, meaning)?.get(&Key::from(Value::priority(*number)))
+}
+
+fn map_of<'t>(table: &'t Table, name: &Name) -> Option<&'t Map> {
+    table.maps().iter().find(|map| map.name() == name)
 }
 
 fn chain_of<'t>(table: &'t Table, name: &Name) -> Option<&'t Chain> {

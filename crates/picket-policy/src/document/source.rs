@@ -68,8 +68,8 @@ impl Source {
     }
 
     fn new(file: &Arc<str>, text: &str) -> Self {
-        let ends = (1..).zip(text.bytes()).filter(|(_, byte)| *byte == b'\n');
-        let lines = std::iter::once(0).chain(ends.map(|(after, _)| after)).collect();
+        let ends = text.match_indices('\n').map(|(at, _)| at + 1);
+        let lines = std::iter::once(0).chain(ends).collect();
         let characters = text
             .as_bytes()
             .chunks(BLOCK)
