@@ -50,12 +50,13 @@ impl Detours {
         if leaving.is_empty() {
             return detours;
         }
+        let kept = kept_numbers(course);
         for chain in observed.chains() {
             let Some(leaving) = leaving.get(&chain.name) else {
                 continue;
             };
             let mut maps = asked(chain).filter_map(|name| course.meanings.get(name));
-            if maps.any(|map| misleads(course, map)) {
+            if maps.any(|map| misleads(course, &kept, map)) {
                 detours.lead_around(observed, chain, leaving, numbers);
             }
         }
@@ -175,20 +176,21 @@ fn leaving<'a>(observed: &'a Table, plan: &'a Plan<Operation>) -> BTreeMap<&'a N
 }
 
 /// Whether a packet that finds numbers or their meaning as they will be may find in this map what it says of nobody whom the packet
-/// is from or to.
-fn misleads(course: &Course<'_>, meaning: &Map) -> bool {
+/// is from or to. `kept` are the numbers that somebody has, and keeps.
+fn misleads(course: &Course<'_>, kept: &BTreeSet<Key>, meaning: &Map) -> bool {
     let is_new = |&(number, datum): &(&Key, &Datum)| meaning.elements().get(number) != Some(datum);
     let mut changed = course.added(meaning.name()).filter(is_new);
-    changed.any(|(number, _)| is_kept(course, number)) || is_given(course, meaning)
+    changed.any(|(number, _)| kept.contains(number)) || is_given(course, meaning)
 }
 
-/// Whether somebody has this number, and keeps it.
-fn is_kept(course: &Course<'_>, number: &Key) -> bool {
-    course.numbering.values().any(|map| {
-        let has = |datum: &Datum| number_of(datum).as_ref() == Some(number);
-        let mut keys = map.elements().iter().filter(|(_, datum)| has(datum));
-        keys.any(|(key, _)| course.kept(map, key).is_some())
-    })
+/// The numbers that somebody has, and keeps.
+fn kept_numbers(course: &Course<'_>) -> BTreeSet<Key> {
+    let maps = course.numbering.values();
+    let kept = maps.flat_map(|map| {
+        let elements = map.elements().iter();
+        elements.filter(|(key, _)| course.kept(map, key).is_some())
+    });
+    kept.filter_map(|(_, datum)| number_of(datum)).collect()
 }
 
 /// Whether somebody is given a number that will mean something else in this map than what they have means there now.
