@@ -6,7 +6,7 @@ use picket_net::Protocol;
 use picket_policy::document::{Manifest, Node};
 use picket_policy::{
     Code, Diagnostic, Direction, List, NamespaceScope, NetworkName, Peer, Policy, PortMatch, Position,
-    Requirement, Rule, Severity, Span, Tier,
+    Requirement, Rule, Selector, Severity, Span, Tier,
 };
 use smol_str::{SmolStr, ToSmolStr};
 
@@ -69,7 +69,7 @@ struct Named<'a> {
 }
 
 enum What<'a> {
-    Namespaces(&'a NamespaceScope),
+    Namespaces(&'a Selector),
     Port(Option<Protocol>, &'a SmolStr),
 }
 
@@ -120,13 +120,13 @@ fn named(tier: Tier, direction: Direction, rule: &Rule) -> Vec<Named<'_>> {
     if let List::Items(items) = &rule.peers {
         for (at, peer) in items.iter().enumerate() {
             if let Peer::Pods(pods) = peer
-                && matches!(pods.namespaces, NamespaceScope::Matching(_))
+                && let NamespaceScope::Matching(selector) = &pods.namespaces
             {
                 found.push(Named {
                     field: field(format!("{peers}[{at}].namespaceSelector")),
                     peers,
                     at,
-                    what: What::Namespaces(&pods.namespaces),
+                    what: What::Namespaces(selector),
                 });
             }
         }
@@ -215,12 +215,9 @@ impl Checker<'_> {
                 None,
             );
         }
-        self.scope(
-            written,
-            &policy.subject.namespaces,
-            "spec.subject".to_owned(),
-            None,
-        );
+        if let NamespaceScope::Matching(selector) = &policy.subject.namespaces {
+            self.scope(written, selector, "spec.subject".to_owned(), None);
+        }
         for network in policy.networks.attached() {
             self.network(written, network);
         }
@@ -234,22 +231,13 @@ impl Checker<'_> {
     fn rule(&mut self, written: &Written, tier: Tier, direction: Direction, rule: &Rule) {
         for Named { field, what, .. } in named(tier, direction, rule) {
             match what {
-                What::Namespaces(scope) => self.scope(written, scope, field, Some(&rule.position)),
+                What::Namespaces(selector) => self.scope(written, selector, field, Some(&rule.position)),
                 What::Port(protocol, name) => self.port(written, protocol, name, field, &rule.position),
             }
         }
     }
 
-    fn scope(
-        &mut self,
-        written: &Written,
-        scope: &NamespaceScope,
-        field: String,
-        position: Option<&Position>,
-    ) {
-        let NamespaceScope::Matching(selector) = scope else {
-            return;
-        };
+    fn scope(&mut self, written: &Written, selector: &Selector, field: String, position: Option<&Position>) {
         for requirement in selector.requirements() {
             let Requirement::In(key, values) = requirement else {
                 continue;

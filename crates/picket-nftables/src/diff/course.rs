@@ -1,4 +1,4 @@
-//! What a plan does to the maps that give numbers, and to those that say what these mean.
+//! What a plan does to the maps that give numbers, to those that say what these mean, and to those that lead to who asks.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,6 +14,8 @@ pub(super) struct Course<'a> {
     pub(super) numbering: BTreeMap<&'a Name, &'a Map>,
     /// Those that say what numbers mean.
     pub(super) meanings: BTreeMap<&'a Name, &'a Map>,
+    /// Those that lead to chains.
+    pub(super) leading: BTreeMap<&'a Name, &'a Map>,
     /// The keys that lose what they have, by map.
     removed: BTreeMap<&'a Name, BTreeSet<&'a Key>>,
     /// What keys get, by map.
@@ -26,18 +28,16 @@ pub(super) struct Course<'a> {
 
 impl<'a> Course<'a> {
     pub(super) fn of(observed: &'a Table, plan: &'a Plan<Operation>) -> Self {
-        let numbers = observed
-            .maps()
-            .iter()
-            .filter(|map| map.gives() == MapType::Priority);
-        let (meanings, numbering) = numbers
-            .map(|map| (map.name(), map))
-            .partition(|(_, map)| map.key() == [Datatype::Priority]);
-        let mut course = Self {
-            numbering,
-            meanings,
-            ..Self::default()
-        };
+        let mut course = Self::default();
+        for map in observed.maps() {
+            let known = match map.gives() {
+                MapType::Priority if map.key() == [Datatype::Priority] => &mut course.meanings,
+                MapType::Priority => &mut course.numbering,
+                MapType::Verdict => &mut course.leading,
+                MapType::Mark => continue,
+            };
+            known.insert(map.name(), map);
+        }
         for operation in plan.operations() {
             match operation {
                 Operation::DeleteMap(name) => drop(course.gone.insert(name)),
@@ -66,12 +66,8 @@ impl<'a> Course<'a> {
     }
 
     fn knows(&self, map: &Name) -> bool {
-        self.numbering.contains_key(map) || self.meanings.contains_key(map)
-    }
-
-    /// Whether nothing is done to any of them.
-    pub(super) fn is_still(&self) -> bool {
-        self.removed.is_empty() && self.added.is_empty()
+        let mut maps = [&self.numbering, &self.meanings, &self.leading].into_iter();
+        maps.any(|maps| maps.contains_key(map))
     }
 
     pub(super) fn goes(&self, map: &Name) -> bool {
@@ -168,4 +164,20 @@ pub(super) fn number_of(datum: &Datum) -> Option<Key> {
         Datum::Priority(given) => Some(number(*given)),
         Datum::Verdict(_) | Datum::Mark(_) => None,
     }
+}
+
+/// What gives keys of a map something else meanwhile, where each has the first and gets the second, and what gives it back.
+pub(super) fn exchange<'k>(
+    map: &Name,
+    keys: impl Iterator<Item = (&'k Key, Datum, Datum)>,
+) -> [[Operation; 2]; 2] {
+    let (mut own, mut others) = (Vec::new(), Vec::new());
+    for (key, has, gets) in keys {
+        own.push((key.clone(), has));
+        others.push((key.clone(), gets));
+    }
+    let keys = own.iter().map(|(key, _)| key.clone()).collect();
+    let gone = Operation::DeleteElements(map.clone(), keys);
+    let given = |pairs| Operation::AddMapElements(map.clone(), pairs);
+    [[gone.clone(), given(others)], [gone, given(own)]]
 }

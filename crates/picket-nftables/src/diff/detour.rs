@@ -5,12 +5,12 @@
 //! said of other pods then. Therefore such a pod is led, in a transaction of its own, to a copy of the chain and its map before, which
 //! goes as it came when the pod is led to where it belongs.
 
+use std::cell::LazyCell;
 use std::collections::{BTreeMap, BTreeSet};
-
-use picket_dataplane::Plan;
+use std::ops::Deref;
 
 use super::Operation;
-use super::course::{Course, number_of};
+use super::course::{Course, exchange, number_of};
 use super::renumber::Renumbering;
 use crate::model::{Assigned, Chain, Datum, Key, Map, Name, Rule, Statement, Table, Verdict};
 
@@ -36,21 +36,13 @@ type Leaving<'a> = BTreeMap<&'a Name, Vec<(&'a Key, &'a Verdict)>>;
 
 impl Detours {
     /// What a plan needs for a table, some of whose numbers others stand for meanwhile.
-    pub(super) fn of(
-        observed: &Table,
-        plan: &Plan<Operation>,
-        course: &Course<'_>,
-        numbers: &Renumbering,
-    ) -> Self {
+    pub(super) fn of(observed: &Table, course: &Course<'_>, numbers: &Renumbering) -> Self {
         let mut detours = Self::default();
-        if course.is_still() {
-            return detours;
-        }
-        let leaving = leaving(observed, plan);
+        let leaving = leaving(course);
         if leaving.is_empty() {
             return detours;
         }
-        let kept = kept_numbers(course);
+        let kept = LazyCell::new(|| kept_numbers(course));
         for chain in observed.chains() {
             let Some(leaving) = leaving.get(&chain.name) else {
                 continue;
@@ -63,7 +55,13 @@ impl Detours {
         detours
     }
 
-    fn lead_around(&mut self, observed: &Table, chain: &Chain, leaving: &Leaving<'_>, numbers: &Renumbering) {
+    fn lead_around<'a>(
+        &mut self,
+        observed: &Table,
+        chain: &Chain,
+        leaving: &Leaving<'a>,
+        numbers: &Renumbering,
+    ) {
         let asked: BTreeSet<&Name> = asked(chain).collect();
         let mut names = free_names(observed, self.gone.len());
         let maps = observed.maps().iter();
@@ -92,17 +90,13 @@ impl Detours {
             Operation::AddRules(name.clone(), rules),
         ]);
         for (map, keys) in leaving {
-            let moved: Vec<Key> = keys.iter().map(|(key, _)| Key::clone(key)).collect();
-            let led = |to: &dyn Fn(&Verdict) -> Verdict| {
-                let pairs = keys
-                    .iter()
-                    .map(|&(key, verdict)| (key.clone(), Datum::Verdict(to(verdict))));
-                Operation::AddMapElements(Name::clone(map), pairs.collect())
+            let led = |&(key, verdict): &(&'a Key, &Verdict)| {
+                let around = Datum::Verdict(verdict.towards(name.clone()));
+                (key, Datum::Verdict(verdict.clone()), around)
             };
-            let gone = Operation::DeleteElements(Name::clone(map), moved);
-            self.there
-                .extend([gone.clone(), led(&|verdict| verdict.towards(name.clone()))]);
-            self.back.extend([gone, led(&Verdict::clone)]);
+            let [there, back] = exchange(map, keys.iter().map(led));
+            self.there.extend(there);
+            self.back.extend(back);
         }
     }
 }
@@ -143,32 +137,16 @@ fn asking(rule: &Rule, copies: &BTreeMap<&Name, Map>) -> Rule {
 }
 
 /// What leads to a chain and will lead to another, by the chain.
-fn leaving<'a>(observed: &'a Table, plan: &'a Plan<Operation>) -> BTreeMap<&'a Name, Leaving<'a>> {
+fn leaving<'a>(course: &Course<'a>) -> BTreeMap<&'a Name, Leaving<'a>> {
     let mut leaving: BTreeMap<&Name, Leaving<'_>> = BTreeMap::new();
-    for operation in plan.operations() {
-        let Operation::AddMapElements(name, pairs) = operation else {
-            continue;
-        };
-        let leads = |pair: &(Key, Datum)| matches!(pair, (_, Datum::Verdict(_)));
-        let mut maps = observed.maps().iter();
-        let Some(map) = pairs
-            .first()
-            .filter(|pair| leads(pair))
-            .and_then(|_| maps.find(|map| map.name() == name))
-        else {
-            continue;
-        };
-        for (key, datum) in pairs {
+    for (name, map) in &course.leading {
+        for (key, datum) in course.added(name) {
             if let Some(Datum::Verdict(before)) = map.elements().get(key)
                 && let Some(chain) = before.target()
                 && !matches!(datum, Datum::Verdict(now) if now.target() == Some(chain))
             {
-                leaving
-                    .entry(chain)
-                    .or_default()
-                    .entry(name)
-                    .or_default()
-                    .push((key, before));
+                let keys = leaving.entry(chain).or_default().entry(name).or_default();
+                keys.push((key, before));
             }
         }
     }
@@ -177,7 +155,7 @@ fn leaving<'a>(observed: &'a Table, plan: &'a Plan<Operation>) -> BTreeMap<&'a N
 
 /// Whether a packet that finds numbers or their meaning as they will be may find in this map what it says of nobody whom the packet
 /// is from or to. `kept` are the numbers that somebody has, and keeps.
-fn misleads(course: &Course<'_>, kept: &BTreeSet<Key>, meaning: &Map) -> bool {
+fn misleads(course: &Course<'_>, kept: &impl Deref<Target = BTreeSet<Key>>, meaning: &Map) -> bool {
     let is_new = |&(number, datum): &(&Key, &Datum)| meaning.elements().get(number) != Some(datum);
     let mut changed = course.added(meaning.name()).filter(is_new);
     changed.any(|(number, _)| kept.contains(number)) || is_given(course, meaning)

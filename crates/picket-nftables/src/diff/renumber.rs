@@ -9,7 +9,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::Operation;
-use super::course::{Course, number};
+use super::course::{Course, exchange, number};
 use crate::model::{Datum, Key, Map, Name};
 
 /// The highest number that is given in between.
@@ -60,32 +60,26 @@ impl Renumbering {
 
     /// Gives keys of a map the numbers that stand for what they have.
     fn replace(&mut self, map: &Name, keys: &[(&Key, u32)]) {
-        let own = keys.iter().map(|&(key, old)| (key.clone(), Datum::Priority(old)));
-        let own = Operation::AddMapElements(map.clone(), own.collect());
-        let [meanwhile, gone] = self.meanwhile(map, keys);
-        self.there.extend([gone.clone(), meanwhile]);
-        self.back.extend([gone, own]);
+        let [there, back] = self.exchanged(map, keys);
+        self.there.extend(there);
+        self.back.extend(back);
     }
 
     /// Gives keys that have no number in a map those that stand for what they have by another.
     fn give(&mut self, map: &Name, keys: &[(&Key, u32)]) {
-        let [meanwhile, gone] = self.meanwhile(map, keys);
+        let [[gone, meanwhile], _] = self.exchanged(map, keys);
         self.there.push(meanwhile);
         self.back.push(gone.clone());
         self.freed.push(gone);
     }
 
-    /// What gives keys the numbers that stand for these, and what takes away what they have.
-    fn meanwhile(&self, map: &Name, keys: &[(&Key, u32)]) -> [Operation; 2] {
-        let other = |old: &u32| self.numbers.get(old).copied().unwrap_or(*old);
-        let others = keys
-            .iter()
-            .map(|(key, old)| (Key::clone(key), Datum::Priority(other(old))));
-        let gone = keys.iter().map(|&(key, _)| key.clone()).collect();
-        [
-            Operation::AddMapElements(map.clone(), others.collect()),
-            Operation::DeleteElements(map.clone(), gone),
-        ]
+    /// What gives keys the numbers that stand for these, and what gives them these again.
+    fn exchanged(&self, map: &Name, keys: &[(&Key, u32)]) -> [[Operation; 2]; 2] {
+        let pair = |&(key, old)| {
+            let other = self.numbers.get(&old).copied().unwrap_or(old);
+            (key, Datum::Priority(old), Datum::Priority(other))
+        };
+        exchange(map, keys.iter().map(pair))
     }
 
     /// The numbers in between mean what those mean for which they stand.

@@ -38,7 +38,7 @@ impl Stages {
     pub fn of(observed: Option<&Table>, plan: &Plan<Operation>, portion: usize) -> Option<Self> {
         let course = observed.map_or_else(Course::default, |table| Course::of(table, plan));
         let (numbers, lingering) = (Renumbering::of(&course), Lingering::of(&course));
-        let detours = observed.map(|table| Detours::of(table, plan, &course, &numbers));
+        let detours = observed.map(|table| Detours::of(table, &course, &numbers));
         let detours = detours.unwrap_or_default();
         let early = early(plan);
         let operations = plan.operations();
