@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
 use picket_engine::Delta;
-use picket_linux::{NetworkNamespace, give_back_memory, share_memory};
+use picket_linux::{NetworkNamespace, give_back_memory};
 use picket_source::{Change, Health, Interest};
 use smol_str::SmolStr;
 use tokio::runtime::Builder;
@@ -73,7 +73,7 @@ pub enum Ended {
 /// # Errors
 /// When it cannot start, or with [`Extent::Once`] and [`Extent::DryRun`] when it cannot do what it was asked.
 pub fn run(settings: &Settings, extent: Extent) -> Result<Ended, AgentError> {
-    share_memory();
+    settings.source.settle_memory();
     let health = Health::default();
     let shared = Shared::new(&settings.node, health.clone());
     let (metrics, pulse) = (Metrics::default(), Pulse::new());

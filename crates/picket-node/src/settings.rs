@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use picket_cluster::Semantics;
 use picket_dataplane::EstablishedConnections;
+use picket_linux::share_memory;
 use picket_source::{Directory, Etcd, Kube};
 use smol_str::SmolStr;
 
@@ -54,6 +55,17 @@ pub enum Source {
     Etcd(Etcd),
     /// Manifests in files.
     Directory(Directory),
+}
+
+impl Source {
+    /// Settles where threads that begin from now on take memory from. What a cluster says one thread reads, and a place that all
+    /// share keeps the least; files are read by several, which would wait for each other there.
+    pub(crate) fn settle_memory(&self) {
+        match self {
+            Self::Kube(_) | Self::Etcd(_) => share_memory(),
+            Self::Directory(_) => {}
+        }
+    }
 }
 
 /// What pods may do that the rules in force do not know, until the cluster is known for the first time.

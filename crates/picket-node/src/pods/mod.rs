@@ -108,7 +108,7 @@ type Outbox = SyncSender<News>;
 /// # Errors
 /// When it cannot start, or with [`Extent::Once`] and [`Extent::DryRun`] when it cannot do what it was asked.
 pub fn run(settings: &Settings, pods: &PodSettings, extent: Extent) -> Result<Ended, AgentError> {
-    picket_linux::share_memory();
+    settings.source.settle_memory();
     let health = Health::default();
     let files = picket_linux::raise_open_files_limit();
     if files < PODS * FILES {
