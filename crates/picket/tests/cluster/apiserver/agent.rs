@@ -259,6 +259,15 @@ fn what_is_installed_is_proved_while_pods_have_no_address_yet() {
         assert_eq!(verified.status, 0, "{output}");
         assert!(verified.stdout.starts_with("proved"), "{output}");
     }
+    // The rules stay as they are, and what they deny nobody wants denied any more.
+    agent.kill();
+    live.api.delete(POLICIES, "deny-ingress");
+    for what in [&["--live"][..], &["--rules", listed]] {
+        let refuted = picket(&[&["verify"], what].concat());
+        let output = format!("{what:?}: {}{}", refuted.stdout, refuted.stderr);
+        assert_eq!(refuted.status, 1, "{output}");
+        assert!(refuted.stdout.contains("x/a"), "{output}");
+    }
 }
 
 #[test]

@@ -2,11 +2,12 @@
 
 use picket_net::Family;
 use picket_node::Drop;
-use serde_json::json;
+use serde_json::{Value, json};
 
-use crate::agents::denied;
+use crate::agents::{Agent, denied};
 use crate::apiserver::agent::{Live, metric};
 use crate::apiserver::cut::Connection;
+use crate::apiserver::denied::send_over;
 use crate::apiserver::never_open::POLICIES;
 use crate::objects::KINDS;
 
@@ -72,6 +73,31 @@ fn what_an_administrator_only_audits_of_what_is_sent_passes_and_is_told_of() {
     for connection in &mut connections {
         connection.expect(false);
     }
+    let dropped = counted.replace("audited", "dropped");
+    let before = metric(&agent, &dropped);
+    for family in Family::BOTH {
+        send_over(&live, family, "x/a", "z/a", 9001, 5);
+    }
+    agent.until("drops of a tier", |_| metric(&agent, &dropped) >= before + 10);
+    agent.until("a line for each family", |_| of_port(&agent, 9001).len() == 2);
+    for fields in of_port(&agent, 9001) {
+        for (field, expected) in [
+            ("message", json!("denied")),
+            ("from", json!("x/a")),
+            ("to", json!("z/a")),
+            ("direction", json!("egress")),
+            ("policies", json!("ClusterNetworkPolicy watch")),
+        ] {
+            assert_eq!(fields[field], expected, "{fields}");
+        }
+    }
+}
+
+/// What was logged about packets to a port that were denied, or would be.
+fn of_port(agent: &Agent, port: u16) -> Vec<Value> {
+    let mut lines = denied(&agent.log());
+    lines.retain(|fields| fields["port"] == port);
+    lines
 }
 
 #[test]

@@ -423,6 +423,45 @@ fn values_are_used_and_wrong_ones_are_refused() {
 }
 
 #[test]
+fn values_of_pods_are_used_and_wrong_ones_are_refused() {
+    let (_server, _, api) = serve();
+    let values = [
+        "mode=pods",
+        "pods.containerRuntimeEndpoint=/run/crio/crio.sock",
+        "pods.networkPlugins={macvlan,ipvlan}",
+        "seLinuxType=other_t",
+    ];
+    let applied = apply(&api, &rendered(&values));
+    let container = container(&applied);
+    for argument in [
+        "--container-runtime-endpoint=/run/crio/crio.sock",
+        "--network-plugins=macvlan,ipvlan",
+    ] {
+        let arguments = container["args"].as_array().unwrap();
+        assert!(arguments.contains(&json!(argument)), "{arguments:?}");
+    }
+    let context = &container["securityContext"];
+    assert_eq!(context["seLinuxOptions"], json!({"type": "other_t"}));
+    for wrong in [
+        "pods.networkPlugins={}",
+        "pods.networkPlugin={macvlan}",
+        "pods.customRules.v4=ip saddr 10.0.0.1 accept",
+        // Nothing else of the node is there for the agent to see.
+        "pods.containerRuntimeEndpoint=/opt/containerd.sock",
+        "pods.containerRuntimeEndpoint=containerd.sock",
+    ] {
+        let output = helm("template picket", &["mode=pods", wrong]);
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert!(
+            !output.status.success() && errors.contains("schema"),
+            "{wrong}: {errors}"
+        );
+    }
+    let output = helm("lint --strict", &["mode=pods"]);
+    assert!(output.status.success(), "{output:?}");
+}
+
+#[test]
 fn only_in_pods_it_needs_a_newer_kubernetes() {
     for (mode, version, is_refused) in [
         ("host", "1.27.0", false),

@@ -18,7 +18,7 @@ fn send(live: &Live, from: &str, to: &str, port: u16, packets: usize) {
 }
 
 /// The same over a family.
-fn send_over(live: &Live, family: Family, from: &str, to: &str, port: u16, packets: usize) {
+pub(super) fn send_over(live: &Live, family: Family, from: &str, to: &str, port: u16, packets: usize) {
     let target = SocketAddr::from((address(&live.lab, to, family), port));
     let send = || {
         let socket = UdpSocket::bind((any(family), 0)).unwrap();
@@ -139,6 +139,10 @@ fn a_flood_of_denied_packets_is_counted_and_nothing_waits_for_it() {
     // The rule lets a hundred and ten a second or so into the log.
     let count = |agent: &Agent| (1000..3000).map(|port| lines(agent, port).len()).sum::<usize>();
     agent.until("many lines", |_| count(&agent) >= 100);
+    // What is counted the kernel has judged, and what it told of that before has been heard when this is.
+    send(&live, "y/a", "x/a", 80, 7);
+    let dropped = "picket_dropped_packets_total{kind=\"NetworkPolicy\",namespace=\"x\",name=\"deny-ingress\",direction=\"ingress\"}";
+    agent.until("all of them", |_| metric(&agent, dropped) == 2007);
     assert!(count(&agent) < 1000, "{}", count(&agent));
     assert_eq!(metric(&agent, "picket_denied_unlogged_total"), 0);
     assert_eq!(agent.get("/healthz").0, 200);

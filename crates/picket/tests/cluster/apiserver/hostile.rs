@@ -269,6 +269,7 @@ fn what_is_huge_is_enforced() {
             .contains(&format!("NetworkPolicy x/{longest}"))
     );
     assert_eq!(status.host.policies.len(), 8, "{:?}", status.host.policies);
+    expect_readable(&live, &agent);
 }
 
 /// Those of [`of_older_kinds`] that are to be named.
