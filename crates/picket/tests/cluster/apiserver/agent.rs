@@ -18,6 +18,7 @@ use serde_json::{Value, json};
 use crate::agents::{Agent, check, lab_behind, value};
 use crate::apiserver::deploy::role;
 use crate::apiserver::enforce::cluster;
+use crate::apiserver::never_open::POLICIES;
 use crate::apiserver::refusals::grant;
 use crate::client::Api;
 use crate::objects::{KINDS, define, define_without_schema, definition_of, undefine};
@@ -238,7 +239,7 @@ fn what_is_installed_is_proved_while_pods_have_no_address_yet() {
     let pending = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "pending"},
         "spec": {"nodeName": NODE, "containers": containers}});
     live.api.create("/api/v1/namespaces/x/pods", &pending);
-    let agent = live.agent(&[]);
+    let mut agent = live.agent(&[]);
     agent.until_enforced(&live.versions);
     let rules = tempfile::tempdir().unwrap();
     let [listed, rendered] = ["listed", "rendered"].map(|name| rules.path().join(name));
