@@ -6,11 +6,12 @@
 //! transaction before and goes in one that follows, the source is judged once more. What passes then one state allows at both
 //! ends: the one before, where the destination had been judged already, and else the one that follows.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::Operation;
-use super::course::number;
-use crate::model::{Key, Name, Set, Table};
+use super::course::{Course, number, number_of};
+use super::detour::asked;
+use crate::model::{Chain, Datum, End, Field, Key, Map, Match, Name, Rule, Set, Statement, Table};
 
 /// The set that has sources judged once more while [`ANYTHING`] is in it.
 pub(crate) const CHANGING: &str = "changing";
@@ -29,7 +30,7 @@ pub(super) struct Again {
 
 impl Again {
     /// What a plan of these operations needs for a table.
-    pub(super) fn of(observed: &Table, operations: &[Operation]) -> Self {
+    pub(super) fn of(observed: &Table, course: &Course<'_>, operations: &[Operation]) -> Self {
         let mut sets = observed.sets().iter();
         let set = sets.find(|set| set.name().as_str() == CHANGING);
         // With the set goes all that judges anybody.
@@ -38,7 +39,10 @@ impl Again {
                 .iter()
                 .any(|operation| matches!(operation, Operation::DeleteSet(name) if name == set.name()))
         };
-        let Some(set) = set.filter(stays).filter(|_| may_change_both_ends(operations)) else {
+        let Some(set) = set
+            .filter(stays)
+            .filter(|set| Ends::of(observed, course, set).may_mix(operations))
+        else {
             return Self::default();
         };
         let element = || vec![number(ANYTHING)];
@@ -56,29 +60,139 @@ impl Again {
     }
 }
 
-/// Whether operations may change both what a packet meets because of its source and what it meets because of its destination. One
-/// element is about one of them: of the number of an address, to each packet.
-fn may_change_both_ends(operations: &[Operation]) -> bool {
-    let (mut made, mut changed) = (BTreeSet::new(), BTreeSet::<(&Name, Option<&Key>)>::new());
-    for operation in operations {
-        match operation {
-            Operation::AddChain { name, .. } => drop(made.insert(name)),
-            Operation::DeleteElements(name, keys) | Operation::AddElements(name, keys) => {
-                changed.extend(keys.iter().take(2).map(|key| (name, Some(key))));
+/// The two ends that a chain judges, and what a plan changes of them.
+struct Ends<'a> {
+    observed: &'a Table,
+    course: &'a Course<'a>,
+    /// The maps that lead to what is asked about the source.
+    source: BTreeSet<&'a Name>,
+    /// The same of the destination.
+    destination: BTreeSet<&'a Name>,
+}
+
+/// What becomes of what a chain lets pass.
+#[derive(Clone, Copy, Debug, Default)]
+struct Turn {
+    tightens: bool,
+    loosens: bool,
+}
+
+impl<'a> Ends<'a> {
+    /// Those that are judged before somebody looks into this set.
+    fn of(observed: &'a Table, course: &'a Course<'a>, set: &Set) -> Self {
+        let (mut source, mut destination) = (BTreeSet::new(), BTreeSet::new());
+        for chain in observed.chains() {
+            let Some(last) = chain.rules.iter().position(|rule| looks_into(rule, set)) else {
+                continue;
+            };
+            for rule in chain.rules.iter().take(last) {
+                match &rule.end {
+                    End::VerdictMap { key, map }
+                        if matches!(**key, [Field::Ipv4Source | Field::Ipv6Source]) =>
+                    {
+                        source.insert(map);
+                    }
+                    End::VerdictMap { map, .. } => drop(destination.insert(map)),
+                    _ => {}
+                }
             }
-            Operation::AddMapElements(name, pairs) => {
-                changed.extend(pairs.iter().take(2).map(|(key, _)| (name, Some(key))));
-            }
-            Operation::AddRules(name, _) if made.contains(name) => {}
-            Operation::Flush(name)
-            | Operation::AddRules(name, _)
-            | Operation::DeleteMap(name)
-            | Operation::DeleteSet(name) => drop(changed.insert((name, None))),
-            _ => {}
         }
-        if changed.len() > 1 {
-            return true;
+        Self {
+            observed,
+            course,
+            source,
+            destination,
         }
     }
-    false
+
+    /// Whether some packet may lose the permission of its source and get that of its destination at once.
+    fn may_mix(&self, operations: &[Operation]) -> bool {
+        let rewritten = rewritten(operations);
+        let are_touched = |maps: &BTreeSet<&Name>| maps.iter().any(|map| self.course.touches(map));
+        let [is_source_led, is_destination_led] = [&self.source, &self.destination].map(are_touched);
+        let numbering = self.course.numbering.values();
+        let numbered = numbering.flat_map(|map| self.course.touched(map.name()).map(|key| (*map, key)));
+        match *numbered.take(2).collect::<Vec<_>>() {
+            [] => {}
+            [(map, key)] if !is_source_led && !is_destination_led && rewritten.is_empty() => {
+                return !self.is_about(map, key);
+            }
+            _ => return true,
+        }
+        let turns = self.turns(&rewritten);
+        let led = |maps: &BTreeSet<&Name>| -> BTreeSet<&Name> {
+            let maps = maps.iter().filter_map(|map| self.course.leading.get(*map));
+            let data = maps.flat_map(|map| map.elements().values());
+            let targets = data.filter_map(|datum| match datum {
+                Datum::Verdict(verdict) => verdict.target(),
+                Datum::Priority(_) | Datum::Mark(_) => None,
+            });
+            targets.filter(|chain| turns.contains_key(chain)).collect()
+        };
+        let all = led(&self.course.leading.keys().copied().collect());
+        let [source, destination] = [&self.source, &self.destination].map(led);
+        let turn = |chain: &&Name| turns.get(*chain).copied().unwrap_or_default();
+        // What leads to both is no chain of either.
+        let is_common = rewritten.iter().any(|chain| !all.contains(chain));
+        let tightens = is_common || is_source_led || source.iter().any(|chain| turn(chain).tightens);
+        let loosens = is_common || is_destination_led || destination.iter().any(|chain| turn(chain).loosens);
+        tightens && loosens
+    }
+
+    /// What becomes of chains.
+    fn turns(&self, rewritten: &BTreeSet<&'a Name>) -> BTreeMap<&'a Name, Turn> {
+        let turn = |chain: &'a Chain| {
+            let is_other = rewritten.contains(&chain.name);
+            let mut turn = Turn {
+                tightens: is_other,
+                loosens: is_other,
+            };
+            for map in asked(chain) {
+                turn.tightens |= self.course.removed(map).next().is_some();
+                turn.loosens |= self.course.added(map).next().is_some();
+            }
+            (&chain.name, turn)
+        };
+        let chains = self.observed.chains().iter().map(turn);
+        chains.filter(|(_, turn)| turn.tightens || turn.loosens).collect()
+    }
+
+    /// Whether all that numbers come to mean is about an address that gets another, and about nobody else.
+    fn is_about(&self, map: &Map, address: &Key) -> bool {
+        if map.interval() {
+            return false;
+        }
+        let own = [map.elements().get(address), self.course.after(map, address)];
+        let own: Vec<Key> = own.into_iter().flatten().filter_map(number_of).collect();
+        let has_own = |(other, given): (&Key, &Datum)| {
+            other != address && number_of(given).is_some_and(|given| own.contains(&given))
+        };
+        let meanings = self.course.meanings.keys();
+        let mut touched = meanings.flat_map(|map| self.course.touched(map)).peekable();
+        let mut numbering = self.course.numbering.values();
+        touched.peek().is_none()
+            || touched.all(|number| own.contains(number))
+                && !numbering.any(|map| map.elements().iter().any(has_own))
+    }
+}
+
+fn looks_into(rule: &Rule, set: &Set) -> bool {
+    let mut statements = rule.statements.iter();
+    statements.any(|statement| matches!(statement, Statement::Match(Match::Lookup { set: name, .. }) if name == set.name()))
+}
+
+/// The chains that are there and get other rules.
+fn rewritten(operations: &[Operation]) -> BTreeSet<&Name> {
+    let mut made = BTreeSet::new();
+    let chains = operations.iter().filter_map(|operation| match operation {
+        Operation::AddChain { name, .. } => {
+            made.insert(name);
+            None
+        }
+        Operation::Flush(name) | Operation::AddRules(name, _) => Some(name),
+        _ => None,
+    });
+    let mut rewritten: BTreeSet<&Name> = chains.collect();
+    rewritten.retain(|chain| !made.contains(chain));
+    rewritten
 }

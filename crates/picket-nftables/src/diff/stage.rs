@@ -44,7 +44,7 @@ impl Stages {
         let early = early(plan);
         let operations = plan.operations();
         let again = observed
-            .map(|table| Again::of(table, operations))
+            .map(|table| Again::of(table, &course, operations))
             .unwrap_or_default();
         let makes = |operation: &&Operation| is_early(&early, operation);
         let comes_first = operations.iter().any(|operation| leads_in(&early, operation))

@@ -10,12 +10,13 @@ use std::net::IpAddr;
 use picket_linux::NetworkNamespace;
 use picket_net::Family;
 use picket_testing::replaced;
+use picket_testing::runtime::Kind;
 use serde_json::{Value, json};
 
 use self::happenings::Happenings;
 use super::{labelled, named};
 use crate::apiserver::never_open::numbered;
-use crate::pods::{Pods, table};
+use crate::pods::{Node, Pods, table};
 use crate::random::Random;
 use crate::watched::Watched;
 use crate::watched::flows::{Places, Way};
@@ -25,6 +26,9 @@ const SEEDS: [u64; 4] = [1, 2, 3, 5];
 
 /// How many sequences of changes each of them gives, after each of which the tables are proved.
 const SEQUENCES: usize = 25;
+
+/// How many there are with each runtime that tells events.
+const OF_EACH_RUNTIME: usize = 8;
 
 /// By what half a change is refused.
 const HALVES: [u64; 4] = [1, 2, 3, 5];
@@ -148,6 +152,19 @@ fn nothing_denied_passes_and_nothing_allowed_is_lost_whatever_happens() {
         windows.packets(true) > 0,
         "no packet passes where there are no rules"
     );
+}
+
+#[test]
+fn nothing_denied_passes_where_the_runtime_tells_what_happens() {
+    for (kind, seed) in [(Kind::Crio, 7), (Kind::Containerd2, 11)] {
+        println!("{kind:?}");
+        let mut happenings = Happenings::on(Node::with(kind), ways());
+        happenings.play(seed, OF_EACH_RUNTIME);
+        happenings.until_all_is_in_force();
+        let (sent, came) = happenings.end();
+        assert!(sent > 100 && came == sent, "{came} of {sent}");
+        assert_eq!(happenings.proved, OF_EACH_RUNTIME);
+    }
 }
 
 #[test]

@@ -71,7 +71,11 @@ pub(super) struct Happenings {
 impl Happenings {
     /// On a node on which everything is in force.
     pub(super) fn new(ways: Vec<Way>) -> Self {
-        let mut node = Node::new();
+        Self::on(Node::new(), ways)
+    }
+
+    /// The same on this node, which has no agent yet.
+    pub(super) fn on(mut node: Node, ways: Vec<Way>) -> Self {
         node.probed = PROBED.into();
         let pods = simple(&mut node);
         let homes = pods.iter().map(|(name, pod)| {
