@@ -5,13 +5,12 @@
 //! chain which was not, and so has no rules: it falls off the end, and passes. Therefore chains that something old will
 //! lead to are made first, with their rules and with what these use, in a transaction of their own. So are the numbers that keep a
 //! packet from being taken for somebody else's between two lookups (`renumber.rs`), and the chains that keep it from being judged by
-//! what is then said of others (`detour.rs`), and what keeps one from being judged by two states (`again.rs`).
+//! what is then said of others (`detour.rs`).
 //!
 //! What is made first and is much comes in several transactions (`portion.rs`).
 
 use picket_dataplane::Plan;
 
-use super::again::Again;
 use super::course::Course;
 use super::detour::Detours;
 use super::linger::Lingering;
@@ -43,14 +42,10 @@ impl Stages {
         let detours = detours.unwrap_or_default();
         let early = early(plan);
         let operations = plan.operations();
-        let again = observed
-            .map(|table| Again::of(table, &course, operations))
-            .unwrap_or_default();
         let makes = |operation: &&Operation| is_early(&early, operation);
         let comes_first = operations.iter().any(|operation| leads_in(&early, operation))
             || operations.iter().filter(makes).map(weight).sum::<usize>() > portion;
-        let is_prepared = comes_first || !numbers.there.is_empty() || !detours.made.is_empty();
-        if !is_prepared && lingering.kept.is_empty() && again.ended.is_none() {
+        if !comes_first && numbers.there.is_empty() && detours.made.is_empty() && lingering.kept.is_empty() {
             return None;
         }
         let (first, rest): (Vec<_>, Vec<_>) = operations
@@ -59,8 +54,7 @@ impl Stages {
             .partition(|operation| comes_first && is_early(&early, operation));
         let leads_around = !detours.made.is_empty();
         let mut first = portions(first.into_iter().chain(detours.made), portion);
-        let back = [numbers.back, detours.back, again.back()].concat();
-        let there = numbers.there.into_iter().chain(detours.there).chain(again.there);
+        let there = numbers.there.into_iter().chain(detours.there);
         let mut there = there.peekable();
         if there.peek().is_some() {
             // What leads to a chain comes after it.
@@ -70,13 +64,11 @@ impl Stages {
         }
         let rest = numbers.freed.into_iter().chain(detours.emptied).chain(rest);
         let rest = rest.chain(lingering.kept).chain(detours.gone);
-        let rest = rest.filter(|operation| Some(operation) != again.ended.as_ref());
-        let last = numbers.clean.into_iter().chain(lingering.clean);
         Some(Self {
             first,
             rest: rest.collect(),
-            last: last.chain(again.ended.clone()).collect(),
-            back,
+            last: numbers.clean.into_iter().chain(lingering.clean).collect(),
+            back: [numbers.back, detours.back].concat(),
         })
     }
 
