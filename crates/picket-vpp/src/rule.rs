@@ -212,12 +212,13 @@ mod tests {
         #![proptest_config(ProptestConfig::with_cases(4096))]
 
         #[test]
-        fn what_is_part_of_another_stands_before_it(one in rules(), other in rules()) {
+        fn what_is_part_of_another_stands_before_it(one in rules(), other in rules(), third in rules()) {
             if one.is_part_of(&other) && !other.is_part_of(&one) {
                 prop_assert!(one < other, "{one} and {other}");
             }
             prop_assert_eq!(one.cmp(&other), other.cmp(&one).reverse());
             prop_assert_eq!(one == other, one.cmp(&other).is_eq());
+            prop_assert!(one > other || other > third || one <= third, "{one}, {other} and {third}");
         }
     }
 }

@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 use std::time::Duration;
 
+use picket_policy::ObjectRef;
 use picket_vpp::acl::hold::Held;
 use picket_vpp::acl::plan::{Handle, Installed, Operation, Plan};
 use picket_vpp::acl::{Acl, AclAction, AclRule, Acls};
@@ -26,6 +27,8 @@ pub(crate) struct AclTables {
     has_foreign: bool,
     /// The interfaces that may have something else than they should; `None` where all may.
     doubtful: Option<BTreeSet<SmolStr>>,
+    /// The pods of which interfaces have the lists.
+    served: BTreeMap<SmolStr, ObjectRef>,
     /// While nothing is wanted yet, the interfaces without lists that an agent before may have left so: those of pods that
     /// nothing restricts.
     left: Option<BTreeSet<SmolStr>>,
@@ -49,6 +52,7 @@ impl AclTables {
             held: Held::default(),
             has_foreign: false,
             doubtful: None,
+            served: BTreeMap::new(),
             left: None,
             said: None,
         }
@@ -99,11 +103,13 @@ impl AclTables {
     /// Does it; what VPP did not do.
     fn carry_out(&mut self, vpp: &mut Vpp, plan: &Plan) -> Result<Vec<Error>, Error> {
         let doubtful = self.doubtful.take();
+        self.held.distrust(self.strangers(doubtful.as_ref()));
         let troubles = match plan.is_empty() {
             true => Vec::new(),
             false => vpp.carry_out_held(plan, self.places.interfaces(), &mut self.held)?,
         };
         if troubles.is_empty() {
+            self.serve(doubtful.as_ref());
             match doubtful {
                 Some(doubtful) => self.held.settle(&doubtful),
                 None => self.held.settle_all(),
@@ -111,6 +117,38 @@ impl AclTables {
             self.doubtful = Some(BTreeSet::new());
         }
         Ok(troubles)
+    }
+
+    /// Those of these interfaces, or of all, that have the lists of a pod and belong to another now.
+    fn strangers(&self, doubtful: Option<&BTreeSet<SmolStr>>) -> BTreeSet<SmolStr> {
+        let owners = &self.places.placed().owners;
+        let is_stranger = |(name, pod): &(&SmolStr, &ObjectRef)| {
+            let owner = owners.get(*name);
+            owner.is_some_and(|owner| owner != *pod)
+        };
+        let names = |(name, _): (&SmolStr, _)| name.clone();
+        match doubtful {
+            Some(doubtful) => {
+                let served = doubtful.iter().filter_map(|name| self.served.get_key_value(name));
+                served.filter(is_stranger).map(names).collect()
+            }
+            None => self.served.iter().filter(is_stranger).map(names).collect(),
+        }
+    }
+
+    /// Those of these interfaces, or all, that belong to pods have the lists of these.
+    fn serve(&mut self, doubtful: Option<&BTreeSet<SmolStr>>) {
+        let owners = &self.places.placed().owners;
+        let Some(doubtful) = doubtful else {
+            self.served.clone_from(owners);
+            return;
+        };
+        for name in doubtful {
+            match owners.get(name) {
+                Some(owner) => self.served.insert(name.clone(), owner.clone()),
+                None => self.served.remove(name),
+            };
+        }
     }
 
     /// Notes which interfaces without lists of ours may be as an agent before has left them. Those that come later are not among them, and

@@ -25,7 +25,7 @@ use super::key::{Key, Keys, kinds};
 use super::message::{Event, Header, KeyValue, WatchResponse};
 use super::progress::Reflection;
 use super::record::Unreadable;
-use super::session::{Session, Watch};
+use super::session::Session;
 use super::snapshot::{Pages, get, get_at};
 use crate::kube::backoff::Backoff;
 use crate::kube::kind::Kind;
@@ -296,7 +296,7 @@ impl<S: FnMut(Change)> Reader<S> {
                 by = Instant::now() + CHECK;
                 continue;
             };
-            match whole(&watch, answer, &mut parts)? {
+            match heard(answer, &mut parts, |why| watch.canceled(why))? {
                 Heard::Changes(events) => self.hear(events)?,
                 Heard::Progress(revision) => self.keep_up(revision),
                 Heard::Nothing => {}
@@ -519,13 +519,17 @@ impl<S: FnMut(Change)> Reader<S> {
     }
 }
 
-/// What an answer says, unless that the watch has ended.
-fn whole(watch: &Watch, answer: WatchResponse, parts: &mut Vec<Event>) -> Result<Heard, Stop> {
+/// What an answer says, unless that the watch has ended; `canceled` is what that is called.
+pub(super) fn heard(
+    answer: WatchResponse,
+    parts: &mut Vec<Event>,
+    canceled: impl FnOnce(&str) -> EtcdError,
+) -> Result<Heard, Stop> {
     if !answer.canceled {
         return Ok(Heard::of(answer, parts));
     }
     Err(match answer.compact_revision {
-        0 => watch.canceled(&answer.cancel_reason).into(),
+        0 => canceled(&answer.cancel_reason).into(),
         _ => Stop::Forgotten,
     })
 }

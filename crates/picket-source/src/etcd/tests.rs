@@ -19,10 +19,10 @@ use serde_json::{Value, json};
 use smol_str::SmolStr;
 
 use super::key::{Key, Keys};
-use super::message::Header;
-use super::read::Reader;
+use super::message::{Header, WatchResponse};
+use super::read::{Reader, Stop, heard};
 use super::record::{self, Record};
-use super::{Etcd, Intake, Reflection};
+use super::{Etcd, EtcdError, Intake, Reflection};
 use crate::kube::item::Item;
 use crate::kube::kind::Resource;
 use crate::kube::listener::Kept;
@@ -529,4 +529,21 @@ fn how_far_one_who_reads_is_behind_is_what_etcd_is_ahead_of_what_must_still_be_s
         revision: 20,
     };
     assert_eq!(reader.known, Some(known));
+}
+
+/// A member whose history ends while it is listened to, as one does that was too far behind.
+#[test]
+fn a_watch_that_compaction_ends_begins_anew_with_a_list() {
+    let answer = |canceled, compact_revision| {
+        let answer = WatchResponse {
+            canceled,
+            compact_revision,
+            cancel_reason: "why".to_owned(),
+            ..WatchResponse::default()
+        };
+        heard(answer, &mut Vec::new(), |why| EtcdError::Prefix(why.to_owned()))
+    };
+    assert!(answer(false, 0).is_ok());
+    assert!(matches!(answer(true, 5), Err(Stop::Forgotten)));
+    assert!(matches!(answer(true, 0), Err(Stop::Failed(EtcdError::Prefix(why))) if why == "why"));
 }

@@ -70,12 +70,13 @@ impl Vpp {
     /// # Errors
     /// [`Error`]. Nobody knows then how far it came; it must be read again.
     pub fn carry_out(&mut self, plan: &Plan, reading: &mut Reading) -> Result<Vec<Error>, Error> {
-        let done = self.act(plan, &reading.interfaces, &reading.installed)?;
+        let done = self.act(plan, &reading.interfaces, &reading.installed, &BTreeSet::new())?;
         done.apply(&mut reading.installed);
         Ok(done.troubles)
     }
 
-    /// The same for a plan that was made for what is held, in a time that the plan takes and not what is held.
+    /// The same for a plan that was made for what is held, in a time that the plan takes and not what is held. An interface that
+    /// has the lists of [another pod](Held::distrust) is as one where none of ours was there.
     ///
     /// # Errors
     /// [`Error`]. Nobody knows then how far it came; it must be read again.
@@ -86,7 +87,7 @@ impl Vpp {
         held: &mut Held,
     ) -> Result<Vec<Error>, Error> {
         held.note(plan);
-        let done = self.act(plan, interfaces, held.installed())?;
+        let done = self.act(plan, interfaces, held.installed(), held.strangers())?;
         if done.troubles.is_empty() {
             let created = done.created.iter();
             let created = created.map(|(acl, index)| (acl.tag.clone(), *index));
@@ -104,6 +105,7 @@ impl Vpp {
         plan: &'p Plan,
         interfaces: &BTreeMap<SmolStr, Interface>,
         installed: &Installed,
+        strangers: &BTreeSet<SmolStr>,
     ) -> Result<Done<'p>, Error> {
         let (mut new, mut others, mut gone) = (Vec::new(), Vec::new(), Vec::new());
         // The interfaces that get other lists before some of theirs become others, and all that do so after that.
@@ -125,7 +127,7 @@ impl Vpp {
         }
         let mut done = Done::default();
         self.create(&new, &mut done)?;
-        let mut known = Known::new(&done, installed);
+        let mut known = Known::new(&done, installed, strangers);
         self.set(known.all(first.iter().copied()), interfaces, &mut done)?;
         let kept = done.kept(&first, installed);
         let (kept, others): (Vec<_>, Vec<_>) = others
@@ -290,15 +292,17 @@ impl Done<'_> {
 /// Which lists can be had, where VPP has refused some.
 struct Known<'a> {
     installed: &'a Installed,
+    strangers: &'a BTreeSet<SmolStr>,
     created: BTreeMap<Tag, u32>,
     /// What stands in for each list that was refused.
     stricter: BTreeMap<Tag, Option<Tag>>,
 }
 
 impl<'a> Known<'a> {
-    fn new(done: &Done<'_>, installed: &'a Installed) -> Self {
+    fn new(done: &Done<'_>, installed: &'a Installed, strangers: &'a BTreeSet<SmolStr>) -> Self {
         let mut known = Self {
             installed,
+            strangers,
             created: BTreeMap::new(),
             stricter: BTreeMap::new(),
         };
@@ -337,8 +341,8 @@ impl<'a> Known<'a> {
         needed.into_values().map(|acl| (None, acl)).collect()
     }
 
-    /// Whether an interface has no list of ours, or is to have those of a pod and has none of a pod: until its tag was set it may have
-    /// been taken for a connection with the rest.
+    /// Whether an interface has no list of ours, or is to have those of a pod and has none of that one: until its tag was set it may
+    /// have been taken for a connection with the rest, or been another pod's.
     fn is_bare(&self, (interface, ways): &Wanted<'_>) -> bool {
         let is_of_pod = |handle: &Handle| match handle {
             Handle::Created(tag) => !tag.is_of_uplink(),
@@ -348,7 +352,7 @@ impl<'a> Known<'a> {
             }
         };
         if ways.iter().copied().flatten().any(is_of_pod) {
-            return !self.installed.judges_pods(interface);
+            return self.strangers.contains(*interface) || !self.installed.judges_pods(interface);
         }
         !self.installed.has_own(interface)
     }

@@ -96,6 +96,16 @@ fn what_vpp_refuses_is_told_and_tried_again() {
         "{log}"
     );
     assert!(scene.reaches(API, DB) && !scene.reaches(WEB, DB));
+    // As where another plugin looks into a list: it goes later.
+    scene
+        .vpp
+        .fail(When::Named("acl_del".to_owned(), 0), Fault::Refuse(-149));
+    scene.put(&only_from("three", "db", "web"));
+    agent.until("another refusal", |_| {
+        agent.log().contains("the ACL is used for lookups")
+    });
+    agent.until_in_force(ACL, &["NetworkPolicy shop/three"]);
+    assert!(scene.reaches(WEB, DB) && !scene.reaches(API, DB));
 }
 
 #[test]
@@ -145,6 +155,35 @@ fn an_interface_that_was_taken_for_an_uplink_is_closed_while_vpp_refuses_its_lis
     scene.vpp.release();
     agent.until_in_force(ACL, &both);
     assert!(scene.reaches(WEB, DB) && scene.reaches(DB, WORLD) && !scene.reaches(WORLD, DB));
+    assert_eq!(scene.vpp.complaints(), Vec::<String>::new());
+}
+
+/// What one pod may do is not what another may that gets its interface.
+#[test]
+fn an_interface_that_was_another_pods_is_closed_while_vpp_refuses_its_lists() {
+    let options = picket_vpp::fake::Options::new(3);
+    let options = options.interface("ge0", "").interface("tap1", "shop/api");
+    let policies = [only_from("one", "db", "web"), only_from("two", "web", "db")].join("---\n");
+    let scene = Scene::with(&policies, options);
+    let both = ["NetworkPolicy shop/one", "NetworkPolicy shop/two"];
+    let agent = Agent::start(scene.manifests(), &scene.arguments());
+    agent.until_in_force(ACL, &both);
+    let index = scene.vpp.state().interface("tap1").unwrap();
+    let [api, db] = [API, DB].map(|(_, address)| ("tap1", address));
+    assert!(scene.reaches(WORLD, api) && scene.reaches(api, WORLD));
+    // The lists of the pod and what keeps cut what the other could receive; what stands in for them is not refused.
+    for behind in 0..3 {
+        let message = "acl_add_replace".to_owned();
+        scene.vpp.fail(When::Named(message, behind), Fault::Refuse(-1));
+    }
+    scene.vpp.fail(When::Named("acl_dump".to_owned(), 0), Fault::Hold);
+    assert!(scene.vpp.set_tag(index, "shop/db"));
+    assert!(scene.vpp.set_up(index, true));
+    agent.until_vpp(ACL, "trouble", |vpp| vpp.trouble.is_some());
+    assert!(!scene.reaches(WORLD, db) && !scene.reaches(WORLD, api) && !scene.reaches(db, WORLD));
+    scene.vpp.release();
+    agent.until_in_force(ACL, &both);
+    assert!(scene.reaches(db, WORLD) && !scene.reaches(WORLD, db));
     assert_eq!(scene.vpp.complaints(), Vec::<String>::new());
 }
 
