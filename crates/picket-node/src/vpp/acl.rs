@@ -103,10 +103,12 @@ impl AclTables {
     /// Does it; what VPP did not do.
     fn carry_out(&mut self, vpp: &mut Vpp, plan: &Plan) -> Result<Vec<Error>, Error> {
         let doubtful = self.doubtful.take();
-        self.held.distrust(self.strangers(doubtful.as_ref()));
         let troubles = match plan.is_empty() {
             true => Vec::new(),
-            false => vpp.carry_out_held(plan, self.places.interfaces(), &mut self.held)?,
+            false => {
+                let strangers = self.strangers(doubtful.as_ref());
+                vpp.carry_out_held(plan, self.places.interfaces(), &strangers, &mut self.held)?
+            }
         };
         if troubles.is_empty() {
             self.serve(doubtful.as_ref());

@@ -21,8 +21,6 @@ pub struct Held {
     /// Those of ours that none has.
     idle: BTreeSet<u32>,
     memory: Memory,
-    /// The interfaces that have the lists of a pod that had them before.
-    strangers: BTreeSet<SmolStr>,
 }
 
 impl Held {
@@ -65,16 +63,6 @@ impl Held {
     pub fn settle_all(&mut self) {
         self.memory
             .leave(&self.installed, self.installed.interfaces.keys());
-    }
-
-    /// These interfaces lead to another pod than to the one whose lists they have. Where VPP refuses theirs, stricter ones come into
-    /// their place, and not those of the other stay.
-    pub fn distrust(&mut self, interfaces: BTreeSet<SmolStr>) {
-        self.strangers = interfaces;
-    }
-
-    pub(crate) fn strangers(&self) -> &BTreeSet<SmolStr> {
-        &self.strangers
     }
 
     /// So much time has passed. The interfaces of which it is over that something was cut there.

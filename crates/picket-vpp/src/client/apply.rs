@@ -75,8 +75,8 @@ impl Vpp {
         Ok(done.troubles)
     }
 
-    /// The same for a plan that was made for what is held, in a time that the plan takes and not what is held. An interface that
-    /// has the lists of [another pod](Held::distrust) is as one where none of ours was there.
+    /// The same for a plan that was made for what is held, in a time that the plan takes and not what is held. Of
+    /// `strangers`, which have the lists of another pod than they lead to, none keeps these: they are as if none of ours was there.
     ///
     /// # Errors
     /// [`Error`]. Nobody knows then how far it came; it must be read again.
@@ -84,10 +84,11 @@ impl Vpp {
         &mut self,
         plan: &Plan,
         interfaces: &BTreeMap<SmolStr, Interface>,
+        strangers: &BTreeSet<SmolStr>,
         held: &mut Held,
     ) -> Result<Vec<Error>, Error> {
         held.note(plan);
-        let done = self.act(plan, interfaces, held.installed(), held.strangers())?;
+        let done = self.act(plan, interfaces, held.installed(), strangers)?;
         if done.troubles.is_empty() {
             let created = done.created.iter();
             let created = created.map(|(acl, index)| (acl.tag.clone(), *index));

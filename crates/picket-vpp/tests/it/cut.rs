@@ -1,5 +1,6 @@
 //! A connection that a change of policies cuts does not come back, whichever end sends first afterwards.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use picket_cluster::{Object, Semantics, Snapshot};
@@ -163,7 +164,9 @@ impl Scene {
     fn carry_out(&mut self, acls: &Acls) -> Vec<Error> {
         let plan = self.held.plan(acls, self.held.installed().interfaces.keys());
         let interfaces = self.vpp.read().expect("what there is").interfaces;
-        let done = self.vpp.carry_out_held(&plan, &interfaces, &mut self.held);
+        let done = self
+            .vpp
+            .carry_out_held(&plan, &interfaces, &BTreeSet::new(), &mut self.held);
         let troubles = done.expect("answers");
         if troubles.is_empty() {
             self.held.settle_all();
@@ -519,7 +522,9 @@ fn lists_of_what_was_cut_are_removed_with_all_others() {
         .held
         .plan(&Acls::default(), scene.held.installed().interfaces.keys());
     let interfaces = scene.vpp.read().expect("what there is").interfaces;
-    let done = scene.vpp.carry_out_held(&plan, &interfaces, &mut scene.held);
+    let done = scene
+        .vpp
+        .carry_out_held(&plan, &interfaces, &BTreeSet::new(), &mut scene.held);
     assert!(done.expect("answers").is_empty());
     assert!(scene.vpp.read().expect("what there is").installed.acls.is_empty());
 }

@@ -124,7 +124,7 @@ fn attempt(mut connector: Connector, fake: &Fake, acls: &Acls, way: Followed) ->
             Followed::Held => {
                 let mut held = Held::new(known.installed);
                 let plan = held.plan(acls, held.installed().interfaces.keys());
-                let troubles = vpp.carry_out_held(&plan, &known.interfaces, &mut held)?;
+                let troubles = vpp.carry_out_held(&plan, &known.interfaces, &BTreeSet::new(), &mut held)?;
                 (plan, troubles)
             }
         };

@@ -1,6 +1,6 @@
 //! What is rendered, put into the strict VPP of the tests over its socket, lets pass what the reference says.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use picket_cluster::{Semantics, Snapshot};
 use picket_testing::flows::representative_flows;
@@ -51,7 +51,7 @@ pub(crate) fn carry_out(connector: &mut Connector, acls: &Acls) -> (Plan, Vec<Er
     let reading = vpp.read().expect("what there is");
     let mut held = Held::new(reading.installed);
     let plan = held.plan(acls, held.installed().interfaces.keys());
-    let troubles = vpp.carry_out_held(&plan, &reading.interfaces, &mut held);
+    let troubles = vpp.carry_out_held(&plan, &reading.interfaces, &BTreeSet::new(), &mut held);
     let troubles = troubles.expect("answers");
     assert_eq!(vpp.read().expect("what there is").installed, *held.installed());
     (plan, troubles)

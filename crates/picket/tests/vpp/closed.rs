@@ -1,7 +1,7 @@
 //! Interfaces of pods of which nobody knows yet, or any more, what may pass there: nothing does.
 
 use picket_node::VppStatus;
-use picket_vpp::fake::{Fault, Lists, Options, When};
+use picket_vpp::fake::{Lists, Options};
 
 use crate::agent::Agent;
 use crate::enforce::expect_schema;
@@ -89,10 +89,7 @@ fn what_has_no_lists_is_closed_until_the_cluster_is_known() {
 #[test]
 fn that_vpp_lets_nothing_be_closed_is_trouble_until_it_does() {
     let scene = Scene::new(DAMAGED);
-    for behind in 0..3 {
-        let message = "acl_add_replace".to_owned();
-        scene.vpp.fail(When::Named(message, behind), Fault::Refuse(-1));
-    }
+    scene.refuse_lists(3);
     let agent = Agent::start(scene.manifests(), &scene.arguments());
     let status = agent.until_vpp(ACL, "trouble", |vpp| vpp.trouble.is_some());
     assert!(status.unknown.is_empty() && !status.ready, "{status:?}");

@@ -123,6 +123,15 @@ fn a_vpp_that_is_too_old_is_named() {
     );
 }
 
+/// Gives an interface to `shop/db` while VPP refuses so many lists; until that is released nothing is tried again.
+fn becomes_the_databases(scene: &Scene, agent: &Agent, index: u32, refused: usize) {
+    scene.refuse_lists(refused);
+    scene.vpp.fail(When::Named("acl_dump".to_owned(), 0), Fault::Hold);
+    assert!(scene.vpp.set_tag(index, "shop/db"));
+    assert!(scene.vpp.set_up(index, true));
+    agent.until_vpp(ACL, "trouble", |vpp| vpp.trouble.is_some());
+}
+
 /// The tag is set after the interface was made, as docs/vpp.md has it.
 #[test]
 fn an_interface_that_was_taken_for_an_uplink_is_closed_while_vpp_refuses_its_lists() {
@@ -143,14 +152,7 @@ fn an_interface_that_was_taken_for_an_uplink_is_closed_while_vpp_refuses_its_lis
     agent.until_in_force(ACL, &both);
     assert!(!scene.vpp.state().lists(index).input.is_empty());
     // What keeps cut what it had let pass as another interface, and the lists of the pod.
-    for behind in 0..4 {
-        let message = "acl_add_replace".to_owned();
-        scene.vpp.fail(When::Named(message, behind), Fault::Refuse(-1));
-    }
-    scene.vpp.fail(When::Named("acl_dump".to_owned(), 0), Fault::Hold);
-    assert!(scene.vpp.set_tag(index, "shop/db"));
-    assert!(scene.vpp.set_up(index, true));
-    agent.until_vpp(ACL, "trouble", |vpp| vpp.trouble.is_some());
+    becomes_the_databases(&scene, &agent, index, 4);
     assert!(!scene.reaches(WORLD, DB) && !scene.reaches(WEB, DB) && !scene.reaches(DB, WORLD));
     scene.vpp.release();
     agent.until_in_force(ACL, &both);
@@ -172,14 +174,7 @@ fn an_interface_that_was_another_pods_is_closed_while_vpp_refuses_its_lists() {
     let [api, db] = [API, DB].map(|(_, address)| ("tap1", address));
     assert!(scene.reaches(WORLD, api) && scene.reaches(api, WORLD));
     // The lists of the pod and what keeps cut what the other could receive; what stands in for them is not refused.
-    for behind in 0..3 {
-        let message = "acl_add_replace".to_owned();
-        scene.vpp.fail(When::Named(message, behind), Fault::Refuse(-1));
-    }
-    scene.vpp.fail(When::Named("acl_dump".to_owned(), 0), Fault::Hold);
-    assert!(scene.vpp.set_tag(index, "shop/db"));
-    assert!(scene.vpp.set_up(index, true));
-    agent.until_vpp(ACL, "trouble", |vpp| vpp.trouble.is_some());
+    becomes_the_databases(&scene, &agent, index, 3);
     assert!(!scene.reaches(WORLD, db) && !scene.reaches(WORLD, api) && !scene.reaches(db, WORLD));
     scene.vpp.release();
     agent.until_in_force(ACL, &both);
@@ -195,10 +190,7 @@ fn an_interface_is_closed_while_vpp_refuses_its_lists() {
     let agent = Agent::start(scene.manifests(), &scene.arguments());
     agent.until_in_force(ACL, &["NetworkPolicy shop/one"]);
     // The two lists of the pod are refused, what stands in for them is not; and nothing is tried again for now.
-    for behind in [0, 1] {
-        let message = "acl_add_replace".to_owned();
-        scene.vpp.fail(When::Named(message, behind), Fault::Refuse(-1));
-    }
+    scene.refuse_lists(2);
     scene.vpp.fail(When::Named("acl_dump".to_owned(), 0), Fault::Hold);
     let index = scene.vpp.add_interface("tap2", "shop/db");
     assert!(scene.vpp.set_up(index, true));

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use picket_net::Protocol;
-use picket_vpp::fake::{Fake, Options, Packet, State, Translation};
+use picket_vpp::fake::{Fake, Fault, Options, Packet, State, Translation, When};
 use tempfile::TempDir;
 
 /// The target of these tests.
@@ -151,6 +151,14 @@ impl Scene {
             "--vpp-socket",
             self.vpp.socket().to_str().unwrap(),
         ]
+    }
+
+    /// VPP refuses so many lists, the next ones that it is told to make.
+    pub(crate) fn refuse_lists(&self, count: usize) {
+        for behind in 0..count {
+            let message = "acl_add_replace".to_owned();
+            self.vpp.fail(When::Named(message, behind), Fault::Refuse(-1));
+        }
     }
 
     /// Whether who has the first address reaches the second one, over these interfaces.

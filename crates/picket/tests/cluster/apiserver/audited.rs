@@ -4,10 +4,10 @@ use picket_net::Family;
 use picket_node::Drop;
 use serde_json::{Value, json};
 
-use crate::agents::{Agent, denied};
+use crate::agents::denied;
 use crate::apiserver::agent::{Live, metric};
 use crate::apiserver::cut::Connection;
-use crate::apiserver::denied::send_over;
+use crate::apiserver::denied::{lines, send_over};
 use crate::apiserver::never_open::POLICIES;
 use crate::objects::KINDS;
 
@@ -16,10 +16,20 @@ fn set_mode(live: &Live, mode: &str) {
     live.api.patch(POLICIES, "deny-ingress", &fields);
 }
 
-fn counter(what: &str) -> String {
+/// The metric of packets that `deny-ingress` has dropped or audited in a direction.
+pub(super) fn counter(what: &str, direction: &str) -> String {
     format!(
-        "picket_{what}_packets_total{{kind=\"NetworkPolicy\",namespace=\"x\",name=\"deny-ingress\",direction=\"ingress\"}}"
+        "picket_{what}_packets_total{{kind=\"NetworkPolicy\",namespace=\"x\",name=\"deny-ingress\",direction=\"{direction}\"}}"
     )
+}
+
+/// Holds that each line of the log has these fields.
+fn expect_fields<const N: usize>(lines: &[Value], expected: [(&str, Value); N]) {
+    for fields in lines {
+        for (field, value) in &expected {
+            assert_eq!(&fields[field], value, "{fields}");
+        }
+    }
 }
 
 #[test]
@@ -53,17 +63,16 @@ fn what_an_administrator_only_audits_of_what_is_sent_passes_and_is_told_of() {
     let counted = "picket_audited_packets_total{kind=\"ClusterNetworkPolicy\",namespace=\"\",name=\"watch\",direction=\"egress\"}";
     assert_eq!(metric(&agent, counted), 2);
     agent.until("two lines", |_| denied(&agent.log()).len() == 2);
-    for fields in denied(&agent.log()) {
-        for (field, expected) in [
+    expect_fields(
+        &denied(&agent.log()),
+        [
             ("message", json!("audited, else denied")),
             ("from", json!("x/a")),
             ("to", json!("z/a")),
             ("direction", json!("egress")),
             ("policies", json!("ClusterNetworkPolicy watch")),
-        ] {
-            assert_eq!(fields[field], expected, "{fields}");
-        }
-    }
+        ],
+    );
     live.api.patch(
         path,
         "watch",
@@ -79,25 +88,17 @@ fn what_an_administrator_only_audits_of_what_is_sent_passes_and_is_told_of() {
         send_over(&live, family, "x/a", "z/a", 9001, 5);
     }
     agent.until("drops of a tier", |_| metric(&agent, &dropped) >= before + 10);
-    agent.until("a line for each family", |_| of_port(&agent, 9001).len() == 2);
-    for fields in of_port(&agent, 9001) {
-        for (field, expected) in [
+    agent.until("a line for each family", |_| lines(&agent, 9001).len() == 2);
+    expect_fields(
+        &lines(&agent, 9001),
+        [
             ("message", json!("denied")),
             ("from", json!("x/a")),
             ("to", json!("z/a")),
             ("direction", json!("egress")),
             ("policies", json!("ClusterNetworkPolicy watch")),
-        ] {
-            assert_eq!(fields[field], expected, "{fields}");
-        }
-    }
-}
-
-/// What was logged about packets to a port that were denied, or would be.
-fn of_port(agent: &Agent, port: u16) -> Vec<Value> {
-    let mut lines = denied(&agent.log());
-    lines.retain(|fields| fields["port"] == port);
-    lines
+        ],
+    );
 }
 
 #[test]
@@ -120,25 +121,24 @@ fn an_audited_policy_denies_nothing_until_it_is_enforced() {
             .for_each(|connection| connection.expect(true));
     }
     // What belongs to a connection that has begun is not counted again.
-    assert_eq!(metric(&agent, &counter("audited")), 2);
-    assert!(!agent.get("/metrics").1.contains(&counter("dropped")));
+    assert_eq!(metric(&agent, &counter("audited", "ingress")), 2);
+    assert!(!agent.get("/metrics").1.contains(&counter("dropped", "ingress")));
     let shown = agent.asked_by(&["status"]).stdout;
     assert!(
         shown.contains("           2  NetworkPolicy x/deny-ingress, ingress\n"),
         "{shown}"
     );
     agent.until("two lines", |_| denied(&agent.log()).len() == 2);
-    for fields in denied(&agent.log()) {
-        for (field, expected) in [
+    expect_fields(
+        &denied(&agent.log()),
+        [
             ("message", json!("audited, else denied")),
             ("from", json!("z/a")),
             ("to", json!("x/a")),
             ("port", json!(9000)),
             ("policies", json!("NetworkPolicy x/deny-ingress")),
-        ] {
-            assert_eq!(fields[field], expected, "{fields}");
-        }
-    }
+        ],
+    );
     let explained = agent.asked_by(&["trace", "z/a", "x/a", "9000"]).stdout;
     let told = "audited, else denied: NetworkPolicy x/deny-ingress, isolates";
     assert!(explained.contains(told), "{explained}");
@@ -148,7 +148,7 @@ fn an_audited_policy_denies_nothing_until_it_is_enforced() {
     connections
         .iter_mut()
         .for_each(|connection| connection.expect(false));
-    assert!(!agent.get("/metrics").1.contains(&counter("audited")));
-    assert_eq!(metric(&agent, &counter("dropped")), 0);
+    assert!(!agent.get("/metrics").1.contains(&counter("audited", "ingress")));
+    assert_eq!(metric(&agent, &counter("dropped", "ingress")), 0);
     assert!(agent.status().unwrap().host.dropped.audited.is_empty());
 }

@@ -46,6 +46,20 @@ pub(crate) fn rendered(values: &[&str]) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
+/// With these values the chart is well formed, and with each of the wrong ones beside them its schema refuses it.
+fn expect_refused(values: &[&str], wrong: &[&str]) {
+    for wrong in wrong {
+        let output = helm("template picket", &[values, &[wrong]].concat());
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert!(
+            !output.status.success() && errors.contains("schema"),
+            "{wrong}: {errors}"
+        );
+    }
+    let output = helm("lint --strict", values);
+    assert!(output.status.success(), "{output:?}");
+}
+
 /// Takes away what was applied, and what the server says of each object.
 fn withdraw(api: &Api, applied: BTreeMap<String, Value>) -> BTreeMap<String, Value> {
     let withdrawn = applied.into_iter().map(|(kind, mut object)| {
@@ -189,21 +203,15 @@ fn values_of_controllers_are_used_and_wrong_ones_are_refused() {
     // There is nothing secret.
     let volumes = pod["volumes"].as_array().unwrap();
     assert!(volumes.len() == 1 && volumes[0]["emptyDir"].is_object());
-    for wrong in [
-        "controller.endpoint=neutron:9696",
-        "controller.cloud=",
-        "controller.replicas=0",
-        "controller.secret=a",
-    ] {
-        let output = helm("template picket", &["mode=controller", wrong]);
-        let errors = String::from_utf8_lossy(&output.stderr);
-        assert!(
-            !output.status.success() && errors.contains("schema"),
-            "{wrong}: {errors}"
-        );
-    }
-    let output = helm("lint --strict", &["mode=controller"]);
-    assert!(output.status.success(), "{output:?}");
+    expect_refused(
+        &["mode=controller"],
+        &[
+            "controller.endpoint=neutron:9696",
+            "controller.cloud=",
+            "controller.replicas=0",
+            "controller.secret=a",
+        ],
+    );
 }
 
 #[test]
@@ -293,29 +301,23 @@ fn values_of_vpp_are_used_and_wrong_ones_are_refused() {
         .iter()
         .filter_map(|volume| volume["hostPath"]["path"].as_str());
     assert_eq!(of_node.collect::<Vec<_>>(), ["/var/lib/vpp"]);
-    for wrong in [
-        "vpp.targets={}",
-        "vpp.targets={nftables}",
-        "vpp.targets={vpp-session}",
-        "vpp.socket=api.sock",
-        // Nobody needs all that is there.
-        "vpp.socket=/run/vpp-api.sock",
-        "vpp.socket=/run/vpp/../api.sock",
-        "vpp.socket=/run/picket/api.sock",
-        "vpp.podInterface=label=a",
-        "vpp.podNamespace=tag=a",
-        "vpp.source=/manifests",
-        "vpp.target=vpp-acl",
-    ] {
-        let output = helm("template picket", &["mode=vpp", wrong]);
-        let errors = String::from_utf8_lossy(&output.stderr);
-        assert!(
-            !output.status.success() && errors.contains("schema"),
-            "{wrong}: {errors}"
-        );
-    }
-    let output = helm("lint --strict", &["mode=vpp"]);
-    assert!(output.status.success(), "{output:?}");
+    expect_refused(
+        &["mode=vpp"],
+        &[
+            "vpp.targets={}",
+            "vpp.targets={nftables}",
+            "vpp.targets={vpp-session}",
+            "vpp.socket=api.sock",
+            // Nobody needs all that is there.
+            "vpp.socket=/run/vpp-api.sock",
+            "vpp.socket=/run/vpp/../api.sock",
+            "vpp.socket=/run/picket/api.sock",
+            "vpp.podInterface=label=a",
+            "vpp.podNamespace=tag=a",
+            "vpp.source=/manifests",
+            "vpp.target=vpp-acl",
+        ],
+    );
 }
 
 #[test]
@@ -359,21 +361,15 @@ fn values_of_reflectors_are_used_and_wrong_ones_are_refused() {
     );
     assert_eq!(container["volumeMounts"], Value::Null);
     assert_eq!(container["livenessProbe"]["httpGet"]["port"], 9999);
-    for wrong in [
-        "reflector.etcdEndpoints={}",
-        "reflector.etcdEndpoints={etcd:2379}",
-        "reflector.replicas=0",
-        "reflector.secret=a",
-    ] {
-        let output = helm("template picket", &["mode=reflector", wrong]);
-        let errors = String::from_utf8_lossy(&output.stderr);
-        assert!(
-            !output.status.success() && errors.contains("schema"),
-            "{wrong}: {errors}"
-        );
-    }
-    let output = helm("lint --strict", &["mode=reflector"]);
-    assert!(output.status.success(), "{output:?}");
+    expect_refused(
+        &["mode=reflector"],
+        &[
+            "reflector.etcdEndpoints={}",
+            "reflector.etcdEndpoints={etcd:2379}",
+            "reflector.replicas=0",
+            "reflector.secret=a",
+        ],
+    );
 }
 
 #[test]
@@ -410,16 +406,10 @@ fn values_are_used_and_wrong_ones_are_refused() {
     );
     let probe = &container["readinessProbe"]["httpGet"];
     assert_eq!((&probe["host"], &probe["port"]), (&json!("::1"), &json!(9999)));
-    for wrong in ["mode=node", "imagee.tag=1", "arguments[0]=agent", "listen=9480"] {
-        let output = helm("template picket", &[wrong]);
-        let errors = String::from_utf8_lossy(&output.stderr);
-        assert!(
-            !output.status.success() && errors.contains("schema"),
-            "{wrong}: {errors}"
-        );
-    }
-    let output = helm("lint --strict", &[]);
-    assert!(output.status.success(), "{output:?}");
+    expect_refused(
+        &[],
+        &["mode=node", "imagee.tag=1", "arguments[0]=agent", "listen=9480"],
+    );
 }
 
 #[test]
@@ -442,23 +432,17 @@ fn values_of_pods_are_used_and_wrong_ones_are_refused() {
     }
     let context = &container["securityContext"];
     assert_eq!(context["seLinuxOptions"], json!({"type": "other_t"}));
-    for wrong in [
-        "pods.networkPlugins={}",
-        "pods.networkPlugin={macvlan}",
-        "pods.customRules.v4=ip saddr 10.0.0.1 accept",
-        // Nothing else of the node is there for the agent to see.
-        "pods.containerRuntimeEndpoint=/opt/containerd.sock",
-        "pods.containerRuntimeEndpoint=containerd.sock",
-    ] {
-        let output = helm("template picket", &["mode=pods", wrong]);
-        let errors = String::from_utf8_lossy(&output.stderr);
-        assert!(
-            !output.status.success() && errors.contains("schema"),
-            "{wrong}: {errors}"
-        );
-    }
-    let output = helm("lint --strict", &["mode=pods"]);
-    assert!(output.status.success(), "{output:?}");
+    expect_refused(
+        &["mode=pods"],
+        &[
+            "pods.networkPlugins={}",
+            "pods.networkPlugin={macvlan}",
+            "pods.customRules.v4=ip saddr 10.0.0.1 accept",
+            // Nothing else of the node is there for the agent to see.
+            "pods.containerRuntimeEndpoint=/opt/containerd.sock",
+            "pods.containerRuntimeEndpoint=containerd.sock",
+        ],
+    );
 }
 
 #[test]

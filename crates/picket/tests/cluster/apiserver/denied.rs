@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 
 use crate::agents::{Agent, denied};
 use crate::apiserver::agent::{Live, metric};
+use crate::apiserver::audited::counter;
 use crate::apiserver::never_open::POLICIES;
 use crate::objects::network_policy;
 use crate::prober::{address, any, namespace};
@@ -29,8 +30,8 @@ pub(super) fn send_over(live: &Live, family: Family, from: &str, to: &str, port:
     namespace(&live.lab, from).run(send).unwrap();
 }
 
-/// What was logged about denied packets to a port.
-fn lines(agent: &Agent, port: u16) -> Vec<Value> {
+/// What was logged about packets to a port that were denied, or would be.
+pub(super) fn lines(agent: &Agent, port: u16) -> Vec<Value> {
     let mut lines = denied(&agent.log());
     lines.retain(|fields| fields["port"] == port);
     lines
@@ -101,11 +102,7 @@ fn drops_are_counted_by_policy_and_outlive_the_agent() {
     let live = Live::new(None);
     let mut agent = live.agent(&["--log-denied", "off"]);
     agent.until_enforced(&live.versions);
-    let counter = |direction: &str| {
-        format!(
-            "picket_dropped_packets_total{{kind=\"NetworkPolicy\",namespace=\"x\",name=\"deny-ingress\",direction=\"{direction}\"}}"
-        )
-    };
+    let counter = |direction| counter("dropped", direction);
     assert_eq!(metric(&agent, &counter("ingress")), 0);
     assert!(agent.status().unwrap().host.dropped.drops.is_empty());
     send(&live, "y/a", "x/a", 80, 7);
@@ -139,10 +136,9 @@ fn a_flood_of_denied_packets_is_counted_and_nothing_waits_for_it() {
     // The rule lets a hundred and ten a second or so into the log.
     let count = |agent: &Agent| (1000..3000).map(|port| lines(agent, port).len()).sum::<usize>();
     agent.until("many lines", |_| count(&agent) >= 100);
-    // What is counted the kernel has judged, and what it told of that before has been heard when this is.
     send(&live, "y/a", "x/a", 80, 7);
-    let dropped = "picket_dropped_packets_total{kind=\"NetworkPolicy\",namespace=\"x\",name=\"deny-ingress\",direction=\"ingress\"}";
-    agent.until("all of them", |_| metric(&agent, dropped) == 2007);
+    let dropped = counter("dropped", "ingress");
+    agent.until("all of them", |_| metric(&agent, &dropped) == 2007);
     assert!(count(&agent) < 1000, "{}", count(&agent));
     assert_eq!(metric(&agent, "picket_denied_unlogged_total"), 0);
     assert_eq!(agent.get("/healthz").0, 200);

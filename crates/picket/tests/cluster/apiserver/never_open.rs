@@ -235,13 +235,9 @@ fn what_the_kernel_refuses_waits_and_is_named() {
         "{metrics}"
     );
     let log = agent.log();
-    let said = log
-        .lines()
-        .filter(|line| line.contains("Operation not permitted"));
-    assert!(
-        said.clone().any(|line| line.contains("NetworkPolicy x/allow")),
-        "{log}"
-    );
+    let said = ["Operation not permitted", "NetworkPolicy x/allow"];
+    let tells = |line: &str| said.iter().all(|part| line.contains(part));
+    assert!(log.lines().any(tells), "{log}");
     drop(thief);
     let status = agent.until("another attempt", |status| status.host.trouble.is_none());
     assert!(status.host.policies.contains(&"NetworkPolicy x/allow".to_owned()));
