@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
 use picket_engine::Delta;
-use picket_linux::{NetworkNamespace, give_back_memory};
+use picket_linux::{NetworkNamespace, await_packets, give_back_memory};
 use picket_source::{Change, Health, Interest};
 use smol_str::SmolStr;
 use tokio::runtime::Builder;
@@ -18,6 +18,7 @@ use crate::bridges::Bridges;
 use crate::enforcer::Enforcer;
 use crate::error::HostError;
 use crate::events::Events;
+use crate::grace::Grace;
 use crate::inbox::{Inbox, News, Outbox, Patience};
 use crate::kernel::Kernel;
 use crate::knowledge::{Knowledge, Whose};
@@ -197,8 +198,10 @@ struct Agent {
 
 impl Agent {
     async fn run(mut self, mut bells: Bells) -> Result<Ended, AgentError> {
+        let mut grace = Grace::default();
         loop {
             self.pulse.beat();
+            grace.follow(self.enforcer.as_ref().and_then(Enforcer::is_changing));
             tokio::select! {
                 () = self.inbox.ready() => {
                     if let Some(ended) = self.hear()? {
@@ -211,6 +214,9 @@ impl Agent {
                         return Ok(ended);
                     }
                     self.enforce();
+                }
+                () = grace.over() => {
+                    grace.ended(self.enforcer.as_mut().is_none_or(Enforcer::calm));
                 }
                 _ = bells.proof.tick() => self.prove(),
                 _ = bells.pulse.tick() => self.look_at_bridges(),
@@ -407,6 +413,10 @@ impl Agent {
                 _ => make_all(&mut self.knowledge, enforcer).map(|()| String::new()),
             };
             enforcer.finish_cutting();
+            if enforcer.is_changing().is_some() {
+                await_packets();
+                enforcer.calm();
+            }
             match done {
                 Ok(commands) => plan.insert_str(0, &commands),
                 Err(error) if self.vpp.is_none() => return Err(error.into()),

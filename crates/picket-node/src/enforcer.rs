@@ -50,6 +50,8 @@ pub(crate) struct Enforcer {
     pub(crate) search: Search,
     /// When to try again to have them in force.
     retry_held: Option<Retry>,
+    /// How often the table was made.
+    made: u64,
 }
 
 impl Enforcer {
@@ -77,6 +79,7 @@ impl Enforcer {
             instead: Vec::new(),
             search: Search::default(),
             retry_held: None,
+            made: 0,
         }
     }
 
@@ -253,6 +256,20 @@ impl Enforcer {
         }
     }
 
+    /// The change since which packets may be judged by two tables, unless they are kept from that: which one it is among all.
+    pub(crate) fn is_changing(&self) -> Option<u64> {
+        (!self.host.is_calm()).then_some(self.made)
+    }
+
+    /// Ends that they are kept from it, when none from before that change is on its way any more; whether that was done.
+    pub(crate) fn calm(&mut self) -> bool {
+        let calmed = self.host.calm();
+        if let Err(error) = &calmed {
+            tracing::debug!(%error, "sources of packets are judged twice for a while");
+        }
+        calmed.is_ok()
+    }
+
     /// Sees to it that the kernel has the table that it is to have as long as nothing is known of the policies.
     pub(crate) fn keep(&mut self) {
         match self.host.repair() {
@@ -274,6 +291,7 @@ impl Enforcer {
             cutting.begins();
         }
         self.keep_counts();
+        self.made += 1;
         let made = self.host.make(program);
         if let Some(cutting) = &self.cutting {
             let change = made.as_ref().ok().map(|made| &made.change);

@@ -124,7 +124,9 @@ impl Host {
     /// While it lives it holds the table against others, if wanted and if the kernel can.
     pub(crate) fn open(settings: &Settings) -> picket_linux::Result<Self> {
         let namespace = NetworkNamespace::current()?;
-        let client = Client::open(&namespace)?.in_portions_of(settings.portion);
+        let client = Client::open(&namespace)?
+            .in_portions_of(settings.portion)
+            .patient();
         let guard = Guard {
             anti_spoof: settings.anti_spoof,
             ..Guard::default()
@@ -282,6 +284,19 @@ impl Host {
             (None, Some(table)) => self.client.sync(table),
             (None, None) => Ok(Report::default()),
         }
+    }
+
+    /// Whether there is nothing for [`Host::calm`] to do.
+    pub(crate) fn is_calm(&self) -> bool {
+        self.client.is_calm()
+    }
+
+    /// Ends what keeps packets from being judged by two tables, of which none may be on its way any more ([`Client::calm`]).
+    ///
+    /// # Errors
+    /// When the table cannot be written.
+    pub(crate) fn calm(&mut self) -> Result<(), SyncError> {
+        self.client.calm()
     }
 
     /// Reads the table from the kernel, to prove that it means what the policies say.

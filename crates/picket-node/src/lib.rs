@@ -23,6 +23,7 @@ mod drops;
 mod enforcer;
 mod error;
 mod events;
+mod grace;
 mod host;
 mod inbox;
 mod kernel;

@@ -34,6 +34,14 @@ impl Hold {
             Self::Briefly => table::OWNER_FLAG,
         }
     }
+
+    /// The same in the transactions that follow.
+    pub(super) fn kept(self) -> Self {
+        match self {
+            Self::Take => Self::Keep,
+            _ => self,
+        }
+    }
 }
 
 /// Whose a table is.

@@ -6,6 +6,7 @@
 
 mod attributes;
 mod bytes;
+mod calm;
 mod container;
 mod context;
 mod counters;
@@ -25,7 +26,7 @@ use std::collections::BTreeSet;
 use std::fmt;
 
 use picket_dataplane::Plan;
-use picket_linux::{BatchError, NetworkNamespace, Nfnetlink, Port};
+use picket_linux::{BatchError, NetworkNamespace, Nfnetlink, Port, await_packets};
 
 pub use attributes::Oddity;
 pub use counters::Counters;
@@ -34,11 +35,11 @@ pub use encode::Object;
 use encode::{Origin, Transaction, Unknown, encode};
 use hold::{HELD, Hold};
 pub use read::{Foreign, Observed, Place, canonical, decode};
-use sync::{Known, following};
+use sync::{Known, NEVER, following, is_unanswered};
 pub use sync::{Report, SyncError};
 pub use watch::{Change, Heard, Watch};
 
-use crate::diff::{Operation, PORTION, Stages};
+use crate::diff::{Operation, PORTION, Stages, is_end};
 use crate::model::{Name, Table};
 
 /// The rulesets of one network namespace.
@@ -57,6 +58,12 @@ pub struct Client {
     guard: Option<Name>,
     /// How much a transaction makes of what nothing leads to yet.
     portion: usize,
+    /// Whether [`Client::calm`] is left to others.
+    is_patient: bool,
+    /// Whether there is something to calm since the last transaction.
+    is_changing: bool,
+    /// Whether that is just done.
+    is_calming: bool,
 }
 
 /// Why a plan changed nothing.
@@ -149,6 +156,9 @@ impl Client {
             is_wary: false,
             guard: None,
             portion: PORTION,
+            is_patient: false,
+            is_changing: false,
+            is_calming: false,
         })
     }
 
@@ -173,6 +183,14 @@ impl Client {
     #[must_use]
     pub fn wary(mut self) -> Self {
         self.is_wary = true;
+        self
+    }
+
+    /// The same, which does not wait until no packet from before a change is on its way any more ([`await_packets`]), and leaves to
+    /// [`Client::calm`] what is to be done then.
+    #[must_use]
+    pub fn patient(mut self) -> Self {
+        self.is_patient = true;
         self
     }
 
@@ -237,11 +255,13 @@ impl Client {
         plan: &Plan<Operation>,
         generation: Option<u32>,
     ) -> Result<(), ApplyError> {
-        self.commit(observed, plan, Hold::Leave, generation, self.portion)
-            .map(drop)
+        let is_patient = std::mem::take(&mut self.is_patient);
+        let done = self.commit(observed, plan, Hold::Leave, generation, self.portion);
+        self.is_patient = is_patient;
+        done.map(drop)
     }
 
-    /// Returns the generation that follows, if the one before is known.
+    /// Returns the generation that follows, if the one before is known; [`NEVER`] where more is left there than should be.
     fn commit(
         &mut self,
         observed: Option<&Table>,
@@ -250,23 +270,46 @@ impl Client {
         generation: Option<u32>,
         portion: usize,
     ) -> Result<Option<u32>, ApplyError> {
+        if is_end(plan) && !self.is_calming {
+            if self.is_patient {
+                self.is_changing = true;
+                return Ok(generation);
+            }
+            await_packets();
+        }
         let stages = Stages::of(observed, plan, portion);
         let plans = stages
             .as_ref()
-            .map_or_else(|| vec![plan], |stages| stages.all().collect());
+            .map_or_else(|| vec![plan], |stages| stages.at_once().collect());
         let is_held = matches!(hold, Hold::Keep | Hold::Take);
         let mut generation = generation;
         for (index, transaction) in encode(observed, &plans, hold, self.held)?.into_iter().enumerate() {
             // Once the table is held nobody else changes it between two transactions, whatever they do to others.
             let expected = generation.filter(|_| index == 0 || !is_held);
             if let Err(error) = self.transact(transaction, expected) {
-                // After those all is in force, and what is left over leads nowhere.
-                if let Some(stages) = stages.as_ref().filter(|stages| index <= stages.first.len()) {
+                let Some(stages) = &stages else {
+                    return Err(error);
+                };
+                // All is in force: whoever reads the table next takes away what is left over.
+                if index > stages.first.len() {
+                    return Ok(Some(NEVER));
+                }
+                // What may be in force is not taken back.
+                if index < stages.first.len() || !is_unanswered(&error) {
                     self.undo(observed, stages, index);
                 }
                 return Err(error);
             }
             generation = generation.map(following);
+        }
+        match stages.filter(|stages| !stages.end.is_empty()) {
+            Some(_) if self.is_patient => self.is_changing = true,
+            // All is in force, whatever becomes of what is left.
+            Some(stages) => {
+                let ended = self.commit(observed, &stages.end, hold.kept(), generation, portion);
+                return Ok(ended.unwrap_or(Some(NEVER)));
+            }
+            None => {}
         }
         Ok(generation)
     }

@@ -8,7 +8,7 @@ use picket_linux::{BatchError, Reply};
 use super::hold::{Hold, Holder};
 use super::read::{Expected, Extent, Foreign, Listing, Observed, canonical, list};
 use super::{ApplyError, Client, Object};
-use crate::diff::{Operation, mixes};
+use crate::diff::{Operation, begun, mixes};
 use crate::model::{Draft, Name, Table};
 
 /// How often the way to a table is begun again because the rulesets have changed meanwhile.
@@ -18,7 +18,7 @@ const ATTEMPTS: usize = 10;
 const HURRIED: usize = 5;
 
 /// A generation that no ruleset has.
-const NEVER: u32 = 0;
+pub(super) const NEVER: u32 = 0;
 
 /// `EPERM`.
 const NOT_PERMITTED: i32 = 1;
@@ -134,7 +134,7 @@ impl Client {
             };
             match self.follow(&known, &plan, &mut report) {
                 Ok(generation) => {
-                    self.know(generation, desired);
+                    self.know(generation, Arc::clone(desired));
                     return Ok(report);
                 }
                 Err(error) if self.is_to_be_read(&error) => {}
@@ -164,7 +164,7 @@ impl Client {
         };
         if let Some(generation) = followed {
             return Ok(carried(table, plan).map(|table| {
-                self.know(generation, &table);
+                self.know(generation, table);
                 report
             }));
         }
@@ -346,8 +346,9 @@ impl Client {
     fn settle(&mut self, table: &Arc<Table>, next: Option<u32>) -> Result<(), ApplyError> {
         let was_guarded = self.unguard()?;
         let next = if was_guarded { next.map(following) } else { next };
-        let generation = if self.holds { None } else { next.or(Some(NEVER)) };
-        self.know(generation, table);
+        let is_certain = self.holds && next != Some(NEVER);
+        let generation = if is_certain { None } else { next.or(Some(NEVER)) };
+        self.know(generation, Arc::clone(table));
         Ok(())
     }
 
@@ -414,11 +415,13 @@ impl Client {
         self.known = Some(Known { generation, table });
     }
 
-    fn know(&mut self, generation: Option<u32>, table: &Arc<Table>) {
-        self.known = Some(Known {
-            generation,
-            table: Arc::clone(table),
-        });
+    /// The kernel has this table now, or the same in which packets are judged with care still.
+    fn know(&mut self, generation: Option<u32>, table: Arc<Table>) {
+        let table = match std::mem::take(&mut self.is_changing) {
+            true => begun(table).ok(),
+            false => Some(table),
+        };
+        self.known = table.map(|table| Known { generation, table });
     }
 
     /// What to do about who may change a table that is so far this holder's; `None` when it must be made anew for that.
@@ -497,9 +500,12 @@ fn carried(table: Arc<Table>, plan: &Plan<Operation>) -> Option<Arc<Table>> {
     Arc::unwrap_or_clone(table).carried(plan).ok().map(Arc::new)
 }
 
-/// The generation after a transaction for one generation. No generation has number 0.
+/// The generation after a transaction for one generation; none follows the one that no ruleset has.
 pub(super) fn following(generation: u32) -> u32 {
-    generation.wrapping_add(1).max(1)
+    match generation {
+        NEVER => NEVER,
+        _ => generation.wrapping_add(1).max(1),
+    }
 }
 
 /// The table to make first where there is none and one transaction would be too large: it has nothing, so that all the
@@ -585,7 +591,7 @@ fn is_passing(error: &ApplyError) -> bool {
 }
 
 /// Whether it is not known if a transaction took place.
-fn is_unanswered(error: &ApplyError) -> bool {
+pub(super) fn is_unanswered(error: &ApplyError) -> bool {
     matches!(error, ApplyError::Transaction(BatchError::Unanswered))
 }
 

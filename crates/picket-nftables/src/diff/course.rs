@@ -79,6 +79,18 @@ impl<'a> Course<'a> {
         self.removed.get(map).into_iter().flatten().copied()
     }
 
+    /// The keys of a map that lose what they have or get something.
+    pub(super) fn touched(&self, map: &Name) -> impl Iterator<Item = &'a Key> + Clone {
+        let removed = self.removed.get(map);
+        let is_new = move |key: &&'a Key| removed.is_none_or(|removed| !removed.contains(*key));
+        let added = self.added(map).map(|(key, _)| key);
+        self.removed(map).chain(added.filter(is_new))
+    }
+
+    pub(super) fn touches(&self, map: &Name) -> bool {
+        self.removed.contains_key(map) || self.added.contains_key(map)
+    }
+
     /// The keys of a map that lose what they have and get nothing.
     pub(super) fn lost(&self, map: &Name) -> impl Iterator<Item = &'a Key> {
         let added = self.added.get(map);

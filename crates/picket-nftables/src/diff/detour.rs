@@ -115,7 +115,7 @@ fn free_names(observed: &Table, taken: usize) -> impl Iterator<Item = Name> + us
 }
 
 /// The maps that a chain asks what numbers mean, if they are such.
-fn asked(chain: &Chain) -> impl Iterator<Item = &Name> {
+pub(super) fn asked(chain: &Chain) -> impl Iterator<Item = &Name> {
     let statements = chain.rules.iter().flat_map(|rule| &rule.statements);
     statements.filter_map(|statement| match statement {
         Statement::Set(_, Assigned::Map { map, .. }) => Some(map),

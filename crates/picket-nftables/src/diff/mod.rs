@@ -3,6 +3,7 @@
 //! Rules have no names, so the unit of change is a chain: new rules at its end are added, anything else rewrites it.
 //! Since nothing holds before the transaction is committed, a rewritten chain is never seen empty.
 
+mod again;
 mod apply;
 mod course;
 mod detour;
@@ -20,6 +21,9 @@ use std::sync::Arc;
 
 use picket_dataplane::{Objects, Plan};
 
+pub(crate) use again::{ANYTHING, CHANGING};
+#[cfg(feature = "client")]
+pub(crate) use again::{begun, end, is_end};
 pub use apply::Refusal;
 #[cfg(feature = "client")]
 pub(crate) use mix::mixes;

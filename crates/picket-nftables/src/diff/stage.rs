@@ -5,12 +5,13 @@
 //! chain which was not, and so has no rules: it falls off the end, and passes. Therefore chains that something old will
 //! lead to are made first, with their rules and with what these use, in a transaction of their own. So are the numbers that keep a
 //! packet from being taken for somebody else's between two lookups (`renumber.rs`), and the chains that keep it from being judged by
-//! what is then said of others (`detour.rs`).
+//! what is then said of others (`detour.rs`), and what keeps one from being judged by two states (`again.rs`).
 //!
 //! What is made first and is much comes in several transactions (`portion.rs`).
 
 use picket_dataplane::Plan;
 
+use super::again::Again;
 use super::course::Course;
 use super::detour::Detours;
 use super::linger::Lingering;
@@ -28,6 +29,9 @@ pub struct Stages {
     pub rest: Plan<Operation>,
     /// Takes away what nothing leads to any more.
     pub last: Plan<Operation>,
+    /// Ends that sources are judged once more (`again.rs`), when no packet is on its way that was judged before the rest came into
+    /// force.
+    pub end: Plan<Operation>,
     /// What takes the numbers back that the first stage gives.
     back: Vec<Operation>,
 }
@@ -42,10 +46,14 @@ impl Stages {
         let detours = detours.unwrap_or_default();
         let early = early(plan);
         let operations = plan.operations();
+        let again = observed
+            .map(|table| Again::of(table, &course, operations))
+            .unwrap_or_default();
         let makes = |operation: &&Operation| is_early(&early, operation);
         let comes_first = operations.iter().any(|operation| leads_in(&early, operation))
             || operations.iter().filter(makes).map(weight).sum::<usize>() > portion;
-        if !comes_first && numbers.there.is_empty() && detours.made.is_empty() && lingering.kept.is_empty() {
+        let is_prepared = comes_first || !numbers.there.is_empty() || !detours.made.is_empty();
+        if !is_prepared && lingering.kept.is_empty() && again.ended.is_none() {
             return None;
         }
         let (first, rest): (Vec<_>, Vec<_>) = operations
@@ -54,7 +62,8 @@ impl Stages {
             .partition(|operation| comes_first && is_early(&early, operation));
         let leads_around = !detours.made.is_empty();
         let mut first = portions(first.into_iter().chain(detours.made), portion);
-        let there = numbers.there.into_iter().chain(detours.there);
+        let back = [numbers.back, detours.back, again.back()].concat();
+        let there = numbers.there.into_iter().chain(detours.there).chain(again.there);
         let mut there = there.peekable();
         if there.peek().is_some() {
             // What leads to a chain comes after it.
@@ -64,16 +73,27 @@ impl Stages {
         }
         let rest = numbers.freed.into_iter().chain(detours.emptied).chain(rest);
         let rest = rest.chain(lingering.kept).chain(detours.gone);
+        let rest: Vec<_> = rest
+            .filter(|operation| Some(operation) != again.ended.as_ref())
+            .collect();
+        let last = numbers.clean.into_iter().chain(lingering.clean);
         Some(Self {
             first,
-            rest: rest.collect(),
-            last: numbers.clean.into_iter().chain(lingering.clean).collect(),
-            back: [numbers.back, detours.back].concat(),
+            rest: rest.into_iter().collect(),
+            last: last.collect(),
+            end: again.ended.into_iter().collect(),
+            back,
         })
     }
 
     /// The transactions, in order.
     pub fn all(&self) -> impl Iterator<Item = &Plan<Operation>> {
+        self.at_once()
+            .chain([&self.end].into_iter().filter(|stage| !stage.is_empty()))
+    }
+
+    /// Those before which nothing is waited for.
+    pub fn at_once(&self) -> impl Iterator<Item = &Plan<Operation>> {
         let rest = [&self.rest, &self.last].into_iter();
         self.first.iter().chain(rest).filter(|stage| !stage.is_empty())
     }

@@ -29,12 +29,12 @@ fn alike() -> impl Strategy<Value = (Vec<u8>, Vec<u8>)> {
 }
 
 /// The numbers of six addresses, and what each of these means in two maps; 0 is none, and nothing.
-fn numbers() -> impl Strategy<Value = ([u32; 6], [[u32; 4]; 2])> {
+pub(crate) fn numbers() -> impl Strategy<Value = ([u32; 6], [[u32; 4]; 2])> {
     let means = prop::array::uniform4(0..4_u32);
     (prop::array::uniform6(0..5_u32), [means.clone(), means])
 }
 
-fn numbered((given, means): &([u32; 6], [[u32; 4]; 2])) -> Table {
+pub(crate) fn numbered((given, means): &([u32; 6], [[u32; 4]; 2])) -> Table {
     let mut draft = Draft::new(name("numbered"));
     let given = (1..)
         .zip(given)
@@ -122,7 +122,7 @@ proptest! {
     }
 }
 
-/// What the first stage makes leaves everything old as it was, and all that an element will lead to is complete before the
+/// What the first stage makes leaves everything old as it was but for what has sources judged once more, and all that an element will lead to is complete before the
 /// second one, but for what has to go before it is made anew. A number that is given before a stage and looked up after it
 /// means what its key had before or has after it.
 pub(crate) fn stages_lead_to(old: &Table, new: &Table) -> Result<(), TestCaseError> {
@@ -139,7 +139,9 @@ pub(crate) fn stages_lead_to(old: &Table, new: &Table) -> Result<(), TestCaseErr
                 .iter()
                 .all(|chain| chain_of(&between, &chain.name) == Some(chain))
         );
-        prop_assert!(old.sets().iter().all(|set| between.sets().contains(set)));
+        // What is in this one is about no packet, and goes again with what comes last.
+        let mut sets = old.sets().iter().filter(|set| set.name().as_str() != "changing");
+        prop_assert!(sets.all(|set| between.sets().contains(set)));
         let mut still = meant(&between, &between);
         still.retain(|(_, _, map), _| map_of(old, map).is_some());
         // What has a number of its own only meanwhile means what its block meant.
@@ -161,9 +163,11 @@ pub(crate) fn stages_lead_to(old: &Table, new: &Table) -> Result<(), TestCaseErr
         );
         prop_assert!(chain_of(&between, chain).is_some());
     }
-    let after = Table::applied(Some(&between), &stages.rest).expect("the kernel takes it");
-    prop_assert_eq!(Table::applied(Some(&after), &stages.last), Ok(new.clone()));
-    tables.extend([after, new.clone()]);
+    for transaction in [&stages.rest, &stages.last, &stages.end] {
+        let after = Table::applied(tables.last(), transaction).expect("the kernel takes it");
+        tables.push(after);
+    }
+    prop_assert_eq!(tables.last(), Some(new));
     nobody_is_mistaken(&tables.iter().collect::<Vec<_>>())
 }
 
@@ -194,7 +198,7 @@ fn portions_lead_to(old: &Table, new: &Table, portion: usize) -> Result<(), Test
     if *old == emptied(new) {
         for_packets_to_enter(&stages.rest, new)?;
     }
-    for transaction in [&stages.rest, &stages.last] {
+    for transaction in [&stages.rest, &stages.last, &stages.end] {
         now = Table::applied(Some(&now), transaction).expect("the kernel takes it");
     }
     prop_assert_eq!(&now, new);

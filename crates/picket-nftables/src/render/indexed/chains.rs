@@ -13,6 +13,7 @@ use super::sets::{self, Exact};
 use super::traffic::ANY_TRAFFIC;
 use super::view::{LocalSide, NodeView, Role};
 use super::{Options, log_prefix, name};
+use crate::diff::{ANYTHING, CHANGING};
 use crate::model::{
     Assigned, Base, Chain, Comment, End, Field, Hook, Match, Policy, Relation, Rule, Slot, Statement,
     Transport, Value, Verdict,
@@ -39,6 +40,9 @@ pub(super) const SENT: &str = Hook::Output.keyword();
 /// The chain for TCP that belongs to no known connection and begins none.
 const MID_STREAM: &str = "mid-stream";
 
+/// The chain that judges the source of a packet once more, while rules change.
+const AGAIN: &str = "judge-source";
+
 /// The chain for what the node sends itself.
 const FROM_ITSELF: &str = "from-itself";
 
@@ -55,6 +59,7 @@ pub(super) fn chains(
     chains.extend(sets::PRIORITIES.map(with_priority));
     chains.push(mid_stream_chain());
     chains.push(judge(view));
+    chains.push(Chain::regular(name(AGAIN)).with_rules(dispatch(Role::Egress)));
     chains.extend([classify_destination(), classify_source()]);
     let sides = view.sides.iter();
     chains.extend(sides.map(|side| subject(side, !classes.of_side(side).is_empty(), counters, options)));
@@ -206,9 +211,15 @@ fn with_priority(priority: u32) -> Chain {
 }
 
 fn judge(view: &NodeView) -> Chain {
+    let ends = dispatches(view, [Role::Egress, Role::Ingress]);
+    let is_changing = Match::is_in(Field::Priority, name(CHANGING));
+    let again = [
+        scratch(ANYTHING),
+        Rule::when([is_changing], Verdict::Jump(name(AGAIN))),
+    ];
     // What would be denied counts for what nothing denies.
-    let roles = [Role::Egress, Role::Ingress, Role::AuditEgress, Role::AuditIngress];
-    Chain::regular(name("judge")).with_rules(dispatches(view, roles))
+    let audits = dispatches(view, [Role::AuditEgress, Role::AuditIngress]);
+    Chain::regular(name("judge")).with_rules(ends.chain(again).chain(audits))
 }
 
 fn dispatches<const N: usize>(view: &NodeView, roles: [Role; N]) -> impl Iterator<Item = Rule> + '_ {

@@ -8,6 +8,7 @@ use picket_net::{AddressRange, Family, PortRange, PortSet, Protocol, TrafficSet}
 use super::class::Classes;
 use super::name;
 use super::view::{LocalSide, NodeView, Role};
+use crate::diff::CHANGING;
 use crate::model::{Comment, Datatype, Datum, Key, Map, MapType, ModelError, Name, Set, Value, Verdict};
 
 /// ICMPv6 that always passes.
@@ -122,7 +123,9 @@ pub(super) fn always() -> Result<Set, ModelError> {
 
 /// Every set of the table.
 pub(super) fn sets(view: &NodeView, classes: &Classes) -> Result<Vec<Set>, ModelError> {
-    let mut sets = vec![always()?];
+    let changing = Set::new(name(CHANGING), vec![Datatype::Priority], false, [])?;
+    let changing = changing.commented(Comment::of("while rules change, who sends is judged once more"));
+    let mut sets = vec![always()?, changing];
     sets.extend(own_pods(&view.sides)?);
     sets.extend(exact(&classes.traffic, &kinds_of(&classes.traffic))?);
     Ok(sets)

@@ -138,9 +138,13 @@ pub(super) fn same<T: Eq + ?Sized>(one: &Arc<T>, other: &Arc<T>) -> bool {
 }
 
 impl NodeView {
-    /// Whether any side has this role.
+    /// Whether packets are judged in this role: in those of both ends where in any, so that those which are just judged meet the first
+    /// policies in the one when the last in the other go.
     pub(super) fn judges(&self, role: Role) -> bool {
-        self.sides.iter().any(|side| side.role == role)
+        match role {
+            Role::Egress | Role::Ingress => !self.sides.is_empty(),
+            _ => self.sides.iter().any(|side| side.role == role),
+        }
     }
 }
 

@@ -3,6 +3,7 @@
 mod cut;
 mod guard;
 pub(crate) mod hosts;
+mod in_transit;
 mod load;
 mod mid_stream;
 mod relay;

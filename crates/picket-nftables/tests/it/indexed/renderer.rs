@@ -3,10 +3,10 @@
 use std::net::{IpAddr, Ipv4Addr};
 
 use picket_cluster::{Event, Object, Pod, Semantics, Snapshot};
-use picket_dataplane::Objects;
+use picket_dataplane::{Objects, Plan};
 use picket_engine::Engine;
 use picket_nftables::diff::Operation;
-use picket_nftables::model::Table;
+use picket_nftables::model::{Key, Table, Value};
 use picket_nftables::render::indexed::{self, Guard, Options, Renderer, Step};
 use picket_policy::Policy;
 use picket_testing::generate::{self, Shape, semantics};
@@ -22,6 +22,15 @@ fn carried(table: Option<&Table>, step: Step) -> Result<Table, TestCaseError> {
         Step::Next(plan) => Table::applied(table, &plan)
             .map_err(|refusal| TestCaseError::fail(format!("{refusal} in {:#?}", plan.operations()))),
     }
+}
+
+/// The table in which sources are judged once more, where that can be.
+fn changing(table: &Table) -> Option<Table> {
+    let mut sets = table.sets().iter();
+    let set = sets.find(|set| set.name().as_str() == "changing")?;
+    let element = Key::from(Value::priority(0));
+    let begin = Operation::AddElements(set.name().clone(), vec![element]);
+    Table::applied(Some(table), &Plan::from_iter([begin])).ok()
 }
 
 /// Several events in one step, or each in its own; on one node, or on one that runs every pod. How many of the steps were
@@ -53,6 +62,10 @@ fn steps(
         prop_assert_eq!(&now, &scratch);
         if let Some(before) = &table {
             stages_lead_to(before, &now)?;
+            if let Some([before, after]) = changing(before).zip(changing(&now)).map(<[_; 2]>::from) {
+                stages_lead_to(&before, &now)?;
+                stages_lead_to(&before, &after)?;
+            }
         }
         table = Some(now);
         let again = renderer.step(engine.program()).expect("a step");

@@ -1,10 +1,14 @@
 //! The kernel does what it is asked, and nobody hears of it.
 
+use std::iter;
 use std::process;
 use std::sync::Arc;
 
+use picket_dataplane::Objects;
 use picket_linux::{BatchError, NetworkNamespace};
-use picket_nftables::client::{ApplyError, Client};
+use picket_nftables::client::{ApplyError, Client, Observed, canonical};
+use picket_nftables::diff::{PORTION, Stages};
+use picket_nftables::model::Table;
 use picket_testing::confined::where_sockets_are_small;
 use picket_testing::lost::{LostAnswers, Share};
 use proptest::prelude::*;
@@ -12,6 +16,7 @@ use proptest::strategy::ValueTree;
 
 use super::{assert_there, runner};
 use crate::arbitrary;
+use crate::difference::{numbered, numbers};
 
 /// Answers are lost to all sockets of a process: it is one of its own.
 fn alone(test: &str, body: impl FnOnce(Client, &NetworkNamespace)) {
@@ -79,4 +84,37 @@ fn portions_go_on_where_half_of_them_are_not_answered() {
             }
         },
     );
+}
+
+#[test]
+fn what_may_be_in_force_is_not_taken_back() {
+    alone("what_may_be_in_force_is_not_taken_back", |mut client, _| {
+        let mut runner = runner();
+        let mut another = || numbered(&numbers().new_tree(&mut runner).expect("numbers").current());
+        let mut met = 0;
+        for _ in 0..200 {
+            let (old, new) = (another(), another());
+            client.sync(&Arc::new(old.clone())).expect("a table");
+            let plan = Table::difference(Some(&old), &new);
+            let Some(stages) = Stages::of(Some(&old), &plan, PORTION) else {
+                continue;
+            };
+            let mut transactions = stages.all();
+            let states: Vec<Table> = iter::successors(Some(old.clone()), |state| {
+                let transaction = transactions.next()?;
+                Some(Table::applied(Some(state), transaction).expect("the kernel takes it"))
+            })
+            .collect();
+            let lost = LostAnswers::of(process::id(), Share::Half);
+            let outcome = client.apply(Some(&old), &plan, None);
+            drop(lost);
+            let (_, observed) = client.read(old.name()).expect("a list");
+            let is = |state: &Table| observed == Observed::Table(canonical(state));
+            let Some(at) = states.iter().position(is) else {
+                panic!("{outcome:?}, and then {observed:?}, which is no stage of {plan:?}");
+            };
+            met += usize::from(outcome.is_err() && at == stages.first.len() + 1);
+        }
+        assert!(met > 0, "all that came into force was answered");
+    });
 }
