@@ -140,7 +140,10 @@ fn taken_over(snapshot: &Snapshot, followed: &Engine) {
     );
     repeat(RUNS, "taken over, numbered otherwise", || {
         let namespace = NetworkNamespace::create().expect("a namespace");
-        let client = || Client::open(&namespace).expect("a client").holding();
+        let client = || {
+            let client = Client::open(&namespace).expect("a client");
+            client.holding().patient()
+        };
         client().sync(&old).expect("it is made");
         let mut client = client();
         let start = Instant::now();
@@ -214,7 +217,7 @@ fn events(snapshot: &Snapshot, engine: &mut Engine) -> Vec<String> {
     ] {
         let namespace = NetworkNamespace::create().expect("a namespace");
         let client = Client::open(&namespace).expect("a client");
-        let mut client = if holds { client.holding() } else { client };
+        let mut client = if holds { client.holding() } else { client }.patient();
         let _watch = Watch::open(&namespace, &indexed::table_name()).expect("a watch");
         let mut renderer = Renderer::new(Some(NODE), Options::default());
         let whole = renderer.whole(engine.program()).expect("a table");
@@ -234,7 +237,10 @@ fn events(snapshot: &Snapshot, engine: &mut Engine) -> Vec<String> {
                 .advance(&plan)
                 .expect("it is made")
                 .expect("what is there is known");
-            start.elapsed()
+            let took = start.elapsed();
+            // Between two events an agent waits for packets that are on their way.
+            client.calm().expect("it is ended");
+            took
         });
         rendering.sort();
         show(&format!("{name}: rendered"), &rendering);

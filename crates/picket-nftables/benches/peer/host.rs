@@ -53,7 +53,8 @@ impl Host {
     fn new() -> Result<Self> {
         let engine = Engine::compile(&cluster(1, 1), Semantics::default());
         let mut renderer = Renderer::new(Some(NODE), Options::default());
-        let mut client = Client::open(&NetworkNamespace::create()?)?.holding();
+        let client = Client::open(&NetworkNamespace::create()?)?;
+        let mut client = client.holding().patient();
         client.sync(&Arc::new(renderer.whole(engine.program())?))?;
         Ok(Self {
             engine,
@@ -76,6 +77,7 @@ impl Host {
             Step::Whole(table) => self.client.sync(&Arc::new(table))?,
         };
         let (all, written) = (start.elapsed(), rendered.elapsed());
+        self.client.calm()?;
         anyhow::ensure!(report.operations > 0, "nothing has changed");
         let text = print::text(&render(self.engine.program(), Some(NODE))?);
         let start = Instant::now();
