@@ -24,6 +24,7 @@ use crate::client::Api;
 use crate::objects::{KINDS, define, define_without_schema, definition_of, undefine};
 use crate::proxy::Proxy;
 use crate::published::{Define, Published, Versions};
+use crate::watched::flows::until;
 
 /// Nodes of the lab are called so when pods have none.
 pub(crate) const NODE: &str = "lab-1";
@@ -94,9 +95,13 @@ impl Live {
         ran.stdout
     }
 
-    /// What nft lists, but for who may change it.
+    /// What nft lists, but for who may change it, when packets from before the last change have come.
     fn listed(&self) -> String {
-        let listed = self.nft(&["list", "ruleset"]);
+        let mut listed = String::new();
+        until("nobody's being judged twice", || {
+            listed = self.nft(&["list", "ruleset"]);
+            !is_changing(&listed)
+        });
         let lines = listed
             .lines()
             .filter(|line| !line.is_empty() && !line.starts_with("\tflags"));
@@ -325,6 +330,13 @@ fn what_others_change_is_repaired_though_the_kernel_had_too_much_to_tell() {
     let log = agent.log();
     assert!(!log.contains("program=\"nft\""), "it was told: {log}");
     live.nft(&["delete", "table", "inet", "other"]);
+}
+
+/// Whether sources of packets are judged once more in a ruleset.
+fn is_changing(listed: &str) -> bool {
+    let set = listed.split("\tset changing {").nth(1);
+    let set = set.and_then(|rest| rest.split("\t}").next());
+    set.is_some_and(|set| set.contains("elements"))
 }
 
 /// Whether packets of probes between pods of the two hosts pass the node.

@@ -2,6 +2,7 @@
 
 use picket_net::Family;
 use picket_nftables::client::{Client, Observed};
+use picket_nftables::model::Table;
 use picket_nftables::render::indexed;
 use picket_node::Trouble;
 use picket_testing::confined::many_blocks_of;
@@ -68,12 +69,7 @@ impl Happenings<'_> {
         let object = self.put(&before);
         self.settle();
         self.watched.oracle.divide();
-        let read = || {
-            Client::open(self.live.node())
-                .unwrap()
-                .read(&indexed::table_name())
-        };
-        let (generation, table) = read().unwrap();
+        let (generation, table) = self.calm_table();
         let sent = self.watched.flows.total();
         match &after {
             Some(after) => self.say(after, "is another, and about many blocks"),
@@ -140,6 +136,17 @@ impl Happenings<'_> {
         }
     }
 
+    /// The table, when packets from before the last change have come, and the generation in which it is so.
+    fn calm_table(&self) -> (u32, Observed) {
+        let mut client = Client::open(self.live.node()).unwrap();
+        let mut read = (0, Observed::Absent);
+        until("nobody's being judged twice", || {
+            read = client.read(&indexed::table_name()).unwrap();
+            !matches!(&read.1, Observed::Table(table) if is_changing(table))
+        });
+        read
+    }
+
     /// A policy that is there says this.
     fn say(&mut self, manifest: &Value, what: &str) {
         let says = policy(manifest);
@@ -165,6 +172,12 @@ impl Happenings<'_> {
         });
         seen
     }
+}
+
+/// Whether sources of packets are judged once more.
+fn is_changing(table: &Table) -> bool {
+    let mut sets = table.sets().iter();
+    sets.any(|set| set.name().as_str() == "changing" && !set.elements().is_empty())
 }
 
 /// What lets peers reach ports of pods.
