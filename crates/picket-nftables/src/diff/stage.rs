@@ -73,13 +73,13 @@ impl Stages {
         }
         let rest = numbers.freed.into_iter().chain(detours.emptied).chain(rest);
         let rest = rest.chain(lingering.kept).chain(detours.gone);
-        let rest: Vec<_> = rest
+        let rest = rest
             .filter(|operation| Some(operation) != again.ended.as_ref())
             .collect();
         let last = numbers.clean.into_iter().chain(lingering.clean);
         Some(Self {
             first,
-            rest: rest.into_iter().collect(),
+            rest,
             last: last.collect(),
             end: again.ended.into_iter().collect(),
             back,
