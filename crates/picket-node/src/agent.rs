@@ -201,7 +201,7 @@ impl Agent {
         let mut grace = Grace::default();
         loop {
             self.pulse.beat();
-            grace.follow(self.enforcer.as_ref().and_then(Enforcer::is_changing));
+            grace.follow(self.enforcer.as_ref().and_then(Enforcer::changing));
             tokio::select! {
                 () = self.inbox.ready() => {
                     if let Some(ended) = self.hear()? {
@@ -413,7 +413,7 @@ impl Agent {
                 _ => make_all(&mut self.knowledge, enforcer).map(|()| String::new()),
             };
             enforcer.finish_cutting();
-            if enforcer.is_changing().is_some() {
+            if enforcer.changing().is_some() {
                 await_packets();
                 enforcer.calm();
             }

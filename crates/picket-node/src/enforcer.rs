@@ -257,7 +257,7 @@ impl Enforcer {
     }
 
     /// The change since which packets may be judged by two tables, unless they are kept from that: which one it is among all.
-    pub(crate) fn is_changing(&self) -> Option<u64> {
+    pub(crate) fn changing(&self) -> Option<u64> {
         (!self.host.is_calm()).then_some(self.made)
     }
 

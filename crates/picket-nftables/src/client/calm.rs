@@ -3,6 +3,17 @@
 use super::{Client, SyncError};
 use crate::diff::end;
 
+/// What becomes of that which is to be done then.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Patience {
+    /// It is waited for, and done.
+    Waits,
+    /// It is left to [`Client::calm`].
+    Leaves,
+    /// It is just done; what others add to it is left again.
+    Calms,
+}
+
 impl Client {
     /// Whether there is nothing for [`Client::calm`] to do.
     pub fn is_calm(&self) -> bool {
@@ -18,9 +29,9 @@ impl Client {
         let Some(plan) = self.table().and_then(|table| end(table)) else {
             return Ok(());
         };
-        self.is_calming = true;
+        let patience = std::mem::replace(&mut self.patience, Patience::Calms);
         let ended = self.advance(&plan);
-        self.is_calming = false;
+        self.patience = patience;
         ended.map(drop)
     }
 }

@@ -29,6 +29,7 @@ use picket_dataplane::Plan;
 use picket_linux::{BatchError, NetworkNamespace, Nfnetlink, Port, await_packets};
 
 pub use attributes::Oddity;
+use calm::Patience;
 pub use counters::Counters;
 pub use cut::{Cut, Cutter, Denied, Severed};
 pub use encode::Object;
@@ -58,12 +59,9 @@ pub struct Client {
     guard: Option<Name>,
     /// How much a transaction makes of what nothing leads to yet.
     portion: usize,
-    /// Whether [`Client::calm`] is left to others.
-    is_patient: bool,
+    patience: Patience,
     /// Whether there is something to calm since the last transaction.
     is_changing: bool,
-    /// Whether that is just done.
-    is_calming: bool,
 }
 
 /// Why a plan changed nothing.
@@ -156,9 +154,8 @@ impl Client {
             is_wary: false,
             guard: None,
             portion: PORTION,
-            is_patient: false,
+            patience: Patience::Waits,
             is_changing: false,
-            is_calming: false,
         })
     }
 
@@ -190,7 +187,7 @@ impl Client {
     /// [`Client::calm`] what is to be done then.
     #[must_use]
     pub fn patient(mut self) -> Self {
-        self.is_patient = true;
+        self.patience = Patience::Leaves;
         self
     }
 
@@ -255,9 +252,9 @@ impl Client {
         plan: &Plan<Operation>,
         generation: Option<u32>,
     ) -> Result<(), ApplyError> {
-        let is_patient = std::mem::take(&mut self.is_patient);
+        let patience = std::mem::replace(&mut self.patience, Patience::Waits);
         let done = self.commit(observed, plan, Hold::Leave, generation, self.portion);
-        self.is_patient = is_patient;
+        self.patience = patience;
         done.map(drop)
     }
 
@@ -270,11 +267,7 @@ impl Client {
         generation: Option<u32>,
         portion: usize,
     ) -> Result<Option<u32>, ApplyError> {
-        if is_end(plan) && !self.is_calming {
-            if self.is_patient {
-                self.is_changing = true;
-                return Ok(generation);
-            }
+        if is_end(plan) && self.patience == Patience::Waits {
             await_packets();
         }
         let stages = Stages::of(observed, plan, portion);
@@ -303,7 +296,7 @@ impl Client {
             generation = generation.map(following);
         }
         match stages.filter(|stages| !stages.end.is_empty()) {
-            Some(_) if self.is_patient => self.is_changing = true,
+            Some(_) if self.patience != Patience::Waits => self.is_changing = true,
             // All is in force, whatever becomes of what is left.
             Some(stages) => {
                 let ended = self.commit(observed, &stages.end, hold.kept(), generation, portion);

@@ -5,10 +5,11 @@ use std::sync::Arc;
 use picket_dataplane::{Objects, Plan};
 use picket_linux::{BatchError, Reply};
 
+use super::calm::Patience;
 use super::hold::{Hold, Holder};
 use super::read::{Expected, Extent, Foreign, Listing, Observed, canonical, list};
 use super::{ApplyError, Client, Object};
-use crate::diff::{Operation, begun, mixes};
+use crate::diff::{Operation, begun, is_end, mixes};
 use crate::model::{Draft, Name, Table};
 
 /// How often the way to a table is begun again because the rulesets have changed meanwhile.
@@ -485,6 +486,10 @@ impl Client {
         generation: Option<u32>,
         portion: usize,
     ) -> Result<Option<u32>, ApplyError> {
+        let nothing = Plan::from_iter([]);
+        let is_left = self.patience == Patience::Leaves && is_end(plan);
+        self.is_changing |= is_left;
+        let plan = if is_left { &nothing } else { plan };
         if plan.is_empty() && hold != Hold::Take {
             return Ok(generation);
         }

@@ -10,7 +10,7 @@ use picket_cluster::Snapshot;
 use picket_dataplane::{Objects, Plan};
 use picket_linux::await_packets;
 use picket_net::Protocol;
-use picket_nftables::client::{Client, Observed, canonical};
+use picket_nftables::client::{ApplyError, Client, Observed, canonical};
 use picket_nftables::diff::Operation;
 use picket_nftables::model::{Key, Table, Value};
 use picket_nftables::print;
@@ -111,18 +111,30 @@ fn who_is_patient_leaves_it_to_later_that_sources_are_judged_once() {
     let node = Node::new();
     let (from, to) = (node.host(1), node.host(2));
     let tables = [true, false].map(|may_send| Arc::new(table(&cluster(&from, &to, may_send), Some("n"))));
-    let mut client = Client::open(&node.namespace).expect("a client").patient();
+    let patient = || {
+        Client::open(&node.namespace)
+            .expect("a client")
+            .holding()
+            .patient()
+    };
+    let mut client = patient();
     client.sync(&tables[0]).expect("a table");
     assert!(client.is_calm() && !changing(&node));
     for turn in 1..4 {
         client.sync(&tables[turn % 2]).expect("the other");
         assert!(!client.is_calm() && changing(&node), "after {turn} changes");
     }
-    // Who comes then does not know since when.
-    drop(client);
-    let mut client = Client::open(&node.namespace).expect("another client").patient();
-    client.sync(&tables[0]).expect("the one");
-    assert!(!client.is_calm() && changing(&node));
+    // Who comes then does not know since when. What is to be ended only is held all the same.
+    for table in [&tables[1], &tables[0]] {
+        drop(client);
+        client = patient();
+        client.sync(table).expect("this one");
+        assert!(!client.is_calm() && changing(&node));
+        let mut other = Client::open(&node.namespace).expect("another client");
+        let delete = Plan::from_iter([Operation::Delete(table.name().clone())]);
+        let refused = other.apply(Some(table), &delete, None);
+        assert!(matches!(refused, Err(ApplyError::Refused(_))), "{refused:?}");
+    }
     await_packets();
     client.calm().expect("an end");
     assert!(client.is_calm() && !changing(&node));
