@@ -13,6 +13,7 @@ mod counters;
 mod cut;
 mod encode;
 mod expression;
+mod guard;
 mod hold;
 mod limit;
 mod read;

@@ -9,7 +9,7 @@ use super::calm::Patience;
 use super::hold::{Hold, Holder};
 use super::read::{Expected, Extent, Foreign, Listing, Observed, canonical, list};
 use super::{ApplyError, Client, Object};
-use crate::diff::{Operation, begun, is_end, mixes};
+use crate::diff::{Operation, begun, is_end};
 use crate::model::{Draft, Name, Table};
 
 /// How often the way to a table is begun again because the rulesets have changed meanwhile.
@@ -353,63 +353,6 @@ impl Client {
         Ok(())
     }
 
-    /// Where a plan makes a table anew that is there, or leaves it [in doubt](Self::is_in_doubt) for a moment, makes another with the
-    /// rules to which it leads, for as long as that takes; the generation that follows.
-    ///
-    /// The kernel has the base chains of both tables then, those of the new one first, and a packet enters each by the rules of that
-    /// moment: the new one while it is empty still, and the old one when it is empty already. What passes both is what the new
-    /// one lets pass. Where the kernel does not
-    /// take such a table it goes on without; what is wrong with the rules is found when they are made.
-    fn guard(
-        &mut self,
-        observed: Option<&Table>,
-        plan: &Plan<Operation>,
-        generation: Option<u32>,
-    ) -> Option<u32> {
-        let desired = match (made_anew(plan), observed) {
-            (Some(anew), _) => Some(anew.clone()),
-            (None, Some(observed)) if self.is_in_doubt(observed, plan) => {
-                Table::applied(Some(observed), plan).ok()
-            }
-            _ => None,
-        };
-        let Some(table) = desired.and_then(guard_of) else {
-            return generation;
-        };
-        self.guard = Some(table.name().clone());
-        let plan = whole(&Arc::new(table));
-        match self.commit(None, &plan, Hold::Briefly, generation, self.portion) {
-            Ok(next) => next,
-            // It may be there.
-            Err(error) if is_unanswered(&error) => generation,
-            Err(_) => {
-                self.guard = None;
-                generation
-            }
-        }
-    }
-
-    /// Whether a packet that is just judged might be by rules of one table and sets of the other. In the table of a node, where
-    /// nobody is to be wary of, numbers keep that from happening ([`crate::diff::Stages`]).
-    fn is_in_doubt(&self, observed: &Table, plan: &Plan<Operation>) -> bool {
-        self.is_wary && mixes(observed, plan)
-    }
-
-    /// Takes such a table away, if there is one; whether there was.
-    fn unguard(&mut self) -> Result<bool, ApplyError> {
-        let Some(guard) = self.guard.clone() else {
-            return Ok(false);
-        };
-        let plan = Plan::from_iter([Operation::Delete(guard)]);
-        let was_there = match self.apply(None, &plan, None) {
-            Ok(()) => true,
-            Err(error) if is_missing(&error) => false,
-            Err(error) => return Err(error),
-        };
-        self.guard = None;
-        Ok(was_there)
-    }
-
     /// The kernel may have something else than this table by now, which is to be there all the same.
     fn doubt(&mut self, table: Arc<Table>) {
         let generation = Some(NEVER);
@@ -539,24 +482,16 @@ fn way<'o>(
 }
 
 /// A table, made anew.
-fn whole(table: &Arc<Table>) -> Plan<Operation> {
+pub(super) fn whole(table: &Arc<Table>) -> Plan<Operation> {
     Plan::from_iter([Operation::Replace(Arc::clone(table))])
 }
 
 /// The table that a plan makes anew, whatever there is in its place.
-fn made_anew(plan: &Plan<Operation>) -> Option<&Table> {
+pub(super) fn made_anew(plan: &Plan<Operation>) -> Option<&Table> {
     plan.operations().iter().find_map(|operation| match operation {
         Operation::Replace(table) => Some(&**table),
         _ => None,
     })
-}
-
-/// The same rules in another table.
-fn guard_of(table: Table) -> Option<Table> {
-    let name = Name::new(&format!("{}-meanwhile", table.name()))?;
-    let mut draft = table.into_draft();
-    draft.name = name;
-    draft.check().ok()
 }
 
 /// Whether the kernel cannot keep others from changing a table, where it was asked to. Before 5.12 it says of flags which it does not
@@ -576,7 +511,7 @@ fn is_forbidden(error: &ApplyError) -> bool {
 }
 
 /// Whether a table is not there.
-fn is_missing(error: &ApplyError) -> bool {
+pub(super) fn is_missing(error: &ApplyError) -> bool {
     is_refused(error, NOT_FOUND)
 }
 

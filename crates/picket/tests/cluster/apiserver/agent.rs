@@ -95,13 +95,20 @@ impl Live {
         ran.stdout
     }
 
+    /// Waits until packets from before the last change have come, and no source is judged twice any more.
+    pub(crate) fn until_calm(&self) {
+        until("nobody's being judged twice", || {
+            let listed = self.nft(&["list", "ruleset"]);
+            let set = listed.split("\tset changing {").nth(1);
+            let set = set.and_then(|rest| rest.split("\t}").next());
+            set.is_none_or(|set| !set.contains("elements"))
+        });
+    }
+
     /// What nft lists, but for who may change it, when packets from before the last change have come.
     fn listed(&self) -> String {
-        let mut listed = String::new();
-        until("nobody's being judged twice", || {
-            listed = self.nft(&["list", "ruleset"]);
-            !is_changing(&listed)
-        });
+        self.until_calm();
+        let listed = self.nft(&["list", "ruleset"]);
         let lines = listed
             .lines()
             .filter(|line| !line.is_empty() && !line.starts_with("\tflags"));
@@ -330,13 +337,6 @@ fn what_others_change_is_repaired_though_the_kernel_had_too_much_to_tell() {
     let log = agent.log();
     assert!(!log.contains("program=\"nft\""), "it was told: {log}");
     live.nft(&["delete", "table", "inet", "other"]);
-}
-
-/// Whether sources of packets are judged once more in a ruleset.
-fn is_changing(listed: &str) -> bool {
-    let set = listed.split("\tset changing {").nth(1);
-    let set = set.and_then(|rest| rest.split("\t}").next());
-    set.is_some_and(|set| set.contains("elements"))
 }
 
 /// Whether packets of probes between pods of the two hosts pass the node.

@@ -2,7 +2,6 @@
 
 use picket_net::Family;
 use picket_nftables::client::{Client, Observed};
-use picket_nftables::model::Table;
 use picket_nftables::render::indexed;
 use picket_node::Trouble;
 use picket_testing::confined::many_blocks_of;
@@ -69,7 +68,9 @@ impl Happenings<'_> {
         let object = self.put(&before);
         self.settle();
         self.watched.oracle.divide();
-        let (generation, table) = self.calm_table();
+        self.live.until_calm();
+        let mut reader = Client::open(self.live.node()).unwrap();
+        let (generation, table) = reader.read(&indexed::table_name()).unwrap();
         let sent = self.watched.flows.total();
         match &after {
             Some(after) => self.say(after, "is another, and about many blocks"),
@@ -136,17 +137,6 @@ impl Happenings<'_> {
         }
     }
 
-    /// The table, when packets from before the last change have come, and the generation in which it is so.
-    fn calm_table(&self) -> (u32, Observed) {
-        let mut client = Client::open(self.live.node()).unwrap();
-        let mut read = (0, Observed::Absent);
-        until("nobody's being judged twice", || {
-            read = client.read(&indexed::table_name()).unwrap();
-            !matches!(&read.1, Observed::Table(table) if is_changing(table))
-        });
-        read
-    }
-
     /// A policy that is there says this.
     fn say(&mut self, manifest: &Value, what: &str) {
         let says = policy(manifest);
@@ -172,12 +162,6 @@ impl Happenings<'_> {
         });
         seen
     }
-}
-
-/// Whether sources of packets are judged once more.
-fn is_changing(table: &Table) -> bool {
-    let mut sets = table.sets().iter();
-    sets.any(|set| set.name().as_str() == "changing" && !set.elements().is_empty())
 }
 
 /// What lets peers reach ports of pods.
