@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
 use picket_engine::Delta;
-use picket_linux::{NetworkNamespace, await_packets, give_back_memory};
+use picket_linux::{NetworkNamespace, give_back_memory};
 use picket_source::{Change, Health, Interest};
 use smol_str::SmolStr;
 use tokio::runtime::Builder;
@@ -220,10 +220,14 @@ impl Agent {
                 }
                 _ = bells.proof.tick() => self.prove(),
                 _ = bells.pulse.tick() => self.look_at_bridges(),
-                _ = bells.terminate.recv() => return Ok(Ended::Stopped),
-                _ = bells.interrupt.recv() => return Ok(Ended::Stopped),
+                _ = bells.terminate.recv() => break,
+                _ = bells.interrupt.recv() => break,
             }
         }
+        if let Some(enforcer) = &mut self.enforcer {
+            enforcer.await_calm();
+        }
+        Ok(Ended::Stopped)
     }
 
     /// Says what passes by the rules.
@@ -413,10 +417,7 @@ impl Agent {
                 _ => make_all(&mut self.knowledge, enforcer).map(|()| String::new()),
             };
             enforcer.finish_cutting();
-            if enforcer.changing().is_some() {
-                await_packets();
-                enforcer.calm();
-            }
+            enforcer.await_calm();
             match done {
                 Ok(commands) => plan.insert_str(0, &commands),
                 Err(error) if self.vpp.is_none() => return Err(error.into()),

@@ -5,7 +5,8 @@ use std::time::Instant;
 
 use jiff::Timestamp;
 use picket_engine::{Delta, Program};
-use picket_nftables::client::{Change, SyncError};
+use picket_linux::await_packets;
+use picket_nftables::client::{self, Change, SyncError};
 use picket_nftables::model::InterfaceName;
 use picket_nftables::verify::Report;
 use picket_policy::{Direction, ObjectRef};
@@ -50,8 +51,6 @@ pub(crate) struct Enforcer {
     pub(crate) search: Search,
     /// When to try again to have them in force.
     retry_held: Option<Retry>,
-    /// How often the table was made.
-    made: u64,
 }
 
 impl Enforcer {
@@ -79,7 +78,6 @@ impl Enforcer {
             instead: Vec::new(),
             search: Search::default(),
             retry_held: None,
-            made: 0,
         }
     }
 
@@ -258,16 +256,32 @@ impl Enforcer {
 
     /// The change since which packets may be judged by two tables, unless they are kept from that: which one it is among all.
     pub(crate) fn changing(&self) -> Option<u64> {
-        (!self.host.is_calm()).then_some(self.made)
+        self.host.changing()
     }
 
     /// Ends that they are kept from it, when none from before that change is on its way any more; whether that was done.
     pub(crate) fn calm(&mut self) -> bool {
-        let calmed = self.host.calm();
-        if let Err(error) = &calmed {
-            tracing::debug!(%error, "sources of packets are judged twice for a while");
+        match self.host.calm() {
+            Ok(report) if report.was_another || !report.foreign.is_empty() => {
+                tell_foreign(&report);
+                self.metrics.changed(report.operations);
+                self.repaired(&[Change::Perhaps]);
+                true
+            }
+            Ok(_) => true,
+            Err(error) => {
+                tracing::debug!(%error, "sources of packets are judged twice for a while");
+                false
+            }
         }
-        calmed.is_ok()
+    }
+
+    /// The same at once, as nothing changes any more: waits for the packets.
+    pub(crate) fn await_calm(&mut self) {
+        if self.changing().is_some() {
+            await_packets();
+            self.calm();
+        }
     }
 
     /// Sees to it that the kernel has the table that it is to have as long as nothing is known of the policies.
@@ -291,7 +305,6 @@ impl Enforcer {
             cutting.begins();
         }
         self.keep_counts();
-        self.made += 1;
         let made = self.host.make(program);
         if let Some(cutting) = &self.cutting {
             let change = made.as_ref().ok().map(|made| &made.change);
@@ -317,9 +330,7 @@ impl Enforcer {
 
     fn made(&mut self, program: &Program, made: &Made) {
         let report = &made.report;
-        for foreign in &report.foreign {
-            tracing::warn!(%foreign, "others had put something into the table, which is gone");
-        }
+        tell_foreign(report);
         tracing::info!(
             operations = report.operations,
             rendering = ?made.rendering,
@@ -462,6 +473,13 @@ impl Enforcer {
     /// What would be done, as nft commands.
     pub(crate) fn plan(&mut self, program: &Program) -> Result<String, HostError> {
         self.host.plan(program)
+    }
+}
+
+/// Tells what others had put into the table.
+fn tell_foreign(report: &client::Report) {
+    for foreign in &report.foreign {
+        tracing::warn!(%foreign, "others had put something into the table, which is gone");
     }
 }
 

@@ -2,10 +2,11 @@
 
 use std::future::{Future, pending};
 use std::pin::Pin;
+use std::thread;
 use std::time::Duration;
 
 use picket_linux::await_packets;
-use tokio::task::spawn_blocking;
+use tokio::sync::oneshot;
 use tokio::time::sleep;
 
 /// For how long nothing is to change before they are waited for.
@@ -48,6 +49,20 @@ impl Grace {
 
 async fn after(quiet: Duration) {
     sleep(quiet).await;
-    // The kernel says when. Where no thread can begin, it is asked for another time.
-    let _ = spawn_blocking(await_packets).await;
+    // The kernel says when. Where no thread can begin that asks it, one may later.
+    while !in_a_thread(await_packets).await {
+        sleep(ONCE_MORE).await;
+    }
+}
+
+/// Does something in a thread of its own; whether it was done.
+async fn in_a_thread(work: impl FnOnce() + Send + 'static) -> bool {
+    let (done, is_done) = oneshot::channel();
+    let work = move || {
+        work();
+        // Nobody may be waiting for it any more.
+        let _ = done.send(());
+    };
+    let thread = thread::Builder::new().name("picket-grace".to_owned());
+    thread.spawn(work).is_ok() && is_done.await.is_ok()
 }

@@ -286,16 +286,16 @@ impl Host {
         }
     }
 
-    /// Whether there is nothing for [`Host::calm`] to do.
-    pub(crate) fn is_calm(&self) -> bool {
-        self.client.is_calm()
+    /// The change since which there is something for [`Host::calm`] to do ([`Client::changing`]).
+    pub(crate) fn changing(&self) -> Option<u64> {
+        self.client.changing()
     }
 
     /// Ends what keeps packets from being judged by two tables, of which none may be on its way any more ([`Client::calm`]).
     ///
     /// # Errors
     /// When the table cannot be written.
-    pub(crate) fn calm(&mut self) -> Result<(), SyncError> {
+    pub(crate) fn calm(&mut self) -> Result<Report, SyncError> {
         self.client.calm()
     }
 

@@ -1,6 +1,6 @@
 //! After a change, when no packet from before it is on its way any more.
 
-use super::{Client, SyncError};
+use super::{Client, Report, SyncError};
 use crate::diff::end;
 
 /// What becomes of that which is to be done then.
@@ -20,18 +20,24 @@ impl Client {
         self.table().is_none_or(|table| end(table).is_none())
     }
 
+    /// The change since which there is, if there is: how often this client has changed something by then, or tried to.
+    pub fn changing(&self) -> Option<u64> {
+        (!self.is_calm()).then_some(self.changes)
+    }
+
     /// Ends what has kept packets from being judged by two tables: that sources are judged once more. Every packet must have come that
-    /// was on its way when the last change came into force ([`picket_linux::await_packets`]). Where nothing is to end, does nothing.
+    /// was on its way when the last change came into force ([`picket_linux::await_packets`]). Where nothing is to end, does nothing. What
+    /// others have changed meanwhile is repaired, and reported.
     ///
     /// # Errors
     /// [`SyncError`]; the rules are in force whatever comes of this.
-    pub fn calm(&mut self) -> Result<(), SyncError> {
+    pub fn calm(&mut self) -> Result<Report, SyncError> {
         let Some(plan) = self.table().and_then(|table| end(table)) else {
-            return Ok(());
+            return Ok(Report::default());
         };
         let patience = std::mem::replace(&mut self.patience, Patience::Calms);
         let ended = self.advance(&plan);
         self.patience = patience;
-        ended.map(drop)
+        ended.map(Option::unwrap_or_default)
     }
 }

@@ -63,6 +63,8 @@ pub struct Client {
     patience: Patience,
     /// Whether there is something to calm since the last transaction.
     is_changing: bool,
+    /// How often it has changed something, or tried to.
+    changes: u64,
 }
 
 /// Why a plan changed nothing.
@@ -157,6 +159,7 @@ impl Client {
             portion: PORTION,
             patience: Patience::Waits,
             is_changing: false,
+            changes: 0,
         })
     }
 
@@ -268,8 +271,10 @@ impl Client {
         generation: Option<u32>,
         portion: usize,
     ) -> Result<Option<u32>, ApplyError> {
-        if is_end(plan) && self.patience == Patience::Waits {
-            await_packets();
+        match is_end(plan) {
+            true if self.patience == Patience::Waits => await_packets(),
+            true => {}
+            false => self.changes += 1,
         }
         let stages = Stages::of(observed, plan, portion);
         let plans = stages
@@ -286,6 +291,7 @@ impl Client {
                 };
                 // All is in force: whoever reads the table next takes away what is left over.
                 if index > stages.first.len() {
+                    self.is_changing = !stages.end.is_empty();
                     return Ok(Some(NEVER));
                 }
                 // What may be in force is not taken back.

@@ -431,12 +431,14 @@ impl Client {
     ) -> Result<Option<u32>, ApplyError> {
         let nothing = Plan::from_iter([]);
         let is_left = self.patience == Patience::Leaves && is_end(plan);
-        self.is_changing |= is_left;
         let plan = if is_left { &nothing } else { plan };
-        if plan.is_empty() && hold != Hold::Take {
-            return Ok(generation);
-        }
-        self.commit(observed, plan, hold, generation, portion)
+        self.is_changing = false;
+        let next = match plan.is_empty() && hold != Hold::Take {
+            true => generation,
+            false => self.commit(observed, plan, hold, generation, portion)?,
+        };
+        self.is_changing |= is_left;
+        Ok(next)
     }
 }
 

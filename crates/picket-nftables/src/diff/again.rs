@@ -12,11 +12,12 @@ use std::sync::Arc;
 
 #[cfg(feature = "client")]
 use picket_dataplane::Plan;
+use picket_net::Family;
 
 use super::Operation;
 #[cfg(feature = "client")]
 use super::Refusal;
-use super::course::{Course, number, number_of};
+use super::course::{Course, given, number};
 use super::detour::asked;
 use crate::model::{Chain, Datum, End, Field, Key, Map, Match, Name, Rule, Set, Statement, Table};
 
@@ -159,12 +160,10 @@ impl<'a> Ends<'a> {
         let [is_source_led, is_destination_led] = [&self.source, &self.destination].map(are_touched);
         let numbering = self.course.numbering.values();
         let numbered = numbering.flat_map(|map| self.course.touched(map.name()).map(|key| (*map, key)));
-        match *numbered.take(2).collect::<Vec<_>>() {
-            [] => {}
-            [(map, key)] if !is_source_led && !is_destination_led && rewritten.is_empty() => {
-                return !self.is_about(map, key);
-            }
-            _ => return true,
+        let numbered: Vec<_> = numbered.take(Family::BOTH.len() + 1).collect();
+        if !numbered.is_empty() {
+            let is_led = is_source_led || is_destination_led || !rewritten.is_empty();
+            return is_led || !self.is_about(&numbered);
         }
         let turns = self.turns(&rewritten);
         let led = |maps: &BTreeSet<&Name>| -> BTreeSet<&Name> {
@@ -176,11 +175,13 @@ impl<'a> Ends<'a> {
             });
             targets.filter(|chain| turns.contains_key(chain)).collect()
         };
-        let all = led(&self.course.leading.keys().copied().collect());
         let [source, destination] = [&self.source, &self.destination].map(led);
         let turn = |chain: &&Name| turns.get(*chain).copied().unwrap_or_default();
         // What leads to both is no chain of either.
-        let is_common = rewritten.iter().any(|chain| !all.contains(chain));
+        let is_common = !rewritten.is_empty() && {
+            let all = led(&self.course.leading.keys().copied().collect());
+            rewritten.iter().any(|chain| !all.contains(chain))
+        };
         let tightens = is_common || is_source_led || source.iter().any(|chain| turn(chain).tightens);
         let loosens = is_common || is_destination_led || destination.iter().any(|chain| turn(chain).loosens);
         tightens && loosens
@@ -204,22 +205,26 @@ impl<'a> Ends<'a> {
         chains.filter(|(_, turn)| turn.tightens || turn.loosens).collect()
     }
 
-    /// Whether all that numbers come to mean is about an address that gets another, and about nobody else.
-    fn is_about(&self, map: &Map, address: &Key) -> bool {
-        if map.interval() {
+    /// Whether these are the addresses of one pod, one of each family, and all that numbers come to mean is about it and nobody else.
+    fn is_about(&self, numbered: &[(&'a Map, &'a Key)]) -> bool {
+        let kinds: BTreeSet<_> = numbered.iter().map(|(map, _)| map.key()).collect();
+        if kinds.len() < numbered.len() || numbered.iter().any(|(map, _)| map.interval()) {
             return false;
         }
-        let own = [map.elements().get(address), self.course.after(map, address)];
-        let own: Vec<Key> = own.into_iter().flatten().filter_map(number_of).collect();
-        let has_own = |(other, given): (&Key, &Datum)| {
-            other != address && number_of(given).is_some_and(|given| own.contains(&given))
+        let own = numbered
+            .iter()
+            .flat_map(|&(map, address)| [map.elements().get(address), self.course.after(map, address)]);
+        let own: Vec<u32> = own.flatten().filter_map(given).collect();
+        let is_own = |key: &Key| own.iter().any(|own| *key == number(*own));
+        let has_own = |(address, datum): (&Key, &Datum)| {
+            given(datum).is_some_and(|given| own.contains(&given))
+                && !numbered.iter().any(|(_, numbered)| *numbered == address)
         };
         let meanings = self.course.meanings.keys();
         let mut touched = meanings.flat_map(|map| self.course.touched(map)).peekable();
         let mut numbering = self.course.numbering.values();
         touched.peek().is_none()
-            || touched.all(|number| own.contains(number))
-                && !numbering.any(|map| map.elements().iter().any(has_own))
+            || touched.all(is_own) && !numbering.any(|map| map.elements().iter().any(has_own))
     }
 }
 

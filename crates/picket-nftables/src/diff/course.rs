@@ -172,8 +172,13 @@ pub(super) fn number(number: u32) -> Key {
 
 /// The number that something has, as a key.
 pub(super) fn number_of(datum: &Datum) -> Option<Key> {
+    given(datum).map(number)
+}
+
+/// The number that something has.
+pub(super) fn given(datum: &Datum) -> Option<u32> {
     match datum {
-        Datum::Priority(given) => Some(number(*given)),
+        Datum::Priority(given) => Some(*given),
         Datum::Verdict(_) | Datum::Mark(_) => None,
     }
 }

@@ -7,6 +7,7 @@ mod again;
 mod apply;
 mod course;
 mod detour;
+mod late;
 mod linger;
 #[cfg(feature = "client")]
 mod mix;

@@ -5,7 +5,8 @@
 //! chain which was not, and so has no rules: it falls off the end, and passes. Therefore chains that something old will
 //! lead to are made first, with their rules and with what these use, in a transaction of their own. So are the numbers that keep a
 //! packet from being taken for somebody else's between two lookups (`renumber.rs`), and the chains that keep it from being judged by
-//! what is then said of others (`detour.rs`), and what keeps one from being judged by two states (`again.rs`).
+//! what is then said of others (`detour.rs`), and what keeps one from being judged by two states (`again.rs`). What only rules that go
+//! would let it pass by comes last (`late.rs`).
 //!
 //! What is made first and is much comes in several transactions (`portion.rs`).
 
@@ -14,6 +15,7 @@ use picket_dataplane::Plan;
 use super::again::Again;
 use super::course::Course;
 use super::detour::Detours;
+use super::late::late;
 use super::linger::Lingering;
 use super::portion::{portions, weight};
 use super::renumber::Renumbering;
@@ -27,7 +29,7 @@ pub struct Stages {
     pub first: Vec<Plan<Operation>>,
     /// All the rest. When it is in force so is what the plan is for.
     pub rest: Plan<Operation>,
-    /// Takes away what nothing leads to any more.
+    /// Takes away what nothing leads to any more, and adds what no rule asks for any more.
     pub last: Plan<Operation>,
     /// Ends that sources are judged once more (`again.rs`), when no packet is on its way that was judged before the rest came into
     /// force.
@@ -53,7 +55,8 @@ impl Stages {
         let comes_first = operations.iter().any(|operation| leads_in(&early, operation))
             || operations.iter().filter(makes).map(weight).sum::<usize>() > portion;
         let is_prepared = comes_first || !numbers.there.is_empty() || !detours.made.is_empty();
-        if !is_prepared && lingering.kept.is_empty() && again.ended.is_none() {
+        let late = observed.map(|table| late(table, operations)).unwrap_or_default();
+        if !is_prepared && lingering.kept.is_empty() && again.ended.is_none() && late.is_empty() {
             return None;
         }
         let (first, rest): (Vec<_>, Vec<_>) = operations
@@ -73,10 +76,15 @@ impl Stages {
         }
         let rest = numbers.freed.into_iter().chain(detours.emptied).chain(rest);
         let rest = rest.chain(lingering.kept).chain(detours.gone);
-        let rest = rest
+        let is_late = |operation: &Operation| match operation {
+            Operation::AddElements(set, _) => late.contains(set),
+            _ => false,
+        };
+        let (at_last, rest): (Vec<_>, Vec<_>) = rest
             .filter(|operation| Some(operation) != again.ended.as_ref())
-            .collect();
-        let last = numbers.clean.into_iter().chain(lingering.clean);
+            .partition(is_late);
+        let rest = rest.into_iter().collect();
+        let last = numbers.clean.into_iter().chain(lingering.clean).chain(at_last);
         Some(Self {
             first,
             rest,

@@ -130,8 +130,7 @@ fn judged() -> [Rule; 6] {
 /// Packets from own pods to this node itself, as far as administrators restrict them, and what would bring back what the cluster
 /// default denies the node. Nobody sees their queueing priority later.
 fn input(view: &NodeView) -> Option<Chain> {
-    let dispatches = dispatches(view, [Role::OwnNode, Role::AuditOwnNode]);
-    let rules: Vec<_> = brought_back(view, Role::FromOwnNode).chain(dispatches).collect();
+    let rules = with_node(view, [Role::OwnNode, Role::AuditOwnNode], Role::FromOwnNode);
     (!rules.is_empty()).then(|| base(Hook::Input).with_rules(exempt().into_iter().chain(rules)))
 }
 
@@ -139,8 +138,7 @@ fn input(view: &NodeView) -> Option<Chain> {
 /// is judged as what is forwarded. What it sends itself to own pods is denied as far as the cluster default says so, and
 /// only what goes to such pods loses its priority; and what would bring back what administrators deny its pods.
 fn output(view: &NodeView) -> Vec<Chain> {
-    let dispatches = dispatches(view, [Role::FromOwnNode]);
-    let rules: Vec<_> = brought_back(view, Role::OwnNode).chain(dispatches).collect();
+    let rules = with_node(view, [Role::FromOwnNode], Role::OwnNode);
     if rules.is_empty() {
         return vec![relayed(judged())];
     }
@@ -149,6 +147,13 @@ fn output(view: &NodeView) -> Vec<Chain> {
         base(Hook::Output).with_rules(exempt().into_iter().chain([itself]).chain(judged())),
         Chain::regular(name(FROM_ITSELF)).with_rules(rules),
     ]
+}
+
+/// Judges what this node exchanges with its pods in these roles, and what would bring a connection back that another denies: the latter once
+/// more at last, as a packet that is just judged might meet what another denied before and what these deny now.
+fn with_node<const N: usize>(view: &NodeView, roles: [Role; N], other: Role) -> Vec<Rule> {
+    let judged = brought_back(view, other).chain(dispatches(view, roles));
+    judged.chain(brought_back(view, other)).collect()
 }
 
 /// What would bring a connection back that was cut because this role denies it: what its other end sends, in the middle of a
@@ -190,10 +195,11 @@ fn own(family: Family) -> Match {
     }
 }
 
-/// What would bring a connection back that was cut, the other way round if need be.
+/// What would bring a connection back that was cut, the other way round if need be. The source is asked about twice: a packet that is just
+/// judged might meet it as it was and its destination as it is, where one restricts only the one, and one only the other.
 fn mid_stream_chain() -> Chain {
     let rules = Family::BOTH.into_iter().flat_map(|family| {
-        [source(family), destination(family)].map(|end| {
+        [source(family), destination(family), source(family)].map(|end| {
             let own_pod = Match::is_in(end, name(sets::restricted_pods(family)));
             Rule::of(
                 [own_pod.into(), Statement::Count(mid_stream_counter())],

@@ -7,7 +7,7 @@ use picket_net::{AddressRange, Family, PortRange, PortSet, Protocol, TrafficSet}
 
 use super::class::Classes;
 use super::name;
-use super::view::{LocalSide, NodeView, Role};
+use super::view::{LocalSide, NodeView, Role, judge};
 use crate::diff::CHANGING;
 use crate::model::{Comment, Datatype, Datum, Key, Map, MapType, ModelError, Name, Set, Value, Verdict};
 
@@ -150,11 +150,9 @@ pub(super) fn own_pods(sides: &[LocalSide]) -> Result<Vec<Set>, ModelError> {
         )?;
         sets.push(set.commented(Comment::of("pods that something restricts")));
     }
-    for role in [Role::OwnNode, Role::FromOwnNode] {
+    let of_node = [Role::OwnNode, Role::FromOwnNode].into_iter();
+    for role in of_node.filter(|role| judge(sides, *role)) {
         let judged = sides.iter().filter(|side| side.role == role);
-        if judged.clone().next().is_none() {
-            continue;
-        }
         for family in Family::BOTH {
             let own_pods = judged.clone().flat_map(|side| addresses(side, family));
             let own_pods = own_pods.map(|address| Key::from(Value::address(address)));

@@ -138,13 +138,20 @@ pub(super) fn same<T: Eq + ?Sized>(one: &Arc<T>, other: &Arc<T>) -> bool {
 }
 
 impl NodeView {
-    /// Whether packets are judged in this role: in those of both ends where in any, so that those which are just judged meet the first
-    /// policies in the one when the last in the other go.
+    /// Whether packets are judged in this role: in those of both ends where in any, and in both of what a node exchanges with its pods where in
+    /// one, so that those which are just judged meet the first policies in the one when the last in the other go.
     pub(super) fn judges(&self, role: Role) -> bool {
-        match role {
-            Role::Egress | Role::Ingress => !self.sides.is_empty(),
-            _ => self.sides.iter().any(|side| side.role == role),
-        }
+        judge(&self.sides, role)
+    }
+}
+
+/// The same of these sides.
+pub(super) fn judge(sides: &[LocalSide], role: Role) -> bool {
+    let has = |role: Role| sides.iter().any(|side| side.role == role);
+    match role {
+        Role::Egress | Role::Ingress => !sides.is_empty(),
+        Role::OwnNode | Role::FromOwnNode => has(Role::OwnNode) || has(Role::FromOwnNode),
+        Role::AuditEgress | Role::AuditIngress | Role::AuditOwnNode => has(role),
     }
 }
 

@@ -11,7 +11,7 @@ use picket_nftables::diff::{Operation, PORTION, Stages};
 use picket_nftables::meaning::Interpreter;
 use picket_nftables::model::*;
 use picket_nftables::print;
-use picket_nftables::render::indexed;
+use picket_nftables::render::indexed::{self, Guard, Options, until_known};
 use picket_policy::{Direction, Peer};
 use picket_testing::build::{
     RuleBuilder, accept, admin_policy, baseline_policy, block, deny, node, nodes_where, pass, pod, pods_in,
@@ -32,14 +32,17 @@ const ADDRESSES: [&str; 8] = [
     "10.0.0.1", "10.0.0.2", "10.0.0.3", "10.0.0.4", "10.0.0.5", "10.0.0.6", "10.0.0.7", "10.0.0.8",
 ];
 
+/// The flag of TCP in the middle of a connection.
+const ACK: u8 = 0x10;
+
 /// That of the tables, and another.
 const NODES: [(&str, &str); 2] = [("node-0", "10.0.1.1"), ("node-1", "10.0.1.2")];
 
 /// Addresses of nobody.
 const OUTSIDE: [&str; 2] = ["192.0.2.1", "192.0.2.2"];
 
-/// At most so many packets are sent over each transaction.
-const PACKETS: usize = 150;
+/// At most so many packets that begin connections, and so many others, are sent over each transaction.
+const PACKETS: [usize; 2] = [150, 50];
 
 /// The maps that lead packets from own pods, and those that lead packets to them, to the chains of these.
 const ENDS: [[&str; 4]; 2] = [
@@ -67,9 +70,9 @@ fn without(maps: [&str; 4], table: &Table) -> Table {
     draft.check().expect("a table")
 }
 
-/// Packets that pods, nodes and others would begin connections with.
+/// Packets that pods, nodes and others would begin connections with, and the same of TCP in the middle of one.
 fn packets(clusters: [&Snapshot; 2]) -> Vec<Packet> {
-    let mut packets = BTreeSet::new();
+    let (mut opening, mut going_on) = (BTreeSet::new(), BTreeSet::new());
     for cluster in clusters {
         let address = |end: &Endpoint, family| match end {
             Endpoint::Node { address, .. } | Endpoint::External(address) => Some(*address),
@@ -79,18 +82,28 @@ fn packets(clusters: [&Snapshot; 2]) -> Vec<Packet> {
             let ends: [Option<IpAddr>; 2] =
                 [&flow.source, &flow.destination].map(|end| address(end, flow.family));
             if let [Some(source), Some(destination)] = ends {
-                packets.insert(Packet::opening(
-                    crossing(source, destination),
-                    source,
-                    destination,
-                    flow.protocol,
-                    flow.port,
-                ));
+                let between = |protocol, port| {
+                    Packet::opening(crossing(source, destination), source, destination, protocol, port)
+                };
+                opening.insert(between(flow.protocol, flow.port));
+                going_on.insert(mid_stream(between(Protocol::TCP, 80)));
             }
         }
     }
-    let step = packets.len().div_ceil(PACKETS).max(1);
-    packets.into_iter().step_by(step).collect()
+    let some = |packets: BTreeSet<Packet>, most: usize| {
+        let step = packets.len().div_ceil(most).max(1);
+        packets.into_iter().step_by(step)
+    };
+    let [most, others] = PACKETS;
+    some(opening, most).chain(some(going_on, others)).collect()
+}
+
+/// The same in the middle of a connection that nobody knows.
+fn mid_stream(packet: Packet) -> Packet {
+    Packet {
+        tcp_flags: Some(ACK),
+        ..packet
+    }
 }
 
 /// How a packet crosses the node.
@@ -156,8 +169,27 @@ fn nobody_slips_through(old: &Table, new: &Table, packets: &[Packet]) -> Result<
     Ok(())
 }
 
+/// The table of a node that knows its pods, and from which one interface leads away.
 fn table(program: &Program, node: Option<&str>) -> Table {
-    indexed::render(program, node).expect("a table")
+    let options = Options {
+        guard: Some(guard()),
+        ..Options::default()
+    };
+    indexed::render_with(program, node, &options).expect("a table")
+}
+
+/// The same until an agent that begins knows the cluster.
+fn unknown(table: &Table) -> Table {
+    let unknown = until_known(table, &guard()).expect("a table");
+    unknown.expect("pods are listed")
+}
+
+fn guard() -> Guard {
+    let uplink = InterfaceName::new("one").expect("a name");
+    Guard {
+        uplinks: [uplink].into(),
+        anti_spoof: false,
+    }
 }
 
 /// Several events in one step, and at last an agent that begins anew where that many more have happened.
@@ -179,6 +211,7 @@ fn follow(
         for new in [&now.0, &table(fresh.program(), node)] {
             nobody_slips_through(&before.0, new, &packets)?;
         }
+        nobody_slips_through(&unknown(&before.0), &now.0, &packets)?;
         before = now;
     }
     Ok(())
@@ -371,6 +404,54 @@ proptest! {
     fn nobody_is_judged_by_a_number_of_others(old in some_numbers(), new in some_numbers()) {
         nobody_slips_through(&numbered(&old), &numbered(&new), &to_numbered())?;
     }
+}
+
+/// Two pods, and policies about them.
+fn two_pods(policies: Vec<Object>) -> Program {
+    let at = |id: &str, address: &str| {
+        let name = id.trim_start_matches("x/").to_owned();
+        Object::from(pod(id).label("name", &name).ip(address).on("node-0"))
+    };
+    let nodes = NODES.map(|(name, address)| Object::from(node(name).ip(address)));
+    let pods = [at("x/a", "10.0.0.1"), at("x/b", "10.0.0.2")];
+    let cluster: Snapshot = nodes.into_iter().chain(pods).chain(policies).collect();
+    Engine::compile(&cluster, Semantics::default()).program().clone()
+}
+
+/// In the middle of a connection nobody passes whose other end restricts it, whichever of them that is before and after.
+#[test]
+fn tcp_that_is_cut_does_not_come_back_while_other_pods_are_restricted() -> Result<(), TestCaseError> {
+    let restricted = |name: &str| {
+        let policy = policy("x/p").selects(&format!("name={name}"));
+        two_pods(vec![policy.isolates(Direction::Egress).into()])
+    };
+    let [one, other] = ["a", "b"].map(|name| table(&restricted(name), Some("node-0")));
+    let addresses = ["10.0.0.1", "10.0.0.2"].map(|address| address.parse().expect("an address"));
+    let between = |source, destination| {
+        let crossing = crossing(source, destination);
+        mid_stream(Packet::opening(crossing, source, destination, Protocol::TCP, 80))
+    };
+    let [a, b] = addresses;
+    nobody_slips_through(&one, &other, &[between(a, b), between(b, a)])
+}
+
+/// A pod that came while no agent ran, and whom a policy isolates.
+#[test]
+fn whom_nobody_knew_is_not_open_for_a_moment_once_it_is_known() -> Result<(), TestCaseError> {
+    let before = unknown(&table(
+        Engine::new(Semantics::default()).program(),
+        Some("node-0"),
+    ));
+    let isolated = policy("x/p").selects("name=b").isolates(Direction::Ingress);
+    let after = table(&two_pods(vec![isolated.into()]), Some("node-0"));
+    let ends = ["192.0.2.1", "10.0.0.2"].map(|address| address.parse().expect("an address"));
+    let [outside, b] = ends;
+    let sent_on = Crossing::Send {
+        output: "other".into(),
+    };
+    let packet = |crossing| Packet::opening(crossing, outside, b, Protocol::UDP, 80);
+    let packets = [packet(crossing(outside, b)), packet(sent_on)];
+    nobody_slips_through(&before, &after, &packets)
 }
 
 proptest! {

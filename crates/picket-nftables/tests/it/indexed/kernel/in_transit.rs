@@ -123,6 +123,10 @@ fn who_is_patient_leaves_it_to_later_that_sources_are_judged_once() {
     for turn in 1..4 {
         client.sync(&tables[turn % 2]).expect("the other");
         assert!(!client.is_calm() && changing(&node), "after {turn} changes");
+        // Where nothing is to be done nothing has changed.
+        let since = client.changing();
+        client.sync(&tables[turn % 2]).expect("the same");
+        assert_eq!(client.changing(), since, "after {turn} changes");
     }
     // Who comes then does not know since when. What is to be ended only is held all the same.
     for table in [&tables[1], &tables[0]] {
@@ -142,6 +146,31 @@ fn who_is_patient_leaves_it_to_later_that_sources_are_judged_once() {
     assert_eq!(observed, Observed::Table(canonical(&tables[0])));
     let report = client.sync(&tables[0]).expect("the same");
     assert_eq!((report.operations, report.readings), (0, 0));
+}
+
+#[test]
+fn what_others_have_changed_is_reported_by_who_ends_it() {
+    let node = Node::new();
+    let (from, to) = (node.host(1), node.host(2));
+    let tables = [true, false].map(|may_send| Arc::new(table(&cluster(&from, &to, may_send), Some("n"))));
+    let open = || Client::open(&node.namespace).expect("a client").patient();
+    let mut client = open();
+    for others_change in [false, true] {
+        let before = client.changing();
+        assert_eq!(before, None);
+        client.sync(&tables[0]).expect("a table");
+        client.sync(&tables[1]).expect("the other");
+        assert!(client.changing().is_some());
+        if others_change {
+            let delete = Plan::from_iter([Operation::Delete(tables[1].name().clone())]);
+            open().apply(None, &delete, None).expect("nobody holds it");
+        }
+        let report = client.calm().expect("an end");
+        assert_eq!(report.was_another, others_change, "{report:?}");
+        assert!(client.is_calm() && !changing(&node));
+        let (_, observed) = client.read(tables[1].name()).expect("a list");
+        assert_eq!(observed, Observed::Table(canonical(&tables[1])));
+    }
 }
 
 #[test]

@@ -4,13 +4,20 @@ use std::iter;
 use std::process;
 use std::sync::Arc;
 
+use picket_cluster::Semantics;
 use picket_dataplane::Objects;
+use picket_engine::Engine;
 use picket_linux::{BatchError, NetworkNamespace};
+use picket_net::Protocol;
 use picket_nftables::client::{ApplyError, Client, Observed, canonical};
 use picket_nftables::diff::{PORTION, Stages};
 use picket_nftables::model::Table;
+use picket_nftables::render::indexed;
+use picket_policy::Direction;
+use picket_testing::build::{accept, pod, pods_in, policy};
 use picket_testing::confined::where_sockets_are_small;
 use picket_testing::lost::{LostAnswers, Share};
+use picket_testing::snapshot;
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 
@@ -116,5 +123,66 @@ fn what_may_be_in_force_is_not_taken_back() {
             met += usize::from(outcome.is_err() && at == stages.first.len() + 1);
         }
         assert!(met > 0, "all that came into force was answered");
+    });
+}
+
+/// A pod that may send to another, or that may not while the other may receive it. A third is alike to the one or to the other meanwhile, so that
+/// numbers change.
+fn ends(may_send: bool) -> Arc<Table> {
+    let allowed = |peer: &str, may: bool| {
+        let rule = accept().peer(pods_in("x", peer)).port(Protocol::UDP, 2000);
+        if may { rule.port(Protocol::UDP, 1000) } else { rule }
+    };
+    let cluster = snapshot![
+        pod("x/a").label("name", "a").ip("10.0.0.1").on("n"),
+        pod("x/b").label("name", "b").ip("10.0.0.2").on("n"),
+        pod("x/c")
+            .label("name", if may_send { "a" } else { "b" })
+            .ip("10.0.0.3"),
+        policy("x/from")
+            .selects("name=a")
+            .isolates(Direction::Egress)
+            .egress(allowed("name=b", may_send)),
+        policy("x/to")
+            .selects("name=b")
+            .isolates(Direction::Ingress)
+            .ingress(allowed("name=a", !may_send)),
+    ];
+    let engine = Engine::compile(&cluster, Semantics::default());
+    Arc::new(indexed::render(engine.program(), Some("n")).expect("a table"))
+}
+
+#[test]
+fn whether_sources_are_judged_twice_is_known_whatever_is_not_answered() {
+    let test = "whether_sources_are_judged_twice_is_known_whatever_is_not_answered";
+    alone(test, |client, namespace| {
+        let mut client = client.patient();
+        let tables = [true, false].map(ends);
+        client.sync(&tables[0]).expect("a table");
+        for [old, new] in [[0, 1], [1, 0]].map(|way| way.map(|at: usize| &tables[at])) {
+            let plan = Table::difference(Some(old), new);
+            let stages = Stages::of(Some(old), &plan, PORTION).expect("several transactions");
+            assert!(!stages.last.is_empty() && !stages.end.is_empty(), "{stages:?}");
+        }
+        let mut met = [0; 2];
+        for turn in 1..=120 {
+            let lost = LostAnswers::of(process::id(), Share::Half);
+            client.sync(&tables[turn % 2]).expect("it is made");
+            if turn % 3 == 0 {
+                client.calm().expect("it is ended");
+            }
+            drop(lost);
+            let (_, observed) = Client::open(namespace)
+                .and_then(|mut reader| reader.read(tables[0].name()))
+                .expect("a list");
+            let Observed::Table(table) = observed else {
+                panic!("{observed:?}");
+            };
+            let mut sets = table.sets().iter();
+            let is_changing = sets.any(|set| set.name().as_str() == "changing" && !set.elements().is_empty());
+            assert_eq!(client.is_calm(), !is_changing, "after {turn} changes");
+            met[usize::from(is_changing)] += 1;
+        }
+        assert!(met.iter().all(|met| *met > 10), "{met:?}");
     });
 }
