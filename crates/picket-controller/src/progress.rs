@@ -62,11 +62,12 @@ pub(crate) fn states(
     rendered: &Rendered,
     troubles: &Troubles,
 ) -> BTreeMap<ObjectRef, PolicyState> {
+    let of_one = groups_of_one(rendered);
     let of_policy = |(policy, extent): (&ObjectRef, &Extent)| {
         let pods = &extent.pods;
         let failures = match &troubles.everything {
             Some(why) => vec![why.clone()],
-            None => failures(policy, pods, rendered, troubles),
+            None => failures(policy, pods, rendered, &of_one, troubles),
         };
         let state = PolicyState {
             policy: policy.to_string(),
@@ -81,34 +82,62 @@ pub(crate) fn states(
     extents.iter().map(of_policy).collect()
 }
 
-/// Why a policy is not in force for all pods that it has a say about.
+/// Why a policy is not in force for all pods that it has a say about, or lets not all of its peers in.
 fn failures(
     policy: &ObjectRef,
     pods: &BTreeSet<ObjectRef>,
     rendered: &Rendered,
+    of_one: &BTreeSet<&Name>,
     troubles: &Troubles,
 ) -> Vec<String> {
+    if troubles.groups.is_empty() && troubles.pods.is_empty() {
+        return Vec::new();
+    }
     let own = rendered.policies.get(policy).into_iter().flatten();
     let groups: BTreeSet<_> = own.chain(groups_of(pods, rendered)).collect();
     let meant: BTreeSet<_> = groups
         .iter()
         .flat_map(|name| meant_by(&rendered.objects, name))
         .collect();
+    // A peer whose port does not have the group that lets it in is not let in.
+    let peers: BTreeSet<_> = groups_about(policy, pods, rendered, of_one)
+        .flat_map(|name| meant_by(&rendered.objects, name))
+        .collect();
+    let is_meant = |pod: &ObjectRef| groups_of([pod], rendered).any(|name| peers.contains(name));
     let groups = groups.union(&meant).filter_map(|name| {
         let why = troubles.groups.get(*name)?;
         Some(format!("group {name}: {why}"))
     });
-    let pods = pods.iter().filter_map(|pod| {
-        let why = troubles.pods.get(pod)?;
-        Some(format!("{pod}: {why}"))
-    });
+    let troubled = troubles.pods.iter();
+    let pods = troubled
+        .filter(|(pod, _)| pods.contains(*pod) || is_meant(pod))
+        .map(|(pod, why)| format!("{pod}: {why}"));
     groups.chain(pods).collect()
 }
 
 /// The groups of pods.
-fn groups_of<'a>(pods: &'a BTreeSet<ObjectRef>, rendered: &'a Rendered) -> impl Iterator<Item = &'a Name> {
-    let ports = pods.iter().filter_map(|pod| rendered.objects.ports.get(pod));
+fn groups_of<'a>(
+    pods: impl IntoIterator<Item = &'a ObjectRef>,
+    rendered: &'a Rendered,
+) -> impl Iterator<Item = &'a Name> {
+    let ports = pods.into_iter().filter_map(|pod| rendered.objects.ports.get(pod));
     ports.flat_map(|port| &port.security_groups)
+}
+
+/// The groups that are of single policies.
+fn groups_of_one(rendered: &Rendered) -> BTreeSet<&Name> {
+    rendered.policies.values().flatten().collect()
+}
+
+/// The groups in which a policy has a say: its own, and those of pods for all of their policies together.
+fn groups_about<'a>(
+    policy: &ObjectRef,
+    pods: &'a BTreeSet<ObjectRef>,
+    rendered: &'a Rendered,
+    of_one: &BTreeSet<&Name>,
+) -> impl Iterator<Item = &'a Name> {
+    let own = rendered.policies.get(policy).into_iter().flatten();
+    own.chain(groups_of(pods, rendered).filter(|name| !of_one.contains(name)))
 }
 
 /// The policies that each group of peers or of addresses is there for: those whose own groups are about it, and those that have a say about
@@ -117,12 +146,10 @@ pub(crate) fn users(
     extents: &BTreeMap<ObjectRef, Extent>,
     rendered: &Rendered,
 ) -> BTreeMap<Name, BTreeSet<ObjectRef>> {
-    let of_one: BTreeSet<_> = rendered.policies.values().flatten().collect();
+    let of_one = groups_of_one(rendered);
     let mut users: BTreeMap<_, BTreeSet<_>> = BTreeMap::new();
     for (policy, extent) in extents {
-        let own = rendered.policies.get(policy).into_iter().flatten();
-        let together = groups_of(&extent.pods, rendered).filter(|name| !of_one.contains(name));
-        let groups: BTreeSet<_> = own.chain(together).collect();
+        let groups: BTreeSet<_> = groups_about(policy, &extent.pods, rendered, &of_one).collect();
         for name in groups
             .into_iter()
             .flat_map(|group| meant_by(&rendered.objects, group))

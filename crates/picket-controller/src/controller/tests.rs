@@ -340,6 +340,29 @@ fn what_cannot_be_changed_is_reported_and_tried_again_while_others_go_on() {
 }
 
 #[test]
+fn a_policy_whose_peer_cannot_be_let_in_is_not_in_force_and_others_are() {
+    let mut scene = Scene::new();
+    let alone = policy("x/alone").selects("app=a").isolates(Direction::Ingress);
+    scene.happens(vec![Event::Apply(Object::Policy(alone.build()))]);
+    scene.fails("b", Reason::Refused);
+    scene.goes_on(MOMENT);
+    let status = scene.controller.shared.lock().clone();
+    let told = status
+        .policies
+        .iter()
+        .map(|state| (state.policy.as_str(), state.ready));
+    let told: BTreeMap<_, _> = told.collect();
+    let expected = [("NetworkPolicy x/alone", true), ("NetworkPolicy x/web", false)];
+    assert_eq!(told, expected.into(), "{:?}", status.policies);
+    let web = status.policies.iter().find(|state| !state.ready).unwrap();
+    let [why] = web.failures.as_slice() else {
+        panic!("{web:?}");
+    };
+    assert!(why.starts_with("Pod x/b: "), "{why}");
+    assert_eq!(web.pods, 1);
+}
+
+#[test]
 fn of_what_is_refused_again_and_again_attempts_become_few() {
     let mut scene = Scene::new();
     scene.fails("a", Reason::Refused);

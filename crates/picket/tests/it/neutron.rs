@@ -86,6 +86,74 @@ fn what_passes_whatever_groups_say_is_named() {
     }
 }
 
+/// A pod that may neither send nor receive anything, of which policies are all that is known.
+const ISOLATED: &str = "
+apiVersion: v1
+kind: Pod
+metadata: {name: alone, namespace: default}
+spec: {containers: [{name: c}]}
+status: {podIP: 10.0.0.231}
+---
+apiVersion: networking.k8s.io/v1
+kind: NetworkPolicy
+metadata: {name: nothing}
+spec: {podSelector: {}, policyTypes: [Ingress, Egress]}
+";
+
+#[test]
+fn networks_of_nodes_and_services_are_open_to_isolated_pods_where_options_say_so() {
+    let manifests = Manifests::new(&[("p.yaml", ISOLATED)]);
+    let options = [
+        "--node-subnets",
+        "192.168.0.0/24,fd01::/64",
+        "--node-subnet=192.168.2.0/24",
+        "--service-subnet",
+        "10.96.0.0/12",
+    ];
+    let open = |options: &[&str], direction: &str| -> BTreeSet<String> {
+        let objects = rendered(&manifests, options);
+        assert_valid("render-neutron", std::slice::from_ref(&objects));
+        let name = format!("picket/subnets/{direction}");
+        let groups = objects["security_groups"].as_array().unwrap().iter();
+        let rules = groups.filter(|group| group["name"] == name.as_str());
+        let rules = rules.flat_map(|group| group["security_group_rules"].as_array().unwrap());
+        let prefixes = rules.map(|rule| {
+            assert_eq!(rule["protocol"], Value::Null, "{rule}");
+            rule["remote_ip_prefix"].as_str().unwrap().to_owned()
+        });
+        prefixes.collect()
+    };
+    let nodes = ["192.168.0.0/24", "192.168.2.0/24", "fd01::/64"].map(str::to_owned);
+    assert_eq!(open(&options, "ingress"), nodes.clone().into());
+    let services = ["10.96.0.0/12".to_owned()];
+    assert_eq!(
+        open(&options, "egress"),
+        nodes.into_iter().chain(services).collect()
+    );
+    let everywhere = open(&[], "ingress").len() + open(&[], "egress").len();
+    assert_eq!(everywhere, 0);
+
+    let exceptions = |options: &[&str]| {
+        let ran = manifests.picket("verify", &[&["--target", "neutron"], options].concat());
+        assert_eq!(ran.status, 0, "{} {}", ran.stdout, ran.stderr);
+        let lines = ran.stdout.lines().filter(|line| line.starts_with("exception: "));
+        let of = |option: &str| lines.clone().filter(|line| line.contains(option)).count();
+        [of("--node-subnet"), of("--service-subnet")]
+    };
+    assert_eq!(exceptions(&options), [1, 1]);
+    assert_eq!(exceptions(&options[..3]), [1, 0]);
+    assert_eq!(exceptions(&[]), [0, 0]);
+}
+
+#[test]
+fn yaml_says_what_json_says() {
+    let json = rendered(&shop(), &[]);
+    let ran = shop().picket("render", &["--target", "neutron", "-o", "yaml"]);
+    assert_eq!(ran.status, 0, "{}", ran.stderr);
+    let yaml: Value = serde_saphyr::from_str(&ran.stdout).unwrap();
+    assert_eq!(yaml, json);
+}
+
 #[test]
 fn policies_are_shown_as_the_document_writes_them() {
     const POLICY: &str = "

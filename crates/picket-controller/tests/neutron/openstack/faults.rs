@@ -100,18 +100,16 @@ fn goes(scene: &Scene, from: &Snapshot, to: &Snapshot, after: usize, fault: &Fau
     assert_eq!(now, before, "before {fault:?}");
     let either: Passing = before.union(&allowed(&flows, &to)).copied().collect();
     scene.proxy.plan_write(after, fault.clone());
-    let result = scene.sync_seen(&flows, &to);
+    let (seen, result) = scene.sync_watched(&flows, &to);
     let came = scene.proxy.take_write();
     let about = format!("{fault:?} at call {after}: {:?}", result.as_ref().err());
-    if let Ok(seen) = &result {
-        for (step, passing) in &seen.moments {
-            let opened: Vec<_> = passing.difference(&either).map(|at| &flows[*at]).collect();
-            assert!(
-                opened.is_empty(),
-                "{about}: {step} opened {opened:?}\n{:#?}",
-                seen.steps
-            );
-        }
+    for (step, passing) in &seen.moments {
+        let opened: Vec<_> = passing.difference(&either).map(|at| &flows[*at]).collect();
+        assert!(
+            opened.is_empty(),
+            "{about}: {step} opened {opened:?}\n{:#?}",
+            seen.steps
+        );
     }
     // A cloud that does not answer ends it; what it has done by then opens nothing.
     let now = passing(&scene.objects(), &flows, &to);

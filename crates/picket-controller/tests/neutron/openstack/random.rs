@@ -54,4 +54,5 @@ fn look(scene: &Scene, snapshot: &Snapshot) {
     scene.give_ports(&snapshot);
     scene.sync().unwrap();
     scene.expect(&snapshot);
+    assert_eq!(scene.sync().unwrap().steps, Vec::<String>::new());
 }

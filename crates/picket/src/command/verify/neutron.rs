@@ -7,7 +7,7 @@ use picket_analysis::directory::Directory;
 use picket_controller::InstalledNeutron;
 use picket_dataplane::Shortfall;
 use picket_neutron::verify::{Counterexample, Report, other_addresses, verify};
-use picket_neutron::{Rendered, render};
+use picket_neutron::{Options, Rendered, render};
 use picket_policy::Direction;
 use picket_source::Loaded;
 
@@ -23,6 +23,12 @@ const ADDRESSING: &str =
     "what asks for addresses and gives them (DHCP), Neutron lets pass whatever groups say";
 /// It never reaches the port.
 const ITSELF: &str = "what a pod sends to itself meets no security group";
+/// With `--node-subnet`.
+const NODES: &str =
+    "what isolated pods exchange with the networks of --node-subnet passes, whatever policies say";
+/// With `--service-subnet`.
+const SERVICES: &str =
+    "what isolated pods send to the networks of --service-subnet passes, whatever policies say";
 
 pub(super) fn answer(arguments: &Arguments, loaded: &Loaded) -> anyhow::Result<Answer> {
     arguments.custom.none_for_others()?;
@@ -42,7 +48,8 @@ pub(super) fn answer(arguments: &Arguments, loaded: &Loaded) -> anyhow::Result<A
     if !arguments.live.live {
         let rendered = render(program, &options);
         let report = verify(&rendered.objects, program, &options, limit);
-        return Ok(told(&ends, None, &report, &rendered, Vec::new()));
+        let exceptions = exceptions(&options);
+        return Ok(told(&ends, None, &report, &rendered, exceptions, Vec::new()));
     }
     let neutron = arguments.cloud.cloud.read(&options.cluster)?;
     let options = neutron.options(&options);
@@ -54,7 +61,23 @@ pub(super) fn answer(arguments: &Arguments, loaded: &Loaded) -> anyhow::Result<A
     ends.others = other_addresses(neutron.with(&ports), program);
     let report = neutron.verify(&ports, program, &options, limit);
     let remarks = neutron.remarks(&ports, &rendered, program);
-    Ok(told(&ends, Some(&neutron), &report, &rendered, remarks))
+    let exceptions = exceptions(&options);
+    Ok(told(
+        &ends,
+        Some(&neutron),
+        &report,
+        &rendered,
+        exceptions,
+        remarks,
+    ))
+}
+
+/// What passes though policies do not allow it.
+fn exceptions(options: &Options) -> Vec<&'static str> {
+    let nodes = (!options.node_subnets.is_empty()).then_some(NODES);
+    let services = (!options.service_subnets.is_empty()).then_some(SERVICES);
+    let always = [NECESSARY, ADDRESSING, ITSELF].into_iter();
+    always.chain(nodes).chain(services).collect()
 }
 
 /// What is said of a proof.
@@ -63,6 +86,7 @@ fn told(
     neutron: Option<&InstalledNeutron>,
     report: &Report,
     rendered: &Rendered,
+    exceptions: Vec<&'static str>,
     mut notes: Vec<String>,
 ) -> Answer {
     let examples = report.counterexamples.iter().map(|found| {
@@ -76,7 +100,7 @@ fn told(
     let found = Found {
         target: "neutron",
         examples: examples.collect(),
-        exceptions: vec![NECESSARY, ADDRESSING, ITSELF],
+        exceptions,
         notes,
     };
     let mut answer = found.of(report.is_proof(), report.pairs, report.stopped, None);

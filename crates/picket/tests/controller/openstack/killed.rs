@@ -7,7 +7,9 @@ use std::time::Duration;
 
 use picket_testing::faults::{Fault, Proxy};
 use picket_testing::neutron::Neutron;
+use serde_json::json;
 
+use crate::openstack::live::proof;
 use crate::openstack::once::{CLUSTER, expect_enforced, groups_of, manifests, ports};
 use crate::openstack::{command, controller};
 
@@ -62,6 +64,8 @@ fn at_every_call_of_a_sequence() {
         let mended = go("--once");
         assert_eq!(mended.status, 0, "{}", mended.stderr);
         assert_eq!(go("--dry-run").stdout, "");
+        let proved = proof(&folder, &server);
+        assert_eq!(proved["proved"], json!(true), "{proved:#}");
         match is_first {
             true => expect_enforced(&server, &ports),
             false => assert_eq!(

@@ -23,7 +23,7 @@ fn asked(command: &str, folder: &TempDir, endpoint: &str, more: &[&str]) -> Ran 
 }
 
 /// The proof, as JSON; it is what its schema says.
-fn proof(folder: &TempDir, server: &Neutron) -> Value {
+pub(crate) fn proof(folder: &TempDir, server: &Neutron) -> Value {
     let ran = asked("verify", folder, &server.endpoint(), &["-o", "json"]);
     let answer = ran.json();
     assert_eq!(ran.status == 0, answer["proved"] == json!(true), "{}", ran.stderr);
