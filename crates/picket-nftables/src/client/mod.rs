@@ -271,11 +271,11 @@ impl Client {
         generation: Option<u32>,
         portion: usize,
     ) -> Result<Option<u32>, ApplyError> {
-        match is_end(plan) {
-            true if self.patience == Patience::Waits => await_packets(),
-            true => {}
-            false => self.changes += 1,
+        let is_end = is_end(plan);
+        if is_end && self.patience == Patience::Waits {
+            await_packets();
         }
+        self.changes += u64::from(!is_end);
         let stages = Stages::of(observed, plan, portion);
         let plans = stages
             .as_ref()
@@ -289,8 +289,9 @@ impl Client {
                 let Some(stages) = &stages else {
                     return Err(error);
                 };
-                // All is in force: whoever reads the table next takes away what is left over.
+                // All is in force: whoever reads the table next makes it right, where that is not done on no condition.
                 if index > stages.first.len() {
+                    self.carry_out_alone(observed, &stages.last);
                     self.is_changing = !stages.end.is_empty();
                     return Ok(Some(NEVER));
                 }
@@ -321,7 +322,12 @@ impl Client {
 
     /// Takes away what was made and nothing leads to. Where that fails the next who reads the table does it.
     fn undo(&mut self, observed: Option<&Table>, stages: &Stages, done: usize) {
-        let encoded = encode(observed, &[&stages.undo(done)], Hold::Leave, self.held);
+        self.carry_out_alone(observed, &stages.undo(done));
+    }
+
+    /// Carries out what changes nothing of what is in force, whatever comes of it and whatever others have changed.
+    fn carry_out_alone(&mut self, observed: Option<&Table>, plan: &Plan<Operation>) {
+        let encoded = encode(observed, &[plan], Hold::Leave, self.held);
         for transaction in encoded.into_iter().flatten() {
             let _ = self.transact(transaction, None);
         }

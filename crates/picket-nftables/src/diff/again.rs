@@ -205,7 +205,8 @@ impl<'a> Ends<'a> {
         chains.filter(|(_, turn)| turn.tightens || turn.loosens).collect()
     }
 
-    /// Whether these are the addresses of one pod, one of each family, and all that numbers come to mean is about it and nobody else.
+    /// Whether this is at most one address of each family, and all that numbers come to mean is about these and nobody else. A packet is of one
+    /// family: where it is from such an address or to it, nothing changes at its other end.
     fn is_about(&self, numbered: &[(&'a Map, &'a Key)]) -> bool {
         let kinds: BTreeSet<_> = numbered.iter().map(|(map, _)| map.key()).collect();
         if kinds.len() < numbered.len() || numbered.iter().any(|(map, _)| map.interval()) {

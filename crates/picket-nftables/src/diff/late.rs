@@ -1,15 +1,16 @@
-//! What comes to sets of which only rules that go ask whether something is not there.
+//! What comes to sets by which rules that go drop what is not there.
 //!
 //! A packet that is just judged goes on by the rules that were, and finds the elements that are. Where those drop what a set does not
-//! hold, they would let it pass because of an element that comes, and it does not meet the rules that judge it from then on. To these
-//! such an element is nothing: it comes when they are in force.
+//! hold, they would let it pass because of an element that comes, and it does not meet the rules that judge it from then on. Therefore such an
+//! element comes when these are in force.
 
 use std::collections::BTreeSet;
 
 use super::Operation;
-use crate::model::{Match, Name, Relation, Rule, Statement, Table};
+use crate::model::{End, Match, Name, Relation, Rule, Statement, Table, Verdict};
 
-/// The sets whose new elements come at last.
+/// The sets whose new elements come at last: no rule from then on looks them up, or only drops what is not there, so that less passes
+/// without them.
 pub(super) fn late<'p>(observed: &Table, operations: &'p [Operation]) -> BTreeSet<&'p Name> {
     let added = operations.iter().filter_map(|operation| match operation {
         Operation::AddElements(name, _) => Some(name),
@@ -39,8 +40,10 @@ pub(super) fn late<'p>(observed: &Table, operations: &'p [Operation]) -> BTreeSe
         Operation::AddRules(_, rules) => rules.as_slice(),
         _ => &[],
     });
-    for (set, _) in kept.chain(made).flat_map(lookups) {
-        late.remove(set);
+    for rule in kept.chain(made) {
+        for (set, _) in lookups(rule).filter(|(_, relation)| !drops_others(rule, *relation)) {
+            late.remove(set);
+        }
     }
     late
 }
@@ -54,5 +57,10 @@ fn lookups(rule: &Rule) -> impl Iterator<Item = (&Name, Relation)> {
 }
 
 fn asked_to_be_without(rule: &Rule) -> impl Iterator<Item = &Name> {
-    lookups(rule).filter_map(|(set, relation)| (relation == Relation::IsNot).then_some(set))
+    lookups(rule).filter_map(|(set, relation)| drops_others(rule, relation).then_some(set))
+}
+
+/// Whether a rule drops what it does not find where it looks it up so.
+fn drops_others(rule: &Rule, relation: Relation) -> bool {
+    relation == Relation::IsNot && rule.end == End::Verdict(Verdict::Drop)
 }

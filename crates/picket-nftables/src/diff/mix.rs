@@ -14,17 +14,20 @@ use crate::model::{Chain, End, Name, Rule, Table, Verdict};
 ///
 /// What rules only allow may grow or shrink with one of the sets that a rule looks up, as long as the rule stays: the packet is then
 /// judged like before or like after. What restricts, as a drop or the way to one, may not change together with anything else: what the
-/// one table denies by one such rule the other may deny by another.
+/// one table denies by one such rule the other may deny by another. Nor may it change its place among the rules by which sets that change let
+/// packets in, or lead there.
 pub(crate) fn mixes(observed: &Table, plan: &Plan<Operation>) -> bool {
     let changes = Changes::of(observed, plan);
     if changes.sets.is_empty() {
         return false;
     }
-    let restricting = changes.restricting(observed);
+    let restricting = changes.chains(observed, restricts);
+    let asking = changes.chains(observed, |rule, found| changes.asks(rule, found));
     let is_alone = changes.sets.len() < 2 && changes.flushed.is_empty() && changes.added.is_empty();
     observed.chains().iter().any(|chain| {
         let new = changes.rules(chain);
         let restricts = |rule: &&Rule| restricts(rule, &restricting);
+        let counts = |rule: &&Rule| restricts(rule) || changes.asks(rule, &asking);
         let is_mixed = |rule: &Rule| {
             let looked_up: BTreeSet<_> = looked_up(rule).collect();
             let changed = looked_up.intersection(&changes.sets).count();
@@ -32,7 +35,12 @@ pub(crate) fn mixes(observed: &Table, plan: &Plan<Operation>) -> bool {
             changed > 1 || changed == 1 && (!stays() || !is_alone && restricts(&rule))
         };
         let old = chain.rules.iter();
-        old.clone().any(is_mixed) || !old.filter(restricts).eq(new.iter().copied().filter(restricts))
+        old.clone().any(is_mixed)
+            || !old
+                .clone()
+                .filter(restricts)
+                .eq(new.iter().copied().filter(restricts))
+            || !is_ordered(old.filter(counts), &new)
     })
 }
 
@@ -93,8 +101,21 @@ impl<'a> Changes<'a> {
         stay.iter().chain(added).collect()
     }
 
-    /// The chains in which a packet may be denied, before or afterwards.
-    fn restricting(&self, observed: &'a Table) -> BTreeSet<&'a Name> {
+    /// Whether a rule looks up what changes, or leads to one of these chains.
+    fn asks(&self, rule: &Rule, chains: &BTreeSet<&Name>) -> bool {
+        let is_there = match &rule.end {
+            End::Verdict(Verdict::Jump(chain) | Verdict::Goto(chain)) => chains.contains(chain),
+            _ => false,
+        };
+        is_there || looked_up(rule).any(|name| self.sets.contains(name))
+    }
+
+    /// The chains with such a rule, before or afterwards, where that may be for what leads to the others.
+    fn chains(
+        &self,
+        observed: &'a Table,
+        is_such: impl Fn(&Rule, &BTreeSet<&Name>) -> bool,
+    ) -> BTreeSet<&'a Name> {
         let mut found = BTreeSet::new();
         let mut rules: Vec<(&Name, &[Rule])> =
             self.added.iter().map(|(name, rules)| (*name, *rules)).collect();
@@ -102,7 +123,7 @@ impl<'a> Changes<'a> {
         loop {
             let before = found.len();
             for (name, rules) in &rules {
-                if rules.iter().any(|rule| restricts(rule, &found)) {
+                if rules.iter().any(|rule| is_such(rule, &found)) {
                     found.insert(*name);
                 }
             }
@@ -111,6 +132,13 @@ impl<'a> Changes<'a> {
             }
         }
     }
+}
+
+/// Whether these rules are among others in this order.
+fn is_ordered<'a>(rules: impl Iterator<Item = &'a Rule>, others: &[&Rule]) -> bool {
+    let mut others = others.iter();
+    let mut rules = rules;
+    rules.all(|rule| others.any(|other| *other == rule))
 }
 
 /// Whether a rule may keep a packet from what would let it in.
@@ -212,6 +240,42 @@ mod tests {
         ] {
             let plan = Table::difference(Some(&old), &new);
             assert_eq!(mixes(&old, &plan), expected, "{what}");
+        }
+    }
+
+    /// A drop that was behind what lets packets in, and is before it.
+    #[test]
+    fn what_restricts_does_not_change_places_with_what_lets_in() {
+        let table = |hosts: &str, rules: [&str; 2], more: &str| {
+            let text = format!(
+                "table inet t {{\n\tset hosts {{\n\t\ttype ipv4_addr\n\t\telements = {{ {hosts} }}\n\t}}\n\n\
+                 \tchain input {{\n\t\ttype filter hook input priority filter; policy drop;\n\t\t{}\n\t\t{}\n\t}}\n{more}}}\n",
+                rules[0], rules[1]
+            );
+            parse::listing(&text, "t")
+                .expect("a listing")
+                .table
+                .expect("a table")
+        };
+        let known = "\n\tchain known {\n\t\tip saddr @hosts accept\n\t}\n";
+        let drop = "udp dport 9 drop";
+        for (way, more) in [("ip saddr @hosts accept", ""), ("jump known", known)] {
+            let old = table("10.0.0.1", [way, drop], more);
+            for (hosts, rules, expected) in [
+                ("10.0.0.1, 10.0.0.2", [drop, way], true),
+                ("10.0.0.1, 10.0.0.2", [way, drop], false),
+                ("10.0.0.1", [drop, way], false),
+            ] {
+                let new = table(hosts, rules, more);
+                let plan = Table::difference(Some(&old), &new);
+                assert_eq!(mixes(&old, &plan), expected, "{way}: {hosts}, {rules:?}");
+            }
+            // Nothing leads there any more.
+            if !more.is_empty() {
+                let new = table("10.0.0.1, 10.0.0.2", [drop, "udp dport 7 accept"], more);
+                let plan = Table::difference(Some(&old), &new);
+                assert!(mixes(&old, &plan), "{way}");
+            }
         }
     }
 }
