@@ -110,6 +110,8 @@ pub struct Plan<S> {
     pub pending: BTreeSet<ObjectRef>,
     /// The pods at some port of which no group counts, or groups of others do, and why.
     pub unenforced: BTreeMap<ObjectRef, String>,
+    /// Those of them whose ports get no group by which rules mean them.
+    pub left_out: BTreeSet<ObjectRef>,
     /// What else people should know.
     pub notes: Vec<String>,
     /// The groups of which something is not done as long as some port cannot be changed, since it would open something.
@@ -124,6 +126,7 @@ impl<S> Default for Plan<S> {
             stages: Vec::new(),
             pending: BTreeSet::new(),
             unenforced: BTreeMap::new(),
+            left_out: BTreeSet::new(),
             notes: Vec::new(),
             waiting: BTreeSet::new(),
             emptied: BTreeSet::new(),

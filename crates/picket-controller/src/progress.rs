@@ -15,6 +15,8 @@ pub(crate) struct Troubles {
     pub(crate) groups: BTreeMap<Name, String>,
     /// Pods with a port that is not as it should be, and why.
     pub(crate) pods: BTreeMap<ObjectRef, String>,
+    /// Those of them whose ports lack groups by which rules mean them, and why.
+    pub(crate) left_out: BTreeMap<ObjectRef, String>,
     /// Pods without a port.
     pub(crate) pending: BTreeSet<ObjectRef>,
     /// Whether nobody knows what the cloud has, and why.
@@ -99,19 +101,21 @@ fn failures(
         .iter()
         .flat_map(|name| meant_by(&rendered.objects, name))
         .collect();
-    // A peer whose port does not have the group that lets it in is not let in.
-    let peers: BTreeSet<_> = groups_about(policy, pods, rendered, of_one)
-        .flat_map(|name| meant_by(&rendered.objects, name))
-        .collect();
-    let is_meant = |pod: &ObjectRef| groups_of([pod], rendered).any(|name| peers.contains(name));
     let groups = groups.union(&meant).filter_map(|name| {
         let why = troubles.groups.get(*name)?;
         Some(format!("group {name}: {why}"))
     });
-    let troubled = troubles.pods.iter();
-    let pods = troubled
-        .filter(|(pod, _)| pods.contains(*pod) || is_meant(pod))
-        .map(|(pod, why)| format!("{pod}: {why}"));
+    let mut troubled: BTreeMap<_, _> = pods
+        .iter()
+        .filter_map(|pod| troubles.pods.get_key_value(pod))
+        .collect();
+    if !troubles.left_out.is_empty() {
+        let about = groups_about(policy, pods, rendered, of_one);
+        let peers: BTreeSet<_> = about.flat_map(|name| meant_by(&rendered.objects, name)).collect();
+        let is_meant = |pod: &ObjectRef| groups_of([pod], rendered).any(|name| peers.contains(name));
+        troubled.extend(troubles.left_out.iter().filter(|(pod, _)| is_meant(pod)));
+    }
+    let pods = troubled.into_iter().map(|(pod, why)| format!("{pod}: {why}"));
     groups.chain(pods).collect()
 }
 

@@ -107,6 +107,8 @@ pub(crate) struct Sync<S> {
     /// Those of them for whose ports it is looked again and again.
     awaited: BTreeSet<ObjectRef>,
     pub(crate) unenforced: BTreeMap<ObjectRef, String>,
+    /// Those of them whose ports get no group by which rules mean them.
+    left_out: BTreeSet<ObjectRef>,
     /// The groups of which something waits for ports that cannot be changed.
     waiting: BTreeSet<Name>,
     /// The ports that have no groups because of such ports, as long as there may be any.
@@ -149,6 +151,7 @@ impl<S: Step> Sync<S> {
             pending: BTreeSet::new(),
             awaited: BTreeSet::new(),
             unenforced: BTreeMap::new(),
+            left_out: BTreeSet::new(),
             waiting: BTreeSet::new(),
             emptied: BTreeSet::new(),
             moved: BTreeSet::new(),
@@ -324,6 +327,7 @@ impl<S: Step> Sync<S> {
         self.emptied.extend(plan.emptied);
         (self.pending, self.awaited) = (plan.pending, awaited);
         self.unenforced = plan.unenforced;
+        self.left_out = plan.left_out;
         (self.dirty, self.replan) = (None, false);
         (self.begun, self.broken) = (false, false);
     }
@@ -413,6 +417,14 @@ impl<S: Step> Sync<S> {
             pods: self.unenforced.clone(),
             ..Troubles::default()
         };
+        let known = self.left_out.iter();
+        let known = known.filter_map(|pod| self.unenforced.get_key_value(pod));
+        let held_pods = self.held.iter().filter_map(|(key, held)| match key {
+            Key::Pod(pod) => Some((pod, &held.why)),
+            _ => None,
+        });
+        let left_out = known.chain(held_pods);
+        troubles.left_out = left_out.map(|(pod, why)| (pod.clone(), why.clone())).collect();
         let held = self
             .held
             .iter()

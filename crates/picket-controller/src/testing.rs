@@ -44,6 +44,8 @@ pub(crate) struct World {
     pub(crate) is_away: bool,
     /// The pods at a port of which no group counts, and why.
     pub(crate) unenforced: BTreeMap<ObjectRef, String>,
+    /// Those of them that no rule means because of it.
+    pub(crate) left_out: BTreeSet<ObjectRef>,
     /// What it was asked, in order.
     pub(crate) asked: Vec<String>,
 }
@@ -176,6 +178,7 @@ impl Cloud for Fake {
             stages: stages.into_iter().filter(|stage| !stage.is_empty()).collect(),
             pending,
             unenforced: self.world.borrow().unenforced.clone(),
+            left_out: self.world.borrow().left_out.clone(),
             ..Plan::default()
         }
     }

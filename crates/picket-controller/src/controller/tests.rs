@@ -362,6 +362,24 @@ fn a_policy_whose_peer_cannot_be_let_in_is_not_in_force_and_others_are() {
     assert_eq!(web.pods, 1);
 }
 
+/// A port that rules mean all the same, and one that they do not.
+#[test]
+fn a_policy_about_a_peer_is_not_in_force_where_no_rule_means_its_port() {
+    for (left_out, is_ready) in [(false, true), (true, false)] {
+        let mut scene = Scene::new();
+        let mut world = scene.world.borrow_mut();
+        world
+            .unenforced
+            .insert(of("b"), "groups do not count there".to_owned());
+        world.left_out.extend(left_out.then(|| of("b")));
+        drop(world);
+        scene.goes_on(MOMENT);
+        let status = scene.controller.shared.lock().clone();
+        assert_eq!(status.policies[0].ready, is_ready, "{:?}", status.policies);
+        assert_eq!(status.unenforced.len(), 1);
+    }
+}
+
 #[test]
 fn of_what_is_refused_again_and_again_attempts_become_few() {
     let mut scene = Scene::new();

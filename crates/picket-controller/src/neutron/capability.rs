@@ -21,6 +21,36 @@ const ADDRESS_GROUPS: [&str; 2] = ["address-group", "security-groups-remote-addr
 /// The extension that tells how much of a quota is used.
 pub(super) const QUOTA_DETAILS: &str = "quota_details";
 
+/// What goes on where an extension is missing, and how: what it would have told is not seen.
+const TELLING: [(&str, &str); 6] = [
+    (
+        "port-security",
+        "a port for which somebody has turned it off counts as enforced",
+    ),
+    (
+        "stateful-security-group",
+        "every group counts as one that keeps connections",
+    ),
+    (
+        "allowed-address-pairs",
+        "every port counts as one that has its own addresses alone",
+    ),
+    ("binding", "a port counts as enforced however it is attached"),
+    (
+        "standard-attr-revisions",
+        "a port is changed whoever has changed it meanwhile",
+    ),
+    (QUOTA_DETAILS, "a quota is noticed when a call is refused"),
+];
+
+/// What is not seen for want of an extension, for people.
+pub(super) fn unseen(extensions: &BTreeSet<SmolStr>) -> Vec<String> {
+    let missing = TELLING.iter().filter(|(alias, _)| !extensions.contains(*alias));
+    missing
+        .map(|(alias, instead)| format!("Neutron has no extension `{alias}`: {instead}"))
+        .collect()
+}
+
 /// Fails where something is missing that nothing works without.
 pub(super) fn check(extensions: &BTreeSet<SmolStr>) -> Result<(), Failure> {
     let missing = NEEDED.iter().find(|(alias, _)| !extensions.contains(*alias));

@@ -115,6 +115,7 @@ impl Cloud for Neutron {
             groups: BTreeMap::new(),
             created: BTreeMap::new(),
             has_address_groups,
+            unseen: capability::unseen(&extensions),
             quotas,
             counted: (0, 0),
         };
@@ -178,6 +179,7 @@ impl Cloud for Neutron {
             notes: capability::shortages(state, wanted.objects)
                 .into_iter()
                 .chain(found.disputes())
+                .chain(state.unseen.iter().cloned())
                 .collect(),
             waiting: planned.waiting.clone(),
             emptied: planned.emptied.clone(),
@@ -188,6 +190,9 @@ impl Cloud for Neutron {
             match finding {
                 Finding::Pending { .. } => _ = plan.pending.insert(pod),
                 finding => {
+                    if finding.leaves_out() {
+                        plan.left_out.insert(pod.clone());
+                    }
                     let why: &mut String = plan.unenforced.entry(pod).or_default();
                     if !why.is_empty() {
                         why.push_str("; ");

@@ -22,6 +22,8 @@ pub struct State {
     pub(super) created: BTreeMap<Name, Id>,
     /// Whether there are address groups at all.
     pub(super) has_address_groups: bool,
+    /// What is not seen for want of extensions, for people.
+    pub(super) unseen: Vec<String>,
     /// What the project may have, where Neutron says it.
     pub(super) quotas: BTreeMap<SmolStr, Quota>,
     /// How many groups and rules of ours there were when that was read.

@@ -204,6 +204,14 @@ impl Finding {
             | Self::VnicType { pod, .. } => pod,
         }
     }
+
+    /// Whether a port has no group because of it by which rules mean its pod, or not all of them.
+    pub fn leaves_out(&self) -> bool {
+        match self {
+            Self::PortSecurityOff { .. } | Self::AddressPairs { .. } | Self::SharedAddresses { .. } => true,
+            Self::Pending { .. } | Self::ForeignGroups { .. } | Self::VnicType { .. } => false,
+        }
+    }
 }
 
 impl Step {

@@ -1,6 +1,6 @@
 use std::collections::BTreeSet;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::{CLUSTER, Manifests, POLICIES, schema::assert_valid, shop};
 
@@ -180,25 +180,121 @@ spec: {podSelector: {matchLabels: {a: b}}, policyTypes: [Ingress, Egress], egres
         .picket("render", &["--target", "neutron", "-o", "kuryrnetpolicy"]);
     assert_eq!(ran.status, 0, "{}", ran.stderr);
     let (named, nobody) = ran.stdout.split_once("---\n").unwrap();
-    let expected = [
-        "kind: \"KuryrNetPolicy\"",
-        "    networkpolicy_uid: \"65d54bbb-70d5-11e9-9986-fa163e6aa097\"",
-        "  name: \"np-named\"",
-        "  egressSgRules: []",
-        "    - remote_ip_prefixes:\n        \"10.0.0.231:\": \"default\"\n      security_group_rule:",
-        "        port_range_min: 80",
-        "  securityGroupName: \"picket/policy/default/named/ingress/",
-    ];
-    for text in expected {
-        assert!(named.contains(text), "{text}: {named}");
-    }
-    assert!(named.contains("port: \"serve-80\""), "{named}");
+    let named: Value = serde_saphyr::from_str(named).unwrap();
+    let group = named["spec"]["securityGroupId"].as_str().unwrap();
+    assert!(
+        group.starts_with("picket/policy/default/named/ingress/"),
+        "{group}"
+    );
+    let rule = |number: usize, family: &str, prefixes: Value| {
+        json!({
+            "remote_ip_prefixes": prefixes,
+            "security_group_rule": {
+                "description": "",
+                "direction": "ingress",
+                "ethertype": family,
+                "id": format!("{group}#{number}"),
+                "port_range_max": 80,
+                "port_range_min": 80,
+                "protocol": "tcp",
+                "security_group_id": group,
+            },
+        })
+    };
+    let selector = json!({"matchLabels": {"pod-name": "server"}});
+    let expected = json!({
+        "apiVersion": "openstack.org/v1",
+        "kind": "KuryrNetPolicy",
+        "metadata": {
+            "annotations": {
+                "networkpolicy_name": "named",
+                "networkpolicy_namespace": "default",
+                "networkpolicy_uid": "65d54bbb-70d5-11e9-9986-fa163e6aa097",
+            },
+            "name": "np-named",
+            "namespace": "default",
+        },
+        "spec": {
+            "egressSgRules": [],
+            "ingressSgRules": [
+                rule(0, "IPv4", json!({"10.0.0.231:": "default"})),
+                rule(1, "IPv6", json!({})),
+            ],
+            "networkpolicy_spec": {
+                "podSelector": selector,
+                "policyTypes": ["Ingress"],
+                "ingress": [{"ports": [{"protocol": "TCP", "port": "serve-80"}]}],
+            },
+            "podSelector": selector,
+            "securityGroupId": group,
+            "securityGroupName": group,
+        },
+    });
+    assert_eq!(named, expected);
     // No pod has it yet, and it has its groups.
     assert!(nobody.contains("  ingressSgRules: []"), "{nobody}");
     assert!(
         nobody.contains("picket.dev/security-groups: \"picket/policy/default/nobody/egress\""),
         "{nobody}"
     );
+}
+
+/// Of a group, of an address group, and of one prefix.
+#[test]
+fn of_what_is_sent_to_ports_by_name_the_document_shows_who_has_them() {
+    let has = |name: &str, labels: Value, ip: &str, port: u16| {
+        let ports = json!([{"name": "web", "containerPort": port}]);
+        json!({
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {"name": name, "namespace": "default", "labels": labels},
+            "spec": {"containers": [{"name": "c", "ports": ports}]},
+            "status": {"podIP": ip},
+        })
+    };
+    let egress = json!([{
+        "to": [{"podSelector": {"matchLabels": {"app": "server"}}}, {"ipBlock": {"cidr": "10.0.0.0/8"}}],
+        "ports": [{"protocol": "TCP", "port": "web"}],
+    }]);
+    let selector = json!({"matchLabels": {"app": "client"}});
+    let items = json!([
+        has("one", json!({"app": "server"}), "10.0.0.1", 80),
+        has("other", json!({}), "10.0.0.2", 80),
+        has("third", json!({}), "10.0.0.8", 80),
+        has("far", json!({}), "10.1.0.1", 81),
+        has("client", json!({"app": "client"}), "10.2.0.1", 82),
+        {
+            "apiVersion": "networking.k8s.io/v1",
+            "kind": "NetworkPolicy",
+            "metadata": {"name": "out", "namespace": "default"},
+            "spec": {"podSelector": selector, "policyTypes": ["Egress"], "egress": egress},
+        },
+    ]);
+    let list = json!({"apiVersion": "v1", "kind": "List", "items": items}).to_string();
+    let ran = Manifests::new(&[("list.json", &list)])
+        .picket("render", &["--target", "neutron", "-o", "kuryrnetpolicy"]);
+    assert_eq!(ran.status, 0, "{}", ran.stderr);
+    let view: Value = serde_saphyr::from_str(&ran.stdout).unwrap();
+    let rules = view["spec"]["egressSgRules"].as_array().unwrap().iter();
+    let of_ipv4 = rules.filter(|one| one["security_group_rule"]["ethertype"] == "IPv4");
+    let told: BTreeSet<_> = of_ipv4
+        .map(|one| {
+            let rule = one["security_group_rule"].as_object().unwrap();
+            let remote = rule.keys().find(|key| key.starts_with("remote_")).unwrap();
+            let holders = one["remote_ip_prefixes"].as_object().unwrap();
+            let holders: BTreeSet<_> = holders.keys().map(String::as_str).collect();
+            (remote.as_str(), rule["port_range_min"].as_u64().unwrap(), holders)
+        })
+        .collect();
+    // The client may send to itself whatever policies say; its own port is told of like that of others.
+    let expected: [(&str, u64, &[&str]); 4] = [
+        ("remote_address_group_id", 80, &["10.0.0.2:", "10.0.0.8:"]),
+        ("remote_group_id", 80, &["10.0.0.1:"]),
+        ("remote_ip_prefix", 81, &["10.1.0.1:"]),
+        ("remote_ip_prefix", 82, &["10.2.0.1:"]),
+    ];
+    let expected = expected.map(|(remote, port, holders)| (remote, port, holders.iter().copied().collect()));
+    assert_eq!(told, expected.into(), "{}", ran.stdout);
 }
 
 #[test]

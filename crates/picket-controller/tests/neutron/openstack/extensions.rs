@@ -27,19 +27,26 @@ fn cluster(port: u16, more: Vec<Object>) -> Snapshot {
 /// Makes Neutron what two clusters say, one after the other, without an extension; what was asked of it.
 #[track_caller]
 fn enforced_without(alias: &str, fields: &[&str]) -> (Scene, Vec<Asked>) {
+    let (scene, asked, _) = said_without(alias, fields);
+    (scene, asked)
+}
+
+/// The same, and what was said besides.
+#[track_caller]
+fn said_without(alias: &str, fields: &[&str]) -> (Scene, Vec<Asked>, Vec<String>) {
     let scene = Scene::new();
     scene.proxy.hide_extension(alias, fields);
-    let mut asked = Vec::new();
+    let (mut asked, mut notes) = (Vec::new(), Vec::new());
     for port in [80, 81] {
         let snapshot = scene.written(&cluster(port, Vec::new()));
         scene.give_ports(&snapshot);
-        scene.sync().unwrap();
+        notes = scene.sync().unwrap().notes;
         scene.expect(&snapshot);
         asked.extend(scene.proxy.asked());
         assert_eq!(scene.sync().unwrap().steps, Vec::<String>::new());
         asked.extend(scene.proxy.asked());
     }
-    (scene, asked)
+    (scene, asked, notes)
 }
 
 #[test]
@@ -74,10 +81,23 @@ fn without_revisions_ports_are_changed_on_no_condition() {
 
 #[test]
 fn without_what_says_so_every_port_is_enforced_and_every_group_keeps_state() {
-    enforced_without("port-security", &["port_security_enabled"]);
-    enforced_without("stateful-security-group", &["stateful"]);
-    enforced_without("binding", &["binding:vnic_type"]);
-    enforced_without("allowed-address-pairs", &["allowed_address_pairs"]);
+    for (alias, field) in [
+        ("port-security", "port_security_enabled"),
+        ("stateful-security-group", "stateful"),
+        ("binding", "binding:vnic_type"),
+        ("allowed-address-pairs", "allowed_address_pairs"),
+    ] {
+        let (_, _, notes) = said_without(alias, &[field]);
+        let [note] = notes.as_slice() else {
+            panic!("{notes:?}");
+        };
+        assert!(
+            note.starts_with(&format!("Neutron has no extension `{alias}`: ")),
+            "{note}"
+        );
+    }
+    let (_, _, notes) = said_without("another", &[]);
+    assert_eq!(notes, Vec::<String>::new());
 }
 
 #[test]

@@ -62,6 +62,8 @@ pub(crate) struct Seen {
     pub(crate) steps: Vec<String>,
     /// What passed after a step that passed neither before nor in the end.
     pub(crate) moments: Vec<(String, Passing)>,
+    /// What was to be said besides, at last.
+    pub(crate) notes: Vec<String>,
 }
 
 /// The flows that pass.
@@ -531,7 +533,9 @@ impl Cloud for Watched<'_> {
     }
 
     fn plan(&self, state: &NeutronState, wanted: &Wanted<'_>) -> Plan<NeutronStep> {
-        self.neutron.plan(state, wanted)
+        let plan = self.neutron.plan(state, wanted);
+        self.seen.borrow_mut().notes.clone_from(&plan.notes);
+        plan
     }
 
     async fn apply(&self, state: &NeutronState, step: &NeutronStep) -> Result<NeutronDone, Failure> {
