@@ -16,7 +16,7 @@ use crate::model::{Chain, End, Name, Rule, Table, Verdict};
 /// judged like before or like after. What restricts, as a drop or the way to one, may not change together with anything else: what the
 /// one table denies by one such rule the other may deny by another. Nor may it change its place among the rules by which sets that change let
 /// packets in, or lead there.
-pub(crate) fn mixes(observed: &Table, plan: &Plan<Operation>) -> bool {
+pub fn mixes(observed: &Table, plan: &Plan<Operation>) -> bool {
     let changes = Changes::of(observed, plan);
     if changes.sets.is_empty() {
         return false;

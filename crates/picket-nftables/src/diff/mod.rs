@@ -27,7 +27,7 @@ pub(crate) use again::{ANYTHING, CHANGING};
 pub(crate) use again::{begun, end, is_end};
 pub use apply::Refusal;
 #[cfg(feature = "client")]
-pub(crate) use mix::mixes;
+pub use mix::mixes;
 pub use portion::PORTION;
 use references::{Reference, References};
 pub use stage::Stages;

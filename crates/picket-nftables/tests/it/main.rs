@@ -10,6 +10,7 @@ mod arbitrary;
 mod cases;
 mod custom;
 mod difference;
+mod in_pods;
 mod indexed;
 mod kernel;
 mod mixture;
