@@ -135,9 +135,8 @@ impl<'a> Changes<'a> {
 }
 
 /// Whether these rules are among others in this order.
-fn is_ordered<'a>(rules: impl Iterator<Item = &'a Rule>, others: &[&Rule]) -> bool {
+fn is_ordered<'a>(mut rules: impl Iterator<Item = &'a Rule>, others: &[&Rule]) -> bool {
     let mut others = others.iter();
-    let mut rules = rules;
     rules.all(|rule| others.any(|other| *other == rule))
 }
 

@@ -2,14 +2,12 @@
 
 use std::cell::Cell;
 
-use picket_cluster::{Event, Object, Snapshot, Store};
+use picket_cluster::{Endpoint, Event, Object, Semantics, Snapshot, Store};
 use picket_dataplane::{Objects, Packet};
 use picket_engine::Engine;
 use picket_net::Protocol;
-use picket_nftables::diff::{PORTION, Stages, mixes};
-use picket_nftables::meaning::Interpreter;
+use picket_nftables::diff::mixes;
 use picket_nftables::model::{InterfaceName, Table};
-use picket_nftables::print;
 use picket_nftables::render::documented::{Options, OtherEnds, PodView, render};
 use picket_policy::{Direction, ObjectRef};
 use picket_testing::build::{accept, pod, pods_in, policy};
@@ -19,21 +17,15 @@ use picket_testing::snapshot;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestCaseError, TestRunner};
 
+use crate::overtaken::{self, mid_stream, way};
 use crate::reference::packet;
-
-/// No packet asks the sets of a table more often.
-const LOOKUPS: usize = 30;
 
 /// At most so many packets are sent over each change, at each pod.
 const PACKETS: usize = 80;
 
-/// The flag of TCP in the middle of a connection.
-const ACK: u8 = 0x10;
-
 /// The table of a pod, if there is such a pod.
-fn table(cluster: &Snapshot, pod: &ObjectRef, options: &Options) -> Option<Table> {
+fn table(engine: &Engine, pod: &ObjectRef, options: &Options) -> Option<Table> {
     let eth0 = InterfaceName::new("eth0").expect("an interface name");
-    let engine = Engine::compile(cluster, Default::default());
     let view = PodView::of(engine.program(), &OtherEnds::default(), pod, &eth0)?;
     Some(render(&view, options).expect("a table").0)
 }
@@ -48,7 +40,7 @@ fn packets(clusters: [&Snapshot; 2], pod: &ObjectRef) -> Vec<Packet> {
                     Direction::Ingress => &flow.destination,
                     Direction::Egress => &flow.source,
                 };
-                if matches!(end, picket_cluster::Endpoint::Pod(object) if object == pod) {
+                if matches!(end, Endpoint::Pod(object) if object == pod) {
                     packets.push(packet(cluster, &flow, direction));
                 }
             }
@@ -57,47 +49,14 @@ fn packets(clusters: [&Snapshot; 2], pod: &ObjectRef) -> Vec<Packet> {
     let step = packets.len().div_ceil(PACKETS).max(1);
     let packets: Vec<_> = packets.into_iter().step_by(step).collect();
     let going_on = packets.iter().filter(|packet| packet.protocol == Protocol::TCP);
-    let going_on = going_on.map(|packet| Packet {
-        tcp_flags: Some(ACK),
-        ..packet.clone()
-    });
+    let going_on = going_on.cloned().map(mid_stream);
     let going_on: Vec<_> = going_on.collect();
     packets.into_iter().chain(going_on).collect()
 }
 
 /// Nobody passes on the way from one table to another who does not before or after it.
 fn nobody_slips_through(old: &Table, new: &Table, packets: &[Packet]) -> Result<(), TestCaseError> {
-    let plan = Table::difference(Some(old), new);
-    let stages = Stages::of(Some(old), &plan, PORTION);
-    let transactions: Vec<_> = match &stages {
-        Some(stages) => stages.all().cloned().collect(),
-        None => vec![plan],
-    };
-    let mut tables = vec![old.clone()];
-    for transaction in &transactions {
-        let now = Table::applied(tables.last(), transaction).expect("the kernel takes it");
-        tables.push(now);
-    }
-    let passes = |table: &Table, packet| Interpreter::new(table).pass(packet).outcome.is_accept();
-    for packet in packets
-        .iter()
-        .filter(|packet| !passes(old, packet) && !passes(new, packet))
-    {
-        for (at, pair) in tables.windows(2).enumerate() {
-            for lookups in 0..LOOKUPS {
-                let between = Interpreter::overtaken(&pair[0], &pair[1], lookups).pass(packet);
-                prop_assert!(
-                    !between.outcome.is_accept(),
-                    "after {} lookups, {:?}:\n{}\nbefore:\n{}",
-                    lookups,
-                    packet,
-                    print::commands(old.name(), &transactions[at]),
-                    print::text(&pair[0])
-                );
-            }
-        }
-    }
-    Ok(())
+    overtaken::nobody_slips_through(old, &way(old, new), packets, "of a pod", Table::clone)
 }
 
 /// Where a change is made without another table beside it, which judges every packet by the new rules alone.
@@ -130,14 +89,17 @@ fn where_nothing_stands_in_nobody_passes_in_between() {
                 for object in cluster.into_iter().chain(policies) {
                     store.apply(Event::Apply(object));
                 }
+                let compiled = |cluster: &Snapshot| Engine::compile(cluster, Semantics::default());
                 let mut before = store.snapshot();
+                let mut engine = compiled(&before);
                 for events in events.chunks(at_once) {
                     for event in events {
                         store.apply(event.clone());
                     }
                     let now = store.snapshot();
+                    let next = compiled(&now);
                     for pod in before.live_pods().filter(|pod| pod.is_managed()) {
-                        let tables = [&before, &now].map(|cluster| table(cluster, &pod.object, &options));
+                        let tables = [&engine, &next].map(|engine| table(engine, &pod.object, &options));
                         let [Some(old), Some(new)] = &tables else { continue };
                         if old == new {
                             continue;
@@ -150,7 +112,7 @@ fn where_nothing_stands_in_nobody_passes_in_between() {
                         alone.set(alone.get() + 1);
                         nobody_slips_through(old, new, &packets([&before, &now], &pod.object))?;
                     }
-                    before = now;
+                    (before, engine) = (now, next);
                 }
                 Ok(())
             },
@@ -175,9 +137,10 @@ fn where_another_table_stands_in_somebody_would_pass_without_it() {
     };
     let clusters = [cluster("name=a", 80), cluster("name=b", 81)];
     let own = ObjectRef::new("Pod", "x", "own");
-    let tables = clusters
-        .each_ref()
-        .map(|cluster| table(cluster, &own, &Options::default()));
+    let tables = clusters.each_ref().map(|cluster| {
+        let engine = Engine::compile(cluster, Semantics::default());
+        table(&engine, &own, &Options::default())
+    });
     let [old, new] = tables.map(|table| table.expect("the pod is there"));
     assert!(mixes(&old, &Table::difference(Some(&old), &new)));
     let [before, now] = &clusters;

@@ -15,6 +15,7 @@ mod indexed;
 mod kernel;
 mod mixture;
 mod networks;
+mod overtaken;
 mod reference;
 mod sample;
 mod verify;

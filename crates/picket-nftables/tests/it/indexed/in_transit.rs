@@ -4,13 +4,10 @@ use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr};
 
 use picket_cluster::{Endpoint, Event, Object, Semantics, Snapshot};
-use picket_dataplane::{Crossing, Objects, Packet, Plan};
+use picket_dataplane::{Crossing, Packet};
 use picket_engine::{Engine, Program};
 use picket_net::{AddressRange, Protocol};
-use picket_nftables::diff::{Operation, PORTION, Stages};
-use picket_nftables::meaning::Interpreter;
 use picket_nftables::model::*;
-use picket_nftables::print;
 use picket_nftables::render::indexed::{self, Guard, Options, until_known};
 use picket_policy::{Direction, Peer};
 use picket_testing::build::{
@@ -21,19 +18,14 @@ use picket_testing::flows::representative_flows;
 use proptest::prelude::*;
 use proptest::test_runner::TestCaseError;
 
+use crate::overtaken::{self, mid_stream, way};
 use crate::sample::name;
-
-/// No packet asks the sets and maps of a table more often.
-const LOOKUPS: usize = 40;
 
 const NAMES: [&str; 8] = ["a", "b", "c", "d", "e", "f", "g", "h"];
 
 const ADDRESSES: [&str; 8] = [
     "10.0.0.1", "10.0.0.2", "10.0.0.3", "10.0.0.4", "10.0.0.5", "10.0.0.6", "10.0.0.7", "10.0.0.8",
 ];
-
-/// The flag of TCP in the middle of a connection.
-const ACK: u8 = 0x10;
 
 /// That of the tables, and another.
 const NODES: [(&str, &str); 2] = [("node-0", "10.0.1.1"), ("node-1", "10.0.1.2")];
@@ -98,14 +90,6 @@ fn packets(clusters: [&Snapshot; 2]) -> Vec<Packet> {
     some(opening, most).chain(some(going_on, others)).collect()
 }
 
-/// The same in the middle of a connection that nobody knows.
-fn mid_stream(packet: Packet) -> Packet {
-    Packet {
-        tcp_flags: Some(ACK),
-        ..packet
-    }
-}
-
 /// How a packet crosses the node.
 fn crossing(source: IpAddr, destination: IpAddr) -> Crossing {
     let node: IpAddr = NODES[0].1.parse().expect("an address");
@@ -117,54 +101,12 @@ fn crossing(source: IpAddr, destination: IpAddr) -> Crossing {
     }
 }
 
-/// The tables on the way from one to another.
-fn way(old: &Table, new: &Table) -> Vec<(Table, Plan<Operation>)> {
-    let plan = Table::difference(Some(old), new);
-    let stages = Stages::of(Some(old), &plan, PORTION);
-    let transactions: Vec<_> = match &stages {
-        Some(stages) => stages.all().cloned().collect(),
-        None => vec![plan],
-    };
-    let mut now = old.clone();
-    let after = |transaction: Plan<Operation>| {
-        now = Table::applied(Some(&now), &transaction).expect("the kernel takes it");
-        (now.clone(), transaction)
-    };
-    transactions.into_iter().map(after).collect()
-}
-
-/// Nobody passes on the way from one table to another who does not before or after it.
+/// Nobody passes on the way from one table to another who does not before or after it, by each end alone and by both.
 fn nobody_slips_through(old: &Table, new: &Table, packets: &[Packet]) -> Result<(), TestCaseError> {
     let way = way(old, new);
     for maps in [Some(ENDS[0]), Some(ENDS[1]), None] {
         let judging = |table: &Table| maps.map_or_else(|| table.clone(), |maps| without(maps, table));
-        let mut tables = vec![judging(old)];
-        tables.extend(way.iter().map(|(table, _)| judging(table)));
-        let passes = |table: &Table, packet| Interpreter::new(table).pass(packet).outcome.is_accept();
-        for packet in packets {
-            let (before, after) = (
-                passes(&tables[0], packet),
-                passes(&tables[tables.len() - 1], packet),
-            );
-            if before && after {
-                continue;
-            }
-            for (at, pair) in tables.windows(2).enumerate() {
-                for lookups in 0..LOOKUPS {
-                    let between = Interpreter::overtaken(&pair[0], &pair[1], lookups).pass(packet);
-                    prop_assert!(
-                        !between.outcome.is_accept() || before || after,
-                        "after {} lookups of transaction {} without {:?}, {:?}:\n{}\nbefore:\n{}",
-                        lookups,
-                        at,
-                        maps,
-                        packet,
-                        print::commands(old.name(), &way[at].1),
-                        print::text(&tables[at])
-                    );
-                }
-            }
-        }
+        overtaken::nobody_slips_through(old, &way, packets, &format!("without {maps:?}"), judging)?;
     }
     Ok(())
 }

@@ -48,8 +48,7 @@ pub(super) fn answer(arguments: &Arguments, loaded: &Loaded) -> anyhow::Result<A
     if !arguments.live.live {
         let rendered = render(program, &options);
         let report = verify(&rendered.objects, program, &options, limit);
-        let exceptions = exceptions(&options);
-        return Ok(told(&ends, None, &report, &rendered, exceptions, Vec::new()));
+        return Ok(told(&ends, None, &options, &report, &rendered, Vec::new()));
     }
     let neutron = arguments.cloud.cloud.read(&options.cluster)?;
     let options = neutron.options(&options);
@@ -61,15 +60,7 @@ pub(super) fn answer(arguments: &Arguments, loaded: &Loaded) -> anyhow::Result<A
     ends.others = other_addresses(neutron.with(&ports), program);
     let report = neutron.verify(&ports, program, &options, limit);
     let remarks = neutron.remarks(&ports, &rendered, program);
-    let exceptions = exceptions(&options);
-    Ok(told(
-        &ends,
-        Some(&neutron),
-        &report,
-        &rendered,
-        exceptions,
-        remarks,
-    ))
+    Ok(told(&ends, Some(&neutron), &options, &report, &rendered, remarks))
 }
 
 /// What passes though policies do not allow it.
@@ -84,9 +75,9 @@ fn exceptions(options: &Options) -> Vec<&'static str> {
 fn told(
     ends: &Ends<'_>,
     neutron: Option<&InstalledNeutron>,
+    options: &Options,
     report: &Report,
     rendered: &Rendered,
-    exceptions: Vec<&'static str>,
     mut notes: Vec<String>,
 ) -> Answer {
     let examples = report.counterexamples.iter().map(|found| {
@@ -100,7 +91,7 @@ fn told(
     let found = Found {
         target: "neutron",
         examples: examples.collect(),
-        exceptions,
+        exceptions: exceptions(options),
         notes,
     };
     let mut answer = found.of(report.is_proof(), report.pairs, report.stopped, None);
