@@ -11,7 +11,7 @@ use picket_testing::build::{PodBuilder, accept, block, namespace, pod, pods_in, 
 use picket_testing::faults::Fault;
 use serde_json::{Value, json};
 
-use super::scene::{Passing, Scene, passing, some};
+use super::scene::{Passing, Scene, Seen, passing, some};
 
 fn role(name: &str, role: &str, last: u8) -> PodBuilder {
     pod(&format!("x/{name}"))
@@ -74,6 +74,19 @@ fn allowed(flows: &[Flow], snapshot: &Snapshot) -> Passing {
     allowed.map(|(at, _)| at).collect()
 }
 
+/// After no step anything passed but these flows.
+#[track_caller]
+fn opens_nothing(seen: &Seen, flows: &[Flow], either: &Passing, about: &str) {
+    for (step, passing) in &seen.moments {
+        let opened: Vec<_> = passing.difference(either).map(|at| &flows[*at]).collect();
+        assert!(
+            opened.is_empty(),
+            "{about}: {step} opened {opened:?}\n{:#?}",
+            seen.steps
+        );
+    }
+}
+
 /// What may happen to a call.
 fn faults() -> Vec<Fault> {
     let conflict = r#"{"NeutronError": {"type": "RetryRequest", "message": "", "detail": ""}}"#;
@@ -103,14 +116,7 @@ fn goes(scene: &Scene, from: &Snapshot, to: &Snapshot, after: usize, fault: &Fau
     let (seen, result) = scene.sync_watched(&flows, &to);
     let came = scene.proxy.take_write();
     let about = format!("{fault:?} at call {after}: {:?}", result.as_ref().err());
-    for (step, passing) in &seen.moments {
-        let opened: Vec<_> = passing.difference(&either).map(|at| &flows[*at]).collect();
-        assert!(
-            opened.is_empty(),
-            "{about}: {step} opened {opened:?}\n{:#?}",
-            seen.steps
-        );
-    }
+    opens_nothing(&seen, &flows, &either, &about);
     // A cloud that does not answer ends it; what it has done by then opens nothing.
     let now = passing(&scene.objects(), &flows, &to);
     assert!(now.is_subset(&either), "{about}");
@@ -204,14 +210,7 @@ fn what_a_port_that_cannot_be_changed_keeps_lets_nothing_new_pass() {
             .copied()
             .collect();
         let (seen, result) = scene.sync_watched(&flows, &judged);
-        for (step, passing) in &seen.moments {
-            let opened: Vec<_> = passing.difference(&either).map(|at| &flows[*at]).collect();
-            assert!(
-                opened.is_empty(),
-                "{label:?}: {step} opened {opened:?}\n{:#?}",
-                seen.steps
-            );
-        }
+        opens_nothing(&seen, &flows, &either, &format!("{label:?}"));
         let Err(ControllerError::Failed(failed)) = result else {
             panic!("{label:?}: {:#?}", seen.steps);
         };
