@@ -13,6 +13,7 @@ mod difference;
 mod in_pods;
 mod indexed;
 mod kernel;
+mod let_go;
 mod mixture;
 mod networks;
 mod overtaken;

@@ -1,10 +1,13 @@
 //! Hosts around one node, with real packets between them.
 
+use std::io::{self, ErrorKind};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
 use std::process::Command;
 use std::time::Duration;
 
 use picket_linux::{Netlink, NetworkNamespace, Route, RouteTable, run_with_input};
+
+use crate::let_go::once_free;
 
 /// How long a connection that is not dropped may take.
 const PATIENCE: Duration = Duration::from_millis(400);
@@ -135,10 +138,11 @@ impl Host {
 
     /// Listens on a TCP port at every address, until the listener is dropped.
     pub(crate) fn listen(&self, port: u16) -> TcpListener {
-        self.namespace
-            .run(|| TcpListener::bind((Ipv6Addr::UNSPECIFIED, port)))
-            .expect("the namespace")
-            .expect("a free port")
+        let bind = || TcpListener::bind((Ipv6Addr::UNSPECIFIED, port));
+        once_free(
+            |error: &io::Error| error.kind() == ErrorKind::AddrInUse,
+            || self.namespace.run(bind).expect("the namespace"),
+        )
     }
 
     /// Whether a TCP connection to `address` comes about.

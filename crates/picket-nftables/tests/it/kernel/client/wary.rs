@@ -2,16 +2,14 @@
 
 use std::fmt::Write;
 use std::sync::Arc;
-use std::thread;
 
 use picket_linux::NetworkNamespace;
-use picket_nftables::client::{
-    Client, Counters, Foreign, Observed, Oddity, Place, Report, SyncError, canonical,
-};
+use picket_nftables::client::{Client, Counters, Foreign, Observed, Oddity, Place, SyncError, canonical};
 use picket_nftables::model::Table;
 use picket_nftables::parse;
 
 use crate::indexed::kernel::hosts::run;
+use crate::let_go::once_held_by_none;
 use crate::sample::{self, name};
 
 fn wary(namespace: &NetworkNamespace) -> Client {
@@ -220,7 +218,7 @@ fn nobody_tries_to_change_a_table_that_another_holds() {
     let mut client = wary(&namespace);
     assert_eq!(client.sync(&table).expect("it is there").operations, 0);
     let mut thief = Client::open(&namespace).expect("a client").holding();
-    once_free(|| thief.sync(&table));
+    once_held_by_none(|| thief.sync(&table));
     assert_eq!(client.sync(&table).expect("it is there").operations, 0);
     let error = client.sync(&less).expect_err("it is held");
     assert!(
@@ -228,15 +226,5 @@ fn nobody_tries_to_change_a_table_that_another_holds() {
         "{error}"
     );
     drop(thief);
-    assert_ne!(once_free(|| wary(&namespace).sync(&less)).operations, 0);
-}
-
-/// What comes of it once nobody holds the table: a process that another test starts has all sockets until it is what it is to be.
-fn once_free(mut sync: impl FnMut() -> Result<Report, SyncError>) -> Report {
-    loop {
-        match sync() {
-            Err(SyncError::Held { .. }) => thread::yield_now(),
-            done => return done.expect("it is there, and changed"),
-        }
-    }
+    assert_ne!(once_held_by_none(|| wary(&namespace).sync(&less)).operations, 0);
 }
