@@ -38,7 +38,7 @@ pub use conntrack::{Carried, Connection, Tuple, Which};
 pub use descriptor::{receive_line, send_line};
 pub use dump::Lister;
 pub use error::{Error, Result};
-pub use grace::await_packets;
+pub use grace::Passing;
 pub use interface::InterfaceAddress;
 pub use limit::raise_open_files_limit;
 pub use memory::{give_back_memory, share_memory};

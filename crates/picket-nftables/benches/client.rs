@@ -238,8 +238,9 @@ fn events(snapshot: &Snapshot, engine: &mut Engine) -> Vec<String> {
                 .expect("it is made")
                 .expect("what is there is known");
             let took = start.elapsed();
-            // Between two events an agent waits for packets that are on their way.
+            // One event is alone when no packet is on its way from before the last.
             client.calm().expect("it is ended");
+            client.await_packets();
             took
         });
         rendering.sort();

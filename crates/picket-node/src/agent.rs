@@ -225,7 +225,7 @@ impl Agent {
             }
         }
         if let Some(enforcer) = &mut self.enforcer {
-            enforcer.await_calm();
+            enforcer.calm();
         }
         Ok(Ended::Stopped)
     }
@@ -417,7 +417,7 @@ impl Agent {
                 _ => make_all(&mut self.knowledge, enforcer).map(|()| String::new()),
             };
             enforcer.finish_cutting();
-            enforcer.await_calm();
+            enforcer.calm();
             match done {
                 Ok(commands) => plan.insert_str(0, &commands),
                 Err(error) if self.vpp.is_none() => return Err(error.into()),

@@ -5,7 +5,6 @@ use std::time::Instant;
 
 use jiff::Timestamp;
 use picket_engine::{Delta, Program};
-use picket_linux::await_packets;
 use picket_nftables::client::{self, Change, SyncError};
 use picket_nftables::model::InterfaceName;
 use picket_nftables::verify::Report;
@@ -259,7 +258,7 @@ impl Enforcer {
         self.host.changing()
     }
 
-    /// Ends that they are kept from it, when none from before that change is on its way any more; whether that was done.
+    /// Ends that they are kept from it, which waits until none from before that change is on its way any more; whether that was done.
     pub(crate) fn calm(&mut self) -> bool {
         match self.host.calm() {
             Ok(report) if report.was_another || !report.foreign.is_empty() => {
@@ -273,14 +272,6 @@ impl Enforcer {
                 tracing::debug!(%error, "sources of packets are judged twice for a while");
                 false
             }
-        }
-    }
-
-    /// The same at once, as nothing changes any more: waits for the packets.
-    pub(crate) fn await_calm(&mut self) {
-        if self.changing().is_some() {
-            await_packets();
-            self.calm();
         }
     }
 

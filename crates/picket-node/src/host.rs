@@ -291,7 +291,7 @@ impl Host {
         self.client.changing()
     }
 
-    /// Ends what keeps packets from being judged by two tables, of which none may be on its way any more ([`Client::calm`]).
+    /// Ends what keeps packets from being judged by two tables, when none is on its way any more ([`Client::calm`]).
     ///
     /// # Errors
     /// When the table cannot be written.

@@ -78,6 +78,7 @@ impl Host {
         };
         let (all, written) = (start.elapsed(), rendered.elapsed());
         self.client.calm()?;
+        self.client.await_packets();
         anyhow::ensure!(report.operations > 0, "nothing has changed");
         let text = print::text(&render(self.engine.program(), Some(NODE))?);
         let start = Instant::now();

@@ -139,6 +139,11 @@ fn sync(places: &mut [Place], engine: &Engine, pods: &[ObjectRef]) -> Result<usi
     synced.into_iter().sum()
 }
 
+/// What changes then is alone: no packet is on its way from before the last change.
+fn settle(places: &mut [Place]) {
+    places.iter_mut().for_each(|place| place.client.await_packets());
+}
+
 /// Each policy with the numbers of the pods that it selects, in the order in which they are brought in.
 fn policies(peers: usize) -> Vec<(Policy, Vec<usize>)> {
     let isolate = (Policy::new("bench/isolate", Vec::new()), (0..PODS).collect());
@@ -180,6 +185,7 @@ fn event(snapshot: &Snapshot, own: &[ObjectRef]) -> Result<()> {
     sync(&mut kept, &engine, own)?;
     let mut number = PEERS;
     repeat("picket", || {
+        settle(&mut kept);
         let start = Instant::now();
         engine.apply(Event::Apply(Object::from(peer(0, number))));
         let operations = sync(&mut kept, &engine, own)?;
@@ -238,6 +244,7 @@ fn many() -> Result<()> {
     sync(&mut kept, &engine, &own)?;
     let mut number = MANY;
     repeat("picket", || {
+        settle(&mut kept);
         let start = Instant::now();
         engine.apply(Event::Apply(Object::from(peer(0, number))));
         sync(&mut kept, &engine, &own)?;
@@ -257,6 +264,7 @@ fn many() -> Result<()> {
         let events: Vec<_> = (0..MANY)
             .map(|number| Event::Apply(Object::from(peer_at(0, number, first + number))))
             .collect();
+        settle(&mut kept);
         let start = Instant::now();
         for event in events {
             engine.apply(event);

@@ -10,6 +10,14 @@ use super::{ApplyError, Client};
 use crate::diff::{Operation, mixes};
 use crate::model::{Name, Table};
 
+/// A table that is there only while another is made anew or changed, until it is known to be gone.
+#[derive(Clone, Debug)]
+pub(super) struct Guard {
+    name: Name,
+    /// Whether the other is made anew.
+    is_for_another: bool,
+}
+
 impl Client {
     /// Where a plan makes a table anew that is there, or leaves it [in doubt](Self::is_in_doubt) for a moment, makes another with the
     /// rules to which it leads, for as long as that takes; the generation that follows.
@@ -34,7 +42,10 @@ impl Client {
         let Some(table) = desired.and_then(guard_of) else {
             return generation;
         };
-        self.guard = Some(table.name().clone());
+        self.guard = Some(Guard {
+            name: table.name().clone(),
+            is_for_another: made_anew(plan).is_some(),
+        });
         let plan = whole(&Arc::new(table));
         match self.commit(None, &plan, Hold::Briefly, generation, self.portion) {
             Ok(next) => next,
@@ -58,8 +69,12 @@ impl Client {
         let Some(guard) = self.guard.clone() else {
             return Ok(false);
         };
-        let plan = Plan::from_iter([Operation::Delete(guard)]);
-        let was_there = match self.apply(None, &plan, None) {
+        if guard.is_for_another {
+            // Who was on its way to the one that has gone is not judged by the next one.
+            self.await_packets();
+        }
+        let plan = Plan::from_iter([Operation::Delete(guard.name)]);
+        let was_there = match self.carry_out_alone(None, &plan) {
             Ok(()) => true,
             Err(error) if is_missing(&error) => false,
             Err(error) => return Err(error),

@@ -27,7 +27,7 @@ use std::collections::BTreeSet;
 use std::fmt;
 
 use picket_dataplane::Plan;
-use picket_linux::{BatchError, NetworkNamespace, Nfnetlink, Port, await_packets};
+use picket_linux::{BatchError, NetworkNamespace, Nfnetlink, Passing, Port};
 
 pub use attributes::Oddity;
 use calm::Patience;
@@ -35,6 +35,7 @@ pub use counters::Counters;
 pub use cut::{Cut, Cutter, Denied, Severed};
 pub use encode::Object;
 use encode::{Origin, Transaction, Unknown, encode};
+use guard::Guard;
 use hold::{HELD, Hold};
 pub use read::{Foreign, Observed, Place, canonical, decode};
 use sync::{Known, NEVER, following, is_unanswered};
@@ -56,8 +57,7 @@ pub struct Client {
     held: u32,
     /// Whether others in the namespace may be up to filling its rulesets.
     is_wary: bool,
-    /// A table that is there only while another is made anew, until it is known to be gone.
-    guard: Option<Name>,
+    guard: Option<Guard>,
     /// How much a transaction makes of what nothing leads to yet.
     portion: usize,
     patience: Patience,
@@ -65,6 +65,8 @@ pub struct Client {
     is_changing: bool,
     /// How often it has changed something, or tried to.
     changes: u64,
+    /// The time until no packet is on its way from before the last change.
+    passing: Option<Passing>,
 }
 
 /// Why a plan changed nothing.
@@ -160,6 +162,8 @@ impl Client {
             patience: Patience::Waits,
             is_changing: false,
             changes: 0,
+            // Who had the table before may just have changed it.
+            passing: Some(Passing::begin()),
         })
     }
 
@@ -187,8 +191,8 @@ impl Client {
         self
     }
 
-    /// The same, which does not wait until no packet from before a change is on its way any more ([`await_packets`]), and leaves to
-    /// [`Client::calm`] what is to be done then.
+    /// The same, which does not wait until no packet from before a change is on its way any more only to end that sources are judged
+    /// twice, and leaves that to [`Client::calm`].
     #[must_use]
     pub fn patient(mut self) -> Self {
         self.patience = Patience::Leaves;
@@ -245,8 +249,8 @@ impl Client {
     }
 
     /// Carries out a plan on a table that is as `observed`: all of it, or nothing. Where packets on their way could be judged
-    /// wrongly otherwise that takes several transactions ([`Stages`]). With a generation only when the
-    /// rulesets are still of it.
+    /// wrongly otherwise that takes several transactions ([`Stages`]), and no packet meets two that it might notice
+    /// ([`Client::await_packets`]). With a generation only when the rulesets are still of it.
     ///
     /// # Errors
     /// [`ApplyError`]; nothing has changed then, unless it is [`BatchError::Unanswered`].
@@ -272,26 +276,34 @@ impl Client {
         portion: usize,
     ) -> Result<Option<u32>, ApplyError> {
         let is_end = is_end(plan);
-        if is_end && self.patience == Patience::Waits {
-            await_packets();
-        }
         self.changes += u64::from(!is_end);
         let stages = Stages::of(observed, plan, portion);
         let plans = stages
             .as_ref()
-            .map_or_else(|| vec![plan], |stages| stages.at_once().collect());
+            .map_or_else(|| vec![plan], |stages| stages.before_end().collect());
         let is_held = matches!(hold, Hold::Keep | Hold::Take);
+        let unmet = stages.as_ref().map_or(0, |stages| stages.unmet);
         let mut generation = generation;
         for (index, transaction) in encode(observed, &plans, hold, self.held)?.into_iter().enumerate() {
             // Once the table is held nobody else changes it between two transactions, whatever they do to others.
             let expected = generation.filter(|_| index == 0 || !is_held);
-            if let Err(error) = self.transact(transaction, expected) {
+            let is_noticed = index >= unmet && plans.get(index).is_some_and(|plan| !plan.is_empty());
+            // A table that stands in for another is only added.
+            if is_noticed && hold != Hold::Briefly {
+                self.await_packets();
+            }
+            let done = self.transact(transaction, expected);
+            if is_noticed && done.as_ref().err().is_none_or(is_unanswered) {
+                self.passing = Some(Passing::begin());
+            }
+            if let Err(error) = done {
                 let Some(stages) = &stages else {
                     return Err(error);
                 };
                 // All is in force: whoever reads the table next makes it right, where that is not done on no condition.
                 if index > stages.first.len() {
-                    self.carry_out_alone(observed, &stages.last);
+                    let _ = self.carry_out_alone(observed, &stages.last);
+                    self.passing = Some(Passing::begin());
                     self.is_changing = !stages.end.is_empty();
                     return Ok(Some(NEVER));
                 }
@@ -315,6 +327,14 @@ impl Client {
         Ok(generation)
     }
 
+    /// Waits until no packet is on its way from before the last transaction that packets notice. Before the next one that is done anyway: a
+    /// packet that meets two might be judged by what was, by what is, and by what was between them.
+    pub fn await_packets(&mut self) {
+        if let Some(passing) = self.passing.take() {
+            passing.end();
+        }
+    }
+
     fn transact(&mut self, (batch, origins): Transaction, generation: Option<u32>) -> Result<(), ApplyError> {
         let done = self.socket.commit(batch, generation);
         done.map_err(|error| blamed(error, &origins))
@@ -322,15 +342,24 @@ impl Client {
 
     /// Takes away what was made and nothing leads to. Where that fails the next who reads the table does it.
     fn undo(&mut self, observed: Option<&Table>, stages: &Stages, done: usize) {
-        self.carry_out_alone(observed, &stages.undo(done));
+        let is_noticed = done > stages.unmet;
+        if is_noticed {
+            self.await_packets();
+        }
+        let _ = self.carry_out_alone(observed, &stages.undo(done));
+        if is_noticed {
+            self.passing = Some(Passing::begin());
+        }
     }
 
-    /// Carries out what changes nothing of what is in force, whatever comes of it and whatever others have changed.
-    fn carry_out_alone(&mut self, observed: Option<&Table>, plan: &Plan<Operation>) {
-        let encoded = encode(observed, &[plan], Hold::Leave, self.held);
-        for transaction in encoded.into_iter().flatten() {
-            let _ = self.transact(transaction, None);
-        }
+    /// Carries out in one transaction what changes nothing of what is to be in force, whatever others have changed.
+    fn carry_out_alone(
+        &mut self,
+        observed: Option<&Table>,
+        plan: &Plan<Operation>,
+    ) -> Result<(), ApplyError> {
+        let mut transactions = encode(observed, &[plan], Hold::Leave, self.held)?.into_iter();
+        transactions.try_for_each(|transaction| self.transact(transaction, None))
     }
 }
 
@@ -366,3 +395,6 @@ fn blamed(error: BatchError, origins: &[Origin]) -> ApplyError {
         other => ApplyError::Transaction(other),
     }
 }
+
+#[cfg(test)]
+mod tests;

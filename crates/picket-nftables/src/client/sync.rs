@@ -127,6 +127,11 @@ impl Client {
 
     fn make(&mut self, desired: &Arc<Table>, before: Option<&Table>) -> Result<Report, SyncError> {
         let mut report = Report::default();
+        let is_another = |known: &Known| !Arc::ptr_eq(&known.table, desired);
+        if self.known.as_ref().is_some_and(is_another) {
+            // Not when it has been asked whether others have changed something, who may meanwhile.
+            self.await_packets();
+        }
         if let Some(known) = self.take_known(desired.name())? {
             let plan = if Arc::ptr_eq(&known.table, desired) {
                 Plan::from_iter([])
@@ -188,6 +193,9 @@ impl Client {
         plan: &Plan<Operation>,
         report: &mut Report,
     ) -> Result<Option<Option<u32>>, SyncError> {
+        if !plan.is_empty() {
+            self.await_packets();
+        }
         let Some(known) = self.take_known(name)? else {
             return Ok(None);
         };
@@ -260,11 +268,17 @@ impl Client {
     fn attempt(&mut self, attempt: usize, making: &mut Making<'_>) -> Result<bool, SyncError> {
         let desired = making.desired;
         self.unguard().map_err(SyncError::Apply)?;
+        if making.before.is_some() || attempt > 0 {
+            self.await_packets();
+        }
         making.report.readings += 1;
         let (generation, listing) = self.look(desired.name(), &making.extent)?.unzip();
         let holder = listing.as_ref().map(|listing| Holder::of(&listing.objects));
         let hold = self.hold(holder.unwrap_or(Holder::All))?;
         let observed = listing.map(|listing| listing.decode(desired.name()));
+        if observed == Some(Observed::Absent) {
+            self.passing = None;
+        }
         making.report.compare(observed.as_ref(), &mut making.before);
         let portion = self.portion_of(attempt);
         let beginning = observed

@@ -34,6 +34,8 @@ pub struct Stages {
     /// Ends that sources are judged once more (`again.rs`), when no packet is on its way that was judged before the rest came into
     /// force.
     pub end: Plan<Operation>,
+    /// How many transactions of the first stage no packet notices.
+    pub unmet: usize,
     /// What takes the numbers back that the first stage gives.
     back: Vec<Operation>,
 }
@@ -66,6 +68,8 @@ impl Stages {
         let leads_around = !detours.made.is_empty();
         let mut first = portions(first.into_iter().chain(detours.made), portion);
         let back = [numbers.back, detours.back, again.back()].concat();
+        // Who is judged once more is judged at least as before: that alone no packet notices.
+        let is_noticed = !numbers.there.is_empty() || !detours.there.is_empty();
         let there = numbers.there.into_iter().chain(detours.there).chain(again.there);
         let mut there = there.peekable();
         if there.peek().is_some() {
@@ -86,6 +90,7 @@ impl Stages {
         let rest = rest.into_iter().collect();
         let last = numbers.clean.into_iter().chain(lingering.clean).chain(at_last);
         Some(Self {
+            unmet: first.len() - usize::from(is_noticed),
             first,
             rest,
             last: last.collect(),
@@ -96,12 +101,12 @@ impl Stages {
 
     /// The transactions, in order.
     pub fn all(&self) -> impl Iterator<Item = &Plan<Operation>> {
-        self.at_once()
+        self.before_end()
             .chain([&self.end].into_iter().filter(|stage| !stage.is_empty()))
     }
 
-    /// Those before which nothing is waited for.
-    pub fn at_once(&self) -> impl Iterator<Item = &Plan<Operation>> {
+    /// Those that do not wait for the end.
+    pub fn before_end(&self) -> impl Iterator<Item = &Plan<Operation>> {
         let rest = [&self.rest, &self.last].into_iter();
         self.first.iter().chain(rest).filter(|stage| !stage.is_empty())
     }

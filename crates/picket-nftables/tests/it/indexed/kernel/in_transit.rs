@@ -8,7 +8,6 @@ use std::thread::{self, JoinHandle};
 
 use picket_cluster::Snapshot;
 use picket_dataplane::{Objects, Plan};
-use picket_linux::await_packets;
 use picket_net::Protocol;
 use picket_nftables::client::{ApplyError, Client, Observed, canonical};
 use picket_nftables::diff::Operation;
@@ -140,7 +139,6 @@ fn who_is_patient_leaves_it_to_later_that_sources_are_judged_once() {
         let refused = other.apply(Some(table), &delete, None);
         assert!(matches!(refused, Err(ApplyError::Refused(_))), "{refused:?}");
     }
-    await_packets();
     client.calm().expect("an end");
     assert!(client.is_calm() && !changing(&node));
     let (_, observed) = client.read(tables[0].name()).expect("a list");
