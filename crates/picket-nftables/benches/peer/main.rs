@@ -8,6 +8,7 @@
 mod host;
 mod steps;
 
+use std::hint::spin_loop;
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -139,9 +140,11 @@ fn sync(places: &mut [Place], engine: &Engine, pods: &[ObjectRef]) -> Result<usi
     synced.into_iter().sum()
 }
 
-/// What changes then is alone: no packet is on its way from before the last change.
-fn settle(places: &mut [Place]) {
-    places.iter_mut().for_each(|place| place.client.await_packets());
+/// What changes then is alone, as no packet is on its way from before the last change, and meets a processor that has not slept.
+fn settle(places: &[Place]) {
+    while !places.iter().all(|place| place.client.packets_have_come()) {
+        spin_loop();
+    }
 }
 
 /// Each policy with the numbers of the pods that it selects, in the order in which they are brought in.
@@ -185,7 +188,7 @@ fn event(snapshot: &Snapshot, own: &[ObjectRef]) -> Result<()> {
     sync(&mut kept, &engine, own)?;
     let mut number = PEERS;
     repeat("picket", || {
-        settle(&mut kept);
+        settle(&kept);
         let start = Instant::now();
         engine.apply(Event::Apply(Object::from(peer(0, number))));
         let operations = sync(&mut kept, &engine, own)?;
@@ -244,7 +247,7 @@ fn many() -> Result<()> {
     sync(&mut kept, &engine, &own)?;
     let mut number = MANY;
     repeat("picket", || {
-        settle(&mut kept);
+        settle(&kept);
         let start = Instant::now();
         engine.apply(Event::Apply(Object::from(peer(0, number))));
         sync(&mut kept, &engine, &own)?;
@@ -264,7 +267,7 @@ fn many() -> Result<()> {
         let events: Vec<_> = (0..MANY)
             .map(|number| Event::Apply(Object::from(peer_at(0, number, first + number))))
             .collect();
-        settle(&mut kept);
+        settle(&kept);
         let start = Instant::now();
         for event in events {
             engine.apply(event);

@@ -335,6 +335,11 @@ impl Client {
         }
     }
 
+    /// Whether there is no more to wait for ([`Client::await_packets`]).
+    pub fn packets_have_come(&self) -> bool {
+        self.passing.is_none_or(Passing::is_over)
+    }
+
     fn transact(&mut self, (batch, origins): Transaction, generation: Option<u32>) -> Result<(), ApplyError> {
         let done = self.socket.commit(batch, generation);
         done.map_err(|error| blamed(error, &origins))
