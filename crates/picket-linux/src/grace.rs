@@ -57,7 +57,7 @@ impl Passing {
         self.wait.is_some_and(|wait| GRACES.counts().over >= wait)
     }
 
-    /// Graces for the rest of it.
+    /// Waits for the rest of it.
     pub fn end(self) {
         match self.wait {
             Some(wait) => GRACES.end(wait),
@@ -106,7 +106,7 @@ impl Graces {
         }
     }
 
-    /// Graces whenever that is wanted, for ever.
+    /// Waits whenever that is wanted, for ever.
     fn run(&self) {
         let mut counts = self.counts();
         loop {
