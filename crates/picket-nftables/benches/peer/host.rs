@@ -1,6 +1,5 @@
 //! Many addresses on the table of a node at once, beside one run of `nft` that makes the whole table.
 
-use std::hint::spin_loop;
 use std::net::Ipv4Addr;
 use std::process::Command;
 use std::sync::Arc;
@@ -79,9 +78,7 @@ impl Host {
         };
         let (all, written) = (start.elapsed(), rendered.elapsed());
         self.client.calm()?;
-        while !self.client.packets_have_come() {
-            spin_loop();
-        }
+        self.client.await_packets();
         anyhow::ensure!(report.operations > 0, "nothing has changed");
         let text = print::text(&render(self.engine.program(), Some(NODE))?);
         let start = Instant::now();

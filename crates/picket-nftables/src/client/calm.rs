@@ -26,7 +26,7 @@ impl Client {
     }
 
     /// Ends what has kept packets from being judged by two tables: that sources are judged once more. Waits before until every packet
-    /// has come that was on its way when the last change came into force, which after some time all have ([`Client::await_packets`]).
+    /// has come that was on its way when the last change came into force, as before any other change ([`Client::await_packets`]).
     /// Where nothing is to end, does nothing. What others have changed meanwhile is repaired, and reported.
     ///
     /// # Errors
@@ -35,7 +35,6 @@ impl Client {
         let Some(plan) = self.table().and_then(|table| end(table)) else {
             return Ok(Report::default());
         };
-        self.await_packets();
         let patience = std::mem::replace(&mut self.patience, Patience::Calms);
         let ended = self.advance(&plan);
         self.patience = patience;

@@ -15,7 +15,7 @@ use crate::model::{Name, Table};
 pub(super) struct Guard {
     name: Name,
     /// Whether the other is made anew.
-    is_for_another: bool,
+    is_other_anew: bool,
 }
 
 impl Client {
@@ -44,7 +44,7 @@ impl Client {
         };
         self.guard = Some(Guard {
             name: table.name().clone(),
-            is_for_another: made_anew(plan).is_some(),
+            is_other_anew: made_anew(plan).is_some(),
         });
         let plan = whole(&Arc::new(table));
         match self.commit(None, &plan, Hold::Briefly, generation, self.portion) {
@@ -69,7 +69,7 @@ impl Client {
         let Some(guard) = self.guard.clone() else {
             return Ok(false);
         };
-        if guard.is_for_another {
+        if guard.is_other_anew {
             // Who was on its way to the one that has gone is not judged by the next one.
             self.await_packets();
         }

@@ -1,13 +1,12 @@
 //! Hosts around one node, with real packets between them.
 
-use std::io::{self, ErrorKind};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
 use std::process::Command;
 use std::time::Duration;
 
 use picket_linux::{Netlink, NetworkNamespace, Route, RouteTable, run_with_input};
 
-use crate::let_go::once_free;
+use crate::let_go::once_unbound;
 
 /// How long a connection that is not dropped may take.
 const PATIENCE: Duration = Duration::from_millis(400);
@@ -139,10 +138,7 @@ impl Host {
     /// Listens on a TCP port at every address, until the listener is dropped.
     pub(crate) fn listen(&self, port: u16) -> TcpListener {
         let bind = || TcpListener::bind((Ipv6Addr::UNSPECIFIED, port));
-        once_free(
-            |error: &io::Error| error.kind() == ErrorKind::AddrInUse,
-            || self.namespace.run(bind).expect("the namespace"),
-        )
+        once_unbound(|| self.namespace.run(bind).expect("the namespace"))
     }
 
     /// Whether a TCP connection to `address` comes about.

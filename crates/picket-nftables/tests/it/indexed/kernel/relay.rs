@@ -1,8 +1,7 @@
 //! What a node sends for others, as the kernel's load balancer (IPVS) sends on what came for a service, with real packets.
 
-use std::io::{self, ErrorKind};
+use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV4, UdpSocket};
-use std::thread;
 
 use picket_cluster::Semantics;
 use picket_linux::NetworkNamespace;
@@ -18,6 +17,7 @@ use super::super::rendered;
 use super::guard::{guard, node, pod_at};
 use super::hosts::{Host, Node};
 use super::mid_stream::BRIEFLY;
+use crate::let_go::once_unbound;
 
 /// Whether a packet arrives at a port of `to` that the node sends with an address which may be somebody else's.
 fn arrives(node: &Node, source: IpAddr, to: &Host, port: u16) -> bool {
@@ -39,17 +39,9 @@ fn arrives(node: &Node, source: IpAddr, to: &Host, port: u16) -> bool {
     receiver.recv(&mut [0]).is_ok()
 }
 
-/// A process that another test is about to start has the sockets of this one until it runs its program, closed ones too: an
-/// address may be taken for a moment.
+/// A socket of the node with this address.
 fn bound(namespace: &NetworkNamespace, at: SocketAddr) -> UdpSocket {
-    let bind = || namespace.run(|| UdpSocket::bind(at)).expect("the namespace");
-    for _ in 0..100_000 {
-        match bind() {
-            Err(error) if error.kind() == ErrorKind::AddrInUse => thread::yield_now(),
-            bound => return bound.expect("a socket"),
-        }
-    }
-    bind().expect("a socket")
+    once_unbound(|| namespace.run(|| UdpSocket::bind(at)).expect("the namespace"))
 }
 
 /// Sends a packet of one byte over UDP with an address of somebody else.
