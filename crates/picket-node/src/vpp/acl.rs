@@ -305,8 +305,8 @@ impl Tables for AclTables {
         Ok(Closed {
             operations: plan.operations().len(),
             interfaces: self.closed(),
-            unsaid: None,
             troubles,
+            ..Closed::default()
         })
     }
 

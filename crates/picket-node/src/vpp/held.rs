@@ -138,12 +138,43 @@ impl Held {
         })
     }
 
-    /// Whether a namespace has rules of ours.
-    pub(crate) fn is_ruled(&self, namespace: u32) -> bool {
-        let part = Part::Local(namespace);
+    /// Whether a part has rules of ours.
+    pub(crate) fn is_ruled(&self, part: Part) -> bool {
+        self.own(part).next().is_some()
+    }
+
+    /// Whether an agent has put a policy into force there: a part has rules of ours beside those by which nothing may be opened. Of a rule
+    /// of IPv6 VPP does not tell whose it is: it counts as ours unless it is known better.
+    pub(crate) fn has_policies(&self) -> bool {
+        self.parts().any(|part| self.is_judged(part))
+    }
+
+    /// The same of one part.
+    pub(crate) fn is_judged(&self, part: Part) -> bool {
+        self.own(part).any(|rule| !rule.is_closing())
+    }
+
+    /// The parts with rules that let nothing in to anybody, as none is wanted that is about everybody.
+    pub(crate) fn closing(&self) -> impl Iterator<Item = Part> {
+        let ends = Family::BOTH.map(|family| Part::Global(Prefix::all(family)));
+        ends.into_iter().filter(|part| self.is_ruled(*part))
+    }
+
+    /// The parts of which anything is known.
+    pub(crate) fn parts(&self) -> impl Iterator<Item = Part> {
+        let parts: BTreeSet<_> = self.rules.keys().chain(self.made.keys()).copied().collect();
+        looked_at(parts.len());
+        parts.into_iter()
+    }
+
+    /// The rules of ours that a part has.
+    fn own(&self, part: Part) -> impl Iterator<Item = &SessionRule> {
         let foreign = self.foreign.get(&part.table());
-        self.made.get(&part).is_some_and(|rules| !rules.is_empty())
-            || self.installed(part).iter().any(|known| is_own(known, foreign))
+        let made = self.made.get(&part).filter(|_| !self.rules.contains_key(&part));
+        let installed = self.installed(part).iter();
+        let installed = installed.filter(move |known| is_own(known, foreign));
+        let made = made.map(Arc::as_ref).unwrap_or_default();
+        installed.map(|known| &known.rule).chain(made)
     }
 
     /// How many rules there are, ours and those of others.

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use picket_net::Prefix;
+use picket_net::{Family, Prefix};
 use picket_policy::ObjectRef;
 use picket_vpp::session::{Change, SessionRule, Tables, Turn};
 
@@ -138,6 +138,46 @@ impl NamespaceFinder {
         placed
     }
 
+    /// Where nothing is wanted yet: nothing may be opened in the namespaces that are said to be those of pods, but for those in which
+    /// something is in force from before, nor from outside if that is said. Everything else stays as it is.
+    pub(crate) fn close(
+        &self,
+        held: &Held,
+        is_outside_closed: bool,
+        is_in_force: impl Fn(u32) -> bool,
+    ) -> PlacedRules {
+        let named = self.by_index().map(|(namespace, _)| namespace);
+        let closed = named.filter(|namespace| held.has(*namespace) && !is_in_force(*namespace));
+        let rules: Arc<[SessionRule]> = SessionRule::closing(&Family::BOTH).into();
+        let mut parts: Parts = closed
+            .map(|namespace| (Part::Local(namespace), Arc::clone(&rules)))
+            .collect();
+        if is_outside_closed {
+            parts.extend(Family::BOTH.map(|family| {
+                let end = Part::Global(Prefix::all(family));
+                (end, SessionRule::closing(&[family]).into())
+            }));
+        }
+        PlacedRules {
+            kept: held.parts().filter(|part| !parts.contains_key(part)).collect(),
+            parts,
+            ..PlacedRules::default()
+        }
+    }
+
+    /// Why it is not known which namespaces are those of pods, if it is not.
+    pub(crate) fn is_lost(&self) -> Option<&str> {
+        match &self.rule {
+            Some(_) => self.file.trouble.as_deref(),
+            None => Some("nobody says which namespaces are those of pods"),
+        }
+    }
+
+    /// Whether a namespace that is said to be a pod's is not there yet.
+    pub(crate) fn is_lacking(&self, held: &Held) -> bool {
+        self.by_index().any(|(namespace, _)| !held.has(namespace))
+    }
+
     /// Gives the tables of which something has changed what they are to have; nothing where all have to be looked at for that.
     pub(crate) fn follow<'c>(
         &self,
@@ -227,8 +267,9 @@ impl NamespaceFinder {
             Part::Local(namespace) => Some(*namespace),
             Part::Global(_) => None,
         });
-        let mut nobodys =
-            unnamed.filter(|namespace| !self.owners.contains_key(namespace) && held.is_ruled(*namespace));
+        let mut nobodys = unnamed.filter(|namespace| {
+            !self.owners.contains_key(namespace) && held.is_ruled(Part::Local(*namespace))
+        });
         let first = nobodys.next()?;
         let others = if nobodys.next().is_some() {
             " and others"

@@ -75,7 +75,7 @@ impl Report {
         }
     }
 
-    /// Nothing passes at these interfaces until the cluster is known, but for what went wrong.
+    /// Nothing passes there until the cluster is known, but for what went wrong.
     pub(crate) fn closed(&self, closed: &Closed) {
         self.asked(closed.operations);
         let whys = closed.troubles.iter().map(said).chain(closed.unsaid.clone());
@@ -84,20 +84,18 @@ impl Report {
         let names = closed.interfaces.iter().map(SmolStr::to_string);
         let names: Vec<_> = names.collect();
         match &why {
-            Some(why) => tracing::error!(
-                target_ = self.target.name(),
-                why,
-                "interfaces of pods may be open"
-            ),
+            Some(why) => tracing::error!(target_ = self.target.name(), why, "pods may be open"),
             None if closed.operations == 0 => {}
             None => tracing::info!(
                 target_ = self.target.name(),
                 interfaces = names.join(", "),
-                "nothing passes at interfaces of pods without lists until the cluster is known"
+                tables = closed.tables.join(", "),
+                "nothing that concerns pods passes there until the cluster is known"
             ),
         }
         self.change(|status| {
             status.unknown = names;
+            status.closed.clone_from(&closed.tables);
             match why {
                 Some(why) => drop(trouble(status, &why, &BTreeSet::new())),
                 None => status.trouble = None,
@@ -183,6 +181,7 @@ fn tell(status: &mut VppStatus, summary: &Summary) {
     status.narrower.clone_from(&summary.narrower);
     status.uplinks.clone_from(&summary.uplinks);
     status.unknown.clone_from(&summary.unknown);
+    status.closed.clone_from(&summary.closed);
     status.pending.clone_from(&summary.pending);
     status.foreign.clone_from(&summary.foreign);
 }

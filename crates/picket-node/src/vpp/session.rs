@@ -1,6 +1,6 @@
 //! Rules of the session layer, in the namespaces that there are.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::sync::Arc;
 use std::time::Instant;
@@ -15,7 +15,7 @@ use super::namespace::{NamespaceFinder, PlacedRules};
 use super::render::Wanted;
 use super::told::Told;
 use super::work::looked_at;
-use super::worker::{Cleaned, Moved, Summary, Synced, Tables};
+use super::worker::{Cleaned, Closed, Moved, Summary, Synced, Tables};
 use crate::retry::Retry;
 
 /// How often at most to plan what is to be done: first what only finds out whose rules are, then the rest, and then again
@@ -37,6 +37,9 @@ pub(crate) struct SessionTables {
     is_odd: bool,
     /// What was said last of what is where.
     said: Option<Arc<Summary>>,
+    /// While nothing is wanted yet, the namespaces in which everything may be opened as an agent before may have left it. Those that
+    /// come later are not among them.
+    left: Option<BTreeSet<u32>>,
 }
 
 /// What making the tables what they should be has done.
@@ -45,6 +48,8 @@ struct Made {
     operations: usize,
     /// What VPP refused.
     troubles: Vec<Error>,
+    /// Whether some of it is about what comes from outside.
+    is_outside_refused: bool,
     /// The pods of which VPP has something else now, where that is not worked out for all.
     moved: BTreeMap<String, Moved>,
 }
@@ -60,6 +65,7 @@ impl SessionTables {
             again: None,
             is_odd: false,
             said: None,
+            left: None,
         }
     }
 
@@ -108,12 +114,33 @@ impl SessionTables {
         }
     }
 
-    /// Makes the tables what they should be.
+    /// Makes the tables what they should be. What lets nothing in from outside, as long as nobody knows what is wanted, goes when all
+    /// else of the table is there.
     fn make(&mut self, vpp: &mut Vpp) -> Result<Made, Error> {
+        let closing = self.held.closing();
+        let closing: BTreeSet<_> = closing
+            .filter(|part| !self.placed.parts.contains_key(part))
+            .collect();
+        if closing.is_empty() {
+            return self.make_but(vpp, &BTreeSet::new());
+        }
+        let mut made = self.make_but(vpp, &closing)?;
+        if made.is_outside_refused || self.is_odd {
+            return Ok(made);
+        }
+        let last = self.make_but(vpp, &BTreeSet::new())?;
+        made.operations += last.operations;
+        made.troubles.extend(last.troubles);
+        Ok(made)
+    }
+
+    /// The same, but for parts that are left as they are meanwhile.
+    fn make_but(&mut self, vpp: &mut Vpp, meanwhile: &BTreeSet<Part>) -> Result<Made, Error> {
         let mut made = Made::default();
         self.is_odd = false;
+        let kept = self.placed.kept.union(meanwhile).copied().collect();
         for _ in 0..ROUNDS {
-            let plans = self.held.plans(&self.placed.parts, &self.placed.kept);
+            let plans = self.held.plans(&self.placed.parts, &kept);
             if plans.is_empty() {
                 self.held.advance(&plans, &self.placed.parts);
                 return Ok(made);
@@ -132,13 +159,38 @@ impl SessionTables {
             doubts.retain(|(part, _)| refusals.iter().all(|(refused, _)| !part.is_of(*refused)));
             self.held.learn(doubts);
             if !refusals.is_empty() {
+                let mut tables = refusals.iter().map(|((table, _), _)| *table);
+                made.is_outside_refused = tables.any(|table| table == RuleTable::Global);
                 let refusals = refusals.into_iter().map(|(_, refusal)| refusal.into());
                 made.troubles = refusals.collect();
                 return Ok(made);
             }
         }
-        self.is_odd = !self.held.plans(&self.placed.parts, &self.placed.kept).is_empty();
+        self.is_odd = !self.held.plans(&self.placed.parts, &kept).is_empty();
         Ok(made)
+    }
+
+    /// Notes in which namespaces everything may be opened as an agent before may have left it, and whether there was one: else none is
+    /// such a namespace.
+    fn note_left(&mut self) -> bool {
+        let is_from_before = self.held.has_policies();
+        match &mut self.left {
+            Some(left) if is_from_before => left.retain(|namespace| self.held.has(*namespace)),
+            None if is_from_before => {
+                let there = self.held.namespaces();
+                let left = there.filter(|namespace| !self.held.is_ruled(Part::Local(*namespace)));
+                self.left = Some(left.collect());
+            }
+            _ => self.left = Some(BTreeSet::new()),
+        }
+        is_from_before
+    }
+
+    /// The tables by which nothing may be opened, as nobody knows what is wanted.
+    fn closed(&self) -> Vec<String> {
+        let parts = self.placed.parts.keys().copied();
+        let closed = parts.filter(|part| self.held.is_ruled(*part) && !self.held.is_judged(*part));
+        names(closed)
     }
 
     /// What does not fit together.
@@ -161,10 +213,12 @@ impl SessionTables {
     /// What is where, but for what has become of pods since that was said.
     fn summary(&mut self, wanted: &Wanted) -> Arc<Summary> {
         let (conflicts, mut foreign) = (self.conflicts(), others(&self.held));
+        let closed = names(self.held.closing());
         foreign.extend(self.placed.nobodys.clone());
         if let Some(said) = &self.said
             && said.conflicts == conflicts
             && said.foreign == foreign
+            && said.closed == closed
             && said.narrower == wanted.narrower
         {
             return Arc::clone(said);
@@ -174,6 +228,7 @@ impl SessionTables {
             conflicts,
             namespaces: self.placed.pods.clone(),
             pending: self.placed.pending.values().cloned().collect(),
+            closed,
             foreign,
             narrower: wanted.narrower.clone(),
             ..Summary::default()
@@ -236,6 +291,33 @@ impl Tables for SessionTables {
                 }
             }
         }
+    }
+
+    fn close(&mut self, vpp: &mut Vpp) -> Result<Closed, Error> {
+        let unsaid = self.finder.is_lost().map(str::to_owned);
+        if !self.held.is_on() {
+            return Ok(Closed {
+                unsaid,
+                troubles: vec![Error::NoSessionRules],
+                ..Closed::default()
+            });
+        }
+        let is_from_before = self.note_left();
+        self.placed = self.finder.close(&self.held, !is_from_before, |namespace| {
+            let is_left = self.left.as_ref().is_some_and(|left| left.contains(&namespace));
+            is_left || self.held.is_judged(Part::Local(namespace))
+        });
+        let made = self.make(vpp)?;
+        self.said = None;
+        let is_lacking = self.finder.is_lacking(&self.held);
+        self.again = is_lacking.then(|| Retry::after(self.again, Instant::now()));
+        Ok(Closed {
+            operations: made.operations,
+            tables: self.closed(),
+            unsaid,
+            troubles: made.troubles,
+            ..Closed::default()
+        })
     }
 
     fn sync(&mut self, vpp: &mut Vpp, wanted: &Wanted) -> Result<Synced, Error> {
@@ -302,6 +384,12 @@ fn name(table: RuleTable) -> String {
         RuleTable::Global => "the global table".to_owned(),
         RuleTable::Local(namespace) => format!("namespace {namespace}"),
     }
+}
+
+/// The tables of these parts, in order.
+fn names(parts: impl Iterator<Item = Part>) -> Vec<String> {
+    let tables: BTreeSet<_> = parts.map(Part::table).collect();
+    tables.into_iter().map(name).collect()
 }
 
 fn name_of(part: Part) -> String {

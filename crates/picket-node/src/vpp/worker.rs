@@ -75,7 +75,9 @@ pub(crate) struct Closed {
     pub(crate) operations: usize,
     /// The interfaces at which nothing passes.
     pub(crate) interfaces: Vec<SmolStr>,
-    /// Why it is not known which interfaces are those of pods, if it is not.
+    /// The tables of session rules by which nothing may be opened.
+    pub(crate) tables: Vec<String>,
+    /// Why it is not known what VPP has for pods, if it is not.
     pub(crate) unsaid: Option<String>,
     /// What VPP did not do.
     pub(crate) troubles: Vec<Error>,
@@ -112,6 +114,7 @@ pub(crate) struct Summary {
     pub(crate) namespaces: BTreeMap<String, Vec<u32>>,
     pub(crate) uplinks: Vec<String>,
     pub(crate) unknown: Vec<String>,
+    pub(crate) closed: Vec<String>,
     pub(crate) pending: Vec<PendingPod>,
     pub(crate) foreign: Vec<String>,
     /// What is denied although the policies allow it.

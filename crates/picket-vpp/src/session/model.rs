@@ -96,6 +96,29 @@ impl SessionRule {
         Tag(format!("{OWN}{}", digest.text()).into())
     }
 
+    /// The rules by which nothing may be opened to addresses of these families, in order. Where no other rule has its place below
+    /// them they decide.
+    pub fn closing(families: &[Family]) -> Vec<Self> {
+        let everything = Transport::BOTH.into_iter().flat_map(|transport| {
+            families.iter().map(move |&family| Self {
+                transport,
+                local: Prefix::all(family),
+                remote: Prefix::all(family),
+                local_port: 0,
+                remote_port: 0,
+                action: Action::Drop,
+            })
+        });
+        everything.collect()
+    }
+
+    /// Whether it is one of [these](Self::closing).
+    pub fn is_closing(&self) -> bool {
+        let ends = self.local.length() == 0 && self.remote.length() == 0;
+        let ports = (self.local_port, self.remote_port) == (0, 0);
+        ends && ports && self.action == Action::Drop
+    }
+
     /// The family of its addresses.
     pub fn family(&self) -> Family {
         self.local.family()

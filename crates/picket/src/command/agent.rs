@@ -247,7 +247,8 @@ refused.
 
 With --target vpp-acl or vpp-session there is no table of the node unless --target nftables is given
 too; then the agent needs no capability, only the socket of VPP. What VPP has stays until the cluster
-is known, and with --until-synced deny interfaces of pods without lists let nothing pass until then.
+is known, and with --until-synced deny interfaces of pods without lists let nothing pass until then;
+where VPP has no session rules of picket's, nothing may be opened by pods or from outside.
 
 The agent runs in the network namespace of the node and needs CAP_NET_ADMIN there; for pods it also
 needs CAP_SYS_ADMIN, CAP_SYS_PTRACE, the socket of the runtime and /proc of the node. Whatever goes

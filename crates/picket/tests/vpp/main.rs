@@ -10,6 +10,7 @@
 mod agent;
 mod annotation;
 mod closed;
+mod closed_sockets;
 mod enforce;
 mod extent;
 mod faults;

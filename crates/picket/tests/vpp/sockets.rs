@@ -14,7 +14,7 @@ use crate::scene::Scene;
 pub(crate) const SESSION: &str = "vpp-session";
 
 /// What changes rules in VPP.
-const CHANGE: &str = "session_rule_add_del";
+pub(crate) const CHANGE: &str = "session_rule_add_del";
 
 /// The pods with their addresses; VPP has their namespaces in this order, from 1 on.
 pub(crate) const WEB: &str = "10.0.0.1";

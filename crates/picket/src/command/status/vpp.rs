@@ -54,6 +54,12 @@ pub(super) fn write(target: &str, vpp: &VppStatus, text: &mut String) -> std::fm
             "  interface {interface}: no pod is known that has it, and nothing passes there"
         )?;
     }
+    for table in &vpp.closed {
+        writeln!(
+            text,
+            "  {table}: nothing may be opened until the cluster is known"
+        )?;
+    }
     let what = if target == "vpp-session" { "rules" } else { "lists" };
     for foreign in &vpp.foreign {
         writeln!(text, "  {what} of others, {foreign}")?;
