@@ -30,6 +30,31 @@ pub(super) fn write(target: &str, vpp: &VppStatus, text: &mut String) -> std::fm
     if !vpp.connected {
         writeln!(text, "  VPP does not answer")?;
     }
+    write_places(vpp, text)?;
+    let what = if target == "vpp-session" { "rules" } else { "lists" };
+    for foreign in &vpp.foreign {
+        writeln!(text, "  {what} of others, {foreign}")?;
+    }
+    for narrower in &vpp.narrower {
+        writeln!(text, "  LESS than the policies allow: {narrower}")?;
+    }
+    for policy in &vpp.policies {
+        writeln!(text, "  {policy}")?;
+    }
+    for unreadable in Versions(&vpp.unreadable).others(&[]) {
+        writeln!(text, "  NOT in force as it is: {unreadable}")?;
+    }
+    if let Some(trouble) = &vpp.trouble {
+        writeln!(text, "  NOT in force since {:.0}: {}", trouble.since, trouble.why)?;
+        for policy in &trouble.waiting {
+            writeln!(text, "    {policy}")?;
+        }
+    }
+    Ok(())
+}
+
+/// What VPP has for pods, and what leads out of the node.
+fn write_places(vpp: &VppStatus, text: &mut String) -> std::fmt::Result {
     for (pod, interfaces) in &vpp.interfaces {
         writeln!(text, "  {pod}: {}", interfaces.join(", "))?;
     }
@@ -59,25 +84,6 @@ pub(super) fn write(target: &str, vpp: &VppStatus, text: &mut String) -> std::fm
             text,
             "  {table}: nothing may be opened until the cluster is known"
         )?;
-    }
-    let what = if target == "vpp-session" { "rules" } else { "lists" };
-    for foreign in &vpp.foreign {
-        writeln!(text, "  {what} of others, {foreign}")?;
-    }
-    for narrower in &vpp.narrower {
-        writeln!(text, "  LESS than the policies allow: {narrower}")?;
-    }
-    for policy in &vpp.policies {
-        writeln!(text, "  {policy}")?;
-    }
-    for unreadable in Versions(&vpp.unreadable).others(&[]) {
-        writeln!(text, "  NOT in force as it is: {unreadable}")?;
-    }
-    if let Some(trouble) = &vpp.trouble {
-        writeln!(text, "  NOT in force since {:.0}: {}", trouble.since, trouble.why)?;
-        for policy in &trouble.waiting {
-            writeln!(text, "    {policy}")?;
-        }
     }
     Ok(())
 }
