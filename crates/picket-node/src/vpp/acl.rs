@@ -13,6 +13,7 @@ use picket_vpp::client::{Error, Feature, Interface, Vpp};
 use smol_str::SmolStr;
 
 use super::VppSettings;
+use super::left::Left;
 use super::places::Places;
 use super::render::Wanted;
 use super::work::looked_at;
@@ -29,9 +30,8 @@ pub(crate) struct AclTables {
     doubtful: Option<BTreeSet<SmolStr>>,
     /// The pods of which interfaces have the lists.
     served: BTreeMap<SmolStr, ObjectRef>,
-    /// While nothing is wanted yet, the interfaces without lists that an agent before may have left so: those of pods that
-    /// nothing restricts.
-    left: Option<BTreeSet<SmolStr>>,
+    /// The interfaces without lists that an agent before may have left so.
+    left: Left<SmolStr>,
     said: Option<Said>,
 }
 
@@ -53,7 +53,7 @@ impl AclTables {
             has_foreign: false,
             doubtful: None,
             served: BTreeMap::new(),
-            left: None,
+            left: Left::default(),
             said: None,
         }
     }
@@ -153,20 +153,13 @@ impl AclTables {
         }
     }
 
-    /// Notes which interfaces without lists of ours may be as an agent before has left them. Those that come later are not among them, and
-    /// none is where no agent has put a policy into VPP since that began.
+    /// Notes which interfaces without lists of ours may be as an agent before has left them.
     fn note_left(&mut self) {
         let installed = self.held.installed();
-        let is_from_before = installed.has_policies();
-        let there = installed
-            .interfaces
-            .keys()
-            .filter(|name| !installed.has_own(name));
-        match &mut self.left {
-            Some(left) if is_from_before => left.retain(|name| installed.interfaces.contains_key(name)),
-            None if is_from_before => self.left = Some(there.cloned().collect()),
-            _ => self.left = Some(BTreeSet::new()),
-        }
+        let there = installed.interfaces.keys();
+        let open = there.filter(|name| !installed.has_own(name)).cloned();
+        let is_there = |name: &SmolStr| installed.interfaces.contains_key(name);
+        self.left.note(installed.has_policies(), open, is_there);
     }
 
     /// The interfaces at which nothing passes.
@@ -291,10 +284,8 @@ impl Tables for AclTables {
         self.note_left();
         self.read_lists(vpp)?;
         let installed = self.held.installed();
-        let closed = self.places.closed(|name| {
-            let is_left = self.left.as_ref().is_some_and(|left| left.contains(name));
-            is_left || installed.judges_pods(name)
-        });
+        let is_in_force = |name: &SmolStr| self.left.has(name) || installed.judges_pods(name);
+        let closed = self.places.closed(is_in_force);
         let plan = self.held.plan(&closed, closed.interfaces.keys());
         // Lists that nothing has may be those that are wanted next.
         let plan = plan.operations().iter();

@@ -154,17 +154,20 @@ impl Held {
         self.own(part).any(|rule| !rule.is_closing())
     }
 
-    /// The parts with rules that let nothing in to anybody, as none is wanted that is about everybody.
-    pub(crate) fn closing(&self) -> impl Iterator<Item = Part> {
-        let ends = Family::BOTH.map(|family| Part::Global(Prefix::all(family)));
-        ends.into_iter().filter(|part| self.is_ruled(*part))
+    /// Whether all rules of ours that a part has say that nothing may be opened.
+    pub(crate) fn is_closed(&self, part: Part) -> bool {
+        self.is_ruled(part) && !self.is_judged(part)
     }
 
-    /// The parts of which anything is known.
+    /// The parts of the global table by which nothing may be opened to anybody. What is wanted is never about everybody.
+    pub(crate) fn closing(&self) -> impl Iterator<Item = Part> {
+        let ends = Family::BOTH.map(|family| Part::Global(Prefix::all(family)));
+        ends.into_iter().filter(|part| self.is_closed(*part))
+    }
+
+    /// The parts of which anything is known, some of them twice.
     pub(crate) fn parts(&self) -> impl Iterator<Item = Part> {
-        let parts: BTreeSet<_> = self.rules.keys().chain(self.made.keys()).copied().collect();
-        looked_at(parts.len());
-        parts.into_iter()
+        self.rules.keys().chain(self.made.keys()).copied()
     }
 
     /// The rules of ours that a part has.
@@ -198,8 +201,7 @@ impl Held {
     /// What is to be done so that each part is as it should be. Those that are not wanted are to have nothing of ours, but `kept`
     /// ones are left alone.
     pub(crate) fn plans(&self, wanted: &Parts, kept: &BTreeSet<Part>) -> Plans {
-        let known = self.rules.keys().chain(self.made.keys());
-        let parts: BTreeSet<_> = wanted.keys().chain(known).copied().collect();
+        let parts: BTreeSet<_> = wanted.keys().copied().chain(self.parts()).collect();
         looked_at(parts.len());
         let plans = parts.difference(kept).copied();
         self.each(plans.map(|part| (part, None)), wanted)

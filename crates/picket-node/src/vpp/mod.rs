@@ -20,6 +20,7 @@ mod claims;
 mod file;
 mod findings;
 mod held;
+mod left;
 mod live;
 mod loopback;
 mod mailbox;

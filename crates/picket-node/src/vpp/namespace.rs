@@ -9,6 +9,7 @@ use picket_vpp::session::{Change, SessionRule, Tables, Turn};
 
 use super::file::{Named, PodFile};
 use super::held::{Held, Part, Parts};
+use super::left::Left;
 use super::place::id;
 use super::rule::NamespaceRule;
 use super::status::PendingPod;
@@ -139,23 +140,20 @@ impl NamespaceFinder {
     }
 
     /// Where nothing is wanted yet: nothing may be opened in the namespaces that are said to be those of pods, but for those in which
-    /// something is in force from before, nor from outside if that is said. Everything else stays as it is.
-    pub(crate) fn close(
-        &self,
-        held: &Held,
-        is_outside_closed: bool,
-        is_in_force: impl Fn(u32) -> bool,
-    ) -> PlacedRules {
+    /// something is in force from before, or that were left open then; nor from outside if no policy is in force at all. Everything
+    /// else stays as it is.
+    pub(crate) fn close(&self, held: &Held, left: &Left<u32>) -> PlacedRules {
+        let is_in_force = |namespace: u32| left.has(&namespace) || held.is_judged(Part::Local(namespace));
         let named = self.by_index().map(|(namespace, _)| namespace);
         let closed = named.filter(|namespace| held.has(*namespace) && !is_in_force(*namespace));
-        let rules: Arc<[SessionRule]> = SessionRule::closing(&Family::BOTH).into();
+        let rules = SessionRule::closing(&Family::BOTH);
         let mut parts: Parts = closed
             .map(|namespace| (Part::Local(namespace), Arc::clone(&rules)))
             .collect();
-        if is_outside_closed {
+        if !held.has_policies() {
             parts.extend(Family::BOTH.map(|family| {
                 let end = Part::Global(Prefix::all(family));
-                (end, SessionRule::closing(&[family]).into())
+                (end, SessionRule::closing(&[family]))
             }));
         }
         PlacedRules {

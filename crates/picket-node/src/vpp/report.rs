@@ -90,7 +90,7 @@ impl Report {
                 target_ = self.target.name(),
                 interfaces = names.join(", "),
                 tables = closed.tables.join(", "),
-                "nothing that concerns pods passes there until the cluster is known"
+                "nothing passes there until the cluster is known"
             ),
         }
         self.change(|status| {

@@ -11,6 +11,7 @@ use picket_vpp::session::{Change, Tables as Rules};
 
 use super::VppSettings;
 use super::held::{Held, Part, Plans, by_table, count};
+use super::left::Left;
 use super::namespace::{NamespaceFinder, PlacedRules};
 use super::render::Wanted;
 use super::told::Told;
@@ -37,9 +38,8 @@ pub(crate) struct SessionTables {
     is_odd: bool,
     /// What was said last of what is where.
     said: Option<Arc<Summary>>,
-    /// While nothing is wanted yet, the namespaces in which everything may be opened as an agent before may have left it. Those that
-    /// come later are not among them.
-    left: Option<BTreeSet<u32>>,
+    /// The namespaces without rules that an agent before may have left so.
+    left: Left<u32>,
 }
 
 /// What making the tables what they should be has done.
@@ -65,7 +65,7 @@ impl SessionTables {
             again: None,
             is_odd: false,
             said: None,
-            left: None,
+            left: Left::default(),
         }
     }
 
@@ -170,27 +170,23 @@ impl SessionTables {
         Ok(made)
     }
 
-    /// Notes in which namespaces everything may be opened as an agent before may have left it, and whether there was one: else none is
-    /// such a namespace.
-    fn note_left(&mut self) -> bool {
-        let is_from_before = self.held.has_policies();
-        match &mut self.left {
-            Some(left) if is_from_before => left.retain(|namespace| self.held.has(*namespace)),
-            None if is_from_before => {
-                let there = self.held.namespaces();
-                let left = there.filter(|namespace| !self.held.is_ruled(Part::Local(*namespace)));
-                self.left = Some(left.collect());
-            }
-            _ => self.left = Some(BTreeSet::new()),
-        }
-        is_from_before
+    /// Notes which namespaces without rules of ours may be as an agent before has left them.
+    fn note_left(&mut self) {
+        let there = self.held.namespaces();
+        let open = there.filter(|namespace| !self.held.is_ruled(Part::Local(*namespace)));
+        let is_there = |namespace: &u32| self.held.has(*namespace);
+        self.left.note(self.held.has_policies(), open, is_there);
+    }
+
+    /// Looks again in a while where namespaces are not there that should be.
+    fn look_again(&mut self, is_lacking: bool) {
+        self.again = is_lacking.then(|| Retry::after(self.again, Instant::now()));
     }
 
     /// The tables by which nothing may be opened, as nobody knows what is wanted.
     fn closed(&self) -> Vec<String> {
         let parts = self.placed.parts.keys().copied();
-        let closed = parts.filter(|part| self.held.is_ruled(*part) && !self.held.is_judged(*part));
-        names(closed)
+        names(parts.filter(|part| self.held.is_closed(*part)))
     }
 
     /// What does not fit together.
@@ -302,15 +298,11 @@ impl Tables for SessionTables {
                 ..Closed::default()
             });
         }
-        let is_from_before = self.note_left();
-        self.placed = self.finder.close(&self.held, !is_from_before, |namespace| {
-            let is_left = self.left.as_ref().is_some_and(|left| left.contains(&namespace));
-            is_left || self.held.is_judged(Part::Local(namespace))
-        });
+        self.note_left();
+        self.placed = self.finder.close(&self.held, &self.left);
         let made = self.make(vpp)?;
         self.said = None;
-        let is_lacking = self.finder.is_lacking(&self.held);
-        self.again = is_lacking.then(|| Retry::after(self.again, Instant::now()));
+        self.look_again(self.finder.is_lacking(&self.held));
         Ok(Closed {
             operations: made.operations,
             tables: self.closed(),
@@ -333,8 +325,7 @@ impl Tables for SessionTables {
                     Some(made) => made,
                     None => self.place(vpp)?,
                 };
-                let lacks = !self.placed.lacking.is_empty();
-                self.again = lacks.then(|| Retry::after(self.again, Instant::now()));
+                self.look_again(!self.placed.lacking.is_empty());
                 made
             }
         };

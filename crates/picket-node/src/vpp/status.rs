@@ -39,7 +39,7 @@ pub struct VppStatus {
     /// The interfaces that look like those of pods, while no pod is known that has them: nothing passes there.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unknown: Vec<String>,
-    /// The tables of session rules by which nothing may be opened until the cluster is known, as nobody knows what may.
+    /// The tables of session rules by which nothing may be opened yet, as the cluster is not known, or VPP has not all of its rules.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub closed: Vec<String>,
     /// The pods for which VPP has nothing yet.

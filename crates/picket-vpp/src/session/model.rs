@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::sync::Arc;
 
 use picket_net::{Family, Prefix, Protocol};
 use picket_policy::ObjectRef;
@@ -98,7 +99,7 @@ impl SessionRule {
 
     /// The rules by which nothing may be opened to addresses of these families, in order. Where no other rule has its place below
     /// them they decide.
-    pub fn closing(families: &[Family]) -> Vec<Self> {
+    pub fn closing(families: &[Family]) -> Arc<[Self]> {
         let everything = Transport::BOTH.into_iter().flat_map(|transport| {
             families.iter().map(move |&family| Self {
                 transport,

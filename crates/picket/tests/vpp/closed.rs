@@ -5,10 +5,7 @@ use picket_vpp::fake::{Lists, Options};
 
 use crate::agent::Agent;
 use crate::enforce::expect_schema;
-use crate::scene::{ACL, API, DB, Scene, WEB, WORLD, only_from, only_to, would_reach};
-
-/// What no parser takes: as long as it is there nobody knows the cluster.
-const DAMAGED: &str = "{";
+use crate::scene::{ACL, API, DAMAGED, DB, Scene, WEB, WORLD, only_from, only_to, would_reach};
 
 const LATER: (&str, &str) = ("tap4", "10.0.0.4");
 

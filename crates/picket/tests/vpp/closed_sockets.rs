@@ -1,25 +1,17 @@
 //! Tables of the session layer while nobody knows yet what may be opened: nothing may.
 
-use picket_net::Protocol;
 use picket_node::VppStatus;
 use picket_vpp::client::SessionAction;
-use picket_vpp::fake::{Connection, Fault, Packet, When};
+use picket_vpp::fake::Connection;
 
-use crate::agent::{Agent, run};
+use crate::agent::Agent;
 use crate::enforce::expect_schema;
-use crate::scene::{no_egress, only_from};
-use crate::sockets::{API, CHANGE, DB, SESSION, Sockets, WEB, WORLD, opens};
+use crate::scene::{DAMAGED, no_egress, only_from};
+use crate::sockets::{API, DB, SESSION, Sockets, WEB, WORLD, opens, packet};
 
-/// What no parser takes: as long as it is there nobody knows the cluster.
-const DAMAGED: &str = "{";
+const PORT: u16 = 5432;
 
 const ALL: [&str; 4] = ["the global table", "namespace 1", "namespace 2", "namespace 3"];
-
-fn start(sockets: &Sockets, more: &[&str]) -> Agent {
-    let arguments = sockets.arguments();
-    let words = arguments.iter().map(String::as_str).chain(more.iter().copied());
-    Agent::start(sockets.scene.manifests(), &words.collect::<Vec<_>>())
-}
 
 /// Waits until nothing may be opened by just these tables.
 fn until_closed(agent: &Agent, tables: &[&str]) -> VppStatus {
@@ -28,15 +20,10 @@ fn until_closed(agent: &Agent, tables: &[&str]) -> VppStatus {
     })
 }
 
-fn expect_no_damage(sockets: &Sockets) {
-    assert_eq!(sockets.vpp().complaints(), Vec::<String>::new());
-    assert_eq!(sockets.vpp().crashes(), Vec::<String>::new());
-}
-
 #[test]
 fn nothing_may_be_opened_until_the_cluster_is_known() {
     let sockets = Sockets::new(DAMAGED);
-    let agent = start(&sockets, &[]);
+    let agent = sockets.start(&[]);
     let status = until_closed(&agent, &ALL);
     assert!(!status.ready);
     let is_open = |from, to| sockets.opens(from, to);
@@ -44,7 +31,7 @@ fn nothing_may_be_opened_until_the_cluster_is_known() {
     assert!(!opens(sockets.vpp(), Some(1), "fd00::1", "fd00::2", 80));
     assert!(!opens(sockets.vpp(), None, "2001:db8::1", "fd00::2", 80));
     let told = agent.asked(&[]).stdout;
-    let line = "  namespace 2: nothing may be opened until the cluster is known\n";
+    let line = "  namespace 2: nothing may be opened yet\n";
     assert!(told.contains(line), "{told}");
     expect_schema(&agent.asked(&["-o", "json"]).json());
     sockets.scene.put(&only_from("one", "db", "web"));
@@ -56,14 +43,14 @@ fn nothing_may_be_opened_until_the_cluster_is_known() {
     sockets.scene.put("");
     agent.until_in_force(SESSION, &[]);
     assert_eq!(sockets.rules(), 0);
-    expect_no_damage(&sockets);
+    sockets.expect_no_damage();
 }
 
 #[test]
 fn a_namespace_that_comes_meanwhile_is_closed_too() {
     let sockets = Sockets::new(DAMAGED);
     sockets.name("shop/web 1\nshop/db 2\nshop/later 4\n");
-    let agent = start(&sockets, &[]);
+    let agent = sockets.start(&[]);
     until_closed(&agent, &ALL[..3]);
     let made = sockets.vpp().change("somebody makes a namespace", |state| {
         state.add_namespace("shop/later", 0)
@@ -76,7 +63,7 @@ fn a_namespace_that_comes_meanwhile_is_closed_too() {
     assert!(!opens(sockets.vpp(), Some(4), "10.0.0.4", WORLD, 80));
     // Of one that is no pod's nobody has said that it is to be closed.
     assert!(sockets.opens(API, WORLD));
-    expect_no_damage(&sockets);
+    sockets.expect_no_damage();
 }
 
 /// No connection that the policies deny may be opened for a moment while their rules come and what let nothing pass goes.
@@ -84,17 +71,13 @@ fn a_namespace_that_comes_meanwhile_is_closed_too() {
 fn what_is_denied_before_and_after_is_denied_in_between() {
     let policies = [only_from("one", "db", "web"), no_egress("two", "api")];
     let sockets = Sockets::new(DAMAGED);
-    let agent = start(&sockets, &[]);
+    let agent = sockets.start(&[]);
     until_closed(&agent, &ALL);
     sockets.vpp().observe(|state, change| {
-        let packet = |from: &str, to: &str| {
-            let ends = [(from, 40_000), (to, 5432)].map(|(address, port)| (address.parse().unwrap(), port));
-            Packet::new(Protocol::TCP, ends[0], ends[1])
-        };
         let verdicts = [
-            state.accepts(&packet(WORLD, DB)),
-            state.connects(3, &packet(API, DB)),
-            state.connects(3, &packet(API, WORLD)),
+            state.accepts(&packet(WORLD, DB, PORT)),
+            state.connects(3, &packet(API, DB, PORT)),
+            state.connects(3, &packet(API, WORLD, PORT)),
         ];
         match verdicts.contains(&Connection::Allowed) {
             true => Err(format!("{verdicts:?} after {change}")),
@@ -105,18 +88,18 @@ fn what_is_denied_before_and_after_is_denied_in_between() {
     agent.until_in_force(SESSION, &["NetworkPolicy shop/one", "NetworkPolicy shop/two"]);
     assert!(sockets.opens(WEB, DB) && sockets.opens(WORLD, API));
     assert_eq!(sockets.vpp().findings(), Vec::<String>::new());
-    expect_no_damage(&sockets);
+    sockets.expect_no_damage();
 }
 
 #[test]
 fn rules_from_before_hold_until_the_cluster_is_known() {
     let sockets = Sockets::new(&only_from("one", "db", "web"));
-    let mut first = start(&sockets, &[]);
+    let mut first = sockets.start(&[]);
     first.until_in_force(SESSION, &["NetworkPolicy shop/one"]);
     first.kill();
     sockets.scene.put(DAMAGED);
     sockets.vpp().clear_record();
-    let second = start(&sockets, &[]);
+    let second = sockets.start(&[]);
     second.until_vpp(SESSION, "a connection", |vpp| vpp.connected);
     sockets.vpp().change("somebody makes a namespace", |state| {
         state.add_namespace("shop/later", 0)
@@ -134,36 +117,34 @@ fn rules_from_before_hold_until_the_cluster_is_known() {
     sockets.scene.put(&only_from("one", "db", "web"));
     second.until_in_force(SESSION, &["NetworkPolicy shop/one"]);
     assert!(sockets.opens(WEB, DB) && sockets.opens(DB, WORLD) && !sockets.opens(WORLD, DB));
-    expect_no_damage(&sockets);
+    sockets.expect_no_damage();
 }
 
 #[test]
 fn what_an_agent_closed_that_was_killed_the_next_one_opens() {
     let sockets = Sockets::new(DAMAGED);
-    let mut first = start(&sockets, &[]);
+    let mut first = sockets.start(&[]);
     until_closed(&first, &ALL);
     first.kill();
     sockets.vpp().clear_record();
-    let mut second = start(&sockets, &[]);
+    let mut second = sockets.start(&[]);
     until_closed(&second, &ALL);
     assert_eq!(sockets.changes(), 0);
     second.kill();
     sockets.scene.put(&only_from("one", "db", "web"));
-    let third = start(&sockets, &[]);
+    let third = sockets.start(&[]);
     third.until_in_force(SESSION, &["NetworkPolicy shop/one"]);
     assert!(sockets.opens(WEB, DB) && sockets.opens(WORLD, API) && !sockets.opens(WORLD, DB));
-    expect_no_damage(&sockets);
+    sockets.expect_no_damage();
 }
 
 #[test]
 fn cleaning_up_opens_what_was_closed() {
     let sockets = Sockets::new(DAMAGED);
-    let mut agent = start(&sockets, &[]);
+    let mut agent = sockets.start(&[]);
     until_closed(&agent, &ALL);
     agent.kill();
-    let arguments = sockets.arguments();
-    let words = arguments.iter().map(String::as_str).chain(["--cleanup"]);
-    let ran = run(sockets.scene.manifests(), &words.collect::<Vec<_>>());
+    let ran = sockets.run(&["--cleanup"]);
     assert_eq!(ran.status, 0, "{}", ran.stderr);
     assert!(sockets.opens(WEB, DB) && sockets.opens(WORLD, API));
     assert_eq!(sockets.rules(), 0);
@@ -173,21 +154,16 @@ fn cleaning_up_opens_what_was_closed() {
 #[test]
 fn the_global_table_is_closed_while_vpp_refuses_a_rule_of_it() {
     let sockets = Sockets::new(DAMAGED);
-    let agent = start(&sockets, &[]);
+    let agent = sockets.start(&[]);
     until_closed(&agent, &ALL);
-    sockets.vpp().observe(|state, change| {
-        let ends = [(WORLD, 40_000), (DB, 5432)].map(|(address, port)| (address.parse().unwrap(), port));
-        match state.accepts(&Packet::new(Protocol::TCP, ends[0], ends[1])) {
+    sockets
+        .vpp()
+        .observe(|state, change| match state.accepts(&packet(WORLD, DB, PORT)) {
             Connection::Allowed => Err(change.to_owned()),
             _ => Ok(()),
-        }
-    });
+        });
     // All that it is told next, as nobody knows which of these it will be.
-    for behind in 0..40 {
-        sockets
-            .vpp()
-            .fail(When::Named(CHANGE.to_owned(), behind), Fault::Refuse(-1));
-    }
+    sockets.refuse(40);
     sockets.scene.put(&only_from("one", "db", "web"));
     let status = agent.until_vpp(SESSION, "trouble", |vpp| {
         vpp.trouble.is_some() && vpp.closed == ALL[..1]
@@ -201,12 +177,8 @@ fn the_global_table_is_closed_while_vpp_refuses_a_rule_of_it() {
 #[test]
 fn that_vpp_lets_no_table_be_closed_is_trouble_until_it_does() {
     let sockets = Sockets::new(DAMAGED);
-    for behind in 0..3 {
-        sockets
-            .vpp()
-            .fail(When::Named(CHANGE.to_owned(), behind), Fault::Refuse(-1));
-    }
-    let agent = start(&sockets, &[]);
+    sockets.refuse(3);
+    let agent = sockets.start(&[]);
     let status = agent.until_vpp(SESSION, "trouble", |vpp| vpp.trouble.is_some());
     let why = status.trouble.unwrap().why;
     assert!(why.contains("VPP refuses `session_rule_add_del`"), "{why}");
@@ -218,7 +190,7 @@ fn that_vpp_lets_no_table_be_closed_is_trouble_until_it_does() {
 fn that_nobody_says_which_namespaces_are_those_of_pods_is_trouble_from_the_beginning() {
     let sockets = Sockets::new(DAMAGED);
     sockets.name("shop/web one\n");
-    let agent = start(&sockets, &[]);
+    let agent = sockets.start(&[]);
     let status = agent.until_vpp(SESSION, "trouble", |vpp| vpp.trouble.is_some());
     let why = status.trouble.unwrap().why;
     assert!(why.contains("namespaces`: "), "{why}");
@@ -232,7 +204,7 @@ fn that_nobody_says_which_namespaces_are_those_of_pods_is_trouble_from_the_begin
 fn rules_of_others_stay_where_nothing_may_be_opened() {
     let sockets = Sockets::new(DAMAGED);
     sockets.add(Some(1), "192.0.2.0/24", SessionAction::Allow, "others");
-    let agent = start(&sockets, &[]);
+    let agent = sockets.start(&[]);
     until_closed(&agent, &ALL);
     assert!(sockets.opens(WEB, WORLD) && !sockets.opens(WEB, DB));
     sockets.scene.put(&only_from("one", "db", "web"));
@@ -244,15 +216,14 @@ fn rules_of_others_stay_where_nothing_may_be_opened() {
 #[test]
 fn no_table_is_closed_where_everything_may_pass_until_then() {
     let sockets = Sockets::new(DAMAGED);
-    let agent = start(&sockets, &["--until-synced", "allow"]);
+    let agent = sockets.start(&["--until-synced", "allow"]);
     agent.until_vpp(SESSION, "a connection", |vpp| vpp.connected);
-    sockets.vpp().observe(|state, change| {
-        let ends = [(WORLD, 40_000), (API, 5432)].map(|(address, port)| (address.parse().unwrap(), port));
-        match state.accepts(&Packet::new(Protocol::TCP, ends[0], ends[1])) {
+    sockets
+        .vpp()
+        .observe(|state, change| match state.accepts(&packet(WORLD, API, PORT)) {
             Connection::Allowed => Ok(()),
             _ => Err(change.to_owned()),
-        }
-    });
+        });
     sockets.scene.put(&only_from("one", "db", "web"));
     let status = agent.until_in_force(SESSION, &["NetworkPolicy shop/one"]);
     assert!(status.closed.is_empty());

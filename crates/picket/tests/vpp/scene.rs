@@ -7,6 +7,9 @@ use picket_net::Protocol;
 use picket_vpp::fake::{Fake, Fault, Options, Packet, State, Translation, When};
 use tempfile::TempDir;
 
+/// Manifests that no parser takes: as long as they are there nobody knows the cluster.
+pub(crate) const DAMAGED: &str = "{";
+
 /// The target of these tests.
 pub(crate) const ACL: &str = "vpp-acl";
 

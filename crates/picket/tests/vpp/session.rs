@@ -5,26 +5,14 @@ use std::time::Duration;
 use picket_vpp::client::SessionAction;
 use picket_vpp::fake::{Dumps, Fault, Options, When};
 
-use crate::agent::{Agent, run};
+use crate::agent::run;
 use crate::scene::{ACL, Scene, no_egress, only_from, only_to};
-use crate::sockets::{API, DB, SESSION, Sockets, WEB, WORLD, options};
-
-fn start(sockets: &Sockets, more: &[&str]) -> Agent {
-    let arguments = sockets.arguments();
-    let words = arguments.iter().map(String::as_str).chain(more.iter().copied());
-    Agent::start(sockets.scene.manifests(), &words.collect::<Vec<_>>())
-}
-
-fn once(sockets: &Sockets, more: &[&str]) -> picket_testing::ran::Ran {
-    let arguments = sockets.arguments();
-    let words = arguments.iter().map(String::as_str).chain(more.iter().copied());
-    run(sockets.scene.manifests(), &words.collect::<Vec<_>>())
-}
+use crate::sockets::{API, DB, SESSION, Sockets, WEB, WORLD, options, packet};
 
 #[test]
 fn policies_are_in_force_as_they_change() {
     let sockets = Sockets::new(&only_from("one", "db", "web"));
-    let agent = start(&sockets, &[]);
+    let agent = sockets.start(&[]);
     let status = agent.until_in_force(SESSION, &["NetworkPolicy shop/one"]);
     assert_eq!(status.namespaces["shop/db"], [2]);
     assert_eq!((status.pods.all, status.pods.restricted), (3, 1));
@@ -43,19 +31,13 @@ fn policies_are_in_force_as_they_change() {
     let status = agent.until_in_force(SESSION, &[]);
     assert!(sockets.opens(WEB, WORLD) && status.pods.restricted == 0);
     assert_eq!(sockets.rules(), 0);
-    expect_no_damage(&sockets);
-}
-
-/// What a client with a defect would have done.
-fn expect_no_damage(sockets: &Sockets) {
-    assert_eq!(sockets.vpp().complaints(), Vec::<String>::new());
-    assert_eq!(sockets.vpp().crashes(), Vec::<String>::new());
+    sockets.expect_no_damage();
 }
 
 #[test]
 fn the_agent_says_how_it_goes() {
     let sockets = Sockets::new(&only_from("one", "db", "web"));
-    let agent = start(&sockets, &[]);
+    let agent = sockets.start(&[]);
     agent.until_in_force(SESSION, &["NetworkPolicy shop/one"]);
     assert_eq!(agent.get("/readyz"), (200, "ok\n".to_owned()));
     assert_eq!(agent.get("/healthz"), (200, "ok\n".to_owned()));
@@ -85,14 +67,14 @@ fn the_agent_says_how_it_goes() {
 #[test]
 fn what_is_as_it_should_be_is_left_alone() {
     let sockets = Sockets::new(&only_from("one", "db", "web"));
-    let mut first = start(&sockets, &[]);
+    let mut first = sockets.start(&[]);
     first.until_in_force(SESSION, &["NetworkPolicy shop/one"]);
     assert!(sockets.changes() > 0);
     first.kill();
     // The rules outlive the agent, and the next one finds them.
     assert!(!sockets.opens(API, DB));
     sockets.vpp().clear_record();
-    let second = start(&sockets, &[]);
+    let second = sockets.start(&[]);
     second.until_in_force(SESSION, &["NetworkPolicy shop/one"]);
     assert_eq!(sockets.changes(), 0, "{:?}", sockets.vpp().record());
     sockets.scene.put(&only_from("two", "db", "api"));
@@ -105,7 +87,7 @@ fn a_pod_whose_namespace_comes_later_is_pending_until_then() {
     let options = Options::new(3).session_layer(true).namespace("shop/web");
     let sockets = Sockets::with(&only_to("one", "db", "web"), options);
     sockets.name("shop/web 1\nshop/db 2\n");
-    let agent = start(&sockets, &[]);
+    let agent = sockets.start(&[]);
     let status = agent.until_in_force(SESSION, &["NetworkPolicy shop/one"]);
     let pending: Vec<_> = status
         .pending
@@ -136,13 +118,13 @@ fn a_pod_whose_namespace_comes_later_is_pending_until_then() {
     assert!(sockets.opens(DB, WORLD));
     sockets.name("shop/web 1\nshop/db 2\n");
     agent.until("rules", |_| !sockets.opens(DB, WORLD));
-    expect_no_damage(&sockets);
+    sockets.expect_no_damage();
 }
 
 #[test]
 fn tables_go_with_their_pods_and_stay_where_nobody_knows_whose_they_are() {
     let sockets = Sockets::new(&only_to("one", "db", "web"));
-    let agent = start(&sockets, &[]);
+    let agent = sockets.start(&[]);
     agent.until_in_force(SESSION, &["NetworkPolicy shop/one"]);
     assert!(!sockets.opens(DB, WORLD));
     // Somebody is writing the file.
@@ -162,7 +144,7 @@ fn tables_go_with_their_pods_and_stay_where_nobody_knows_whose_they_are() {
     drop(agent);
     std::fs::remove_file(sockets.file()).unwrap();
     sockets.vpp().clear_record();
-    let agent = start(&sockets, &[]);
+    let agent = sockets.start(&[]);
     let status = agent.until_vpp(SESSION, "trouble", |vpp| vpp.trouble.is_some());
     assert!(status.trouble.unwrap().why.contains("No such file"));
     assert_eq!(sockets.changes(), 0);
@@ -182,13 +164,13 @@ fn tables_go_with_their_pods_and_stay_where_nobody_knows_whose_they_are() {
     sockets.scene.have(&["web", "api"]);
     sockets.name("shop/web 1\nshop/api 2\n");
     agent.until_vpp(SESSION, "a pod less", |_| sockets.opens(API, WORLD));
-    expect_no_damage(&sockets);
+    sockets.expect_no_damage();
 }
 
 #[test]
 fn a_vpp_that_was_started_again_gets_everything_again() {
     let sockets = Sockets::new(&only_from("one", "db", "web"));
-    let agent = start(&sockets, &[]);
+    let agent = sockets.start(&[]);
     agent.until_in_force(SESSION, &["NetworkPolicy shop/one"]);
     sockets.vpp().restart();
     agent.until_vpp(SESSION, "a new connection", |vpp| {
@@ -201,23 +183,19 @@ fn a_vpp_that_was_started_again_gets_everything_again() {
     sockets.vpp().up().unwrap();
     agent.until_in_force(SESSION, &["NetworkPolicy shop/two"]);
     assert!(sockets.opens(API, DB) && !sockets.opens(WEB, DB));
-    expect_no_damage(&sockets);
+    sockets.expect_no_damage();
 }
 
 #[test]
 fn whatever_goes_wrong_on_the_way_the_rules_are_right_at_last() {
     let sockets = Sockets::new(&only_from("one", "db", "web"));
-    let agent = start(&sockets, &[]);
+    let agent = sockets.start(&[]);
     agent.until_in_force(SESSION, &["NetworkPolicy shop/one"]);
     let policies = [only_from("two", "db", "api"), only_from("one", "db", "web")];
     // Nobody outside may ever reach it, but while VPP has nothing yet.
     sockets.vpp().observe(|state, change| {
         let has_rules = !change.contains("restart") && state.namespaces().count() == 4;
-        let packet = picket_vpp::fake::Packet::new(
-            picket_net::Protocol::TCP,
-            (WORLD.parse().unwrap(), 40_000),
-            (DB.parse().unwrap(), 5432),
-        );
+        let packet = packet(WORLD, DB, 5432);
         let rules = state.session_rules(None, picket_vpp::fake::Transport::Tcp, picket_net::Family::Ipv4);
         match has_rules && rules.len() > 1 && state.accepts(&packet) == picket_vpp::fake::Connection::Allowed
         {
@@ -254,14 +232,14 @@ fn whatever_goes_wrong_on_the_way_the_rules_are_right_at_last() {
             .contains("VPP refuses `session_rule_add_del` of the TCP rule")
     );
     assert_eq!(sockets.vpp().findings(), Vec::<String>::new());
-    expect_no_damage(&sockets);
+    sockets.expect_no_damage();
 }
 
 #[test]
 fn a_session_layer_without_rules_is_named() {
     for options in [Options::new(5), Options::new(5).session_layer(false)] {
         let sockets = Sockets::with(&only_from("one", "db", "web"), options);
-        let agent = start(&sockets, &[]);
+        let agent = sockets.start(&[]);
         let status = agent.until_vpp(SESSION, "trouble", |vpp| vpp.trouble.is_some());
         let why = status.trouble.unwrap().why;
         assert!(
@@ -277,7 +255,7 @@ fn a_session_layer_without_rules_is_named() {
             text.contains("vpp-session: VPP has no table of session rules"),
             "{text}"
         );
-        let ran = once(&sockets, &["--once"]);
+        let ran = sockets.run(&["--once"]);
         assert_eq!(ran.status, 2);
         assert!(
             ran.stderr
@@ -307,7 +285,7 @@ fn a_namespace_in_another_fib_is_trouble() {
         sockets
             .vpp()
             .change("a namespace moves", |state| state.add_namespace("shop/db", 9));
-        let agent = start(&sockets, &[]);
+        let agent = sockets.start(&[]);
         let status = agent.until_vpp(SESSION, "trouble", |vpp| vpp.trouble.is_some());
         let why = status.trouble.unwrap().why;
         assert!(
@@ -326,7 +304,7 @@ fn rules_of_others_stay_and_are_told() {
     sockets.add(Some(2), "192.0.2.0/24", SessionAction::Allow, "theirs");
     sockets.add(None, "198.51.100.0/24", SessionAction::Deny, "theirs");
     sockets.add(Some(2), "2001:db8::/32", SessionAction::Deny, "theirs-6");
-    let agent = start(&sockets, &[]);
+    let agent = sockets.start(&[]);
     let status = agent.until_in_force(SESSION, &["NetworkPolicy shop/one"]);
     assert_eq!(
         status.foreign,
@@ -357,14 +335,14 @@ fn rules_of_others_stay_and_are_told() {
     sockets.remove(Some(2), "2001:db8::/32", "theirs-6");
     sockets.remove(None, "198.51.100.0/24", "theirs");
     assert_eq!(sockets.rules(), 1);
-    expect_no_damage(&sockets);
+    sockets.expect_no_damage();
 }
 
 #[test]
 fn who_has_the_place_of_a_rule_is_named() {
     let sockets = Sockets::new(&no_egress("one", "db"));
     sockets.add(Some(2), "0.0.0.0/0", SessionAction::Allow, "theirs");
-    let agent = start(&sockets, &[]);
+    let agent = sockets.start(&[]);
     let status = agent.until_vpp(SESSION, "trouble", |vpp| vpp.trouble.is_some());
     assert_eq!(
         status.trouble.unwrap().why,
@@ -375,17 +353,17 @@ fn who_has_the_place_of_a_rule_is_named() {
     sockets.remove(Some(2), "0.0.0.0/0", "theirs");
     sockets.add(Some(2), "0.0.0.0/0", SessionAction::Deny, "theirs");
     drop(agent);
-    assert_eq!(once(&sockets, &["--once"]).status, 0);
+    assert_eq!(sockets.run(&["--once"]).status, 0);
     assert!(!sockets.opens(DB, WORLD));
-    assert_eq!(once(&sockets, &["--cleanup"]).status, 0);
+    assert_eq!(sockets.run(&["--cleanup"]).status, 0);
     assert!(!sockets.opens(DB, WORLD) && sockets.rules() == 1);
-    expect_no_damage(&sockets);
+    sockets.expect_no_damage();
 }
 
 #[test]
 fn what_others_break_is_mended_when_it_is_read_back() {
     let sockets = Sockets::new(&only_to("one", "db", "web"));
-    let agent = start(&sockets, &["--verify-interval", "1"]);
+    let agent = sockets.start(&["--verify-interval", "1"]);
     agent.until_in_force(SESSION, &["NetworkPolicy shop/one"]);
     let theirs = sockets.vpp().state().session_rules(
         Some(2),
@@ -405,7 +383,7 @@ fn what_has_no_room_is_told() {
                   spec:\n  podSelector: {matchLabels: {app: db}}\n  policyTypes: [Egress]\n  egress:\n  \
                   - to: [{ipBlock: {cidr: 192.0.2.0/24}}]\n    ports: [{port: 1000, endPort: 1999}]\n";
     let sockets = Sockets::new(policy);
-    let agent = start(&sockets, &["--max-session-rules", "100"]);
+    let agent = sockets.start(&["--max-session-rules", "100"]);
     let status = agent.until_in_force(SESSION, &["NetworkPolicy shop/one"]);
     assert_eq!(
         status.narrower,
@@ -423,7 +401,7 @@ fn what_has_no_room_is_told() {
     assert!(!sockets.opens(DB, WORLD));
     // With room for them nothing is left to say.
     drop(agent);
-    let agent = start(&sockets, &[]);
+    let agent = sockets.start(&[]);
     let status = agent.until_in_force(SESSION, &["NetworkPolicy shop/one"]);
     assert!(status.narrower.is_empty());
     assert!(crate::sockets::opens(sockets.vpp(), Some(2), DB, WORLD, 1500));
@@ -435,7 +413,7 @@ fn once_and_dry_runs_and_cleaning_up() {
     let sockets = Sockets::new(&only_to("one", "db", "web"));
     sockets.add(Some(2), "192.0.2.0/24", SessionAction::Deny, "theirs");
     sockets.vpp().clear_record();
-    let ran = once(&sockets, &["--dry-run"]);
+    let ran = sockets.run(&["--dry-run"]);
     assert_eq!(ran.status, 0, "{}", ran.stderr);
     assert!(
         ran.stdout
@@ -444,17 +422,17 @@ fn once_and_dry_runs_and_cleaning_up() {
         ran.stdout
     );
     assert_eq!(sockets.changes(), 0);
-    let ran = once(&sockets, &["--once"]);
+    let ran = sockets.run(&["--once"]);
     assert_eq!((ran.status, &*ran.stdout), (0, ""), "{}", ran.stderr);
     assert!(sockets.opens(DB, WEB) && !sockets.opens(DB, API));
     sockets.vpp().clear_record();
-    assert_eq!(once(&sockets, &["--once"]).status, 0);
+    assert_eq!(sockets.run(&["--once"]).status, 0);
     assert_eq!(
-        (once(&sockets, &["--dry-run"]).stdout, sockets.changes()),
+        (sockets.run(&["--dry-run"]).stdout, sockets.changes()),
         (String::new(), 0)
     );
     let count = sockets.rules() - 1;
-    let ran = once(&sockets, &["--cleanup"]);
+    let ran = sockets.run(&["--cleanup"]);
     assert_eq!(
         (ran.status, ran.stdout),
         (0, format!("removed {count} session rules from VPP\n")),
@@ -463,7 +441,7 @@ fn once_and_dry_runs_and_cleaning_up() {
     );
     assert!(sockets.opens(DB, API) && !sockets.opens(DB, WORLD) && sockets.rules() == 1);
     assert_eq!(
-        once(&sockets, &["--cleanup"]).stdout,
+        sockets.run(&["--cleanup"]).stdout,
         "VPP has no session rules of picket\n"
     );
     let socket = sockets.vpp().socket().to_str().unwrap();
@@ -493,33 +471,33 @@ fn on_a_node_without_pods_who_begins_takes_away_what_was_for_pods() {
         let rules = state.session_rules(None, picket_vpp::fake::Transport::Tcp, picket_net::Family::Ipv4);
         rules.iter().filter(|rule| rule.action != u32::MAX).count()
     };
-    assert_eq!(once(&sockets, &["--once"]).status, 0);
+    assert_eq!(sockets.run(&["--once"]).status, 0);
     let count = sockets.rules();
     assert!(global() > 0 && count > global(), "{count}");
     sockets.scene.have(&[]);
-    let ran = once(&sockets, &["--once"]);
+    let ran = sockets.run(&["--once"]);
     assert_eq!(ran.status, 0, "{}", ran.stderr);
     assert_eq!(global(), 0);
     // Whose pod is gone, while somebody still names its namespace, may run on; nobody names these.
     sockets.name("");
-    assert_eq!(once(&sockets, &["--once"]).status, 0);
+    assert_eq!(sockets.run(&["--once"]).status, 0);
     assert_eq!(sockets.rules(), 0);
-    expect_no_damage(&sockets);
+    sockets.expect_no_damage();
 }
 
 /// The session layer judges what is opened, and nothing else: what was opened goes on.
 #[test]
 fn no_connection_of_the_session_layer_is_cut() {
     let sockets = Sockets::new(&only_from("one", "db", "web"));
-    let ran = once(&sockets, &["--once", "--established", "cut"]);
+    let ran = sockets.run(&["--once", "--established", "cut"]);
     assert_eq!(ran.status, 2, "{}", ran.stdout);
     let why = "`--established cut` is for no target that is given: vpp-session keeps established connections";
     assert!(ran.stderr.contains(why), "{}", ran.stderr);
     assert_eq!(sockets.changes(), 0);
     // Lists cut them, whatever the other target does.
-    let with_lists = once(&sockets, &["--once", "--established", "cut", "--target", ACL]);
+    let with_lists = sockets.run(&["--once", "--established", "cut", "--target", ACL]);
     assert_eq!(with_lists.status, 0, "{}", with_lists.stderr);
-    let agent = start(&sockets, &["--established", "keep"]);
+    let agent = sockets.start(&["--established", "keep"]);
     agent.until_in_force(SESSION, &["NetworkPolicy shop/one"]);
     sockets.vpp().clear_record();
     sockets.scene.put(&only_from("two", "db", "api"));
@@ -574,7 +552,7 @@ fn no_target_waits_for_another() {
     ] {
         let options = options.interface("tap2", "shop/db").interface("ge0", "");
         let sockets = Sockets::with(&only_from("one", "db", "web"), options);
-        let agent = start(&sockets, &["--target", ACL]);
+        let agent = sockets.start(&["--target", ACL]);
         let status = agent.until("one of two", |status| {
             status.vpp[well].is_well() && status.vpp[troubled].trouble.is_some()
         });
@@ -596,7 +574,7 @@ fn no_target_waits_for_another() {
         &only_from("one", "db", "web"),
         options().interface("tap2", "shop/db").interface("ge0", ""),
     );
-    let agent = start(&sockets, &["--target", ACL]);
+    let agent = sockets.start(&["--target", ACL]);
     agent.until("both", |status| status.ready);
     assert!(!sockets.opens(WORLD, DB) && !sockets.scene.reaches(crate::scene::WORLD, crate::scene::DB));
 }

@@ -1,20 +1,22 @@
 //! A node with three pods whose sockets are VPP's own, and the world outside.
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use picket_net::{Family, Protocol};
+use picket_testing::ran::Ran;
 use picket_vpp::client::{self, Change, Connector, Feature, Label, SessionAction, SessionRule, SessionScope};
-use picket_vpp::fake::{Connection, Fake, Options, Packet, Transport};
+use picket_vpp::fake::{Connection, Fake, Fault, Options, Packet, Transport, When};
 use tempfile::TempDir;
 
+use crate::agent::{Agent, run};
 use crate::scene::Scene;
 
 /// The target of these tests.
 pub(crate) const SESSION: &str = "vpp-session";
 
 /// What changes rules in VPP.
-pub(crate) const CHANGE: &str = "session_rule_add_del";
+const CHANGE: &str = "session_rule_add_del";
 
 /// The pods with their addresses; VPP has their namespaces in this order, from 1 on.
 pub(crate) const WEB: &str = "10.0.0.1";
@@ -77,6 +79,36 @@ impl Sockets {
             &rule,
         ];
         words.map(str::to_owned).into()
+    }
+
+    /// An agent for it.
+    pub(crate) fn start(&self, more: &[&str]) -> Agent {
+        self.with_arguments(more, Agent::start)
+    }
+
+    /// The same for a run of the program that ends by itself.
+    pub(crate) fn run(&self, more: &[&str]) -> Ran {
+        self.with_arguments(more, run)
+    }
+
+    fn with_arguments<T>(&self, more: &[&str], start: impl FnOnce(&Path, &[&str]) -> T) -> T {
+        let arguments = self.arguments();
+        let words = arguments.iter().map(String::as_str).chain(more.iter().copied());
+        start(self.scene.manifests(), &words.collect::<Vec<_>>())
+    }
+
+    /// VPP was told nothing that only a client with a defect says.
+    pub(crate) fn expect_no_damage(&self) {
+        assert_eq!(self.vpp().complaints(), Vec::<String>::new());
+        assert_eq!(self.vpp().crashes(), Vec::<String>::new());
+    }
+
+    /// VPP refuses so many changes of rules.
+    pub(crate) fn refuse(&self, count: usize) {
+        for behind in 0..count {
+            let when = When::Named(CHANGE.to_owned(), behind);
+            self.vpp().fail(when, Fault::Refuse(-1));
+        }
     }
 
     /// Whether a pod, or who is outside, may open a connection.
@@ -148,10 +180,15 @@ fn namespace(address: &str) -> Option<u32> {
         .map(|(_, index)| index)
 }
 
+/// What begins a connection.
+pub(crate) fn packet(from: &str, to: &str, port: u16) -> Packet {
+    let ends = [(from, 40_000), (to, port)].map(|(address, port)| (address.parse().unwrap(), port));
+    Packet::new(Protocol::TCP, ends[0], ends[1])
+}
+
 /// Whether an application may open a connection in a namespace, or who is outside without one.
 pub(crate) fn opens(vpp: &Fake, namespace: Option<u32>, from: &str, to: &str, port: u16) -> bool {
-    let ends = [(from, 40_000), (to, port)].map(|(address, port)| (address.parse().unwrap(), port));
-    let packet = Packet::new(Protocol::TCP, ends[0], ends[1]);
+    let packet = packet(from, to, port);
     let verdict = match namespace {
         Some(index) => vpp.connects(index, &packet),
         None => vpp.accepts(&packet),

@@ -80,10 +80,7 @@ fn write_places(vpp: &VppStatus, text: &mut String) -> std::fmt::Result {
         )?;
     }
     for table in &vpp.closed {
-        writeln!(
-            text,
-            "  {table}: nothing may be opened until the cluster is known"
-        )?;
+        writeln!(text, "  {table}: nothing may be opened yet")?;
     }
     Ok(())
 }
