@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use picket_cluster::{Addresses, Event, Snapshot};
-use picket_policy::{Diagnostic, Labels, ObjectRef, Options, V1beta1};
+use picket_policy::{Diagnostic, Labels, ObjectRef, Options};
 use tokio::time::sleep;
 
 use crate::files::{Text, read};
@@ -73,11 +73,8 @@ impl Known {
         if self.texts.as_ref() == Some(&texts) {
             return Ok(Vec::new());
         }
-        let options = Options {
-            v1beta1: V1beta1::V1,
-            ..Options::default()
-        };
-        let loaded = load_texts(&texts, options);
+        // As all others that read these files: whoever has proved what they mean gets just that.
+        let loaded = load_texts(&texts, Options::default());
         if let Some(gap) = loaded.gap() {
             return Err(gap);
         }
@@ -225,6 +222,26 @@ mod tests {
             (store.snapshot().pods.len(), store.snapshot().policies.len()),
             (1, 0)
         );
+    }
+
+    #[test]
+    fn a_namespace_that_isolates_as_it_was_proposed_isolates() {
+        let folder = tempfile::tempdir().unwrap();
+        let paths = [folder.path().to_owned()];
+        let file = folder.path().join("namespace.yaml");
+        let (mut known, mut store) = (Known::default(), Store::new());
+        let mut look = |more: &str| {
+            let namespace = format!("{{apiVersion: v1, kind: Namespace, metadata: {{name: shop}}{more}}}");
+            fs::write(&file, namespace).unwrap();
+            apply(&mut store, &known.look(&paths).unwrap());
+            let snapshot = store.snapshot();
+            let policies = &snapshot.policies;
+            policies.keys().map(ToString::to_string).collect::<Vec<_>>()
+        };
+        let isolates = ", spec: {networkPolicy: {ingress: {isolation: DefaultDeny}}}";
+        assert_eq!(look(""), Vec::<String>::new());
+        assert_eq!(look(isolates), ["Namespace shop"]);
+        assert_eq!(look(""), Vec::<String>::new());
     }
 
     #[test]
