@@ -1,8 +1,8 @@
 """Serves a real Neutron, and a real Keystone if it is asked to, on ports of this machine.
 
-`servers.py TEMPLATES FOLDER [--keystone TOKEN_SECONDS] [--tls CERTIFICATE KEY]` copies what `templates.py` wrote into the
+`servers.py TEMPLATES FOLDER [--keystone TOKEN_SECONDS [--remember]] [--tls CERTIFICATE KEY]` copies what `templates.py` wrote into the
 folder unless it is there, prints `READY {"neutron": PORT, "keystone": PORT}` and serves until it is killed. With Keystone no call to Neutron
-is answered without a token. One thread per server, so that sqlite is never locked.
+is answered without a token, and each is asked about unless Neutron is to remember which counted. One thread per server, so that sqlite is never locked.
 """
 
 import argparse
@@ -57,7 +57,7 @@ project_name = admin
 user_domain_id = default
 project_domain_id = default
 interface = public
-token_cache_time = -1
+token_cache_time = {remembered}
 """
 
 class Handler(WSGIRequestHandler):
@@ -81,11 +81,12 @@ class Server(WSGIServer):
         pass
 
 
-def neutron_application(folder, keystone):
+def neutron_application(folder, keystone, remember):
     configuration = os.path.join(folder, "neutron.conf")
     strategy = "keystone" if keystone else "noauth"
     with open(configuration, "w") as file:
-        file.write(NEUTRON.format(folder=folder, prefix=sys.prefix, strategy=strategy, keystone=keystone or 1))
+        facts = {"folder": folder, "prefix": sys.prefix, "strategy": strategy, "keystone": keystone or 1}
+        file.write(NEUTRON.format(remembered=300 if remember else -1, **facts))
     os.environ["OS_NEUTRON_CONFIG_DIR"] = folder
     os.environ["OS_NEUTRON_CONFIG_FILES"] = "neutron.conf"
     sys.argv = ["neutron-api"]
@@ -136,6 +137,7 @@ def main():
     parser.add_argument("templates")
     parser.add_argument("folder")
     parser.add_argument("--keystone", type=int, metavar="TOKEN_SECONDS")
+    parser.add_argument("--remember", action="store_true", help="ask about each token once")
     parser.add_argument("--port", type=int, default=0, help="that of Neutron; any by default")
     parser.add_argument("--tls", nargs=2, metavar=("CERTIFICATE", "KEY"), help="what Neutron shows")
     arguments = parser.parse_args()
@@ -160,7 +162,7 @@ def main():
             os.write(told, b"1")
             keystone.serve_forever()
         keystone.server_close()
-    neutron.set_app(neutron_application(folder, ports.get("keystone")))
+    neutron.set_app(neutron_application(folder, ports.get("keystone"), arguments.remember))
     os.close(told)
     if arguments.keystone and not os.read(ready, 1):
         sys.exit("no Keystone")

@@ -37,7 +37,7 @@ const CLUSTER_MODULE: &str = "apiserver::";
 /// The name of the modules whose tests need IPVS, bonds or AppArmor.
 const MACHINE_MODULE: &str = "machine::";
 
-/// The name of the modules whose tests need Neutron and Keystone.
+/// The name of the modules whose tests need Neutron and Keystone, and some of them an API server.
 const OPENSTACK_MODULE: &str = "openstack::";
 
 /// The variable that tells test programs how many tests run at once.
@@ -172,11 +172,10 @@ fn test_program(name: &str) -> Result<PathBuf> {
     bail!("cargo built no tests `{name}`")
 }
 
-/// How many tests are to run at once. Those that wait for packets that must not arrive, or for servers, leave processors to
-/// others: there are three for two.
+/// How many tests are to run at once: two for each processor. Those that wait for packets that must not arrive, or for servers, leave
+/// it to others; with three nothing ends earlier, since processors are busy all the time.
 fn threads() -> usize {
-    let processors = thread::available_parallelism().map_or(1, NonZero::get);
-    processors + processors.div_ceil(2)
+    2 * thread::available_parallelism().map_or(1, NonZero::get)
 }
 
 /// Tests that any user can run on any Linux.

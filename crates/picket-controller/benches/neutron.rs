@@ -12,6 +12,8 @@
     reason = "a benchmark prints, and fails at once; tests use the other half of the scene"
 )]
 
+#[path = "../tests/neutron/openstack/meant.rs"]
+mod meant;
 #[path = "../tests/neutron/openstack/scene.rs"]
 mod scene;
 

@@ -21,6 +21,8 @@ pub enum Fault {
     Silence,
     /// The server does what it is asked, and nothing is answered until the client goes away.
     SilenceAfter,
+    /// The server is asked when the proxy [lets it be](Proxy::let_late_ones_pass), and nothing is answered until the client goes away.
+    Late,
     /// The server is not asked, and the client hears this: a status, lines of the head, each with its end, and a body.
     Answer(u16, &'static str, String),
     /// The server does what it is asked, and the client hears this.
@@ -44,10 +46,14 @@ pub struct Asked {
     pub status: Option<u16>,
 }
 
+/// What is done after requests that changed something.
+type Look = Box<dyn FnMut() + Send>;
+
 /// A proxy in front of a server on this machine.
 pub struct Proxy {
     port: u16,
     state: Arc<Mutex<State>>,
+    look: Arc<Mutex<Option<Look>>>,
 }
 
 #[derive(Default)]
@@ -64,6 +70,8 @@ struct State {
     extensions: Vec<String>,
     /// The fields that no answer has.
     fields: Vec<String>,
+    /// Requests that are late.
+    late: Vec<Vec<u8>>,
     asked: Vec<Asked>,
 }
 
@@ -76,15 +84,17 @@ impl Proxy {
             port,
             ..State::default()
         }));
+        let look = Arc::default();
         let proxy = Self {
             port: listener.local_addr().unwrap().port(),
             state: Arc::clone(&state),
+            look: Arc::clone(&look),
         };
         thread::spawn(move || {
             for client in listener.incoming().map_while(Result::ok) {
-                let state = Arc::clone(&state);
+                let (state, look) = (Arc::clone(&state), Arc::clone(&look));
                 // Whoever hangs up needs no answer.
-                thread::spawn(move || serve(client, &state));
+                thread::spawn(move || serve(client, &state, &look));
             }
         });
         proxy
@@ -117,6 +127,24 @@ impl Proxy {
     /// Plans a fault for a request that changes something, after so many of these. There is one such plan at a time.
     pub fn plan_write(&self, after: usize, fault: Fault) {
         self.state.lock().unwrap().write = Some((after, fault));
+    }
+
+    /// Does something whenever the server has been asked to change something, before anybody hears what it answers.
+    pub fn look(&self, look: impl FnMut() + Send + 'static) {
+        *self.look.lock().unwrap() = Some(Box::new(look));
+    }
+
+    /// Asks the server what is late. How many requests that are.
+    #[must_use]
+    pub fn let_late_ones_pass(&self) -> usize {
+        let (late, port) = {
+            let mut state = self.state.lock().unwrap();
+            (std::mem::take(&mut state.late), state.port)
+        };
+        for request in &late {
+            pass(request, port).unwrap();
+        }
+        late.len()
     }
 
     /// Makes answers from now on those of a Neutron without an extension: its list does not have it, and no object has the fields
@@ -176,7 +204,7 @@ impl Proxy {
 }
 
 /// Serves one request; `None` when a side goes away.
-fn serve(mut client: TcpStream, state: &Mutex<State>) -> Option<()> {
+fn serve(mut client: TcpStream, state: &Mutex<State>, look: &Mutex<Option<Look>>) -> Option<()> {
     let request = read(&mut client)?;
     let text = String::from_utf8_lossy(&request).into_owned();
     let (head, body) = text.split_once("\r\n\r\n")?;
@@ -201,17 +229,16 @@ fn serve(mut client: TcpStream, state: &Mutex<State>) -> Option<()> {
         let lasting = lasting.map(|(_, _, fault)| fault.clone());
         (fault.or(of_write).or(lasting), state.port)
     };
-    let answer = match &fault {
-        Some(Fault::HangUp | Fault::Silence | Fault::Answer(..)) => None,
-        Some(Fault::CutRequest(bytes)) => {
-            let mut server = TcpStream::connect(("127.0.0.1", port)).ok()?;
-            server.write_all(&request[..request.len().min(*bytes)]).ok()?;
-            // What the server says about half a request is for nobody.
-            server.shutdown(Shutdown::Both).ok()?;
-            None
-        }
-        _ => Some(pass(&request, port)?),
-    };
+    let answer = asked(&request, fault.as_ref(), port)?;
+    if method != "GET"
+        && answer.is_some()
+        && let Some(look) = look.lock().unwrap().as_mut()
+    {
+        look();
+    }
+    if fault == Some(Fault::Late) {
+        state.lock().unwrap().late.push(request);
+    }
     let answer = answer.map(|answer| without(answer, &state.lock().unwrap()));
     let status = answer
         .as_ref()
@@ -231,7 +258,7 @@ fn serve(mut client: TcpStream, state: &Mutex<State>) -> Option<()> {
             let answer = answer?;
             client.write_all(&answer[..answer.len().min(bytes)]).ok()
         }
-        Some(Fault::Silence | Fault::SilenceAfter) => {
+        Some(Fault::Silence | Fault::SilenceAfter | Fault::Late) => {
             let _ = client.read(&mut [0; 1]);
             None
         }
@@ -243,6 +270,21 @@ fn serve(mut client: TcpStream, state: &Mutex<State>) -> Option<()> {
             client.write_all(head.as_bytes()).ok()?;
             client.write_all(body.as_bytes()).ok()
         }
+    }
+}
+
+/// Asks the server, as far as a fault lets it be asked: what it answers, if it was asked. `None` when it goes away.
+fn asked(request: &[u8], fault: Option<&Fault>, port: u16) -> Option<Option<Vec<u8>>> {
+    match fault {
+        Some(Fault::HangUp | Fault::Silence | Fault::Late | Fault::Answer(..)) => Some(None),
+        Some(Fault::CutRequest(bytes)) => {
+            let mut server = TcpStream::connect(("127.0.0.1", port)).ok()?;
+            server.write_all(&request[..request.len().min(*bytes)]).ok()?;
+            // What the server says about half a request is for nobody.
+            server.shutdown(Shutdown::Both).ok()?;
+            Some(None)
+        }
+        _ => pass(request, port).map(Some),
     }
 }
 

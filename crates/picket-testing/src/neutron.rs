@@ -27,6 +27,8 @@ pub struct Neutron {
 struct Keystone {
     port: u16,
     token_seconds: u32,
+    /// Whether Neutron asks about a token only once.
+    is_remembered: bool,
     /// A token of the administrator, for what tests ask themselves.
     token: String,
 }
@@ -62,11 +64,27 @@ impl Neutron {
     /// `admin` with the password `secret` is administrator in the project `admin`, all in the domain `Default`.
     #[must_use]
     pub fn start_with_keystone(token_seconds: u32) -> Self {
-        let keystone = Keystone {
+        Self::start_beside(Keystone {
             port: 0,
             token_seconds,
+            is_remembered: false,
             token: String::new(),
-        };
+        })
+    }
+
+    /// The same with tokens that last for an hour. Neutron does not hear that one counts for nothing any more: asking about it takes
+    /// longer than most of what is asked with it.
+    #[must_use]
+    pub fn start_with_lasting_tokens() -> Self {
+        Self::start_beside(Keystone {
+            port: 0,
+            token_seconds: 3600,
+            is_remembered: true,
+            token: String::new(),
+        })
+    }
+
+    fn start_beside(keystone: Keystone) -> Self {
         let mut neutron = Self::new(Some(keystone));
         neutron.restart();
         neutron
@@ -143,6 +161,7 @@ impl Neutron {
             .args(["--port", &self.port.to_string()]);
         if let Some(keystone) = &self.keystone {
             command.args(["--keystone", &keystone.token_seconds.to_string()]);
+            command.args(keystone.is_remembered.then_some("--remember"));
         }
         if self.has_tls {
             command.arg("--tls");

@@ -3,8 +3,10 @@
 mod extensions;
 mod faults;
 mod kuryr;
+mod meant;
 mod policies;
 mod ports;
 mod quota;
 mod random;
 mod scene;
+mod two;

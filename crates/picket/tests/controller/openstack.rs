@@ -6,10 +6,12 @@ mod once;
 mod told;
 mod walk;
 
+use std::fs;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
 use picket_testing::ran::Ran;
+use serde_json::Value;
 
 /// `picket` where nothing but its arguments says which cloud and which cluster.
 pub(crate) fn picket(arguments: &[&str]) -> Command {
@@ -39,4 +41,17 @@ pub(crate) fn command(arguments: &[&str]) -> Command {
 pub(crate) fn controller(folder: &Path, arguments: &[&str]) -> Ran {
     let source = ["--source", folder.to_str().unwrap()];
     command(&source).args(arguments).output().unwrap().into()
+}
+
+/// Holds JSON against a schema of `docs/schema`.
+#[track_caller]
+pub(crate) fn expect_schema(name: &str, answer: &Value) {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/schema");
+    let schema = fs::read_to_string(folder.join(format!("{name}.schema.json"))).unwrap();
+    let validator = jsonschema::validator_for(&schema.parse().unwrap()).unwrap();
+    let errors: Vec<_> = validator
+        .iter_errors(answer)
+        .map(|error| error.to_string())
+        .collect();
+    assert!(errors.is_empty(), "{errors:?}\n{answer:#}");
 }

@@ -7,7 +7,8 @@ use picket_net::Protocol;
 use picket_testing::build::{accept, block, namespace, pod, pods_in, policy};
 use serde_json::{Value, json};
 
-use super::scene::{Scene, flows, passing};
+use super::meant::{flows, passing};
+use super::scene::Scene;
 
 fn cluster() -> Snapshot {
     let lets_in = accept().peer(pods_in("x", "app=web")).port(Protocol::TCP, 80);

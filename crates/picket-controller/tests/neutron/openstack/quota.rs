@@ -6,7 +6,8 @@ use picket_net::Protocol;
 use picket_testing::build::{accept, namespace, pod, pods_in, policy};
 use serde_json::json;
 
-use super::scene::{Scene, flows, passing};
+use super::meant::{flows, passing};
+use super::scene::Scene;
 
 /// As many policies, each about a pod of its own.
 fn cluster(count: u8) -> Snapshot {

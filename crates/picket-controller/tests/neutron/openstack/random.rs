@@ -4,6 +4,7 @@ use std::cell::Cell;
 
 use picket_cluster::{Event, Object, Snapshot, Store};
 use picket_testing::generate::{Shape, cluster, events, policies};
+use proptest::prelude::{Just, Strategy, prop_oneof};
 use proptest::test_runner::{Config, TestRunner};
 
 use super::scene::Scene;
@@ -27,7 +28,8 @@ fn after_any_events_neutron_means_what_the_specification_says() {
         failure_persistence: None,
         ..Config::default()
     };
-    let sequences = (cluster(), policies(Shape::V1, 3), events(Shape::V1, 6));
+    let shape = prop_oneof![3 => Just(Shape::V1), 1 => Just(Shape::Dialects)];
+    let sequences = shape.prop_flat_map(|shape| (cluster(), policies(shape, 3), events(shape, 6)));
     TestRunner::new(config)
         .run(&sequences, |(cluster, policies, events)| {
             let mut store = Store::new();

@@ -9,29 +9,28 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use picket_cluster::{Addresses, Endpoint, Flow, Pod, Semantics, Snapshot};
+use picket_cluster::{Addresses, Flow, Semantics, Snapshot};
 use picket_controller::{
     Cloud, ControllerError, Ended, Extent, Failure, Gate, InstalledNeutron, Neutron, NeutronDone,
     NeutronSettings, NeutronState, NeutronStep, Plan, Settings, Timing, Wanted, run,
 };
 use picket_engine::Engine;
-use picket_net::Protocol;
 use picket_neutron::client::{
     Auth, Backoff, Cloud as At, Domain, Options as ClientOptions, Person, Project, Secret, User,
 };
-use picket_neutron::meaning::Meaning;
-use picket_neutron::plan::{ForeignGroups, InstalledRule, RuleFields, prefix};
+use picket_neutron::plan::ForeignGroups;
 use picket_neutron::verify::Report;
-use picket_neutron::{AddressGroup, Name, Objects, Options, Port, SecurityGroup};
+use picket_neutron::{Name, Objects, Options};
 use picket_node::{Listen, Source};
 use picket_policy::ObjectRef;
 use picket_source::{Directory, Text, load_texts};
 use picket_testing::faults::Proxy;
-use picket_testing::flows::representative_flows;
 use picket_testing::manifest::{self, Style};
 use picket_testing::neutron::Neutron as Server;
 use serde_json::{Value, json};
 use tempfile::TempDir;
+
+use super::meant::{Passing, addresses, allowed, end, has_port, objects, passing, some, text, unsure};
 
 /// How long one call may take: only a server that says nothing takes as long.
 const CALL: Duration = Duration::from_secs(60);
@@ -44,7 +43,7 @@ const AT_ONCE: usize = 100;
 
 /// A Neutron, a folder of manifests, and what is between.
 pub(crate) struct Scene {
-    pub(crate) server: Rc<Server>,
+    pub(crate) server: Arc<Server>,
     pub(crate) proxy: Proxy,
     pub(crate) neutron: NeutronSettings,
     /// What is asked through the proxy.
@@ -66,9 +65,6 @@ pub(crate) struct Seen {
     pub(crate) notes: Vec<String>,
 }
 
-/// The flows that pass.
-pub(crate) type Passing = BTreeSet<usize>;
-
 impl Scene {
     pub(crate) fn new() -> Self {
         Self::of(Server::start(), At::open)
@@ -76,7 +72,7 @@ impl Scene {
 
     /// The same, where Neutron wants tokens of a Keystone.
     pub(crate) fn with_keystone() -> Self {
-        let server = Server::start_with_keystone(3600);
+        let server = Server::start_with_lasting_tokens();
         let url = server.identity();
         let name = || "admin".to_owned();
         let domain = || Domain::Name("Default".to_owned());
@@ -106,17 +102,17 @@ impl Scene {
         let subnets = ["10.0.0.0/8", "fd00::/16"];
         // Where two ports have one address, they are in two networks.
         let networks = [(); 2].map(|()| server.create_network(&subnets));
-        Self::with(Rc::new(server), networks, cloud)
+        Self::with(Arc::new(server), networks, cloud)
     }
 
     /// Another cluster with the same Neutron.
     pub(crate) fn beside(&self, cluster: &str) -> Self {
-        let mut other = Self::with(Rc::clone(&self.server), self.networks.clone(), At::open);
+        let mut other = Self::with(Arc::clone(&self.server), self.networks.clone(), At::open);
         other.neutron.cluster = cluster.into();
         other
     }
 
-    fn with(server: Rc<Server>, networks: [String; 2], cloud: impl FnOnce(&str) -> At) -> Self {
+    fn with(server: Arc<Server>, networks: [String; 2], cloud: impl FnOnce(&str) -> At) -> Self {
         let proxy = Proxy::to(server.port());
         Self {
             cloud: cloud(&proxy.endpoint()),
@@ -137,19 +133,19 @@ impl Scene {
         }
     }
 
-    /// The cluster as manifests say it.
+    /// The cluster as manifests say it, which controllers read from now on.
     pub(crate) fn written(&self, snapshot: &Snapshot) -> Snapshot {
-        let text = manifest::file(snapshot, &mut Style::new(1));
+        let (text, snapshot) = told(snapshot);
+        self.publish(&text);
+        snapshot
+    }
+
+    /// Puts a manifest where controllers read it.
+    pub(crate) fn publish(&self, text: &str) {
         // Nobody reads half of it.
         let unfinished = self.folder.path().join("unfinished");
-        fs::write(&unfinished, &text).unwrap();
+        fs::write(&unfinished, text).unwrap();
         fs::rename(&unfinished, self.folder.path().join("cluster.yaml")).unwrap();
-        let text = Text {
-            name: "cluster.yaml".into(),
-            bytes: text.into_bytes(),
-        };
-        // As the controller reads them.
-        load_texts(&[text], picket_policy::Options::default()).snapshot
     }
 
     /// Gives a port without groups to each pod that has none, and takes those of pods that are gone.
@@ -244,43 +240,9 @@ impl Scene {
         words.filter(|word| !word.starts_with("GET ")).collect()
     }
 
-    /// What the API returns: ids in the place of names, and of ports those that groups count for.
+    /// What the API returns.
     pub(crate) fn objects(&self) -> Objects {
-        let mut objects = Objects::default();
-        for group in self.server.list("security-groups") {
-            let rules = group["security_group_rules"].as_array().unwrap().iter();
-            let rules = rules.map(|rule| match read(rule) {
-                InstalledRule::Known(rule) => rule,
-                InstalledRule::Other(_) => panic!("a strange rule: {rule}"),
-            });
-            let kept = SecurityGroup {
-                rules: rules.collect(),
-                ..SecurityGroup::default()
-            };
-            objects.security_groups.insert(text(&group, "id"), kept);
-        }
-        for group in self.server.list("address-groups") {
-            let all = group["addresses"].as_array().unwrap().iter();
-            let kept = AddressGroup {
-                addresses: all.map(|one| prefix(one.as_str().unwrap()).unwrap()).collect(),
-            };
-            objects.address_groups.insert(text(&group, "id"), kept);
-        }
-        for port in self.server.list("ports") {
-            let name = text(&port, "name");
-            let Some((namespace, name)) = name.split_once('/') else {
-                continue;
-            };
-            let groups = port["security_groups"].as_array().unwrap().iter();
-            let kept = Port {
-                fixed_ips: addresses(&port),
-                security_groups: groups.map(|id| id.as_str().unwrap().into()).collect(),
-            };
-            if port["port_security_enabled"] == json!(true) {
-                objects.ports.insert(ObjectRef::new("Pod", namespace, name), kept);
-            }
-        }
-        objects
+        objects(&self.server)
     }
 
     /// Makes Neutron what a cluster says, and holds what it returns against the specification; the calls that changed something.
@@ -308,11 +270,10 @@ impl Scene {
     pub(crate) fn expect_of(&self, flows: &[Flow], snapshot: &Snapshot) {
         let objects = self.objects();
         let passing = passing(&objects, flows, snapshot);
+        let all_allowed = allowed(flows, snapshot);
         let unsure = unsure(snapshot);
         for (at, flow) in flows.iter().enumerate() {
-            let allowed = picket_reference::judge(snapshot, &Semantics::default(), flow)
-                .verdict()
-                .is_allow();
+            let allowed = all_allowed.contains(&at);
             let ends = [&flow.source, &flow.destination].map(|at| end(snapshot, at, flow).0);
             let passes = passing.contains(&at);
             // Where several have one address, or nobody knows the right one, less passes.
@@ -352,108 +313,16 @@ impl Scene {
     }
 }
 
-fn text(of: &Value, field: &str) -> Name {
-    of[field].as_str().unwrap().into()
-}
-
-fn addresses(port: &Value) -> BTreeSet<IpAddr> {
-    let fixed = port["fixed_ips"].as_array().unwrap().iter();
-    fixed
-        .map(|fixed| fixed["ip_address"].as_str().unwrap().parse().unwrap())
-        .collect()
-}
-
-fn read(rule: &Value) -> InstalledRule {
-    let text = |field: &str| rule[field].as_str();
-    InstalledRule::read(&RuleFields {
-        direction: text("direction").unwrap(),
-        ethertype: text("ethertype").unwrap(),
-        protocol: text("protocol"),
-        port_range_min: rule["port_range_min"].as_i64(),
-        port_range_max: rule["port_range_max"].as_i64(),
-        remote_ip_prefix: text("remote_ip_prefix"),
-        remote_group_id: text("remote_group_id"),
-        remote_address_group_id: text("remote_address_group_id"),
-    })
-}
-
-/// Some of the flows, from all over, at most so many.
-pub(crate) fn some(snapshot: &Snapshot, most: usize) -> Vec<Flow> {
-    let all = flows(snapshot);
-    let step = all.len().div_ceil(most).max(1);
-    // Flows come in groups of one pair: another step each time would miss some pairs always.
-    let odd = step | 1;
-    all.into_iter().step_by(odd).collect()
-}
-
-/// Whether a pod is one of a cluster, with addresses that it really has.
-fn has_port(pod: &Pod) -> bool {
-    pod.object.kind == "Pod" && !pod.host_network && !pod.synthetic
-}
-
-/// The flows that tell policies apart, between pods with a port and addresses, at what rules of Neutron can say.
-pub(crate) fn flows(snapshot: &Snapshot) -> Vec<Flow> {
-    let is_there = |end: &Endpoint| match end {
-        Endpoint::Pod(object) => {
-            let pod = &snapshot.pods[object];
-            pod.host_network || has_port(pod)
-        }
-        _ => true,
+/// A manifest of a cluster, and the cluster as it says it.
+pub(crate) fn told(snapshot: &Snapshot) -> (String, Snapshot) {
+    let manifest = manifest::file(snapshot, &mut Style::new(1));
+    let text = Text {
+        name: "cluster.yaml".into(),
+        bytes: manifest.clone().into_bytes(),
     };
-    let is_said =
-        |protocol: Protocol| protocol.has_ports() || ["ICMP", "ICMPv6"].contains(&&*protocol.to_string());
-    let mut flows = representative_flows(snapshot);
-    flows.retain(|flow| is_there(&flow.source) && is_there(&flow.destination) && is_said(flow.protocol));
-    flows
-}
-
-/// An end as Neutron meets it: an address, and the pod whose port has it.
-fn end(snapshot: &Snapshot, end: &Endpoint, flow: &Flow) -> (IpAddr, Option<ObjectRef>) {
-    match end {
-        Endpoint::Node { address, .. } | Endpoint::External(address) => (*address, None),
-        Endpoint::Pod(object) => {
-            let pod = &snapshot.pods[object];
-            let named = ObjectRef::new("Pod", &object.namespace, &object.name);
-            let address = pod.addresses.of(flow.family).unwrap();
-            (address, (!pod.host_network).then_some(named))
-        }
-    }
-}
-
-/// The addresses that several pods or nodes have, and those that were made up for pods in the network of a node that nobody knows.
-fn unsure(snapshot: &Snapshot) -> BTreeSet<IpAddr> {
-    let pods = snapshot.live_pods().flat_map(|pod| pod.addresses.iter());
-    let nodes = snapshot
-        .nodes
-        .values()
-        .flat_map(|node| node.addresses.iter().copied());
-    let (mut seen, mut shared) = (BTreeSet::new(), BTreeSet::new());
-    for address in pods.chain(nodes) {
-        if !seen.insert(address) {
-            shared.insert(address);
-        }
-    }
-    let of_unknown = snapshot
-        .live_pods()
-        .filter(|pod| pod.host_network && pod.synthetic);
-    shared.extend(of_unknown.flat_map(|pod| pod.addresses.iter()));
-    shared
-}
-
-/// Which flows pass, by what the API returns.
-pub(crate) fn passing(objects: &Objects, flows: &[Flow], snapshot: &Snapshot) -> Passing {
-    let meaning = Meaning::of(objects);
-    let passes = |flow: &Flow| {
-        let [(source, from), (destination, to)] =
-            [&flow.source, &flow.destination].map(|at| end(snapshot, at, flow));
-        meaning.passes(
-            (source, from.as_ref()),
-            (destination, to.as_ref()),
-            (flow.protocol, flow.port),
-        )
-    };
-    let passing = flows.iter().enumerate().filter(|(_, flow)| passes(flow));
-    passing.map(|(at, _)| at).collect()
+    // As the controller reads them.
+    let loaded = load_texts(&[text], picket_policy::Options::default());
+    (manifest, loaded.snapshot)
 }
 
 /// A controller that reads manifests in a folder.

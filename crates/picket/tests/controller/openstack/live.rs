@@ -1,8 +1,6 @@
 //! What there is, held against the policies, and shown with its ids.
 
 use std::collections::BTreeSet;
-use std::fs;
-use std::path::Path;
 
 use picket_testing::neutron::Neutron;
 use picket_testing::ran::Ran;
@@ -10,7 +8,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use crate::openstack::once::{groups_of, manifests, ports};
-use crate::openstack::{controller, picket};
+use crate::openstack::{controller, expect_schema, picket};
 
 const PROJECT: &str = "fake_project_id";
 
@@ -28,14 +26,7 @@ pub(crate) fn proof(folder: &TempDir, server: &Neutron) -> Value {
     let answer = ran.json();
     assert_eq!(ran.status == 0, answer["proved"] == json!(true), "{}", ran.stderr);
     assert!(ran.status < 2, "{}", ran.stderr);
-    let schema = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/schema/verify-vpp.schema.json");
-    let schema: Value = serde_json::from_str(&fs::read_to_string(schema).unwrap()).unwrap();
-    let validator = jsonschema::options().build(&schema).unwrap();
-    let errors: Vec<_> = validator
-        .iter_errors(&answer)
-        .map(|error| error.to_string())
-        .collect();
-    assert!(errors.is_empty(), "{errors:?}\n{answer:#}");
+    expect_schema("verify-vpp", &answer);
     answer
 }
 

@@ -119,7 +119,7 @@ fn manifests_are_enforced_by_a_neutron_without_keystone() {
 
 #[test]
 fn a_cloud_of_clouds_yaml_is_used_and_its_password_not_shown() {
-    let (server, folder) = (Neutron::start_with_keystone(3600), manifests());
+    let (server, folder) = (Neutron::start_with_lasting_tokens(), manifests());
     let ports = ports(&server);
     let clouds = server.folder().join("clouds.yaml");
     let text = format!(

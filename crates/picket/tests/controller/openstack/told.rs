@@ -12,8 +12,8 @@ use picket_testing::ran::Ran;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
-use crate::openstack::command;
 use crate::openstack::once::{expect_enforced, manifests, ports};
+use crate::openstack::{command, expect_schema};
 
 /// A controller that goes on until it is dropped.
 struct Running<'a> {
@@ -46,7 +46,9 @@ impl<'a> Running<'a> {
         let status = ["--status", "--socket", self.socket.to_str().unwrap()];
         let is_such = || {
             let ran: Ran = command(&status).output().unwrap().into();
-            ran.status == 0 && holds(&ran.json())
+            let said = (ran.status == 0).then(|| ran.json());
+            said.inspect(|said| expect_schema("controller-status", said))
+                .is_some_and(|said| holds(&said))
         };
         let looks = |_| {
             let found = is_such();
