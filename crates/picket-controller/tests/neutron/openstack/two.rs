@@ -197,11 +197,12 @@ fn whoever_stands_still_in_a_call_changes_nothing_once_another_leads() {
         scene.publish(&text);
         leader.until(&format!("call {late}"), || !leader.proxy.has_write());
         signal(leader.process.id(), if is_killed { "KILL" } else { "STOP" });
+        let _ = next.proxy.words();
         next.until("that it leads", || next.leads());
-        // What is under way may still be done: whoever has taken over waits for it before it looks.
-        assert_eq!(next.writes(), Vec::<String>::new());
         assert_eq!(leader.proxy.let_late_ones_pass(), 1);
         seen.lock().unwrap().push(passing(&objects(&server), &flows, &to));
+        // What was under way might still be done: whoever takes over waits for it before it looks at anything.
+        assert_eq!(next.proxy.words(), Vec::<String>::new());
         next.until_it_is_done(&server, &wanted, (&flows, &to));
         assert_ne!(next.writes(), Vec::<String>::new());
         scene.expect_of(&flows, &to);
