@@ -1,7 +1,9 @@
 //! Answers of the kernel that get lost: a process hears nothing of transactions that took place.
 
-use std::fs;
+use std::collections::BTreeMap;
+use std::fs::{self, File};
 use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::MetadataExt;
 
 use rustix::net::{AddressFamily, netlink, sockopt};
 use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, pidfd_getfd, pidfd_open};
@@ -19,8 +21,8 @@ pub enum Share {
     Half,
 }
 
-/// While there is this, answers to a process are lost.
-pub struct LostAnswers(Vec<OwnedFd>);
+/// While there is this, answers to a process are lost. The sockets, by their inodes.
+pub struct LostAnswers(BTreeMap<u64, OwnedFd>);
 
 impl LostAnswers {
     /// For each socket of netfilter that a process has now. Others that it opens hear everything.
@@ -33,9 +35,13 @@ impl LostAnswers {
         // What has been closed meanwhile needs no filter.
         let descriptors =
             numbers.filter_map(|number| pidfd_getfd(&process, number, PidfdGetfdFlags::empty()).ok());
-        let sockets: Vec<_> = descriptors.filter(is_of_netfilter).collect();
+        // What has been closed meanwhile may also have given its number to a descriptor that was made here: of a socket that is known.
+        let sockets: BTreeMap<_, _> = descriptors
+            .filter(is_of_netfilter)
+            .map(|socket| (inode(&socket), socket))
+            .collect();
         assert!(!sockets.is_empty(), "a process without sockets of netfilter");
-        for socket in &sockets {
+        for socket in sockets.values() {
             SockRef::from(socket).attach_filter(&filter(share)).unwrap();
         }
         Self(sockets)
@@ -44,10 +50,15 @@ impl LostAnswers {
 
 impl Drop for LostAnswers {
     fn drop(&mut self) {
-        for socket in &self.0 {
+        for socket in self.0.values() {
             SockRef::from(socket).detach_filter().unwrap();
         }
     }
+}
+
+fn inode(descriptor: &OwnedFd) -> u64 {
+    let file = File::from(descriptor.try_clone().unwrap());
+    file.metadata().unwrap().ino()
 }
 
 fn is_of_netfilter(descriptor: &OwnedFd) -> bool {
