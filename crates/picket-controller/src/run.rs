@@ -5,7 +5,7 @@ use std::fs;
 use std::time::Duration;
 
 use picket_neutron::Rendered;
-use picket_node::{Extent, Inbox, Pulse, channel, follow, serve};
+use picket_node::{Extent, Following, Inbox, Pulse, channel, follow, serve};
 use picket_source::{Health, Interest};
 use tokio::runtime::Builder;
 use tokio::task::LocalSet;
@@ -75,7 +75,7 @@ pub fn run<C: Cloud>(
     let outlet = publish
         .map(|publish| Publisher::start(publish, &identity, settings.timing.call, &lease, &metrics))
         .transpose()?;
-    let inbox = listen(settings, &health, &clock)?;
+    let (_following, inbox) = listen(settings, &health, &clock)?;
     let keeper = shares
         .map(|settings| Keeper::start(settings, &identity, clock.clone(), &lease))
         .transpose()?;
@@ -134,7 +134,11 @@ fn identity(name: &str) -> String {
 }
 
 /// Follows the cluster.
-fn listen(settings: &Settings, health: &Health, clock: &Clock) -> Result<Inbox<News>, ControllerError> {
+fn listen(
+    settings: &Settings,
+    health: &Health,
+    clock: &Clock,
+) -> Result<(Following, Inbox<News>), ControllerError> {
     let (outbox, inbox) = channel();
     let interest = Interest {
         node: None,
@@ -144,13 +148,13 @@ fn listen(settings: &Settings, health: &Health, clock: &Clock) -> Result<Inbox<N
         discovery: settings.discover_every,
     };
     let clock = clock.clone();
-    follow(&settings.source, interest, health, move |change| {
+    let following = follow(&settings.source, interest, health, move |change| {
         outbox.tell(match change {
             Ok(change) => News::Cluster(clock.now(), change),
             Err(error) => News::Failed(error.into()),
         });
     })?;
-    Ok(inbox)
+    Ok((following, inbox))
 }
 
 impl<C: Cloud> Controller<C> {

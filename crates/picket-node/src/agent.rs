@@ -24,7 +24,7 @@ use crate::kernel::Kernel;
 use crate::knowledge::{Knowledge, Whose};
 use crate::metrics::Metrics;
 use crate::serve::{self, Answers, Pulse};
-use crate::source;
+use crate::source::{self, Following};
 use crate::status::{Shared, Trouble};
 use crate::trace::{Asked, Scene};
 use crate::vpp::{Known, Targets};
@@ -109,7 +109,7 @@ pub fn run(settings: &Settings, extent: Extent) -> Result<Ended, AgentError> {
         Some(_) => Some(Bridges::open(&NetworkNamespace::current()?)?),
         None => None,
     };
-    follow(settings, &health, outbox)?;
+    let _following = follow(settings, &health, outbox)?;
     let runtime = Builder::new_current_thread().enable_all().build();
     runtime.map_err(AgentError::Start)?.block_on(async {
         let bells = Bells::new(settings).map_err(AgentError::Start)?;
@@ -140,7 +140,7 @@ fn name_targets(settings: &Settings, shared: &Shared) {
 }
 
 /// Follows the cluster, as far as it concerns the cluster network of the node.
-fn follow(settings: &Settings, health: &Health, outbox: Outbox) -> Result<(), AgentError> {
+fn follow(settings: &Settings, health: &Health, outbox: Outbox) -> Result<Following, AgentError> {
     let interest = Interest {
         node: Some(settings.node.clone()),
         cluster_network: true,

@@ -62,7 +62,7 @@ pub use serve::{
     trace, typed,
 };
 pub use settings::{Settings, Source, UntilSynced};
-pub use source::start as follow;
+pub use source::{Following, start as follow};
 pub use status::{
     Drop, DropStatus, Finding, HostStatus, KindStatus, Pods, Proof, ReflectionStatus, Status, Trouble,
 };

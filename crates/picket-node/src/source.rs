@@ -7,11 +7,19 @@ use std::thread;
 
 use picket_source::{Change, Health, Interest};
 use tokio::runtime::Builder;
+use tokio::sync::oneshot::{Sender, channel};
 
 use crate::{AgentError, Source};
 
-/// Follows a cluster in a thread of its own, which ends with the process: `tell` gets every change, and why there will be
-/// no more.
+/// Somebody follows a cluster, until this is dropped.
+#[derive(Debug)]
+#[must_use]
+pub struct Following {
+    /// Nothing comes this way but its end.
+    _end: Sender<Infallible>,
+}
+
+/// Follows a cluster in a thread of its own: `tell` gets every change, and why there will be no more.
 ///
 /// # Errors
 /// When there is no such thread to be had.
@@ -20,15 +28,16 @@ pub fn start(
     interest: Interest,
     health: &Health,
     mut tell: impl FnMut(Result<Change, AgentError>) + Send + 'static,
-) -> Result<(), AgentError> {
+) -> Result<Following, AgentError> {
+    let (end, mut ended) = channel();
     let source = source.clone();
     let health = telling(health, &source);
     let runtime = Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(AgentError::Start)?;
     let follow = move || {
-        let error = runtime.block_on(async {
+        let follow = async {
             let sink = |change| tell(Ok(change));
-            let ended: Result<Infallible, AgentError> = match source {
+            let failed: Result<Infallible, AgentError> = match source {
                 Source::Kube(kube) => kube
                     .follow(interest, health, sink)
                     .await
@@ -39,16 +48,24 @@ pub fn start(
                     .map_err(AgentError::from),
                 Source::Directory(directory) => Ok(directory.follow(health, sink).await),
             };
-            let Err(error) = ended;
+            let Err(error) = failed;
             error
+        };
+        let error = runtime.block_on(async {
+            tokio::select! {
+                error = follow => Some(error),
+                _ = &mut ended => None,
+            }
         });
-        tell(Err(error));
+        if let Some(error) = error {
+            tell(Err(error));
+        }
     };
     thread::Builder::new()
         .name("picket-source".to_owned())
         .spawn(follow)
         .map_err(AgentError::Start)?;
-    Ok(())
+    Ok(Following { _end: end })
 }
 
 /// The same health, which logs what the source does not say.

@@ -135,7 +135,7 @@ pub fn run(settings: &Settings, pods: &PodSettings, extent: Extent) -> Result<En
         services: false,
         discovery: settings.discover_every,
     };
-    source::start(&settings.source, interest, &health, move |change| {
+    let _following = source::start(&settings.source, interest, &health, move |change| {
         // When nobody hears it the agent has ended, and the process is about to.
         let _ = outbox.send(News::Cluster(change));
     })?;
