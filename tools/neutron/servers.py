@@ -85,8 +85,15 @@ def neutron_application(folder, keystone, remember):
     configuration = os.path.join(folder, "neutron.conf")
     strategy = "keystone" if keystone else "noauth"
     with open(configuration, "w") as file:
-        facts = {"folder": folder, "prefix": sys.prefix, "strategy": strategy, "keystone": keystone or 1}
-        file.write(NEUTRON.format(remembered=300 if remember else -1, **facts))
+        file.write(
+            NEUTRON.format(
+                folder=folder,
+                prefix=sys.prefix,
+                strategy=strategy,
+                keystone=keystone or 1,
+                remembered=300 if remember else -1,
+            )
+        )
     os.environ["OS_NEUTRON_CONFIG_DIR"] = folder
     os.environ["OS_NEUTRON_CONFIG_FILES"] = "neutron.conf"
     sys.argv = ["neutron-api"]

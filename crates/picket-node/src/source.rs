@@ -29,7 +29,7 @@ pub fn start(
     health: &Health,
     mut tell: impl FnMut(Result<Change, AgentError>) + Send + 'static,
 ) -> Result<Following, AgentError> {
-    let (end, mut ended) = channel();
+    let (end, ended) = channel();
     let source = source.clone();
     let health = telling(health, &source);
     let runtime = Builder::new_current_thread().enable_all().build();
@@ -54,7 +54,7 @@ pub fn start(
         let error = runtime.block_on(async {
             tokio::select! {
                 error = follow => Some(error),
-                _ = &mut ended => None,
+                _ = ended => None,
             }
         });
         if let Some(error) = error {
@@ -113,5 +113,38 @@ impl Silences {
             }
             None => {}
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+    use std::time::Duration;
+
+    use picket_source::Directory;
+
+    use super::*;
+
+    #[test]
+    fn nobody_follows_any_more_when_that_is_dropped() {
+        let folder = tempfile::tempdir().unwrap();
+        let source = Source::Directory(Directory {
+            paths: vec![folder.path().to_owned()],
+            interval: Duration::from_millis(1),
+        });
+        let interest = Interest {
+            node: None,
+            cluster_network: true,
+            secondary_networks: false,
+            services: false,
+            discovery: Duration::from_secs(600),
+        };
+        let (sender, news) = mpsc::channel();
+        let tell = move |change: Result<Change, AgentError>| sender.send(change.is_ok()).unwrap();
+        let following = start(&source, interest, &Health::default(), tell).unwrap();
+        assert_eq!(news.recv(), Ok(true));
+        drop(following);
+        // What tells goes with the thread, which has nothing to tell.
+        assert!(news.iter().all(|is_change| is_change));
     }
 }

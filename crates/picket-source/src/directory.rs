@@ -181,6 +181,30 @@ mod tests {
         events.len()
     }
 
+    /// A file that is followed.
+    struct Followed {
+        folder: tempfile::TempDir,
+        known: Known,
+        store: Store,
+    }
+
+    impl Followed {
+        fn new() -> Self {
+            Self {
+                folder: tempfile::tempdir().unwrap(),
+                known: Known::default(),
+                store: Store::new(),
+            }
+        }
+
+        /// Takes in what the file says now; in how many events.
+        fn look(&mut self, text: &str) -> usize {
+            fs::write(self.folder.path().join("all.yaml"), text).unwrap();
+            let changes = self.known.look(&[self.folder.path().to_owned()]).unwrap();
+            apply(&mut self.store, &changes)
+        }
+    }
+
     #[test]
     fn what_is_known_is_what_files_say() {
         let folder = tempfile::tempdir().unwrap();
@@ -226,15 +250,12 @@ mod tests {
 
     #[test]
     fn a_namespace_that_isolates_as_it_was_proposed_isolates() {
-        let folder = tempfile::tempdir().unwrap();
-        let paths = [folder.path().to_owned()];
-        let file = folder.path().join("namespace.yaml");
-        let (mut known, mut store) = (Known::default(), Store::new());
+        let mut followed = Followed::new();
         let mut look = |more: &str| {
-            let namespace = format!("{{apiVersion: v1, kind: Namespace, metadata: {{name: shop}}{more}}}");
-            fs::write(&file, namespace).unwrap();
-            apply(&mut store, &known.look(&paths).unwrap());
-            let snapshot = store.snapshot();
+            followed.look(&format!(
+                "{{apiVersion: v1, kind: Namespace, metadata: {{name: shop}}{more}}}"
+            ));
+            let snapshot = followed.store.snapshot();
             let policies = &snapshot.policies;
             policies.keys().map(ToString::to_string).collect::<Vec<_>>()
         };
@@ -246,15 +267,10 @@ mod tests {
 
     #[test]
     fn of_services_the_addresses_are_known() {
-        let folder = tempfile::tempdir().unwrap();
-        let paths = [folder.path().to_owned()];
-        let file = folder.path().join("service.yaml");
-        let (mut known, mut store) = (Known::default(), Store::new());
+        let mut followed = Followed::new();
         let mut look = |text: &str| {
-            fs::write(&file, text).unwrap();
-            let changes = known.look(&paths).unwrap();
-            let events = apply(&mut store, &changes);
-            let snapshot = store.snapshot();
+            let events = followed.look(text);
+            let snapshot = followed.store.snapshot();
             let services = snapshot.services.values();
             let addresses = services
                 .flat_map(|service| &service.addresses)

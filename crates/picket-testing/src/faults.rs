@@ -47,7 +47,7 @@ pub struct Asked {
 }
 
 /// What is done after requests that changed something.
-type Look = Box<dyn FnMut() + Send>;
+type Look = Box<dyn FnMut(&str) + Send>;
 
 /// A proxy in front of a server on this machine.
 pub struct Proxy {
@@ -129,8 +129,9 @@ impl Proxy {
         self.state.lock().unwrap().write = Some((after, fault));
     }
 
-    /// Does something whenever the server has been asked to change something, before anybody hears what it answers.
-    pub fn look(&self, look: impl FnMut() + Send + 'static) {
+    /// Does something whenever the server has been asked to change something, before anybody hears what it answers: it hears what, as
+    /// in `PUT /v2.0/ports/1`.
+    pub fn look(&self, look: impl FnMut(&str) + Send + 'static) {
         *self.look.lock().unwrap() = Some(Box::new(look));
     }
 
@@ -201,6 +202,13 @@ impl Proxy {
             })
             .collect()
     }
+
+    /// The same of what was to change something.
+    #[must_use]
+    pub fn writes(&self) -> Vec<String> {
+        let words = self.words().into_iter();
+        words.filter(|word| !word.starts_with("GET ")).collect()
+    }
 }
 
 /// Serves one request; `None` when a side goes away.
@@ -234,7 +242,7 @@ fn serve(mut client: TcpStream, state: &Mutex<State>, look: &Mutex<Option<Look>>
         && answer.is_some()
         && let Some(look) = look.lock().unwrap().as_mut()
     {
-        look();
+        look(&format!("{method} {path}"));
     }
     if fault == Some(Fault::Late) {
         state.lock().unwrap().late.push(request);

@@ -64,28 +64,23 @@ impl Neutron {
     /// `admin` with the password `secret` is administrator in the project `admin`, all in the domain `Default`.
     #[must_use]
     pub fn start_with_keystone(token_seconds: u32) -> Self {
-        Self::start_beside(Keystone {
-            port: 0,
-            token_seconds,
-            is_remembered: false,
-            token: String::new(),
-        })
+        Self::start_beside(token_seconds, false)
     }
 
     /// The same with tokens that last for an hour. Neutron does not hear that one counts for nothing any more: asking about it takes
     /// longer than most of what is asked with it.
     #[must_use]
     pub fn start_with_lasting_tokens() -> Self {
-        Self::start_beside(Keystone {
-            port: 0,
-            token_seconds: 3600,
-            is_remembered: true,
-            token: String::new(),
-        })
+        Self::start_beside(3600, true)
     }
 
-    fn start_beside(keystone: Keystone) -> Self {
-        let mut neutron = Self::new(Some(keystone));
+    fn start_beside(token_seconds: u32, is_remembered: bool) -> Self {
+        let mut neutron = Self::new(Some(Keystone {
+            port: 0,
+            token_seconds,
+            is_remembered,
+            token: String::new(),
+        }));
         neutron.restart();
         neutron
     }

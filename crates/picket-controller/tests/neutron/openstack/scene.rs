@@ -236,8 +236,7 @@ impl Scene {
 
     /// The calls that changed something since they were asked for last, as `PUT ports 200`.
     pub(crate) fn writes(&self) -> Vec<String> {
-        let words = self.proxy.words().into_iter();
-        words.filter(|word| !word.starts_with("GET ")).collect()
+        self.proxy.writes()
     }
 
     /// What the API returns.

@@ -20,7 +20,7 @@ use picket_testing::faults::{Fault, Proxy};
 use picket_testing::neutron::Neutron as Server;
 use picket_testing::signal::signal;
 
-use super::faults::{MOST, clusters};
+use super::faults::{MOST, clusters, opens_nothing};
 use super::meant::{Passing, allowed, objects, passing, some};
 use super::scene::{Scene, neutron_settings, settings, told};
 
@@ -45,12 +45,12 @@ const LATE: [(usize, bool); 4] = [(0, false), (2, false), (1, true), (5, false)]
 
 /// A controller, in the process that is started for it.
 fn contend(name: &str) {
-    let told = |variable| PathBuf::from(env::var_os(variable).unwrap());
-    let mut settings = settings(&told(MANIFESTS), CALL, 1);
+    let said = |variable| PathBuf::from(env::var_os(variable).unwrap());
+    let mut settings = settings(&said(MANIFESTS), CALL, 1);
     settings.name = name.to_owned();
-    settings.listen.socket = told(FOLDER).join(format!("{name}.sock"));
+    settings.listen.socket = said(FOLDER).join(format!("{name}.sock"));
     let mut kube = Kube::new(None, Duration::from_secs(5));
-    kube.kubeconfig = Some(told(KUBECONFIG));
+    kube.kubeconfig = Some(said(KUBECONFIG));
     settings.lease = Some(LeaseSettings {
         kube,
         namespace: "kube-system".to_owned(),
@@ -59,7 +59,7 @@ fn contend(name: &str) {
     });
     let mut neutron = neutron_settings();
     neutron.options.timeout = CALL;
-    let cloud = At::open(told(ENDPOINT).to_str().unwrap());
+    let cloud = At::open(said(ENDPOINT).to_str().unwrap());
     let connect = |gate| Ok(Neutron::new(cloud, neutron, gate).unwrap());
     run(&settings, Extent::Forever, connect).unwrap();
 }
@@ -105,12 +105,11 @@ impl Contender {
     fn until(&self, what: &str, holds: impl Fn() -> bool) {
         let began = Instant::now();
         while !holds() {
-            let errors = || fs::read_to_string(&self.errors).unwrap();
             assert!(
                 began.elapsed() < BOUND,
                 "{what} does not come about: {:?}\n{}",
                 self.status(),
-                errors()
+                fs::read_to_string(&self.errors).unwrap()
             );
             sleep(Duration::from_millis(50));
         }
@@ -138,12 +137,6 @@ impl Contender {
             self.status().is_some_and(is_done) && passing(&objects(server), flows, cluster) == *wanted
         });
     }
-
-    /// The calls that changed something since they were asked for last.
-    fn writes(&self) -> Vec<String> {
-        let words = self.proxy.words().into_iter();
-        words.filter(|word| !word.starts_with("GET ")).collect()
-    }
 }
 
 impl Drop for Contender {
@@ -158,13 +151,13 @@ fn watch(
     contender: &Contender,
     server: &Arc<Server>,
     to: (&[Flow], &Snapshot),
-    seen: &Arc<Mutex<Vec<Passing>>>,
+    seen: &Arc<Mutex<Vec<(String, Passing)>>>,
 ) {
     let (server, flows, cluster) = (Arc::clone(server), to.0.to_vec(), to.1.clone());
     let seen = Arc::clone(seen);
-    contender.proxy.look(move || {
+    contender.proxy.look(move |call| {
         let now = passing(&objects(&server), &flows, &cluster);
-        seen.lock().unwrap().push(now);
+        seen.lock().unwrap().push((call.to_owned(), now));
     });
 }
 
@@ -178,13 +171,13 @@ fn whoever_stands_still_in_a_call_changes_nothing_once_another_leads() {
     let [one, other] = clusters();
     scene.goes_to(&one);
     let server = Arc::clone(&scene.server);
-    let start = |name| Contender::start(name, folder.path(), &scene, &kubernetes.kubeconfig());
+    let start = |name: &str| Contender::start(name, folder.path(), &scene, &kubernetes.kubeconfig());
     let mut leader = start("a");
     leader.until("that it leads", || leader.leads());
     let mut next = start("b");
     next.until_it_waits();
     let mut sides = [&one, &other];
-    for ((late, is_killed), name) in LATE.into_iter().zip(["c", "d", "e", "f"]) {
+    for (late, is_killed) in LATE {
         let (text, to) = told(sides[1]);
         let flows = some(&to, MOST);
         let [before, wanted] = [sides[0], &to].map(|cluster| allowed(&flows, cluster));
@@ -200,28 +193,26 @@ fn whoever_stands_still_in_a_call_changes_nothing_once_another_leads() {
         let _ = next.proxy.words();
         next.until("that it leads", || next.leads());
         assert_eq!(leader.proxy.let_late_ones_pass(), 1);
-        seen.lock().unwrap().push(passing(&objects(&server), &flows, &to));
+        let now = passing(&objects(&server), &flows, &to);
+        seen.lock().unwrap().push(("the late call".to_owned(), now));
         // What was under way might still be done: whoever takes over waits for it before it looks at anything.
         assert_eq!(next.proxy.words(), Vec::<String>::new());
         next.until_it_is_done(&server, &wanted, (&flows, &to));
-        assert_ne!(next.writes(), Vec::<String>::new());
+        assert_ne!(next.proxy.writes(), Vec::<String>::new());
         scene.expect_of(&flows, &to);
-        assert_eq!(leader.writes().len(), late + 1);
+        assert_eq!(leader.proxy.writes().len(), late + 1);
         if is_killed {
-            leader = start(name);
+            leader = start(&format!("after-{late}"));
         } else {
             // It believes for a moment that it leads, and that its call has taken too long.
             signal(leader.process.id(), "CONT");
         }
         leader.until_it_waits();
-        assert_eq!(leader.writes(), Vec::<String>::new());
+        assert_eq!(leader.proxy.writes(), Vec::<String>::new());
         let either: Passing = before.union(&wanted).copied().collect();
         let seen = seen.lock().unwrap();
         assert!(seen.len() > 2, "{seen:?}");
-        for (at, now) in seen.iter().enumerate() {
-            let opened: Vec<_> = now.difference(&either).map(|at| &flows[*at]).collect();
-            assert!(opened.is_empty(), "call {late}, then {at} opened {opened:?}");
-        }
+        opens_nothing(&seen, &flows, &either, &format!("call {late} is late"));
         (leader, next) = (next, leader);
         sides.swap(0, 1);
     }
